@@ -401,7 +401,7 @@ mod tests {
 
     #[test]
     fn only_a_signed_removal_of_this_enrolment_removes() {
-        let directory = tempfile::tempdir().expect("a directory");
+        let directory = underload_disk::faults::private_tempdir().expect("a directory");
         let identity = Identity::load_or_create(directory.path()).expect("a key");
         let pair = |seed| Ed25519KeyPair::from_seed_unchecked(&[seed; 32]).expect("a key");
         let lease_key = HEXLOWER.encode(pair(1).public_key().as_ref());

@@ -63,7 +63,8 @@ impl Identity {
     pub fn load_or_create(directory: &Path) -> Result<Self, IdentityError> {
         let path = directory.join(KEY);
         let failed = |source| IdentityError::File { path: path.clone(), source };
-        disk::create_directory(directory, Access::Owner).map_err(failed)?;
+        disk::private_directory(directory)
+            .map_err(|source| IdentityError::File { path: directory.to_owned(), source })?;
         if !path.exists() {
             let mut seed = [0; 32];
             SystemRandom::new().fill(&mut seed).map_err(|_| IdentityError::Randomness)?;
@@ -184,7 +185,7 @@ mod tests {
 
     #[test]
     fn a_key_is_made_once_and_is_its_owners_alone() {
-        let directory = tempfile::tempdir().expect("a directory");
+        let directory = underload_disk::faults::private_tempdir().expect("a directory");
         let first = Identity::load_or_create(directory.path()).expect("a key");
         let path = directory.path().join(KEY);
         assert_eq!(fs::metadata(&path).expect("its facts").permissions().mode() & 0o777, 0o600);
@@ -197,7 +198,7 @@ mod tests {
 
     #[test]
     fn what_it_signs_is_what_the_messages_say() {
-        let directory = tempfile::tempdir().expect("a directory");
+        let directory = underload_disk::faults::private_tempdir().expect("a directory");
         let identity = Identity::load_or_create(directory.path()).expect("a key");
         let verify = |text: &str, signature: &str| {
             let signature = HEXLOWER.decode(signature.as_bytes()).expect("digits");
@@ -213,7 +214,7 @@ mod tests {
 
     #[test]
     fn an_enrolment_is_of_its_key() {
-        let directory = tempfile::tempdir().expect("a directory");
+        let directory = underload_disk::faults::private_tempdir().expect("a directory");
         let identity = Identity::load_or_create(directory.path()).expect("a key");
         assert!(!identity.is_enrolled() && identity.removal().is_none());
         let lease_key = "00".repeat(32);
@@ -227,7 +228,7 @@ mod tests {
 
     #[test]
     fn a_removal_is_believed_only_if_signed_for_this_enrolment() {
-        let directory = tempfile::tempdir().expect("a directory");
+        let directory = underload_disk::faults::private_tempdir().expect("a directory");
         let identity = Identity::load_or_create(directory.path()).expect("a key");
         let pair = |seed| Ed25519KeyPair::from_seed_unchecked(&[seed; 32]).expect("a key");
         let (lease_key, device) = (pair(1), identity.device());
@@ -252,7 +253,7 @@ mod tests {
 
     #[test]
     fn a_file_that_is_too_long_is_not_read() {
-        let directory = tempfile::tempdir().expect("a directory");
+        let directory = underload_disk::faults::private_tempdir().expect("a directory");
         let path = directory.path().join("numbers.json");
         fs::write(&path, "[1,2,3]").expect("written");
         assert_eq!(read_json::<Vec<u8>>(&path, 7), Some(vec![1, 2, 3]));

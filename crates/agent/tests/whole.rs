@@ -284,7 +284,7 @@ fn server() -> (Service, ServerAddress) {
 fn a_device_from_its_enrolment_to_its_removal() {
     let (_service, address) = server();
     let stand_in = StandIn::start(address);
-    let directory = tempfile::tempdir().expect("a directory");
+    let directory = underload_disk::faults::private_tempdir().expect("a directory");
     let stop = Arc::new(AtomicBool::new(false));
     let refused = run(config(&stand_in, directory.path(), "bad"), &stop, &|_| {});
     assert!(matches!(refused, Err(AgentError::Enrolment(_))), "{refused:?}");

@@ -32,7 +32,9 @@ fn said(output: &Output) -> (Option<i32>, String) {
 fn prepared() -> tempfile::TempDir {
     let directory = tempfile::tempdir().expect("a directory");
     std::fs::write(directory.path().join("cm.toml"), TEXT).expect("the text");
-    std::fs::write(directory.path().join("secret"), "bufferbloat\n").expect("the secret");
+    let secret = directory.path().join("secret");
+    underload_disk::write_new(&secret, b"bufferbloat\n", underload_disk::Access::Owner)
+        .expect("the secret");
     directory
 }
 

@@ -2,6 +2,7 @@
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -18,10 +19,34 @@ impl Drop for Running {
     }
 }
 
+/// With a umask that takes nothing away: what is private has to be made so.
 fn underload(home: &Path, arguments: &[&str]) -> Command {
-    let mut command = Command::new(PROGRAM);
-    command.env("XDG_DATA_HOME", home).current_dir(home).args(arguments);
+    let mut command = Command::new("sh");
+    command.args(["-c", "umask 0; exec \"$0\" \"$@\"", PROGRAM]).args(arguments);
+    command.env("XDG_DATA_HOME", home).current_dir(home);
     command
+}
+
+/// Writes a file that its owner alone can read.
+fn private(home: &Path, name: &str, text: &str) {
+    let access = underload_disk::Access::Owner;
+    underload_disk::write_new(&home.join(name), text.as_bytes(), access).unwrap();
+}
+
+/// Everything in a folder that others than its owner can open, the folder included.
+fn open_to_others(folder: &Path) -> Vec<String> {
+    let mode = |path: &Path| path.symlink_metadata().unwrap().permissions().mode() & 0o777;
+    let (mut found, mut waiting) = (Vec::new(), vec![folder.to_owned()]);
+    while let Some(path) = waiting.pop() {
+        if mode(&path) & 0o077 != 0 {
+            found.push(format!("{} {:o}", path.display(), mode(&path)));
+        }
+        if path.is_dir() {
+            let entries = std::fs::read_dir(&path).unwrap();
+            waiting.extend(entries.map(|entry| entry.unwrap().path()));
+        }
+    }
+    found
 }
 
 /// Starts it and returns the first line that it prints.
@@ -144,10 +169,58 @@ fn a_plan_is_applied_measured_and_studied() {
 fn who_may_act_is_told_from_who_may_look_and_from_strangers() {
     let directory = tempfile::tempdir().unwrap();
     let home = directory.path();
+    for folder in ["store", "device-0", "device-1", "device-2", "underload"] {
+        assert_eq!(open_to_others(&home.join(folder)), [""; 0], "{folder}");
+    }
+    let files = ["store/fleet.sqlite-wal", "device-0/device.key", "underload/server/key.der"];
+    assert!(files.iter().all(|file| home.join(file).is_file()), "the premise: they were made");
+}
+
+#[test]
+fn a_folder_that_others_can_enter_holds_no_secret() {
+    let directory = tempfile::tempdir().unwrap();
+    let home = directory.path();
+    let (running, _) = orchestrator(home);
+    drop(running);
+    let chmod = |folder: &str, mode| {
+        let permissions = std::fs::Permissions::from_mode(mode);
+        std::fs::set_permissions(home.join(folder), permissions).unwrap();
+    };
+    for folder in ["state", "server", "archive"] {
+        std::fs::create_dir(home.join(folder)).unwrap();
+        chmod(folder, 0o755);
+    }
+    chmod("store", 0o755);
+    let here = "http://127.0.0.1:1";
+    let orchestrator = ["fleet", "orchestrator", "--listen", "127.0.0.1:0", "--store"];
+    let uses = |words: &[&'static str]| [&orchestrator[..], words].concat();
+    for (folder, arguments) in [
+        ("store", uses(&["sqlite:store"])),
+        ("archive", uses(&["sqlite:new", "--archive", "archive"])),
+        ("state", uses(&["sqlite:other", "--state", "state"])),
+        ("store", vec!["fleet", "token", "new", "ana", "--store", "sqlite:store"]),
+        ("store", vec!["fleet", "study", "first", "--store", "sqlite:store"]),
+        ("state", vec!["fleet", "agent", "--orchestrator", here, "--state", "state"]),
+        ("server", vec!["serve", "--bind", "127.0.0.1", "--port", "0", "--identity", "server"]),
+    ] {
+        let output = done(home, &arguments);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        let remedy = "others can read or change what is in it: chmod 700 ";
+        let (_, named) = said.split_once(remedy).unwrap_or_else(|| panic!("{arguments:?}: {said}"));
+        assert!(named.split(',').next().is_some_and(|it| it.ends_with(folder)), "{said}");
+        assert_ne!(output.status.code(), Some(0), "{arguments:?}");
+    }
+    assert_eq!(std::fs::read_dir(home.join("state")).unwrap().count(), 0, "nothing was put there");
+    // A store of before, whose files were made with the rights that the umask left: the files
+    // follow once the folder is private.
+    chmod("store", 0o700);
+    chmod("store/fleet.sqlite", 0o644);
+    let (_running, _) = self::orchestrator(home);
+    assert_eq!(open_to_others(&home.join("store")), [""; 0]);
     let (running, url) = orchestrator(home);
     let store = ["--store", "sqlite:store"];
     let viewer = good(home, &[&["fleet", "token", "new", "vic"][..], &store].concat());
-    std::fs::write(home.join("viewer"), &viewer).unwrap();
+    private(home, "viewer", &viewer);
     let codes = ["fleet", "code", "--orchestrator", &url, "--token"];
     let said = refused(home, &[&codes[..], &["viewer"]].concat());
     assert!(said.contains("viewers may look only"), "{said}");
@@ -159,7 +232,7 @@ fn who_may_act_is_told_from_who_may_look_and_from_strangers() {
     assert!(said.contains("nowhere"), "{said}");
     let chief = ["fleet", "token", "new", "chief", "--role", "operator"];
     let chief = good(home, &[&chief[..], &store].concat());
-    std::fs::write(home.join("chief"), &chief).unwrap();
+    private(home, "chief", &chief);
     assert_eq!(good(home, &[&codes[..], &["chief", "--count", "3"]].concat()).lines().count(), 3);
     // A second one would not know what the first one admits.
     let second = ["fleet", "orchestrator", "--listen", "127.0.0.1:0"];

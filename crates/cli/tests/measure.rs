@@ -134,6 +134,16 @@ fn beyond_loopback_and_without_a_token_nobody_gets_in() {
     let token = run(&["serve", "token", "new", "--keys", "keys"]);
     assert_eq!(words(&token.stderr), "");
     std::fs::write(home.path().join("token"), &token.stdout).unwrap();
+    let exposed = measure(home.path(), &server, &["--token-file", "token"]);
+    assert!(words(&exposed.stderr).contains("others can read it: chmod 600 token"), "{exposed:?}");
+    // Printed into a file it is its owner's alone.
+    let into = std::fs::File::create(home.path().join("token")).unwrap();
+    let printed = underload(home.path())
+        .args(["serve", "token", "new", "--keys", "keys"])
+        .stdout(into)
+        .output()
+        .unwrap();
+    assert!(printed.status.success(), "{printed:?}");
     let arguments = ["--token-file", "token", "--out", "run"];
     let output = measure(home.path(), &server, &arguments);
     assert!(home.path().join("run/run.json").is_file(), "{}", words(&output.stderr));

@@ -260,7 +260,8 @@ fn a_foreign_files_words_do_not_drive_the_terminal() {
 #[test]
 fn no_key_no_code_and_no_token_goes_to_another_machine_in_the_clear() {
     let folder = folder();
-    std::fs::write(folder.path().join("token"), "secret\n").unwrap();
+    let token = folder.path().join("token");
+    underload_disk::write_new(&token, b"secret\n", underload_disk::Access::Owner).unwrap();
     for url in ["http://localhost@192.0.2.2:1", "http://127.evil.example", "http://192.0.2.2"] {
         for command in [
             format!("fleet plan stop x --token token --orchestrator {url}"),

@@ -5,7 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{
+    DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _,
+};
 use std::path::{Path, PathBuf};
 
 use super::Step;
@@ -60,9 +62,7 @@ pub fn at_every_step<T>(
 ) {
     for fault in [Fault::NoSpaceOnce, Fault::NoSpaceFrom, Fault::Kill] {
         for number in 0.. {
-            // In memory where that is possible: thousands of syncs of a real disk take minutes.
-            let directory = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir());
-            let directory = directory.expect("a directory");
+            let directory = tempdir_in_memory().expect("a directory");
             let root = directory.path().join("root");
             restore(&root, before);
             let outcome = with(&root, fault(number), || action(&root));
@@ -73,6 +73,27 @@ pub fn at_every_step<T>(
             }
         }
     }
+}
+
+/// A temporary directory that others cannot enter, as whatever holds secrets has to be.
+///
+/// # Errors
+/// The error of the system call.
+pub fn private_tempdir() -> io::Result<tempfile::TempDir> {
+    tempdir_in(&std::env::temp_dir())
+}
+
+/// As [`private_tempdir`], in memory where that is possible: thousands of syncs of a real disk take
+/// minutes.
+///
+/// # Errors
+/// The error of the system call.
+pub fn tempdir_in_memory() -> io::Result<tempfile::TempDir> {
+    tempdir_in(Path::new("/dev/shm")).or_else(|_| private_tempdir())
+}
+
+fn tempdir_in(place: &Path) -> io::Result<tempfile::TempDir> {
+    tempfile::Builder::new().permissions(fs::Permissions::from_mode(0o700)).tempdir_in(place)
 }
 
 /// All that is below a directory.
@@ -105,12 +126,16 @@ pub fn restore(root: &Path, tree: &Tree) {
     if root.exists() {
         fs::remove_dir_all(root).expect("the directory of a test");
     }
-    fs::create_dir_all(root).expect("a directory");
+    // Secrets are refused where others can read them.
+    let make = |path: &Path| {
+        let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(path);
+        made.expect("a directory");
+    };
+    make(root);
     for (path, content) in tree {
         match content {
-            None => fs::create_dir_all(root.join(path)).expect("a directory"),
+            None => make(&root.join(path)),
             Some(bytes) => {
-                // Secrets are refused where others can read them.
                 let mut options = OpenOptions::new();
                 let file = options.write(true).create_new(true).mode(0o600).open(root.join(path));
                 file.and_then(|mut file| file.write_all(bytes)).expect("a file");

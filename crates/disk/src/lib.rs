@@ -4,12 +4,19 @@
 //! of an unpredictable name beside it, which is synced, renamed, and its directory synced: whoever
 //! is killed, or loses power, leaves the old file or the new one. [`NewFile`] is the same for what
 //! does not fit in memory. [`create_new`] opens a file that grows in place, and refuses one that is
-//! there; [`reopen`] goes on with one. Every step on the file system passes `step`, where tests let
+//! there; [`reopen`] goes on with one. What holds secrets goes through [`private_directory`] and
+//! [`open_private`], which refuse what others can open. Every step on the file system passes `step`, where tests let
 //! it fail, stop, or lose what was not synced (the feature `testkit`, module `faults`).
 
 #[cfg(any(test, feature = "testkit"))]
 pub mod faults;
+mod private;
 mod rights;
+
+pub use private::{
+    Others, check_directory, close_to_others, make_private, open_private, private_directory,
+    read_private,
+};
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Write};
@@ -213,8 +220,12 @@ pub struct GrowingFile {
 ///
 /// # Errors
 /// [`io::ErrorKind::AlreadyExists`], or what the file system said.
-pub fn create_new(path: &Path) -> io::Result<GrowingFile> {
-    let create = || OpenOptions::new().append(true).create_new(true).open(path);
+pub fn create_new(path: &Path, access: Access) -> io::Result<GrowingFile> {
+    let create = || {
+        let mut options = OpenOptions::new();
+        rights::give_to(options.append(true).create_new(true), access);
+        options.open(path)
+    };
     Ok(GrowingFile { file: step(Step::Create(path), create)?, path: path.to_owned() })
 }
 

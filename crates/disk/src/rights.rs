@@ -3,12 +3,14 @@
 //! Where rights are no numbers (Windows), a file has those of the folder that it is in, which for a
 //! user's own folders are the user's alone; and names in a folder need no syncing.
 
-use std::fs::{DirBuilder, File, Metadata};
+use std::fs::{DirBuilder, File, Metadata, OpenOptions};
 use std::io;
 use std::path::Path;
 
 #[cfg(unix)]
-use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
+
+use super::Access;
 
 /// Rights of a file that is there.
 #[cfg(unix)]
@@ -20,6 +22,12 @@ pub fn of(facts: &Metadata) -> u32 {
 #[cfg(unix)]
 pub fn give(builder: &mut tempfile::Builder<'_, '_>, mode: u32) {
     builder.permissions(std::fs::Permissions::from_mode(mode));
+}
+
+/// Rights of a file that these options make.
+#[cfg(unix)]
+pub fn give_to(options: &mut OpenOptions, access: Access) {
+    options.mode(if access == Access::Owner { 0o600 } else { 0o666 });
 }
 
 /// A new folder with rights.
@@ -50,6 +58,9 @@ pub fn of(_: &Metadata) -> u32 {
 
 #[cfg(not(unix))]
 pub fn give(_: &mut tempfile::Builder<'_, '_>, _: u32) {}
+
+#[cfg(not(unix))]
+pub fn give_to(_: &mut OpenOptions, _: Access) {}
 
 #[cfg(not(unix))]
 pub fn make_folder(path: &Path, _: u32) -> io::Result<()> {

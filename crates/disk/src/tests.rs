@@ -40,7 +40,7 @@ fn a_new_file_never_replaces_another() {
     write_new(&path, b"mine", Access::Usual).unwrap();
     let error = write_new(&path, b"yours", Access::Usual).unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::AlreadyExists);
-    assert_eq!(create_new(&path).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+    assert_eq!(create_new(&path, Access::Usual).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
     assert_eq!(faults::tree(directory.path()), one("run.json", b"mine"));
 }
 
@@ -49,7 +49,7 @@ fn the_power_cut_of_these_tests_finds_what_was_not_synced() {
     let (old, new) = (one("keys", b"old"), one("keys", b"new"));
     // As `write_whole`, without bringing bytes or names to the disk.
     let careless = |root: &Path| {
-        let mut file = create_new(&root.join("keys.new"))?;
+        let mut file = create_new(&root.join("keys.new"), Access::Usual)?;
         file.write_all(b"new")?;
         step(Step::Rename(&root.join("keys")), || {
             fs::rename(root.join("keys.new"), root.join("keys"))

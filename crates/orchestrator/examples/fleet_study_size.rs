@@ -46,7 +46,7 @@ fn main() -> Result<(), Failure> {
     let mut arguments = std::env::args().skip(1);
     let millions: f64 = arguments.next().map_or(Ok(10.0), |text| text.parse())?;
     let kept = arguments.next().map(PathBuf::from);
-    let scratch = tempfile::tempdir()?;
+    let scratch = underload_disk::faults::private_tempdir()?;
     let folder = kept.as_deref().unwrap_or(scratch.path());
     let runs = (millions * 1e6) as u64 / SERIES_PER_RUN;
     let start = Instant::now();

@@ -198,7 +198,7 @@ fn what_was_acknowledged_is_stored_once_when_the_broker_is_killed() {
 }
 
 async fn the_broker_is_killed() {
-    let folder = tempfile::tempdir().expect("a folder");
+    let folder = underload_disk::faults::private_tempdir().expect("a folder");
     let test = "what_was_acknowledged_is_stored_once_when_the_broker_is_killed";
     let Some(server) = Server::start(test, folder.path()) else { return };
     let inbox = Inbox::connect(&server.url, 1).await.expect("it connects");
@@ -241,7 +241,7 @@ fn what_a_feeder_committed_and_did_not_acknowledge_changes_nothing() {
 }
 
 async fn a_feeder_does_not_acknowledge() {
-    let folder = tempfile::tempdir().expect("a folder");
+    let folder = underload_disk::faults::private_tempdir().expect("a folder");
     let test = "what_a_feeder_committed_and_did_not_acknowledge_changes_nothing";
     let Some(server) = Server::start(test, folder.path()) else { return };
     // The same stream and feeders as otherwise, but for how long a feeder is waited for.

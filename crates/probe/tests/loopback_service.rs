@@ -30,7 +30,7 @@ fn service(limits: Limits) -> Service {
 
 /// A server that wants tokens, and the keys that they are signed with.
 fn service_with_tokens(limits: Limits) -> (tempfile::TempDir, Service, TokenKeys) {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = underload_disk::faults::private_tempdir().unwrap();
     let path = directory.path().join("keys");
     let keys = TokenKeys::rotate(&path).unwrap();
     let service =
@@ -282,7 +282,7 @@ fn a_session_is_held_to_its_rate_and_told_so() {
 
 #[test]
 fn another_certificate_than_the_first_is_noticed() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = underload_disk::faults::private_tempdir().unwrap();
     let known_servers = directory.path().join("known");
     let trust = Trust::FirstUse { known_servers: known_servers.clone() };
     let first = service(Limits::default());
@@ -418,7 +418,7 @@ fn lasting_service(home: &Path) -> Service {
 
 #[test]
 fn a_used_token_stays_used_and_without_keys_nobody_gets_in() {
-    let home = tempfile::tempdir().unwrap();
+    let home = underload_disk::faults::private_tempdir().unwrap();
     let path = home.path().join("keys");
     let keys = TokenKeys::rotate(&path).unwrap();
     let mut service = lasting_service(home.path());
@@ -452,7 +452,7 @@ fn a_used_token_stays_used_and_without_keys_nobody_gets_in() {
 
 #[test]
 fn a_certificate_is_replaced_while_the_server_runs() {
-    let home = tempfile::tempdir().unwrap();
+    let home = underload_disk::faults::private_tempdir().unwrap();
     let (pem, key) = (home.path().join("cert.pem"), home.path().join("key.pem"));
     let names = || vec!["a.example".to_owned()];
     let first = rcgen::generate_simple_self_signed(names()).unwrap();

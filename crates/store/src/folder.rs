@@ -98,7 +98,7 @@ impl Folder {
 
     /// Begins a file that grows, where none of its name is.
     pub(super) fn begin(&self, path: &Path) -> Result<GrowingFile, StoreError> {
-        let file = disk::create_new(path).map_err(StoreError::io(path, "create"))?;
+        let file = disk::create_new(path, Access::Usual).map_err(StoreError::io(path, "create"))?;
         self.made().files.insert(path.to_owned());
         Ok(file)
     }

@@ -359,7 +359,7 @@ impl Spool {
         let path = self.path(number);
         let text = Line::State(&self.state).text()?;
         let begin = || {
-            let mut file = disk::create_new(&path)?;
+            let mut file = disk::create_new(&path, Access::Owner)?;
             file.write_all(text.as_bytes())?;
             file.sync()?;
             disk::sync_directory(&self.directory)?;

@@ -19,6 +19,8 @@ use underload_docsis::{Config, Limits, text};
 use crate::console::{count, note, warning};
 use crate::exit::OrBadInput;
 
+/// Bytes of a file with that secret at most.
+const SECRET_BYTES_MAX: u64 = 4096;
 /// Where the secret of the CMTS MIC comes from if no file is named.
 const SECRET_VARIABLE: &str = "UNDERLOAD_DOCSIS_SECRET";
 
@@ -358,7 +360,11 @@ fn print(text: &str) -> anyhow::Result<()> {
 /// The secret from the named file, or else from the environment.
 fn secret(file: Option<&Path>) -> anyhow::Result<Option<Secret>> {
     let (bytes, source) = match (file, std::env::var_os(SECRET_VARIABLE)) {
-        (Some(path), _) => (files::read(path, 4096)?, path.display().to_string()),
+        (Some(path), _) => {
+            let shown = path.display().to_string();
+            let bytes = underload_disk::read_private(path, SECRET_BYTES_MAX);
+            (bytes.with_context(|| shown.clone()).or_bad_input()?, shown)
+        }
         (None, Some(value)) => (value.into_encoded_bytes(), SECRET_VARIABLE.to_owned()),
         (None, None) => return Ok(None),
     };

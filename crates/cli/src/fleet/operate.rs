@@ -46,7 +46,7 @@ impl Reach {
             Some(token) => token.clone(),
             None => token_of_this_machine()?,
         };
-        let token = home::first_line(&token).context("the operator's token").or_bad_input()?;
+        let token = home::secret_line(&token).context("the operator's token").or_bad_input()?;
         let here = || format!("http://127.0.0.1:{PORT}").parse();
         let orchestrator = self.orchestrator.clone().map_or_else(here, Ok)?;
         let mut client = Client::new(vec![orchestrator], self.trust.unwrap_or(Trust::Authorities))?;
@@ -216,6 +216,7 @@ impl Codes {
                 vec![line; self.count as usize]
             }
         };
+        home::private_stdout()?;
         let mut out = csv::Writer::from_writer(std::io::stdout().lock());
         if self.lines.is_some() {
             out.write_record(COLUMNS.iter().chain(&["code"])).context("writing the codes")?;

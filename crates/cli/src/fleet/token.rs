@@ -11,6 +11,7 @@ use underload_orchestrator::store::Place;
 
 use super::orchestrator;
 use crate::exit::bad_input;
+use crate::home;
 
 /// The command line of `underload fleet token`.
 #[derive(Debug, Args)]
@@ -96,6 +97,7 @@ impl New {
             tx.log(&entry(now_ms, format!("made the token {}", self.name)))?;
             Ok(token)
         })?;
+        home::private_stdout()?;
         writeln!(std::io::stdout(), "{token}").context("writing the token")
     }
 }

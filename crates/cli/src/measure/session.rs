@@ -144,7 +144,8 @@ fn options(
     interrupt: &Interrupt,
 ) -> anyhow::Result<ConnectOptions> {
     let trust = trust(&arguments.trust)?;
-    let token = arguments.token_file.as_deref().map(home::first_line).transpose().or_bad_input()?;
+    let token =
+        arguments.token_file.as_deref().map(home::secret_line).transpose().or_bad_input()?;
     // Twice what is sold: lines are often given a little more, and bursts. What of UDP is sent goes
     // with the control of the measurement.
     let declared = |sold: Option<u64>| match (sold, arguments.udp) {

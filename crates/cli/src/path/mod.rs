@@ -198,7 +198,7 @@ impl Arguments {
         duration: Duration,
         interrupt: &Interrupt,
     ) -> anyhow::Result<Remote> {
-        let token = self.token_file.as_deref().map(home::first_line).transpose()?;
+        let token = self.token_file.as_deref().map(home::secret_line).transpose()?;
         let ask = Ask { up_bit_per_s: rate, down_bit_per_s: rate, duration };
         let trust = trust(&self.trust)?;
         let (network, cancel) = (current_network(), interrupt.shared());

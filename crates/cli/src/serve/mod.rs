@@ -432,7 +432,7 @@ mod tests {
     /// Clients of other tools show neither tokens nor leases.
     #[test]
     fn a_server_of_a_fleet_is_not_opened_to_strangers_by_the_way() {
-        let home = tempfile::tempdir().unwrap();
+        let home = underload_disk::faults::private_tempdir().unwrap();
         let identity = home.path().to_str().unwrap();
         let config = |more: &[&str]| {
             let member = "serve --bind 192.0.2.7 --fleet https://127.0.0.1:9 --enrol x --name s \

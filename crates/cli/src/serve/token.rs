@@ -10,6 +10,7 @@ use underload_probe::service::{Fingerprint, TokenKeys, TokenTerms};
 use super::{identity_directory, server_identity};
 use crate::console::{note, warning};
 use crate::exit::OrBadInput;
+use crate::home;
 use crate::quantity::{duration, rate};
 
 /// The command line of `underload serve token`.
@@ -101,6 +102,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
                 duration: new.session_time,
             };
             let token = keys.issue(server, &terms)?;
+            home::private_stdout()?;
             writeln!(std::io::stdout(), "{token}")?;
             Ok(())
         }

@@ -52,7 +52,7 @@ fn spooled(number: u32) -> u64 {
 }
 
 pub fn run(agents: u32, within_s: u32) -> anyhow::Result<()> {
-    let scratch = tempfile::tempdir()?;
+    let scratch = underload_disk::faults::private_tempdir()?;
     let directory = scratch.path().join("fleet");
     fleet::fill(&directory, agents, |_| {})?;
     let host = Host::start("serve", &directory)?;

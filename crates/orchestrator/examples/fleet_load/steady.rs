@@ -35,7 +35,7 @@ struct Counts {
 }
 
 pub fn run(seconds: u32, devices: u32) -> anyhow::Result<()> {
-    let scratch = tempfile::tempdir()?;
+    let scratch = underload_disk::faults::private_tempdir()?;
     let directory = scratch.path().join("fleet");
     let needed = (RUNS_PER_S * f64::from(seconds)) as u32 + CONNECTIONS;
     ensure!(devices >= needed, "{seconds} s need {needed} devices, which run once each");

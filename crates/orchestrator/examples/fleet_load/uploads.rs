@@ -45,7 +45,7 @@ struct Round {
 }
 
 pub fn run(seconds: u32, rounds: u32) -> anyhow::Result<()> {
-    let scratch = tempfile::tempdir()?;
+    let scratch = underload_disk::faults::private_tempdir()?;
     let (ours, plain) = (scratch.path().join("fleet"), scratch.path().join("bare"));
     fleet::fill(&ours, DEVICES, has_runs)?;
     let senders: Arc<Vec<Sender>> =

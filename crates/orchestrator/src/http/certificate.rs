@@ -12,6 +12,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 use rustls::version;
+use underload_disk::{Others, open_private};
 
 pub use rustls::ServerConfig;
 
@@ -63,8 +64,6 @@ struct Held {
 
 /// The files are looked at as often.
 const LOOK_INTERVAL: Duration = Duration::from_mins(1);
-/// Others may not read a key; a group of servers may.
-const READ_BY_OTHERS: u32 = 0o007;
 
 impl Reloaded {
     fn new(certificate: &Path, key: &Path) -> Result<Self, CertificateError> {
@@ -109,12 +108,10 @@ fn read(
     if chain.is_empty() {
         return Err(failed(certificate, "there is no certificate in it".to_owned()));
     }
-    let facts = std::fs::metadata(key).map_err(|error| failed(key, error.to_string()))?;
-    if facts.mode() & READ_BY_OTHERS != 0 {
-        let what = "everybody on this machine can read or change it: chmod o= it".to_owned();
-        return Err(failed(key, what));
-    }
-    let secret = PrivateKeyDer::from_pem_file(key);
+    // Others may not read a key; a group of servers may.
+    let file = open_private(key, Others::GroupReads);
+    let secret =
+        PrivateKeyDer::from_pem_reader(file.map_err(|error| failed(key, error.to_string()))?);
     let secret = secret.map_err(|error| failed(key, error.to_string()))?;
     Ok(Arc::new(CertifiedKey::from_der(chain, secret, provider)?))
 }
@@ -181,6 +178,6 @@ mod tests {
         assert!(told(&key, &key).contains("key.pem"), "{}", told(&key, &key));
         assert!(told(&directory.path().join("none"), &key).contains("none"));
         fs::set_permissions(&key, fs::Permissions::from_mode(0o644)).expect("changed");
-        assert!(told(&certificate, &key).contains("everybody"));
+        assert!(told(&certificate, &key).contains("others can read it: chmod 640"));
     }
 }

@@ -125,8 +125,8 @@ fn first_operator(
     let until_ms = now_ms + FIRST_TOKEN_DAYS * DAY_MS;
     let token = operator::new_token(&mut *tx, &name, Role::Operator, until_ms, random()?)?;
     let path = first_token(state);
-    let written = disk::create_directory(state, Access::Owner)
-        .and_then(|_| disk::write_whole(&path, format!("{token}\n").as_bytes(), Access::Owner));
+    let written = disk::private_directory(state)
+        .and_then(|()| disk::write_whole(&path, format!("{token}\n").as_bytes(), Access::Owner));
     // A token in a file that is not good yet is made again; one that nobody has could not be.
     written
         .map_err(|error| StoreError::Temporary { what: format!("{}: {error}", path.display()) })?;

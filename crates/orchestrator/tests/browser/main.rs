@@ -176,7 +176,7 @@ fn pages_of_many_devices_are_painted_soon() {
     let Some(mut browser) = Browser::of("pages_of_many_devices_are_painted_soon") else { return };
     let devices = std::env::var("UNDERLOAD_BROWSER_DEVICES").ok();
     let devices = devices.map_or(1_000, |count| count.parse().expect("a number of devices"));
-    let folder = tempfile::tempdir().expect("a folder");
+    let folder = underload_disk::faults::private_tempdir().expect("a folder");
     let mut store = SqliteStore::open(folder.path()).expect("an empty folder");
     let size = Size { devices, days: 4, probes: 20 };
     synthetic::fill(&mut store, size).expect("there is room");

@@ -41,7 +41,7 @@ fn schemathesis_finds_nothing_that_is_not_as_described() {
     let server = with_plan(&fleet);
     let device = fleet.enrolled(1, None);
     let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/http");
-    let scratch = tempfile::tempdir().expect("a folder");
+    let scratch = underload_disk::faults::private_tempdir().expect("a folder");
     let effort = std::env::var("UNDERLOAD_SCHEMATHESIS").unwrap_or_else(|_| EFFORT.to_owned());
     let [seed, examples, seconds]: [&str; 3] =
         effort.split(',').collect::<Vec<_>>().try_into().expect("SEED,EXAMPLES,SECONDS");

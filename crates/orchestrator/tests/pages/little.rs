@@ -111,7 +111,7 @@ fn a_sentence_says_whether_there_is_nothing_or_nothing_to_be_shown() {
 
 #[test]
 fn what_is_kept_as_sums_only_is_told() {
-    let folder = tempfile::tempdir().expect("a folder");
+    let folder = underload_disk::faults::private_tempdir().expect("a folder");
     let mut store = SqliteStore::open(folder.path()).expect("it opens");
     synthetic::fill(&mut store, SIZE).expect("it is kept");
     let retention = Retention { raw_days: 1, bins_days: 2 };

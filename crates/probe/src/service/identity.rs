@@ -17,7 +17,7 @@ use rustls::server::ParsedCertificate;
 use rustls::{
     ClientConfig, DigitallySignedStruct, Error as TlsError, ServerConfig, SignatureScheme, version,
 };
-use underload_disk::{self as disk, Access};
+use underload_disk::{self as disk, Access, Others};
 
 use super::ServiceError;
 use super::message::from_hex;
@@ -168,13 +168,14 @@ impl Identity {
     ///
     /// # Errors
     /// [`ServiceError::File`] for what the file system says, [`ServiceError::Keys`] for half an
-    /// identity, and for a key that others can read or that belongs to somebody else.
+    /// identity, for a directory that others can enter, and for a key that others can read or that
+    /// belongs to somebody else.
     pub fn load_or_create(directory: &Path) -> Result<Self, ServiceError> {
+        private::directory(directory)?;
         if let Some(kept) = Self::load(directory)? {
             return Ok(kept);
         }
         let failed = |source| ServiceError::File { path: directory.to_owned(), source };
-        disk::create_directory(directory, Access::Owner).map_err(failed)?;
         let _lock = disk::lock_directory(directory, LOCK_PATIENCE).map_err(failed)?;
         // Another server may have been quicker.
         if let Some(kept) = Self::load(directory)? {
@@ -230,8 +231,7 @@ impl Identity {
         let parsed = CertificateDer::from_pem_file(certificate);
         let der = parsed.map_err(|error| unusable(certificate, error))?;
         // Public authorities' tools let a group of servers read it.
-        private::check(key_path, 0o007)?;
-        let key = PrivatePkcs8KeyDer::from_pem_file(key_path);
+        let key = PrivatePkcs8KeyDer::from_pem_reader(private::open(key_path, Others::GroupReads)?);
         let key = key.map_err(|error| unusable(key_path, error))?;
         let made = Self::new(der, key).map_err(|error| unusable(certificate, error))?;
         Ok(Self { files: Some(files), ..made })
@@ -341,12 +341,14 @@ fn with_line_end(text: &str) -> String {
     format!("{text}{}", if is_open { "\n" } else { "" })
 }
 
+/// The file of known servers; whoever could change it could be any of them.
 fn read_lines(path: &Path) -> Result<String, ServiceError> {
-    match fs::read_to_string(path) {
-        Ok(text) => Ok(text),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(String::new()),
-        Err(source) => Err(ServiceError::File { path: path.to_owned(), source }),
+    if !path.exists() {
+        return Ok(String::new());
     }
+    let file = private::open(path, Others::AllRead)?;
+    let failed = |source| ServiceError::File { path: path.to_owned(), source };
+    io::read_to_string(file).map_err(failed)
 }
 
 /// Accepts one key, or any while none is known, and remembers which one was shown. That the server
@@ -429,7 +431,7 @@ mod tests {
 
     #[test]
     fn an_identity_is_made_once_and_kept_private() {
-        let directory = tempfile::tempdir().unwrap();
+        let directory = faults::private_tempdir().unwrap();
         let home = directory.path().join("a/b");
         let made = rcgen::generate_simple_self_signed(vec!["underload".to_owned()]).unwrap();
         let (pem, key) = (directory.path().join("c.pem"), directory.path().join("k.pem"));
@@ -476,19 +478,19 @@ mod tests {
 
     #[test]
     fn a_key_that_others_can_read_is_refused() {
-        let directory = tempfile::tempdir().unwrap();
+        let directory = faults::private_tempdir().unwrap();
         Identity::load_or_create(directory.path()).unwrap();
         let key = directory.path().join(KEY);
-        for mode in [0o640, 0o604, 0o620] {
+        for (mode, verb) in [(0o640, "read"), (0o604, "read"), (0o620, "change")] {
             fs::set_permissions(&key, fs::Permissions::from_mode(mode)).unwrap();
             let error = Identity::load_or_create(directory.path()).unwrap_err().to_string();
-            assert!(error.contains("others can read it: chmod 600"), "{error}");
+            assert!(error.contains(&format!("others can {verb} it: chmod 600")), "{error}");
         }
     }
 
     #[test]
     fn clients_that_remember_at_once_lose_no_line() {
-        let directory = tempfile::tempdir().unwrap();
+        let directory = faults::private_tempdir().unwrap();
         let known_servers = directory.path().join("new/known");
         let trust = Trust::FirstUse { known_servers };
         let remember = |number: u8| {
@@ -528,7 +530,7 @@ mod tests {
 
     #[test]
     fn known_servers_are_remembered_and_bad_lines_named() {
-        let directory = tempfile::tempdir().unwrap();
+        let directory = faults::private_tempdir().unwrap();
         let known_servers = directory.path().join("known");
         let trust = Trust::FirstUse { known_servers: known_servers.clone() };
         assert_eq!(trust.expected("a:1").unwrap(), None);

@@ -164,7 +164,7 @@ mod tests {
 
     #[test]
     fn a_lease_is_good_once_over_restarts_too() {
-        let directory = tempfile::tempdir().unwrap();
+        let directory = underload_disk::faults::private_tempdir().unwrap();
         let open = || {
             let (desk, warning) =
                 LeaseDesk::open(Arc::new(One), Some(directory.path()), 1_000).unwrap();

@@ -88,7 +88,7 @@ pub enum ServiceError {
         /// The error of the system call.
         source: io::Error,
     },
-    /// A file with a secret cannot be used.
+    /// A file or a folder with secrets cannot be used.
     #[error("{}: {what}", path.display())]
     Keys {
         /// The file, by the path that was opened.

@@ -387,7 +387,7 @@ mod tests {
     }
 
     fn desk() -> (tempfile::TempDir, TokenDesk, Fingerprint) {
-        let directory = tempfile::tempdir().unwrap();
+        let directory = faults::private_tempdir().unwrap();
         let path = directory.path().join("keys");
         TokenKeys::rotate(&path).unwrap();
         let server = Identity::generate().unwrap().names();

@@ -19,7 +19,6 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use data_encoding::HEXLOWER;
-use underload_disk::{self as disk, Access};
 
 use super::ServiceError;
 use super::message::from_hex;
@@ -79,7 +78,7 @@ impl Uses {
     pub(super) fn open(directory: &Path, now: u64) -> Result<(Self, Option<String>), ServiceError> {
         let path = directory.join(NAME);
         let failed = |source| ServiceError::File { path: path.clone(), source };
-        disk::create_directory(directory, Access::Owner).map_err(failed)?;
+        private::directory(directory)?;
         let lock = lock(&directory.join("token-uses.lock"))?;
         let bytes = read(&path).map_err(failed)?;
         let mut uses = Self::default();
@@ -334,7 +333,7 @@ mod tests {
 
     #[test]
     fn uses_survive_a_restart_and_only_one_server_counts() {
-        let directory = tempfile::tempdir().unwrap();
+        let directory = underload_disk::faults::private_tempdir().unwrap();
         let home = directory.path().join("state");
         let mut uses = open(&home);
         uses.note(ID, SOON).unwrap();
@@ -351,7 +350,7 @@ mod tests {
 
     #[test]
     fn a_clock_that_steps_revives_no_token() {
-        let directory = tempfile::tempdir().unwrap();
+        let directory = underload_disk::faults::private_tempdir().unwrap();
         let mut uses = open(directory.path());
         uses.note(ID, SOON).unwrap();
         assert!(!is_good(&mut uses, 1, SOON + 1));
@@ -366,7 +365,7 @@ mod tests {
 
     #[test]
     fn whatever_is_cut_off_or_flipped_no_use_is_forgotten() {
-        let directory = tempfile::tempdir().unwrap();
+        let directory = underload_disk::faults::private_tempdir().unwrap();
         let path = directory.path().join(NAME);
         let mut uses = open(directory.path());
         uses.note(ID, SOON).unwrap();
@@ -397,7 +396,7 @@ mod tests {
 
     #[test]
     fn what_cannot_be_noted_does_not_count_and_harms_nothing() {
-        let directory = tempfile::tempdir().unwrap();
+        let directory = underload_disk::faults::private_tempdir().unwrap();
         let mut uses = open(directory.path());
         uses.note(ID, SOON).unwrap();
         uses.fill_the_disk();
@@ -412,7 +411,7 @@ mod tests {
 
     #[test]
     fn the_record_stays_short() {
-        let directory = tempfile::tempdir().unwrap();
+        let directory = underload_disk::faults::private_tempdir().unwrap();
         let mut uses = open(directory.path());
         for _ in 0..LINES_SPARE + 50 {
             uses.note(ID, SOON).unwrap();

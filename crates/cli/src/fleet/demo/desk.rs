@@ -22,7 +22,7 @@ pub(super) struct Desk {
 impl Desk {
     /// Of the orchestrator at that address of loopback, whose token is there.
     pub(super) fn open(orchestrator: SocketAddr, state: &Path) -> anyhow::Result<Self> {
-        let token = home::first_line(&first_token(state)).context("the operator's token")?;
+        let token = home::secret_line(&first_token(state)).context("the operator's token")?;
         let address = format!("http://{orchestrator}").parse()?;
         let client = Client::new(vec![address], Trust::Authorities)?;
         Ok(Self { client, token })

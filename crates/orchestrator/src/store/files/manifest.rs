@@ -265,7 +265,7 @@ mod tests {
 
     #[test]
     fn one_that_leaves_its_folder_or_is_newer_is_refused() {
-        let folder = tempfile::tempdir().expect("a folder");
+        let folder = underload_disk::faults::private_tempdir().expect("a folder");
         let mut manifest = Manifest::new("a".to_owned());
         let written = Written { rows: 1, bytes: 1, sha256: String::new() };
         let part = Part::new("../secret".to_owned(), Rows::Runs, (1, 1), written);

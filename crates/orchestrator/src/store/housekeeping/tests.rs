@@ -114,7 +114,7 @@ fn after_days(days: u64) -> u64 {
 
 #[test]
 fn answers_are_the_same_after_days_were_moved() {
-    let folder = tempfile::tempdir().expect("a folder");
+    let folder = faults::private_tempdir().expect("a folder");
     // Thirty runs of each, six a day: five days.
     let mut store = sqlite(&folder, &many(40, 30));
     let mut archive = store.archive().expect("an archive");
@@ -143,7 +143,7 @@ fn answers_are_the_same_after_days_were_moved() {
 
 #[test]
 fn an_old_day_is_added_up_and_its_runs_are_gone() {
-    let folder = tempfile::tempdir().expect("a folder");
+    let folder = faults::private_tempdir().expect("a folder");
     let all = many(40, 12);
     let mut store = sqlite(&folder, &all);
     let mut archive = store.archive().expect("an archive");
@@ -208,7 +208,7 @@ fn an_old_day_is_added_up_and_its_runs_are_gone() {
 
 #[test]
 fn while_somebody_reads_nothing_goes_away() {
-    let folder = tempfile::tempdir().expect("a folder");
+    let folder = faults::private_tempdir().expect("a folder");
     let store = sqlite(&folder, &many(20, 30));
     let mut housekeeping = keeper(&store, HALF);
     let mut archive = store.archive().expect("an archive");
@@ -233,8 +233,9 @@ fn while_somebody_reads_nothing_goes_away() {
 
 #[test]
 fn an_archive_of_another_store_or_in_another_place_is_refused() {
-    let (one, other) = (tempfile::tempdir().expect("one"), tempfile::tempdir().expect("two"));
-    let archive = tempfile::tempdir().expect("a folder");
+    let (one, other) =
+        (faults::private_tempdir().expect("one"), faults::private_tempdir().expect("two"));
+    let archive = faults::private_tempdir().expect("a folder");
     let store = sqlite(&one, &many(10, 10));
     let folder = archive.path().join("days");
     let mut housekeeping = store.housekeeping(Some(&folder), HALF).expect("a keeper");
@@ -255,7 +256,7 @@ fn an_archive_of_another_store_or_in_another_place_is_refused() {
 
 #[test]
 fn a_damaged_file_is_told_and_neither_read_nor_merged() {
-    let folder = tempfile::tempdir().expect("a folder");
+    let folder = faults::private_tempdir().expect("a folder");
     let mut store = sqlite(&folder, &many(10, 10));
     let mut housekeeping = keeper(&store, HALF);
     run_down(&mut housekeeping, after_days(9));
@@ -292,7 +293,7 @@ fn a_damaged_file_is_told_and_neither_read_nor_merged() {
 
 #[test]
 fn a_store_restored_from_a_copy_counts_on_behind_its_archive() {
-    let folder = tempfile::tempdir().expect("a folder");
+    let folder = faults::private_tempdir().expect("a folder");
     let mut store = sqlite(&folder, &many(20, 10));
     drop(keeper(&store, HALF));
     let copy = |from: &str, to: &str| {
@@ -348,7 +349,7 @@ fn work_through(base: impl Fn(&SqliteStore) -> Box<dyn Base>, root: &Path, world
 }
 
 fn world() -> World {
-    let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir());
+    let folder = faults::tempdir_in_memory();
     let folder = folder.expect("a folder");
     let store = sqlite(&folder, &many(4, 3));
     while store.keeper().expect("a keeper").roll_up(1_000).expect("it adds up").has_more {}
@@ -424,7 +425,7 @@ fn a_day_is_in_one_place_after_any_fault_of_the_disk() {
         if matches!(fault, Fault::Kill(_)) {
             // Of what a power cut may leave each is as good as what is there.
             for (place, tree) in outcome.after_power_cut.iter().enumerate() {
-                let left = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir());
+                let left = faults::tempdir_in_memory();
                 let left = left.expect("a folder");
                 faults::restore(&left.path().join("root"), tree);
                 let copy = copy_of(world);
@@ -437,7 +438,7 @@ fn a_day_is_in_one_place_after_any_fault_of_the_disk() {
 }
 
 fn copy_of(world: &World) -> World {
-    let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir());
+    let folder = faults::tempdir_in_memory();
     let folder = folder.expect("a folder");
     for (name, content) in faults::tree(world.folder.path()) {
         if let Some(content) = content {
@@ -528,7 +529,7 @@ fn a_day_is_in_one_place_after_any_fault_of_the_database() {
     for is_done_first in [false, true] {
         for fails_at in 0.. {
             let world = world();
-            let archive = tempfile::tempdir().expect("a folder");
+            let archive = faults::private_tempdir().expect("a folder");
             let steps = Arc::new(AtomicUsize::new(0));
             let failing = |store: &SqliteStore| -> Box<dyn Base> {
                 let (base, steps) = (Box::new(store.keeper().expect("a keeper")), steps.clone());
@@ -546,7 +547,7 @@ fn a_day_is_in_one_place_after_any_fault_of_the_database() {
 
 #[test]
 fn who_dies_while_it_folds_is_followed_by_one_with_smaller_batches() {
-    let folder = tempfile::tempdir().expect("a folder");
+    let folder = faults::private_tempdir().expect("a folder");
     let store = sqlite(&folder, &many(40, 3));
     // A process that is killed while it folds has said before how its successor begins.
     let mut sizes = Vec::new();
@@ -620,7 +621,7 @@ impl Base for Killed {
 
 #[test]
 fn who_is_told_to_stop_folds_and_moves_nothing_more() {
-    let folder = tempfile::tempdir().expect("a folder");
+    let folder = faults::private_tempdir().expect("a folder");
     let store = sqlite(&folder, &many(40, 30));
     let mut housekeeping = keeper(&store, HALF);
     housekeeping.stop_flag().store(true, Ordering::Relaxed);
@@ -638,7 +639,7 @@ fn who_is_told_to_stop_folds_and_moves_nothing_more() {
 
 #[test]
 fn a_device_is_found_in_files_by_the_newest_results() {
-    let folder = tempfile::tempdir().expect("a folder");
+    let folder = faults::private_tempdir().expect("a folder");
     let mut store = sqlite(&folder, &many(5, 30));
     // The newest of all is of the oldest day.
     let newest = StoredResult { epoch: 2, ..result(1, 2) };

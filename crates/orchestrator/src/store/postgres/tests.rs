@@ -234,7 +234,7 @@ fn answers_are_the_same_after_days_were_moved_by_several() {
     many(10, 30).chunks(100).for_each(|results| drop(append(&mut store, results)));
     let mut archive = store.archive().expect("an archive");
     let before = answers(&mut archive);
-    let folder = tempfile::tempdir().expect("a folder");
+    let folder = underload_disk::faults::private_tempdir().expect("a folder");
     let keeper = || store.housekeeping(Some(folder.path()), RETENTION).expect("a keeper");
     let mut keepers = [keeper().with_parts_of(40), keeper().with_parts_of(40)];
     let now_ms = START_MS + 5 * DAY_MS;
@@ -275,7 +275,7 @@ fn a_slow_change_is_not_passed_over_when_days_are_moved() {
         return;
     };
     let store = PostgresStore::connect(&url).expect("it connects");
-    let folder = tempfile::tempdir().expect("a folder");
+    let folder = underload_disk::faults::private_tempdir().expect("a folder");
     let mut keeper = store.housekeeping(Some(folder.path()), RETENTION).expect("a keeper");
     let mut slow = PostgresStore::connect(&url).expect("it connects");
     let mut client = postgres::Client::connect(&url, postgres::NoTls).expect("it connects");

@@ -37,12 +37,14 @@ impl SqliteStore {
     ///
     /// # Errors
     /// [`StoreError::Temporary`] where another orchestrator has it, or the disk is full;
-    /// [`StoreError::Broken`] where what is there is damaged or of a newer version.
+    /// [`StoreError::Broken`] where what is there is damaged, of a newer version, or open to other
+    /// users of this machine.
     pub fn open(directory: &Path) -> Result<Self, StoreError> {
         let told = |error: std::io::Error| StoreError::Temporary {
             what: format!("the store in {}: {error}", directory.display()),
         };
         underload_disk::create_directory(directory, Access::Owner).map_err(told)?;
+        check_private(directory)?;
         let lock = underload_disk::lock_directory(directory, LOCK_PATIENCE).map_err(|error| {
             if error.kind() != std::io::ErrorKind::WouldBlock {
                 return told(error);
@@ -54,6 +56,13 @@ impl SqliteStore {
             );
             StoreError::Temporary { what }
         })?;
+        // SQLite gives the log and its index the rights of the database.
+        for name in [FILE, LOG, LOG_INDEX] {
+            let path = directory.join(name);
+            if name == FILE || path.exists() {
+                underload_disk::make_private(&path).map_err(told)?;
+            }
+        }
         let connection = connect(directory, OpenFlags::default())?;
         prepare(&connection)?;
         migrate(&connection, directory)?;
@@ -64,11 +73,15 @@ impl SqliteStore {
     /// it.
     ///
     /// # Errors
-    /// [`StoreError::Temporary`] where there is none.
+    /// [`StoreError::Temporary`] where there is none, [`StoreError::Broken`] where other users of
+    /// this machine can read it.
     pub fn beside(directory: &Path) -> Result<Self, StoreError> {
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        let connection = connect(directory, flags).map_err(|error| StoreError::Temporary {
-            what: format!("there is no store in {}: {error}", directory.display()),
+        let connection = connect(directory, flags).map_err(|error| match error {
+            StoreError::Temporary { what } => StoreError::Temporary {
+                what: format!("there is no store in {}: {what}", directory.display()),
+            },
+            broken @ StoreError::Broken { .. } => broken,
         })?;
         prepare(&connection)?;
         migrate(&connection, directory)?;
@@ -114,10 +127,22 @@ impl Store for SqliteStore {
 
 /// Opens the file of a store.
 fn connect(directory: &Path, flags: OpenFlags) -> Result<Connection, StoreError> {
+    check_private(directory)?;
     let connection = Connection::open_with_flags(directory.join(FILE), flags).map_err(told)?;
     connection.busy_timeout(PATIENCE).map_err(told)?;
     connection.set_prepared_statement_cache_capacity(STATEMENTS);
     Ok(connection)
+}
+
+/// Refuses a store that other users can read: it has the keys of leases and of operators' cookies.
+fn check_private(directory: &Path) -> Result<(), StoreError> {
+    underload_disk::check_directory(directory).map_err(|error| {
+        let what = format!("the store in {}: {error}", directory.display());
+        match error.kind() {
+            std::io::ErrorKind::PermissionDenied => StoreError::Broken { what },
+            _ => StoreError::Temporary { what },
+        }
+    })
 }
 
 /// Settings of a connection that writes.
@@ -188,6 +213,9 @@ fn told(error: rusqlite::Error) -> StoreError {
 
 /// The file in the store's directory.
 const FILE: &str = "fleet.sqlite";
+/// SQLite's log of what is written, and the index of the log.
+const LOG: &str = "fleet.sqlite-wal";
+const LOG_INDEX: &str = "fleet.sqlite-shm";
 /// The folder of the archive in the store's directory.
 const ARCHIVE: &str = "archive";
 /// Version of the tables.

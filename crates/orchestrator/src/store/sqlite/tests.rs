@@ -11,7 +11,7 @@ use crate::store::testing::{self, Both, append, ask, many, result, with_invented
 
 #[test]
 fn it_does_what_every_store_does() {
-    let folders = tempfile::tempdir().expect("a folder");
+    let folders = underload_disk::faults::private_tempdir().expect("a folder");
     let mut made = 0;
     conformance::run(|| {
         made += 1;
@@ -26,7 +26,7 @@ fn it_does_what_every_store_does() {
 
 #[test]
 fn what_is_committed_is_there_once_and_what_is_not_is_gone() {
-    let folder = tempfile::tempdir().expect("a folder");
+    let folder = underload_disk::faults::private_tempdir().expect("a folder");
     let mut store = SqliteStore::open(folder.path()).expect("it opens");
     let results = many(10, 3);
     let mut dropped = store.begin(&Needs::default()).expect("it begins");
@@ -49,7 +49,7 @@ fn what_is_committed_is_there_once_and_what_is_not_is_gone() {
 
 #[test]
 fn a_second_orchestrator_is_refused_and_an_archive_is_not() {
-    let folder = tempfile::tempdir().expect("a folder");
+    let folder = underload_disk::faults::private_tempdir().expect("a folder");
     let store = SqliteStore::open(folder.path()).expect("it opens");
     let error = SqliteStore::open(folder.path()).expect_err("it is in use");
     assert!(error.to_string().contains("in use by another orchestrator"), "{error}");
@@ -60,7 +60,7 @@ fn a_second_orchestrator_is_refused_and_an_archive_is_not() {
 
 #[test]
 fn a_newer_version_and_a_damaged_file_are_told() {
-    let folder = tempfile::tempdir().expect("a folder");
+    let folder = underload_disk::faults::private_tempdir().expect("a folder");
     let store = SqliteStore::open(folder.path()).expect("it opens");
     store.connection.pragma_update(None, "user_version", VERSION + 1).expect("it is set");
     drop(store);
@@ -75,7 +75,7 @@ fn a_newer_version_and_a_damaged_file_are_told() {
 
 #[test]
 fn tables_of_the_first_version_become_those_of_this_one_with_all_that_is_in_them() {
-    let folder = tempfile::tempdir().expect("a folder");
+    let folder = underload_disk::faults::private_tempdir().expect("a folder");
     let mut store = SqliteStore::open(folder.path()).expect("it opens");
     let results = many(10, 2);
     append(&mut store, &results);
@@ -101,7 +101,7 @@ fn tables_of_the_first_version_become_those_of_this_one_with_all_that_is_in_them
 
 #[test]
 fn a_full_disk_is_told_and_nothing_acknowledged_is_lost() {
-    let folder = tempfile::tempdir().expect("a folder");
+    let folder = underload_disk::faults::private_tempdir().expect("a folder");
     let mut store = SqliteStore::open(folder.path()).expect("it opens");
     append(&mut store, &many(10, 2));
     // The file may not grow any more: what SQLite says then is what it says of a full disk.
@@ -126,7 +126,7 @@ fn a_full_disk_is_told_and_nothing_acknowledged_is_lost() {
 
 #[test]
 fn sums_are_the_same_however_much_was_put_together() {
-    let folder = tempfile::tempdir().expect("a folder");
+    let folder = underload_disk::faults::private_tempdir().expect("a folder");
     let mut store = SqliteStore::open(folder.path()).expect("it opens");
     append(&mut store, &many(40, 30));
     let mut memory = Memory::new();
@@ -165,7 +165,7 @@ fn count(store: &SqliteStore, table: &str) -> u64 {
 
 #[test]
 fn results_of_many_series_are_folded_in_small_batches() {
-    let folder = tempfile::tempdir().expect("a folder");
+    let folder = underload_disk::faults::private_tempdir().expect("a folder");
     let mut store = SqliteStore::open(folder.path()).expect("it opens");
     let invented: Vec<_> = (1..5).map(|sequence| with_invented_steps(1, sequence)).collect();
     append(&mut store, &invented);
@@ -184,7 +184,7 @@ fn results_of_many_series_are_folded_in_small_batches() {
 
 #[test]
 fn series_that_the_plan_does_not_have_are_not_in_sums() {
-    let folder = tempfile::tempdir().expect("a folder");
+    let folder = underload_disk::faults::private_tempdir().expect("a folder");
     let mut store = SqliteStore::open(folder.path()).expect("it opens");
     let invented = [with_invented_steps(1, 5), with_invented_steps(1, 6)];
     append(&mut store, &many(3, 4));
@@ -225,7 +225,7 @@ fn fold_all(keeper: &mut SqliteKeeper) -> usize {
 
 #[test]
 fn devices_are_found_by_their_attributes() {
-    let folder = tempfile::tempdir().expect("a folder");
+    let folder = underload_disk::faults::private_tempdir().expect("a folder");
     let mut store = SqliteStore::open(folder.path()).expect("it opens");
     let mut change = store.begin(&Needs::default()).expect("it begins");
     for number in 0..60 {

@@ -1,0 +1,241 @@
+//! Files and folders that hold secrets: only their owner may open them.
+//!
+//! A folder that others can enter is refused, because a database makes files in it with rights of
+//! its own. A file that is named alone, such as a key, is judged by its own rights and owner.
+//! Where rights are no numbers (Windows), nothing is refused.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read as _};
+use std::path::Path;
+
+#[cfg(unix)]
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
+
+use super::{Access, create_directory};
+
+/// Who beside its owner may open a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Others {
+    /// Nobody may read or change it. A group may read root's file, which is how an administrator
+    /// hands a secret to a service.
+    Nobody,
+    /// A group may read it, such as the group of all servers that use a certificate's key.
+    GroupReads,
+    /// Everybody may read it, and nobody may change it.
+    AllRead,
+}
+
+/// Makes a folder with mode 700 where it is missing; one that is there must be as private.
+///
+/// # Errors
+/// [`io::ErrorKind::PermissionDenied`], with the command that mends it, if others can enter the
+/// folder, or the error of the system call.
+pub fn private_directory(path: &Path) -> io::Result<()> {
+    create_directory(path, Access::Owner)?;
+    check_directory(path)
+}
+
+/// Refuses a folder that others can read, change or enter.
+///
+/// # Errors
+/// As [`private_directory`].
+pub fn check_directory(path: &Path) -> io::Result<()> {
+    #[cfg(unix)]
+    if std::fs::metadata(path)?.mode() & 0o077 != 0 {
+        let folder = path.display();
+        return Err(refused(format!(
+            "others can read or change what is in it: chmod 700 {folder}, or name a folder that \
+             does not exist yet"
+        )));
+    }
+    Ok(())
+}
+
+/// Opens a file that belongs to this user or to root and that others can open only as `others`
+/// says.
+///
+/// # Errors
+/// [`io::ErrorKind::PermissionDenied`], with the command that mends it, or the error of the system
+/// call.
+pub fn open_private(path: &Path, others: Others) -> io::Result<File> {
+    let file = File::open(path)?;
+    #[cfg(unix)]
+    {
+        // Of the open file: its name may mean another file by now.
+        let facts = file.metadata()?;
+        let user = nix::unistd::Uid::effective().as_raw();
+        if let Some(what) = complaint((facts.mode(), facts.uid()), user, others, path) {
+            return Err(refused(what));
+        }
+    }
+    #[cfg(not(unix))]
+    let _ = others;
+    Ok(file)
+}
+
+/// Reads a file that belongs to this user or to root and that nobody else can open.
+///
+/// # Errors
+/// As [`open_private`], and [`io::ErrorKind::FileTooLarge`] if it has more than `bytes_max`.
+pub fn read_private(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    open_private(path, Others::Nobody)?.take(bytes_max + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > bytes_max {
+        return Err(io::ErrorKind::FileTooLarge.into());
+    }
+    Ok(bytes)
+}
+
+/// Makes an empty file with mode 600 where it is missing, and takes the rights of others away from
+/// one that is there and belongs to this user. For files that a library writes.
+///
+/// # Errors
+/// The error of the system call.
+pub fn make_private(path: &Path) -> io::Result<()> {
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(false);
+    #[cfg(unix)]
+    options.mode(0o600);
+    close_to_others(&options.open(path)?)
+}
+
+/// Takes the rights of others away from a file that belongs to this user; leaves what is no file,
+/// such as a terminal or a pipe, as it is.
+///
+/// # Errors
+/// The error of the system call.
+pub fn close_to_others(file: &File) -> io::Result<()> {
+    #[cfg(unix)]
+    {
+        let facts = file.metadata()?;
+        let is_ours = facts.uid() == nix::unistd::Uid::effective().as_raw();
+        if facts.is_file() && is_ours && facts.mode() & 0o077 != 0 {
+            let mode = facts.mode() & 0o700;
+            file.set_permissions(std::fs::Permissions::from_mode(mode))?;
+        }
+    }
+    #[cfg(not(unix))]
+    let _ = file;
+    Ok(())
+}
+
+#[cfg(unix)]
+fn refused(what: String) -> io::Error {
+    io::Error::new(io::ErrorKind::PermissionDenied, what)
+}
+
+/// Why a file with this mode and owner is refused to a user.
+#[cfg(unix)]
+fn complaint((mode, owner): (u32, u32), user: u32, others: Others, path: &Path) -> Option<String> {
+    // Whoever owns a file can give himself access to it.
+    if owner != user && owner != 0 {
+        return Some(format!("it belongs to user {owner}: chown it to the user of this program"));
+    }
+    let is_handed_over = owner == 0 && user != 0;
+    let (forbidden, wanted) = match others {
+        Others::Nobody if !is_handed_over => (0o077, "600"),
+        Others::Nobody | Others::GroupReads => (0o037, "640"),
+        Others::AllRead => (0o022, "644"),
+    };
+    let verb = if mode & forbidden & 0o044 == 0 { "change" } else { "read" };
+    let path = path.display();
+    (mode & forbidden != 0).then(|| format!("others can {verb} it: chmod {wanted} {path}"))
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use std::fs::{self, Permissions};
+
+    use super::*;
+
+    fn set(path: &Path, mode: u32) {
+        fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+    }
+
+    fn mode(path: &Path) -> u32 {
+        fs::metadata(path).unwrap().mode() & 0o777
+    }
+
+    #[test]
+    fn a_folder_is_made_private_and_one_that_others_can_enter_is_refused() {
+        let root = tempfile::tempdir().unwrap();
+        let folder = root.path().join("a/b");
+        private_directory(&folder).unwrap();
+        assert_eq!((mode(&folder), mode(folder.parent().unwrap())), (0o700, 0o700));
+        // What is above the folder is not its own: /var/lib is everybody's to read, /tmp to write.
+        set(folder.parent().unwrap(), 0o1777);
+        private_directory(&folder).unwrap();
+        for exposed in [0o755, 0o750, 0o710, 0o701, 0o720, 0o1777] {
+            set(&folder, exposed);
+            let error = private_directory(&folder).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::PermissionDenied, "{exposed:o}");
+            let remedy = format!("chmod 700 {}", folder.display());
+            assert!(error.to_string().contains(&remedy), "{exposed:o}: {error}");
+            assert_eq!(mode(&folder), exposed & 0o777, "it is left as it is");
+        }
+        // A link is judged by what it leads to.
+        let link = root.path().join("link");
+        std::os::unix::fs::symlink(&folder, &link).unwrap();
+        assert!(private_directory(&link).is_err());
+        set(&folder, 0o700);
+        private_directory(&link).unwrap();
+    }
+
+    #[test]
+    fn a_file_is_read_by_its_mode_and_its_owner() {
+        use Others::{AllRead, GroupReads, Nobody};
+
+        let told = |mode, owner, user, others| {
+            complaint((mode, owner), user, others, Path::new("key")).unwrap_or_default()
+        };
+        for (mode, owner, user, others) in [
+            (0o100_600, 1000, 1000, Nobody),
+            (0o100_400, 0, 0, Nobody),
+            (0o100_440, 0, 1000, Nobody),
+            (0o100_640, 1000, 1000, GroupReads),
+            (0o100_644, 1000, 1000, AllRead),
+        ] {
+            assert_eq!(told(mode, owner, user, others), "", "{mode:o} {owner} {user}");
+        }
+        for (mode, owner, user, others, words) in [
+            (0o100_640, 1000, 1000, Nobody, "others can read it: chmod 600 key"),
+            (0o100_604, 0, 0, Nobody, "others can read it: chmod 600 key"),
+            (0o100_620, 1000, 1000, Nobody, "others can change it: chmod 600 key"),
+            (0o100_440, 0, 0, Nobody, "others can read it: chmod 600 key"),
+            (0o100_444, 0, 1000, Nobody, "others can read it: chmod 640 key"),
+            (0o100_644, 1000, 1000, GroupReads, "others can read it: chmod 640 key"),
+            (0o100_660, 1000, 1000, GroupReads, "others can change it: chmod 640 key"),
+            (0o100_646, 1000, 1000, AllRead, "others can change it: chmod 644 key"),
+            (0o100_600, 1001, 1000, Nobody, "belongs to user 1001: chown it"),
+            (0o100_600, 1000, 0, AllRead, "belongs to user 1000: chown it"),
+        ] {
+            let said = told(mode, owner, user, others);
+            assert!(said.contains(words), "{mode:o} {owner} {user}: {said}");
+        }
+    }
+
+    #[test]
+    fn a_secret_is_read_up_to_a_limit_and_only_if_it_is_private() {
+        let root = tempfile::tempdir().unwrap();
+        let path = root.path().join("key");
+        crate::write_new(&path, b"secret", Access::Owner).unwrap();
+        assert_eq!(read_private(&path, 6).unwrap(), b"secret");
+        assert_eq!(read_private(&path, 5).unwrap_err().kind(), io::ErrorKind::FileTooLarge);
+        set(&path, 0o644);
+        let error = read_private(&path, 6).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::PermissionDenied);
+        assert!(error.to_string().contains("others can read it: chmod 600"), "{error}");
+    }
+
+    #[test]
+    fn a_file_for_a_library_is_private_whether_it_is_new_or_not() {
+        let root = tempfile::tempdir().unwrap();
+        let path = root.path().join("database");
+        make_private(&path).unwrap();
+        assert_eq!(mode(&path), 0o600);
+        fs::write(&path, b"rows").unwrap();
+        set(&path, 0o644);
+        make_private(&path).unwrap();
+        assert_eq!((mode(&path), fs::read(&path).unwrap()), (0o600, b"rows".to_vec()));
+    }
+}
