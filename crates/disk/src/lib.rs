@@ -295,6 +295,20 @@ pub fn create_directory(path: &Path, access: Access) -> io::Result<bool> {
     }
 }
 
+/// Refuses a path below `root` in which a link leads elsewhere: a directory that somebody else made
+/// could have files changed that are not in it. `root` itself may be a link.
+///
+/// # Errors
+/// [`io::ErrorKind::PermissionDenied`] with the link to remove, or the error of the system call.
+pub fn refuse_links(root: &Path, path: &Path) -> io::Result<()> {
+    let below = path.ancestors().take_while(|path| *path != root);
+    let is_link = |path: &&Path| fs::symlink_metadata(path).is_ok_and(|facts| facts.is_symlink());
+    below.filter(is_link).last().map_or(Ok(()), |link| {
+        let what = format!("{} is a link, which is not followed: remove it", link.display());
+        Err(io::Error::new(io::ErrorKind::PermissionDenied, what))
+    })
+}
+
 /// Brings the names in a directory to the disk.
 ///
 /// # Errors

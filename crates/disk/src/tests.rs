@@ -90,6 +90,27 @@ fn links_are_followed_and_what_is_no_file_is_written_to() {
 }
 
 #[test]
+fn a_link_below_a_directory_is_refused_and_the_directory_may_be_one() {
+    let directory = tempfile::tempdir().unwrap();
+    let root = directory.path();
+    fs::create_dir_all(root.join("run/plots")).unwrap();
+    std::os::unix::fs::symlink(root.join("run"), root.join("link")).unwrap();
+    for run in ["run", "link"].map(|name| root.join(name)) {
+        refuse_links(&run, &run.join("plots/cdf.svg")).unwrap();
+        refuse_links(&run, &run).unwrap();
+    }
+    for name in ["away", "gone"] {
+        std::os::unix::fs::symlink(root.join(name), root.join("run").join(name)).unwrap();
+        fs::create_dir_all(root.join("away")).unwrap();
+        for path in [format!("run/{name}"), format!("run/{name}/cdf.svg")] {
+            let error = refuse_links(&root.join("run"), &root.join(path)).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::PermissionDenied);
+            assert!(error.to_string().contains(&format!("{name} is a link")), "{error}");
+        }
+    }
+}
+
+#[test]
 fn a_lock_is_held_until_it_is_dropped() {
     let directory = tempfile::tempdir().unwrap();
     let first = lock_directory(directory.path(), Duration::ZERO).unwrap();

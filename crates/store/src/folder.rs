@@ -82,6 +82,7 @@ impl Folder {
     /// A folder in it.
     pub(super) fn folder(&self, name: &str) -> Result<PathBuf, StoreError> {
         let path = self.path.join(name);
+        disk::refuse_links(&self.path, &path).map_err(StoreError::io(&path, "create"))?;
         let is_new = disk::create_directory(&path, Access::Usual);
         if is_new.map_err(StoreError::io(&path, "create"))? {
             self.made().folders.push(path.clone());

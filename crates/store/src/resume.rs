@@ -41,6 +41,9 @@ impl RunDir {
             return Err(refused(&path, "there is no run in it"));
         }
         let lock = lock(&path)?.ok_or_else(|| refused(&path, "another program is at it"))?;
+        for file in [RECORD, JOURNAL].iter().chain(&OF_TRIALS).map(|name| path.join(name)) {
+            disk::refuse_links(&path, &file).map_err(StoreError::io(&file, "change"))?;
+        }
         let mut earlier = read::head(&path)?;
         if let Some(reason) = other_than(&earlier, record) {
             return Err(refused(&path, reason));

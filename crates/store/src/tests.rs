@@ -296,6 +296,32 @@ fn a_resumed_run_is_what_it_had_been_without_a_break() {
 }
 
 #[test]
+fn no_link_of_a_run_that_is_resumed_leads_to_other_files() {
+    let directory = tempfile::tempdir().unwrap();
+    let [broken, other] = ["broken", "other"].map(|name| directory.path().join(name));
+    for name in ["trials.jsonl", "parts", "exec", "run.json"] {
+        cut_short(&broken, 2);
+        fs::create_dir_all(broken.join("exec")).unwrap();
+        fs::create_dir(&other).unwrap();
+        fs::rename(broken.join(name), other.join(name)).unwrap();
+        fs::write(other.join("0000002-upload.txt"), b"mine").unwrap();
+        std::os::unix::fs::symlink(other.join(name), broken.join(name)).unwrap();
+        let before = faults::tree(&other);
+        let error = RunDir::resume(&broken, &record()).expect_err("a link");
+        let source = std::error::Error::source(&error).map(ToString::to_string).unwrap_or_default();
+        assert!(source.contains("is a link"), "{name}: {error}: {source}");
+        assert_eq!(faults::tree(&other), before, "{name}");
+        fs::remove_dir_all(&broken).unwrap();
+        fs::remove_dir_all(&other).unwrap();
+    }
+    let run = RunDir::create(&broken, record()).unwrap();
+    fs::create_dir(&other).unwrap();
+    std::os::unix::fs::symlink(&other, broken.join("captures")).unwrap();
+    assert!(run.begin_file("captures", "0.pcapng").is_err(), "a folder of another");
+    assert_eq!(faults::tree(&other).len(), 0);
+}
+
+#[test]
 fn whatever_fails_a_run_that_is_resumed_keeps_its_trials_and_can_be_resumed_again() {
     let start = tempfile::tempdir().unwrap();
     cut_short(&start.path().join("run"), 2);

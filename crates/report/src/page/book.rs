@@ -9,7 +9,7 @@ use underload_store::RunData;
 
 use super::figures::{Headings, figures};
 use super::parts::folded;
-use super::{PAGE_MARK, PageError, check_replaceable, header, published, without_controls};
+use super::{PAGE_MARK, PageError, check_file_of, header, published, without_controls};
 use crate::plot::{Plot, Plots};
 use crate::subject::subjects;
 
@@ -79,7 +79,7 @@ pub fn write_figure_pages(directory: &Path, pages: &[FigurePage]) -> Result<Path
     for paper in &papers {
         files.push((directory.join(format!("{paper}.html")), paper_page(&of_paper(paper))));
     }
-    files.iter().try_for_each(|(path, _)| check_replaceable(path, PAGE_MARK))?;
+    files.iter().try_for_each(|(path, _)| check_file_of(directory, path, PAGE_MARK))?;
     disk::create_directory(directory, Access::Usual).map_err(PageError::io(directory, "create"))?;
     for (path, html) in &files {
         disk::write_whole(path, html.as_bytes(), Access::Usual)

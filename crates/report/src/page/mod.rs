@@ -116,8 +116,8 @@ pub fn write_report(directory: &Path, runs: &[RunData]) -> Result<PathBuf, PageE
     let files: Vec<(PathBuf, &Plot)> =
         plots.all().map(|plot| (folder.join(format!("{}.svg", plot.name)), plot)).collect();
     // Before anything is written: all of a report, or none of it.
-    check_replaceable(&path, PAGE_MARK)?;
-    files.iter().try_for_each(|(path, _)| check_replaceable(path, SVG_MARK))?;
+    check_file_of(directory, &path, PAGE_MARK)?;
+    files.iter().try_for_each(|(path, _)| check_file_of(directory, path, SVG_MARK))?;
     disk::create_directory(&folder, Access::Usual).map_err(PageError::io(&folder, "create"))?;
     let write = |path: &Path, text: &str| {
         disk::write_whole(path, text.as_bytes(), Access::Usual)
@@ -143,6 +143,13 @@ pub fn write_page(path: &Path, runs: &[RunData]) -> Result<(), PageError> {
 const PAGE_MARK: &str = ": latency under load</title>";
 const SVG_MARK: &str = "<svg class=\"plot\"";
 const MARK_WITHIN_BYTES: u64 = 64 << 10;
+
+/// As [`check_replaceable`], of a file in a directory that somebody else may have made: no link in
+/// it is followed.
+fn check_file_of(directory: &Path, path: &Path, mark: &str) -> Result<(), PageError> {
+    disk::refuse_links(directory, path).map_err(PageError::io(path, "write"))?;
+    check_replaceable(path, mark)
+}
 
 /// Refuses a file that no report of ours left there.
 fn check_replaceable(path: &Path, mark: &str) -> Result<(), PageError> {

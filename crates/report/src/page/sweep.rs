@@ -9,7 +9,7 @@ use underload_store::sweep::SweepCell;
 
 use super::figures::{Headings, figures};
 use super::parts::{head, table, words_head};
-use super::{PAGE_MARK, PageError, check_replaceable, header, without_controls};
+use super::{PAGE_MARK, PageError, check_file_of, header, without_controls};
 use crate::plot::{CellNumbers, Numbers, Plot, PlotError, cells_plot};
 use crate::sweep::SweepOutcome;
 
@@ -25,7 +25,7 @@ const MOST_PICTURES: usize = 8;
 pub fn write_sweep_report(directory: &Path, outcome: &SweepOutcome) -> Result<PathBuf, PageError> {
     let page = sweep_page(outcome)?;
     let path = directory.join("report.html");
-    check_replaceable(&path, PAGE_MARK)?;
+    check_file_of(directory, &path, PAGE_MARK)?;
     disk::write_whole(&path, page.as_bytes(), Access::Usual)
         .map_err(PageError::io(&path, "write"))?;
     Ok(path)

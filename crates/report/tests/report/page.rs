@@ -330,6 +330,29 @@ fn files_hold_the_page_and_every_plot() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
+#[test]
+fn no_link_of_a_run_directory_leads_to_other_files() -> Result<(), Box<dyn Error>> {
+    let directory = tempfile::tempdir()?;
+    let [run_directory, other] = ["run", "other"].map(|name| directory.path().join(name));
+    let data = [run(World::Live, &[BUFFER_CONTROL, DOCSIS_PIE], 2, 50_000_000)];
+    write_report(&other, &data)?;
+    let before = underload_disk::faults::tree(&other);
+    for name in ["plots", "report.html", "plots/overview.svg"] {
+        let link = run_directory.join(name);
+        std::fs::create_dir_all(underload_disk::directory_of(&link))?;
+        std::os::unix::fs::symlink(other.join(name), &link)?;
+        let error = write_report(&run_directory, &data).expect_err("a link");
+        let source = error.source().map(ToString::to_string).unwrap_or_default();
+        assert!(source.contains(&format!("{name} is a link")), "{error}: {source}");
+        assert_eq!(underload_disk::faults::tree(&other), before, "{name}");
+        std::fs::remove_dir_all(&run_directory)?;
+    }
+    // The directory that the user names may be one.
+    std::os::unix::fs::symlink(&other, &run_directory)?;
+    write_report(&run_directory, &data)?;
+    Ok(())
+}
+
 /// Writes pages for looking at, into the directory that `UNDERLOAD_LOOK` names.
 #[test]
 #[ignore = "writes files for a person to look at"]

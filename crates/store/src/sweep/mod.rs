@@ -171,6 +171,9 @@ impl SweepDir {
                 io::ErrorKind::WouldBlock => StoreError::Busy { path: path.to_owned() },
                 _ => StoreError::io(path, "lock")(error),
             })?;
+        for file in [MANIFEST, TRIALS, CELLS].map(|name| path.join(name)) {
+            disk::refuse_links(path, &file).map_err(StoreError::io(&file, "change"))?;
+        }
         let found = read_manifest(&file)?;
         if let Some(found) = &found {
             if let Some(difference) = found.difference(&wanted) {

@@ -199,6 +199,14 @@ fn another_sweep_is_refused_and_named() {
     assert!(refused(&other).contains("another version of the program"));
     let other = SweepManifest { cells: 41, ..manifest.clone() };
     assert!(refused(&other).contains("it has other cells"));
+    for name in [TRIALS, CELLS] {
+        let mine = directory.path().join("mine");
+        std::os::unix::fs::symlink(&mine, path.join(name)).unwrap();
+        let error = SweepDir::open(&path, manifest.clone()).expect_err("a link");
+        let source = std::error::Error::source(&error).map(ToString::to_string).unwrap_or_default();
+        assert!(source.contains("is a link"), "{error}: {source}");
+        fs::remove_file(path.join(name)).unwrap();
+    }
     let foreign = directory.path().join("foreign");
     fs::create_dir(&foreign).unwrap();
     fs::write(foreign.join("mine.txt"), "stays").unwrap();
