@@ -11,8 +11,13 @@ use underload_fleet::outcome::{Outcome, RunResult, SeriesResult, StepResult};
 use underload_fleet::plan::Kind;
 use underload_fleet::store::{StoreError, StoredResult};
 
-/// First byte of a result.
-const FORMAT: u8 = 1;
+use super::checksum;
+
+/// First byte of a result, whose last four bytes are a checksum of all before them and of the
+/// device.
+const FORMAT: u8 = 2;
+/// First byte of a result without a checksum, as it was written at first.
+const FORMAT_UNCHECKED: u8 = 1;
 
 /// A result without its device, which is a column of its own.
 #[derive(Serialize, Deserialize)]
@@ -87,7 +92,9 @@ pub(super) fn encode(stored: &StoredResult) -> Vec<u8> {
     };
     let start = vec![FORMAT];
     // It fails where a type cannot tell its length, which none of these does.
-    postcard::to_extend(&body, start).unwrap_or_default()
+    let mut bytes = postcard::to_extend(&body, start).unwrap_or_default();
+    bytes.extend(checksum(&[&stored.device.0, &bytes]));
+    bytes
 }
 
 fn step_body(step: &StepResult) -> StepBody<'_> {
@@ -107,26 +114,41 @@ fn step_body(step: &StepResult) -> StepBody<'_> {
     }
 }
 
-/// The result of a device that [`encode`] made bytes of.
+/// Decodes the row `number` of a device's result, whose bytes [`encode`] made.
 ///
 /// # Errors
-/// [`StoreError::Broken`].
-pub(super) fn decode(device: DeviceId, bytes: &[u8]) -> Result<StoredResult, StoreError> {
-    let broken = |why: &str| StoreError::Broken {
-        what: format!("a stored result of device {device} cannot be read: {why}"),
+/// [`StoreError::Broken`] if the bytes are damaged or of a newer version.
+pub(super) fn decode(
+    (number, device): (i64, DeviceId),
+    bytes: &[u8],
+) -> Result<StoredResult, StoreError> {
+    let damaged = || StoreError::Broken {
+        what: format!(
+            "the stored result {number} of device {device} is damaged: restore a copy of the \
+             store, or go on without this result, by `DELETE FROM results WHERE number = {number}`"
+        ),
     };
-    let bytes = match bytes.split_first() {
-        Some((&FORMAT, rest)) => rest,
-        Some((other, _)) => {
-            return Err(broken(&format!("format {other}, this program reads {FORMAT}")));
+    let body = match bytes.split_first() {
+        Some((&FORMAT, rest)) => {
+            let (body, sum) = rest.split_last_chunk().ok_or_else(damaged)?;
+            let checked = &bytes[..=body.len()];
+            (checksum(&[&device.0, checked]) == *sum).then_some(body).ok_or_else(damaged)?
         }
-        None => return Err(broken("it is empty")),
+        Some((&FORMAT_UNCHECKED, rest)) => rest,
+        Some((newer, _)) if *newer > FORMAT => {
+            let what = format!(
+                "the stored result {number} of device {device} has format {newer}, this program \
+                 reads up to {FORMAT}: start the newer program that wrote it"
+            );
+            return Err(StoreError::Broken { what });
+        }
+        _ => return Err(damaged()),
     };
-    let body: Body<'_> = postcard::from_bytes(bytes).map_err(|_| broken("it is damaged"))?;
+    let (body, rest): (Body<'_>, _) = postcard::take_from_bytes(body).map_err(|_| damaged())?;
     let steps: Option<Vec<StepResult>> = body.steps.into_iter().map(step_result).collect();
     let outcome = Outcome::ALL.into_iter().find(|one| number_of_outcome(*one) == body.outcome);
-    let (Some(steps), Some(outcome)) = (steps, outcome) else {
-        return Err(broken("it is damaged"));
+    let (Some(steps), Some(outcome), true) = (steps, outcome, rest.is_empty()) else {
+        return Err(damaged());
     };
     let [model, firmware, segment, region, configured, measured] = body.texts.map(str::to_owned);
     let [tier_up_bit_per_s, tier_down_bit_per_s] = body.bit_per_s;
@@ -255,20 +277,46 @@ mod tests {
     fn a_result_comes_back_as_it_was() {
         for number in 0..200 {
             let stored = testing::result(number, number / 7);
-            let back = decode(stored.device, &encode(&stored)).expect("it is whole");
+            let back = decode((1, stored.device), &encode(&stored)).expect("it is whole");
             assert_eq!(back, stored);
         }
     }
 
     #[test]
-    fn damaged_bytes_are_told_and_never_panic() {
+    fn every_flipped_bit_and_every_missing_byte_is_an_error_that_says_what_to_do() {
         let stored = testing::result(1, 1);
         let good = encode(&stored);
+        let message = |device, bytes: &[u8]| {
+            decode((77, device), bytes).expect_err("it is damaged").to_string()
+        };
         for position in 0..good.len() {
-            assert!(decode(stored.device, &good[..position]).is_err(), "cut at {position}");
-            let mut changed = good.clone();
+            assert!(message(stored.device, &good[..position]).contains("damaged"), "{position}");
+            for bit in 0..8 {
+                let mut changed = good.clone();
+                changed[position] ^= 1 << bit;
+                let said = message(stored.device, &changed);
+                let is_named = said.contains("stored result 77 of device");
+                assert!(is_named && said.contains(": "), "{position}, {bit}: {said}");
+            }
+        }
+        let mut other = stored.device;
+        other.0[5] ^= 4;
+        assert!(message(other, &good).contains("WHERE number = 77"), "the device counts, too");
+    }
+
+    #[test]
+    fn bytes_without_a_checksum_are_read_for_ever() {
+        let stored = testing::result(3, 2);
+        let bytes = data_encoding::HEXLOWER.decode(include_str!("format_1.hex").trim().as_bytes());
+        let mut bytes = bytes.expect("digits");
+        assert_eq!(decode((1, stored.device), &bytes).expect("it is read"), stored);
+        bytes.push(0);
+        assert!(decode((1, stored.device), &bytes).is_err(), "more than there is to read");
+        for position in 0..bytes.len() {
+            let mut changed = bytes.clone();
             changed[position] ^= 0x55;
-            let _ = decode(stored.device, &changed);
+            // Not all damage shows without a checksum; none of it may panic.
+            let _ = decode((1, stored.device), &changed);
         }
     }
 
@@ -276,6 +324,6 @@ mod tests {
     fn bytes_of_this_format_are_read_for_ever() {
         let stored = testing::result(3, 2);
         let hex = data_encoding::HEXLOWER.encode(&encode(&stored));
-        assert_eq!(hex, include_str!("format_1.hex").trim());
+        assert_eq!(hex, include_str!("format_2.hex").trim());
     }
 }

@@ -61,6 +61,15 @@ fn from_json<T: DeserializeOwned>(text: &str) -> Result<T, StoreError> {
     serde_json::from_str(text).map_err(broken)
 }
 
+/// CRC-32 of the parts in a row, which finds what a disk or a copy has changed.
+fn checksum(parts: &[&[u8]]) -> [u8; 4] {
+    let mut sum = crc32fast::Hasher::new();
+    for part in parts {
+        sum.update(part);
+    }
+    sum.finalize().to_le_bytes()
+}
+
 /// The column of an attribute that may be filtered by.
 fn attribute_column(name: &str) -> Option<&'static str> {
     underload_fleet::device::Attributes::NAMES.into_iter().find(|known| *known == name)

@@ -287,7 +287,7 @@ fn write_part(
 ) -> Result<Part, StoreError> {
     // Bytes take a tenth of the memory of what they are read as.
     let order = |row: &Row| {
-        let result = encode::decode(row.device, &row.body)?;
+        let result = encode::decode((row.number, row.device), &row.body)?;
         Ok(Numbered { number: row.number, result }.order())
     };
     let places = rows.iter().enumerate().map(|(place, row)| Ok((order(row)?, place)));
@@ -298,7 +298,7 @@ fn write_part(
     for (_, place) in places {
         go_on(stop)?;
         let row = &rows[place];
-        let result = encode::decode(row.device, &row.body)?;
+        let result = encode::decode((row.number, row.device), &row.body)?;
         writer.add(&Numbered { number: row.number, result })?;
     }
     let (of, written) = writer.finish()?;

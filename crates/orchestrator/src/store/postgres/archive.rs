@@ -160,7 +160,7 @@ impl Archive for PostgresArchive {
             let rows = self.rows(sql, &[&&device.0[..], &before, &to_limit(limit)])?;
             for row in &rows {
                 before = row.try_get(0).map_err(told)?;
-                let result = encode::decode(device, row.try_get(1).map_err(told)?)?;
+                let result = encode::decode((before, device), row.try_get(1).map_err(told)?)?;
                 let is_moved = files.as_ref().is_some_and(|files| files.has(&result, before));
                 if !is_moved && results.len() < limit {
                     results.push(Numbered { number: before, result });
@@ -398,8 +398,8 @@ fn visit_results(
             &[&after, &from_change, &from_number, &from, &until, &filter.plan, &PAGE, &PAGE_BYTES];
         let result = |row: &Row| {
             let device = id_of(row.try_get(1).map_err(told)?)?;
-            let stored = encode::decode(device, row.try_get(2).map_err(told)?)?;
-            Ok((row.try_get(0).map_err(told)?, stored))
+            let number = row.try_get(0).map_err(told)?;
+            Ok((number, encode::decode((number, device), row.try_get(2).map_err(told)?)?))
         };
         let rows = view.rows(sql, values)?;
         let page: Vec<(i64, StoredResult)> =

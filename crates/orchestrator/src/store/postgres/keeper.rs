@@ -90,7 +90,7 @@ fn roll_up(
         if results > 0 && rollup.cells() >= batch.cells {
             break;
         }
-        let stored = encode::decode(row.device, &row.body)?;
+        let stored = encode::decode((row.number, row.device), &row.body)?;
         if let Some(number) = numbers.get(&row.device) {
             rollup.add(&stored, *number);
         }

@@ -22,6 +22,7 @@ use underload_fleet::outcome::{Outcome, RunResult, SeriesResult};
 use underload_fleet::plan::Kind;
 use underload_fleet::store::{StoreError, StoredResult};
 
+use super::checksum;
 use super::encode::{bytes_of_bins, visit_bins};
 pub(super) use batch::Batch;
 pub use batch::RolledUp;
@@ -141,6 +142,8 @@ impl Cell {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct CellBytes {
     pub(super) bins: Vec<u8>,
+    /// [`CHECKED`], a checksum of the whole cell, and the set; of a cell that was written before
+    /// there were checksums the set alone.
     pub(super) devices: Vec<u8>,
     pub(super) sent: i64,
     pub(super) lost: i64,
@@ -149,16 +152,19 @@ pub(super) struct CellBytes {
 
 impl From<&Cell> for CellBytes {
     fn from(cell: &Cell) -> Self {
-        let mut devices = Vec::with_capacity(cell.devices.serialized_size());
+        let mut set = Vec::with_capacity(cell.devices.serialized_size());
         // Memory takes whatever is written to it.
-        let _ = cell.devices.serialize_into(&mut devices);
-        Self {
+        let _ = cell.devices.serialize_into(&mut set);
+        let mut bytes = Self {
             bins: bytes_of_bins(&cell.bins),
-            devices,
+            devices: vec![CHECKED],
             sent: cell.sent as i64,
             lost: cell.lost as i64,
             tests: cell.tests as i64,
-        }
+        };
+        let sum = bytes.checksum(&set);
+        bytes.devices.extend(sum.into_iter().chain(set));
+        bytes
     }
 }
 
@@ -168,14 +174,41 @@ impl CellBytes {
     /// # Errors
     /// [`StoreError::Broken`] where the bytes are damaged.
     pub(super) fn read(&self) -> Result<Cell, StoreError> {
-        let broken = || StoreError::Broken { what: "a stored sum is damaged".to_owned() };
         let mut bins = Bins::default();
-        visit_bins(&self.bins, |bin, count| bins.add_to(bin, count)).ok_or_else(broken)?;
-        let devices = RoaringBitmap::deserialize_from(&self.devices[..]).map_err(|_| broken())?;
+        let devices = self.visit(|bin, count| bins.add_to(bin, count))?;
         let [sent, lost, tests] = [self.sent, self.lost, self.tests].map(|number| number as u64);
         Ok(Cell { bins, sent, lost, tests, devices })
     }
+
+    /// Shows each bin with its count, and returns the devices.
+    ///
+    /// # Errors
+    /// As [`Self::read`].
+    fn visit(&self, see: impl FnMut(u16, u64)) -> Result<RoaringBitmap, StoreError> {
+        let damaged = || StoreError::Broken {
+            what: "a stored sum is damaged: restore a copy of the store".to_owned(),
+        };
+        let set = match self.devices.split_first() {
+            Some((&CHECKED, rest)) => {
+                let (sum, set) = rest.split_first_chunk().ok_or_else(damaged)?;
+                (self.checksum(set) == *sum).then_some(set).ok_or_else(damaged)?
+            }
+            _ => &self.devices[..],
+        };
+        visit_bins(&self.bins, see).ok_or_else(damaged)?;
+        RoaringBitmap::deserialize_from(set).map_err(|_| damaged())
+    }
+
+    fn checksum(&self, set: &[u8]) -> [u8; 4] {
+        let bins = (self.bins.len() as u64).to_le_bytes();
+        let [sent, lost, tests] = [self.sent, self.lost, self.tests].map(i64::to_le_bytes);
+        let parts: [&[u8]; 6] = [&bins, &self.bins, &sent, &lost, &tests, set];
+        checksum(&parts)
+    }
 }
+
+/// Start of the devices of a cell with a checksum. A set alone starts with another byte.
+const CHECKED: u8 = 2;
 
 /// Puts results together in memory.
 #[derive(Debug, Default)]
@@ -304,6 +337,46 @@ mod tests {
             assert_eq!(bytes.read().expect("it is whole"), cell);
             let cut = CellBytes { devices: bytes.devices[1..].to_vec(), ..bytes };
             assert!(cut.read().is_err(), "a damaged set is told");
+        }
+    }
+
+    #[test]
+    fn every_flipped_bit_of_a_cell_is_an_error() {
+        let mut rollup = Rollup::default();
+        (0..50).for_each(|n| rollup.add(&testing::result(n, 1), n as u32 * 7_919));
+        let cells: Vec<_> = rollup.finish().into_values().collect();
+        let cell = cells.iter().max_by_key(|cell| cell.devices.len()).expect("a cell");
+        let good = CellBytes::from(cell);
+        let is_told = |flip: &dyn Fn(&mut CellBytes)| {
+            let mut changed = good.clone();
+            flip(&mut changed);
+            assert_ne!(changed, good, "the premise: something is flipped");
+            changed.read().is_err()
+        };
+        for bit in 0..64 {
+            assert!(is_told(&|cell| cell.sent ^= 1 << bit), "sent, {bit}");
+            assert!(is_told(&|cell| cell.lost ^= 1 << bit), "lost, {bit}");
+            assert!(is_told(&|cell| cell.tests ^= 1 << bit), "tests, {bit}");
+        }
+        for bit in 0..8 {
+            for place in 0..good.bins.len() {
+                assert!(is_told(&|cell| cell.bins[place] ^= 1 << bit), "bins, {place}, {bit}");
+            }
+            for place in 0..good.devices.len() {
+                assert!(is_told(&|cell| cell.devices[place] ^= 1 << bit), "set, {place}, {bit}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_cell_without_a_checksum_is_read() {
+        let mut rollup = Rollup::default();
+        (0..50).for_each(|n| rollup.add(&testing::result(n, 1), n as u32 * 7_919));
+        for cell in rollup.finish().into_values() {
+            let mut bytes = CellBytes::from(&cell);
+            bytes.devices.clear();
+            cell.devices.serialize_into(&mut bytes.devices).expect("it is written");
+            assert_eq!(bytes.read().expect("it is read"), cell);
         }
     }
 }

@@ -12,7 +12,6 @@ use underload_fleet::store::{
 };
 
 use super::{CellBytes, Key, LINE, Level, Of, Planned};
-use crate::store::encode::visit_bins;
 
 /// A question, and its answer as far as it has come.
 pub(in crate::store) struct Question<'a> {
@@ -133,13 +132,12 @@ impl<'a> Question<'a> {
         (line, day, hour): (u32, u32, u8),
         cell: &CellBytes,
     ) -> Result<(), StoreError> {
-        let broken = || StoreError::Broken { what: "a stored sum is damaged".to_owned() };
-        let devices = RoaringBitmap::deserialize_from(&cell.devices[..]).map_err(|_| broken())?;
         let answer = self.answer(line, day, hour);
+        let devices = cell.visit(|bin, count| answer.add_to(bin, count))?;
         answer.devices |= devices;
         let [sent, lost, tests] = [cell.sent, cell.lost, cell.tests].map(|number| number as u64);
         answer.count(sent, lost, tests);
-        visit_bins(&cell.bins, |bin, count| answer.add_to(bin, count)).ok_or_else(broken)
+        Ok(())
     }
 
     /// Adds a result of a device, which has that number if the store has given it one.
@@ -183,8 +181,7 @@ impl<'a> Question<'a> {
         cell: &CellBytes,
     ) -> Result<(), StoreError> {
         let Of::Runs { outcome, reason } = &key.of else { return Ok(()) };
-        let broken = || StoreError::Broken { what: "a stored sum is damaged".to_owned() };
-        let added = RoaringBitmap::deserialize_from(&cell.devices[..]).map_err(|_| broken())?;
+        let added = cell.visit(|_, _| {})?;
         let (count, devices) = self.ended(*outcome, reason);
         *count = count.saturating_add(cell.tests as u64);
         *devices |= added;

@@ -167,8 +167,9 @@ impl Archive for SqliteArchive {
                 break;
             }
             let body = row.get_ref(1).map_err(told)?.as_blob();
-            let result = encode::decode(device, body.map_err(|error| told(error.into()))?)?;
             let number = row.get(0).map_err(told)?;
+            let body = body.map_err(|error| told(error.into()))?;
+            let result = encode::decode((number, device), body)?;
             if !files.as_ref().is_some_and(|files| files.has(&result, number)) {
                 results.push(Numbered { number, result });
             }
@@ -360,7 +361,7 @@ fn visit_results(
         }
         drop(rows);
         for (number, device, body) in page.drain(..) {
-            if !see(number, &encode::decode(device, &body)?)? {
+            if !see(number, &encode::decode((number, device), &body)?)? {
                 return Ok(());
             }
             after = number;

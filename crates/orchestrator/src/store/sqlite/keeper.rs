@@ -64,7 +64,7 @@ impl SqliteKeeper {
             if self.is_to_stop() || results > 0 && rollup.cells() >= batch.cells {
                 break;
             }
-            let stored = encode::decode(row.device, &row.body)?;
+            let stored = encode::decode((row.number, row.device), &row.body)?;
             if let Some(number) = self.numbers.get(&row.device) {
                 rollup.add(&stored, *number);
             }

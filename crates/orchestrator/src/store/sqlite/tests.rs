@@ -224,6 +224,51 @@ fn fold_all(keeper: &mut SqliteKeeper) -> usize {
 }
 
 #[test]
+fn a_flipped_bit_in_a_row_is_an_error_for_whoever_reads_it() {
+    let folder = underload_disk::faults::private_tempdir().expect("a folder");
+    let mut store = SqliteStore::open(folder.path()).expect("it opens");
+    append(&mut store, &many(10, 3));
+    let change = |sql: &str| store.connection.execute(sql, []).expect("it is changed");
+    let body = "SELECT body FROM results WHERE number = 17";
+    let good: Vec<u8> =
+        store.connection.query_row(body, [], |row| row.get(0)).expect("a row with that number");
+    let put = |body: &[u8]| {
+        let sql = "UPDATE results SET body = ? WHERE number = 17";
+        store.connection.execute(sql, [body]).expect("it is changed");
+    };
+    let (mut archive, mut keeper) =
+        (store.archive().expect("an archive"), store.keeper().expect("a keeper"));
+    let mut bad = good.clone();
+    // Among the bins, which any number may be in.
+    let place = bad.len() - 20;
+    bad[place] ^= 1;
+    put(&bad);
+    let device = many(10, 3)[16].device;
+    let told = |error: StoreError| {
+        let said = error.to_string();
+        assert!(said.contains("DELETE FROM results WHERE number = 17"), "{said}");
+    };
+    told(archive.visit(&Filter::default(), &mut |_| true).expect_err("visited"));
+    told(archive.results_of(device, 10).expect_err("its device's"));
+    told(archive.sums(&Filter::default(), &[]).expect_err("not yet put together"));
+    told(keeper.roll_up(1_000).expect_err("to be put together"));
+    put(&good);
+    keeper.roll_up(1_000).expect("it adds up");
+    let sums = archive.sums(&Filter::default(), &[]).expect("sums");
+    let runs = archive.outcomes(&Filter::default()).expect("outcomes");
+    for (column, flipped) in [("sent", "sent + 1"), ("lost", "lost + 1"), ("tests", "tests - 1")] {
+        change(&format!("UPDATE sums SET {column} = {flipped}"));
+        let error = archive.sums(&Filter::default(), &[]).expect_err("a sum").to_string();
+        assert!(error.contains("a stored sum is damaged: restore"), "{column}: {error}");
+        assert!(archive.outcomes(&Filter::default()).is_err(), "{column}");
+        let back = flipped.replace('+', "~").replace('-', "+").replace('~', "-");
+        change(&format!("UPDATE sums SET {column} = {back}"));
+    }
+    assert_eq!(archive.sums(&Filter::default(), &[]).expect("sums"), sums);
+    assert_eq!(archive.outcomes(&Filter::default()).expect("outcomes"), runs);
+}
+
+#[test]
 fn devices_are_found_by_their_attributes() {
     let folder = underload_disk::faults::private_tempdir().expect("a folder");
     let mut store = SqliteStore::open(folder.path()).expect("it opens");
