@@ -1,7 +1,9 @@
 //! Values of Parquet columns, one by one and checked: what a damaged file says of itself is not
 //! believed.
 
+use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Once;
 
 use parquet::column::reader::ColumnReaderImpl;
 use parquet::data_type::DataType;
@@ -59,17 +61,72 @@ pub fn with_levels<T: Clone>(values: &[Option<T>]) -> (Vec<T>, Vec<i16>) {
     (values.iter().flatten().cloned().collect(), levels)
 }
 
+thread_local! {
+    /// Whether this thread is within [`guarded`].
+    static IS_GUARDED: Cell<bool> = const { Cell::new(false) };
+}
+
 /// Runs a step of the Parquet library. On damaged files some of its internal checks panic; the file
-/// is what is wrong, so that becomes an error like any other.
+/// is what is wrong, so that becomes an error like any other, and nothing is printed of it.
 ///
 /// # Errors
 /// The step's, or what the check said.
 pub fn guarded<T>(step: impl FnOnce() -> Result<T>) -> Result<T> {
-    catch_unwind(AssertUnwindSafe(step)).unwrap_or_else(|panic| {
+    static HOOK: Once = Once::new();
+    if !std::thread::panicking() {
+        HOOK.call_once(print_unless_guarded);
+    }
+    let is_within_another = IS_GUARDED.replace(true);
+    let done = catch_unwind(AssertUnwindSafe(step));
+    IS_GUARDED.set(is_within_another);
+    done.unwrap_or_else(|panic| {
         let reason = panic
             .downcast_ref::<String>()
             .map(String::as_str)
             .or_else(|| panic.downcast_ref::<&str>().copied());
         Err(ParquetError::General(reason.unwrap_or("unreadable").to_owned()))
     })
+}
+
+/// Prints panics as before, but for those within [`guarded`].
+fn print_unless_guarded() {
+    let print = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        if !IS_GUARDED.get() {
+            print(panic);
+        }
+    }));
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    #[test]
+    fn a_check_of_the_library_that_fails_is_an_error_and_prints_nothing() {
+        let printed = Arc::new(AtomicUsize::new(0));
+        let (count, this) = (Arc::clone(&printed), std::thread::current().id());
+        let print = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |panic| {
+            if std::thread::current().id() == this {
+                count.fetch_add(1, Ordering::Relaxed);
+            } else {
+                print(panic);
+            }
+        }));
+        print_unless_guarded();
+        let error = guarded::<()>(|| {
+            let nested = guarded::<()>(|| panic!("the length is negative"));
+            assert!(nested.is_err(), "an error");
+            panic!("so is the start")
+        });
+        let said = error.expect_err("it panics").to_string();
+        assert!(said.contains("so is the start"), "{said}");
+        assert_eq!(printed.load(Ordering::Relaxed), 0);
+        assert!(catch_unwind(|| panic!("ours")).is_err());
+        assert_eq!(printed.load(Ordering::Relaxed), 1, "others are printed as before");
+    }
 }
