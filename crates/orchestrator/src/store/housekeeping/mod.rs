@@ -314,12 +314,19 @@ fn locate(base: &mut dyn Base, folder: &Path) -> Result<Archive, StoreError> {
         let is_here = there(folder)?.as_ref() == Some(&known.archive);
         let is_empty = || Ok(Manifest::read(&before)?.is_some_and(|it| it.days.is_empty()));
         if !is_here && !is_empty()? {
-            let what = format!(
-                "the archive of this store is in {}, not in {}: name that folder, or move what \
-                 is in it",
-                before.display(),
-                folder.display()
-            );
+            let is_there = there(&before)?.as_ref() == Some(&known.archive);
+            let (before, folder) = (before.display(), folder.display());
+            let what = if is_there {
+                format!(
+                    "the archive of this store is in {before}, not in {folder}: name that folder, \
+                     or move what is in it"
+                )
+            } else {
+                format!(
+                    "the archive of this store was in {before} and is there no longer: restore it \
+                     from a copy, or name the folder that it was moved to by --archive"
+                )
+            };
             return Err(StoreError::Broken { what });
         }
     }
