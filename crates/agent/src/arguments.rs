@@ -28,7 +28,8 @@ pub struct Arguments {
     /// Where it keeps its key, and results until they are stored.
     #[arg(long, value_name = "DIR")]
     state: PathBuf,
-    /// A code of an operator, which makes this a device; needed once.
+    /// A code of an operator, which makes this a device; needed once. Every user of a machine can
+    /// read its command lines: UNDERLOAD_CODE in the environment does the same unseen.
     #[arg(long, value_name = "CODE")]
     enrol: Option<String>,
     /// The key of the orchestrators, "sha256:" and 64 digits [default: the system's authorities].
@@ -101,7 +102,7 @@ impl Arguments {
             orchestrators: self.orchestrator.clone(),
             trust: self.trust.unwrap_or(Trust::Authorities),
             state: self.state.clone(),
-            code: self.enrol.clone(),
+            code: code(self.enrol.as_deref()),
             attributes: Attributes {
                 model: self.model.clone(),
                 firmware: self.firmware.clone(),
@@ -138,6 +139,15 @@ const MEGABYTE: u64 = 1_000_000;
 const RUN_MAX_S: u64 = 3_600;
 /// Long enough to mend an orchestrator whose store was restored from an old copy.
 const CONFIRM_REMOVAL: Span = Span::from_secs(86_400);
+
+/// The code of a command line, or else the one in [`CODE_VARIABLE`].
+pub fn code(named: Option<&str>) -> Option<String> {
+    let code = named.map(str::to_owned).or_else(|| std::env::var(CODE_VARIABLE).ok());
+    code.filter(|code| !code.is_empty())
+}
+
+/// The variable of the environment that has a code.
+pub const CODE_VARIABLE: &str = "UNDERLOAD_CODE";
 
 fn trust(text: &str) -> Result<Trust, String> {
     text.parse().map(Trust::Pinned).map_err(|error| format!("{error}"))

@@ -74,7 +74,9 @@ pub enum AgentError {
         source: std::io::Error,
     },
     /// It is no device yet, and has no code to become one.
-    #[error("this device is not enrolled: give a code that an operator made (--enrol)")]
+    #[error(
+        "this device is not enrolled: give a code that an operator made, by --enrol or in UNDERLOAD_CODE"
+    )]
     NotEnrolled,
     /// The code is not good.
     #[error("not enrolled: {0}")]

@@ -62,11 +62,8 @@ fn started(line: &str) -> Option<String> {
         ("%S", "/var/lib"),
         ("$OPTIONS", ""),
         ("${ORCHESTRATOR}", "https://one.example"),
-        ("${CODE}", "code"),
         ("${FINGERPRINT-}", &key),
         ("FINGERPRINT", &key),
-        ("${EAST-}", "code"),
-        ("${WEST-}", "code"),
         ("${HOST-}", "host.example"),
     ];
     let command = of_unit().or_else(of_compose).or_else(|| told(line))?;
@@ -254,6 +251,21 @@ fn every_command_that_is_packaged_is_one() {
         }
     }
     assert!(commands >= 9, "only {commands} commands were found");
+}
+
+#[test]
+fn no_packaged_command_line_has_a_secret() {
+    let files = packaged();
+    for (name, command) in files.iter().flat_map(|(name, text)| {
+        text.lines().filter_map(started).map(move |command| (name, command))
+    }) {
+        let address = command.split_once("://").map(|(_, rest)| rest.split('@').next());
+        let has_password =
+            command.contains('@') && address.flatten().is_some_and(|user| user.contains(':'));
+        assert!(!has_password && !command.contains("--enrol"), "{name}: {command}");
+    }
+    let (_, unit) = files.iter().find(|(name, _)| name == "underload-agent.service").expect("it");
+    assert!(unit.contains(underload_agent::arguments::CODE_VARIABLE), "how else it is given");
 }
 
 /// Names between `${` and `-}`, which a compose file takes from `.env`.

@@ -144,15 +144,21 @@ fn a_plan_is_applied_measured_and_studied() {
     let mut agents = Vec::new();
     for (number, line) in codes.iter().skip(1).enumerate() {
         let (state, code) = (format!("device-{number}"), line.rsplit(',').next().unwrap());
-        let agent = ["fleet", "agent", "--orchestrator", &url, "--state", &state, "--enrol", code];
+        let agent = ["fleet", "agent", "--orchestrator", &url, "--state", &state];
         let mut command = underload(home, &agent);
+        if number == 0 {
+            command.args(["--enrol", code]);
+        } else {
+            command.env("UNDERLOAD_CODE", code);
+        }
         command.args(["--interface", "none", "--start-within", "0"]).stderr(Stdio::null());
         agents.push(Running(command.spawn().unwrap()));
     }
-    let study = ["fleet", "study", "first", "--store", "sqlite:store", "--json"];
+    let mut study = underload(home, &["fleet", "study", "first", "--json"]);
+    study.env("UNDERLOAD_STORE", "sqlite:store");
     let start = Instant::now();
     let document: serde_json::Value = loop {
-        let output = done(home, &study);
+        let output = study.output().unwrap();
         if output.status.success() {
             break serde_json::from_slice(&output.stdout).unwrap();
         }
@@ -163,12 +169,6 @@ fn a_plan_is_applied_measured_and_studied() {
     assert_eq!(document["plan"], "first", "{document}");
     // What has begun goes on; no other run does.
     operate(&["fleet", "plan", "stop", "first"]);
-}
-
-#[test]
-fn who_may_act_is_told_from_who_may_look_and_from_strangers() {
-    let directory = tempfile::tempdir().unwrap();
-    let home = directory.path();
     for folder in ["store", "device-0", "device-1", "device-2", "underload"] {
         assert_eq!(open_to_others(&home.join(folder)), [""; 0], "{folder}");
     }
@@ -217,6 +217,12 @@ fn a_folder_that_others_can_enter_holds_no_secret() {
     chmod("store/fleet.sqlite", 0o644);
     let (_running, _) = self::orchestrator(home);
     assert_eq!(open_to_others(&home.join("store")), [""; 0]);
+}
+
+#[test]
+fn who_may_act_is_told_from_who_may_look_and_from_strangers() {
+    let directory = tempfile::tempdir().unwrap();
+    let home = directory.path();
     let (running, url) = orchestrator(home);
     let store = ["--store", "sqlite:store"];
     let viewer = good(home, &[&["fleet", "token", "new", "vic"][..], &store].concat());

@@ -24,7 +24,6 @@ struct Package {
     unit: &'static str,
     /// Where the file with its options goes, the one file that people change.
     options: &'static str,
-    options_mode: u32,
 }
 
 const WHOLE: Package = Package {
@@ -42,7 +41,6 @@ const WHOLE: Package = Package {
     ],
     unit: "underload-serve.service",
     options: "etc/default/underload-serve",
-    options_mode: 0o644,
 };
 
 const AGENT: Package = Package {
@@ -55,10 +53,11 @@ const AGENT: Package = Package {
         "measures latency under load, and hands in the results.",
     ],
     unit: "underload-agent.service",
-    options: "etc/underload/agent.env",
-    // Until it is used, the code makes anybody this device.
-    options_mode: 0o600,
+    options: "etc/default/underload-agent",
 };
+
+/// Only root may read options: until it is used, the code among them makes anybody this device.
+const OPTIONS_MODE: u32 = 0o600;
 
 /// Shells, where their completions go, and what the program calls them.
 const SHELLS: [(&str, &str); 3] = [
@@ -111,7 +110,7 @@ fn common(package: &Package) -> anyhow::Result<Vec<Entry>> {
     let changes = gzip(&source("CHANGELOG.md")?)?;
     Ok(vec![
         Entry::file(format!("usr/lib/systemd/system/{}", package.unit), 0o644, of_system(&unit)),
-        Entry::file(package.options, package.options_mode, options),
+        Entry::file(package.options, OPTIONS_MODE, options),
         Entry::file(format!("{documents}/copyright"), 0o644, copyright()?),
         Entry::file(format!("{documents}/changelog.gz"), 0o644, changes),
     ])
@@ -267,6 +266,49 @@ mod tests {
         let program = files.lines().find(|line| line.ends_with("usr/bin/underload")).unwrap();
         assert!(program.starts_with("-rwxr-xr-x root/root"), "{program}");
         assert!(files.contains(" usr/lib/systemd/system/underload-serve.service\n"), "{files}");
+    }
+
+    /// Runs the script that ends a package's purge on a root of its own.
+    fn purge(package: &Package, root: &Path) {
+        let script =
+            String::from_utf8(source(&format!("packaging/deb/{}.postrm", package.name)).unwrap());
+        let at = |folder: &str| root.join(folder).display().to_string();
+        let script = script.unwrap().replace("/var/", &at("var/")).replace("/etc/", &at("etc/"));
+        // Nothing of this machine is asked for, neither its users nor its services.
+        let script = format!("PATH=/bin:/usr/bin\ngetent() {{ return 0; }}\n{script}");
+        let script = script.replace("/run/systemd", &at("run/systemd"));
+        let script = script.replace("userdel", "echo >> gone");
+        let output =
+            Command::new("sh").args(["-c", &script, "postrm", "purge"]).current_dir(root).output();
+        assert!(output.as_ref().is_ok_and(|it| it.status.success()), "{output:?}");
+    }
+
+    #[test]
+    fn a_purge_takes_the_packages_own_keys_and_nothing_else() {
+        let root = std::env::temp_dir().join(format!("underload-purge-{}", std::process::id()));
+        let own = [
+            "etc/underload/keys",
+            "var/lib/underload/server/key.der",
+            "var/lib/underload-agent/device.key",
+        ];
+        let others = ["var/lib/underload/fleet/fleet.sqlite", "etc/underload/mine"];
+        for file in own.iter().chain(&others) {
+            fs::create_dir_all(root.join(file).parent().unwrap()).unwrap();
+            fs::write(root.join(file), "bytes").unwrap();
+        }
+        purge(&WHOLE, &root);
+        purge(&AGENT, &root);
+        assert!(own.iter().all(|file| !root.join(file).exists()), "keys are left");
+        assert!(others.iter().all(|file| root.join(file).exists()), "what others made is gone");
+        assert!(!root.join("gone").exists(), "the user may be older than the package");
+        for file in others {
+            fs::remove_file(root.join(file)).unwrap();
+        }
+        fs::remove_dir(root.join("var/lib/underload/fleet")).unwrap();
+        purge(&WHOLE, &root);
+        let folders = ["etc/underload", "var/lib/underload"];
+        assert!(folders.iter().all(|folder| !root.join(folder).exists()), "empty folders go");
+        fs::remove_dir_all(root).unwrap();
     }
 
     #[test]

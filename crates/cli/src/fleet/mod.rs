@@ -63,9 +63,9 @@ enum Action {
     Server(operate::Server),
     /// A device: measures this line by a plan, as an orchestrator admits it.
     #[command(after_help = "Examples:
-  underload fleet agent --orchestrator https://fleet.example --state /var/lib/underload/agent \\
+  underload fleet agent --orchestrator https://fleet.example --state /var/lib/underload-agent \\
     --enrol CODE --model XB7
-  underload fleet agent --orchestrator https://fleet.example --state /var/lib/underload/agent")]
+  underload fleet agent --orchestrator https://fleet.example --state /var/lib/underload-agent")]
     Agent(Box<underload_agent::arguments::Arguments>),
     /// Days of millions of lines in virtual time, by the rules that admit real runs.
     Simulate(Simulate),

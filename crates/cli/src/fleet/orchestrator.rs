@@ -23,6 +23,9 @@ use crate::interrupt::Interrupt;
 pub(super) const PORT: u16 = 4870;
 /// Where it keeps what it knows, below the program's own directory.
 const STORE: &str = "fleet";
+/// The variable of the environment that names the store, which command lines would show to every
+/// user of the machine with the password of a database.
+const STORE_VARIABLE: &str = "UNDERLOAD_STORE";
 
 /// The command line of `underload fleet orchestrator`.
 #[derive(Debug, Args)]
@@ -35,13 +38,14 @@ makes for itself, which devices then believe by its fingerprint (--trust).
 
 Examples:
   underload fleet orchestrator
-  underload fleet orchestrator --store sqlite:/var/lib/underload/fleet --listen [::]:443 \\
+  underload fleet orchestrator --store sqlite:/var/lib/underload-orchestrator --listen [::]:443 \\
     --cert fullchain.pem --key privkey.pem --public-url https://fleet.example
   underload fleet orchestrator --store postgres://underload@db.example/fleet?sslmode=require \\
     --listen [::]:443")]
 pub(super) struct Arguments {
     /// Where it keeps what it knows: sqlite:DIR, or postgres://USER@HOST/DATABASE for any number
-    /// of orchestrators [default: sqlite:~/.local/share/underload/fleet].
+    /// of orchestrators [default: UNDERLOAD_STORE of the environment, where a password is not seen,
+    /// else sqlite:~/.local/share/underload/fleet].
     #[arg(long, value_name = "STORE")]
     store: Option<Place>,
     /// Days that are past go to Parquet files there [default: `archive` in DIR of the store; from
@@ -97,7 +101,11 @@ fn url(text: &str) -> Result<String, String> {
 
 /// The store of whoever names none.
 pub(super) fn default_store() -> anyhow::Result<Place> {
-    Ok(Place::Sqlite(home::data()?.join(STORE)))
+    match std::env::var(STORE_VARIABLE).ok().filter(|place| !place.is_empty()) {
+        // What it says may have a password.
+        Some(place) => place.parse().context(STORE_VARIABLE).or_bad_input(),
+        None => Ok(Place::Sqlite(home::data()?.join(STORE))),
+    }
 }
 
 /// The token of whoever names none.

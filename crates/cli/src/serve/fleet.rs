@@ -13,6 +13,7 @@ use clap::Args;
 use data_encoding::HEXLOWER;
 use underload_agent::Trust;
 use underload_agent::address::Address;
+use underload_agent::arguments::{CODE_VARIABLE, code};
 use underload_agent::client::{Client, Failure};
 use underload_agent::identity::Identity;
 use underload_fleet::agent::Trouble;
@@ -31,7 +32,8 @@ pub struct Arguments {
     /// times, for when one is away.
     #[arg(long = "fleet", value_name = "URL", requires_all = ["name", "public"])]
     orchestrators: Vec<Address>,
-    /// A code that an orchestrator's operator made for a server; needed once.
+    /// A code that an orchestrator's operator made for a server; needed once. Every user of a
+    /// machine can read its command lines: UNDERLOAD_CODE in the environment does the same unseen.
     #[arg(long, value_name = "CODE", requires = "orchestrators")]
     enrol: Option<String>,
     /// This server's name in the fleet.
@@ -81,7 +83,7 @@ impl Arguments {
             address: self.public.clone().unwrap_or_default(),
             fingerprint,
         };
-        Member::new(client, identity, self.enrol.clone(), address).map(Some)
+        Member::new(client, identity, code(self.enrol.as_deref()), address).map(Some)
     }
 }
 
@@ -98,7 +100,10 @@ impl Member {
     ) -> anyhow::Result<Self> {
         if !identity.is_enrolled() {
             let Some(code) = &code else {
-                let error = anyhow!("--fleet: this server is not enrolled yet: give --enrol CODE");
+                let error = anyhow!(
+                    "--fleet: this server is not enrolled yet: give --enrol CODE, or {CODE_VARIABLE} \
+                     in the environment"
+                );
                 return Err(error).or_bad_input();
             };
             match enrol(&mut client, &identity, 0, code, &address) {
