@@ -42,8 +42,8 @@ fn grade_line(findings: &[Finding]) -> Option<String> {
     let (letter, adds) = (grade.letter(), added_words(added));
     if worst.is_held_back() {
         return Some(format!(
-            "Grade {letter} under a load that did not fill the line{scope}: it adds {adds}{from}; a full \
-             line may be worse."
+            "Grade {letter} under a load that did not fill the line{scope}: it adds \
+             {adds}{from}; a full line may be worse."
         ));
     }
     let is_open = |finding: &&Finding| graded(finding).is_some() && finding.is_held_back();

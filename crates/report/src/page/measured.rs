@@ -92,7 +92,8 @@ pub(super) fn section(runs: &[RunData]) -> Markup {
     html! {
         h2 { "Step by step" } "\n"
         p.note {
-            "Added: p99 under load (of too few samples p95 or p90, named there) above the idle p50. Grades are those "
+            "Added: p99 under load (of too few samples p95 or p90, named there) above the idle "
+            "p50. Grades are those "
             "of DSLReports' test, for p99 instead of the mean: A+ below 5 ms, A below 30, B below "
             "60, C below 200, D below 400. Buffer: what a plain buffer would hold. Steps load the "
             "line in different ways and are not compared with each other."
