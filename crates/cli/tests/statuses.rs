@@ -121,7 +121,7 @@ fn both_tables_are_exported_as_csv() {
     let (status, _, errors) = outcome(&arguments, folder.path());
     assert_eq!(status, Some(0), "{errors}");
     for (name, columns) in [("samples", "trial,arm,flow,sequence"), ("series", "trial,arm,name")] {
-        let path = folder.path().join(format!("tables/x.toml-managed-0-{name}.csv"));
+        let path = folder.path().join(format!("tables/x-managed-0-{name}.csv"));
         let text = std::fs::read_to_string(&path).expect(&errors);
         assert!(text.starts_with(columns), "{text:.80}");
         assert!(text.lines().skip(1).all(|line| line.starts_with("1,managed,")), "{name}");
@@ -343,7 +343,7 @@ fn a_row_per_trial_is_in_the_run_and_in_its_exports() {
         out
     };
     export("csv", &[]);
-    let rows = std::fs::read_to_string(folder.path().join("csv/x.toml-trials.csv")).unwrap();
+    let rows = std::fs::read_to_string(folder.path().join("csv/x-trials.csv")).unwrap();
     assert_eq!(rows.lines().count(), 3, "{rows}");
     assert!(rows.starts_with("trial,arm,repeat,seed,valid,"), "{rows}");
     assert!(rows.contains("\n0,plain,0,") && rows.contains("\n1,managed,0,"), "{rows}");

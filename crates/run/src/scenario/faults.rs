@@ -125,7 +125,8 @@ impl Mends {
             ["no arm is", "no flow is", "names no arm", "a scenario without", "nothing"];
         let is_of_others = of_others.iter().any(|start| fault.problem.starts_with(start));
         let is_twin = fault.problem.ends_with("are the same");
-        self.invented.iter().any(|place| fault.steps.starts_with(place))
+        fault.problem.contains(INVENTED)
+            || self.invented.iter().any(|place| fault.steps.starts_with(place))
             || self.texts.iter().any(is_quoted)
             || (self.has_removed && is_of_others)
             || (self.has_changed_arms && is_twin)
