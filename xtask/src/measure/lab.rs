@@ -4,6 +4,9 @@
 //! client -- 10.98.1.0/24 -- router -- 10.98.2.0/24 -- server     20 Mbit/s, 250 kB before the last
 //!      \---------------- 10.98.3.0/24 ---------------/           nothing in between
 //! ```
+//!
+//! The rate is that of `tbf`, which lets a packet go as soon as it has tokens: a delay behind it
+//! lacks the 0.6 ms that 1500 bytes take at 20 Mbit/s, alike for every tool.
 
 use std::cell::Cell;
 use std::fs::{self, File};
