@@ -38,15 +38,15 @@ fuzz_target!(|text: &str| {
     if text != OPENED.session {
         assert!(holder(&SECRET, NOW_MS, text).is_err());
     }
-    let path = "/v1/results";
-    let tag = authenticate(&OPENED.key, path, NOW_MS, b"{}");
-    let good =
-        Authenticated { session: &OPENED.session, tag: &tag, at_ms: NOW_MS, path, body: b"{}" };
+    let (method, target, at_ms, body) = ("POST", "/v1/results", NOW_MS, b"{}");
+    let tag = authenticate(&OPENED.key, method, target, at_ms, body);
+    let good = Authenticated { session: &OPENED.session, tag: &tag, at_ms, method, target, body };
     let is_believed = |it: &Authenticated<'_>| sender(&SECRET, NOW_MS, it).is_ok();
     assert!(is_believed(&good));
     let changed = [
         (Authenticated { tag: text, ..good }, tag == text),
-        (Authenticated { path: text, ..good }, path == text),
+        (Authenticated { method: text, ..good }, method == text),
+        (Authenticated { target: text, ..good }, target == text),
         (Authenticated { body: text.as_bytes(), ..good }, text == "{}"),
         (Authenticated { session: text, ..good }, text == OPENED.session),
     ];

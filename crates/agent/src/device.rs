@@ -75,7 +75,8 @@ pub enum AgentError {
     },
     /// It is no device yet, and has no code to become one.
     #[error(
-        "this device is not enrolled: give a code that an operator made, by --enrol or in UNDERLOAD_CODE"
+        "this device is not enrolled: give a code that an operator made, by --enrol or in \
+         UNDERLOAD_CODE"
     )]
     NotEnrolled,
     /// The code is not good.

@@ -101,8 +101,8 @@ impl Member {
         if !identity.is_enrolled() {
             let Some(code) = &code else {
                 let error = anyhow!(
-                    "--fleet: this server is not enrolled yet: give --enrol CODE, or {CODE_VARIABLE} \
-                     in the environment"
+                    "--fleet: this server is not enrolled yet: give --enrol CODE, or \
+                     {CODE_VARIABLE} in the environment"
                 );
                 return Err(error).or_bad_input();
             };

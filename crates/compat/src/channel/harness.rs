@@ -176,6 +176,7 @@ impl Browser {
 }
 
 /// Lets both talk until neither has anything to say.
+#[cfg(test)]
 pub(super) fn talk(server: &mut Server, browser: &mut Browser) {
     for _ in 0..100 {
         let said = browser.say(server.now);
