@@ -216,18 +216,6 @@ impl<'a> Subject<'a> {
     }
 }
 
-/// The number by which a sentence judges an application: for how much of the time a call's picture
-/// stood still, if it did, since a median hides that; else its first.
-pub(crate) fn telling<'a>(metrics: &[&'a ArmMetric]) -> Option<&'a ArmMetric> {
-    let stood_still = |metric: &&&ArmMetric| is_frozen(metric) && metric.value.mean > 0.0;
-    metrics.iter().find(stood_still).or(metrics.first()).copied()
-}
-
-/// Whether it is the time for which a call's picture stood still.
-pub(crate) fn is_frozen(metric: &ArmMetric) -> bool {
-    metric.name == "frozen"
-}
-
 /// The percentile by which the bad moments of these latencies are shown side by side: the highest
 /// that at least half of those which have a median tell.
 pub(crate) fn usual_highest<'a>(latencies: impl Iterator<Item = &'a ArmLatency>) -> Quantile {

@@ -19,7 +19,7 @@ use crate::likeness::{Alike, Difference, Like, is_same_arm};
 use crate::measured::finding_lines;
 use crate::page::findings;
 use crate::study;
-use crate::subject::{Subject, is_frozen, run_suffix, subjects, telling};
+use crate::subject::{Subject, run_suffix, subjects};
 use crate::words::{count, mbit, metric_words, ms, one_line, significant};
 use underload_store::RunData;
 
@@ -577,17 +577,8 @@ fn applications(own: &[&Subject<'_>], alike: &Alike<'_>, lines: &mut Vec<String>
     }
     let mut named: Vec<&ArmMetric> = Vec::new();
     for metric in own.iter().flat_map(|subject| firsts(subject)) {
-        let of_flow = |known: &&mut &ArmMetric| known.flow == metric.flow;
-        let stands_for = |known: &&ArmMetric| {
-            is_same_number(known, metric) || (is_frozen(known) && known.flow == metric.flow)
-        };
-        if named.iter().any(stands_for) {
-            continue;
-        }
-        // What one arm is judged by, all are.
-        match named.iter_mut().find(of_flow) {
-            Some(known) if is_frozen(metric) => *known = metric,
-            _ => named.push(metric),
+        if !named.iter().any(|known| is_same_number(known, metric)) {
+            named.push(metric);
         }
     }
     let headline = own.first().and_then(|it| it.run.record.scenario.headline.as_ref());
@@ -602,7 +593,7 @@ fn applications(own: &[&Subject<'_>], alike: &Alike<'_>, lines: &mut Vec<String>
 
 fn firsts<'a>(subject: &Subject<'a>) -> Vec<&'a ArmMetric> {
     let applications = subject.applications().into_iter();
-    applications.filter_map(|(_, metrics)| telling(&metrics)).collect()
+    applications.filter_map(|(_, metrics)| metrics.first().copied()).collect()
 }
 
 fn is_same_number(one: &ArmMetric, other: &ArmMetric) -> bool {

@@ -48,29 +48,6 @@ fn the_terminal_and_the_first_lines_have_each_applications_numbers() {
     assert!(alone.iter().any(|line| line == "call: mos 1.50."), "{alone:#?}");
 }
 
-/// The median of a call hides that its picture stands still.
-#[test]
-fn a_call_that_freezes_is_told_by_how_long() {
-    let mut run = with_calls(&[BUFFER_CONTROL, DOCSIS_PIE]);
-    let metric = |name: &str, unit: &str, value| Metric {
-        name: name.to_owned(),
-        unit: unit.to_owned(),
-        value: Some(value),
-    };
-    for trial in &mut run.record.trials {
-        let frozen = if trial.arm == BUFFER_CONTROL.name { 43.0 } else { 0.0 };
-        let call = trial.flows.iter_mut().find(|flow| flow.name == "call").expect("a call");
-        call.metrics =
-            vec![metric("glass_to_glass_p50", "ms", 80.0), metric("frozen", "%", frozen)];
-    }
-    underload_record::conclude(&mut run.record, &underload_record::LatencyPools::default());
-    let lines = summary_lines(std::slice::from_ref(&run));
-    let frozen = "call: frozen 43.0 % with buffer-control, frozen 0 % with docsis-pie";
-    let of_call = lines.iter().filter(|line| line.starts_with("call: "));
-    let of_call: Vec<&String> = of_call.collect();
-    assert!(matches!(of_call.as_slice(), [only] if only.starts_with(frozen)), "{lines:#?}");
-}
-
 #[test]
 fn the_page_has_them_below_the_latency_and_a_row_per_arm_where_arms_are_many()
 -> Result<(), Box<dyn Error>> {
