@@ -9,6 +9,7 @@ use underload_aqm::config::{Kind, Value};
 use underload_aqm::time::Span;
 use underload_fleet::agent::Limits;
 use underload_fleet::device::Attributes;
+use underload_fleet::plan::traffic_bytes;
 use underload_probe::network::current_network;
 use underload_probe::service::Line;
 use underload_record::schema::ValidityLimits;
@@ -51,22 +52,19 @@ pub struct Arguments {
     #[arg(long, value_name = "KIB", default_value_t = BYTES_DEFAULT >> 10,
         value_parser = clap::value_parser!(u64).range((BYTES_MIN >> 10)..=1 << 20))]
     spool: u64,
-    /// A run of this line takes at most so many seconds, whatever an orchestrator asks for; so for
-    /// the three limits below.
-    #[arg(long, value_name = "SECONDS", default_value_t = RUN_MAX_S,
-        value_parser = clap::value_parser!(u64).range(1..=RUN_MAX_S))]
-    run_max: u64,
-    /// Runs of this line in 24 hours, at most.
+    /// The longest run of this line, at most 1h; no orchestrator lifts this limit or the three
+    /// below.
+    #[arg(long, value_name = "TIME", default_value = "1h", value_parser = run_max)]
+    run_max: Span,
+    /// Runs of this line in any 24 hours, at most.
     #[arg(long, value_name = "COUNT", default_value_t = Limits::default().runs_per_day,
         value_parser = clap::value_parser!(u32).range(1..=100_000))]
     runs_max: u32,
-    /// MB (1,000,000 bytes) that runs of this line send and receive in 24 hours, at most.
-    #[arg(long, value_name = "MB", default_value_t = Limits::default().bytes_per_day / MEGABYTE,
-        value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
+    /// Traffic of all runs of this line in any 24 hours, at most, sent and received.
+    #[arg(long, value_name = "SIZE", default_value = DAY_DEFAULT, value_parser = volume)]
     day_max: u64,
-    /// MB that runs of this line send and receive in 30 days, at most.
-    #[arg(long, value_name = "MB", default_value_t = Limits::default().bytes_per_month / MEGABYTE,
-        value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
+    /// Traffic of all runs of this line in any 30 days, at most, sent and received.
+    #[arg(long, value_name = "SIZE", default_value = MONTH_DEFAULT, value_parser = volume)]
     month_max: u64,
     /// Model of the modem or gateway.
     #[arg(long, default_value = "")]
@@ -125,18 +123,18 @@ impl Arguments {
             start_within: Span::from_secs(self.start_within),
             confirm_removal: CONFIRM_REMOVAL,
             limits: Limits {
-                run_lasts: Span::from_secs(self.run_max),
+                run_lasts: self.run_max,
                 runs_per_day: self.runs_max,
-                bytes_per_day: self.day_max * MEGABYTE,
-                bytes_per_month: self.month_max * MEGABYTE,
+                bytes_per_day: self.day_max,
+                bytes_per_month: self.month_max,
             },
         }
     }
 }
 
-const MEGABYTE: u64 = 1_000_000;
-/// No plan has a longer run.
-const RUN_MAX_S: u64 = 3_600;
+/// The bytes of [`Limits::default`], as they are written on a command line.
+const DAY_DEFAULT: &str = "5GB";
+const MONTH_DEFAULT: &str = "50GB";
 /// Long enough to mend an orchestrator whose store was restored from an old copy.
 const CONFIRM_REMOVAL: Span = Span::from_secs(86_400);
 
@@ -164,6 +162,19 @@ fn rate(text: &str) -> Option<u64> {
     }
 }
 
+fn run_max(text: &str) -> Result<Span, String> {
+    let most = Limits::default().run_lasts;
+    match Kind::Span.read(text) {
+        Some(Value::Span(span)) if span > Span::ZERO && span <= most => Ok(span),
+        _ => Err("expected a time up to 1h, such as 90s or 5min".to_owned()),
+    }
+}
+
+fn volume(text: &str) -> Result<u64, String> {
+    let bytes = traffic_bytes(text).filter(|bytes| *bytes > 0);
+    bytes.ok_or_else(|| "expected a size above 0 with its unit, such as 500MB or 5GB".to_owned())
+}
+
 fn quiet_rate(text: &str) -> Result<u64, String> {
     let kbit = || text.parse::<u64>().ok()?.checked_mul(1_000);
     rate(text).or_else(kbit).ok_or_else(|| "expected a rate, such as 250kbit or 1mbit".to_owned())
@@ -180,6 +191,21 @@ fn mbit(text: &str) -> Result<f64, String> {
 mod tests {
     use super::*;
     use crate::measure::BUSY_DEFAULT;
+
+    #[test]
+    fn limits_have_units_and_the_defaults_of_the_rules() {
+        let defaults = Limits::default();
+        assert_eq!(volume(DAY_DEFAULT), Ok(defaults.bytes_per_day));
+        assert_eq!(volume(MONTH_DEFAULT), Ok(defaults.bytes_per_month));
+        assert_eq!(run_max("1h"), Ok(defaults.run_lasts));
+        assert_eq!((run_max("90s"), volume("500MB")), (Ok(Span::from_secs(90)), Ok(500_000_000)));
+        for wrong in ["", "0", "0MB", "-1GB", "much", "1mbit"] {
+            assert!(volume(wrong).is_err_and(|told| told.contains("500MB")), "{wrong}");
+        }
+        for wrong in ["", "0s", "2h", "61min", "-1s"] {
+            assert!(run_max(wrong).is_err_and(|told| told.contains("up to 1h")), "{wrong}");
+        }
+    }
 
     #[test]
     fn rates_have_units_and_plain_numbers_mean_what_they_did() {

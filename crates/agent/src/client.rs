@@ -51,7 +51,7 @@ pub struct Failure {
     /// The orchestrator's name for the problem, such as `session-over`; empty if the answer is not
     /// an orchestrator's.
     pub code: String,
-    /// What it stated of a removal, not verified yet.
+    /// The removal in the answer, not verified yet.
     removal: Option<Box<Removal>>,
 }
 
@@ -231,6 +231,9 @@ impl Client {
             {
                 open(self)?
             }
+            // The time that an orchestrator showed is wrong once its clock is set back, and the
+            // header may repeat the old time until the clock has caught up.
+            Err(failure) if failure.code == "stale" && self.clock.take().is_some() => open(self)?,
             other => other?,
         };
         let session: Session = read(&answer)?;
@@ -298,9 +301,9 @@ const TAG: &str = "underload-tag";
 /// What is said of a session that another one mends.
 const SESSION_CODES: [&str; 4] = ["no-session", "session-over", "stale", "forged"];
 
-/// What a status means. Whatever stands between an agent and its orchestrator may answer with any
-/// status, so one without an orchestrator's `code` has no effect that outlasts the next attempt.
-/// A 410 has none by itself; see [`Failure::verified`].
+/// Classifies a status. A proxy may answer with any status, so a status without an orchestrator's
+/// `code` has no effect that outlasts the next attempt. A 410 has no effect until its removal is
+/// verified; see [`Failure::verified`].
 fn meaning(status: u16, code: &str, after_s: Option<u64>) -> Trouble {
     let is_orchestrators = !code.is_empty();
     match status {
@@ -435,12 +438,32 @@ mod tests {
             let message = serde_json::json!({});
             let answer = client.ask::<_, ()>(0, &identity, "/v1/next", &message);
             assert_eq!(answer.expect_err("it is no answer").trouble, trouble, "{body}");
-            // Where a session is opened, too.
+            // The same answer to the request that opens a session.
             let asked = serve(vec![(410, body.clone())]);
             let mut client = Client::new(vec![asked], Trust::Authorities).expect("a client");
             let answer = client.ask::<_, ()>(0, &identity, "/v1/next", &message);
             assert_eq!(answer.expect_err("it is no answer").trouble, trouble, "{body}");
         }
+    }
+
+    #[test]
+    fn an_orchestrators_clock_that_was_set_back_does_not_lock_a_device_out() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let identity = Identity::load_or_create(directory.path()).expect("a key");
+        let (code, message) = ("stale".to_owned(), String::new());
+        let stale = Problem { code, message, removal: None };
+        let stale = serde_json::to_string(&stale).expect("JSON");
+        let (now_ms, key) = (system_ms(), "22".repeat(32));
+        let expires_ms = now_ms + 3_600_000;
+        let session = Session { session: "a session".to_owned(), key, expires_ms, now_ms };
+        let session = serde_json::to_string(&session).expect("JSON");
+        let asked = serve(vec![(401, stale), (200, session), (200, "null".to_owned())]);
+        let mut client = Client::new(vec![asked], Trust::Authorities).expect("a client");
+        // Three days ahead, as the orchestrator was.
+        client.clock = Some((Instant::now(), now_ms + 3 * 86_400_000));
+        let message = serde_json::json!({});
+        assert_eq!(client.ask::<_, ()>(0, &identity, "/v1/next", &message), Ok(()));
+        assert!(client.now_ms().abs_diff(system_ms()) < 60_000, "its own clock is right");
     }
 
     #[test]

@@ -96,7 +96,7 @@ const ENROL_AGAIN: Duration = Duration::from_secs(10);
 /// An enrolment is tried again within this time, whatever an answer says.
 const ENROL_LATER_MAX: Duration = Duration::from_hours(1);
 const ALONE: &str = "alone.json";
-/// From one time that it is stored to the next, at least: flash wears out.
+/// Minimum interval between two writes of that file, because flash wears out.
 const ALONE_PAUSE: Span = Span::from_secs(3_600);
 
 /// Works until `stop` is raised or it is removed. `tell` hears what an operator may want to know.

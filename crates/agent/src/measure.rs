@@ -294,7 +294,7 @@ fn load_bytes(measured: &MeasurementResult) -> u64 {
     measured.loads.iter().filter_map(|log| log.delivered.last()).map(|it| it.bytes).sum()
 }
 
-/// What a step receives and sends itself: its load, the load's acknowledgements and its probes.
+/// Bytes that a step itself receives and sends: load, acknowledgements and probes.
 fn own_bytes(step: &AssignedStep, load: u64, probes: u64) -> [u64; 2] {
     let probes = probes.saturating_mul(u64::from(step.probe_bytes.max(100)));
     let percent = |percent: u64| load.saturating_mul(percent) / 100;
@@ -317,7 +317,7 @@ fn usable(address: &str, reach: Reach) -> Vec<SocketAddr> {
     of_family(false).chain(of_family(true)).collect()
 }
 
-/// What is handed in names no address: not those of the home, nor what its names lead to.
+/// Replaces IP addresses: an orchestrator must not learn which addresses a home's names have.
 fn without_addresses(reason: &str) -> String {
     let is_edge = |letter: char| !letter.is_ascii_alphanumeric();
     let is_address = |word: &str| {

@@ -6,12 +6,12 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// What kind of network an address is in.
+/// The kind of network that an address belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Reach {
     /// The internet.
     Global,
-    /// A network of its own: RFC 1918, shared (RFC 6598) and unique local (RFC 4193) addresses.
+    /// Private (RFC 1918), shared (RFC 6598) and unique local (RFC 4193) addresses.
     Private,
     /// This machine.
     Loopback,
@@ -22,8 +22,8 @@ impl Reach {
     /// broadcast, documentation, benchmarking and reserved addresses, and tunnels whose far end
     /// the address does not tell.
     ///
-    /// An IPv6 address that stands for an IPv4 address (mapped, 6to4, NAT64) is in the network of
-    /// that one.
+    /// An IPv6 address that embeds an IPv4 address (mapped, 6to4, NAT64) is classified by the
+    /// embedded address.
     pub fn of(ip: IpAddr) -> Option<Self> {
         match ip {
             IpAddr::V4(ip) => Self::of_v4(ip),
@@ -36,7 +36,7 @@ impl Reach {
         Self::common(ips.into_iter().map(|ip| Self::of(ip).unwrap_or(Self::Global)))
     }
 
-    /// What all are, [`Reach::Global`] unless all are the same.
+    /// Returns the reach that all have, or [`Reach::Global`] if they differ.
     pub fn common(reaches: impl IntoIterator<Item = Self>) -> Self {
         let mut reaches = reaches.into_iter();
         let first = reaches.next().unwrap_or(Self::Global);

@@ -326,8 +326,8 @@ pub struct HeartbeatAnswer {
     pub lease_keys: Vec<String>,
     /// When the next heartbeat is expected.
     pub next_ms: u64,
-    /// Where agents are sent, if that is not the address of the heartbeat: only an operator changes
-    /// it.
+    /// The address that agents measure to, if it differs from the heartbeat's. Only an operator
+    /// changes it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agents_sent_to: Option<String>,
 }

@@ -1,4 +1,4 @@
-//! What a home allows, whoever asks.
+//! Limits of a home that hold for every orchestrator.
 //!
 //! An orchestrator says what is measured, where to and when. Whoever breaks into one would own the
 //! lines of all homes; these limits are the agent's own, and no answer lifts them. Time is that of
@@ -16,7 +16,7 @@ use crate::outcome::RunResult;
 use crate::plan::RUN_LASTS_MAX;
 use crate::schedule::DAY;
 
-/// What one home allows.
+/// Limits of one home.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// How long a run takes at most.
@@ -34,7 +34,7 @@ pub struct Limits {
 pub const TRIES_MAX: usize = 4;
 /// Between two tries of one run.
 pub const TRY_PAUSE: Span = Span::from_secs(3);
-/// Requests for runs that may follow each other without a pause of their own.
+/// Requests for runs that are not paced after the agent starts.
 pub const ASK_BURST: u64 = 60;
 /// Probes of a run at most: their samples are in memory until it ends.
 const PROBES_MAX: u64 = 300_000;
@@ -42,7 +42,7 @@ const PROBES_MAX: u64 = 300_000;
 const PROBE_BYTES_MAX: u32 = 1_500;
 /// Bytes of a server's address at most.
 const ADDRESS_BYTES_MAX: usize = 256;
-/// Of an interrupted run nobody knows what it moved: it counts as this part of the day's bytes.
+/// The traffic of an interrupted run is unknown; it counts as this fraction of the day's bytes.
 const INTERRUPTED_PART: u64 = 10;
 
 impl Default for Limits {
@@ -121,8 +121,7 @@ pub(super) fn is_lease(text: &str) -> bool {
     text.len() <= LEASE_MAX
 }
 
-/// What the runs of the last day and month moved. Hours and days are those during which the agent
-/// ran.
+/// Runs and traffic of the last day and month. Only time during which the agent runs counts.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Usage {
@@ -146,7 +145,7 @@ impl Usage {
     pub(super) fn pass(&mut self, span: Span) {
         let ms = self.hour_ms.saturating_add(span.as_nanos() / 1_000_000);
         self.hour_ms = ms % HOUR_MS;
-        // After so many hours nothing counts any more.
+        // Nothing is older than the oldest entry.
         for _ in 0..(ms / HOUR_MS).min(DAYS as u64 * 24) {
             self.by_hour.push_front((0, 0));
             self.by_hour.truncate(HOURS);

@@ -20,7 +20,7 @@ pub struct Memory {
     pub alone: Option<Alone>,
     /// What orchestrators stated of its removal; `None` while it is not removed.
     pub removal: Option<RemovalNotice>,
-    /// What its runs moved.
+    /// Runs and traffic of the last day and month.
     pub usage: Usage,
 }
 

@@ -47,7 +47,7 @@ pub struct Settings {
     /// How long after the first statement of its removal a second one makes the device stop for
     /// good.
     pub confirm_removal: Span,
-    /// What this home allows.
+    /// Limits of this home.
     pub limits: Limits,
 }
 
@@ -115,7 +115,7 @@ const LATER_LEAST_MS: u64 = 1_000;
 const LATER_MOST_MS: u64 = 3_600_000;
 /// A lease that could not be given back for so long has ended by itself.
 const RELEASE_WITHIN: Span = Span::from_secs(60);
-/// A try that ends without a session moves about so many bytes: two handshakes.
+/// Approximate bytes of a try that ends without a session: two handshakes.
 const TRY_BYTES: u64 = 10_000;
 /// Where a result could not be kept it is tried again after so long, so often.
 const KEEP_AGAIN: Span = Span::from_secs(60);
@@ -191,7 +191,7 @@ impl Agent {
         self.removal
     }
 
-    /// What its runs moved; worth remembering over a restart.
+    /// Runs and traffic of the last day and month, to be stored over a restart.
     pub fn usage(&self) -> &Usage {
         &self.usage
     }

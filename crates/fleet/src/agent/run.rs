@@ -62,7 +62,7 @@ impl Held {
         })
     }
 
-    /// A run that nobody gave, of what [`acceptable`] left.
+    /// A run without a lease, of the measurements that [`acceptable`] returned.
     pub(super) fn alone(alone: &Alone, now: Time, rng: &mut Rng) -> Self {
         let steps = alone.steps.clone();
         let mut servers = alone.servers.clone();
@@ -180,8 +180,8 @@ fn nowhere() -> ServerAddress {
     ServerAddress { name: String::new(), address: String::new(), fingerprint: String::new() }
 }
 
-/// What of an answer may be measured without a lease: latency alone, at the servers that a run
-/// tries at most, no more often than this home allows. `None` if nothing is left.
+/// Reduces an answer to the measurements that need no lease: latency alone, at as many servers as a
+/// run may try, as often as this home allows. `None` if nothing is left.
 pub(super) fn acceptable(mut alone: Alone, limits: &Limits) -> Option<Alone> {
     alone.steps.retain(|step| step.kind == Kind::Latency);
     alone.servers.retain(is_server);

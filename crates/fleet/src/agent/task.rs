@@ -79,7 +79,7 @@ pub struct RunTask {
     pub server: ServerAddress,
     /// What to show there; `None` for a run that needs none.
     pub lease: Option<String>,
-    /// Bytes that the run may send and receive. The run ends once it moved so many.
+    /// Bytes that the run may send and receive. The run ends at this limit.
     pub bytes_max: u64,
 }
 

@@ -19,6 +19,7 @@ pub use file::PlanError;
 pub(crate) use file::{ENTRIES_MAX, RUN_LASTS_MAX};
 pub use load::{Directions, Excess, Load, ROW_BYTES, StepLoad, servers_for};
 pub use preset::{PRESETS, preset};
+pub use values::traffic_bytes;
 
 /// A file of more bytes is no plan.
 pub const BYTES_MAX: usize = 1 << 20;

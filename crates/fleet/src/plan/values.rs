@@ -45,12 +45,20 @@ pub(super) fn some_span<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Spa
 /// `250MB`, `7.9GB`.
 pub(super) fn some_bytes<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
     let text = String::deserialize(from)?;
+    let expected = "expected bytes, such as 500MB or 8GB";
+    traffic_bytes(&text).map(Some).ok_or_else(|| D::Error::custom(format!("`{text}`: {expected}")))
+}
+
+/// Parses a volume of traffic with its unit, such as `250MB` or `7.9GB`.
+pub fn traffic_bytes(text: &str) -> Option<u64> {
     // Decimal units in which traffic is sold, beyond those of a queue's limit.
-    let (number, scale) =
-        text.strip_suffix("GB").map_or((text.clone(), 1), |number| (format!("{number}MB"), 1_000));
+    let (number, scale) = match text.strip_suffix("GB") {
+        Some(number) => (format!("{number}MB"), 1_000),
+        None => (text.to_owned(), 1),
+    };
     match Kind::Bytes.read(&number) {
-        Some(Value::Bytes(bytes)) => Ok(Some(bytes.saturating_mul(scale))),
-        _ => Err(D::Error::custom(format!("`{text}`: expected bytes, such as 500MB or 8GB"))),
+        Some(Value::Bytes(bytes)) => Some(bytes.saturating_mul(scale)),
+        _ => None,
     }
 }
 
