@@ -307,13 +307,26 @@ pub struct Heartbeat {
     /// Leases whose sessions ended since the last heartbeat that was answered.
     #[serde(default)]
     pub ended: Vec<u64>,
-    /// Leases that sessions hold now, all of them; `None` from a server that does not report them.
-    /// A lease that is not in the list and that no run can begin with any more is over.
+    /// Leases that sessions hold, all of them; `None` from a server that does not report them. A
+    /// lease that is not in the list and that no run could begin with any more when the list was
+    /// made is over.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub held: Option<Vec<u64>>,
+    pub held: Option<HeldLeases>,
     /// It goes away in good order: nobody is to be sent to it any more.
     #[serde(default)]
     pub is_leaving: bool,
+}
+
+/// The leases that sessions of a server hold at one time.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct HeldLeases {
+    /// When the list was made, by the orchestrator's clock as the server knows it, milliseconds since
+    /// 1970: a heartbeat may arrive late.
+    pub at_ms: u64,
+    /// The leases, by their numbers.
+    pub ids: Vec<u64>,
 }
 
 /// The answer to [`Heartbeat`].

@@ -19,7 +19,7 @@ use underload_agent::identity::Identity;
 use underload_fleet::agent::Trouble;
 use underload_fleet::device::Attributes;
 use underload_fleet::lease::{Claims, SKEW_MS};
-use underload_fleet::message::{Heartbeat, HeartbeatAnswer, ServerAddress};
+use underload_fleet::message::{Heartbeat, HeartbeatAnswer, HeldLeases, ServerAddress};
 use underload_probe::service::{LeaseTerms, Leases, Limits, Service};
 
 use crate::exit::OrBadInput;
@@ -190,6 +190,11 @@ struct State {
 }
 
 impl State {
+    /// The orchestrator's clock, milliseconds since 1970; `None` until it was heard.
+    fn now_ms(&self) -> Option<u64> {
+        self.clock.map(|(heard, heard_ms)| heard_ms + heard.elapsed().as_millis() as u64)
+    }
+
     fn is_in_touch(&self) -> bool {
         self.clock.is_some_and(|(heard, _)| heard.elapsed() < SILENCE_MAX)
     }
@@ -208,11 +213,9 @@ impl Leases for Reader {
             return None;
         }
         let state = self.state();
-        let clock = state.clock.filter(|_| state.is_in_touch());
-        let Some((heard, heard_ms)) = clock else {
+        let Some(now_ms) = state.now_ms().filter(|_| state.is_in_touch()) else {
             return Some(Err("this server is not in touch with its orchestrator".to_owned()));
         };
-        let now_ms = heard_ms + heard.elapsed().as_millis() as u64;
         let claims = Claims::verify(text, &state.keys, &self.name, now_ms);
         Some(claims.map_err(|error| error.to_string()).map(|claims| LeaseTerms {
             id: claims.id,
@@ -365,7 +368,9 @@ impl Beating {
             let state = reader.state();
             // A list that is not whole would end the leases that it lacks.
             let is_whole = state.held.len() <= ENDED_MAX;
-            let held = is_whole.then(|| state.held.iter().copied().collect());
+            let now_ms = state.now_ms().filter(|_| is_whole);
+            let ids = || state.held.iter().copied().collect();
+            let held = now_ms.map(|at_ms| HeldLeases { at_ms, ids: ids() });
             (state.ended.clone(), held)
         };
         let heartbeat = Heartbeat {

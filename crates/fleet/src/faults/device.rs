@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use underload_aqm::time::{Span, Time};
 
+use super::hostile::honest_steps;
 use super::world::{
     Caller, Event, Held, Reply, Request, START_MS, TIMEOUT_MS, World, id_of, line_in,
 };
@@ -39,7 +40,7 @@ enum Doing {
     Nothing,
     Asks { batch: Option<(u32, u64)> },
     Connects(Box<RunTask>),
-    Runs { began: Time },
+    Runs { began: Time, has_load: bool },
 }
 
 pub(super) struct Device {
@@ -368,7 +369,8 @@ impl World {
         let began = device.now(self.now_ms);
         match self.session_begins(place, &task)? {
             Ok(lasts_ms) => {
-                self.devices[place].doing = Doing::Runs { began };
+                let has_load = task.lease.is_some();
+                self.devices[place].doing = Doing::Runs { began, has_load };
                 self.after(lasts_ms, Event::RunEnds { place, life });
                 Ok(())
             }
@@ -385,12 +387,13 @@ impl World {
         if device.life != life {
             return Ok(());
         }
-        let Doing::Runs { began } = device.doing else { return Ok(()) };
+        let Doing::Runs { began, has_load } = device.doing else { return Ok(()) };
         device.doing = Doing::Nothing;
         let is_whole = self.session_ends(place)?;
         let outcome = if is_whole { Outcome::Measured } else { Outcome::Failed };
         let reason = if is_whole { "" } else { "the connection broke" }.to_owned();
-        let ran = Ran::Over { outcome, reason, began, steps: Vec::new(), bytes: 30_000_000 };
+        let steps = if is_whole { honest_steps(has_load) } else { Vec::new() };
+        let ran = Ran::Over { outcome, reason, began, steps, bytes: 3_000_000 };
         if self.dies(place) {
             return Ok(());
         }

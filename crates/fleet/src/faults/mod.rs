@@ -14,9 +14,11 @@
 //! - Runs of a device are numbered without a gap, and each has exactly one outcome.
 //! - No run is made twice.
 //! - Who was refused or cut off runs again once all is well.
+//! - Hostile devices neither keep others from running nor outweigh them.
 
 mod check;
 mod device;
+mod hostile;
 mod server;
 mod world;
 
@@ -41,6 +43,8 @@ pub struct Report {
     pub outcomes: u64,
     /// Those of them that orchestrators made.
     pub made: u64,
+    /// Requests of hostile devices.
+    pub attacks: u64,
 }
 
 impl Report {
@@ -53,6 +57,7 @@ impl Report {
         self.moved += other.moved;
         self.outcomes += other.outcomes;
         self.made += other.made;
+        self.attacks += other.attacks;
     }
 }
 
@@ -78,9 +83,57 @@ pub fn run(seed: u64) -> Result<Report, Broken> {
     Ok(world.report)
 }
 
+/// What a fleet with hostile devices came to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Endured {
+    /// Requests of honest devices and of servers.
+    pub requests: u64,
+    /// Requests of hostile devices.
+    pub attacks: u64,
+    /// Results stored of each honest device.
+    pub honest_runs: Vec<u64>,
+    /// Results stored of each hostile device.
+    pub hostile_results: Vec<u64>,
+    /// Probes in pooled numbers.
+    pub pooled_probes: u64,
+    /// Probes in pooled numbers that hostile devices handed in.
+    pub hostile_probes: u64,
+}
+
+/// Hours in which everything goes wrong and, if `is_attacked`, one device in ten is hostile.
+///
+/// # Errors
+/// Returns the first promise that was broken.
+pub fn endure(seed: u64, hours: u64, is_attacked: bool) -> Result<Endured, Broken> {
+    let broken = |what| Broken { seed, what };
+    let mut world = World::with_hostile(Rng::new(seed).child("endurance"), hours, is_attacked);
+    world.pass().map_err(broken)?;
+    world.endured().map_err(broken)
+}
+
 #[cfg(test)]
 mod tests {
+    use super::hostile::PROBES;
     use super::*;
+    use crate::outcome::RunResult;
+
+    #[test]
+    fn one_hostile_device_in_ten_neither_blocks_nor_outweighs_the_others() {
+        let [calm, attacked] = [false, true].map(|is_attacked| {
+            endure(1, HOURS, is_attacked).unwrap_or_else(|broken| panic!("{broken}"))
+        });
+        assert!(attacked.attacks > 150_000, "{attacked:?}");
+        assert_eq!(calm.hostile_probes, 0);
+        let runs = |it: &Endured| it.honest_runs.iter().sum::<u64>();
+        assert!(runs(&attacked) * 10 > runs(&calm) * 9, "{calm:?}\n{attacked:?}");
+        // Every run that is due counts once, with at most twice the probes that its steps send.
+        let due = 288 * (HOURS + 4) / 24;
+        let probes_max = 2 * due * RunResult::PROBES_EXCESS * PROBES.iter().sum::<u64>();
+        assert!((1..=probes_max).contains(&attacked.hostile_probes), "{attacked:?}");
+        // Runs of its own are stored at twice that rate, and do not count.
+        let most = 3 * due + 100;
+        assert!(attacked.hostile_results.iter().all(|stored| *stored < most), "{attacked:?}");
+    }
 
     /// As many again as one likes: `cargo run --release -p underload-fleet --features conformance
     /// --example faults 10000`.
@@ -107,6 +160,8 @@ mod tests {
         assert!(all.made > 4 * FLEETS && all.outcomes > all.made + 20 * FLEETS, "{all:?}");
     }
 
+    /// The calm, and the time until the last run is over, are less than 4 hours more.
+    const HOURS: u64 = 24;
     const FLEETS: u64 = 2_000;
     const WORKERS: u64 = 2;
 }

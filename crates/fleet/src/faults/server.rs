@@ -8,7 +8,7 @@ use super::world::{CAPACITY, Caller, Event, Reply, Request, World, id_of};
 use crate::agent::{RunTask, Trouble};
 use crate::device::DeviceId;
 use crate::lease::{Claims, SKEW_MS};
-use crate::message::{Heartbeat, ServerAddress};
+use crate::message::{Heartbeat, HeldLeases, ServerAddress};
 use crate::orchestrator::HEARTBEAT_MS;
 use crate::plan::Kind;
 use crate::store;
@@ -100,12 +100,15 @@ impl World {
     }
 
     pub fn server_beats(&mut self, place: usize, life: u64) {
+        let clock_ms = self.server_clock_ms(place);
         let server = &mut self.servers[place];
         if server.life != life || !server.is_up {
             return;
         }
         server.call += 1;
         server.told = Some((server.call, self.now_ms, server.ended.len()));
+        let claims = server.sessions.values().filter_map(|session| session.claims.as_ref());
+        let ids = claims.map(|claims| claims.id).collect();
         let heartbeat = Heartbeat {
             address: server.address(),
             up_bit_per_s: CAPACITY,
@@ -114,7 +117,7 @@ impl World {
             carried_up_bit_per_s: 0,
             carried_down_bit_per_s: 0,
             ended: server.ended.clone(),
-            held: None,
+            held: Some(HeldLeases { at_ms: clock_ms, ids }),
             is_leaving: false,
         };
         let by = Caller::Server { place, life, call: server.call };

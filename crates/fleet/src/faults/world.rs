@@ -8,6 +8,7 @@ use underload_aqm::rng::Rng;
 use super::Report;
 use super::check::Ledger;
 use super::device::Device;
+use super::hostile::Hostile;
 use super::server::Server;
 use crate::agent::Trouble;
 use crate::device::{Attributes, DeviceId};
@@ -133,6 +134,10 @@ pub(super) enum Event {
     Settles,
     /// Somebody dies.
     Strikes,
+    /// A hostile device asks.
+    Attacks {
+        place: usize,
+    },
     /// An operator removes a device.
     Removes {
         place: usize,
@@ -155,7 +160,9 @@ pub(super) struct World {
     pub is_stopped: bool,
     pub devices: Vec<Device>,
     pub servers: Vec<Server>,
+    pub hostile: Vec<Hostile>,
     pub store: Memory,
+    chaos_ms: u64,
     processes: Vec<Process>,
     events: BTreeMap<(u64, u64), Event>,
     added: u64,
@@ -176,6 +183,21 @@ impl World {
         let devices = 2 + rng.below(5) as usize;
         let servers = 1 + rng.below(3) as usize;
         let segments = 1 + rng.below(3);
+        Self::of([devices, servers, 0], segments, CHAOS_MS, rng)
+    }
+
+    /// Eighteen devices and two hostile ones, which do nothing unless `is_attacked`.
+    pub fn with_hostile(rng: Rng, hours: u64, is_attacked: bool) -> Self {
+        let hostile = if is_attacked { 2 } else { 0 };
+        Self::of([18, 6, hostile], 18, hours * 60 * MINUTE_MS, rng)
+    }
+
+    fn of(
+        [devices, servers, hostile]: [usize; 3],
+        segments: u32,
+        chaos_ms: u64,
+        mut rng: Rng,
+    ) -> Self {
         // Two of them, whose clocks are half a second apart at most.
         let processes = [0, u64::from(rng.below(500))].map(|ahead_ms| Process {
             orchestrator: orchestrator(),
@@ -190,7 +212,9 @@ impl World {
             is_stopped: false,
             devices: (0..devices).map(|place| Device::new(place, rng.below(segments))).collect(),
             servers: (0..servers).map(|place| Server::new(place, &mut rng)).collect(),
+            hostile: (0..hostile).map(Hostile::new).collect(),
             store: Memory::new(),
+            chaos_ms,
             processes: processes.into(),
             events: BTreeMap::new(),
             added: 0,
@@ -204,7 +228,8 @@ impl World {
         let applied = self
             .change(0, |it, tx, now_ms, _| it.apply_plan(tx, now_ms, "operator", PLAN, &[9; 32]));
         assert!(matches!(applied, Ok(Ok(_))), "{applied:?}");
-        let devices: Vec<_> = self.devices.iter().map(Device::row).collect();
+        let hostile = self.hostile.iter().map(Hostile::row);
+        let devices: Vec<_> = self.devices.iter().map(Device::row).chain(hostile).collect();
         let servers: Vec<_> = self.servers.iter().map(Server::row).collect();
         let mut tx = self.store.begin(&Needs::default()).expect("memory");
         devices.iter().try_for_each(|row| tx.put_device(row)).expect("memory");
@@ -216,21 +241,24 @@ impl World {
         for place in 0..self.servers.len() {
             self.after(0, Event::ServerStarts { place });
         }
+        for place in 0..self.hostile.len() {
+            self.after(MINUTE_MS, Event::Attacks { place });
+        }
         self.after(SETTLE_MS, Event::Settles);
         self.after(MINUTE_MS, Event::Strikes);
         if self.chance(20) {
             let place = self.rng.below(self.devices.len() as u32) as usize;
-            let at = u64::from(self.rng.below(CHAOS_MS as u32));
+            let at = u64::from(self.rng.below(self.chaos_ms as u32));
             self.after(at, Event::Removes { place });
         }
     }
 
     /// Chaos, calm, the end, and whether all was kept.
     pub fn pass(&mut self) -> Held {
-        self.pass_until(START_MS + CHAOS_MS)?;
+        self.pass_until(START_MS + self.chaos_ms)?;
         self.is_calm = true;
         self.ledger.calm_begins();
-        self.pass_until(START_MS + CHAOS_MS + CALM_MS)?;
+        self.pass_until(START_MS + self.chaos_ms + CALM_MS)?;
         self.check_all_run_again()?;
         self.check_numbers_go_on()?;
         self.is_stopped = true;
@@ -239,7 +267,7 @@ impl World {
             self.device_goes(place);
         }
         self.must(|it, tx, now_ms, _| it.stop_plan(tx, now_ms, "operator", "trial"))?;
-        self.pass_until(START_MS + CHAOS_MS + CALM_MS + DRAIN_MS)?;
+        self.pass_until(START_MS + self.chaos_ms + CALM_MS + DRAIN_MS)?;
         // Who never came back is spoken for.
         self.now_ms += 40 * 24 * 60 * MINUTE_MS;
         while self.settle(0)? > 0 {}
@@ -310,6 +338,7 @@ impl World {
                 }
                 Ok(())
             }
+            Event::Attacks { place } => self.attacks(place),
             Event::Removes { place } => {
                 let id = self.devices[place].id;
                 self.devices[place].is_removed = true;
@@ -334,6 +363,10 @@ impl World {
                 self.device_dies(place);
             }
         }
+    }
+
+    pub fn is_up(&self, orchestrator: usize) -> bool {
+        self.processes[orchestrator].is_up
     }
 
     fn orchestrator_dies(&mut self, place: usize) {
@@ -426,7 +459,7 @@ impl World {
         Ok(())
     }
 
-    fn try_to_answer(
+    pub fn try_to_answer(
         &mut self,
         at: usize,
         sender: DeviceId,

@@ -14,7 +14,8 @@ use crate::admission::{Asked, Choice, Rates, Refusal, Room};
 use crate::device::{DeviceId, is_within};
 use crate::lease::SKEW_MS;
 use crate::message::{
-    Heartbeat, HeartbeatAnswer, Move, Moved, Release, Released, SERVERS_MAX, ServerAddress,
+    Heartbeat, HeartbeatAnswer, HeldLeases, Move, Moved, Release, Released, SERVERS_MAX,
+    ServerAddress,
 };
 use crate::plan::{ENTRIES_MAX, Plan, RUN_LASTS_MAX, Tier};
 use crate::store::{Device, HeldLease, Server, StoreError, Transaction};
@@ -324,7 +325,7 @@ impl Orchestrator {
             let message = "more than a petabit per second";
             return Err(Rejection::new(Kind::BadRequest, "too-much", message).into());
         }
-        let held = it.held.as_ref().map_or(0, Vec::len);
+        let held = it.held.as_ref().map_or(0, |held| held.ids.len());
         if it.ended.len().max(held) > HEARTBEAT_ENDED_MAX {
             let message = "more than 4096 leases: say the others next time";
             return Err(Rejection::new(Kind::TooLarge, "too-many", message).into());
@@ -354,7 +355,7 @@ impl Orchestrator {
         server.heard_ms = if it.is_leaving { 0 } else { heard_ms };
         *has_changed = true;
         if let Some(held) = &it.held {
-            free_unused(tx, &mut pool, now_ms, (&it.address.name, held))?;
+            free_unused(tx, &mut pool, now_ms, &it.address.name, held)?;
         }
         for id in &it.ended {
             if let Some(lease) = tx.lease(*id)?.filter(|it_is| it_is.server == it.address.name) {
@@ -383,18 +384,21 @@ pub(super) fn release_or_stop(
     Ok(Released { was_held: true })
 }
 
-/// Ends the leases at a server that no session holds and that none can begin to use any more: each
-/// device has them for as long as it could have begun, and for a heartbeat that was under way.
+/// Ends the leases at a server that no session held when the list was made, and that none could
+/// begin to use any more by then: each device has them for as long as it could have begun, and for
+/// a heartbeat more.
 fn free_unused(
     tx: &mut dyn Transaction,
     pool: &mut Pool,
     now_ms: u64,
-    (server, held): (&str, &[u64]),
+    server: &str,
+    held: &HeldLeases,
 ) -> Result<(), StoreError> {
-    let held: BTreeSet<u64> = held.iter().copied().collect();
+    let made_ms = held.at_ms.min(now_ms);
+    let held: BTreeSet<u64> = held.ids.iter().copied().collect();
     for lease in tx.leases_at(server, HEARTBEAT_ENDED_MAX)? {
         let begins_ms = lease.given_ms.saturating_add(START_MS + 2 * SKEW_MS + HEARTBEAT_MS);
-        if begins_ms < now_ms && !held.contains(&lease.id) {
+        if begins_ms < made_ms && !held.contains(&lease.id) {
             pool.end(tx, &lease)?;
         }
     }

@@ -6,7 +6,7 @@ use underload_aqm::rng::Rng;
 use super::*;
 use crate::device::Attributes;
 use crate::lease::SKEW_MS;
-use crate::message::{Assignment, Numbered, ServerAddress};
+use crate::message::{Assignment, HeldLeases, Numbered, ServerAddress};
 use crate::outcome::{Outcome, RunResult};
 use crate::store::{Archive as _, CodeFor, Filter, Memory, Needs, Schedule, Server, Store as _};
 
@@ -399,6 +399,7 @@ fn a_lease_that_no_session_used_is_freed_and_one_in_use_is_not() {
     let given = fleet.now;
     let beat = |fleet: &mut Fleet, after_ms: u64, held: Option<Vec<u64>>| {
         fleet.now = given + after_ms;
+        let held = held.map(|ids| HeldLeases { at_ms: fleet.now, ids });
         let sent = Heartbeat { address: address("east"), held, ..HEARTBEAT };
         fleet.say(200, &sent).expect("it is known");
         fleet.store.leases().len()
@@ -407,6 +408,12 @@ fn a_lease_that_no_session_used_is_freed_and_one_in_use_is_not() {
     assert_eq!(beat(&mut fleet, 50_000, Some(vec![])), 1);
     assert_eq!(beat(&mut fleet, 60_000, None), 1, "a server that does not report them");
     assert_eq!(beat(&mut fleet, 60_000, Some(vec![run.lease_id])), 1, "a session holds it");
+    // A list that was made before the session began arrives after.
+    fleet.now = given + 90_000;
+    let held = Some(HeldLeases { at_ms: given + 20_000, ids: vec![] });
+    let late = Heartbeat { address: address("east"), held, ..HEARTBEAT };
+    fleet.say(200, &late).expect("it is known");
+    assert_eq!(fleet.store.leases().len(), 1, "the session began meanwhile");
     assert!(fleet.server("east").reserved_up_bit_per_s > 0);
     assert_eq!(beat(&mut fleet, 60_001, Some(vec![run.lease_id ^ 1])), 0);
     assert_eq!(fleet.server("east").reserved_up_bit_per_s, 0);

@@ -1,0 +1,171 @@
+//! Enrolled devices that do whatever one home can: they claim, ask, and hand in what harms others,
+//! as often as an orchestrator lets a device ask.
+
+use std::collections::BTreeMap;
+
+use super::world::{Event, Held, Reply, Request, World, id_of};
+use crate::bins::{Bins, bin_of};
+use crate::device::{Attributes, DeviceId};
+use crate::message::{Move, Next, Numbered, Release, Results};
+use crate::outcome::{Outcome, RunResult, SeriesResult, StepResult};
+use crate::plan::Kind;
+use crate::store::{self, Archive as _, Filter};
+
+/// 60 requests a minute, which is what the orchestrator's HTTP server admits of one device.
+const INTERVAL_MS: u64 = 1_000;
+/// Probes of a run in the two series of the plan, as honest devices send them.
+pub(super) const PROBES: [u64; 2] = [250, 600];
+const HONEST_US: u64 = 20_000;
+const HOSTILE_US: u64 = 900_000;
+
+/// What an attacker keeps in mind.
+#[derive(Debug, Clone)]
+pub(super) struct Hostile {
+    pub id: DeviceId,
+    request: u64,
+    sequence: u64,
+    /// The run that it was given last, with its lease.
+    run: u64,
+    lease_id: u64,
+}
+
+impl Hostile {
+    pub fn new(place: usize) -> Self {
+        Self { id: id_of(3, place), request: 0, sequence: 0, run: 0, lease_id: 0 }
+    }
+
+    pub fn row(&self) -> store::Device {
+        store::Device::enrolled(self.id, Attributes::default())
+    }
+}
+
+/// A series of `sent` probes that all took `us`.
+fn series(dscp: u8, us: u64, sent: u64) -> SeriesResult {
+    let mut bins = Bins::default();
+    bins.add_to(bin_of(us as f64), sent);
+    let us = Some(us);
+    let (p50_us, p99_us, mean_us, max_us) = (us, us, us, us);
+    SeriesResult { dscp, sent, lost: 0, bins, p50_us, p99_us, mean_us, max_us }
+}
+
+fn step(name: &str, kind: Kind, series: Vec<SeriesResult>) -> StepResult {
+    let (goodput_bit_per_s, tier_percent) = (None, None);
+    StepResult { step: name.to_owned(), kind, goodput_bit_per_s, tier_percent, series }
+}
+
+/// What a run of an honest device shows, with the loaded step if it had a lease.
+pub(super) fn honest_steps(has_load: bool) -> Vec<StepResult> {
+    let [idle, loaded] = PROBES.map(|sent| vec![series(0, HONEST_US, sent)]);
+    let loaded = step("loaded", Kind::Upload, loaded);
+    let steps = std::iter::once(step("idle", Kind::Latency, idle));
+    steps.chain(has_load.then_some(loaded)).collect()
+}
+
+impl World {
+    /// One request of the attacker at `place`, and the next one a second later.
+    pub fn attacks(&mut self, place: usize) -> Held {
+        self.after(INTERVAL_MS, Event::Attacks { place });
+        let request = self.hostile_request(place);
+        let id = self.hostile[place].id;
+        let at = self.rng.below(2) as usize;
+        if !self.is_up(at) {
+            return Ok(());
+        }
+        self.report.attacks += 1;
+        // Refusals are what an attacker has to expect.
+        if let Ok(Ok(Reply::Next(answer))) = self.try_to_answer(at, id, &request, false)
+            && let Some(run) = answer.run
+        {
+            self.hostile[place].run = run.run;
+            self.hostile[place].lease_id = run.lease_id;
+        }
+        self.check_reservations()
+    }
+
+    fn hostile_request(&mut self, place: usize) -> Request {
+        let kind = self.rng.below(6);
+        let number = self.rng.below(1_000_000);
+        let other = self.rng.below(self.devices.len() as u32);
+        let attacker = &mut self.hostile[place];
+        attacker.request += 1;
+        attacker.sequence += 1;
+        match kind {
+            0 => {
+                // A neighbour's segment, the whole server, and a kind of line of its own.
+                let attributes = Attributes {
+                    firmware: format!("firmware {number}"),
+                    segment: format!("segment-{}", other % 3),
+                    tier_up_bit_per_s: 1_000_000_000_000,
+                    tier_down_bit_per_s: 1_000_000_000_000,
+                    ..Attributes::default()
+                };
+                let (epoch, request, attributes) = (1, attacker.request, Some(attributes));
+                let (is_busy, waiting, dropped) = (false, u64::from(number), 0);
+                Request::Next(Next { epoch, request, is_busy, waiting, dropped, attributes })
+            }
+            1 => {
+                let tried = vec![format!("server-{}", other % 3)];
+                Request::Move(Move { lease_id: attacker.lease_id, tried })
+            }
+            // Leases of others, by guessing.
+            2 => Request::Release(Release { lease_id: u64::from(number) }),
+            _ => {
+                let sequence = attacker.sequence;
+                let run = [attacker.run, 0, u64::from(number)][kind as usize - 3];
+                let at_ms = [self.now_ms, 0, u64::MAX][number as usize % 3];
+                let result = RunResult {
+                    plan: "trial".to_owned(),
+                    run,
+                    at_ms,
+                    outcome: Outcome::Measured,
+                    reason: String::new(),
+                    server: String::new(),
+                    version: "hostile".to_owned(),
+                    steps: hostile_steps(run, number),
+                };
+                let results = vec![Numbered { sequence, result }];
+                Request::Results(Results { epoch: 1, results })
+            }
+        }
+    }
+
+    /// How often an honest device began a run, by its place, and probes of the pooled numbers that
+    /// are of honest and of hostile devices.
+    pub fn endured(&mut self) -> Result<super::Endured, String> {
+        let sums = self.store.sums(&Filter::default(), &[]).map_err(|error| error.to_string())?;
+        let mut pooled = Bins::default();
+        for sum in &sums {
+            pooled.merge(&sum.bins);
+        }
+        let hostile_bin = bin_of(HOSTILE_US as f64);
+        let of_hostile = pooled.iter().filter(|(bin, _)| *bin == hostile_bin);
+        let hostile_probes = of_hostile.map(|(_, count)| count).sum();
+        let mut stored = BTreeMap::<DeviceId, u64>::new();
+        for kept in self.store.results() {
+            *stored.entry(kept.device).or_default() += 1;
+        }
+        let results = |id: DeviceId| stored.get(&id).copied().unwrap_or_default();
+        Ok(super::Endured {
+            honest_runs: self.devices.iter().map(|device| results(device.id)).collect(),
+            hostile_results: self.hostile.iter().map(|it| results(it.id)).collect(),
+            pooled_probes: pooled.count(),
+            hostile_probes,
+            requests: self.report.requests,
+            attacks: self.report.attacks,
+        })
+    }
+}
+
+/// Steps of the plan and invented ones, each several times, with as many probes as may pass.
+fn hostile_steps(run: u64, number: u32) -> Vec<StepResult> {
+    let repeated = |dscp: u8, sent: u64| vec![series(dscp, HOSTILE_US, sent); 4];
+    let mut steps = vec![
+        step("idle", Kind::Latency, repeated(0, 2 * PROBES[0])),
+        step("idle", Kind::Latency, repeated(0, 2 * PROBES[0])),
+        step(&format!("invented {number}"), Kind::Latency, repeated(45, u64::from(number))),
+    ];
+    if run > 0 {
+        steps.push(step("loaded", Kind::Upload, repeated(0, 2 * PROBES[1])));
+    }
+    steps
+}
