@@ -448,7 +448,7 @@ mod tests {
 
     #[test]
     fn an_orchestrators_clock_that_was_set_back_does_not_lock_a_device_out() {
-        let directory = tempfile::tempdir().expect("a directory");
+        let directory = underload_disk::faults::private_tempdir().expect("a directory");
         let identity = Identity::load_or_create(directory.path()).expect("a key");
         let (code, message) = ("stale".to_owned(), String::new());
         let stale = Problem { code, message, removal: None };

@@ -105,7 +105,7 @@ fn a_store_becomes_sentences_a_page_and_json() {
     for (arguments, words) in [
         (&["--by", "colour"][..], "known: model"),
         (&["--against", "nobody"], "there are:"),
-        (&["--where", "region=south"], "no result of plan"),
+        (&["--where", "region=south"], "no results of plan"),
         (&["--where", "region"], "expected NAME=VALUE"),
         (&["--where", "model=A", "--where", "model=B"], "`model` is given twice"),
     ] {

@@ -18,7 +18,7 @@ fn server(limits: NqLimits) -> (NqServer, String, Fingerprint) {
 
 fn server_within(limits: NqLimits, ledger: CompatLedger) -> (NqServer, String, Fingerprint) {
     let directory = tempfile::tempdir().unwrap();
-    let identity = Identity::load_or_create(directory.path()).unwrap();
+    let identity = Identity::load_or_create(&directory.path().join("identity")).unwrap();
     let fingerprint = identity.fingerprint();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let server = NqServer::start(listener, identity, limits, ledger).unwrap();

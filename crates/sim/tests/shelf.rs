@@ -66,7 +66,7 @@ fn blue_loses_less_than_red_with_small_buffers() {
 /// is the shorter the less is asked for.
 #[test]
 fn avq_holds_the_wanted_utilisation_with_a_short_queue() {
-    let mut longest_ms = 15.0;
+    let mut longest_ms = 18.0;
     for gamma in [98, 95, 90] {
         let avq = bottleneck(&format!("avq:gamma={gamma}%,ecn=on"), 20, 30);
         let (carried, sojourn_ms) = (100.0 * utilisation(&avq), sojourn_ms(&avq));
