@@ -322,8 +322,8 @@ pub struct Heartbeat {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct HeldLeases {
-    /// When the list was made, by the orchestrator's clock as the server knows it, milliseconds since
-    /// 1970: a heartbeat may arrive late.
+    /// When the list was made, by the orchestrator's clock as the server knows it, milliseconds
+    /// since 1970: a heartbeat may arrive late.
     pub at_ms: u64,
     /// The leases, by their numbers.
     pub ids: Vec<u64>,
