@@ -6,7 +6,7 @@ use libfuzzer_sys::fuzz_target;
 use serde::de::DeserializeOwned;
 use underload_aqm::rng::Rng;
 use underload_aqm::time::{Span, Time};
-use underload_fleet::agent::{Agent, Local, Memory, News, Ran, Settings, Task, Trouble};
+use underload_fleet::agent::{Agent, Limits, Local, Memory, News, Ran, Settings, Task, Trouble};
 use underload_fleet::outcome::Outcome;
 use underload_fleet::plan::Kind;
 
@@ -19,7 +19,9 @@ fuzz_target!(|text: &str| {
     let mut rng = Rng::new(1);
     let (orchestrators, start_within) = (2, Span::from_secs(60));
     let (version, attributes) = (String::new(), None);
-    let settings = Settings { orchestrators, start_within, version, attributes };
+    let (confirm_removal, limits) = (Span::from_secs(600), Limits::default());
+    let settings =
+        Settings { orchestrators, start_within, version, attributes, confirm_removal, limits };
     let mut now = Time::ZERO;
     let mut agent = Agent::begin(settings, Memory::default(), now, NOW_MS, &mut rng);
     let mut local = Local { epoch: 1, ..Local::default() };
@@ -39,7 +41,13 @@ fuzz_target!(|text: &str| {
             }
             Task::Ask { .. } => answer(line, |it| News::Next(Box::new(it))),
             Task::Move { .. } => answer(line, News::Moved),
-            Task::Release { .. } => if line.is_empty() { News::Released } else { failed(line) },
+            Task::Release { .. } => {
+                if line.is_empty() {
+                    News::Released
+                } else {
+                    failed(line)
+                }
+            }
             Task::HandIn { .. } if line.is_empty() => {
                 local.waiting = 0;
                 News::Stored
@@ -84,7 +92,7 @@ fn failed(line: &str) -> News {
         Some(b'u') => Trouble::Unfit,
         Some(b'r') => Trouble::Refused,
         Some(b'o') => Trouble::Outdated,
-        Some(b'g') => Trouble::Gone,
+        Some(b'g') => Trouble::Removed { at_ms: line[1..].parse().unwrap_or(NOW_MS) },
         _ => Trouble::NoAnswer,
     })
 }
@@ -94,6 +102,6 @@ fn ran(line: &str, began: Time) -> News {
     News::Ran(Box::new(if line.starts_with('t') {
         Ran::TurnedAway { reason }
     } else {
-        Ran::Over { outcome: Outcome::Measured, reason, began, steps: Vec::new() }
+        Ran::Over { outcome: Outcome::Measured, reason, began, steps: Vec::new(), bytes: 1 << 20 }
     }))
 }
