@@ -1,8 +1,8 @@
 //! Files and folders that hold secrets: only their owner may open them.
 //!
-//! A folder that others can enter is refused, because a database makes files in it with rights of
-//! its own. A file that is named alone, such as a key, is judged by its own rights and owner.
-//! Where rights are no numbers (Windows), nothing is refused.
+//! A folder that others can enter is refused, because a database chooses the rights of the files
+//! that it makes there. A single file, such as a key, is judged by its rights and owner. Systems
+//! without numeric rights (Windows) refuse nothing.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read as _};
@@ -13,29 +13,36 @@ use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as
 
 use super::{Access, create_directory};
 
-/// Who beside its owner may open a file.
+/// The access to a file that users other than its owner may have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Others {
-    /// Nobody may read or change it. A group may read root's file, which is how an administrator
-    /// hands a secret to a service.
+    /// None. A group may read a file of root's, which is how an administrator hands a secret to a
+    /// service.
     Nobody,
     /// A group may read it, such as the group of all servers that use a certificate's key.
     GroupReads,
-    /// Everybody may read it, and nobody may change it.
+    /// All may read it; only the owner may write it.
     AllRead,
 }
 
-/// Makes a folder with mode 700 where it is missing; one that is there must be as private.
+/// Makes a folder with mode 700 if it is missing. An existing one must be as private, and belong to
+/// this user.
 ///
 /// # Errors
-/// [`io::ErrorKind::PermissionDenied`], with the command that mends it, if others can enter the
-/// folder, or the error of the system call.
+/// [`io::ErrorKind::PermissionDenied`], with the remedy, if others own the folder or can enter it,
+/// or the error of the system call.
 pub fn private_directory(path: &Path) -> io::Result<()> {
     create_directory(path, Access::Owner)?;
+    #[cfg(unix)]
+    if let Some(what) = foreign(std::fs::metadata(path)?.uid(), user()) {
+        // Root enters any folder; its owner can replace every file in it.
+        return Err(refused(format!("{what}, or name a folder that does not exist yet")));
+    }
     check_directory(path)
 }
 
-/// Refuses a folder that others can read, change or enter.
+/// Refuses a folder that users other than its owner can read, change or enter. Root may read and
+/// change the folders of other users, such as that of a service.
 ///
 /// # Errors
 /// As [`private_directory`].
@@ -51,8 +58,8 @@ pub fn check_directory(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Opens a file that belongs to this user or to root and that others can open only as `others`
-/// says.
+/// Opens a file that belongs to this user or to root and that others can access only as `others`
+/// allows.
 ///
 /// # Errors
 /// [`io::ErrorKind::PermissionDenied`], with the command that mends it, or the error of the system
@@ -61,10 +68,9 @@ pub fn open_private(path: &Path, others: Others) -> io::Result<File> {
     let file = File::open(path)?;
     #[cfg(unix)]
     {
-        // Of the open file: its name may mean another file by now.
+        // The name may lead to another file by now.
         let facts = file.metadata()?;
-        let user = nix::unistd::Uid::effective().as_raw();
-        if let Some(what) = complaint((facts.mode(), facts.uid()), user, others, path) {
+        if let Some(what) = complaint((facts.mode(), facts.uid()), user(), others, path) {
             return Err(refused(what));
         }
     }
@@ -73,10 +79,10 @@ pub fn open_private(path: &Path, others: Others) -> io::Result<File> {
     Ok(file)
 }
 
-/// Reads a file that belongs to this user or to root and that nobody else can open.
+/// Reads a file that [`open_private`] accepts with [`Others::Nobody`].
 ///
 /// # Errors
-/// As [`open_private`], and [`io::ErrorKind::FileTooLarge`] if it has more than `bytes_max`.
+/// As [`open_private`], and [`io::ErrorKind::FileTooLarge`] if it has more than `bytes_max` bytes.
 pub fn read_private(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     open_private(path, Others::Nobody)?.take(bytes_max + 1).read_to_end(&mut bytes)?;
@@ -86,8 +92,8 @@ pub fn read_private(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Makes an empty file with mode 600 where it is missing, and takes the rights of others away from
-/// one that is there and belongs to this user. For files that a library writes.
+/// Makes an empty file with mode 600 if it is missing. Removes the rights of others from an
+/// existing one that belongs to this user. For files that a library writes.
 ///
 /// # Errors
 /// The error of the system call.
@@ -99,8 +105,8 @@ pub fn make_private(path: &Path) -> io::Result<()> {
     close_to_others(&options.open(path)?)
 }
 
-/// Takes the rights of others away from a file that belongs to this user; leaves what is no file,
-/// such as a terminal or a pipe, as it is.
+/// Removes the rights of others from a regular file that belongs to this user. Terminals, pipes and
+/// files of other users stay as they are.
 ///
 /// # Errors
 /// The error of the system call.
@@ -108,7 +114,7 @@ pub fn close_to_others(file: &File) -> io::Result<()> {
     #[cfg(unix)]
     {
         let facts = file.metadata()?;
-        let is_ours = facts.uid() == nix::unistd::Uid::effective().as_raw();
+        let is_ours = facts.uid() == user();
         if facts.is_file() && is_ours && facts.mode() & 0o077 != 0 {
             let mode = facts.mode() & 0o700;
             file.set_permissions(std::fs::Permissions::from_mode(mode))?;
@@ -124,12 +130,25 @@ fn refused(what: String) -> io::Error {
     io::Error::new(io::ErrorKind::PermissionDenied, what)
 }
 
-/// Why a file with this mode and owner is refused to a user.
+#[cfg(unix)]
+fn user() -> u32 {
+    nix::unistd::Uid::effective().as_raw()
+}
+
+#[cfg(unix)]
+fn foreign(owner: u32, user: u32) -> Option<String> {
+    let is_foreign = owner != user;
+    is_foreign.then(|| format!("it belongs to user {owner}: chown it to the user of this program"))
+}
+
+/// The reason to refuse a file with this mode and owner to a user.
 #[cfg(unix)]
 fn complaint((mode, owner): (u32, u32), user: u32, others: Others, path: &Path) -> Option<String> {
-    // Whoever owns a file can give himself access to it.
-    if owner != user && owner != 0 {
-        return Some(format!("it belongs to user {owner}: chown it to the user of this program"));
+    // An owner can change the rights of a file.
+    if owner != 0
+        && let Some(what) = foreign(owner, user)
+    {
+        return Some(what);
     }
     let is_handed_over = owner == 0 && user != 0;
     let (forbidden, wanted) = match others {
@@ -162,7 +181,7 @@ mod tests {
         let folder = root.path().join("a/b");
         private_directory(&folder).unwrap();
         assert_eq!((mode(&folder), mode(folder.parent().unwrap())), (0o700, 0o700));
-        // What is above the folder is not its own: /var/lib is everybody's to read, /tmp to write.
+        // Folders above it may be open to all, as /var/lib and /tmp are.
         set(folder.parent().unwrap(), 0o1777);
         private_directory(&folder).unwrap();
         for exposed in [0o755, 0o750, 0o710, 0o701, 0o720, 0o1777] {
@@ -179,6 +198,23 @@ mod tests {
         assert!(private_directory(&link).is_err());
         set(&folder, 0o700);
         private_directory(&link).unwrap();
+    }
+
+    #[test]
+    fn a_private_folder_of_another_user_is_refused_and_may_be_read() {
+        if user() != 0 {
+            eprintln!("SKIPPED a folder of another user: only root can give folders away");
+            return;
+        }
+        let root = tempfile::tempdir().unwrap();
+        let folder = root.path().join("theirs");
+        fs::create_dir(&folder).unwrap();
+        set(&folder, 0o700);
+        std::os::unix::fs::chown(&folder, Some(4_870), None).unwrap();
+        let error = private_directory(&folder).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::PermissionDenied);
+        assert!(error.to_string().contains("belongs to user 4870: chown it"), "{error}");
+        check_directory(&folder).unwrap();
     }
 
     #[test]
