@@ -32,7 +32,7 @@ pub fn metric_of(run: &RunRecord, arm: &str, name: &str) -> Option<f64> {
         .or_else(|| run.study.as_ref()?.cut(arm, name))
 }
 
-/// What is wrong with the name of a metric of an arm; `None` where it is one, measured or not.
+/// Describes why `name` is not a metric of an arm; `None` if it is one, measured or not.
 pub fn unknown_metric(run: &RunRecord, arm: &str, name: &str) -> Option<String> {
     let is_of_study = run.study.is_some() && name.starts_with("cut");
     if metric_unit(name).is_some() || Ratio::named(name).is_some() || is_of_study {
@@ -102,7 +102,8 @@ impl ArmLatency {
         self.value_ns(quantile).filter(|_| quantile.is_told_by(samples))
     }
 
-    /// The highest percentile that is told, and its value, ns; `None` when nothing came back.
+    /// The highest percentile of [`Quantile::HIGHEST_FIRST`] that has enough samples, and its
+    /// value, ns; `None` when nothing came back.
     pub fn highest_told(&self) -> Option<(Quantile, i64)> {
         let mut told = Quantile::HIGHEST_FIRST.into_iter();
         told.find_map(|quantile| Some((quantile, self.told_ns(quantile)?)))

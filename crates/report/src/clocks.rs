@@ -1,10 +1,10 @@
-//! One-way delays of two clocks that differ by more than the path takes.
+//! The warning that a run's two clocks differ by more than the path's delay.
 
 use underload_record::schema::{ArmLatency, LatencyMeasure, Quantile, RunRecord};
 
 use crate::words::ms;
 
-/// The sentence for a run with a negative one-way delay; `None` where all are positive.
+/// The warning for a run with a negative one-way delay; `None` where no delay is negative.
 pub(crate) fn line(record: &RunRecord, suffix: &str) -> Option<String> {
     let smallest_ns = |measure| {
         let latencies = record.summaries.iter().flat_map(|summary| &summary.latencies);
@@ -24,7 +24,7 @@ pub(crate) fn line(record: &RunRecord, suffix: &str) -> Option<String> {
     ))
 }
 
-/// The smallest delay, or where a run kept no samples to pool, the mean of its trials' medians.
+/// The smallest delay, or without stored samples the mean of the trials' medians.
 fn smallest_known_ns(latency: &ArmLatency) -> Option<i64> {
     latency.pooled.map(|all| all.min_ns).or_else(|| latency.value_ns(Quantile::P50))
 }

@@ -8,7 +8,7 @@ use underload_record::{CONFIDENCE, metric_of, metric_over_trials};
 
 use crate::subject::Subject;
 use crate::verdict::{
-    ALIKE, FEW_REPEATS, LOSS_PERCENT, NO_RATE_MBIT, RATE_ALIKE, TOLD, certainty, factor, most_lost,
+    ALIKE, FEW_REPEATS, LOSS_PERCENT, NO_RATE_MBIT, RATE_ALIKE, certainty, factor, most_lost,
     same_trials, too_few, trials, unequal_rates,
 };
 use crate::words::{count, significant};
@@ -89,7 +89,7 @@ impl<'a> Number<'a> {
                 metric_of(&subject.run.record, &subject.arm.name, name).filter(|_| is_told)?;
             Some(Self { value, unit: unit(subject, name), quantile, latency })
         };
-        let lower = TOLD.into_iter().filter(|quantile| {
+        let lower = Quantile::HIGHEST_FIRST.into_iter().filter(|quantile| {
             declared.is_some_and(|declared| *quantile < declared) && stem.contains(".rtt.")
         });
         let lower =
@@ -257,7 +257,7 @@ impl<'a> Compared<'a> {
         }
     }
 
-    /// Whether the interval of the difference of the trials' numbers includes none.
+    /// Whether the interval of the difference between the trials' numbers includes zero.
     fn is_noise(&self, headline: &Headline) -> bool {
         let values = |arm: &Subject<'_>, metric: &str| {
             metric_over_trials(&arm.run.record, &arm.arm.name, metric)
@@ -385,7 +385,13 @@ fn alone(headline: &Headline, pairs: &[(&Subject<'_>, Option<&Subject<'_>>)]) ->
             high.words(says),
             count(several.len() as u64, "arm")
         ),
-        _ => return vec![format!("The {says}, which this scenario is about, was not measured.")],
+        _ => {
+            let needs =
+                if headline.metric.ends_with("p99") { " (a p99 needs 500 values)" } else { "" };
+            return vec![format!(
+                "The {says}, which this scenario is about, was not measured{needs}."
+            )];
+        }
     };
     let untold = untold(pairs.len() - numbers.len(), "arm", "arms");
     [Some(line), untold].into_iter().flatten().collect()

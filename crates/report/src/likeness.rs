@@ -1,10 +1,10 @@
-//! Which arms are compared with which, and the words for what they differ in.
+//! Chooses the arms to compare, and words the settings in which they differ.
 //!
-//! An arm knows its settings from its scenario ([`ArmRecord::factors`]). Arms that differ from the
-//! base in their queues alone, or in one other setting that is not the line's, are compared first.
-//! Where there are none, all others are, and the sentence names every setting in which they differ:
-//! none of them alone is the cause. Arms that do not know their settings, such as a line measured
-//! up and then down, are not compared.
+//! An arm has its settings from its scenario ([`ArmRecord::factors`]). If any arm differs from the
+//! base only in its queues, or in one other setting that is not the line's, those arms are
+//! compared. Otherwise every arm is, and the sentence names every setting that differs, because the
+//! cause may be any of them. Arms without settings, such as a line measured up and then down, are
+//! not compared.
 
 use std::collections::BTreeSet;
 
@@ -28,8 +28,8 @@ struct Setting<'a> {
 pub(crate) struct Difference<'a>(Vec<Setting<'a>>);
 
 impl<'a> Difference<'a> {
-    /// Of two arms of one scenario; `None` where no difference is known.
-    pub(crate) fn of(first: &'a ArmRecord, other: &'a ArmRecord) -> Option<Self> {
+    /// The settings that differ between two arms of a scenario; `None` if none is known to.
+    pub(crate) fn between(first: &'a ArmRecord, other: &'a ArmRecord) -> Option<Self> {
         let keys: BTreeSet<&'a String> = first.factors.keys().chain(other.factors.keys()).collect();
         let value = |arm: &'a ArmRecord, key: &str| arm.factors.get(key).map(String::as_str);
         let of = |key: &'a String| Setting { key, from: value(first, key), to: value(other, key) };
@@ -52,8 +52,9 @@ impl<'a> Difference<'a> {
         self.0.len() > 1 && !self.is_queues()
     }
 
-    /// What a sentence adds to the names of the two arms: ` (up queue docsis-pie instead of fifo)`,
-    /// ` (both queues cake instead of fifo)`; nothing where the names say it.
+    /// The settings that differ, for a sentence that names the two arms:
+    /// ` (up queue docsis-pie instead of fifo)`, ` (both queues cake instead of fifo)`; empty where
+    /// the names say it.
     pub(crate) fn beside(&self, first: &str, other: &str) -> String {
         if self.0.iter().all(|setting| setting.is_said_by(first, other)) {
             return String::new();
@@ -201,8 +202,8 @@ pub(crate) struct Alike<'a> {
 }
 
 impl<'a> Alike<'a> {
-    /// Of the arms of one run. The base is the one that the scenario's headline names without a
-    /// metric, else the first.
+    /// Chooses among the arms of one run. The base is the baseline of a headline without a metric,
+    /// else the first arm.
     pub(crate) fn new(own: &[&'a Subject<'a>]) -> Self {
         let is_base = |subject: &&&Subject<'_>| {
             let record = &subject.run.record;
@@ -213,7 +214,8 @@ impl<'a> Alike<'a> {
         let Some(base) = own.iter().find(is_base).copied() else {
             return Self { base: None, others: Vec::new() };
         };
-        let like = |other: &&'a Subject<'a>| Some((*other, Difference::of(base.arm, other.arm)?));
+        let like =
+            |other: &&'a Subject<'a>| Some((*other, Difference::between(base.arm, other.arm)?));
         let mut others: Vec<Like<'a>> = own.iter().filter_map(like).collect();
         let is_close = |(_, it): &Like<'a>| it.is_queues() || it.is_one_factor();
         if others.iter().any(is_close) {
@@ -222,7 +224,7 @@ impl<'a> Alike<'a> {
         Self { base: Some(base), others }
     }
 
-    /// The same, of arms that differ in their queues alone where there are any.
+    /// Drops the arms that differ in other settings if any arm differs in its queues alone.
     pub(crate) fn by_queues(mut self) -> Self {
         if self.others.iter().any(|(_, difference)| difference.is_queues()) {
             self.others.retain(|(_, difference)| difference.is_queues());
@@ -250,7 +252,7 @@ mod tests {
     }
 
     fn words(first: &ArmRecord, other: &ArmRecord) -> String {
-        Difference::of(first, other).map_or(String::new(), |it| it.beside("a", "b"))
+        Difference::between(first, other).map_or(String::new(), |it| it.beside("a", "b"))
     }
 
     #[test]
@@ -258,19 +260,19 @@ mod tests {
         let fifo = arm(&[("path.up_queue", "fifo"), ("flow.upload.count", "1")]);
         let pie = arm(&[("path.up_queue", "pie"), ("flow.upload.count", "1")]);
         let busy_pie = arm(&[("path.up_queue", "pie"), ("flow.upload.count", "8")]);
-        let difference = Difference::of(&fifo, &pie).unwrap();
+        let difference = Difference::between(&fifo, &pie).unwrap();
         assert_eq!(difference.beside("a", "b"), " (up queue pie instead of fifo)");
         assert_eq!(difference.beside("fifo-10", "pie-10"), "", "the names say it");
         assert!(difference.is_queues() && !difference.is_mixed());
-        let two = Difference::of(&fifo, &busy_pie).unwrap();
+        let two = Difference::between(&fifo, &busy_pie).unwrap();
         let said = " (count of upload 8 instead of 1, up queue pie instead of fifo)";
         assert_eq!(two.beside("a", "b"), said);
         assert_eq!(two.beside("fifo", "pie"), said, "the names do not say all");
         assert!(!two.is_queues() && two.is_mixed() && !two.is_one_factor());
-        assert_eq!(Difference::of(&fifo, &fifo), None, "nothing");
-        assert_eq!(Difference::of(&arm(&[]), &arm(&[])), None, "nothing is known");
+        assert_eq!(Difference::between(&fifo, &fifo), None, "nothing");
+        assert_eq!(Difference::between(&arm(&[]), &arm(&[])), None, "nothing is known");
         let (plain, slow) = (arm(&[]), arm(&[("path.up", "1mbit")]));
-        let line = Difference::of(&plain, &slow).unwrap();
+        let line = Difference::between(&plain, &slow).unwrap();
         assert!(!line.is_queues() && !line.is_mixed() && !line.is_one_factor());
         assert_eq!(line.beside("a", "b"), " (up link 1mbit instead of its default)");
     }

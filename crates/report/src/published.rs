@@ -26,11 +26,11 @@ pub fn figures_table(figures: &[Figure]) -> String {
     let mut text = String::new();
     for figure in figures {
         let _ = writeln!(text, "{}: {}", figure.scenario, figure.figure);
-        let _ = writeln!(text, "  {}", Count::of(&figure.expectations).words());
+        let _ = writeln!(text, "  {}", Count::new(&figure.expectations).words());
         text += &rows(&figure.expectations);
         text.push('\n');
     }
-    let all = Count::total(figures);
+    let all = all_of(figures);
     let _ = writeln!(text, "In all {}: {}", crate::words::count(all.all, "number"), all.words());
     text
 }
@@ -41,7 +41,7 @@ pub fn published_table(expectations: &[Expectation]) -> String {
     if expectations.is_empty() {
         return String::new();
     }
-    format!("{}\n{}", Count::of(expectations).words(), rows(expectations))
+    format!("{}\n{}", Count::new(expectations).words(), rows(expectations))
 }
 
 /// [`figures_table`] as Markdown: one overview, then a table for each figure.
@@ -51,13 +51,13 @@ pub fn figures_markdown(figures: &[Figure]) -> String {
          |---|---|---|---|---|---|\n",
     );
     for figure in figures {
-        let count = Count::of(&figure.expectations);
+        let count = Count::new(&figure.expectations);
         let name = &figure.scenario;
         let link: String = name.chars().filter(|c| *c != '/').collect();
         let reproduces = cell(&figure.figure);
         let _ = writeln!(text, "| [{name}](#{link}) | {reproduces} | {} |", count.cells());
     }
-    let _ = writeln!(text, "| all | | {} |", Count::total(figures).cells());
+    let _ = writeln!(text, "| all | | {} |", all_of(figures).cells());
     for figure in figures {
         let _ = write!(text, "\n## {}\n\n{}.\n\n", figure.scenario, figure.figure);
         text += "| number | published | ours | outcome | source, and why a number is missed |\n\
@@ -123,11 +123,12 @@ fn given(value: f64) -> String {
     format!("{}", (value * scale).round() / scale)
 }
 
-/// `met`, `missed, 3.2 ms above` or `not measured`.
+/// `met`, `missed, 3.2 ms above`, `not measured` or `short form`.
 pub(crate) fn outcome(expected: &Expectation) -> String {
     match expected.verdict {
         Verdict::Met => "met".to_owned(),
         Verdict::NotMeasured => "not measured".to_owned(),
+        Verdict::NotComparable => "short form".to_owned(),
         Verdict::Missed { by } => {
             let side = if by < 0.0 { "below" } else { "above" };
             let by = match expected.choice {
@@ -158,7 +159,7 @@ pub(crate) fn ours(expected: &Expectation) -> String {
 
 /// Why it is not met, as the scenario says; its note where it says nothing else.
 fn why(expected: &Expectation) -> Option<&str> {
-    if expected.verdict == Verdict::Met {
+    if matches!(expected.verdict, Verdict::Met | Verdict::NotComparable) {
         return None;
     }
     let texts = [&expected.cause, &expected.note].into_iter();
@@ -199,49 +200,75 @@ pub(crate) fn rows(expectations: &[Expectation]) -> String {
     text
 }
 
-/// Counts of published numbers that were met, missed and not measured.
+/// Published numbers by outcome.
 #[derive(Debug, Clone, Copy, Default)]
-struct Count {
+pub(crate) struct Count {
     all: u64,
     met: u64,
+    missed: u64,
     unmeasured: u64,
+    short_form: u64,
 }
 
 impl Count {
-    fn of(expectations: &[Expectation]) -> Self {
-        let with = |wanted: Verdict| {
-            expectations.iter().filter(|expected| expected.verdict == wanted).count() as u64
+    pub(crate) fn new<'a>(expectations: impl IntoIterator<Item = &'a Expectation>) -> Self {
+        let mut count = Self::default();
+        for expected in expectations {
+            count.all += 1;
+            let of_outcome = match expected.verdict {
+                Verdict::Met => &mut count.met,
+                Verdict::Missed { .. } => &mut count.missed,
+                Verdict::NotMeasured => &mut count.unmeasured,
+                Verdict::NotComparable => &mut count.short_form,
+            };
+            *of_outcome += 1;
+        }
+        count
+    }
+
+    /// `Of 35 published numbers 30 are met and 5 missed.`; `None` without a number.
+    pub(crate) fn sentence(self) -> Option<String> {
+        let Self { all, met, missed, unmeasured, short_form } = self;
+        let unmeasured = match unmeasured {
+            0 => String::new(),
+            number => format!("; {number} not measured"),
         };
-        let all = expectations.len() as u64;
-        Self { all, met: with(Verdict::Met), unmeasured: with(Verdict::NotMeasured) }
-    }
-
-    fn total(figures: &[Figure]) -> Self {
-        figures.iter().map(|figure| Self::of(&figure.expectations)).fold(
-            Self::default(),
-            |sum, next| Self {
-                all: sum.all + next.all,
-                met: sum.met + next.met,
-                unmeasured: sum.unmeasured + next.unmeasured,
-            },
-        )
-    }
-
-    fn missed(self) -> u64 {
-        self.all - self.met - self.unmeasured
+        Some(match (all, met, missed) {
+            (0, ..) => return None,
+            _ if short_form > 0 => {
+                "The short form is not the published experiment, so its numbers are not judged."
+                    .to_owned()
+            }
+            (1, 1, _) => "The published number is met.".to_owned(),
+            (1, _, 1) => "The published number is missed.".to_owned(),
+            (1, ..) => "The published number was not measured.".to_owned(),
+            _ => {
+                let are = if met == 1 { "is" } else { "are" };
+                format!(
+                    "Of {all} published numbers {met} {are} met and {missed} missed{unmeasured}."
+                )
+            }
+        })
     }
 
     fn words(self) -> String {
-        let unmeasured = match self.unmeasured {
+        let more = |number: u64, what: &str| match number {
             0 => String::new(),
-            number => format!(", {number} not measured"),
+            number => format!(", {number} {what}"),
         };
-        format!("{} of {} met, {} missed{unmeasured}", self.met, self.all, self.missed())
+        let unmeasured = more(self.unmeasured, "not measured");
+        let short_form = more(self.short_form, "not judged (short form)");
+        format!("{} of {} met, {} missed{unmeasured}{short_form}", self.met, self.all, self.missed)
     }
 
     fn cells(self) -> String {
-        format!("{} | {} | {} | {}", self.all, self.met, self.missed(), self.unmeasured)
+        format!("{} | {} | {} | {}", self.all, self.met, self.missed, self.unmeasured)
     }
+}
+
+/// The numbers of all figures.
+fn all_of(figures: &[Figure]) -> Count {
+    Count::new(figures.iter().flat_map(|figure| &figure.expectations))
 }
 
 #[cfg(test)]
@@ -306,6 +333,23 @@ In all 4 numbers: 1 of 4 met, 2 missed, 1 not measured
         let rows = one.split_once('\n').map_or("", |(_, rows)| rows);
         assert!(rows.ends_with("why: not known\n") && expected.contains(rows), "{one}");
         assert_eq!(published_table(&[]), "");
+    }
+
+    #[test]
+    fn numbers_of_a_short_form_are_neither_met_nor_missed() {
+        let mut figures = figures();
+        for expected in &mut figures[0].expectations {
+            expected.short_form = true;
+            expected.judge(expected.measured);
+        }
+        let text = figures_table(&figures);
+        let count = "0 of 4 met, 0 missed, 1 not measured, 3 not judged (short form)";
+        assert!(text.contains(&format!("  {count}\n")), "{text}");
+        assert!(text.contains("20 (18–22) ms  ours 21.0 ms  short form "), "{text}");
+        assert_eq!(text.matches("why: ").count(), 1, "of what was not measured: {text}");
+        let sentence = all_of(&figures).sentence().unwrap_or_default();
+        assert!(sentence.starts_with("The short form is not the published"), "{sentence}");
+        assert_eq!(Count::default().sentence(), None);
     }
 
     #[test]

@@ -77,7 +77,7 @@ fn line(latency: &ArmLatency) -> Vec<String> {
     cells
 }
 
-/// What the last trial of an arm measured that has no valid one: in brackets, and said to be so.
+/// The last trial of an arm without a valid one, in brackets, with a note that it is invalid.
 fn invalid(subject: &Subject<'_>) -> Vec<Row> {
     let mut trials = subject.run.record.trials.iter().rev();
     let Some(trial) = trials.find(|trial| trial.arm == subject.arm.name) else { return Vec::new() };
@@ -95,8 +95,7 @@ fn invalid(subject: &Subject<'_>) -> Vec<Row> {
             latency.lost.to_string(),
         ];
         cells.extend(Quantile::ALL.into_iter().map(|quantile| {
-            let all = latency.distribution.filter(|all| all.count >= quantile.fewest_samples());
-            all.map_or("-".to_owned(), |all| ms(quantile.of(&all)))
+            latency.distribution.and_then(|all| all.told_ns(quantile)).map_or("-".to_owned(), ms)
         }));
         Some(Row::Cells(cells))
     };

@@ -1,14 +1,14 @@
 //! The result in plain words, for people who will not read the table.
 //!
-//! What a scenario is about it says itself, and that comes first. Else, and besides, arms are
-//! compared with the run's first arm: those that differ from it in their queues or in one other
-//! setting, and where there are none, those that differ in more. The sentence names every setting
-//! that differs, and the rates where they are not the same.
+//! The comparison that the scenario declares comes first. Then, or without one, arms are compared
+//! with the run's first arm: those that differ from it in their queues or in one other setting, or
+//! if no arm does, all that differ. A sentence names every setting that differs, and both rates if
+//! they are unequal.
 
 use underload_record::CONFIDENCE;
 use underload_record::schema::{
-    ArmLatency, ArmMetric, Direction, InvalidReason, LatencyMeasure, Phase, Quantile, RunRecord,
-    TrialRecord, Validity, Verdict, World,
+    ArmLatency, ArmMetric, Direction, Distribution, InvalidReason, LatencyMeasure, Phase, Quantile,
+    RunRecord, TrialRecord, Validity, World,
 };
 use underload_record::stats::hodges_lehmann_ratio;
 
@@ -18,13 +18,11 @@ use crate::headline;
 use crate::likeness::{Alike, Difference, Like, is_same_arm};
 use crate::measured::finding_lines;
 use crate::page::findings;
+use crate::published::Count;
 use crate::study;
 use crate::subject::{Subject, run_suffix, subjects};
 use crate::words::{count, mbit, metric_words, ms, one_line, significant};
 use underload_store::RunData;
-
-/// What arms are compared by: the first of these that has enough samples.
-pub(crate) const TOLD: [Quantile; 4] = Quantile::HIGHEST_FIRST;
 
 /// Said of arms that differ in more than one setting.
 const SEVERAL_SETTINGS: &str =
@@ -92,7 +90,7 @@ pub(crate) fn sentences(runs: &[RunData], subjects: &[Subject<'_>]) -> Vec<Strin
     lines.extend(all_lost(&own));
     lines.extend(loaded.iter().filter_map(|arm| across_runs(arm, subjects)));
     applications(&own, &alike, &mut lines);
-    lines.extend(expectations(runs));
+    lines.extend(Count::new(runs.iter().flat_map(|run| &run.record.expectations)).sentence());
     lines.iter().map(|line| one_line(line)).collect()
 }
 
@@ -153,7 +151,7 @@ fn working<'a>(subject: &Subject<'a>) -> Option<&'a ArmLatency> {
 /// The highest quantile that both have samples for, and its two values.
 fn highest(first: &ArmLatency, other: &ArmLatency) -> Option<(Quantile, i64, i64)> {
     let both = |quantile| Some((quantile, first.told_ns(quantile)?, other.told_ns(quantile)?));
-    TOLD.into_iter().find_map(both)
+    Quantile::HIGHEST_FIRST.into_iter().find_map(both)
 }
 
 /// The probes of an arm's headline under load, where all were lost.
@@ -276,7 +274,8 @@ fn apart(loaded: &[&Subject<'_>], all_arms: usize, alike: &Alike<'_>) -> Vec<Str
             .map(|subject| Some((working(subject)?.told_ns(quantile)?, *subject)))
             .collect()
     };
-    let found = TOLD.into_iter().find_map(|quantile| Some((quantile, all(quantile)?)));
+    let mut highest_first = Quantile::HIGHEST_FIRST.into_iter();
+    let found = highest_first.find_map(|quantile| Some((quantile, all(quantile)?)));
     let line = found.and_then(|(quantile, values)| {
         let (low, lowest) = values.iter().min_by_key(|(value, _)| *value)?;
         let (high, highest) = values.iter().max_by_key(|(value, _)| *value)?;
@@ -284,7 +283,7 @@ fn apart(loaded: &[&Subject<'_>], all_arms: usize, alike: &Alike<'_>) -> Vec<Str
             number if number == all_arms => format!("the {number} arms"),
             number => format!("the {number} arms of {all_arms} whose probes came back,"),
         };
-        // Where arms could be compared, their probes lack the samples.
+        // Otherwise the settings are known, and the probes have too few samples to compare.
         let why = if alike.others.is_empty() {
             " The run does not record what the arms differ in."
         } else {
@@ -378,9 +377,9 @@ impl<'a> Comparison<'a> {
         )
     }
 
-    /// The sentence, and that the difference is within the noise of repeats where it is.
+    /// The sentence, and a second one if the difference is within the noise of repeats.
     fn sentence_with_noise(&self) -> String {
-        let is_noise = self.effect() >= ALIKE && self.interval().is_some_and(|it| it.has_none());
+        let is_noise = self.effect() >= ALIKE && self.interval().is_some_and(|it| it.is_noise());
         let noise = if is_noise { " That is within the noise of repeats." } else { "" };
         self.sentence() + noise
     }
@@ -423,7 +422,7 @@ pub(crate) fn certainty(first: Told<'_>, other: Told<'_>, told: Quantile) -> Opt
         return Some(too_few(interval.trials));
     };
     let (repeats, percent) = (trials(number), (CONFIDENCE * 100.0).round());
-    if interval.has_none() {
+    if interval.is_noise() {
         return Some(format!("Over {repeats} per arm that is within the noise of repeats."));
     }
     Some(format!(
@@ -435,24 +434,24 @@ pub(crate) fn certainty(first: Told<'_>, other: Told<'_>, told: Quantile) -> Opt
     ))
 }
 
-/// What the trials say of the ratio of two arms, the larger over the smaller.
+/// An interval of the ratio of two arms over their trials, the larger over the smaller.
 struct RatioInterval {
     quantile: Quantile,
-    /// Per arm.
+    /// Trials of the arm that has fewer.
     trials: usize,
-    /// `None` of too few trials.
+    /// `None` with fewer than [`FEW_REPEATS`] trials.
     bounds: Option<(f64, f64)>,
 }
 
 impl RatioInterval {
-    /// Whether it includes that there is no difference.
-    fn has_none(&self) -> bool {
+    /// Whether it includes a ratio of 1.
+    fn is_noise(&self) -> bool {
         self.bounds.is_some_and(|(low, high)| (low..=high).contains(&1.0))
     }
 }
 
-/// By the quantile that is told, or by the median where the trials have too few samples for that;
-/// `None` where they have for neither.
+/// The interval by `told`, or by the median if a trial has too few samples for that; `None` if it
+/// has too few for both.
 fn ratio_interval(first: Told<'_>, other: Told<'_>, told: Quantile) -> Option<RatioInterval> {
     let of_trials = |(subject, told): Told<'_>, quantile: Quantile| -> Option<Vec<f64>> {
         let distributions = subject.trials().filter_map(|trial| {
@@ -464,8 +463,7 @@ fn ratio_interval(first: Told<'_>, other: Told<'_>, told: Quantile) -> Option<Ra
             });
             own.and_then(|latency| latency.distribution)
         });
-        let value =
-            |all: underload_record::schema::Distribution| all.told_ns(quantile).map(|ns| ns as f64);
+        let value = |all: Distribution| all.told_ns(quantile).map(|ns| ns as f64);
         distributions.map(value).collect()
     };
     let both =
@@ -563,11 +561,13 @@ fn across_runs(arm: &Subject<'_>, all: &[Subject<'_>]) -> Option<String> {
     })
 }
 
-/// Adds the first number of each application: of the base and of the arm compared with it that
-/// differs most; where none is, from where to where the numbers go.
+/// Adds the first number of each application, or of delays their 99th percentile: of the base and
+/// of the arm compared with it that differs most, or if no arm is compared, the smallest and
+/// largest.
 fn applications(own: &[&Subject<'_>], alike: &Alike<'_>, lines: &mut Vec<String>) {
     if let [only] = own {
         let numbers = firsts(only).into_iter().take(MOST_LINES);
+        let numbers = numbers.map(|metric| bad_moments(metric, own));
         lines.extend(numbers.map(|metric| format!("{}: {}.", metric.flow, metric_words(metric))));
         return;
     }
@@ -576,7 +576,8 @@ fn applications(own: &[&Subject<'_>], alike: &Alike<'_>, lines: &mut Vec<String>
         return;
     }
     let mut named: Vec<&ArmMetric> = Vec::new();
-    for metric in own.iter().flat_map(|subject| firsts(subject)) {
+    let firsts = own.iter().flat_map(|subject| firsts(subject));
+    for metric in firsts.map(|metric| bad_moments(metric, own)) {
         if !named.iter().any(|known| is_same_number(known, metric)) {
             named.push(metric);
         }
@@ -598,6 +599,19 @@ fn firsts<'a>(subject: &Subject<'a>) -> Vec<&'a ArmMetric> {
 
 fn is_same_number(one: &ArmMetric, other: &ArmMetric) -> bool {
     one.flow == other.flow && one.name == other.name
+}
+
+/// The 99th percentile that belongs to a median, where every arm has enough delays for it; else the
+/// number itself.
+fn bad_moments<'a>(metric: &'a ArmMetric, own: &[&Subject<'a>]) -> &'a ArmMetric {
+    let high = |subject: &Subject<'a>| {
+        let name = format!("{}_p99", metric.name.strip_suffix("_p50")?);
+        let mut metrics = subject.summary.metrics.iter();
+        metrics.find(|other| other.flow == metric.flow && other.name == name)
+    };
+    let with_median = own.iter().filter(|subject| number_of(subject, metric).is_some());
+    let all: Option<Vec<&ArmMetric>> = with_median.map(|subject| high(subject)).collect();
+    all.and_then(|all| all.first().copied()).unwrap_or(metric)
 }
 
 /// The number of an arm.
@@ -651,33 +665,6 @@ fn spread(metric: &ArmMetric, own: &[&Subject<'_>]) -> Option<String> {
     let (flow, name) = (&metric.flow, metric.name.replace('_', " "));
     let (least, most) = (significant(low.value.mean), without_name(high));
     Some(format!("{flow}: {name} from {least} to {most} over {arms}."))
-}
-
-fn expectations(runs: &[RunData]) -> Option<String> {
-    let verdicts: Vec<Verdict> = runs
-        .iter()
-        .flat_map(|run| &run.record.expectations)
-        .map(|expectation| expectation.verdict)
-        .collect();
-    if verdicts.is_empty() {
-        return None;
-    }
-    let met = verdicts.iter().filter(|verdict| **verdict == Verdict::Met).count();
-    let unmeasured = verdicts.iter().filter(|verdict| **verdict == Verdict::NotMeasured).count();
-    let (missed, all) = (verdicts.len() - met - unmeasured, verdicts.len());
-    let unmeasured = match unmeasured {
-        0 => String::new(),
-        number => format!("; {number} not measured"),
-    };
-    Some(match (all, met, missed) {
-        (1, 1, _) => "The published number is met.".to_owned(),
-        (1, _, 1) => "The published number is missed.".to_owned(),
-        (1, ..) => "The published number was not measured.".to_owned(),
-        _ => {
-            let are = if met == 1 { "is" } else { "are" };
-            format!("Of {all} published numbers {met} {are} met and {missed} missed{unmeasured}.")
-        }
-    })
 }
 
 /// `+12`; of next to nothing no sign.

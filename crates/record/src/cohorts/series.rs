@@ -20,7 +20,7 @@ const SHARES: [f64; 4] = [0.5, 0.9, 0.95, 0.99];
 /// More lines than this are put together at random into so many clusters, whose sums vary as those
 /// of as many lines do; drawing them takes no longer for a million lines than for a thousand.
 const CLUSTERS_MAX: usize = 1_000;
-/// Quartiles of fewer devices say little.
+/// Devices whose medians have quartiles, at least.
 const DEVICES_LEAST: usize = 8;
 
 /// `None` where no line has that series.

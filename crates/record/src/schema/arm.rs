@@ -85,8 +85,8 @@ impl Quantile {
         Quantile::Mean,
     ];
 
-    /// Percentiles by which bad moments are told, the highest first: where there are too few
-    /// samples for one, the next stands for it.
+    /// Percentiles by which arms are compared, the highest first: where one has too few samples,
+    /// the next lower one is used.
     pub const HIGHEST_FIRST: [Quantile; 4] =
         [Quantile::P99, Quantile::P95, Quantile::P90, Quantile::P50];
 
@@ -120,8 +120,7 @@ impl Quantile {
         }
     }
 
-    /// Samples below which it is a guess that nothing prints, draws or ranks by: five are to lie
-    /// above it.
+    /// The fewest samples of which it is printed, drawn or compared: five of them lie above it.
     pub const fn fewest_samples(self) -> u64 {
         match self {
             Quantile::P90 => 50,
@@ -132,12 +131,12 @@ impl Quantile {
         }
     }
 
-    /// Whether a number of samples tells it.
+    /// Whether `samples` are enough for it, see [`Quantile::fewest_samples`].
     pub const fn is_told_by(self, samples: u64) -> bool {
         samples >= self.fewest_samples()
     }
 
-    /// The highest percentile that a number of samples tells.
+    /// The highest percentile for which `samples` are enough.
     pub fn highest_told_by(samples: u64) -> Quantile {
         let mut told = Quantile::HIGHEST_FIRST.into_iter();
         told.find(|quantile| quantile.is_told_by(samples)).unwrap_or(Quantile::P50)
@@ -158,12 +157,12 @@ impl Quantile {
 }
 
 impl Distribution {
-    /// A statistic, ns; `None` where too few samples tell it.
+    /// A statistic, ns; `None` where it has too few samples.
     pub fn told_ns(&self, quantile: Quantile) -> Option<i64> {
         quantile.is_told_by(self.count).then(|| quantile.of(self))
     }
 
-    /// The highest percentile that its samples tell, and its value, ns.
+    /// The highest percentile that has enough samples, and its value, ns.
     pub fn highest_told(&self) -> (Quantile, i64) {
         let quantile = Quantile::highest_told_by(self.count);
         (quantile, quantile.of(self))

@@ -57,6 +57,10 @@ pub struct Expectation {
     pub unit: String,
     /// Where it was published, for example `Comcast 2021, Figure 3`.
     pub source: String,
+    /// Whether the run is the scenario's short form, which is not the published experiment: the
+    /// number is shown and not judged.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub short_form: bool,
     /// What this run measured; `None` when it did not.
     #[serde(default)]
     pub measured: Option<f64>,
@@ -137,6 +141,8 @@ pub enum Verdict {
     /// The run has no such number.
     #[default]
     NotMeasured,
+    /// Measured by a short form, see [`Expectation::short_form`].
+    NotComparable,
     /// Inside the band.
     Met,
     /// Outside the band.
@@ -185,6 +191,7 @@ impl Expectation {
         self.measured = finite(measured);
         self.verdict = match (self.measured, finite(self.low), finite(self.high)) {
             (None, _, _) => Verdict::NotMeasured,
+            _ if self.short_form => Verdict::NotComparable,
             (Some(value), Some(low), _) if value < low => Verdict::Missed { by: value - low },
             (Some(value), _, Some(high)) if value > high => Verdict::Missed { by: value - high },
             _ => Verdict::Met,
@@ -226,6 +233,19 @@ fn mean(arms: &[(&str, Vec<&str>)], value: impl Fn(&str, &[&str]) -> Option<f64>
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_short_form_is_not_judged() {
+        let mut band = Expectation { low: Some(15.0), short_form: true, ..Default::default() };
+        for (measured, verdict) in [
+            (Some(20.0), Verdict::NotComparable),
+            (Some(1.0), Verdict::NotComparable),
+            (None, Verdict::NotMeasured),
+        ] {
+            band.judge(measured);
+            assert_eq!((band.measured, band.verdict), (measured, verdict));
+        }
+    }
 
     #[test]
     fn stars_on_both_sides_compare_arm_by_arm() {

@@ -7,13 +7,13 @@ use super::expectation::{filled, parts_named};
 /// The comparison that a run is about, as its scenario declares it.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Headline {
-    /// What is compared, named as the metric of an [`super::Expectation`]; empty = the working
-    /// latency, of every arm as if `baseline` were the first.
+    /// The metric to compare, named as in an [`super::Expectation`]. Empty: the working latency of
+    /// every arm, with `baseline` in place of the first arm.
     pub metric: String,
     /// What a sentence calls that number, without its statistic: `working latency of DSCP 45`.
     pub says: String,
-    /// The arm that it is told of. `*` in a part of it stands for any text: each arm that matches;
-    /// empty = every arm.
+    /// The arm to compare. A part of it may have one `*` for any text, and names each arm that
+    /// matches. Empty: every arm.
     pub arm: String,
     /// The arm that each is held against. With as many `*` as `arm`, the one that has the same
     /// parts there; empty = the arm itself, by another metric, or nothing.

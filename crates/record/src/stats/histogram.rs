@@ -9,7 +9,7 @@ use super::quantile::nanos;
 /// A histogram of delays of either sign, as exact as [`Histogram`] in each.
 #[derive(Debug, Default)]
 pub struct SignedHistogram {
-    /// Magnitudes of the negative delays; `None` where there is none.
+    /// Magnitudes of the negative delays; allocated with the first of them.
     negative: Option<Histogram>,
     positive: Histogram,
     sum: i128,
@@ -26,19 +26,19 @@ impl SignedHistogram {
         }
     }
 
-    /// The quantiles of what was counted; `None` when that is nothing.
+    /// The quantiles of the delays; `None` without a delay.
     pub fn distribution(&self) -> Option<Distribution> {
         let below_zero = self.negative.as_ref().map_or(0, Histogram::count);
         let count = below_zero + self.positive.count();
         if count == 0 {
             return None;
         }
-        let at_rank = |rank: u64| match (&self.negative, rank.checked_sub(below_zero)) {
+        let at_rank = |rank: u64| match &self.negative {
             // The smallest delay has the largest magnitude.
-            (Some(negative), None | Some(0)) => {
+            Some(negative) if rank <= below_zero => {
                 -nanos(negative.at_ranks([below_zero - rank + 1])[0])
             }
-            (_, rank) => nanos(self.positive.at_ranks([rank.unwrap_or(1)])[0]),
+            _ => nanos(self.positive.at_ranks([rank - below_zero])[0]),
         };
         let at = |permille| at_rank(nearest_rank(count, permille));
         let negative_max = self.negative.as_ref().and_then(Histogram::max).map(|ns| -nanos(ns));

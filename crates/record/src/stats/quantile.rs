@@ -11,8 +11,8 @@ pub fn nearest_rank<T: Copy>(sorted: &[T], q: f64) -> Option<T> {
     sorted.get(position).copied()
 }
 
-/// The distribution of the values, which it sorts; `None` when there are none. Values beyond those
-/// of an `i64` count as its largest.
+/// Sorts the values and returns their distribution; `None` without a value. Values beyond
+/// [`i64::MAX`] count as that.
 pub fn distribution<T: Copy + Ord + Into<i128>>(values: &mut [T]) -> Option<Distribution> {
     values.sort_unstable();
     let (min_ns, max_ns) = (nanos(*values.first()?), nanos(*values.last()?));

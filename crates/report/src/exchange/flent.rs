@@ -197,7 +197,7 @@ impl File {
         self.measured(name).into_iter().map(|(seconds, value, _)| (seconds, value)).collect()
     }
 
-    /// The same with the seconds that each value took, `None` where the file does not say it.
+    /// Seconds, value and the seconds that its measurement took, `None` where the file lacks them.
     fn measured(&self, name: &str) -> Vec<(f64, Option<f64>, Option<f64>)> {
         let raw = self.raw_values.get(name).map_or(&[][..], |raw| raw);
         if raw.is_empty() {
@@ -276,9 +276,9 @@ impl File {
         imported.series.push(Series { trial: 0, name, unit, points });
     }
 
-    /// Bits moved in a window over its length, each value for as long as it was measured: a flow
-    /// that ran for half of the window has half of its own rate there, so that rates of flows can
-    /// be added. `None` without a value in the window.
+    /// The bits that a series moved in the window over the length of the window. A flow that ran
+    /// for half of the window has half of its own rate, so that rates of flows can be added. `None`
+    /// without a value in the window.
     fn mean_rate(&self, name: &str, window: PhaseWindow) -> Option<u64> {
         let (start_s, end_s) = (window.start_ns as f64 / 1e9, window.end_ns as f64 / 1e9);
         let mut bits_moved = None;
@@ -291,9 +291,8 @@ impl File {
         bits_moved.and_then(|bits| rate(bits / (end_s - start_s)))
     }
 
-    /// From when to when, s, each rate of a series was measured, and the rate, bit/s. Where the
-    /// file does not say how long a value took, it took the time since the value before; the first
-    /// one as long as the second.
+    /// Start and end of each measurement of a series, s, and its rate, bit/s. A value without a
+    /// duration covers the time since the value before it; the first covers as much as the second.
     fn spans(&self, name: &str) -> Vec<(f64, f64, f64)> {
         let mut measured = self.measured(name);
         measured.retain(|(seconds, ..)| nanos(*seconds).is_some());
@@ -417,7 +416,7 @@ mod tests {
         assert_eq!(read(straddling.as_bytes()).unwrap().flows, run.record.trials[0].flows);
     }
 
-    /// Of two seconds of load one flow takes the first, the other the second.
+    /// One flow runs in the first of two seconds of load, another in the second.
     #[test]
     fn flows_that_do_not_run_together_are_not_added() {
         let staggered = FILE.replace(r#""TCP upload": [null, 8.0, 12.0, null], "#, "").replace(

@@ -244,7 +244,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever the clocks say, and in either form of the file.
+        /// For every offset of the clocks, and in both forms of the file.
         #[test]
         fn one_way_delays_keep_their_sign(
             delays in prop::collection::vec((-HOUR_NS..=HOUR_NS, -HOUR_NS..=HOUR_NS), 1..50),

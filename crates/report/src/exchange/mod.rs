@@ -133,7 +133,7 @@ fn import_json(bytes: &[u8]) -> Result<RunData, ImportError> {
     let text = &bytes[start..];
     let mut documents = serde_json::Deserializer::from_slice(text).into_iter::<Marks>();
     let Some(Ok(marks)) = documents.next() else { return Err(ImportError::Unknown) };
-    // Behind it stands what the other end printed, or nothing.
+    // Text may follow, such as the lines that a server printed into the same file.
     let rest = text.get(documents.byte_offset()..).unwrap_or_default();
     if rest.trim_ascii_start().starts_with(b"{") {
         return Err(ImportError::Several);

@@ -100,7 +100,7 @@ fn of_step(finding: &Finding) -> Vec<String> {
         )];
         lines.extend(finding.headline(Phase::Load).map(|load| {
             let rates = rates(finding);
-            format!("{name}: INVALID numbers all the same: {rates}; latency {}.", quantiles(load))
+            format!("{name} (not reliable): {rates}; latency {}.", quantiles(load))
         }));
         return lines;
     }
@@ -130,7 +130,7 @@ fn of_foreign(finding: &Finding, foreign: &ForeignTest) -> Vec<String> {
     let mut first = rates(finding);
     if !finding.valid {
         lines.push(format!("{name}: INVALID, no verdict: {}.", finding.invalid_because.join("; ")));
-        first = format!("INVALID numbers all the same: {first}");
+        first = format!("Not reliable: {first}");
     }
     let mut loaded = foreign.loaded.iter();
     let waits = match (loaded.next(), foreign.smallest_ms) {
@@ -381,7 +381,7 @@ mod tests {
         assert!(lines[0].contains("INVALID") && lines[0].contains("9 ms late"), "{}", lines[0]);
         assert_eq!(
             lines[1],
-            "up: INVALID numbers all the same: 19.0 Mbit/s up (95 % of the tier); latency p50 85.0 \
+            "up (not reliable): 19.0 Mbit/s up (95 % of the tier); latency p50 85.0 \
              ms, p99 399.0 ms (500 probes in 5 s)."
         );
     }
@@ -515,6 +515,6 @@ mod tests {
         down.invalid_because = vec!["the connection broke".to_owned()];
         let lines = finding_lines(&[down]);
         assert!(lines[0].starts_with("down: INVALID, no verdict: the connection broke."));
-        assert!(lines[1].contains("INVALID numbers all the same: 38.0 Mbit/s"), "{lines:?}");
+        assert!(lines[1].contains("Not reliable: 38.0 Mbit/s"), "{lines:?}");
     }
 }

@@ -4,13 +4,14 @@ use std::path::{Path, PathBuf};
 
 use maud::{Markup, html};
 use underload_disk::{self as disk, Access};
-use underload_record::schema::{Expectation, Verdict};
+use underload_record::schema::Expectation;
 use underload_store::RunData;
 
 use super::figures::{Headings, figures};
 use super::parts::folded;
 use super::{PAGE_MARK, PageError, check_file_of, header, published, without_controls};
 use crate::plot::{Plot, Plots};
+use crate::published::Count;
 use crate::subject::subjects;
 
 /// A figure of a paper, as a scenario reproduces it.
@@ -176,18 +177,9 @@ fn section(page: &FigurePage) -> Markup {
     }
 }
 
-/// `Of 35 published numbers 30 are met, 5 missed.`
 fn counted<'a>(pages: impl Iterator<Item = &'a FigurePage>) -> String {
-    let verdicts: Vec<Verdict> =
-        pages.flat_map(|page| &page.expectations).map(|expected| expected.verdict).collect();
-    let met = verdicts.iter().filter(|verdict| **verdict == Verdict::Met).count();
-    let unmeasured = verdicts.iter().filter(|verdict| **verdict == Verdict::NotMeasured).count();
-    let missed = verdicts.len() - met - unmeasured;
-    let unmeasured = match unmeasured {
-        0 => String::new(),
-        number => format!(", {number} not measured"),
-    };
-    format!("Of {} published numbers {met} are met, {missed} missed{unmeasured}.", verdicts.len())
+    let count = Count::new(pages.flat_map(|page| &page.expectations));
+    count.sentence().unwrap_or_else(|| "It has no published number.".to_owned())
 }
 
 fn finished(title: &str, content: &Markup) -> String {

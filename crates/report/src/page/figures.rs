@@ -34,7 +34,7 @@ pub(super) fn distribution_section(
         return html! {};
     }
     html! {
-        h2 { "How often it is how bad" } "\n"
+        h2 { "Latency distribution" } "\n"
         p.note {
             "A curve further left is better; a steep one means that every moment is like the "
             "others."

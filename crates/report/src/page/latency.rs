@@ -20,7 +20,7 @@ const COLUMNS: usize = Quantile::ALL.len() + 3;
 
 pub(super) fn section(subjects: &[Subject<'_>], overview: &[Plot], is_many: bool) -> Markup {
     let mut rows = Vec::new();
-    let strong = Strong::of(subjects.iter().filter_map(|it| it.summary.headline(Phase::Load)));
+    let strong = Strong::new(subjects.iter().filter_map(|it| it.summary.headline(Phase::Load)));
     for subject in subjects {
         let phases = [Phase::Idle, Phase::Load];
         let latencies: Vec<&ArmLatency> =
@@ -81,7 +81,7 @@ fn application_row(flow: &str, metrics: &[&ArmMetric]) -> Markup {
 /// Every other probe, delay and phase, for those who look for it.
 fn other_probes(subjects: &[Subject<'_>]) -> Markup {
     let mut rows = Vec::new();
-    let strong = Strong::of(subjects.iter().flat_map(|subject| &subject.summary.latencies));
+    let strong = Strong::new(subjects.iter().flat_map(|subject| &subject.summary.latencies));
     for subject in subjects {
         let headline = |latency: &ArmLatency| {
             subject.summary.headline(latency.phase).is_some_and(|headline| headline == latency)
@@ -171,7 +171,7 @@ fn time_weighted_row(latency: &ArmLatency, strong: Strong) -> Markup {
 struct Strong(Quantile);
 
 impl Strong {
-    fn of<'a>(latencies: impl Iterator<Item = &'a ArmLatency>) -> Self {
+    fn new<'a>(latencies: impl Iterator<Item = &'a ArmLatency>) -> Self {
         Self(usual_highest(latencies))
     }
 

@@ -144,8 +144,7 @@ const PAGE_MARK: &str = ": latency under load</title>";
 const SVG_MARK: &str = "<svg class=\"plot\"";
 const MARK_WITHIN_BYTES: u64 = 64 << 10;
 
-/// As [`check_replaceable`], of a file in a directory that somebody else may have made: no link in
-/// it is followed.
+/// [`check_replaceable`], and refuses links: somebody else may have made the directory.
 fn check_file_of(directory: &Path, path: &Path, mark: &str) -> Result<(), PageError> {
     disk::refuse_links(directory, path).map_err(PageError::io(path, "write"))?;
     check_replaceable(path, mark)

@@ -53,7 +53,7 @@ fn bare(rows: &[Markup]) -> Markup {
 fn row(expected: &Expectation, suffix: &str) -> Markup {
     let class = match expected.verdict {
         Verdict::Met => "met",
-        Verdict::NotMeasured => "unmeasured",
+        Verdict::NotMeasured | Verdict::NotComparable => "unmeasured",
         Verdict::Missed { .. } => "missed",
     };
     let unit = if expected.unit == "1" { "" } else { &expected.unit };

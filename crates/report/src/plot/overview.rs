@@ -16,7 +16,7 @@ const LEFT: i32 = 6;
 /// One row per arm; `None` when no arm has a working latency.
 pub(super) fn working_latency(subjects: &[Subject<'_>]) -> Result<Option<Plot>, PlotError> {
     let usual = usual_highest(subjects.iter().filter_map(|it| it.summary.headline(Phase::Load)));
-    let rows: Vec<Row<'_>> = subjects.iter().filter_map(|it| Row::of(it, usual)).collect();
+    let rows: Vec<Row<'_>> = subjects.iter().filter_map(|it| Row::new(it, usual)).collect();
     // The longest outlier would leave no room for the others: the axis ends past every p99.9.
     let Some(end_ns) = rows.iter().map(Row::end_ns).max() else { return Ok(None) };
     let scale = Scale { end_ms: nice_end(end_ns as f64 / 1e6) };
@@ -39,7 +39,7 @@ pub(super) fn working_latency(subjects: &[Subject<'_>]) -> Result<Option<Plot>, 
     .map(Some)
 }
 
-/// What is drawn, and which percentiles too few samples left out.
+/// Explains the marks, and that percentiles with too few samples are left out.
 fn caption(usual: Quantile, rows: &[Row<'_>]) -> String {
     let bar = match usual {
         Quantile::P50 => String::new(),
@@ -100,7 +100,7 @@ struct Row<'a> {
 }
 
 impl<'a> Row<'a> {
-    fn of(subject: &'a Subject<'a>, usual: Quantile) -> Option<Row<'a>> {
+    fn new(subject: &'a Subject<'a>, usual: Quantile) -> Option<Row<'a>> {
         let load = subject.summary.headline(Phase::Load)?;
         let idle = subject.summary.headline(Phase::Idle);
         let told = load.told_ns(usual).map(|ns| (usual, ns));

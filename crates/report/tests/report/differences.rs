@@ -1,4 +1,4 @@
-//! Which arms are compared, and that a sentence names every setting in which they differ.
+//! Sentences that compare arms name every setting in which the arms differ.
 
 use underload_record::schema::{Headline, RunRecord, World};
 use underload_record::synthetic::{self, BUFFER_CONTROL, DOCSIS_PIE, Queue};

@@ -8,7 +8,7 @@ use underload_aqm::registry::LoadFile;
 use underload_record::schema::Direction;
 
 use super::cohort::Cohort;
-use super::document::{Base, Document};
+use super::document::{Base, Document, Override};
 use super::error::{Fault, ScenarioError};
 use super::flow::{Flow, FlowKind};
 use super::identity::identity;
@@ -77,6 +77,16 @@ impl Arm {
         in_path.or_else(|| self.flows.iter().find_map(control))
     }
 
+    /// Whether its TCP flows use ECN; `None` if some do and some do not.
+    pub fn ecn(&self) -> Option<bool> {
+        let mut uses = self.flows.iter().filter_map(|flow| match &flow.kind {
+            FlowKind::Tcp(tcp) => Some(tcp.ecn),
+            _ => None,
+        });
+        let first = uses.next().unwrap_or_default();
+        uses.all(|other| other == first).then_some(first)
+    }
+
     pub(super) fn estimate_seconds(&self) -> f64 {
         self.phases.estimate().as_nanos() as f64 / 1e9 + SET_UP_SECONDS
     }
@@ -88,30 +98,103 @@ pub(super) fn name(variants: &[&Variant]) -> String {
     if names.is_empty() { "default".to_owned() } else { names.join("/") }
 }
 
+/// Arms of earlier readings of a file that is read again with changes.
+#[derive(Default)]
+pub(super) struct KnownArms {
+    base: Base,
+    /// By name.
+    arms: BTreeMap<String, KnownArm>,
+    /// How often an arm was read from its tables.
+    read: usize,
+    /// How often an arm was taken from here instead.
+    reused: usize,
+}
+
+/// Reading an arm takes as long as reusing this many.
+const REUSED_PER_READ: usize = 10;
+
+struct KnownArm {
+    changes: Vec<Override>,
+    arm: Arm,
+    settings: BTreeMap<String, String>,
+}
+
+impl KnownArms {
+    /// Forgets all arms if they were laid over another base.
+    fn retain_over(&mut self, base: &Base) {
+        if self.base != *base {
+            self.arms.clear();
+            self.base.clone_from(base);
+        }
+    }
+
+    /// The work so far, as a number of arms that were read.
+    pub(super) fn work(&self) -> usize {
+        self.read + self.reused / REUSED_PER_READ
+    }
+
+    fn reuse(
+        &mut self,
+        name: &str,
+        variants: &[&Variant],
+    ) -> Option<(Arm, BTreeMap<String, String>)> {
+        let changes = variants.iter().flat_map(|variant| &variant.changes);
+        let known = self.arms.get(name).filter(|known| known.changes.iter().eq(changes))?;
+        self.reused += 1;
+        Some((known.arm.clone(), known.settings.clone()))
+    }
+
+    fn insert(&mut self, variants: &[&Variant], arm: &Arm, settings: &BTreeMap<String, String>) {
+        let changes = variants.iter().flat_map(|variant| variant.changes.clone()).collect();
+        let known = KnownArm { changes, arm: arm.clone(), settings: settings.clone() };
+        self.arms.insert(arm.name.clone(), known);
+    }
+}
+
 /// Every combination of the dimensions laid over the base: the arms, those of a cohort with typical
-/// conditions; and where they are to be kept the tables that each was read from.
+/// conditions; and where they are to be kept the tables that each was read from. Arms of `known`
+/// are not read again.
 pub(super) fn resolve(
     base: &Base,
     dimensions: &[Vec<Variant>],
     (cohort, keeps_tables): (Option<&Cohort>, bool),
     document: &Document,
     load: &mut LoadFile<'_>,
+    known: Option<&mut KnownArms>,
 ) -> Result<(Vec<Arm>, Vec<Base>), ScenarioError> {
     let (mut arms, mut templates, mut settings) = (Vec::new(), Vec::new(), Vec::new());
     let mut places = Vec::new();
+    let mut known = known.filter(|_| cohort.is_none() && !keeps_tables);
+    if let Some(known) = &mut known {
+        known.retain_over(base);
+    }
     for variants in combinations(dimensions) {
-        let mut tables = base.clone();
         let name = name(&variants);
+        places.push(variants.first().map_or("arm", |variant| variant.place.as_str()));
+        let reused = known.as_mut().and_then(|known| known.reuse(&name, &variants));
+        if let Some((arm, own)) = reused {
+            arms.push(arm);
+            settings.push(own);
+            continue;
+        }
+        let mut tables = base.clone();
         let arm = lay(&mut tables, &variants).and_then(|()| match cohort {
             Some(cohort) => cohort.typical_arm(&name, &tables, load),
             None => read_arm(&name, &tables, load),
         });
-        arms.push(arm.map_err(|fault| {
+        if let Some(known) = &mut known {
+            known.read += 1;
+        }
+        let arm = arm.map_err(|fault| {
             let origin = tables.origin(&fault.key);
             document.locate(fault, origin)
-        })?);
-        settings.push(tables.settings());
-        places.push(variants.first().map_or("arm", |variant| variant.place.as_str()));
+        })?;
+        let own = tables.settings();
+        if let Some(known) = &mut known {
+            known.insert(&variants, &arm, &own);
+        }
+        arms.push(arm);
+        settings.push(own);
         if keeps_tables {
             templates.push(tables);
         }

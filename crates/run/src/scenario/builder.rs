@@ -177,7 +177,7 @@ impl Builder {
         }
         let document = Document::new(&self.name, root);
         let text = options.effective_text(&self.text(), &[]);
-        Scenario::resolve(document, text, options, load)
+        Scenario::resolve(document, text, options, load, None)
     }
 
     /// Everything that is wrong with it, without lines; empty where nothing is. Otherwise as

@@ -8,7 +8,7 @@ use toml::{Table, Value};
 use underload_aqm::registry::QueueEntry;
 
 use super::cohort::{Conditions, fill_table};
-use super::error::{Fault, ScenarioError, alternatives, did_you_mean};
+use super::error::{Fault, MORE_MAY_FOLLOW, ScenarioError, alternatives, did_you_mean};
 use super::place::{Place, Step, place_of_keys};
 
 /// Bytes of a scenario file, at most.
@@ -24,13 +24,13 @@ pub(crate) struct Document {
     pub scenario: String,
     pub root: Table,
     text: Arc<str>,
-    pub(super) places: BTreeMap<String, Place>,
+    pub(super) places: Arc<BTreeMap<String, Place>>,
 }
 
 impl Document {
     /// Of tables that no file holds.
     pub(super) fn new(scenario: &str, root: Table) -> Self {
-        let (text, places) = (Arc::from(""), BTreeMap::new());
+        let (text, places) = (Arc::from(""), Arc::default());
         Self { scenario: scenario.to_owned(), root, text, places }
     }
 
@@ -55,11 +55,11 @@ impl Document {
             let mut errors: Vec<_> =
                 errors.into_iter().take(MAX_SYNTAX_ERRORS).map(syntax).collect();
             if let Some(last) = errors.last_mut() {
-                last.problem += "; more mistakes may follow, which show once this is mended";
+                last.problem += MORE_MAY_FOLLOW;
             }
             return Err(errors);
         }
-        let places = place_of_keys(spanned.get_ref());
+        let places = Arc::new(place_of_keys(spanned.get_ref()));
         let root = text.parse::<Table>().map_err(|error| vec![syntax(error)])?;
         Ok(Self { scenario: scenario.to_owned(), root, text: Arc::from(text), places })
     }

@@ -1,4 +1,7 @@
-//! Documents with other tables than their text says, whose keys still have their places in it.
+//! Copies of a document with one change in its tables. Keys keep their places in the text.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use toml::{Table, Value};
 
@@ -6,8 +9,7 @@ use super::document::Document;
 use super::place::{Place, Step};
 
 impl Document {
-    /// Names each flow that has no name by its kind, so that it keeps that name whatever becomes
-    /// of its kind.
+    /// Gives each unnamed flow its kind as name, so that the name survives a change of the kind.
     pub(super) fn name_flows(&mut self) {
         let flows = self.root.get_mut("flow").and_then(Value::as_array_mut);
         for flow in flows.into_iter().flatten().filter_map(Value::as_table_mut) {
@@ -27,8 +29,9 @@ impl Document {
         })
     }
 
-    /// The document with a change of one table, which is made where it is missing; `None` where
-    /// there is no such table, or `change` changes nothing.
+    /// Returns a copy in which `change` was applied to one table, which is created if it is
+    /// missing. `None` if `steps` lead to something else than a table, or if `change` returns
+    /// false.
     pub(super) fn changed(
         &self,
         steps: &[Step],
@@ -39,7 +42,7 @@ impl Document {
         is_changed.then_some(document)
     }
 
-    /// The document with another name for a key; its place stays.
+    /// Returns a copy in which a key has another name, at the same place of the text.
     pub(super) fn renamed(&self, steps: &[Step], name: &str) -> Option<Self> {
         let Some((Step::Key(old), above)) = steps.split_last() else { return None };
         let mut document = self.changed(above, |table| {
@@ -49,17 +52,18 @@ impl Document {
         })?;
         let of = |place: &Place| place.steps.starts_with(steps);
         let prefixes = self.keys_of(steps);
+        let places = Arc::make_mut(&mut document.places);
         for (key, place) in self.places.iter().filter(|(_, place)| of(place)) {
             let Some((prefix, rest)) = split(key, &prefixes) else { continue };
             let parent = &prefix[..prefix.len() - old.len()];
             let mut place = place.clone();
             place.steps[steps.len() - 1] = Step::Key(name.to_owned());
-            document.places.insert(format!("{parent}{name}{rest}"), place);
+            places.insert(format!("{parent}{name}{rest}"), place);
         }
         Some(document)
     }
 
-    /// The document without an item of a list; those after it keep their places in the text.
+    /// Returns a copy without one item of a list.
     pub(super) fn without_item(&self, steps: &[Step]) -> Option<Self> {
         let Some((Step::Item(index), list)) = steps.split_last() else { return None };
         let Some((Step::Key(key), above)) = list.split_last() else { return None };
@@ -68,8 +72,8 @@ impl Document {
             items.filter(|items| *index < items.len()).map(|items| items.remove(*index)).is_some()
         })?;
         let prefixes = self.keys_of(list);
-        document.places.clear();
-        for (key, place) in &self.places {
+        let mut places = BTreeMap::new();
+        for (key, place) in &*self.places {
             let (mut key, mut place) = (key.clone(), place.clone());
             if let Some(Step::Item(own)) = place.steps.get(list.len()).cloned()
                 && place.steps.starts_with(list)
@@ -85,19 +89,20 @@ impl Document {
                     key = format!("{prefix}[{}]{rest}", own - 1);
                 }
             }
-            document.places.insert(key, place);
+            places.insert(key, place);
         }
+        document.places = Arc::new(places);
         Some(document)
     }
 
-    /// The keys by which a place is known.
+    /// The keys that lead to a place: `flow.bulk` and `flow[0]` alike.
     fn keys_of(&self, steps: &[Step]) -> Vec<&str> {
         let of_place = self.places.iter().filter(|(_, place)| place.steps == steps);
         of_place.map(|(key, _)| key.as_str()).collect()
     }
 }
 
-/// A key as that of something around it, and the rest.
+/// Splits a key behind the first of `prefixes` that encloses it.
 fn split<'a>(key: &'a str, prefixes: &[&str]) -> Option<(&'a str, &'a str)> {
     let prefix = prefixes.iter().find(|prefix| {
         let rest = key.strip_prefix(**prefix);

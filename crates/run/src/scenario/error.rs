@@ -164,7 +164,12 @@ impl Fault {
     }
 }
 
-/// What a name begins with that [`super::faults`] gives to go on reading: no message has it.
+/// The end of the last message of a list that may not be complete.
+pub(super) const MORE_MAY_FOLLOW: &str =
+    "; more mistakes may follow, which show once this is mended";
+
+/// The prefix of names that [`super::faults`] invents so that reading can continue. No message
+/// contains it.
 pub(super) const INVENTED: &str = "%%";
 
 /// `a, b or c`, for messages; of a long list its beginning.

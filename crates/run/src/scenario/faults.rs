@@ -1,26 +1,28 @@
-//! All that is wrong with a file at once.
+//! Lists everything that is wrong with a file.
 //!
 //! Reading stops at the first fault. Here each fault is noted and then mended in the tables: a key
-//! is renamed to what it was meant to be, taken out, or given a value that is accepted; then the
-//! tables are read anew. What was mended is never run. A fault that comes from a mend is mended,
-//! too, and not told; one that cannot be mended ends the search.
+//! is renamed to the word that the message suggests, removed, or given a value that is accepted;
+//! then the tables are read again. Mended tables are never run. A fault that a mend causes is
+//! mended, too, and not reported. The search ends at a fault that nothing mends, or at its limits;
+//! the last message then says that more mistakes may follow.
 
 use toml::{Table, Value};
 use underload_aqm::registry::LoadFile;
 
+use super::arm::KnownArms;
 use super::document::Document;
-use super::error::{INVENTED, ScenarioError, meant};
+use super::error::{INVENTED, MORE_MAY_FOLLOW, ScenarioError, meant};
 use super::place::Step;
 use super::{Options, Scenario};
 
-/// Faults of a file that are told, at most.
+/// Faults of a file that are reported, at most.
 const MOST_FAULTS: usize = 30;
-/// Readings of a file, at most.
-const MOST_READINGS: usize = 500;
+/// Work on a file, at most, as a number of arms that are read from their tables.
+const MOST_WORK: usize = 10_000;
+/// A reading takes as long as this many arms, besides its arms.
+const WORK_OF_READING: usize = 10;
 /// Words of a message that are tried as values, at most.
 const MOST_WORDS: usize = 20;
-/// Arms of a file that is read so often, at most: of a larger one the first fault is told.
-const MOST_ARMS: usize = 200;
 
 impl Scenario {
     /// What is wrong with a scenario file as these options take it, in the order of its lines;
@@ -36,63 +38,62 @@ impl Scenario {
             Err(errors) => return errors,
         };
         document.name_flows();
-        let mut readings = 0;
+        let (mut known, mut readings) = (KnownArms::default(), 0);
         let mut read = |document: &Document| {
             readings += 1;
-            let outcome = Self::resolve(document.clone(), String::new(), options, load);
-            (outcome.err(), readings < MOST_READINGS)
+            let (document, known) = (document.clone(), &mut known);
+            let outcome = Self::resolve(document, String::new(), options, load, Some(known));
+            (outcome.err(), readings * WORK_OF_READING + known.work() < MOST_WORK)
         };
         let (mut found, mut mends) = (Vec::new(), Mends::default());
         let (mut next, mut may_go_on) = read(&document);
+        let mut is_whole = true;
         while let Some(fault) = next {
-            let is_last = !may_go_on
-                || found.len() + 1 == MOST_FAULTS
-                || arms_at_most(&document.root) > MOST_ARMS;
             let is_told = !mends.explain(&fault);
-            let mended = if is_last { None } else { mends.mend(&document, &fault, &mut read) };
+            let has_room = found.len() + usize::from(is_told) < MOST_FAULTS;
+            let mended =
+                if may_go_on && has_room { mends.mend(&document, &fault, &mut read) } else { None };
             if is_told {
                 found.push(fault);
             }
-            let Some(mended) = mended else { break };
+            let Some(mended) = mended else {
+                is_whole = false;
+                break;
+            };
             (document, next, may_go_on) = mended;
         }
         found.sort_by_key(|fault| fault.line);
+        if let Some(last) = found.last_mut().filter(|_| !is_whole) {
+            last.problem += MORE_MAY_FOLLOW;
+        }
         found
     }
-}
-
-/// The product of all that a file varies.
-fn arms_at_most(root: &Table) -> usize {
-    let length = |value: Option<&Value>| value.and_then(Value::as_array).map_or(1, Vec::len).max(1);
-    let sweeps = root.get("sweep").and_then(Value::as_array).into_iter().flatten();
-    let of_sweep = |sweep: &Value| length(sweep.get("values")).max(length(sweep.get("point")));
-    sweeps.fold(length(root.get("arm")), |product, sweep| product.saturating_mul(of_sweep(sweep)))
 }
 
 /// Tables without a fault, the next fault in them, and whether they may be read again.
 type Mended = (Document, Option<ScenarioError>, bool);
 
-/// What was changed so far.
+/// The changes made to the tables.
 #[derive(Default)]
 struct Mends {
-    /// Places of values that the file does not have.
+    /// Places of invented values, which the file does not have.
     invented: Vec<Vec<Step>>,
-    /// Such values that are texts, as messages quote them.
+    /// Invented values that are texts, as messages quote them.
     texts: Vec<String>,
-    /// Whether flows or arms are gone, so that others may name what there is not.
+    /// Flows or arms were removed, so other tables may name one that is missing.
     has_removed: bool,
-    /// Whether arms are others than in the file, so that two may be the same.
+    /// Arms were changed, so two of them may have become equal.
     has_changed_arms: bool,
-    /// Mends so far, so that no two invented values are the same.
+    /// The number of mends, which makes invented values differ.
     number: usize,
 }
 
-/// Tables in which a fault may be gone.
+/// A copy of the tables that may be without a fault.
 struct Attempt {
     document: Document,
-    /// Where a value stands that the file does not have, and that value.
+    /// An invented value and its place.
     invented: Option<(Vec<Step>, Value)>,
-    /// Whether another fault may be at the same place: a word of the value was replaced.
+    /// One word of a value was replaced, so another fault may be at the same place.
     keeps_value: bool,
     removes_item: bool,
 }
@@ -102,10 +103,11 @@ impl Attempt {
         Self { document, invented: None, keeps_value: false, removes_item: false }
     }
 
-    /// Whether the next fault is another one: neither at the same place, nor in it or around it.
+    /// True if the next fault is at another place, which neither contains the first one's nor lies
+    /// in it.
     fn is_rid_of(&self, fault: &ScenarioError, next: &ScenarioError) -> bool {
         let (one, other) = (&fault.steps, &next.steps);
-        // What has no place in the file is missing from it.
+        // A fault without a place is a key that the file lacks.
         if one.is_empty() || other.is_empty() {
             return fault.key != next.key;
         }
@@ -118,7 +120,7 @@ impl Attempt {
 }
 
 impl Mends {
-    /// Whether a fault follows from what was changed.
+    /// True if a fault follows from a mend.
     fn explain(&self, fault: &ScenarioError) -> bool {
         let is_quoted = |text: &String| fault.problem.contains(&format!("`{text}`"));
         let of_others =
@@ -132,7 +134,7 @@ impl Mends {
             || (self.has_changed_arms && is_twin)
     }
 
-    /// Tables without the fault; `None` where no attempt is rid of it.
+    /// Returns the first attempt without the fault, if there is one.
     fn mend(
         &mut self,
         document: &Document,
@@ -182,7 +184,7 @@ impl Mends {
             Some((Step::Item(_), _)) => self.at_item(document, &steps, &mut attempts),
             None => {}
         }
-        // What nothing is rid of goes with the list's item, or the section, that it stands in.
+        // As a last resort the list's item or the section around the fault is removed.
         for end in (1..=steps.len()).rev() {
             let place = &steps[..end];
             let removed = match place {
@@ -198,7 +200,7 @@ impl Mends {
         attempts
     }
 
-    /// Attempts for a key that is wrong, or missing, or has a wrong value.
+    /// Adds attempts for a key that is unknown, missing, or has a wrong value.
     fn at_key(
         &self,
         document: &Document,
@@ -218,7 +220,7 @@ impl Mends {
             let misspelt = steps.iter().position(is_misspelt).map(|at| &steps[..=at]);
             let misspelt = if is_unknown { Some(steps) } else { misspelt };
             attempts.extend(misspelt.and_then(|it| document.renamed(it, meant)).map(Attempt::new));
-            // Of a SPEC, one word.
+            // One word of a SPEC is wrong.
             let wrong = |text: &&str| **text != *meant && !text.is_empty();
             let text = value.and_then(Value::as_str).filter(|_| !is_unknown);
             for wrong in quoted.iter().rev().filter(|word| wrong(word)) {
@@ -235,11 +237,12 @@ impl Mends {
             attempts.extend(removed);
             return;
         }
-        // Nothing depends on these: they go whole.
+        // Nothing depends on a headline: it is removed whole.
         if matches!(steps.first(), Some(Step::Key(first)) if first == "headline") {
             return;
         }
-        for value in self.values(last, &fault.problem) {
+        let is_other = |other: &Value| value != Some(other);
+        for value in self.values(last, &fault.problem).into_iter().filter(is_other) {
             let insert = |table: &mut Table| {
                 table.insert(last.to_owned(), value.clone());
                 true
@@ -251,7 +254,7 @@ impl Mends {
         attempts.extend(removed);
     }
 
-    /// Attempts for an item of a list that lacks a key, or is what another one is.
+    /// Adds attempts for an item of a list that lacks a key, or equals another item.
     fn at_item(&self, document: &Document, steps: &[Step], attempts: &mut Vec<Attempt>) {
         let with = |key: &str, text: String| {
             let value = Value::String(text);
@@ -260,7 +263,7 @@ impl Mends {
                 true
             };
             let attempt = document.changed(steps, insert).map(Attempt::new)?;
-            // Of a kind that is guessed, no key can be judged.
+            // The keys of a flow cannot be judged by a kind that was guessed.
             let name = (key == "name").then(|| Step::Key(key.to_owned()));
             let place = steps.iter().cloned().chain(name).collect();
             Some(Attempt { invented: Some((place, value)), ..attempt })
@@ -269,7 +272,7 @@ impl Mends {
         let is_flow = matches!(steps.first(), Some(Step::Key(list)) if list == "flow");
         let kinds = super::flow::kinds().filter(|_| is_flow);
         attempts.extend(kinds.filter_map(|kind| with("kind", kind.to_owned())));
-        // An arm that is what another one is.
+        // An arm that equals another one.
         let mut phases = Table::new();
         let drain = format!("{}us", 777_777 + self.number);
         phases.insert("drain".to_owned(), Value::String(drain));
@@ -280,8 +283,8 @@ impl Mends {
         attempts.extend(document.changed(steps, differ).map(Attempt::new));
     }
 
-    /// What may be accepted in place of a value, whatever it should be. None is likely to stand
-    /// elsewhere in the file.
+    /// Returns values of every type, of which one may be accepted. They are unlikely to be in the
+    /// file already.
     fn values(&self, key: &str, problem: &str) -> Vec<Value> {
         let number = self.number;
         let mut values: Vec<Value> = Vec::new();
@@ -291,7 +294,7 @@ impl Mends {
             key if key.ends_with("metric") => values.push("load.rtt.p99.9".into()),
             _ => {}
         }
-        // What the message quotes, and what it expects.
+        // Words that the message quotes or expects.
         let quoted = problem.split('`').skip(1).step_by(2);
         let expected = problem.split_once("expected ").map_or("", |(_, expected)| expected);
         let expected = expected.split(';').next().unwrap_or_default().split(", ");

@@ -88,6 +88,7 @@ pub use path::{Lane, LaneQueue, Path, check_path_key};
 pub use phases::{Phases, Ramp};
 pub use schema::json_schema;
 
+use arm::KnownArms;
 use document::{Base, COMMAND_LINE, Document, Override, overrides, take_text};
 use error::{Fault, alternatives, did_you_mean, no_arm};
 use metrics::Metrics;
@@ -197,15 +198,16 @@ impl Scenario {
         options: &Options,
         load: &mut LoadFile<'_>,
     ) -> Result<Self, ScenarioError> {
-        Self::resolve(Document::parse(text, name)?, text.to_owned(), options, load)
+        Self::resolve(Document::parse(text, name)?, text.to_owned(), options, load, None)
     }
 
-    /// The scenario that a document's tables say.
+    /// The scenario that a document's tables say. Arms of earlier readings are taken from `known`.
     fn resolve(
         mut document: Document,
         text: String,
         options: &Options,
         load: &mut LoadFile<'_>,
+        known: Option<&mut KnownArms>,
     ) -> Result<Self, ScenarioError> {
         let mut root = std::mem::take(&mut document.root);
         let plain = |fault: Fault| document.locate(fault, None);
@@ -236,8 +238,8 @@ impl Scenario {
         apply_set(&options.set, &mut base, &dimensions, only)
             .map_err(|fault| document.locate(fault, Some(COMMAND_LINE)))?;
         let keeps_tables = options.keeps_tables || cohort.is_some();
-        let (arms, templates) =
-            arm::resolve(&base, &dimensions, (cohort.as_ref(), keeps_tables), &document, load)?;
+        let laid = (cohort.as_ref(), keeps_tables);
+        let (arms, templates) = arm::resolve(&base, &dimensions, laid, &document, load, known)?;
         let names = arms.iter().map(|arm| arm.name.clone());
         let templates = names.zip(templates).collect();
         let is_exact = options.set.is_empty() && !options.short && cohort.is_none();
@@ -248,7 +250,9 @@ impl Scenario {
         headline::check_metrics(headline.as_ref(), &metrics).map_err(plain)?;
         plots::check_metrics(&plots, &metrics).map_err(plain)?;
         check_published(&mut published, &arms, [&own, &dimensions]).map_err(plain)?;
-        let published = published.into_iter().map(|(_, expectation)| expectation).collect();
+        let short_form = options.short;
+        let published = published.into_iter().map(|(_, it)| Expectation { short_form, ..it });
+        let published = published.collect();
         let headline = headline::chosen(headline, &arms, &own).map_err(plain)?;
         let plots = plots::chosen(plots, &arms, &own).map_err(plain)?;
         let seed = options.seed.unwrap_or(head.seed);
@@ -296,7 +300,7 @@ impl Scenario {
         }
         let arms = arm.map(str::to_owned).into_iter().collect();
         let options = Options { arms, ..Options::default() };
-        let mut scenario = Self::resolve(document, text.to_owned(), &options, load)?;
+        let mut scenario = Self::resolve(document, text.to_owned(), &options, load, None)?;
         let fault = |key: &str, problem: String| Err(ScenarioError::new(name, key, problem));
         if scenario.cohort.is_some() {
             return fault("cohort", "draws a path anew for every trial".to_owned());
@@ -342,8 +346,9 @@ impl Scenario {
         if !flows().any(|flow| matches!(flow.kind, FlowKind::Exec(_))) {
             worlds.push(World::Sim);
         }
-        let has_hops = self.arms.iter().any(|arm| arm.path.first_hop().is_some());
-        if !has_hops && !flows().any(Flow::is_sim_only) && self.own().is_none() {
+        let is_live = |arm: &Arm| arm.path.first_hop().is_none() && arm.ecn().is_some();
+        let is_live = self.arms.iter().all(is_live);
+        if is_live && !flows().any(Flow::is_sim_only) && self.own().is_none() {
             worlds.push(World::Live);
         }
         worlds

@@ -212,6 +212,7 @@ impl Keys {
             high: band.high,
             unit: self.unit.clone(),
             source: self.source.clone(),
+            short_form: false,
             measured: None,
             verdict: Verdict::NotMeasured,
             note: self.note.clone(),

@@ -1,10 +1,10 @@
 //! Delays of an application's own events, and their quantiles.
 
 use underload_aqm::time::Span;
-use underload_record::schema::Metric;
-use underload_record::stats::nearest_rank;
+use underload_record::schema::{Metric, Quantile};
+use underload_record::stats::distribution;
 
-use super::metric;
+use crate::flow::delay_metrics;
 
 /// Delays, in the order of events.
 #[derive(Clone, Debug, Default)]
@@ -34,17 +34,31 @@ impl Samples {
         self.nanos.iter().filter(|&&delay| delay > limit).count()
     }
 
-    /// Median, 99th percentile and maximum in milliseconds.
+    /// Median, 99th percentile and maximum in milliseconds; no 99th percentile of fewer than 500
+    /// delays.
     pub(super) fn report(&self, name: &str) -> [Metric; 3] {
-        let mut sorted = self.nanos.clone();
-        sorted.sort_unstable();
-        [("p50", 0.5), ("p99", 0.99), ("max", 1.0)].map(|(quantile, q)| {
-            let value = nearest_rank(&sorted, q).map(|nanos| nanos as f64 / 1e6);
-            metric(format!("{name}_{quantile}"), "ms", value)
-        })
+        let quantiles = [Quantile::P50, Quantile::P99, Quantile::Max];
+        delay_metrics(name, quantiles, distribution(&mut self.nanos.clone()))
     }
 
     pub(super) fn bytes_reserved(&self) -> usize {
         self.nanos.capacity() * size_of::<u64>()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_99th_percentile_needs_500_delays() {
+        let mut samples = Samples::default();
+        for millis in 1..500 {
+            samples.push(Span::from_millis(millis));
+        }
+        let values = |samples: &Samples| samples.report("lag").map(|metric| metric.value);
+        assert_eq!(values(&samples), [Some(250.0), None, Some(499.0)]);
+        samples.push(Span::from_millis(500));
+        assert_eq!(values(&samples), [Some(250.0), Some(495.0), Some(500.0)]);
     }
 }

@@ -231,20 +231,11 @@ algorithms! {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::congestion::PragueConfig;
-    use underload_aqm::rng::Rng;
+    use crate::congestion::tests::setup;
 
     fn controller(algorithm: Algorithm) -> Controller {
         let slow_start_exit = algorithm.slow_start_exit();
-        let setup = Setup {
-            segment_bytes: 1_448,
-            packet_bytes: 1_500,
-            initial_window: 10,
-            slow_start_exit,
-            prague: PragueConfig::default(),
-            rng: Rng::new(1),
-        };
-        Controller::new(algorithm, setup)
+        Controller::new(algorithm, Setup { slow_start_exit, ..setup() })
     }
 
     #[test]

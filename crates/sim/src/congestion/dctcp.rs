@@ -10,8 +10,8 @@
 use super::marking;
 use super::{Ack, Cause, CongestionControl, Loss, Window};
 
-/// Alpha in 1/1024, as in Linux. What the bits cannot hold decides how DCTCP behaves where few
-/// packets are marked: below 1/64 alpha forgets all rounds but the last.
+/// Alpha in 1/1024, as in Linux. Rounding decides how DCTCP behaves where few packets are marked:
+/// an alpha below 1/64 forgets all rounds but the last.
 type MarkFraction = marking::MarkFraction<10>;
 
 /// DCTCP's state.
@@ -76,7 +76,7 @@ mod tests {
     use super::*;
     use crate::congestion::tests::ack;
 
-    /// After rounds of 100 segments of which so many were marked.
+    /// After rounds of 100 segments, `marked` of them marked in each.
     fn after(marked: impl Iterator<Item = u32>) -> Dctcp {
         let mut dctcp = Dctcp::new();
         let mut window = Window::new(100);
@@ -99,8 +99,8 @@ mod tests {
         assert!((892..=908).contains(&reduced), "1 - 0.2 / 2: {reduced}");
     }
 
-    /// `dctcp_update_alpha` of Linux, by hand: 1/16 of 5 % in 1/1024 is 3, and an alpha below 16
-    /// goes whole in the next round. Half of 3/1024 of 200 segments is none.
+    /// Linux' `dctcp_update_alpha` by hand: 1/16 of 5 % in 1/1024 is 3, and an alpha below 16 is
+    /// zero before the next round adds to it. Half of 3/1024 of 200 segments rounds to zero.
     #[test]
     fn few_marks_after_a_pause_reduce_a_small_window_by_nothing() {
         assert_eq!(after(iter::repeat_n(0, 100)).fraction.alpha(), 0);

@@ -260,6 +260,18 @@ pub const MAX_WINDOW: u32 = 65_000;
 pub(crate) mod tests {
     use super::*;
 
+    /// A connection with full packets of 1500 bytes.
+    pub(crate) fn setup() -> Setup {
+        Setup {
+            segment_bytes: 1_448,
+            packet_bytes: 1_500,
+            initial_window: 10,
+            slow_start_exit: SlowStartExit::Loss,
+            prague: PragueConfig::default(),
+            rng: Rng::new(1),
+        }
+    }
+
     /// An acknowledgement of `segments` in an open state, after 20 ms.
     pub(crate) fn ack(segments: u32) -> Ack {
         let rtt = Span::from_millis(20);

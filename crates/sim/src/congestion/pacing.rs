@@ -58,9 +58,9 @@ impl PacketRate {
 /// The bytes of a full segment.
 #[derive(Clone, Copy, Debug)]
 pub struct SegmentSizes {
-    /// Payload bytes.
+    /// Bytes of its payload.
     pub segment_bytes: u32,
-    /// Bytes of its packet: payload and headers.
+    /// Bytes of its packet, headers included.
     pub packet_bytes: u32,
 }
 

@@ -272,19 +272,11 @@ const NOISE: f64 = 0.01;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::congestion::tests::ack;
-    use crate::congestion::{PragueConfig, SlowStartExit};
+    use crate::congestion::tests::{ack, setup};
 
     #[test]
     fn ten_segments_per_round_trip_are_paced_as_ten_packets() {
-        let mut vivace = Vivace::new(Setup {
-            segment_bytes: 1_448,
-            packet_bytes: 1_500,
-            initial_window: 10,
-            slow_start_exit: SlowStartExit::Loss,
-            prague: PragueConfig::default(),
-            rng: Rng::new(1),
-        });
+        let mut vivace = Vivace::new(setup());
         vivace.on_ack(&ack(1), &mut Window::new(10));
         let gap = vivace.pacing().unwrap().time_for(1_500).as_nanos();
         assert!(gap.abs_diff(2_000_000) < 100, "20 ms / 10, but {gap} ns");

@@ -118,15 +118,21 @@ pub(crate) fn recorded_ecn(ecn: Ecn) -> underload_record::schema::Ecn {
     underload_record::schema::Ecn::from_bits(ecn.bits())
 }
 
-/// Quantiles of delays as metrics in milliseconds.
-pub(crate) fn delay_metrics(name: &str, delays: Option<Distribution>) -> Vec<Metric> {
-    [Quantile::P50, Quantile::P90, Quantile::P99, Quantile::Max]
-        .map(|quantile| Metric {
-            name: format!("{name}_{}", quantile.name()),
-            unit: "ms".to_owned(),
-            value: delays.map(|delays| quantile.of(&delays) as f64 / 1e6),
-        })
-        .to_vec()
+/// The quantiles of a bulk flow's delays.
+pub(crate) const BULK_QUANTILES: [Quantile; 4] =
+    [Quantile::P50, Quantile::P90, Quantile::P99, Quantile::Max];
+
+/// Quantiles of delays as metrics in milliseconds. One with too few delays has no value.
+pub(crate) fn delay_metrics<const N: usize>(
+    name: &str,
+    quantiles: [Quantile; N],
+    delays: Option<Distribution>,
+) -> [Metric; N] {
+    quantiles.map(|quantile| Metric {
+        name: format!("{name}_{}", quantile.name()),
+        unit: "ms".to_owned(),
+        value: delays.and_then(|delays| delays.told_ns(quantile)).map(|ns| ns as f64 / 1e6),
+    })
 }
 
 /// `count` periods of `period` after `start`.

@@ -10,7 +10,7 @@ use underload_record::schema::{Direction, Metric};
 
 use crate::net::{Body, Datagram, Segment};
 
-use super::{Endpoint, Port, UDP_HEADER_BYTES, delay_metrics};
+use super::{BULK_QUANTILES, Endpoint, Port, UDP_HEADER_BYTES, delay_metrics};
 
 /// A sender of datagrams.
 #[derive(Clone, Debug)]
@@ -110,7 +110,7 @@ impl Endpoint for Udp {
         let arrived = delays.map_or(0, |delays| delays.count);
         let sent = u64::from(self.sequence);
         let lost = (sent > 0).then(|| sent.saturating_sub(arrived) as f64 * 100.0 / sent as f64);
-        let mut metrics = delay_metrics("delay", delays);
+        let mut metrics = delay_metrics("delay", BULK_QUANTILES, delays).to_vec();
         metrics.push(Metric { name: "lost".to_owned(), unit: "%".to_owned(), value: lost });
         metrics
     }

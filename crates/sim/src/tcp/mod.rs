@@ -40,7 +40,7 @@ use underload_aqm::time::{Span, Time};
 use underload_record::schema::{Direction, Metric};
 
 use crate::congestion::{Algorithm, Controller, OwnControl, PragueConfig, Setup, SlowStartExit};
-use crate::flow::{Endpoint, Port, delay_metrics};
+use crate::flow::{BULK_QUANTILES, Endpoint, Port, delay_metrics};
 use crate::net::{Acknowledgement, Body, Segment};
 use crate::sys::prefetch;
 
@@ -291,7 +291,8 @@ impl Endpoint for Tcp {
         let stats = self.stats();
         let sent = u64::from(self.sender.next_sequence()) + stats.retransmits;
         let again = (sent > 0).then(|| stats.retransmits as f64 * 100.0 / sent as f64);
-        let mut metrics = delay_metrics("delivery", delivery.distribution());
+        let mut metrics =
+            delay_metrics("delivery", BULK_QUANTILES, delivery.distribution()).to_vec();
         metrics.push(Metric { name: "retransmitted".into(), unit: "%".into(), value: again });
         metrics
     }

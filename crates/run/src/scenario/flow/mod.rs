@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json, json};
 use toml::{Table, Value};
 use underload_aqm::packet::{Dscp, Ecn};
+use underload_aqm::rng::Rng;
 use underload_aqm::time::Span;
 use underload_sim::congestion::Algorithm;
 use underload_sim::sprout;
@@ -69,9 +70,19 @@ pub struct Activity {
     /// Since the start of the ramp; `None`: until the load phase ends.
     #[serde(serialize_with = "identity::optional_span")]
     pub stop: Option<Span>,
-    /// Each flow starts up to this much later, as the trial's seed has it. Only in the sim world.
+    /// Each flow starts up to this much later; see [`Activity::start_of`].
     #[serde(serialize_with = "identity::span")]
     pub start_jitter: Span,
+}
+
+impl Activity {
+    /// When the flow `name` starts in a trial with this seed, since the start of the ramp. Its
+    /// jitter is drawn from the seed and the name alone: the arms of a repeat have the same starts.
+    pub fn start_of(&self, name: &str, seed: u64) -> Span {
+        let most_micros = (self.start_jitter.as_nanos() / 1_000) as u32;
+        let mut jitter = Rng::new(seed).child("start jitter").child(name);
+        self.start + Span::from_micros(u64::from(jitter.below(most_micros)))
+    }
 }
 
 /// The keys of an [`Activity`].
@@ -217,11 +228,6 @@ impl Flow {
             FlowKind::Tcp(flow) if flow.delivery => Some("delivery"),
             FlowKind::Tcp(flow) if flow.rtt_target.is_some() => Some("rtt_target"),
             FlowKind::Tcp(flow) if flow.rtt_transition.is_some() => Some("rtt_transition"),
-            FlowKind::Tcp(TcpFlow { activity, .. }) | FlowKind::Udp(UdpFlow { activity, .. })
-                if activity.start_jitter > Span::ZERO =>
-            {
-                Some("start_jitter")
-            }
             _ => (self.extra_rtt > Span::ZERO).then_some("extra_rtt"),
         }
     }

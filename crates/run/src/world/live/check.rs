@@ -20,6 +20,13 @@ pub(super) fn model(scenario: &Scenario) -> Result<(), RunError> {
              simulated world"
         )));
     }
+    if let Some(arm) = scenario.arms.iter().find(|arm| arm.ecn().is_none()) {
+        return Err(RunError::Refused(format!(
+            "{name}: arm {}: in the live world ECN is a setting of a whole host; expected `ecn` of \
+             all tcp flows or of none, or --world sim",
+            arm.name
+        )));
+    }
     let mut flows = scenario.arms.iter().flat_map(|arm| &arm.flows);
     if let Some((flow, key)) = flows.find_map(|flow| Some((&flow.name, flow.sim_only_key()?))) {
         return Err(RunError::Refused(format!(
@@ -51,24 +58,11 @@ fn check_arm(arm: &Arm, available: &str) -> Result<(), String> {
     if let Some(problem) = problem {
         return Err(problem.to_owned());
     }
-    let mut ecn = Vec::new();
     for flow in &arm.flows {
         let checked = check_flow(flow, available);
         checked.map_err(|problem| format!("flow.{}: {problem}", flow.name))?;
-        if let FlowKind::Tcp(tcp) = &flow.kind {
-            ecn.push(tcp.ecn);
-        }
-    }
-    if ecn.iter().any(|ecn| *ecn != ecn_of(arm)) {
-        let problem = "ECN is a setting of a whole host here: all tcp flows use it, or none";
-        return Err(problem.to_owned());
     }
     Ok(())
-}
-
-/// Whether the TCP flows of an arm use ECN.
-pub(super) fn ecn_of(arm: &Arm) -> bool {
-    arm.flows.iter().any(|flow| matches!(&flow.kind, FlowKind::Tcp(tcp) if tcp.ecn))
 }
 
 fn check_flow(flow: &Flow, available: &str) -> Result<(), String> {

@@ -10,14 +10,13 @@ use underload_probe::load::{LoadFlow, Transport};
 use underload_probe::measure::{MeasurementConfig, Ramp, RequestResponse};
 use underload_record::schema::{self, Marking};
 
-use super::check::ecn_of;
 use crate::flows;
 use crate::scenario::{self, Arm, Class, Flow, FlowKind, Lane, Path, Phases, ProbeFlow};
 use crate::trials::Trial;
 
 /// The lab of an arm.
 pub(super) fn lab(arm: &Arm) -> LabConfig {
-    LabConfig { ecn: ecn_of(arm), ..LabConfig::default() }
+    LabConfig { ecn: arm.ecn().unwrap_or_default(), ..LabConfig::default() }
 }
 
 /// The gateway of a trial. A path has one link per direction here: hops are refused before.
@@ -39,7 +38,7 @@ pub(super) fn measurement(trial: &Trial<'_>) -> MeasurementConfig {
         ramp: ramp(phases),
         load: duration(phases.load),
         drain: duration(phases.drain),
-        loads: flows.iter().flat_map(loads).collect(),
+        loads: flows.iter().flat_map(|flow| loads(flow, trial.seed)).collect(),
         ..MeasurementConfig::default()
     };
     for flow in flows {
@@ -59,7 +58,7 @@ pub(super) fn longest(phases: &Phases) -> Duration {
 
 /// Load flows of an arm.
 pub(super) fn flow_count(arm: &Arm) -> usize {
-    arm.flows.iter().map(|flow| loads(flow).len()).sum()
+    arm.flows.iter().map(|flow| loads(flow, 0).len()).sum()
 }
 
 /// As `Duration`.
@@ -93,15 +92,16 @@ fn marking(class: Class) -> Marking {
     Marking { dscp: class.dscp, ecn: schema::Ecn::from_bits(class.ecn().bits()) }
 }
 
-/// The load flows of one entry: as many as it counts, in each of its directions.
-fn loads(flow: &Flow) -> Vec<LoadFlow> {
-    let (direction, count, transport, marking, start) = match &flow.kind {
+/// The load flows of one entry: as many as it counts, in each of its directions. `seed` is the
+/// trial's.
+fn loads(flow: &Flow, seed: u64) -> Vec<LoadFlow> {
+    let (direction, count, transport, marking, activity) = match &flow.kind {
         FlowKind::Tcp(tcp) => (
             tcp.direction,
             tcp.count,
             Transport::Tcp { congestion_control: tcp.congestion_control.clone() },
             Marking { dscp: tcp.dscp, ecn: schema::Ecn::NotEct },
-            tcp.activity.start,
+            &tcp.activity,
         ),
         FlowKind::Udp(udp) => (
             udp.direction,
@@ -112,16 +112,51 @@ fn loads(flow: &Flow) -> Vec<LoadFlow> {
                 burst_packets: 1,
             },
             marking(udp.class),
-            udp.activity.start,
+            &udp.activity,
         ),
         FlowKind::Probe(_) | FlowKind::Exec(_) | FlowKind::Application(_) => return Vec::new(),
     };
-    let load = |(direction, name)| LoadFlow {
+    let load = |(direction, name): (_, String)| LoadFlow {
+        start_after: duration(activity.start_of(&name, seed)),
         name,
         direction,
         transport: transport.clone(),
         marking,
-        start_after: duration(start),
     };
     flows::loads(&flow.name, direction, count).map(load).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use underload_aqm::time::Time;
+    use underload_record::schema::World;
+    use underload_sim::trial::TrialLabel;
+
+    use super::*;
+    use crate::scenario::Scenario;
+    use crate::world::sim::configure;
+
+    #[test]
+    fn jittered_flows_start_when_those_of_the_simulator_do() {
+        let text = "[path]\nup = \"10mbit\"\nup_queue = \"codel\"\n[phases]\nidle = \"0s\"\n\
+                    load = \"7s\"\n[[flow]]\nkind = \"probe\"\ninterval = \"10ms\"\n\
+                    [[flow]]\nname = \"bulk\"\nkind = \"tcp\"\ndirection = \"both\"\ncount = 2\n\
+                    congestion_control = \"cubic\"\nstart = \"1s\"\nstart_jitter = \"2s\"\n";
+        let scenario = Scenario::parse(text, "test").expect("a valid scenario");
+        assert_eq!(scenario.worlds(), [World::Sim, World::Live]);
+        let [arm] = scenario.arms.as_slice() else { panic!("one arm") };
+        for seed in [1, 2] {
+            let simulated = configure(arm, seed, TrialLabel::default()).expect("a trial").flows;
+            let simulated = simulated.into_iter().filter(|flow| flow.name.starts_with("bulk"));
+            let simulated: Vec<_> = simulated.map(|flow| (flow.name, flow.start)).collect();
+            let live = arm.flows.iter().flat_map(|flow| loads(flow, seed));
+            let start = |load: LoadFlow| {
+                let after = Span::from_nanos(load.start_after.as_nanos() as u64);
+                (load.name, Some(Time::ZERO + after))
+            };
+            assert_eq!(live.map(start).collect::<Vec<_>>(), simulated);
+            let in_range = |start: &Time| (1..3).contains(&(start.as_nanos() / 1_000_000_000));
+            assert!(simulated.iter().all(|(_, start)| start.as_ref().is_some_and(in_range)));
+        }
+    }
 }

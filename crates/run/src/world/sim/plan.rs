@@ -8,7 +8,6 @@ use std::sync::Arc;
 use underload_aqm::packet::Dscp;
 use underload_aqm::queue::own::{MakeJudge, OwnQueue, OwnSpec};
 use underload_aqm::registry::QueueSetup;
-use underload_aqm::rng::Rng;
 use underload_aqm::time::{Span, Time};
 use underload_record::schema::FlowDirection;
 use underload_sim::congestion::{Algorithm, MakeControl, OwnControl, PragueConfig};
@@ -86,39 +85,20 @@ pub fn configure_with(
         let first = flows.len();
         match &flow.kind {
             scenario::FlowKind::Probe(probe) => add_probes(&mut flows, &flow.name, probe),
-            scenario::FlowKind::Tcp(tcp) => add_tcp(&mut flows, flow, tcp, (&phases, own, &label))?,
-            scenario::FlowKind::Udp(udp) => add_udp(&mut flows, flow, udp, &phases),
+            scenario::FlowKind::Tcp(tcp) => {
+                add_tcp(&mut flows, flow, tcp, (&phases, seed), (own, &label))?;
+            }
+            scenario::FlowKind::Udp(udp) => add_udp(&mut flows, flow, udp, (&phases, seed)),
             scenario::FlowKind::Exec(_) => return Err(unknown_kind(flow, "exec")),
             scenario::FlowKind::Application(app) => {
                 flows.extend(applications(&flow.name, app, &phases));
             }
         }
-        let of_entry = &mut flows[first..];
-        delay_starts(of_entry, start_jitter(&flow.kind), seed);
-        for config in of_entry {
+        for config in &mut flows[first..] {
             config.extra = halves(flow.extra_rtt);
         }
     }
     Ok(SimConfig { up, down, flows, phases, seed, sample_interval: Some(CURVE_INTERVAL), label })
-}
-
-fn start_jitter(kind: &scenario::FlowKind) -> Span {
-    match kind {
-        scenario::FlowKind::Tcp(tcp) => tcp.activity.start_jitter,
-        scenario::FlowKind::Udp(udp) => udp.activity.start_jitter,
-        _ => Span::ZERO,
-    }
-}
-
-/// Each flow starts up to `most` later, drawn from the seed and the flow's name alone: the arms of
-/// a repeat have the same starts.
-fn delay_starts(flows: &mut [FlowConfig], most: Span, seed: u64) {
-    let most_micros = (most.as_nanos() / 1_000) as u32;
-    let starts = Rng::new(seed).child("start jitter");
-    for flow in flows {
-        let delay = u64::from(starts.child(&flow.name).below(most_micros));
-        flow.start = flow.start.map(|start| start + Span::from_micros(delay));
-    }
 }
 
 fn halves(extra_rtt: Span) -> ExtraDelay {
@@ -178,7 +158,8 @@ fn add_tcp(
     flows: &mut Vec<FlowConfig>,
     flow: &Flow,
     tcp: &TcpFlow,
-    (phases, own, label): (&Phases, &Own, &TrialLabel),
+    ramp: (&Phases, u64),
+    (own, label): (&Own, &TrialLabel),
 ) -> Result<(), PlanError> {
     let kind = if tcp.congestion_control == sprout::NAME {
         FlowKind::Sprout
@@ -187,7 +168,7 @@ fn add_tcp(
     };
     let dscp = Dscp::new(tcp.dscp).unwrap_or(Dscp::DEFAULT);
     let group = Group { name: &flow.name, direction: tcp.direction, count: tcp.count };
-    group.add(flows, &kind, dscp, &tcp.activity, phases);
+    group.add(flows, &kind, dscp, &tcp.activity, ramp);
     Ok(())
 }
 
@@ -226,7 +207,7 @@ fn tcp_config(
     Ok(TcpConfig { ecn, receive_window_bytes, notes_delivery, prague, ..of_algorithm })
 }
 
-fn add_udp(flows: &mut Vec<FlowConfig>, flow: &Flow, udp: &UdpFlow, phases: &Phases) {
+fn add_udp(flows: &mut Vec<FlowConfig>, flow: &Flow, udp: &UdpFlow, ramp: (&Phases, u64)) {
     let config = UdpConfig {
         rate: udp.rate,
         payload_bytes: udp.packet_bytes.saturating_sub(UDP_HEADER_BYTES) as u16,
@@ -235,7 +216,7 @@ fn add_udp(flows: &mut Vec<FlowConfig>, flow: &Flow, udp: &UdpFlow, phases: &Pha
     };
     let dscp = Dscp::new(udp.class.dscp).unwrap_or(Dscp::DEFAULT);
     let group = Group { name: &flow.name, direction: udp.direction, count: udp.count };
-    group.add(flows, &FlowKind::Udp(config), dscp, &udp.activity, phases);
+    group.add(flows, &FlowKind::Udp(config), dscp, &udp.activity, ramp);
 }
 
 fn applications(entry: &str, flow: &ApplicationFlow, phases: &Phases) -> Vec<FlowConfig> {
@@ -263,14 +244,14 @@ impl Group<'_> {
         kind: &FlowKind,
         dscp: Dscp,
         activity: &Activity,
-        phases: &Phases,
+        (phases, seed): (&Phases, u64),
     ) {
         let ramp_start = Time::ZERO + phases.idle;
         for (direction, name) in flows::loads(self.name, self.direction, self.count) {
             flows.push(FlowConfig {
                 direction,
                 dscp,
-                start: Some(ramp_start + activity.start),
+                start: Some(ramp_start + activity.start_of(&name, seed)),
                 stop: activity.stop.map(|stop| ramp_start + stop),
                 ..FlowConfig::new(name, kind.clone())
             });

@@ -95,7 +95,7 @@ impl RateControl {
         };
         let bytes = (exact * u128::from(self.packet_bytes)) >> Prague::FRACTION_BITS;
         let rate = bytes * 1_000_000_000 / u128::from(rtt.as_nanos().max(1));
-        PacketRate::from_bytes_per_s(rate as u64).min(self.most_rate)
+        PacketRate::from_bytes_per_s(u64::try_from(rate).unwrap_or(u64::MAX)).min(self.most_rate)
     }
 
     /// Takes in a report; `next` is the number of the packet to be sent next.
@@ -249,10 +249,8 @@ mod tests {
 
     impl Session {
         fn new() -> Self {
-            let control = {
-                let [first, most] = [250_000, 5_000_000].map(PacketRate::from_bytes_per_s);
-                RateControl::new(1_228, first, most, Rng::new(1))
-            };
+            let [first, most] = [250_000, 5_000_000].map(PacketRate::from_bytes_per_s);
+            let control = RateControl::new(1_228, first, most, Rng::new(1));
             let report = Report::default();
             let now = Time::from_secs(1);
             let mut session = Self { control, now, next: 0, report, due_marks: 0.0 };

@@ -1,10 +1,7 @@
 //! The controller alone, acknowledgement by acknowledgement.
 
-use underload_aqm::rng::Rng;
-
 use super::*;
-use crate::congestion::SlowStartExit;
-use crate::congestion::tests::ack;
+use crate::congestion::tests::{ack, setup};
 
 /// A flow that acknowledges its whole window once per round trip.
 struct Flow {
@@ -17,14 +14,7 @@ struct Flow {
 
 impl Flow {
     fn new(initial_window: u32, config: PragueConfig) -> Self {
-        let setup = Setup {
-            segment_bytes: 1_448,
-            packet_bytes: 1_500,
-            initial_window,
-            slow_start_exit: SlowStartExit::Loss,
-            prague: config,
-            rng: Rng::new(1),
-        };
+        let setup = Setup { initial_window, prague: config, ..setup() };
         let mut control = Prague::new(&setup);
         control.fraction.begin_round(1);
         let (rtt, now) = (Span::from_millis(50), Time::from_secs(1));

@@ -352,8 +352,8 @@ impl Sender {
         }
     }
 
-    /// What has not come within the reordering window is lost. A recovery that begins here sends as
-    /// much as one delivered segment allows (Linux `tcp_rack_reo_timeout`).
+    /// Declares segments lost that did not arrive within the reordering window. A recovery that
+    /// begins here sends as much as one delivered segment allows (Linux `tcp_rack_reo_timeout`).
     fn on_reordering_timeout(&mut self, port: &mut Port<'_>) {
         let was_recovering = self.state == State::Recovery;
         let losses = self.find_losses(port.now);
@@ -501,9 +501,10 @@ impl Sender {
 /// What the state of CUBIC and of most others takes.
 const USUAL_CONTROL_BYTES: usize = 128;
 
-/// What a tail loss probe and the reordering timer wait on top (Linux `TCP_TIMEOUT_MIN_US`). An
-/// acknowledgement within that time goes first: a retransmission by the timer alone, without a
-/// packet having left a full queue, would be dropped.
+/// Margin of the tail loss probe and of the reordering timer (Linux `TCP_TIMEOUT_MIN_US`). It lets
+/// an acknowledgement that is due come first: the packet that it reports has left the queue, and
+/// without that room a full queue would drop the retransmission.
 const TIMEOUT_MIN: Span = Span::from_millis(2);
-/// The same for a single segment whose acknowledgement may be delayed (Linux `TCP_RTO_MIN`).
+/// Margin of the probe for a single segment, whose acknowledgement may be delayed (Linux
+/// `TCP_RTO_MIN`).
 const PROBE_MARGIN_LAST: Span = Span::from_millis(200);

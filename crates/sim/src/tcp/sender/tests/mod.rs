@@ -9,7 +9,8 @@ use std::rc::Rc;
 use underload_aqm::packet::Dscp;
 use underload_aqm::rng::Rng;
 
-use crate::congestion::{Algorithm, Setup, SlowStartExit};
+use crate::congestion::tests::setup;
+use crate::congestion::{Algorithm, Setup};
 use crate::flow::Address;
 use crate::net::{Event, ExtraDelay, Network, SackBlock, SharedWatcher, Sighting, Watcher};
 
@@ -45,14 +46,7 @@ impl Script {
 
     /// Sends `first` segments at 0 ms.
     fn with(config: &TcpConfig, first: u32) -> Self {
-        let setup = Setup {
-            segment_bytes: 1_448,
-            packet_bytes: 1_500,
-            initial_window: 10,
-            slow_start_exit: SlowStartExit::Loss,
-            prague: config.prague,
-            rng: Rng::new(1),
-        };
+        let setup = Setup { prague: config.prague, ..setup() };
         let control = Controller::new(config.algorithm, setup);
         let delays = [ExtraDelay::default()];
         let mut network = Network::new(Vec::new(), Vec::new(), &delays, &Rng::new(1));
