@@ -11,7 +11,7 @@ use ureq::config::Config;
 use ureq::http::Uri;
 use ureq::http::uri::Scheme;
 use ureq::unversioned::resolver::{DefaultResolver, ResolvedSocketAddrs, Resolver};
-use ureq::unversioned::transport::NextTimeout;
+use ureq::unversioned::transport::{ConnectionDetails, Connector, NextTimeout, Transport};
 
 use crate::reach::Reach;
 
@@ -60,12 +60,11 @@ impl FromStr for Address {
 }
 
 impl Address {
-    /// Host and port.
     fn authority(&self) -> &str {
         self.0.split_once("://").map_or("", |(_, authority)| authority)
     }
 
-    /// The network that it is in, as far as that is certain without a name service.
+    /// Returns the network that it is in, as far as the text says; [`Reach::Global`] for a name.
     pub(crate) fn reach(&self) -> Reach {
         let uri = self.0.parse::<Uri>();
         let host = uri.as_ref().ok().and_then(Uri::host).unwrap_or_default();
@@ -94,30 +93,39 @@ fn literal(host: &str) -> Option<IpAddr> {
 
 /// Finds a host. In the clear it leads to this machine alone, whatever `localhost` stands for.
 #[derive(Debug, Default)]
-pub(crate) struct Finder {
-    resolver: DefaultResolver,
-    found: Found,
-}
+pub(crate) struct Finder(DefaultResolver);
 
-/// The host that was found last, and the network that it is in.
+/// The host that was connected to last, and the network that it is in.
+///
+/// A host's name is looked up before each request, and the request may then use a connection that
+/// was made before: only a new connection tells where the host is.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Found(Arc<Mutex<Option<(String, Reach)>>>);
+pub(crate) struct Connected(Arc<Mutex<Option<(String, Reach)>>>);
 
-impl Found {
+impl Connected {
     fn set(&self, authority: String, reach: Reach) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some((authority, reach));
     }
 
-    /// The network of this orchestrator, if that was found last.
+    /// The network of this orchestrator, if it was connected to last.
     pub(crate) fn reach_of(&self, address: &Address) -> Option<Reach> {
-        let found = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        found.as_ref().filter(|(of, _)| of == address.authority()).map(|(_, reach)| *reach)
+        let last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_this = |(authority, _): &&(String, Reach)| authority == address.authority();
+        last.as_ref().filter(is_this).map(|(_, reach)| *reach)
     }
 }
 
-impl Finder {
-    pub(crate) fn new(found: Found) -> Self {
-        Self { resolver: DefaultResolver::default(), found }
+impl<In: Transport> Connector<In> for Connected {
+    type Out = In;
+
+    fn connect(
+        &self,
+        details: &ConnectionDetails<'_>,
+        chained: Option<In>,
+    ) -> Result<Option<In>, Error> {
+        let authority = details.uri.authority().map(ToString::to_string).unwrap_or_default();
+        self.set(authority, Reach::of_all(details.addrs.iter().map(SocketAddr::ip)));
+        Ok(chained)
     }
 }
 
@@ -128,9 +136,7 @@ impl Resolver for Finder {
         config: &Config,
         timeout: NextTimeout,
     ) -> Result<ResolvedSocketAddrs, Error> {
-        let found = self.resolver.resolve(uri, config, timeout)?;
-        let authority = uri.authority().map(ToString::to_string).unwrap_or_default();
-        self.found.set(authority, Reach::of_all(found.iter().map(SocketAddr::ip)));
+        let found = self.0.resolve(uri, config, timeout)?;
         let is_near = || found.iter().all(|at| at.ip().is_loopback());
         if uri.scheme() == Some(&Scheme::HTTPS) || is_near() {
             return Ok(found);
@@ -142,6 +148,11 @@ impl Resolver for Finder {
 
 #[cfg(test)]
 mod tests {
+    use std::io::{Read as _, Write as _};
+    use std::net::TcpListener;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use ureq::unversioned::transport::TcpConnector;
     use ureq::unversioned::transport::time::Duration;
 
     use super::*;
@@ -217,13 +228,61 @@ mod tests {
         ] {
             assert_eq!(text.parse::<Address>().expect(text).reach(), reach, "{text}");
         }
-        // A name counts once it led to an answer.
-        let (found, finder) = (Found::default(), Address("https://localhost:1".to_owned()));
-        assert_eq!(found.reach_of(&finder), None);
-        found.set("localhost:1".to_owned(), Reach::Loopback);
-        assert_eq!(found.reach_of(&finder), Some(Reach::Loopback));
+    }
+
+    /// A name that leads to `first` when it is looked up for the first time, and to a private
+    /// address from then on.
+    #[derive(Debug)]
+    struct Rebinding {
+        first: SocketAddr,
+        lookups: AtomicUsize,
+    }
+
+    impl Resolver for Rebinding {
+        fn resolve(
+            &self,
+            _: &Uri,
+            _: &Config,
+            _: NextTimeout,
+        ) -> Result<ResolvedSocketAddrs, Error> {
+            let is_first = self.lookups.fetch_add(1, Ordering::Relaxed) == 0;
+            let private = SocketAddr::from(([192, 168, 1, 1], self.first.port()));
+            let mut found = self.empty();
+            found.push(if is_first { self.first } else { private });
+            Ok(found)
+        }
+    }
+
+    #[test]
+    fn a_name_that_leads_elsewhere_later_does_not_move_a_connection() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let first = listener.local_addr().expect("bound");
+        std::thread::spawn(move || {
+            // Both requests come on one connection.
+            let (mut stream, _) = listener.accept().expect("a client");
+            for _ in 0..2 {
+                let mut request = Vec::new();
+                while !request.ends_with(b"\r\n\r\n") {
+                    let mut byte = [0];
+                    stream.read_exact(&mut byte).expect("the rest of the request");
+                    request.push(byte[0]);
+                }
+                stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n").expect("sent");
+            }
+        });
+        let connected = Connected::default();
+        let connector = ().chain(TcpConnector::default()).chain(connected.clone());
+        let rebinding = Rebinding { first, lookups: AtomicUsize::new(0) };
+        let agent = ureq::Agent::with_parts(Config::default(), connector, rebinding);
+        let address = Address(format!("http://fleet.example:{}", first.port()));
+        assert_eq!(connected.reach_of(&address), None, "before an answer");
+        for _ in 0..2 {
+            let mut answer = agent.get(address.to_string()).call().expect("it answers");
+            answer.body_mut().read_to_vec().expect("an empty body");
+            assert_eq!(connected.reach_of(&address), Some(Reach::Loopback));
+        }
         let other: Address = "https://fleet.example".parse().expect("an address");
-        assert_eq!(found.reach_of(&other), None);
+        assert_eq!(connected.reach_of(&other), None);
     }
 
     #[test]

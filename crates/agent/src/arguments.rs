@@ -40,7 +40,8 @@ pub struct Arguments {
     /// that uses it is not measured [default: those of the default routes].
     #[arg(long, value_name = "NAME")]
     interface: Vec<String>,
-    /// What a home may send or receive meanwhile, such as 1mbit; a plain number is kbit/s.
+    /// The home's own traffic beside a measurement, at most, such as 1mbit; a plain number is
+    /// kbit/s.
     #[arg(long, value_name = "RATE", default_value = QUIET_DEFAULT, value_parser = quiet_rate)]
     quiet_below: u64,
     /// Asks for the first time at a random instant within so many seconds: after a power cut of a
@@ -72,10 +73,10 @@ pub struct Arguments {
     /// Its firmware.
     #[arg(long, default_value = "")]
     firmware: String,
-    /// What the line is sold upstream, such as 35mbit; a plain number is Mbit/s.
+    /// The rate that the line is sold with upstream, such as 35mbit; a plain number is Mbit/s.
     #[arg(long, value_name = "MBIT", default_value_t = 0.0, value_parser = mbit)]
     tier_up: f64,
-    /// What the line is sold downstream, such as 1gbit; a plain number is Mbit/s.
+    /// The rate that the line is sold with downstream, such as 1gbit; a plain number is Mbit/s.
     #[arg(long, value_name = "MBIT", default_value_t = 0.0, value_parser = mbit)]
     tier_down: f64,
     /// The segment of the access network that it shares with its neighbours.
@@ -135,10 +136,10 @@ impl Arguments {
 /// The bytes of [`Limits::default`], as they are written on a command line.
 const DAY_DEFAULT: &str = "5GB";
 const MONTH_DEFAULT: &str = "50GB";
-/// Long enough to mend an orchestrator whose store was restored from an old copy.
+/// Time to mend an orchestrator whose store was restored from an old copy.
 const CONFIRM_REMOVAL: Span = Span::from_secs(86_400);
 
-/// The code of a command line, or else the one in [`CODE_VARIABLE`].
+/// Returns the code of a command line, or else the one in [`CODE_VARIABLE`].
 pub fn code(named: Option<&str>) -> Option<String> {
     let code = named.map(str::to_owned).or_else(|| std::env::var(CODE_VARIABLE).ok());
     code.filter(|code| !code.is_empty())

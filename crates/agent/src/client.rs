@@ -15,7 +15,7 @@ use ureq::http::{Response, header};
 use ureq::unversioned::transport::{Connector as _, TcpConnector};
 use ureq::{Agent, Body};
 
-use crate::address::{Address, Finder, Found};
+use crate::address::{Address, Connected, Finder};
 use crate::identity::Identity;
 use crate::reach::Reach;
 use crate::tls::{TlsConnector, Trust};
@@ -27,7 +27,7 @@ pub struct Client {
     orchestrators: Vec<Address>,
     /// The network of each of them.
     reaches: Vec<Reach>,
-    found: Found,
+    connected: Connected,
     session: Option<Opened>,
     /// What the orchestrator's clock showed, and when.
     clock: Option<(Instant, u64)>,
@@ -60,7 +60,7 @@ impl Failure {
         Self { trouble: Trouble::NoAnswer, words, code: String::new(), removal: None }
     }
 
-    /// Believes a removal that ends this enrolment.
+    /// Turns a removal that is signed for this enrolment into [`Trouble::Removed`].
     fn verified(mut self, identity: &Identity) -> Self {
         if let Some(removal) = self.removal.take()
             && identity.is_ended_by(&removal)
@@ -99,11 +99,12 @@ impl Client {
             .max_idle_age(Duration::from_secs(20))
             .max_idle_connections(1)
             .build();
-        let connector = ().chain(TcpConnector::default()).chain(TlsConnector(trust.config()?));
-        let found = Found::default();
-        let http = Agent::with_parts(config, connector, Finder::new(found.clone()));
+        let connected = Connected::default();
+        let connector = ().chain(TcpConnector::default()).chain(connected.clone());
+        let connector = connector.chain(TlsConnector(trust.config()?));
+        let http = Agent::with_parts(config, connector, Finder::default());
         let reaches = orchestrators.iter().map(Address::reach).collect();
-        Ok(Self { http, orchestrators, reaches, found, session: None, clock: None })
+        Ok(Self { http, orchestrators, reaches, connected, session: None, clock: None })
     }
 
     /// The network that an orchestrator is in, by the connection that it answered on.
@@ -267,7 +268,7 @@ impl Client {
         let bytes = response.body_mut().with_config().limit(ANSWER_MAX).read_to_vec();
         let bytes = bytes.map_err(failed)?;
         if (200..300).contains(&status) {
-            if let Some(reach) = self.found.reach_of(base) {
+            if let Some(reach) = self.connected.reach_of(base) {
                 self.reaches[orchestrator] = reach;
             }
             return Ok(bytes);
@@ -438,7 +439,7 @@ mod tests {
             let message = serde_json::json!({});
             let answer = client.ask::<_, ()>(0, &identity, "/v1/next", &message);
             assert_eq!(answer.expect_err("it is no answer").trouble, trouble, "{body}");
-            // The same answer to the request that opens a session.
+            // This answer to the request that opens a session.
             let asked = serve(vec![(410, body.clone())]);
             let mut client = Client::new(vec![asked], Trust::Authorities).expect("a client");
             let answer = client.ask::<_, ()>(0, &identity, "/v1/next", &message);

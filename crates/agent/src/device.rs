@@ -43,7 +43,7 @@ pub struct Config {
     pub start_within: Span,
     /// See [`Settings::confirm_removal`].
     pub confirm_removal: Span,
-    /// What this home allows, whatever an orchestrator answers.
+    /// Limits of this home, which no answer of an orchestrator lifts.
     pub limits: Limits,
 }
 
@@ -377,7 +377,7 @@ impl Device<'_> {
         self.is_busy = rate(0).max(rate(1)) > self.measurer.busy_bit_per_s;
     }
 
-    /// Stores what has to outlive a restart. What cannot be stored is told again.
+    /// Stores what has to outlive a restart. Orchestrators repeat whatever cannot be stored.
     fn remember(&mut self) {
         let now = self.now();
         if self.agent.alone() != self.alone.as_ref() && now >= self.alone_at {

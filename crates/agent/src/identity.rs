@@ -140,12 +140,12 @@ impl Identity {
             && key.is_some_and(|key| removal.is_signed_by(&key))
     }
 
-    /// What orchestrators stated of its removal.
+    /// The stored statement of orchestrators that this device was removed.
     pub fn removal(&self) -> Option<RemovalNotice> {
         self.read::<Option<RemovalNotice>>(REMOVAL)?
     }
 
-    /// Stores what orchestrators stated of its removal.
+    /// Stores the statement of orchestrators that this device was removed, or that it was not.
     ///
     /// # Errors
     /// [`IdentityError::File`].

@@ -202,7 +202,9 @@ impl Measurer {
     ) -> Result<MeasurementResult, String> {
         let (stop, before) = (AtomicBool::new(false), meter.bytes);
         let mut watch = |progress: Progress| {
-            let load = progress.bytes_up.saturating_add(progress.bytes_down);
+            // A server that reports less than arrived must not get more.
+            let up = progress.bytes_up.max(progress.bytes_sent);
+            let load = up.saturating_add(progress.bytes_down);
             let probes = progress.probes_sent.saturating_add(progress.probes_answered) / 2;
             let [received, sent] = own_bytes(step, load, probes);
             meter.bytes = before.saturating_add(received).saturating_add(sent);
@@ -213,8 +215,8 @@ impl Measurer {
         let clock = RunClock::start();
         let measured = Measurement::run(config, remote.endpoints(), clock, &mut watch, &stop);
         let measured = measured.map_err(|error| error.to_string())?;
-        let [received, sent] =
-            own_bytes(step, load_bytes(&measured), measured.samples.len() as u64);
+        let load = load_bytes(&measured).max(measured.loads.iter().map(|log| log.bytes_sent).sum());
+        let [received, sent] = own_bytes(step, load, measured.samples.len() as u64);
         meter.bytes = meter.bytes.max(before.saturating_add(received).saturating_add(sent));
         if !measured.cancelled {
             return Ok(measured);

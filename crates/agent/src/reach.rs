@@ -18,22 +18,22 @@ pub enum Reach {
 }
 
 impl Reach {
-    /// The network of an address; `None` where nothing is measured to: link-local, multicast,
-    /// broadcast, documentation, benchmarking and reserved addresses, and tunnels whose far end
-    /// the address does not tell.
+    /// Returns the network of an address; `None` for addresses that no agent measures to:
+    /// link-local, multicast, broadcast, documentation, benchmarking and reserved ones, and tunnels
+    /// whose far end does not follow from the address.
     ///
     /// An IPv6 address that embeds an IPv4 address (mapped, 6to4, NAT64) is classified by the
     /// embedded address.
-    pub fn of(ip: IpAddr) -> Option<Self> {
+    pub fn from_ip(ip: IpAddr) -> Option<Self> {
         match ip {
             IpAddr::V4(ip) => Self::of_v4(ip),
             IpAddr::V6(ip) => Self::of_v6(ip),
         }
     }
 
-    /// The network of all these addresses, [`Reach::Global`] unless all are in one other.
+    /// Returns the network that all addresses are in, or [`Reach::Global`] if they differ.
     pub fn of_all(ips: impl IntoIterator<Item = IpAddr>) -> Self {
-        Self::common(ips.into_iter().map(|ip| Self::of(ip).unwrap_or(Self::Global)))
+        Self::common(ips.into_iter().map(|ip| Self::from_ip(ip).unwrap_or(Self::Global)))
     }
 
     /// Returns the reach that all have, or [`Reach::Global`] if they differ.
@@ -45,7 +45,7 @@ impl Reach {
 
     /// Whether a server may have this address if the orchestrator is in this network.
     pub fn includes(self, ip: IpAddr) -> bool {
-        Self::of(ip).is_some_and(|kind| kind == Self::Global || kind == self)
+        Self::from_ip(ip).is_some_and(|kind| kind == Self::Global || kind == self)
     }
 
     fn of_v4(ip: Ipv4Addr) -> Option<Self> {
@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     fn kinds(texts: &[&str]) -> Vec<Option<Reach>> {
-        texts.iter().map(|text| Reach::of(text.parse().expect(text))).collect()
+        texts.iter().map(|text| Reach::from_ip(text.parse().expect(text))).collect()
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! a stand-in of an orchestrator that refuses what a real one refuses.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::{TcpListener, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -346,6 +346,55 @@ fn a_run_ends_at_the_bytes_that_the_home_allows() {
     let now = || Time::from_nanos(start.elapsed().as_nanos() as u64);
     let bytes_max = 20_000_000;
     let ran = measurer().run(&task(address, bytes_max), Reach::Loopback, &now);
+    let Ran::Over { outcome, reason, bytes, steps, .. } = ran else { panic!("{ran:?}") };
+    assert_eq!((outcome, steps.len()), (Outcome::Failed, 0), "{reason}");
+    assert!(reason.contains("limit of bytes"), "{reason}");
+    assert!(bytes >= bytes_max, "they are counted: {bytes}");
+}
+
+/// Forwards connections to `server`, without its reports of how much of a load arrived.
+fn without_reports(server: SocketAddr) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("bound");
+    std::thread::spawn(move || {
+        for client in listener.incoming().flatten() {
+            let server = TcpStream::connect(server).expect("it listens");
+            std::thread::spawn(move || forward_without_reports(client, server));
+        }
+    });
+    address
+}
+
+fn forward_without_reports(mut client: TcpStream, mut server: TcpStream) {
+    let mut first = [0];
+    let is_tls = client.peek(&mut first).is_ok() && first == [0x16];
+    let (mut from, mut to) = (client.try_clone().expect("up"), server.try_clone().expect("up"));
+    std::thread::spawn(move || {
+        let _ = std::io::copy(&mut from, &mut to);
+        let _ = to.shutdown(Shutdown::Write);
+    });
+    if is_tls {
+        let _ = std::io::copy(&mut server, &mut client);
+    } else {
+        let mut accepted = [0; 4_096];
+        let count = server.read(&mut accepted).unwrap_or(0);
+        let _ = client.write_all(&accepted[..count]);
+        let _ = std::io::copy(&mut server, &mut std::io::sink());
+    }
+    let _ = client.shutdown(Shutdown::Both);
+}
+
+#[test]
+fn a_server_that_reports_nothing_gets_no_more_bytes_than_the_home_allows() {
+    let (service, direct) = server();
+    let address = without_reports(service.address()).to_string();
+    let address = ServerAddress { address, ..direct };
+    let start = Instant::now();
+    let now = || Time::from_nanos(start.elapsed().as_nanos() as u64);
+    let bytes_max = 20_000_000;
+    let mut task = task(address, bytes_max);
+    task.steps.iter_mut().for_each(|step| step.duration_ms = 3_000);
+    let ran = measurer().run(&task, Reach::Loopback, &now);
     let Ran::Over { outcome, reason, bytes, steps, .. } = ran else { panic!("{ran:?}") };
     assert_eq!((outcome, steps.len()), (Outcome::Failed, 0), "{reason}");
     assert!(reason.contains("limit of bytes"), "{reason}");

@@ -32,7 +32,7 @@ pub struct Arguments {
     /// Only the built-in scenarios whose names begin so, for example `bode` [default: all].
     #[arg(value_name = "NAME")]
     pub names: Vec<String>,
-    /// Their short forms: a quick look, with fewer of the numbers and less exact ones.
+    /// Their short forms: a quick look, with fewer of the numbers, which are not judged.
     #[arg(long)]
     pub short: bool,
     /// Prints Markdown, as in docs/figures.md.

@@ -278,8 +278,8 @@ pub struct Stored {
     pub new: u32,
     /// Results that were there before, or whose runs have their outcomes already.
     pub known: u32,
-    /// Results that are not stored: of runs that this device was not given, or of more runs of its
-    /// own than its plan allows.
+    /// Results that are not stored: of runs that this device was not given, or of more runs that
+    /// it made without being asked than its plan allows.
     #[serde(default)]
     pub refused: u32,
 }
@@ -353,7 +353,8 @@ pub struct Problem {
     pub code: String,
     /// For people.
     pub message: String,
-    /// With the code `removed`, for a sender who proved to be that device or server.
+    /// The signed removal, with the code `removed` and if the sender proved to be that device or
+    /// server; else `None`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub removal: Option<Box<Removal>>,
 }

@@ -196,9 +196,9 @@ impl RunResult {
         steps.iter().enumerate().filter(is_first).map(|(_, step)| step)
     }
 
-    /// The series that count in pooled numbers, with their steps. Each step and marking of a run
-    /// counts once, and only if the orchestrator scheduled the run: a device cannot add weight by
-    /// repeating series or by making runs of its own.
+    /// The series that count in pooled numbers, with their steps. Each step and marking counts
+    /// once, and only in a run that the orchestrator scheduled: a device cannot add weight by
+    /// repeating series or by making further runs.
     pub fn pooled_series(&self) -> impl Iterator<Item = (&StepResult, &SeriesResult)> {
         let steps = self.distinct_steps().filter(|_| self.run > 0);
         steps.flat_map(|step| step.distinct_series().map(move |series| (step, series)))
@@ -244,18 +244,22 @@ impl RunResult {
     /// Bytes of a name at most: 64 characters of a server's name take up to 256.
     pub const NAME_BYTES_MAX: usize = 256;
 
+    /// Whether a plan, a step, a server, a version or a reason may have this text. No database
+    /// stores the character 0.
+    pub fn is_name(text: &str) -> bool {
+        let is_short = is_within(text, Self::NAME_MAX) && text.len() <= Self::NAME_BYTES_MAX;
+        is_short && !text.contains('\0')
+    }
+
     /// What is wrong with it that its type lets through; `None` where nothing is.
     pub fn fault(&self) -> Option<&'static str> {
         let names = [&self.plan, &self.reason, &self.server, &self.version];
         let steps = self.steps.iter().map(|step| &step.step);
         let mut names = names.into_iter().chain(steps);
-        let is_short =
-            |name: &String| is_within(name, Self::NAME_MAX) && name.len() <= Self::NAME_BYTES_MAX;
-        if !names.clone().all(is_short) {
-            return Some("a name is longer than 128 characters or 256 bytes");
-        }
-        if names.any(|name| name.contains('\0')) {
-            return Some("a name holds the character 0, which no database takes");
+        if !names.all(|name| Self::is_name(name)) {
+            return Some(
+                "a name is longer than 128 characters or 256 bytes, or holds the character 0",
+            );
         }
         let too_many = self.steps.iter().any(|step| step.series.len() > Self::SERIES_MAX);
         if self.steps.len() > Self::STEPS_MAX || too_many {

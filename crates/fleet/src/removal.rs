@@ -1,8 +1,8 @@
 //! An orchestrator's signed statement that a device was removed.
 //!
-//! An agent that was removed stops for good, and somebody has to visit it before it measures again.
-//! So neither a status of HTTP nor TLS is enough: the statement is signed with the key of the
-//! leases, which the device learned when it enrolled, and it names the enrolment that it ends.
+//! An agent that was removed stops for good, and measures again only after a visit on site. So
+//! neither a status of HTTP nor TLS is enough: the statement is signed with the key of the leases,
+//! which the device learned when it enrolled, and it names the enrolment that it ends.
 
 use data_encoding::HEXLOWER;
 use ring::signature::{ED25519, Ed25519KeyPair, UnparsedPublicKey};
@@ -41,7 +41,7 @@ fn signed_text(removed: Removed, at_ms: u64) -> String {
 }
 
 impl Removed {
-    /// Signs the removal.
+    /// States, signed at `at_ms`, that this enrolment was ended.
     pub fn sign(self, key: &Ed25519KeyPair, at_ms: u64) -> Removal {
         let signature = HEXLOWER.encode(key.sign(signed_text(self, at_ms).as_bytes()).as_ref());
         Removal { device: self.device, enrolled_ms: self.enrolled_ms, at_ms, signature }

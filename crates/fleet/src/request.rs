@@ -136,9 +136,9 @@ pub struct Authenticated<'a> {
     pub tag: &'a str,
     /// When it was sent.
     pub at_ms: u64,
-    /// Its method, such as `POST`.
+    /// The HTTP method, such as `POST`.
     pub method: &'a str,
-    /// Its path and query.
+    /// Path and query.
     pub target: &'a str,
     /// Its body, byte for byte.
     pub body: &'a [u8],
@@ -169,18 +169,16 @@ mod tests {
     const SECRET: [u8; 32] = [9; 32];
     const DEVICE: DeviceId = DeviceId([3; 16]);
 
+    fn signed<'a>(session: &'a str, tag: &'a str) -> Authenticated<'a> {
+        let (method, target) = ("POST", "/v1/next");
+        Authenticated { session, tag, at_ms: 5_000_000, method, target, body: b"{}" }
+    }
+
     #[test]
     fn a_request_is_believed_as_it_was_sent_and_while_it_is_fresh() {
         let opened = open_session(&SECRET, DEVICE, 10_000_000);
         let tag = authenticate(&opened.key, "POST", "/v1/next", 5_000_000, b"{}");
-        let good = Authenticated {
-            session: &opened.session,
-            tag: &tag,
-            at_ms: 5_000_000,
-            method: "POST",
-            target: "/v1/next",
-            body: b"{}",
-        };
+        let good = signed(&opened.session, &tag);
         let believed = |now, request: &Authenticated<'_>| sender(&SECRET, now, request);
         assert_eq!(believed(5_000_000, &good), Ok(DEVICE));
         assert_eq!(believed(5_300_001, &good), Err(RequestError::Stale));
@@ -204,14 +202,7 @@ mod tests {
         let opened = open_session(&SECRET, DEVICE, 10_000_000);
         let first = covered("/v1/next", 5_000_000, b"{}");
         let tag = HEXLOWER.encode(sign(&Key::new(HMAC_SHA256, &opened.key), &first).as_ref());
-        let good = Authenticated {
-            session: &opened.session,
-            tag: &tag,
-            at_ms: 5_000_000,
-            method: "POST",
-            target: "/v1/next",
-            body: b"{}",
-        };
+        let good = signed(&opened.session, &tag);
         assert_eq!(sender(&SECRET, 5_000_000, &good), Ok(DEVICE));
         for request in [
             Authenticated { method: "PUT", ..good },
@@ -247,15 +238,7 @@ mod tests {
             String::new(),
             format!("{device}.{expires}"),
         ] {
-            let request = Authenticated {
-                session: &forged,
-                tag: "",
-                at_ms: 5_000_000,
-                method: "POST",
-                target: "/v1/next",
-                body: b"",
-            };
-            let found = sender(&SECRET, 5_000_000, &request);
+            let found = sender(&SECRET, 5_000_000, &signed(&forged, ""));
             assert_eq!(found, Err(RequestError::Session), "{forged}");
         }
     }

@@ -146,17 +146,24 @@ impl Feeder {
         Self { inbox, rules, store: Some(store) }
     }
 
-    /// Fetches what waits, at most [`MESSAGES_MAX`] messages, or waits so long for some, and
-    /// brings it to the database. It may be stopped at any time.
+    /// Fetches what waits, at most [`MESSAGES_MAX`] messages and [`FETCHED_BYTES_MAX`] bytes, or
+    /// waits up to `patience` for a message, and brings it to the database. It may be stopped at
+    /// any time.
     ///
     /// # Errors
     /// [`NatsError`]; what was not committed is given again after [`ACKNOWLEDGED_WITHIN`].
     pub async fn feed(&mut self, patience: Duration) -> Result<Fed, NatsError> {
-        let batch = self.inbox.consumer.fetch().max_messages(MESSAGES_MAX).messages().await;
+        let batch = self.inbox.consumer.fetch().max_messages(MESSAGES_MAX);
+        let batch = batch.max_bytes(FETCHED_BYTES_MAX).messages().await;
         let mut batch = batch.map_err(away)?;
         let mut messages = Vec::new();
         while let Some(message) = batch.next().await {
-            messages.push(message.map_err(away)?);
+            match message {
+                Ok(message) => messages.push(message),
+                // JetStream ends a batch that is full by bytes with an error.
+                Err(_) if !messages.is_empty() => break,
+                Err(error) => return Err(away(error)),
+            }
         }
         if messages.is_empty() {
             let batch = self.inbox.consumer.batch().max_messages(1).expires(patience);
@@ -241,6 +248,8 @@ fn away(error: impl std::fmt::Display) -> NatsError {
 
 /// Messages of a batch at most.
 pub const MESSAGES_MAX: usize = 500;
+/// Bytes of the messages of a batch at most.
+pub const FETCHED_BYTES_MAX: usize = 4 << 20;
 /// A message that was fetched and not acknowledged for so long is given again.
 pub const ACKNOWLEDGED_WITHIN: Duration = Duration::from_secs(30);
 /// The stream that results wait in.

@@ -236,6 +236,56 @@ async fn the_broker_is_killed() {
 }
 
 #[test]
+fn large_messages_are_fetched_a_few_at_a_time_and_meet_the_same_rules() {
+    runtime().block_on(large_messages_are_fetched());
+}
+
+async fn large_messages_are_fetched() {
+    let folder = underload_disk::faults::private_tempdir().expect("a folder");
+    let test = "large_messages_are_fetched_a_few_at_a_time_and_meet_the_same_rules";
+    let Some(server) = Server::start(test, folder.path()) else { return };
+    let inbox = Inbox::connect(&server.url, 1).await.expect("it connects");
+    // What a device may hand in with one request: steps that no plan has, with 64 series each.
+    let lost = SeriesResult {
+        dscp: 0,
+        sent: 1,
+        lost: 1,
+        bins: underload_fleet::bins::Bins::default(),
+        p50_us: None,
+        p99_us: None,
+        mean_us: None,
+        max_us: None,
+    };
+    for request in 0..30 {
+        let mut handed_in = results(6 * request + 1..=6 * request + 6);
+        for Numbered { sequence, result } in &mut handed_in.results {
+            let series = (0..64).map(|dscp| SeriesResult { dscp, ..lost.clone() }).collect();
+            let step = StepResult { series, ..result.steps[0].clone() };
+            let name = |number| format!("{sequence}.{number}");
+            result.steps =
+                (0..64).map(|it| StepResult { step: name(it), ..step.clone() }).collect();
+        }
+        inbox.hand_in(DEVICE, NOW_MS, &handed_in).await.expect("it is handed in");
+    }
+    let mut feeder = Feeder::new(inbox, rules(), Box::new(store(folder.path())));
+    let mut sum = Fed::default();
+    while sum.new < 180 {
+        let fed = feed(&mut feeder).await;
+        assert!(fed.messages <= 40, "at most 4 MiB: {fed:?}");
+        sum = Fed { messages: sum.messages + fed.messages, new: sum.new + fed.new, ..fed };
+    }
+    assert!(sum.messages > 40, "the premise: {sum:?}");
+    let mut archive = SqliteArchive::open(&folder.path().join("store")).expect("an archive");
+    let mut steps = 0;
+    let mut see = |kept: &underload_fleet::store::StoredResult| {
+        steps += kept.result.steps.len();
+        true
+    };
+    archive.visit(&Filter::default(), &mut see).expect("it shows all");
+    assert_eq!((stored(folder.path()).len(), steps), (180, 0));
+}
+
+#[test]
 fn what_a_feeder_committed_and_did_not_acknowledge_changes_nothing() {
     runtime().block_on(a_feeder_does_not_acknowledge());
 }

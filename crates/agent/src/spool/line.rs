@@ -29,7 +29,7 @@ pub(super) struct State {
     pub began: Option<Began>,
     /// Whether that run has no result.
     pub is_running: bool,
-    /// What the runs of the last day and month moved.
+    /// Runs and traffic of the last day and month.
     #[serde(default)]
     pub usage: Usage,
 }

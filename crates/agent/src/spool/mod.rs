@@ -147,15 +147,15 @@ impl Spool {
         Memory { request, began, interrupted, usage, alone: None, removal: None }
     }
 
-    /// Stores what runs moved, with the next line that is written.
+    /// Stores runs and traffic with the next line that is written.
     pub fn set_usage(&mut self, usage: &Usage) {
         self.state.usage.clone_from(usage);
     }
 
-    /// Stores what runs moved, now.
+    /// Stores runs and traffic now.
     ///
     /// # Errors
-    /// What the file system said.
+    /// Returns the error of the file system.
     pub fn note_usage(&mut self, usage: &Usage) -> io::Result<()> {
         self.change(|state| state.usage.clone_from(usage))
     }

@@ -245,7 +245,7 @@ fn a_clock_far_ahead_leaves_numbers_for_later_epochs() {
 }
 
 #[test]
-fn what_runs_moved_outlives_a_restart() {
+fn runs_and_traffic_outlive_a_restart() {
     let directory = tempfile::tempdir().expect("a directory");
     let mut spool = open(directory.path());
     let usage: Usage = serde_json::from_str(
@@ -255,7 +255,7 @@ fn what_runs_moved_outlives_a_restart() {
     spool.note_usage(&usage).expect("written");
     drop(spool);
     assert_eq!(open(directory.path()).memory().usage, usage);
-    // With the next line, too.
+    // The next line that is written stores it, too.
     let mut spool = open(directory.path());
     spool.set_usage(&Usage::default());
     spool.note_request(1).expect("written");

@@ -246,7 +246,7 @@ impl<I: Fn() -> anyhow::Result<Identity>> Host<I> {
                 let listener = bind::tcp(at)?;
                 let at = listener.local_addr()?;
                 let channels = if tool == Tool::Web {
-                    eprintln!("browsers at https://{at}/");
+                    eprintln!("browsers at https://{}/", super::to_connect_to(at));
                     channels(at, ledger.clone())?
                 } else {
                     eprintln!("responsiveness clients at {at}");

@@ -336,16 +336,19 @@ fn announce(
     Ok(())
 }
 
-/// What to type where. An address that stands for all of a machine's is none to connect to.
+/// The command that measures against this server, and where to type it.
 fn measure_command(address: SocketAddr) -> String {
-    let ip = address.ip();
-    let place = if ip.is_loopback() { "on this machine" } else { "on the other machine" };
-    let host = if ip.is_unspecified() {
-        format!("NAME-OR-ADDRESS-OF-THIS-ONE:{}", address.port())
-    } else {
-        address.to_string()
-    };
-    format!("{place}: underload measure {host}")
+    let is_here = address.ip().is_loopback();
+    let place = if is_here { "on this machine" } else { "on the other machine" };
+    format!("{place}: underload measure {}", to_connect_to(address))
+}
+
+/// The address that clients connect to. One that stands for all of a machine's is none.
+fn to_connect_to(address: SocketAddr) -> String {
+    if address.ip().is_unspecified() {
+        return format!("NAME-OR-ADDRESS-OF-THIS-ONE:{}", address.port());
+    }
+    address.to_string()
 }
 
 /// The two ways to be told to stop.
@@ -457,6 +460,7 @@ mod tests {
             let said = command(any);
             assert!(said.ends_with("underload measure NAME-OR-ADDRESS-OF-THIS-ONE:4862"), "{said}");
         }
+        assert_eq!(to_connect_to(([0, 0, 0, 0], 4863).into()), "NAME-OR-ADDRESS-OF-THIS-ONE:4863");
         assert_eq!(command("127.0.0.1:1"), "on this machine: underload measure 127.0.0.1:1");
         assert_eq!(command("192.0.2.7:1"), "on the other machine: underload measure 192.0.2.7:1");
     }

@@ -18,13 +18,13 @@ pub struct Memory {
     pub interrupted: Option<Began>,
     /// What it measures while no orchestrator answers.
     pub alone: Option<Alone>,
-    /// What orchestrators stated of its removal; `None` while it is not removed.
+    /// The statement of orchestrators that it was removed; `None` while it is not.
     pub removal: Option<RemovalNotice>,
     /// Runs and traffic of the last day and month.
     pub usage: Usage,
 }
 
-/// What orchestrators stated of a device's removal.
+/// The statement of orchestrators that a device was removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RemovalNotice {

@@ -186,7 +186,7 @@ impl Agent {
         self.alone.as_ref()
     }
 
-    /// What orchestrators stated of its removal; worth remembering over a restart.
+    /// The statement of orchestrators that it was removed, to be stored over a restart.
     pub fn removal(&self) -> Option<RemovalNotice> {
         self.removal
     }
@@ -473,7 +473,7 @@ impl Agent {
 
     /// An orchestrator stated, and signed, that this device was removed. The device measures
     /// nothing until an orchestrator answers otherwise, and stops for good once the removal is
-    /// stated again.
+    /// stated again, by another orchestrator where there is one.
     fn stated_removed(&mut self, now: Time, at_ms: u64) {
         let first_ms = self.removal.map_or(at_ms, |notice| notice.first_ms.min(at_ms));
         let confirm_ms = self.settings.confirm_removal.as_nanos() / 1_000_000;
@@ -481,6 +481,7 @@ impl Agent {
         self.removal = Some(RemovalNotice { first_ms, is_confirmed: left_ms == 0 });
         self.alone = None;
         self.give_up(now);
+        self.next_orchestrator();
         self.contact_at = now + Span::from_millis(left_ms);
     }
 
@@ -490,7 +491,7 @@ impl Agent {
             self.batch = (self.batch / 2).max(1);
         }
         self.silent += 1;
-        self.orchestrator = (self.orchestrator + 1) % self.settings.orchestrators.max(1);
+        self.next_orchestrator();
         if self.silent < self.settings.orchestrators {
             return;
         }
@@ -498,6 +499,10 @@ impl Agent {
         self.contact_at = now + retry_after(rng, self.rounds);
         self.rounds = self.rounds.saturating_add(1);
         self.give_up(now);
+    }
+
+    fn next_orchestrator(&mut self) {
+        self.orchestrator = (self.orchestrator + 1) % self.settings.orchestrators.max(1);
     }
 
     /// What was asked for last will not be had: a lease ends by itself, too.

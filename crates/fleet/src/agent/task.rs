@@ -126,7 +126,7 @@ pub enum Ran {
     },
     /// The server was not there or did not want it; nothing was measured.
     TurnedAway {
-        /// In words, without an address: it is handed in.
+        /// In words and without an address, because orchestrators receive it.
         reason: String,
     },
 }

@@ -253,7 +253,8 @@ fn a_device_stops_for_good_once_its_removal_is_stated_again_a_day_later() {
     driven.hear(removed(WALL_MS));
     assert_eq!(driven.kept().outcome, Outcome::Failed, "the run in hand ends");
     assert_eq!(driven.wait(&WAITING), CONFIRM, "and nothing is measured or asked for a day");
-    assert!(matches!(driven.next(&WAITING), Task::HandIn { .. }));
+    let another = Task::HandIn { orchestrator: 1, most: RESULTS_MAX };
+    assert_eq!(driven.next(&WAITING), another, "another orchestrator is asked");
     driven.hear(removed(WALL_MS + CONFIRM_MS));
     for _ in 0..10 {
         assert_eq!(driven.next(&WAITING), Task::Stop);
@@ -268,13 +269,13 @@ fn a_removal_that_is_taken_back_or_repeated_stops_no_device() {
     let mut driven = Driven::begin(Memory::default());
     driven.next(&IDLE);
     driven.hear(removed(WALL_MS));
-    // Whoever recorded the statement sends it again, and again.
+    // The statement was recorded and is replayed.
     for _ in 0..100 {
         driven.wait(&IDLE);
         assert!(matches!(driven.next(&IDLE), Task::Ask { .. }));
         driven.hear(removed(WALL_MS));
     }
-    // A restart, and nobody answers.
+    // After a restart no orchestrator answers.
     let memory = Memory { removal: driven.agent.removal(), ..Memory::default() };
     let mut driven = Driven::begin(memory);
     for _ in 0..10 {
@@ -496,8 +497,8 @@ fn a_run_tries_four_servers_with_a_pause_between() {
     assert!(matches!(driven.next(&IDLE), Task::Release { .. }), "the lease is given back");
 }
 
-/// Whatever an orchestrator gives: with a run in each answer, over ten days and restarts, no
-/// 24 hours have more runs and bytes than the home allows.
+/// An orchestrator that gives a run with each answer, for ten days and over restarts: no 24 hours
+/// have more runs and bytes than the home allows.
 #[test]
 fn no_answer_lifts_the_limits_of_a_home() {
     let home = Limits {
@@ -513,7 +514,7 @@ fn no_answer_lifts_the_limits_of_a_home() {
     let mut began_at = Time::ZERO;
     while driven.now < end {
         if driven.now >= restarts_at && matches!(driven.agent.in_hand, InHand::Nothing) {
-            // Its own clock and the orchestrator's jump by years meanwhile.
+            // The clocks of the device and of the orchestrator jump by years meanwhile.
             restarts_at = driven.now + SECOND * 40_000;
             let usage = driven.agent.usage().clone();
             let memory = Memory { usage, request: 1, ..Memory::default() };
@@ -581,6 +582,7 @@ fn a_run_that_no_home_allows_is_an_outcome_and_no_run() {
     // No result may carry these names.
     for change in [
         |run: &mut Assignment| run.plan = "x".repeat(1_000_000),
+        |run: &mut Assignment| run.plan = "\u{20000}".repeat(65),
         |run: &mut Assignment| run.servers[0].name = "x".repeat(1_000_000),
         |run: &mut Assignment| run.servers[0].address = "x".repeat(1_000_000),
         |run: &mut Assignment| run.lease = "x".repeat(1_000_000),

@@ -1,9 +1,9 @@
-//! Enrolled devices that do whatever one home can: they claim, ask, and hand in what harms others,
-//! as often as an orchestrator lets a device ask.
+//! Enrolled devices that harm others as far as one home can: with claims about their lines, with
+//! requests, and with results, as often as an orchestrator lets a device ask.
 
 use std::collections::BTreeMap;
 
-use super::world::{Event, Held, Reply, Request, World, id_of};
+use super::world::{CAPACITY, Event, Held, Reply, Request, World, id_of};
 use crate::bins::{Bins, bin_of};
 use crate::device::{Attributes, DeviceId};
 use crate::message::{Move, Next, Numbered, Release, Results};
@@ -18,13 +18,13 @@ pub(super) const PROBES: [u64; 2] = [250, 600];
 const HONEST_US: u64 = 20_000;
 const HOSTILE_US: u64 = 900_000;
 
-/// What an attacker keeps in mind.
+/// A hostile device.
 #[derive(Debug, Clone)]
 pub(super) struct Hostile {
     pub id: DeviceId,
     request: u64,
     sequence: u64,
-    /// The run that it was given last, with its lease.
+    /// The last run that it was given, with its lease.
     run: u64,
     lease_id: u64,
 }
@@ -53,7 +53,7 @@ fn step(name: &str, kind: Kind, series: Vec<SeriesResult>) -> StepResult {
     StepResult { step: name.to_owned(), kind, goodput_bit_per_s, tier_percent, series }
 }
 
-/// What a run of an honest device shows, with the loaded step if it had a lease.
+/// The steps of an honest device's run, with the loaded one if the run had a lease.
 pub(super) fn honest_steps(has_load: bool) -> Vec<StepResult> {
     let [idle, loaded] = PROBES.map(|sent| vec![series(0, HONEST_US, sent)]);
     let loaded = step("loaded", Kind::Upload, loaded);
@@ -62,7 +62,7 @@ pub(super) fn honest_steps(has_load: bool) -> Vec<StepResult> {
 }
 
 impl World {
-    /// One request of the attacker at `place`, and the next one a second later.
+    /// Sends one request of the hostile device at `place`, and schedules the next one.
     pub fn attacks(&mut self, place: usize) -> Held {
         self.after(INTERVAL_MS, Event::Attacks { place });
         let request = self.hostile_request(place);
@@ -72,7 +72,6 @@ impl World {
             return Ok(());
         }
         self.report.attacks += 1;
-        // Refusals are what an attacker has to expect.
         if let Ok(Ok(Reply::Next(answer))) = self.try_to_answer(at, id, &request, false)
             && let Some(run) = answer.run
         {
@@ -86,18 +85,21 @@ impl World {
         let kind = self.rng.below(6);
         let number = self.rng.below(1_000_000);
         let other = self.rng.below(self.devices.len() as u32);
+        // Numbers of leases are random: let this device know all of them.
+        let leases = self.store.leases();
+        let leaked = leases.get(number as usize % leases.len().max(1)).map_or(0, |it| it.id);
         let attacker = &mut self.hostile[place];
         attacker.request += 1;
         attacker.sequence += 1;
         match kind {
             0 => {
-                // A neighbour's segment, the whole server, and a kind of line of its own.
+                // The segment of an honest line, a whole server, and another kind of line each
+                // time.
                 let attributes = Attributes {
                     firmware: format!("firmware {number}"),
-                    segment: format!("segment-{}", other % 3),
-                    tier_up_bit_per_s: 1_000_000_000_000,
-                    tier_down_bit_per_s: 1_000_000_000_000,
-                    ..Attributes::default()
+                    tier_up_bit_per_s: CAPACITY,
+                    tier_down_bit_per_s: CAPACITY,
+                    ..self.devices[other as usize].attributes()
                 };
                 let (epoch, request, attributes) = (1, attacker.request, Some(attributes));
                 let (is_busy, waiting, dropped) = (false, u64::from(number), 0);
@@ -105,10 +107,10 @@ impl World {
             }
             1 => {
                 let tried = vec![format!("server-{}", other % 3)];
-                Request::Move(Move { lease_id: attacker.lease_id, tried })
+                let lease_id = if number.is_multiple_of(2) { attacker.lease_id } else { leaked };
+                Request::Move(Move { lease_id, tried })
             }
-            // Leases of others, by guessing.
-            2 => Request::Release(Release { lease_id: u64::from(number) }),
+            2 => Request::Release(Release { lease_id: leaked }),
             _ => {
                 let sequence = attacker.sequence;
                 let run = [attacker.run, 0, u64::from(number)][kind as usize - 3];
@@ -129,8 +131,7 @@ impl World {
         }
     }
 
-    /// How often an honest device began a run, by its place, and probes of the pooled numbers that
-    /// are of honest and of hostile devices.
+    /// Counts the results of each device, and the probes of hostile devices in pooled numbers.
     pub fn endured(&mut self) -> Result<super::Endured, String> {
         let sums = self.store.sums(&Filter::default(), &[]).map_err(|error| error.to_string())?;
         let mut pooled = Bins::default();
@@ -156,7 +157,7 @@ impl World {
     }
 }
 
-/// Steps of the plan and invented ones, each several times, with as many probes as may pass.
+/// Steps of the plan and others, each repeated, with the most probes that are accepted.
 fn hostile_steps(run: u64, number: u32) -> Vec<StepResult> {
     let repeated = |dscp: u8, sent: u64| vec![series(dscp, HOSTILE_US, sent); 4];
     let mut steps = vec![

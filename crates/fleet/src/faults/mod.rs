@@ -83,7 +83,7 @@ pub fn run(seed: u64) -> Result<Report, Broken> {
     Ok(world.report)
 }
 
-/// What a fleet with hostile devices came to.
+/// The results of a fleet with hostile devices.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Endured {
     /// Requests of honest devices and of servers.
@@ -100,7 +100,8 @@ pub struct Endured {
     pub hostile_probes: u64,
 }
 
-/// Hours in which everything goes wrong and, if `is_attacked`, one device in ten is hostile.
+/// Plays `hours` in which everything goes wrong and, if `is_attacked`, one device in ten is
+/// hostile.
 ///
 /// # Errors
 /// Returns the first promise that was broken.
@@ -126,11 +127,12 @@ mod tests {
         assert_eq!(calm.hostile_probes, 0);
         let runs = |it: &Endured| it.honest_runs.iter().sum::<u64>();
         assert!(runs(&attacked) * 10 > runs(&calm) * 9, "{calm:?}\n{attacked:?}");
-        // Every run that is due counts once, with at most twice the probes that its steps send.
+        // Each run that is due counts once, with at most twice the probes that its steps send.
         let due = 288 * (HOURS + 4) / 24;
         let probes_max = 2 * due * RunResult::PROBES_EXCESS * PROBES.iter().sum::<u64>();
         assert!((1..=probes_max).contains(&attacked.hostile_probes), "{attacked:?}");
-        // Runs of its own are stored at twice that rate, and do not count.
+        // Runs that a device makes without being asked are stored at twice that rate, and are not
+        // in pooled numbers.
         let most = 3 * due + 100;
         assert!(attacked.hostile_results.iter().all(|stored| *stored < most), "{attacked:?}");
     }
@@ -160,7 +162,7 @@ mod tests {
         assert!(all.made > 4 * FLEETS && all.outcomes > all.made + 20 * FLEETS, "{all:?}");
     }
 
-    /// The calm, and the time until the last run is over, are less than 4 hours more.
+    /// Calm and draining take less than 4 hours more.
     const HOURS: u64 = 24;
     const FLEETS: u64 = 2_000;
     const WORKERS: u64 = 2;

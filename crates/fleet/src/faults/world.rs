@@ -16,7 +16,7 @@ use crate::lease::SKEW_MS;
 use crate::message::{
     Heartbeat, HeartbeatAnswer, Move, Moved, Next, NextAnswer, Release, Results, Stored,
 };
-use crate::orchestrator::{Answer, Kind, Orchestrator, Settings};
+use crate::orchestrator::{Answer, Kind, Orchestrator, Settings, line_setting};
 use crate::request::FRESH_MS;
 use crate::store::{self, Memory, Needs, Store as _, StoreError, Transaction};
 
@@ -134,7 +134,7 @@ pub(super) enum Event {
     Settles,
     /// Somebody dies.
     Strikes,
-    /// A hostile device asks.
+    /// A hostile device sends a request.
     Attacks {
         place: usize,
     },
@@ -183,16 +183,16 @@ impl World {
         let devices = 2 + rng.below(5) as usize;
         let servers = 1 + rng.below(3) as usize;
         let segments = 1 + rng.below(3);
-        Self::of([devices, servers, 0], segments, CHAOS_MS, rng)
+        Self::sized([devices, servers, 0], segments, CHAOS_MS, rng)
     }
 
     /// Eighteen devices and two hostile ones, which do nothing unless `is_attacked`.
     pub fn with_hostile(rng: Rng, hours: u64, is_attacked: bool) -> Self {
         let hostile = if is_attacked { 2 } else { 0 };
-        Self::of([18, 6, hostile], 18, hours * 60 * MINUTE_MS, rng)
+        Self::sized([18, 6, hostile], 18, hours * 60 * MINUTE_MS, rng)
     }
 
-    fn of(
+    fn sized(
         [devices, servers, hostile]: [usize; 3],
         segments: u32,
         chaos_ms: u64,
@@ -233,6 +233,11 @@ impl World {
         let servers: Vec<_> = self.servers.iter().map(Server::row).collect();
         let mut tx = self.store.begin(&Needs::default()).expect("memory");
         devices.iter().try_for_each(|row| tx.put_device(row)).expect("memory");
+        // An operator wrote the segments of honest devices and nothing about hostile ones.
+        for hostile in &self.hostile {
+            let setting = line_setting(hostile.id);
+            tx.put_setting(&setting, br#"{"operator":{}}"#).expect("memory");
+        }
         servers.iter().try_for_each(|row| tx.put_server(row)).expect("memory");
         tx.commit().expect("memory");
         for place in 0..self.devices.len() {

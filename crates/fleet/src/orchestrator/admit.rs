@@ -8,7 +8,7 @@ use underload_aqm::time::Span;
 
 use super::{
     Applied, HEARTBEAT_ENDED_MAX, HEARTBEAT_MS, Kind, Orchestrator, Rejection, START_MS,
-    STEP_EXTRA_MS, Stop, claims, enrolled, lasts_ms, span_ms, time,
+    STEP_EXTRA_MS, Stop, claims, enrol, enrolled, lasts_ms, span_ms, time,
 };
 use crate::admission::{Asked, Choice, Rates, Refusal, Room};
 use crate::device::{DeviceId, is_within};
@@ -109,6 +109,13 @@ fn peak(plan: &Plan, device: &Device) -> Rates {
     let down = rate(device.attributes.tier_down_bit_per_s, |tier| tier.down);
     let (up, down) = plan.peak_bit_per_s(&Tier { share: 1.0, up, down });
     Rates { up, down }
+}
+
+/// The segment of leases of devices that claim `segment`. An operator's segment has no such name,
+/// as attributes have no control characters: a claim holds back other claims, and no line that an
+/// operator put into the segment.
+fn claimed_segment(segment: &str) -> String {
+    format!("claimed\n{segment}")
 }
 
 /// A lease that was given, and where the run may go.
@@ -229,11 +236,16 @@ impl Orchestrator {
         if is_loaded && name.is_empty() && plan.lines.per_segment > 1 {
             return Ok(Err(Refusal::SegmentUnknown));
         }
-        let segment = (is_loaded && !name.is_empty()).then(|| name.clone());
-        let loaded_in_segment = match &segment {
-            Some(segment) => Some(tx.loaded_in(segment)?),
-            None => None,
-        };
+        let (mut segment, mut loaded_in_segment) = (None, None);
+        if is_loaded && !name.is_empty() {
+            let mut loaded = tx.loaded_in(name)?;
+            let mut key = name.clone();
+            if enrol::is_segment_claimed(tx, device.id)? {
+                key = claimed_segment(name);
+                loaded += tx.loaded_in(&key)?;
+            }
+            (segment, loaded_in_segment) = (Some(key), Some(loaded));
+        }
         let rates = peak(plan, device);
         let has_lease = tx.lease_of(device.id)?.is_some();
         let asked = Asked { rates, has_lease, loaded_in_segment };

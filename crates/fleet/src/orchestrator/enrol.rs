@@ -4,7 +4,7 @@ use data_encoding::HEXLOWER_PERMISSIVE;
 use ring::signature::{ED25519, UnparsedPublicKey};
 use serde::{Deserialize, Serialize};
 
-use super::{Kind, Orchestrator, Rejection, Stop, admit};
+use super::{Kind, Orchestrator, Rejection, Stop, admit, line_setting};
 use crate::device::{Attributes, DeviceId};
 use crate::message::{Enrol, Enrolled, OpenSession, ServerAddress, Session};
 use crate::removal::Removed;
@@ -53,12 +53,13 @@ fn merged(operator: &Attributes, device: &Attributes) -> Attributes {
     }
 }
 
-/// What an operator wrote of a line, and how often its device may still change the rest. It is a
-/// setting of the store, written when a code names attributes or a device changes some.
+/// The attributes of a line that an operator wrote, and the number of changes that its device may
+/// still make to the others. Each device that enrols has one, as a setting of the store.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(default)]
 struct LineRecord {
-    operator: Attributes,
+    /// `None` if the device enrolled before this was stored.
+    operator: Option<Attributes>,
     changes_left: u64,
     /// The day of the latest change, days since 1970.
     day: u64,
@@ -66,29 +67,25 @@ struct LineRecord {
 
 impl Default for LineRecord {
     fn default() -> Self {
-        Self { operator: Attributes::default(), changes_left: CHANGES_MAX, day: 0 }
+        Self { operator: None, changes_left: CHANGES_MAX, day: 0 }
     }
 }
 
-/// Changes that a device may make at once; one more with each day. Each kind of line has sums of
-/// its own, which are kept for years.
+/// Changes that a device may make at once; one more with each day. A store keeps separate sums for
+/// each kind of line, for years.
 const CHANGES_MAX: u64 = 4;
 const DAY_MS: u64 = 86_400_000;
 
 impl LineRecord {
-    fn name(device: DeviceId) -> String {
-        format!("line/{device}")
-    }
-
     fn read(tx: &mut dyn Transaction, device: DeviceId) -> Result<Self, StoreError> {
-        let name = Self::name(device);
+        let name = line_setting(device);
         let Some(bytes) = tx.setting(&name)? else { return Ok(Self::default()) };
         serde_json::from_slice(&bytes)
             .map_err(|error| StoreError::Broken { what: format!("{name}: {error}") })
     }
 
     fn write(&self, tx: &mut dyn Transaction, device: DeviceId) -> Result<(), StoreError> {
-        let name = Self::name(device);
+        let name = line_setting(device);
         let bytes = serde_json::to_vec(self)
             .map_err(|error| StoreError::Broken { what: format!("{name}: {error}") })?;
         tx.put_setting(&name, &bytes)
@@ -98,15 +95,25 @@ impl LineRecord {
     fn change(&mut self, today: u64) -> bool {
         let earned = today.saturating_sub(self.day);
         self.changes_left = self.changes_left.saturating_add(earned).min(CHANGES_MAX);
-        self.day = self.day.max(today);
+        // A day later than tomorrow is of a clock that was ahead and has been set back.
+        self.day = if self.day > today + 1 { today } else { self.day.max(today) };
         let may_change = self.changes_left > 0;
         self.changes_left = self.changes_left.saturating_sub(1);
         may_change
     }
 }
 
-/// Returns the attributes of a line once its device has reported `told`. What an operator wrote
-/// stays, and so does everything if the device has changed too much lately.
+/// Whether the segment of a line is a claim of its device, and not an operator's word.
+pub(super) fn is_segment_claimed(
+    tx: &mut dyn Transaction,
+    device: DeviceId,
+) -> Result<bool, StoreError> {
+    let operator = LineRecord::read(tx, device)?.operator;
+    Ok(operator.is_some_and(|operator| operator.segment.is_empty()))
+}
+
+/// Returns the attributes of a line once its device has reported `told`. Attributes that an
+/// operator wrote stay, and so do all if the device has changed some too often lately.
 pub(super) fn reported(
     tx: &mut dyn Transaction,
     now_ms: u64,
@@ -119,7 +126,7 @@ pub(super) fn reported(
         return Ok(told);
     }
     let mut record = LineRecord::read(tx, device.id)?;
-    let changed = merged(&record.operator, &told);
+    let changed = record.operator.as_ref().map_or_else(|| told.clone(), |it| merged(it, &told));
     if changed == *known || !record.change(now_ms / DAY_MS) {
         return Ok(known.clone());
     }
@@ -259,8 +266,8 @@ fn enrol_device(
         },
     };
     let mut record = LineRecord::read(tx, id)?;
-    if record.operator != code.attributes {
-        record.operator.clone_from(&code.attributes);
+    if record.operator.as_ref() != Some(&code.attributes) {
+        record.operator = Some(code.attributes.clone());
         record.write(tx, id)?;
     }
     tx.put_device(&device)?;

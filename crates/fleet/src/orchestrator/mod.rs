@@ -65,6 +65,11 @@ pub const PLANS_MAX: usize = 32;
 const MADE_MAX: usize = 256;
 /// Leases that a heartbeat may end at most.
 pub const HEARTBEAT_ENDED_MAX: usize = 4_096;
+/// The setting of a store that records what an operator wrote of a device's line.
+pub fn line_setting(device: DeviceId) -> String {
+    format!("line/{device}")
+}
+
 /// Servers send a heartbeat so often.
 pub const HEARTBEAT_MS: u64 = 10_000;
 

@@ -19,7 +19,8 @@ enum Place {
     Own { schedule: usize, after_ms: u64 },
     /// Its run has its outcome.
     Known,
-    /// It is of no run of this device, or of one more of its own than its plan allows.
+    /// It is of no run that this device was given, or of one run too many that it made without
+    /// being asked.
     Nowhere,
 }
 
@@ -70,7 +71,7 @@ fn take(
         Place::Known => return Ok(Some(false)),
         Place::Nowhere => return Ok(None),
     };
-    // Whatever the device's clock showed.
+    // The device's clock may show any time.
     let at_ms = it.result.at_ms.min(latest_ms).max(earliest_ms);
     let mut result = RunResult { at_ms, ..it.result.clone() };
     result.keep_planned(&applied.plan);

@@ -22,11 +22,12 @@ pub(super) struct Ended {
 }
 
 const DAY_MS: f64 = 86_400_000.0;
-/// A device may store this many times as many runs of its own as its plan makes due.
+/// A device may store this many runs that it made without being asked for each run that its plan
+/// makes due.
 const OWN_EXCESS: f64 = 2.0;
-/// Runs of its own that a device may store at once beyond that rate.
+/// Runs of that kind that a device may store at once beyond that rate.
 const OWN_BURST: u64 = 16;
-/// Runs of its own that a device that was away may store at once: more than its spool holds.
+/// Runs of that kind that a device may store at once after an absence: more than its spool holds.
 const OWN_SAVED_MAX: u64 = 8_192;
 
 const NOT_ASKED: &str = "the device did not ask in time";
@@ -47,8 +48,8 @@ impl Schedule {
         }
     }
 
-    /// What [`Schedule::own_ms`] is after one more run of the device's own; `None` if that would
-    /// exceed the rate.
+    /// Returns [`Schedule::own_ms`] after one more run that the device made without being asked;
+    /// `None` if the run would exceed the rate.
     ///
     /// While no orchestrator answers a device makes as many runs as its plan makes due. It may
     /// store [`OWN_EXCESS`] times as many, and [`OWN_BURST`] at once, which a device that follows
@@ -57,7 +58,7 @@ impl Schedule {
         let one_ms = (DAY_MS / (OWN_EXCESS * plan.runs_per_day)).max(1.0) as u64;
         let earliest_ms = now_ms.saturating_sub(one_ms.saturating_mul(OWN_SAVED_MAX));
         let latest_ms = now_ms.saturating_add(one_ms.saturating_mul(OWN_BURST));
-        // What is later yet is of a clock that was ahead and has been set back.
+        // An instant that is later yet is of a clock that was ahead and has been set back.
         let is_of_now = self.own_ms <= latest_ms.saturating_add(2 * SKEW_MS);
         let own_ms = if is_of_now { self.own_ms.max(earliest_ms) } else { now_ms };
         let after_ms = own_ms.saturating_add(one_ms);
@@ -185,7 +186,7 @@ pub(super) fn settle(
             ended.extend(schedule.settle(applied, now_ms, most, rng));
         }
     }
-    // The device may still hand in runs of its own that it made before the plan was over.
+    // The device may still hand in runs that it made without being asked before the plan was over.
     device.schedules.retain(|schedule| {
         let ends_ms = of_name(plans, &schedule.plan).map_or(0, Applied::ends_ms);
         let is_waited_for = now_ms < ends_ms.saturating_add(OWED_MS);

@@ -643,7 +643,6 @@ capacity = "10gbit"
         assert!(Plan::parse(&long).is_err_and(|error| error.problem.contains("1 MiB")));
     }
 
-    /// Eleven mistakes.
     const MISTAKEN: &str = "\
 titel = \"x\"
 runs_per_day = \"six\"

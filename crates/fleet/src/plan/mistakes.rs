@@ -24,14 +24,14 @@ pub(super) struct Reading<F> {
 const MISTAKES_MAX: usize = 64;
 /// Bytes of a text that is repaired at most.
 const REPAIRED_BYTES_MAX: usize = 64 << 10;
-/// One of these is a value of each key.
+/// Each key takes at least one of these.
 const VALUES: [&str; 7] = ["1", "\"1mbit\"", "\"1s\"", "\"1MB\"", "\"latency\"", "\"x\"", "[]"];
 
 /// Reads a file with all its mistakes.
 pub(super) fn read<F: DeserializeOwned>(text: &str) -> Reading<F> {
     let numbers = (1..=text.lines().count().max(1)).collect();
     let mut reading = Reading { file: None, mistakes: Vec::new(), text: text.to_owned(), numbers };
-    // Of a very long text, which takes long to read again, only the first mistake.
+    // A very long text takes long to read again: only its first mistake is reported.
     let most = if text.len() > REPAIRED_BYTES_MAX { 1 } else { MISTAKES_MAX };
     while reading.mistakes.len() < most {
         let error = match toml::from_str::<F>(&reading.text) {
@@ -41,7 +41,7 @@ pub(super) fn read<F: DeserializeOwned>(text: &str) -> Reading<F> {
             }
             Err(error) => error,
         };
-        let mistake = Mistake::of(&reading.text, &error);
+        let mistake = Mistake::from_error(&reading.text, &error);
         let line = mistake.line.and_then(|line| reading.numbers.get(line).copied());
         let problem = mistake.problem.clone();
         reading.mistakes.push(PlanError { line, problem, others: Vec::new() });
@@ -52,11 +52,11 @@ pub(super) fn read<F: DeserializeOwned>(text: &str) -> Reading<F> {
     reading
 }
 
-/// What the reader of TOML reports.
+/// A mistake as the reader of TOML reports it.
 struct Mistake {
     problem: String,
     span: std::ops::Range<usize>,
-    /// Counted from 0; `None` if there is no span.
+    /// Counted from 0; `None` if the reader gives no place.
     line: Option<usize>,
     kind: Kind,
 }
@@ -74,7 +74,7 @@ enum Kind {
 }
 
 impl Mistake {
-    fn of(text: &str, error: &toml::de::Error) -> Self {
+    fn from_error(text: &str, error: &toml::de::Error) -> Self {
         let message = error.message().trim().replace('\n', ", ");
         let span = error.span().unwrap_or(0..0);
         let line = error.span().map(|span| text[..span.start].matches('\n').count());
@@ -140,7 +140,7 @@ impl<F: DeserializeOwned> Reading<F> {
                 return false;
             }
             let Err(error) = toml::from_str::<F>(text) else { return true };
-            let next = Mistake::of(text, &error);
+            let next = Mistake::from_error(text, &error);
             (next.span.start, &next.problem) != (mistake.span.start, &mistake.problem)
                 && !(matches!(mistake.kind, Kind::Other) && next.span.start == mistake.span.start)
         };

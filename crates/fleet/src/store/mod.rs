@@ -19,11 +19,11 @@ pub use rows::{
 
 use crate::device::DeviceId;
 
-/// Which results of a device were stored is remembered in rows of this many numbers in a row.
+/// Consecutive result numbers per row of the record of results that were stored.
 pub const SEEN_WIDTH: u64 = 512;
-/// Rows that are remembered of a device's own results, and of those that were made in its stead.
-/// A device numbers results in rising order and hands the oldest in first, so that a result that
-/// is older than those rows was handed in before, or is none.
+/// Rows of that record for a device's own results, and for those that orchestrators made in its
+/// stead. A device numbers results in rising order and hands the oldest in first: a result older
+/// than these rows was handed in before, or does not exist.
 pub const SEEN_ROWS: usize = 64;
 
 /// Why a store could not do it. Nothing has changed.

@@ -35,9 +35,10 @@ impl Background {
                 let pause = match housekeeping.step(now_ms) {
                     Ok(did) => {
                         told.clear();
-                        // Uploads get their turn between two transactions that fold results.
-                        let is_folding = matches!(did.what, Work::PutTogether(_));
-                        let least = if is_folding { start.elapsed() } else { Duration::ZERO };
+                        // Uploads get their turn between two transactions that change sums.
+                        let changes_sums =
+                            matches!(did.what, Work::PutTogether(_) | Work::DeletedSums(_));
+                        let least = if changes_sums { start.elapsed() } else { Duration::ZERO };
                         let pause = Duration::from_millis(did.next_ms.saturating_sub(now_ms));
                         pause.max(least).min(PAUSE_MAX)
                     }

@@ -31,7 +31,7 @@ use underload_fleet::store::{Dimension, Filter, StoreError, Summed};
 /// Whether sums by these dimensions, and outcomes where there are none, are only known of results
 /// that are kept themselves, which they are not for ever.
 pub(crate) fn needs_results(filter: &Filter, by: &[Dimension]) -> bool {
-    rollup::Question::new(filter, by).level().is_none()
+    rollup::Question::new(filter, by, std::sync::Arc::default()).level().is_none()
 }
 
 /// `95 days before 2026-11-23`

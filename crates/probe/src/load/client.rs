@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
@@ -24,6 +24,7 @@ use crate::network::{POLL_INTERVAL, SocketSource};
 pub struct FlowHandle {
     stop: Arc<AtomicBool>,
     delivered: Arc<DeliveredLog>,
+    sent: Arc<AtomicU64>,
     thread: Option<JoinHandle<Result<FlowLog, LoadError>>>,
 }
 
@@ -35,6 +36,8 @@ pub(super) struct FlowContext {
     pub clock: RunClock,
     pub stop: Arc<AtomicBool>,
     pub delivered: Arc<DeliveredLog>,
+    /// See [`FlowLog::bytes_sent`].
+    pub sent: Arc<AtomicU64>,
     pub duration_max: Duration,
     pub token: Token,
 }
@@ -59,6 +62,7 @@ pub fn start_flow(
     let socket = open_socket(flow, server, network.as_ref())?;
     let stop = Arc::new(AtomicBool::new(false));
     let delivered = Arc::new(DeliveredLog::default());
+    let sent = Arc::<AtomicU64>::default();
     let context = FlowContext {
         flow: flow.clone(),
         server,
@@ -66,6 +70,7 @@ pub fn start_flow(
         clock,
         stop: Arc::clone(&stop),
         delivered: Arc::clone(&delivered),
+        sent: Arc::clone(&sent),
         duration_max,
         token,
     };
@@ -73,13 +78,18 @@ pub fn start_flow(
         .name(format!("load-{}", flow.name))
         .spawn(move || run(&context, socket))
         .map_err(|source| socket_error(flow, "starting its thread", source))?;
-    Ok(FlowHandle { stop, delivered, thread: Some(thread) })
+    Ok(FlowHandle { stop, delivered, sent, thread: Some(thread) })
 }
 
 impl FlowHandle {
     /// Payload bytes known to be delivered so far.
     pub fn delivered_bytes(&self) -> u64 {
         self.delivered.last().map_or(0, |record| record.bytes)
+    }
+
+    /// See [`FlowLog::bytes_sent`].
+    pub fn sent_bytes(&self) -> u64 {
+        self.sent.load(Ordering::Relaxed)
     }
 
     /// Payload bytes delivered by `time_ns`, interpolated; `None` while that is not known yet.
@@ -188,6 +198,7 @@ fn run(context: &FlowContext, socket: Socket) -> Result<FlowLog, LoadError> {
         (Transport::Udp { .. }, Direction::Down) => udp_client::receive(context, &opened)?,
     };
     log.delivered = context.delivered.take();
+    log.bytes_sent = context.sent.load(Ordering::Relaxed);
     Ok(log)
 }
 

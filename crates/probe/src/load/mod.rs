@@ -100,6 +100,9 @@ pub struct FlowLog {
     pub tcp: Vec<TcpSample>,
     /// What the kernel used where the near end sends over TCP; else `None`.
     pub congestion_control: Option<String>,
+    /// Payload bytes that this end wrote to a TCP connection, also those that the far end does not
+    /// report as arrived; 0 for UDP.
+    pub bytes_sent: u64,
     /// Datagrams that left; `None` for TCP.
     pub packets_sent: Option<u64>,
     /// Why it ended before it was told to; `None` if it did not.

@@ -1,6 +1,7 @@
 //! The near end of bulk TCP.
 
 use std::io::{self, Read, Write};
+use std::sync::atomic::Ordering;
 
 use nix::poll::PollFlags;
 use socket2::SockRef;
@@ -32,8 +33,9 @@ fn send_into(context: &FlowContext, opened: &Opened, log: &mut FlowLog) -> io::R
         let ready = peer.wait(PollFlags::POLLIN | PollFlags::POLLOUT, next_record_ns)?;
         if ready.contains(PollFlags::POLLOUT) {
             match (&peer.stream).write(&payload) {
-                Err(error) if !is_temporary(&error) => return Err(error),
-                _ => {}
+                Ok(count) => drop(context.sent.fetch_add(count as u64, Ordering::Relaxed)),
+                Err(error) if is_temporary(&error) => {}
+                Err(error) => return Err(error),
             }
         }
         if ready.intersects(PollFlags::POLLIN | PollFlags::POLLHUP | PollFlags::POLLERR) {
@@ -195,6 +197,7 @@ mod tests {
             clock,
             stop,
             delivered: Arc::default(),
+            sent: Arc::default(),
             duration_max: Duration::from_secs(1),
             token: Token([0; 16]),
         };

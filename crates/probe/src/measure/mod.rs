@@ -133,6 +133,9 @@ pub struct Progress {
     pub phase_max: Duration,
     /// Payload delivered up since the measurement began, bytes.
     pub bytes_up: u64,
+    /// Payload that this end wrote to TCP connections since the measurement began, bytes; the far
+    /// end decides how much of it `bytes_up` counts.
+    pub bytes_sent: u64,
     /// Payload delivered down since the measurement began, bytes.
     pub bytes_down: u64,
     /// Probes sent, all classes.

@@ -292,6 +292,7 @@ impl Run<'_> {
             in_phase: Duration::from_nanos(in_phase_ns),
             phase_max: Duration::from_nanos(phase_max_ns),
             bytes_up: bytes(Direction::Up),
+            bytes_sent: self.flows.iter().map(Flow::sent_bytes).sum(),
             bytes_down: bytes(Direction::Down),
             probes_sent,
             probes_answered,
@@ -359,6 +360,10 @@ impl Flow {
     fn delivered_bytes(&self) -> u64 {
         let of_log = || self.log.delivered.last().map_or(0, |record| record.bytes);
         self.handle.as_ref().map_or_else(of_log, FlowHandle::delivered_bytes)
+    }
+
+    fn sent_bytes(&self) -> u64 {
+        self.handle.as_ref().map_or(self.log.bytes_sent, FlowHandle::sent_bytes)
     }
 
     /// By `time_ns`; `None` while a running flow has not told.

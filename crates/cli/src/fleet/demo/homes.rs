@@ -41,6 +41,17 @@ pub(super) struct Fleet {
     pub trust: Trust,
 }
 
+/// The plans measure each line some thousand times a day, at no cost: the lines are emulated.
+fn limits() -> Limits {
+    let bytes = u64::MAX;
+    Limits {
+        runs_per_day: 100_000,
+        bytes_per_day: bytes,
+        bytes_per_month: bytes,
+        ..Limits::default()
+    }
+}
+
 impl Home {
     /// Moves in: from now on the agent asks, measures and hands in.
     pub(super) fn start(
@@ -70,8 +81,7 @@ impl Home {
             spool_bytes: BYTES_DEFAULT,
             start_within: Span::from_secs(2),
             confirm_removal: Span::ZERO,
-            // A day in minutes.
-            limits: Limits { runs_per_day: 100_000, ..Limits::default() },
+            limits: limits(),
         };
         let failure = Arc::<Mutex<Option<String>>>::default();
         let told = Arc::clone(&failure);
@@ -158,5 +168,28 @@ fn rest(time: Duration, stop: &AtomicBool) -> bool {
             return true;
         }
         std::thread::sleep(left.min(Duration::from_millis(100)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use underload_fleet::plan::{Load, Plan};
+
+    use super::*;
+
+    /// `--seconds` goes up to a day. An agent counts a load with its headers and acknowledgements
+    /// as 130 % of its payload.
+    #[test]
+    fn a_line_stays_within_its_limits_for_a_day_of_both_plans() {
+        let (mut runs, mut bytes) = (0.0, 0.0);
+        for text in crate::fleet::demo::PLANS {
+            let plan = Plan::parse(text).expect("it is built in");
+            let run: f64 = Load::of(&plan).steps.iter().map(|step| step.bytes_per_run).sum();
+            runs += plan.runs_per_day;
+            bytes += 1.3 * run * plan.runs_per_day;
+        }
+        let limits = limits();
+        assert!(runs < f64::from(limits.runs_per_day), "{runs} runs");
+        assert!(bytes < limits.bytes_per_day as f64, "{bytes} bytes");
     }
 }

@@ -10,6 +10,7 @@ use crate::message::{Assignment, HeldLeases, Numbered, ServerAddress};
 use crate::outcome::{Outcome, RunResult};
 use crate::store::{Archive as _, CodeFor, Filter, Memory, Needs, Schedule, Server, Store as _};
 
+mod lines;
 mod results;
 
 const PLAN: &str = r#"
@@ -108,12 +109,23 @@ impl Fleet {
         code: &str,
         server: Option<ServerAddress>,
     ) -> Result<Enrolled, Rejection> {
+        let attributes = Attributes { model: "told".to_owned(), ..Attributes::default() };
+        self.enrol_as(seed, code, attributes, server)
+    }
+
+    fn enrol_as(
+        &mut self,
+        seed: u8,
+        code: &str,
+        attributes: Attributes,
+        server: Option<ServerAddress>,
+    ) -> Result<Enrolled, Rejection> {
         let key = pair(seed);
         let enrol = Enrol {
             code: code.to_owned(),
             public_key: hex(key.public_key().as_ref()),
             proof: hex(key.sign(code.as_bytes()).as_ref()),
-            attributes: Attributes { model: "told".to_owned(), ..Attributes::default() },
+            attributes,
             server,
         };
         self.change(|it, tx, now, _| it.enrol(tx, now, &enrol))
@@ -320,74 +332,6 @@ fn a_code_is_good_once_and_for_what_it_was_made_for() {
 }
 
 #[test]
-fn what_an_operator_wrote_of_a_line_stays_and_a_device_changes_the_rest_rarely() {
-    let mut fleet = Fleet::ready();
-    let written = Attributes {
-        firmware: "operator's".to_owned(),
-        segment: "cmts-1".to_owned(),
-        tier_up_bit_per_s: 10_000_000,
-        ..Attributes::default()
-    };
-    let code = fleet.code(CodeFor::Device, 1, written);
-    fleet.enrol_with(1, &code, None).expect("it is good");
-    let device = id_of(1);
-    let claim = |fleet: &mut Fleet, number: u64| {
-        let told = Attributes {
-            firmware: format!("claimed {number}"),
-            measured: format!("measured {number}"),
-            segment: "a neighbour's".to_owned(),
-            tier_up_bit_per_s: 1_000_000_000,
-            tier_down_bit_per_s: 2_000_000_000,
-            ..Attributes::default()
-        };
-        fleet.requests += 1;
-        let asked = Next { request: fleet.requests, attributes: Some(told), ..NEXT };
-        fleet.ask(device, &asked).expect("it may ask");
-        fleet.device(device).attributes
-    };
-    let mut kinds = BTreeMap::new();
-    for number in 0..1_000 {
-        let known = claim(&mut fleet, number);
-        assert_eq!((known.firmware.as_str(), known.segment.as_str()), ("operator's", "cmts-1"));
-        assert_eq!(known.tier_up_bit_per_s, 10_000_000);
-        kinds.insert(known.measured.clone(), known);
-        fleet.now += MINUTE / 60;
-    }
-    assert_eq!(kinds.len(), 4, "four changes at once: {kinds:?}");
-    for day in 0..10 {
-        fleet.now += 24 * 60 * MINUTE;
-        for number in 0..10 {
-            let known = claim(&mut fleet, 10_000 + 10 * day + number);
-            kinds.insert(known.measured.clone(), known);
-        }
-    }
-    assert_eq!(kinds.len(), 14, "one more each day");
-}
-
-#[test]
-fn a_lease_reserves_at_most_the_plans_largest_tier() {
-    let mut fleet = Fleet::ready();
-    let code = fleet.code(CodeFor::Device, 1, Attributes::default());
-    let key = pair(1);
-    let claimed = Attributes {
-        tier_up_bit_per_s: 1_000_000_000,
-        tier_down_bit_per_s: 1_000_000_000_000,
-        ..Attributes::default()
-    };
-    let enrol = Enrol {
-        code: code.clone(),
-        public_key: hex(key.public_key().as_ref()),
-        proof: hex(key.sign(code.as_bytes()).as_ref()),
-        attributes: claimed,
-        server: None,
-    };
-    fleet.change(|it, tx, now, _| it.enrol(tx, now, &enrol)).expect("it is good");
-    fleet.given(id_of(1));
-    let used = fleet.server("east");
-    assert_eq!((used.reserved_up_bit_per_s, used.reserved_down_bit_per_s), (100_000_000, 40_000));
-}
-
-#[test]
 fn a_lease_that_no_session_used_is_freed_and_one_in_use_is_not() {
     let mut fleet = Fleet::new();
     // Five minutes of load: a lease would be held for as long.
@@ -404,7 +348,8 @@ fn a_lease_that_no_session_used_is_freed_and_one_in_use_is_not() {
         fleet.say(200, &sent).expect("it is known");
         fleet.store.leases().len()
     };
-    // It may begin for 30 s, by clocks that are 5 s off, and be told 10 s later.
+    // A session may begin for 30 s, by clocks that are 5 s off, and is in the next heartbeat, up to
+    // 10 s later.
     assert_eq!(beat(&mut fleet, 50_000, Some(vec![])), 1);
     assert_eq!(beat(&mut fleet, 60_000, None), 1, "a server that does not report them");
     assert_eq!(beat(&mut fleet, 60_000, Some(vec![run.lease_id])), 1, "a session holds it");
@@ -438,7 +383,7 @@ fn agents_are_sent_where_an_operator_says_and_not_where_a_server_says() {
     let answer = fleet.say(200, &elsewhere("victim.example:443", "0")).expect("it is alive");
     assert_eq!(answer.agents_sent_to.as_deref(), Some(&*enrolled_at), "the server is told");
     assert_eq!(at(&mut fleet), (enrolled_at.clone(), fingerprint));
-    // A new certificate leads nobody elsewhere.
+    // A new certificate does not change the address.
     fleet.say(200, &elsewhere(&enrolled_at, "1")).expect("it is alive");
     assert_eq!(at(&mut fleet), (enrolled_at, format!("sha256:{}", "1".repeat(64))));
     let mut set = |name: &str, address: &str| {
@@ -618,7 +563,7 @@ fn a_plan_that_is_stopped_ends_what_was_due_and_does_not_come_back() {
         (schedules.len(), settle_ms)
     };
     assert_eq!(of_device(&mut fleet), (1, u64::MAX));
-    // Runs of its own from before the end are stored.
+    // Runs that it made without being asked before the end are stored.
     assert_eq!(fleet.hand_in(device, 2, 0).map(|stored| stored.new), Ok(1));
     fleet.now += OWED_MS;
     fleet.next(device);

@@ -1,4 +1,4 @@
-//! What is stored of results, and how much one device weighs.
+//! Which parts of a result are stored, and how much one device weighs.
 
 use super::*;
 use crate::bins::{Bins, bin_of};
@@ -44,7 +44,7 @@ fn only_what_the_plan_measures_is_stored_and_each_series_once() {
     let device = fleet.enrol(1, "");
     let run = fleet.given(device).run;
     let mut it = numbered(1, run);
-    // 350 and 100 probes are sent; more than twice as many are no series of the plan.
+    // The plan sends 351 and 101 probes; a series of more than twice as many is dropped.
     let loaded = vec![series(0, 9_000, 702), series(0, 9_000, 703), series(7, 9_000, 5)];
     it.result.steps = vec![
         step("idle", LoadKind::Latency, vec![series(0, 9_000, 203), series(0, 9_000, 9)]),
@@ -72,7 +72,7 @@ fn a_device_does_not_choose_the_day_of_a_scheduled_run() {
     fleet.now += 5 * 24 * 60 * MINUTE;
     let mut it = numbered(1, run);
     it.result.at_ms = fleet.now;
-    // It begins within 30 s and lasts 18 s.
+    // The run begins within 30 s and lasts 18 s.
     assert_eq!(fleet.stored(device, it).at_ms, given_ms + 48_000);
 }
 
@@ -103,8 +103,8 @@ fn runs_of_its_own_are_stored_at_the_plans_rate_and_none_is_lost_of_who_was_away
     assert_eq!(own_runs(&mut fleet, device, 30_000, 100), 48);
 }
 
-/// What `count` devices hand in within a day, of which every tenth claims 900 ms as often as it
-/// may, and the others 20 ms as the plan says. Returns all probes in pooled numbers.
+/// Plays a day of `count` devices. Each tenth reports 900 ms as often as it may, the others report
+/// 20 ms as the plan says. Returns all probes in pooled numbers.
 fn day_with_one_hostile_in_ten(count: u8) -> Bins {
     let mut fleet = Fleet::ready();
     for seed in 1..=count {
@@ -117,7 +117,7 @@ fn day_with_one_hostile_in_ten(count: u8) -> Bins {
             let idle = |us, sent| step("idle", LoadKind::Latency, vec![series(0, us, sent)]);
             it.result.steps = vec![idle(20_000, 101)];
             if is_hostile {
-                // Everything that a result takes, and all runs of its own that are stored.
+                // The largest result, once for the run and once for a run that it made itself.
                 let series = vec![series(0, 900_000, 202); 64];
                 it.result.steps = vec![step("idle", LoadKind::Latency, series); 64];
                 let mut own = it.clone();

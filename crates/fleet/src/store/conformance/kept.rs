@@ -164,12 +164,12 @@ pub(super) fn what_is_older_than_is_remembered_is_known(store: &mut (impl Store 
             let result = samples::result(&mut rng, 1, epoch, sequence);
             change(store, |tx| tx.append(std::slice::from_ref(&result)))[0]
         };
-        // Each number of a row of its own.
+        // Each number is in another row.
         assert!((1..=rows).all(|row| one(row * SEEN_WIDTH)));
         let oldest = 7 * SEEN_WIDTH;
         let are_new = [1, oldest - 1, oldest, oldest + 1, rows * SEEN_WIDTH + 5].map(&mut one);
         assert_eq!(are_new, [false, false, false, true, true], "of epoch {epoch}");
-        // Numbers at random take no more rows than those.
+        // Numbers that are far apart take no more rows.
         for row in (rows * 2)..(rows * 3) {
             one(row * SEEN_WIDTH);
         }

@@ -8,7 +8,7 @@ use underload_fleet::device::DeviceId;
 use underload_fleet::store::StoreError;
 
 use crate::store::files::Location;
-use crate::store::rollup::RolledUp;
+use crate::store::rollup::{Key, Planned, RolledUp, SumPlace};
 
 /// A result as bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,12 +25,22 @@ pub(in crate::store) trait Base: Send {
     /// Folds at most `limit` results into the sums, fewer where they are large or the flag of
     /// [`Self::stop_with`] is set.
     fn roll_up(&mut self, limit: usize) -> Result<RolledUp, StoreError>;
-    /// Gives up what it is folding once this flag is set.
+    /// Abandons the batch that is being folded once `flag` is set.
     fn stop_with(&mut self, flag: &Arc<AtomicBool>);
-    /// How many results the first batch of a process may have; `None` before any was folded.
+    /// The number of results in the first batch of a process; `None` if no process has stored one.
     fn batch(&mut self) -> Result<Option<usize>, StoreError>;
-    /// Stores that number.
+    /// Stores the number that [`Self::batch`] returns.
     fn put_batch(&mut self, results: usize) -> Result<(), StoreError>;
+    /// The series that the plans have; the same allocation until the plans change.
+    fn planned(&mut self) -> Result<Arc<Planned>, StoreError>;
+    /// The first `limit` keys of sums with numbers above `after`, in their order.
+    fn keys(&mut self, after: i64, limit: usize) -> Result<Vec<(i64, Key)>, StoreError>;
+    /// The first `limit` places of sums behind `after`, in their order.
+    fn sums(&mut self, after: SumPlace, limit: usize) -> Result<Vec<SumPlace>, StoreError>;
+    /// Deletes sums.
+    fn delete_sums(&mut self, places: &[SumPlace]) -> Result<(), StoreError>;
+    /// Deletes keys that no sum has.
+    fn delete_keys(&mut self, numbers: &[i64]) -> Result<(), StoreError>;
     /// A number up to which all results that will ever be are there, and put together.
     fn settled(&mut self) -> Result<i64, StoreError>;
     /// The first day and plan after that one that results are there of.

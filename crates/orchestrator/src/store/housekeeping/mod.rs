@@ -10,6 +10,7 @@
 
 mod base;
 mod days;
+mod unplanned;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -24,6 +25,7 @@ pub(super) use base::{Base, Row};
 use super::encode;
 use super::files::{self, Location, Manifest, Numbered, Part, Rows, RunsWriter};
 use super::rollup::{Batch, RolledUp};
+use unplanned::Unplanned;
 
 /// Keeps a store in order, step by step. A program calls [`Housekeeping::step`] in the background
 /// of everything else.
@@ -38,8 +40,9 @@ pub struct Housekeeping {
     part: usize,
     /// Results of the next batch; `None` before the first.
     batch: Option<usize>,
-    /// What the store has of it for the next process.
+    /// The size of the next process's first batch, as the store has it.
     stored_batch: Option<usize>,
+    unplanned: Unplanned,
     stop: Arc<AtomicBool>,
 }
 
@@ -80,6 +83,8 @@ pub enum Work {
     AddedUp(u64),
     /// So many files went away that nobody needs.
     Removed(usize),
+    /// This many sums and keys of series that no plan has were deleted.
+    DeletedSums(usize),
 }
 
 impl Housekeeping {
@@ -101,11 +106,12 @@ impl Housekeeping {
             part: PART,
             batch: None,
             stored_batch: None,
+            unplanned: Unplanned::default(),
             stop,
         })
     }
 
-    /// A flag that ends a step soon, which then may not have done anything.
+    /// A flag that ends the current step early. That step may have done nothing.
     pub fn stop_flag(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.stop)
     }
@@ -134,6 +140,9 @@ impl Housekeeping {
         if has_more {
             return Ok(Did { what: Work::PutTogether(count), next_ms: now_ms });
         }
+        if let Some(deleted) = self.unplanned.step(&mut *self.base)? {
+            return Ok(Did { what: Work::DeletedSums(deleted), next_ms: now_ms });
+        }
         if now_ms >= self.due_ms || self.due_ms > now_ms.saturating_add(2 * ROUND_MS) {
             let done = self.archive_step(now_ms);
             if done.is_err() {
@@ -160,7 +169,7 @@ impl Housekeeping {
             None => self.base.batch()?.unwrap_or(Batch::RESULTS_MAX).clamp(1, Batch::RESULTS_MAX),
         };
         let for_next = Batch::size_after_death(size);
-        // One that is a little smaller does as well, and need not be written again and again.
+        // A size a little below `for_next` is not worth a write.
         if self.stored_batch.is_none_or(|stored| stored > for_next || stored < for_next / 4) {
             self.base.put_batch(for_next)?;
             self.stored_batch = Some(for_next);
@@ -348,7 +357,7 @@ fn locate(base: &mut dyn Base, folder: &Path) -> Result<Archive, StoreError> {
     Ok(Archive { folder, garbage: Vec::new(), is_swept: false })
 }
 
-/// Ends a piece of work that is to stop; what it has written is removed by the next one.
+/// Returns an error if `stop` is set. The next piece of work removes what this one has written.
 fn go_on(stop: &AtomicBool) -> Result<(), StoreError> {
     if stop.load(Ordering::Relaxed) {
         return Err(StoreError::Temporary { what: "told to stop".to_owned() });

@@ -14,6 +14,7 @@ use underload_fleet::store::{Archive as _, Filter, Outcomes, StoredResult, Sum, 
 
 use super::*;
 use crate::store::files::{PlanDay, Sums};
+use crate::store::rollup::{Key, Planned, SumPlace};
 use crate::store::testing::{START_MS, append, ask, many, result};
 use crate::store::{SqliteArchive, SqliteStore};
 
@@ -494,6 +495,21 @@ impl Base for Failing {
     fn put_batch(&mut self, results: usize) -> Result<(), StoreError> {
         self.pass(|base| base.put_batch(results))
     }
+    fn planned(&mut self) -> Result<Arc<Planned>, StoreError> {
+        self.base.planned()
+    }
+    fn keys(&mut self, after: i64, limit: usize) -> Result<Vec<(i64, Key)>, StoreError> {
+        self.base.keys(after, limit)
+    }
+    fn sums(&mut self, after: SumPlace, limit: usize) -> Result<Vec<SumPlace>, StoreError> {
+        self.base.sums(after, limit)
+    }
+    fn delete_sums(&mut self, places: &[SumPlace]) -> Result<(), StoreError> {
+        self.base.delete_sums(places)
+    }
+    fn delete_keys(&mut self, numbers: &[i64]) -> Result<(), StoreError> {
+        self.base.delete_keys(numbers)
+    }
     fn settled(&mut self) -> Result<i64, StoreError> {
         self.pass(|base| base.settled())
     }
@@ -594,6 +610,21 @@ impl Base for Killed {
         self.0.put_batch(results)
     }
     fn stop_with(&mut self, _: &Arc<AtomicBool>) {}
+    fn planned(&mut self) -> Result<Arc<Planned>, StoreError> {
+        unreachable!("it dies before")
+    }
+    fn keys(&mut self, _: i64, _: usize) -> Result<Vec<(i64, Key)>, StoreError> {
+        unreachable!("it dies before")
+    }
+    fn sums(&mut self, _: SumPlace, _: usize) -> Result<Vec<SumPlace>, StoreError> {
+        unreachable!("it dies before")
+    }
+    fn delete_sums(&mut self, _: &[SumPlace]) -> Result<(), StoreError> {
+        unreachable!("it dies before")
+    }
+    fn delete_keys(&mut self, _: &[i64]) -> Result<(), StoreError> {
+        unreachable!("it dies before")
+    }
     fn settled(&mut self) -> Result<i64, StoreError> {
         unreachable!("it dies before")
     }

@@ -39,7 +39,7 @@ impl PostgresArchive {
         by: &'a [Dimension],
     ) -> Result<Question<'a>, StoreError> {
         self.planned = planned(self.source.session(&mut self.session)?, &self.planned)?;
-        Ok(Question::new(filter, by).of(Arc::clone(&self.planned)))
+        Ok(Question::new(filter, by, Arc::clone(&self.planned)))
     }
 
     /// Asks within one view of the store, which writers do not change meanwhile.
@@ -263,7 +263,7 @@ pub(super) fn planned(
 
 /// The last result that was folded, by its transaction and number; results come in that order.
 pub(super) fn rolled_up(session: &mut Session) -> Result<(i64, i64), StoreError> {
-    let sql = "SELECT change, number FROM progress WHERE name = $1";
+    let sql = "SELECT last_change, last_number FROM progress WHERE name = $1";
     let rows = session.rows(sql, &[&ROLLED_UP])?;
     let pair = |row: &Row| Ok((row.try_get(0)?, row.try_get(1)?));
     rows.first().map_or(Ok((0, 0)), pair).map_err(told)

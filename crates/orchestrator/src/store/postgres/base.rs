@@ -9,13 +9,13 @@ use std::time::{Duration, Instant};
 use postgres::Row as SqlRow;
 use underload_fleet::store::StoreError;
 
-use super::archive::rolled_up;
+use super::archive::{planned, rolled_up};
 use super::keeper::PostgresKeeper;
-use super::session::{Session, told};
+use super::session::{Session, Values, told};
 use super::transaction::{id_of, to_limit};
 use crate::store::files::Location;
 use crate::store::housekeeping::{Base, Row};
-use crate::store::rollup::RolledUp;
+use crate::store::rollup::{Key, Planned, RolledUp, SumPlace};
 use crate::store::{BATCH, LOCATION, from_json, to_json};
 
 impl Base for PostgresKeeper {
@@ -34,6 +34,53 @@ impl Base for PostgresKeeper {
 
     fn put_batch(&mut self, results: usize) -> Result<(), StoreError> {
         put_setting(self.session()?, BATCH, &to_json(&results)?)
+    }
+
+    fn planned(&mut self) -> Result<Arc<Planned>, StoreError> {
+        let known = Arc::clone(&self.planned);
+        self.planned = planned(self.session()?, &known)?;
+        Ok(Arc::clone(&self.planned))
+    }
+
+    fn keys(&mut self, after: i64, limit: usize) -> Result<Vec<(i64, Key)>, StoreError> {
+        let sql = "SELECT number, body FROM keys WHERE number > $1 ORDER BY number LIMIT $2";
+        let rows = self.session()?.rows(sql, &[&after, &to_limit(limit)])?;
+        let key = |row: &SqlRow| {
+            let number = row.try_get(0).map_err(told)?;
+            Ok((number, from_json(row.try_get(1).map_err(told)?)?))
+        };
+        rows.iter().map(key).collect()
+    }
+
+    fn sums(&mut self, after: SumPlace, limit: usize) -> Result<Vec<SumPlace>, StoreError> {
+        let sql = "SELECT level, kind, day, hour, key FROM sums
+            WHERE (level, kind, day, hour, key) > ($1, $2, $3, $4, $5)
+            ORDER BY level, kind, day, hour, key LIMIT $6";
+        let SumPlace { level, kind, day, hour, key } = after;
+        let values: Values<'_> = &[&level, &kind, &day, &hour, &key, &to_limit(limit)];
+        let place = |row: &SqlRow| {
+            let (level, kind, day) = (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
+            Ok(SumPlace { level, kind, day, hour: row.try_get(3)?, key: row.try_get(4)? })
+        };
+        let rows = self.session()?.rows(sql, values)?;
+        rows.iter().map(place).collect::<Result<_, _>>().map_err(told)
+    }
+
+    fn delete_sums(&mut self, places: &[SumPlace]) -> Result<(), StoreError> {
+        let sql = "DELETE FROM sums USING unnest($1::smallint[], $2::smallint[], $3::bigint[],
+                $4::smallint[], $5::bigint[]) u (level, kind, day, hour, key)
+            WHERE sums.level = u.level AND sums.kind = u.kind AND sums.day = u.day
+                AND sums.hour = u.hour AND sums.key = u.key";
+        let levels: Vec<i16> = places.iter().map(|place| place.level).collect();
+        let kinds: Vec<i16> = places.iter().map(|place| place.kind).collect();
+        let days: Vec<i64> = places.iter().map(|place| place.day).collect();
+        let hours: Vec<i16> = places.iter().map(|place| place.hour).collect();
+        let keys: Vec<i64> = places.iter().map(|place| place.key).collect();
+        self.session()?.change(sql, &[&levels, &kinds, &days, &hours, &keys]).map(drop)
+    }
+
+    fn delete_keys(&mut self, numbers: &[i64]) -> Result<(), StoreError> {
+        self.session()?.change("DELETE FROM keys WHERE number = ANY($1)", &[&numbers]).map(drop)
     }
 
     fn settled(&mut self) -> Result<i64, StoreError> {

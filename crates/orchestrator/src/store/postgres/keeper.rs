@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 
 use postgres::Row as SqlRow;
 use underload_fleet::device::DeviceId;
@@ -12,15 +12,16 @@ use underload_fleet::store::StoreError;
 use super::archive::{numbers, planned};
 use super::session::{Session, Source, told};
 use super::transaction::{id_of, to_limit};
+use crate::store::housekeeping::Row;
 use crate::store::rollup::{Batch, Cell, CellBytes, Key, Place, Planned, RolledUp, Rollup};
-use crate::store::{ROLLED_UP, encode, to_json};
+use crate::store::{ROLLED_UP, to_json};
 
 /// Puts results of a store together. Every orchestrator may have one: whoever comes while another
 /// is at work does nothing. It keeps nobody waiting.
 pub struct PostgresKeeper {
     source: Source,
     session: Option<Session>,
-    planned: Arc<Planned>,
+    pub(super) planned: Arc<Planned>,
     pub(super) stop: Arc<AtomicBool>,
 }
 
@@ -44,12 +45,13 @@ impl PostgresKeeper {
         let session = self.source.session(&mut self.session)?;
         self.planned = planned(session, &self.planned)?;
         session.batch("BEGIN")?;
-        let done = roll_up(session, Batch::of(limit), &self.planned, &self.stop);
+        let batch = Batch::with_results(limit);
+        let done = roll_up(session, batch, &self.planned, &self.stop);
         match done {
             Ok(Some(_)) => session.batch("COMMIT")?,
             _ => session.roll_back(),
         }
-        done.map(|done| done.unwrap_or(RolledUp { results: 0, has_more: true }))
+        done.map(|done| done.unwrap_or(RolledUp::STOPPED))
     }
 }
 
@@ -59,61 +61,42 @@ impl fmt::Debug for PostgresKeeper {
     }
 }
 
-/// A result as it is stored.
-struct Row {
-    change: i64,
-    number: i64,
-    device: DeviceId,
-    body: Vec<u8>,
-}
-
-/// Folds a batch. Returns `None` if it is to stop.
+/// Folds a batch. Returns `None` if it was told to stop.
 fn roll_up(
     session: &mut Session,
     batch: Batch,
     planned: &Arc<Planned>,
     stop: &AtomicBool,
 ) -> Result<Option<RolledUp>, StoreError> {
-    let sql = "SELECT change, number FROM progress WHERE name = $1 FOR UPDATE SKIP LOCKED";
+    let sql = "SELECT last_change, last_number FROM progress WHERE name = $1
+        FOR UPDATE SKIP LOCKED";
     let claimed = session.rows(sql, &[&ROLLED_UP])?;
     let Some(row) = claimed.first() else { return Ok(Some(RolledUp::default())) };
     let after = (row.try_get(0).map_err(told)?, row.try_get(1).map_err(told)?);
     let rows = rows(session, after, batch)?;
-    let devices: BTreeSet<DeviceId> = rows.iter().map(|row| row.device).collect();
+    let devices: BTreeSet<DeviceId> = rows.iter().map(|(_, row)| row.device).collect();
     let numbers = number_devices(session, &devices)?;
-    let mut rollup = Rollup::of(Arc::clone(planned));
-    let mut results = 0_usize;
-    for row in &rows {
-        if stop.load(Ordering::Relaxed) {
-            return Ok(None);
-        }
-        if results > 0 && rollup.cells() >= batch.cells {
-            break;
-        }
-        let stored = encode::decode((row.number, row.device), &row.body)?;
-        if let Some(number) = numbers.get(&row.device) {
-            rollup.add(&stored, *number);
-        }
-        results += 1;
-    }
-    let Some(last) = results.checked_sub(1).and_then(|last| rows.get(last)) else {
+    let mut rollup = Rollup::new(Arc::clone(planned));
+    let folded = rollup.fold(rows.iter().map(|(_, row)| row), &numbers, batch, stop)?;
+    let Some(results) = folded else { return Ok(None) };
+    let Some((change, last)) = rows.iter().take(results).next_back() else {
         return Ok(Some(RolledUp::default()));
     };
     write_cells(session, &rollup.finish())?;
-    let sql = "UPDATE progress SET change = $2, number = $3 WHERE name = $1";
-    session.change(sql, &[&ROLLED_UP, &last.change, &last.number])?;
-    let bytes: usize = rows.iter().map(|row| row.body.len()).sum();
+    let sql = "UPDATE progress SET last_change = $2, last_number = $3 WHERE name = $1";
+    session.change(sql, &[&ROLLED_UP, change, &last.number])?;
+    let bytes: usize = rows.iter().map(|(_, row)| row.body.len()).sum();
     let is_full = rows.len() >= batch.results || bytes >= batch.bytes;
     Ok(Some(RolledUp { results, has_more: is_full || results < rows.len() }))
 }
 
-/// The results of a batch: of transactions before which all are over, after the last result that
-/// was folded.
+/// The results of a batch with their transactions, before which all transactions are over: those
+/// after the last result that was folded.
 fn rows(
     session: &mut Session,
     (change, number): (i64, i64),
     batch: Batch,
-) -> Result<Vec<Row>, StoreError> {
+) -> Result<Vec<(i64, Row)>, StoreError> {
     let sql = "SELECT change, number, device, body FROM (
             SELECT *, sum(length(body)) OVER (ORDER BY change, number)
                 - length(body) AS before
@@ -127,7 +110,7 @@ fn rows(
     let row = |row: &SqlRow| {
         let (change, number) = (row.try_get(0).map_err(told)?, row.try_get(1).map_err(told)?);
         let device = id_of(row.try_get(2).map_err(told)?)?;
-        Ok(Row { change, number, device, body: row.try_get(3).map_err(told)? })
+        Ok((change, Row { number, device, body: row.try_get(3).map_err(told)? }))
     };
     let (results, bytes) = (to_limit(batch.results), to_limit(batch.bytes));
     session.rows(sql, &[&change, &number, &results, &bytes])?.iter().map(row).collect()

@@ -189,19 +189,21 @@ const MIGRATION: i64 = 0x756e_6465_726c_6f61;
 /// A database that was restored elsewhere counts its transactions anew: results that were put
 /// together come before all of its transactions then, and the others are its first.
 const MOVED: &str = "DO $$ BEGIN
-    IF (SELECT min(change) FROM progress) > pg_current_xact_id()::text::bigint THEN
+    IF (SELECT min(last_change) FROM progress) > pg_current_xact_id()::text::bigint THEN
         UPDATE results SET change = CASE
-            WHEN (results.change, results.number) <= (progress.change, progress.number) THEN -1
+            WHEN (change, number) <= (last_change, last_number) THEN -1
             ELSE 0 END
         FROM progress;
-        UPDATE progress SET change = 0, number = 0;
+        UPDATE progress SET last_change = 0, last_number = 0;
     END IF;
 END $$";
 /// Version of the tables.
 const VERSION: i64 = 3;
-/// Results of one transaction can be folded in parts.
-const TO_VERSION_3: &str =
-    "ALTER TABLE progress ADD COLUMN IF NOT EXISTS number bigint NOT NULL DEFAULT 0";
+/// Results of one transaction can be folded in parts: progress is the last result that was folded,
+/// before it was the first transaction that was not. The column has another name, so that programs
+/// of version 2 that are still connected fail where they would fold results twice or skip some.
+pub(super) const TO_VERSION_3: &str = "ALTER TABLE progress RENAME COLUMN change TO last_change;
+    ALTER TABLE progress ADD COLUMN last_number bigint NOT NULL DEFAULT 0";
 /// Results are found by their day and plan, so that days can be moved to files.
 const TO_VERSION_2: &str =
     "CREATE INDEX IF NOT EXISTS results_by_day ON results (day, plan, number)";

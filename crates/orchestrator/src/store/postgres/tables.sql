@@ -102,11 +102,10 @@ CREATE TABLE sums (
 );
 ALTER TABLE sums ALTER COLUMN bins SET STORAGE EXTERNAL;
 ALTER TABLE sums ALTER COLUMN devices SET STORAGE EXTERNAL;
--- How far whoever works through the results is: the transaction and number of the last result that
--- it has looked at.
+-- The transaction and number of the last result that a kind of work has looked at.
 CREATE TABLE progress (
     name text PRIMARY KEY,
-    change bigint NOT NULL,
-    number bigint NOT NULL DEFAULT 0
+    last_change bigint NOT NULL,
+    last_number bigint NOT NULL DEFAULT 0
 );
 INSERT INTO progress VALUES ('rolled up', 0);

@@ -12,6 +12,7 @@ use underload_fleet::store::{Archive as _, Filter, HeldLease, Memory, Server, St
 
 use super::scratch::Scratch;
 use super::*;
+use crate::store::ROLLED_UP;
 use crate::store::housekeeping::tests::{PAUSE, answers, run_down_until};
 use crate::store::housekeeping::{Did, Work};
 use crate::store::testing::{self, Both, START_MS, append, ask, many};
@@ -182,11 +183,51 @@ fn a_database_restored_elsewhere_goes_on_within_a_transaction() {
     // The numbers of transactions are those of another server.
     let mut client = postgres::Client::connect(&url, postgres::NoTls).expect("it connects");
     let sql = "UPDATE results SET change = change + 1000000000000;
-        UPDATE progress SET change = change + 1000000000000";
+        UPDATE progress SET last_change = last_change + 1000000000000";
     client.batch_execute(sql).expect("it is changed");
     let store = PostgresStore::connect(&url).expect("it connects");
     assert_eq!((ask(&mut archive), all(&mut archive)), (before, results));
     puts_together(&mut store.keeper().expect("a keeper"), 1, 6);
+}
+
+/// Makes tables of version 2 of those of this version, with rows as that version wrote them.
+const BACK_TO_VERSION_2: &str = "UPDATE underload_version SET version = 2;
+    ALTER TABLE progress RENAME COLUMN last_change TO change;
+    ALTER TABLE progress DROP COLUMN last_number;
+    UPDATE progress SET change = change + 1;
+    UPDATE results SET body = '\\x01'::bytea || substr(body, 2, length(body) - 5);
+    UPDATE sums SET devices = substr(devices, 6)";
+
+#[test]
+fn an_old_program_that_is_still_connected_folds_nothing_after_a_migration() {
+    let name = "an_old_program_that_is_still_connected_folds_nothing_after_a_migration";
+    let Some(url) = database(name) else { return };
+    let mut store = PostgresStore::connect(&url).expect("it connects");
+    let results = many(10, 3);
+    append(&mut store, &results[..20]);
+    puts_together(&mut store.keeper().expect("a keeper"), 100, 20);
+    append(&mut store, &results[20..]);
+    let before = ask(&mut store.archive().expect("an archive"));
+    drop(store);
+    let client = || postgres::Client::connect(&url, postgres::NoTls).expect("it connects");
+    let mut old = client();
+    old.batch_execute(BACK_TO_VERSION_2).expect("it is changed");
+    let claim = "SELECT change FROM progress WHERE name = $1 FOR UPDATE SKIP LOCKED";
+    let claim = old.prepare(claim).expect("tables of version 2");
+    // A migration that dies before its commit leaves the older version.
+    let mut killed = client();
+    killed.batch_execute("BEGIN").expect("it begins");
+    killed.batch_execute(session::TO_VERSION_3).expect("it is changed");
+    drop(killed);
+    assert_eq!(old.query(&claim, &[&ROLLED_UP]).expect("it reads").len(), 1);
+    let mut store = PostgresStore::connect(&url).expect("it is brought to this version");
+    let mut archive = store.archive().expect("an archive");
+    assert_eq!((ask(&mut archive), all(&mut archive)), (before.clone(), results.clone()));
+    let claimed = old.query(&claim, &[&ROLLED_UP]);
+    assert!(claimed.is_err(), "it would fold the last transaction a second time");
+    puts_together(&mut store.keeper().expect("a keeper"), 4, 10);
+    assert_eq!(ask(&mut archive), before);
+    assert_eq!(append(&mut store, &results), vec![false; results.len()], "all are known");
 }
 
 #[test]
@@ -309,6 +350,47 @@ fn a_slow_change_is_not_passed_over_when_days_are_moved() {
     let done = run_down_until(&mut keeper, now_ms, &mut |done| moved(done) == 2);
     assert_eq!(moved(&done), 2, "{done:?}");
     assert_eq!(all(&mut store.archive().expect("an archive")).len(), 2);
+}
+
+#[test]
+fn sums_of_series_that_no_plan_has_are_deleted_by_several() {
+    let name = "sums_of_series_that_no_plan_has_are_deleted_by_several";
+    let Some(url) = database(name) else { return };
+    let mut store = PostgresStore::connect(&url).expect("it connects");
+    let mut change = store.begin(&Needs::default()).expect("it begins");
+    change.put_plan(&testing::plan()).expect("it is put");
+    change.commit().expect("it is on disk");
+    append(&mut store, &many(10, 4));
+    puts_together(&mut store.keeper().expect("a keeper"), 100, 40);
+    let before = ask(&mut store.archive().expect("an archive"));
+    let mut client = postgres::Client::connect(&url, postgres::NoTls).expect("it connects");
+    let mut rows = || {
+        let sql = "SELECT (SELECT count(*) FROM keys), (SELECT count(*) FROM sums)";
+        let row = client.query_one(sql, &[]).expect("it reads");
+        (row.get::<_, i64>(0), row.get::<_, i64>(1))
+    };
+    let planned = rows();
+    let sql = "INSERT INTO keys (body) SELECT replace(body, '\"idle\"', '\"' || n || '\"')
+            FROM generate_series(1, 20000) n,
+                (SELECT body FROM keys WHERE body LIKE '%\"idle\"%' LIMIT 1) one;
+        INSERT INTO sums SELECT level, kind, day, hour, number, tests, sent, lost, bins, devices
+            FROM (SELECT * FROM sums WHERE kind = 0 LIMIT 1) one, keys
+            WHERE body ~ '\"[0-9]+\"'";
+    let mut other = postgres::Client::connect(&url, postgres::NoTls).expect("it connects");
+    other.batch_execute(sql).expect("it is changed");
+    assert_eq!(rows(), (planned.0 + 20_000, planned.1 + 20_000), "the premise");
+    let keepers = [(); 2].map(|()| store.housekeeping(None, RETENTION).expect("a keeper"));
+    scope(|scope| {
+        for mut keeper in keepers {
+            scope.spawn(move || {
+                while let Work::DeletedSums(rows) = keeper.step(START_MS).expect("it steps").what {
+                    assert!(rows <= 4_096, "{rows}");
+                }
+            });
+        }
+    });
+    assert_eq!(rows(), planned);
+    assert_eq!(ask(&mut store.archive().expect("an archive")), before);
 }
 
 #[test]

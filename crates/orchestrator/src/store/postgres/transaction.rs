@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use postgres::Row;
 use underload_fleet::device::{Attributes, DeviceId};
-use underload_fleet::orchestrator::MADE_EPOCH;
+use underload_fleet::orchestrator::{MADE_EPOCH, line_setting};
 use underload_fleet::store::{
     Code, Device, HeldLease, LogEntry, Needs, PlanRow, SEEN_ROWS, Server, StoreError, StoredResult,
     Transaction,
@@ -117,6 +117,7 @@ impl<'a> PostgresTransaction<'a> {
         begun.load_devices(&needs.devices)?;
         if needs.admits {
             begun.load_needed_leases()?;
+            begun.load_needed_lines()?;
         }
         Ok(begun)
     }
@@ -155,6 +156,24 @@ impl<'a> PostgresTransaction<'a> {
         }
         self.rows.devices_with_leases.extend(&self.needs.devices);
         self.rows.segments_with_leases.extend(segments);
+        Ok(())
+    }
+
+    /// Which segments are claims, for the devices that are needed.
+    fn load_needed_lines(&mut self) -> Result<(), StoreError> {
+        let lines = self.rows.devices.present().filter(|it| !it.attributes.segment.is_empty());
+        let names: Vec<String> = lines.map(|device| line_setting(device.id)).collect();
+        if names.is_empty() {
+            return Ok(());
+        }
+        let sql = "SELECT name, value FROM settings WHERE name = ANY($1)";
+        for row in self.session.rows(sql, &[&names])? {
+            let name = row.try_get(0).map_err(told)?;
+            self.rows.settings.load(name, Some(row.try_get(1).map_err(told)?));
+        }
+        for name in names {
+            self.rows.settings.load(name, None);
+        }
         Ok(())
     }
 

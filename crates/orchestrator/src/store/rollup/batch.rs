@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// What a call of a keeper's `roll_up` did.
+/// The outcome of a call of a keeper's `roll_up`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RolledUp {
     /// Results that were folded.
@@ -11,14 +11,18 @@ pub struct RolledUp {
     pub has_more: bool,
 }
 
+impl RolledUp {
+    /// Of a keeper that was told to stop.
+    pub(in crate::store) const STOPPED: Self = Self { results: 0, has_more: true };
+}
+
 /// Limits of the results that are folded in one transaction: their number, the bytes that they are
 /// stored in, and the cells that they change. One result is folded whatever it takes; the rules
 /// bound what it may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::store) struct Batch {
-    /// Results.
     pub(in crate::store) results: usize,
-    /// Bytes of their bodies.
+    /// Bytes of the results' bodies.
     pub(in crate::store) bytes: usize,
     /// Cells of the finest level, of which there are three.
     pub(in crate::store) cells: usize,
@@ -28,8 +32,8 @@ impl Batch {
     /// Results of the largest batch.
     pub(in crate::store) const RESULTS_MAX: usize = 4_096;
 
-    /// Of at most that many results.
-    pub(in crate::store) fn of(results: usize) -> Self {
+    /// Scales all limits with the number of results.
+    pub(in crate::store) fn with_results(results: usize) -> Self {
         let scale = results.clamp(1, Self::RESULTS_MAX);
         Self { results: results.max(1), bytes: scale * 256, cells: (scale / 2).max(1) }
     }
@@ -69,7 +73,7 @@ mod tests {
         let deaths =
             std::iter::successors(Some(4_096), |size| Some(Batch::size_after_death(*size)));
         assert_eq!(deaths.take(14).last(), Some(1));
-        let (largest, smallest) = (Batch::of(usize::MAX), Batch::of(0));
+        let (largest, smallest) = (Batch::with_results(usize::MAX), Batch::with_results(0));
         assert_eq!((largest.bytes, largest.cells), (1 << 20, 2_048));
         assert_eq!((smallest.results, smallest.bytes, smallest.cells), (1, 256, 1));
     }

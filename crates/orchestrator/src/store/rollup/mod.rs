@@ -12,18 +12,21 @@ mod batch;
 mod planned;
 mod question;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use roaring::RoaringBitmap;
 use serde::{Deserialize, Serialize};
 use underload_fleet::bins::Bins;
-use underload_fleet::outcome::{Outcome, RunResult, SeriesResult};
+use underload_fleet::device::DeviceId;
+use underload_fleet::outcome::Outcome;
 use underload_fleet::plan::Kind;
 use underload_fleet::store::{StoreError, StoredResult};
 
-use super::checksum;
 use super::encode::{bytes_of_bins, visit_bins};
+use super::housekeeping::Row;
+use super::{checksum, encode};
 pub(super) use batch::Batch;
 pub use batch::RolledUp;
 pub(super) use planned::Planned;
@@ -112,6 +115,22 @@ pub(super) struct Place {
     pub(super) key: Key,
 }
 
+/// Where a cell is stored: as [`Place`], with numbers instead of names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct SumPlace {
+    pub(super) level: i16,
+    /// [`SERIES`] or [`RUNS`].
+    pub(super) kind: i16,
+    pub(super) day: i64,
+    pub(super) hour: i16,
+    pub(super) key: i64,
+}
+
+impl SumPlace {
+    /// Before all others.
+    pub(super) const MIN: Self = Self { level: 0, kind: 0, day: i64::MIN, hour: 0, key: 0 };
+}
+
 /// What was put together.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Cell {
@@ -142,8 +161,8 @@ impl Cell {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct CellBytes {
     pub(super) bins: Vec<u8>,
-    /// [`CHECKED`], a checksum of the whole cell, and the set; of a cell that was written before
-    /// there were checksums the set alone.
+    /// [`CHECKED`], a checksum of the whole cell, and the set; the set alone in cells that were
+    /// written before there were checksums.
     pub(super) devices: Vec<u8>,
     pub(super) sent: i64,
     pub(super) lost: i64,
@@ -220,14 +239,38 @@ pub(super) struct Rollup {
 }
 
 impl Rollup {
-    /// Of the series that the plans have.
-    pub(super) fn of(planned: Arc<Planned>) -> Self {
+    /// Folds the series that the plans have.
+    pub(super) fn new(planned: Arc<Planned>) -> Self {
         Self { planned, ..Self::default() }
     }
 
-    /// Cells of the finest level.
-    pub(super) fn cells(&self) -> usize {
-        self.cells.len()
+    /// Folds rows until they have as many cells as `batch` allows. Returns how many rows it folded,
+    /// or `None` if `stop` is set.
+    ///
+    /// # Errors
+    /// [`StoreError::Broken`] if a row is damaged.
+    pub(super) fn fold<'a>(
+        &mut self,
+        rows: impl Iterator<Item = &'a Row>,
+        numbers: &HashMap<DeviceId, u32>,
+        batch: Batch,
+        stop: &AtomicBool,
+    ) -> Result<Option<usize>, StoreError> {
+        let mut folded = 0;
+        for row in rows {
+            if stop.load(Ordering::Relaxed) {
+                return Ok(None);
+            }
+            if folded > 0 && self.cells.len() >= batch.cells {
+                break;
+            }
+            let stored = encode::decode((row.number, row.device), &row.body)?;
+            if let Some(number) = numbers.get(&row.device) {
+                self.add(&stored, *number);
+            }
+            folded += 1;
+        }
+        Ok(Some(folded))
     }
 
     /// Adds a result of the device with that number.
@@ -284,14 +327,6 @@ impl Rollup {
     }
 }
 
-/// The series of a result that count in sums.
-fn series_of(result: &RunResult) -> impl Iterator<Item = (Of, &SeriesResult)> {
-    result.pooled_series().map(|(step, series)| {
-        let of = Of::Series { step: step.step.clone(), kind: step.kind, dscp: series.dscp };
-        (of, series)
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -306,7 +341,7 @@ mod tests {
             rollup.add(stored, u32::from(stored.device.0[0]));
         }
         let places = rollup.finish();
-        let series = |stored: &StoredResult| series_of(&stored.result).count() as u64;
+        let series = |stored: &StoredResult| stored.result.pooled_series().count() as u64;
         let runs = results.iter().filter(|stored| stored.was_due()).count() as u64;
         assert!(runs < 300, "the premise: some measured on their own");
         let all_series = results.iter().map(series).sum::<u64>();

@@ -1,7 +1,7 @@
-//! Which series the plans have.
+//! The series that the plans have.
 //!
-//! The rules store no others, but earlier versions stored whatever a device handed in. Series
-//! of a known plan that the plan does not have are neither folded nor shown in sums.
+//! The rules store no others, but earlier versions stored whatever a device handed in. Series that
+//! a known plan does not have are neither folded nor shown in sums, and their sums are deleted.
 
 use std::collections::BTreeMap;
 
@@ -9,9 +9,9 @@ use underload_fleet::outcome::{RunResult, SeriesResult};
 use underload_fleet::plan::Plan;
 use underload_fleet::store::PlanRow;
 
-use super::{Of, series_of};
+use super::{Key, Of};
 
-/// The plans of a store. Without a plan of a result's name all of its series count.
+/// The plans of a store. All series of a result count if the store does not have its plan.
 #[derive(Debug, Default)]
 pub(in crate::store) struct Planned {
     rows: Vec<PlanRow>,
@@ -30,11 +30,17 @@ impl Planned {
         self.rows == rows
     }
 
-    /// Whether sums of that plan have such a key.
+    /// Whether a plan of that name has this series, or is not known. Plans do not change once they
+    /// are applied, and their names are not used again.
     pub(super) fn has(&self, plan: &str, of: &Of) -> bool {
         let Of::Series { step, kind, dscp } = of else { return true };
         let Some(plan) = self.plans.get(plan) else { return true };
         plan.step(step, *kind).is_some_and(|step| step.classes.contains(dscp))
+    }
+
+    /// As [`Self::has`].
+    pub(in crate::store) fn has_key(&self, key: &Key) -> bool {
+        self.has(&key.plan, &key.of)
     }
 
     /// The series of a result that count in sums.
@@ -42,6 +48,10 @@ impl Planned {
         &'a self,
         result: &'a RunResult,
     ) -> impl Iterator<Item = (Of, &'a SeriesResult)> {
-        series_of(result).filter(|(of, _)| self.has(&result.plan, of))
+        let named = result.pooled_series().map(|(step, series)| {
+            let of = Of::Series { step: step.step.clone(), kind: step.kind, dscp: series.dscp };
+            (of, series)
+        });
+        named.filter(|(of, _)| self.has(&result.plan, of))
     }
 }

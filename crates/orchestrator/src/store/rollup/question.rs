@@ -49,22 +49,21 @@ pub(in crate::store) enum Part {
 }
 
 impl<'a> Question<'a> {
-    /// Asks for sums.
-    pub(in crate::store) fn new(filter: &'a Filter, by: &'a [Dimension]) -> Self {
+    /// Asks for sums of the series that the plans have.
+    pub(in crate::store) fn new(
+        filter: &'a Filter,
+        by: &'a [Dimension],
+        planned: Arc<Planned>,
+    ) -> Self {
         Self {
             filter,
             by,
-            planned: Arc::default(),
+            planned,
             answers: BTreeMap::new(),
             parts: BTreeMap::new(),
             outcomes: BTreeMap::new(),
             unnumbered: HashMap::new(),
         }
-    }
-
-    /// Limits it to the series that the plans have.
-    pub(in crate::store) fn of(self, planned: Arc<Planned>) -> Self {
-        Self { planned, ..self }
     }
 
     /// The coarsest level that can answer; `None` where only the results can.
@@ -98,7 +97,7 @@ impl<'a> Question<'a> {
                 .attributes
                 .iter()
                 .all(|(name, value)| attribute(name).is_some_and(|has| has == *value));
-        if !is_meant || !self.planned.has(&key.plan, &key.of) {
+        if !is_meant || !self.planned.has_key(key) {
             return Part::NotMeant;
         }
         let values = values(self.by, &key.plan, &key.cohort, &key.of, attribute);
@@ -108,7 +107,7 @@ impl<'a> Question<'a> {
     fn line(&mut self, mut values: Vec<String>) -> u32 {
         let next = self.parts.len() as u32;
         if self.parts.len() >= LINES_MAX && !self.parts.contains_key(&values) {
-            // Devices name their firmware; all else that lines are told apart by is an operator's.
+            // Devices choose the names of their firmware. Operators write all other values.
             for (value, dimension) in values.iter_mut().zip(self.by) {
                 if matches!(dimension, Dimension::Attribute(_)) {
                     OTHERS.clone_into(value);
@@ -188,7 +187,8 @@ impl<'a> Question<'a> {
         Ok(())
     }
 
-    /// The count of an end of runs. Devices write reasons, of which only some are told apart.
+    /// The count of runs that ended so. Devices write the reasons; those beyond [`REASONS_MAX`] are
+    /// counted together.
     fn ended(&mut self, outcome: Outcome, reason: &str) -> &mut (u64, RoaringBitmap) {
         let mut end = (outcome, reason.to_owned());
         if self.outcomes.len() >= REASONS_MAX && !self.outcomes.contains_key(&end) {
@@ -301,7 +301,7 @@ mod tests {
     fn values_and_reasons_beyond_a_number_are_taken_together() {
         let by = [Dimension::Attribute("firmware".to_owned()), Dimension::Dscp];
         let filter = Filter::default();
-        let mut question = Question::new(&filter, &by);
+        let mut question = Question::new(&filter, &by, Arc::default());
         for number in 0..6_000_u32 {
             let mut stored = testing::result(1, 1);
             stored.result.steps.truncate(1);

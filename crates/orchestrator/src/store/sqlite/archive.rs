@@ -47,7 +47,7 @@ impl SqliteArchive {
         by: &'a [Dimension],
     ) -> Result<Question<'a>, StoreError> {
         self.planned = planned(&self.connection, &self.planned)?;
-        Ok(Question::new(filter, by).of(Arc::clone(&self.planned)))
+        Ok(Question::new(filter, by, Arc::clone(&self.planned)))
     }
 
     /// The files that days were moved to, if any were. To be opened before results are read: as

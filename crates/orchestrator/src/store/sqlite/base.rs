@@ -8,12 +8,12 @@ use rusqlite::{Connection, OptionalExtension as _, TransactionBehavior, params};
 use underload_fleet::device::DeviceId;
 use underload_fleet::store::StoreError;
 
-use super::archive::rolled_up;
+use super::archive::{planned, rolled_up};
 use super::keeper::SqliteKeeper;
 use super::told;
 use crate::store::files::Location;
 use crate::store::housekeeping::{Base, Row};
-use crate::store::rollup::RolledUp;
+use crate::store::rollup::{Key, Planned, RolledUp, SumPlace};
 use crate::store::{BATCH, LOCATION, from_json, to_json};
 
 impl Base for SqliteKeeper {
@@ -32,6 +32,62 @@ impl Base for SqliteKeeper {
 
     fn put_batch(&mut self, results: usize) -> Result<(), StoreError> {
         put_setting(&self.connection, BATCH, &to_json(&results)?)
+    }
+
+    fn planned(&mut self) -> Result<Arc<Planned>, StoreError> {
+        self.planned = planned(&self.connection, &self.planned)?;
+        Ok(Arc::clone(&self.planned))
+    }
+
+    fn keys(&mut self, after: i64, limit: usize) -> Result<Vec<(i64, Key)>, StoreError> {
+        let sql = "SELECT number, body FROM keys WHERE number > ? ORDER BY number LIMIT ?";
+        let mut statement = self.connection.prepare_cached(sql).map_err(told)?;
+        let rows = statement.query_map(params![after, limit as i64], |row| {
+            Ok((row.get(0)?, row.get::<_, String>(1)?))
+        });
+        let key = |row: rusqlite::Result<(i64, String)>| {
+            let (number, body) = row.map_err(told)?;
+            Ok((number, from_json(&body)?))
+        };
+        rows.map_err(told)?.map(key).collect()
+    }
+
+    fn sums(&mut self, after: SumPlace, limit: usize) -> Result<Vec<SumPlace>, StoreError> {
+        let sql = "SELECT level, kind, day, hour, key FROM sums
+            WHERE (level, kind, day, hour, key) > (?, ?, ?, ?, ?)
+            ORDER BY level, kind, day, hour, key LIMIT ?";
+        let mut statement = self.connection.prepare_cached(sql).map_err(told)?;
+        let SumPlace { level, kind, day, hour, key } = after;
+        let values = params![level, kind, day, hour, key, limit as i64];
+        let rows = statement.query_map(values, |row| {
+            let (level, kind, day) = (row.get(0)?, row.get(1)?, row.get(2)?);
+            Ok(SumPlace { level, kind, day, hour: row.get(3)?, key: row.get(4)? })
+        });
+        rows.map_err(told)?.collect::<Result<_, _>>().map_err(told)
+    }
+
+    fn delete_sums(&mut self, places: &[SumPlace]) -> Result<(), StoreError> {
+        let change = self.connection.transaction_with_behavior(TransactionBehavior::Immediate);
+        let change = change.map_err(told)?;
+        let sql = "DELETE FROM sums
+            WHERE level = ? AND kind = ? AND day = ? AND hour = ? AND key = ?";
+        for SumPlace { level, kind, day, hour, key } in places {
+            let mut statement = change.prepare_cached(sql).map_err(told)?;
+            statement.execute(params![level, kind, day, hour, key]).map_err(told)?;
+        }
+        change.commit().map_err(told)
+    }
+
+    fn delete_keys(&mut self, numbers: &[i64]) -> Result<(), StoreError> {
+        self.keys.clear();
+        let change = self.connection.transaction_with_behavior(TransactionBehavior::Immediate);
+        let change = change.map_err(told)?;
+        for number in numbers {
+            let sql = "DELETE FROM keys WHERE number = ?";
+            let mut statement = change.prepare_cached(sql).map_err(told)?;
+            statement.execute([number]).map_err(told)?;
+        }
+        change.commit().map_err(told)
     }
 
     fn settled(&mut self) -> Result<i64, StoreError> {

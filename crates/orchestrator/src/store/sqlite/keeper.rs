@@ -13,7 +13,7 @@ use super::archive::{number, planned, rolled_up};
 use super::{connect, prepare, told};
 use crate::store::housekeeping::Row;
 use crate::store::rollup::{Batch, Cell, CellBytes, Key, Place, Planned, RolledUp, Rollup};
-use crate::store::{ROLLED_UP, encode, to_json};
+use crate::store::{ROLLED_UP, to_json};
 
 /// Puts results of a store together. It reads and adds up while others write; it keeps them
 /// waiting only while it writes down the sums.
@@ -22,9 +22,9 @@ pub struct SqliteKeeper {
     pub(super) connection: Connection,
     /// As a path that others write the same.
     pub(super) directory: PathBuf,
-    keys: BTreeMap<Key, i64>,
+    pub(super) keys: BTreeMap<Key, i64>,
     numbers: HashMap<DeviceId, u32>,
-    planned: Arc<Planned>,
+    pub(super) planned: Arc<Planned>,
     pub(super) stop: Arc<AtomicBool>,
 }
 
@@ -47,7 +47,7 @@ impl SqliteKeeper {
     /// # Errors
     /// [`StoreError`]; nothing has changed then.
     pub fn roll_up(&mut self, limit: usize) -> Result<RolledUp, StoreError> {
-        let batch = Batch::of(limit);
+        let batch = Batch::with_results(limit);
         let after = rolled_up(&self.connection)?;
         let (rows, is_all) = self.rows(after, batch)?;
         if rows.is_empty() {
@@ -58,36 +58,19 @@ impl SqliteKeeper {
         }
         self.number_devices(&rows)?;
         self.planned = planned(&self.connection, &self.planned)?;
-        let mut rollup = Rollup::of(Arc::clone(&self.planned));
-        let (mut last, mut results) = (after, 0);
-        for row in &rows {
-            if self.is_to_stop() || results > 0 && rollup.cells() >= batch.cells {
-                break;
-            }
-            let stored = encode::decode((row.number, row.device), &row.body)?;
-            if let Some(number) = self.numbers.get(&row.device) {
-                rollup.add(&stored, *number);
-            }
-            (last, results) = (row.number, results + 1);
-        }
+        let mut rollup = Rollup::new(Arc::clone(&self.planned));
+        let folded = rollup.fold(rows.iter(), &self.numbers, batch, &self.stop)?;
+        let Some(results) = folded else { return Ok(RolledUp::STOPPED) };
+        let last = rows.iter().take(results).next_back().map_or(after, |row| row.number);
         let has_more = !is_all || results < rows.len();
         match self.write(after, last, &rollup.finish()) {
             Ok(true) => Ok(RolledUp { results, has_more }),
             is_written => {
-                // Keys of a change that was taken back have no numbers.
+                // Keys of a change that was rolled back have no numbers.
                 self.keys.clear();
-                is_written.map(|_| RolledUp { results: 0, has_more: true })
+                is_written.map(|_| RolledUp::STOPPED)
             }
         }
-    }
-
-    #[cfg(test)]
-    pub(super) fn keys_known(&self) -> usize {
-        self.keys.len()
-    }
-
-    fn is_to_stop(&self) -> bool {
-        self.stop.load(Ordering::Relaxed)
     }
 
     /// The results of a batch, and whether those are all.
@@ -144,8 +127,8 @@ impl SqliteKeeper {
         Ok(())
     }
 
-    /// Writes the sums, and says that results up to `last` are in them. Returns false, having
-    /// written nothing, if it is to stop.
+    /// Writes the sums, and that results up to `last` are in them. Returns false, and writes
+    /// nothing, if it was told to stop.
     fn write(
         &mut self,
         after: i64,

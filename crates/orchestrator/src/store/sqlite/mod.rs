@@ -13,7 +13,6 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rusqlite::{Connection, ErrorCode, OpenFlags};
-use underload_disk::Access;
 use underload_fleet::retention::Retention;
 use underload_fleet::store::{Needs, Store, StoreError, Transaction};
 
@@ -43,8 +42,7 @@ impl SqliteStore {
         let told = |error: std::io::Error| StoreError::Temporary {
             what: format!("the store in {}: {error}", directory.display()),
         };
-        underload_disk::create_directory(directory, Access::Owner).map_err(told)?;
-        check_private(directory)?;
+        underload_disk::private_directory(directory).map_err(exposed(directory))?;
         let lock = underload_disk::lock_directory(directory, LOCK_PATIENCE).map_err(|error| {
             if error.kind() != std::io::ErrorKind::WouldBlock {
                 return told(error);
@@ -127,22 +125,23 @@ impl Store for SqliteStore {
 
 /// Opens the file of a store.
 fn connect(directory: &Path, flags: OpenFlags) -> Result<Connection, StoreError> {
-    check_private(directory)?;
+    underload_disk::check_directory(directory).map_err(exposed(directory))?;
     let connection = Connection::open_with_flags(directory.join(FILE), flags).map_err(told)?;
     connection.busy_timeout(PATIENCE).map_err(told)?;
     connection.set_prepared_statement_cache_capacity(STATEMENTS);
     Ok(connection)
 }
 
-/// Refuses a store that other users can read: it has the keys of leases and of operators' cookies.
-fn check_private(directory: &Path) -> Result<(), StoreError> {
-    underload_disk::check_directory(directory).map_err(|error| {
+/// The error for a store that other users can read: it has the keys of leases and of operators'
+/// cookies.
+fn exposed(directory: &Path) -> impl FnOnce(std::io::Error) -> StoreError {
+    move |error| {
         let what = format!("the store in {}: {error}", directory.display());
         match error.kind() {
             std::io::ErrorKind::PermissionDenied => StoreError::Broken { what },
             _ => StoreError::Temporary { what },
         }
-    })
+    }
 }
 
 /// Settings of a connection that writes.
@@ -180,6 +179,8 @@ fn migrate(connection: &Connection, directory: &Path) -> Result<(), StoreError> 
     let change = match version(connection, directory)? {
         0 => include_str!("tables.sql"),
         1 => TO_VERSION_2,
+        // Results and sums have checksums since version 3; earlier programs cannot read them.
+        2 => "",
         _ => return Ok(()),
     };
     let change = format!("BEGIN IMMEDIATE;\n{change}\nPRAGMA user_version = {VERSION};\nCOMMIT;");
@@ -219,7 +220,7 @@ const LOG_INDEX: &str = "fleet.sqlite-shm";
 /// The folder of the archive in the store's directory.
 const ARCHIVE: &str = "archive";
 /// Version of the tables.
-const VERSION: i64 = 2;
+const VERSION: i64 = 3;
 /// Results are found by their day and plan, so that days can be moved to files.
 const TO_VERSION_2: &str = "CREATE INDEX IF NOT EXISTS results_by_day ON results (day, plan);";
 /// How long a change waits for another of the same process.

@@ -6,8 +6,8 @@ use underload_fleet::store::conformance;
 use underload_fleet::store::{Archive, Filter, Memory, StoredResult, Sum};
 
 use super::*;
-use crate::store::RolledUp;
-use crate::store::testing::{self, Both, append, ask, many, result, with_invented_steps};
+use crate::store::testing::{self, Both, START_MS, append, ask, many, result, with_invented_steps};
+use crate::store::{RolledUp, Work};
 
 #[test]
 fn it_does_what_every_store_does() {
@@ -74,29 +74,43 @@ fn a_newer_version_and_a_damaged_file_are_told() {
 }
 
 #[test]
-fn tables_of_the_first_version_become_those_of_this_one_with_all_that_is_in_them() {
-    let folder = underload_disk::faults::private_tempdir().expect("a folder");
-    let mut store = SqliteStore::open(folder.path()).expect("it opens");
-    let results = many(10, 2);
-    append(&mut store, &results);
-    let tables = |connection: &Connection| -> Vec<String> {
-        let sql = "SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL ORDER BY name";
-        let mut read = connection.prepare(sql).expect("it reads");
-        let rows = read.query_map([], |row| row.get(0)).expect("it reads");
-        rows.map(|row| row.expect("a row")).collect()
-    };
-    let expected = tables(&store.connection);
-    // What the second version brought is taken away again.
-    let back = "DROP INDEX results_by_day; PRAGMA user_version = 1;";
-    store.connection.execute_batch(back).expect("it is the first version again");
-    assert_ne!(tables(&store.connection), expected);
-    drop(store);
-    let mut store = SqliteStore::open(folder.path()).expect("it is brought to this version");
-    let words = |it: &[String]| -> Vec<String> {
-        it.iter().map(|sql| sql.replace("IF NOT EXISTS ", "")).collect()
-    };
-    assert_eq!(words(&tables(&store.connection)), words(&expected));
-    assert_eq!(append(&mut store, &results), vec![false; results.len()], "all are known");
+fn stores_of_earlier_versions_become_those_of_this_one_and_lose_nothing() {
+    for (version, back) in [(2, ""), (1, "DROP INDEX results_by_day;")] {
+        let folder = underload_disk::faults::private_tempdir().expect("a folder");
+        let mut store = SqliteStore::open(folder.path()).expect("it opens");
+        let results = many(10, 3);
+        append(&mut store, &results);
+        let mut keeper = store.keeper().expect("a keeper");
+        let folded = keeper.roll_up(13).expect("it adds up").results;
+        assert!(0 < folded && folded < results.len(), "{folded}");
+        let before = ask(&mut store.archive().expect("an archive"));
+        let tables = tables(&store.connection);
+        let batch = |sql: &str| store.connection.execute_batch(sql).expect("it is changed");
+        // Rows as the earlier versions wrote them, without checksums.
+        batch("UPDATE results SET body = CAST(x'01' || substr(body, 2, length(body) - 5) AS BLOB)");
+        batch("UPDATE sums SET devices = substr(devices, 6)");
+        batch(&format!("{back} PRAGMA user_version = {version}"));
+        // A migration that dies before its commit leaves the older version.
+        let killed = Connection::open(folder.path().join(FILE)).expect("it opens");
+        let change = format!("BEGIN IMMEDIATE; {TO_VERSION_2} PRAGMA user_version = {VERSION}");
+        killed.execute_batch(&change).expect("it is changed");
+        drop((killed, keeper, store));
+        let mut store = SqliteStore::open(folder.path()).expect("it is brought to this version");
+        assert_eq!(self::tables(&store.connection), tables);
+        let mut archive = store.archive().expect("an archive");
+        assert_eq!(ask(&mut archive), before);
+        assert_eq!(fold_all(&mut store.keeper().expect("a keeper")), results.len() - folded);
+        assert_eq!(ask(&mut archive), before);
+        assert_eq!(append(&mut store, &results), vec![false; results.len()], "all are known");
+    }
+}
+
+/// The tables and indices as SQL.
+fn tables(connection: &Connection) -> Vec<String> {
+    let sql = "SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL ORDER BY name";
+    let mut read = connection.prepare(sql).expect("it reads");
+    let rows = read.query_map([], |row| row.get::<_, String>(0)).expect("it reads");
+    rows.map(|row| row.expect("a row").replace("IF NOT EXISTS ", "")).collect()
 }
 
 #[test]
@@ -178,7 +192,7 @@ fn results_of_many_series_are_folded_in_small_batches() {
     // Keys are not remembered without a bound.
     append(&mut store, &[with_invented_steps(1, 5), result(1, 6)]);
     fold_all(&mut keeper);
-    let known = keeper.keys_known();
+    let known = keeper.keys.len();
     assert!(known <= 16_384 + 2 * 4_097, "{known}");
 }
 
@@ -209,6 +223,49 @@ fn series_that_the_plan_does_not_have_are_not_in_sums() {
     let keys = count(&store, "keys");
     assert_eq!(fold_all(&mut keeper), 1);
     assert_eq!((sums(), count(&store, "keys")), (expected.to_vec(), keys), "and after");
+}
+
+#[test]
+fn sums_of_series_that_no_plan_has_are_deleted_a_page_at_a_time() {
+    const MANY: u64 = 147_456;
+    let folder = underload_disk::faults::private_tempdir().expect("a folder");
+    let mut store = SqliteStore::open(folder.path()).expect("it opens");
+    let mut change = store.begin(&Needs::default()).expect("it begins");
+    change.put_plan(&testing::plan()).expect("it is put");
+    change.commit().expect("it is on disk");
+    append(&mut store, &many(3, 4));
+    fold_all(&mut store.keeper().expect("a keeper"));
+    let counts = |store: &SqliteStore| ["keys", "sums"].map(|table| count(store, table));
+    let (planned, answers) = (counts(&store), ask(&mut store.archive().expect("an archive")));
+    let sql = format!(
+        "INSERT INTO keys (body) WITH RECURSIVE n (n) AS
+                (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < {MANY})
+            SELECT replace(body, '\"idle\"', '\"' || n || '\"')
+            FROM n, (SELECT body FROM keys WHERE body LIKE '%\"idle\"%' LIMIT 1);
+        INSERT INTO sums SELECT level, kind, day, hour, number, tests, sent, lost, bins, devices
+            FROM keys, (SELECT * FROM sums WHERE kind = 0 LIMIT 1) WHERE number > {}",
+        planned[0]
+    );
+    store.connection.execute_batch(&sql).expect("it is changed");
+    assert_eq!(counts(&store), planned.map(|rows| rows + MANY), "the premise");
+    let retention = Retention { raw_days: 7, bins_days: 90 };
+    let mut housekeeping = store.housekeeping(None, retention).expect("a keeper");
+    let mut deleted = Vec::new();
+    while let Work::DeletedSums(rows) = housekeeping.step(START_MS).expect("it steps").what {
+        deleted.push(rows as u64);
+        // Others fold while it deletes.
+        if deleted.len() == 50 {
+            append(&mut store, &many(3, 5));
+        }
+    }
+    assert!(deleted.iter().all(|rows| *rows <= 4_096), "{deleted:?}");
+    assert_eq!(deleted.iter().sum::<u64>(), 2 * MANY);
+    let mut memory = Memory::new();
+    append(&mut memory, &many(3, 5));
+    let mut archive = store.archive().expect("an archive");
+    assert_eq!(ask(&mut archive), ask(&mut memory));
+    assert_ne!(ask(&mut archive), answers, "the premise");
+    assert!(count(&store, "keys") < 2 * planned[0]);
 }
 
 /// Folds what there is, and returns how many results it was.

@@ -1,0 +1,136 @@
+//! What a device claims of its line.
+
+use super::*;
+
+impl Fleet {
+    /// A device whose code says nothing of its line, and which claims these attributes.
+    fn claiming(&mut self, seed: u8, claimed: Attributes) -> DeviceId {
+        let code = self.code(CodeFor::Device, seed, Attributes::default());
+        self.enrol_as(seed, &code, claimed, None).expect("the code is good").device
+    }
+
+    fn claiming_segment(&mut self, seed: u8, segment: &str) -> DeviceId {
+        let segment = segment.to_owned();
+        self.claiming(seed, Attributes { segment, ..Attributes::default() })
+    }
+
+    /// The run that a device gets now, or why it gets none.
+    fn run_or_refusal(&mut self, id: DeviceId) -> Result<Assignment, Option<Refusal>> {
+        let mut schedule = self.device(id);
+        schedule.schedules[0].due_ms = self.now;
+        (schedule.schedules[0].retry_ms, schedule.schedules[0].refusals) = (0, 0);
+        self.change(|_, tx, _, _| tx.put_device(&schedule).map(Ok)).expect("memory");
+        let answer = self.next(id);
+        answer.run.ok_or(answer.refusal)
+    }
+}
+
+#[test]
+fn what_an_operator_wrote_of_a_line_stays_and_a_device_changes_the_rest_rarely() {
+    let mut fleet = Fleet::ready();
+    let written = Attributes {
+        firmware: "operator's".to_owned(),
+        segment: "cmts-1".to_owned(),
+        tier_up_bit_per_s: 10_000_000,
+        ..Attributes::default()
+    };
+    let code = fleet.code(CodeFor::Device, 1, written);
+    fleet.enrol_with(1, &code, None).expect("it is good");
+    let device = id_of(1);
+    let claim = |fleet: &mut Fleet, number: u64| {
+        let told = Attributes {
+            firmware: format!("claimed {number}"),
+            measured: format!("measured {number}"),
+            segment: "a neighbour's".to_owned(),
+            tier_up_bit_per_s: 1_000_000_000,
+            tier_down_bit_per_s: 2_000_000_000,
+            ..Attributes::default()
+        };
+        fleet.requests += 1;
+        let asked = Next { request: fleet.requests, attributes: Some(told), ..NEXT };
+        fleet.ask(device, &asked).expect("it may ask");
+        fleet.device(device).attributes
+    };
+    let mut kinds = BTreeMap::new();
+    for number in 0..1_000 {
+        let known = claim(&mut fleet, number);
+        assert_eq!((known.firmware.as_str(), known.segment.as_str()), ("operator's", "cmts-1"));
+        assert_eq!(known.tier_up_bit_per_s, 10_000_000);
+        kinds.insert(known.measured.clone(), known);
+        fleet.now += MINUTE / 60;
+    }
+    assert_eq!(kinds.len(), 4, "four changes at once: {kinds:?}");
+    for day in 0..10 {
+        fleet.now += 24 * 60 * MINUTE;
+        for number in 0..10 {
+            let known = claim(&mut fleet, 10_000 + 10 * day + number);
+            kinds.insert(known.measured.clone(), known);
+        }
+    }
+    assert_eq!(kinds.len(), 14, "one more each day");
+    // A clock that was years ahead for a while.
+    fleet.now += 3_000 * 24 * 60 * MINUTE;
+    claim(&mut fleet, 20_000);
+    fleet.now -= 3_000 * 24 * 60 * MINUTE;
+    for day in 0..10 {
+        fleet.now += 24 * 60 * MINUTE;
+        let known = claim(&mut fleet, 30_000 + day);
+        assert_eq!(known.measured, format!("measured {}", 30_000 + day), "still one each day");
+    }
+}
+
+#[test]
+fn a_lease_reserves_at_most_the_plans_largest_tier() {
+    let mut fleet = Fleet::ready();
+    let claimed = Attributes {
+        tier_up_bit_per_s: 1_000_000_000,
+        tier_down_bit_per_s: 1_000_000_000_000,
+        ..Attributes::default()
+    };
+    let device = fleet.claiming(1, claimed);
+    fleet.given(device);
+    let used = fleet.server("east");
+    assert_eq!((used.reserved_up_bit_per_s, used.reserved_down_bit_per_s), (100_000_000, 40_000));
+}
+
+#[test]
+fn a_segment_that_a_device_claims_does_not_hold_back_lines_that_an_operator_put_there() {
+    let mut fleet = Fleet::ready();
+    let (written, neighbour) = (fleet.enrol(1, "cmts-1"), fleet.enrol(2, "cmts-1"));
+    let (claiming, another) =
+        (fleet.claiming_segment(3, "cmts-1"), fleet.claiming_segment(4, "cmts-1"));
+    for device in [written, neighbour, claiming, another] {
+        fleet.next(device);
+    }
+    let busy = Err(Some(Refusal::SegmentBusy));
+    let claimed = fleet.run_or_refusal(claiming).expect("the segment is free");
+    assert_eq!(fleet.run_or_refusal(another), busy, "claimed by two");
+    let run = fleet.run_or_refusal(written).expect("a claim does not hold it back");
+    assert_eq!(fleet.run_or_refusal(neighbour), busy, "written for two");
+    fleet.release(claiming, claimed.lease_id).expect("it holds it");
+    assert_eq!(fleet.run_or_refusal(another), busy, "an operator's line is loaded");
+    fleet.release(written, run.lease_id).expect("it holds it");
+    fleet.run_or_refusal(another).expect("all is free");
+    // A later report changes no claim into an operator's word, nor the other way round.
+    let told = Attributes { segment: "cmts-1".to_owned(), ..Attributes::default() };
+    let late = fleet.claiming(5, Attributes::default());
+    let next = Next { request: 1_000, attributes: Some(told), ..NEXT };
+    fleet.ask(late, &next).expect("it may ask");
+    fleet.requests = 1_000;
+    assert_eq!(fleet.run_or_refusal(late), busy, "claimed later");
+    fleet.run_or_refusal(neighbour).expect("no line of an operator's is loaded");
+}
+
+#[test]
+fn a_segment_of_a_device_that_enrolled_before_claims_were_stored_is_the_operators() {
+    let mut fleet = Fleet::ready();
+    let (first, second) = (fleet.claiming_segment(1, "cmts-1"), fleet.enrol(2, "cmts-1"));
+    fleet
+        .change(|_, tx, _, _| tx.put_setting(&format!("line/{first}"), b"{}").map(Ok))
+        .expect("ok");
+    for device in [first, second] {
+        fleet.next(device);
+    }
+    fleet.run_or_refusal(first).expect("the segment is free");
+    assert_eq!(fleet.run_or_refusal(second), Err(Some(Refusal::SegmentBusy)));
+}
