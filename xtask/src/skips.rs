@@ -2,7 +2,8 @@
 //!
 //! A step or test that cannot run prints `SKIPPED name: reason`. `UNDERLOAD_STRICT` decides what
 //! that means: unset, skips are only listed; `1` turns every skip into a failure; any other value
-//! names a file that lists the skips that a kind of machine may have, one prefix per line.
+//! names a file that lists the skips that a kind of machine may have: one name per line, or the
+//! beginning of names with a `*` after it.
 
 use std::env;
 use std::fs;
@@ -56,38 +57,69 @@ pub fn succeed(command: &mut Command) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Lists the recorded skips and judges them by `UNDERLOAD_STRICT`.
-///
-/// # Errors
-/// Returns an error that names the skips that strict mode does not allow, or if the file that lists
-/// the allowed ones cannot be read.
-pub fn judge() -> anyhow::Result<()> {
-    let skips = SKIPS.lock().expect("no thread panics while it holds the list");
-    let Some(strict) = env::var_os(VARIABLE).filter(|value| !value.is_empty()) else {
-        if !skips.is_empty() {
-            eprintln!("skipped in all: {} ({VARIABLE}=1 fails for them)", skips.len());
-        }
-        return Ok(());
-    };
-    let allowed = if strict == "1" {
-        String::new()
-    } else {
-        fs::read_to_string(&strict).with_context(|| format!("{VARIABLE}={}", strict.display()))?
-    };
-    let refused = refused(&skips, &allowed);
-    if !refused.is_empty() {
-        bail!("skipped, and {VARIABLE} does not allow it:\n  {}", refused.join("\n  "));
-    }
-    eprintln!("skipped in all: {}, each allowed by {VARIABLE}", skips.len());
-    Ok(())
+/// What `UNDERLOAD_STRICT` says about skips.
+pub enum Strictness {
+    /// Skips are only listed.
+    Lenient,
+    /// A skip whose name is not in this list fails the command.
+    Strict(Vec<String>),
 }
 
-/// Returns the skips that begin with no line of `allowed`; its empty lines and comments count for
-/// nothing.
-fn refused<'a>(skips: &'a [String], allowed: &str) -> Vec<&'a str> {
+impl Strictness {
+    /// Reads the environment, and the list of allowed names where it names a file.
+    ///
+    /// # Errors
+    /// Returns an error if that file cannot be read.
+    pub fn from_env() -> anyhow::Result<Self> {
+        let Some(value) = env::var_os(VARIABLE).filter(|value| !value.is_empty()) else {
+            return Ok(Self::Lenient);
+        };
+        if value == "1" {
+            return Ok(Self::Strict(Vec::new()));
+        }
+        let text = fs::read_to_string(&value);
+        let text = text.with_context(|| format!("{VARIABLE}={}", value.display()))?;
+        Ok(Self::Strict(allowed(&text)))
+    }
+
+    /// Counts the recorded skips and judges them.
+    ///
+    /// # Errors
+    /// Returns an error that lists the skips that are not allowed.
+    pub fn judge(&self) -> anyhow::Result<()> {
+        let skips = SKIPS.lock().expect("no thread panics while it holds the list");
+        match self {
+            Self::Lenient if skips.is_empty() => {}
+            Self::Lenient => {
+                eprintln!("skipped in all: {} ({VARIABLE}=1 fails for them)", skips.len());
+            }
+            Self::Strict(allowed) => {
+                let refused = refused(&skips, allowed);
+                if !refused.is_empty() {
+                    bail!("skipped, and {VARIABLE} does not allow it:\n  {}", refused.join("\n  "));
+                }
+                eprintln!("skipped in all: {}, each allowed by {VARIABLE}", skips.len());
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Returns the lines of a list of allowed skips without comments and empty lines.
+fn allowed(text: &str) -> Vec<String> {
     let is_rule = |line: &&str| !line.is_empty() && !line.starts_with('#');
-    let rules: Vec<&str> = allowed.lines().map(str::trim).filter(is_rule).collect();
-    let is_allowed = |skip: &str| rules.iter().any(|rule| skip.starts_with(rule));
+    text.lines().map(str::trim).filter(is_rule).map(str::to_owned).collect()
+}
+
+/// Returns the skips whose name, which ends at the first `: `, matches no rule.
+fn refused<'a>(skips: &'a [String], allowed: &[String]) -> Vec<&'a str> {
+    let is_allowed = |skip: &str| {
+        let name = skip.split_once(": ").map_or(skip, |(name, _)| name);
+        allowed.iter().any(|rule| match rule.strip_suffix('*') {
+            Some(start) => name.starts_with(start),
+            None => name == rule,
+        })
+    };
     skips.iter().map(String::as_str).filter(|skip| !is_allowed(skip)).collect()
 }
 
@@ -96,13 +128,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_listed_skips_are_allowed() {
+    fn only_listed_names_are_allowed() {
         let skips = ["audit of spelling: typos is missing", "link: nft is not installed"];
         let skips = skips.map(str::to_owned);
-        assert_eq!(refused(&skips, ""), skips);
-        assert_eq!(refused(&skips, "# why\n\naudit of spelling"), [&skips[1]]);
-        assert_eq!(refused(&skips, "#\n  link:\n"), [&skips[0]]);
-        assert!(refused(&[], "").is_empty());
+        let refused = |list: &str| -> Vec<usize> {
+            let refused = super::refused(&skips, &allowed(list));
+            refused.iter().filter_map(|skip| skips.iter().position(|it| it == skip)).collect()
+        };
+        assert_eq!(refused(""), [0, 1]);
+        assert_eq!(refused("# why\n\naudit of spelling"), [1]);
+        assert_eq!(refused("audit of *"), [1]);
+        assert_eq!(refused("#\n  link\n"), [0]);
+        assert_eq!(refused("audit of\nlin\nlink: nft"), [0, 1], "no rule is the whole name");
+        assert_eq!(refused("*"), [0; 0]);
     }
 
     #[test]
