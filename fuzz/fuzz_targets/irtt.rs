@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 use libfuzzer_sys::fuzz_target;
 use underload_probe::Instants;
 use underload_compat::irtt::{IrttLimits, Responder, ResponderReply};
-use underload_probe::service::CompatLedger;
+use underload_service::CompatLedger;
 
 fn token() -> Option<u64> {
     Some(0x0101_0101_0101_0101)

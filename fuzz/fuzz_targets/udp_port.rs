@@ -3,6 +3,6 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use underload_probe::service::fuzzing;
+use underload_service::fuzzing;
 
 fuzz_target!(|bytes: &[u8]| fuzzing::udp_port(bytes));

@@ -45,7 +45,15 @@ const BENCHES: &[Bench] = &[
     Bench {
         name: "service",
         what: "memory and descriptors of the server over 10^4 sessions, kills and 10^5 forgeries",
-        command: &["run", "--release", "-p", "underload-probe", "--example", "service_soak", "--"],
+        command: &[
+            "run",
+            "--release",
+            "-p",
+            "underload-service",
+            "--example",
+            "service_soak",
+            "--",
+        ],
     },
     Bench {
         name: "coupling",

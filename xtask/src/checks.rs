@@ -108,7 +108,7 @@ const CI_SECONDS: u64 = 10;
 
 /// Conversations of a server with clients that pause at random, for so many seconds.
 pub fn fuzz_time(seconds: u64) -> anyhow::Result<()> {
-    let test = "service::conversation::tests::no_pauses_between_bytes_stretch_a_limit";
+    let test = "front::conversation::tests::no_pauses_between_bytes_stretch_a_limit";
     let mut command = Command::new("cargo");
     // Of the whole workspace, as the tests before: of one package alone, other features of its
     // dependencies would be asked for, and everything built a second time.

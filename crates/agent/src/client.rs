@@ -10,7 +10,7 @@ use underload_fleet::device::Attributes;
 use underload_fleet::message::{Enrolled, Problem, ServerAddress, Session};
 use underload_fleet::removal::Removal;
 use underload_fleet::request::authenticate;
-use underload_probe::service::ServiceError;
+use underload_probe::control::ServiceError;
 use ureq::http::{Response, header};
 use ureq::unversioned::transport::{Connector as _, TcpConnector};
 use ureq::{Agent, Body};

@@ -64,7 +64,7 @@ pub enum AgentError {
     Identity(#[from] IdentityError),
     /// Its certificate check cannot be set up.
     #[error(transparent)]
-    Tls(#[from] underload_probe::service::ServiceError),
+    Tls(#[from] underload_probe::control::ServiceError),
     /// What it keeps.
     #[error("{}", path.display())]
     Spool {

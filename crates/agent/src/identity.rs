@@ -14,7 +14,7 @@ use underload_fleet::agent::RemovalNotice;
 use underload_fleet::device::{Attributes, DeviceId};
 use underload_fleet::message::{Enrol, Enrolled, OpenSession, ServerAddress};
 use underload_fleet::removal::Removal;
-use underload_probe::service::{ServiceError, read_secret};
+use underload_probe::control::{ServiceError, read_secret};
 
 /// A key, and what an orchestrator made of it.
 #[derive(Debug)]

@@ -12,11 +12,12 @@ use underload_fleet::message::{AssignedStep, ServerAddress};
 use underload_fleet::outcome::{Outcome, StepResult};
 use underload_fleet::plan::Kind;
 use underload_probe::RunClock;
+use underload_probe::control::{Ask, ConnectOptions, Remote, Trust};
 use underload_probe::endpoint::{ProbeClass, Prober, ProberConfig};
 use underload_probe::load::{LoadFlow, Token, Transport};
 use underload_probe::measure::{Measurement, MeasurementConfig, MeasurementResult, Progress, Ramp};
+use underload_probe::network::Line;
 use underload_probe::network::SocketSource;
-use underload_probe::service::{Ask, ConnectOptions, Line, Remote, Trust};
 use underload_record::schema::{Direction, InvalidReason, Marking, ValidityLimits};
 
 use crate::reach::Reach;

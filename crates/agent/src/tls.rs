@@ -7,7 +7,7 @@ use std::sync::Arc;
 use rustls::crypto::ring as provider;
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
-use underload_probe::service::{Fingerprint, ServiceError};
+use underload_probe::control::{Fingerprint, ServiceError};
 use ureq::Error;
 use ureq::unversioned::transport::{
     Buffers, ConnectionDetails, Connector, Either, LazyBuffers, NextTimeout, Transport,

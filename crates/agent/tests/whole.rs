@@ -26,9 +26,10 @@ use underload_fleet::outcome::Outcome;
 use underload_fleet::plan::Kind;
 use underload_fleet::removal::Removed;
 use underload_fleet::request::{Authenticated, open_session, sender};
+use underload_probe::network::Line;
 use underload_probe::network::current_network;
-use underload_probe::service::{Identity, Line, Service, ServiceConfig};
 use underload_record::schema::ValidityLimits;
+use underload_service::{Identity, Service, ServiceConfig};
 
 const SECRET: [u8; 32] = [9; 32];
 const HOUR_MS: u64 = 3_600_000;

@@ -11,7 +11,7 @@
 //! - [`stamp`]: a reflector for STAMP and TWAMP-light senders.
 //!
 //! They stand on `underload-probe`: its sockets, clocks and STAMP packets, and its ledger
-//! ([`CompatLedger`](underload_probe::service::CompatLedger)), which says what all of them together
+//! ([`CompatLedger`](underload_service::CompatLedger)), which says what all of them together
 //! may take from a server that also serves our own clients.
 //!
 //! Each protocol is written from its description, without its authors' code, and answers as their

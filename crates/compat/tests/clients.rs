@@ -10,7 +10,7 @@ use serde_json::Value;
 use socket2::{Domain, Socket, Type};
 use underload_compat::iperf3::{Iperf3Limits, Iperf3Server};
 use underload_compat::irtt::{IrttLimits, IrttServer};
-use underload_probe::service::{CompatLedger, Identity, Limits, Service, ServiceConfig};
+use underload_service::{CompatLedger, Identity, Limits, Service, ServiceConfig};
 
 fn irtt_server(address: &str, key: Option<&str>) -> Option<IrttServer> {
     let socket = UdpSocket::bind(address).ok()?;

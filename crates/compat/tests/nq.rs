@@ -8,9 +8,8 @@ use socket2::{Domain, Socket, Type};
 use underload_compat::nq::{
     LoadDirection, NqClient, NqError, NqLimits, NqOptions, NqServer, NqTrust,
 };
-use underload_probe::service::{
-    CompatLedger, Fingerprint, Identity, Limits, Service, ServiceConfig,
-};
+use underload_probe::control::Fingerprint;
+use underload_service::{CompatLedger, Identity, Limits, Service, ServiceConfig};
 
 fn server(limits: NqLimits) -> (NqServer, String, Fingerprint) {
     server_within(limits, CompatLedger::unlimited())

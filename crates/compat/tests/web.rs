@@ -16,9 +16,8 @@ use rustls::{ClientConnection, StreamOwned};
 use serde_json::{Value, json};
 use underload_compat::channel::{ChannelLimits, ChannelServer};
 use underload_compat::nq::{Channels, NqLimits, NqServer, OfferError};
-use underload_probe::service::{
-    CompatLedger, Fingerprint, Identity, Limits, Service, ServiceConfig,
-};
+use underload_probe::control::Fingerprint;
+use underload_service::{CompatLedger, Identity, Limits, Service, ServiceConfig};
 
 use chromium::{Browser, Screen};
 use firefox::Firefox;

@@ -1,7 +1,8 @@
-//! Latency under load: wire protocol, client, server.
+//! Latency under load: wire protocol, client, and the far ends of probes and load.
 //!
 //! - [`wire`]: STAMP packets, byte for byte.
 //! - [`session`]: when to send and what the answers mean, without sockets and without a clock.
+//! - [`control`]: a session at a server on another machine, over TLS.
 //! - [`endpoint`]: prober and reflector on real sockets, with plain threads.
 //! - [`load`]: TCP and UDP flows that fill the path, and the server at their far end.
 //! - [`measure`]: a whole measurement, from idle through ramp and load to its end.
@@ -9,11 +10,10 @@
 //! - [`path`]: what the path does to markings, and which queue stands at its bottleneck.
 //! - [`preset`]: measurements with a name.
 //! - [`rpm`]: responsiveness, by formula.
-//! - [`service`]: the same between two machines, with sessions, leases and TLS on the control
-//!   connection.
 //! - [`survey`]: round trips to many hosts, a few probes each.
 
 mod clock;
+pub mod control;
 pub mod endpoint;
 pub mod load;
 pub mod measure;
@@ -21,7 +21,6 @@ pub mod network;
 pub mod path;
 pub mod preset;
 pub mod rpm;
-pub mod service;
 pub mod session;
 pub mod survey;
 mod sys;

@@ -13,7 +13,8 @@ use underload_orchestrator::http::certificate::{ServerConfig, server_config};
 use underload_orchestrator::http::{Limits, StartError};
 use underload_orchestrator::service::{Service, Setup, first_token};
 use underload_orchestrator::store::Place;
-use underload_probe::service::{Fingerprint, Identity};
+use underload_probe::control::Fingerprint;
+use underload_service::Identity;
 
 use crate::exit::{OrBadInput, bad_input};
 use crate::home;

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use clap::Args;
+use underload_probe::control::FLOWS_PER_SESSION_MAX;
 use underload_probe::load::{Token, check_congestion_control};
 use underload_probe::preset::{Knobs, LoadDirections, Preset, UdpLoad};
-use underload_probe::service::FLOWS_PER_SESSION_MAX;
 use underload_record::schema::{Direction, Ecn, Marking};
 
 use super::keep::{Keep, keep};

@@ -1,10 +1,10 @@
 //! What a step found, as numbers; `underload_report` puts it into words.
 
+use underload_probe::control::SessionNews;
 use underload_probe::load::{FlowLog, LoadFlow, Transport};
 use underload_probe::measure::MeasurementResult;
 use underload_probe::preset::Step;
 use underload_probe::rpm::{Responsiveness, RoundTrips};
-use underload_probe::service::SessionNews;
 use underload_record::schema::{
     ClassLatency, Direction, Finding, LatencyMeasure, LatencySummary, Marking, MarkingFate, Phase,
     PhaseWindow, Quantile, Rpm, Sample, Validity,

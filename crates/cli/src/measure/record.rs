@@ -1,8 +1,8 @@
 //! From what was measured to the record of a run.
 
+use underload_probe::control::SessionNews;
 use underload_probe::measure::MeasurementResult;
 use underload_probe::preset::Step;
-use underload_probe::service::SessionNews;
 use underload_record::schema::{
     ArmRecord, FORMAT_VERSION, Finding, FlowDirection, FlowRecord, Metric, RunRecord, Sample,
     ScenarioRecord, Series, TrialRecord, Validity, World,

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use underload_compat::nq::{LoadDirection, NqClient, NqOptions, NqResult, NqTrust};
-use underload_probe::service::Trust;
+use underload_probe::control::Trust;
 use underload_record::schema::{Finding, ForeignTest, Metric, Readings, Rpm};
 use underload_store::RunDir;
 

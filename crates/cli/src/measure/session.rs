@@ -5,13 +5,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use underload_probe::RunClock;
+use underload_probe::control::{
+    Ask, ConnectOptions, Fingerprint, Remote, ServiceError, SessionNews, Trust,
+};
 use underload_probe::load::Token;
 use underload_probe::measure::Measurement;
 use underload_probe::network::current_network;
 use underload_probe::preset::{Knobs, Step, session_duration};
-use underload_probe::service::{
-    Ask, ConnectOptions, Fingerprint, Remote, ServiceError, SessionNews, Trust,
-};
 use underload_record::schema::Finding;
 use underload_store::RunDir;
 

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs as _};
 
 use anyhow::{Context, bail};
-use underload_probe::service::ServiceConfig;
+use underload_service::ServiceConfig;
 
 /// The address families that may be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -11,12 +11,12 @@ use std::time::Duration;
 use anyhow::{Context, anyhow, bail};
 use clap::Args;
 use serde::Serialize;
+use underload_probe::control::{Ask, ConnectOptions, Remote};
 use underload_probe::network::current_network;
 use underload_probe::path::{
     Examination, ExamineConfig, HopChange, HopTrace, HopsError, MarkSurvey, Part, PolicyFinding,
     TRACED_MAX, advice, examine, policies, survey_marks, trace_hops,
 };
-use underload_probe::service::{Ask, ConnectOptions, Remote};
 use underload_record::schema::{Direction, Ecn, Marking, Phase};
 
 use crate::console::{note, warning};

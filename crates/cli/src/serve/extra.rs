@@ -16,8 +16,9 @@ use underload_compat::iperf3::{IPERF3_PORT, Iperf3Limits, Iperf3Server};
 use underload_compat::irtt::{IRTT_PORT, IrttLimits, IrttServer};
 use underload_compat::nq::{Channels, NQ_PORT, NqLimits, NqServer};
 use underload_compat::stamp::{STAMP_PORT, Source, StampConfig, StampServer};
-use underload_probe::service::{CompatLedger, Identity, Limits, read_secret};
+use underload_probe::control::read_secret;
 use underload_probe::wire::{MarkingPolicy, StampKey};
+use underload_service::{CompatLedger, Identity, Limits};
 
 use crate::exit::OrBadInput;
 

@@ -20,7 +20,7 @@ use underload_fleet::agent::Trouble;
 use underload_fleet::device::Attributes;
 use underload_fleet::lease::{Claims, SKEW_MS};
 use underload_fleet::message::{Heartbeat, HeartbeatAnswer, HeldLeases, ServerAddress};
-use underload_probe::service::{LeaseTerms, Leases, Limits, Service};
+use underload_service::{LeaseTerms, Leases, Limits, Service};
 
 use crate::exit::OrBadInput;
 

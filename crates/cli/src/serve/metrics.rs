@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use underload_probe::network::is_temporary;
-use underload_probe::service::Service;
+use underload_service::Service;
 
 /// The listener; dropping it ends it.
 #[derive(Debug)]

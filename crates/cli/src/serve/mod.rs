@@ -23,9 +23,10 @@ use serde_json::json;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
 use underload_aqm::config::{Kind, Value};
+use underload_probe::network::Line;
 use underload_probe::network::raise_descriptor_limit;
-use underload_probe::service::{Access, Identity, Limits, Line, Service, ServiceConfig, TokenKeys};
 use underload_probe::wire::MarkingPolicy;
+use underload_service::{Access, Identity, Limits, Service, ServiceConfig, TokenKeys};
 
 use crate::exit::OrBadInput;
 use crate::home;

@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
-use underload_probe::service::{Fingerprint, TokenKeys, TokenTerms};
+use underload_probe::control::Fingerprint;
+use underload_service::{TokenKeys, TokenTerms};
 
 use super::{identity_directory, server_identity};
 use crate::console::{note, warning};

@@ -11,7 +11,7 @@ use sctp_proto::{
     Association, AssociationHandle, ClientConfig, DatagramEvent, Endpoint, EndpointConfig, Event,
     Payload, PayloadProtocolIdentifier, ReliabilityType,
 };
-use underload_probe::service::CompatLedger;
+use underload_service::CompatLedger;
 
 use super::session::{Seat, Secrets, Session, Shown, hmac_sha1};
 use super::table::Table;

@@ -12,7 +12,7 @@ use dimpl::{Config, DtlsCertificate};
 use ring::digest;
 use ring::rand::{SecureRandom as _, SystemRandom};
 use underload_probe::endpoint::ThreadTiming;
-use underload_probe::service::CompatLedger;
+use underload_service::CompatLedger;
 
 use super::sdp::{self, Answer, Offer};
 use super::session::{Seat, Secrets, Session, Shown};

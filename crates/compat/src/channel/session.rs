@@ -15,8 +15,8 @@ use dimpl::{Config, Dtls, DtlsCertificate, Output};
 use is::stun::StunMessage;
 use ring::{digest, hmac};
 use underload_probe::network::CustomerNetwork;
-use underload_probe::service::CompatShare;
 use underload_record::schema::Direction;
+use underload_service::CompatShare;
 
 use super::echo::Echo;
 use super::{ChannelLimits, IDLE_MAX};

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use nix::poll::PollFlags;
 use underload_probe::network::{CustomerNetwork, POLL_INTERVAL, is_temporary, wait_for};
-use underload_probe::service::{CompatLedger, CompatShare};
+use underload_service::{CompatLedger, CompatShare};
 
 use super::control::{Control, Cookie, Ended};
 use super::test::{Arrived, Test};

@@ -10,8 +10,8 @@ use underload_probe::RunClock;
 use underload_probe::endpoint::ThreadTiming;
 use underload_probe::load::payload;
 use underload_probe::network::{POLL_INTERVAL, is_temporary};
-use underload_probe::service::CompatShare;
 use underload_record::schema::Direction;
+use underload_service::CompatShare;
 
 use super::udp::{Datagram, UdpHub, UdpStream};
 

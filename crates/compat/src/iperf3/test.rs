@@ -13,8 +13,8 @@ use underload_probe::load::{
     TcpInfo, check_present, congestion_control_of, keep_little_unsent, set_congestion_control,
 };
 use underload_probe::network::POLL_INTERVAL;
-use underload_probe::service::CompatShare;
 use underload_record::schema::Direction;
+use underload_service::CompatShare;
 
 use super::control::{Control, Ended};
 use super::parameters::{Parameters, Protocol, Refusal};

@@ -6,8 +6,8 @@ use std::net::SocketAddr;
 use underload_probe::Instants;
 use underload_probe::load::payload;
 use underload_probe::network::CustomerNetwork;
-use underload_probe::service::CompatLedger;
 use underload_record::schema::Direction;
+use underload_service::CompatLedger;
 
 use super::address::Addresses;
 use super::answer::{self, Probe};

@@ -5,7 +5,7 @@
 use super::*;
 use proptest::prelude::*;
 use std::sync::atomic::{AtomicU64, Ordering};
-use underload_probe::service::{Identity, Limits, Service, ServiceConfig};
+use underload_service::{Identity, Limits, Service, ServiceConfig};
 
 #[expect(clippy::unnecessary_wraps, reason = "the signature of a source that may fail")]
 fn tokens() -> Option<u64> {

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use ring::rand::{SecureRandom, SystemRandom};
 use underload_probe::endpoint::{ProbeSocket, Received, ThreadTiming};
-use underload_probe::service::CompatLedger;
 use underload_probe::{Instants, RunClock};
+use underload_service::CompatLedger;
 
 use super::{IrttLimits, Responder, ResponderReply};
 use crate::CompatError;

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use super::{DURATION_GRACE, IrttLimits, Parameters};
-use underload_probe::service::CompatShare;
+use underload_service::CompatShare;
 
 #[derive(Debug)]
 pub(super) struct Session {
@@ -127,7 +127,7 @@ impl Bucket {
 mod tests {
     use super::*;
     use std::time::Duration;
-    use underload_probe::service::CompatLedger;
+    use underload_service::CompatLedger;
 
     fn session(limits: &IrttLimits) -> Session {
         let deal = Parameters { duration_ns: 1_000_000_000, ..Parameters::default() };

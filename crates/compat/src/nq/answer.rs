@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use hyper::body::{Body, Bytes, Frame, SizeHint};
 use tokio::time::{Sleep, sleep};
 use underload_probe::load::payload;
-use underload_probe::service::CompatShare;
 use underload_record::schema::Direction;
+use underload_service::CompatShare;
 
 /// Bytes and time that a connection may still use.
 #[derive(Debug)]

@@ -30,8 +30,8 @@ mod trust;
 use std::time::Duration;
 
 use rustls::pki_types::InvalidDnsNameError;
+use underload_probe::control::ServiceError;
 use underload_probe::load::LoadError;
-use underload_probe::service::ServiceError;
 
 pub use client::{LoadDirection, NqClient, NqOptions, NqResult};
 pub use config::{NqConfig, NqTarget};

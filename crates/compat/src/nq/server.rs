@@ -21,10 +21,11 @@ use tokio::sync::oneshot;
 use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 
+use underload_probe::control::ServiceError;
 use underload_probe::load::{keep_little_unsent, set_congestion_control};
 use underload_probe::network::{CustomerNetwork, Evict, unless};
-use underload_probe::service::{CompatLedger, Identity, ServiceError};
 use underload_record::schema::Direction;
+use underload_service::{CompatLedger, Identity};
 
 use super::NqLimits;
 use super::answer::{Content, InFlight, Lease};

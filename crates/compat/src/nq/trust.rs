@@ -4,7 +4,7 @@ use rustls::crypto::ring::default_provider;
 use rustls::{ClientConfig, RootCertStore, version};
 use std::sync::Arc;
 
-use underload_probe::service::Fingerprint;
+use underload_probe::control::Fingerprint;
 
 use super::NqError;
 

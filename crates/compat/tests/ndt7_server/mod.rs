@@ -10,7 +10,8 @@ use tungstenite::handshake::server::{ErrorResponse, Request, Response};
 use tungstenite::protocol::WebSocketConfig;
 use tungstenite::{Message, WebSocket};
 use underload_compat::ndt7::SUBPROTOCOL;
-use underload_probe::service::{Fingerprint, Identity};
+use underload_probe::control::Fingerprint;
+use underload_service::Identity;
 
 type Web = WebSocket<StreamOwned<ServerConnection, TcpStream>>;
 

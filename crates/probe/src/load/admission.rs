@@ -11,7 +11,7 @@ use underload_record::schema::Direction;
 use super::protocol::Token;
 
 /// Decides about flows.
-pub(crate) trait Admission: Send + Sync + 'static {
+pub trait Admission: Send + Sync + 'static {
     /// What an admitted flow is allowed to move.
     type Share: FlowShare;
     /// A flow's place among others, given back when it is dropped.
@@ -33,7 +33,7 @@ pub(crate) trait Admission: Send + Sync + 'static {
 }
 
 /// What a flow may move: a rate and a volume in each direction, and an end.
-pub(crate) trait FlowShare: Sync {
+pub trait FlowShare: Sync {
     /// True once nothing may be moved any more.
     fn is_over(&self) -> bool;
 

@@ -32,7 +32,7 @@ use underload_record::schema::{Direction, Marking};
 #[cfg(fuzzing)]
 pub use protocol::read_reports;
 
-pub(crate) use admission::{Admission, FlowShare};
+pub use admission::{Admission, FlowShare};
 pub use client::{FlowHandle, start_flow};
 pub use congestion::{
     available_congestion_controls, check_congestion_control, check_present, congestion_control_of,
@@ -40,13 +40,13 @@ pub use congestion::{
 };
 pub use delivered::Delivered;
 use delivered::{DeliveredLog, bytes_at};
-pub(crate) use protocol::MAGIC;
+pub use protocol::MAGIC;
 pub use protocol::{FlowKind, Request, Response, Token, payload};
-pub(crate) use server::{FlowHost, UdpPort};
+pub use server::{FlowHost, UdpPort};
 pub use server::{LoadServer, LoadServerConfig};
 pub use steady::SteadyDetector;
 pub use tcp_info::{TcpInfo, acknowledged_bytes};
-pub(crate) use udp_port::UdpFlows;
+pub use udp_port::UdpFlows;
 
 /// A flow to start.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -73,7 +73,7 @@ pub struct Request {
 }
 
 /// What a flow's connection begins with, in both directions.
-pub(crate) const MAGIC: [u8; 4] = *b"ULD1";
+pub const MAGIC: [u8; 4] = *b"ULD1";
 
 impl Request {
     /// Bytes on the wire.

@@ -119,7 +119,7 @@ impl Drop for LoadServer {
 }
 
 /// What the threads of all flows of a server share.
-pub(crate) struct FlowHost<A> {
+pub struct FlowHost<A> {
     network: Arc<dyn SocketSource>,
     config: LoadServerConfig,
     admission: Arc<A>,
@@ -130,7 +130,7 @@ pub(crate) struct FlowHost<A> {
 }
 
 /// The port to which a client sends the datagrams of its UDP flows.
-pub(crate) enum UdpPort {
+pub enum UdpPort {
     /// Each flow gets a port of its own.
     Own,
     /// All to this port, whose reader offers their first datagrams.
@@ -154,7 +154,7 @@ impl<A> std::fmt::Debug for FlowHost<A> {
 
 impl<A: Admission> FlowHost<A> {
     /// Flows have to be admitted, and end with what they may move.
-    pub(crate) fn new(
+    pub fn new(
         network: Arc<dyn SocketSource>,
         config: LoadServerConfig,
         admission: Arc<A>,
@@ -165,18 +165,18 @@ impl<A: Admission> FlowHost<A> {
     }
 
     /// Flows under way.
-    pub(crate) fn flows(&self) -> usize {
+    pub fn flows(&self) -> usize {
         self.flows.load(Ordering::Relaxed)
     }
 
     /// Tells all flows to end.
-    pub(crate) fn stop(&self) {
+    pub fn stop(&self) {
         self.stop.store(true, Ordering::Relaxed);
     }
 
     /// Carries the flow that comes over `stream`, in the calling thread, until it is over.
     /// `stranger` is dropped as soon as the flow has shown that it may be here.
-    pub(crate) fn carry(&self, stream: TcpStream, from: SocketAddr, stranger: impl Sized) {
+    pub fn carry(&self, stream: TcpStream, from: SocketAddr, stranger: impl Sized) {
         // What goes wrong here is the client's to notice: it sees the connection close.
         let _ = self.run_flow(stream, from, None, stranger);
     }

@@ -21,7 +21,7 @@ use crate::network::{SocketSource, is_temporary};
 
 /// Flows that wait for their client's first datagram, or have just met it.
 #[derive(Debug, Default)]
-pub(crate) struct UdpFlows(Mutex<Vec<Expected>>);
+pub struct UdpFlows(Mutex<Vec<Expected>>);
 
 #[derive(Clone, Debug)]
 struct Expected {
@@ -48,7 +48,7 @@ impl Early {
 
 impl UdpFlows {
     /// A datagram came; true if it was a load flow's, known or not, and no probe.
-    pub(crate) fn offer(&self, datagram: &[u8], from: SocketAddr) -> bool {
+    pub fn offer(&self, datagram: &[u8], from: SocketAddr) -> bool {
         let Some(header) = DatagramHeader::decode(datagram) else { return false };
         if !header.is_of_a_flow() {
             return false;

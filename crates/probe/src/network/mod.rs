@@ -6,6 +6,7 @@
 
 mod customer;
 mod descriptors;
+mod interfaces;
 mod places;
 mod race;
 mod wait;
@@ -17,6 +18,7 @@ use socket2::{Domain, Socket, Type};
 
 pub use customer::CustomerNetwork;
 pub use descriptors::raise_descriptor_limit;
+pub use interfaces::Line;
 pub use places::{Evict, Place, PlaceLimits, Places, unless};
 pub use race::{Silence, connect_first};
 pub use wait::{POLL_INTERVAL, is_temporary, wait_for};

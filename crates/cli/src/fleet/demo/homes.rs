@@ -18,8 +18,8 @@ use underload_aqm::rng::Rng;
 use underload_aqm::time::Span;
 use underload_fleet::agent::Limits;
 use underload_fleet::device::DeviceId;
+use underload_probe::network::Line as Interfaces;
 use underload_probe::network::current_network;
-use underload_probe::service::Line as Interfaces;
 use underload_record::schema::ValidityLimits;
 
 use super::access::{Line, SINK, host_address};

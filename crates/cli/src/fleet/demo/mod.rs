@@ -37,7 +37,7 @@ use underload_fleet::retention::Retention;
 use underload_orchestrator::http::{Config, Limits, Running, serve};
 use underload_orchestrator::service::{Service, Setup};
 use underload_orchestrator::store::Place;
-use underload_probe::service::Identity;
+use underload_service::Identity;
 
 use crate::exit::{OrBadInput, bad_input};
 use crate::interrupt::Interrupt;

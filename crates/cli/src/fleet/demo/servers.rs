@@ -8,8 +8,9 @@ use anyhow::Context;
 use underload_agent::client::Client;
 use underload_agent::identity::Identity as Key;
 use underload_fleet::message::ServerAddress;
-use underload_probe::service::{Access, Identity, Limits, Line, Service, ServiceConfig};
+use underload_probe::network::Line;
 use underload_probe::wire::MarkingPolicy;
+use underload_service::{Access, Identity, Limits, Service, ServiceConfig};
 
 use super::access::{FIRST_SERVER, Internet};
 use super::homes::Fleet;

@@ -1,0 +1,151 @@
+//! Proving a UDP address before anything else is said over UDP.
+//!
+//! An address translator may give a client's UDP another address than its TCP, and then the TCP
+//! handshake proves nothing about it. The client therefore opens its UDP part: hello, challenge,
+//! join, joined, all of the same length, so that nobody is sent more than he sent. The challenge is
+//! a keyed hash of address, port and time; the server keeps nothing until it comes back, and a
+//! flood of forged hellos allocates nothing.
+//!
+//! | bytes | field |
+//! |---|---|
+//! | 0-3 | `JUL1` |
+//! | 4 | 1 hello, 2 challenge, 3 join, 4 joined, 5 no such session |
+//! | 8-23 | cookie of challenge and join, else zero |
+//! | 24-39 | session of join, else zero |
+
+use std::io;
+use std::net::UdpSocket;
+use std::time::{Duration, Instant};
+
+use crate::load::Token;
+use crate::network::is_temporary;
+
+/// What every message begins with.
+pub const MAGIC: [u8; 4] = *b"JUL1";
+/// Bytes of every message.
+pub const LEN: usize = 52;
+/// Bytes of a cookie.
+pub const COOKIE_LEN: usize = 16;
+/// What a message is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Kind {
+    /// The client has something to join.
+    Hello = 1,
+    /// The server sends a cookie.
+    Challenge = 2,
+    /// The client sends it back, with its session.
+    Join = 3,
+    /// The address belongs to the session.
+    Joined = 4,
+    /// The server has no such session.
+    Unknown = 5,
+}
+
+/// A message of the exchange that proves an address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Message {
+    /// Which of the five.
+    pub kind: Kind,
+    /// Of challenge and join, else zero.
+    pub cookie: [u8; COOKIE_LEN],
+    /// Of join, else zero.
+    pub session: [u8; 16],
+}
+
+impl Message {
+    /// Without cookie and session.
+    pub fn new(kind: Kind) -> Self {
+        Self { kind, cookie: [0; COOKIE_LEN], session: [0; 16] }
+    }
+
+    /// As it is sent.
+    pub fn encode(self) -> [u8; LEN] {
+        let mut bytes = [0; LEN];
+        bytes[..4].copy_from_slice(&MAGIC);
+        bytes[4] = self.kind as u8;
+        bytes[8..24].copy_from_slice(&self.cookie);
+        bytes[24..40].copy_from_slice(&self.session);
+        bytes
+    }
+
+    /// `None` for anything else.
+    pub fn decode(bytes: &[u8]) -> Option<Self> {
+        let bytes: &[u8; LEN] = bytes.try_into().ok()?;
+        let kind = match bytes[4] {
+            1 => Kind::Hello,
+            2 => Kind::Challenge,
+            3 => Kind::Join,
+            4 => Kind::Joined,
+            5 => Kind::Unknown,
+            _ => return None,
+        };
+        let mut message = Self::new(kind);
+        message.cookie.copy_from_slice(&bytes[8..24]);
+        message.session.copy_from_slice(&bytes[24..40]);
+        (bytes[..4] == MAGIC).then_some(message)
+    }
+}
+
+/// Number of join messages that the client sends before it gives up, and how long it waits for
+/// each.
+const TRIES: u32 = 5;
+const TRY_TIMEOUT: Duration = Duration::from_millis(400);
+
+/// The client's side: proves the address of `socket`, which is connected to the server's UDP port.
+///
+/// # Errors
+/// [`io::ErrorKind::TimedOut`] if the server does not answer, [`io::ErrorKind::NotFound`] if it has
+/// no such session, and what the kernel says.
+pub fn join(socket: &UdpSocket, session: &Token) -> io::Result<()> {
+    let mut cookie = None;
+    for _ in 0..TRIES {
+        let message = match cookie {
+            None => Message::new(Kind::Hello),
+            Some(cookie) => Message { cookie, session: session.0, ..Message::new(Kind::Join) },
+        };
+        // A port that nobody listens at may say so; it may also only be starting.
+        let _ = socket.send(&message.encode());
+        let until = Instant::now() + TRY_TIMEOUT;
+        while let Some(answer) = receive(socket, until)? {
+            match answer.kind {
+                Kind::Challenge if cookie.is_none() => {
+                    cookie = Some(answer.cookie);
+                    let join = Message {
+                        cookie: answer.cookie,
+                        session: session.0,
+                        ..Message::new(Kind::Join)
+                    };
+                    socket.send(&join.encode())?;
+                }
+                Kind::Joined => return Ok(()),
+                Kind::Unknown => return Err(io::ErrorKind::NotFound.into()),
+                _ => {}
+            }
+        }
+    }
+    Err(io::ErrorKind::TimedOut.into())
+}
+
+fn receive(socket: &UdpSocket, until: Instant) -> io::Result<Option<Message>> {
+    let mut bytes = [0; 2 * LEN];
+    loop {
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Ok(None);
+        }
+        socket.set_read_timeout(Some(left))?;
+        match socket.recv(&mut bytes) {
+            Ok(len) => {
+                if let Some(message) = Message::decode(&bytes[..len]) {
+                    return Ok(Some(message));
+                }
+            }
+            Err(error) if is_temporary(&error) => {}
+            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+                std::thread::sleep(left);
+            }
+            Err(error) => return Err(error),
+        }
+    }
+}

@@ -1,0 +1,331 @@
+//! Whom a client believes: a server's key, by its fingerprint.
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use data_encoding::HEXLOWER;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{CryptoProvider, ring as provider, verify_tls13_signature};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::server::ParsedCertificate;
+use rustls::{ClientConfig, DigitallySignedStruct, Error as TlsError, SignatureScheme, version};
+use underload_disk::{self as disk, Access, Others};
+
+use super::error::ServiceError;
+use super::message::from_hex;
+use super::private::{self, LOCK_PATIENCE};
+
+/// SHA-256 of a public key, as its certificate has it (`SubjectPublicKeyInfo`, RFC 5280 section
+/// 4.1): a certificate that is renewed with the same key keeps it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Fingerprint([u8; 32]);
+
+impl Fingerprint {
+    /// Of the certificate in a PEM file.
+    ///
+    /// # Errors
+    /// [`ServiceError::Certificate`] if it cannot be read or holds none.
+    pub fn of_pem(path: &Path) -> Result<Self, ServiceError> {
+        let certificate = CertificateDer::from_pem_file(path)
+            .map_err(|error| ServiceError::certificate(path, error))?;
+        let names =
+            Names::of(&certificate).map_err(|error| ServiceError::certificate(path, error))?;
+        Ok(names.key())
+    }
+
+    /// TLS 1.3 for a client that accepts the server of this fingerprint and no other.
+    ///
+    /// # Errors
+    /// [`ServiceError::Tls`] if the cryptography at hand cannot do it.
+    pub fn client_config(self) -> Result<Arc<ClientConfig>, ServiceError> {
+        Pin::new(&[self]).client_config()
+    }
+
+    fn of(bytes: &[u8]) -> Self {
+        let digest = ring::digest::digest(&ring::digest::SHA256, bytes);
+        let mut fingerprint = [0; 32];
+        fingerprint.copy_from_slice(digest.as_ref());
+        Self(fingerprint)
+    }
+}
+
+/// By what a server may be known: its key, and the whole certificate, which clients pinned and
+/// tokens named at first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Names {
+    key: Fingerprint,
+    certificate: Fingerprint,
+}
+
+impl Names {
+    /// The names of the server that shows `certificate`.
+    ///
+    /// # Errors
+    /// Returns the TLS library's error if it cannot be parsed.
+    pub fn of(certificate: &CertificateDer<'_>) -> Result<Self, TlsError> {
+        let key = ParsedCertificate::try_from(certificate)?.subject_public_key_info();
+        Ok(Self { key: Fingerprint::of(&key), certificate: Fingerprint::of(certificate) })
+    }
+
+    /// What is shown, pinned and named from now on.
+    pub fn key(&self) -> Fingerprint {
+        self.key
+    }
+
+    /// True if the server is the one that `fingerprint` means.
+    pub fn include(&self, fingerprint: Fingerprint) -> bool {
+        self.key == fingerprint || self.certificate == fingerprint
+    }
+}
+
+/// As [`Fingerprint::from_str`] reads it.
+impl fmt::Display for Fingerprint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "sha256:{}", HEXLOWER.encode(&self.0))
+    }
+}
+
+impl FromStr for Fingerprint {
+    type Err = ServiceError;
+
+    fn from_str(text: &str) -> Result<Self, ServiceError> {
+        let bytes = text.strip_prefix("sha256:").and_then(from_hex);
+        let wrong = || ServiceError::Fingerprint { text: text.to_owned() };
+        bytes.map(Self).ok_or_else(wrong)
+    }
+}
+
+/// Whom a client believes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Trust {
+    /// The server with this key and no other.
+    Pinned(Fingerprint),
+    /// The server that was there the first time, remembered in this file, one "HOST:PORT
+    /// sha256:HEX" per line.
+    FirstUse {
+        /// The file of known servers; made when it is first needed.
+        known_servers: PathBuf,
+    },
+}
+
+impl Trust {
+    /// Returns the key that `host` must show; `None` if it is new.
+    ///
+    /// # Errors
+    /// Returns [`ServiceError::KnownServers`] for a line that is malformed, and the errors of
+    /// [`private::read_secret`].
+    pub fn expected(&self, host: &str) -> Result<Option<Fingerprint>, ServiceError> {
+        let path = match self {
+            Self::Pinned(fingerprint) => return Ok(Some(*fingerprint)),
+            Self::FirstUse { known_servers } => known_servers,
+        };
+        for (index, line) in read_lines(path)?.lines().enumerate() {
+            let wrong = || ServiceError::KnownServers { path: path.clone(), line: index + 1 };
+            if line.trim().is_empty() {
+                continue;
+            }
+            let (name, fingerprint) = line.trim().split_once(' ').ok_or_else(wrong)?;
+            let fingerprint = fingerprint.parse().map_err(|_| wrong())?;
+            if name == host {
+                return Ok(Some(fingerprint));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The file that remembers servers; none where the user named the one.
+    pub fn known_servers(&self) -> Option<&Path> {
+        match self {
+            Self::Pinned(_) => None,
+            Self::FirstUse { known_servers } => Some(known_servers),
+        }
+    }
+
+    /// Remembers a new server. Of several programs that do so at once each keeps its line.
+    ///
+    /// # Errors
+    /// Returns [`ServiceError::Imposter`] if another key is known, and what [`Trust::expected`]
+    /// returns.
+    pub fn remember(&self, host: &str, seen: Fingerprint) -> Result<(), ServiceError> {
+        let Self::FirstUse { known_servers } = self else { return Ok(()) };
+        let parent = disk::directory_of(known_servers);
+        let failed = |source| ServiceError::File { path: parent.to_owned(), source };
+        disk::create_directory(parent, Access::Owner).map_err(failed)?;
+        let _lock = disk::lock_directory(parent, LOCK_PATIENCE).map_err(failed)?;
+        match self.expected(host)? {
+            None => {}
+            Some(known) if known == seen => return Ok(()),
+            Some(known) => {
+                let (host, path) = (host.to_owned(), Some(known_servers.clone()));
+                return Err(ServiceError::Imposter { host, seen, known, known_servers: path });
+            }
+        }
+        let old = read_lines(known_servers)?;
+        let text = format!("{}{host} {seen}\n", with_line_end(&old));
+        private::write(known_servers, text.as_bytes())
+    }
+}
+
+fn with_line_end(text: &str) -> String {
+    let is_open = !text.is_empty() && !text.ends_with('\n');
+    format!("{text}{}", if is_open { "\n" } else { "" })
+}
+
+/// The file of known servers; whoever could change it could be any of them.
+fn read_lines(path: &Path) -> Result<String, ServiceError> {
+    if !path.exists() {
+        return Ok(String::new());
+    }
+    let file = private::open(path, Others::AllRead)?;
+    let failed = |source| ServiceError::File { path: path.to_owned(), source };
+    io::read_to_string(file).map_err(failed)
+}
+
+/// Accepts one key, or any while none is known, and remembers which one was shown. That the server
+/// holds the key is checked in every case.
+#[derive(Debug)]
+pub struct Pin {
+    /// Each must name the server.
+    expected: Vec<Fingerprint>,
+    seen: Mutex<Option<Names>>,
+    provider: Arc<CryptoProvider>,
+}
+
+impl Pin {
+    /// `expected` all have to name the server.
+    pub fn new(expected: &[Fingerprint]) -> Arc<Self> {
+        let provider = Arc::new(provider::default_provider());
+        Arc::new(Self { expected: expected.to_vec(), seen: Mutex::new(None), provider })
+    }
+
+    /// The names of the server that was connected to.
+    pub fn seen(&self) -> Option<Names> {
+        *self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// For the client's end of a connection: TLS 1.3 and nothing older.
+    ///
+    /// # Errors
+    /// Returns [`ServiceError::Tls`] if the cryptography at hand cannot do it.
+    pub fn client_config(self: &Arc<Self>) -> Result<Arc<ClientConfig>, ServiceError> {
+        let builder = ClientConfig::builder_with_provider(Arc::clone(&self.provider));
+        let builder =
+            builder.with_protocol_versions(&[&version::TLS13]).map_err(ServiceError::Tls)?;
+        let verifier = Arc::clone(self) as Arc<dyn ServerCertVerifier>;
+        let config = builder.dangerous().with_custom_certificate_verifier(verifier);
+        Ok(Arc::new(config.with_no_client_auth()))
+    }
+}
+
+impl ServerCertVerifier for Pin {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        _intermediates: &[CertificateDer<'_>],
+        _server_name: &ServerName<'_>,
+        _ocsp_response: &[u8],
+        _now: UnixTime,
+    ) -> Result<ServerCertVerified, TlsError> {
+        let names = Names::of(end_entity)?;
+        *self.seen.lock().unwrap_or_else(PoisonError::into_inner) = Some(names);
+        if !self.expected.iter().all(|expected| names.include(*expected)) {
+            return Err(TlsError::General("not the key that is known".to_owned()));
+        }
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _message: &[u8],
+        _cert: &CertificateDer<'_>,
+        _dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, TlsError> {
+        Err(TlsError::General("TLS 1.2 is not spoken here".to_owned()))
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, TlsError> {
+        let schemes = &self.provider.signature_verification_algorithms;
+        verify_tls13_signature(message, cert, dss, schemes)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.provider.signature_verification_algorithms.supported_schemes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use underload_disk::faults;
+
+    use super::*;
+
+    #[test]
+    fn clients_that_remember_at_once_lose_no_line() {
+        let directory = faults::private_tempdir().unwrap();
+        let known_servers = directory.path().join("new/known");
+        let trust = Trust::FirstUse { known_servers };
+        let remember = |number: u8| {
+            let trust = &trust;
+            move || trust.remember(&format!("host-{number}:1"), Fingerprint([number; 32])).unwrap()
+        };
+        std::thread::scope(|scope| {
+            (0..40).for_each(|number| drop(scope.spawn(remember(number))));
+        });
+        for number in 0..40 {
+            let expected = trust.expected(&format!("host-{number}:1")).unwrap();
+            assert_eq!(expected, Some(Fingerprint([number; 32])));
+        }
+        // Whoever comes second with another certificate is told, and the first one stays.
+        let second = trust.remember("host-1:1", Fingerprint([9; 32]));
+        assert!(matches!(second, Err(ServiceError::Imposter { .. })), "{second:?}");
+    }
+
+    #[test]
+    fn a_certificate_that_is_renewed_with_its_key_is_the_same_server() {
+        let made = rcgen::generate_simple_self_signed(vec!["a.example".to_owned()]).unwrap();
+        let renewed = rcgen::CertificateParams::new(vec!["a.example".to_owned()]).unwrap();
+        let renewed = renewed.self_signed(&made.signing_key).unwrap();
+        let [old, new] = [made.cert.der(), renewed.der()].map(|der| Names::of(der).unwrap());
+        assert_ne!(old.certificate, new.certificate, "the premise: another certificate");
+        assert_eq!(old.key, new.key);
+        let shown = |pinned: Fingerprint| {
+            let name = ServerName::try_from("a.example").unwrap();
+            let now = UnixTime::since_unix_epoch(std::time::Duration::ZERO);
+            let pin = Pin::new(&[pinned]);
+            pin.verify_server_cert(renewed.der(), &[], &name, &[], now).is_ok()
+        };
+        assert!(shown(old.key), "pinned by its key");
+        assert!(shown(new.certificate), "pinned as older versions did");
+        assert!(!shown(old.certificate) && !shown(Fingerprint([0; 32])));
+    }
+
+    #[test]
+    fn known_servers_are_remembered_and_bad_lines_named() {
+        let directory = faults::private_tempdir().unwrap();
+        let known_servers = directory.path().join("known");
+        let trust = Trust::FirstUse { known_servers: known_servers.clone() };
+        assert_eq!(trust.expected("a:1").unwrap(), None);
+        let (a, b) = (Fingerprint([1; 32]), Fingerprint([2; 32]));
+        trust.remember("a:1", a).unwrap();
+        trust.remember("b:1", b).unwrap();
+        assert_eq!(trust.expected("a:1").unwrap(), Some(a));
+        assert_eq!(trust.expected("b:1").unwrap(), Some(b));
+        assert_eq!(trust.expected("a:2").unwrap(), None);
+        fs::write(&known_servers, format!("a:1 {a}\nnonsense\n")).unwrap();
+        let error = trust.expected("b:1").unwrap_err().to_string();
+        assert!(error.contains(":2:"), "{error}");
+        assert_eq!(a.to_string().parse::<Fingerprint>().unwrap(), a);
+        assert!("sha256:12".parse::<Fingerprint>().is_err());
+    }
+}

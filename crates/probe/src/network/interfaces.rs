@@ -1,0 +1,119 @@
+//! What network interfaces carry, whoever sends it: their counters.
+
+use std::fs;
+
+/// The network interfaces whose traffic counts as that of a line.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Line {
+    /// None is looked at.
+    #[default]
+    Ignored,
+    /// Those that a default route leads to, as routes come and go.
+    OfDefaultRoutes,
+    /// The interfaces of these names.
+    Named(Vec<String>),
+}
+
+impl Line {
+    /// Bytes that these interfaces have received and sent so far, in the network of the calling
+    /// thread; `None` where none is looked at, or none is there.
+    pub fn bytes(&self) -> Option<[u64; 2]> {
+        let names = match self {
+            Line::Ignored => return None,
+            Line::Named(names) => names.clone(),
+            Line::OfDefaultRoutes => {
+                // Of this thread, whose network is the one that the sockets are in.
+                let read = |name: &str| {
+                    fs::read_to_string(format!("/proc/thread-self/net/{name}")).unwrap_or_default()
+                };
+                default_interfaces(&read("route"), &read("ipv6_route"))
+            }
+        };
+        bytes_of(&fs::read_to_string("/proc/thread-self/net/dev").ok()?, &names)
+    }
+}
+
+/// Received and sent so far by the interfaces of these names, out of the text of `/proc/net/dev`;
+/// `None` if it has none of them.
+fn bytes_of(counters: &str, names: &[String]) -> Option<[u64; 2]> {
+    let mut sum: Option<[u64; 2]> = None;
+    for line in counters.lines() {
+        let Some((name, numbers)) = line.split_once(':') else { continue };
+        if !names.iter().any(|wanted| wanted == name.trim()) {
+            continue;
+        }
+        let numbers: Vec<u64> =
+            numbers.split_ascii_whitespace().map_while(|number| number.parse().ok()).collect();
+        if let (Some(received), Some(sent)) = (numbers.first(), numbers.get(8)) {
+            let [up, down] = sum.unwrap_or_default();
+            sum = Some([up.saturating_add(*received), down.saturating_add(*sent)]);
+        }
+    }
+    sum
+}
+
+/// Where default routes lead, out of the texts of `/proc/net/route` and `/proc/net/ipv6_route`.
+fn default_interfaces(routes: &str, routes_v6: &str) -> Vec<String> {
+    const ANY_V6: &str = "00000000000000000000000000000000";
+    let mut names: Vec<String> = Vec::new();
+    for line in routes.lines() {
+        let fields: Vec<&str> = line.split_ascii_whitespace().collect();
+        if let [name, "00000000", _, _, _, _, _, "00000000", ..] = fields[..] {
+            names.push(name.to_owned());
+        }
+    }
+    for line in routes_v6.lines() {
+        let fields: Vec<&str> = line.split_ascii_whitespace().collect();
+        if let [ANY_V6, "00", .., name] = fields[..]
+            && name != "lo"
+        {
+            names.push(name.to_owned());
+        }
+    }
+    names.sort_unstable();
+    names.dedup();
+    names
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const COUNTERS: &str = "\
+Inter-|   Receive                                                |  Transmit
+ face |bytes    packets errs drop fifo frame compressed multicast|bytes    packets errs drop fifo
+    lo: 1000 10 0 0 0 0 0 0 1000 10 0 0 0 0 0 0
+  eth0: 500 5 0 0 0 0 0 0 700 7 0 0 0 0 0 0
+  eth1:20 1 0 0 0 0 0 0 30 1 0 0 0 0 0 0
+";
+    const ROUTES: &str = "\
+Iface\tDestination\tGateway \tFlags\tRefCnt\tUse\tMetric\tMask\t\tMTU\tWindow\tIRTT
+eth0\t00000000\t0100A8C0\t0003\t0\t0\t0\t00000000\t0\t0\t0
+eth1\t0000A8C0\t00000000\t0001\t0\t0\t0\t00FFFFFF\t0\t0\t0
+";
+    /// A line of `/proc/net/ipv6_route`.
+    fn route_v6(destination: &str, prefix_len: &str, name: &str) -> String {
+        let [any, metrics] = ["0".repeat(32), "00000400 00000001 00000000 00000003".to_owned()];
+        format!("{destination} {prefix_len} {any} 00 {any} {metrics}     {name}\n")
+    }
+
+    #[test]
+    fn counters_of_the_interfaces_that_default_routes_lead_to_are_added_up() {
+        let any = "0".repeat(32);
+        let routes_v6 = route_v6(&format!("fe80{}", "0".repeat(28)), "40", "eth0")
+            + &route_v6(&any, "00", "wlan0")
+            + &route_v6(&any, "00", "lo");
+        let names = default_interfaces(ROUTES, &routes_v6);
+        assert_eq!(names, ["eth0", "wlan0"]);
+        assert_eq!(bytes_of(COUNTERS, &names), Some([500, 700]));
+        let both = ["eth0".to_owned(), "eth1".to_owned()];
+        assert_eq!(bytes_of(COUNTERS, &both), Some([520, 730]));
+        assert_eq!(bytes_of(COUNTERS, &["eth9".to_owned()]), None);
+        assert_eq!(default_interfaces("nonsense\n", "\n"), Vec::<String>::new());
+    }
+
+    #[test]
+    fn the_interfaces_of_this_machine_can_be_read() {
+        assert!(Line::Named(vec!["lo".to_owned()]).bytes().is_some());
+    }
+}

@@ -1,0 +1,212 @@
+//! What clients of other tools may take from the server, which know nothing of sessions.
+//!
+//! All of them together share one rate, [`Limits::compat_bit_per_s`](super::Limits), which sessions
+//! are never granted; each pays from the quota of its network as a session without a token does.
+//! A listener calls [`CompatLedger::enter`] once per client (a test, a connection), and
+//! [`CompatShare::take`] before everything that it sends or reads.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use underload_record::schema::Direction;
+
+use super::account::{Account, TooFast};
+use super::quota::Payer;
+use super::sessions::Sessions;
+
+/// Admits clients of other tools.
+#[derive(Clone, Debug)]
+pub struct CompatLedger(Option<Arc<Sessions>>);
+
+/// What one of them may move. All streams of a test share a clone; place and unused volume go back
+/// with the last.
+#[derive(Clone, Debug)]
+pub struct CompatShare(Option<Arc<Guest>>);
+
+#[derive(Debug)]
+struct Guest {
+    sessions: Arc<Sessions>,
+    network: Payer,
+    account: Account,
+}
+
+/// What is taken off a quota at a time, and when the next is.
+const PIECE_BYTES: u64 = 32 << 20;
+const RESERVE_BYTES: u64 = 1 << 20;
+/// What one call may move where nothing is limited.
+const CHUNK_BYTES: usize = 256 << 10;
+
+impl CompatLedger {
+    pub(crate) fn new(sessions: &Arc<Sessions>) -> Self {
+        Self(Some(Arc::clone(sessions)))
+    }
+
+    /// For listeners without a service: admits everybody and limits nothing.
+    pub fn unlimited() -> Self {
+        Self(None)
+    }
+
+    /// Admits a client for at most `duration`.
+    ///
+    /// # Errors
+    /// Why not, in words for the client.
+    pub fn enter(&self, address: IpAddr, duration: Duration) -> Result<CompatShare, &'static str> {
+        let Some(sessions) = &self.0 else { return Ok(CompatShare(None)) };
+        if sessions.drains.load(Ordering::Relaxed) || sessions.stopped.load(Ordering::Relaxed) {
+            return Err("the server is being stopped");
+        }
+        let (network, now_ns) = (Payer::of(address), sessions.now_ns());
+        let grant = sessions.ledger().enter_compat(now_ns, network, duration, PIECE_BYTES)?;
+        let (sessions, account) = (Arc::clone(sessions), Account::new(&grant));
+        Ok(CompatShare(Some(Arc::new(Guest { sessions, network, account }))))
+    }
+}
+
+impl CompatShare {
+    /// Before sending (down), or before reading from a TCP socket (up): takes `bytes`, a packet or
+    /// at most [`CompatShare::chunk_bytes`], off rate, volume and quota. Never waits.
+    ///
+    /// # Errors
+    /// Nothing was taken; how long to wait before asking again, if it is not over by then.
+    pub fn take(&self, direction: Direction, bytes: u64) -> Result<(), Duration> {
+        let Some(guest) = &self.0 else { return Ok(()) };
+        guest.have_volume(bytes);
+        let now_ns = guest.sessions.now_ns();
+        guest.account.take(now_ns, direction, bytes)?;
+        guest.sessions.compat[direction as usize].take(now_ns, bytes).inspect_err(|_| {
+            guest.account.give_back(direction, bytes);
+        })?;
+        guest.sessions.count_moved(direction, bytes);
+        Ok(())
+    }
+
+    /// Gives back what was taken and neither sent nor read.
+    pub fn give_back(&self, direction: Direction, bytes: u64) {
+        let Some(guest) = &self.0 else { return };
+        guest.account.give_back(direction, bytes);
+        guest.sessions.compat[direction as usize].give_back(bytes);
+        guest.sessions.uncount_moved(direction, bytes);
+    }
+
+    /// Counts what came and could not be held back.
+    ///
+    /// # Errors
+    /// [`TooFast`] or the volume is used up: the client has to be ended.
+    pub fn charge(&self, direction: Direction, bytes: u64) -> Result<(), TooFast> {
+        let Some(guest) = &self.0 else { return Ok(()) };
+        guest.have_volume(bytes);
+        let now_ns = guest.sessions.now_ns();
+        guest.account.charge(now_ns, direction, bytes);
+        guest.sessions.compat[direction as usize].charge(now_ns, bytes);
+        guest.sessions.count_moved(direction, bytes);
+        if self.is_over() { Err(TooFast) } else { Ok(()) }
+    }
+
+    /// A good size for one take: 2 KiB to 256 KiB, less at the end of the volume.
+    pub fn chunk_bytes(&self, direction: Direction) -> usize {
+        let Some(guest) = &self.0 else { return CHUNK_BYTES };
+        guest.have_volume(CHUNK_BYTES as u64);
+        guest.account.take_bytes(direction) as usize
+    }
+
+    /// True once time or volume are used up, or the server stops.
+    pub fn is_over(&self) -> bool {
+        self.0.as_ref().is_some_and(|guest| {
+            let is_stopped = guest.sessions.stopped.load(Ordering::Relaxed);
+            is_stopped || guest.account.is_over(guest.sessions.now_ns())
+        })
+    }
+}
+
+impl Guest {
+    /// Sees to it that so many bytes are left, if the quota has them: a piece at a time, so that
+    /// the ledger is seldom asked and a client holds little that it does not use.
+    fn have_volume(&self, bytes: u64) {
+        if self.account.bytes_left() < bytes.saturating_add(RESERVE_BYTES) {
+            let mut ledger = self.sessions.ledger();
+            let now_ns = self.sessions.now_ns();
+            self.account.add_volume(ledger.more_compat(now_ns, self.network, PIECE_BYTES));
+        }
+    }
+}
+
+impl Drop for Guest {
+    fn drop(&mut self) {
+        self.sessions.ledger().leave_compat(self.network, self.account.bytes_left());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Limits;
+    use super::*;
+
+    fn ledger(limits: Limits) -> CompatLedger {
+        CompatLedger::new(&Arc::new(Sessions::new(limits)))
+    }
+
+    const MINUTE: Duration = Duration::from_mins(1);
+
+    #[test]
+    fn clients_of_other_tools_share_one_rate() {
+        let ledger = ledger(Limits { compat_bit_per_s: 8_000, ..Limits::default() });
+        let of = |last: u8| ledger.enter([198, 51, last, 1].into(), MINUTE).unwrap();
+        let (one, other) = (of(1), of(2));
+        let taken = |share: &CompatShare| {
+            (0..1_000).filter(|_| share.take(Direction::Down, 1_000).is_ok()).count()
+        };
+        // 128 KiB at once, and a kilobyte per second that the test itself may take.
+        let all = taken(&one) + taken(&other);
+        assert!((100..400).contains(&all), "{all}");
+        assert!(CompatLedger::unlimited().enter([0; 4].into(), MINUTE).is_ok());
+    }
+
+    #[test]
+    fn a_network_pays_from_its_quota_and_gets_the_rest_back() {
+        let quota = 40 << 20;
+        let (anonymous_bytes_per_hour, compat_bit_per_s) = (quota, 1 << 40);
+        let limits = Limits { anonymous_bytes_per_hour, compat_bit_per_s, ..Limits::default() };
+        let ledger = ledger(limits);
+        let here = [198, 51, 100, 1].into();
+        let shares = [(); 3].map(|()| ledger.enter(here, MINUTE));
+        let mut moved = 0;
+        for share in shares.iter().flatten() {
+            for _ in 0..100_000 {
+                let chunk = share.chunk_bytes(Direction::Down) as u64;
+                if share.is_over() {
+                    break;
+                }
+                moved += share.take(Direction::Down, chunk).map_or(0, |()| chunk);
+            }
+            assert!(share.is_over());
+        }
+        assert!(moved > quota - (4 << 20) && moved <= quota + 100_000, "{moved}");
+        drop(shares);
+        assert!(ledger.enter(here, MINUTE).is_err());
+        let there = ledger.enter([198, 51, 101, 1].into(), MINUTE).unwrap();
+        let streams = [there.clone(), there];
+        drop(streams);
+        let again = ledger.enter([198, 51, 101, 1].into(), MINUTE).unwrap();
+        assert_eq!(again.charge(Direction::Up, quota), Err(TooFast));
+        assert!(again.is_over());
+    }
+
+    #[test]
+    fn a_network_has_so_many_places() {
+        let quota = 1 << 60;
+        let limits = Limits {
+            anonymous_bytes_per_hour: quota,
+            network_bytes_per_hour: quota,
+            ..Limits::default()
+        };
+        let ledger = ledger(limits);
+        let enter = || ledger.enter([198, 51, 100, 1].into(), MINUTE);
+        let held: Vec<_> = std::iter::from_fn(|| enter().ok()).take(1_000).collect();
+        assert_eq!(held.len(), 32);
+        assert!(ledger.enter([198, 51, 101, 1].into(), MINUTE).is_ok());
+        drop(held);
+        assert!(enter().is_ok());
+    }
+}

@@ -1,0 +1,58 @@
+//! What the server's line carries, whoever sends it: the counters of its network interfaces.
+//!
+//! Granted rates say what clients may do; the interface says what happens. Where it is busier than
+//! the operator's capacity, by other programs or by an error of ours, nobody new is admitted.
+
+use underload_probe::network::Line;
+
+/// Looks at counters from time to time.
+#[derive(Debug)]
+pub(crate) struct LineMeter {
+    line: Line,
+    last: Option<(u64, [u64; 2])>,
+}
+
+impl LineMeter {
+    pub(crate) fn new(line: Line) -> Self {
+        Self { line, last: None }
+    }
+
+    /// Rates towards this machine and from it since the last look, bit/s; `None` while nothing is
+    /// known.
+    pub(crate) fn look(&mut self, now_ns: u64) -> Option<[u64; 2]> {
+        let bytes = self.line.bytes()?;
+        self.note(now_ns, bytes)
+    }
+
+    fn note(&mut self, now_ns: u64, bytes: [u64; 2]) -> Option<[u64; 2]> {
+        let (before_ns, before) = self.last.replace((now_ns, bytes))?;
+        let elapsed_ns = u128::from(now_ns.saturating_sub(before_ns)).max(1);
+        let rate = |index: usize| {
+            // An interface that came anew counts from zero again.
+            let moved = u128::from(bytes[index].saturating_sub(before[index]));
+            u64::try_from(moved * 8_000_000_000 / elapsed_ns).unwrap_or(u64::MAX)
+        };
+        Some([rate(0), rate(1)])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rate_needs_two_looks() {
+        let mut meter = LineMeter::new(Line::Ignored);
+        assert_eq!(meter.note(0, [1_000, 0]), None);
+        assert_eq!(meter.note(2_000_000_000, [3_000, 500]), Some([8_000, 2_000]));
+        assert_eq!(meter.note(3_000_000_000, [0, 0]), Some([0, 0]), "a new interface");
+        assert_eq!(meter.look(0), None, "nothing is looked at");
+    }
+
+    #[test]
+    fn the_interfaces_of_this_machine_can_be_read() {
+        let mut meter = LineMeter::new(Line::Named(vec!["lo".to_owned()]));
+        assert_eq!(meter.look(0), None);
+        assert!(meter.look(1_000_000_000).is_some());
+    }
+}

@@ -1,0 +1,20 @@
+//! Who may measure now, and what each session may still move.
+
+mod account;
+mod allowance;
+mod compat_share;
+mod grant;
+mod held;
+mod ledger;
+mod line;
+mod quota;
+mod sessions;
+mod share;
+
+pub use account::TooFast;
+pub use compat_share::{CompatLedger, CompatShare};
+pub(crate) use grant::{Admitted, Denial};
+pub use ledger::Limits;
+pub(crate) use line::LineMeter;
+pub(crate) use sessions::{Granted, ProbeIndex, Sessions};
+pub(crate) use share::Share;

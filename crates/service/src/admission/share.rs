@@ -1,0 +1,120 @@
+//! The handle that flows and probes have on what their session may still move.
+
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use underload_probe::load::FlowShare;
+use underload_record::schema::Direction;
+
+use super::account::Account;
+use super::grant::Grant;
+use super::sessions::Sessions;
+
+/// A flow's handle on the rate of its session.
+#[derive(Clone, Debug)]
+pub(crate) struct Share(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    sessions: Arc<Sessions>,
+    account: Account,
+    flows: AtomicUsize,
+    /// Addresses that were proved to be the client's over UDP, beside its TCP address.
+    joined: Mutex<Vec<IpAddr>>,
+}
+
+/// A flow's place in its session, given back when it is dropped.
+#[derive(Debug)]
+pub(crate) struct FlowPlace(Share);
+
+impl Drop for FlowPlace {
+    fn drop(&mut self) {
+        self.0.0.flows.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Share {
+    pub(crate) fn new(sessions: Arc<Sessions>, grant: &Grant) -> Self {
+        let (flows, joined) = (AtomicUsize::new(0), Mutex::default());
+        Self(Arc::new(Shared { sessions, account: Account::new(grant), flows, joined }))
+    }
+
+    /// One more flow.
+    pub(crate) fn enter(&self) -> FlowPlace {
+        self.0.flows.fetch_add(1, Ordering::Relaxed);
+        FlowPlace(self.clone())
+    }
+
+    /// Flows under way.
+    pub(crate) fn flows(&self) -> usize {
+        self.0.flows.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn account(&self) -> &Account {
+        &self.0.account
+    }
+
+    fn now_ns(&self) -> u64 {
+        self.0.sessions.now_ns()
+    }
+
+    /// Why it is over by itself; `None` while it is not.
+    pub(crate) fn end(&self) -> Option<&'static str> {
+        self.0.account.end(self.now_ns())
+    }
+
+    /// Whether the rate held it up so far, up and down.
+    pub(crate) fn throttled(&self) -> (bool, bool) {
+        let account = &self.0.account;
+        (
+            account.allowance(Direction::Up).has_limited(),
+            account.allowance(Direction::Down).has_limited(),
+        )
+    }
+
+    pub(crate) fn joined_addresses(&self) -> MutexGuard<'_, Vec<IpAddr>> {
+        self.0.joined.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl FlowShare for Share {
+    fn is_over(&self) -> bool {
+        self.0.account.is_over(self.now_ns())
+    }
+
+    fn take(&self, direction: Direction, bytes: u64) -> Result<(), Duration> {
+        let taken = self.0.account.take(self.now_ns(), direction, bytes);
+        if taken.is_ok() {
+            self.0.sessions.count_moved(direction, bytes);
+        }
+        taken
+    }
+
+    fn give_back(&self, direction: Direction, bytes: u64) {
+        self.0.account.give_back(direction, bytes);
+        self.0.sessions.uncount_moved(direction, bytes);
+    }
+
+    fn charge(&self, direction: Direction, bytes: u64) {
+        self.0.account.charge(self.now_ns(), direction, bytes);
+        self.0.sessions.count_moved(direction, bytes);
+    }
+
+    fn take_bytes(&self, direction: Direction) -> usize {
+        self.0.account.take_bytes(direction) as usize
+    }
+
+    fn bit_per_s(&self, direction: Direction) -> u64 {
+        self.0.account.allowance(direction).bit_per_s()
+    }
+
+    fn note_limited(&self, direction: Direction) {
+        self.0.account.allowance(direction).note_limited();
+    }
+
+    fn joined(&self) -> Vec<IpAddr> {
+        self.joined_addresses().clone()
+    }
+}

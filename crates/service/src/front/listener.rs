@@ -1,0 +1,129 @@
+//! The TCP port: control connections and load flows, told apart by their first bytes.
+
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::thread::{Builder, JoinHandle};
+use std::time::{Duration, Instant};
+
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+
+use underload_probe::RunClock;
+use underload_probe::control::{LOOK_INTERVAL, prepare};
+use underload_probe::load::MAGIC;
+use underload_probe::network::{CustomerNetwork, Place, PlaceLimits, Places, is_temporary};
+
+use super::host::Host;
+use crate::admission::LineMeter;
+
+/// Connections that have not yet shown a session, from everywhere.
+const STRANGERS_MAX: usize = 256;
+/// The most connections without a session from one network.
+const STRANGERS_PER_NETWORK_MAX: usize = 16;
+/// The same where an address of the network has a session: its flows come all at once.
+const GUESTS_PER_NETWORK_MAX: usize = 96;
+/// A stranger is left in peace by its neighbours for so long.
+const GRACE: Duration = Duration::from_secs(1);
+/// How long a connection may take to say what it is.
+const FIRST_BYTES_MAX: Duration = Duration::from_secs(5);
+/// The first byte of a TLS handshake record (RFC 8446 section 5.1).
+const TLS_HANDSHAKE: u8 = 22;
+/// Connections accepted in a row before anything else is looked at.
+const ACCEPTED_MAX: usize = 64;
+/// From one look at what the sessions use to the next.
+const SESSIONS_LOOK_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Connections that have not shown a session yet.
+pub(crate) type Strangers = Places<CustomerNetwork>;
+/// The place of one of [`Strangers`].
+pub(crate) type StrangerPlace = Place<CustomerNetwork>;
+
+/// No connection yet.
+pub(crate) fn strangers() -> Strangers {
+    Places::new(PlaceLimits {
+        in_all: STRANGERS_MAX,
+        per_network: STRANGERS_PER_NETWORK_MAX,
+        grace: GRACE,
+    })
+}
+
+/// Accepts on all listeners until the server stops.
+pub(crate) fn serve(host: &Arc<Host>, listeners: &[TcpListener], mut line: LineMeter) {
+    let mut threads: Vec<JoinHandle<()>> = Vec::new();
+    let wait = PollTimeout::from(LOOK_INTERVAL.as_millis() as u8);
+    let clock = RunClock::start();
+    let mut next_look_ns = 0;
+    while !host.is_stopped() {
+        threads.retain(|thread| !thread.is_finished());
+        if clock.now_ns() >= next_look_ns {
+            next_look_ns = clock.now_ns() + SESSIONS_LOOK_INTERVAL.as_nanos() as u64;
+            host.sessions.look(line.look(clock.now_ns()));
+        }
+        let mut descriptors: Vec<PollFd<'_>> =
+            listeners.iter().map(|it| PollFd::new(it.as_fd(), PollFlags::POLLIN)).collect();
+        // An early end of the wait costs one more turn.
+        let _ = poll(&mut descriptors, wait);
+        for listener in listeners {
+            for _ in 0..ACCEPTED_MAX {
+                match listener.accept() {
+                    Ok((socket, from)) => threads.extend(welcome(host, socket, from)),
+                    Err(error) if is_temporary(&error) => break,
+                    // Out of descriptors, or a connection that died before it was accepted.
+                    Err(_) => {
+                        std::thread::sleep(LOOK_INTERVAL / 10);
+                        break;
+                    }
+                }
+            }
+        }
+    }
+    for thread in threads {
+        let _ = thread.join();
+    }
+}
+
+fn welcome(host: &Arc<Host>, socket: TcpStream, from: SocketAddr) -> Option<JoinHandle<()>> {
+    let address = from.ip().to_canonical();
+    let place = socket.try_clone().ok().and_then(|same| {
+        let counters = Arc::clone(&host.counters);
+        let evict = move || {
+            counters.crowded.add(1);
+            // Whoever reads from it finds its end.
+            let _ = same.shutdown(Shutdown::Both);
+        };
+        let has_session = host.sessions.knows(address);
+        let most = if has_session { GUESTS_PER_NETWORK_MAX } else { STRANGERS_PER_NETWORK_MAX };
+        let network = CustomerNetwork::of(address);
+        host.strangers.take_of(most, Instant::now(), network, Some(Box::new(evict)))
+    });
+    let Some(place) = place else {
+        host.counters.crowded.add(1);
+        return None;
+    };
+    let host = Arc::clone(host);
+    let body = move || match first_bytes(&socket, || host.is_stopped()) {
+        Some(bytes) if bytes == MAGIC => host.flows.carry(socket, from, place),
+        Some([TLS_HANDSHAKE, ..]) => host.converse(socket, from, place),
+        _ => host.counters.dropped.add(1),
+    };
+    Builder::new().name("connection".to_owned()).spawn(body).ok()
+}
+
+/// What the connection begins with, left in place for whoever reads it; `None` if it takes too
+/// long, or closes.
+fn first_bytes(socket: &TcpStream, is_stopped: impl Fn() -> bool) -> Option<[u8; 4]> {
+    prepare(socket).ok()?;
+    let until = Instant::now() + FIRST_BYTES_MAX;
+    let mut bytes = [0; 4];
+    while Instant::now() < until && !is_stopped() {
+        match socket.peek(&mut bytes) {
+            Ok(4) => return Some(bytes),
+            Ok(0) => return None,
+            // Some, but not enough to tell: peeking would not wait for more.
+            Ok(_) => std::thread::sleep(Duration::from_millis(5)),
+            Err(error) if is_temporary(&error) => {}
+            Err(_) => return None,
+        }
+    }
+    None
+}

@@ -1,0 +1,28 @@
+//! Noticing that a file was replaced or changed, without reading it.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+/// One state of a file. Two that are equal have the same content and mode, unless somebody takes
+/// pains.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Stamp {
+    file: (u64, u64),
+    len: u64,
+    modified: (i64, i64),
+    changed: (i64, i64),
+}
+
+impl Stamp {
+    /// As it is now, behind symbolic links; `None` if there is none to be seen.
+    pub(crate) fn of(path: &Path) -> Option<Self> {
+        let facts = fs::metadata(path).ok()?;
+        Some(Self {
+            file: (facts.dev(), facts.ino()),
+            len: facts.len(),
+            modified: (facts.mtime(), facts.mtime_nsec()),
+            changed: (facts.ctime(), facts.ctime_nsec()),
+        })
+    }
+}

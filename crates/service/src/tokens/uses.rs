@@ -1,0 +1,440 @@
+//! How often each token was used, remembered across restarts.
+//!
+//! One line per use is appended and synced before the session is granted, so that a server that is
+//! killed or loses power forgets none that it granted. A line is `use ID EXPIRES COUNT TAG`, where
+//! `COUNT` is the sum so far and `TAG` the beginning of the SHA-256 of what stands before it.
+//!
+//! Where the record cannot be trusted, tokens are refused rather than believed:
+//!
+//! - A last line without an end is a use that was never granted; it counts for nothing.
+//! - Any other line that is none may have been a use of any token: all tokens that were issued
+//!   until then are void.
+//! - A token that has expired is forgotten, and with it every token that expires no later counts as
+//!   expired, so that a clock that steps forward and back revives none.
+
+use std::collections::BTreeMap;
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+
+use data_encoding::HEXLOWER;
+
+use underload_probe::control::{ServiceError, from_hex, private};
+
+/// Clocks of operator and server may differ by this much, s.
+pub(crate) const SKEW: u64 = 60;
+
+/// Uses of all tokens.
+#[derive(Debug, Default)]
+pub(crate) struct Uses {
+    used: BTreeMap<[u8; 16], Used>,
+    /// Tokens that expire no later have been forgotten.
+    forgotten_until: u64,
+    /// Tokens that were issued earlier are void.
+    void_before: u64,
+    record: Option<Record>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Used {
+    count: u32,
+    expires: u64,
+}
+
+#[derive(Debug)]
+struct Record {
+    path: PathBuf,
+    file: File,
+    /// What is whole of it.
+    len: u64,
+    lines: usize,
+    /// A line was cut off, and could not be taken back.
+    is_broken: bool,
+    /// Held as long as the record is.
+    _lock: File,
+}
+
+/// What a line says.
+enum Line {
+    Use([u8; 16], Used),
+    ForgottenUntil(u64),
+    VoidBefore(u64),
+}
+
+/// The name of the record in its directory.
+const NAME: &str = "token-uses";
+/// Tokens remembered at most; beyond that nobody new is let in until one expires.
+const REMEMBERED_MAX: usize = 100_000;
+/// A record that is longer is none of ours.
+const RECORD_BYTES_MAX: u64 = 64 << 20;
+/// Lines beyond two per token, at which the record is written anew.
+const LINES_SPARE: usize = 256;
+/// Hexadecimal digits of a line's tag.
+const TAG_LEN: usize = 8;
+
+impl Uses {
+    /// With what `directory` remembers, and what the operator should know about it. `now` and all
+    /// other instants are seconds since 1970.
+    pub(crate) fn open(directory: &Path, now: u64) -> Result<(Self, Option<String>), ServiceError> {
+        let path = directory.join(NAME);
+        let failed = |source| ServiceError::File { path: path.clone(), source };
+        private::directory(directory)?;
+        let lock = lock(&directory.join("token-uses.lock"))?;
+        let bytes = read(&path).map_err(failed)?;
+        let mut uses = Self::default();
+        let read = uses.read_lines(&bytes);
+        let mut warning = None;
+        if read.damaged > 0 {
+            // The issuer's clock may be ahead of this one.
+            uses.void_before = uses.void_before.max(now.saturating_add(SKEW));
+            warning = Some(format!(
+                "{}: {} lines are damaged, so all tokens that were issued until now are void",
+                path.display(),
+                read.damaged
+            ));
+        }
+        // A new one, too, so that its name is on the disk before its first line.
+        if read.damaged > 0 || read.is_cut || !path.exists() {
+            private::write(&path, uses.text().as_bytes())?;
+        }
+        let file = append_to(&path).map_err(failed)?;
+        let len = file.metadata().map_err(failed)?.len();
+        let lines = read.lines;
+        uses.record = Some(Record { path, file, len, lines, is_broken: false, _lock: lock });
+        Ok((uses, warning))
+    }
+
+    /// Why a token is not good any more, or not now; it is good for `allowed` uses.
+    pub(crate) fn refuse(
+        &mut self,
+        id: [u8; 16],
+        (issued, expires): (u64, u64),
+        allowed: u32,
+        now: u64,
+    ) -> Option<&'static str> {
+        self.forget(now);
+        let used = self.used.get(&id).map(|used| used.count);
+        if expires <= now.max(self.forgotten_until) {
+            Some("the token has expired: ask its issuer for a new one")
+        } else if issued < self.void_before {
+            Some("the server lost count of the tokens that were used: ask for a new one")
+        } else if used.unwrap_or(0) >= allowed {
+            Some("the token was used already: ask its issuer for a new one")
+        } else if used.is_none() && self.used.len() >= REMEMBERED_MAX {
+            Some("too many tokens are in use here: try again later")
+        } else {
+            None
+        }
+    }
+
+    /// One more use, which is on disk when this returns.
+    ///
+    /// # Errors
+    /// [`ServiceError::File`]: it could not be noted, and does not count.
+    pub(crate) fn note(&mut self, id: [u8; 16], expires: u64) -> Result<(), ServiceError> {
+        let before = self.used.get(&id).map_or(0, |used| used.count);
+        let used = Used { count: before.saturating_add(1), expires };
+        let too_long = 2 * self.used.len() + LINES_SPARE;
+        match &self.record {
+            Some(record) if record.is_broken => self.rewrite()?,
+            // What is too long still works.
+            Some(record) if record.lines > too_long => drop(self.rewrite()),
+            _ => {}
+        }
+        if let Some(record) = &mut self.record {
+            record.append(&Line::Use(id, used).text())?;
+        }
+        self.used.insert(id, used);
+        Ok(())
+    }
+
+    /// Drops what has expired. It stays in the record until that is written anew, and then what
+    /// was forgotten is noted with it.
+    fn forget(&mut self, now: u64) {
+        let mut until = self.forgotten_until;
+        self.used.retain(|_, used| {
+            let is_over = used.expires <= now;
+            if is_over {
+                until = until.max(used.expires);
+            }
+            !is_over
+        });
+        self.forgotten_until = until;
+    }
+
+    fn text(&self) -> String {
+        let mut lines = vec![Line::ForgottenUntil(self.forgotten_until).text()];
+        lines.push(Line::VoidBefore(self.void_before).text());
+        lines.extend(self.used.iter().map(|(id, used)| Line::Use(*id, *used).text()));
+        lines.concat()
+    }
+
+    fn rewrite(&mut self) -> Result<(), ServiceError> {
+        let text = self.text();
+        let Some(record) = &mut self.record else { return Ok(()) };
+        private::write(&record.path, text.as_bytes())?;
+        let failed = |source| ServiceError::File { path: record.path.clone(), source };
+        record.file = append_to(&record.path).map_err(failed)?;
+        (record.len, record.is_broken) = (text.len() as u64, false);
+        record.lines = self.used.len() + 2;
+        Ok(())
+    }
+
+    fn read_lines(&mut self, bytes: &[u8]) -> LinesRead {
+        let mut read = LinesRead::default();
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            let Some(end) = rest.iter().position(|byte| *byte == b'\n') else {
+                read.is_cut = true;
+                break;
+            };
+            let line = std::str::from_utf8(&rest[..end]).ok().and_then(Line::parse);
+            rest = &rest[end + 1..];
+            read.lines += 1;
+            match line {
+                Some(Line::Use(id, used)) => {
+                    let known = self.used.entry(id).or_insert(used);
+                    known.count = known.count.max(used.count);
+                }
+                Some(Line::ForgottenUntil(at)) => {
+                    self.forgotten_until = self.forgotten_until.max(at);
+                }
+                Some(Line::VoidBefore(at)) => self.void_before = self.void_before.max(at),
+                None => read.damaged += 1,
+            }
+        }
+        read
+    }
+}
+
+/// What a record held beside its uses.
+#[derive(Default)]
+struct LinesRead {
+    lines: usize,
+    damaged: usize,
+    is_cut: bool,
+}
+
+impl Record {
+    fn append(&mut self, line: &str) -> Result<(), ServiceError> {
+        let written = self.file.write_all(line.as_bytes()).and_then(|()| self.file.sync_data());
+        if let Err(source) = written {
+            // A part of a line in front of the next one would damage both.
+            self.is_broken = self.file.set_len(self.len).is_err();
+            return Err(ServiceError::File { path: self.path.clone(), source });
+        }
+        self.len += line.len() as u64;
+        self.lines += 1;
+        Ok(())
+    }
+}
+
+impl Line {
+    fn text(&self) -> String {
+        let words = match self {
+            Self::Use(id, used) => {
+                format!("use {} {} {}", HEXLOWER.encode(id), used.expires, used.count)
+            }
+            Self::ForgottenUntil(at) => format!("forgotten-until {at}"),
+            Self::VoidBefore(at) => format!("void-before {at}"),
+        };
+        format!("{words} {}\n", tag(&words))
+    }
+
+    fn parse(line: &str) -> Option<Self> {
+        let (words, end) = line.rsplit_once(' ')?;
+        if end != tag(words) {
+            return None;
+        }
+        let words: Vec<&str> = words.split(' ').collect();
+        match words.as_slice() {
+            ["use", id, expires, count] => {
+                let used = Used { count: count.parse().ok()?, expires: expires.parse().ok()? };
+                Some(Self::Use(from_hex(id)?, used))
+            }
+            ["forgotten-until", at] => Some(Self::ForgottenUntil(at.parse().ok()?)),
+            ["void-before", at] => Some(Self::VoidBefore(at.parse().ok()?)),
+            _ => None,
+        }
+    }
+}
+
+/// Against bits that flipped, not against an enemy.
+fn tag(words: &str) -> String {
+    let digest = ring::digest::digest(&ring::digest::SHA256, words.as_bytes());
+    let mut text = HEXLOWER.encode(digest.as_ref());
+    text.truncate(TAG_LEN);
+    text
+}
+
+/// One server at a time may count: two would each grant the same use.
+fn lock(path: &Path) -> Result<File, ServiceError> {
+    let failed = |source| ServiceError::File { path: path.to_owned(), source };
+    let mut options = OpenOptions::new();
+    let file = options.write(true).create(true).truncate(false).mode(0o600).open(path);
+    let file = file.map_err(failed)?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::Error(source)) => Err(failed(source)),
+        Err(TryLockError::WouldBlock) => {
+            Err(ServiceError::InUse { path: path.with_file_name(NAME) })
+        }
+    }
+}
+
+/// All of it; nothing where there is none yet.
+fn read(path: &Path) -> io::Result<Vec<u8>> {
+    let file = match File::open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(error),
+    };
+    let mut bytes = Vec::new();
+    file.take(RECORD_BYTES_MAX + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > RECORD_BYTES_MAX {
+        return Err(io::ErrorKind::FileTooLarge.into());
+    }
+    Ok(bytes)
+}
+
+fn append_to(path: &Path) -> io::Result<File> {
+    OpenOptions::new().append(true).create(true).mode(0o600).open(path)
+}
+
+#[cfg(test)]
+impl Uses {
+    /// The next use cannot be written down.
+    pub(crate) fn fill_the_disk(&mut self) {
+        let full = OpenOptions::new().append(true).open("/dev/full").unwrap();
+        let record = self.record.as_mut().unwrap();
+        (record.file, record.is_broken) = (full, false);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    const NOW: u64 = 1_800_000_000;
+    const SOON: u64 = NOW + 900;
+    const ID: [u8; 16] = [7; 16];
+
+    fn open(directory: &Path) -> Uses {
+        let (uses, warning) = Uses::open(directory, NOW).unwrap();
+        assert_eq!(warning, None);
+        uses
+    }
+
+    fn is_good(uses: &mut Uses, allowed: u32, now: u64) -> bool {
+        uses.refuse(ID, (NOW - 10, SOON), allowed, now).is_none()
+    }
+
+    #[test]
+    fn uses_survive_a_restart_and_only_one_server_counts() {
+        let directory = underload_disk::faults::private_tempdir().unwrap();
+        let home = directory.path().join("state");
+        let mut uses = open(&home);
+        uses.note(ID, SOON).unwrap();
+        assert!(matches!(Uses::open(&home, NOW), Err(ServiceError::InUse { .. })));
+        drop(uses);
+        let mut uses = open(&home);
+        assert!(!is_good(&mut uses, 1, NOW) && is_good(&mut uses, 2, NOW));
+        uses.note(ID, SOON).unwrap();
+        drop(uses);
+        assert!(!is_good(&mut open(&home), 2, NOW));
+        let record = fs::metadata(home.join(NAME)).unwrap();
+        assert_eq!(std::os::unix::fs::PermissionsExt::mode(&record.permissions()) & 0o777, 0o600);
+    }
+
+    #[test]
+    fn a_clock_that_steps_revives_no_token() {
+        let directory = underload_disk::faults::private_tempdir().unwrap();
+        let mut uses = open(directory.path());
+        uses.note(ID, SOON).unwrap();
+        assert!(!is_good(&mut uses, 1, SOON + 1));
+        assert!(uses.used.is_empty(), "the premise: it was forgotten");
+        assert!(!is_good(&mut uses, 1, NOW));
+        uses.rewrite().unwrap();
+        drop(uses);
+        let mut uses = open(directory.path());
+        assert!(!is_good(&mut uses, 1, NOW), "nor does a restart in between");
+        assert!(uses.refuse([8; 16], (NOW, SOON + 1), 1, NOW).is_none(), "a later one is good");
+    }
+
+    #[test]
+    fn whatever_is_cut_off_or_flipped_no_use_is_forgotten() {
+        let directory = underload_disk::faults::private_tempdir().unwrap();
+        let path = directory.path().join(NAME);
+        let mut uses = open(directory.path());
+        uses.note(ID, SOON).unwrap();
+        let one = fs::metadata(&path).unwrap().len() as usize;
+        uses.note(ID, SOON).unwrap();
+        drop(uses);
+        let whole = fs::read(&path).unwrap();
+        for len in 0..whole.len() {
+            fs::write(&path, &whole[..len]).unwrap();
+            // What ends in a line's middle was never granted; what is whole counts.
+            let mut uses = open(directory.path());
+            assert_eq!(is_good(&mut uses, 1, NOW), len < one, "{len}");
+            assert!(is_good(&mut uses, 2, NOW), "{len}");
+        }
+        for place in 0..whole.len() - 1 {
+            let mut flipped = whole.clone();
+            flipped[place] ^= 1;
+            fs::write(&path, &flipped).unwrap();
+            let (mut uses, warning) = Uses::open(directory.path(), NOW).unwrap();
+            assert!(!is_good(&mut uses, 2, NOW), "bit {place}");
+            assert!(warning.unwrap().contains("void"));
+            let later = NOW + SKEW;
+            assert!(uses.refuse([8; 16], (later, SOON), 1, later).is_none(), "new ones are good");
+            drop(uses);
+            assert!(!is_good(&mut open(directory.path()), 2, NOW), "still void, and told once");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_noted_does_not_count_and_harms_nothing() {
+        let directory = underload_disk::faults::private_tempdir().unwrap();
+        let mut uses = open(directory.path());
+        uses.note(ID, SOON).unwrap();
+        uses.fill_the_disk();
+        assert!(uses.note(ID, SOON).is_err());
+        assert!(is_good(&mut uses, 2, NOW));
+        uses.note(ID, SOON).unwrap();
+        assert!(!is_good(&mut uses, 2, NOW));
+        drop(uses);
+        let mut uses = open(directory.path());
+        assert!(!is_good(&mut uses, 2, NOW) && is_good(&mut uses, 3, NOW));
+    }
+
+    #[test]
+    fn the_record_stays_short() {
+        let directory = underload_disk::faults::private_tempdir().unwrap();
+        let mut uses = open(directory.path());
+        for _ in 0..LINES_SPARE + 50 {
+            uses.note(ID, SOON).unwrap();
+        }
+        drop(uses);
+        let text = fs::read_to_string(directory.path().join(NAME)).unwrap();
+        assert!(text.lines().count() < 100, "{}", text.lines().count());
+        let mut uses = open(directory.path());
+        let count = (LINES_SPARE + 50) as u32;
+        assert!(!is_good(&mut uses, count, NOW) && is_good(&mut uses, count + 1, NOW));
+    }
+
+    #[test]
+    fn tokens_beyond_the_limit_wait_until_one_expires() {
+        let mut uses = Uses::default();
+        for number in 0..REMEMBERED_MAX as u128 {
+            uses.note((number + (1 << 120)).to_be_bytes(), SOON - 1).unwrap();
+        }
+        assert_eq!(
+            uses.refuse(ID, (NOW, SOON), 1, NOW),
+            Some("too many tokens are in use here: try again later")
+        );
+        assert_eq!(uses.refuse(ID, (NOW, SOON), 1, SOON - 1), None);
+    }
+}

@@ -1,0 +1,93 @@
+//! A flood of probes from addresses without a session: no answer, no memory. Alone in its process,
+//! so that the process's memory is the server's.
+
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::time::{Duration, Instant};
+
+use underload_service::{Identity, Service, ServiceConfig};
+
+const FLOOD: u64 = 100_000;
+const SENDERS: u64 = 100;
+const HELLOS: u64 = 20_000;
+
+/// Resident memory, pages.
+fn resident_pages() -> u64 {
+    let text = std::fs::read_to_string("/proc/self/statm").unwrap();
+    text.split(' ').nth(1).unwrap().parse().unwrap()
+}
+
+#[test]
+fn a_flood_of_forged_openings_gets_nothing_and_costs_nothing() {
+    let identity = Identity::generate().unwrap();
+    let config = ServiceConfig { tcp_port: 0, udp_port: 0, ..ServiceConfig::on_loopback(identity) };
+    let service = Service::start(config).unwrap();
+    let probe = SocketAddr::from((Ipv4Addr::LOCALHOST, service.udp_port()));
+    let senders: Vec<UdpSocket> = (0..SENDERS)
+        .map(|i| UdpSocket::bind((Ipv4Addr::new(127, 0, 1, i as u8), 0)).unwrap())
+        .collect();
+    let seen = || service.probes().unknown;
+    // Warm, so that what is counted is growth.
+    senders[0].send_to(&[0; 44], probe).unwrap();
+    for _ in 0..200 {
+        if seen() > 0 {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let before = resident_pages();
+    for index in 0..FLOOD {
+        let len = 14 + (index % 100) as usize;
+        let _ = senders[(index % SENDERS) as usize].send_to(&[0; 200][..len], probe);
+        // In step with the server, so that its socket's buffer does not drop the flood for it.
+        let mut patience = 50_000;
+        while index > seen() + 100 {
+            std::thread::sleep(Duration::from_micros(100));
+            patience -= 1;
+            assert!(patience > 0, "the server stopped counting at {}", seen());
+        }
+    }
+    for _ in 0..200 {
+        if seen() > FLOOD {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    assert_eq!(seen(), FLOOD + 1);
+    assert_eq!(service.probes().answered, 0);
+    for sender in &senders {
+        sender.set_nonblocking(true).unwrap();
+        assert!(sender.recv(&mut [0; 300]).is_err(), "an byte came back");
+    }
+    // Hellos are answered, by as many bytes as they had, and so many per second of one network.
+    let mut hello = [0; 52];
+    hello[..5].copy_from_slice(b"JUL1\x01");
+    let begun = Instant::now();
+    let hellos = || service.probes().spoken + service.probes().limited;
+    for index in 0..HELLOS {
+        senders[(index % SENDERS) as usize].send_to(&hello, probe).unwrap();
+        let mut patience = 50_000;
+        while index > hellos() + 100 {
+            std::thread::sleep(Duration::from_micros(100));
+            patience -= 1;
+            assert!(patience > 0, "the server stopped counting at {}", hellos());
+        }
+    }
+    for _ in 0..200 {
+        if hellos() == HELLOS {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let spoken = service.probes().spoken;
+    let most = 51.0 + 50.0 * begun.elapsed().as_secs_f64();
+    assert!(spoken >= 50 && (spoken as f64) <= most, "{spoken} of {most}");
+    assert_eq!(service.probes().limited, HELLOS - spoken);
+    let mut answer = [0; 300];
+    let answers = senders.iter().flat_map(|sender| {
+        std::iter::from_fn(|| sender.recv(&mut answer).ok()).collect::<Vec<_>>()
+    });
+    let answers: Vec<usize> = answers.collect();
+    assert_eq!(answers, vec![hello.len(); spoken as usize]);
+    let growth = resident_pages().saturating_sub(before);
+    assert!(growth < 256, "{growth} pages more for {FLOOD} datagrams");
+}
