@@ -4,7 +4,8 @@
 //! times the window, and a burst of 256 KiB and a tenth of a second; its probes have a rate of
 //! their own beside that, and both come off the same volume.
 
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use underload_record::schema::Direction;
@@ -16,7 +17,7 @@ use super::grant::Grant;
 #[derive(Debug)]
 pub(crate) struct Account {
     end_ns: u64,
-    ended: AtomicU8,
+    ended: OnceLock<Ended>,
     bytes_left: AtomicU64,
     up: Allowance,
     down: Allowance,
@@ -28,12 +29,23 @@ pub(crate) struct Account {
 
 /// Why a session is over before its time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
 pub(crate) enum Ended {
-    Volume = 1,
-    TooFast = 2,
-    Closed = 3,
-    Void = 4,
+    Volume,
+    TooFast,
+    Closed,
+    Void,
+}
+
+impl Ended {
+    /// What the client is told; `None` if the client ended it.
+    fn in_words(self) -> Option<&'static str> {
+        match self {
+            Self::Volume => Some("its volume is used up"),
+            Self::TooFast => Some("its datagrams came faster than it was granted"),
+            Self::Void => Some("its lease is void: the server lost touch with who gave it"),
+            Self::Closed => None,
+        }
+    }
 }
 
 /// Something came faster than it may, and cannot be held back.
@@ -60,7 +72,7 @@ impl Account {
         let probes = probes_bit_per_s(grant.up_bit_per_s, grant.down_bit_per_s);
         Self {
             end_ns: grant.end_ns,
-            ended: AtomicU8::new(0),
+            ended: OnceLock::new(),
             bytes_left: AtomicU64::new(grant.volume_bytes),
             up: Allowance::new(grant.up_bit_per_s),
             down: Allowance::new(grant.down_bit_per_s),
@@ -72,22 +84,17 @@ impl Account {
 
     /// Why it is over by itself; `None` while it is not.
     pub(crate) fn end(&self, now_ns: u64) -> Option<&'static str> {
-        match self.ended.load(Ordering::Relaxed) {
-            1 => Some("its volume is used up"),
-            2 => Some("its datagrams came faster than it was granted"),
-            4 => Some("its lease is void: the server lost touch with who gave it"),
-            _ => (now_ns >= self.end_ns).then_some("its time is up"),
-        }
+        let early = self.ended.get().and_then(|why| why.in_words());
+        early.or_else(|| (now_ns >= self.end_ns).then_some("its time is up"))
     }
 
     pub(crate) fn is_over(&self, now_ns: u64) -> bool {
-        self.ended.load(Ordering::Relaxed) != 0 || now_ns >= self.end_ns
+        self.ended.get().is_some() || now_ns >= self.end_ns
     }
 
     /// The first reason stays.
     pub(crate) fn finish(&self, why: Ended) {
-        let order = Ordering::Relaxed;
-        let _ = self.ended.compare_exchange(0, why as u8, order, order);
+        let _ = self.ended.set(why);
     }
 
     /// Takes what is about to be moved; if it may not be moved now, takes nothing and says when to

@@ -78,7 +78,7 @@ impl CompatShare {
         guest.sessions.compat[direction as usize].take(now_ns, bytes).inspect_err(|_| {
             guest.account.give_back(direction, bytes);
         })?;
-        guest.sessions.count_moved(direction, bytes);
+        guest.sessions.traffic().add(direction, bytes);
         Ok(())
     }
 
@@ -87,7 +87,7 @@ impl CompatShare {
         let Some(guest) = &self.0 else { return };
         guest.account.give_back(direction, bytes);
         guest.sessions.compat[direction as usize].give_back(bytes);
-        guest.sessions.uncount_moved(direction, bytes);
+        guest.sessions.traffic().subtract(direction, bytes);
     }
 
     /// Counts what came and could not be held back.
@@ -100,7 +100,7 @@ impl CompatShare {
         let now_ns = guest.sessions.now_ns();
         guest.account.charge(now_ns, direction, bytes);
         guest.sessions.compat[direction as usize].charge(now_ns, bytes);
-        guest.sessions.count_moved(direction, bytes);
+        guest.sessions.traffic().add(direction, bytes);
         if self.is_over() { Err(TooFast) } else { Ok(()) }
     }
 

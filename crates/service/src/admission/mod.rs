@@ -10,6 +10,7 @@ mod line;
 mod quota;
 mod sessions;
 mod share;
+mod traffic;
 
 pub use account::TooFast;
 pub use compat_share::{CompatLedger, CompatShare};

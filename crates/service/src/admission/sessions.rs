@@ -10,7 +10,6 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use underload_probe::RunClock;
 use underload_probe::control::{Ask, FLOWS_PER_SESSION_MAX};
 use underload_probe::load::{Admission, FlowShare, Token};
 use underload_probe::network::CustomerNetwork;
@@ -21,18 +20,16 @@ use super::allowance::Allowance;
 use super::grant::{Admitted, Denial, Grant};
 use super::ledger::{Ledger, Limits};
 use super::share::{FlowPlace, Share};
-use crate::tokens::LeaseHeld;
+use super::traffic::Traffic;
 
 /// All running sessions of a server.
 #[derive(Debug)]
 pub(crate) struct Sessions {
-    clock: RunClock,
+    traffic: Arc<Traffic>,
     ledger: Mutex<Ledger>,
     running: Mutex<Vec<Running>>,
     /// Changes whenever `running` does.
     generation: AtomicU64,
-    /// Bytes of load that moved, up and down.
-    moved: [AtomicU64; 2],
     /// Bytes of probes and of their answers together.
     probed: AtomicU64,
     /// What clients of other tools share, up and down.
@@ -59,8 +56,6 @@ pub(crate) struct Granted {
     id: u64,
     pub grant: Grant,
     pub share: Share,
-    /// Of a session that has one.
-    pub lease: Option<LeaseHeld>,
     sessions: Arc<Sessions>,
 }
 
@@ -75,11 +70,10 @@ impl Sessions {
     pub(crate) fn new(limits: Limits) -> Self {
         let compat = || Allowance::new(limits.compat_bit_per_s);
         Self {
-            clock: RunClock::start(),
+            traffic: Arc::new(Traffic::start()),
             ledger: Mutex::new(Ledger::new(limits)),
             running: Mutex::default(),
             generation: AtomicU64::new(0),
-            moved: Default::default(),
             probed: AtomicU64::new(0),
             compat: [compat(), compat()],
             drains: AtomicBool::new(false),
@@ -98,7 +92,7 @@ impl Sessions {
     ) -> Result<Granted, Denial> {
         let mut ledger = self.ledger();
         let grant = ledger.grant(self.now_ns(), ask, address, admitted)?;
-        let share = Share::new(Arc::clone(self), &grant);
+        let share = Share::new(Arc::clone(&self.traffic), &grant);
         let (id, network) = (grant.id, CustomerNetwork::of(address));
         let is_leased = admitted.is_some_and(|admitted| admitted.is_reserved);
         self.running().push(Running {
@@ -111,7 +105,7 @@ impl Sessions {
         });
         self.generation.fetch_add(1, Ordering::Release);
         self.apply_rates(&ledger);
-        Ok(Granted { id, grant, share, lease: None, sessions: Arc::clone(self) })
+        Ok(Granted { id, grant, share, sessions: Arc::clone(self) })
     }
 
     /// Notes that `address`, which proved that it receives what is sent to it, belongs to the
@@ -173,10 +167,9 @@ impl Sessions {
         self.ledger().granted()
     }
 
-    /// Bytes of load moved so far, up and down.
-    pub(crate) fn moved(&self) -> (u64, u64) {
-        let read = |direction: Direction| self.moved[direction as usize].load(Ordering::Relaxed);
-        (read(Direction::Up), read(Direction::Down))
+    /// What moved so far, by the sessions' clock.
+    pub(crate) fn traffic(&self) -> &Traffic {
+        &self.traffic
     }
 
     /// Bytes of probes and their answers so far.
@@ -184,16 +177,8 @@ impl Sessions {
         self.probed.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn count_moved(&self, direction: Direction, bytes: u64) {
-        self.moved[direction as usize].fetch_add(bytes, Ordering::Relaxed);
-    }
-
-    pub(crate) fn uncount_moved(&self, direction: Direction, bytes: u64) {
-        self.moved[direction as usize].fetch_sub(bytes, Ordering::Relaxed);
-    }
-
     pub(crate) fn now_ns(&self) -> u64 {
-        self.clock.now_ns()
+        self.traffic.now_ns()
     }
 
     pub(crate) fn ledger(&self) -> MutexGuard<'_, Ledger> {

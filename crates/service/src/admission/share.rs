@@ -10,7 +10,7 @@ use underload_record::schema::Direction;
 
 use super::account::Account;
 use super::grant::Grant;
-use super::sessions::Sessions;
+use super::traffic::Traffic;
 
 /// A flow's handle on the rate of its session.
 #[derive(Clone, Debug)]
@@ -18,7 +18,7 @@ pub(crate) struct Share(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
-    sessions: Arc<Sessions>,
+    traffic: Arc<Traffic>,
     account: Account,
     flows: AtomicUsize,
     /// Addresses that were proved to be the client's over UDP, beside its TCP address.
@@ -36,9 +36,9 @@ impl Drop for FlowPlace {
 }
 
 impl Share {
-    pub(crate) fn new(sessions: Arc<Sessions>, grant: &Grant) -> Self {
+    pub(crate) fn new(traffic: Arc<Traffic>, grant: &Grant) -> Self {
         let (flows, joined) = (AtomicUsize::new(0), Mutex::default());
-        Self(Arc::new(Shared { sessions, account: Account::new(grant), flows, joined }))
+        Self(Arc::new(Shared { traffic, account: Account::new(grant), flows, joined }))
     }
 
     /// One more flow.
@@ -57,7 +57,7 @@ impl Share {
     }
 
     fn now_ns(&self) -> u64 {
-        self.0.sessions.now_ns()
+        self.0.traffic.now_ns()
     }
 
     /// Why it is over by itself; `None` while it is not.
@@ -87,19 +87,19 @@ impl FlowShare for Share {
     fn take(&self, direction: Direction, bytes: u64) -> Result<(), Duration> {
         let taken = self.0.account.take(self.now_ns(), direction, bytes);
         if taken.is_ok() {
-            self.0.sessions.count_moved(direction, bytes);
+            self.0.traffic.add(direction, bytes);
         }
         taken
     }
 
     fn give_back(&self, direction: Direction, bytes: u64) {
         self.0.account.give_back(direction, bytes);
-        self.0.sessions.uncount_moved(direction, bytes);
+        self.0.traffic.subtract(direction, bytes);
     }
 
     fn charge(&self, direction: Direction, bytes: u64) {
         self.0.account.charge(self.now_ns(), direction, bytes);
-        self.0.sessions.count_moved(direction, bytes);
+        self.0.traffic.add(direction, bytes);
     }
 
     fn take_bytes(&self, direction: Direction) -> usize {

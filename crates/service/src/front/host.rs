@@ -19,7 +19,7 @@ use super::listener::{StrangerPlace, Strangers};
 use crate::admission::{Admitted, Denial, Granted, Sessions, Share};
 use crate::identity::Identity;
 use crate::random::random;
-use crate::tokens::{LeaseDesk, Leased, TokenDesk};
+use crate::tokens::{LeaseDesk, LeaseHeld, Leased, TokenDesk};
 
 /// What every connection's thread shares.
 pub(crate) struct Host {
@@ -80,7 +80,7 @@ impl Host {
             && let Some(granted) = granted
         {
             drop(place);
-            if conversation.hold(granted.share.clone()) == Ended::Expired {
+            if conversation.hold(granted.session.share.clone()) == Ended::Expired {
                 self.counters.expired.add(1);
             }
         }
@@ -121,7 +121,7 @@ impl Host {
         }
         drop(desk);
         match opened {
-            Ok(granted) => Ok((self.granted(&granted, session), Some(granted))),
+            Ok(granted) => Ok((self.granted(&granted, session), Some(Opened::new(granted, None)))),
             Err(Denial::TooMuch(reason)) => refused(reason),
             Err(Denial::Busy(retry_after, reason)) => busy(retry_after, reason),
         }
@@ -160,13 +160,13 @@ impl Host {
         let session = Token(random()?);
         let opened = self.sessions.open(leased.ask, from, session, Some(leased.admitted));
         match opened {
-            Ok(mut granted) => {
+            Ok(granted) => {
                 // On disk before the client hears of its session, or there is none.
                 let Ok(held) = desk.note(leased) else {
                     return busy(NOTING_RETRY_AFTER, "the server cannot note that it was used");
                 };
-                granted.lease = Some(held);
-                Ok((self.granted(&granted, session), Some(granted)))
+                let answer = self.granted(&granted, session);
+                Ok((answer, Some(Opened::new(granted, Some(held)))))
             }
             Err(Denial::TooMuch(reason)) => Ok((Answer::Refused { reason }, None)),
             Err(Denial::Busy(retry_after, reason)) => busy(retry_after, reason),
@@ -225,7 +225,19 @@ impl Lease for Share {
 }
 
 /// What is answered, and the session that it grants.
-type Decided = Result<(Answer, Option<Granted>), ServiceError>;
+type Decided = Result<(Answer, Option<Opened>), ServiceError>;
+
+/// A session and the lease that it was opened with. The session ends before the lease does.
+struct Opened {
+    session: Granted,
+    _lease: Option<LeaseHeld>,
+}
+
+impl Opened {
+    fn new(session: Granted, lease: Option<LeaseHeld>) -> Self {
+        Self { session, _lease: lease }
+    }
+}
 
 /// Enough for probes, which have a rate of their own, and for no load.
 const PROBING_BIT_PER_S: u64 = 100_000;

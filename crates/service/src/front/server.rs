@@ -282,7 +282,7 @@ impl Service {
             flows: self.flows() as u64,
             granted_bit_per_s: self.sessions.granted(),
             capacity_bit_per_s: (self.limits.up_bit_per_s, self.limits.down_bit_per_s),
-            moved_bytes: self.sessions.moved(),
+            moved_bytes: self.sessions.traffic().moved(),
             probed_bytes: self.sessions.probed(),
         }
     }
