@@ -75,7 +75,7 @@ impl Frame {
 impl Frame {
     /// A table of a run.
     pub fn of_run(py: Python<'_>, table: Table, data: &RunData) -> PyResult<Self> {
-        let schema = schema(table_columns(table));
+        let schema = schema(&table_columns(table));
         let batches = py.detach(|| {
             let batch = |columns: Result<Vec<Column>, String>| {
                 let columns = columns?.into_iter().map(array).collect::<Result<_, _>>();

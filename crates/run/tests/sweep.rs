@@ -16,7 +16,7 @@ use underload_run::sweep::{
     AxisKeys, Design, Sweep, SweepEnd, SweepError, SweepFile, SweepProgress, SweepSettings, run,
 };
 use underload_run::{Settings, run as run_scenario};
-use underload_store::sweep::{ColumnValues, SweepCell, SweepDir, SweepRows};
+use underload_store::sweep::{SweepCell, SweepDir, SweepRows};
 
 const SCENARIO: &str = r#"
     repeats = 2
@@ -98,23 +98,14 @@ fn whole(sweep: &Sweep, path: &Path, workers: usize) -> ([Vec<u8>; 2], Vec<Sweep
     (["trials.parquet", "cells.parquet"].map(table), cells)
 }
 
-/// The names of columns whose text a row has, and the texts.
+/// The texts of a column; of a row without one, an empty text.
 fn texts<'a>(rows: &'a SweepRows, wanted: &str) -> Vec<&'a str> {
-    let found = rows.columns().find(|(name, _)| *name == wanted);
-    match found.expect(wanted).1 {
-        ColumnValues::Text(texts) => texts,
-        ColumnValues::OptionalText(texts) => {
-            texts.into_iter().map(Option::unwrap_or_default).collect()
-        }
-        other => panic!("{wanted}: {other:?}"),
-    }
+    let texts = rows.texts(wanted).expect(wanted);
+    texts.into_iter().map(Option::unwrap_or_default).collect()
 }
 
 fn doubles<'a>(rows: &'a SweepRows, wanted: &str) -> &'a [Option<f64>] {
-    match rows.columns().find(|(name, _)| *name == wanted).expect(wanted).1 {
-        ColumnValues::OptionalDouble(values) => values,
-        other => panic!("{wanted}: {other:?}"),
-    }
+    rows.column(wanted).expect(wanted)
 }
 
 #[test]

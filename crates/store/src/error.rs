@@ -3,7 +3,8 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::records::NEWEST_VERSION;
+/// The newest version of the format of runs that is read: their trials are in a table.
+pub(crate) const NEWEST_VERSION: u32 = 2;
 
 /// Why a run directory could not be written or read.
 #[derive(Debug, thiserror::Error)]

@@ -9,14 +9,15 @@ use std::time::Duration;
 
 use underload_disk::{self as disk, Access, GrowingFile};
 
-use super::{JOURNAL, RECORD, StoreError};
+use crate::error::StoreError;
+use crate::files::{JOURNAL, RECORD};
 
 /// Whether a run may begin in a directory: it is empty, or not there yet.
 ///
 /// # Errors
 ///
 /// [`StoreError::Exists`] when it holds a run, [`StoreError::Foreign`] when it holds anything else.
-pub(super) fn check_vacant(path: &Path) -> Result<(), StoreError> {
+pub(crate) fn check_vacant(path: &Path) -> Result<(), StoreError> {
     let entries = match fs::read_dir(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         read => read.map_err(StoreError::io(path, "use as a directory"))?,
@@ -40,7 +41,7 @@ pub(super) fn check_vacant(path: &Path) -> Result<(), StoreError> {
 
 /// Holds a run's directory against other programs that would go on with the same run; `None` if one
 /// of them has it. Freed when the program ends, however it ends.
-pub(super) fn lock(path: &Path) -> Result<Option<File>, StoreError> {
+pub(crate) fn lock(path: &Path) -> Result<Option<File>, StoreError> {
     match disk::lock_directory(path, Duration::ZERO) {
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
         locked => locked.map(Some).map_err(StoreError::io(path, "open")),
@@ -49,7 +50,7 @@ pub(super) fn lock(path: &Path) -> Result<Option<File>, StoreError> {
 
 /// The directory of a run under way. Threads may add files side by side.
 #[derive(Debug)]
-pub(super) struct Folder {
+pub(crate) struct Folder {
     path: PathBuf,
     /// Whether the directory itself was made for this run.
     is_made: bool,
@@ -63,7 +64,7 @@ struct Made {
 }
 
 impl Folder {
-    pub(super) fn create(path: PathBuf) -> Result<Folder, StoreError> {
+    pub(crate) fn create(path: PathBuf) -> Result<Folder, StoreError> {
         check_vacant(&path)?;
         let made = disk::create_directory(&path, Access::Usual);
         let is_made = made.map_err(StoreError::io(&path, "create"))?;
@@ -71,16 +72,16 @@ impl Folder {
     }
 
     /// The directory of an earlier run, with the files and folders that it made.
-    pub(super) fn resume(path: PathBuf, files: BTreeSet<PathBuf>, folders: Vec<PathBuf>) -> Folder {
+    pub(crate) fn resume(path: PathBuf, files: BTreeSet<PathBuf>, folders: Vec<PathBuf>) -> Folder {
         Folder { path, is_made: false, made: Mutex::new(Made { files, folders }) }
     }
 
-    pub(super) fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
     /// A folder in it.
-    pub(super) fn folder(&self, name: &str) -> Result<PathBuf, StoreError> {
+    pub(crate) fn folder(&self, name: &str) -> Result<PathBuf, StoreError> {
         let path = self.path.join(name);
         disk::refuse_links(&self.path, &path).map_err(StoreError::io(&path, "create"))?;
         let is_new = disk::create_directory(&path, Access::Usual);
@@ -91,21 +92,21 @@ impl Folder {
     }
 
     /// Writes a file whole or not at all, where none of its name is.
-    pub(super) fn write(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
+    pub(crate) fn write(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
         disk::write_new(path, bytes, Access::Usual)?;
         self.made().files.insert(path.to_owned());
         Ok(())
     }
 
     /// Begins a file that grows, where none of its name is.
-    pub(super) fn begin(&self, path: &Path) -> Result<GrowingFile, StoreError> {
+    pub(crate) fn begin(&self, path: &Path) -> Result<GrowingFile, StoreError> {
         let file = disk::create_new(path, Access::Usual).map_err(StoreError::io(path, "create"))?;
         self.made().files.insert(path.to_owned());
         Ok(file)
     }
 
     /// Removes a file that could not be written whole, so that a full disk is not kept full by it.
-    pub(super) fn or_remove<T>(
+    pub(crate) fn or_remove<T>(
         &self,
         path: &Path,
         written: Result<T, StoreError>,
@@ -118,7 +119,7 @@ impl Folder {
     }
 
     /// Removes the files of ours that `wanted` names, and the folders of ours that are empty then.
-    pub(super) fn remove(&self, wanted: impl Fn(&Path) -> bool) -> Result<(), StoreError> {
+    pub(crate) fn remove(&self, wanted: impl Fn(&Path) -> bool) -> Result<(), StoreError> {
         let mut made = self.made();
         let files: Vec<PathBuf> = made.files.iter().filter(|path| wanted(path)).cloned().collect();
         let mut removed = Ok(());
@@ -135,7 +136,7 @@ impl Folder {
     }
 
     /// Removes all that was made for the run.
-    pub(super) fn remove_all(&self) -> Result<(), StoreError> {
+    pub(crate) fn remove_all(&self) -> Result<(), StoreError> {
         self.remove(|_| true)?;
         if self.is_made {
             let gone = disk::remove_empty_directory(&self.path);

@@ -2,33 +2,40 @@
 
 use std::path::{Path, PathBuf};
 
-use parquet::data_type::ByteArray;
 use underload_disk::{self as disk, GrowingFile};
 use underload_record::schema::PacketSighting;
 
-use super::columns::{Column, Kind, Layout, TableWriter};
-use crate::StoreError;
+use crate::columns::Get::{Boolean, Long, OptionalLong, OptionalText, Text};
+use crate::columns::{self, Column, Get, Schema};
+use crate::error::StoreError;
+use crate::table_file::TableWriter;
 
-/// Columns of `packets.parquet`.
-pub(super) const PACKETS: &Layout = &[
-    ("trial", Kind::Long),
-    ("time_ns", Kind::Long),
-    ("direction", Kind::Text),
-    ("hop", Kind::Text),
-    ("event", Kind::Text),
-    ("reason", Kind::OptionalText),
-    ("id", Kind::Long),
-    ("flow", Kind::Text),
-    ("channel", Kind::Long),
-    ("kind", Kind::Text),
-    ("sequence", Kind::Long),
-    ("retransmission", Kind::Boolean),
-    ("length", Kind::Long),
-    ("dscp", Kind::Long),
-    ("ecn", Kind::Text),
-    ("sojourn_ns", Kind::OptionalLong),
-    ("end_ns", Kind::OptionalLong),
-];
+/// `packets.parquet`.
+pub(crate) struct Packets;
+
+impl Schema for Packets {
+    type Row<'a> = &'a PacketSighting<'a>;
+
+    const COLUMNS: &'static [(&'static str, Get<Self>)] = &[
+        ("trial", Long(|it| it.trial.into())),
+        ("time_ns", Long(|it| it.time_ns.into())),
+        ("direction", Text(|it| it.direction.name().into())),
+        ("hop", Text(|it| it.hop.into())),
+        ("event", Text(|it| it.event.into())),
+        ("reason", OptionalText(|it| it.reason.map(Into::into))),
+        ("id", Long(|it| it.id.into())),
+        ("flow", Text(|it| it.flow.into())),
+        ("channel", Long(|it| it.channel.into())),
+        ("kind", Text(|it| it.kind.into())),
+        ("sequence", Long(|it| it.sequence.into())),
+        ("retransmission", Boolean(|it| it.retransmission)),
+        ("length", Long(|it| it.length.into())),
+        ("dscp", Long(|it| it.dscp.into())),
+        ("ecn", Text(|it| it.ecn.name().into())),
+        ("sojourn_ns", OptionalLong(|it| it.sojourn_ns.map(Into::into))),
+        ("end_ns", OptionalLong(|it| it.end_ns.map(Into::into))),
+    ];
+}
 
 /// Rows kept in memory, at most: about 10 MB.
 const GROUP_ROWS: usize = 1 << 15;
@@ -37,61 +44,27 @@ const GROUP_ROWS: usize = 1 << 15;
 #[derive(Debug)]
 pub struct PacketTable {
     path: PathBuf,
-    writer: Option<TableWriter>,
+    writer: TableWriter<GrowingFile>,
     columns: Vec<Column>,
-    /// Text of the row before, column by column: text that repeats shares its bytes.
-    texts: [ByteArray; 6],
     rows: usize,
-    /// Number of rows that are not written yet.
-    pending: usize,
 }
 
 impl PacketTable {
-    pub(super) fn new(path: PathBuf, file: GrowingFile) -> Result<Self, StoreError> {
-        let writer = Some(TableWriter::new(&path, file, PACKETS)?);
-        let texts = std::array::from_fn(|_| ByteArray::from(""));
-        Ok(Self { path, writer, columns: empty(), texts, rows: 0, pending: 0 })
+    pub(crate) fn new(path: PathBuf, file: GrowingFile) -> Result<Self, StoreError> {
+        let layout = Packets::layout();
+        let writer = TableWriter::new(&path, file, &layout)?;
+        Ok(Self { path, writer, columns: columns::empty(&layout), rows: 0 })
     }
 
     /// Keeps a row. The rows of one place come in the order of time.
     ///
     /// # Errors
     ///
-    /// The error of the system call.
+    /// Returns the error of the system call.
     pub fn push(&mut self, row: &PacketSighting<'_>) -> Result<(), StoreError> {
-        let long = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
-        let texts = [row.direction.name(), row.hop, row.event, row.flow, row.kind, row.ecn.name()];
-        for (shared, text) in self.texts.iter_mut().zip(texts) {
-            if shared.data() != text.as_bytes() {
-                *shared = ByteArray::from(text);
-            }
-        }
-        let [direction, hop, event, flow, kind, ecn] = &self.texts;
-        let values = [
-            Value::Long(long(row.trial.into())),
-            Value::Long(long(row.time_ns)),
-            Value::Text(direction),
-            Value::Text(hop),
-            Value::Text(event),
-            Value::OptionalText(row.reason),
-            Value::Long(long(row.id.into())),
-            Value::Text(flow),
-            Value::Long(long(row.channel.into())),
-            Value::Text(kind),
-            Value::Long(long(row.sequence.into())),
-            Value::Boolean(row.retransmission),
-            Value::Long(long(row.length.into())),
-            Value::Long(long(row.dscp.into())),
-            Value::Text(ecn),
-            Value::OptionalLong(row.sojourn_ns.map(long)),
-            Value::OptionalLong(row.end_ns.map(long)),
-        ];
-        for (column, value) in self.columns.iter_mut().zip(values) {
-            value.append_to(column);
-        }
+        columns::push(&mut self.columns, Packets::cells(&row));
         self.rows += 1;
-        self.pending += 1;
-        if self.pending == GROUP_ROWS { self.flush() } else { Ok(()) }
+        if self.rows.is_multiple_of(GROUP_ROWS) { self.flush() } else { Ok(()) }
     }
 
     /// Rows kept so far.
@@ -103,12 +76,10 @@ impl PacketTable {
     ///
     /// # Errors
     ///
-    /// The error of the system call; the file is gone then.
+    /// Returns the error of the system call; the file is removed then.
     pub fn finish(mut self) -> Result<(), StoreError> {
-        let written = self.flush().and_then(|()| match self.writer.take() {
-            Some(writer) => writer.close(),
-            None => Ok(()),
-        });
+        let flushed = if self.rows.is_multiple_of(GROUP_ROWS) { Ok(()) } else { self.flush() };
+        let written = flushed.and_then(|()| self.writer.finish().map(drop));
         if written.is_err() {
             // What failed first is what the caller must hear of.
             let _ = disk::remove(&self.path);
@@ -117,8 +88,7 @@ impl PacketTable {
     }
 
     /// Removes the table of a trial that was not completed.
-    pub fn discard(mut self) {
-        self.writer = None;
+    pub fn discard(self) {
         // A part without its trial is never read; it is only in the way.
         let _ = disk::remove(&self.path);
     }
@@ -129,54 +99,7 @@ impl PacketTable {
     }
 
     fn flush(&mut self) -> Result<(), StoreError> {
-        let columns = std::mem::replace(&mut self.columns, empty());
-        match &mut self.writer {
-            Some(writer) if self.pending > 0 => {
-                self.pending = 0;
-                writer.write_group(&columns)
-            }
-            _ => Ok(()),
-        }
-    }
-}
-
-fn empty() -> Vec<Column> {
-    PACKETS.iter().map(|(_, kind)| Column::empty(*kind)).collect()
-}
-
-/// One cell of a row.
-enum Value<'a> {
-    Long(i64),
-    OptionalLong(Option<i64>),
-    Text(&'a ByteArray),
-    OptionalText(Option<&'static str>),
-    Boolean(bool),
-}
-
-impl Value<'_> {
-    fn append_to(self, column: &mut Column) {
-        match (column, self) {
-            (Column::Long(values), Value::Long(value)) => values.push(value),
-            (Column::OptionalLong(values), Value::OptionalLong(value)) => values.push(value),
-            (Column::Text(values), Value::Text(value)) => values.push(value.clone()),
-            (Column::OptionalText(values), Value::OptionalText(value)) => {
-                values.push(value.map(ByteArray::from));
-            }
-            (Column::Boolean(values), Value::Boolean(value)) => values.push(value),
-            _ => debug_assert!(false, "a row's values are those of the layout"),
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_format_page_names_every_column() {
-        let page = include_str!("../../../docs/run-format.md");
-        for (name, _) in PACKETS {
-            assert!(page.contains(&format!("`{name}`")), "{name}");
-        }
+        let empty = columns::empty(&Packets::layout());
+        self.writer.write(&std::mem::replace(&mut self.columns, empty))
     }
 }

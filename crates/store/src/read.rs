@@ -1,64 +1,26 @@
 //! Reading a run directory, complete or not, trusting nothing in it.
 
 use std::collections::BTreeSet;
-use std::fs::{self, File};
-use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
 use parquet::file::reader::FileReader as _;
-use underload_record::schema::{ArmRecord, FORMAT_VERSION, RunRecord, Sample, Series, TrialRecord};
+use underload_record::schema::{FORMAT_VERSION, RunRecord, Sample, Series, TrialRecord};
 use underload_record::{LatencyPools, conclude};
 
-use super::records::{self, Apart, TrialsIn};
-use super::{
-    JOURNAL, PARTS, RECORD, RunDir, SAMPLES, SERIES, StoreError, columns, part, rows, sweep,
-};
+use crate::columns::{Column, Schema as _};
+use crate::error::{NEWEST_VERSION, StoreError};
+use crate::files::{JOURNAL, PARTS, RECORD, SAMPLES, SERIES, SWEEP, TEXT_LIMIT, part, read_text};
+use crate::records::{self, Apart, TrialsIn};
+use crate::rows::{Points, Samples, to_samples, to_series};
+use crate::run_data::{RunData, arm_names, check_trial};
+use crate::run_dir::RunDir;
+use crate::table_file;
 
 /// Rows of a table that are read at most: about 2 GB of samples in memory.
 const ROW_LIMIT: u64 = 16_000_000;
 
-/// Bytes of `run.json`, of `trials.jsonl` and of the trials in `trials.parquet` that are read at
-/// most: 700,000 trials of a study.
-pub(super) const TEXT_LIMIT: u64 = 3 << 30;
-
-/// The same of trials in `trials.parquet` that do not stay whole in memory: four million of them.
+/// Bytes of trials in `trials.parquet` that are reduced as they are read: four million of them.
 const REDUCED_TEXT_LIMIT: u64 = 16 << 30;
-
-/// A run in memory.
-#[derive(Debug, Clone, PartialEq)]
-pub struct RunData {
-    /// Provenance, trials, summaries.
-    pub record: RunRecord,
-    /// The samples of all probes, ascending by trial.
-    pub samples: Vec<Sample>,
-    /// All curves, ascending by trial.
-    pub series: Vec<Series>,
-    /// What of an incomplete run was damaged and is left out, in words.
-    pub left_out: Vec<String>,
-}
-
-impl RunData {
-    /// Samples of one trial.
-    pub fn samples_of(&self, trial: u32) -> &[Sample] {
-        of_trial(&self.samples, trial, |sample| sample.trial)
-    }
-
-    /// Curves of one trial.
-    pub fn series_of_trial(&self, trial: u32) -> &[Series] {
-        of_trial(&self.series, trial, |series| series.trial)
-    }
-
-    /// A curve of one trial.
-    pub fn series_of(&self, trial: u32, name: &str) -> Option<&Series> {
-        self.series_of_trial(trial).iter().find(|series| series.name == name)
-    }
-}
-
-pub(super) fn of_trial<T>(ascending: &[T], trial: u32, trial_of: impl Fn(&T) -> u32) -> &[T] {
-    let from = ascending.partition_point(|item| trial_of(item) < trial);
-    let to = ascending.partition_point(|item| trial_of(item) <= trial);
-    &ascending[from..to.max(from)]
-}
 
 impl RunDir {
     /// Reads a run directory with all its samples and series.
@@ -182,8 +144,8 @@ fn read_with(
 
 /// Whether a table of the run is there and has no rows.
 fn is_empty(path: &Path, name: &str) -> bool {
-    let layout = if name == SAMPLES { rows::SAMPLES } else { rows::SERIES };
-    let table = columns::open(&path.join(name), layout);
+    let layout = if name == SAMPLES { Samples::layout() } else { Points::layout() };
+    let table = table_file::open(&path.join(name), &layout);
     table.is_ok_and(|table| table.metadata().file_metadata().num_rows() == 0)
 }
 
@@ -219,7 +181,7 @@ fn parse(path: &Path, text: &[u8]) -> Result<(RunRecord, Option<TrialsIn>), Stor
     let json = |source| StoreError::Json { path: path.to_owned(), source };
     // The version first: a newer format may not have the other fields.
     let found = serde_json::from_slice::<Versioned>(text).map_err(json)?.format_version;
-    if found == 0 || found > u64::from(records::NEWEST_VERSION) {
+    if found == 0 || found > u64::from(NEWEST_VERSION) {
         return Err(StoreError::Version { path: path.to_owned(), found });
     }
     let mut record: RunRecord = serde_json::from_slice(text).map_err(json)?;
@@ -252,26 +214,6 @@ fn check(record: &RunRecord) -> Result<(), String> {
         Some(summary) => Err(format!("a summary of arm {:?}, which is not listed", summary.arm)),
         None => Ok(()),
     }
-}
-
-/// Names of a run's arms.
-pub(super) fn arm_names(arms: &[ArmRecord]) -> BTreeSet<String> {
-    arms.iter().map(|arm| arm.name.clone()).collect()
-}
-
-pub(super) fn check_trial(trial: &TrialRecord, arms: &BTreeSet<String>) -> Result<(), String> {
-    let TrialRecord { index, arm, .. } = trial;
-    if !arms.contains(arm) {
-        return Err(format!("trial {index} of arm {arm:?}, which is not listed"));
-    }
-    let names: BTreeSet<&str> = trial.flows.iter().map(|flow| flow.name.as_str()).collect();
-    if names.len() != trial.flows.len() {
-        return Err(format!("trial {index} has two flows of one name"));
-    }
-    if trial.flows.len() > usize::from(u16::MAX) {
-        return Err(format!("trial {index} has more than {} flows", u16::MAX));
-    }
-    Ok(())
 }
 
 /// A run that was cut short: the trials whose line and parts are whole.
@@ -315,15 +257,15 @@ fn parts(
     let trials = std::slice::from_ref(trial);
     let file = part_of(path, trial, SAMPLES);
     if file.exists() {
-        let mut take = |columns| rows::to_samples(columns, trials, &mut samples);
-        columns::read(&file, rows::SAMPLES, ROW_LIMIT, &|_| true, &mut take)?;
+        let mut take = |columns: &[Column]| to_samples(columns, trials, &mut samples);
+        table_file::read(&file, &Samples::layout(), ROW_LIMIT, &|_| true, &mut take)?;
     } else if keeps_samples && trial.latencies.iter().any(|latency| latency.sent > 0) {
         return Err(StoreError::Damaged { path: file, reason: "it is missing".to_owned() });
     }
     let file = part_of(path, trial, SERIES);
     if file.exists() {
-        let mut take = |columns| rows::to_series(columns, trials, &mut series);
-        columns::read(&file, rows::SERIES, ROW_LIMIT, &|_| true, &mut take)?;
+        let mut take = |columns: &[Column]| to_series(columns, trials, &mut series);
+        table_file::read(&file, &Points::layout(), ROW_LIMIT, &|_| true, &mut take)?;
     }
     Ok((samples, series))
 }
@@ -338,13 +280,8 @@ fn journal(
     path: &Path,
     arms: &BTreeSet<String>,
 ) -> Result<(Vec<TrialRecord>, Vec<String>), StoreError> {
-    let text = match read_text(path) {
-        // Cut short before there was any.
-        Err(StoreError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
-            return Ok((Vec::new(), Vec::new()));
-        }
-        text => text?,
-    };
+    // A run may be cut short before it has a journal.
+    let text = read_text(path)?.unwrap_or_default();
     let lines = text.split_inclusive(|byte| *byte == b'\n');
     let whole = lines.filter(|line| line.ends_with(b"\n"));
     let (mut trials, mut wrong) = (Vec::<TrialRecord>::new(), Vec::new());
@@ -366,46 +303,20 @@ fn journal(
     Ok((trials, wrong))
 }
 
-/// Opens a file, and nothing that has no size and may have no end: to open a pipe would wait for
-/// whoever writes into it.
-pub(super) fn open_file(path: &Path) -> Result<File, StoreError> {
-    let facts = fs::metadata(path).map_err(StoreError::io(path, "open"))?;
-    if !facts.is_file() {
-        let reason = "not a regular file".to_owned();
-        return Err(StoreError::Inconsistent { path: path.to_owned(), reason });
-    }
-    File::open(path).map_err(StoreError::io(path, "open"))
-}
-
 /// The text of a directory's `run.json`.
 fn record_text(path: &Path) -> Result<Vec<u8>, StoreError> {
-    read_text(&path.join(RECORD)).map_err(|error| match error {
-        StoreError::Io { source, .. } if source.kind() == io::ErrorKind::NotFound => {
-            StoreError::NoRun { path: path.to_owned(), why: why_no_run(path) }
-        }
-        other => other,
-    })
+    let text = read_text(&path.join(RECORD))?;
+    text.ok_or_else(|| StoreError::NoRun { path: path.to_owned(), why: why_no_run(path) })
 }
 
 fn why_no_run(path: &Path) -> &'static str {
     if !path.exists() {
         "there is no such directory"
-    } else if path.join(sweep::MANIFEST).exists() {
+    } else if path.join(SWEEP).exists() {
         "a sweep and not a run: its results are the tables trials.parquet and cells.parquet"
     } else {
         "holds no run: no run.json is in it"
     }
-}
-
-fn read_text(path: &Path) -> Result<Vec<u8>, StoreError> {
-    let file = open_file(path)?;
-    if file.metadata().map_err(StoreError::io(path, "read"))?.len() > TEXT_LIMIT {
-        let reason = format!("larger than {TEXT_LIMIT} bytes");
-        return Err(StoreError::Inconsistent { path: path.to_owned(), reason });
-    }
-    let mut text = Vec::new();
-    file.take(TEXT_LIMIT).read_to_end(&mut text).map_err(StoreError::io(path, "read"))?;
-    Ok(text)
 }
 
 fn read_tables(path: &Path, kept: &BTreeSet<u32>, data: &mut RunData) -> Result<(), StoreError> {
@@ -415,39 +326,14 @@ fn read_tables(path: &Path, kept: &BTreeSet<u32>, data: &mut RunData) -> Result<
     let RunData { record, samples, series, .. } = data;
     let trials = &record.trials;
     let wanted = |trial: i64| u32::try_from(trial).is_ok_and(|trial| kept.contains(&trial));
-    let mut take = |columns| rows::to_samples(columns, trials, samples);
-    columns::read(&path.join(SAMPLES), rows::SAMPLES, ROW_LIMIT, &wanted, &mut take)?;
-    let mut take = |columns| rows::to_series(columns, trials, series);
-    columns::read(&path.join(SERIES), rows::SERIES, ROW_LIMIT, &wanted, &mut take)?;
+    let mut take = |columns: &[Column]| to_samples(columns, trials, samples);
+    table_file::read(&path.join(SAMPLES), &Samples::layout(), ROW_LIMIT, &wanted, &mut take)?;
+    let mut take = |columns: &[Column]| to_series(columns, trials, series);
+    table_file::read(&path.join(SERIES), &Points::layout(), ROW_LIMIT, &wanted, &mut take)?;
     samples.retain(|sample| kept.contains(&sample.trial));
     series.retain(|series| kept.contains(&series.trial));
     // Our own writer keeps this order; another one's file need not.
     samples.sort_by_key(|sample| sample.trial);
     series.sort_by_key(|series| series.trial);
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_is_too_large_or_has_no_end_is_refused_unread() {
-        let folder = tempfile::tempdir().unwrap();
-        let large = folder.path().join("large");
-        // Without content: it takes no room.
-        File::create(&large).unwrap().set_len(TEXT_LIMIT + 1).unwrap();
-        let error = read_text(&large).unwrap_err().to_string();
-        assert!(error.contains("larger than 3221225472 bytes"), "{error}");
-        let endless = folder.path().join("endless");
-        std::os::unix::fs::symlink("/dev/zero", &endless).unwrap();
-        let error = read_text(&endless).unwrap_err().to_string();
-        assert!(error.contains("not a regular file"), "{error}");
-        // To open it would wait for ever.
-        let pipe = folder.path().join("pipe");
-        let made = std::process::Command::new("mkfifo").arg(&pipe).status();
-        assert!(made.is_ok_and(|status| status.success()), "mkfifo");
-        let error = read_text(&pipe).unwrap_err().to_string();
-        assert!(error.contains("not a regular file"), "{error}");
-    }
 }

@@ -8,11 +8,12 @@ use underload_disk::{self as disk, Access};
 use underload_record::LatencyPools;
 use underload_record::schema::{RunRecord, TrialRecord};
 
-use super::folder::{Folder, lock};
-use super::{
-    JOURNAL, MOST_IN_RECORD, PACKETS, PARTS, RECORD, RunData, RunDir, SAMPLES, SERIES, StoreError,
-    TRIALS, encode, part, read,
-};
+use crate::error::StoreError;
+use crate::files::{JOURNAL, PACKETS, PARTS, RECORD, SAMPLES, SERIES, TRIALS, encode, part};
+use crate::folder::{Folder, lock};
+use crate::read;
+use crate::run_data::{RunData, of_trial};
+use crate::run_dir::RunDir;
 
 /// Folders with files of single trials, whose names begin with the trial's number.
 const OF_TRIALS: [&str; 2] = [PARTS, "exec"];
@@ -49,7 +50,7 @@ impl RunDir {
             return Err(refused(&path, reason));
         }
         let RunData { record: found, samples, mut left_out, .. } = RunDir::read(&path)?;
-        let of = |trial: &TrialRecord| read::of_trial(&samples, trial.index, |it| it.trial);
+        let of = |trial: &TrialRecord| of_trial(&samples, trial.index, |it| it.trial);
         // Quantiles of an arm pool the samples of all its trials.
         let lacks = |trial: &TrialRecord| {
             of(trial).is_empty() && trial.latencies.iter().any(|latency| latency.sent > 0)
@@ -75,21 +76,8 @@ impl RunDir {
         let (folder, journal_bytes) = tidied(&path, &earlier)?;
         let journal = path.join(JOURNAL);
         let journal = disk::reopen(&journal).map_err(StoreError::io(&journal, "open"))?;
-        let mut directory = RunDir {
-            arms: read::arm_names(&earlier.arms),
-            folder,
-            trials: earlier.trials.len(),
-            conclusion: None,
-            record: earlier,
-            pools,
-            journal,
-            journal_bytes,
-            keeps_samples: true,
-            most_in_record: MOST_IN_RECORD,
-            unsynced: Vec::new(),
-            _lock: Some(lock),
-        };
-        directory.let_go_of_many();
+        let journal = (journal, journal_bytes);
+        let directory = RunDir::new(folder, earlier, pools, journal, Some(lock));
         Ok(Resumed { directory, again: left_out })
     }
 }

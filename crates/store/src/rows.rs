@@ -1,121 +1,129 @@
-//! Samples and series as columns, and back.
+//! Samples and series as rows of tables, and back.
+
+use std::borrow::Cow;
 
 use parquet::data_type::ByteArray;
-use underload_record::schema::{Ecn, Marking, Phase, Sample, Series, SeriesPoint, TrialRecord};
+use underload_record::schema::{
+    Ecn, FlowRecord, Marking, Phase, Sample, Series, SeriesPoint, TrialRecord,
+};
 
-use super::columns::{Column, Kind, Layout};
+use crate::columns::Get::{Boolean, Double, Long, OptionalLong, OptionalText, Text};
+use crate::columns::{Column, Get, Group, Schema, utf8};
 
-/// Columns of `samples.parquet`.
-pub(super) const SAMPLES: &Layout = &[
-    ("trial", Kind::Long),
-    ("arm", Kind::Text),
-    ("flow", Kind::Text),
-    ("sequence", Kind::Long),
-    ("phase", Kind::Text),
-    ("closed_loop", Kind::Boolean),
-    ("scheduled_ns", Kind::Long),
-    ("sent_ns", Kind::Long),
-    ("rtt_ns", Kind::OptionalLong),
-    ("one_way_up_ns", Kind::OptionalLong),
-    ("one_way_down_ns", Kind::OptionalLong),
-    ("dscp_sent", Kind::Long),
-    ("ecn_sent", Kind::Text),
-    ("dscp_far", Kind::OptionalLong),
-    ("ecn_far", Kind::OptionalText),
-    ("dscp_near", Kind::OptionalLong),
-    ("ecn_near", Kind::OptionalText),
-];
+/// `samples.parquet`.
+pub(crate) struct Samples;
 
-/// Columns of `series.parquet`.
-pub(super) const SERIES: &Layout = &[
-    ("trial", Kind::Long),
-    ("arm", Kind::Text),
-    ("name", Kind::Text),
-    ("unit", Kind::Text),
-    ("time_ns", Kind::Long),
-    ("value", Kind::Double),
-];
+/// A sample with the names of its arm and its flow.
+pub(crate) struct SampleRow<'a> {
+    pub(crate) arm: &'a str,
+    pub(crate) flow: &'a str,
+    pub(crate) sample: &'a Sample,
+}
 
-/// The samples of a trial as columns, or what is wrong with one of them.
-pub(super) fn from_samples(trial: &TrialRecord, samples: &[Sample]) -> Result<Vec<Column>, String> {
-    let flows: Vec<ByteArray> = trial.flows.iter().map(|flow| text(&flow.name)).collect();
-    let mut names = Vec::with_capacity(samples.len());
+impl Schema for Samples {
+    type Row<'a> = SampleRow<'a>;
+
+    const COLUMNS: &'static [(&'static str, Get<Self>)] = &[
+        ("trial", Long(|row| row.sample.trial.into())),
+        ("arm", Text(|row| row.arm.into())),
+        ("flow", Text(|row| row.flow.into())),
+        ("sequence", Long(|row| row.sample.sequence.into())),
+        ("phase", Text(|row| row.sample.phase.name().into())),
+        ("closed_loop", Boolean(|row| row.sample.closed_loop)),
+        ("scheduled_ns", Long(|row| row.sample.scheduled_ns.into())),
+        ("sent_ns", Long(|row| row.sample.sent_ns.into())),
+        ("rtt_ns", OptionalLong(|row| row.sample.rtt_ns.map(Into::into))),
+        ("one_way_up_ns", OptionalLong(|row| row.sample.one_way_up_ns.map(Into::into))),
+        ("one_way_down_ns", OptionalLong(|row| row.sample.one_way_down_ns.map(Into::into))),
+        ("dscp_sent", Long(|row| row.sample.marking_sent.dscp.into())),
+        ("ecn_sent", Text(|row| row.sample.marking_sent.ecn.name().into())),
+        ("dscp_far", OptionalLong(|row| dscp(row.sample.marking_far))),
+        ("ecn_far", OptionalText(|row| ecn(row.sample.marking_far))),
+        ("dscp_near", OptionalLong(|row| dscp(row.sample.marking_near))),
+        ("ecn_near", OptionalText(|row| ecn(row.sample.marking_near))),
+    ];
+}
+
+/// `series.parquet`.
+pub(crate) struct Points;
+
+/// A point of a curve with the name of its arm.
+pub(crate) struct PointRow<'a> {
+    pub(crate) arm: &'a str,
+    pub(crate) series: &'a Series,
+    pub(crate) point: &'a SeriesPoint,
+}
+
+impl Schema for Points {
+    type Row<'a> = PointRow<'a>;
+
+    const COLUMNS: &'static [(&'static str, Get<Self>)] = &[
+        ("trial", Long(|row| row.series.trial.into())),
+        ("arm", Text(|row| row.arm.into())),
+        ("name", Text(|row| (&row.series.name).into())),
+        ("unit", Text(|row| (&row.series.unit).into())),
+        ("time_ns", Long(|row| row.point.time_ns.into())),
+        ("value", Double(|row| row.point.value)),
+    ];
+}
+
+fn dscp(marking: Option<Marking>) -> Option<i128> {
+    marking.map(|marking| marking.dscp.into())
+}
+
+fn ecn(marking: Option<Marking>) -> Option<Cow<'static, str>> {
+    marking.map(|marking| marking.ecn.name().into())
+}
+
+/// The samples of a trial as columns.
+///
+/// # Errors
+/// Returns what is wrong with a sample of another trial, of an unknown flow or beyond the range.
+pub(crate) fn from_samples(trial: &TrialRecord, samples: &[Sample]) -> Result<Vec<Column>, String> {
     for sample in samples {
         if sample.trial != trial.index {
             return Err(format!("a sample of trial {} in trial {}", sample.trial, trial.index));
         }
-        let unknown = || format!("a sample of flow {}, which the trial has not", sample.flow);
-        names.push(flows.get(usize::from(sample.flow)).ok_or_else(unknown)?.clone());
+        if usize::from(sample.flow) >= trial.flows.len() {
+            return Err(format!("a sample of flow {}, which the trial has not", sample.flow));
+        }
+        let Sample { sequence, scheduled_ns, sent_ns, rtt_ns, .. } = *sample;
+        [sequence, scheduled_ns, sent_ns, rtt_ns.unwrap_or(0)]
+            .into_iter()
+            .try_for_each(in_range)?;
     }
-    let long = |value: fn(&Sample) -> u64| longs(samples.iter().map(value));
-    let dscp = |value: fn(&Sample) -> Option<Marking>| {
-        let dscps = samples.iter().map(|sample| value(sample).map(|m| i64::from(m.dscp)));
-        Column::OptionalLong(dscps.collect())
-    };
-    let ecn = |value: fn(&Sample) -> Option<Marking>| {
-        let names = samples.iter().map(|sample| value(sample).map(|m| text(m.ecn.name())));
-        Column::OptionalText(names.collect())
-    };
-    let rtts: Result<Vec<Option<i64>>, String> =
-        samples.iter().map(|sample| sample.rtt_ns.map(to_long).transpose()).collect();
-    Ok(vec![
-        long(|sample| u64::from(sample.trial))?,
-        Column::Text(vec![text(&trial.arm); samples.len()]),
-        Column::Text(names),
-        long(|sample| sample.sequence)?,
-        Column::Text(samples.iter().map(|sample| text(sample.phase.name())).collect()),
-        Column::Boolean(samples.iter().map(|sample| sample.closed_loop).collect()),
-        long(|sample| sample.scheduled_ns)?,
-        long(|sample| sample.sent_ns)?,
-        Column::OptionalLong(rtts?),
-        Column::OptionalLong(samples.iter().map(|sample| sample.one_way_up_ns).collect()),
-        Column::OptionalLong(samples.iter().map(|sample| sample.one_way_down_ns).collect()),
-        long(|sample| u64::from(sample.marking_sent.dscp))?,
-        Column::Text(samples.iter().map(|sample| text(sample.marking_sent.ecn.name())).collect()),
-        dscp(|sample| sample.marking_far),
-        ecn(|sample| sample.marking_far),
-        dscp(|sample| sample.marking_near),
-        ecn(|sample| sample.marking_near),
-    ])
+    Ok(Samples::columns(samples.iter().map(|sample| SampleRow {
+        arm: &trial.arm,
+        flow: &trial.flows[usize::from(sample.flow)].name,
+        sample,
+    })))
 }
 
 /// The rows of one row group as samples, appended to `samples`.
-pub(super) fn to_samples(
-    columns: Vec<Column>,
+///
+/// # Errors
+/// Returns what is wrong with the first row that is no sample of `trials`.
+pub(crate) fn to_samples(
+    columns: &[Column],
     trials: &[TrialRecord],
     samples: &mut Vec<Sample>,
 ) -> Result<(), String> {
-    let columns: Result<[Column; 17], _> = columns.try_into();
-    let Ok(
-        [
-            Column::Long(trial),
-            Column::Text(_),
-            Column::Text(flow),
-            Column::Long(sequence),
-            Column::Text(phase),
-            Column::Boolean(closed_loop),
-            Column::Long(scheduled),
-            Column::Long(sent),
-            Column::OptionalLong(rtt),
-            Column::OptionalLong(up),
-            Column::OptionalLong(down),
-            Column::Long(dscp_sent),
-            Column::Text(ecn_sent),
-            Column::OptionalLong(dscp_far),
-            Column::OptionalText(ecn_far),
-            Column::OptionalLong(dscp_near),
-            Column::OptionalText(ecn_near),
-        ],
-    ) = columns
-    else {
-        return Err("its columns are of another kind".to_owned());
-    };
+    let group = Group { layout: &Samples::layout(), columns };
+    let trial: &[i64] = group.get("trial")?;
+    let flow: &[ByteArray] = group.get("flow")?;
+    let sequence = group.get("sequence")?;
+    let phase = group.get("phase")?;
+    let closed_loop = group.get("closed_loop")?;
+    let (scheduled, sent) = (group.get("scheduled_ns")?, group.get("sent_ns")?);
+    let rtt: &[Option<i64>] = group.get("rtt_ns")?;
+    let (up, down) = (group.get("one_way_up_ns")?, group.get("one_way_down_ns")?);
+    let sent_with = (group.get("dscp_sent")?, group.get("ecn_sent")?);
+    let far = (group.get("dscp_far")?, group.get::<Option<ByteArray>>("ecn_far")?);
+    let near = (group.get("dscp_near")?, group.get::<Option<ByteArray>>("ecn_near")?);
     for row in 0..trial.len() {
         let (index, record) = trial_of(trial[row], trials)?;
-        let named = |candidate: &underload_record::schema::FlowRecord| {
-            candidate.name.as_bytes() == flow[row].data()
-        };
-        let position = record.flows.iter().position(named);
+        let is_named = |known: &FlowRecord| known.name.as_bytes() == flow[row].data();
+        let position = record.flows.iter().position(is_named);
         let flow = position.and_then(|position| u16::try_from(position).ok());
         samples.push(Sample {
             trial: index,
@@ -129,56 +137,46 @@ pub(super) fn to_samples(
             rtt_ns: rtt[row].map(from_long).transpose()?,
             one_way_up_ns: up[row],
             one_way_down_ns: down[row],
-            marking_sent: marking(dscp_sent[row], &ecn_sent[row])?,
-            marking_far: optional_marking(dscp_far[row], ecn_far[row].as_ref())?,
-            marking_near: optional_marking(dscp_near[row], ecn_near[row].as_ref())?,
+            marking_sent: marking(sent_with.0[row], &sent_with.1[row])?,
+            marking_far: optional_marking(far.0[row], far.1[row].as_ref())?,
+            marking_near: optional_marking(near.0[row], near.1[row].as_ref())?,
         });
     }
     Ok(())
 }
 
-/// The series of a trial as columns, or what is wrong with one of them.
-pub(super) fn from_series(trial: &TrialRecord, series: &[Series]) -> Result<Vec<Column>, String> {
-    let rows = series.iter().map(|series| series.points.len()).sum();
-    let (mut names, mut units) = (Vec::with_capacity(rows), Vec::with_capacity(rows));
+/// The series of a trial as columns.
+///
+/// # Errors
+/// Returns what is wrong with a series of another trial, or a time beyond the range.
+pub(crate) fn from_series(trial: &TrialRecord, series: &[Series]) -> Result<Vec<Column>, String> {
     for series in series {
         if series.trial != trial.index {
             return Err(format!("a series of trial {} in trial {}", series.trial, trial.index));
         }
-        names.resize(names.len() + series.points.len(), text(&series.name));
-        units.resize(units.len() + series.points.len(), text(&series.unit));
+        series.points.iter().try_for_each(|point| in_range(point.time_ns))?;
     }
-    let points = || series.iter().flat_map(|series| &series.points);
-    Ok(vec![
-        Column::Long(vec![i64::from(trial.index); rows]),
-        Column::Text(vec![text(&trial.arm); rows]),
-        Column::Text(names),
-        Column::Text(units),
-        longs(points().map(|point| point.time_ns))?,
-        Column::Double(points().map(|point| point.value).collect()),
-    ])
+    Ok(Points::columns(series.iter().flat_map(|series| points(&trial.arm, series))))
+}
+
+/// The points of a series.
+pub(crate) fn points<'a>(arm: &'a str, series: &'a Series) -> impl Iterator<Item = PointRow<'a>> {
+    series.points.iter().map(move |point| PointRow { arm, series, point })
 }
 
 /// The rows of one row group as series, appended to `all`. Rows of one series stand together.
-pub(super) fn to_series(
-    columns: Vec<Column>,
+///
+/// # Errors
+/// Returns what is wrong with the first row that is no point of `trials`.
+pub(crate) fn to_series(
+    columns: &[Column],
     trials: &[TrialRecord],
     all: &mut Vec<Series>,
 ) -> Result<(), String> {
-    let columns: Result<[Column; 6], _> = columns.try_into();
-    let Ok(
-        [
-            Column::Long(trial),
-            Column::Text(_),
-            Column::Text(name),
-            Column::Text(unit),
-            Column::Long(time),
-            Column::Double(value),
-        ],
-    ) = columns
-    else {
-        return Err("its columns are of another kind".to_owned());
-    };
+    let group = Group { layout: &Points::layout(), columns };
+    let (trial, time) = (group.get::<i64>("trial")?, group.get("time_ns")?);
+    let (name, unit) = (group.get("name")?, group.get("unit")?);
+    let value = group.get("value")?;
     for row in 0..trial.len() {
         let (index, _) = trial_of(trial[row], trials)?;
         let point = SeriesPoint { time_ns: from_long(time[row])?, value: value[row] };
@@ -196,24 +194,13 @@ pub(super) fn to_series(
     Ok(())
 }
 
-fn text(value: &str) -> ByteArray {
-    ByteArray::from(value)
-}
-
-fn longs(values: impl Iterator<Item = u64>) -> Result<Column, String> {
-    Ok(Column::Long(values.map(to_long).collect::<Result<_, _>>()?))
-}
-
-fn to_long(value: u64) -> Result<i64, String> {
-    i64::try_from(value).map_err(|_| format!("{value} is beyond the largest number kept"))
+fn in_range(value: u64) -> Result<(), String> {
+    let long = i64::try_from(value);
+    long.map(drop).map_err(|_| format!("{value} is beyond the largest number kept"))
 }
 
 fn from_long(value: i64) -> Result<u64, String> {
     u64::try_from(value).map_err(|_| format!("{value} where only zero or more can be"))
-}
-
-fn utf8(value: &ByteArray) -> Result<&str, String> {
-    std::str::from_utf8(value.data()).map_err(|_| "text that is not UTF-8".to_owned())
 }
 
 fn trial_of(value: i64, trials: &[TrialRecord]) -> Result<(u32, &TrialRecord), String> {

@@ -6,8 +6,9 @@ use std::path::Path;
 
 use underload_record::schema::TrialRecord;
 
-use super::StoreError;
-use super::read::{check_trial, open_file};
+use crate::error::StoreError;
+use crate::files::open_file;
+use crate::run_data::check_trial;
 
 /// A journal that this program wrote.
 #[derive(Debug)]

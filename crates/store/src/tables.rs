@@ -1,10 +1,14 @@
-//! Tables of trials that were read, as Parquet again: for exports.
+//! Tables of trials that were read, as Parquet or CSV: for exports.
+
+use std::io::{self, Write};
 
 use underload_record::schema::TrialRecord;
 
-use super::columns::{Column, Kind};
-use super::read::RunData;
-use super::{columns, rows, trials};
+use crate::columns::{Column, Kind, Schema as _};
+use crate::rows::{self, Points, SampleRow, Samples};
+use crate::run_data::RunData;
+use crate::table_file;
+use crate::trials::{self, Trials};
 
 /// A table of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,11 +22,11 @@ pub enum Table {
 }
 
 /// Names and kinds of a table's columns, in order: those of the file in the run directory.
-pub fn table_columns(table: Table) -> &'static [(&'static str, Kind)] {
+pub fn table_columns(table: Table) -> Vec<(&'static str, Kind)> {
     match table {
-        Table::Trials => trials::TRIALS,
-        Table::Samples => rows::SAMPLES,
-        Table::Series => rows::SERIES,
+        Table::Trials => Trials::layout(),
+        Table::Samples => Samples::layout(),
+        Table::Series => Points::layout(),
     }
 }
 
@@ -40,7 +44,8 @@ pub fn table_groups(
         Table::Trials => (&[][..], &all[..]),
         Table::Samples | Table::Series => (&all[..], &[][..]),
     };
-    let of_trials = many.chunks(trials::GROUP_ROWS).map(|trials| Ok(trials::from_trials(trials)));
+    let of_trials =
+        many.chunks(trials::GROUP_ROWS).map(|trials| Ok(Trials::columns(trials.iter())));
     of_trials.chain(each.iter().filter_map(move |trial| of_trial(table, data, trial)))
 }
 
@@ -67,5 +72,44 @@ fn of_trial(
 /// What of the data does not fit together.
 pub fn parquet_table(table: Table, data: &RunData) -> Result<Vec<u8>, String> {
     let groups: Result<Vec<_>, String> = table_groups(table, data).collect();
-    columns::bytes(table_columns(table), groups?.into_iter())
+    table_file::bytes(&table_columns(table), groups?.into_iter())
+}
+
+/// Writes every sample as CSV (RFC 4180), with the columns of `samples.parquet`; an empty field is
+/// a lost or unknown value.
+///
+/// # Errors
+///
+/// Returns the error of the writer.
+pub fn write_samples_csv(out: &mut impl Write, data: &RunData) -> io::Result<()> {
+    let rows = data.samples.iter().map(|sample| {
+        let trial = data.record.trials.get(sample.trial as usize);
+        let flow = trial.and_then(|trial| trial.flows.get(usize::from(sample.flow)));
+        SampleRow { arm: arm(trial), flow: flow.map_or("", |flow| &flow.name), sample }
+    });
+    Samples::write_csv(out, rows)
+}
+
+/// Writes every point of every series as CSV, with the columns of `series.parquet`.
+///
+/// # Errors
+///
+/// Returns the error of the writer.
+pub fn write_series_csv(out: &mut impl Write, data: &RunData) -> io::Result<()> {
+    let of_trial = |index: u32| arm(data.record.trials.get(index as usize));
+    let all = data.series.iter();
+    Points::write_csv(out, all.flat_map(|series| rows::points(of_trial(series.trial), series)))
+}
+
+/// Writes a row per trial as CSV, with the columns of `trials.parquet`.
+///
+/// # Errors
+///
+/// Returns the error of the writer.
+pub fn write_trials_csv(out: &mut impl Write, trials: &[TrialRecord]) -> io::Result<()> {
+    Trials::write_csv(out, trials.iter())
+}
+
+fn arm(trial: Option<&TrialRecord>) -> &str {
+    trial.map_or("", |trial| &trial.arm)
 }

@@ -8,6 +8,7 @@ use std::sync::Once;
 use parquet::column::reader::ColumnReaderImpl;
 use parquet::data_type::DataType;
 use parquet::errors::{ParquetError, Result};
+use parquet::file::writer::SerializedColumnWriter;
 
 /// Rows decoded at a time. Also bounds what a damaged header can make us allocate.
 const BATCH_ROWS: usize = 1 << 16;
@@ -59,6 +60,23 @@ pub fn optional<T: DataType>(
 pub fn with_levels<T: Clone>(values: &[Option<T>]) -> (Vec<T>, Vec<i16>) {
     let levels = values.iter().map(|value| i16::from(value.is_some())).collect();
     (values.iter().flatten().cloned().collect(), levels)
+}
+
+/// Writes values of which each row has one.
+pub(crate) fn write_required<T: DataType>(
+    values: &[T::T],
+    writer: &mut SerializedColumnWriter<'_>,
+) -> Result<usize> {
+    writer.typed::<T>().write_batch(values, None, None)
+}
+
+/// Writes values that some rows lack.
+pub(crate) fn write_optional<T: DataType>(
+    values: &[Option<T::T>],
+    writer: &mut SerializedColumnWriter<'_>,
+) -> Result<usize> {
+    let (present, levels) = with_levels(values);
+    writer.typed::<T>().write_batch(&present, Some(&levels), None)
 }
 
 thread_local! {

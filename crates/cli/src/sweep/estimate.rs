@@ -10,7 +10,7 @@ use anyhow::Context as _;
 use serde::Serialize;
 use underload_report::{one_line, thousands};
 use underload_run::sweep::Sweep;
-use underload_store::sweep::{ColumnValues, SweepRows};
+use underload_store::sweep::SweepRows;
 
 use crate::console::{count, warning};
 use crate::progress::words;
@@ -130,17 +130,10 @@ fn asked_for(sweep: &Sweep) -> Vec<&str> {
 
 /// Whether a row has a metric.
 fn has(rows: &SweepRows, metric: &str) -> bool {
-    let mut found = rows.columns().filter(|(name, _)| *name == metric);
-    found.any(|(_, values)| match values {
-        ColumnValues::OptionalDouble(values) => values.iter().any(Option::is_some),
-        _ => false,
-    })
+    let values = rows.column::<Option<f64>>(metric).unwrap_or_default();
+    values.iter().any(Option::is_some)
 }
 
 fn first_error(rows: &SweepRows) -> Option<String> {
-    let (_, errors) = rows.columns().find(|(name, _)| *name == "error")?;
-    match errors {
-        ColumnValues::OptionalText(texts) => texts.into_iter().flatten().next().map(str::to_owned),
-        _ => None,
-    }
+    rows.texts("error")?.into_iter().flatten().next().map(str::to_owned)
 }

@@ -17,13 +17,13 @@ use parquet::file::reader::FileReader as _;
 use serde::{Deserialize, Serialize};
 use underload_record::schema::{RunRecord, TrialRecord};
 
-use super::columns::{self, Column, Kind, NewTable};
-use super::read::check_trial;
-use super::values::{guarded, required};
-use super::{StoreError, TRIALS, trials};
-
-/// The newest version of the format that is read, that of these runs.
-pub(super) const NEWEST_VERSION: u32 = 2;
+use crate::columns::{Column, Kind, Schema as _};
+use crate::error::{NEWEST_VERSION, StoreError};
+use crate::files::{self, RECORD, TRIALS};
+use crate::run_data::check_trial;
+use crate::table_file::{self, NewTable};
+use crate::trials::Trials;
+use crate::values::{guarded, required};
 
 /// Rows of a row group: some megabytes of text.
 const GROUP_ROWS: usize = 1 << 10;
@@ -32,7 +32,7 @@ const BATCH_ROWS: usize = 1 << 6;
 
 /// Where the trials are that `run.json` does not hold.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct TrialsIn {
+pub(crate) struct TrialsIn {
     /// The table beside it: `trials.parquet`. Readers refuse any other name.
     file: String,
     /// How many there are.
@@ -41,8 +41,8 @@ pub(super) struct TrialsIn {
 
 /// What `run.json` of such a run has and others have not.
 #[derive(Debug, Deserialize)]
-pub(super) struct Apart {
-    pub(super) trials_in: TrialsIn,
+pub(crate) struct Apart {
+    pub(crate) trials_in: TrialsIn,
 }
 
 /// `run.json` of such a run.
@@ -54,44 +54,46 @@ struct Head<'a> {
 }
 
 /// The text of `run.json` of a run whose `count` trials are in the table.
-pub(super) fn encode(
+pub(crate) fn encode(
     path: &Path,
     record: &mut RunRecord,
     count: usize,
 ) -> Result<Vec<u8>, StoreError> {
     let version = mem::replace(&mut record.format_version, NEWEST_VERSION);
     let trials_in = TrialsIn { file: TRIALS.to_owned(), count };
-    let json = super::encode(path, &Head { record, trials_in });
+    let json = files::encode(path, &Head { record, trials_in });
     record.format_version = version;
     json
 }
 
 /// The columns of the table: those of every `trials.parquet`, and the records.
 fn layout() -> Vec<(&'static str, Kind)> {
-    trials::TRIALS.iter().copied().chain([("record", Kind::Text)]).collect()
+    let mut layout = Trials::layout();
+    layout.push(("record", Kind::Text));
+    layout
 }
 
 /// The table under way, with the trials of its last row group.
-pub(super) struct NewRecords {
+pub(crate) struct NewRecords {
     path: PathBuf,
     table: NewTable,
     group: Vec<TrialRecord>,
 }
 
 impl NewRecords {
-    pub(super) fn begin(path: &Path) -> Result<Self, StoreError> {
+    pub(crate) fn begin(path: &Path) -> Result<Self, StoreError> {
         let table = NewTable::begin(path, &layout())?;
         Ok(Self { path: path.to_owned(), table, group: Vec::new() })
     }
 
     /// Adds the next trial.
-    pub(super) fn push(&mut self, trial: TrialRecord) -> Result<(), StoreError> {
+    pub(crate) fn push(&mut self, trial: TrialRecord) -> Result<(), StoreError> {
         self.group.push(trial);
         if self.group.len() < GROUP_ROWS { Ok(()) } else { self.write_group() }
     }
 
     /// The finished table, if no other file has its name.
-    pub(super) fn claim(mut self) -> Result<(), StoreError> {
+    pub(crate) fn claim(mut self) -> Result<(), StoreError> {
         if !self.group.is_empty() {
             self.write_group()?;
         }
@@ -102,7 +104,7 @@ impl NewRecords {
         let texts = self.group.iter().map(|it| serde_json::to_vec(it).map(ByteArray::from));
         let texts: Result<Vec<ByteArray>, _> = texts.collect();
         let texts = texts.map_err(|source| StoreError::Json { path: self.path.clone(), source })?;
-        let mut columns = trials::from_trials(&self.group);
+        let mut columns = Trials::columns(self.group.iter());
         columns.push(Column::Text(texts));
         self.group.clear();
         self.table.write(&columns)
@@ -111,7 +113,7 @@ impl NewRecords {
 
 /// Reads the trials of a run in `directory` with these arms, at most so many bytes of them, and
 /// keeps each as `reduce` leaves it.
-pub(super) fn read(
+pub(crate) fn read(
     directory: &Path,
     trials_in: &TrialsIn,
     arms: &BTreeSet<String>,
@@ -120,19 +122,19 @@ pub(super) fn read(
 ) -> Result<Vec<TrialRecord>, StoreError> {
     let TrialsIn { file, count } = trials_in;
     if file != TRIALS {
-        let path = directory.join(super::RECORD);
+        let path = directory.join(RECORD);
         let reason = format!("its trials are in {file:?}; expected {TRIALS:?}, beside it");
         return Err(StoreError::Inconsistent { path, reason });
     }
     let path = directory.join(TRIALS);
     let damaged = |reason: String| StoreError::Damaged { path: path.clone(), reason };
-    let reader = columns::open(&path, &layout())?;
+    let reader = table_file::open(&path, &layout())?;
     let (mut trials, mut bytes) = (Vec::new(), 0);
     for position in 0..reader.num_row_groups() {
         let texts = guarded(|| {
             let group = reader.get_row_group(position)?;
             let rows = usize::try_from(group.metadata().num_rows()).unwrap_or(0);
-            let column = group.get_column_reader(trials::TRIALS.len())?;
+            let column = group.get_column_reader(Trials::COLUMNS.len())?;
             Ok((rows, get_typed_column_reader::<ByteArrayType>(column)))
         });
         let (mut left, mut texts) = texts.map_err(|error| damaged(error.to_string()))?;

@@ -5,8 +5,10 @@ use std::fs;
 use underload_disk::faults;
 
 use super::*;
-use crate::tests::{SAMPLES_EACH, record, trial};
-use crate::{MOST_IN_RECORD, RECORD, RunDir, parse_run_json};
+use crate::files::JOURNAL;
+use crate::run_dir::MOST_IN_RECORD;
+use crate::run_dir::tests::{SAMPLES_EACH, record, trial};
+use crate::{RunDir, parse_run_json};
 
 /// A run of `count` trials whose `run.json` holds `most` of them.
 fn run(path: &Path, count: u32, most: usize) -> Result<RunRecord, StoreError> {
@@ -110,7 +112,7 @@ fn a_journal_that_somebody_changes_ends_no_run() {
             let (record, samples) = trial(index);
             run.append_trial(&record, &samples, &[]).unwrap();
         }
-        let journal = root.join(crate::JOURNAL);
+        let journal = root.join(JOURNAL);
         let whole = fs::read(&journal).unwrap();
         fs::write(&journal, change(&whole)).unwrap();
         let told = run.finish(1.0).unwrap_err().to_string();
@@ -186,7 +188,7 @@ fn a_damaged_table_is_refused_by_its_name() {
     fs::remove_file(&table).unwrap();
     assert!(refused(&root).contains(TRIALS));
     let trials: Vec<TrialRecord> = (0..3).map(|index| trial(index).0).collect();
-    trials::write(&table, &trials).unwrap();
+    crate::trials::write(&table, &trials).unwrap();
     assert!(refused(&root).contains("its columns are not those"));
     fs::remove_file(&table).unwrap();
     let others = trials.iter().map(|it| TrialRecord { arm: "codel".to_owned(), ..it.clone() });

@@ -18,7 +18,8 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use underload_disk::{self as disk, Access};
 
-use super::{PACKETS, RECORD, SAMPLES, SERIES, StoreError, TRIALS};
+use crate::error::StoreError;
+use crate::files::{self, PACKETS, RECORD, SAMPLES, SERIES, TRIALS};
 
 /// Of the directory: which series it is.
 const NAME: &str = "series.json";
@@ -324,9 +325,7 @@ fn read_json<T: for<'a> Deserialize<'a>>(path: &Path) -> Result<T, String> {
 }
 
 fn write_json(path: &Path, value: &impl Serialize) -> Result<(), StoreError> {
-    let mut json = serde_json::to_vec_pretty(value)
-        .map_err(|source| StoreError::Json { path: path.to_owned(), source })?;
-    json.push(b'\n');
+    let json = files::encode(path, value)?;
     disk::write_new(path, &json, Access::Usual).map_err(StoreError::io(path, "create"))
 }
 

@@ -6,12 +6,10 @@ use underload_record::CONFIDENCE;
 use underload_record::schema::Interval;
 use underload_record::stats::RunningMean;
 
-use super::rows::{
-    AXES, AxisColumn, AxisValue, CELL, ColumnValues, ID, Layout, SweepColumns, SweepRows,
-    axis_cells,
-};
-use crate::columns::{Column, Kind};
-use crate::trials::{self, Cell};
+use parquet::data_type::ByteArray;
+
+use super::rows::{AxisColumn, AxisValue, Layout, SweepColumns, SweepRows, axis_cells};
+use crate::columns::{self, Cell, Column, Group, Kind, utf8};
 
 /// What the trials of a cell come to.
 #[derive(Debug, Clone, PartialEq)]
@@ -39,34 +37,12 @@ pub struct SweepCell {
 #[derive(Debug)]
 pub(super) struct CellFold {
     columns: SweepColumns,
-    places: Places,
     cell: Option<(SweepCell, Vec<RunningMean>)>,
-}
-
-/// Where the columns are.
-#[derive(Debug)]
-struct Places {
-    arm: usize,
-    valid: usize,
-    metrics: usize,
-    error: usize,
 }
 
 impl CellFold {
     pub(super) fn new(columns: &SweepColumns) -> Self {
-        let axes = columns.axis_layout().len();
-        let of_trial = |name: &str| {
-            let position = trials::TRIALS.iter().position(|(own, _)| *own == name);
-            AXES + axes + position.unwrap_or_default().saturating_sub(1)
-        };
-        let metrics = AXES + axes + trials::TRIALS.len() - 1;
-        let places = Places {
-            arm: of_trial("arm"),
-            valid: of_trial("valid"),
-            metrics,
-            error: metrics + columns.metrics.len(),
-        };
-        Self { columns: columns.clone(), places, cell: None }
+        Self { columns: columns.clone(), cell: None }
     }
 
     /// Adds rows; `take` is given each cell that is complete.
@@ -75,21 +51,22 @@ impl CellFold {
         rows: &SweepRows,
         take: &mut dyn FnMut(SweepCell) -> Result<(), E>,
     ) -> Result<(), E> {
-        let Some(view) = View::new(rows, &self.places, &self.columns) else { return Ok(()) };
+        let Ok(view) = View::new(&self.columns, rows.group()) else { return Ok(()) };
+        let Ok(valid) = view.group.get::<bool>("valid") else { return Ok(()) };
         for row in 0..rows.len() {
             let number = u64::try_from(view.cells[row]).unwrap_or_default();
             if self.cell.as_ref().is_none_or(|(cell, _)| cell.cell != number) {
                 self.finish(take)?;
                 let means = vec![RunningMean::default(); self.columns.metrics.len()];
-                self.cell = Some((view.cell(number, row), means));
+                self.cell = Some((view.cell(row), means));
             }
             let Some((cell, means)) = &mut self.cell else { continue };
             cell.trials += 1;
-            if let Some(error) = view.errors[row] {
+            if let Some(error) = &view.errors[row] {
                 cell.failed += 1;
-                cell.error.get_or_insert_with(|| error.to_owned());
+                cell.error.get_or_insert_with(|| text(error));
             }
-            if view.valid[row] {
+            if valid[row] {
                 for (mean, values) in means.iter_mut().zip(&view.metrics) {
                     values[row].into_iter().for_each(|value| mean.push(value));
                 }
@@ -110,70 +87,59 @@ impl CellFold {
 }
 
 /// Texts and amounts of an axis.
-type AxisView<'a> = (Vec<&'a str>, Option<&'a [Option<f64>]>);
+type AxisView<'a> = (&'a [ByteArray], Option<&'a [Option<f64>]>);
 
-/// The columns that a cell needs.
+/// The columns that a cell needs, of a row per trial or a row per cell.
 struct View<'a> {
+    group: Group<'a, String>,
     cells: &'a [i64],
-    ids: Vec<&'a str>,
+    ids: &'a [ByteArray],
     axes: Vec<AxisView<'a>>,
-    arms: Vec<&'a str>,
-    valid: &'a [bool],
+    arms: &'a [ByteArray],
     metrics: Vec<&'a [Option<f64>]>,
-    errors: Vec<Option<&'a str>>,
+    errors: &'a [Option<ByteArray>],
 }
 
 impl<'a> View<'a> {
-    /// `None` where the rows have other columns.
-    fn new(rows: &'a SweepRows, places: &Places, columns: &SweepColumns) -> Option<Self> {
-        let texts = |position| match rows.column(position)? {
-            ColumnValues::Text(texts) => Some(texts),
-            _ => None,
+    fn new(columns: &SweepColumns, group: Group<'a, String>) -> Result<Self, String> {
+        let axis = |axis: &AxisColumn| {
+            let amount = || group.get(&format!("{}.amount", axis.name));
+            Ok((group.get(&axis.name)?, axis.is_amount.then(amount).transpose()?))
         };
-        let doubles = |position| match rows.raw().get(position)? {
-            Column::OptionalDouble(values) => Some(values.as_slice()),
-            _ => None,
-        };
-        let mut axes = Vec::new();
-        let mut position = AXES;
-        for axis in &columns.axes {
-            let values = texts(position)?;
-            let amounts = if axis.is_amount { Some(doubles(position + 1)?) } else { None };
-            position += 1 + usize::from(axis.is_amount);
-            axes.push((values, amounts));
-        }
-        let metrics = (0..columns.metrics.len()).map(|metric| doubles(places.metrics + metric));
-        let Column::Long(cells) = rows.raw().get(CELL)? else { return None };
-        let Column::Boolean(valid) = rows.raw().get(places.valid)? else { return None };
-        let ColumnValues::OptionalText(errors) = rows.column(places.error)? else { return None };
-        Some(Self {
-            cells,
-            ids: texts(ID)?,
+        let axes = columns.axes.iter().map(axis).collect::<Result<_, String>>()?;
+        let metrics = columns.metrics.iter().map(|metric| group.get(metric));
+        Ok(Self {
+            cells: group.get("cell")?,
+            ids: group.get("cell_id")?,
             axes,
-            arms: texts(places.arm)?,
-            valid,
-            metrics: metrics.collect::<Option<_>>()?,
-            errors,
+            arms: group.get("arm")?,
+            metrics: metrics.collect::<Result<_, _>>()?,
+            errors: group.get("error")?,
+            group,
         })
     }
 
     /// The cell of a row, without its trials.
-    fn cell(&self, cell: u64, row: usize) -> SweepCell {
+    fn cell(&self, row: usize) -> SweepCell {
         let value = |(texts, amounts): &AxisView<'_>| AxisValue {
-            text: texts[row].to_owned(),
+            text: text(&texts[row]),
             amount: amounts.and_then(|amounts| amounts[row]),
         };
         SweepCell {
-            cell,
-            id: self.ids[row].to_owned(),
+            cell: u64::try_from(self.cells[row]).unwrap_or_default(),
+            id: text(&self.ids[row]),
             values: self.axes.iter().map(value).collect(),
-            arm: self.arms[row].to_owned(),
+            arm: text(&self.arms[row]),
             trials: 0,
             failed: 0,
             error: None,
             metrics: Vec::new(),
         }
     }
+}
+
+fn text(bytes: &ByteArray) -> String {
+    utf8(bytes).unwrap_or_default().to_owned()
 }
 
 /// Names and kinds of the columns of `cells.parquet`.
@@ -203,23 +169,28 @@ pub(super) struct CellRows {
 impl CellRows {
     pub(super) fn new(columns: &SweepColumns) -> Self {
         let layout = layout(columns);
-        let values = layout.iter().map(|(_, kind)| Column::empty(*kind)).collect();
+        let values = columns::empty(&layout);
         Self { columns: columns.clone(), layout, values, count: 0 }
     }
 
     pub(super) fn push(&mut self, cell: &SweepCell) {
-        let long = |value: u64| Cell::Long(i64::try_from(value).unwrap_or(i64::MAX));
-        let mut cells = vec![long(cell.cell), Cell::Text(cell.id.clone())];
-        cells.extend(axis_cells(&self.columns.axes, &cell.values));
-        cells.extend([Cell::Text(cell.arm.clone()), long(cell.trials), long(cell.failed)]);
-        for interval in &cell.metrics {
-            let of = |value: &dyn Fn(&Interval) -> Option<f64>| {
+        let metrics = cell.metrics.iter().flat_map(|interval| {
+            let of = |value: fn(&Interval) -> Option<f64>| {
                 Cell::OptionalDouble(interval.as_ref().and_then(value))
             };
-            cells.extend([of(&|it| Some(it.mean)), of(&|it| it.low), of(&|it| it.high)]);
-        }
-        cells.push(Cell::OptionalText(cell.error.clone()));
-        trials::push(&mut self.values, cells);
+            [of(|it| Some(it.mean)), of(|it| it.low), of(|it| it.high)]
+        });
+        let cells = [Cell::Long(cell.cell.into()), Cell::Text((&cell.id).into())]
+            .into_iter()
+            .chain(axis_cells(&self.columns.axes, &cell.values))
+            .chain([
+                Cell::Text((&cell.arm).into()),
+                Cell::Long(cell.trials.into()),
+                Cell::Long(cell.failed.into()),
+            ])
+            .chain(metrics)
+            .chain([Cell::OptionalText(cell.error.as_deref().map(Into::into))]);
+        columns::push(&mut self.values, cells);
         self.count += 1;
     }
 
@@ -230,8 +201,7 @@ impl CellRows {
     /// The columns, which are empty then.
     pub(super) fn take(&mut self) -> Vec<Column> {
         self.count = 0;
-        let empty = self.layout.iter().map(|(_, kind)| Column::empty(*kind)).collect();
-        std::mem::replace(&mut self.values, empty)
+        std::mem::replace(&mut self.values, columns::empty(&self.layout))
     }
 
     pub(super) fn layout(&self) -> Layout {
@@ -240,79 +210,34 @@ impl CellRows {
 }
 
 /// The cells of a row group of `cells.parquet`.
-pub(super) fn from_columns(columns: &SweepColumns, values: &[Column]) -> Vec<SweepCell> {
-    let count = match values.first() {
-        Some(Column::Long(cells)) => cells.len(),
-        _ => 0,
+///
+/// # Errors
+/// Returns a sentence if a column is missing.
+pub(super) fn from_columns(
+    columns: &SweepColumns,
+    layout: &Layout,
+    values: &[Column],
+) -> Result<Vec<SweepCell>, String> {
+    let view = View::new(columns, Group { layout, columns: values })?;
+    let [trials, failed] = ["trials", "failed"].map(|name| view.group.get::<i64>(name));
+    let (trials, failed) = (trials?, failed?);
+    let ends = |end: &str| -> Result<Vec<&[Option<f64>]>, String> {
+        let names = columns.metrics.iter().map(|metric| format!("{metric}{end}"));
+        names.map(|name| view.group.get(&name)).collect()
     };
-    let mut cells = Vec::with_capacity(count);
-    for row in 0..count {
-        let mut cursor = Cursor { values, column: 0, row };
-        let (cell, id) = (cursor.long(), cursor.text());
-        let axis = |axis: &AxisColumn| {
-            let text = cursor.text();
-            let amount = if axis.is_amount { cursor.double() } else { None };
-            AxisValue { text, amount }
-        };
-        let axes = columns.axes.iter().map(axis).collect();
-        let (arm, trials, failed) = (cursor.text(), cursor.long(), cursor.long());
-        let interval = |_: &String| {
-            let (mean, low, high) = (cursor.double(), cursor.double(), cursor.double());
-            let repeats = u32::try_from(trials.saturating_sub(failed)).unwrap_or(u32::MAX);
+    let (lows, highs) = (ends(".low")?, ends(".high")?);
+    let cell = |row: usize| {
+        let count = |values: &[i64]| u64::try_from(values[row]).unwrap_or_default();
+        let (trials, failed) = (count(trials), count(failed));
+        let repeats = u32::try_from(trials.saturating_sub(failed)).unwrap_or(u32::MAX);
+        let interval = |metric: usize| {
+            let (low, high) = (lows[metric][row], highs[metric][row]);
+            let mean = view.metrics[metric][row];
             mean.map(|mean| Interval { mean, low, high, confidence: CONFIDENCE, repeats })
         };
-        let metrics = columns.metrics.iter().map(interval).collect();
-        let error = cursor.optional_text();
-        cells.push(SweepCell { cell, id, values: axes, arm, trials, failed, error, metrics });
-    }
-    cells
-}
-
-/// One row, value after value. The columns have the kinds of the layout: that was checked.
-struct Cursor<'a> {
-    values: &'a [Column],
-    column: usize,
-    row: usize,
-}
-
-impl Cursor<'_> {
-    fn next(&mut self) -> Option<&Column> {
-        self.column += 1;
-        self.values.get(self.column - 1)
-    }
-
-    fn long(&mut self) -> u64 {
-        let row = self.row;
-        match self.next() {
-            Some(Column::Long(values)) => u64::try_from(values[row]).unwrap_or_default(),
-            _ => 0,
-        }
-    }
-
-    fn double(&mut self) -> Option<f64> {
-        let row = self.row;
-        match self.next() {
-            Some(Column::OptionalDouble(values)) => values[row],
-            _ => None,
-        }
-    }
-
-    fn text(&mut self) -> String {
-        let row = self.row;
-        let text = match self.next() {
-            Some(Column::Text(values)) => values[row].as_utf8().ok(),
-            _ => None,
-        };
-        text.unwrap_or_default().to_owned()
-    }
-
-    fn optional_text(&mut self) -> Option<String> {
-        let row = self.row;
-        match self.next() {
-            Some(Column::OptionalText(values)) => {
-                values[row].as_ref().and_then(|text| text.as_utf8().ok()).map(str::to_owned)
-            }
-            _ => None,
-        }
-    }
+        let metrics = (0..view.metrics.len()).map(interval).collect();
+        let error = view.errors[row].as_ref().map(text);
+        SweepCell { trials, failed, error, metrics, ..view.cell(row) }
+    };
+    Ok((0..view.cells.len()).map(cell).collect())
 }

@@ -12,9 +12,11 @@ use underload_disk::{self as disk, Access};
 
 use super::cells::{self, CellFold, CellRows, SweepCell};
 use super::rows::{self, SweepRows};
-use super::{CELLS, MANIFEST, SweepDir, SweepManifest, TRIALS, encode, read_whole, remove};
-use crate::StoreError;
-use crate::columns::{self, Column, NewTable};
+use super::{CELLS, SweepDir, SweepManifest, read_whole, remove};
+use crate::columns::{Column, Kind};
+use crate::error::StoreError;
+use crate::files::{SWEEP, TRIALS, encode};
+use crate::table_file::NewTable;
 use crate::values::guarded;
 
 /// Rows of a row group.
@@ -23,7 +25,7 @@ const GROUP_ROWS: usize = 1 << 14;
 /// Takes rows, or says why it cannot.
 type Take<'a, T> = &'a mut dyn FnMut(T) -> Result<(), StoreError>;
 /// Names and kinds of columns, and their values.
-pub type CellTable = (std::sync::Arc<[(String, columns::Kind)]>, Vec<Column>);
+pub type CellTable = (std::sync::Arc<[(String, Kind)]>, Vec<Column>);
 
 impl SweepDir {
     /// Writes the tables of a sweep whose units are all there, and removes its parts. `Ok(false)`:
@@ -82,7 +84,7 @@ impl SweepDir {
         trials.replace()?;
         cell_table.replace()?;
         self.manifest.complete = true;
-        let file = self.path.join(MANIFEST);
+        let file = self.path.join(SWEEP);
         disk::write_whole(&file, &encode(&file, &self.manifest)?, Access::Usual)
             .map_err(StoreError::io(&file, "replace"))?;
         for part in std::mem::take(&mut self.parts) {
@@ -99,8 +101,11 @@ impl SweepDir {
     pub fn cells(&self, stop: &AtomicBool, take: Take<'_, SweepCell>) -> Result<bool, StoreError> {
         if self.manifest.complete {
             let (path, columns) = (self.path.join(CELLS), &self.manifest.columns);
-            return table(&path, &cells::layout(columns), stop, &mut |values| {
-                cells::from_columns(columns, &values).into_iter().try_for_each(&mut *take)
+            let layout = cells::layout(columns);
+            return table(&path, &layout, stop, &mut |values| {
+                let cells = cells::from_columns(columns, &layout, &values);
+                let damaged = |reason| StoreError::Damaged { path: path.clone(), reason };
+                cells.map_err(damaged)?.into_iter().try_for_each(&mut *take)
             });
         }
         let mut fold = CellFold::new(&self.manifest.columns);

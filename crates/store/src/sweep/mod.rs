@@ -31,17 +31,17 @@ use parquet::file::reader::{FileReader as _, SerializedFileReader};
 use serde::{Deserialize, Serialize};
 use underload_disk::{self as disk, Access};
 
-use crate::columns::{self, Column};
+use crate::columns::Value as _;
+use crate::error::StoreError;
+use crate::files::{SWEEP, TRIALS, encode};
 use crate::values::guarded;
-use crate::{StoreError, folder};
+use crate::{folder, table_file};
 
 pub use cells::SweepCell;
 pub use merge::CellTable;
 pub use ranges::Ranges;
-pub use rows::{AxisColumn, AxisValue, ColumnValues, SweepColumns, SweepRow, SweepRows};
+pub use rows::{AxisColumn, AxisValue, SweepColumns, SweepRow, SweepRows};
 
-pub(crate) const MANIFEST: &str = "sweep.json";
-const TRIALS: &str = "trials.parquet";
 const CELLS: &str = "cells.parquet";
 /// The version of the directory's format; readers refuse another.
 const SWEEP_VERSION: u32 = 1;
@@ -161,7 +161,7 @@ impl SweepDir {
         manifest: SweepManifest,
     ) -> Result<(SweepDir, Vec<String>), StoreError> {
         let wanted = SweepManifest { format_version: SWEEP_VERSION, complete: false, ..manifest };
-        let file = path.join(MANIFEST);
+        let file = path.join(SWEEP);
         if !file.exists() {
             folder::check_vacant(path)?;
             disk::create_directory(path, Access::Usual).map_err(StoreError::io(path, "create"))?;
@@ -171,7 +171,7 @@ impl SweepDir {
                 io::ErrorKind::WouldBlock => StoreError::Busy { path: path.to_owned() },
                 _ => StoreError::io(path, "lock")(error),
             })?;
-        for file in [MANIFEST, TRIALS, CELLS].map(|name| path.join(name)) {
+        for file in [SWEEP, TRIALS, CELLS].map(|name| path.join(name)) {
             disk::refuse_links(path, &file).map_err(StoreError::io(&file, "change"))?;
         }
         let found = read_manifest(&file)?;
@@ -203,7 +203,7 @@ impl SweepDir {
     ///
     /// What the disk said, and a `sweep.json` that cannot be read.
     pub fn manifest_in(path: &Path) -> Result<Option<SweepManifest>, StoreError> {
-        read_manifest(&path.join(MANIFEST))
+        read_manifest(&path.join(SWEEP))
     }
 
     /// The directory.
@@ -340,12 +340,10 @@ impl SweepDir {
         for position in 0..reader.num_row_groups() {
             let count = reader.metadata().row_group(position).num_rows();
             let count = usize::try_from(count).unwrap_or_default();
-            let first = &layout[..=rows::TRIAL];
-            let columns = guarded(|| columns::read_group(&reader, position, first, count));
-            match columns.map_err(|error| damaged(error.to_string()))?.pop() {
-                Some(Column::Long(own)) => trials.extend(own),
-                _ => return Err(damaged("no trials".to_owned())),
-            }
+            let columns =
+                guarded(|| table_file::read_group(&reader, position, &layout[..1], count));
+            let columns = columns.map_err(|error| damaged(error.to_string()))?;
+            trials.extend_from_slice(columns.first().and_then(i64::of).unwrap_or_default());
         }
         segments(&self.manifest, &trials).map_err(damaged)
     }
@@ -421,13 +419,6 @@ fn read_manifest(path: &Path) -> Result<Option<SweepManifest>, StoreError> {
         return Err(StoreError::OtherSweep { path: disk::directory_of(path).into(), difference });
     }
     serde_json::from_slice(&bytes).map(Some).map_err(told)
-}
-
-fn encode(path: &Path, manifest: &SweepManifest) -> Result<Vec<u8>, StoreError> {
-    let mut json = serde_json::to_vec_pretty(manifest)
-        .map_err(|source| StoreError::Json { path: path.to_owned(), source })?;
-    json.push(b'\n');
-    Ok(json)
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! The rows of a sweep's trials as columns.
 
+use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -11,8 +12,9 @@ use ring::digest::{SHA256, digest};
 use serde::{Deserialize, Serialize};
 use underload_record::schema::TrialRecord;
 
-use crate::columns::{self, Column, Kind};
-use crate::trials::{self, Cell};
+use crate::columns::{self, Cell, Column, Group, Kind, Schema as _, Value, utf8};
+use crate::table_file;
+use crate::trials::Trials;
 use crate::values::guarded;
 
 /// The columns of a sweep: its axes, then those of `trials.parquet`, then its metrics.
@@ -67,34 +69,8 @@ pub struct SweepRows {
     columns: Vec<Column>,
 }
 
-/// The values of a column.
-#[derive(Debug, Clone, PartialEq)]
-pub enum ColumnValues<'a> {
-    /// Whole numbers.
-    Long(&'a [i64]),
-    /// Whole numbers, where there are any.
-    OptionalLong(&'a [Option<i64>]),
-    /// Numbers, where there are any.
-    OptionalDouble(&'a [Option<f64>]),
-    /// Yes or no.
-    Boolean(&'a [bool]),
-    /// Texts.
-    Text(Vec<&'a str>),
-    /// Texts, where there are any.
-    OptionalText(Vec<Option<&'a str>>),
-}
-
 /// Names and kinds of the columns.
 pub(super) type Layout = Arc<[(String, Kind)]>;
-
-/// Position of `trial`.
-pub(super) const TRIAL: usize = 0;
-/// Position of `cell`.
-pub(super) const CELL: usize = 1;
-/// Position of the cell's identity.
-pub(super) const ID: usize = 2;
-/// Position of the first axis.
-pub(super) const AXES: usize = 3;
 
 impl SweepColumns {
     /// Names and kinds of a row's columns.
@@ -104,7 +80,7 @@ impl SweepColumns {
             .map(named)
             .to_vec();
         layout.extend(self.axis_layout());
-        layout.extend(trials::TRIALS[1..].iter().map(|(name, kind)| named((name, *kind))));
+        layout.extend(Trials::layout().into_iter().skip(1).map(named));
         layout.extend(self.metrics.iter().map(|name| (name.clone(), Kind::OptionalDouble)));
         layout.push(named(("error", Kind::OptionalText)));
         layout.into()
@@ -125,38 +101,37 @@ impl SweepColumns {
     /// Names that an axis or metric cannot have, because a column has it.
     pub fn reserved() -> impl Iterator<Item = &'static str> {
         let own = ["cell", "cell_id", "error", "trials", "failed"];
-        own.into_iter().chain(trials::TRIALS.iter().map(|(name, _)| *name))
+        own.into_iter().chain(Trials::COLUMNS.iter().map(|(name, _)| *name))
     }
 
     /// The cells of a row.
-    fn cells(&self, row: &SweepRow<'_>) -> Vec<Cell> {
-        let mut of_trial = trials::row(row.trial);
-        if row.error.is_some() {
-            of_trial[VALID] = Cell::Boolean(false);
-        }
-        let mut of_trial = of_trial.into_iter();
-        let mut cells: Vec<Cell> = of_trial.next().into_iter().collect();
-        cells.push(Cell::Long(i64::try_from(row.cell).unwrap_or(i64::MAX)));
-        cells.push(Cell::Text(row.id.to_owned()));
-        cells.extend(axis_cells(&self.axes, row.values));
-        cells.extend(of_trial);
-        cells.extend(row.metrics.iter().map(|value| Cell::OptionalDouble(*value)));
-        cells.push(Cell::OptionalText(row.error.map(str::to_owned)));
-        cells
+    fn cells<'a>(&'a self, row: &'a SweepRow<'_>) -> impl Iterator<Item = Cell<'a>> {
+        let own = [
+            Cell::Long(row.trial.index.into()),
+            Cell::Long(row.cell.into()),
+            Cell::Text(row.id.into()),
+        ];
+        let of_trial = Trials::COLUMNS.iter().zip(Trials::cells(&row.trial)).skip(1);
+        let of_trial = of_trial.map(|((name, _), cell)| match (*name, row.error) {
+            ("valid", Some(_)) => Cell::Boolean(false),
+            _ => cell,
+        });
+        own.into_iter()
+            .chain(axis_cells(&self.axes, row.values))
+            .chain(of_trial)
+            .chain(row.metrics.iter().map(|value| Cell::OptionalDouble(*value)))
+            .chain([Cell::OptionalText(row.error.map(Cow::from))])
     }
 }
-
-/// Position of `valid` in a row of `trials.parquet`.
-const VALID: usize = 4;
 
 /// The cells of a row's axes.
 pub(super) fn axis_cells<'a>(
     axes: &'a [AxisColumn],
     values: &'a [AxisValue],
-) -> impl Iterator<Item = Cell> + 'a {
+) -> impl Iterator<Item = Cell<'a>> {
     axes.iter().zip(values).flat_map(|(axis, value)| {
         let amount = axis.is_amount.then_some(Cell::OptionalDouble(value.amount));
-        [Cell::Text(value.text.clone())].into_iter().chain(amount)
+        [Cell::Text((&value.text).into())].into_iter().chain(amount)
     })
 }
 
@@ -167,8 +142,7 @@ impl SweepRows {
     }
 
     pub(super) fn empty(layout: &Layout) -> Self {
-        let columns = layout.iter().map(|(_, kind)| Column::empty(*kind)).collect();
-        Self { layout: Arc::clone(layout), columns }
+        Self { layout: Arc::clone(layout), columns: columns::empty(layout) }
     }
 
     pub(super) fn of(layout: &Layout, columns: Vec<Column>) -> Self {
@@ -177,7 +151,7 @@ impl SweepRows {
 
     /// Adds a row. `columns` are those that it was made with.
     pub fn push(&mut self, columns: &SweepColumns, row: &SweepRow<'_>) {
-        trials::push(&mut self.columns, columns.cells(row));
+        columns::push(&mut self.columns, columns.cells(row));
     }
 
     /// How many rows there are.
@@ -192,23 +166,36 @@ impl SweepRows {
 
     /// The trial of each row.
     pub fn trials(&self) -> &[i64] {
-        match self.columns.first() {
-            Some(Column::Long(trials)) => trials,
-            _ => &[],
+        self.column("trial").unwrap_or_default()
+    }
+
+    /// The values of a column; `None` if there is no such column, or it has another type.
+    pub fn column<V: Value>(&self, name: &str) -> Option<&[V]> {
+        self.group().get(name).ok()
+    }
+
+    /// The texts of a column, `None` where a row has none; `None` for a column without texts.
+    pub fn texts(&self, name: &str) -> Option<Vec<Option<&str>>> {
+        fn text(text: &ByteArray) -> Option<&str> {
+            utf8(text).ok()
+        }
+        match self.column::<ByteArray>(name) {
+            Some(texts) => Some(texts.iter().map(text).collect()),
+            None => {
+                let texts = self.column::<Option<ByteArray>>(name)?;
+                Some(texts.iter().map(|it| it.as_ref().and_then(text)).collect())
+            }
         }
     }
 
-    /// Names of the columns, and their values.
-    pub fn columns(&self) -> impl Iterator<Item = (&str, ColumnValues<'_>)> {
-        self.layout
-            .iter()
-            .zip(&self.columns)
-            .map(|((name, _), column)| (name.as_str(), values(column)))
+    /// The columns by name.
+    pub(super) fn group(&self) -> Group<'_, String> {
+        Group { layout: &self.layout, columns: &self.columns }
     }
 
-    /// The column at a position.
-    pub(super) fn column(&self, position: usize) -> Option<ColumnValues<'_>> {
-        self.columns.get(position).map(values)
+    /// Names of the columns, and their values.
+    pub fn columns(&self) -> impl Iterator<Item = (&str, &Column)> {
+        self.layout.iter().zip(&self.columns).map(|((name, _), column)| (name.as_str(), column))
     }
 
     pub(super) fn layout(&self) -> Layout {
@@ -218,7 +205,7 @@ impl SweepRows {
     /// Adds rows of others.
     pub(super) fn extend(&mut self, others: &SweepRows, rows: Range<usize>) {
         for (own, other) in self.columns.iter_mut().zip(&others.columns) {
-            extend(own, other, rows.clone());
+            own.extend(other, rows.clone());
         }
     }
 
@@ -231,7 +218,7 @@ impl SweepRows {
     /// # Errors
     /// What the encoder says.
     pub fn to_parquet(&self) -> Result<Vec<u8>, String> {
-        columns::bytes(&self.layout, std::iter::once(self.columns.clone()))
+        table_file::bytes(&self.layout, std::iter::once(self.columns.clone()))
     }
 
     /// The rows of such a file.
@@ -261,7 +248,7 @@ pub(super) fn group<R: ChunkReader + 'static>(
     let rows = reader.metadata().row_group(position).num_rows();
     let rows = usize::try_from(rows).ok().filter(|rows| *rows <= MOST_GROUP_ROWS);
     let rows = rows.ok_or("a row group of an impossible size")?;
-    let columns = guarded(|| columns::read_group(reader, position, layout, rows));
+    let columns = guarded(|| table_file::read_group(reader, position, layout, rows));
     columns.map_err(|error| error.to_string())
 }
 
@@ -270,11 +257,11 @@ pub(super) fn check_schema<R: ChunkReader + 'static>(
     reader: &SerializedFileReader<R>,
     layout: &Layout,
 ) -> Result<(), String> {
-    let wanted = columns::schema(layout).map_err(|error| error.to_string())?;
-    if *reader.metadata().file_metadata().schema() == *wanted {
-        return Ok(());
+    match table_file::has_layout(reader, layout) {
+        Ok(true) => Ok(()),
+        Ok(false) => Err("its columns are not those of this sweep".to_owned()),
+        Err(error) => Err(error.to_string()),
     }
-    Err("its columns are not those of this sweep".to_owned())
 }
 
 /// Rows of a row group, at most.
@@ -283,41 +270,4 @@ const MOST_GROUP_ROWS: usize = 1 << 24;
 /// What a file's bytes are known by.
 pub(super) fn checksum(bytes: &[u8]) -> String {
     HEXLOWER.encode(&digest(&SHA256, bytes).as_ref()[..8])
-}
-
-fn extend(own: &mut Column, other: &Column, rows: Range<usize>) {
-    match (own, other) {
-        (Column::Long(own), Column::Long(other)) => own.extend_from_slice(&other[rows]),
-        (Column::OptionalLong(own), Column::OptionalLong(other)) => {
-            own.extend_from_slice(&other[rows]);
-        }
-        (Column::Text(own), Column::Text(other)) => own.extend_from_slice(&other[rows]),
-        (Column::OptionalText(own), Column::OptionalText(other)) => {
-            own.extend_from_slice(&other[rows]);
-        }
-        (Column::Boolean(own), Column::Boolean(other)) => own.extend_from_slice(&other[rows]),
-        (Column::Double(own), Column::Double(other)) => own.extend_from_slice(&other[rows]),
-        (Column::OptionalDouble(own), Column::OptionalDouble(other)) => {
-            own.extend_from_slice(&other[rows]);
-        }
-        _ => debug_assert!(false, "rows of one sweep have the same columns"),
-    }
-}
-
-fn values(column: &Column) -> ColumnValues<'_> {
-    fn text(value: &ByteArray) -> &str {
-        value.as_utf8().unwrap_or_default()
-    }
-    match column {
-        Column::Long(values) => ColumnValues::Long(values),
-        Column::OptionalLong(values) => ColumnValues::OptionalLong(values),
-        Column::OptionalDouble(values) => ColumnValues::OptionalDouble(values),
-        Column::Boolean(values) => ColumnValues::Boolean(values),
-        Column::Text(values) => ColumnValues::Text(values.iter().map(text).collect()),
-        Column::OptionalText(values) => ColumnValues::OptionalText(
-            values.iter().map(|value| value.as_ref().map(text)).collect(),
-        ),
-        // No column of a sweep is of that kind.
-        Column::Double(_) => ColumnValues::OptionalDouble(&[]),
-    }
 }

@@ -106,7 +106,7 @@ fn the_tables_are_the_same_however_the_rows_came() {
         let manifest = manifest(whole_cells);
         let (plain, mixed) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         complete(plain.path(), &manifest, 1_000).unwrap();
-        assert_eq!(names(plain.path()), [CELLS, MANIFEST, TRIALS]);
+        assert_eq!(names(plain.path()), [CELLS, SWEEP, TRIALS]);
 
         let units = manifest.units();
         let (mut directory, _) = open(mixed.path(), &manifest);
@@ -129,7 +129,7 @@ fn the_tables_are_the_same_however_the_rows_came() {
         drop(directory);
         complete(mixed.path(), &manifest, 7).unwrap();
         assert_eq!(tables(plain.path()), tables(mixed.path()));
-        assert_eq!(names(mixed.path()), [CELLS, MANIFEST, TRIALS]);
+        assert_eq!(names(mixed.path()), [CELLS, SWEEP, TRIALS]);
     }
 }
 
@@ -213,9 +213,9 @@ fn another_sweep_is_refused_and_named() {
     let error = SweepDir::open(&foreign, manifest.clone()).expect_err("refused");
     assert!(matches!(error, StoreError::Foreign { .. }), "{error}");
     assert_eq!(names(&foreign), ["mine.txt"]);
-    fs::write(path.join(MANIFEST), "{\"format_version\": 99}").unwrap();
+    fs::write(path.join(SWEEP), "{\"format_version\": 99}").unwrap();
     assert!(refused(&manifest).contains("format"));
-    fs::write(path.join(MANIFEST), "{").unwrap();
+    fs::write(path.join(SWEEP), "{").unwrap();
     let error = SweepDir::open(&path, manifest).expect_err("damaged");
     assert!(error.to_string().contains("sweep.json: damaged"), "{error}");
 }
@@ -316,7 +316,7 @@ fn after_any_fault_it_goes_on_to_the_same_tables() {
             let path = root.join("sweep");
             complete(&path, &manifest, 50).unwrap_or_else(|error| panic!("{fault:?}: {error}"));
             assert_eq!(tables(&path), wanted, "{fault:?}");
-            assert_eq!(names(&path), [CELLS, MANIFEST, TRIALS], "{fault:?}");
+            assert_eq!(names(&path), [CELLS, SWEEP, TRIALS], "{fault:?}");
         }
     });
     assert!(finished >= 3, "the premise: without a fault it is complete");

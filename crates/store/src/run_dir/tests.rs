@@ -1,7 +1,6 @@
 //! What a run directory, and all around it, is like after every fault at every step.
 
 use std::fs;
-use std::path::{Path, PathBuf};
 
 use underload_disk::faults::{self, Fault, Tree};
 use underload_record::schema::{
@@ -9,6 +8,8 @@ use underload_record::schema::{
 };
 
 use super::*;
+use crate::Resumed;
+use crate::files::SWEEP;
 
 pub(crate) const SAMPLES_EACH: usize = 3;
 
@@ -429,7 +430,7 @@ fn a_directory_without_a_run_says_what_it_is() {
     let path = folder.path();
     let told = || RunDir::read(path).unwrap_err().to_string();
     assert!(told().ends_with("holds no run: no run.json is in it"), "{}", told());
-    fs::write(path.join(sweep::MANIFEST), "{}").unwrap();
+    fs::write(path.join(SWEEP), "{}").unwrap();
     assert!(told().contains("a sweep and not a run"), "{}", told());
     let error = RunDir::read(path.join("nowhere")).unwrap_err().to_string();
     assert!(error.ends_with("nowhere: there is no such directory"), "{error}");

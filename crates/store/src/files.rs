@@ -1,0 +1,89 @@
+//! Names of the files of a run directory, and opening them.
+
+use std::fs::{self, File};
+use std::io::{self, Read as _};
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+
+use crate::error::StoreError;
+
+pub(crate) const RECORD: &str = "run.json";
+pub(crate) const JOURNAL: &str = "trials.jsonl";
+pub(crate) const PARTS: &str = "parts";
+pub(crate) const SAMPLES: &str = "samples.parquet";
+pub(crate) const SERIES: &str = "series.parquet";
+pub(crate) const PACKETS: &str = "packets.parquet";
+pub(crate) const TRIALS: &str = "trials.parquet";
+/// Says what a directory of a sweep holds.
+pub(crate) const SWEEP: &str = "sweep.json";
+
+/// The file with a trial's rows of a table, while the run goes on.
+pub(crate) fn part(directory: &Path, trial: usize, name: &str) -> PathBuf {
+    directory.join(PARTS).join(format!("{trial:07}-{name}"))
+}
+
+/// Opens a file, and nothing that has no size and may have no end: to open a pipe would wait for
+/// whoever writes into it.
+pub(crate) fn open_file(path: &Path) -> Result<File, StoreError> {
+    let facts = fs::metadata(path).map_err(StoreError::io(path, "open"))?;
+    if !facts.is_file() {
+        let reason = "not a regular file".to_owned();
+        return Err(StoreError::Inconsistent { path: path.to_owned(), reason });
+    }
+    File::open(path).map_err(StoreError::io(path, "open"))
+}
+
+/// Reads a file of at most [`TEXT_LIMIT`] bytes; `None` where there is none.
+pub(crate) fn read_text(path: &Path) -> Result<Option<Vec<u8>>, StoreError> {
+    let file = match open_file(path) {
+        Err(StoreError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
+            return Ok(None);
+        }
+        file => file?,
+    };
+    if file.metadata().map_err(StoreError::io(path, "read"))?.len() > TEXT_LIMIT {
+        let reason = format!("larger than {TEXT_LIMIT} bytes");
+        return Err(StoreError::Inconsistent { path: path.to_owned(), reason });
+    }
+    let mut text = Vec::new();
+    file.take(TEXT_LIMIT).read_to_end(&mut text).map_err(StoreError::io(path, "read"))?;
+    Ok(Some(text))
+}
+
+/// The text of a JSON file.
+pub(crate) fn encode(path: &Path, value: &impl Serialize) -> Result<Vec<u8>, StoreError> {
+    let mut json = serde_json::to_vec_pretty(value)
+        .map_err(|source| StoreError::Json { path: path.to_owned(), source })?;
+    json.push(b'\n');
+    Ok(json)
+}
+
+/// Bytes of `run.json`, of `trials.jsonl` and of the trials in `trials.parquet` that are read at
+/// most: 700,000 trials of a study.
+pub(crate) const TEXT_LIMIT: u64 = 3 << 30;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_too_large_or_has_no_end_is_refused_unread() {
+        let folder = tempfile::tempdir().unwrap();
+        let large = folder.path().join("large");
+        // Without content: it takes no room.
+        File::create(&large).unwrap().set_len(TEXT_LIMIT + 1).unwrap();
+        let error = read_text(&large).unwrap_err().to_string();
+        assert!(error.contains("larger than 3221225472 bytes"), "{error}");
+        let endless = folder.path().join("endless");
+        std::os::unix::fs::symlink("/dev/zero", &endless).unwrap();
+        let error = read_text(&endless).unwrap_err().to_string();
+        assert!(error.contains("not a regular file"), "{error}");
+        // To open it would wait for ever.
+        let pipe = folder.path().join("pipe");
+        let made = std::process::Command::new("mkfifo").arg(&pipe).status();
+        assert!(made.is_ok_and(|status| status.success()), "mkfifo");
+        let error = read_text(&pipe).unwrap_err().to_string();
+        assert!(error.contains("not a regular file"), "{error}");
+    }
+}

@@ -1,0 +1,395 @@
+//! Writing a run directory, trial by trial.
+
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::io::{self, Write as _};
+use std::mem;
+use std::path::{Path, PathBuf};
+
+use underload_disk::{self as disk, Access, GrowingFile};
+use underload_record::schema::{RunRecord, Sample, Series, TrialRecord};
+use underload_record::stats::Pass;
+use underload_record::{Conclusion, LatencyPools, conclude};
+
+use crate::columns::{Column, Layout, Schema as _};
+use crate::error::StoreError;
+use crate::files::{JOURNAL, PACKETS, PARTS, RECORD, SAMPLES, SERIES, TRIALS, encode, part};
+use crate::folder::{self, Folder};
+use crate::packets::{PacketTable, Packets};
+use crate::records::{self, NewRecords};
+use crate::rows::{Points, Samples, from_samples, from_series};
+use crate::run_data::{RunData, arm_names, check_trial};
+use crate::spool::Spool;
+use crate::table_file::{self, TableWriter};
+use crate::trials;
+
+/// Trials that `run.json` holds, at most; more are in `trials.parquet`.
+pub(crate) const MOST_IN_RECORD: usize = 2_000;
+/// Names that are tried where one is taken.
+const MOST_NAMES: u32 = 10_000;
+
+/// A run directory being written.
+#[derive(Debug)]
+pub struct RunDir {
+    folder: Folder,
+    record: RunRecord,
+    /// Names of its arms.
+    arms: BTreeSet<String>,
+    /// How many were appended.
+    trials: usize,
+    /// What the trials come to that are too many for the record.
+    conclusion: Option<Conclusion>,
+    pools: LatencyPools,
+    journal: GrowingFile,
+    journal_bytes: u64,
+    keeps_samples: bool,
+    /// [`MOST_IN_RECORD`]; less in tests.
+    pub(crate) most_in_record: usize,
+    /// Parts that may not be on the disk yet.
+    unsynced: Vec<PathBuf>,
+    /// Nobody else goes on with the run meanwhile; `None` where the file system has no locks.
+    _lock: Option<File>,
+}
+
+impl RunDir {
+    /// Whether a run may begin in a directory: it is empty, or not there yet. To be asked before
+    /// anything that takes time.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Exists`] when it holds a run, [`StoreError::Foreign`] when it holds anything
+    /// else, what the disk said when it cannot be looked at.
+    pub fn check_vacant(path: impl AsRef<Path>) -> Result<(), StoreError> {
+        folder::check_vacant(path.as_ref())
+    }
+
+    /// Starts a run in the directory, which is created where it is missing. Trials, summaries and
+    /// [`RunRecord::complete`] of `record` are ignored; the rest stays as given.
+    ///
+    /// # Errors
+    ///
+    /// As [`RunDir::check_vacant`]; then nothing has changed.
+    pub fn create(path: impl Into<PathBuf>, mut record: RunRecord) -> Result<RunDir, StoreError> {
+        record.complete = false;
+        record.trials.clear();
+        record.summaries.clear();
+        let folder = Folder::create(path.into())?;
+        // Whoever cannot lock still runs: only a second program on the same run would miss it.
+        let lock = folder::lock(folder.path()).unwrap_or_default();
+        match begin(&folder, &record) {
+            Ok(journal) => {
+                Ok(Self::new(folder, record, LatencyPools::default(), (journal, 0), lock))
+            }
+            Err(error) => {
+                // What failed first is what the caller must hear of.
+                let _ = folder.remove_all();
+                Err(error)
+            }
+        }
+    }
+
+    /// A run with the trials of `record`, whose samples are in `pools` and whose lines are in the
+    /// journal of that many bytes.
+    pub(crate) fn new(
+        folder: Folder,
+        record: RunRecord,
+        pools: LatencyPools,
+        (journal, journal_bytes): (GrowingFile, u64),
+        lock: Option<File>,
+    ) -> RunDir {
+        let mut run = RunDir {
+            folder,
+            arms: arm_names(&record.arms),
+            trials: record.trials.len(),
+            record,
+            conclusion: None,
+            pools,
+            journal,
+            journal_bytes,
+            keeps_samples: true,
+            most_in_record: MOST_IN_RECORD,
+            unsynced: Vec::new(),
+            _lock: lock,
+        };
+        run.drop_too_many();
+        run
+    }
+
+    /// As [`RunDir::create`], in `path-2`, `path-3`, ... where `path` is taken: two runs that begin
+    /// in the same second have the same name.
+    ///
+    /// # Errors
+    ///
+    /// The error of the system call.
+    pub fn create_unused(path: &Path, record: &RunRecord) -> Result<RunDir, StoreError> {
+        let numbered = |number: u32| {
+            let mut name = path.as_os_str().to_owned();
+            name.push(format!("-{number}"));
+            PathBuf::from(name)
+        };
+        let names = std::iter::once(path.to_owned()).chain((2..MOST_NAMES).map(numbered));
+        for name in names {
+            match RunDir::create(name, record.clone()) {
+                Err(error) if error.is_occupied() => {}
+                created => return created,
+            }
+        }
+        Err(StoreError::Exists { path: path.to_owned() })
+    }
+
+    /// For studies of thousands of trials: samples and series are summarised as they come and not
+    /// written to disk. Plots over trials and all tables remain; time plots do not.
+    #[must_use]
+    pub fn summaries_only(mut self) -> RunDir {
+        self.keeps_samples = false;
+        self
+    }
+
+    /// The directory.
+    pub fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// Begins a file of a trial's own in a folder of the run, for example a capture. What is there
+    /// already stays, and is an error.
+    ///
+    /// # Errors
+    ///
+    /// The error of the system call.
+    pub fn begin_file(&self, folder: &str, name: &str) -> Result<GrowingFile, StoreError> {
+        self.folder.begin(&self.folder.folder(folder)?.join(name))
+    }
+
+    /// The record so far, with every trial appended; of more than 2,000, with none of them.
+    pub fn record(&self) -> &RunRecord {
+        &self.record
+    }
+
+    /// How many trials were appended.
+    pub fn trials(&self) -> usize {
+        self.trials
+    }
+
+    /// A table for the packets of a trial, to be finished before the trial is appended. A run
+    /// without such tables has no `packets.parquet`.
+    ///
+    /// # Errors
+    ///
+    /// The error of the system call.
+    pub fn packet_table(&self, trial: u32) -> Result<PacketTable, StoreError> {
+        let path = part(self.path(), trial as usize, PACKETS);
+        let file = self.folder.begin(&path)?;
+        PacketTable::new(path, file)
+    }
+
+    /// Keeps a finished trial. Trials come in the order of their index; the slices may be empty.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Inconsistent`] when the trial, a sample or a series does not belong here, else
+    /// what the disk said. After an error every earlier trial is still readable.
+    pub fn append_trial(
+        &mut self,
+        trial: &TrialRecord,
+        samples: &[Sample],
+        series: &[Series],
+    ) -> Result<(), StoreError> {
+        let path = self.path().to_owned();
+        let wrong = |reason| StoreError::Inconsistent { path: path.clone(), reason };
+        let next = self.trials;
+        if trial.index as usize != next {
+            return Err(wrong(format!("trial {} where {next} is next", trial.index)));
+        }
+        check_trial(trial, &self.arms).map_err(wrong)?;
+        if self.keeps_samples && !samples.is_empty() {
+            let columns = from_samples(trial, samples).map_err(wrong)?;
+            self.write_part(SAMPLES, &Samples::layout(), &columns)?;
+        }
+        if self.keeps_samples && series.iter().any(|series| !series.points.is_empty()) {
+            let columns = from_series(trial, series).map_err(wrong)?;
+            self.write_part(SERIES, &Points::layout(), &columns)?;
+        }
+        self.append_line(trial)?;
+        self.pools.add(trial, samples);
+        self.trials += 1;
+        match &mut self.conclusion {
+            Some(conclusion) => conclusion.add(trial, Pass::Sums),
+            None => self.record.trials.push(trial.clone()),
+        }
+        self.drop_too_many();
+        Ok(())
+    }
+
+    /// Leaves the trials to the journal alone once they are too many for the record.
+    fn drop_too_many(&mut self) {
+        if self.record.trials.len() > self.most_in_record {
+            let mut conclusion = Conclusion::new(&self.record);
+            for trial in &mem::take(&mut self.record.trials) {
+                conclusion.add(trial, Pass::Sums);
+            }
+            self.conclusion = Some(conclusion);
+        }
+    }
+
+    /// Keeps the sentences that the run's record ends with, see [`RunRecord::verdict`].
+    pub fn set_verdict(&mut self, verdict: Vec<String>) {
+        self.record.verdict = verdict;
+    }
+
+    /// Brings the trials appended so far to the disk.
+    ///
+    /// # Errors
+    ///
+    /// The error of the system call.
+    pub fn sync(&mut self) -> Result<(), StoreError> {
+        if !self.unsynced.is_empty() {
+            let parts = self.path().join(PARTS);
+            disk::sync_files(&self.unsynced)
+                .and_then(|()| disk::sync_directory(&parts))
+                .map_err(StoreError::io(&parts, "write"))?;
+            self.unsynced.clear();
+        }
+        self.journal.sync().map_err(StoreError::io(&self.path().join(JOURNAL), "write"))
+    }
+
+    /// Ends the run: summaries, verdicts, merged tables, `run.json`. Gives the record, as
+    /// [`RunDir::record`] does: more than 2,000 trials are read with [`RunDir::read_record`].
+    ///
+    /// # Errors
+    ///
+    /// What the disk said. The trials then remain readable as those of an incomplete run.
+    pub fn finish(mut self, duration_s: f64) -> Result<RunRecord, StoreError> {
+        self.record.host.duration_s = duration_s;
+        let conclusion = self.conclusion.take();
+        if conclusion.is_none() {
+            conclude(&mut self.record, &self.pools);
+        }
+        self.close(conclusion)
+    }
+
+    /// Writes a run that came from elsewhere into a directory, which must be new or empty. An
+    /// incomplete one stays what it is.
+    ///
+    /// # Errors
+    ///
+    /// As [`RunDir::create`] and [`RunDir::append_trial`]. Nothing of it remains then.
+    pub fn write(path: impl Into<PathBuf>, run: &RunData) -> Result<(), StoreError> {
+        let mut directory = RunDir::create(path, run.record.clone())?;
+        for trial in &run.record.trials {
+            let series = run.series_of_trial(trial.index);
+            let appended = directory.append_trial(trial, run.samples_of(trial.index), series);
+            if let Err(error) = appended {
+                // What failed first is what the caller must hear of.
+                let _ = directory.abandon();
+                return Err(error);
+            }
+        }
+        if !run.record.complete {
+            return directory.sync();
+        }
+        // Not concluded again: of a large run the samples behind the summaries are gone.
+        directory.record = run.record.clone();
+        if directory.conclusion.is_some() {
+            directory.record.trials.clear();
+        }
+        directory.close(None).map(drop)
+    }
+
+    /// Writes what remains, with the summaries of `conclusion` where the record has none yet.
+    fn close(mut self, mut conclusion: Option<Conclusion>) -> Result<RunRecord, StoreError> {
+        self.record.complete = true;
+        let path = self.folder.path();
+        let layouts = [Samples::layout(), Points::layout(), Packets::layout()];
+        let tables = [SAMPLES, SERIES, PACKETS].into_iter().zip(layouts);
+        for (name, layout) in tables {
+            let parts = (0..self.trials).map(|trial| part(path, trial, name));
+            let mut parts = parts.filter(|part| part.exists()).peekable();
+            if name == PACKETS && parts.peek().is_none() {
+                continue;
+            }
+            table_file::merge(&path.join(name), &layout, parts)?;
+        }
+        let [trials, record, journal] = [TRIALS, RECORD, JOURNAL].map(|name| path.join(name));
+        let json = if self.trials > self.most_in_record {
+            let mut table = NewRecords::begin(&trials)?;
+            let (bytes, count) = (self.journal_bytes, self.trials);
+            let spool = Spool { path: &journal, bytes, trials: count, arms: &self.arms };
+            spool.read(&mut |trial| {
+                if let Some(conclusion) = &mut conclusion {
+                    conclusion.add(&trial, Pass::Distances);
+                }
+                table.push(trial)
+            })?;
+            table.claim()?;
+            if let Some(conclusion) = conclusion {
+                conclusion.finish(&mut self.record, &self.pools);
+            }
+            records::encode(&record, &mut self.record, count)?
+        } else {
+            trials::write(&trials, &self.record.trials)?;
+            encode(&record, &self.record)?
+        };
+        disk::write_whole(&record, &json, Access::Usual)
+            .map_err(StoreError::io(&record, "replace"))?;
+        let parts = path.join(PARTS);
+        self.folder.remove(|file| file == journal || file.starts_with(&parts))?;
+        Ok(self.record)
+    }
+
+    /// Ends a run that has nothing worth keeping: removes the files that it made, and the directory
+    /// if it made that and nobody put anything else into it. One that was resumed stays.
+    ///
+    /// # Errors
+    ///
+    /// What the disk said of the first that could not be removed.
+    pub fn abandon(self) -> Result<(), StoreError> {
+        if self.record.host.resumed.is_empty() { self.folder.remove_all() } else { Ok(()) }
+    }
+
+    fn write_part(
+        &mut self,
+        name: &str,
+        layout: &Layout,
+        columns: &[Column],
+    ) -> Result<(), StoreError> {
+        let path = part(self.path(), self.trials, name);
+        let file = self.folder.begin(&path)?;
+        let written = TableWriter::new(&path, file, layout).and_then(|mut table| {
+            table.write(columns)?;
+            table.finish().map(drop)
+        });
+        self.folder.or_remove(&path, written)?;
+        self.unsynced.push(path);
+        Ok(())
+    }
+
+    fn append_line(&mut self, trial: &TrialRecord) -> Result<(), StoreError> {
+        let path = self.path().join(JOURNAL);
+        let mut line = serde_json::to_vec(trial)
+            .map_err(|source| StoreError::Json { path: path.clone(), source })?;
+        line.push(b'\n');
+        if let Err(error) = self.journal.write_all(&line) {
+            // Half a line would swallow the next one.
+            let undone = self.journal.cut(self.journal_bytes);
+            return Err(StoreError::io(&path, "write")(undone.err().unwrap_or(error)));
+        }
+        self.journal_bytes += line.len() as u64;
+        Ok(())
+    }
+}
+
+/// Claims the directory with `run.json`, then makes what the first trial needs.
+fn begin(folder: &Folder, record: &RunRecord) -> Result<GrowingFile, StoreError> {
+    let path = folder.path().join(RECORD);
+    folder.write(&path, &encode(&path, record)?).map_err(|error| match error.kind() {
+        io::ErrorKind::AlreadyExists => StoreError::Exists { path: folder.path().to_owned() },
+        _ => StoreError::io(&path, "create")(error),
+    })?;
+    folder.folder(PARTS)?;
+    let journal = folder.begin(&folder.path().join(JOURNAL))?;
+    disk::sync_directory(folder.path()).map_err(StoreError::io(folder.path(), "write"))?;
+    Ok(journal)
+}
+
+#[cfg(test)]
+pub(crate) mod tests;
