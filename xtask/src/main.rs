@@ -10,6 +10,7 @@ mod browser;
 mod checks;
 mod commits;
 mod dist;
+mod functions;
 mod fuzz;
 mod measure;
 mod mutants;
@@ -40,7 +41,7 @@ usage: cargo xtask COMMAND
   fmt        formatting
   clippy     lints, warnings denied
   doc        documentation, warnings denied
-  tidy       this repository's own rules: files, lines, modules, what the documentation names
+  tidy       this repository's own rules: lengths, modules, what the documentation names
   commits    the commits since BASE, or since these rules began, have a short subject and say why
   test       all tests, with a count of what passed, failed and was skipped, and why
   fuzz       every fuzz target, or those named, for 3 s each from the kept corpus

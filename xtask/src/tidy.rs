@@ -6,7 +6,7 @@ use std::process::Command;
 
 use anyhow::{Context, bail};
 
-use crate::mutants::survivors::Survivors;
+use crate::functions;
 use crate::names::Names;
 
 /// Lines of a source file, at most: one file, one idea.
@@ -30,6 +30,7 @@ pub fn check() -> anyhow::Result<()> {
         let Ok(text) = fs::read_to_string(file) else { continue };
         if has_extension(file, "rs") {
             check_source(file, &text, &mut problems);
+            problems.extend(functions::problems(file, &text, functions::MAX_LINES));
         }
         if has_extension(file, "rs") || has_extension(file, "md") {
             check_units(file, &text, &mut problems);
@@ -41,7 +42,6 @@ pub fn check() -> anyhow::Result<()> {
     let index = fs::read_to_string(INDEX).context(INDEX)?;
     problems.extend(index_problems(&index, &files));
     problems.extend(crate::book::links::problems(&files));
-    problems.extend(Survivors::read()?.problems());
     problems.extend(Names::read(&files, crate::USAGE)?.problems());
     for problem in &problems {
         eprintln!("{problem}");

@@ -1,0 +1,61 @@
+//! `cargo xtask mutants`: the code changed in one place after another, in the areas whose every
+//! line a test has to hold. cargo-mutants does it; an area is a configuration file of it.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context, bail};
+
+/// The areas: `AREA.toml`.
+const FOLDER: &str = ".cargo/mutants";
+
+const USAGE: &str = "\
+usage: cargo xtask mutants AREA [ARGUMENT...]
+
+Runs cargo-mutants over an area, with its arguments: `--file PATTERN` takes some files, `--shard k/n`
+a part, `--list` only lists. Fails where no test notices a change, unless the area's file in
+.cargo/mutants excludes the change with the reason.";
+
+/// Runs one area, or lists all.
+pub fn run(arguments: &[&str]) -> anyhow::Result<()> {
+    let [area, options @ ..] = arguments else {
+        eprintln!("{USAGE}\n\nareas:");
+        for area in areas()? {
+            eprintln!("  {area}");
+        }
+        return Ok(());
+    };
+    if !areas()?.iter().any(|known| known == area) {
+        bail!("there is no area `{area}`\n{USAGE}");
+    }
+    let version = Command::new("cargo").args(["mutants", "--version"]).output();
+    if !version.context("cargo")?.status.success() {
+        bail!("cargo-mutants is missing: cargo install --locked cargo-mutants");
+    }
+    let output = super::checks::target().join("mutants");
+    let status = Command::new("cargo")
+        .args(["mutants", "--workspace", "--config", &format!("{FOLDER}/{area}.toml")])
+        .arg("--output")
+        .arg(output)
+        .args(options)
+        .status()
+        .context("cargo mutants")?;
+    if !status.success() {
+        bail!(
+            "cargo mutants ends with {status}; write a test for a change that survives, or exclude \
+             it with the reason in {FOLDER}/{area}.toml"
+        );
+    }
+    Ok(())
+}
+
+fn areas() -> anyhow::Result<Vec<String>> {
+    let mut areas = Vec::new();
+    for entry in fs::read_dir(FOLDER).context(FOLDER)? {
+        let name = entry?.file_name();
+        areas.extend(Path::new(&name).file_stem().map(|area| area.to_string_lossy().into_owned()));
+    }
+    areas.sort();
+    Ok(areas)
+}
