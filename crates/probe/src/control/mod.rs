@@ -2,8 +2,8 @@
 //! client's side of it. The server is the crate `underload-service`.
 //!
 //! A client connects to the server's TCP port with TLS 1.3, asks for a session ([`Question`]), and
-//! gets it or a reason why not ([`Answer`]). It then proves its UDP address ([`join`]), measures, and
-//! hears on the same connection what the server says of the session ([`Notice`]).
+//! gets it or a reason why not ([`Answer`]). It then proves its UDP address ([`join`]), measures,
+//! and hears on the same connection what the server says of the session ([`Notice`]).
 
 mod channel;
 pub mod claims;

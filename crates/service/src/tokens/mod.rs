@@ -1,4 +1,5 @@
-//! Who may measure by a word of the operator: signed tokens and leases, and how often each was used.
+//! Who may measure by a word of the operator: signed tokens and leases, and how often each was
+//! used.
 
 mod leases;
 mod token;
