@@ -267,7 +267,7 @@ fn known_type(config: &QueueConfig) -> Option<Box<dyn Passage>> {
     let rng = Rng::new(1);
     Some(match config {
         QueueConfig::Fifo(fifo) => boxed(Single::new(NoAqm, fifo.limit, fifo.overflow)),
-        QueueConfig::Codel(queue) => match &queue.profile {
+        QueueConfig::Codel(queue) => match &queue.config {
             CodelProfile::Rfc(codel) => boxed(tail(codel.clone(), queue.limit)),
             CodelProfile::Linux(codel) => boxed(tail(codel.clone(), queue.limit)),
             CodelProfile::Mahimahi(codel) => boxed(tail(codel.clone(), queue.limit)),
@@ -279,11 +279,11 @@ fn known_type(config: &QueueConfig) -> Option<Box<dyn Passage>> {
         QueueConfig::FqPie(queue) => {
             boxed(Fair::new(queue.fair, |_| PieLinux::new(queue.pie.clone(), rng.clone())))
         }
-        QueueConfig::Bode(queue) => match &queue.profile {
+        QueueConfig::Bode(queue) => match &queue.config {
             BodeProfile::Paper(bode) => boxed(tail(bode.clone(), queue.limit)),
             BodeProfile::Patch(bode) => boxed(tail(bode.clone(), queue.limit)),
         },
-        QueueConfig::Pie(queue) => match &queue.profile {
+        QueueConfig::Pie(queue) => match &queue.config {
             PieProfile::Rfc(config) => boxed(tail(PieRfc::new(config.clone(), rng), queue.limit)),
             PieProfile::Linux(config) => {
                 boxed(tail(PieLinux::new(config.clone(), rng), queue.limit))

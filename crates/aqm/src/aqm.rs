@@ -48,6 +48,18 @@ pub enum Verdict {
     Drop,
 }
 
+impl Verdict {
+    /// What an AQM wants of an arrival that `signals` congestion or does not, with or without ECN.
+    #[inline]
+    pub const fn new(signals: bool, ecn: bool) -> Self {
+        match (signals, ecn) {
+            (false, _) => Self::Pass,
+            (true, true) => Self::Signal,
+            (true, false) => Self::Drop,
+        }
+    }
+}
+
 /// The stored packets of one queue, as its AQM sees them while dequeuing.
 pub trait Store<P> {
     /// What stands at the head, without deciding. Packets are large: an algorithm that judges the

@@ -109,6 +109,65 @@ impl<T: Quantity> Quantity for Option<T> {
     }
 }
 
+/// Declares parameters, each once: as a [`Key`] for the code that reads its value, and as a row of
+/// the table `PARAMS`. `use KEY;` lists a key that is declared elsewhere.
+///
+/// A default is `"VALUE"`, `{ "PROFILE": "VALUE", ... }`, `(required)`, or `("what holds then")`
+/// where there is none.
+macro_rules! params {
+    (@rows [$($param:expr,)*]) => {
+        const PARAMS: &[$crate::config::Param] = &[$($param,)*];
+    };
+    (@rows [$($param:expr,)*] use $($key:expr),+; $($rest:tt)*) => {
+        params!(@rows [$($param,)* $($key.param(),)+] $($rest)*);
+    };
+    (@rows [$($param:expr,)*] $(#[$doc:meta])* $vis:vis $NAME:ident: $Type:ty = $key:literal,
+        $default:tt $(in $low:literal..$high:literal)?, $about:literal; $($rest:tt)*) => {
+        $(#[$doc])*
+        $vis const $NAME: $crate::config::Key<$Type> =
+            params!(@key $default $key, $about)$(.within($low, $high))?;
+        params!(@rows [$($param,)* $NAME.param(),] $($rest)*);
+    };
+    (@key (required) $key:literal, $about:literal) => {
+        $crate::config::Key::required($key, $about)
+    };
+    (@key ($meaning:literal) $key:literal, $about:literal) => {
+        $crate::config::Key::optional($key, $meaning, $about)
+    };
+    (@key { $($profile:literal: $value:literal),+ } $key:literal, $about:literal) => {
+        $crate::config::Key::per_profile($key, &[$(($profile, $value)),+], $about)
+    };
+    (@key $default:literal $key:literal, $about:literal) => {
+        $crate::config::Key::new($key, $default, $about)
+    };
+    ($($rows:tt)+) => {
+        params!(@rows [] $($rows)+);
+    };
+}
+pub(crate) use params;
+
+/// Gives a type the words that stand for its values, or for the values of another type.
+macro_rules! choices {
+    ($Type:ident { $($word:literal => $Variant:ident,)* }) => {
+        choices!($Type => Self { $($word => Self::$Variant,)* });
+    };
+    ($Type:ident => $Value:ty { $($word:literal => $value:expr,)* }) => {
+        impl $crate::config::Quantity for $Type {
+            type Value = $Value;
+
+            const KIND: $crate::config::Kind = $crate::config::Kind::Choice(&[$($word),*]);
+
+            fn of(value: Option<$crate::config::Value>) -> Option<$Value> {
+                match value? {
+                    $($crate::config::Value::Choice($word) => Some($value),)*
+                    _ => None,
+                }
+            }
+        }
+    };
+}
+pub(crate) use choices;
+
 /// A number of bytes.
 #[derive(Debug)]
 pub enum Bytes {}

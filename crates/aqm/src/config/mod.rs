@@ -1,7 +1,6 @@
 //! From text to disciplines and links: grammar, units, parameter tables, errors.
 //!
-//! A discipline or link states each parameter once, as a [`Key`], and lists them in a table;
-//! parsing, range checks, defaults, error messages and `underload queues` all read that table.
+//! A discipline or link states each parameter once, in a table of [`Key`]s (`params!`); parsing, range checks, defaults, error messages and `underload queues` all read that table.
 //!
 //! ```text
 //! SPEC  = NAME [ ":" item { "," item } ]        codel:profile=linux,target=5ms
@@ -24,6 +23,7 @@ pub use key::{
     Bytes, BytesOrSpan, Count, DscpSet, Key, Millionths, Packets, PacketsOrBytes, Probability,
     Quantity,
 };
+pub(crate) use key::{choices, params};
 pub use nearest::closest;
 pub use quantity::{Kind, Value};
 pub use rules::{REMARK_PROFILES, RemarkProfile};

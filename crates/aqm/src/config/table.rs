@@ -5,7 +5,8 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use crate::config::spec::shorten;
-use crate::config::{ConfigError, Key, Kind, Quantity, Spec, Value, closest, rules};
+use crate::config::{ConfigError, Key, Kind, LinkFacts, Quantity, Spec, Value, closest, rules};
+use crate::rate::Rate;
 
 /// A published variant of an algorithm.
 #[derive(Clone, Copy, Debug)]
@@ -79,6 +80,9 @@ pub struct Values {
     free: Vec<(String, String)>,
 }
 
+/// The text of a queue inside another's SPEC.
+pub type InnerText<'a> = dyn Fn(&Spec) -> Result<String, ConfigError> + 'a;
+
 impl Definition {
     /// No name and nothing else: what a definition leaves out is as here.
     pub const BARE: Self = Self {
@@ -142,11 +146,7 @@ impl Definition {
         }
         for param in self.all_params() {
             if matches!(param.fallback, Fallback::Required) && values.find(param).is_none() {
-                return Err(ConfigError::Missing {
-                    name: self.name.to_string(),
-                    key: param.key.to_string(),
-                    expected: param.kind.expectation().to_string(),
-                });
+                return Err(values.missing(param.key, param.kind.expectation()));
             }
         }
         Ok(values)
@@ -234,33 +234,40 @@ impl Values {
     }
 
     /// The name and every value that was given, with the profile always said: what to print and
-    /// record. Parsing it again gives the same.
-    pub fn label(&self) -> Spec {
-        let mut spec = Spec::new(self.definition.name);
-        if let Some(profile) = self.profile {
-            spec = spec.with("profile", profile);
-        }
+    /// record; `queue` says the same of a queue inside. Parsing it again gives the same.
+    ///
+    /// # Errors
+    /// Those of `queue`.
+    pub fn label(&self, queue: &InnerText<'_>) -> Result<Spec, ConfigError> {
+        let mut spec = self.name_and_profile();
         for (key, value) in &self.given {
-            spec = spec.with(key, &value.to_string());
+            let text = match value {
+                Value::Queue(inner) => format!("[{}]", queue(inner)?),
+                value => value.to_string(),
+            };
+            spec = spec.with(key, &text);
         }
         for (key, value) in &self.free {
             spec = spec.with(key, value);
         }
-        spec
+        Ok(spec)
     }
 
     /// The name and every parameter with the value that holds, given or by default, in the order of
     /// the table: SPECs with the same meaning say the same, however they are written. Exact, where
-    /// [`Values::label`] is for readers: not to be parsed again.
-    pub fn meaning(&self) -> Spec {
-        let mut spec = Spec::new(self.definition.name);
-        if let Some(profile) = self.profile {
-            spec = spec.with("profile", profile);
-        }
+    /// [`Values::label`] is for readers: not to be parsed again. `queue` as there.
+    ///
+    /// # Errors
+    /// Those of `queue`.
+    pub fn meaning(&self, queue: &InnerText<'_>) -> Result<Spec, ConfigError> {
+        let mut spec = self.name_and_profile();
         for param in self.definition.all_params() {
-            if let Some(value) = self.find(param) {
-                spec = spec.with(param.key, &value.exact());
-            }
+            let text = match self.find(param) {
+                None => continue,
+                Some(Value::Queue(inner)) => format!("[{}]", queue(&inner)?),
+                Some(value) => value.exact(),
+            };
+            spec = spec.with(param.key, &text);
         }
         for (key, value) in &self.free {
             // The steps of a schedule.
@@ -270,7 +277,15 @@ impl Values {
                 None => spec.with(key, value),
             };
         }
-        spec
+        Ok(spec)
+    }
+
+    fn name_and_profile(&self) -> Spec {
+        let spec = Spec::new(self.definition.name);
+        match self.profile {
+            Some(profile) => spec.with("profile", profile),
+            None => spec,
+        }
     }
 
     /// The items whose keys are not in the table, in order.
@@ -314,6 +329,25 @@ impl Values {
     /// Whether the SPEC itself says the parameter's value.
     pub fn is_given<T: Quantity>(&self, key: Key<T>) -> bool {
         self.given.iter().any(|(given, _)| *given == key.name())
+    }
+
+    /// The rate that was given, else the link's.
+    ///
+    /// # Errors
+    /// Neither is known, or it is zero.
+    pub fn rate(&self, key: Key<Option<Rate>>, link: &LinkFacts) -> Result<Rate, ConfigError> {
+        let rate = self.get(key).or(link.rate).filter(|rate| !rate.is_zero());
+        let expected = "a rate, such as 20mbit, because no link is known behind it";
+        rate.ok_or_else(|| self.missing(key.name(), expected))
+    }
+
+    /// A refusal of a SPEC without a parameter that has no default here.
+    pub fn missing(&self, key: &str, expected: &str) -> ConfigError {
+        ConfigError::Missing {
+            name: self.definition.name.to_string(),
+            key: key.to_string(),
+            expected: expected.to_string(),
+        }
     }
 
     /// A refusal of a parameter's value by a rule that involves more than this value.

@@ -7,7 +7,7 @@
 //! waits, already taken, for the rest of its tokens. It is then transmitted at P. A packet larger
 //! than B never passes.
 
-use crate::config::{Bytes, ConfigError, Definition, Key, LinkFacts, Values};
+use crate::config::{Bytes, ConfigError, Definition, LinkFacts, Values, params};
 use crate::rate::Rate;
 use crate::time::{Span, Time};
 use crate::token_bucket::TokenBucket;
@@ -61,37 +61,25 @@ impl DocsisUpstream {
     }
 }
 
-const RATE: Key<Rate> =
-    Key::required("rate", "maximum sustained traffic rate").within("1kbit", "400gbit");
-
-const BURST: Key<Bytes> =
-    Key::new("burst", "3044B", "maximum traffic burst").within("1522B", "1024MiB");
-
-const PEAK: Key<Rate> = Key::required("peak", "peak traffic rate, not below the sustained rate")
-    .within("1kbit", "400gbit");
-
-const MAP: Key<Span> = Key::new(
-    "map",
-    "0s",
-    "MAP interval, from 100us; packets wait for requests and grants; 0s: no wait",
-)
-.within("0s", "100ms");
-
 /// Every MAP interval of a busy link costs time to compute.
 const LEAST_MAP: Span = Span::from_micros(100);
 
-const GRANT: Key<Span> = Key::new(
-    "grant",
-    "4ms",
-    "with `map`: from the MAP boundary that carries a request to its grant",
-)
-.within("0s", "1s");
+params! {
+    RATE: Rate = "rate", (required) in "1kbit".."400gbit", "maximum sustained traffic rate";
+    BURST: Bytes = "burst", "3044B" in "1522B".."1024MiB", "maximum traffic burst";
+    PEAK: Rate = "peak", (required) in "1kbit".."400gbit",
+        "peak traffic rate, not below the sustained rate";
+    MAP: Span = "map", "0s" in "0s".."100ms",
+        "MAP interval, from 100us; packets wait for requests and grants; 0s: no wait";
+    GRANT: Span = "grant", "4ms" in "0s".."1s",
+        "with `map`: from the MAP boundary that carries a request to its grant";
+}
 
 pub(crate) const DEFINITION: Definition = Definition {
     name: "docsis",
     summary: "cable modem upstream: token bucket with a peak rate",
     source: "DOCSIS MULPIv3.1 annex C.2.2.7; request-grant delay: RFC 8034 section 4.2",
-    params: &[RATE.param(), BURST.param(), PEAK.param(), MAP.param(), GRANT.param()],
+    params: PARAMS,
     shared: SHARED,
     ..Definition::BARE
 };

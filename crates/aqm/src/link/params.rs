@@ -2,7 +2,7 @@
 //! have hardly any others.
 
 use crate::config::{
-    Bytes, Definition, Key, Kind, LinkFacts, Param, Probability, Quantity, Value, Values,
+    Bytes, Definition, Key, LinkFacts, Param, Probability, Values, choices, params,
 };
 use crate::rate::Rate;
 use crate::remark::Rules;
@@ -30,102 +30,39 @@ impl LinkConfig {
     }
 }
 
-pub(crate) const DELAY: Key<Span> =
-    Key::new("delay", "0s", "from the end of a transmission to arrival at the far end")
-        .within("0s", "60s");
-
-pub(crate) const LOSS: Key<Probability> =
-    Key::new("loss", "0%", "independent loss of each transmitted packet");
-
-pub(crate) const OVERHEAD: Key<Bytes> =
-    Key::new("overhead", "0B", "link-layer bytes charged on top of each packet's length")
-        .within("0B", "256B");
-
-const JITTER: Key<Span> =
-    Key::new("jitter", "0s", "largest random delay of a packet on top of `delay`")
-        .within("0s", "10s");
-
-const JITTER_LAW: Key<JitterLaw> = Key::new(
-    "jitter-law",
-    "uniform",
-    "over 0 to `jitter`: even; mean 1/2, deviation 1/6; or mean 1/8 with a tail",
-);
-
-const JITTER_ORDER: Key<JitterOrder> = Key::new(
-    "jitter-order",
-    "kept",
-    "kept: a packet waits for those before it; free: it may overtake them",
-);
-
-const REORDER: Key<Probability> = Key::new(
-    "reorder",
-    "0%",
-    "probability that a packet falls behind, so that later ones overtake it",
-);
-
-const REORDER_BY: Key<Span> =
-    Key::new("reorder-by", "10ms", "how far such a packet falls behind").within("1us", "10s");
-
-const MARK: Key<Probability> = Key::new(
-    "mark",
-    "0%",
-    "probability that a transmitted ECT packet that is not lost becomes CE, each by itself",
-);
-
-const REMARK: Key<Option<Rules>> = Key::optional(
-    "remark",
-    "every field stays as it is",
-    "rules that change DSCP and ECN of packets that are not lost, in order, after `mark`",
-);
+params! {
+    pub(crate) DELAY: Span = "delay", "0s" in "0s".."60s",
+        "from the end of a transmission to arrival at the far end";
+    pub(crate) LOSS: Probability = "loss", "0%", "independent loss of each transmitted packet";
+    JITTER: Span = "jitter", "0s" in "0s".."10s",
+        "largest random delay of a packet on top of `delay`";
+    JITTER_LAW: JitterLaw = "jitter-law", "uniform",
+        "over 0 to `jitter`: even; mean 1/2, deviation 1/6; or mean 1/8 with a tail";
+    JITTER_ORDER: JitterOrder = "jitter-order", "kept",
+        "kept: a packet waits for those before it; free: it may overtake them";
+    REORDER: Probability = "reorder", "0%",
+        "probability that a packet falls behind, so that later ones overtake it";
+    REORDER_BY: Span = "reorder-by", "10ms" in "1us".."10s", "how far such a packet falls behind";
+    MARK: Probability = "mark", "0%",
+        "probability that a transmitted ECT packet that is not lost becomes CE, each by itself";
+    REMARK: Option<Rules> = "remark", ("every field stays as it is"),
+        "rules that change DSCP and ECN of packets that are not lost, in order, after `mark`";
+    pub(crate) OVERHEAD: Bytes = "overhead", "0B" in "0B".."256B",
+        "link-layer bytes charged on top of each packet's length";
+}
 
 /// Parameters that every link has.
-pub(super) const SHARED: &[Param] = &[
-    DELAY.param(),
-    LOSS.param(),
-    JITTER.param(),
-    JITTER_LAW.param(),
-    JITTER_ORDER.param(),
-    REORDER.param(),
-    REORDER_BY.param(),
-    MARK.param(),
-    REMARK.param(),
-    OVERHEAD.param(),
-];
+pub(super) const SHARED: &[Param] = PARAMS;
 
 /// The same for links with an `overhead` of their own.
 pub(super) const SHARED_WITHOUT_OVERHEAD: &[Param] = SHARED.split_at(SHARED.len() - 1).0;
 
-impl Quantity for JitterLaw {
-    type Value = Self;
-
-    const KIND: Kind = Kind::Choice(&["uniform", "normal", "exponential"]);
-
-    fn of(value: Option<Value>) -> Option<Self> {
-        match value? {
-            Value::Choice("uniform") => Some(Self::Uniform),
-            Value::Choice("normal") => Some(Self::Normal),
-            Value::Choice("exponential") => Some(Self::Exponential),
-            _ => None,
-        }
-    }
-}
+choices!(JitterLaw { "uniform" => Uniform, "normal" => Normal, "exponential" => Exponential, });
 
 /// Whether jitter keeps the order of packets.
 enum JitterOrder {}
 
-impl Quantity for JitterOrder {
-    type Value = bool;
-
-    const KIND: Kind = Kind::Choice(&["kept", "free"]);
-
-    fn of(value: Option<Value>) -> Option<bool> {
-        match value? {
-            Value::Choice("kept") => Some(true),
-            Value::Choice("free") => Some(false),
-            _ => None,
-        }
-    }
-}
+choices!(JitterOrder => bool { "kept" => true, "free" => false, });
 
 /// The delays on top of [`DELAY`] that the values describe.
 pub(crate) fn flight(values: &Values, grant: Option<RequestGrant>) -> FlightOptions {

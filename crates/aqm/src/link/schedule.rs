@@ -9,7 +9,7 @@ use core::fmt;
 use super::params::{LinkConfig, SHARED};
 use super::piecewise::{Pieces, Transmitter};
 use super::rate_process::RateProcess;
-use crate::config::{ConfigError, Definition, Key, Kind, Value, Values};
+use crate::config::{ConfigError, Definition, Kind, Value, Values, params};
 use crate::rate::Rate;
 use crate::time::{Span, Time};
 
@@ -221,15 +221,16 @@ impl Pieces for Cursor {
     }
 }
 
-const REPEAT: Key<Option<Span>> =
-    Key::optional("repeat", "the last rate holds for ever", "start over after this time")
-        .within("1us", "31536000s");
+params! {
+    REPEAT: Option<Span> = "repeat", ("the last rate holds for ever") in "1us".."31536000s",
+        "start over after this time";
+}
 
 pub(crate) const DEFINITION: Definition = Definition {
     name: "steps",
     summary: "rate that changes at given times: steps:0s=6mbit,10s=600kbit",
     source: "piecewise constant, exact in mid-packet; rate 0bit is an outage",
-    params: &[REPEAT.param()],
+    params: PARAMS,
     shared: SHARED,
     free_key: Some(|key| Kind::Span.read(key).is_some()),
     ..Definition::BARE

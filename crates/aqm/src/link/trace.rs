@@ -23,7 +23,7 @@ use core::fmt;
 use super::params::{LinkConfig, OVERHEAD, SHARED_WITHOUT_OVERHEAD};
 use super::rate_process::RateProcess;
 use super::schedule::{Schedule, Step};
-use crate::config::{Bytes, ConfigError, Definition, Key, Profile, Values};
+use crate::config::{Bytes, ConfigError, Definition, Profile, Values, params};
 use crate::rate::Rate;
 use crate::time::{Span, Time};
 
@@ -264,11 +264,12 @@ impl Opportunities {
 
 const NANOS_PER_MS: u64 = 1_000_000;
 
-const FILE: Key<String> = Key::required("file", "the recording");
-
-const OPPORTUNITY: Key<Bytes> =
-    Key::new("opportunity", "1504B", "bytes that an opportunity carries, overhead included")
-        .within("64B", "64KiB");
+params! {
+    FILE: String = "file", (required), "the recording";
+    OPPORTUNITY: Bytes = "opportunity", "1504B" in "64B".."64KiB",
+        "bytes that an opportunity carries, overhead included";
+    use OVERHEAD.or("4B");
+}
 
 pub(crate) const DEFINITION: Definition = Definition {
     name: "trace",
@@ -278,7 +279,7 @@ pub(crate) const DEFINITION: Definition = Definition {
         Profile { name: "mahimahi", doc: "opportunities at instants, lost when idle (mm-link)" },
         Profile { name: "exact", doc: "constant rate within each millisecond, nothing lost" },
     ],
-    params: &[FILE.param(), OPPORTUNITY.param(), OVERHEAD.or("4B").param()],
+    params: PARAMS,
     shared: SHARED_WITHOUT_OVERHEAD,
     positional: Some(FILE.name()),
     ..Definition::BARE

@@ -33,17 +33,16 @@
 //! `docs/queues/avq.md`.
 
 use alloc::boxed::Box;
-use alloc::string::ToString;
 
 use crate::aqm::{Aqm, Verdict};
 use crate::config::{
-    Bytes, ConfigError, Definition, Key, LinkFacts, Millionths, Probability, Profile, Values,
+    Bytes, ConfigError, Definition, LinkFacts, Millionths, Probability, Profile, Values, params,
 };
 use crate::packet::Meta;
 use crate::qdisc::{Backlog, Qdisc};
-use crate::queue::fifo::{self, LIMIT};
-use crate::queue::store::{Limit, Overflow, Single};
+use crate::queue::fifo::{LIMIT, OneQueue};
 use crate::rate::Rate;
+use crate::rng::Rng;
 use crate::time::Time;
 
 /// Parameters of [`Avq`].
@@ -124,11 +123,7 @@ impl Avq {
 
 impl Aqm for Avq {
     fn on_enqueue(&mut self, now: Time, meta: &Meta, _backlog: Backlog) -> Verdict {
-        let verdict = match (self.admits(now, meta.len), self.config.ecn) {
-            (true, _) => Verdict::Pass,
-            (false, true) => Verdict::Signal,
-            (false, false) => Verdict::Drop,
-        };
+        let verdict = Verdict::new(!self.admits(now, meta.len), self.config.ecn);
         let stays = match verdict {
             Verdict::Pass => true,
             Verdict::Signal => meta.ecn.is_capable(),
@@ -152,47 +147,31 @@ const NANOBITS_PER_BYTE: u128 = 8_000_000_000;
 const GROWTH_CAP_NS: u64 = 1 << 40;
 
 /// AVQ on one queue, ready to build.
-#[derive(Clone, Copy, Debug)]
-pub struct AvqQueue {
-    /// The algorithm.
-    pub config: AvqConfig,
-    /// How much the queue holds; arrivals beyond are dropped.
-    pub limit: Limit,
-}
+pub type AvqQueue = OneQueue<AvqConfig>;
 
 impl AvqQueue {
-    pub(crate) fn build<P: 'static>(&self) -> Box<dyn Qdisc<P>> {
-        Box::new(Single::new(Avq::new(self.config), self.limit, Overflow::Tail))
+    pub(crate) fn build<P: 'static>(&self, _: &Rng) -> Box<dyn Qdisc<P>> {
+        self.under(Avq::new(self.config))
     }
 }
 
-const GAMMA: Key<Probability> =
-    Key::new("gamma", "98%", "desired utilisation").within("1%", "100%");
-
-const ALPHA: Key<Millionths> =
-    Key::new("alpha", "0.15", "speed of the adaptation, per second").within("0.001", "100");
-
-const VIRTUAL_BUFFER: Key<Bytes> =
-    Key::new("virtual-buffer", "100kB", "the virtual queue's buffer").within("1500B", "1024MiB");
-
-const ECN: Key<bool> = Key::new("ecn", "off", "mark ECN-capable packets instead of dropping them");
-
-pub(in crate::queue) const RATE: Key<Option<Rate>> =
-    Key::optional("rate", "the link's", "what the link can send").within("1kbit", "1000gbit");
+params! {
+    GAMMA: Probability = "gamma", "98%" in "1%".."100%", "desired utilisation";
+    ALPHA: Millionths = "alpha", "0.15" in "0.001".."100", "speed of the adaptation, per second";
+    VIRTUAL_BUFFER: Bytes = "virtual-buffer", "100kB" in "1500B".."1024MiB",
+        "the virtual queue's buffer";
+    pub(in crate::queue) RATE: Option<Rate> = "rate", ("the link's") in "1kbit".."1000gbit",
+        "what the link can send";
+    ECN: bool = "ecn", "off", "mark ECN-capable packets instead of dropping them";
+    use LIMIT;
+}
 
 pub(crate) const DEFINITION: Definition = Definition {
     name: "avq",
     summary: "AVQ: signals where a virtual queue of a little less capacity would overflow",
     source: "Kunniyur and Srikant 2001",
     profiles: &[Profile { name: "kunniyur", doc: "the paper's AVQ, its token bucket" }],
-    params: &[
-        GAMMA.param(),
-        ALPHA.param(),
-        VIRTUAL_BUFFER.param(),
-        RATE.param(),
-        ECN.param(),
-        LIMIT.param(),
-    ],
+    params: PARAMS,
     ..Definition::BARE
 };
 
@@ -204,18 +183,12 @@ pub(crate) fn configure(values: &Values, link: &LinkFacts) -> Result<AvqQueue, C
         virtual_buffer_bytes: values.get(VIRTUAL_BUFFER),
         ecn: values.get(ECN),
     };
-    Ok(AvqQueue { config, limit: fifo::limit(values)? })
+    AvqQueue::new(config, values)
 }
 
 /// The rate that was given, else the link's.
 pub(in crate::queue) fn rate_of(values: &Values, link: &LinkFacts) -> Result<Rate, ConfigError> {
-    let rate = values.get(RATE).or(link.rate).filter(|rate| !rate.is_zero());
-    let rate = rate.map(|rate| rate.min(MOST));
-    rate.ok_or_else(|| ConfigError::Missing {
-        name: values.label().name,
-        key: RATE.name().to_string(),
-        expected: "a rate, such as 20mbit, because no link is known behind it".to_string(),
-    })
+    values.rate(RATE, link).map(|rate| rate.min(MOST))
 }
 
 /// A faster link counts as this fast, which keeps the arithmetic in range.
@@ -226,9 +199,11 @@ mod tests {
     use super::*;
     use crate::packet::{Ecn, Packet};
     use crate::qdisc::Dequeue;
+    use crate::queue::store::{Limit, Overflow, Single};
     use crate::registry::{QueueConfig, QueueSetup};
     use crate::rng::Rng;
     use crate::time::Span;
+    use alloc::string::ToString;
 
     /// On 8 Mbit/s: 1000 bytes take 1 ms.
     fn avq(spec: &str) -> Avq {

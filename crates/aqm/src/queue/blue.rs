@@ -42,12 +42,12 @@ use alloc::boxed::Box;
 
 use crate::aqm::{Aqm, Store, Verdict};
 use crate::config::{
-    ConfigError, Definition, Key, LinkFacts, PacketsOrBytes, Probability, Profile, Values,
+    ConfigError, Definition, LinkFacts, PacketsOrBytes, Probability, Profile, Values, params,
 };
 use crate::packet::{Meta, Packet};
 use crate::qdisc::{Backlog, Observer, Qdisc};
-use crate::queue::fifo::{self, LIMIT};
-use crate::queue::store::{Limit, Overflow, Single};
+use crate::queue::fifo::{LIMIT, OneQueue};
+use crate::queue::store::Limit;
 use crate::rate::Rate;
 use crate::rng::Rng;
 use crate::time::{Span, Time};
@@ -120,11 +120,7 @@ impl Aqm for Blue {
             self.lose(now);
         }
         let signals = u64::from(self.rng.next_u32()) < self.probability_q32;
-        match (signals, self.config.ecn) {
-            (false, _) => Verdict::Pass,
-            (true, true) => Verdict::Signal,
-            (true, false) => Verdict::Drop,
-        }
+        Verdict::new(signals, self.config.ecn)
     }
 
     fn on_refused(&mut self, now: Time, _meta: &Meta, backlog: Backlog) {
@@ -156,48 +152,30 @@ impl Aqm for Blue {
 const ONE_Q32: u64 = 1 << 32;
 
 /// BLUE on one queue, ready to build.
-#[derive(Clone, Copy, Debug)]
-pub struct BlueQueue {
-    /// The algorithm.
-    pub config: BlueConfig,
-    /// How much the queue holds; arrivals beyond are dropped.
-    pub limit: Limit,
-}
+pub type BlueQueue = OneQueue<BlueConfig>;
 
 impl BlueQueue {
     pub(crate) fn build<P: 'static>(&self, rng: &Rng) -> Box<dyn Qdisc<P>> {
-        let blue = Blue::new(self.config, rng.child("blue"));
-        Box::new(Single::new(blue, self.limit, Overflow::Tail))
+        self.under(Blue::new(self.config, rng.child("blue")))
     }
 }
 
-const FREEZE: Key<Span> =
-    Key::new("freeze", "100ms", "least time between two steps").within("1us", "60s");
-
-const INCREMENT: Key<Probability> =
-    Key::new("increment", "0.25%", "step up after a loss for lack of room");
-
-const DECREMENT: Key<Probability> =
-    Key::new("decrement", "0.025%", "step down while the link is idle");
-
-const THRESHOLD: Key<Option<PacketsOrBytes>> =
-    Key::optional("threshold", "none", "a queue longer than this counts as a loss");
-
-const ECN: Key<bool> = Key::new("ecn", "off", "mark ECN-capable packets instead of dropping them");
+params! {
+    FREEZE: Span = "freeze", "100ms" in "1us".."60s", "least time between two steps";
+    INCREMENT: Probability = "increment", "0.25%", "step up after a loss for lack of room";
+    DECREMENT: Probability = "decrement", "0.025%", "step down while the link is idle";
+    THRESHOLD: Option<PacketsOrBytes> = "threshold", ("none"),
+        "a queue longer than this counts as a loss";
+    ECN: bool = "ecn", "off", "mark ECN-capable packets instead of dropping them";
+    use LIMIT;
+}
 
 pub(crate) const DEFINITION: Definition = Definition {
     name: "blue",
     summary: "BLUE: signals more after a loss, less while the link is idle",
     source: "Feng, Shin, Kandlur and Saha 2002",
     profiles: &[Profile { name: "feng", doc: "the paper's BLUE, defaults of its ns-3 port" }],
-    params: &[
-        FREEZE.param(),
-        INCREMENT.param(),
-        DECREMENT.param(),
-        THRESHOLD.param(),
-        ECN.param(),
-        LIMIT.param(),
-    ],
+    params: PARAMS,
     ..Definition::BARE
 };
 
@@ -206,14 +184,11 @@ pub(crate) fn configure(values: &Values, link: &LinkFacts) -> Result<BlueQueue, 
         freeze: values.get(FREEZE),
         increment_q32: values.get(INCREMENT),
         decrement_q32: values.get(DECREMENT),
-        threshold: values.get(THRESHOLD).map(|threshold| match threshold {
-            PacketsOrBytes::Packets(packets) => Limit::packets(packets),
-            PacketsOrBytes::Bytes(bytes) => Limit::bytes(bytes),
-        }),
+        threshold: values.get(THRESHOLD).map(Limit::from),
         ecn: values.get(ECN),
         rate: link.rate.filter(|rate| !rate.is_zero()),
     };
-    Ok(BlueQueue { config, limit: fifo::limit(values)? })
+    BlueQueue::new(config, values)
 }
 
 #[cfg(test)]
@@ -221,6 +196,7 @@ mod tests {
     use super::*;
     use crate::packet::Ecn;
     use crate::qdisc::Admit;
+    use crate::queue::store::{Overflow, Single};
     use crate::registry::{QueueConfig, QueueSetup};
 
     fn configured(spec: &str, rate: Option<Rate>) -> BlueQueue {

@@ -34,11 +34,11 @@
 use alloc::boxed::Box;
 
 use crate::aqm::{Aqm, Store};
-use crate::config::{ConfigError, Definition, Key, Packets, Profile, Values};
+use crate::config::{ConfigError, Definition, Packets, Profile, Values, params};
 use crate::packet::{Meta, Packet};
 use crate::qdisc::{Backlog, DropReason, Observer, Qdisc};
-use crate::queue::fifo::{self, LIMIT};
-use crate::queue::store::{Limit, Overflow, Single};
+use crate::queue::fifo::{LIMIT, OneQueue};
+use crate::rng::Rng;
 use crate::time::{Span, Time};
 
 /// BoDe, profile `paper`.
@@ -106,13 +106,7 @@ impl Aqm for Patch {
 }
 
 /// BoDe on one queue, ready to build.
-#[derive(Clone, Debug)]
-pub struct BodeQueue {
-    /// The algorithm in its initial state.
-    pub profile: BodeProfile,
-    /// How much the queue holds; arrivals beyond are dropped.
-    pub limit: Limit,
-}
+pub type BodeQueue = OneQueue<BodeProfile>;
 
 /// BoDe in one of its profiles.
 #[derive(Clone, Debug)]
@@ -124,24 +118,20 @@ pub enum BodeProfile {
 }
 
 impl BodeQueue {
-    pub(crate) fn build<P: 'static>(&self) -> Box<dyn Qdisc<P>> {
-        match &self.profile {
-            BodeProfile::Paper(bode) => {
-                Box::new(Single::new(bode.clone(), self.limit, Overflow::Tail))
-            }
-            BodeProfile::Patch(bode) => {
-                Box::new(Single::new(bode.clone(), self.limit, Overflow::Tail))
-            }
+    pub(crate) fn build<P: 'static>(&self, _: &Rng) -> Box<dyn Qdisc<P>> {
+        match &self.config {
+            BodeProfile::Paper(bode) => self.under(bode.clone()),
+            BodeProfile::Patch(bode) => self.under(bode.clone()),
         }
     }
 }
 
-const BOUND: Key<Span> =
-    Key::new("bound", "20ms", "longest sojourn that is served").within("1us", "60s");
-
-const EXEMPT: Key<Packets> =
-    Key::new("exempt", "3p", "a queue of no more packets, head included, loses none")
-        .within("0p", "16777216p");
+params! {
+    BOUND: Span = "bound", "20ms" in "1us".."60s", "longest sojourn that is served";
+    EXEMPT: Packets = "exempt", "3p" in "0p".."16777216p",
+        "a queue of no more packets, head included, loses none";
+    use LIMIT;
+}
 
 pub(crate) const DEFINITION: Definition = Definition {
     name: "bode",
@@ -151,7 +141,7 @@ pub(crate) const DEFINITION: Definition = Definition {
         Profile { name: "paper", doc: "the paper's section V-C, in nanoseconds" },
         Profile { name: "patch", doc: "the authors' release v1.5 for Mahimahi" },
     ],
-    params: &[BOUND.param(), EXEMPT.param(), LIMIT.param()],
+    params: PARAMS,
     ..Definition::BARE
 };
 
@@ -165,7 +155,7 @@ pub(crate) fn configure(values: &Values) -> Result<BodeQueue, ConfigError> {
         "patch" => BodeProfile::Patch(Patch::new(bound, exempt_packets)),
         _ => BodeProfile::Paper(Paper::new(bound, exempt_packets)),
     };
-    Ok(BodeQueue { profile, limit: fifo::limit(values)? })
+    BodeQueue::new(profile, values)
 }
 
 /// Drops from the head until `is_served` takes a packet, given what it leaves behind.
@@ -196,6 +186,7 @@ fn drop_head<P, S: Store<P>>(now: Time, store: &mut S, observer: &mut dyn Observ
 mod tests {
     use super::*;
     use crate::qdisc::Dequeue;
+    use crate::queue::store::{Limit, Overflow, Single};
     use alloc::vec::Vec;
 
     /// Identifiers from 1 that survive of `count` packets of `len` bytes, all aged `age`.

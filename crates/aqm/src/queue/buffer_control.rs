@@ -17,7 +17,7 @@
 use alloc::string::ToString;
 use core::fmt;
 
-use crate::config::{Bytes, BytesOrSpan, ConfigError, Definition, Key, LinkFacts, Values};
+use crate::config::{Bytes, BytesOrSpan, ConfigError, Definition, Key, LinkFacts, Values, params};
 use crate::queue::fifo::FifoConfig;
 use crate::queue::store::{Limit, Overflow};
 use crate::time::Span;
@@ -82,33 +82,23 @@ impl BufferControl {
     }
 }
 
-const TARGET: Key<Option<BytesOrSpan>> = Key::optional(
-    "target",
-    "the supplier's choice: 100 ms at the peak rate",
-    "size to come close to",
-);
-
-const MIN: Key<Option<BytesOrSpan>> =
-    Key::optional("min", "none", "smallest size accepted; larger than the modem has: rejected");
-
-const MAX: Key<Option<BytesOrSpan>> =
-    Key::optional("max", "none", "largest size accepted; below the smallest block: rejected");
-
-const BLOCK: Key<Bytes> =
-    Key::new("block", "1KiB", "granularity of the modem's sizes").within("1B", "1024MiB");
-
-const LARGEST: Key<Bytes> = Key::new(
-    "largest",
-    "1024MiB",
-    "what the modem's hardware has; certified modems have 24KiB or more",
-)
-.within("64B", "1024MiB");
+params! {
+    TARGET: Option<BytesOrSpan> = "target", ("the supplier's choice: 100 ms at the peak rate"),
+        "size to come close to";
+    MIN: Option<BytesOrSpan> = "min", ("none"),
+        "smallest size accepted; larger than the modem has: rejected";
+    MAX: Option<BytesOrSpan> = "max", ("none"),
+        "largest size accepted; below the smallest block: rejected";
+    BLOCK: Bytes = "block", "1KiB" in "1B".."1024MiB", "granularity of the modem's sizes";
+    LARGEST: Bytes = "largest", "1024MiB" in "64B".."1024MiB",
+        "what the modem's hardware has; certified modems have 24KiB or more";
+}
 
 pub(crate) const DEFINITION: Definition = Definition {
     name: "buffer-control",
     summary: "tail-drop of the size that a cable modem selects under DOCSIS Buffer Control",
     source: "CM-GL-Buffer-V01 section 6",
-    params: &[TARGET.param(), MIN.param(), MAX.param(), BLOCK.param(), LARGEST.param()],
+    params: PARAMS,
     positional: Some(TARGET.name()),
     ..Definition::BARE
 };

@@ -32,7 +32,7 @@ use alloc::format;
 use alloc::string::ToString;
 use alloc::vec::Vec;
 
-use crate::config::{ConfigError, Definition, DscpSet, Key, Spec, Values};
+use crate::config::{ConfigError, Definition, DscpSet, Key, Spec, Values, params};
 use crate::packet::{Dscp, Packet};
 use crate::qdisc::{Admit, Backlog, Dequeue, Observer, Qdisc, Stats};
 use crate::rng::Rng;
@@ -118,7 +118,7 @@ pub struct DiffServConfig<Q> {
 
 impl<Q> DiffServConfig<Q> {
     /// An empty queue, whose classes `build` makes out of their configurations.
-    pub(crate) fn build<P: 'static>(
+    pub(crate) fn build_with<P: 'static>(
         &self,
         rng: &Rng,
         build: impl Fn(&Q, &Rng) -> Box<dyn Qdisc<P>>,
@@ -130,25 +130,19 @@ impl<Q> DiffServConfig<Q> {
     }
 }
 
-const HIGH: Key<Spec> = Key::new("high", "[bode:bound=50ms]", "queue of the class served first");
-
-const HIGH_DSCP: Key<DscpSet> =
-    Key::new("high-dscp", "45+46", "codepoints of the class served first");
-
-const MEDIUM: Key<Spec> =
-    Key::new("medium", "[bode:bound=100ms]", "queue of the class served second");
-
-const MEDIUM_DSCP: Key<DscpSet> =
-    Key::new("medium-dscp", "34+36+38", "codepoints of the class served second");
-
-const LOW: Key<Spec> =
-    Key::new("low", "[fifo:limit=1000p]", "queue of every other codepoint, served last");
+params! {
+    HIGH: Spec = "high", "[bode:bound=50ms]", "queue of the class served first";
+    HIGH_DSCP: DscpSet = "high-dscp", "45+46", "codepoints of the class served first";
+    MEDIUM: Spec = "medium", "[bode:bound=100ms]", "queue of the class served second";
+    MEDIUM_DSCP: DscpSet = "medium-dscp", "34+36+38", "codepoints of the class served second";
+    LOW: Spec = "low", "[fifo:limit=1000p]", "queue of every other codepoint, served last";
+}
 
 pub(crate) const DEFINITION: Definition = Definition {
     name: "diffserv",
     summary: "strict priority over three classes chosen by DSCP, any queue in each",
     source: "RFC 2475; classes of the BoDe paper, section VII-C",
-    params: &[HIGH.param(), HIGH_DSCP.param(), MEDIUM.param(), MEDIUM_DSCP.param(), LOW.param()],
+    params: PARAMS,
     ..Definition::BARE
 };
 

@@ -5,8 +5,13 @@
 //! usual transmit queue length) and Mahimahi's `droptail` and `drophead`. Linux's own head-drop
 //! knows packets only and drops exactly one.
 
-use crate::config::{ConfigError, Definition, Key, PacketsOrBytes, Values};
-use crate::queue::store::{Limit, Overflow};
+use alloc::boxed::Box;
+
+use crate::aqm::Aqm;
+use crate::config::{ConfigError, Definition, PacketsOrBytes, Values, params};
+use crate::qdisc::Qdisc;
+use crate::queue::store::{Limit, NoAqm, Overflow, Single};
+use crate::rng::Rng;
 
 /// Configuration of a FIFO.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,9 +22,11 @@ pub struct FifoConfig {
     pub overflow: Overflow,
 }
 
-/// How much a discipline on a single queue holds.
-pub(crate) const LIMIT: Key<PacketsOrBytes> =
-    Key::new("limit", "1000p", "how much the queue holds").within("1p", "16777216p");
+params! {
+    /// How much a discipline on a single queue holds.
+    pub(crate) LIMIT: PacketsOrBytes = "limit", "1000p" in "1p".."16777216p",
+        "how much the queue holds";
+}
 
 /// Tail-drop.
 pub(crate) const TAIL_DROP: Definition = Definition {
@@ -27,7 +34,7 @@ pub(crate) const TAIL_DROP: Definition = Definition {
     aliases: &["pfifo", "bfifo", "droptail", "drop-tail", "taildrop", "tail-drop"],
     summary: "first in, first out; refuses arrivals when full (tail-drop)",
     source: "Linux sch_fifo",
-    params: &[LIMIT.param()],
+    params: PARAMS,
     ..Definition::BARE
 };
 
@@ -37,9 +44,36 @@ pub(crate) const HEAD_DROP: Definition = Definition {
     aliases: &["pfifo-head-drop", "drophead", "drop-head", "headdrop"],
     summary: "first in, first out; drops the oldest when full",
     source: "Mahimahi drophead, Linux pfifo_head_drop",
-    params: &[LIMIT.param()],
+    params: PARAMS,
     ..Definition::BARE
 };
+
+/// An AQM on one queue, ready to build.
+#[derive(Clone, Copy, Debug)]
+pub struct OneQueue<C> {
+    /// The algorithm's parameters, or the algorithm in its initial state.
+    pub config: C,
+    /// How much the queue holds; arrivals beyond are dropped.
+    pub limit: Limit,
+}
+
+impl<C> OneQueue<C> {
+    /// The queue that [`LIMIT`] bounds.
+    pub(crate) fn new(config: C, values: &Values) -> Result<Self, ConfigError> {
+        Ok(Self { config, limit: limit(values)? })
+    }
+
+    /// An empty queue under `aqm`.
+    pub(crate) fn under<P: 'static>(&self, aqm: impl Aqm + 'static) -> Box<dyn Qdisc<P>> {
+        Box::new(Single::new(aqm, self.limit, Overflow::Tail))
+    }
+}
+
+impl FifoConfig {
+    pub(crate) fn build<P: 'static>(&self, _: &Rng) -> Box<dyn Qdisc<P>> {
+        Box::new(Single::new(NoAqm, self.limit, self.overflow))
+    }
+}
 
 pub(crate) fn configure(values: &Values, overflow: Overflow) -> Result<FifoConfig, ConfigError> {
     Ok(FifoConfig { limit: limit(values)?, overflow })
@@ -49,10 +83,9 @@ pub(crate) fn configure(values: &Values, overflow: Overflow) -> Result<FifoConfi
 pub(crate) fn limit(values: &Values) -> Result<Limit, ConfigError> {
     const SMALLEST_BYTES: u64 = 64;
     match values.get(LIMIT) {
-        PacketsOrBytes::Packets(packets) => Ok(Limit::packets(packets)),
-        PacketsOrBytes::Bytes(bytes) if bytes >= SMALLEST_BYTES => Ok(Limit::bytes(bytes)),
-        PacketsOrBytes::Bytes(_) => {
+        PacketsOrBytes::Bytes(bytes) if bytes < SMALLEST_BYTES => {
             Err(values.refuse(LIMIT, "at least one packet: 1p, or 64B and more"))
         }
+        limit => Ok(limit.into()),
     }
 }

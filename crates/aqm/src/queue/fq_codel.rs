@@ -32,10 +32,11 @@
 use alloc::boxed::Box;
 
 use crate::aqm::Aqm;
-use crate::config::{Bytes, ConfigError, Count, Definition, Key, Packets, Profile, Values};
+use crate::config::{Bytes, ConfigError, Count, Definition, Key, Packets, Profile, Values, params};
 use crate::qdisc::Qdisc;
 use crate::queue::codel::{self, Linux, Rfc};
 use crate::queue::store::fair::{Fair, FairConfig, FairOverflow};
+use crate::rng::Rng;
 
 /// FQ-CoDel, ready to build.
 #[derive(Clone, Debug)]
@@ -56,7 +57,7 @@ pub enum FlowCodel {
 }
 
 impl FqCodelConfig {
-    pub(crate) fn build<P: 'static>(&self) -> Box<dyn Qdisc<P>> {
+    pub(crate) fn build<P: 'static>(&self, _: &Rng) -> Box<dyn Qdisc<P>> {
         fn fair<A: Aqm + Clone + 'static, P: 'static>(
             config: FairConfig,
             aqm: &A,
@@ -75,21 +76,19 @@ const _: () = assert!(Fair::<Linux, ()>::BYTES_PER_FLOW == 64);
 
 const ECN: Key<bool> = codel::ECN.or("on");
 
-pub(in crate::queue) const LIMIT: Key<Packets> =
-    Key::new("limit", "10240p", "packets stored at most, over all flows").within("1p", "16777216p");
-
-pub(in crate::queue) const FLOWS: Key<Count> =
-    Key::new("flows", "1024", "queues that 5-tuples are hashed into").within("1", "65536");
-
-pub(in crate::queue) const MEMORY: Key<Bytes> =
-    Key::new("memory", "32MiB", "bytes stored at most, over all flows").within("64B", "4096MiB");
-
-pub(in crate::queue) const QUANTUM: Key<Bytes> =
-    Key::new("quantum", "1514B", "bytes that a flow may send per turn").within("64B", "1MiB");
-
-const DROP_BATCH: Key<Packets> =
-    Key::new("drop-batch", "64p", "packets taken from the fattest flow per overflow, at most")
-        .within("1p", "65536p");
+params! {
+    use codel::TARGET, codel::INTERVAL, codel::MTU, ECN, codel::CE_THRESHOLD;
+    pub(in crate::queue) LIMIT: Packets = "limit", "10240p" in "1p".."16777216p",
+        "packets stored at most, over all flows";
+    pub(in crate::queue) FLOWS: Count = "flows", "1024" in "1".."65536",
+        "queues that 5-tuples are hashed into";
+    pub(in crate::queue) MEMORY: Bytes = "memory", "32MiB" in "64B".."4096MiB",
+        "bytes stored at most, over all flows";
+    pub(in crate::queue) QUANTUM: Bytes = "quantum", "1514B" in "64B".."1MiB",
+        "bytes that a flow may send per turn";
+    DROP_BATCH: Packets = "drop-batch", "64p" in "1p".."65536p",
+        "packets taken from the fattest flow per overflow, at most";
+}
 
 pub(crate) const DEFINITION: Definition = Definition {
     name: "fq-codel",
@@ -100,18 +99,7 @@ pub(crate) const DEFINITION: Definition = Definition {
         Profile { name: "linux", doc: "Linux 6.12: its CoDel, guard over all flows" },
         Profile { name: "rfc", doc: "RFC 8290 with RFC 8289's exact CoDel" },
     ],
-    params: &[
-        codel::TARGET.param(),
-        codel::INTERVAL.param(),
-        codel::MTU.param(),
-        ECN.param(),
-        codel::CE_THRESHOLD.param(),
-        LIMIT.param(),
-        FLOWS.param(),
-        MEMORY.param(),
-        QUANTUM.param(),
-        DROP_BATCH.param(),
-    ],
+    params: PARAMS,
     ..Definition::BARE
 };
 

@@ -40,7 +40,7 @@
 use alloc::boxed::Box;
 
 use crate::config::{
-    Bytes, ConfigError, Definition, Key, Millionths, Probability, Profile, Values,
+    Bytes, ConfigError, Definition, Millionths, Probability, Profile, Values, params,
 };
 use crate::qdisc::Qdisc;
 use crate::queue::fq_codel::{FLOWS, LIMIT, MEMORY, QUANTUM};
@@ -66,23 +66,18 @@ impl FqPieConfig {
     }
 }
 
-const TUPDATE: Key<Span> =
-    Key::new("tupdate", "15ms", "time between updates").within("100us", "10s");
-
-const ALPHA: Key<Millionths> =
-    Key::new("alpha", "0.125", "weight of the distance from the target, Hz").within("0", "2");
-
-const BETA: Key<Millionths> =
-    Key::new("beta", "1.25", "weight of the delay's change, Hz").within("0", "2");
-
-const MTU: Key<Bytes> =
-    Key::new("mtu", "1514B", "nothing is dropped while a flow stores less than two such packets")
-        .within("0B", "64KiB");
-
-const ECN: Key<bool> = Key::new("ecn", "off", "mark ECN-capable packets instead of dropping them");
-
-const ECN_PROB: Key<Probability> =
-    Key::new("ecn-prob", "10%", "drop even ECN-capable packets above this probability");
+params! {
+    use pie::TARGET;
+    TUPDATE: Span = "tupdate", "15ms" in "100us".."10s", "time between updates";
+    ALPHA: Millionths = "alpha", "0.125" in "0".."2", "weight of the distance from the target, Hz";
+    BETA: Millionths = "beta", "1.25" in "0".."2", "weight of the delay's change, Hz";
+    MTU: Bytes = "mtu", "1514B" in "0B".."64KiB",
+        "nothing is dropped while a flow stores less than two such packets";
+    ECN: bool = "ecn", "off", "mark ECN-capable packets instead of dropping them";
+    ECN_PROB: Probability = "ecn-prob", "10%",
+        "drop even ECN-capable packets above this probability";
+    use LIMIT, FLOWS, MEMORY, QUANTUM;
+}
 
 pub(crate) const DEFINITION: Definition = Definition {
     name: "fq-pie",
@@ -90,19 +85,7 @@ pub(crate) const DEFINITION: Definition = Definition {
     summary: "FQ-PIE: a queue and a PIE per flow, new flows first",
     source: "Linux sch_fq_pie, tc-fq_pie(8), RFC 8033",
     profiles: &[Profile { name: "linux", doc: "Linux 6.12 sch_fq_pie.c, bit for bit" }],
-    params: &[
-        pie::TARGET.param(),
-        TUPDATE.param(),
-        ALPHA.param(),
-        BETA.param(),
-        MTU.param(),
-        ECN.param(),
-        ECN_PROB.param(),
-        LIMIT.param(),
-        FLOWS.param(),
-        MEMORY.param(),
-        QUANTUM.param(),
-    ],
+    params: PARAMS,
     ..Definition::BARE
 };
 

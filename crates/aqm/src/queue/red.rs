@@ -27,17 +27,15 @@
 //! form, the adaptive rule's bounds, and the marking fractions that the kernel's own test asserts.
 
 use alloc::boxed::Box;
-use alloc::string::ToString;
 
 use crate::aqm::{Aqm, Store, Verdict};
 use crate::config::{
-    Bytes, ConfigError, Definition, Key, LinkFacts, PacketsOrBytes, Probability, Profile, Values,
+    Bytes, ConfigError, Definition, LinkFacts, PacketsOrBytes, Probability, Profile, Values, params,
 };
 use crate::packet::{Meta, Packet};
 use crate::qdisc::{Backlog, Observer, Qdisc};
 use crate::queue::control::UpdateTimer;
-use crate::queue::fifo::{self, LIMIT};
-use crate::queue::store::{Limit, Overflow, Single};
+use crate::queue::fifo::{LIMIT, OneQueue};
 use crate::rate::Rate;
 use crate::rng::Rng;
 use crate::time::{Span, Time};
@@ -253,75 +251,40 @@ fn power_q32(base_q32: u64, exponent: u64) -> u64 {
 }
 
 /// RED on one queue, ready to build.
-#[derive(Clone, Copy, Debug)]
-pub struct RedQueue {
-    /// The algorithm.
-    pub config: RedConfig,
-    /// How much the queue holds; arrivals beyond are dropped.
-    pub limit: Limit,
-}
+pub type RedQueue = OneQueue<RedConfig>;
 
 impl RedQueue {
     pub(crate) fn build<P: 'static>(&self, rng: &Rng) -> Box<dyn Qdisc<P>> {
-        let red = Red::new(self.config, rng.child("red"));
-        Box::new(Single::new(red, self.limit, Overflow::Tail))
+        self.under(Red::new(self.config, rng.child("red")))
     }
 }
 
-const MIN: Key<Option<PacketsOrBytes>> =
-    Key::optional("min", "5p; adaptive: half of `target`", "no drop below this average");
-
-const MAX: Key<Option<PacketsOrBytes>> =
-    Key::optional("max", "15p; adaptive: 3 x min", "average at which the probability is max-p");
-
-const WEIGHT: Key<Option<Probability>> = Key::optional(
-    "weight",
-    "0.002; adaptive: 1 - exp(-1/C), C packets per second",
-    "weight of a new sample of the queue length",
-);
-
-const MAX_P: Key<Probability> =
-    Key::new("max-p", "2%", "probability at max (adaptive: to begin with)");
-
-const GENTLE: Key<bool> = Key::new("gentle", "on", "rise from max-p to 1 between max and 2 x max");
-
-const ADAPTIVE: Key<bool> =
-    Key::new("adaptive", "off", "adapt max-p and derive the defaults from the link");
-
-const TARGET: Key<Span> =
-    Key::new("target", "5ms", "adaptive: delay that min and max are derived from")
-        .within("1us", "10s");
-
-const MEAN_PACKET: Key<Bytes> = Key::new(
-    "mean-packet",
-    "1000B",
-    "average packet, for the decay while idle and probabilities by size",
-)
-.within("1B", "64KiB");
-
-const ECN: Key<bool> = Key::new("ecn", "off", "mark ECN-capable packets instead of dropping them");
-
-const HARD_DROP: Key<bool> =
-    Key::new("harddrop", "off", "drop even ECN-capable packets above the band");
+params! {
+    MIN: Option<PacketsOrBytes> = "min", ("5p; adaptive: half of `target`"),
+        "no drop below this average";
+    MAX: Option<PacketsOrBytes> = "max", ("15p; adaptive: 3 x min"),
+        "average at which the probability is max-p";
+    WEIGHT: Option<Probability> = "weight",
+        ("0.002; adaptive: 1 - exp(-1/C), C packets per second"),
+        "weight of a new sample of the queue length";
+    MAX_P: Probability = "max-p", "2%", "probability at max (adaptive: to begin with)";
+    GENTLE: bool = "gentle", "on", "rise from max-p to 1 between max and 2 x max";
+    ADAPTIVE: bool = "adaptive", "off", "adapt max-p and derive the defaults from the link";
+    TARGET: Span = "target", "5ms" in "1us".."10s",
+        "adaptive: delay that min and max are derived from";
+    MEAN_PACKET: Bytes = "mean-packet", "1000B" in "1B".."64KiB",
+        "average packet, for the decay while idle and probabilities by size";
+    ECN: bool = "ecn", "off", "mark ECN-capable packets instead of dropping them";
+    HARD_DROP: bool = "harddrop", "off", "drop even ECN-capable packets above the band";
+    use LIMIT;
+}
 
 pub(crate) const DEFINITION: Definition = Definition {
     name: "red",
     summary: "RED: drops on arrival by the average queue length; gentle and adaptive",
     source: "Floyd and Jacobson 1993; Floyd, Gummadi and Shenker 2001",
     profiles: &[Profile { name: "floyd", doc: "the papers' RED, exact arithmetic" }],
-    params: &[
-        MIN.param(),
-        MAX.param(),
-        WEIGHT.param(),
-        MAX_P.param(),
-        GENTLE.param(),
-        ADAPTIVE.param(),
-        TARGET.param(),
-        MEAN_PACKET.param(),
-        ECN.param(),
-        HARD_DROP.param(),
-        LIMIT.param(),
-    ],
+    params: PARAMS,
     ..Definition::BARE
 };
 
@@ -332,11 +295,8 @@ pub(crate) fn configure(values: &Values, link: &LinkFacts) -> Result<RedQueue, C
     let derived = match (adaptive, rate) {
         (true, Some(rate)) => Defaults::for_link(values, rate, mean_packet_bytes),
         (true, None) if values.get(MIN).is_none() || values.get(WEIGHT).is_none() => {
-            return Err(ConfigError::Missing {
-                name: "red".to_string(),
-                key: "min".to_string(),
-                expected: "min, max and weight, because no rate of the link is known".to_string(),
-            });
+            let expected = "min, max and weight, because no rate of the link is known";
+            return Err(values.missing(MIN.name(), expected));
         }
         _ => Defaults::FIXED,
     };
@@ -357,7 +317,7 @@ pub(crate) fn configure(values: &Values, link: &LinkFacts) -> Result<RedQueue, C
             .time_for(u64::from(mean_packet_bytes))
             .unwrap_or_default(),
     };
-    Ok(RedQueue { config, limit: fifo::limit(values)? })
+    RedQueue::new(config, values)
 }
 
 /// Whether they are bytes, then `min` and `max`.
@@ -410,6 +370,7 @@ mod tests {
     use super::*;
     use crate::packet::Ecn;
     use crate::registry::{QueueConfig, QueueSetup};
+    use alloc::string::ToString;
 
     fn config(spec: &str) -> Result<RedConfig, ConfigError> {
         let rate = Some(Rate::from_megabits_per_second(80));

@@ -44,14 +44,13 @@ use alloc::boxed::Box;
 
 use crate::aqm::{Aqm, Store, Verdict};
 use crate::config::{
-    Bytes, ConfigError, Definition, Key, LinkFacts, Millionths, Packets, Profile, Values,
+    Bytes, ConfigError, Definition, LinkFacts, Millionths, Packets, Profile, Values, params,
 };
 use crate::packet::{Meta, Packet};
 use crate::qdisc::{Backlog, Observer, Qdisc};
 use crate::queue::avq::RATE;
 use crate::queue::control::{UpdateTimer, exp_of_minus_q32, ln_q48};
-use crate::queue::fifo::{self, LIMIT};
-use crate::queue::store::{Limit, Overflow, Single};
+use crate::queue::fifo::{LIMIT, OneQueue};
 use crate::rate::Rate;
 use crate::rng::Rng;
 use crate::time::{Span, Time};
@@ -163,11 +162,7 @@ impl Aqm for Rem {
         self.advance(now, backlog);
         self.arrived_bytes += u64::from(meta.len);
         let signals = u64::from(self.rng.next_u32()) < self.probability_q32;
-        match (signals, self.config.ecn) {
-            (false, _) => Verdict::Pass,
-            (true, true) => Verdict::Signal,
-            (true, false) => Verdict::Drop,
-        }
+        Verdict::new(signals, self.config.ecn)
     }
 
     fn on_refused(&mut self, now: Time, meta: &Meta, backlog: Backlog) {
@@ -198,62 +193,34 @@ const PRICE_CAP_EXPONENT: i128 = 23;
 const BYTES_CAP: u64 = 1 << 40;
 
 /// REM on one queue, ready to build.
-#[derive(Clone, Copy, Debug)]
-pub struct RemQueue {
-    /// The algorithm.
-    pub config: RemConfig,
-    /// How much the queue holds; arrivals beyond are dropped.
-    pub limit: Limit,
-}
+pub type RemQueue = OneQueue<RemConfig>;
 
 impl RemQueue {
     pub(crate) fn build<P: 'static>(&self, rng: &Rng) -> Box<dyn Qdisc<P>> {
-        let rem = Rem::new(self.config, rng.child("rem"));
-        Box::new(Single::new(rem, self.limit, Overflow::Tail))
+        self.under(Rem::new(self.config, rng.child("rem")))
     }
 }
 
-const GAMMA: Key<Millionths> =
-    Key::new("gamma", "0.001", "gain of the price").within("0.000001", "1000");
-
-const ALPHA: Key<Millionths> =
-    Key::new("alpha", "0.1", "weight of the queue beside the rate").within("0", "1000");
-
-const PHI: Key<Millionths> =
-    Key::new("phi", "1.001", "base of the probability 1 - phi^-price").within("1.000001", "2");
-
-const TARGET: Key<Packets> =
-    Key::new("target", "20p", "queue to hold, in mean packets").within("0p", "1000000p");
-
-const INTERVAL: Key<Span> =
-    Key::new("interval", "2ms", "time between updates of the price").within("100us", "10s");
-
-const WEIGHT: Key<Millionths> =
-    Key::new("weight", "1", "weight of the newest interval in the input rate; 1: no memory")
-        .within("0.001", "1");
-
-const MEAN_PACKET: Key<Bytes> =
-    Key::new("mean-packet", "1000B", "what counts as one packet").within("1B", "64KiB");
-
-const ECN: Key<bool> = Key::new("ecn", "off", "mark ECN-capable packets instead of dropping them");
+params! {
+    GAMMA: Millionths = "gamma", "0.001" in "0.000001".."1000", "gain of the price";
+    ALPHA: Millionths = "alpha", "0.1" in "0".."1000", "weight of the queue beside the rate";
+    PHI: Millionths = "phi", "1.001" in "1.000001".."2", "base of the probability 1 - phi^-price";
+    TARGET: Packets = "target", "20p" in "0p".."1000000p", "queue to hold, in mean packets";
+    INTERVAL: Span = "interval", "2ms" in "100us".."10s", "time between updates of the price";
+    WEIGHT: Millionths = "weight", "1" in "0.001".."1",
+        "weight of the newest interval in the input rate; 1: no memory";
+    MEAN_PACKET: Bytes = "mean-packet", "1000B" in "1B".."64KiB", "what counts as one packet";
+    use RATE;
+    ECN: bool = "ecn", "off", "mark ECN-capable packets instead of dropping them";
+    use LIMIT;
+}
 
 pub(crate) const DEFINITION: Definition = Definition {
     name: "rem",
     summary: "REM: a price that stands still where rate and queue match their targets",
     source: "Athuraliya, Low, Li and Yin 2001",
     profiles: &[Profile { name: "athuraliya", doc: "the paper's REM, defaults of its ns-2 code" }],
-    params: &[
-        GAMMA.param(),
-        ALPHA.param(),
-        PHI.param(),
-        TARGET.param(),
-        INTERVAL.param(),
-        WEIGHT.param(),
-        MEAN_PACKET.param(),
-        RATE.param(),
-        ECN.param(),
-        LIMIT.param(),
-    ],
+    params: PARAMS,
     ..Definition::BARE
 };
 
@@ -270,7 +237,7 @@ pub(crate) fn configure(values: &Values, link: &LinkFacts) -> Result<RemQueue, C
         ecn: values.get(ECN),
         rate: crate::queue::avq::rate_of(values, link)?,
     };
-    Ok(RemQueue { config, limit: fifo::limit(values)? })
+    RemQueue::new(config, values)
 }
 
 #[cfg(test)]

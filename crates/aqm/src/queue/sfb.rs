@@ -44,10 +44,13 @@ use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 
 use crate::aqm::{Aqm, Store, Verdict};
-use crate::config::{ConfigError, Count, Definition, Key, Packets, Probability, Profile, Values};
+use crate::config::{
+    ConfigError, Count, Definition, Key, Packets, Probability, Profile, Values, params,
+};
 use crate::packet::{Meta, Packet};
 use crate::qdisc::{Backlog, Observer, Qdisc};
-use crate::queue::store::{Limit, Overflow, Single};
+use crate::queue::fifo::OneQueue;
+use crate::queue::store::Limit;
 use crate::rng::{Rng, mix};
 use crate::time::{Span, Time};
 
@@ -272,67 +275,38 @@ const CERTAIN: u16 = u16::MAX;
 const PENALTY_MEMORY_MS: u64 = 10_000;
 
 /// SFB, ready to build.
-#[derive(Clone, Copy, Debug)]
-pub struct SfbQueue {
-    /// The algorithm.
-    pub config: SfbConfig,
-    /// How much the queue holds; arrivals beyond are dropped.
-    pub limit: Limit,
-}
+pub type SfbQueue = OneQueue<SfbConfig>;
 
 impl SfbQueue {
     pub(crate) fn build<P: 'static>(&self, rng: &Rng) -> Box<dyn Qdisc<P>> {
-        let sfb = Sfb::new(self.config, &rng.child("sfb"));
-        Box::new(Single::new(sfb, self.limit, Overflow::Tail))
+        self.under(Sfb::new(self.config, &rng.child("sfb")))
     }
 }
 
-const LIMIT: Key<Packets> =
-    Key::new("limit", "1000p", "packets stored at most, tail-drop beyond").within("1p", "65535p");
-
-const MAX: Key<Packets> =
-    Key::new("max", "25p", "packets stored at most of a flow").within("1p", "65535p");
-
-const TARGET: Key<Packets> =
-    Key::new("target", "20p", "a bin's probability rises while it stores so many packets")
-        .within("1p", "65535p");
-
-const INCREMENT: Key<Probability> =
-    Key::new("increment", "0.05%", "rise of the probability per arrival, rounded to 65535ths");
-
-const DECREMENT: Key<Probability> =
-    Key::new("decrement", "0.005%", "fall of the probability per arrival, rounded to 65535ths");
-
-const PENALTY_RATE: Key<Count> =
-    Key::new("penalty-rate", "10", "packets per second of all flows that do not react together")
-        .within("0", "1000000");
-
-const PENALTY_BURST: Key<Packets> =
-    Key::new("penalty-burst", "20p", "packets of those flows at once").within("0p", "65535p");
-
-const REHASH: Key<Span> =
-    Key::new("rehash", "600s", "life of a hash in whole ms; 0s: for ever").within("0s", "86400s");
-
-const WARMUP: Key<Span> =
-    Key::new("warmup", "60s", "the next hash learns so long before (`db` of tc); 0s: not at all")
-        .within("0s", "86400s");
+params! {
+    LIMIT: Packets = "limit", "1000p" in "1p".."65535p", "packets stored at most, tail-drop beyond";
+    MAX: Packets = "max", "25p" in "1p".."65535p", "packets stored at most of a flow";
+    TARGET: Packets = "target", "20p" in "1p".."65535p",
+        "a bin's probability rises while it stores so many packets";
+    INCREMENT: Probability = "increment", "0.05%",
+        "rise of the probability per arrival, rounded to 65535ths";
+    DECREMENT: Probability = "decrement", "0.005%",
+        "fall of the probability per arrival, rounded to 65535ths";
+    PENALTY_RATE: Count = "penalty-rate", "10" in "0".."1000000",
+        "packets per second of all flows that do not react together";
+    PENALTY_BURST: Packets = "penalty-burst", "20p" in "0p".."65535p",
+        "packets of those flows at once";
+    REHASH: Span = "rehash", "600s" in "0s".."86400s", "life of a hash in whole ms; 0s: for ever";
+    WARMUP: Span = "warmup", "60s" in "0s".."86400s",
+        "the next hash learns so long before (`db` of tc); 0s: not at all";
+}
 
 pub(crate) const DEFINITION: Definition = Definition {
     name: "sfb",
     summary: "SFB: BLUE in the bins of a Bloom filter of flows; holds greedy flows down",
     source: "Feng, Kandlur, Saha and Shin 2001; Linux sch_sfb, tc-sfb(8)",
     profiles: &[Profile { name: "linux", doc: "Linux 6.12 sch_sfb.c, packet for packet" }],
-    params: &[
-        LIMIT.param(),
-        MAX.param(),
-        TARGET.param(),
-        INCREMENT.param(),
-        DECREMENT.param(),
-        PENALTY_RATE.param(),
-        PENALTY_BURST.param(),
-        REHASH.param(),
-        WARMUP.param(),
-    ],
+    params: PARAMS,
     ..Definition::BARE
 };
 
@@ -364,6 +338,7 @@ mod tests {
     use super::*;
     use crate::config::LinkFacts;
     use crate::packet::Ecn;
+    use crate::queue::store::{Overflow, Single};
     use crate::registry::{QueueConfig, QueueSetup};
     use alloc::string::ToString;
 

@@ -113,9 +113,10 @@ impl LinkSetup {
         let entry = entry.ok_or_else(|| unknown("link", spec, names))?;
         let values = entry.definition.resolve(spec)?;
         let LinkConfig { rate, facts, grant } = (entry.configure)(&values, load)?;
+        let plain = |inner: &Spec| Ok(inner.to_string());
         Ok(Self {
-            label: values.label(),
-            meaning: values.meaning().to_string(),
+            label: values.label(&plain)?,
+            meaning: values.meaning(&plain)?.to_string(),
             rate,
             facts,
             delay: values.get(DELAY),

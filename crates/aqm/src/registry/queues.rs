@@ -1,14 +1,13 @@
 //! The queue disciplines by name.
 
 use alloc::boxed::Box;
-use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use crate::config::{ConfigError, Definition, LinkFacts, Spec, Values};
 use crate::latency_bins::LatencyEdges;
 use crate::qdisc::Qdisc;
-use crate::queue::store::{NoAqm, Overflow, Single};
+use crate::queue::store::Overflow;
 use crate::queue::{
     avq, blue, bode, buffer_control, cake, codel, diffserv, docsis_lld, docsis_pie, dualpi2, fifo,
     fq_codel, fq_pie, own, pie, red, rem, sfb,
@@ -33,122 +32,84 @@ impl QueueEntry {
     }
 }
 
-/// Every discipline, in the order in which `underload queues` lists them.
-pub const QUEUES: &[QueueEntry] = &[
-    QueueEntry {
-        definition: &fifo::TAIL_DROP,
-        configure: |values, _| fifo::configure(values, Overflow::Tail).map(QueueConfig::Fifo),
-    },
-    QueueEntry {
-        definition: &fifo::HEAD_DROP,
-        configure: |values, _| fifo::configure(values, Overflow::Head).map(QueueConfig::Fifo),
-    },
-    QueueEntry {
-        definition: &buffer_control::DEFINITION,
-        configure: |values, link| buffer_control::configure(values, link).map(QueueConfig::Fifo),
-    },
-    QueueEntry {
-        definition: &codel::DEFINITION,
-        configure: |values, _| codel::configure(values).map(QueueConfig::Codel),
-    },
-    QueueEntry {
-        definition: &fq_codel::DEFINITION,
-        configure: |values, _| fq_codel::configure(values).map(QueueConfig::FqCodel),
-    },
-    QueueEntry {
-        definition: &cake::DEFINITION,
-        configure: |values, _| Ok(QueueConfig::Cake(cake::configure(values))),
-    },
-    QueueEntry {
-        definition: &pie::DEFINITION,
-        configure: |values, _| pie::configure(values).map(QueueConfig::Pie),
-    },
-    QueueEntry {
-        definition: &fq_pie::DEFINITION,
-        configure: |values, _| fq_pie::configure(values).map(QueueConfig::FqPie),
-    },
-    QueueEntry {
-        definition: &docsis_pie::DEFINITION,
-        configure: |values, link| docsis_pie::configure(values, link).map(QueueConfig::DocsisPie),
-    },
-    QueueEntry {
-        definition: &dualpi2::DEFINITION,
-        configure: |values, link| dualpi2::configure(values, link).map(QueueConfig::DualPi2),
-    },
-    QueueEntry {
-        definition: &docsis_lld::DEFINITION,
-        configure: |values, link| docsis_lld::configure(values, link).map(QueueConfig::DocsisLld),
-    },
-    QueueEntry {
-        definition: &red::DEFINITION,
-        configure: |values, link| red::configure(values, link).map(QueueConfig::Red),
-    },
-    QueueEntry {
-        definition: &blue::DEFINITION,
-        configure: |values, link| blue::configure(values, link).map(QueueConfig::Blue),
-    },
-    QueueEntry {
-        definition: &sfb::DEFINITION,
-        configure: |values, _| sfb::configure(values).map(QueueConfig::Sfb),
-    },
-    QueueEntry {
-        definition: &rem::DEFINITION,
-        configure: |values, link| rem::configure(values, link).map(QueueConfig::Rem),
-    },
-    QueueEntry {
-        definition: &avq::DEFINITION,
-        configure: |values, link| avq::configure(values, link).map(QueueConfig::Avq),
-    },
-    QueueEntry {
-        definition: &bode::DEFINITION,
-        configure: |values, _| bode::configure(values).map(QueueConfig::Bode),
-    },
-    QueueEntry {
-        definition: &diffserv::DEFINITION,
-        configure: |values, link| {
-            let inner = |spec: &Spec| QueueSetup::from_spec(spec, link).map(|setup| setup.config);
-            diffserv::configure(values, inner).map(QueueConfig::DiffServ)
-        },
-    },
-];
+/// Lists the disciplines, each once: the table of them, their configurations, and how to build one.
+macro_rules! queues {
+    ($($(#[$doc:meta])* $Kind:ident($Config:ty): $($definition:path => $configure:expr),+;)*) => {
+        /// Every discipline, in the order in which `underload queues` lists them.
+        pub const QUEUES: &[QueueEntry] = &[$($(QueueEntry {
+            definition: &$definition,
+            configure: |values, link| {
+                let configure: fn(&Values, &LinkFacts) -> Result<$Config, ConfigError> = $configure;
+                configure(values, link).map(QueueConfig::$Kind)
+            },
+        },)+)*];
 
-/// The configuration of any discipline: everything that is needed to build it.
-#[derive(Clone, Debug)]
-pub enum QueueConfig {
+        /// The configuration of any discipline: everything that is needed to build it.
+        #[derive(Clone, Debug)]
+        pub enum QueueConfig {
+            $($(#[$doc])* $Kind($Config),)*
+            /// One that the registry does not know.
+            Own(own::OwnQueue),
+        }
+
+        impl QueueConfig {
+            /// Builds an empty queue that draws its random numbers from `rng`.
+            pub fn build<P: 'static>(&self, rng: &Rng) -> Box<dyn Qdisc<P>> {
+                match self {
+                    $(Self::$Kind(config) => config.build(rng),)*
+                    Self::Own(config) => config.build(rng),
+                }
+            }
+        }
+    };
+}
+
+queues! {
     /// Tail-drop or head-drop.
-    Fifo(fifo::FifoConfig),
+    Fifo(fifo::FifoConfig):
+        fifo::TAIL_DROP => |values, _| fifo::configure(values, Overflow::Tail),
+        fifo::HEAD_DROP => |values, _| fifo::configure(values, Overflow::Head),
+        buffer_control::DEFINITION => buffer_control::configure;
     /// CoDel.
-    Codel(codel::CodelQueue),
+    Codel(codel::CodelQueue): codel::DEFINITION => |values, _| codel::configure(values);
     /// FQ-CoDel.
-    FqCodel(fq_codel::FqCodelConfig),
+    FqCodel(fq_codel::FqCodelConfig):
+        fq_codel::DEFINITION => |values, _| fq_codel::configure(values);
     /// CAKE.
-    Cake(cake::CakeConfig),
-    /// BoDe.
-    Bode(bode::BodeQueue),
-    /// DiffServ.
-    DiffServ(diffserv::DiffServConfig<QueueConfig>),
+    Cake(cake::CakeConfig): cake::DEFINITION => |values, _| Ok(cake::configure(values));
     /// PIE.
-    Pie(pie::PieQueue),
+    Pie(pie::PieQueue): pie::DEFINITION => |values, _| pie::configure(values);
     /// FQ-PIE.
-    FqPie(fq_pie::FqPieConfig),
+    FqPie(fq_pie::FqPieConfig): fq_pie::DEFINITION => |values, _| fq_pie::configure(values);
     /// DOCSIS-PIE.
-    DocsisPie(docsis_pie::DocsisPieQueue),
+    DocsisPie(docsis_pie::DocsisPieQueue): docsis_pie::DEFINITION => docsis_pie::configure;
     /// DualPI2.
-    DualPi2(dualpi2::DualPi2Config),
+    DualPi2(dualpi2::DualPi2Config): dualpi2::DEFINITION => dualpi2::configure;
     /// Low Latency DOCSIS.
-    DocsisLld(docsis_lld::DocsisLldConfig),
+    DocsisLld(docsis_lld::DocsisLldConfig): docsis_lld::DEFINITION => docsis_lld::configure;
     /// RED.
-    Red(red::RedQueue),
+    Red(red::RedQueue): red::DEFINITION => red::configure;
     /// BLUE.
-    Blue(blue::BlueQueue),
-    /// REM.
-    Rem(rem::RemQueue),
-    /// AVQ.
-    Avq(avq::AvqQueue),
+    Blue(blue::BlueQueue): blue::DEFINITION => blue::configure;
     /// Stochastic Fair BLUE.
-    Sfb(sfb::SfbQueue),
-    /// One that the registry does not know.
-    Own(own::OwnQueue),
+    Sfb(sfb::SfbQueue): sfb::DEFINITION => |values, _| sfb::configure(values);
+    /// REM.
+    Rem(rem::RemQueue): rem::DEFINITION => rem::configure;
+    /// AVQ.
+    Avq(avq::AvqQueue): avq::DEFINITION => avq::configure;
+    /// BoDe.
+    Bode(bode::BodeQueue): bode::DEFINITION => |values, _| bode::configure(values);
+    /// DiffServ.
+    DiffServ(diffserv::DiffServConfig<QueueConfig>):
+        diffserv::DEFINITION => |values, link| diffserv::configure(values, |spec| {
+            QueueSetup::from_spec(spec, link).map(|setup| setup.config)
+        });
+}
+
+impl diffserv::DiffServConfig<QueueConfig> {
+    fn build<P: 'static>(&self, rng: &Rng) -> Box<dyn Qdisc<P>> {
+        self.build_with(rng, QueueConfig::build)
+    }
 }
 
 /// A discipline ready to be built, with the SPEC to print.
@@ -181,15 +142,9 @@ impl QueueSetup {
         let entry = entry.ok_or_else(|| unknown("queue", spec, names))?;
         let values = entry.definition.resolve(spec)?;
         let config = (entry.configure)(&values, link)?;
-        let inside = |mut spec: Spec, say: fn(&Self) -> String| {
-            for item in spec.items.iter_mut().filter(|item| item.value.starts_with('[')) {
-                let inner = Self::from_spec(&Spec::parse_nested(&item.value)?, link)?;
-                item.value = format!("[{}]", say(&inner));
-            }
-            Ok::<_, ConfigError>(spec)
-        };
-        let label = inside(values.label(), |inner| inner.label.to_string())?;
-        let meaning = inside(values.meaning(), |inner| inner.meaning.clone())?.to_string();
+        let inner = |spec: &Spec| Self::from_spec(spec, link);
+        let label = values.label(&|spec| Ok(inner(spec)?.label.to_string()))?;
+        let meaning = values.meaning(&|spec| Ok(inner(spec)?.meaning))?.to_string();
         Ok(Self { label, meaning, config })
     }
 
@@ -214,30 +169,5 @@ impl QueueSetup {
     /// Builds an empty queue that draws its random numbers from a child stream of `rng`.
     pub fn build<P: 'static>(&self, rng: &Rng) -> Box<dyn Qdisc<P>> {
         self.config.build(&rng.child("queue"))
-    }
-}
-
-impl QueueConfig {
-    /// Builds an empty queue that draws its random numbers from `rng`.
-    pub fn build<P: 'static>(&self, rng: &Rng) -> Box<dyn Qdisc<P>> {
-        match self {
-            Self::Fifo(config) => Box::new(Single::new(NoAqm, config.limit, config.overflow)),
-            Self::Codel(config) => config.build(),
-            Self::FqCodel(config) => config.build(),
-            Self::Cake(config) => config.build(rng),
-            Self::Bode(config) => config.build(),
-            Self::DiffServ(config) => config.build(rng, Self::build),
-            Self::Pie(config) => config.build(rng),
-            Self::FqPie(config) => config.build(rng),
-            Self::DocsisPie(config) => config.build(rng),
-            Self::DualPi2(config) => config.build(rng),
-            Self::DocsisLld(config) => config.build(rng),
-            Self::Red(config) => config.build(rng),
-            Self::Blue(config) => config.build(rng),
-            Self::Rem(config) => config.build(rng),
-            Self::Avq(config) => config.build(),
-            Self::Sfb(config) => config.build(rng),
-            Self::Own(config) => config.build(rng),
-        }
     }
 }

@@ -3,32 +3,65 @@
 use alloc::boxed::Box;
 
 use super::{Cellular, CellularConfig, OutageLaw, Outages};
-use crate::config::{Bytes, ConfigError, Definition, Key, Kind, Profile, Quantity, Value, Values};
+use crate::config::{Bytes, ConfigError, Definition, Key, Profile, Values, choices, params};
 use crate::link::params::{LinkConfig, SHARED};
 use crate::link::rate_process::RateProcess;
 use crate::rate::Rate;
 use crate::rng::Rng;
 use crate::time::Span;
 
+params! {
+    CENTRE: Rate = "centre", {
+        "lte-driving": "4.8mbit", "lte-stationary": "500kbit", "subway": "0bit", "3g": "1.2mbit",
+        "evdo": "0bit", "5g-mmwave": "900mbit", "starlink": "180mbit"
+    } in "0bit".."100gbit", "rate that the motion is pulled to, between min and max";
+    MIN: Rate = "min", {
+        "lte-stationary": "500kbit", "5g-mmwave": "20mbit", "starlink": "20mbit", "others": "0bit"
+    } in "0bit".."100gbit", "lower bound of the motion, at which it is reflected";
+    MAX: Rate = "max", {
+        "lte-driving": "11mbit", "lte-stationary": "20mbit", "subway": "23.5mbit", "3g": "9mbit",
+        "evdo": "3mbit", "5g-mmwave": "2gbit", "starlink": "350mbit"
+    } in "0bit".."100gbit", "upper bound of the motion, at which it is reflected";
+    VOLATILITY: Rate = "volatility", {
+        "lte-driving": "800kbit", "lte-stationary": "2.5mbit", "subway": "4.8mbit", "3g": "600kbit",
+        "evdo": "270kbit", "5g-mmwave": "500mbit", "starlink": "40mbit"
+    } in "0bit".."100gbit",
+        "standard deviation that the motion gathers in a second, per square root of time";
+    REVERSION: Span = "reversion", {
+        "lte-driving": "30s", "lte-stationary": "10s", "subway": "20s", "3g": "20s", "evdo": "13s",
+        "5g-mmwave": "2s", "starlink": "4s"
+    } in "0s".."86400s", "time constant of the pull to centre; 0s: no pull, as in the paper";
+    TICK: Span = "tick", { "5g-mmwave": "5ms", "others": "20ms" } in "1ms".."1s",
+        "how long a rate holds";
+    OPPORTUNITY: Bytes = "opportunity", {
+        "lte-stationary": "4512B", "subway": "6016B", "evdo": "2256B", "5g-mmwave": "30080B",
+        "starlink": "15040B", "others": "1504B"
+    } in "64B".."1MiB", "bytes of one opportunity; more of them make the rate of a tick noisier";
+    OUTAGE_GAP: Span = "outage-gap", {
+        "lte-driving": "13s", "lte-stationary": "60s", "subway": "20s", "3g": "8s", "evdo": "6s",
+        "5g-mmwave": "10s", "starlink": "60s"
+    } in "0s".."86400s",
+        "mean time from the end of an outage to the next (exponential); 0s: no outages";
+    OUTAGE_LENGTH: Span = "outage-length", {
+        "lte-driving": "800ms", "lte-stationary": "700ms", "subway": "350ms", "3g": "1s",
+        "evdo": "900ms", "5g-mmwave": "400ms", "starlink": "500ms"
+    } in "1ms".."600s", "mean length of an outage, rounded up to ticks";
+    OUTAGE_MAX: Span = "outage-max", {
+        "lte-driving": "1.5s", "lte-stationary": "1.5s", "subway": "2.1s", "3g": "6s",
+        "evdo": "12s", "5g-mmwave": "3s", "starlink": "3s"
+    } in "1ms".."3600s", "greatest length of an outage";
+    OUTAGE_LAW: OutageLaw = "outage-law", "pareto",
+        "distribution of an outage's length: exponential, or pareto with shape 2";
+    RECONFIGURE: Span = "reconfigure", { "starlink": "15s", "others": "0s" } in "0s".."86400s",
+        "draw the rate afresh at multiples of this time; 0s: never";
+}
+
 pub(crate) const DEFINITION: Definition = Definition {
     name: "cellular",
     summary: "random rate like a cellular link's: cellular:preset=lte-driving",
     source: "Cox process of Sprout (Winstein et al., NSDI 2013, section 3.1); deviations in docs",
     profiles: PRESETS,
-    params: &[
-        CENTRE.param(),
-        MIN.param(),
-        MAX.param(),
-        VOLATILITY.param(),
-        REVERSION.param(),
-        TICK.param(),
-        OPPORTUNITY.param(),
-        OUTAGE_GAP.param(),
-        OUTAGE_LENGTH.param(),
-        OUTAGE_MAX.param(),
-        OUTAGE_LAW.param(),
-        RECONFIGURE.param(),
-    ],
+    params: PARAMS,
     shared: SHARED,
     profile_key: Some("preset"),
     ..Definition::BARE
@@ -44,169 +77,7 @@ const PRESETS: &[Profile] = &[
     Profile { name: "starlink", doc: "from published descriptions, no recording" },
 ];
 
-const RATES: (&str, &str) = ("0bit", "100gbit");
-
-const CENTRE: Key<Rate> = Key::per_profile(
-    "centre",
-    &[
-        ("lte-driving", "4.8mbit"),
-        ("lte-stationary", "500kbit"),
-        ("subway", "0bit"),
-        ("3g", "1.2mbit"),
-        ("evdo", "0bit"),
-        ("5g-mmwave", "900mbit"),
-        ("starlink", "180mbit"),
-    ],
-    "rate that the motion is pulled to, between min and max",
-)
-.within(RATES.0, RATES.1);
-
-const MIN: Key<Rate> = Key::per_profile(
-    "min",
-    &[
-        ("lte-stationary", "500kbit"),
-        ("5g-mmwave", "20mbit"),
-        ("starlink", "20mbit"),
-        ("others", "0bit"),
-    ],
-    "lower bound of the motion, at which it is reflected",
-)
-.within(RATES.0, RATES.1);
-
-const MAX: Key<Rate> = Key::per_profile(
-    "max",
-    &[
-        ("lte-driving", "11mbit"),
-        ("lte-stationary", "20mbit"),
-        ("subway", "23.5mbit"),
-        ("3g", "9mbit"),
-        ("evdo", "3mbit"),
-        ("5g-mmwave", "2gbit"),
-        ("starlink", "350mbit"),
-    ],
-    "upper bound of the motion, at which it is reflected",
-)
-.within(RATES.0, RATES.1);
-
-const VOLATILITY: Key<Rate> = Key::per_profile(
-    "volatility",
-    &[
-        ("lte-driving", "800kbit"),
-        ("lte-stationary", "2.5mbit"),
-        ("subway", "4.8mbit"),
-        ("3g", "600kbit"),
-        ("evdo", "270kbit"),
-        ("5g-mmwave", "500mbit"),
-        ("starlink", "40mbit"),
-    ],
-    "standard deviation that the motion gathers in a second, per square root of time",
-)
-.within(RATES.0, RATES.1);
-
-const REVERSION: Key<Span> = Key::per_profile(
-    "reversion",
-    &[
-        ("lte-driving", "30s"),
-        ("lte-stationary", "10s"),
-        ("subway", "20s"),
-        ("3g", "20s"),
-        ("evdo", "13s"),
-        ("5g-mmwave", "2s"),
-        ("starlink", "4s"),
-    ],
-    "time constant of the pull to centre; 0s: no pull, as in the paper",
-)
-.within("0s", "86400s");
-
-const TICK: Key<Span> =
-    Key::per_profile("tick", &[("5g-mmwave", "5ms"), ("others", "20ms")], "how long a rate holds")
-        .within("1ms", "1s");
-
-const OPPORTUNITY: Key<Bytes> = Key::per_profile(
-    "opportunity",
-    &[
-        ("lte-stationary", "4512B"),
-        ("subway", "6016B"),
-        ("evdo", "2256B"),
-        ("5g-mmwave", "30080B"),
-        ("starlink", "15040B"),
-        ("others", "1504B"),
-    ],
-    "bytes of one opportunity; more of them make the rate of a tick noisier",
-)
-.within("64B", "1MiB");
-
-const OUTAGE_GAP: Key<Span> = Key::per_profile(
-    "outage-gap",
-    &[
-        ("lte-driving", "13s"),
-        ("lte-stationary", "60s"),
-        ("subway", "20s"),
-        ("3g", "8s"),
-        ("evdo", "6s"),
-        ("5g-mmwave", "10s"),
-        ("starlink", "60s"),
-    ],
-    "mean time from the end of an outage to the next (exponential); 0s: no outages",
-)
-.within("0s", "86400s");
-
-const OUTAGE_LENGTH: Key<Span> = Key::per_profile(
-    "outage-length",
-    &[
-        ("lte-driving", "800ms"),
-        ("lte-stationary", "700ms"),
-        ("subway", "350ms"),
-        ("3g", "1s"),
-        ("evdo", "900ms"),
-        ("5g-mmwave", "400ms"),
-        ("starlink", "500ms"),
-    ],
-    "mean length of an outage, rounded up to ticks",
-)
-.within("1ms", "600s");
-
-const OUTAGE_MAX: Key<Span> = Key::per_profile(
-    "outage-max",
-    &[
-        ("lte-driving", "1.5s"),
-        ("lte-stationary", "1.5s"),
-        ("subway", "2.1s"),
-        ("3g", "6s"),
-        ("evdo", "12s"),
-        ("5g-mmwave", "3s"),
-        ("starlink", "3s"),
-    ],
-    "greatest length of an outage",
-)
-.within("1ms", "3600s");
-
-const OUTAGE_LAW: Key<OutageLaw> = Key::new(
-    "outage-law",
-    "pareto",
-    "distribution of an outage's length: exponential, or pareto with shape 2",
-);
-
-const RECONFIGURE: Key<Span> = Key::per_profile(
-    "reconfigure",
-    &[("starlink", "15s"), ("others", "0s")],
-    "draw the rate afresh at multiples of this time; 0s: never",
-)
-.within("0s", "86400s");
-
-impl Quantity for OutageLaw {
-    type Value = Self;
-
-    const KIND: Kind = Kind::Choice(&["exponential", "pareto"]);
-
-    fn of(value: Option<Value>) -> Option<Self> {
-        match value? {
-            Value::Choice("exponential") => Some(Self::Exponential),
-            Value::Choice("pareto") => Some(Self::Pareto),
-            _ => None,
-        }
-    }
-}
+choices!(OutageLaw { "exponential" => Exponential, "pareto" => Pareto, });
 
 pub(crate) fn configure(values: &Values) -> Result<LinkConfig, ConfigError> {
     let process = process(values)?;

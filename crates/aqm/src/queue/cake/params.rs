@@ -5,7 +5,7 @@ use alloc::boxed::Box;
 use super::Cake;
 use super::shaper::{Framing, Overhead};
 use super::tins::Tins;
-use crate::config::{Bytes, Definition, Key, Kind, Profile, Quantity, Value, Values};
+use crate::config::{Bytes, Definition, Profile, Values, choices, params};
 use crate::packet::Meta;
 use crate::qdisc::Qdisc;
 use crate::rate::Rate;
@@ -92,151 +92,76 @@ impl Isolation {
     }
 }
 
-/// Gives a type the words that stand for its values.
-macro_rules! choices {
-    ($Type:ty { $($word:literal => $value:expr,)* }) => {
-        impl Quantity for $Type {
-            type Value = Self;
-
-            const KIND: Kind = Kind::Choice(&[$($word),*]);
-
-            fn of(value: Option<Value>) -> Option<Self> {
-                match value? {
-                    $(Value::Choice($word) => Some($value),)*
-                    _ => None,
-                }
-            }
-        }
-    };
-}
-
 choices!(Isolation {
-    "triple-isolate" => Self::Triple,
-    "dual-srchost" => Self::DualSource,
-    "dual-dsthost" => Self::DualDestination,
-    "flows" => Self::Flows,
-    "hosts" => Self::Hosts,
-    "srchost" => Self::Source,
-    "dsthost" => Self::Destination,
-    "flowblind" => Self::None,
+    "triple-isolate" => Triple,
+    "dual-srchost" => DualSource,
+    "dual-dsthost" => DualDestination,
+    "flows" => Flows,
+    "hosts" => Hosts,
+    "srchost" => Source,
+    "dsthost" => Destination,
+    "flowblind" => None,
 });
 
 choices!(Tins {
-    "diffserv3" => Self::Three,
-    "diffserv4" => Self::Four,
-    "diffserv8" => Self::Eight,
-    "precedence" => Self::Precedence,
-    "besteffort" => Self::BestEffort,
+    "diffserv3" => Three,
+    "diffserv4" => Four,
+    "diffserv8" => Eight,
+    "precedence" => Precedence,
+    "besteffort" => BestEffort,
 });
 
 choices!(Framing {
-    "none" => Self::None,
-    "atm" => Self::Atm,
-    "ptm" => Self::Ptm,
+    "none" => None,
+    "atm" => Atm,
+    "ptm" => Ptm,
 });
 
 /// The round trip of a kind of path.
 #[derive(Debug)]
 enum PathRtt {}
 
-impl Quantity for PathRtt {
-    type Value = Span;
+choices!(PathRtt => Span {
+    "datacentre" => Span::from_micros(100),
+    "lan" => Span::from_millis(1),
+    "metro" => Span::from_millis(10),
+    "regional" => Span::from_millis(30),
+    "internet" => Span::from_millis(100),
+    "oceanic" => Span::from_millis(300),
+    "satellite" => Span::from_secs(1),
+    "interplanetary" => Span::from_secs(3_600),
+});
 
-    const KIND: Kind = Kind::Choice(&[
-        "datacentre",
-        "lan",
-        "metro",
-        "regional",
-        "internet",
-        "oceanic",
-        "satellite",
-        "interplanetary",
-    ]);
-
-    fn of(value: Option<Value>) -> Option<Span> {
-        let Value::Choice(word) = value? else { return None };
-        Some(match word {
-            "datacentre" => Span::from_micros(100),
-            "lan" => Span::from_millis(1),
-            "metro" => Span::from_millis(10),
-            "regional" => Span::from_millis(30),
-            "internet" => Span::from_millis(100),
-            "oceanic" => Span::from_millis(300),
-            "satellite" => Span::from_secs(1),
-            "interplanetary" => Span::from_secs(3_600),
-            _ => return None,
-        })
-    }
+params! {
+    RATE: Option<Rate> = "rate",
+        ("nothing is shaped, the link behind sets the pace") in "1kbit".."400gbit",
+        "rate of its own shaper";
+    TINS: Tins = "tins", "diffserv3", "how packets are sorted by codepoint, each class its share";
+    ISOLATION: Isolation = "isolation", "triple-isolate",
+        "what a flow is, and among whom the link is shared";
+    PATH: PathRtt = "path", "internet",
+        "round trip by name: 100us, 1ms, 10ms, 30ms, 100ms, 300ms, 1s, 3600s";
+    RTT: Option<Span> = "rtt", ("that of `path`") in "1us".."3600s",
+        "round trip that senders are expected to have; the target is a 20th of it";
+    OVERHEAD: Bytes = "overhead", "0B" in "0B".."256B", "bytes charged on top of each packet";
+    MPU: Bytes = "mpu", "0B" in "0B".."256B",
+        "bytes charged at least per packet, overhead included";
+    FRAMING: Framing = "framing", "none",
+        "how the line cuts packets: cells of ATM, or PTM's 64/65 coding";
+    MEMORY: Option<Bytes> = "memory",
+        ("four times rate times rtt, 4 MiB to 10240 packets of `mtu`; without a rate the latter") in "64B".."4095MiB",
+        "bytes stored at most";
+    INGRESS: bool = "ingress", "off", "charge what is dropped, for a bottleneck before this queue";
+    MTU: Bytes = "mtu", "1514B" in "64B".."64KiB",
+        "largest packet; one and a half of them may always wait";
 }
-
-const RATE: Key<Option<Rate>> = Key::optional(
-    "rate",
-    "nothing is shaped, the link behind sets the pace",
-    "rate of its own shaper",
-)
-.within("1kbit", "400gbit");
-
-const TINS: Key<Tins> =
-    Key::new("tins", "diffserv3", "how packets are sorted by codepoint, each class its share");
-
-const ISOLATION: Key<Isolation> =
-    Key::new("isolation", "triple-isolate", "what a flow is, and among whom the link is shared");
-
-const PATH: Key<PathRtt> = Key::new(
-    "path",
-    "internet",
-    "round trip by name: 100us, 1ms, 10ms, 30ms, 100ms, 300ms, 1s, 3600s",
-);
-
-const RTT: Key<Option<Span>> = Key::optional(
-    "rtt",
-    "that of `path`",
-    "round trip that senders are expected to have; the target is a 20th of it",
-)
-.within("1us", "3600s");
-
-const OVERHEAD: Key<Bytes> =
-    Key::new("overhead", "0B", "bytes charged on top of each packet").within("0B", "256B");
-
-const MPU: Key<Bytes> =
-    Key::new("mpu", "0B", "bytes charged at least per packet, overhead included")
-        .within("0B", "256B");
-
-const FRAMING: Key<Framing> =
-    Key::new("framing", "none", "how the line cuts packets: cells of ATM, or PTM's 64/65 coding");
-
-const MEMORY: Key<Option<Bytes>> = Key::optional(
-    "memory",
-    "four times rate times rtt, 4 MiB to 10240 packets of `mtu`; without a rate the latter",
-    "bytes stored at most",
-)
-.within("64B", "4095MiB");
-
-const INGRESS: Key<bool> =
-    Key::new("ingress", "off", "charge what is dropped, for a bottleneck before this queue");
-
-const MTU: Key<Bytes> =
-    Key::new("mtu", "1514B", "largest packet; one and a half of them may always wait")
-        .within("64B", "64KiB");
 
 pub(crate) const DEFINITION: Definition = Definition {
     name: "cake",
     summary: "CAKE: COBALT per flow, fair by host, tins by codepoint, a shaper of its own",
     source: "arXiv 1804.07617, Linux sch_cake",
     profiles: &[Profile { name: "linux", doc: "Linux 6.12: sch_cake as tc sets it up" }],
-    params: &[
-        RATE.param(),
-        TINS.param(),
-        ISOLATION.param(),
-        PATH.param(),
-        RTT.param(),
-        OVERHEAD.param(),
-        MPU.param(),
-        FRAMING.param(),
-        MEMORY.param(),
-        INGRESS.param(),
-        MTU.param(),
-    ],
+    params: PARAMS,
     ..Definition::BARE
 };
 

@@ -3,20 +3,14 @@
 use alloc::boxed::Box;
 
 use super::{CodelConfig, Linux, Mahimahi, Rfc};
-use crate::config::{Bytes, ConfigError, Definition, Key, Profile, Values};
+use crate::config::{Bytes, ConfigError, Definition, Profile, Values, params};
 use crate::qdisc::Qdisc;
-use crate::queue::fifo::{self, LIMIT};
-use crate::queue::store::{Limit, Overflow, Single};
+use crate::queue::fifo::{LIMIT, OneQueue};
+use crate::rng::Rng;
 use crate::time::Span;
 
 /// CoDel on one queue, ready to build.
-#[derive(Clone, Debug)]
-pub struct CodelQueue {
-    /// The algorithm in its initial state.
-    pub profile: CodelProfile,
-    /// How much the queue holds; arrivals beyond are dropped.
-    pub limit: Limit,
-}
+pub type CodelQueue = OneQueue<CodelProfile>;
 
 /// CoDel in one of its profiles.
 #[derive(Clone, Debug)]
@@ -30,44 +24,26 @@ pub enum CodelProfile {
 }
 
 impl CodelQueue {
-    pub(crate) fn build<P: 'static>(&self) -> Box<dyn Qdisc<P>> {
-        match &self.profile {
-            CodelProfile::Rfc(codel) => {
-                Box::new(Single::new(codel.clone(), self.limit, Overflow::Tail))
-            }
-            CodelProfile::Linux(codel) => {
-                Box::new(Single::new(codel.clone(), self.limit, Overflow::Tail))
-            }
-            CodelProfile::Mahimahi(codel) => {
-                Box::new(Single::new(codel.clone(), self.limit, Overflow::Tail))
-            }
+    pub(crate) fn build<P: 'static>(&self, _: &Rng) -> Box<dyn Qdisc<P>> {
+        match &self.config {
+            CodelProfile::Rfc(codel) => self.under(codel.clone()),
+            CodelProfile::Linux(codel) => self.under(codel.clone()),
+            CodelProfile::Mahimahi(codel) => self.under(codel.clone()),
         }
     }
 }
 
-pub(crate) const TARGET: Key<Span> =
-    Key::new("target", "5ms", "acceptable standing sojourn").within("1us", "10s");
-
-pub(crate) const INTERVAL: Key<Span> =
-    Key::new("interval", "100ms", "window of the minimum sojourn, about the longest round trip")
-        .within("1us", "60s");
-
-pub(crate) const MTU: Key<Bytes> = Key::per_profile(
-    "mtu",
-    &[("mahimahi", "1504B"), ("", "1514B")],
-    "no signal while no more than this is left behind the head",
-)
-.within("0B", "1MiB");
-
-pub(crate) const ECN: Key<bool> =
-    Key::new("ecn", "off", "mark ECN-capable packets instead of dropping them");
-
-pub(crate) const CE_THRESHOLD: Key<Option<Span>> = Key::optional(
-    "ce-threshold",
-    "no threshold",
-    "profile linux: mark whatever waited longer, apart from the control law",
-)
-.within("0s", "10s");
+params! {
+    pub(crate) TARGET: Span = "target", "5ms" in "1us".."10s", "acceptable standing sojourn";
+    pub(crate) INTERVAL: Span = "interval", "100ms" in "1us".."60s",
+        "window of the minimum sojourn, about the longest round trip";
+    pub(crate) MTU: Bytes = "mtu", { "mahimahi": "1504B", "": "1514B" } in "0B".."1MiB",
+        "no signal while no more than this is left behind the head";
+    pub(crate) ECN: bool = "ecn", "off", "mark ECN-capable packets instead of dropping them";
+    pub(crate) CE_THRESHOLD: Option<Span> = "ce-threshold", ("no threshold") in "0s".."10s",
+        "profile linux: mark whatever waited longer, apart from the control law";
+    use LIMIT;
+}
 
 pub(crate) const DEFINITION: Definition = Definition {
     name: "codel",
@@ -78,14 +54,7 @@ pub(crate) const DEFINITION: Definition = Definition {
         Profile { name: "rfc", doc: "RFC 8289 section 5 with an exact square root" },
         Profile { name: "mahimahi", doc: "Mahimahi's queue, which drops the wrong packet" },
     ],
-    params: &[
-        TARGET.param(),
-        INTERVAL.param(),
-        MTU.param(),
-        ECN.param(),
-        CE_THRESHOLD.param(),
-        LIMIT.param(),
-    ],
+    params: PARAMS,
     ..Definition::BARE
 };
 
@@ -97,7 +66,7 @@ pub(crate) fn configure(values: &Values) -> Result<CodelQueue, ConfigError> {
         "rfc" => CodelProfile::Rfc(Rfc::new(config)),
         _ => CodelProfile::Linux(Linux::new(config).with_ce_threshold(threshold)),
     };
-    Ok(CodelQueue { profile, limit: fifo::limit(values)? })
+    CodelQueue::new(profile, values)
 }
 
 /// The parameters that every profile has.

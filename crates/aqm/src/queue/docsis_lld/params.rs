@@ -1,12 +1,11 @@
 //! The parameters of Low Latency DOCSIS, and the queue out of them.
 
 use alloc::boxed::Box;
-use alloc::string::ToString;
 
 use super::DocsisLld;
 use crate::config::{
-    Bytes, BytesOrSpan, ConfigError, Count, Definition, DscpSet, Key, Kind, LinkFacts, Millionths,
-    Quantity, Value, Values,
+    Bytes, BytesOrSpan, ConfigError, Count, Definition, DscpSet, Key, LinkFacts, Millionths,
+    Values, choices, params,
 };
 use crate::latency_bins::LatencyEdges;
 use crate::packet::Dscp;
@@ -73,19 +72,7 @@ pub enum CoupledWhile {
     Awake,
 }
 
-impl Quantity for CoupledWhile {
-    type Value = Self;
-
-    const KIND: Kind = Kind::Choice(&["always", "awake"]);
-
-    fn of(value: Option<Value>) -> Option<Self> {
-        match value? {
-            Value::Choice("always") => Some(Self::Always),
-            Value::Choice("awake") => Some(Self::Awake),
-            _ => None,
-        }
-    }
-}
+choices!(CoupledWhile { "always" => Always, "awake" => Awake, });
 
 /// What the delay of the low latency queue is taken from.
 enum DelayModel {
@@ -93,19 +80,7 @@ enum DelayModel {
     Virtual,
 }
 
-impl Quantity for DelayModel {
-    type Value = Self;
-
-    const KIND: Kind = Kind::Choice(&["queue", "virtual"]);
-
-    fn of(value: Option<Value>) -> Option<Self> {
-        match value? {
-            Value::Choice("queue") => Some(Self::Queue),
-            Value::Choice("virtual") => Some(Self::Virtual),
-            _ => None,
-        }
-    }
-}
+choices!(DelayModel { "queue" => Queue, "virtual" => Virtual, });
 
 impl DocsisLldConfig {
     /// The standard's defaults at `rate`.
@@ -142,190 +117,72 @@ impl DocsisLldConfig {
 /// The low latency buffer holds at least twenty largest frames.
 const LEAST_LIMIT_BYTES: u64 = 20 * MAX_PACKET_BYTES;
 
-const RATE: Key<Option<Rate>> = Key::optional(
-    "rate",
-    "the rate of the link behind it",
-    "maximum sustained rate of the aggregate",
-)
-.within("1kbit", "400gbit");
-
-const LOW_LATENCY_RATE: Key<Option<Rate>> = Key::optional(
-    "low-latency-rate",
-    "that of the aggregate",
-    "maximum sustained rate of the low latency service flow",
-)
-.within("1kbit", "400gbit");
-
-const LOW_LATENCY_PEAK: Key<Option<Rate>> = Key::optional(
-    "low-latency-peak",
-    "the link's",
-    "its peak rate, with `low-latency-rate` and not below it",
-)
-.within("1kbit", "400gbit");
-
-const LOW_LATENCY_BURST: Key<Bytes> =
-    Key::new("low-latency-burst", "3044B", "its burst, with `low-latency-rate`")
-        .within("1522B", "1024MiB");
-
-const CLASSIC_RATE: Key<Option<Rate>> = Key::optional(
-    "classic-rate",
-    "that of the aggregate",
-    "maximum sustained rate of the classic service flow",
-)
-.within("1kbit", "400gbit");
-
-const CLASSIC_PEAK: Key<Option<Rate>> = Key::optional(
-    "classic-peak",
-    "the link's",
-    "its peak rate, with `classic-rate` and not below it",
-)
-.within("1kbit", "400gbit");
-
-const CLASSIC_BURST: Key<Bytes> =
-    Key::new("classic-burst", "3044B", "its burst, with `classic-rate`").within("1522B", "1024MiB");
-
-const GRANT_RATE: Key<Option<Rate>> = Key::optional(
-    "grant-rate",
-    "none",
-    "rate of grants that the low latency flow gets without asking (GGR), behind `map`",
-)
-.within("1kbit", "400gbit");
-
-const GRANT_INTERVAL: Key<Span> =
-    Key::new("grant-interval", "1ms", "with `grant-rate`: time between them (GGI)")
-        .within("100us", "65535us");
-
-const DELAY: Key<Option<DelayModel>> = Key::optional(
-    "delay",
-    "virtual behind a link with `map`, else queue",
-    "delay of the low latency queue: of its backlog, or of a virtual queue as in a modem",
-);
-
-const REQUEST_LOOP: Key<Option<Span>> = Key::optional(
-    "request-loop",
-    "`map` and `grant` of the link, else 0s",
-    "with delay=virtual: from a request to its grant, a wait that is no congestion",
-)
-.within("0s", "2s");
-
-const TARGET: Key<Span> =
-    Key::new("target", "10ms", "latency target of the classic queue").within("1ms", "1s");
-
-const CLASSIC_LIMIT: Key<BytesOrSpan> =
-    Key::new("classic-limit", "100ms", "buffer of the classic queue; a time is taken at its rate");
-
-const LOW_LATENCY_LIMIT: Key<BytesOrSpan> = Key::new(
-    "low-latency-limit",
-    "10ms",
-    "buffer of the low latency queue; a time is taken at its rate, at least 40000B",
-);
-
-const THRESHOLD: Key<Span> = Key::new(
-    "threshold",
-    "1ms",
-    "delay from which on every packet is marked (MAXTH); later on slow links",
-)
-.within("1us", "65535us");
-
-const RANGE: Key<Count> =
-    Key::new("range", "19", "length of the marking ramp, as a power of two of nanoseconds")
-        .within("0", "25");
-
-const COUPLING: Key<Millionths> =
-    Key::new("coupling", "2", "coupling factor, in steps of a tenth").within("0", "25.4");
-
-const COUPLED_WHILE: Key<CoupledWhile> = Key::new(
-    "coupled-while",
-    "always",
-    "couple always, or only while DOCSIS-PIE is awake and may drop",
-);
-
-const WEIGHT: Key<Count> =
-    Key::new("weight", "230", "weight of the low latency queue, of 256").within("1", "255");
-
-const PROTECTION: Key<bool> = Key::new(
-    "protection",
-    "on",
-    "send flows that keep the low latency queue long to the classic one",
-);
-
-const CRITICAL_DELAY: Key<Option<Span>> = Key::optional(
-    "critical-delay",
-    "where every packet is marked",
-    "delay above which flows can be sent away",
-)
-.within("1us", "65535us");
-
-const CRITICAL_SCORE: Key<Span> =
-    Key::new("critical-score", "4ms", "score that a flow may have at that delay")
-        .within("0s", "65535us");
-
-const AGING: Key<Count> =
-    Key::new("aging", "19", "drain rate of scores, as a power of two of bytes per second")
-        .within("0", "30");
-
-const DSCP: Key<DscpSet> =
-    Key::new("dscp", "45", "codepoints of the low latency queue, beside ECT(1) and CE");
-
-const SANCTIONED_DSCP: Key<Option<Count>> = Key::optional(
-    "sanctioned-dscp",
-    "as it was",
-    "codepoint given to packets that queue protection sends away",
-)
-.within("0", "63");
-
-const LOW_LATENCY_HISTOGRAM: Key<Option<LatencyEdges>> = Key::optional(
-    "low-latency-histogram",
-    "none is kept",
-    "edges of the bins by which the delays of the low latency queue are counted",
-);
-
-const CLASSIC_HISTOGRAM: Key<Option<LatencyEdges>> =
-    Key::optional("classic-histogram", "none is kept", "the same of the classic queue");
+params! {
+    RATE: Option<Rate> = "rate", ("the rate of the link behind it") in "1kbit".."400gbit",
+        "maximum sustained rate of the aggregate";
+    LOW_LATENCY_RATE: Option<Rate> = "low-latency-rate",
+        ("that of the aggregate") in "1kbit".."400gbit",
+        "maximum sustained rate of the low latency service flow";
+    LOW_LATENCY_PEAK: Option<Rate> = "low-latency-peak", ("the link's") in "1kbit".."400gbit",
+        "its peak rate, with `low-latency-rate` and not below it";
+    LOW_LATENCY_BURST: Bytes = "low-latency-burst", "3044B" in "1522B".."1024MiB",
+        "its burst, with `low-latency-rate`";
+    CLASSIC_RATE: Option<Rate> = "classic-rate", ("that of the aggregate") in "1kbit".."400gbit",
+        "maximum sustained rate of the classic service flow";
+    CLASSIC_PEAK: Option<Rate> = "classic-peak", ("the link's") in "1kbit".."400gbit",
+        "its peak rate, with `classic-rate` and not below it";
+    CLASSIC_BURST: Bytes = "classic-burst", "3044B" in "1522B".."1024MiB",
+        "its burst, with `classic-rate`";
+    GRANT_RATE: Option<Rate> = "grant-rate", ("none") in "1kbit".."400gbit",
+        "rate of grants that the low latency flow gets without asking (GGR), behind `map`";
+    GRANT_INTERVAL: Span = "grant-interval", "1ms" in "100us".."65535us",
+        "with `grant-rate`: time between them (GGI)";
+    DELAY: Option<DelayModel> = "delay", ("virtual behind a link with `map`, else queue"),
+        "delay of the low latency queue: of its backlog, or of a virtual queue as in a modem";
+    REQUEST_LOOP: Option<Span> = "request-loop",
+        ("`map` and `grant` of the link, else 0s") in "0s".."2s",
+        "with delay=virtual: from a request to its grant, a wait that is no congestion";
+    TARGET: Span = "target", "10ms" in "1ms".."1s", "latency target of the classic queue";
+    CLASSIC_LIMIT: BytesOrSpan = "classic-limit", "100ms",
+        "buffer of the classic queue; a time is taken at its rate";
+    LOW_LATENCY_LIMIT: BytesOrSpan = "low-latency-limit", "10ms",
+        "buffer of the low latency queue; a time is taken at its rate, at least 40000B";
+    THRESHOLD: Span = "threshold", "1ms" in "1us".."65535us",
+        "delay from which on every packet is marked (MAXTH); later on slow links";
+    RANGE: Count = "range", "19" in "0".."25",
+        "length of the marking ramp, as a power of two of nanoseconds";
+    COUPLING: Millionths = "coupling", "2" in "0".."25.4", "coupling factor, in steps of a tenth";
+    COUPLED_WHILE: CoupledWhile = "coupled-while", "always",
+        "couple always, or only while DOCSIS-PIE is awake and may drop";
+    WEIGHT: Count = "weight", "230" in "1".."255", "weight of the low latency queue, of 256";
+    PROTECTION: bool = "protection", "on",
+        "send flows that keep the low latency queue long to the classic one";
+    CRITICAL_DELAY: Option<Span> = "critical-delay",
+        ("where every packet is marked") in "1us".."65535us",
+        "delay above which flows can be sent away";
+    CRITICAL_SCORE: Span = "critical-score", "4ms" in "0s".."65535us",
+        "score that a flow may have at that delay";
+    AGING: Count = "aging", "19" in "0".."30",
+        "drain rate of scores, as a power of two of bytes per second";
+    DSCP: DscpSet = "dscp", "45", "codepoints of the low latency queue, beside ECT(1) and CE";
+    SANCTIONED_DSCP: Option<Count> = "sanctioned-dscp", ("as it was") in "0".."63",
+        "codepoint given to packets that queue protection sends away";
+    LOW_LATENCY_HISTOGRAM: Option<LatencyEdges> = "low-latency-histogram", ("none is kept"),
+        "edges of the bins by which the delays of the low latency queue are counted";
+    CLASSIC_HISTOGRAM: Option<LatencyEdges> = "classic-histogram", ("none is kept"),
+        "the same of the classic queue";
+}
 
 pub(crate) const DEFINITION: Definition = Definition {
     name: "docsis-lld",
     summary: "Low Latency DOCSIS: L4S and NQB apart, immediate AQM, queue protection",
     source: "DOCSIS MULPIv3.1 annexes M to P; RFC 9332, 9956, 9957",
-    params: &[
-        RATE.param(),
-        LOW_LATENCY_RATE.param(),
-        LOW_LATENCY_PEAK.param(),
-        LOW_LATENCY_BURST.param(),
-        CLASSIC_RATE.param(),
-        CLASSIC_PEAK.param(),
-        CLASSIC_BURST.param(),
-        GRANT_RATE.param(),
-        GRANT_INTERVAL.param(),
-        DELAY.param(),
-        REQUEST_LOOP.param(),
-        TARGET.param(),
-        CLASSIC_LIMIT.param(),
-        LOW_LATENCY_LIMIT.param(),
-        THRESHOLD.param(),
-        RANGE.param(),
-        COUPLING.param(),
-        COUPLED_WHILE.param(),
-        WEIGHT.param(),
-        PROTECTION.param(),
-        CRITICAL_DELAY.param(),
-        CRITICAL_SCORE.param(),
-        AGING.param(),
-        DSCP.param(),
-        SANCTIONED_DSCP.param(),
-        LOW_LATENCY_HISTOGRAM.param(),
-        CLASSIC_HISTOGRAM.param(),
-    ],
+    params: PARAMS,
     ..Definition::BARE
 };
 
 pub(crate) fn configure(values: &Values, link: &LinkFacts) -> Result<DocsisLldConfig, ConfigError> {
-    let rate = values.get(RATE).or(link.rate).filter(|rate| !rate.is_zero());
-    let rate = rate.ok_or_else(|| ConfigError::Missing {
-        name: "docsis-lld".to_string(),
-        key: "rate".to_string(),
-        expected: "a rate, such as 20mbit, because no link is known behind it".to_string(),
-    })?;
+    let rate = values.rate(RATE, link)?;
     let coupling_millionths = values.get(COUPLING);
     if !coupling_millionths.is_multiple_of(100_000) {
         return Err(values.refuse(COUPLING, "whole tenths, such as 2.0"));
@@ -418,6 +275,7 @@ fn limit(values: &Values, key: Key<BytesOrSpan>, rate: Rate) -> Result<u64, Conf
 mod tests {
     use super::*;
     use crate::registry::{QueueConfig, QueueSetup};
+    use alloc::string::ToString;
 
     #[test]
     fn the_bounds_of_rates_and_buffers_are_themselves_allowed() {

@@ -30,10 +30,9 @@
 //! the same p; the test shows both.
 
 use alloc::boxed::Box;
-use alloc::string::ToString;
 
 use crate::aqm::{Aqm, Store, Verdict};
-use crate::config::{Bytes, BytesOrSpan, ConfigError, Definition, Key, LinkFacts, Values};
+use crate::config::{Bytes, BytesOrSpan, ConfigError, Definition, LinkFacts, Values, params};
 use crate::packet::{Meta, Packet};
 use crate::qdisc::{Backlog, Observer, Qdisc};
 use crate::queue::store::{Limit, Overflow, Single};
@@ -169,47 +168,30 @@ impl DocsisPieQueue {
     }
 }
 
-const TARGET: Key<Span> = Key::new("target", "10ms", "latency target").within("1ms", "1s");
-
-const RATE: Key<Option<Rate>> =
-    Key::optional("rate", "the rate of the link behind it", "maximum sustained rate")
-        .within("1kbit", "400gbit");
-
-const PEAK: Key<Option<Rate>> = Key::optional(
-    "peak",
-    "the peak rate of the link behind it, else its rate",
-    "peak rate, while the burst lasts",
-)
-.within("1kbit", "400gbit");
-
-const BURST: Key<Option<Bytes>> = Key::optional(
-    "burst",
-    "the maximum burst of the link behind it, else none",
-    "maximum burst: size of the token bucket",
-)
-.within("0B", "1024MiB");
-
-const LIMIT: Key<BytesOrSpan> = Key::new(
-    "limit",
-    "100ms",
-    "buffer; a time is taken at the peak rate. A third of it wakes the AQM",
-);
+params! {
+    TARGET: Span = "target", "10ms" in "1ms".."1s", "latency target";
+    RATE: Option<Rate> = "rate", ("the rate of the link behind it") in "1kbit".."400gbit",
+        "maximum sustained rate";
+    PEAK: Option<Rate> = "peak",
+        ("the peak rate of the link behind it, else its rate") in "1kbit".."400gbit",
+        "peak rate, while the burst lasts";
+    BURST: Option<Bytes> = "burst",
+        ("the maximum burst of the link behind it, else none") in "0B".."1024MiB",
+        "maximum burst: size of the token bucket";
+    LIMIT: BytesOrSpan = "limit", "100ms",
+        "buffer; a time is taken at the peak rate. A third of it wakes the AQM";
+}
 
 pub(crate) const DEFINITION: Definition = Definition {
     name: "docsis-pie",
     summary: "PIE of cable modems: delay known from the token bucket, drops by packet size",
     source: "RFC 8034 appendix A; DOCSIS MULPIv3.1 annex M",
-    params: &[TARGET.param(), RATE.param(), PEAK.param(), BURST.param(), LIMIT.param()],
+    params: PARAMS,
     ..Definition::BARE
 };
 
 pub(crate) fn configure(values: &Values, link: &LinkFacts) -> Result<DocsisPieQueue, ConfigError> {
-    let rate = values.get(RATE).or(link.rate).filter(|rate| !rate.is_zero());
-    let rate = rate.ok_or_else(|| ConfigError::Missing {
-        name: "docsis-pie".to_string(),
-        key: "rate".to_string(),
-        expected: "a rate, such as 20mbit, because no link is known behind it".to_string(),
-    })?;
+    let rate = values.rate(RATE, link)?;
     let peak = values.get(PEAK).or(link.peak).unwrap_or(rate).max(rate);
     if values.get(PEAK).is_some_and(|peak| peak < rate) {
         return Err(values.refuse(PEAK, "at least the sustained rate"));
@@ -235,6 +217,7 @@ mod tests {
     use super::controller::{Activity, LIMIT_Q56, State, packet_probability_q56};
     use super::*;
     use crate::queue::control::q56_to_f64;
+    use alloc::string::ToString;
 
     fn config() -> DocsisPieConfig {
         DocsisPieConfig {

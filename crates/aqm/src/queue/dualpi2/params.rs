@@ -1,15 +1,14 @@
 //! DualPI2's parameters, and DualPI2 out of them.
 
 use alloc::boxed::Box;
-use alloc::string::ToString;
 
 use super::{
     DropAt, DualPi2, DualPi2Linux, DualPi2LinuxConfig, DualPi2Rfc, DualPi2RfcConfig, LowLatencyEcn,
     Overload, Step,
 };
 use crate::config::{
-    Bytes, ConfigError, Definition, Key, Kind, LinkFacts, Millionths, Packets, PacketsOrBytes,
-    Probability, Profile, Quantity, Value, Values,
+    Bytes, ConfigError, Definition, Key, LinkFacts, Millionths, Packets, PacketsOrBytes,
+    Probability, Profile, Quantity, Values, choices, params,
 };
 use crate::qdisc::Qdisc;
 use crate::queue::store::Limit;
@@ -56,138 +55,47 @@ impl DualPi2Config {
 /// All of the link, in the unit of [`DualPi2Config::classic_share`].
 const WHOLE_SHARE: u32 = 10_000;
 
-const TARGET: Key<Span> =
-    Key::new("target", "15ms", "delay to hold in the classic queue").within("100us", "1s");
+choices!(DropAt { "dequeue" => Dequeue, "enqueue" => Enqueue, });
+choices!(Overload { "drop" => Drop, "overflow" => Overflow, });
+choices!(LowLatencyEcn { "l4s" => L4s, "any" => Any, });
 
-const TUPDATE: Key<Span> =
-    Key::per_profile("tupdate", &[("rfc", "15ms"), ("linux", "16ms")], "time between updates")
-        .within("100us", "1s");
-
-const ALPHA: Key<Millionths> = Key::per_profile(
-    "alpha",
-    &[("rfc", "0.15"), ("linux", "0.16015625")],
-    "weight of the distance from the target, Hz (linux: in 1/256)",
-)
-.within("0.000001", "1000");
-
-const BETA: Key<Millionths> = Key::per_profile(
-    "beta",
-    &[("rfc", "3"), ("linux", "3.19921875")],
-    "weight of the delay's change, Hz (linux: in 1/256)",
-)
-.within("0.000001", "10000");
-
-const COUPLING: Key<Millionths> = Key::new(
-    "coupling",
-    "2",
-    "coupling factor k: how much likelier an L packet is marked (linux: a whole number)",
-)
-.within("0.1", "255");
-
-const L4S_THRESHOLD: Key<Span> = Key::per_profile(
-    "l4s-threshold",
-    &[("rfc", "800us"), ("linux", "1ms")],
-    "sojourn in the low latency queue at which its own marking starts",
-)
-.within("1us", "1s");
-
-const L4S_RANGE: Key<Span> = Key::per_profile(
-    "l4s-range",
-    &[("rfc", "400us"), ("linux", "0s")],
-    "further sojourn until every packet is marked (linux: none)",
-)
-.within("0s", "1s");
-
-const CLASSIC_SHARE: Key<Probability> = Key::per_profile(
-    "classic-share",
-    &[("rfc", "6.25%"), ("linux", "10%")],
-    "share of the classic queue while both have something to send",
-)
-.within("1%", "99%");
-
-const MTU: Key<Bytes> = Key::per_profile(
-    "mtu",
-    &[("rfc", "1500B"), ("linux", "1514B")],
-    "rfc: room that an arrival must find; linux: no AQM below two of these",
-)
-.within("0B", "64KiB");
-
-const LIMIT: Key<Option<PacketsOrBytes>> = Key::optional(
-    "limit",
-    "rfc: 250ms at the link's rate; linux: 10000p",
-    "what both queues hold together (rfc: in bytes)",
-);
-
-const DROP: Key<DropAt> = Key::new(
-    "drop",
-    "dequeue",
-    "linux: whether packets are judged as they leave or as they arrive (enqueue)",
-);
-
-const OVERLOAD: Key<Overload> = Key::new(
-    "overload",
-    "drop",
-    "linux: in overload L drops as C does, or marks all and overflows, p no higher than 1/k",
-);
-
-const STEP_PACKETS: Key<Option<Packets>> = Key::optional(
-    "step-packets",
-    "l4s-threshold counts",
-    "linux: packets left in L at which its own marking starts, in place of a sojourn",
-)
-.within("1p", "1000000p");
-
-const MIN_QUEUE: Key<Packets> = Key::new(
-    "min-queue",
-    "0p",
-    "linux: L's own marking passes over packets that found fewer packets there",
-)
-.within("0p", "1000000p");
-
-const ECN: Key<LowLatencyEcn> =
-    Key::new("ecn", "l4s", "linux: L takes ECT(1) and CE, or ECT(0) too (any)");
-
-const MEMORY: Key<Option<Bytes>> = Key::optional(
-    "memory",
-    "no such limit",
-    "linux: bytes of packets that both queues hold together, besides limit",
-)
-.within("64B", "4096MiB");
-
-const TYPICAL_RTT: Key<Option<Span>> = Key::optional(
-    "typical-rtt",
-    "a sixth of max-rtt, where that is given",
-    "linux: typical round trip; sets target, tupdate, alpha and beta",
-)
-.within("100us", "1s");
-
-const MAX_RTT: Key<Option<Span>> = Key::optional(
-    "max-rtt",
-    "six of typical-rtt, where that is given",
-    "linux: longest round trip; sets target, tupdate, alpha and beta",
-)
-.within("600us", "6s");
-
-macro_rules! words {
-    ($Type:ty { $($word:literal => $value:expr,)* }) => {
-        impl Quantity for $Type {
-            type Value = Self;
-
-            const KIND: Kind = Kind::Choice(&[$($word),*]);
-
-            fn of(value: Option<Value>) -> Option<Self> {
-                match value? {
-                    $(Value::Choice($word) => Some($value),)*
-                    _ => None,
-                }
-            }
-        }
-    };
+params! {
+    TARGET: Span = "target", "15ms" in "100us".."1s", "delay to hold in the classic queue";
+    TUPDATE: Span = "tupdate", { "rfc": "15ms", "linux": "16ms" } in "100us".."1s",
+        "time between updates";
+    ALPHA: Millionths = "alpha", { "rfc": "0.15", "linux": "0.16015625" } in "0.000001".."1000",
+        "weight of the distance from the target, Hz (linux: in 1/256)";
+    BETA: Millionths = "beta", { "rfc": "3", "linux": "3.19921875" } in "0.000001".."10000",
+        "weight of the delay's change, Hz (linux: in 1/256)";
+    COUPLING: Millionths = "coupling", "2" in "0.1".."255",
+        "coupling factor k: how much likelier an L packet is marked (linux: a whole number)";
+    L4S_THRESHOLD: Span = "l4s-threshold", { "rfc": "800us", "linux": "1ms" } in "1us".."1s",
+        "sojourn in the low latency queue at which its own marking starts";
+    L4S_RANGE: Span = "l4s-range", { "rfc": "400us", "linux": "0s" } in "0s".."1s",
+        "further sojourn until every packet is marked (linux: none)";
+    CLASSIC_SHARE: Probability = "classic-share", { "rfc": "6.25%", "linux": "10%" } in "1%".."99%",
+        "share of the classic queue while both have something to send";
+    MTU: Bytes = "mtu", { "rfc": "1500B", "linux": "1514B" } in "0B".."64KiB",
+        "rfc: room that an arrival must find; linux: no AQM below two of these";
+    LIMIT: Option<PacketsOrBytes> = "limit", ("rfc: 250ms at the link's rate; linux: 10000p"),
+        "what both queues hold together (rfc: in bytes)";
+    DROP: DropAt = "drop", "dequeue",
+        "linux: whether packets are judged as they leave or as they arrive (enqueue)";
+    OVERLOAD: Overload = "overload", "drop",
+        "linux: in overload L drops as C does, or marks all and overflows, p no higher than 1/k";
+    STEP_PACKETS: Option<Packets> = "step-packets", ("l4s-threshold counts") in "1p".."1000000p",
+        "linux: packets left in L at which its own marking starts, in place of a sojourn";
+    MIN_QUEUE: Packets = "min-queue", "0p" in "0p".."1000000p",
+        "linux: L's own marking passes over packets that found fewer packets there";
+    ECN: LowLatencyEcn = "ecn", "l4s", "linux: L takes ECT(1) and CE, or ECT(0) too (any)";
+    MEMORY: Option<Bytes> = "memory", ("no such limit") in "64B".."4096MiB",
+        "linux: bytes of packets that both queues hold together, besides limit";
+    TYPICAL_RTT: Option<Span> = "typical-rtt",
+        ("a sixth of max-rtt, where that is given") in "100us".."1s",
+        "linux: typical round trip; sets target, tupdate, alpha and beta";
+    MAX_RTT: Option<Span> = "max-rtt", ("six of typical-rtt, where that is given") in "600us".."6s",
+        "linux: longest round trip; sets target, tupdate, alpha and beta";
 }
-
-words!(DropAt { "dequeue" => Self::Dequeue, "enqueue" => Self::Enqueue, });
-words!(Overload { "drop" => Self::Drop, "overflow" => Self::Overflow, });
-words!(LowLatencyEcn { "l4s" => Self::L4s, "any" => Self::Any, });
 
 pub(crate) const DEFINITION: Definition = Definition {
     name: "dualpi2",
@@ -198,26 +106,7 @@ pub(crate) const DEFINITION: Definition = Definition {
         Profile { name: "rfc", doc: "RFC 9332 appendix A: ramp, even marking" },
         Profile { name: "linux", doc: "Linux 6.17 sch_dualpi2.c: step, random marking" },
     ],
-    params: &[
-        TARGET.param(),
-        TUPDATE.param(),
-        ALPHA.param(),
-        BETA.param(),
-        COUPLING.param(),
-        L4S_THRESHOLD.param(),
-        L4S_RANGE.param(),
-        CLASSIC_SHARE.param(),
-        MTU.param(),
-        LIMIT.param(),
-        DROP.param(),
-        OVERLOAD.param(),
-        STEP_PACKETS.param(),
-        MIN_QUEUE.param(),
-        ECN.param(),
-        MEMORY.param(),
-        TYPICAL_RTT.param(),
-        MAX_RTT.param(),
-    ],
+    params: PARAMS,
     ..Definition::BARE
 };
 
@@ -246,10 +135,9 @@ fn rfc(values: &Values, link: &LinkFacts) -> Result<DualPi2RfcConfig, ConfigErro
         Some(PacketsOrBytes::Packets(_)) => {
             return Err(values.refuse(LIMIT, "bytes, such as 256KiB, in profile=rfc"));
         }
-        None => by_rate().filter(|bytes| *bytes > 0).ok_or_else(|| ConfigError::Missing {
-            name: "dualpi2".to_string(),
-            key: "limit".to_string(),
-            expected: "bytes, such as 256KiB, because no link's rate is known".to_string(),
+        None => by_rate().filter(|bytes| *bytes > 0).ok_or_else(|| {
+            let expected = "bytes, such as 256KiB, because no link's rate is known";
+            values.missing(LIMIT.name(), expected)
         })?,
     };
     Ok(DualPi2RfcConfig {
@@ -281,11 +169,7 @@ fn linux(values: &Values) -> Result<DualPi2LinuxConfig, ConfigError> {
     if values.get(L4S_RANGE) != Span::ZERO {
         return Err(values.refuse(L4S_RANGE, "0s, fixed in profile=linux: it marks by a step"));
     }
-    let limit = match values.get(LIMIT) {
-        Some(PacketsOrBytes::Bytes(bytes)) => Limit::bytes(bytes),
-        Some(PacketsOrBytes::Packets(packets)) => Limit::packets(packets),
-        None => Limit::packets(10_000),
-    };
+    let limit = values.get(LIMIT).map_or(Limit::packets(10_000), Limit::from);
     let step = match values.get(STEP_PACKETS) {
         Some(_) if values.is_given(L4S_THRESHOLD) => {
             return Err(values.refuse(STEP_PACKETS, "either it or l4s-threshold"));
@@ -396,6 +280,7 @@ mod tests {
 
     use super::*;
     use crate::config::Spec;
+    use alloc::string::ToString;
 
     fn linux_of(keys: &str) -> Result<DualPi2LinuxConfig, String> {
         let text = alloc::format!("dualpi2:{keys}");

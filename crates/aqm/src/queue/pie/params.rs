@@ -5,22 +5,15 @@ use alloc::format;
 
 use super::{PieLinux, PieLinuxConfig, PieMahimahi, PieMahimahiConfig, PieRfc, PieRfcConfig};
 use crate::config::{
-    Bytes, ConfigError, Definition, Key, Millionths, Probability, Profile, Quantity, Values,
+    Bytes, ConfigError, Definition, Key, Millionths, Probability, Profile, Quantity, Values, params,
 };
 use crate::qdisc::Qdisc;
-use crate::queue::fifo::{self, LIMIT};
-use crate::queue::store::{Limit, Overflow, Single};
+use crate::queue::fifo::{LIMIT, OneQueue};
 use crate::rng::Rng;
 use crate::time::Span;
 
 /// PIE on one queue, ready to build.
-#[derive(Clone, Debug)]
-pub struct PieQueue {
-    /// Which PIE.
-    pub profile: PieProfile,
-    /// How much the queue holds; arrivals beyond are dropped.
-    pub limit: Limit,
-}
+pub type PieQueue = OneQueue<PieProfile>;
 
 /// PIE in one of its profiles.
 #[derive(Clone, Debug)]
@@ -36,72 +29,33 @@ pub enum PieProfile {
 impl PieQueue {
     pub(crate) fn build<P: 'static>(&self, rng: &Rng) -> Box<dyn Qdisc<P>> {
         let rng = rng.child("pie");
-        let (limit, tail) = (self.limit, Overflow::Tail);
-        match &self.profile {
-            PieProfile::Rfc(config) => {
-                Box::new(Single::new(PieRfc::new(config.clone(), rng), limit, tail))
-            }
-            PieProfile::Linux(config) => {
-                Box::new(Single::new(PieLinux::new(config.clone(), rng), limit, tail))
-            }
-            PieProfile::Mahimahi(config) => {
-                Box::new(Single::new(PieMahimahi::new(config, rng), limit, tail))
-            }
+        match &self.config {
+            PieProfile::Rfc(config) => self.under(PieRfc::new(config.clone(), rng)),
+            PieProfile::Linux(config) => self.under(PieLinux::new(config.clone(), rng)),
+            PieProfile::Mahimahi(config) => self.under(PieMahimahi::new(config, rng)),
         }
     }
 }
 
-pub(in crate::queue) const TARGET: Key<Span> =
-    Key::new("target", "15ms", "delay to hold").within("1us", "10s");
-
-const TUPDATE: Key<Span> = Key::per_profile(
-    "tupdate",
-    &[("mahimahi", "30ms"), ("", "15ms")],
-    "time between updates (fixed in profile mahimahi)",
-)
-.within("100us", "10s");
-
-const BURST: Key<Span> =
-    Key::new("burst", "150ms", "burst allowance (fixed in profile linux)").within("0s", "10s");
-
-const ALPHA: Key<Millionths> = Key::per_profile(
-    "alpha",
-    &[("mahimahi", "125"), ("", "0.125")],
-    "weight of the distance from the target, Hz (fixed in profile mahimahi)",
-)
-.within("0", "1000");
-
-const BETA: Key<Millionths> = Key::per_profile(
-    "beta",
-    &[("mahimahi", "1250"), ("", "1.25")],
-    "weight of the delay's change, Hz (fixed in profile mahimahi)",
-)
-.within("0", "10000");
-
-const MTU: Key<Bytes> = Key::per_profile(
-    "mtu",
-    &[("rfc", "1500B"), ("linux", "1514B"), ("mahimahi", "1504B")],
-    "nothing is dropped while about two such packets are stored",
-)
-.within("0B", "64KiB");
-
-const ECN: Key<bool> = Key::new(
-    "ecn",
-    "off",
-    "mark ECN-capable packets instead of dropping them (not in profile mahimahi)",
-);
-
-const ECN_THRESHOLD: Key<Probability> = Key::new(
-    "ecn-threshold",
-    "10%",
-    "drop even ECN-capable packets from this probability on (fixed outside profile rfc)",
-);
-
-const DERANDOMIZE: Key<bool> = Key::per_profile(
-    "derandomize",
-    &[("mahimahi", "off"), ("", "on")],
-    "spread drops out, RFC 8033 section 5.4 (fixed outside profile rfc)",
-);
+params! {
+    pub(in crate::queue) TARGET: Span = "target", "15ms" in "1us".."10s", "delay to hold";
+    TUPDATE: Span = "tupdate", { "mahimahi": "30ms", "": "15ms" } in "100us".."10s",
+        "time between updates (fixed in profile mahimahi)";
+    BURST: Span = "burst", "150ms" in "0s".."10s", "burst allowance (fixed in profile linux)";
+    ALPHA: Millionths = "alpha", { "mahimahi": "125", "": "0.125" } in "0".."1000",
+        "weight of the distance from the target, Hz (fixed in profile mahimahi)";
+    BETA: Millionths = "beta", { "mahimahi": "1250", "": "1.25" } in "0".."10000",
+        "weight of the delay's change, Hz (fixed in profile mahimahi)";
+    MTU: Bytes = "mtu", { "rfc": "1500B", "linux": "1514B", "mahimahi": "1504B" } in "0B".."64KiB",
+        "nothing is dropped while about two such packets are stored";
+    ECN: bool = "ecn", "off",
+        "mark ECN-capable packets instead of dropping them (not in profile mahimahi)";
+    ECN_THRESHOLD: Probability = "ecn-threshold", "10%",
+        "drop even ECN-capable packets from this probability on (fixed outside profile rfc)";
+    DERANDOMIZE: bool = "derandomize", { "mahimahi": "off", "": "on" },
+        "spread drops out, RFC 8033 section 5.4 (fixed outside profile rfc)";
+    use LIMIT;
+}
 
 pub(crate) const DEFINITION: Definition = Definition {
     name: "pie",
@@ -112,18 +66,7 @@ pub(crate) const DEFINITION: Definition = Definition {
         Profile { name: "rfc", doc: "RFC 8033 with the measures of section 5" },
         Profile { name: "mahimahi", doc: "Mahimahi's queue: gains 1000 times too high" },
     ],
-    params: &[
-        TARGET.param(),
-        TUPDATE.param(),
-        BURST.param(),
-        ALPHA.param(),
-        BETA.param(),
-        MTU.param(),
-        ECN.param(),
-        ECN_THRESHOLD.param(),
-        DERANDOMIZE.param(),
-        LIMIT.param(),
-    ],
+    params: PARAMS,
     ..Definition::BARE
 };
 
@@ -133,7 +76,7 @@ pub(crate) fn configure(values: &Values) -> Result<PieQueue, ConfigError> {
         "mahimahi" => PieProfile::Mahimahi(mahimahi(values)?),
         _ => PieProfile::Linux(linux(values)?),
     };
-    Ok(PieQueue { profile, limit: fifo::limit(values)? })
+    PieQueue::new(profile, values)
 }
 
 fn rfc(values: &Values) -> PieRfcConfig {

@@ -1,6 +1,7 @@
 //! One first-in first-out queue with an AQM and a limit: FIFO, head-drop, CoDel, PIE, RED, BoDe.
 
 use crate::aqm::{Aqm, Marking, Store, Verdict, mark_if_capable};
+use crate::config::PacketsOrBytes;
 use crate::packet::Packet;
 use crate::qdisc::{Admit, Backlog, Dequeue, DropReason, MarkReason, Observer, Qdisc, Stats};
 use crate::queue::store::Ring;
@@ -34,6 +35,15 @@ impl Limit {
     /// Whether `backlog` is within both limits.
     pub const fn holds(self, backlog: Backlog) -> bool {
         backlog.packets <= self.packets && backlog.bytes <= self.bytes
+    }
+}
+
+impl From<PacketsOrBytes> for Limit {
+    fn from(limit: PacketsOrBytes) -> Self {
+        match limit {
+            PacketsOrBytes::Packets(packets) => Self::packets(packets),
+            PacketsOrBytes::Bytes(bytes) => Self::bytes(bytes),
+        }
     }
 }
 
