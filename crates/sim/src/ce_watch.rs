@@ -13,9 +13,8 @@ use underload_aqm::time::Time;
 use underload_record::ce_excess::{Arrived, Watch, Window};
 use underload_record::schema::{CeAlarm, Direction, PhaseWindow};
 
-use crate::flow::{FlowConfig, FlowKind};
+use crate::flow::{FlowConfig, FlowKind, Lifetime};
 use crate::net::Hop;
-use crate::simulation::Lifetime;
 
 /// Packets of one flow, one way, that could be marked.
 #[derive(Clone, Copy, Debug, Default)]

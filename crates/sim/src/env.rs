@@ -18,9 +18,9 @@ use underload_aqm::time::{Span, Time};
 use underload_record::schema::Direction;
 
 use crate::congestion::Algorithm;
-use crate::flow::{Agent, FlowConfig, FlowKind};
+use crate::flow::{Agent, FlowConfig, FlowKind, Lifetime};
 use crate::net::{ExtraDelay, HopConfig};
-use crate::simulation::{Lifetime, Simulation};
+use crate::simulation::Simulation;
 use crate::tcp::{EcnUse, Tcp, TcpConfig};
 
 /// What is steered.

@@ -3,7 +3,8 @@
 
 use underload_record::schema::{Series, SeriesPoint};
 
-use crate::flow::{Agent, Endpoint, FlowConfig};
+use crate::endpoint::Endpoint;
+use crate::flow::{Agent, FlowConfig};
 use crate::simulation::Simulation;
 
 /// The curves of all TCP flows of a trial; nothing if it has more than [`FLOWS_MAX`] of them.

@@ -13,16 +13,19 @@
 //! | [`trial`] | configuration of a trial, its execution and record |
 //! | [`env`](mod@env) | a trial that somebody steers step by step |
 //! | [`runner`] | trials spread over cores |
-//! | [`net`] | links in chains, delays, packets |
+//! | [`flow`] | what sends, by configuration: transports, datagrams, probes, applications |
 //! | [`application`] | calls, web pages, games and video, and how good they are for their users |
-//! | [`flow`] | what sends: TCP, datagrams, probes |
-//! | [`tcp`] | the transport |
-//! | [`sprout`] | the transport for cellular links, over UDP |
+//! | [`tcp`], [`sprout`] | the transports: TCP, and the one for cellular links over UDP |
 //! | [`congestion`] | congestion control, one file per algorithm |
+//! | `endpoint` | what every sender and receiver does, and its port to the network |
+//! | [`net`] | links in chains, delays, packets |
+//!
+//! Each module uses only those below it.
 
 pub mod application;
 mod ce_watch;
 pub mod congestion;
+mod endpoint;
 pub mod env;
 pub mod flow;
 mod flow_curves;

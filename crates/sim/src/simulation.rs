@@ -5,7 +5,8 @@ use underload_aqm::rng::Rng;
 use underload_aqm::time::Time;
 
 use crate::ce_watch::EcnArrivals;
-use crate::flow::{Address, Agent, FlowConfig, Port};
+use crate::endpoint::{Address, Port};
+use crate::flow::{Agent, FlowConfig, Lifetime};
 use crate::net::{HopConfig, Network, Segment, Tournament};
 use crate::sys::prefetch;
 
@@ -37,13 +38,6 @@ struct Flow {
 }
 
 const _: () = assert!(size_of::<Flow>() == 64, "a flow is found in one cache line");
-
-/// When a flow is active.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Lifetime {
-    pub(crate) start: Time,
-    pub(crate) stop: Time,
-}
 
 impl Simulation {
     pub(crate) fn new(

@@ -13,10 +13,10 @@ use underload_record::schema::{
 };
 
 use crate::ce_watch::CeWatch;
-use crate::flow::{Agent, FlowConfig, FlowKind};
+use crate::flow::{Agent, FlowConfig, FlowKind, Lifetime};
 use crate::flow_curves::FlowCurves;
 use crate::net::{HopConfig, SharedWatcher};
-use crate::simulation::{Lifetime, Simulation};
+use crate::simulation::Simulation;
 use crate::sprout;
 use crate::tcp::{Tcp, TcpStats};
 

@@ -10,7 +10,7 @@ use underload_aqm::rng::Rng;
 use underload_aqm::time::Time;
 use underload_record::schema::Direction;
 
-use crate::flow::{Endpoint, Port};
+use crate::endpoint::{Endpoint, Port};
 use crate::net::{Body, Segment};
 use crate::tcp::{Tcp, TcpConfig};
 

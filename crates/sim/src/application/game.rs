@@ -14,11 +14,11 @@ use underload_aqm::rng::Rng;
 use underload_aqm::time::{Span, Time};
 use underload_record::schema::{Direction, Metric};
 
-use crate::flow::{Endpoint, Port};
+use crate::endpoint::{Endpoint, Port};
 use crate::net::{Body, Segment};
 
+use super::numbers::{metric, normal, percent};
 use super::samples::Samples;
-use super::{metric, normal, percent};
 
 /// A game; it has nothing to set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -20,6 +20,7 @@ pub mod cloud_game;
 mod connection;
 pub mod game;
 pub mod interactive_video;
+mod numbers;
 mod samples;
 pub mod video;
 pub mod voip;
@@ -28,10 +29,9 @@ pub mod web;
 use underload_aqm::packet::Ecn;
 use underload_aqm::rng::Rng;
 use underload_aqm::time::Time;
-use underload_record::schema::Metric;
 
 use crate::congestion::Algorithm;
-use crate::flow::Endpoint;
+use crate::endpoint::Endpoint;
 
 use cloud_game::{CloudGame, CloudGameConfig};
 use game::{Game, GameConfig};
@@ -91,26 +91,4 @@ impl ApplicationConfig {
             Self::InteractiveVideo(config) => Box::new(InteractiveVideo::new(config, stop, rng)),
         }
     }
-}
-
-/// A number for the record.
-fn metric(name: impl Into<String>, unit: &str, value: Option<f64>) -> Metric {
-    Metric { name: name.into(), unit: unit.to_owned(), value }
-}
-
-/// `part` of `whole` in percent; `None` of nothing.
-fn percent(part: usize, whole: usize) -> Option<f64> {
-    (whole > 0).then(|| 100.0 * part as f64 / whole as f64)
-}
-
-/// A number of the standard normal distribution (Box and Muller), within three deviations.
-fn normal(rng: &mut Rng) -> f64 {
-    let radius = libm::sqrt(-2.0 * libm::log(uniform(rng)));
-    let angle = 2.0 * std::f64::consts::PI * uniform(rng);
-    (radius * libm::cos(angle)).clamp(-3.0, 3.0)
-}
-
-/// A uniform number in (0, 1].
-fn uniform(rng: &mut Rng) -> f64 {
-    (f64::from(rng.next_u32()) + 1.0) / 4_294_967_296.0
 }

@@ -4,7 +4,7 @@ use underload_aqm::time::Span;
 use underload_record::schema::{Metric, Quantile};
 use underload_record::stats::distribution;
 
-use crate::flow::delay_metrics;
+use crate::endpoint::delay_metrics;
 
 /// Delays, in the order of events.
 #[derive(Clone, Debug, Default)]

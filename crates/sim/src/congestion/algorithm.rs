@@ -5,14 +5,13 @@
 use underload_aqm::time::{Span, Time};
 
 use super::{
-    Ack, Bbr, C2tcp, CongestionControl, Cubic, Dctcp, Loss, Own, OwnControl, PacketRate, Prague,
-    Reno, Setup, SlowStartExit, Steered, Vivace, Westwood, Window,
+    Ack, Bbr, C2tcp, CongestionControl, Cubic, Dctcp, EcnUse, Loss, Own, OwnControl, PacketRate,
+    Prague, Reno, Setup, SlowStartExit, Steered, Vivace, Westwood, Window,
 };
-use crate::tcp::EcnUse;
 
 /// Declares [`Algorithm`] and [`Controller`] from the table.
 macro_rules! algorithms {
-    ($($kind:ident {
+    ($d:tt $($kind:ident {
         name: $name:literal,
         source: $source:literal,
         slow_start_exit: $slow_start_exit:ident,
@@ -76,78 +75,15 @@ macro_rules! algorithms {
             }
         }
 
-        impl CongestionControl for Controller {
-            fn on_ack(&mut self, ack: &Ack, window: &mut Window) {
-                match self {
-                    $(Self::$kind(control) => control.on_ack(ack, window),)*
-                    Self::Steered(control) => control.on_ack(ack, window),
-                    Self::Own(control) => control.on_ack(ack, window),
+        /// Calls a method of whichever algorithm it is.
+        macro_rules! dispatch {
+            ($d controller:expr, $d control:ident => $d call:expr) => {
+                match $d controller {
+                    $(Controller::$kind($d control) => $d call,)*
+                    Controller::Steered($d control) => $d call,
+                    Controller::Own($d control) => $d call,
                 }
-            }
-
-            fn on_loss(&mut self, loss: &Loss, window: &mut Window) {
-                match self {
-                    $(Self::$kind(control) => control.on_loss(loss, window),)*
-                    Self::Steered(control) => control.on_loss(loss, window),
-                    Self::Own(control) => control.on_loss(loss, window),
-                }
-            }
-
-            fn on_undo(&mut self) {
-                match self {
-                    $(Self::$kind(control) => control.on_undo(),)*
-                    Self::Steered(control) => control.on_undo(),
-                    Self::Own(control) => control.on_undo(),
-                }
-            }
-
-            fn on_restart(&mut self, now: Time, idle: Span, window: &mut Window) {
-                match self {
-                    $(Self::$kind(control) => control.on_restart(now, idle, window),)*
-                    Self::Steered(control) => control.on_restart(now, idle, window),
-                    Self::Own(control) => control.on_restart(now, idle, window),
-                }
-            }
-
-            fn pacing(&self) -> Option<PacketRate> {
-                match self {
-                    $(Self::$kind(control) => control.pacing(),)*
-                    Self::Steered(control) => control.pacing(),
-                    Self::Own(control) => control.pacing(),
-                }
-            }
-
-            fn owns_window(&self) -> bool {
-                match self {
-                    $(Self::$kind(control) => control.owns_window(),)*
-                    Self::Steered(control) => control.owns_window(),
-                    Self::Own(control) => control.owns_window(),
-                }
-            }
-
-            fn is_restored_by_transport(&self) -> bool {
-                match self {
-                    $(Self::$kind(control) => control.is_restored_by_transport(),)*
-                    Self::Steered(control) => control.is_restored_by_transport(),
-                    Self::Own(control) => control.is_restored_by_transport(),
-                }
-            }
-
-            fn answers_loss_while_reducing(&self) -> bool {
-                match self {
-                    $(Self::$kind(control) => control.answers_loss_while_reducing(),)*
-                    Self::Steered(control) => control.answers_loss_while_reducing(),
-                    Self::Own(control) => control.answers_loss_while_reducing(),
-                }
-            }
-
-            fn holds_back(&self) -> bool {
-                match self {
-                    $(Self::$kind(control) => control.holds_back(),)*
-                    Self::Steered(control) => control.holds_back(),
-                    Self::Own(control) => control.holds_back(),
-                }
-            }
+            };
         }
     };
 }
@@ -169,7 +105,7 @@ impl Algorithm {
     }
 }
 
-algorithms! {
+algorithms! { $
     Reno {
         name: "reno",
         source: "RFC 5681",
@@ -225,6 +161,44 @@ algorithms! {
         slow_start_exit: Loss,
         ecn: None,
         new: |setup| Vivace::new(setup),
+    }
+}
+
+impl CongestionControl for Controller {
+    fn on_ack(&mut self, ack: &Ack, window: &mut Window) {
+        dispatch!(self, control => control.on_ack(ack, window));
+    }
+
+    fn on_loss(&mut self, loss: &Loss, window: &mut Window) {
+        dispatch!(self, control => control.on_loss(loss, window));
+    }
+
+    fn on_undo(&mut self) {
+        dispatch!(self, control => control.on_undo());
+    }
+
+    fn on_restart(&mut self, now: Time, idle: Span, window: &mut Window) {
+        dispatch!(self, control => control.on_restart(now, idle, window));
+    }
+
+    fn pacing(&self) -> Option<PacketRate> {
+        dispatch!(self, control => control.pacing())
+    }
+
+    fn owns_window(&self) -> bool {
+        dispatch!(self, control => control.owns_window())
+    }
+
+    fn is_restored_by_transport(&self) -> bool {
+        dispatch!(self, control => control.is_restored_by_transport())
+    }
+
+    fn answers_loss_while_reducing(&self) -> bool {
+        dispatch!(self, control => control.answers_loss_while_reducing())
+    }
+
+    fn holds_back(&self) -> bool {
+        dispatch!(self, control => control.holds_back())
     }
 }
 

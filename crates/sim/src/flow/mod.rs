@@ -1,19 +1,19 @@
 //! The endpoints: what sends and receives packets.
 
-mod endpoint;
-mod port;
+mod agent;
 mod probe;
 mod udp;
 
-use underload_aqm::packet::{Dscp, Ecn};
+use underload_aqm::packet::Dscp;
 use underload_aqm::rng::Rng;
-use underload_aqm::time::{Span, Time};
-use underload_record::schema::{Direction, Distribution, FlowDirection, Metric, Quantile};
+use underload_aqm::time::Time;
+use underload_record::schema::{Direction, FlowDirection, Metric};
 
-pub(crate) use endpoint::{Agent, Endpoint};
-pub(crate) use port::{Address, Port};
+pub(crate) use agent::Agent;
 pub use probe::{ProbeConfig, ProbeSchedule};
 pub use udp::{UdpConfig, UdpPattern};
+
+pub use crate::endpoint::UDP_HEADER_BYTES;
 
 use crate::application::ApplicationConfig;
 use crate::net::ExtraDelay;
@@ -56,6 +56,13 @@ pub enum FlowKind {
     Probe(ProbeConfig),
     /// An application, both ends.
     Application(ApplicationConfig),
+}
+
+/// When a flow is active.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Lifetime {
+    pub(crate) start: Time,
+    pub(crate) stop: Time,
 }
 
 impl FlowKind {
@@ -108,34 +115,4 @@ impl Agent {
             FlowKind::Application(config) => Self::Other(config.build(stop, rng)),
         }
     }
-}
-
-/// IP and UDP headers, bytes.
-pub const UDP_HEADER_BYTES: u32 = 28;
-
-/// The ECN field in the terms of the record.
-pub(crate) fn recorded_ecn(ecn: Ecn) -> underload_record::schema::Ecn {
-    underload_record::schema::Ecn::from_bits(ecn.bits())
-}
-
-/// The quantiles of a bulk flow's delays.
-pub(crate) const BULK_QUANTILES: [Quantile; 4] =
-    [Quantile::P50, Quantile::P90, Quantile::P99, Quantile::Max];
-
-/// Quantiles of delays as metrics in milliseconds. One with too few delays has no value.
-pub(crate) fn delay_metrics<const N: usize>(
-    name: &str,
-    quantiles: [Quantile; N],
-    delays: Option<Distribution>,
-) -> [Metric; N] {
-    quantiles.map(|quantile| Metric {
-        name: format!("{name}_{}", quantile.name()),
-        unit: "ms".to_owned(),
-        value: delays.and_then(|delays| delays.told_ns(quantile)).map(|ns| ns as f64 / 1e6),
-    })
-}
-
-/// `count` periods of `period` after `start`.
-pub(crate) fn nth(start: Time, period: Span, count: u64) -> Time {
-    start + period * count
 }

@@ -10,7 +10,7 @@ use underload_record::schema::{Direction, Marking, Sample};
 
 use crate::net::{Body, Segment};
 
-use super::{Endpoint, Port, UDP_HEADER_BYTES, nth, recorded_ecn};
+use crate::endpoint::{Endpoint, Port, UDP_HEADER_BYTES, nth, recorded_ecn};
 
 /// A probe.
 #[derive(Clone, Copy, Debug)]

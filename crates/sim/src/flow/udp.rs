@@ -10,7 +10,7 @@ use underload_record::schema::{Direction, Metric};
 
 use crate::net::{Body, Datagram, Segment};
 
-use super::{BULK_QUANTILES, Endpoint, Port, UDP_HEADER_BYTES, delay_metrics};
+use crate::endpoint::{BULK_QUANTILES, Endpoint, Port, UDP_HEADER_BYTES, delay_metrics};
 
 /// A sender of datagrams.
 #[derive(Clone, Debug)]

@@ -42,10 +42,10 @@ mod receiver;
 mod sender;
 
 use underload_aqm::packet::{Ecn, Packet};
-use underload_aqm::time::{Span, Time};
+use underload_aqm::time::Time;
 use underload_record::schema::Direction;
 
-use crate::flow::{Endpoint, Port, UDP_HEADER_BYTES};
+use crate::endpoint::{Endpoint, Port, UDP_HEADER_BYTES};
 use crate::net::{Body, Segment};
 
 use receiver::Receiver;
@@ -123,12 +123,6 @@ impl Sprout {
     }
 }
 
-/// Length of a tick.
-const TICK: Span = Span::from_millis(20);
-/// Ticks in a forecast.
-const FORECAST_TICKS: usize = 8;
-/// Payload of a full packet, which is the unit of all counts.
-const PACKET_BYTES: u16 = 1_440;
 /// The program's nonce, sequence number, time stamps, throwaway number, time-to-next and
 /// authentication tag: a full packet has 1500 bytes.
 const OVERHEAD_BYTES: u32 = 32;

@@ -5,8 +5,12 @@ use std::sync::LazyLock;
 
 use underload_aqm::time::Span;
 
-use super::{FORECAST_TICKS, TICK};
-
+/// Length of a tick.
+pub(super) const TICK: Span = Span::from_millis(20);
+/// Ticks in a forecast.
+pub(super) const FORECAST_TICKS: usize = 8;
+/// Payload of a full packet, which is the unit of all counts.
+pub(super) const PACKET_BYTES: u16 = 1_440;
 /// Rates that are told apart, evenly from 0 to [`MAX_RATE`].
 const RATES: usize = 256;
 /// Packets per second.

@@ -4,8 +4,7 @@ use underload_aqm::time::{Span, Time};
 
 use crate::net::{Flight, Forecast};
 
-use super::TICK;
-use super::model::Belief;
+use super::model::{Belief, TICK};
 
 #[derive(Debug)]
 pub(super) struct Receiver {
@@ -128,7 +127,7 @@ const MAX_RECENT: usize = 1_024;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sprout::PACKET_BYTES;
+    use crate::sprout::model::PACKET_BYTES;
 
     fn packet(sequence: u32, unsettled_bytes: u16, time_to_next_ms: u16) -> Flight {
         Flight { sequence, unsettled_bytes, time_to_next_ms, len: PACKET_BYTES }

@@ -6,8 +6,7 @@ use underload_aqm::time::{Span, Time};
 
 use crate::net::{Flight, Forecast};
 
-use super::model::Belief;
-use super::{FORECAST_TICKS, PACKET_BYTES, TICK};
+use super::model::{Belief, FORECAST_TICKS, PACKET_BYTES, TICK};
 
 #[derive(Debug)]
 pub(super) struct Sender {

@@ -25,6 +25,7 @@
 //! when a retransmission comes through that was sent before it (`sender::repair`).
 
 mod accurate_ecn;
+mod config;
 mod delivery;
 mod rack;
 mod receiver;
@@ -39,100 +40,19 @@ use underload_aqm::rng::Rng;
 use underload_aqm::time::{Span, Time};
 use underload_record::schema::{Direction, Metric};
 
-use crate::congestion::{Algorithm, Controller, OwnControl, PragueConfig, Setup, SlowStartExit};
-use crate::flow::{BULK_QUANTILES, Endpoint, Port, delay_metrics};
+use crate::congestion::{Controller, Setup};
+use crate::endpoint::{BULK_QUANTILES, Endpoint, Port, delay_metrics};
 use crate::net::{Acknowledgement, Body, Segment};
 use crate::sys::prefetch;
 
+use config::SYN_BYTES;
 use delivery::Delivery;
 use receiver::Receiver;
 use sender::Sender;
 pub use sender::TcpStats;
 
-/// Use of ECN by a connection.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum EcnUse {
-    /// No ECN: packets are Not-ECT.
-    #[default]
-    Off,
-    /// ECT(0), one reaction per window (RFC 3168).
-    Classic,
-    /// ECT(0) with a count of marks as feedback (DCTCP).
-    Accurate,
-    /// ECT(1) with a count of marks as feedback (Prague, RFC 9331).
-    L4s,
-}
-
-impl EcnUse {
-    /// The codepoint of data segments.
-    const fn codepoint(self) -> Ecn {
-        match self {
-            Self::Off => Ecn::NotEct,
-            Self::Classic | Self::Accurate => Ecn::Ect0,
-            Self::L4s => Ecn::Ect1,
-        }
-    }
-
-    const fn is_accurate(self) -> bool {
-        matches!(self, Self::Accurate | Self::L4s)
-    }
-}
-
-/// A connection to simulate.
-#[derive(Clone, Debug)]
-pub struct TcpConfig {
-    /// Congestion control.
-    pub algorithm: Algorithm,
-    /// A congestion control of the caller's instead of `algorithm`.
-    pub own: Option<OwnControl>,
-    /// Use of ECN.
-    pub ecn: EcnUse,
-    /// The condition that ends slow start before the first loss.
-    pub slow_start_exit: SlowStartExit,
-    /// Payload bytes of a full segment.
-    pub segment_bytes: u16,
-    /// IP and TCP headers with options, bytes.
-    pub header_bytes: u16,
-    /// Initial window in segments (RFC 6928).
-    pub initial_window: u32,
-    /// Payload bytes that may be under way, whatever the congestion window: the receive window or
-    /// the send buffer, whichever is smaller.
-    pub receive_window_bytes: u32,
-    /// Payload bytes to transfer; `None`: until the flow is stopped.
-    pub transfer_bytes: Option<u64>,
-    /// Whether to note how long each segment takes, retransmissions included.
-    pub notes_delivery: bool,
-    /// How much Prague depends on its round trip; others do not look at it.
-    pub prague: PragueConfig,
-}
-
-impl TcpConfig {
-    /// The default with another congestion control, and slow start as Linux ends it there.
-    pub fn of(algorithm: Algorithm) -> Self {
-        let slow_start_exit = algorithm.slow_start_exit();
-        Self { algorithm, slow_start_exit, ..Self::default() }
-    }
-}
-
-impl Default for TcpConfig {
-    /// Linux over Ethernet: CUBIC, no ECN, 1448 bytes in 1500, ten segments, and what the send
-    /// buffer lets be under way.
-    fn default() -> Self {
-        Self {
-            algorithm: Algorithm::Cubic,
-            own: None,
-            ecn: EcnUse::Off,
-            slow_start_exit: SlowStartExit::HyStart,
-            segment_bytes: 1_448,
-            header_bytes: 52,
-            initial_window: 10,
-            receive_window_bytes: SEND_BUFFER_BYTES,
-            transfer_bytes: None,
-            notes_delivery: false,
-            prague: PragueConfig::default(),
-        }
-    }
-}
+pub use crate::congestion::EcnUse;
+pub use config::TcpConfig;
 
 /// Both ends of a connection. What a data packet needs comes first and fills two cache lines: with
 /// thousands of flows each line is fetched from far away.
@@ -302,11 +222,3 @@ impl Endpoint for Tcp {
         self.sender.bytes_reserved() + delivery
     }
 }
-
-/// Payload that Linux lets be under way with its default send buffer (`tcp_wmem`, 4 MiB): it counts
-/// the memory of a packet, about 2,470 bytes where one holds one segment. On an idle machine 2.4
-/// MB were seen at 12 Mbit/s, 2.6 at 30, 2.7 at 60 and 2.8 at 100; on a busy one, where it is
-/// rarely woken and makes larger packets, 3.3 to 3.8.
-const SEND_BUFFER_BYTES: u32 = 2_500_000;
-/// IP and TCP headers with the options of a connection request.
-const SYN_BYTES: u32 = 60;

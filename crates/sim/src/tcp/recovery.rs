@@ -51,6 +51,24 @@ impl Reduction {
     }
 }
 
+/// What may be sent after an acknowledgement during a repair.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Turn {
+    /// Lost segments first, then new ones.
+    All,
+    /// New segments only: whether anything is lost is not known yet.
+    New,
+}
+
+/// A tail loss probe under way.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Probe {
+    /// The highest segment that had been sent.
+    pub(super) high: u32,
+    /// Whether it was a retransmission.
+    pub(super) again: bool,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

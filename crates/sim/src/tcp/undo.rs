@@ -98,6 +98,13 @@ impl Undo {
     }
 }
 
+/// A timeout until something answers it: whether what it waited for was still under way.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Premature {
+    pub(super) at: Stamp,
+    pub(super) prior: Prior,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

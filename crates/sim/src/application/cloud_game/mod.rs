@@ -34,11 +34,11 @@ use underload_aqm::time::{Span, Time};
 use underload_record::schema::{Direction, Metric};
 
 use crate::congestion::PacketRate;
-use crate::flow::{Endpoint, Port, UDP_HEADER_BYTES, nth};
+use crate::endpoint::{Endpoint, Port, UDP_HEADER_BYTES, nth};
 use crate::net::{Body, Segment};
 
+use super::numbers::{metric, normal, percent};
 use super::samples::Samples;
-use super::{metric, normal, percent};
 use control::RateControl;
 use screen::{Frame, Screen};
 

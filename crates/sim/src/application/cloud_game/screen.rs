@@ -3,8 +3,8 @@
 use underload_aqm::time::{Span, Time};
 use underload_record::schema::Metric;
 
+use crate::application::numbers::{metric, percent};
 use crate::application::samples::Samples;
-use crate::application::{metric, percent};
 use crate::net::{Message, Report};
 
 /// A frame under way.

@@ -27,11 +27,11 @@ use underload_record::schema::{Direction, Metric};
 
 pub use control::RateControl;
 
-use crate::flow::{Endpoint, Port, nth};
+use crate::endpoint::{Endpoint, Port, nth};
 use crate::net::{Body, Message, Segment};
 
+use super::numbers::{metric, normal, percent};
 use super::samples::Samples;
-use super::{metric, normal, percent};
 use control::{Controller, Fate};
 
 /// One direction of a video call.

@@ -21,13 +21,13 @@ use underload_record::schema::{Direction, Metric};
 pub use adaptation::Player;
 
 use crate::congestion::Algorithm;
-use crate::flow::{Endpoint, Port};
+use crate::endpoint::{Endpoint, Port};
 use crate::net::{Body, Segment};
 use crate::tcp::TcpConfig;
 
 use super::connection::Connection;
-use super::metric;
-use adaptation::{Adaptation, View};
+use super::numbers::metric;
+use adaptation::{Adaptation, REBUFFERING_PENALTY, View};
 
 /// A video.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -248,8 +248,6 @@ const LADDER: [f64; 6] = [0.3, 0.75, 1.2, 1.85, 2.85, 4.3];
 const CHUNKS: usize = 48;
 /// 193 s over 48 chunks.
 const CHUNK: Span = Span::from_nanos(4_020_833_333);
-/// Per second, in Mbit/s of a chunk.
-const REBUFFERING_PENALTY: f64 = 4.3;
 const REQUEST_BYTES: u64 = 400;
 const RESPONSE_HEADER_BYTES: u64 = 300;
 

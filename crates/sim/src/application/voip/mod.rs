@@ -16,10 +16,10 @@ use underload_record::schema::{Direction, Metric};
 
 pub use playout::JitterBuffer;
 
-use crate::flow::{Endpoint, Port};
+use crate::endpoint::{Endpoint, Port};
 use crate::net::{Body, Segment};
 
-use super::{metric, percent};
+use super::numbers::{metric, percent};
 use playout::Playout;
 use quality::Impairment;
 
@@ -91,7 +91,7 @@ impl Voip {
             listener.heard.push(false);
         }
         self.sent += 1;
-        self.next = crate::flow::nth(self.started, FRAME, u64::from(self.sent));
+        self.next = crate::endpoint::nth(self.started, FRAME, u64::from(self.sent));
     }
 }
 

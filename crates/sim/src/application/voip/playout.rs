@@ -3,7 +3,7 @@
 use underload_aqm::rng::Rng;
 use underload_aqm::time::Span;
 
-use super::super::uniform;
+use super::super::numbers::uniform;
 
 /// How long a receiver delays frames so that slower ones are in time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

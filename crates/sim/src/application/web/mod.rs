@@ -24,12 +24,12 @@ use underload_record::schema::{Direction, Metric};
 pub use browser::Browser;
 
 use crate::congestion::Algorithm;
-use crate::flow::{Endpoint, Port};
+use crate::endpoint::{Endpoint, Port};
 use crate::net::{Body, Segment};
 use crate::tcp::TcpConfig;
 
 use super::connection::Connection;
-use super::metric;
+use super::numbers::metric;
 
 /// A page, loaded several times.
 #[derive(Clone, Debug, PartialEq, Eq)]

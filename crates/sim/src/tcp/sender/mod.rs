@@ -14,20 +14,19 @@ use underload_record::schema::Direction;
 use crate::congestion::{
     Ack, Cause, CongestionControl, Controller, Loss, PacketRate, State, Steered, Window,
 };
-use crate::flow::Port;
+use crate::endpoint::Port;
 use crate::net::{Acknowledgement, Body, Data, Stamp};
 use crate::sys::prefetch_start;
 
 use super::accurate_ecn::MarkReader;
+use super::config::{SYN_BYTES, TcpConfig};
 use super::rack::Rack;
-use super::recovery::{Reduction, Step};
+use super::recovery::{Probe, Reduction, Step, Turn};
 use super::rtt::{INITIAL_TIMEOUT, RttEstimator};
 use super::scoreboard::{Delivery, Losses, Scoreboard};
-use super::undo::{Prior, Undo};
-use super::{SYN_BYTES, TcpConfig};
+use super::undo::{Premature, Prior, Undo};
 use pacer::Pacer;
 use rate_sampler::RateSampler;
-use repair::{Premature, Probe, Turn};
 use timer::{Alarm, LossTimer};
 
 /// What a sender can be asked at any time.
@@ -260,42 +259,8 @@ impl Sender {
         if ack.echo || (self.accurate && marked > 0) {
             self.on_mark(now);
         }
-        let rate = self.rate.sample(now, &delivery, self.rtt.min());
-        let control_ack = Ack {
-            now,
-            // The acknowledgement that fills a gap moves far, but only what it newly reports is
-            // growth (Linux `tcp_cong_control`): the rest was counted when it was selectively
-            // acknowledged, in a recovery that allows none.
-            acknowledged: if delivery.acknowledged > 0 { delivery.delivered } else { 0 },
-            delivered: delivery.delivered,
-            lost,
-            marked,
-            rtt,
-            min_rtt: self.rtt.min(),
-            smoothed_rtt: self.rtt.smoothed().unwrap_or(Span::ZERO),
-            prior_in_flight,
-            in_flight: self.board.in_flight(),
-            pacing_wait: self.pacer.wait(now),
-            total_delivered: self.rate.delivered(),
-            first_outstanding: self.board.first(),
-            next_sequence: self.board.next(),
-            state: self.state,
-            window_limited: self.window_limited,
-            rate,
-        };
-        self.control.on_ack(&control_ack, &mut self.window);
-        if self.control.holds_back() {
-            self.rate.limit_by_application(self.board.in_flight());
-        }
-        if matches!(self.state, State::Recovery | State::Reducing) && !self.control.owns_window() {
-            let step = Step {
-                in_flight: self.board.in_flight(),
-                delivered: delivery.delivered,
-                lost,
-                advanced: delivery.acknowledged > 0,
-            };
-            self.reduction.on_ack(step, &mut self.window);
-        }
+        let seen = Ack { lost, marked, rtt, prior_in_flight, ..self.seen(now, &delivery) };
+        self.change_window(&seen, delivery.acknowledged > 0);
         if delivery.acknowledged > 0 {
             self.timer.forget_backoff();
             self.arm(now);
@@ -305,6 +270,48 @@ impl Sender {
         self.transmit(port, turn);
         if self.backlog == 0 && self.board.outstanding() == 0 && self.stats.finished.is_none() {
             self.stats.finished = Some(now);
+        }
+    }
+
+    /// What the congestion control learns of `delivery`, with neither losses nor marks.
+    #[inline]
+    fn seen(&mut self, now: Time, delivery: &Delivery) -> Ack {
+        Ack {
+            now,
+            // The acknowledgement that fills a gap moves far, but only what it newly reports is
+            // growth (Linux `tcp_cong_control`): the rest was counted when it was selectively
+            // acknowledged, in a recovery that allows none.
+            acknowledged: if delivery.acknowledged > 0 { delivery.delivered } else { 0 },
+            delivered: delivery.delivered,
+            lost: 0,
+            marked: 0,
+            rtt: None,
+            min_rtt: self.rtt.min(),
+            smoothed_rtt: self.rtt.smoothed().unwrap_or(Span::ZERO),
+            prior_in_flight: 0,
+            in_flight: self.board.in_flight(),
+            pacing_wait: self.pacer.wait(now),
+            total_delivered: self.rate.delivered(),
+            first_outstanding: self.board.first(),
+            next_sequence: self.board.next(),
+            state: self.state,
+            window_limited: self.window_limited,
+            rate: self.rate.sample(now, delivery, self.rtt.min()),
+        }
+    }
+
+    /// Has the congestion control answer an acknowledgement, which `advanced` the left edge or did
+    /// not.
+    #[inline]
+    fn change_window(&mut self, ack: &Ack, advanced: bool) {
+        self.control.on_ack(ack, &mut self.window);
+        if self.control.holds_back() {
+            self.rate.limit_by_application(ack.in_flight);
+        }
+        if matches!(self.state, State::Recovery | State::Reducing) && !self.control.owns_window() {
+            let Ack { in_flight, delivered, lost, .. } = *ack;
+            let step = Step { in_flight, delivered, lost, advanced };
+            self.reduction.on_ack(step, &mut self.window);
         }
     }
 

@@ -4,34 +4,9 @@
 //! 5682, the variant with selective acknowledgements), undo by time stamps and duplicates.
 
 use super::{
-    Acknowledgement, Cause, CongestionControl, Delivery, Loss, Port, Prior, Reduction, Sender,
-    Stamp, State, Time,
+    Acknowledgement, Cause, CongestionControl, Delivery, Loss, Port, Premature, Prior, Reduction,
+    Sender, Stamp, State, Time, Turn,
 };
-
-/// What may be sent after an acknowledgement during a repair.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Turn {
-    /// Lost segments first, then new ones.
-    All,
-    /// New segments only: whether anything is lost is not known yet.
-    New,
-}
-
-/// A timeout until something answers it: whether what it waited for was still under way.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Premature {
-    at: Stamp,
-    prior: Prior,
-}
-
-/// A tail loss probe under way.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Probe {
-    /// The highest segment that had been sent.
-    pub(super) high: u32,
-    /// Whether it was a retransmission.
-    pub(super) again: bool,
-}
 
 impl Sender {
     /// Moves between the states, before losses are looked for.

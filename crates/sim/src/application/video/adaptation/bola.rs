@@ -7,7 +7,7 @@
 
 use underload_aqm::time::Span;
 
-use super::{Choice, View};
+use super::view::{Choice, View};
 
 pub(super) fn choose(view: &View<'_>) -> Choice {
     let lowest = view.ladder[0];

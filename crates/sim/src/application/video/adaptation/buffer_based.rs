@@ -1,7 +1,7 @@
 //! BB: a line from the reservoir to the end of the cushion (Huang et al., SIGCOMM 2014), with the
 //! reservoir of 5 s and the cushion of 10 s that comparisons since Pensieve use.
 
-use super::View;
+use super::view::View;
 
 pub(super) fn choose(view: &View<'_>) -> usize {
     let top = view.ladder.len() - 1;

@@ -3,7 +3,7 @@
 //!
 //! The randomised schedule of requests is left out: it exists for the fairness between players.
 
-use super::{View, harmonic_mean};
+use super::view::{View, harmonic_mean};
 
 pub(super) fn choose(view: &View<'_>) -> usize {
     let Some(&current) = view.rungs.last() else { return 0 };

@@ -4,11 +4,14 @@ mod bola;
 mod buffer_based;
 mod festive;
 mod robust_mpc;
+mod view;
 
 use serde::{Deserialize, Serialize};
 use underload_aqm::time::Span;
 
 use robust_mpc::RobustMpc;
+use view::Choice;
+pub(super) use view::{REBUFFERING_PENALTY, View};
 
 /// A player's algorithm.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -23,33 +26,6 @@ pub enum Player {
     Bola,
     /// Model predictive control with a pessimistic throughput (Yin et al., SIGCOMM 2015).
     RobustMpc,
-}
-
-/// What a player knows when it chooses a bit rate.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct View<'a> {
-    /// Bit rates in Mbit/s, rising.
-    pub(super) ladder: &'a [f64],
-    /// Length of a chunk in seconds.
-    pub(super) chunk_s: f64,
-    /// Video in the buffer, and the most that it holds, in seconds.
-    pub(super) buffer_s: f64,
-    pub(super) buffer_max_s: f64,
-    /// Throughput of the chunks so far, in Mbit/s.
-    pub(super) throughputs: &'a [f64],
-    /// Rungs of the ladder chosen so far.
-    pub(super) rungs: &'a [usize],
-    /// Chunks not loaded yet.
-    pub(super) chunks_left: usize,
-}
-
-/// A player's choice.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Choice {
-    /// Rung of the ladder.
-    pub(super) rung: usize,
-    /// To let pass before asking.
-    pub(super) wait: Span,
 }
 
 /// The state of an algorithm.
@@ -86,17 +62,9 @@ impl Adaptation {
     }
 }
 
-/// Harmonic mean of the last `count` values; 0 of none.
-fn harmonic_mean(values: &[f64], count: usize) -> f64 {
-    let recent = &values[values.len().saturating_sub(count)..];
-    if recent.is_empty() {
-        return 0.0;
-    }
-    recent.len() as f64 / recent.iter().map(|value| 1.0 / value).sum::<f64>()
-}
-
 #[cfg(test)]
 mod tests {
+    use super::view::harmonic_mean;
     use super::*;
 
     pub(super) const LADDER: [f64; 6] = [0.3, 0.75, 1.2, 1.85, 2.85, 4.3];

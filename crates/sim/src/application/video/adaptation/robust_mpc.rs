@@ -3,8 +3,7 @@
 //! mean of 5 chunks over one plus the largest error of the last 5 predictions. Of equal plans the
 //! last in order wins.
 
-use super::super::REBUFFERING_PENALTY;
-use super::{View, harmonic_mean};
+use super::view::{REBUFFERING_PENALTY, View, harmonic_mean};
 
 #[derive(Debug, Default)]
 pub(in crate::application::video) struct RobustMpc {

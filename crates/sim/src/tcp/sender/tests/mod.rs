@@ -11,7 +11,7 @@ use underload_aqm::rng::Rng;
 
 use crate::congestion::tests::setup;
 use crate::congestion::{Algorithm, Setup};
-use crate::flow::Address;
+use crate::endpoint::Address;
 use crate::net::{Event, ExtraDelay, Network, SackBlock, SharedWatcher, Sighting, Watcher};
 
 use super::*;

@@ -6,8 +6,6 @@ use underload_record::schema::Direction;
 
 use crate::net::{Body, Message, Network, Segment};
 
-use super::UDP_HEADER_BYTES;
-
 /// The address of a flow in the queues' eyes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Address {
@@ -89,5 +87,7 @@ fn spread(label: u32, channel: u16) -> u32 {
     hash ^ (hash >> 16)
 }
 
+/// IP and UDP headers, bytes.
+pub const UDP_HEADER_BYTES: u32 = 28;
 /// Host number of the far end.
 const SERVER: u32 = u32::MAX;

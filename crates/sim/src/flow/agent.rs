@@ -1,47 +1,12 @@
-//! What every kind of flow does: start, take packets and timers, and report in the end.
+//! A flow of any kind.
 
 use underload_aqm::packet::Packet;
 use underload_aqm::time::Time;
-use underload_record::schema::{Direction, Metric, Sample};
+use underload_record::schema::Direction;
 
+use crate::endpoint::{Endpoint, Port};
 use crate::net::Segment;
 use crate::tcp::Tcp;
-
-use super::Port;
-
-/// Both ends of a flow. A new kind of flow implements this and is built in [`Agent::new`].
-pub(crate) trait Endpoint {
-    /// Sends the first packet, or sets the first timer.
-    fn start(&mut self, port: &mut Port<'_>);
-
-    /// Takes a packet that went in `direction` to its end there.
-    fn receive(&mut self, port: &mut Port<'_>, direction: Direction, packet: &Packet<Segment>);
-
-    /// Does what is due. It may be called early, and then does nothing.
-    fn on_timer(&mut self, port: &mut Port<'_>);
-
-    /// When `on_timer` is due; [`Time::MAX`]: never.
-    fn deadline(&self) -> Time;
-
-    /// Payload bytes that reached the far end, each counted once; 0 of a flow that is not judged
-    /// by its rate.
-    fn received_bytes(&self) -> u64 {
-        0
-    }
-
-    /// Numbers of its own for the record, once everything has arrived.
-    fn metrics(&self) -> Vec<Metric> {
-        Vec::new()
-    }
-
-    /// Takes out what it measured of each packet.
-    fn take_samples(&mut self) -> Vec<Sample> {
-        Vec::new()
-    }
-
-    /// Bytes of memory beyond the structure itself.
-    fn bytes_reserved(&self) -> usize;
-}
 
 /// A flow of any kind, in a box, so that many flows are found in little memory. TCP is known by
 /// its type: nearly all packets are its own, and it is asked for more than the others.

@@ -1,0 +1,42 @@
+//! What players look at and choose.
+
+use underload_aqm::time::Span;
+
+/// What a player knows when it chooses a bit rate.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::application::video) struct View<'a> {
+    /// Bit rates in Mbit/s, rising.
+    pub(in crate::application::video) ladder: &'a [f64],
+    /// Length of a chunk in seconds.
+    pub(in crate::application::video) chunk_s: f64,
+    /// Video in the buffer, and the most that it holds, in seconds.
+    pub(in crate::application::video) buffer_s: f64,
+    pub(in crate::application::video) buffer_max_s: f64,
+    /// Throughput of the chunks so far, in Mbit/s.
+    pub(in crate::application::video) throughputs: &'a [f64],
+    /// Rungs of the ladder chosen so far.
+    pub(in crate::application::video) rungs: &'a [usize],
+    /// Chunks not loaded yet.
+    pub(in crate::application::video) chunks_left: usize,
+}
+
+/// A player's choice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::application::video) struct Choice {
+    /// Rung of the ladder.
+    pub(in crate::application::video) rung: usize,
+    /// To let pass before asking.
+    pub(in crate::application::video) wait: Span,
+}
+
+/// Harmonic mean of the last `count` values; 0 of none.
+pub(super) fn harmonic_mean(values: &[f64], count: usize) -> f64 {
+    let recent = &values[values.len().saturating_sub(count)..];
+    if recent.is_empty() {
+        return 0.0;
+    }
+    recent.len() as f64 / recent.iter().map(|value| 1.0 / value).sum::<f64>()
+}
+
+/// Per second, in Mbit/s of a chunk.
+pub(in crate::application::video) const REBUFFERING_PENALTY: f64 = 4.3;

@@ -1,0 +1,74 @@
+//! What every kind of flow does, and what it does it with: its port to the network, and the forms
+//! of what it reports.
+
+mod port;
+
+use underload_aqm::packet::{Ecn, Packet};
+use underload_aqm::time::{Span, Time};
+use underload_record::schema::{Direction, Distribution, Metric, Quantile, Sample};
+
+pub use port::UDP_HEADER_BYTES;
+pub(crate) use port::{Address, Port};
+
+use crate::net::Segment;
+
+/// Both ends of a flow. A new kind of flow implements this and is built in `Agent::new`.
+pub(crate) trait Endpoint {
+    /// Sends the first packet, or sets the first timer.
+    fn start(&mut self, port: &mut Port<'_>);
+
+    /// Takes a packet that went in `direction` to its end there.
+    fn receive(&mut self, port: &mut Port<'_>, direction: Direction, packet: &Packet<Segment>);
+
+    /// Does what is due. It may be called early, and then does nothing.
+    fn on_timer(&mut self, port: &mut Port<'_>);
+
+    /// When `on_timer` is due; [`Time::MAX`]: never.
+    fn deadline(&self) -> Time;
+
+    /// Payload bytes that reached the far end, each counted once; 0 of a flow that is not judged
+    /// by its rate.
+    fn received_bytes(&self) -> u64 {
+        0
+    }
+
+    /// Numbers of its own for the record, once everything has arrived.
+    fn metrics(&self) -> Vec<Metric> {
+        Vec::new()
+    }
+
+    /// Takes out what it measured of each packet.
+    fn take_samples(&mut self) -> Vec<Sample> {
+        Vec::new()
+    }
+
+    /// Bytes of memory beyond the structure itself.
+    fn bytes_reserved(&self) -> usize;
+}
+
+/// The ECN field in the terms of the record.
+pub(crate) fn recorded_ecn(ecn: Ecn) -> underload_record::schema::Ecn {
+    underload_record::schema::Ecn::from_bits(ecn.bits())
+}
+
+/// The quantiles of a bulk flow's delays.
+pub(crate) const BULK_QUANTILES: [Quantile; 4] =
+    [Quantile::P50, Quantile::P90, Quantile::P99, Quantile::Max];
+
+/// Quantiles of delays as metrics in milliseconds. One with too few delays has no value.
+pub(crate) fn delay_metrics<const N: usize>(
+    name: &str,
+    quantiles: [Quantile; N],
+    delays: Option<Distribution>,
+) -> [Metric; N] {
+    quantiles.map(|quantile| Metric {
+        name: format!("{name}_{}", quantile.name()),
+        unit: "ms".to_owned(),
+        value: delays.and_then(|delays| delays.told_ns(quantile)).map(|ns| ns as f64 / 1e6),
+    })
+}
+
+/// `count` periods of `period` after `start`.
+pub(crate) fn nth(start: Time, period: Span, count: u64) -> Time {
+    start + period * count
+}
