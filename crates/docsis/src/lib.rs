@@ -36,6 +36,7 @@ mod code;
 pub mod decode;
 pub mod describe;
 pub mod encode;
+mod hexadecimal;
 pub mod mic;
 pub mod modem;
 pub mod qos;

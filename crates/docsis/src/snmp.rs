@@ -8,7 +8,7 @@ use std::fmt;
 use std::net::Ipv4Addr;
 use std::str::FromStr;
 
-use crate::value;
+use crate::hexadecimal;
 
 const SEQUENCE: u8 = 0x30;
 const OID: u8 = 0x06;
@@ -163,7 +163,7 @@ impl fmt::Display for VarBind {
                 Ok(text) if !text.is_empty() && !text.chars().any(char::is_control) => {
                     write!(f, "String {text}")
                 }
-                _ => write!(f, "HexString {}", value::hex(octets)),
+                _ => write!(f, "HexString {}", hexadecimal::hex(octets)),
             },
         }
     }
@@ -186,7 +186,7 @@ impl FromStr for VarBind {
             "IPAddress" => Data::Address(text.parse().map_err(|_| NotSnmp)?),
             "ObjectID" => Data::Object(text.parse()?),
             "String" => Data::Octets(text.as_bytes().to_vec()),
-            "HexString" => Data::Octets(value::unhex(text).map_err(|_| NotSnmp)?),
+            "HexString" => Data::Octets(hexadecimal::read(text).ok_or(NotSnmp)?),
             _ => return Err(NotSnmp),
         };
         Ok(Self { oid, value })
@@ -273,7 +273,7 @@ mod tests {
         for (text, hex) in cases {
             let binding: VarBind = format!(".1.3.6.1.2.1.69.1.3.1.0 {text}").parse().unwrap();
             let bytes = binding.to_ber().unwrap();
-            assert_eq!(value::hex(&bytes), format!("0x{hex}"), "{text}");
+            assert_eq!(hexadecimal::hex(&bytes), format!("0x{hex}"), "{text}");
             assert_eq!(VarBind::from_ber(&bytes).unwrap(), binding, "{text}");
         }
     }

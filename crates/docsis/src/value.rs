@@ -6,9 +6,10 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use data_encoding::{HEXLOWER, HEXLOWER_PERMISSIVE};
 use thiserror::Error;
 
+use crate::hexadecimal;
+pub use crate::hexadecimal::hex;
 use crate::schema::Kind;
 use crate::snmp;
 
@@ -34,13 +35,6 @@ pub fn render(kind: &Kind, bytes: &[u8]) -> Option<String> {
 /// Text of another kind, or a number that does not fit the value's bytes.
 pub fn parse(kind: &Kind, text: &str) -> Result<Vec<u8>, ValueError> {
     read(kind, text).ok_or_else(|| ValueError { text: text.into(), accepted: accepted(kind) })
-}
-
-/// Writes bytes as `0x0102`.
-pub fn hex(bytes: &[u8]) -> String {
-    let mut text = String::from("0x");
-    HEXLOWER.encode_append(bytes, &mut text);
-    text
 }
 
 /// `0x0102` as bytes.
@@ -91,7 +85,7 @@ fn read(kind: &Kind, text: &str) -> Option<Vec<u8>> {
         Kind::Number { width, .. } => read_number(text, *width),
         Kind::Text { .. } => printable(text).then(|| text.as_bytes().to_vec()),
         Kind::TextNul { .. } => printable(text).then(|| text.bytes().chain([0]).collect()),
-        Kind::Hex { .. } => read_hex(text),
+        Kind::Hex { .. } => hexadecimal::read(text),
         Kind::List { width, .. } => read_list(text, |part| read_number(part, *width)),
         Kind::Ipv4 => read_ipv4(text),
         Kind::Ipv4List => read_list(text, read_ipv4),
@@ -215,11 +209,6 @@ fn read_number(text: &str, width: usize) -> Option<Vec<u8>> {
     let bytes = number.to_be_bytes();
     let (zeros, kept) = bytes.split_at(8 - width);
     zeros.iter().all(|byte| *byte == 0).then(|| kept.to_vec())
-}
-
-fn read_hex(text: &str) -> Option<Vec<u8>> {
-    let digits = text.strip_prefix("0x").or_else(|| text.strip_prefix("0X"))?;
-    HEXLOWER_PERMISSIVE.decode(digits.as_bytes()).ok()
 }
 
 fn read_list(text: &str, one: impl Fn(&str) -> Option<Vec<u8>>) -> Option<Vec<u8>> {

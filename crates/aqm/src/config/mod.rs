@@ -1,6 +1,7 @@
 //! From text to disciplines and links: grammar, units, parameter tables, errors.
 //!
-//! A discipline or link states each parameter once, in a table of [`Key`]s (`params!`); parsing, range checks, defaults, error messages and `underload queues` all read that table.
+//! A discipline or link states each parameter once, in a table of [`Key`]s (`params!`); parsing,
+//! range checks, defaults, error messages and `underload queues` all read that table.
 //!
 //! ```text
 //! SPEC  = NAME [ ":" item { "," item } ]        codel:profile=linux,target=5ms

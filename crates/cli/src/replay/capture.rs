@@ -11,8 +11,8 @@ use underload_aqm::packet::Meta;
 use underload_aqm::time::Time;
 use underload_emu::packet::{FlowKey, classify};
 
+use crate::replay::arrival::{Arrival, Arrivals};
 use crate::replay::filter::Filter;
-use crate::replay::input::{Arrival, Arrivals};
 
 /// One captured frame, before its headers are read.
 struct Frame<'a> {

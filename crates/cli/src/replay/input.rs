@@ -6,28 +6,11 @@ use std::path::Path;
 
 use anyhow::{Context, bail};
 use flate2::bufread::MultiGzDecoder;
-use underload_aqm::packet::Meta;
-use underload_aqm::time::Time;
 
+use crate::replay::arrival::{Arrival, Arrivals};
 use crate::replay::filter::Filter;
 use crate::replay::order::{from_zero, in_order};
 use crate::replay::{capture, script};
-
-/// One packet of the input.
-#[derive(Clone, Copy, Debug)]
-pub struct Arrival {
-    /// Number of the packet in the input, from 0.
-    pub id: u64,
-    /// Time at which the packet's first byte is at the queue.
-    pub time: Time,
-    /// Length and header fields that the queue sees.
-    pub meta: Meta,
-    /// Whether the filter wants it.
-    pub is_wanted: bool,
-}
-
-/// A stream of packets, which ends at the first error.
-pub type Arrivals = Box<dyn Iterator<Item = anyhow::Result<Arrival>>>;
 
 /// Opens `path`, or the standard input for `-`, and finds out what it is by its first bytes. The
 /// packets come in order of time.

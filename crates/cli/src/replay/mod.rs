@@ -3,6 +3,7 @@
 //! Streams: memory grows with the queue's backlog, never with the input; what waits to be sorted is
 //! bounded ([`order`]).
 
+mod arrival;
 mod capture;
 mod fates;
 mod filter;
@@ -30,9 +31,9 @@ use underload_run::source::load_file;
 use crate::console::{note, warning};
 use crate::exit::OrBadInput;
 use crate::present;
+use arrival::Arrival;
 use fates::Numbers;
 use filter::Filter;
-use input::Arrival;
 use output::OutputFile;
 use picture::Steps;
 

@@ -8,7 +8,7 @@ use anyhow::bail;
 use underload_aqm::time::{Span, Time};
 
 use crate::exit::OrBadInput;
-use crate::replay::input::{Arrival, Arrivals};
+use crate::replay::arrival::{Arrival, Arrivals};
 
 /// Longest time by which a packet of the input may be late.
 pub const WINDOW: Span = Span::from_secs(1);

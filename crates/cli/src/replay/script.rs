@@ -9,7 +9,7 @@ use serde::Deserialize;
 use underload_aqm::packet::{Dscp, Ecn, Meta};
 use underload_aqm::time::Time;
 
-use crate::replay::input::{Arrival, Arrivals};
+use crate::replay::arrival::{Arrival, Arrivals};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -6,7 +6,9 @@ use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
+use hyper::Response;
 use hyper::body::{Body, Bytes, Frame, SizeHint};
+use hyper::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderValue};
 use tokio::time::{Sleep, sleep};
 use underload_probe::load::payload;
 use underload_record::schema::Direction;
@@ -187,4 +189,12 @@ impl Body for Content {
             Self::Generated { left, .. } => *left,
         })
     }
+}
+
+pub(super) fn payload_response(content: Content, len: u64) -> Response<Content> {
+    let mut response = Response::new(content);
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"));
+    headers.insert(CONTENT_LENGTH, HeaderValue::from(len));
+    response
 }

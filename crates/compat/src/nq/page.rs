@@ -10,8 +10,7 @@ use hyper::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue};
 use hyper::{Request, Response};
 use underload_probe::network::CustomerNetwork;
 
-use super::answer::Content;
-use super::server::payload_response;
+use super::answer::{Content, payload_response};
 
 const PAGE: &str = include_str!("../web/page.html");
 const STYLE: &str = include_str!("../web/page.css");

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use http_body_util::{BodyExt, Limited};
 use hyper::body::Incoming;
-use hyper::header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, HOST, HeaderValue, RETRY_AFTER};
+use hyper::header::{CACHE_CONTROL, CONTENT_TYPE, HOST, HeaderValue, RETRY_AFTER};
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
@@ -28,7 +28,7 @@ use underload_record::schema::Direction;
 use underload_service::{CompatLedger, Identity};
 
 use super::NqLimits;
-use super::answer::{Content, InFlight, Lease};
+use super::answer::{Content, InFlight, Lease, payload_response};
 use super::config::{LARGE, NqConfig, OLD, SMALL, UPLOAD, WELL_KNOWN};
 use super::page::{self, CHANNEL, Channels, OFFER_BYTES_MAX, OfferError, Uploads};
 use crate::{CompatError, Place, Places, places};
@@ -417,14 +417,6 @@ async fn swallow(
 
 fn bytes_len(data: &hyper::body::Bytes) -> usize {
     data.len()
-}
-
-pub(super) fn payload_response(content: Content, len: u64) -> Response<Content> {
-    let mut response = Response::new(content);
-    let headers = response.headers_mut();
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"));
-    headers.insert(CONTENT_LENGTH, HeaderValue::from(len));
-    response
 }
 
 fn status(status: StatusCode) -> Response<Content> {

@@ -1,8 +1,7 @@
 //! Devices inside the modem: a router (202) and a set-top box (217).
 
-use super::extension::VENDOR;
-use super::settings::{access_view, coexistence, mib_object};
-use super::{Field, Kind, Scope, nested, text, u8, u16};
+use super::snmp_access::{access_view, coexistence, mib_object};
+use super::{Field, Kind, Scope, VENDOR, nested, text, u8, u16};
 
 const TR69_MANAGEMENT_SERVER: Scope = &[
     u8(1, "EnableCWMP", 0, 1, "1 lets it manage the router"),

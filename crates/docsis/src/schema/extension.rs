@@ -1,6 +1,9 @@
 //! Extension fields (type 43): the specification's own, and vendors'.
 
-use super::{Field, Kind, MAX16, MAX32, Scope, class_name, hex, l2vpn, nested, text, u8, u16, u32};
+use super::{
+    Field, Kind, MAX16, MAX32, Scope, class_name, hex, l2vpn, nested, text, u8, u16, u32,
+    vendor_identifier,
+};
 use crate::code::{self, extended_mic, top};
 
 const fn mic_fields(names: [&'static str; 3]) -> [Field; 3] {
@@ -86,13 +89,6 @@ const DEMARCATION: Scope = &[
     class_name(3, "UpstreamServiceClassName", "service class of its upstream flow"),
     class_name(4, "DownstreamServiceClassName", "service class of its downstream flow"),
 ];
-
-const fn vendor_identifier() -> Field {
-    hex(super::VENDOR_ID, "VendorIdentifier", 3, 3, "organization; ffffff is the specification")
-}
-
-/// A vendor's own extension field.
-pub(super) const VENDOR: Scope = &[vendor_identifier()];
 
 const fn fields(mic: Scope, mic_main_name: &'static str) -> [Field; 12] {
     [

@@ -1,7 +1,6 @@
 //! Layer 2 VPNs (type 43.5, L2VPN specification, annex B).
 
-use super::extension::VENDOR;
-use super::{Field, Kind, MAX16, MAX32, Scope, hex, nested, text, u8, u16, u32};
+use super::{Field, Kind, MAX16, MAX32, Scope, VENDOR, hex, nested, text, u8, u16, u32};
 
 const SERVICE_MULTIPLEXING_VALUE_MPLSPW: Scope = &[
     u32(1, "MPLSPseudowireID", 0, MAX32, "identifier of the pseudowire"),

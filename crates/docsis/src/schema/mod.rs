@@ -14,6 +14,7 @@ mod flows;
 mod l2vpn;
 mod services;
 mod settings;
+mod snmp_access;
 
 pub use settings::TOP;
 
@@ -141,7 +142,7 @@ impl Kind {
     /// The settings inside an aggregate, given the vendor identifier found in it.
     pub fn scope(&self, vendor: Option<&[u8]>) -> Scope {
         match self {
-            _ if self.is_foreign(vendor) => extension::VENDOR,
+            _ if self.is_foreign(vendor) => VENDOR,
             Self::Aggregate(scope) | Self::Extension(scope) => scope,
             _ => &[],
         }
@@ -302,6 +303,12 @@ const fn nested(code: u8, name: &'static str, scope: Scope, meaning: &'static st
     Field::new(code, name, Kind::Aggregate(scope), meaning)
 }
 
+const fn vendor_identifier() -> Field {
+    hex(VENDOR_ID, "VendorIdentifier", 3, 3, "organization; ffffff is the specification")
+}
+
+/// An extension field of a vendor.
+const VENDOR: Scope = &[vendor_identifier()];
 const MAX16: u32 = u16::MAX as u32;
 const MAX32: u32 = u32::MAX;
 

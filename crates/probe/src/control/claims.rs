@@ -5,8 +5,8 @@
 use data_encoding::HEXLOWER_PERMISSIVE;
 use serde::{Deserialize, Serialize};
 
+use super::fingerprint::Fingerprint;
 use super::message::MESSAGE_MAX;
-use super::trust::Fingerprint;
 
 /// What a token says, of whatever server.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

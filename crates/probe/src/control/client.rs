@@ -16,11 +16,10 @@ use super::channel::{
 };
 use super::claims::server_of;
 use super::error::ServiceError;
+use super::fingerprint::{Fingerprint, from_hex};
 use super::join::join;
-use super::message::{
-    Answer, Ask, MESSAGE_MAX, Notice, PROTOCOL, Question, body_len, decode, from_hex,
-};
-use super::trust::{Fingerprint, Names, Pin, Trust};
+use super::message::{Answer, Ask, MESSAGE_MAX, Notice, PROTOCOL, Question, body_len, decode};
+use super::trust::{Names, Pin, Trust};
 use crate::load::Token;
 use crate::measure::{Endpoints, FarClock};
 use crate::network::{SocketSource, connect_first, is_temporary};

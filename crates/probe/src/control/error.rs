@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::trust::Fingerprint;
+use super::fingerprint::Fingerprint;
 
 /// Why a server or a client of it could not work.
 #[derive(Debug, thiserror::Error)]

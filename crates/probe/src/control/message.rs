@@ -3,7 +3,6 @@
 
 use std::time::Duration;
 
-use data_encoding::HEXLOWER_PERMISSIVE;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -135,14 +134,10 @@ fn too_long(len: usize) -> ServiceError {
     ServiceError::Protocol { what: format!("a message of {len} bytes, at most {MESSAGE_MAX}") }
 }
 
-/// Exactly `N` bytes from hexadecimal digits, large or small; `None` for anything else.
-pub fn from_hex<const N: usize>(text: &str) -> Option<[u8; N]> {
-    HEXLOWER_PERMISSIVE.decode(text.as_bytes()).ok()?.try_into().ok()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::control::from_hex;
     use data_encoding::HEXLOWER;
     use proptest::prelude::*;
 

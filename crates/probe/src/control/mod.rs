@@ -9,6 +9,7 @@ mod channel;
 pub mod claims;
 mod client;
 mod error;
+mod fingerprint;
 pub mod join;
 mod message;
 pub mod private;
@@ -20,9 +21,10 @@ pub use channel::{
 };
 pub use client::{ConnectOptions, Granted, Remote, SessionNews, next_notice};
 pub use error::{ServiceError, in_full};
+pub use fingerprint::{Fingerprint, from_hex};
 pub use message::{
     Answer, Ask, FLOWS_PER_SESSION_MAX, MESSAGE_MAX, Notice, PROTOCOL, Question, body_len, decode,
-    encode, from_hex,
+    encode,
 };
 pub use private::read_secret;
-pub use trust::{Fingerprint, Names, Pin, Trust};
+pub use trust::{Names, Pin, Trust};

@@ -1,12 +1,10 @@
 //! Whom a client believes: a server's key, by its fingerprint.
 
-use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use data_encoding::HEXLOWER;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, ring as provider, verify_tls13_signature};
 use rustls::pki_types::pem::PemObject;
@@ -16,13 +14,8 @@ use rustls::{ClientConfig, DigitallySignedStruct, Error as TlsError, SignatureSc
 use underload_disk::{self as disk, Access, Others};
 
 use super::error::ServiceError;
-use super::message::from_hex;
+use super::fingerprint::Fingerprint;
 use super::private::{self, LOCK_PATIENCE};
-
-/// SHA-256 of a public key, as its certificate has it (`SubjectPublicKeyInfo`, RFC 5280 section
-/// 4.1): a certificate that is renewed with the same key keeps it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Fingerprint([u8; 32]);
 
 impl Fingerprint {
     /// Of the certificate in a PEM file.
@@ -44,12 +37,13 @@ impl Fingerprint {
     pub fn client_config(self) -> Result<Arc<ClientConfig>, ServiceError> {
         Pin::new(&[self]).client_config()
     }
+}
 
-    fn of(bytes: &[u8]) -> Self {
-        let digest = ring::digest::digest(&ring::digest::SHA256, bytes);
-        let mut fingerprint = [0; 32];
-        fingerprint.copy_from_slice(digest.as_ref());
-        Self(fingerprint)
+impl FromStr for Fingerprint {
+    type Err = ServiceError;
+
+    fn from_str(text: &str) -> Result<Self, ServiceError> {
+        Self::parse(text).ok_or_else(|| ServiceError::Fingerprint { text: text.to_owned() })
     }
 }
 
@@ -68,7 +62,7 @@ impl Names {
     /// Returns the TLS library's error if it cannot be parsed.
     pub fn of(certificate: &CertificateDer<'_>) -> Result<Self, TlsError> {
         let key = ParsedCertificate::try_from(certificate)?.subject_public_key_info();
-        Ok(Self { key: Fingerprint::of(&key), certificate: Fingerprint::of(certificate) })
+        Ok(Self { key: Fingerprint::digest(&key), certificate: Fingerprint::digest(certificate) })
     }
 
     /// What is shown, pinned and named from now on.
@@ -79,23 +73,6 @@ impl Names {
     /// True if the server is the one that `fingerprint` means.
     pub fn include(&self, fingerprint: Fingerprint) -> bool {
         self.key == fingerprint || self.certificate == fingerprint
-    }
-}
-
-/// As [`Fingerprint::from_str`] reads it.
-impl fmt::Display for Fingerprint {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "sha256:{}", HEXLOWER.encode(&self.0))
-    }
-}
-
-impl FromStr for Fingerprint {
-    type Err = ServiceError;
-
-    fn from_str(text: &str) -> Result<Self, ServiceError> {
-        let bytes = text.strip_prefix("sha256:").and_then(from_hex);
-        let wrong = || ServiceError::Fingerprint { text: text.to_owned() };
-        bytes.map(Self).ok_or_else(wrong)
     }
 }
 

@@ -9,7 +9,8 @@ use std::time::Duration;
 use socket2::{Domain, SockRef, Socket, Type};
 use underload_record::schema::Direction;
 
-use super::peer::{Peer, connect, set_marking};
+use super::opened::{FlowContext, Opened};
+use super::peer::{connect, set_marking};
 use super::protocol::{FlowKind, Request, Response, Token};
 use super::tcp_info::TcpInfo;
 use super::{
@@ -26,20 +27,6 @@ pub struct FlowHandle {
     delivered: Arc<DeliveredLog>,
     sent: Arc<AtomicU64>,
     thread: Option<JoinHandle<Result<FlowLog, LoadError>>>,
-}
-
-/// What the thread of one load flow needs from its client.
-pub(super) struct FlowContext {
-    pub flow: LoadFlow,
-    pub server: SocketAddr,
-    pub network: Arc<dyn SocketSource>,
-    pub clock: RunClock,
-    pub stop: Arc<AtomicBool>,
-    pub delivered: Arc<DeliveredLog>,
-    /// See [`FlowLog::bytes_sent`].
-    pub sent: Arc<AtomicU64>,
-    pub duration_max: Duration,
-    pub token: Token,
 }
 
 /// Starts `flow` towards the load server at `server`, with sockets from `network`. The connection
@@ -200,15 +187,6 @@ fn run(context: &FlowContext, socket: Socket) -> Result<FlowLog, LoadError> {
     log.delivered = context.delivered.take();
     log.bytes_sent = context.sent.load(Ordering::Relaxed);
     Ok(log)
-}
-
-/// An accepted flow.
-pub(super) struct Opened {
-    pub peer: Peer,
-    /// When the server accepted it, as far as we can know.
-    pub accepted_ns: u64,
-    pub udp_port: u16,
-    pub cookie: u64,
 }
 
 fn open(context: &FlowContext, socket: Socket) -> Result<Opened, LoadError> {

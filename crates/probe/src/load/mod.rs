@@ -14,6 +14,7 @@ mod client;
 mod congestion;
 mod delivered;
 mod lease;
+mod opened;
 mod pace;
 mod peer;
 mod protocol;

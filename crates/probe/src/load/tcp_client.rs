@@ -6,9 +6,9 @@ use std::sync::atomic::Ordering;
 use nix::poll::PollFlags;
 use socket2::SockRef;
 
-use super::client::{FlowContext, Opened};
 use super::congestion::congestion_control_of;
-use super::protocol::{BLOCK_BYTES, BlockHeader, Report, payload};
+use super::opened::{FlowContext, Opened, ReportReader};
+use super::protocol::{BLOCK_BYTES, BlockHeader, payload};
 use super::tcp_info::TcpInfo;
 use super::{Delivered, FlowLog, RECORD_INTERVAL, RECORDS_MAX, TcpSample};
 use crate::network::is_temporary;
@@ -94,36 +94,6 @@ fn receive_into(context: &FlowContext, opened: &Opened, log: &mut FlowLog) -> io
     peer.check_connected()
 }
 
-/// Cuts a stream of reports into reports.
-#[derive(Default)]
-pub(super) struct ReportReader {
-    partial: Vec<u8>,
-}
-
-impl ReportReader {
-    /// Reads what is there, without waiting.
-    pub(super) fn read(
-        &mut self,
-        opened: &Opened,
-        mut found: impl FnMut(Delivered),
-    ) -> io::Result<()> {
-        let mut bytes = [0; 40 * Report::LEN];
-        match (&opened.peer.stream).read(&mut bytes) {
-            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
-            Ok(count) => self.partial.extend_from_slice(&bytes[..count]),
-            Err(error) if is_temporary(&error) => return Ok(()),
-            Err(error) => return Err(error),
-        }
-        let (whole, rest) = self.partial.as_chunks::<{ Report::LEN }>();
-        for report in whole.iter().map(Report::decode) {
-            let time_ns = opened.accepted_ns.saturating_add(report.elapsed_ns);
-            found(Delivered { time_ns, bytes: report.bytes, packets: report.packets });
-        }
-        self.partial = rest.to_vec();
-        Ok(())
-    }
-}
-
 /// Finds the header in front of every block of a stream.
 #[derive(Default)]
 struct BlockReader {
@@ -163,6 +133,7 @@ mod tests {
     use super::*;
     use crate::clock::RunClock;
     use crate::load::peer::Peer;
+    use crate::load::protocol::Report;
     use crate::load::protocol::Token;
     use crate::load::{LoadFlow, Transport};
 

@@ -8,11 +8,10 @@ use std::time::Duration;
 use nix::poll::PollFlags;
 use socket2::{Domain, SockRef, Type};
 
-use super::client::{FlowContext, Opened};
+use super::opened::{FlowContext, Opened, ReportReader};
 use super::pace::{Pace, PacedCounts, send_paced};
 use super::peer::set_marking;
 use super::protocol::DatagramHeader;
-use super::tcp_client::ReportReader;
 use super::{Delivered, FlowLog, LoadError, RECORD_INTERVAL, Transport};
 use crate::network::is_temporary;
 

@@ -3,9 +3,10 @@
 use underload_record::ce_excess::{IDLE_SHARE, LOADED_SHARE};
 use underload_record::schema::{Direction, Ecn, Marking};
 
-use super::classify::{Answer, QueueFamily};
+use super::classify::Answer;
 use super::evidence::{Evidence, NQB};
 use super::examine::{Examination, TreatmentVerdict};
+use super::kind::QueueFamily;
 use super::marks::{Change, Fate, MarkRow, MarkSurvey};
 
 /// Delay under load that a call notices, ms.

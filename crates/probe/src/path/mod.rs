@@ -15,7 +15,9 @@ mod advice;
 mod classify;
 mod evidence;
 mod examine;
+mod features;
 mod hops;
+mod kind;
 mod marks;
 mod model;
 mod policy;
@@ -24,10 +26,7 @@ mod policy;
 pub use hops::read_quotes;
 
 pub use advice::advice;
-pub use classify::{
-    Answer, CERTAIN, Classification, DISTANCE_MAX, FEATURE_NAMES, FEATURES, FeatureVector,
-    QueueFamily, QueueKind, classify, classify_with, features,
-};
+pub use classify::{Answer, CERTAIN, Classification, DISTANCE_MAX, classify, classify_with};
 pub use evidence::{
     CLASSES, Control, Delay, Evidence, NQB, OVERLOAD, OVERLOAD_PACKET_BYTES, Overload, Stage,
     UdpLoad,
@@ -35,7 +34,9 @@ pub use evidence::{
 pub use examine::{
     Examination, ExamineConfig, FLOWS, PRIORITY_SHARE, Part, Treatment, TreatmentVerdict, examine,
 };
+pub use features::{FEATURE_NAMES, FEATURES, FeatureVector, features};
 pub use hops::{Change as HopChange, Hop, HopTrace, HopsError, TRACED_MAX, trace_hops};
+pub use kind::{QueueFamily, QueueKind};
 pub use marks::{Change, Fate, MARKINGS, MarkRow, MarkSurvey, MarksError, survey_marks};
 pub use model::{Component, Model, ModelError};
 pub use policy::{Policy, PolicyFinding, policies};

@@ -6,8 +6,9 @@
 use std::fmt::Write as _;
 use std::sync::OnceLock;
 
-use super::classify::{FEATURES, FeatureVector, QueueKind};
 use super::evidence::Control;
+use super::features::{FEATURES, FeatureVector};
+use super::kind::QueueKind;
 
 /// One discipline under one kind of congestion control.
 #[derive(Clone, Debug, PartialEq)]

@@ -149,7 +149,8 @@ params! {
     FRAMING: Framing = "framing", "none",
         "how the line cuts packets: cells of ATM, or PTM's 64/65 coding";
     MEMORY: Option<Bytes> = "memory",
-        ("four times rate times rtt, 4 MiB to 10240 packets of `mtu`; without a rate the latter") in "64B".."4095MiB",
+        ("four times rate times rtt, 4 MiB to 10240 packets of `mtu`; without a rate the latter")
+        in "64B".."4095MiB",
         "bytes stored at most";
     INGRESS: bool = "ingress", "off", "charge what is dropped, for a bottleneck before this queue";
     MTU: Bytes = "mtu", "1514B" in "64B".."64KiB",
