@@ -12,6 +12,7 @@
 //! - [`cohorts`]: from the lines of a plan to what its cohorts show, compared by line.
 //! - [`history`]: one line over weeks: what is usual, what has changed.
 //! - [`ce_excess`]: which flows received more congestion marks than congestion explains.
+//! - [`text`]: text that strangers wrote, made safe for a terminal.
 //! - [`stats`]: quantiles, histograms, intervals and comparisons.
 
 pub mod ce_excess;
@@ -22,6 +23,7 @@ pub mod schema;
 pub mod stats;
 #[cfg(any(test, feature = "testkit"))]
 pub mod synthetic;
+pub mod text;
 
 mod arms;
 mod fold;

@@ -1,6 +1,7 @@
 //! Numbers as people read them.
 
 use underload_record::schema::{ArmMetric, ArmRatio, ArmThroughput};
+pub use underload_record::text::{one_line, plain_text};
 
 /// Nanoseconds as milliseconds with three significant digits: `0.052`, `1.74`, `24.1`, `251`.
 pub(crate) fn ms(ns: impl Into<i128>) -> String {
@@ -34,26 +35,6 @@ pub(crate) fn shares(carried: Option<&ArmThroughput>) -> Vec<String> {
 }
 
 const MOST_SHARES: usize = 3;
-
-/// What stands for a character that a terminal would obey instead of showing it.
-const UNSHOWN: char = '\u{fffd}';
-
-/// A text for a terminal: whatever strangers put into a file or a scenario, it moves no cursor,
-/// sets no title and turns no writing round. Lines stay lines.
-pub fn plain_text(text: &str) -> String {
-    text.chars().map(|c| if c == '\n' { c } else { shown(c) }).collect()
-}
-
-/// The same for a name or a title: it is one line, whatever it holds.
-pub fn one_line(text: &str) -> String {
-    text.chars().map(shown).collect()
-}
-
-fn shown(character: char) -> char {
-    let turns = matches!(character, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}'
-        | '\u{2066}'..='\u{2069}' | '\u{feff}');
-    if character.is_control() || turns { UNSHOWN } else { character }
-}
 
 /// Digits in groups of three, by a narrow space.
 pub fn thousands(value: u64) -> String {
@@ -105,14 +86,6 @@ pub(crate) fn wrap(text: &str, columns: usize) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn nothing_that_a_terminal_obeys_is_left() {
-        let hostile = "a\u{1b}]0;own\u{7}b\u{9b}2J\u{202e}c\r\n\td\u{7f}";
-        assert_eq!(plain_text(hostile), "a�]0;own�b�2J�c�\n�d�");
-        assert_eq!(one_line("two\nlines"), "two�lines");
-        assert_eq!(plain_text("36 µs – ≥ 1 \u{202f}ü"), "36 µs – ≥ 1 \u{202f}ü");
-    }
 
     #[test]
     fn numbers_keep_three_digits() {
