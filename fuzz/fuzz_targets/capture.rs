@@ -7,8 +7,10 @@ use std::io::Cursor;
 
 use libfuzzer_sys::fuzz_target;
 
-#[path = "../../crates/cli/src/exit.rs"]
-mod exit;
+// In place of the crate of that name, with all that clap brings.
+extern crate self as underload_terminal;
+#[path = "../../crates/terminal/src/exit.rs"]
+pub mod exit;
 
 // The readers belong to a program, not to a library.
 #[path = "../../crates/cli/src/replay"]

@@ -8,7 +8,8 @@ use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context, bail};
 
-use crate::checks::succeed;
+use crate::checks::{succeed, target};
+use crate::dist::Program;
 
 /// Name of the benchmark.
 pub const NAME: &str = "fleet-agent-size";
@@ -53,25 +54,33 @@ impl Drop for Running {
     }
 }
 
-/// Builds, strips, runs, and prints.
-pub fn run(_: &[&str]) -> anyhow::Result<()> {
-    let build = ["build", "--release", "--package", "underload-agent", "--bin", "underload-agent"];
+/// Builds the agent as it is installed, and fails if it is larger than it may be.
+pub fn check() -> anyhow::Result<PathBuf> {
+    let build = ["build", "--locked", "--profile", "dist", "--package", "underload-agent"];
     succeed(Command::new("cargo").args(build))?;
-    succeed(Command::new("cargo").args(["build", "--package", "underload"]))?;
+    let agent = target().join("dist/underload-agent");
+    let bytes = fs::metadata(&agent).with_context(|| agent.display().to_string())?.len();
+    println!("program, stripped: {:.1} MiB", bytes as f64 / f64::from(1 << 20));
+    let most = Program::Agent.bytes_max();
+    if bytes >= most {
+        bail!("{} has {bytes} bytes and may have less than {most}", agent.display());
+    }
+    Ok(agent)
+}
+
+/// Builds, runs, and prints.
+pub fn run(_: &[&str]) -> anyhow::Result<()> {
+    let agent = fs::canonicalize(check()?)?;
+    let programs = ["--package", "underload", "--package", "underload-fleet-cli"];
+    succeed(Command::new("cargo").arg("build").args(programs))?;
     let folder = std::env::temp_dir().join(format!("underload-size-{}", std::process::id()));
     fs::create_dir(&folder).with_context(|| folder.display().to_string())?;
-    let measured = measure(&folder);
+    let measured = measure(&agent, &folder);
     let _ = fs::remove_dir_all(&folder);
     measured
 }
 
-fn measure(folder: &Path) -> anyhow::Result<()> {
-    let built = Path::new("target/release/underload-agent");
-    let agent = folder.join("agent");
-    succeed(Command::new("strip").arg("-o").arg(&agent).arg(built))
-        .context("strip (Debian: binutils)")?;
-    let megabytes = |bytes: u64| bytes as f64 / f64::from(1 << 20);
-    println!("program, stripped: {:.1} MiB", megabytes(fs::metadata(&agent)?.len()));
+fn measure(agent: &Path, folder: &Path) -> anyhow::Result<()> {
     let program = fs::canonicalize("target/debug/underload")?;
     let underload = |arguments: &str| -> Command {
         let mut command = Command::new(&program);
@@ -94,7 +103,7 @@ fn measure(folder: &Path) -> anyhow::Result<()> {
     let capacity = "--capacity-up 1gbit --capacity-down 1gbit";
     let server = format!("serve {at} {capacity} --fleet {url} --enrol {}", code("--server")?);
     let _server = started(underload(&server))?;
-    let mut command = Command::new(&agent);
+    let mut command = Command::new(agent);
     command.args(["--orchestrator", &url, "--enrol", &code("")?, "--interface", "none"]);
     command.args(["--start-within", "0", "--tier-up", "35", "--tier-down", "800", "--state"]);
     command.arg(folder.join("agent-state")).stderr(Stdio::piped());

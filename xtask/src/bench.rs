@@ -18,7 +18,16 @@ const FLEET_STEADY: &[&str] = &fleet_load("steady");
 const FLEET_RETURN: &[&str] = &fleet_load("return");
 
 const fn fleet_load(what: &'static str) -> [&'static str; 8] {
-    ["run", "--release", "-p", "underload-orchestrator", "--example", "fleet_load", "--", what]
+    [
+        "run",
+        "--release",
+        "-p",
+        "underload-orchestrator",
+        "--example",
+        "fleet_load",
+        "--",
+        what,
+    ]
 }
 
 const BENCHES: &[Bench] = &[
@@ -30,17 +39,41 @@ const BENCHES: &[Bench] = &[
     Bench {
         name: "emulator",
         what: "TCP through the emulator as fast as it goes, with its lateness",
-        command: &["run", "--release", "-p", "underload-emu", "--example", "throughput", "--"],
+        command: &[
+            "run",
+            "--release",
+            "-p",
+            "underload-emu",
+            "--example",
+            "throughput",
+            "--",
+        ],
     },
     Bench {
         name: "punctuality",
         what: "added delay and lateness of the emulator, idle and with every core busy",
-        command: &["run", "--release", "-p", "underload-emu", "--example", "punctuality", "--"],
+        command: &[
+            "run",
+            "--release",
+            "-p",
+            "underload-emu",
+            "--example",
+            "punctuality",
+            "--",
+        ],
     },
     Bench {
         name: "emulator-io",
         what: "TUN, packet socket and packet ring as ways into the kernel",
-        command: &["run", "--release", "-p", "underload-emu", "--example", "io_comparison", "--"],
+        command: &[
+            "run",
+            "--release",
+            "-p",
+            "underload-emu",
+            "--example",
+            "io_comparison",
+            "--",
+        ],
     },
     Bench {
         name: "service",
@@ -63,12 +96,28 @@ const BENCHES: &[Bench] = &[
     Bench {
         name: "kernel",
         what: "the simulator beside the Linux kernel's own queue disciplines",
-        command: &["run", "--release", "-p", "underload-sim", "--example", "kernel_20mbit", "--"],
+        command: &[
+            "run",
+            "--release",
+            "-p",
+            "underload-sim",
+            "--example",
+            "kernel_20mbit",
+            "--",
+        ],
     },
     Bench {
         name: "fleet-coverage",
         what: "how often the intervals of 500 studies of cohorts hold what was planted",
-        command: &["run", "--release", "-p", "underload-record", "--example", "coverage", "--"],
+        command: &[
+            "run",
+            "--release",
+            "-p",
+            "underload-record",
+            "--example",
+            "coverage",
+            "--",
+        ],
     },
     Bench {
         name: "fleet-kill",
@@ -76,9 +125,9 @@ const BENCHES: &[Bench] = &[
         command: &[
             "test",
             "--package",
-            "underload",
+            "underload-fleet-cli",
             "--test",
-            "fleet_kill",
+            "kill",
             "--",
             "--nocapture",
             "--test-threads=1",
@@ -89,7 +138,15 @@ const BENCHES: &[Bench] = &[
     Bench {
         name: "fleet-papers",
         what: "both papers' plans with simulated lines, through orchestrator and SQLite, into DIR",
-        command: &["run", "--release", "-p", "underload", "--example", "papers_fleet", "--"],
+        command: &[
+            "run",
+            "--release",
+            "-p",
+            "underload-fleet-cli",
+            "--example",
+            "papers_fleet",
+            "--",
+        ],
     },
     Bench {
         name: "fleet-admission",

@@ -58,6 +58,7 @@ usage: cargo xtask COMMAND
   reference  writes the pages of the book that follow from the program
   dist       what is installed, in target/dist: static programs for all targets or those named, each
              started once, packages, an image, checksums
+  agent-size the agent as it is installed, which fails if it is larger than it may be; in dist, too
   fuzz-time  time limits against bytes at random pauses, in virtual time, for a minute
   browser    a fleet's pages in Chromium with 100,000 devices, or so many; `browser pictures`
              takes the pictures of the docs
@@ -87,6 +88,7 @@ fn main() -> ExitCode {
         ["python", rest @ ..] => python::run(rest),
         ["notebooks", names @ ..] => python::notebooks(names),
         ["dist", targets @ ..] => dist::run(targets),
+        ["agent-size"] => agent_size::check().map(drop),
         ["reference"] => book::reference(),
         ["fuzz-time"] => checks::fuzz_time(checks::SECONDS_BY_HAND),
         ["commits"] => commits::check(None),

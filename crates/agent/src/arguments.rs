@@ -34,7 +34,7 @@ pub struct Arguments {
     #[arg(long, value_name = "CODE")]
     enrol: Option<String>,
     /// The key of the orchestrators, "sha256:" and 64 digits [default: the system's authorities].
-    #[arg(long, value_name = "KEY", value_parser = trust)]
+    #[arg(long, value_name = "KEY")]
     trust: Option<Trust>,
     /// The network interface that leads to the line, may be given several times, or none: a home
     /// that uses it is not measured [default: those of the default routes].
@@ -147,10 +147,6 @@ pub fn code(named: Option<&str>) -> Option<String> {
 
 /// The variable of the environment that has a code.
 pub const CODE_VARIABLE: &str = "UNDERLOAD_CODE";
-
-fn trust(text: &str) -> Result<Trust, String> {
-    text.parse().map(Trust::Pinned).map_err(|error| format!("{error}"))
-}
 
 /// [`BUSY_DEFAULT`](crate::measure::BUSY_DEFAULT), as it is written on a command line.
 const QUIET_DEFAULT: &str = "250kbit";

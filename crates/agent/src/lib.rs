@@ -7,6 +7,7 @@
 //! - [`identity`], [`client`], [`address`]: who it is, its requests, and where they may go.
 //! - [`spool`]: what is kept on disk, whatever happens.
 //! - [`measure`]: a run, on the library of `underload measure`.
+//! - `member`: a measurement server of a fleet (the feature of that name).
 //! - [`reach`]: the addresses that are measured to.
 //! - [`arguments`]: its command line, for every program that is one.
 //!
@@ -18,6 +19,8 @@ pub mod client;
 pub mod device;
 pub mod identity;
 pub mod measure;
+#[cfg(feature = "member")]
+pub mod member;
 pub mod reach;
 mod series;
 pub mod spool;

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::io::{Read as _, Write as _};
+use std::str::FromStr;
 use std::sync::Arc;
 
 use rustls::crypto::ring as provider;
@@ -21,6 +22,15 @@ pub enum Trust {
     Pinned(Fingerprint),
     /// Whom the system's authorities vouch for, under the name in the address.
     Authorities,
+}
+
+impl FromStr for Trust {
+    type Err = <Fingerprint as FromStr>::Err;
+
+    /// Parses the key of [`Trust::Pinned`].
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        text.parse().map(Self::Pinned)
+    }
 }
 
 impl Trust {

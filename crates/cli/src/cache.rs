@@ -5,8 +5,8 @@ use std::io::Write as _;
 use anyhow::Context;
 use clap::{Args, Subcommand};
 use underload_run::cache::{Usage, prune, usage};
+use underload_terminal::console::count;
 
-use crate::console::count;
 use crate::quantity::size;
 
 /// The command line of `underload cache`.

@@ -9,9 +9,8 @@ use underload_record::schema::World;
 use underload_run::scenario::{Options, Scenario, ScenarioError, ScenarioErrors, json_schema};
 use underload_run::source::{Source, load_file};
 use underload_run::sweep::{self, Sweep, SweepFile};
-
-use crate::console::{self, count};
-use crate::exit::{OrBadInput, bad_input};
+use underload_terminal::console::{self, count};
+use underload_terminal::exit::{OrBadInput, bad_input};
 
 /// The command line of `underload check`.
 #[derive(Debug, Args)]

@@ -5,10 +5,6 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use clap::Parser;
-
-use crate::CommandLine;
-
 /// Options of other programs that the documentation names: iperf3's, and irtt's `--dscp`.
 const OTHERS: [&str; 4] = ["--bidir", "--dscp", "--get-server-output", "--socket-stats"];
 
@@ -54,7 +50,8 @@ fn started(line: &str) -> Option<String> {
     let line = line.trim();
     let of_unit = || {
         let command = line.strip_prefix("ExecStart=/usr/local/bin/")?;
-        Some(command.replacen("underload-agent ", "underload fleet agent ", 1))
+        let command = command.replacen("underload-agent ", "underload-fleet agent ", 1);
+        Some(command.replacen("underload-fleet ", "underload fleet ", 1))
     };
     let of_compose = || Some(format!("underload {}", line.strip_prefix("command: ")?));
     let key = format!("sha256:{}", "0".repeat(64));
@@ -146,6 +143,11 @@ fn alternatives(words: &[String]) -> Vec<Vec<String>> {
     words[place].split('|').map(one).collect()
 }
 
+/// The command line of this program, with that of `underload-fleet` below `underload fleet`.
+fn both() -> clap::Command {
+    crate::command().mut_subcommand("fleet", |_| underload_fleet_cli::command().name("fleet"))
+}
+
 /// What is wrong with a command, and with one that it starts.
 fn problem(command: &str) -> Option<String> {
     let words = words(command);
@@ -153,7 +155,7 @@ fn problem(command: &str) -> Option<String> {
     if let Some(problem) = inner.and_then(|at| problem(&words[at + 1..].join(" "))) {
         return Some(problem);
     }
-    let parsed = alternatives(&words).into_iter().map(CommandLine::try_parse_from);
+    let parsed = alternatives(&words).into_iter().map(|it| both().try_get_matches_from(it));
     let errors: Vec<String> = parsed.filter_map(Result::err).map(|it| it.to_string()).collect();
     // Some pages name a command that stands alone only with what follows: `docsis decode|encode`.
     let missing = "required arguments were not provided";
@@ -225,7 +227,7 @@ fn typed(line: &str) -> Option<&str> {
 #[test]
 fn every_command_has_examples_that_can_be_typed() {
     let mut found = Vec::new();
-    examples(&crate::command(), "underload", &mut found);
+    examples(&both(), "underload", &mut found);
     assert!(found.len() >= 30, "only {} commands were found", found.len());
     for (called, lines) in found {
         assert!(!lines.is_empty(), "`{called} --help` has no examples");
@@ -287,7 +289,7 @@ fn what_the_compose_file_needs_is_what_its_head_tells_to_write() {
 
 #[test]
 fn every_option_that_prose_names_exists() {
-    let known = options(&crate::command());
+    let known = options(&both());
     let mut problems = Vec::new();
     let mut count = 0;
     for (name, page) in pages() {

@@ -14,9 +14,8 @@ use underload_report::flent_file;
 use underload_store::{
     RunData, RunDir, Table, parquet_table, write_samples_csv, write_series_csv, write_trials_csv,
 };
-
-use crate::console::note;
-use crate::exit::OrBadInput;
+use underload_terminal::console::note;
+use underload_terminal::exit::OrBadInput;
 
 /// The command line of `underload export`.
 #[derive(Debug, Args)]

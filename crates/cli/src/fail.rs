@@ -3,8 +3,7 @@
 use anyhow::bail;
 use clap::ValueEnum;
 use underload_record::schema::{Expectation, Verdict};
-
-use crate::console::count;
+use underload_terminal::console::count;
 
 /// What ends with status 1 though all was done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

@@ -12,9 +12,9 @@ use underload_report::{
 };
 use underload_run::scenario::{Options, Scenario, builtin};
 use underload_run::{Destination, Settings};
+use underload_terminal::console::{self, note};
+use underload_terminal::exit::OrBadInput;
 
-use crate::console::{self, note};
-use crate::exit::OrBadInput;
 use crate::fail::{self, FailOn};
 use crate::run;
 

@@ -20,9 +20,9 @@ use underload_record::schema::{BottleneckSummary, Distribution};
 use underload_run::modem_file;
 use underload_run::scenario::{Lane, Scenario, ScenarioErrors};
 use underload_run::source::{Source, load_file};
+use underload_terminal::console::{self, note};
+use underload_terminal::exit::{OrBadInput, bad_input};
 
-use crate::console::{self, note};
-use crate::exit::{OrBadInput, bad_input};
 use crate::meter::{Meter, Readings};
 
 /// The command line of `underload link`.

@@ -14,14 +14,12 @@
 mod cache;
 #[cfg(feature = "whole")]
 mod check;
-mod console;
 #[cfg(feature = "whole")]
 mod docsis;
 #[cfg(all(test, feature = "whole"))]
 mod documents;
 #[cfg(not(namespaces))]
 mod elsewhere;
-mod exit;
 #[cfg(feature = "whole")]
 mod export;
 #[cfg(feature = "whole")]
@@ -33,12 +31,8 @@ mod fleet;
 mod help;
 #[cfg(sockets)]
 mod history;
-mod home;
-mod interrupt;
 #[cfg(namespaces)]
 mod link;
-#[cfg(feature = "whole")]
-mod manual;
 #[cfg(sockets)]
 mod measure;
 #[cfg(namespaces)]
@@ -63,7 +57,6 @@ mod run;
 mod scenarios;
 #[cfg(all(feature = "whole", sockets))]
 mod serve;
-mod status;
 #[cfg(sockets)]
 mod survey;
 #[cfg(feature = "whole")]
@@ -74,6 +67,7 @@ mod whole;
 use std::process::ExitCode;
 
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
+use underload_terminal::{VERSION, console, status};
 
 #[cfg(not(sockets))]
 use crate::elsewhere::{self as history, self as measure, self as path, self as survey};
@@ -103,9 +97,6 @@ enum Command {
     Whole(whole::Command),
 }
 
-/// The version, and the commit that it was built from.
-const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " (", env!("UNDERLOAD_COMMIT"), ")");
-
 /// The command line as it is parsed, explained and completed.
 fn command() -> clap::Command {
     help::grouped(CommandLine::command())
@@ -127,7 +118,7 @@ fn main() -> ExitCode {
         Command::Survey(arguments) => survey::run(arguments),
         Command::Path(arguments) => path::run(arguments),
         #[cfg(feature = "whole")]
-        Command::Whole(command) => return command.run(),
+        Command::Whole(command) => return command.run(command_line.console, self::command()),
     };
     status::code(outcome)
 }
@@ -139,5 +130,35 @@ mod tests {
     #[test]
     fn the_command_line_contradicts_itself_nowhere() {
         command().debug_assert();
+    }
+
+    #[test]
+    #[cfg(feature = "whole")]
+    fn every_command_has_a_page_with_its_examples() {
+        let pages = underload_terminal::manual::pages(command()).expect("pages");
+        let names: Vec<&str> = pages.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(names.first(), Some(&"underload.1"));
+        for name in ["underload-run.1", "underload-docsis-decode.1"] {
+            assert!(names.contains(&name), "{name}: {names:?}");
+        }
+        for (name, page) in &pages {
+            let page = String::from_utf8_lossy(page);
+            assert!(page.contains("\n.TH underload"), "{name}: {page:.200}");
+            assert!(page.contains("Examples:"), "{name}");
+        }
+    }
+
+    #[test]
+    #[cfg(feature = "whole")]
+    fn every_shell_completes_every_command() {
+        use clap::ValueEnum as _;
+        use underload_terminal::manual::{Shell, completions};
+
+        for shell in Shell::value_variants() {
+            let script = String::from_utf8(completions(*shell, command())).expect("text");
+            for word in ["scenarios", "completions", "recommend", "congestion-control"] {
+                assert!(script.contains(word), "{shell}: {word}");
+            }
+        }
     }
 }

@@ -13,8 +13,7 @@ use serde::Serialize;
 use underload_emu::command::Watch;
 use underload_emu::gateway::{LaneConfig, Reading};
 use underload_record::schema::PacketCount;
-
-use crate::exit::OrBadInput;
+use underload_terminal::exit::OrBadInput;
 
 /// The line.
 #[derive(Debug)]

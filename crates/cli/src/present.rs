@@ -1,4 +1,4 @@
-//! A run directory's result on stdout, and its report beside it.
+//! Run directories: one that is taken is refused; a result on stdout, its report beside it.
 
 use std::io::Write as _;
 use std::path::Path;
@@ -8,9 +8,17 @@ use anyhow::Context;
 use underload_report::{
     LoadError, load, load_to_show, summary_lines, table, warnings, write_report,
 };
-use underload_store::RunData;
+use underload_store::{RunData, StoreError};
+use underload_terminal::console::{self, note, warning};
+use underload_terminal::exit::OrBadInput;
 
-use crate::console::{self, note, warning};
+/// Makes a directory that is taken the command line's fault.
+pub fn refuse_occupied<T>(made: Result<T, StoreError>) -> anyhow::Result<T> {
+    match made {
+        Err(error) if error.is_occupied() => Err(error).or_bad_input(),
+        made => Ok(made?),
+    }
+}
 
 /// How a result is shown.
 #[derive(Debug, Clone, Copy)]

@@ -7,8 +7,7 @@ use underload_record::schema::{Distribution, LatencyMeasure, Phase, Quantile, Tr
 use underload_report::one_line;
 use underload_run::Progress;
 use underload_run::scenario::Scenario;
-
-use crate::console::{self, note, warning};
+use underload_terminal::console::{self, note, warning};
 
 /// Shows the progress of a run on stderr.
 #[derive(Debug, Default)]

@@ -7,8 +7,7 @@ use clap::Args;
 use serde::Serialize;
 use underload_aqm::config::{Definition, Fallback, Kind, Param, Profile, closest};
 use underload_aqm::registry::{LINKS, QUEUES};
-
-use crate::exit::OrBadInput;
+use underload_terminal::exit::OrBadInput;
 
 /// The command line of `underload queues`.
 #[derive(Debug, Args)]

@@ -12,8 +12,9 @@ use underload_aqm::config::Definition;
 use underload_aqm::registry::{LINKS, QUEUES};
 use underload_record::schema::World;
 use underload_run::scenario::{Scenario, builtin};
+use underload_terminal::exit::OrBadInput;
+use underload_terminal::manual::{self, NOTE};
 
-use crate::exit::OrBadInput;
 use crate::queues::Row;
 
 /// The command line of `underload reference`.
@@ -36,48 +37,28 @@ pub enum Page {
 }
 
 /// Prints a page.
-pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
-    let text = arguments.page.text()?;
+pub fn run(arguments: &Arguments, program: clap::Command) -> anyhow::Result<()> {
+    let text = arguments.page.text(program)?;
     std::io::stdout().lock().write_all(text.as_bytes()).context("writing the page")
 }
 
-/// What every page begins with, after its title.
-const NOTE: &str =
-    "<!-- Written by `cargo xtask reference` from the program. Do not edit it here. -->\n";
-/// Columns of the help in the book, whatever the terminal has.
-const COLUMNS: usize = 100;
-
 impl Page {
-    fn text(self) -> anyhow::Result<String> {
+    fn text(self, program: clap::Command) -> anyhow::Result<String> {
         Ok(match self {
-            Self::Commands => commands(),
+            Self::Commands => commands(program),
             Self::QueuesAndLinks => queues_and_links(),
             Self::Scenarios => scenarios()?,
         })
     }
 }
 
-fn commands() -> String {
+fn commands(program: clap::Command) -> String {
     let mut text = format!(
         "# Commands\n\n{NOTE}\nEvery command with its options, as `--help` explains them. Data \
          goes to stdout, progress and prose to stderr.\n"
     );
-    let mut program = crate::command().term_width(COLUMNS);
-    program.build();
-    section(&mut text, &mut program);
+    text += &manual::markdown(program);
     text
-}
-
-/// The help of a command, and of those below it.
-fn section(text: &mut String, command: &mut clap::Command) {
-    let name = command.get_bin_name().unwrap_or(command.get_name()).to_owned();
-    let help = command.render_long_help().to_string();
-    let help: Vec<&str> = help.lines().map(str::trim_end).collect();
-    let _ = write!(text, "\n## `{name}`\n\n```text\n{}\n```\n", help.join("\n").trim_end());
-    let shown = |it: &&mut clap::Command| !it.is_hide_set() && it.get_name() != "help";
-    for below in command.get_subcommands_mut().filter(shown) {
-        section(text, below);
-    }
 }
 
 fn queues_and_links() -> String {
@@ -160,7 +141,7 @@ mod tests {
             let file = format!("docs/reference/{}.md", name.get_name());
             let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(&file);
             let kept = std::fs::read_to_string(path).unwrap_or_default();
-            let told = page.text().expect("a page");
+            let told = page.text(crate::command()).expect("a page");
             let line = (1..).zip(kept.lines().zip(told.lines())).find(|(_, (a, b))| a != b);
             assert!(
                 kept == told,

@@ -8,9 +8,9 @@ use clap::Args;
 use underload_report::{Agreement, agreement_table, agreements, warnings};
 use underload_run::measured_lines;
 use underload_store::{RunData, RunDir};
+use underload_terminal::console::{self, warning};
+use underload_terminal::exit::OrBadInput;
 
-use crate::console::{self, warning};
-use crate::exit::OrBadInput;
 use crate::fail::FailOn;
 use crate::present::{self, Show};
 

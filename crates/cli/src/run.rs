@@ -11,12 +11,12 @@ use underload_run::scenario::{Options, Scenario};
 use underload_run::source::Source;
 use underload_run::{Destination, Remains, Run, RunError, Settings, WorldChoice, keeps_samples};
 use underload_store::RunDir;
+use underload_terminal::console::{self, detail, note, warning};
+use underload_terminal::exit::{OrBadInput, bad_input};
+use underload_terminal::interrupt::Interrupt;
 
-use crate::console::{self, detail, note, warning};
-use crate::exit::{OrBadInput, bad_input, refuse_occupied};
 use crate::fail::{self, FailOn};
-use crate::interrupt::Interrupt;
-use crate::present::{self, Show};
+use crate::present::{self, Show, refuse_occupied};
 use crate::progress::Terminal;
 
 /// What executes the scenario.
@@ -142,8 +142,7 @@ pub fn record(scenario: &Scenario, settings: Settings) -> anyhow::Result<RunReco
     run.map(|run| run.record).map_err(|error| marked(error, &interrupt))
 }
 
-/// The commit that this program was built from.
-pub const COMMIT: &str = env!("UNDERLOAD_COMMIT");
+pub use underload_terminal::COMMIT;
 
 /// What the command line has to change is marked as its fault, and what it asked to stop as
 /// stopped.

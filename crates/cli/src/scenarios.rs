@@ -8,8 +8,8 @@ use clap::Args;
 use underload_record::schema::World;
 use underload_run::scenario::{Options, Scenario, builtin};
 use underload_run::source::Source;
+use underload_terminal::exit::OrBadInput;
 
-use crate::exit::OrBadInput;
 use crate::progress::words;
 
 /// The command line of `underload scenarios`.

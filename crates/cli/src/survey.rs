@@ -16,9 +16,9 @@ use underload_probe::survey::{Answers, Asking, HOSTS_MAX, Host, PAUSE_MIN, Surve
 use underload_record::stats::Ecdf;
 use underload_report::diagram::{Curve, Diagram, Panel, Scale};
 use underload_report::plain_text;
+use underload_terminal::exit::{OrBadInput, bad_input};
+use underload_terminal::interrupt::Interrupt;
 
-use crate::exit::{OrBadInput, bad_input};
-use crate::interrupt::Interrupt;
 use crate::quantity::duration;
 
 /// The command line of `underload survey`.

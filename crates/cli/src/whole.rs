@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 use clap::Subcommand;
+use underload_terminal::{console, manual, status};
 
 #[cfg(not(namespaces))]
 use crate::elsewhere as link;
@@ -11,8 +12,7 @@ use crate::elsewhere::{self as fleet, self as serve};
 #[cfg(namespaces)]
 use crate::link;
 use crate::{
-    cache, check, command, docsis, export, figures, manual, queues, reference, replay, report, run,
-    scenarios, status, sweep,
+    cache, check, docsis, export, figures, queues, reference, replay, report, run, scenarios, sweep,
 };
 #[cfg(sockets)]
 use crate::{fleet, serve};
@@ -41,15 +41,22 @@ pub enum Command {
     Link(link::Arguments),
     /// Lists queues and links with their parameters, units, defaults and sources.
     Queues(queues::Arguments),
-    /// What measuring many lines costs: plans, admission, days in virtual time.
+    /// Many lines measured by a plan: starts `underload-fleet`, a program of its own.
     Fleet(fleet::Arguments),
     /// Cable modem configuration files: read, written, checked and tried out.
     Docsis(docsis::Arguments),
     /// Tells how much the cache of simulated trials holds, or makes it smaller.
     Cache(cache::Arguments),
     /// Prints a script that completes commands and options in a shell.
+    #[command(after_help = "Examples:
+  underload completions bash > ~/.local/share/bash-completion/completions/underload
+  underload completions zsh > ~/.zfunc/_underload
+  underload completions fish > ~/.config/fish/completions/underload.fish")]
     Completions(manual::Completions),
     /// Prints the program's page for `man`, or writes one for each command.
+    #[command(after_help = "Examples:
+  underload man | man -l -
+  underload man ~/.local/share/man/man1")]
     Man(manual::Manual),
     /// Prints a page of the book that follows from the program.
     #[command(hide = true)]
@@ -57,8 +64,8 @@ pub enum Command {
 }
 
 impl Command {
-    /// Does it.
-    pub fn run(&self) -> ExitCode {
+    /// Does it; `program` is the whole command line.
+    pub fn run(&self, options: console::Options, program: clap::Command) -> ExitCode {
         let outcome = match self {
             Self::Run(arguments) => run::run(arguments),
             Self::Sweep(arguments) => arguments.run(),
@@ -71,12 +78,15 @@ impl Command {
             Self::Replay(arguments) => replay::run(arguments),
             Self::Link(arguments) => return status::own_code(link::run(arguments)),
             Self::Queues(arguments) => queues::run(arguments),
+            #[cfg(sockets)]
+            Self::Fleet(arguments) => Err(fleet::run(arguments, options)),
+            #[cfg(not(sockets))]
             Self::Fleet(arguments) => fleet::run(arguments),
             Self::Docsis(arguments) => docsis::run(arguments),
             Self::Cache(arguments) => arguments.run(),
-            Self::Completions(arguments) => arguments.run(command()),
-            Self::Man(arguments) => arguments.run(command()),
-            Self::Reference(arguments) => reference::run(arguments),
+            Self::Completions(arguments) => arguments.run(program),
+            Self::Man(arguments) => arguments.run(program),
+            Self::Reference(arguments) => reference::run(arguments, program),
         };
         status::code(outcome)
     }

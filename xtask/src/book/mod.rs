@@ -22,7 +22,12 @@ const INDEX: &str = "docs/README.md";
 /// Where the book shows what lies outside of it.
 const FORGE: &str = "https://github.com/underload/underload/blob/main";
 /// The pages that the program writes.
-const WRITTEN: [&str; 3] = ["commands", "queues-and-links", "scenarios"];
+const WRITTEN: [(&str, &[&str]); 4] = [
+    ("commands", &["underload", "reference", "commands"]),
+    ("queues-and-links", &["underload", "reference", "queues-and-links"]),
+    ("scenarios", &["underload", "reference", "scenarios"]),
+    ("fleet", &["underload-fleet", "reference"]),
+];
 
 /// Builds the book into `target/book`; without mdBook it says so and builds none.
 pub fn build() -> anyhow::Result<()> {
@@ -144,12 +149,12 @@ fn html_below(folder: &Path, pages: &mut Vec<PathBuf>) -> anyhow::Result<()> {
 pub fn reference() -> anyhow::Result<()> {
     // Of the whole workspace, as all checks build it: alone it would be built a second time.
     let mut build = Command::new("cargo");
-    build.args(["build", "--quiet", "--locked", "--workspace", "--bin", "underload"]);
+    build.args(["build", "--quiet", "--locked", "--workspace", "--bins"]);
     succeed(build.args(FEATURES))?;
-    let program = target().join("debug/underload");
-    for page in WRITTEN {
-        let mut command = Command::new(&program);
-        let output = command.args(["reference", page]).output().context("underload reference")?;
+    for (page, command) in WRITTEN {
+        let [program, words @ ..] = command else { bail!("{page}: no command") };
+        let mut command = Command::new(target().join("debug").join(program));
+        let output = command.args(words).output().context(*program)?;
         if !output.status.success() {
             bail!("{page}: {}", String::from_utf8_lossy(&output.stderr));
         }

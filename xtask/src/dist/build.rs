@@ -12,16 +12,22 @@ use crate::checks::succeed;
 use crate::targets;
 
 /// One run of Cargo, and the programs that it builds with their names as Cargo has them.
-struct Step {
-    arguments: &'static [&'static str],
+pub struct Step {
+    /// What Cargo is asked to build.
+    pub arguments: &'static [&'static str],
     programs: &'static [(&'static str, Program)],
 }
 
-/// The agent is built beside the whole program, because all of its dependencies are.
-const STEPS: [Step; 2] = [
+/// The agent is built beside the whole program, because all of its dependencies are. The program of
+/// fleets is not: what it asks of shared libraries would get into the others.
+pub const STEPS: [Step; 3] = [
     Step {
         arguments: &["--package", "underload", "--package", "underload-agent", "--bins"],
         programs: &[("underload", Program::Whole), ("underload-agent", Program::Agent)],
+    },
+    Step {
+        arguments: &["--package", "underload-fleet-cli", "--bins"],
+        programs: &[("underload-fleet", Program::Fleet)],
     },
     Step {
         arguments: &["--package", "underload", "--no-default-features", "--bins"],

@@ -43,6 +43,22 @@ const WHOLE: Package = Package {
     options: "etc/default/underload-serve",
 };
 
+const FLEET: Package = Package {
+    name: "underload-fleet",
+    depends: "",
+    // What `fleet demo` calls, and what `fleet` is typed with.
+    recommends: "ca-certificates, iproute2, underload",
+    summary: "measure many lines by a plan, and prove an effect",
+    description: &[
+        "The orchestrator of a fleet with its pages, studies of what was",
+        "collected, and days in virtual time. `underload fleet` starts it.",
+        ".",
+        "With it comes a unit for its orchestrator, which is not started.",
+    ],
+    unit: "underload-orchestrator.service",
+    options: "etc/default/underload-orchestrator",
+};
+
 const AGENT: Package = Package {
     name: "underload-agent",
     depends: "",
@@ -59,11 +75,11 @@ const AGENT: Package = Package {
 /// Only root may read options: until it is used, the code among them makes anybody this device.
 const OPTIONS_MODE: u32 = 0o600;
 
-/// Shells, where their completions go, and what the program calls them.
-const SHELLS: [(&str, &str); 3] = [
-    ("bash", "usr/share/bash-completion/completions/underload"),
-    ("zsh", "usr/share/zsh/vendor-completions/_underload"),
-    ("fish", "usr/share/fish/vendor_completions.d/underload.fish"),
+/// Shells as the program calls them, and where their completions go: before and after its name.
+const SHELLS: [(&str, &str, &str); 3] = [
+    ("bash", "usr/share/bash-completion/completions/", ""),
+    ("zsh", "usr/share/zsh/vendor-completions/_", ""),
+    ("fish", "usr/share/fish/vendor_completions.d/", ".fish"),
 ];
 /// What maintainers are told to say.
 const MAINTAINER: &str = "The underload authors <underload@users.noreply.github.com>";
@@ -78,17 +94,18 @@ pub fn write(
 ) -> anyhow::Result<Option<PathBuf>> {
     let package = match built.program {
         Program::Whole => &WHOLE,
+        Program::Fleet => &FLEET,
         Program::Agent => &AGENT,
         Program::Measuring => return Ok(None),
     };
     let mut entries = common(package)?;
     let binary = fs::read(&built.path).with_context(|| built.path.display().to_string())?;
     entries.push(Entry::file(format!("usr/bin/{}", package.name), 0o755, binary));
-    if built.program == Program::Whole {
+    if built.program != Program::Agent {
         match told(built, runner, folder)? {
             Some(told) => entries.extend(told),
             None => crate::skips::report(
-                &format!("man pages and completions of {}", built.target.debian),
+                &format!("man pages and completions of {} {}", package.name, built.target.debian),
                 "the program cannot be started here",
             ),
         }
@@ -162,10 +179,11 @@ fn told(built: &Built, runner: &Runner, folder: &Path) -> anyhow::Result<Option<
         entries.push(Entry::file(format!("usr/share/man/man1/{name}.gz"), 0o644, packed));
     }
     fs::remove_dir_all(&pages)?;
-    for (shell, path) in SHELLS {
+    for (shell, before, after) in SHELLS {
         let Some(mut command) = runner.command(&built.path, folder) else { return Ok(None) };
         let output = command.args(["completions", shell]).output()?;
         anyhow::ensure!(output.status.success(), "completions {shell}: {}", output.status);
+        let path = format!("{before}{}{after}", built.program.name());
         entries.push(Entry::file(path, 0o644, output.stdout));
     }
     Ok(Some(entries))

@@ -1,6 +1,8 @@
-//! The image of `underload serve`, as the OCI's layout in a tar file: one static program from
-//! scratch, for every machine that it was built for, run by a user who is not root.
+//! The images of `underload serve` and of an orchestrator, each as the OCI's layout in a tar file:
+//! one static program from scratch, for every machine that it was built for, run by a user who is
+//! not root.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -8,12 +10,33 @@ use anyhow::Context;
 use serde_json::{Value, json};
 
 use super::archive::{Entry, gzip, sha256, tar, with_folders};
-use super::{Built, Target, time};
+use super::{Built, Program, Target, time};
 
 /// The user in the image.
 const USER: u32 = 4870;
-/// Port of the server.
-const PORT: u16 = 4862;
+
+/// What an image has of its own.
+struct Image {
+    program: Program,
+    /// Ports that the command listens at.
+    ports: &'static [&'static str],
+    /// What it does where nothing else is asked for.
+    command: &'static [&'static str],
+}
+
+const IMAGES: [Image; 2] = [
+    // The certificate has its usual place, where `serve token new` looks for it.
+    Image {
+        program: Program::Whole,
+        ports: &["4862/tcp", "4862/udp"],
+        command: &["serve", "--bind", "0.0.0.0", "--bind", "::", "--token-keys", "/state/keys"],
+    },
+    Image {
+        program: Program::Fleet,
+        ports: &["4870/tcp"],
+        command: &["orchestrator", "--listen", "[::]:4870"],
+    },
+];
 
 /// A blob of the layout, found by what it holds.
 struct Blob {
@@ -36,28 +59,33 @@ impl Blob {
     }
 }
 
-/// Writes `underload-VERSION-image.tar` with an image for each program.
-pub fn write(programs: &[Built], folder: &Path, epoch: u64) -> anyhow::Result<PathBuf> {
-    let mut of = Vec::new();
-    for built in programs {
-        let bytes = fs::read(&built.path).with_context(|| built.path.display().to_string())?;
-        of.push((built.target, bytes));
+/// Writes `NAME-VERSION-image.tar` of each program that has an image, for every machine.
+pub fn write(programs: &[Built], folder: &Path, epoch: u64) -> anyhow::Result<Vec<PathBuf>> {
+    let mut paths = Vec::new();
+    for image in &IMAGES {
+        let mut of = Vec::new();
+        for built in programs.iter().filter(|built| built.program == image.program) {
+            let bytes = fs::read(&built.path).with_context(|| built.path.display().to_string())?;
+            of.push((built.target, bytes));
+        }
+        let name = format!("{}-{}-image.tar", image.program.name(), env!("CARGO_PKG_VERSION"));
+        let path = folder.join(name);
+        fs::write(&path, layout(image, of, epoch)?).with_context(|| path.display().to_string())?;
+        paths.push(path);
     }
-    let path = folder.join(format!("underload-{}-image.tar", env!("CARGO_PKG_VERSION")));
-    fs::write(&path, layout(of, epoch)?).with_context(|| path.display().to_string())?;
-    Ok(path)
+    Ok(paths)
 }
 
 /// The layout: blobs, the index that begins with, and what says that it is one.
-fn layout(programs: Vec<(Target, Vec<u8>)>, epoch: u64) -> anyhow::Result<Vec<u8>> {
+fn layout(image: &Image, programs: Vec<(Target, Vec<u8>)>, epoch: u64) -> anyhow::Result<Vec<u8>> {
     let (mut blobs, mut images) = (Vec::new(), Vec::new());
     let created = time(epoch)?;
     for (target, program) in programs {
-        let rootfs = tar(&rootfs(program), epoch)?;
+        let rootfs = tar(&rootfs(image, program), epoch)?;
         let identity = format!("sha256:{}", sha256(&rootfs));
         let layer =
             Blob { bytes: gzip(&rootfs)?, kind: "application/vnd.oci.image.layer.v1.tar+gzip" };
-        let config = config(target, &identity, &created);
+        let config = config(image, target, &identity, &created);
         let config = Blob::json(&config, "application/vnd.oci.image.config.v1+json");
         let manifest = json!({
             "schemaVersion": 2,
@@ -93,13 +121,13 @@ fn layout(programs: Vec<(Target, Vec<u8>)>, epoch: u64) -> anyhow::Result<Vec<u8
 }
 
 /// What is in the image: the program, its user, and a folder that the user may write to.
-fn rootfs(program: Vec<u8>) -> Vec<Entry> {
+fn rootfs(image: &Image, program: Vec<u8>) -> Vec<Entry> {
     let user = format!(
         "root:x:0:0:root:/:/sbin/nologin\nunderload:x:{USER}:{USER}::/state:/sbin/nologin\n"
     );
     let group = format!("root:x:0:\nunderload:x:{USER}:\n");
     with_folders(vec![
-        Entry::file("underload", 0o755, program),
+        Entry::file(image.program.name(), 0o755, program),
         Entry::file("etc/passwd", 0o644, user),
         Entry::file("etc/group", 0o644, group),
         Entry::folder("state", 0o700, USER),
@@ -116,20 +144,22 @@ fn platform(target: Target) -> Value {
 }
 
 /// How the image is run: who may measure is said by the keys in `/state`, which it makes itself.
-fn config(target: Target, layer: &str, created: &str) -> Value {
+fn config(image: &Image, target: Target, layer: &str, created: &str) -> Value {
+    let name = image.program.name();
+    let ports: BTreeMap<&str, Value> = image.ports.iter().map(|port| (*port, json!({}))).collect();
     let mut config = platform(target);
     config["created"] = created.into();
     config["config"] = json!({
         "User": format!("{USER}:{USER}"),
-        "ExposedPorts": { format!("{PORT}/tcp"): {}, format!("{PORT}/udp"): {} },
+        "ExposedPorts": ports,
         "Env": ["HOME=/state", "XDG_DATA_HOME=/state"],
-        "Entrypoint": ["/underload"],
-        "Cmd": SERVE,
+        "Entrypoint": [format!("/{name}")],
+        "Cmd": image.command,
         "Volumes": { "/state": {} },
         "WorkingDir": "/state",
         "StopSignal": "SIGTERM",
         "Labels": {
-            "org.opencontainers.image.title": "underload",
+            "org.opencontainers.image.title": name,
             "org.opencontainers.image.version": env!("CARGO_PKG_VERSION"),
             "org.opencontainers.image.licenses": "Apache-2.0 OR MIT",
             "org.opencontainers.image.source": "https://github.com/underload/underload",
@@ -140,16 +170,11 @@ fn config(target: Target, layer: &str, created: &str) -> Value {
     config
 }
 
-/// What it does where nothing else is asked for. Its certificate has its usual place, where
-/// `serve token new` looks for it.
-const SERVE: [&str; 7] =
-    ["serve", "--bind", "0.0.0.0", "--bind", "::", "--token-keys", "/state/keys"];
 const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
 const INDEX: &str = "application/vnd.oci.image.index.v1+json";
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
     use std::io::Read as _;
 
     use flate2::read::GzDecoder;
@@ -172,8 +197,10 @@ mod tests {
     #[test]
     fn every_digest_leads_to_its_blob_down_to_the_program() {
         let programs = TARGETS.map(|target| (target, target.machine.as_bytes().to_vec()));
-        let written = layout(programs.to_vec(), 1_700_000_000).expect("a layout");
-        assert_eq!(written, layout(programs.to_vec(), 1_700_000_000).expect("the same"));
+        let [image, _] = IMAGES;
+        let written = layout(&image, programs.to_vec(), 1_700_000_000).expect("a layout");
+        let again = layout(&image, programs.to_vec(), 1_700_000_000).expect("the same");
+        assert_eq!(written, again);
         let files = files(&written);
         let blob = |descriptor: &Value| {
             let digest = descriptor["digest"].as_str().unwrap().strip_prefix("sha256:").unwrap();

@@ -1,4 +1,4 @@
-//! What the program is made of, as CycloneDX tells it: each library with its version, its licence
+//! What the programs are made of, as CycloneDX tells it: each library with its version, its licence
 //! and the checksum that `Cargo.lock` holds it to.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,7 +10,7 @@ use anyhow::{Context, bail};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{TARGETS, source, time};
+use super::{Program, TARGETS, source, time};
 
 /// What Cargo tells of a workspace, as far as it is needed.
 #[derive(Debug, Deserialize)]
@@ -64,11 +64,12 @@ struct Locked {
     checksum: Option<String>,
 }
 
-/// The program that is told about.
-const ROOT: &str = "underload";
+/// Programs whose parts are listed, each with its package.
+const PROGRAMS: [(Program, &str); 2] =
+    [(Program::Whole, "underload"), (Program::Fleet, "underload-fleet-cli")];
 
-/// Writes `underload-VERSION.cdx.json`: the parts of the whole program on Linux.
-pub fn write(folder: &Path, epoch: u64) -> anyhow::Result<PathBuf> {
+/// Writes `NAME-VERSION.cdx.json` of each program: its parts on Linux.
+pub fn write(folder: &Path, epoch: u64) -> anyhow::Result<Vec<PathBuf>> {
     let mut command = Command::new("cargo");
     command.args(["metadata", "--locked", "--format-version", "1", "--filter-platform"]);
     let output = command.arg(TARGETS[0].triple).output().context("cargo metadata")?;
@@ -77,16 +78,22 @@ pub fn write(folder: &Path, epoch: u64) -> anyhow::Result<PathBuf> {
     }
     let metadata = serde_json::from_slice(&output.stdout).context("what cargo metadata says")?;
     let lock = toml::from_slice(&source("Cargo.lock")?).context("Cargo.lock")?;
-    let text = serde_json::to_vec_pretty(&document(&metadata, &lock, &time(epoch)?)?)?;
-    let path = folder.join(format!("{ROOT}-{}.cdx.json", env!("CARGO_PKG_VERSION")));
-    fs::write(&path, text).with_context(|| path.display().to_string())?;
-    Ok(path)
+    let mut paths = Vec::new();
+    for (program, package) in PROGRAMS {
+        let document = document(&metadata, package, &lock, &time(epoch)?)?;
+        let name = format!("{}-{}.cdx.json", program.name(), env!("CARGO_PKG_VERSION"));
+        let path = folder.join(name);
+        fs::write(&path, serde_json::to_vec_pretty(&document)?)
+            .with_context(|| path.display().to_string())?;
+        paths.push(path);
+    }
+    Ok(paths)
 }
 
-fn document(metadata: &Metadata, lock: &Lock, time: &str) -> anyhow::Result<Value> {
+fn document(metadata: &Metadata, package: &str, lock: &Lock, time: &str) -> anyhow::Result<Value> {
     let packages: BTreeMap<&str, &Package> =
         metadata.packages.iter().map(|it| (it.id.as_str(), it)).collect();
-    let root = metadata.packages.iter().find(|it| it.name == ROOT).context("no such package")?;
+    let root = metadata.packages.iter().find(|it| it.name == package).context("no such package")?;
     let parts = parts(&metadata.resolve, &root.id);
     let sums: BTreeMap<(&str, &str), &str> = lock.package.iter().filter_map(summed).collect();
     let part = |id: &&str| -> anyhow::Result<Value> {
@@ -210,7 +217,8 @@ mod tests {
         };
         let lock =
             Lock { package: vec![locked("linked", Some("ab".repeat(32))), locked("below", None)] };
-        let document = document(&metadata(), &lock, "2026-01-01T00:00:00Z").expect("a document");
+        let document =
+            document(&metadata(), "underload", &lock, "2026-01-01T00:00:00Z").expect("a document");
         let names: Vec<&str> = document["components"]
             .as_array()
             .expect("parts")

@@ -2,7 +2,7 @@
 //!
 //! That a program links says little: a static one may crash in its second thread, lack a system
 //! call or a time zone. So the whole program simulates, serves, and measures to itself with the
-//! measuring one, and the agent enrols at an orchestrator.
+//! measuring one, the program of fleets is an orchestrator, and the agent enrols there.
 
 use std::ffi::OsString;
 use std::fs;
@@ -78,7 +78,8 @@ pub fn all(built: &[Built], runner: &Runner) -> anyhow::Result<Vec<String>> {
     let of = |program: Program| built.iter().find(|it| it.program == program);
     let ran = |built: &Built| {
         let whole = of(Program::Whole).context("the whole program")?;
-        let job = Job { runner, folder: &folder, whole: &whole.path };
+        let fleet = of(Program::Fleet).context("the program of fleets")?;
+        let job = Job { runner, folder: &folder, whole: &whole.path, fleet: &fleet.path };
         job.of(built).with_context(|| built.path.display().to_string())
     };
     let outcome = built.iter().map(ran).collect();
@@ -91,6 +92,7 @@ struct Job<'a> {
     runner: &'a Runner,
     folder: &'a Path,
     whole: &'a Path,
+    fleet: &'a Path,
 }
 
 impl Job<'_> {
@@ -113,6 +115,10 @@ impl Job<'_> {
                 self.simulates(&built.path)?;
                 self.measures(&built.path)?;
                 "run, serve, measure"
+            }
+            Program::Fleet => {
+                self.orchestrates()?;
+                "orchestrator, code"
             }
             Program::Measuring if is_emulated => "--version",
             Program::Measuring => {
@@ -171,20 +177,25 @@ impl Job<'_> {
         has_files(&out)
     }
 
-    /// A code of an orchestrator makes it a device, which asks for its plan.
-    fn enrols(&self, program: &Path) -> anyhow::Result<()> {
-        let mut orchestrator = self.command(self.whole)?;
-        orchestrator.args(["fleet", "orchestrator", "--listen", "127.0.0.1:0", "--store"]);
+    /// An orchestrator that runs, its address, and a code that it made for a device.
+    fn orchestrates(&self) -> anyhow::Result<(Running, String, String)> {
+        let mut orchestrator = self.command(self.fleet)?;
+        orchestrator.args(["orchestrator", "--listen", "127.0.0.1:0", "--store"]);
         let store = self.fresh("store");
         orchestrator.arg(format!("sqlite:{}", store.display()));
-        let (_orchestrator, said) = started(orchestrator)?;
-        let url = said.strip_prefix("listening ").with_context(|| said.clone())?;
+        let (orchestrator, said) = started(orchestrator)?;
+        let url = said.strip_prefix("listening ").with_context(|| said.clone())?.to_owned();
         let token = store.join("admin.token").display().to_string();
-        let code = ["fleet", "code", "--orchestrator", url, "--token", &token];
-        let code = self.said(self.whole, &code)?;
+        let code = self.said(self.fleet, &["code", "--orchestrator", &url, "--token", &token])?;
+        Ok((orchestrator, url, code.trim().to_owned()))
+    }
+
+    /// A code of an orchestrator makes it a device, which asks for its plan.
+    fn enrols(&self, program: &Path) -> anyhow::Result<()> {
+        let (_orchestrator, url, code) = self.orchestrates()?;
         let state = self.fresh("agent");
         let mut agent = self.command(program)?;
-        agent.args(["--orchestrator", url, "--enrol", code.trim(), "--interface", "none"]);
+        agent.args(["--orchestrator", &url, "--enrol", &code, "--interface", "none"]);
         agent.args(["--start-within", "0", "--state"]).arg(&state).stderr(Stdio::piped());
         let mut agent = Running(agent.spawn()?);
         let words = agent.0.stderr.take().context("what the agent says")?;

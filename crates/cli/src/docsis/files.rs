@@ -7,8 +7,7 @@ use std::path::Path;
 use anyhow::{Context, anyhow};
 use underload_disk::{self as disk, Access};
 use underload_docsis::text::MAX_TEXT_BYTES;
-
-use crate::exit::OrBadInput;
+use underload_terminal::exit::OrBadInput;
 
 /// A file of at most `limit` bytes.
 pub fn read(path: &Path, limit: usize) -> anyhow::Result<Vec<u8>> {

@@ -15,9 +15,8 @@ use underload_docsis::mic::Secret;
 use underload_docsis::modem::{Modem, drain_time_us};
 use underload_docsis::qos::{Direction, ServiceFlow};
 use underload_docsis::{Config, Limits, text};
-
-use crate::console::{count, note, warning};
-use crate::exit::OrBadInput;
+use underload_terminal::console::{count, note, warning};
+use underload_terminal::exit::OrBadInput;
 
 /// Bytes of a file with that secret at most.
 const SECRET_BYTES_MAX: u64 = 4096;

@@ -22,8 +22,8 @@ use underload_compat::https;
 use underload_disk::{self as disk, Access};
 use underload_record::history::{Followed, Trend, Windows};
 use underload_report::{history_page, one_line, plain_text, write_history};
+use underload_terminal::exit::OrBadInput;
 
-use crate::exit::OrBadInput;
 use crate::quantity::duration;
 
 /// The command line of `underload history`.
@@ -88,7 +88,9 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let is_stdout = |path: &Option<PathBuf>| path.as_ref().is_some_and(|it| it.as_os_str() == "-");
     let outputs = [is_stdout(&arguments.prometheus), is_stdout(&arguments.influx), arguments.json];
     if outputs.into_iter().filter(|wanted| *wanted).count() > 1 {
-        return Err(crate::exit::bad_input(anyhow!("only one of the outputs can be stdout")));
+        return Err(underload_terminal::exit::bad_input(anyhow!(
+            "only one of the outputs can be stdout"
+        )));
     }
     let now_s = jiff::Timestamp::now().as_second();
     let collected = collect::collect(&arguments.directory, now_s).or_bad_input()?;

@@ -9,13 +9,13 @@ use underload_aqm::rng::Rng;
 use underload_disk::{self as disk, Access};
 use underload_report::{load, one_line, write_report};
 use underload_store::RunDir;
+use underload_terminal::interrupt::Interrupt;
 
 use super::arguments::Arguments;
 use super::keep::Keeper;
 use super::rhythm::Rhythm;
 use super::{Place, ndt7, once};
-use crate::exit::refuse_occupied;
-use crate::interrupt::Interrupt;
+use crate::present::refuse_occupied;
 
 /// Runs that the directory's report shows, the latest ones.
 const SHOWN: usize = 60;
@@ -75,7 +75,7 @@ pub fn run(arguments: &Arguments, every: Duration, interrupt: &Interrupt) -> any
 fn wait_until(next: Instant, interrupt: &Interrupt) {
     let left = || next.saturating_duration_since(Instant::now());
     if !interrupt.is_requested() {
-        crate::console::note!("next in {:.0} s", left().as_secs_f64());
+        underload_terminal::console::note!("next in {:.0} s", left().as_secs_f64());
     }
     while left() > Duration::ZERO && !interrupt.is_requested() {
         std::thread::sleep(Duration::from_millis(200));
@@ -129,7 +129,7 @@ fn report(directory: &Path, unreadable: &mut BTreeSet<PathBuf>) -> anyhow::Resul
         return Ok(());
     }
     let page = write_report(directory, &runs)?;
-    crate::console::note!("report of {} runs: {}", runs.len(), page.display());
+    underload_terminal::console::note!("report of {} runs: {}", runs.len(), page.display());
     Ok(())
 }
 

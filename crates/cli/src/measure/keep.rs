@@ -9,8 +9,8 @@ use anyhow::{Context, anyhow};
 use underload_disk as disk;
 use underload_store::RunDir;
 use underload_store::series::{Member, Series};
+use underload_terminal::console::{count, note, warning};
 
-use crate::console::{count, note, warning};
 use crate::history::kept::{self, Kept};
 use crate::quantity::{duration, size};
 

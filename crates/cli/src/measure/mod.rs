@@ -34,14 +34,14 @@ use underload_disk::{self as disk, Access};
 use underload_record::schema::{Finding, RunRecord};
 use underload_report::{finding_lines, load, plain_text, table, write_report};
 use underload_store::RunDir;
+use underload_terminal::exit::OrBadInput;
+use underload_terminal::interrupt::Interrupt;
 
 pub use arguments::Arguments;
 
 use keep::Keeper;
 
-use crate::exit::{OrBadInput, refuse_occupied};
-use crate::interrupt::Interrupt;
-use crate::present::{self, Show};
+use crate::present::{self, Show, refuse_occupied};
 
 /// Measures once, or again and again.
 pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
@@ -222,7 +222,7 @@ fn tell(path: &Path, document: &Document<'_>, show: Show) -> anyhow::Result<()> 
         }
     }
     out.flush().context("writing the result")?;
-    crate::console::note!("report: {}", page.display());
+    underload_terminal::console::note!("report: {}", page.display());
     if show.open {
         present::open(&page);
     }

@@ -15,15 +15,15 @@ use underload_disk::{self as disk, Access};
 use underload_record::schema::{Finding, ForeignTest, Metric, Readings};
 use underload_report::plain_text;
 use underload_store::RunDir;
+use underload_terminal::exit::{OrBadInput, bad_input};
+use underload_terminal::home;
+use underload_terminal::interrupt::Interrupt;
 
 use super::foreign::{Told, arms, check_every, directions, name};
 use super::record::Plan;
 use super::responsiveness::trust;
 use super::rhythm::{PUBLIC_MEAN_LEAST, PUBLIC_PAUSE_LEAST};
 use super::{Arguments, Test};
-use crate::exit::{OrBadInput, bad_input};
-use crate::home;
-use crate::interrupt::Interrupt;
 
 /// True if HOST names an ndt7 server, or the nearest one.
 pub fn is_wanted(host: &str) -> bool {
@@ -156,7 +156,7 @@ impl<'a> Ndt7<'a> {
             let duration_max = arguments.duration.unwrap_or(DURATION);
             let congestion_control = Some(arguments.congestion_control.clone());
             let test = Ndt7Test { target, trust, direction, duration_max, congestion_control };
-            crate::console::note!(
+            underload_terminal::console::note!(
                 "{}: loading {} for {:.0} s at most",
                 test.target.name,
                 name(direction),

@@ -41,7 +41,7 @@ pub fn new(arguments: &Arguments, plan: &Plan) -> RunRecord {
     RunRecord {
         format_version: FORMAT_VERSION,
         tool_version: env!("CARGO_PKG_VERSION").to_owned(),
-        commit: env!("UNDERLOAD_COMMIT").to_owned(),
+        commit: underload_terminal::COMMIT.to_owned(),
         scenario: ScenarioRecord {
             name: format!("measure/{}", plan.name),
             title: format!("Latency under load to {}", plan.server),

@@ -7,12 +7,12 @@ use underload_compat::nq::{LoadDirection, NqClient, NqOptions, NqResult, NqTrust
 use underload_probe::control::Trust;
 use underload_record::schema::{Finding, ForeignTest, Metric, Readings, Rpm};
 use underload_store::RunDir;
+use underload_terminal::exit::OrBadInput;
+use underload_terminal::interrupt::Interrupt;
 
 use super::foreign::{Told, arms, directions, name};
 use super::record::Plan;
 use super::{Arguments, Test, session};
-use crate::exit::OrBadInput;
-use crate::interrupt::Interrupt;
 
 /// What the test is called in records.
 const TEST: &str = "responsiveness";
@@ -68,7 +68,7 @@ impl Test for Nq<'_> {
             options.duration_max = self.arguments.duration.unwrap_or(options.duration_max);
             options.congestion_control = Some(self.arguments.congestion_control.clone());
             options.cancelled = interrupt.shared();
-            crate::console::note!("loading {} ...", name(direction));
+            underload_terminal::console::note!("loading {} ...", name(direction));
             let result = self.client.measure(&options)?;
             if interrupt.is_requested() {
                 break;

@@ -14,15 +14,15 @@ use underload_probe::network::current_network;
 use underload_probe::preset::{Knobs, Step, session_duration};
 use underload_record::schema::Finding;
 use underload_store::RunDir;
+use underload_terminal::exit::OrBadInput;
+use underload_terminal::home;
+use underload_terminal::interrupt::Interrupt;
 
 use super::Test;
 use super::arguments::Arguments;
 use super::record::{self, Plan};
 use super::target::Target;
 use super::view::View;
-use crate::exit::OrBadInput;
-use crate::home;
-use crate::interrupt::Interrupt;
 
 /// A granted session and what to do with it.
 pub struct Session<'a> {

@@ -65,7 +65,7 @@ impl View {
         let probes = step.config.probe.classes.iter();
         self.classes = probes.map(|probe| class(&probe.name)).collect();
         if self.bar.is_hidden() {
-            crate::console::note!("{}", self.title);
+            underload_terminal::console::note!("{}", self.title);
         }
     }
 
@@ -81,7 +81,7 @@ impl View {
             self.bar.tick();
         } else if self.phase != Some(progress.phase) {
             let most = progress.phase_max.as_secs_f64();
-            crate::console::note!("  {}: up to {} s", progress.phase, seconds(most));
+            underload_terminal::console::note!("  {}: up to {} s", progress.phase, seconds(most));
         }
         self.phase = Some(progress.phase);
     }
@@ -119,7 +119,7 @@ impl View {
         lines.extend(reasons.map(|reason| format!("  INVALID: {reason}")));
         for text in lines {
             if self.bar.is_hidden() {
-                crate::console::note!("{text}");
+                underload_terminal::console::note!("{text}");
             } else {
                 self.bar.println(text);
             }

@@ -18,11 +18,11 @@ use underload_probe::path::{
     TRACED_MAX, advice, examine, policies, survey_marks, trace_hops,
 };
 use underload_record::schema::{Direction, Ecn, Marking, Phase};
+use underload_terminal::console::{note, warning};
+use underload_terminal::exit::OrBadInput;
+use underload_terminal::home;
+use underload_terminal::interrupt::Interrupt;
 
-use crate::console::{note, warning};
-use crate::exit::OrBadInput;
-use crate::home;
-use crate::interrupt::Interrupt;
 use crate::measure::session::{connect, trust};
 use crate::measure::target::{Family, Target, resolve};
 use crate::quantity::rate;

@@ -28,14 +28,14 @@ use underload_run::modem_file;
 use underload_run::replay::{self, Replay, Settled};
 use underload_run::source::load_file;
 
-use crate::console::{note, warning};
-use crate::exit::OrBadInput;
 use crate::present;
 use arrival::Arrival;
 use fates::Numbers;
 use filter::Filter;
 use output::OutputFile;
 use picture::Steps;
+use underload_terminal::console::{note, warning};
+use underload_terminal::exit::OrBadInput;
 
 /// The command line of `underload replay`.
 #[derive(Debug, Args)]

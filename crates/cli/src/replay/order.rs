@@ -6,8 +6,8 @@ use std::collections::BinaryHeap;
 
 use anyhow::bail;
 use underload_aqm::time::{Span, Time};
+use underload_terminal::exit::OrBadInput;
 
-use crate::exit::OrBadInput;
 use crate::replay::arrival::{Arrival, Arrivals};
 
 /// Longest time by which a packet of the input may be late.

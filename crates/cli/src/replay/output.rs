@@ -10,8 +10,7 @@ use std::rc::Rc;
 
 use anyhow::{Context, bail};
 use underload_disk::{Access, NewFile};
-
-use crate::exit::OrBadInput;
+use underload_terminal::exit::OrBadInput;
 
 /// A file that one holder writes and another one completes. Without that it never was.
 #[derive(Clone)]

@@ -8,8 +8,7 @@ use underload_aqm::registry::QueueSetup;
 use underload_aqm::time::{Span, Time};
 use underload_report::{Replayed, ReplayedQueue, check_replay_place, replay_page, write_replay};
 use underload_run::replay::{Fate, Replay, Settled};
-
-use crate::exit::OrBadInput;
+use underload_terminal::exit::OrBadInput;
 
 /// Steps of a curve, at most: about one per pixel. Where a recording lasts longer, two become one.
 const STEPS_MAX: usize = 480;

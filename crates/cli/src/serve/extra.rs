@@ -19,8 +19,7 @@ use underload_compat::stamp::{STAMP_PORT, Source, StampConfig, StampServer};
 use underload_probe::control::read_secret;
 use underload_probe::wire::{MarkingPolicy, StampKey};
 use underload_service::{CompatLedger, Identity, Limits};
-
-use crate::exit::OrBadInput;
+use underload_terminal::exit::OrBadInput;
 
 /// Which of them.
 #[derive(Debug, Args)]

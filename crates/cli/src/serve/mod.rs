@@ -22,15 +22,16 @@ use clap::{Args, Subcommand};
 use serde_json::json;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
+use underload_agent::member::{Member, Membership};
 use underload_aqm::config::{Kind, Value};
 use underload_probe::network::Line;
 use underload_probe::network::raise_descriptor_limit;
 use underload_probe::wire::MarkingPolicy;
 use underload_service::{Access, Identity, Limits, Service, ServiceConfig, TokenKeys};
+use underload_terminal::exit::OrBadInput;
+use underload_terminal::home;
+use underload_terminal::interrupt::held_back;
 
-use crate::exit::OrBadInput;
-use crate::home;
-use crate::interrupt::held_back;
 use crate::quantity::{duration, rate};
 
 /// The command line of `underload serve`.
@@ -151,7 +152,7 @@ impl Serving {
         let mut config = self.config()?;
         let fingerprint = config.identity.fingerprint().to_string();
         let member = self.fleet.member(|| self.state_directory(), fingerprint)?;
-        config.leases = member.as_ref().map(fleet::Member::leases);
+        config.leases = member.as_ref().map(Member::leases);
         if self.metrics.is_some_and(|at| !at.ip().is_loopback()) {
             let refused =
                 Err(anyhow::anyhow!("--metrics: only an address of loopback is accepted"));
@@ -166,7 +167,10 @@ impl Serving {
         let ledger = service.compat();
         let extra =
             extra::start(&self.extra, &addresses, policy, &limits, &ledger, || self.identity())?;
-        let member = member.map(|member| member.start(Arc::clone(&service), limits)).transpose()?;
+        let member = member
+            .map(|member| member.start(Arc::clone(&service), limits))
+            .transpose()
+            .context("starting the thread of heartbeats")?;
         let others = (metrics.as_ref().map(metrics::Metrics::address), extra.listening.as_slice());
         announce(&service, others, self.json)?;
         wait_for_the_end(&service, member, &signals);
@@ -378,7 +382,7 @@ impl Signals {
 /// Interval at which keys and certificates are read again.
 const TEND_INTERVAL: Duration = Duration::from_secs(1);
 
-fn wait_for_the_end(service: &Service, mut member: Option<fleet::Membership>, signals: &Signals) {
+fn wait_for_the_end(service: &Service, mut member: Option<Membership>, signals: &Signals) {
     let mut drains_since = None;
     let mut tended = Instant::now();
     while !signals.stop.load(Ordering::Relaxed) {

@@ -7,11 +7,11 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 use underload_probe::control::Fingerprint;
 use underload_service::{TokenKeys, TokenTerms};
+use underload_terminal::console::{note, warning};
+use underload_terminal::exit::OrBadInput;
+use underload_terminal::home;
 
 use super::{identity_directory, server_identity};
-use crate::console::{note, warning};
-use crate::exit::OrBadInput;
-use crate::home;
 use crate::quantity::{duration, rate};
 
 /// The command line of `underload serve token`.

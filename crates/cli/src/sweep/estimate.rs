@@ -11,8 +11,8 @@ use serde::Serialize;
 use underload_report::{one_line, thousands};
 use underload_run::sweep::Sweep;
 use underload_store::sweep::SweepRows;
+use underload_terminal::console::{count, warning};
 
-use crate::console::{count, warning};
 use crate::progress::words;
 
 /// What is told.

@@ -17,12 +17,12 @@ use underload_run::scenario::{Arm, FlowKind};
 use underload_run::source;
 use underload_run::sweep::{self, Dimension, PlotForm, PlotKeys, Sweep, SweepEnd, SweepSettings};
 
-use crate::console::{self, note, warning};
-use crate::exit::{OrBadInput as _, bad_input};
-use crate::interrupt::Interrupt;
 use crate::run::COMMIT;
 
 use progress::Terminal;
+use underload_terminal::console::{self, note, warning};
+use underload_terminal::exit::{OrBadInput as _, bad_input};
+use underload_terminal::interrupt::Interrupt;
 
 /// The command line of `underload sweep`.
 #[derive(Debug, Args)]

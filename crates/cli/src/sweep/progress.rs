@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 use indicatif::{ProgressBar, ProgressStyle};
 use underload_report::thousands;
 use underload_run::sweep::{Sweep, SweepProgress};
+use underload_terminal::console::{self, note};
 
-use crate::console::{self, note};
 use crate::progress::words;
 
 const BETWEEN_LINES: Duration = Duration::from_secs(5);

@@ -21,11 +21,11 @@ use underload_docsis::recommend::{Choice, Upstream, table_2};
 use underload_docsis::text;
 
 use super::files;
-use crate::console::note;
-use crate::exit::OrBadInput;
 use crate::quantity;
 use choose::{Outcome, Rule, choose, front};
 use sweep::Sweep;
+use underload_terminal::console::note;
+use underload_terminal::exit::OrBadInput;
 
 /// The command line of `underload docsis recommend`.
 #[derive(Debug, Args)]

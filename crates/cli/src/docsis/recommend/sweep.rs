@@ -9,9 +9,9 @@ use underload_record::metric;
 use underload_record::schema::ArmSummary;
 use underload_run::scenario::{Builder, Keys, Scenario};
 use underload_run::{Destination, Settings};
+use underload_terminal::exit::OrBadInput;
 
 use super::choose::Outcome;
-use crate::exit::OrBadInput;
 use crate::run;
 
 /// Rates, round trips and candidates that are swept.

@@ -12,10 +12,11 @@ use underload_agent::address::Address;
 use underload_agent::client::Client;
 use underload_fleet::agent::Trouble;
 use underload_fleet::device::{Attributes, DeviceId};
+use underload_record::text::one_line;
+use underload_terminal::exit::{OrBadInput, bad_input};
+use underload_terminal::home;
 
 use super::orchestrator::{PORT, default_token};
-use crate::exit::{OrBadInput, bad_input};
-use crate::home;
 
 /// Which orchestrator, and who asks.
 #[derive(Debug, Args)]
@@ -27,12 +28,8 @@ pub(super) struct Reach {
     #[arg(long, value_name = "FILE")]
     token: Option<PathBuf>,
     /// The orchestrator's key, "sha256:" and 64 digits [default: the system's authorities].
-    #[arg(long, value_name = "KEY", value_parser = trust)]
+    #[arg(long, value_name = "KEY")]
     trust: Option<Trust>,
-}
-
-fn trust(text: &str) -> Result<Trust, String> {
-    text.parse().map(Trust::Pinned).map_err(|error| format!("{error}"))
 }
 
 impl Reach {
@@ -89,10 +86,7 @@ impl Apply {
     pub(super) fn apply(&self, text: &str) -> anyhow::Result<()> {
         let applied: Value = self.reach.ask("/v1/operator/plans", &json!({ "text": text }))?;
         let name = applied["name"].as_str().unwrap_or_default();
-        eprintln!(
-            "applied `{}`: its lines take part from now on",
-            underload_report::one_line(name)
-        );
+        eprintln!("applied `{}`: its lines take part from now on", one_line(name));
         Ok(())
     }
 }

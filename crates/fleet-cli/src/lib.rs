@@ -1,7 +1,12 @@
-//! `underload fleet`: many lines measured by a plan, and what that costs before anybody is.
+//! The `underload-fleet` program, which `underload fleet` runs: many lines measured by a plan, and
+//! what that costs before anybody is.
+//!
+//! A library, so that the test of the documentation knows its command line, too.
 
-mod agent;
-#[cfg(namespaces)]
+#[cfg(target_os = "linux")]
+mod demo;
+#[cfg(not(target_os = "linux"))]
+#[path = "no_demo.rs"]
 mod demo;
 mod operate;
 mod orchestrator;
@@ -9,31 +14,42 @@ mod print;
 mod study;
 mod token;
 
+use std::ffi::OsString;
 use std::fs;
 use std::io::{Read as _, Write as _};
 use std::path::Path;
+use std::process::ExitCode;
 
 use anyhow::{Context, anyhow, bail};
-use clap::{Args, Subcommand};
+use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use indicatif::{ProgressBar, ProgressStyle};
+use underload_agent::device::{self, End};
 use underload_aqm::time::Span;
 use underload_fleet::admission::Rules;
 use underload_fleet::plan::{
     BUILT_IN, BYTES_MAX, Excess, LINES_MAX, Load, Plan, SERVERS_MAX, servers_for,
 };
 use underload_fleet::simulate::{DAYS_MAX, Settings, simulate};
+use underload_terminal::console::{self, warning};
+use underload_terminal::exit::{OrBadInput, bad_input};
+use underload_terminal::interrupt::Interrupt;
+use underload_terminal::manual::{self, Completions, Manual};
+use underload_terminal::{STARTED_BY, VERSION, status};
 
-#[cfg(not(namespaces))]
-use crate::elsewhere as demo;
-use crate::exit::{OrBadInput, bad_input};
-
-/// The command line of `underload fleet`.
-#[derive(Debug, Args)]
-#[command(after_help = "Examples:
+/// Many lines measured by a plan: its load, admission, results, studies.
+#[derive(Debug, Parser)]
+#[command(
+    name = "underload-fleet",
+    version = VERSION,
+    max_term_width = 100,
+    after_help = "Examples:
   underload fleet demo
   underload fleet plan show low-latency-trial
-  underload fleet simulate --plan low-latency-trial --devices 250k")]
-pub struct Arguments {
+  underload fleet simulate --plan low-latency-trial --devices 250k"
+)]
+struct CommandLine {
+    #[command(flatten)]
+    console: console::Options,
     #[command(subcommand)]
     action: Action,
 }
@@ -71,6 +87,18 @@ enum Action {
     Simulate(Simulate),
     /// The cohorts of a plan compared, from what was collected.
     Study(study::Arguments),
+    /// Prints a script that completes commands and options in a shell.
+    #[command(after_help = "Examples:
+  underload fleet completions bash > ~/.local/share/bash-completion/completions/underload-fleet")]
+    Completions(Completions),
+    /// Prints the program's page for `man`, or writes one for each command.
+    #[command(after_help = "Examples:
+  underload fleet man | man -l -
+  underload fleet man ~/.local/share/man/man1")]
+    Man(Manual),
+    /// Prints the page of the book that follows from the program.
+    #[command(hide = true)]
+    Reference,
 }
 
 #[derive(Debug, Subcommand)]
@@ -151,26 +179,82 @@ fn percent(text: &str) -> Result<f64, String> {
     percent.ok_or_else(|| "expected 0 to 100".to_owned())
 }
 
-/// Checks or shows a plan, or simulates one.
-pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
-    match &arguments.action {
-        Action::Plan { action: PlanAction::Check { plan, json } } => check(plan, *json),
-        Action::Plan { action: PlanAction::Apply(it) } => {
-            check(&it.plan, false)?;
-            it.apply(&text(&it.plan)?)
-        }
-        Action::Plan { action: PlanAction::Stop(it) } => it.run(),
-        Action::Plan { action: PlanAction::Show { plan } } => show(plan.as_deref()),
-        Action::Demo(arguments) => arguments.run(),
-        Action::Orchestrator(arguments) => arguments.run(),
-        Action::Token(arguments) => arguments.run(),
-        Action::Code(arguments) => arguments.run(),
-        Action::Remove(arguments) => arguments.run(),
-        Action::Server(arguments) => arguments.run(),
-        Action::Agent(arguments) => agent::run(arguments),
-        Action::Simulate(arguments) => arguments.run(),
-        Action::Study(arguments) => arguments.run(),
+/// Returns the command line as it is parsed, explained and completed.
+pub fn command() -> clap::Command {
+    CommandLine::command()
+}
+
+/// Runs the program and returns its exit status.
+pub fn main() -> ExitCode {
+    let command = command().color(console::color_asked(std::env::args_os()));
+    let read = CommandLine::from_arg_matches(&command.get_matches());
+    let command_line = read.unwrap_or_else(|error| error.exit());
+    command_line.console.apply();
+    if let Some(differs) = other_version(std::env::var_os(STARTED_BY)) {
+        warning!("{differs}");
     }
+    status::code(command_line.action.run())
+}
+
+/// Returns what to say if the program that started this one is of another version.
+fn other_version(started_by: Option<OsString>) -> Option<String> {
+    let started_by = started_by.filter(|version| version != VERSION)?;
+    let started_by = started_by.display();
+    Some(format!(
+        "warning: underload is {started_by} and underload-fleet is {VERSION}: install both of one \
+         version"
+    ))
+}
+
+impl Action {
+    fn run(&self) -> anyhow::Result<()> {
+        match self {
+            Self::Plan { action: PlanAction::Check { plan, json } } => check(plan, *json),
+            Self::Plan { action: PlanAction::Apply(it) } => {
+                check(&it.plan, false)?;
+                it.apply(&text(&it.plan)?)
+            }
+            Self::Plan { action: PlanAction::Stop(it) } => it.run(),
+            Self::Plan { action: PlanAction::Show { plan } } => show(plan.as_deref()),
+            Self::Demo(arguments) => arguments.run(),
+            Self::Orchestrator(arguments) => arguments.run(),
+            Self::Token(arguments) => arguments.run(),
+            Self::Code(arguments) => arguments.run(),
+            Self::Remove(arguments) => arguments.run(),
+            Self::Server(arguments) => arguments.run(),
+            Self::Agent(arguments) => measure_as_device(arguments),
+            Self::Simulate(arguments) => arguments.run(),
+            Self::Study(arguments) => arguments.run(),
+            Self::Completions(arguments) => arguments.run(command()),
+            Self::Man(arguments) => arguments.run(command()),
+            Self::Reference => {
+                let page = reference();
+                std::io::stdout().lock().write_all(page.as_bytes()).context("writing the page")
+            }
+        }
+    }
+}
+
+/// Returns the page of the book with the help of every command.
+pub fn reference() -> String {
+    format!(
+        "# Commands of a fleet\n\n{}\nEvery command of `underload-fleet`, which `underload fleet` \
+         runs, with its options, as `--help` explains them.\n{}",
+        manual::NOTE,
+        manual::markdown(command())
+    )
+}
+
+/// Works as a device until it is told to stop, or is removed.
+fn measure_as_device(arguments: &underload_agent::arguments::Arguments) -> anyhow::Result<()> {
+    let interrupt = Interrupt::watch()?;
+    let stop = interrupt.shared();
+    let tell = |words: &str| eprintln!("{words}");
+    let end = device::run(arguments.config(&stop), &stop, &tell).context("the agent")?;
+    if end == End::Removed {
+        eprintln!("an orchestrator has removed this device: it stops for good");
+    }
+    Ok(())
 }
 
 /// A plan by the name of one that is built in, or from a file.
@@ -309,6 +393,25 @@ fn bar(days: u32) -> ProgressBar {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_command_line_contradicts_itself_nowhere() {
+        command().debug_assert();
+    }
+
+    #[test]
+    fn another_version_is_named_and_the_same_one_is_not() {
+        assert_eq!(other_version(None), None);
+        assert_eq!(other_version(Some(VERSION.into())), None);
+        let told = other_version(Some("0.0.9 (abc)".into())).expect("it differs");
+        assert!(told.contains("0.0.9 (abc)") && told.contains(VERSION), "{told}");
+    }
+
+    #[test]
+    fn the_kept_page_says_what_the_program_says() {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/fleet.md");
+        assert_eq!(fs::read_to_string(path).unwrap_or_default(), reference());
+    }
 
     #[test]
     fn devices_are_counted_in_thousands_and_millions() {

@@ -43,6 +43,18 @@ impl Options {
         LOUDNESS.store(loudness, Ordering::Relaxed);
         set_colors(self.color);
     }
+
+    /// Returns the words of a command line that mean the same.
+    pub fn words(self) -> impl Iterator<Item = &'static str> {
+        let color = match self.color {
+            ColorChoice::Auto => None,
+            ColorChoice::Always => Some("--color=always"),
+            ColorChoice::Never => Some("--color=never"),
+        };
+        let quiet = self.quiet.then_some("--quiet");
+        let verbose = self.verbose.then_some("--verbose");
+        color.into_iter().chain(quiet).chain(verbose)
+    }
 }
 
 /// Colours of all that is printed from now on.
@@ -111,18 +123,21 @@ pub fn say_error(error: &anyhow::Error) {
 }
 
 /// Progress and prose: see [`say_note`].
+#[macro_export]
 macro_rules! note {
     ($($text:tt)*) => { $crate::console::say_note(format_args!($($text)*)) };
 }
 /// What only `--verbose` tells: see [`say_detail`].
+#[macro_export]
 macro_rules! detail {
     ($($text:tt)*) => { $crate::console::say_detail(format_args!($($text)*)) };
 }
 /// What is always told: see [`say_warning`].
+#[macro_export]
 macro_rules! warning {
     ($($text:tt)*) => { $crate::console::say_warning(format_args!($($text)*)) };
 }
-pub(crate) use {detail, note, warning};
+pub use crate::{detail, note, warning};
 
 fn on_stderr() -> bool {
     AutoStream::choice(&io::stderr()) != anstream::ColorChoice::Never

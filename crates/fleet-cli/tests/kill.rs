@@ -6,8 +6,9 @@
 
 use std::collections::BTreeMap;
 use std::net::{TcpListener, TcpStream};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
 use underload_aqm::rng::Rng;
@@ -20,7 +21,9 @@ mod scratch;
 
 use scratch::Scratch;
 
-const PROGRAM: &str = env!("CARGO_BIN_EXE_underload");
+/// The program beside `underload-fleet`, which it starts.
+static PROGRAM: LazyLock<PathBuf> =
+    LazyLock::new(|| Path::new(env!("CARGO_BIN_EXE_underload-fleet")).with_file_name("underload"));
 
 /// A latency run and a loaded one, each about every ten seconds.
 const PLANS: [&str; 2] = [
@@ -74,7 +77,7 @@ struct Part {
 
 impl Part {
     fn new(name: &str, home: &Path, arguments: &[String]) -> Self {
-        let mut command = Command::new(PROGRAM);
+        let mut command = Command::new(&*PROGRAM);
         command.env("XDG_DATA_HOME", home.join(name)).current_dir(home).args(arguments);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         Self { command, child: None, kills: 0 }
@@ -185,7 +188,7 @@ impl Fleet {
             format!("--orchestrator http://127.0.0.1:{} --token state/admin.token", self.port);
         let start = Instant::now();
         loop {
-            let mut program = Command::new(PROGRAM);
+            let mut program = Command::new(&*PROGRAM);
             program.current_dir(self.home.path()).args(words(&format!("{command} {reach}")));
             let output = program.output().expect("it runs");
             if output.status.success() {

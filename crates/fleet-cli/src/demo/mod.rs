@@ -39,12 +39,12 @@ use underload_orchestrator::service::{Service, Setup};
 use underload_orchestrator::store::Place;
 use underload_service::Identity;
 
-use crate::exit::{OrBadInput, bad_input};
-use crate::interrupt::Interrupt;
 use access::{Internet, Line, ORCHESTRATOR, host_address};
 use collected::{Collected, held_back};
 use desk::Desk;
 use homes::{Fleet, Home};
+use underload_terminal::exit::{OrBadInput, bad_input};
+use underload_terminal::interrupt::Interrupt;
 
 /// The command line of `underload fleet demo`.
 #[derive(Debug, Args)]

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use underload_store::StoreError;
+use underload_record::text::plain_text;
 
 /// Marks an error as the input's fault: exit status 2 instead of 1.
 #[derive(Debug)]
@@ -57,14 +57,6 @@ pub fn bad_input(error: impl Into<anyhow::Error>) -> anyhow::Error {
     error.into().context(BadInput)
 }
 
-/// A directory that is taken is the command line's fault.
-pub fn refuse_occupied<T>(made: Result<T, StoreError>) -> anyhow::Result<T> {
-    match made {
-        Err(error) if error.is_occupied() => Err(error).or_bad_input(),
-        made => Ok(made?),
-    }
-}
-
 /// The chain of causes on one line, outermost first, without the marks.
 #[cfg(test)]
 pub fn message(error: &anyhow::Error) -> String {
@@ -76,7 +68,7 @@ pub fn causes(error: &anyhow::Error) -> Vec<String> {
     let marks = [BadInput.to_string(), Stopped::by(0).to_string()];
     let causes = error.chain().map(ToString::to_string).filter(|cause| !marks.contains(cause));
     // Causes quote files of strangers.
-    causes.map(|cause| underload_report::plain_text(&cause)).collect()
+    causes.map(|cause| plain_text(&cause)).collect()
 }
 
 #[cfg(test)]

@@ -13,10 +13,11 @@ use underload_fleet::outcome::{Outcome, kind_of_reason};
 use underload_fleet::store::{Archive, Filter};
 use underload_orchestrator::store::Place;
 use underload_orchestrator::study::{Question, StudyError, study};
-use underload_report::{cohort_page, cohort_table, one_line};
+use underload_record::text::one_line;
+use underload_report::{cohort_page, cohort_table};
+use underload_terminal::exit::{OrBadInput, bad_input};
 
 use super::orchestrator;
-use crate::exit::{OrBadInput, bad_input};
 
 /// The command line of `underload fleet study`.
 #[derive(Debug, Args)]

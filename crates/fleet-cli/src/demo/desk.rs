@@ -10,8 +10,7 @@ use underload_agent::Trust;
 use underload_agent::client::Client;
 use underload_fleet::device::{Attributes, DeviceId};
 use underload_orchestrator::service::first_token;
-
-use crate::home;
+use underload_terminal::home;
 
 /// Acts as the first operator.
 pub(super) struct Desk {

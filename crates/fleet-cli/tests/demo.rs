@@ -11,12 +11,12 @@ use underload_fleet::outcome::Outcome;
 use underload_fleet::store::Filter;
 use underload_orchestrator::store::Place;
 
-const PROGRAM: &str = env!("CARGO_BIN_EXE_underload");
+const PROGRAM: &str = env!("CARGO_BIN_EXE_underload-fleet");
 
 /// Starts a demo with temporary files below `folder`. `None`, said aloud, where there can be none.
 fn demo(test: &str, folder: &Path, arguments: &[&str]) -> Option<(Child, Vec<String>)> {
     let mut command = Command::new(PROGRAM);
-    command.args(["fleet", "demo", "--listen", "127.0.0.1:0"]).args(arguments);
+    command.args(["demo", "--listen", "127.0.0.1:0"]).args(arguments);
     command.env("TMPDIR", folder).current_dir(folder).process_group(0);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().expect("it starts");
@@ -121,7 +121,7 @@ fn processes_of(group: u32) -> usize {
 #[test]
 fn what_cannot_be_is_refused_before_anything_is_made() {
     let refused = |arguments: &[&str]| {
-        let output = Command::new(PROGRAM).args(["fleet", "demo"]).args(arguments).output();
+        let output = Command::new(PROGRAM).args(["demo"]).args(arguments).output();
         let output = output.expect("it runs");
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!(output.status.code(), Some(2), "{said}");

@@ -15,10 +15,9 @@ use underload_orchestrator::service::{Service, Setup, first_token};
 use underload_orchestrator::store::Place;
 use underload_probe::control::Fingerprint;
 use underload_service::Identity;
-
-use crate::exit::{OrBadInput, bad_input};
-use crate::home;
-use crate::interrupt::Interrupt;
+use underload_terminal::exit::{OrBadInput, bad_input};
+use underload_terminal::home;
+use underload_terminal::interrupt::Interrupt;
 
 /// Where an orchestrator listens.
 pub(super) const PORT: u16 = 4870;

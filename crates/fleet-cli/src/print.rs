@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use underload_fleet::plan::{Excess, Load, Plan};
 use underload_fleet::simulate::Outcome;
-use underload_report::one_line;
+use underload_record::text::one_line;
 
 /// `1.23`, three figures; thousands in groups.
 fn number(value: f64) -> String {

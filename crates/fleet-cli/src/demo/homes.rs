@@ -182,7 +182,7 @@ mod tests {
     #[test]
     fn a_line_stays_within_its_limits_for_a_day_of_both_plans() {
         let (mut runs, mut bytes) = (0.0, 0.0);
-        for text in crate::fleet::demo::PLANS {
+        for text in crate::demo::PLANS {
             let plan = Plan::parse(text).expect("it is built in");
             let run: f64 = Load::of(&plan).steps.iter().map(|step| step.bytes_per_run).sum();
             runs += plan.runs_per_day;

@@ -74,8 +74,8 @@ fn fill(directory: &Path) {
 }
 
 fn study(arguments: &[&str], folder: &Path) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_underload"));
-    command.args(["fleet", "study"]).args(arguments).current_dir(folder);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_underload-fleet"));
+    command.arg("study").args(arguments).current_dir(folder);
     command.output().expect("the program starts")
 }
 

@@ -14,7 +14,7 @@ use underload_service::{Access, Identity, Limits, Service, ServiceConfig};
 
 use super::access::{FIRST_SERVER, Internet};
 use super::homes::Fleet;
-use crate::serve::fleet::{Member, Membership};
+use underload_agent::member::{Member, Membership};
 
 /// What each takes and sends. Eight uploads fit.
 const CAPACITY_BIT_PER_S: u64 = 48_000_000;
@@ -60,7 +60,8 @@ fn server(
         fingerprint: identity.fingerprint().to_string(),
     };
     let client = Client::new(vec![fleet.orchestrator.clone()], fleet.trust)?;
-    let member = Member::new(client, Key::load_or_create(state)?, Some(code), public)?;
+    let key = Key::load_or_create(state)?;
+    let member = Member::new(client, key, Some(code), public, |words| eprintln!("{words}"))?;
     let limits = Limits {
         sessions_max: 64,
         up_bit_per_s: CAPACITY_BIT_PER_S,

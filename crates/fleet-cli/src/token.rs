@@ -8,10 +8,10 @@ use clap::{Args, Subcommand, ValueEnum};
 use underload_fleet::store::{LogEntry, Needs, StoreError, Transaction};
 use underload_orchestrator::operator::{Role, TokenName, new_secret, new_token, revoke};
 use underload_orchestrator::store::Place;
+use underload_terminal::exit::bad_input;
+use underload_terminal::home;
 
 use super::orchestrator;
-use crate::exit::bad_input;
-use crate::home;
 
 /// The command line of `underload fleet token`.
 #[derive(Debug, Args)]

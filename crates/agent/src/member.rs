@@ -1,0 +1,364 @@
+//! A measurement server of a fleet: it tells its orchestrators that it is alive and what room it
+//! has, and honours the leases that they give.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{Builder, JoinHandle};
+use std::time::{Duration, Instant};
+
+use data_encoding::HEXLOWER;
+use underload_fleet::agent::Trouble;
+use underload_fleet::device::Attributes;
+use underload_fleet::lease::{Claims, SKEW_MS};
+use underload_fleet::message::{Heartbeat, HeartbeatAnswer, HeldLeases, ServerAddress};
+use underload_record::text::one_line;
+use underload_service::{LeaseTerms, Leases, Limits, Service};
+
+use crate::arguments::CODE_VARIABLE;
+use crate::client::{Client, Failure};
+use crate::identity::Identity;
+
+/// A server's place in a fleet, before it serves.
+pub struct Member {
+    client: Client,
+    identity: Identity,
+    code: Option<String>,
+    address: ServerAddress,
+    reader: Arc<Reader>,
+    tell: fn(&str),
+}
+
+/// Why a server does not become one of a fleet.
+#[derive(Debug, thiserror::Error)]
+pub enum MemberError {
+    /// It is not enrolled, and was given no code.
+    #[error(
+        "--fleet: this server is not enrolled yet: give --enrol CODE, or {CODE_VARIABLE} in the \
+         environment"
+    )]
+    NoCode,
+    /// An orchestrator refused the code.
+    #[error("this server is not enrolled")]
+    Refused(#[source] Failure),
+}
+
+impl Member {
+    /// Enrols a server with this code, unless it is enrolled already. If no orchestrator answers,
+    /// it is tried again later. `tell` receives what an operator may want to know.
+    ///
+    /// # Errors
+    /// Returns an error if there is no code, or an orchestrator refuses it.
+    pub fn new(
+        mut client: Client,
+        identity: Identity,
+        code: Option<String>,
+        address: ServerAddress,
+        tell: fn(&str),
+    ) -> Result<Self, MemberError> {
+        if !identity.is_enrolled() {
+            let code = code.as_ref().ok_or(MemberError::NoCode)?;
+            match enrol(&mut client, &identity, 0, code, &address, tell) {
+                Err(failure) if failure.trouble == Trouble::NoAnswer => {
+                    tell(&format!("{failure}; trying again"));
+                }
+                enrolled => enrolled.map_err(MemberError::Refused)?,
+            }
+        }
+        let reader = Reader { name: address.name.clone(), state: Mutex::default() };
+        Ok(Self { client, identity, code, address, reader: Arc::new(reader), tell })
+    }
+
+    /// Reads leases.
+    pub fn leases(&self) -> Arc<dyn Leases> {
+        Arc::clone(&self.reader) as Arc<dyn Leases>
+    }
+
+    /// Keeps the orchestrators informed until the result is dropped.
+    ///
+    /// # Errors
+    /// Returns an error if the system gives no thread.
+    pub fn start(self, service: Arc<Service>, limits: Limits) -> io::Result<Membership> {
+        let stop = Arc::<AtomicBool>::default();
+        let capacity =
+            [limits.up_bit_per_s, limits.down_bit_per_s].map(|rate| rate.min(CAPACITY_MAX));
+        let stopped = Arc::clone(&stop);
+        let carried = Carried::new(&service);
+        let beating =
+            Beating { member: self, service, capacity, carried, sent_to: None, stop: stopped };
+        let thread = Builder::new().name("heartbeat".to_owned()).spawn(move || beating.run())?;
+        Ok(Membership { stop, thread: Some(thread) })
+    }
+}
+
+/// A server that is one of a fleet. Dropping it tells the orchestrators that it leaves.
+pub struct Membership {
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Drop for Membership {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        let Some(thread) = self.thread.take() else { return };
+        thread.thread().unpark();
+        // An orchestrator that does not answer holds up nobody who was told to stop.
+        let until = Instant::now() + GOODBYE_MAX;
+        while !thread.is_finished() && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
+
+/// A loopback server says that it takes anything: that is no capacity to share out.
+const CAPACITY_MAX: u64 = 1_000_000_000_000;
+/// So long without an answer, and the leases of this server are void: their room may be somebody
+/// else's by now.
+const SILENCE_MAX: Duration = Duration::from_secs(30);
+/// From one heartbeat to the next, at most and at least.
+const INTERVAL: (Duration, Duration) = (Duration::from_secs(10), Duration::from_secs(1));
+/// The longest interval, and that of a server that was removed: it may be enrolled again.
+const INTERVAL_REMOVED: Duration = Duration::from_mins(10);
+/// How long saying goodbye may take.
+const GOODBYE_MAX: Duration = Duration::from_secs(2);
+/// Ended leases in one heartbeat.
+const ENDED_MAX: usize = 4_096;
+
+/// What is known of the orchestrators, for whoever reads a lease.
+#[derive(Debug)]
+struct Reader {
+    name: String,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    keys: Vec<[u8; 32]>,
+    /// What the orchestrator's clock showed, and when.
+    clock: Option<(Instant, u64)>,
+    ended: Vec<u64>,
+    /// Leases of sessions that go on.
+    held: BTreeSet<u64>,
+}
+
+impl State {
+    /// The orchestrator's clock, milliseconds since 1970; `None` until it was heard.
+    fn now_ms(&self) -> Option<u64> {
+        self.clock.map(|(heard, heard_ms)| heard_ms + heard.elapsed().as_millis() as u64)
+    }
+
+    fn is_in_touch(&self) -> bool {
+        self.clock.is_some_and(|(heard, _)| heard.elapsed() < SILENCE_MAX)
+    }
+}
+
+impl Reader {
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Nothing that holds the lock can panic half-way through a change.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Leases for Reader {
+    fn terms(&self, text: &str) -> Option<Result<LeaseTerms, String>> {
+        if !text.starts_with("ull1.") {
+            return None;
+        }
+        let state = self.state();
+        let Some(now_ms) = state.now_ms().filter(|_| state.is_in_touch()) else {
+            return Some(Err("this server is not in touch with its orchestrator".to_owned()));
+        };
+        let claims = Claims::verify(text, &state.keys, &self.name, now_ms);
+        Some(claims.map_err(|error| error.to_string()).map(|claims| LeaseTerms {
+            id: claims.id,
+            up_bit_per_s: claims.up_bit_per_s,
+            down_bit_per_s: claims.down_bit_per_s,
+            lasts: Duration::from_millis(claims.expires_ms.saturating_sub(now_ms)),
+            now: now_ms / 1_000,
+            issued: claims.not_before_ms / 1_000,
+            expires: claims.expires_ms.saturating_add(SKEW_MS).div_ceil(1_000),
+        }))
+    }
+
+    fn begun(&self, id: u64) {
+        self.state().held.insert(id);
+    }
+
+    fn ended(&self, id: u64) {
+        let mut state = self.state();
+        state.held.remove(&id);
+        if state.ended.len() < ENDED_MAX {
+            state.ended.push(id);
+        }
+    }
+}
+
+fn enrol(
+    client: &mut Client,
+    identity: &Identity,
+    orchestrator: usize,
+    code: &str,
+    address: &ServerAddress,
+    tell: fn(&str),
+) -> Result<(), Failure> {
+    let server = Some(address.clone());
+    let enrolled = client.enrol(orchestrator, identity, code, Attributes::default(), server)?;
+    if let Err(error) = identity.note_enrolled(&enrolled) {
+        // The same key may show the same code again.
+        tell(&error.to_string());
+    }
+    Ok(())
+}
+
+/// What a server has carried since it was asked last.
+struct Carried {
+    at: Instant,
+    moved: (u64, u64),
+    probed: u64,
+}
+
+impl Carried {
+    fn new(service: &Service) -> Self {
+        let state = service.state();
+        Self { at: Instant::now(), moved: state.moved_bytes, probed: state.probed_bytes }
+    }
+
+    /// Towards it and from it, bit/s.
+    fn since(&mut self, service: &Service) -> [u64; 2] {
+        let now = Self::new(service);
+        let elapsed_ms = (now.at.duration_since(self.at).as_millis() as u64).max(1);
+        let probed = now.probed.saturating_sub(self.probed) / 2;
+        let rate = |now: u64, before: u64| {
+            now.saturating_sub(before).saturating_add(probed).saturating_mul(8_000) / elapsed_ms
+        };
+        let rates = [rate(now.moved.0, self.moved.0), rate(now.moved.1, self.moved.1)];
+        *self = now;
+        rates
+    }
+}
+
+struct Beating {
+    member: Member,
+    service: Arc<Service>,
+    capacity: [u64; 2],
+    carried: Carried,
+    /// Where agents are sent, if not to the address of this server; told once.
+    sent_to: Option<String>,
+    stop: Arc<AtomicBool>,
+}
+
+impl Beating {
+    fn run(mut self) {
+        let tell = self.member.tell;
+        let (mut orchestrator, mut told) = (0, String::new());
+        let (mut was_in_touch, mut was_removed) = (false, false);
+        loop {
+            let is_leaving = self.stop.load(Ordering::Relaxed);
+            let beat = self.beat(orchestrator, is_leaving);
+            let wait = match &beat {
+                Ok(wait) => {
+                    told.clear();
+                    *wait
+                }
+                Err(failure) => {
+                    if failure.words != told {
+                        tell(&failure.to_string());
+                        told.clone_from(&failure.words);
+                    }
+                    orchestrator = (orchestrator + 1) % self.member.client.orchestrators().max(1);
+                    match failure.trouble {
+                        Trouble::Later { after_ms } => Duration::from_millis(after_ms),
+                        Trouble::Removed { .. } => INTERVAL_REMOVED,
+                        Trouble::NoAnswer => INTERVAL.1,
+                        _ => INTERVAL.0,
+                    }
+                }
+            };
+            // Who leaves has said so, or has nobody to say it to.
+            if is_leaving {
+                return;
+            }
+            let is_removed = matches!(&beat, Err(Failure { trouble: Trouble::Removed { .. }, .. }));
+            if is_removed && !was_removed {
+                tell("this server was removed from its fleet: it accepts no leases");
+            }
+            if is_removed {
+                self.member.reader.state().clock = None;
+            }
+            was_removed = is_removed;
+            self.wait(wait, &mut was_in_touch);
+        }
+    }
+
+    /// Until it is time, or until it is told to leave.
+    fn wait(&self, time: Duration, was_in_touch: &mut bool) {
+        let until = Instant::now() + time.clamp(INTERVAL.1, INTERVAL_REMOVED);
+        loop {
+            let is_in_touch = self.member.reader.state().is_in_touch();
+            if *was_in_touch && !is_in_touch {
+                (self.member.tell)("no orchestrator answers: the leases of this server are void");
+                self.service.end_leased();
+            }
+            *was_in_touch = is_in_touch;
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() || self.stop.load(Ordering::Relaxed) {
+                return;
+            }
+            std::thread::park_timeout(left.min(INTERVAL.1));
+        }
+    }
+
+    /// One heartbeat; when the next is due.
+    fn beat(&mut self, orchestrator: usize, is_leaving: bool) -> Result<Duration, Failure> {
+        let Member { client, identity, code, address, reader, tell } = &mut self.member;
+        if !identity.is_enrolled()
+            && let Some(code) = code
+        {
+            enrol(client, identity, orchestrator, code, address, *tell)?;
+        }
+        address.fingerprint = self.service.fingerprint().to_string();
+        let [up, down] = self.carried.since(&self.service);
+        let (ended, held) = {
+            let state = reader.state();
+            // A list that is not whole would end the leases that it lacks.
+            let is_whole = state.held.len() <= ENDED_MAX;
+            let now_ms = state.now_ms().filter(|_| is_whole);
+            let ids = || state.held.iter().copied().collect();
+            let held = now_ms.map(|at_ms| HeldLeases { at_ms, ids: ids() });
+            (state.ended.clone(), held)
+        };
+        let heartbeat = Heartbeat {
+            address: address.clone(),
+            up_bit_per_s: self.capacity[0],
+            down_bit_per_s: self.capacity[1],
+            sessions: u32::try_from(self.service.sessions()).unwrap_or(u32::MAX),
+            carried_up_bit_per_s: up,
+            carried_down_bit_per_s: down,
+            ended,
+            held,
+            is_leaving,
+        };
+        let asked = Instant::now();
+        let answer: HeartbeatAnswer =
+            client.ask(orchestrator, identity, "/v1/heartbeat", &heartbeat)?;
+        if answer.agents_sent_to != self.sent_to {
+            if let Some(sent_to) = &answer.agents_sent_to {
+                let ServerAddress { name, address, .. } = &heartbeat.address;
+                let sent_to = one_line(sent_to);
+                tell(&format!(
+                    "agents are sent to {sent_to}, not to {address}: an operator changes that \
+                     with `underload fleet server {name} --address {address}`"
+                ));
+            }
+            self.sent_to.clone_from(&answer.agents_sent_to);
+        }
+        let mut state = reader.state();
+        state.ended.retain(|id| !heartbeat.ended.contains(id));
+        state.clock = Some((asked, answer.now_ms));
+        let read = |key: &String| HEXLOWER.decode(key.as_bytes()).ok()?.try_into().ok();
+        state.keys = answer.lease_keys.iter().filter_map(read).collect();
+        let wait = Duration::from_millis(answer.next_ms.saturating_sub(answer.now_ms));
+        Ok(wait.clamp(INTERVAL.1, INTERVAL.0))
+    }
+}

@@ -1,0 +1,48 @@
+//! `underload fleet`: starts `underload-fleet` in the place of this program.
+
+use std::ffi::OsString;
+use std::io::ErrorKind;
+use std::os::unix::process::CommandExt as _;
+use std::path::PathBuf;
+use std::process::Command;
+
+use anyhow::anyhow;
+use clap::Args;
+use underload_terminal::console;
+use underload_terminal::{STARTED_BY, VERSION};
+
+/// The command line of `underload fleet`.
+#[derive(Debug, Args)]
+#[command(disable_help_flag = true, after_help = "Examples:\n  underload fleet demo")]
+pub struct Arguments {
+    /// What `underload-fleet` is to do; `underload fleet --help` lists its commands.
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "COMMAND")]
+    words: Vec<OsString>,
+}
+
+const PROGRAM: &str = "underload-fleet";
+
+/// Replaces this process, so that signals reach the program and its exit status is this one's.
+/// Returns why that failed.
+pub fn run(arguments: &Arguments, options: console::Options) -> anyhow::Error {
+    let error = Command::new(program())
+        .arg0("underload fleet")
+        .args(options.words())
+        .args(&arguments.words)
+        .env(STARTED_BY, VERSION)
+        .exec();
+    match error.kind() {
+        ErrorKind::NotFound => anyhow!(
+            "{PROGRAM} is neither beside this program nor in the PATH: it is in the package \
+             {PROGRAM}, and `cargo build --release --package underload-fleet-cli` makes it (see \
+             docs/install.md)"
+        ),
+        _ => anyhow!(error).context(PROGRAM),
+    }
+}
+
+/// Returns the program beside this one, or the name that is looked up in the `PATH`.
+fn program() -> PathBuf {
+    let beside = std::env::current_exe().ok().map(|own| own.with_file_name(PROGRAM));
+    beside.filter(|path| path.is_file()).unwrap_or_else(|| PROGRAM.into())
+}

@@ -1,0 +1,117 @@
+//! The command line for shells, for `man` and for the book.
+
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use clap::{Args, Command};
+pub use clap_complete::Shell;
+use clap_mangen::Man;
+use underload_disk::{self as disk, Access};
+
+use crate::console::{self, note};
+
+/// The command line of `completions`.
+#[derive(Debug, Args)]
+pub struct Completions {
+    /// The shell.
+    #[arg(value_enum)]
+    shell: Shell,
+}
+
+/// The command line of `man`.
+#[derive(Debug, Args)]
+pub struct Manual {
+    /// Writes a page for each command there, named as the command with hyphens; without it the
+    /// page of the whole program is printed.
+    #[arg(value_name = "DIR")]
+    directory: Option<PathBuf>,
+}
+
+impl Completions {
+    /// Prints the shell's script.
+    pub fn run(&self, command: Command) -> anyhow::Result<()> {
+        std::io::stdout()
+            .lock()
+            .write_all(&completions(self.shell, command))
+            .context("writing the completions")
+    }
+}
+
+/// Returns the script that completes the words of a program in a shell.
+pub fn completions(shell: Shell, mut command: Command) -> Vec<u8> {
+    let name = command.get_name().to_owned();
+    // Into memory: what clap writes to a closed pipe itself ends the program.
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut command, name, &mut script);
+    script
+}
+
+impl Manual {
+    /// Prints the program's page, or writes all of them.
+    pub fn run(&self, command: Command) -> anyhow::Result<()> {
+        let pages = pages(command)?;
+        let Some(directory) = &self.directory else {
+            let (_, page) = pages.first().context("the program has a page")?;
+            return std::io::stdout().lock().write_all(page).context("writing the page");
+        };
+        std::fs::create_dir_all(directory)
+            .with_context(|| format!("creating {}", directory.display()))?;
+        for (name, page) in &pages {
+            write(&directory.join(name), page)?;
+        }
+        note!("{} in {}", console::count(pages.len(), "page"), directory.display());
+        Ok(())
+    }
+}
+
+fn write(path: &Path, page: &[u8]) -> anyhow::Result<()> {
+    disk::write_whole(path, page, Access::Usual)
+        .with_context(|| format!("writing {}", path.display()))
+}
+
+/// Returns every command's page for `man` with its file's name, the program's own first.
+pub fn pages(command: Command) -> anyhow::Result<Vec<(String, Vec<u8>)>> {
+    let mut command = command.disable_help_subcommand(true);
+    command.build();
+    let mut pages = Vec::new();
+    add_pages(&command, &mut pages).context("making a page")?;
+    Ok(pages)
+}
+
+fn add_pages(command: &Command, pages: &mut Vec<(String, Vec<u8>)>) -> std::io::Result<()> {
+    let man = Man::new(command.clone());
+    let mut page = Vec::new();
+    man.render(&mut page)?;
+    pages.push((man.get_filename(), page));
+    let below = command.get_subcommands().filter(|below| !below.is_hide_set());
+    below.into_iter().try_for_each(|below| add_pages(below, pages))
+}
+
+/// What every generated page begins with, after its title.
+pub const NOTE: &str =
+    "<!-- Written by `cargo xtask reference` from the program. Do not edit it here. -->\n";
+
+/// Columns of the help in the book, whatever the terminal has.
+const COLUMNS: usize = 100;
+
+/// Returns the help of every command as Markdown, a heading for each.
+pub fn markdown(command: Command) -> String {
+    let mut text = String::new();
+    let mut program = command.term_width(COLUMNS);
+    program.build();
+    add_section(&mut text, &mut program);
+    text
+}
+
+fn add_section(text: &mut String, command: &mut Command) {
+    let name = command.get_bin_name().unwrap_or(command.get_name()).to_owned();
+    let help = command.render_long_help().to_string();
+    let help: Vec<&str> = help.lines().map(str::trim_end).collect();
+    let _ = write!(text, "\n## `{name}`\n\n```text\n{}\n```\n", help.join("\n").trim_end());
+    let shown = |it: &&mut Command| !it.is_hide_set() && it.get_name() != "help";
+    for below in command.get_subcommands_mut().filter(shown) {
+        add_section(text, below);
+    }
+}
