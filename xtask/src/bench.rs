@@ -20,7 +20,7 @@ const FLEET_RETURN: &[&str] = &fleet_load("return");
 const fn fleet_load(what: &'static str) -> [&'static str; 8] {
     [
         "run",
-        "--release",
+        "--profile=bench",
         "-p",
         "underload-orchestrator",
         "--example",
@@ -41,7 +41,7 @@ const BENCHES: &[Bench] = &[
         what: "TCP through the emulator as fast as it goes, with its lateness",
         command: &[
             "run",
-            "--release",
+            "--profile=bench",
             "-p",
             "underload-emu",
             "--example",
@@ -54,7 +54,7 @@ const BENCHES: &[Bench] = &[
         what: "added delay and lateness of the emulator, idle and with every core busy",
         command: &[
             "run",
-            "--release",
+            "--profile=bench",
             "-p",
             "underload-emu",
             "--example",
@@ -67,7 +67,7 @@ const BENCHES: &[Bench] = &[
         what: "TUN, packet socket and packet ring as ways into the kernel",
         command: &[
             "run",
-            "--release",
+            "--profile=bench",
             "-p",
             "underload-emu",
             "--example",
@@ -80,7 +80,7 @@ const BENCHES: &[Bench] = &[
         what: "memory and descriptors of the server over 10^4 sessions, kills and 10^5 forgeries",
         command: &[
             "run",
-            "--release",
+            "--profile=bench",
             "-p",
             "underload-service",
             "--example",
@@ -91,14 +91,14 @@ const BENCHES: &[Bench] = &[
     Bench {
         name: "coupling",
         what: "Prague beside CUBIC through Low Latency DOCSIS, DOCSIS-PIE awake and asleep",
-        command: &["run", "--release", "-p", "underload-sim", "--example", "coupling", "--"],
+        command: &["run", "--profile=bench", "-p", "underload-sim", "--example", "coupling", "--"],
     },
     Bench {
         name: "kernel",
         what: "the simulator beside the Linux kernel's own queue disciplines",
         command: &[
             "run",
-            "--release",
+            "--profile=bench",
             "-p",
             "underload-sim",
             "--example",
@@ -111,7 +111,7 @@ const BENCHES: &[Bench] = &[
         what: "how often the intervals of 500 studies of cohorts hold what was planted",
         command: &[
             "run",
-            "--release",
+            "--profile=bench",
             "-p",
             "underload-record",
             "--example",
@@ -140,7 +140,7 @@ const BENCHES: &[Bench] = &[
         what: "both papers' plans with simulated lines, through orchestrator and SQLite, into DIR",
         command: &[
             "run",
-            "--release",
+            "--profile=bench",
             "-p",
             "underload-fleet-cli",
             "--example",
@@ -153,7 +153,7 @@ const BENCHES: &[Bench] = &[
         what: "runs that PostgreSQL admits and takes back, beside two plain statements",
         command: &[
             "run",
-            "--release",
+            "--profile=bench",
             "-p",
             "underload-orchestrator",
             "--example",
@@ -166,7 +166,7 @@ const BENCHES: &[Bench] = &[
         what: "a study's questions over many millions of stored series",
         command: &[
             "run",
-            "--release",
+            "--profile=bench",
             "-p",
             "underload-orchestrator",
             "--example",

@@ -97,10 +97,10 @@ pub const WHAT: &str = "the Python package beside the program (`runs`, `packets`
 pub fn compare(arguments: &[&str]) -> anyhow::Result<()> {
     let Some(environments) = Environments::prepare()? else { return Ok(()) };
     let mut cargo = Command::new("cargo");
-    cargo.args(["build", "--quiet", "--release", "--locked", "--package", "underload"]);
+    cargo.args(["build", "--quiet", "--profile=bench", "--locked", "--package", "underload"]);
     succeed(&mut cargo)?;
     let mut cargo = Command::new("cargo");
-    cargo.args(["build", "--quiet", "--release", "--locked", "--package", "underload-run"]);
+    cargo.args(["build", "--quiet", "--profile=bench", "--locked", "--package", "underload-run"]);
     succeed(cargo.args(["--example", "replay_columns"]))?;
     let python = environments.fresh(&environments.wheel_of_users()?)?;
     if arguments.first() == Some(&"ray") {
@@ -201,7 +201,7 @@ impl Environments {
         }
         let mut maturin = Command::new(self.kept.join("bin/maturin"));
         maturin
-            .args(["build", "--quiet", "--release", "--locked", "--strip", "--out"])
+            .args(["build", "--quiet", "--profile=bench", "--locked", "--strip", "--out"])
             .arg(&folder);
         maturin.arg("--target-dir").arg(std::path::absolute(target())?);
         maturin.arg("--interpreter").arg(interpreter(&self.kept)).current_dir(PACKAGE);

@@ -23,7 +23,7 @@ const CASES: [(&str, Option<&str>, &str); 3] = [
 /// Runs every case in both worlds and prints the differences. Other arguments go to every
 /// `underload run`, for example `--short`.
 pub fn run(arguments: &[&str]) -> anyhow::Result<()> {
-    succeed(Command::new("cargo").args(["build", "--release", "-p", "underload"]))?;
+    succeed(Command::new("cargo").args(["build", "--profile=bench", "-p", "underload"]))?;
     let target = std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into());
     let program = Path::new(&target).join("release/underload");
     let folder = Path::new(&target).join(NAME);

@@ -43,7 +43,8 @@ const ROUNDS: usize = 5;
 pub fn run(arguments: &[&str]) -> anyhow::Result<()> {
     let target = std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into());
     let target = Path::new(&target);
-    let build = ["build", "--quiet", "--release", "-p", "underload-sim", "--example", "dumbbell"];
+    let build =
+        ["build", "--quiet", "--profile=bench", "-p", "underload-sim", "--example", "dumbbell"];
     succeed(Command::new("cargo").args(build))?;
     let program = target.join("release/examples/dumbbell");
     if !arguments.is_empty() {

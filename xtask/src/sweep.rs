@@ -25,7 +25,13 @@ const KILLS: u32 = 3;
 
 /// All of it, or the part that is named first, with its size.
 pub fn run(arguments: &[&str]) -> anyhow::Result<()> {
-    succeed(Command::new("cargo").args(["build", "--quiet", "--release", "-p", "underload"]))?;
+    succeed(Command::new("cargo").args([
+        "build",
+        "--quiet",
+        "--profile=bench",
+        "-p",
+        "underload",
+    ]))?;
     let target = std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into());
     let program = fs::canonicalize(Path::new(&target).join("release/underload"))
         .context("the program that was built")?;

@@ -61,7 +61,7 @@ pub fn run(arguments: &[&str]) -> anyhow::Result<()> {
     if let Some(unknown) = wanted.iter().find(|wanted| wanted.starts_with('-')) {
         bail!("`bench {NAME}` takes `--traces DIR` first and parts of names, not `{unknown}`");
     }
-    succeed(Command::new("cargo").args(["build", "--release", "-p", "underload"]))?;
+    succeed(Command::new("cargo").args(["build", "--profile=bench", "-p", "underload"]))?;
     let target = std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into());
     let bench = Bench {
         program: Path::new(&target).join("release/underload"),

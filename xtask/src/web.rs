@@ -72,7 +72,7 @@ pub fn run(arguments: &[&str]) -> anyhow::Result<()> {
     let program = if let Some(program) = program {
         PathBuf::from(program)
     } else {
-        succeed(Command::new("cargo").args(["build", "--release", "-p", "underload"]))?;
+        succeed(Command::new("cargo").args(["build", "--profile=bench", "-p", "underload"]))?;
         target().join("release/underload")
     };
     let folder = std::path::absolute(target().join(NAME))?;

@@ -26,7 +26,7 @@ pub fn run(arguments: &[&str]) -> anyhow::Result<()> {
     if let Some(argument) = arguments.first() {
         bail!("`bench {NAME}` takes no argument, and got `{argument}`");
     }
-    succeed(Command::new("cargo").args(["build", "--release", "-p", "underload"]))?;
+    succeed(Command::new("cargo").args(["build", "--profile=bench", "-p", "underload"]))?;
     let target = std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into());
     let target = std::path::absolute(target)?;
     let comparison = Comparison {
