@@ -44,17 +44,19 @@ pub fn all() -> anyhow::Result<()> {
     Ok(())
 }
 
-const TEST: &str = "test, doc, python";
+const TEST: &str = "test, doc, python, features";
 
-/// All tests. While they wait for clocks and for each other, the documentation is made and the
-/// Python package tested; both build in the tests' folder, so they begin when those are built.
+/// All tests. While they wait for clocks and for each other, the documentation is made, the Python
+/// package tested and each set of features compiled; all build in the tests' folder, so they begin
+/// when those are built.
 fn tests_and_others() -> anyhow::Result<()> {
     std::thread::scope(|scope| {
         let mut others = None;
         let tested = crate::test_run::run(&[], &mut || {
             others = Some(scope.spawn(|| {
                 let made = doc().context("doc");
-                made.and(crate::python::where_possible().context("python"))
+                let tested = crate::python::where_possible().context("python");
+                made.and(tested).and_then(|()| features().context("features"))
             }));
         });
         let others = others.map(|others| others.join().expect("no step panics"));
@@ -91,6 +93,24 @@ pub fn msrv() -> anyhow::Result<()> {
     command.args([&toolchain, "check", "--quiet", "--workspace", "--all-targets", "--locked"]);
     command.args(FEATURES);
     succeed(command.env("CARGO_TARGET_DIR", target().join("msrv")))
+}
+
+/// Sets of features beside those of `dist`: macOS and Windows have no network namespaces; the
+/// Python module, the book's page with sliders.
+const FEATURE_SETS: [&[&str]; 3] = [
+    &["--package", "underload", "--no-default-features", "--features", "whole"],
+    &["--package", "underload-py"],
+    &["--package", "underload-playground"],
+];
+
+/// Each set of features that is installed compiles by itself. The other checks are of the whole
+/// workspace, where one package may use what another one asks of a library.
+pub fn features() -> anyhow::Result<()> {
+    for set in crate::dist::STEPS.iter().map(|step| step.arguments).chain(FEATURE_SETS) {
+        let mut command = Command::new("cargo");
+        succeed(command.args(["check", "--quiet", "--locked"]).args(set))?;
+    }
+    Ok(())
 }
 
 /// Where what is built lies.

@@ -46,6 +46,7 @@ usage: cargo xtask COMMAND
   test       all tests, with a count of what passed, failed and was skipped, and why
   fuzz       every fuzz target, or those named, for 3 s each from the kept corpus
   fuzz-check the fuzz targets still compile; needs no C++ compiler
+  features   each set of features that is installed compiles by itself
   msrv       all compiles with the oldest Rust that Cargo.toml promises
   audit      dependencies (cargo-deny, cargo-shear) and spelling (typos); in ci where installed
   book       the documentation as a book with search, in target/book; needs mdbook
@@ -81,6 +82,7 @@ fn main() -> ExitCode {
         ["tidy"] => tidy::check(),
         ["fuzz", targets @ ..] => fuzz::run(targets),
         ["fuzz-check"] => fuzz::check(),
+        ["features"] => checks::features(),
         ["msrv"] => checks::msrv(),
         ["audit"] => audit::run(),
         ["book"] => book::build(),

@@ -1,56 +1,64 @@
 //! Runs all tests and counts honestly: a test that could not run says `SKIPPED name: reason` and
 //! is not counted as passed.
+//!
+//! Cargo builds the programs of tests and would run them one after the other. Half of the time they
+//! wait, for a browser or for a measurement in real time, so these run beside the others.
 
-use std::fs;
-use std::io::{BufRead, BufReader, Write};
-use std::path::Path;
-use std::process::Command;
+use std::fs::{self, File};
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Mutex;
+use std::time::Instant;
 
 use anyhow::{Context, bail};
+use serde_json::Value;
 
 use crate::checks;
 use crate::skips;
 
+/// Programs that mostly wait: half of the time of all tests.
+const WAITING: [&str; 5] = ["browser", "demo", "kill", "measure_foreign", "web"];
+
+const LOG: &str = "target/test.log";
+
+/// What became of the tests.
 #[derive(Default)]
 struct Count {
     passed: usize,
     failed: usize,
     ignored: usize,
     skipped: Vec<String>,
-    /// The program that runs.
-    program: String,
     /// Seconds of each program.
     took: Vec<(f64, String)>,
+    /// Programs that ended with a failure.
+    ended_badly: Vec<String>,
 }
 
-const LOG: &str = "target/test.log";
+/// A program of tests.
+struct Program {
+    name: String,
+    path: PathBuf,
+    /// The folder of its package, where Cargo would run it.
+    folder: PathBuf,
+}
 
-/// Runs `cargo test` over the workspace, with `extra` arguments for cargo; calls `built` when the
-/// first test begins.
+/// Builds and runs the tests of the workspace, with `extra` arguments for cargo; calls `built` when
+/// the first test begins. Examples are not built: clippy compiles them.
 pub fn run(extra: &[&str], built: &mut dyn FnMut()) -> anyhow::Result<()> {
-    let mut command = Command::new("cargo");
-    command.args(["test", "--workspace", "--locked", "--no-fail-fast"]);
-    command.args(checks::FEATURES).args(extra);
-    // The output of passing tests is where skips are told. Cargo names each program on the other
-    // stream: both go into one pipe, so that its time stands below its name.
-    let (output, input) = std::io::pipe().context("a pipe")?;
-    command.args(["--", "--show-output"]).stderr(input.try_clone()?).stdout(input);
-    let mut child = command.spawn().context("cargo test")?;
-    // The command holds the pipe's end open, and with it the reader.
-    drop(command);
+    let programs = build(extra)?;
+    built();
     fs::create_dir_all("target")?;
-    let mut log = fs::File::create(LOG).context(LOG)?;
-    let mut count = Count::default();
-    for line in BufReader::new(output).lines() {
-        let line = line.context("reading what cargo test prints")?;
-        writeln!(log, "{line}").context(LOG)?;
-        let none_ran = count.program.is_empty() && count.took.is_empty();
-        count.read(&line);
-        if none_ran && !count.program.is_empty() {
-            built();
-        }
-    }
-    let status = child.wait()?;
+    let log = Mutex::new(File::create(LOG).context(LOG)?);
+    let is_waiting = |program: &Program| WAITING.contains(&program.name.as_str());
+    let (waiting, others): (Vec<_>, Vec<_>) = programs.into_iter().partition(is_waiting);
+    let mut count = std::thread::scope(|scope| {
+        let beside = scope.spawn(|| run_each(&waiting, Count::default(), &log));
+        let mut count = run_each(&others, Count::default(), &log)?;
+        let mut documented = cargo_test(&["--doc"], extra);
+        count.run("documentation", documented.args(["--", "--show-output"]), &log)?;
+        anyhow::Ok(count.and(beside.join().expect("running programs does not panic")?))
+    })?;
     for skipped in &count.skipped {
         eprintln!("skipped: {skipped}");
         skips::record(skipped.clone());
@@ -61,23 +69,87 @@ pub fn run(extra: &[&str], built: &mut dyn FnMut()) -> anyhow::Result<()> {
     eprintln!("slowest, in s: {}", count.slowest());
     let passed = count.passed.saturating_sub(count.skipped.len());
     println!("{passed} passed, {} failed, {} skipped", count.failed, count.skipped.len());
-    if !status.success() {
+    if !count.ended_badly.is_empty() {
         print_failures(Path::new(LOG));
-        bail!("cargo test: {status}; everything is in {LOG}");
+        bail!("failed: {}; everything is in {LOG}", count.ended_badly.join(", "));
     }
     Ok(())
 }
 
+fn cargo_test(what: &[&str], extra: &[&str]) -> Command {
+    let mut command = Command::new("cargo");
+    command.args(["test", "--workspace", "--locked", "--no-fail-fast"]).args(what);
+    command.args(checks::FEATURES).args(extra);
+    command
+}
+
+/// Builds the programs of tests.
+fn build(extra: &[&str]) -> anyhow::Result<Vec<Program>> {
+    let what = ["--lib", "--bins", "--tests", "--no-run"];
+    let mut command = cargo_test(&what, extra);
+    command.arg("--message-format=json-render-diagnostics").stderr(Stdio::inherit());
+    let output = command.output().context("cargo test --no-run")?;
+    if !output.status.success() {
+        bail!("cargo test --no-run: {}", output.status);
+    }
+    let text = String::from_utf8(output.stdout).context("what cargo prints")?;
+    let mut programs: Vec<Program> = text.lines().filter_map(program).collect();
+    programs.sort_by(|a, b| (&a.folder, &a.path).cmp(&(&b.folder, &b.path)));
+    Ok(programs)
+}
+
+/// The program that a message of Cargo tells of, if it is one of tests.
+fn program(message: &str) -> Option<Program> {
+    let message: Value = serde_json::from_str(message).ok()?;
+    if message["reason"] != "compiler-artifact" || message["profile"]["test"] != true {
+        return None;
+    }
+    let path = PathBuf::from(message["executable"].as_str()?);
+    let folder = Path::new(message["manifest_path"].as_str()?).parent()?.to_owned();
+    let name = message["target"]["name"].as_str()?.to_owned();
+    Some(Program { name, path, folder })
+}
+
+fn run_each(programs: &[Program], count: Count, log: &Mutex<File>) -> anyhow::Result<Count> {
+    programs.iter().try_fold(count, |mut count, program| {
+        let mut command = Command::new(&program.path);
+        command.arg("--show-output").current_dir(&program.folder);
+        command.env("CARGO_MANIFEST_DIR", &program.folder);
+        count.run(&program.name, &mut command, log)?;
+        Ok(count)
+    })
+}
+
 impl Count {
+    /// Runs a program, counts what it prints and writes that to the log.
+    fn run(&mut self, name: &str, command: &mut Command, log: &Mutex<File>) -> anyhow::Result<()> {
+        let start = Instant::now();
+        // The output of passing tests is where skips are told.
+        let output = command.output().with_context(|| name.to_owned())?;
+        self.took.push((start.elapsed().as_secs_f64(), name.to_owned()));
+        let said = [output.stdout, output.stderr].concat();
+        String::from_utf8_lossy(&said).lines().for_each(|line| self.read(line));
+        if !output.status.success() {
+            self.ended_badly.push(format!("{name} ({})", output.status));
+        }
+        let mut log = log.lock().expect("no thread panics while it writes");
+        writeln!(log, "Running {name}").context(LOG)?;
+        log.write_all(&said).context(LOG)
+    }
+
+    fn and(mut self, other: Self) -> Self {
+        self.passed += other.passed;
+        self.failed += other.failed;
+        self.ignored += other.ignored;
+        self.skipped.extend(other.skipped);
+        self.took.extend(other.took);
+        self.ended_badly.extend(other.ended_badly);
+        self
+    }
+
     fn read(&mut self, line: &str) {
         if let Some(skipped) = skips::parse(line) {
             self.skipped.push(skipped.to_string());
-        }
-        if let Some(program) = line.trim_start().strip_prefix("Running ") {
-            program.clone_into(&mut self.program);
-        }
-        if let Some(package) = line.trim_start().strip_prefix("Doc-tests ") {
-            self.program = format!("documentation of {package}");
         }
         let Some((_, totals)) = line.strip_prefix("test result: ").and_then(|l| l.split_once(". "))
         else {
@@ -93,25 +165,14 @@ impl Count {
                 _ => {}
             }
         }
-        let seconds = totals.rsplit_once("finished in ").map(|(_, it)| it.trim_end_matches('s'));
-        if let Some(seconds) = seconds.and_then(|it| it.parse().ok()) {
-            self.took.push((seconds, std::mem::take(&mut self.program)));
-        }
     }
 
     /// The programs that took longest: where `./check` can become quicker.
     fn slowest(&mut self) -> String {
         self.took.sort_by(|a, b| b.0.total_cmp(&a.0));
         let told = self.took.iter().take(SLOWEST_TOLD);
-        told.map(|(took, name)| format!("{took:.0} {}", short(name))).collect::<Vec<_>>().join(", ")
+        told.map(|(took, name)| format!("{took:.0} {name}")).collect::<Vec<_>>().join(", ")
     }
-}
-
-/// `tests/run.rs (target/debug/deps/run-0123456789abcdef)` without the digits.
-fn short(program: &str) -> &str {
-    let Some((source, path)) = program.split_once(" (") else { return program };
-    let file = path.rsplit('/').next().unwrap_or(path);
-    file.split_once('-').map_or(source, |(name, _)| name)
 }
 
 /// How many slow programs are told.
@@ -130,19 +191,37 @@ mod tests {
     use super::*;
 
     #[test]
-    fn counts_what_cargo_prints() {
+    fn counts_what_programs_of_tests_print() {
         let mut count = Count::default();
         for line in [
-            "     Running unittests src/lib.rs (target/debug/deps/underload_aqm-0123456789abcdef)",
             "test result: ok. 16 passed; 0 failed; 2 ignored; 0 measured; finished in 0.10s",
-            "     Running tests/run.rs (target/debug/deps/run-0123456789abcdef)",
             "SKIPPED live_smoke: no /dev/net/tun",
             "test result: FAILED. 3 passed; 1 failed; 0 ignored; 0 measured; finished in 12.30s",
         ] {
             count.read(line);
         }
-        assert_eq!((count.passed, count.failed, count.ignored), (19, 1, 2));
+        count.took = vec![(0.1, "underload_aqm".to_owned()), (12.3, "run".to_owned())];
+        let mut count = count.and(Count { passed: 1, ..Count::default() });
+        assert_eq!((count.passed, count.failed, count.ignored), (20, 1, 2));
         assert_eq!(count.slowest(), "12 run, 0 underload_aqm");
         assert_eq!(count.skipped, ["live_smoke: no /dev/net/tun"]);
+    }
+
+    #[test]
+    fn programs_of_tests_are_found_among_what_cargo_builds() {
+        let message = |test: bool, executable: &str| {
+            format!(
+                r#"{{"reason":"compiler-artifact","manifest_path":"/w/crates/a/Cargo.toml",
+                "target":{{"name":"web"}},"profile":{{"test":{test}}},"executable":{executable}}}"#
+            )
+        };
+        let found = program(&message(true, r#""/w/target/web-1""#)).expect("a program");
+        assert_eq!(
+            (found.name.as_str(), found.folder.as_path()),
+            ("web", Path::new("/w/crates/a"))
+        );
+        for other in [message(false, r#""/w/target/a""#), message(true, "null"), String::new()] {
+            assert!(program(&other).is_none(), "{other}");
+        }
     }
 }

@@ -27,6 +27,8 @@ use anyhow::{Context, bail};
 
 use crate::checks::target;
 
+pub use build::STEPS;
+
 /// A kind of machine that programs are built for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Target {
