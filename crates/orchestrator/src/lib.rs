@@ -13,6 +13,7 @@ pub mod http;
 pub mod nats;
 pub mod operator;
 pub mod pages;
+mod random;
 pub mod service;
 pub mod store;
 pub mod study;

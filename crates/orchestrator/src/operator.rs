@@ -86,7 +86,7 @@ impl std::str::FromStr for TokenName {
 /// # Errors
 /// [`StoreError::Temporary`]: the machine has no randomness.
 pub fn new_secret() -> Result<[u8; 32], StoreError> {
-    crate::http::random()
+    crate::random::bytes()
 }
 
 /// Makes a token good until `expires_ms`, milliseconds since 1970; an older one of that name is

@@ -20,7 +20,7 @@ use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 use underload_probe::network::{CustomerNetwork, Evict, Place, PlaceLimits, Places, unless};
 
-use super::Limits;
+use super::core::Limits;
 
 /// The place of a connection.
 type Connection = Place<CustomerNetwork>;

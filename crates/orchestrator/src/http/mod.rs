@@ -4,13 +4,16 @@
 //! - [`certificate`]: TLS with a certificate in files.
 //! - `connection`, `read`, `frequency`: a limit on each step of a request.
 //! - `signed`: who sent it.
-//! - `api`: which request goes to which rule of the fleet.
+//! - `core`: the rules with the threads that keep their state; `host`: from a request to a rule.
+//! - `api`, `operators`: which request goes to which rule of the fleet.
 
 mod api;
 pub mod batch;
 pub mod certificate;
 mod connection;
+mod core;
 mod frequency;
+mod host;
 pub mod openapi;
 mod operators;
 mod problem;
@@ -18,164 +21,22 @@ mod read;
 mod secrets;
 mod signed;
 
-use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use axum::Router;
 use rustls::ServerConfig;
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
-use underload_fleet::orchestrator::Orchestrator;
-use underload_fleet::store::{Store, StoreError};
 
 pub use batch::{Clock, NotDone, Tell, Turn, Writers};
 use connection::{GOODBYE_MAX, Listening, places};
+pub use core::{Core, Limits, StartError, system_clock};
 pub(crate) use frequency::Frequency;
 pub use operators::{
     AppliedPlan, ApplyPlan, Codes, Done, NewCodes, RemoveDevice, SetServerAddress, StopPlan,
 };
-pub(crate) use secrets::random;
-
-/// Limits of what may come in. Where connections or bodies are at their limit, the network or
-/// device that has the most loses its oldest one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
-    /// Connections at once.
-    pub connections: usize,
-    /// Of these from one address, or from one /56 of IPv6.
-    pub connections_per_network: usize,
-    /// A connection may wait so long for a request, and may take so long to send its head.
-    pub idle_max: Duration,
-    /// A request's body may take so long.
-    pub body_max: Duration,
-    /// Bytes of bodies that are being read, of all connections together.
-    pub body_bytes: usize,
-    /// Requests that wait for a store, for each of its threads.
-    pub waiting: usize,
-    /// Requests of a device in a minute.
-    pub device_per_minute: u32,
-    /// Requests without a session in a minute from one address, or from one /56 of IPv6: to enrol,
-    /// to open a session, to show an operator's token.
-    pub strangers_per_minute: u32,
-}
-
-/// Descriptors for everything but connections: databases, archives, listeners.
-const OTHER_DESCRIPTORS: u64 = 256;
-
-impl Limits {
-    /// Lowers the number of connections to what a process has descriptors for.
-    #[must_use]
-    pub fn within(self, descriptors: u64) -> Self {
-        let for_connections = descriptors - OTHER_DESCRIPTORS.min(descriptors / 2);
-        let most = usize::try_from(for_connections).unwrap_or(usize::MAX);
-        let connections = self.connections.min(most);
-        // One network never has all places.
-        let connections_per_network = self.connections_per_network.min((connections / 2).max(1));
-        Self { connections, connections_per_network, ..self }
-    }
-
-    /// Descriptors that a process needs for as many connections.
-    pub fn descriptors(&self) -> u64 {
-        (self.connections as u64).saturating_add(OTHER_DESCRIPTORS)
-    }
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self {
-            connections: 8_192,
-            connections_per_network: 1_024,
-            idle_max: Duration::from_secs(30),
-            body_max: Duration::from_secs(20),
-            body_bytes: 64 << 20,
-            waiting: 4_096,
-            device_per_minute: 60,
-            strangers_per_minute: 600,
-        }
-    }
-}
-
-/// The rules of a fleet, and the threads that keep its state. Its end waits until all that was
-/// asked is done.
-pub struct Core {
-    /// The rules.
-    pub rules: Orchestrator,
-    /// The threads that change what is stored.
-    pub writers: Writers,
-    fleet_secret: [u8; 32],
-    clock: Clock,
-}
-
-impl std::fmt::Debug for Core {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // The secret stays out of it.
-        f.debug_struct("Core").field("writers", &self.writers).finish_non_exhaustive()
-    }
-}
-
-/// Why an orchestrator cannot start.
-#[derive(Debug, thiserror::Error)]
-pub enum StartError {
-    /// The store.
-    #[error(transparent)]
-    Store(#[from] StoreError),
-    /// The port.
-    #[error("listening at {address}")]
-    Listen {
-        /// Which.
-        address: SocketAddr,
-        /// Why.
-        source: io::Error,
-    },
-    /// The machine.
-    #[error("starting its threads")]
-    Threads(#[source] io::Error),
-    /// Without TLS whoever is in between reads the sessions' keys.
-    #[error("plain HTTP is for this machine alone, not for {0}: give a certificate")]
-    Plain(SocketAddr),
-}
-
-/// The system's clock.
-pub fn system_clock() -> Clock {
-    Arc::new(|| {
-        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        since.as_millis() as u64
-    })
-}
-
-impl Core {
-    /// Reads the secrets of a fleet from its stores, or makes them, and starts a thread for each.
-    ///
-    /// # Errors
-    /// [`StartError`].
-    pub fn start(
-        mut stores: Vec<Box<dyn Store>>,
-        clock: Clock,
-        limits: &Limits,
-        tell: &Tell,
-    ) -> Result<Arc<Self>, StartError> {
-        let (rules, fleet_secret) = match stores.first_mut() {
-            Some(store) => secrets::rules(store.as_mut())?,
-            None => return Err(StoreError::Broken { what: "there is none".to_owned() }.into()),
-        };
-        let writers = Writers::start(stores, limits.waiting, &clock, tell);
-        let writers = writers.map_err(StartError::Threads)?;
-        Ok(Arc::new(Self { rules, writers, fleet_secret, clock }))
-    }
-
-    /// All orchestrators of a fleet have the same.
-    pub(crate) fn fleet_secret(&self) -> &[u8; 32] {
-        &self.fleet_secret
-    }
-
-    /// Milliseconds since 1970.
-    pub fn now_ms(&self) -> u64 {
-        (self.clock)()
-    }
-}
 
 /// Where and how to serve.
 pub struct Config {
@@ -260,20 +121,5 @@ impl Drop for Running {
         if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_background();
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn connections_are_fewer_than_descriptors() {
-        let limits = Limits::default();
-        assert_eq!(limits.within(limits.descriptors()), limits);
-        let shell = limits.within(1_024);
-        assert_eq!((shell.connections, shell.connections_per_network), (768, 384));
-        let few = limits.within(64);
-        assert_eq!((few.connections, few.connections_per_network), (32, 16));
     }
 }

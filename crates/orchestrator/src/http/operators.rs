@@ -6,20 +6,21 @@ use std::sync::Arc;
 use axum::extract::{ConnectInfo, Request, State};
 use axum::http::header::AUTHORIZATION;
 use axum::http::{HeaderMap, StatusCode};
-use axum::routing::post;
+use axum::routing::{MethodRouter, post};
 use axum::{Json, Router};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use underload_fleet::device::{Attributes, DeviceId};
-use underload_fleet::orchestrator::{NewCode, Rejection};
+use underload_fleet::orchestrator::{Answer, NewCode, Orchestrator};
 use underload_fleet::plan::{BYTES_MAX, Load, Plan};
-use underload_fleet::store::{CodeFor, Needs, StoreError};
+use underload_fleet::store::{CodeFor, Needs};
 use utoipa::ToSchema;
 
-use super::api::{Host, rejected};
 use super::batch::Turn;
+use super::host::{Host, rejected};
 use super::problem::Failure;
-use super::secrets::random;
 use crate::operator::{Operator, Role, who_shows};
+use crate::random;
 
 /// Makes codes for enrolment.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -97,12 +98,21 @@ const DAY_MS: u64 = 86_400_000;
 const MAX: usize = 2 * BYTES_MAX;
 
 pub(super) fn router() -> Router<Arc<Host>> {
+    let stop_plan = acts(|rules, turn, who, it: &StopPlan| {
+        Ok(rules.stop_plan(turn.tx, turn.now_ms, who, &it.name)?.map(drop))
+    });
+    let remove_device = acts(|rules, turn, who, it: &RemoveDevice| {
+        rules.remove_device(turn.tx, turn.now_ms, turn.rng, who, it.device)
+    });
+    let set_server_address = acts(|rules, turn, who, it: &SetServerAddress| {
+        rules.set_server_address(turn.tx, turn.now_ms, who, &it.name, &it.address)
+    });
     Router::new()
         .route("/v1/operator/codes", post(new_codes))
         .route("/v1/operator/plans", post(apply_plan))
-        .route("/v1/operator/plans/stop", post(stop_plan))
-        .route("/v1/operator/devices/remove", post(remove_device))
-        .route("/v1/operator/servers/address", post(set_server_address))
+        .route("/v1/operator/plans/stop", stop_plan)
+        .route("/v1/operator/devices/remove", remove_device)
+        .route("/v1/operator/servers/address", set_server_address)
 }
 
 type Answered<A> = Result<Json<A>, Failure>;
@@ -128,7 +138,7 @@ async fn new_codes(host: State<Arc<Host>>, from: From, request: Request) -> Answ
                 makes: it.makes,
                 attributes: attributes.clone(),
                 valid_ms: u64::from(it.valid_days) * DAY_MS,
-                secret: random()?,
+                secret: random::bytes()?,
             };
             match core.rules.new_code(turn.tx, turn.now_ms, &operator.name, &code)? {
                 Ok(code) => codes.push(code),
@@ -147,7 +157,7 @@ async fn apply_plan(host: State<Arc<Host>>, from: From, request: Request) -> Ans
     let core = Arc::clone(&host.core);
     let row = host.act(token, move |operator, turn| {
         let who = &operator.name;
-        core.rules.apply_plan(turn.tx, turn.now_ms, who, &it.text, &random()?)
+        core.rules.apply_plan(turn.tx, turn.now_ms, who, &it.text, &random::bytes()?)
     });
     let row = row.await?;
     // What cannot be read was refused.
@@ -155,46 +165,27 @@ async fn apply_plan(host: State<Arc<Host>>, from: From, request: Request) -> Ans
     Ok(Json(AppliedPlan { name: row.0.name, load }))
 }
 
-async fn stop_plan(host: State<Arc<Host>>, from: From, request: Request) -> Answered<Done> {
-    let (token, it): (_, StopPlan) = host.shown(&from, request).await?;
-    let core = Arc::clone(&host.core);
-    host.act(token, move |operator, turn| {
-        let stopped = core.rules.stop_plan(turn.tx, turn.now_ms, &operator.name, &it.name)?;
-        Ok(stopped.map(|_| Done {}))
-    })
-    .await
-}
+/// A rule for messages of operators, with the name of the one who sends it.
+type OperatorRule<M> = fn(&Orchestrator, &mut Turn<'_>, &str, &M) -> Answer<()>;
 
-async fn remove_device(host: State<Arc<Host>>, from: From, request: Request) -> Answered<Done> {
-    let (token, it): (_, RemoveDevice) = host.shown(&from, request).await?;
-    let core = Arc::clone(&host.core);
-    host.act(token, move |operator, turn| {
-        let Turn { tx, now_ms, rng } = turn;
-        let removed = core.rules.remove_device(*tx, *now_ms, rng, &operator.name, it.device)?;
-        Ok(removed.map(|()| Done {}))
+fn acts<M>(rule: OperatorRule<M>) -> MethodRouter<Arc<Host>>
+where
+    M: DeserializeOwned + Send + 'static,
+{
+    post(move |host: State<Arc<Host>>, from: From, request: Request| async move {
+        let (token, it): (_, M) = host.shown(&from, request).await?;
+        let core = Arc::clone(&host.core);
+        host.act(token, move |operator, turn| {
+            let done = rule(&core.rules, turn, &operator.name, &it)?;
+            Ok(done.map(|()| Done {}))
+        })
+        .await
     })
-    .await
-}
-
-async fn set_server_address(
-    host: State<Arc<Host>>,
-    from: From,
-    request: Request,
-) -> Answered<Done> {
-    let (token, it): (_, SetServerAddress) = host.shown(&from, request).await?;
-    let core = Arc::clone(&host.core);
-    host.act(token, move |operator, turn| {
-        let Turn { tx, now_ms, .. } = turn;
-        let rules = &core.rules;
-        let set = rules.set_server_address(*tx, *now_ms, &operator.name, &it.name, &it.address)?;
-        Ok(set.map(|()| Done {}))
-    })
-    .await
 }
 
 impl Host {
     /// The token that a request shows, which is not believed yet, and what it says.
-    async fn shown<M: serde::de::DeserializeOwned>(
+    async fn shown<M: DeserializeOwned>(
         &self,
         from: &From,
         request: Request,
@@ -210,9 +201,7 @@ impl Host {
     async fn act<A: Send + 'static>(
         &self,
         token: String,
-        act: impl FnMut(&Operator, &mut Turn<'_>) -> Result<Result<A, Rejection>, StoreError>
-        + Send
-        + 'static,
+        act: impl FnMut(&Operator, &mut Turn<'_>) -> Answer<A> + Send + 'static,
     ) -> Answered<A> {
         self.transact(token, act).await.map(Json)
     }
@@ -220,9 +209,7 @@ impl Host {
     async fn transact<A: Send + 'static>(
         &self,
         token: String,
-        mut act: impl FnMut(&Operator, &mut Turn<'_>) -> Result<Result<A, Rejection>, StoreError>
-        + Send
-        + 'static,
+        mut act: impl FnMut(&Operator, &mut Turn<'_>) -> Answer<A> + Send + 'static,
     ) -> Result<A, Failure> {
         let work = move |turn: &mut Turn<'_>| {
             let Some(operator) = who_shows(turn.tx, turn.now_ms, &token)? else {

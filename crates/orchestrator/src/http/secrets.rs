@@ -1,25 +1,15 @@
 //! The secrets of a fleet, which all its orchestrators share through their store.
 
-use ring::rand::{SecureRandom as _, SystemRandom};
 use ring::signature::Ed25519KeyPair;
 use underload_fleet::orchestrator::{Orchestrator, Settings};
 use underload_fleet::store::{Needs, Store, StoreError, Transaction};
+
+use crate::random;
 
 /// Authenticates sessions.
 const FLEET_SECRET: &str = "fleet/secret";
 /// The seed of the key that leases are signed with.
 const LEASE_KEY: &str = "fleet/lease-key";
-
-/// Bytes that nobody can foretell.
-///
-/// # Errors
-/// The machine has no randomness.
-pub fn random<const N: usize>() -> Result<[u8; N], StoreError> {
-    let mut bytes = [0; N];
-    let filled = SystemRandom::new().fill(&mut bytes);
-    let none = |_| StoreError::Temporary { what: "no randomness".to_owned() };
-    filled.map_err(none).map(|()| bytes)
-}
 
 /// The rules with the secrets that the store has, and the one that authenticates sessions. Who
 /// comes first makes them; the transaction sees to it that two who come at once agree.
@@ -39,7 +29,7 @@ fn kept(tx: &mut dyn Transaction, name: &str) -> Result<[u8; 32], StoreError> {
         let broken = |_| StoreError::Broken { what: format!("{name} is not of 32 bytes") };
         return kept.try_into().map_err(broken);
     }
-    let made = random()?;
+    let made = random::bytes()?;
     tx.put_setting(name, &made)?;
     Ok(made)
 }

@@ -9,11 +9,10 @@ use underload_record::schema::Quantile;
 use underload_report::diagram::{Curve, Diagram, Panel, Scale};
 use underload_report::thousands;
 
-use super::Ask;
 use super::problem::Problem;
-use super::question::DAY_MS;
+use super::question::{Ask, DAY_MS};
 use super::sheet::{Figure, Section, Sheet};
-use super::summary::quantile_ms;
+use super::summary::{extent, quantile_ms};
 use super::table::{Cell, Table, count, number, words};
 
 /// Devices of a page.
@@ -25,7 +24,7 @@ const RESULTS: usize = 100;
 
 /// Devices in the order of their identifiers.
 pub(super) fn list(archive: &mut dyn Archive, ask: &Ask) -> Result<Sheet, Problem> {
-    use super::Format;
+    use super::question::Format;
     let filter = Filter { attributes: ask.question.filter.attributes.clone(), ..Filter::default() };
     let is_page = matches!(ask.question.format, Format::Html | Format::Fragment);
     let limit = if is_page { PAGE } else { FILE };
@@ -104,15 +103,12 @@ pub(super) fn one(archive: &mut dyn Archive, ask: &Ask, id: DeviceId) -> Result<
     let results = archive.results_of(id, RESULTS)?;
     let mut line = Section::new("Line", line_table(&device));
     if !device.is_removed {
-        line.more = html! {
-            form.act method="post" action="/devices/remove"
-                data-sure="Remove this device for good?" {
-                (ask.visitor.form_field())
-                input type="hidden" name="device" value=(id.to_string());
-                button type="submit" { "Remove this device" }
-                " " span.small { "It is told to stop for good. Its results stay." }
-            }
-        };
+        line.more = ask.visitor.act_form(
+            "/devices/remove",
+            "Remove this device for good?",
+            ("device", &id.to_string()),
+            ["Remove this device", "It is told to stop for good. Its results stay."],
+        );
     }
     let mut newest = Section::new("Newest results", result_table(&results));
     newest.figure = figure(&results);
@@ -271,10 +267,7 @@ fn figure(results: &[StoredResult]) -> Option<Figure> {
     for curve in &mut curves {
         curve.points.sort_by(|a, b| a.0.total_cmp(&b.0));
     }
-    let places = || curves.iter().flat_map(|curve| &curve.points);
-    let first = places().map(|(at, _)| *at).reduce(f64::min)?;
-    let last = places().map(|(at, _)| *at).reduce(f64::max)?;
-    let most = places().map(|(_, ms)| *ms).reduce(f64::max)?;
+    let (first, last, most) = extent(&curves)?;
     let beside = ((last - first) * 0.03).max(0.01);
     let x = Scale::days("time, UTC", first - beside..last + beside);
     let what = match quantile {

@@ -10,7 +10,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use axum::extract::State;
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use tokio::sync::watch;
@@ -21,7 +20,7 @@ use underload_probe::network::{PlaceLimits, Places};
 
 use super::problem::Problem;
 use super::question::DAY_MS;
-use super::{Shared, Visitor};
+use super::readers::Readers;
 
 /// The store is asked so often.
 const EVERY: Duration = Duration::from_secs(5);
@@ -54,42 +53,46 @@ impl Default for Live {
     }
 }
 
-/// Events for one page.
-pub(super) async fn stream(
-    State(pages): State<Shared>,
-    visitor: Visitor,
-) -> Result<Response, Problem> {
-    let seat = pages.live.seats.take(Instant::now(), visitor.operator.name, None);
-    let seat = seat.ok_or(Problem::Busy("Too many pages wait for events.", 60))?;
-    let stamps = WatchStream::new(pages.live.stamp.subscribe());
-    tokio::spawn(ask_while_somebody_looks(Arc::clone(&pages)));
-    let events = stamps.filter(|stamp| *stamp > 0).map(move |stamp| {
-        let _held = &seat;
-        let event = Event::default().event("change").data(stamp.to_string());
-        Ok::<Event, Infallible>(event)
-    });
-    let ends = Instant::now() + LASTS;
-    // A pause that long ends the stream, too; the browser opens another.
-    let events = events.timeout(LASTS).map_while(Result::ok);
-    let events = events.take_while(move |_| Instant::now() < ends);
-    Ok(Sse::new(events).keep_alive(KeepAlive::default()).into_response())
-}
+impl Live {
+    /// Events for one page of the reader with that token.
+    pub(super) fn stream(
+        self: &Arc<Self>,
+        reader: String,
+        readers: &Arc<Readers>,
+        clock: fn() -> u64,
+    ) -> Result<Response, Problem> {
+        let seat = self.seats.take(Instant::now(), reader, None);
+        let seat = seat.ok_or(Problem::Busy("Too many pages wait for events.", 60))?;
+        let stamps = WatchStream::new(self.stamp.subscribe());
+        let (live, readers) = (Arc::clone(self), Arc::clone(readers));
+        tokio::spawn(async move { live.ask_while_somebody_looks(&readers, clock).await });
+        let events = stamps.filter(|stamp| *stamp > 0).map(move |stamp| {
+            let _held = &seat;
+            let event = Event::default().event("change").data(stamp.to_string());
+            Ok::<Event, Infallible>(event)
+        });
+        let ends = Instant::now() + LASTS;
+        // A pause that long ends the stream, too; the browser opens another.
+        let events = events.timeout(LASTS).map_while(Result::ok);
+        let events = events.take_while(move |_| Instant::now() < ends);
+        Ok(Sse::new(events).keep_alive(KeepAlive::default()).into_response())
+    }
 
-async fn ask_while_somebody_looks(pages: Shared) {
-    let live = &pages.live;
-    // Whoever comes just before the one who asks gives up is seen by the outer loop.
-    while live.stamp.receiver_count() > 0 {
-        if live.is_asking.swap(true, Ordering::AcqRel) {
-            return;
-        }
-        while live.stamp.receiver_count() > 0 {
-            let today = ((pages.clock)() / DAY_MS) as u32;
-            if let Ok(stamp) = pages.readers.ask("", move |archive| stamp(archive, today)).await {
-                live.stamp.send_if_modified(|old| std::mem::replace(old, stamp) != stamp);
+    async fn ask_while_somebody_looks(&self, readers: &Arc<Readers>, clock: fn() -> u64) {
+        // Whoever comes just before the one who asks gives up is seen by the outer loop.
+        while self.stamp.receiver_count() > 0 {
+            if self.is_asking.swap(true, Ordering::AcqRel) {
+                return;
             }
-            tokio::time::sleep(EVERY).await;
+            while self.stamp.receiver_count() > 0 {
+                let today = (clock() / DAY_MS) as u32;
+                if let Ok(stamp) = readers.ask("", move |archive| stamp(archive, today)).await {
+                    self.stamp.send_if_modified(|old| std::mem::replace(old, stamp) != stamp);
+                }
+                tokio::time::sleep(EVERY).await;
+            }
+            self.is_asking.store(false, Ordering::Release);
         }
-        live.is_asking.store(false, Ordering::Release);
     }
 }
 

@@ -1,7 +1,7 @@
 //! The login, and what operators send.
 
 use std::collections::HashMap;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,49 +12,17 @@ use axum::response::{IntoResponse, Redirect, Response};
 use data_encoding::HEXLOWER;
 use maud::{Markup, html};
 use ring::digest::{SHA256, digest};
-use ring::rand::{SecureRandom as _, SystemRandom};
 use tokio::time::timeout;
-use underload_fleet::store::StoreError;
-use underload_probe::network::CustomerNetwork;
 
 use super::problem::Problem;
 use super::sessions::{Claim, Cookie, FORM_MS, SESSION_MS};
-use super::{Action, Shared, Visitor, blocking, plans, shell};
-use crate::http::Frequency;
-use crate::operator::Role;
+use super::state::{Action, Shared, blocking};
+use super::visitor::Visitor;
+use super::{plans, shell};
+use crate::random;
 
-/// Tokens that one form may try in a minute.
-const ATTEMPTS_PER_FORM: u32 = 10;
-/// Tokens that the forms of one network may try in a minute. A token is too long to be guessed:
-/// the limit bounds the work of the store, as that of other requests without a session.
-const ATTEMPTS_PER_NETWORK: u32 = 600;
 /// Bytes of a token at most.
 const TOKEN_MAX: usize = 256;
-
-/// Attempts to log in, counted by form and by network.
-pub(super) struct Attempts {
-    of_form: Frequency,
-    of_network: Frequency,
-}
-
-impl Default for Attempts {
-    fn default() -> Self {
-        let (of_form, of_network) =
-            (Frequency::new(ATTEMPTS_PER_FORM), Frequency::new(ATTEMPTS_PER_NETWORK));
-        Self { of_form, of_network }
-    }
-}
-
-impl Attempts {
-    /// Counts an attempt of a form that this orchestrator made.
-    fn admit(&self, form: &str, from: Option<IpAddr>, now_ms: u64) -> Result<(), Problem> {
-        let network = from.map(CustomerNetwork::of_host);
-        let admitted = self.of_form.admit(form, now_ms);
-        let admitted = admitted.and_then(|()| self.of_network.admit(network, now_ms));
-        admitted
-            .map_err(|wait_s| Problem::Busy("Too many attempts to log in: wait a minute.", wait_s))
-    }
-}
 
 /// The fields of a form.
 struct Fields(HashMap<String, String>);
@@ -92,10 +60,7 @@ pub(super) async fn form(State(pages): State<Shared>, uri: Uri) -> Result<Respon
 }
 
 fn login_page(pages: &Shared, next: &str, fault: &str) -> Result<Response, Problem> {
-    let mut random = [0; 16];
-    let no_randomness = |_| StoreError::Temporary { what: "no randomness".into() };
-    SystemRandom::new().fill(&mut random).map_err(no_randomness)?;
-    let stranger = pages.sessions.stranger(random, (pages.clock)());
+    let stranger = pages.sessions.stranger(random::bytes()?, (pages.clock)());
     let content = login_form(&pages.sessions.form_token(&stranger), next, fault);
     let status = if fault.is_empty() { StatusCode::OK } else { StatusCode::UNAUTHORIZED };
     let cookie = pages.sessions.cookie(Cookie::Stranger, &stranger, FORM_MS);
@@ -209,7 +174,7 @@ pub(super) async fn act(
     body: Bytes,
 ) -> Result<Response, Problem> {
     let fields = check_form(&visitor, &headers, &body)?;
-    if visitor.operator.role != Role::Operator {
+    if !visitor.is_operator() {
         return Err(Problem::NotAllowed("Only operators change something."));
     }
     let (text, now_ms) = (fields.get("text"), (pages.clock)());
@@ -243,26 +208,6 @@ pub(super) async fn act(
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn attempts_are_limited_by_form_and_network_and_not_by_others() {
-        let attempts = Attempts::default();
-        let from = |last: u32| Some(IpAddr::V4((0x0a00_0000 + last).into()));
-        let now = 120_000;
-        (0..ATTEMPTS_PER_FORM).for_each(|_| assert!(attempts.admit("a", from(1), now).is_ok()));
-        let refused = attempts.admit("a", from(1), now + 1_000);
-        assert!(matches!(refused, Err(Problem::Busy(_, 59))));
-        assert!(attempts.admit("b", from(1), now).is_ok(), "another form of the address");
-        assert!(attempts.admit("a", from(1), 180_000).is_ok(), "another minute");
-        let mut guesses = 0..;
-        let is_refused =
-            |number: u32| attempts.admit(&number.to_string(), from(1), 180_000).is_err();
-        assert_eq!(guesses.find(|number| is_refused(*number)), Some(ATTEMPTS_PER_NETWORK - 1));
-        let others = (0..100_000).filter(|last| {
-            attempts.admit(&format!("form {last}"), from(10 + last), 180_000).is_err()
-        });
-        assert_eq!(others.count(), 0, "each tried once");
-    }
 
     #[test]
     fn a_login_leads_to_no_other_host() {

@@ -8,9 +8,8 @@ use underload_fleet::device::Attributes;
 use underload_fleet::store::{Archive, Dimension, Filter};
 use underload_report::one_line;
 
-use super::Ask;
 use super::problem::Problem;
-use super::question::{ALL_PLANS, Choice, GROUPS, LOADS, SCALES};
+use super::question::{ALL_PLANS, Ask, Choice, GROUPS, LOADS, SCALES};
 
 /// Values of an attribute that are offered; any other can be typed.
 const OFFERED: usize = 200;

@@ -9,17 +9,14 @@ use underload_report::diagram::{Curve, Diagram, Panel, Scale};
 use underload_report::thousands;
 
 use super::problem::Problem;
-use super::question::{DAY_MS, date_text};
+use super::question::{Ask, DAY_MS, date_text};
+use super::servers;
 use super::sheet::{Figure, Section, Sheet};
-use super::summary::{self, Loaded, quantile_ms};
+use super::summary::{self, Loaded, largest, quantile_ms};
 use super::table::{Cell, Table, count, number, words};
-use super::{Ask, servers};
 
 /// Days that are shown where nobody says which.
 const DAYS: u32 = 30;
-/// Curves of a chart at most: more cannot be told apart.
-pub(super) const CURVES: usize = 8;
-
 pub(super) fn sheet(archive: &mut dyn Archive, ask: &Ask) -> Result<Sheet, Problem> {
     let mut filter = ask.question.filter.clone();
     if filter.from_day.is_none() && filter.until_day.is_none() {
@@ -60,21 +57,6 @@ fn first_day(archive: &mut dyn Archive, filter: &Filter) -> Result<Option<u32>, 
     let meant = plans.filter(|row| filter.plan.as_ref().is_none_or(|name| row.name == *name));
     let first_ms = meant.map(|row| row.applied_ms).min();
     Ok(first_ms.map(|ms| u32::try_from(ms / DAY_MS).unwrap_or(u32::MAX)))
-}
-
-/// The groups with the most tests, in the order of their names.
-pub(super) fn largest(whole: &Loaded) -> Vec<&Sum> {
-    let mut sums: Vec<&Sum> = whole.sums.iter().collect();
-    sums.sort_by_key(|sum| Reverse(sum.tests));
-    sums.truncate(CURVES);
-    sums.sort_by_key(|sum| number_or_text(&sum.key));
-    sums
-}
-
-/// Numbers in their order, and words in theirs.
-fn number_or_text(key: &[String]) -> Vec<(u64, String)> {
-    let number = |text: &String| (text.parse().unwrap_or(u64::MAX), text.clone());
-    key.iter().map(number).collect()
 }
 
 pub(super) fn headline(ask: &Ask, whole: &Loaded, by: &[Dimension], filter: &Filter) -> String {
@@ -182,16 +164,10 @@ fn days_section(ask: &Ask, daily: &Loaded, whole: &Loaded, by: &[Dimension]) -> 
     rows.sort_by(|a, b| (a.0, &a.1).cmp(&(b.0, &b.1)));
     let table = Table {
         name: "days",
-        columns: vec![
-            words("day", "Day, UTC"),
-            words("group", "Group"),
-            number("p50_ms", "p50", "ms"),
-            number("p95_ms", "p95", "ms"),
-            number("p99_ms", "p99", "ms"),
-            number("lost_percent", "Lost", "%"),
-            count("series", "Series"),
-            count("devices", "Devices"),
-        ],
+        columns: [words("day", "Day, UTC"), words("group", "Group")]
+            .into_iter()
+            .chain(summary::columns())
+            .collect(),
         rows: rows
             .iter()
             .map(|(day, group, sum)| {
@@ -232,26 +208,9 @@ fn days_figure(
         let rings = Curve::rings(&name, points.clone());
         curves.push(if points.len() > 1 { Curve::line(&name, points) } else { rings });
     }
-    let places = || curves.iter().flat_map(|curve| &curve.points);
-    let first = places().map(|(day, _)| *day).reduce(f64::min)?;
-    let last = places().map(|(day, _)| *day).reduce(f64::max)?;
-    let most = places().map(|(_, p99)| *p99).reduce(f64::max)?;
+    let (first, last, most) = summary::extent(&curves)?;
     let x = Scale::dates("day, UTC", first - 0.5..last + 0.5);
     let y = Scale::linear("99th percentile of the round-trip time, ms", 0.0..most * 1.06 + 0.1);
-    let counts = groups.iter().map(|sum| {
-        format!(
-            "{}: {} series of {} devices",
-            summary::group_words(by, sum, 0),
-            thousands(sum.tests),
-            thousands(sum.devices)
-        )
-    });
-    let meant = ask.question.words();
-    let meant = if meant.is_empty() { String::new() } else { format!(" Only {meant}.") };
-    let left_out = match whole.sums.len().saturating_sub(groups.len()) {
-        0 => String::new(),
-        more => format!(" {more} smaller groups are in the table only."),
-    };
     let lost = if is_lost { " There is no point where that percentile was lost." } else { "" };
     Some(Figure {
         diagram: Diagram {
@@ -260,10 +219,8 @@ fn days_figure(
             panels: vec![Panel { x, y, curves }],
         },
         caption: format!(
-            "All round trips of a day together, lost probes as longer than all others.{lost} \
-             {}.{meant}{left_out}{}",
-            counts.collect::<Vec<_>>().join("; "),
-            whole.hidden_words(ask)
+            "All round trips of a day together, lost probes as longer than all others.{lost} {}",
+            summary::made_of(ask, whole, by, &groups)
         ),
         zoom: ("from", "until"),
         point_notes,

@@ -9,9 +9,11 @@ use underload_fleet::store::{Archive, PlanRow};
 use underload_report::{one_line, plain_text};
 
 use super::problem::Problem;
+use super::question::Ask;
 use super::sheet::{Section, Sheet};
+use super::shell;
 use super::table::{Cell, Table, number, words};
-use super::{Ask, Visitor, shell};
+use super::visitor::Visitor;
 
 /// Entries of the operators' log that are shown.
 const LOG: usize = 50;
@@ -28,10 +30,10 @@ pub(super) fn sheet(archive: &mut dyn Archive, ask: &Ask) -> Result<Sheet, Probl
         .clone_into(&mut section.note);
     section.more = html! {
         @for plan in &plans { (details(plan, ask)) }
-        @if ask.is_operator() { (apply_form(ask)) }
+        @if ask.visitor.is_operator() { (apply_form(ask)) }
     };
     let mut sections = vec![section];
-    if ask.is_operator() {
+    if ask.visitor.is_operator() {
         sections.push(Section::new("What operators did", log(archive)?));
     }
     Ok(Sheet { title: "Plans".to_owned(), sentences: vec![sentence], sections })
@@ -77,13 +79,16 @@ fn details(plan: &PlanRow, ask: &Ask) -> Markup {
         details {
             summary { "Text of " (plan.name) }
             pre tabindex="0" aria-label={ "Text of " (plan.name) } { (plain_text(&plan.text)) }
-            @if ask.is_operator() && plan.stopped_ms.is_none() {
-                form.act method="post" action="/plans/stop" data-sure={ "Stop " (plan.name) "?" } {
-                    (ask.visitor.form_field())
-                    input type="hidden" name="plan" value=(plan.name);
-                    button type="submit" { "Stop " (plan.name) }
-                    " " span.small { "No run of it starts any more. Its results stay." }
-                }
+            @if ask.visitor.is_operator() && plan.stopped_ms.is_none() {
+                (ask.visitor.act_form(
+                    "/plans/stop",
+                    &format!("Stop {}?", plan.name),
+                    ("plan", &plan.name),
+                    [
+                        &format!("Stop {}", plan.name),
+                        "No run of it starts any more. Its results stay.",
+                    ],
+                ))
             }
         }
     }

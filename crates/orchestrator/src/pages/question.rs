@@ -9,6 +9,7 @@ use underload_fleet::plan::Kind;
 use underload_fleet::store::{Dimension, Filter, PlanRow};
 
 use super::problem::Problem;
+use super::visitor::Visitor;
 
 /// How an answer is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,6 +31,23 @@ pub(super) struct Question {
     said: BTreeMap<String, String>,
     pub(super) format: Format,
     pub(super) filter: Filter,
+}
+
+/// Who asks what, when.
+#[derive(Debug, Clone)]
+pub(super) struct Ask {
+    pub(super) question: Question,
+    pub(super) visitor: Visitor,
+    pub(super) now_ms: u64,
+    /// Of fewer devices nothing is shown.
+    pub(super) least_devices: u64,
+}
+
+impl Ask {
+    /// Today, days since 1970.
+    pub(super) fn today(&self) -> u32 {
+        (self.now_ms / DAY_MS) as u32
+    }
 }
 
 /// What a chart tells apart.

@@ -3,8 +3,8 @@
 use underload_fleet::admission::Rules;
 use underload_fleet::store::{Archive, Server};
 
-use super::Ask;
 use super::problem::Problem;
+use super::question::Ask;
 use super::sheet::{Section, Sheet};
 use super::table::{Cell, Table, count, number, words};
 

@@ -10,9 +10,7 @@ use axum::response::{Html, IntoResponse, Response};
 use maud::{DOCTYPE, Markup, html};
 use ring::digest::{SHA256, digest};
 
-use crate::operator::Role;
-
-use super::Visitor;
+use super::visitor::Visitor;
 
 /// The places that every page leads to.
 const PLACES: [(&str, &str, bool); 5] = [
@@ -58,7 +56,7 @@ pub(super) fn document(title: &str, around: Option<Around<'_>>, content: &Markup
 
 fn bar(around: Around<'_>) -> Markup {
     let Around { visitor, path } = around;
-    let is_operator = visitor.operator.role == Role::Operator;
+    let is_operator = visitor.is_operator();
     let here = |place: &str| if place == "/" { path == "/" } else { path.starts_with(place) };
     html! {
         header.bar {

@@ -2,14 +2,13 @@
 
 use underload_fleet::store::{Archive, Dimension, Sum};
 use underload_report::diagram::{Curve, Diagram, Mark, Panel, Scale};
-use underload_report::thousands;
 
-use super::Ask;
-use super::overview::{headline, largest};
+use super::overview::headline;
 use super::problem::Problem;
+use super::question::Ask;
 use super::sheet::{Figure, Section, Sheet};
-use super::summary::{self, Loaded, cumulative, quantile_ms, shares};
-use super::table::{Cell, Table, count, number, words};
+use super::summary::{self, Loaded, cumulative, largest, made_of, quantile_ms, shares};
+use super::table::{Cell, Table, number, words};
 
 /// Bars of a histogram at most.
 const BARS: usize = 40;
@@ -107,7 +106,7 @@ fn distribution(ask: &Ask, whole: &Loaded, by: &[Dimension], range: Range) -> Se
         },
         caption: format!(
             "All probes of all runs; a curve ends below 100 % where probes were lost. {}",
-            counts(ask, whole, by, &groups)
+            made_of(ask, whole, by, &groups)
         ),
         zoom: ("low_ms", "high_ms"),
         point_notes: Vec::new(),
@@ -138,37 +137,55 @@ fn bar_width_ms(range: Range) -> f64 {
     round.into_iter().find(|width| *width >= least).unwrap_or(least)
 }
 
-fn histogram(ask: &Ask, whole: &Loaded, by: &[Dimension], range: Range) -> Section {
-    let groups = largest(whole);
-    let width = bar_width_ms(range);
-    let from = (range.low / width).floor() * width;
-    let bars = (((range.high - from) / width).ceil() as usize).clamp(1, BARS + 1);
-    let end = from + width * bars as f64;
-    let counted: Vec<(String, &Sum, Vec<f64>)> = groups
-        .iter()
-        .map(|sum| {
-            let shares = shares(&sum.bins, sum.lost, from, width, bars);
-            (summary::group_words(by, sum, 0), *sum, shares)
-        })
-        .collect();
-    let highest = counted.iter().flat_map(|(.., shares)| shares).copied().fold(1.0, f64::max);
-    let place = |bar: usize| from + width * bar as f64;
-    let panel = |(name, _, shares): &(String, &Sum, Vec<f64>)| {
-        let bars = shares.iter().enumerate().filter(|(_, share)| **share > 0.0);
-        let points = bars.map(|(bar, share)| (place(bar) + width / 2.0, *share)).collect();
+/// Bars of one width from a multiple of it on.
+#[derive(Debug, Clone, Copy)]
+struct Bars {
+    from_ms: f64,
+    width_ms: f64,
+    count: usize,
+}
+
+impl Bars {
+    fn over(range: Range) -> Self {
+        let width_ms = bar_width_ms(range);
+        let from_ms = (range.low / width_ms).floor() * width_ms;
+        let count = (((range.high - from_ms) / width_ms).ceil() as usize).clamp(1, BARS + 1);
+        Self { from_ms, width_ms, count }
+    }
+
+    /// Where a bar begins; the one behind the last begins at their end.
+    fn start_ms(self, bar: usize) -> f64 {
+        self.from_ms + self.width_ms * bar as f64
+    }
+
+    /// The bars of one group.
+    fn panel(self, name: &str, shares: &[f64], highest: f64) -> Panel {
+        let shown = shares.iter().enumerate().filter(|(_, share)| **share > 0.0);
+        let middle = |bar| self.start_ms(bar) + self.width_ms / 2.0;
+        let points = shown.map(|(bar, share)| (middle(bar), *share)).collect();
         Panel {
-            x: Scale::linear("round-trip time, ms", from..end),
+            x: Scale::linear("round-trip time, ms", self.from_ms..self.start_ms(self.count)),
             y: Scale::linear("% of probes", 0.0..highest * 1.06),
-            curves: vec![Curve { name: name.clone(), mark: Mark::Bar(width), points }],
+            curves: vec![Curve { name: name.to_owned(), mark: Mark::Bar(self.width_ms), points }],
         }
-    };
-    let rows = counted.iter().flat_map(|(name, _, shares)| {
+    }
+
+    fn rows(self, name: &str, shares: &[f64]) -> impl Iterator<Item = Vec<Cell>> {
         shares.iter().enumerate().map(move |(bar, share)| {
-            let ends = [place(bar), place(bar + 1)].map(Cell::Number);
-            let [low, high] = ends;
+            let [low, high] = [bar, bar + 1].map(|bar| Cell::Number(self.start_ms(bar)));
             vec![Cell::text(name), low, high, Cell::Number(*share)]
         })
-    });
+    }
+}
+
+fn histogram(ask: &Ask, whole: &Loaded, by: &[Dimension], range: Range) -> Section {
+    let groups = largest(whole);
+    let bars = Bars::over(range);
+    let shares_of =
+        |sum: &Sum| shares(&sum.bins, sum.lost, bars.from_ms, bars.width_ms, bars.count);
+    let counted: Vec<(String, Vec<f64>)> =
+        groups.iter().map(|sum| (summary::group_words(by, sum, 0), shares_of(sum))).collect();
+    let highest = counted.iter().flat_map(|(_, shares)| shares).copied().fold(1.0, f64::max);
     let table = Table {
         name: "histogram",
         columns: vec![
@@ -177,47 +194,33 @@ fn histogram(ask: &Ask, whole: &Loaded, by: &[Dimension], range: Range) -> Secti
             number("to_ms", "to", "ms"),
             number("share_percent", "Share", "% of probes"),
         ],
-        rows: rows.collect(),
+        rows: counted.iter().flat_map(|(name, shares)| bars.rows(name, shares)).collect(),
     };
-    let beyond = counted.iter().filter_map(|(name, _, shares)| {
+    let beyond = counted.iter().filter_map(|(name, shares)| {
         let beyond = 100.0 - shares.iter().sum::<f64>();
         let words = underload_report::significant(beyond);
         (beyond >= 0.05).then(|| format!("{words} % of {name} lie beyond the axis or were lost."))
     });
     let beyond: Vec<String> = beyond.collect();
-    let mut section = Section::new(format!("Histogram of round trips, {}", whole.words()), table);
+    let panel = |(name, shares): &(String, Vec<f64>)| bars.panel(name, shares, highest);
+    let title = format!("Histogram of round trips, {}", whole.words());
+    let mut section = Section::new(title.clone(), table);
     section.figure = Some(Figure {
         diagram: Diagram {
             name: "histogram".to_owned(),
-            title: format!("Histogram of round trips, {}", whole.words()),
+            title,
             panels: counted.iter().map(panel).collect(),
         },
         caption: format!(
             "Bars of {} ms, percent of all probes of the group. {} {}",
-            underload_report::significant(width),
-            counts(ask, whole, by, &groups),
+            underload_report::significant(bars.width_ms),
+            made_of(ask, whole, by, &groups),
             beyond.join(" ")
         ),
         zoom: ("low_ms", "high_ms"),
         point_notes: Vec::new(),
     });
     section
-}
-
-/// How much each curve is made of, and what is not shown.
-fn counts(ask: &Ask, whole: &Loaded, by: &[Dimension], groups: &[&Sum]) -> String {
-    let parts = groups.iter().map(|sum| {
-        let name = summary::group_words(by, sum, 0);
-        format!("{name}: {} series of {} devices", thousands(sum.tests), thousands(sum.devices))
-    });
-    let meant = ask.question.words();
-    let meant = if meant.is_empty() { String::new() } else { format!(" Only {meant}.") };
-    let left_out = match whole.sums.len() - groups.len() {
-        0 => String::new(),
-        more => format!(" {more} smaller groups are in the table only."),
-    };
-    let parts = parts.collect::<Vec<_>>().join("; ");
-    format!("{parts}.{meant}{left_out}{}", whole.hidden_words(ask))
 }
 
 fn groups(whole: &Loaded, by: &[Dimension]) -> Section {
@@ -228,15 +231,7 @@ fn groups(whole: &Loaded, by: &[Dimension]) -> Section {
     };
     let table = Table {
         name: "groups",
-        columns: vec![
-            words("group", "Group"),
-            number("p50_ms", "p50", "ms"),
-            number("p95_ms", "p95", "ms"),
-            number("p99_ms", "p99", "ms"),
-            number("lost_percent", "Lost", "%"),
-            count("series", "Series"),
-            count("devices", "Devices"),
-        ],
+        columns: std::iter::once(words("group", "Group")).chain(summary::columns()).collect(),
         rows: whole.sums.iter().take(GROUPS_MAX).map(row).collect(),
     };
     let mut section = Section::new(format!("Groups, {}", whole.words()), table);

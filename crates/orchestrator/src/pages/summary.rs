@@ -1,14 +1,16 @@
 //! Numbers of many round trips, from their bins.
 
+use std::cmp::Reverse;
+
 use underload_fleet::bins::{Bins, GAMMA, value_of};
 use underload_fleet::plan::{Kind, Plan};
 use underload_fleet::store::{Archive, Dimension, Filter, PlanRow, Sum, Summed};
-use underload_report::one_line;
+use underload_report::diagram::Curve;
+use underload_report::{one_line, thousands};
 
-use super::Ask;
 use super::problem::Problem;
-use super::question::LOADS;
-use super::table::Cell;
+use super::question::{Ask, LOADS};
+use super::table::{Cell, Column, count, number};
 use crate::store;
 
 /// The delay that this share of all probes did not exceed, milliseconds. A probe that was lost
@@ -94,6 +96,61 @@ pub(super) fn cells(sum: &Sum) -> [Cell; 6] {
         Cell::Count(sum.tests),
         Cell::Count(sum.devices),
     ]
+}
+
+/// The columns of [`cells`].
+pub(super) fn columns() -> [Column; 6] {
+    [
+        number("p50_ms", "p50", "ms"),
+        number("p95_ms", "p95", "ms"),
+        number("p99_ms", "p99", "ms"),
+        number("lost_percent", "Lost", "%"),
+        count("series", "Series"),
+        count("devices", "Devices"),
+    ]
+}
+
+/// Curves of a chart at most: more cannot be told apart.
+pub(super) const CURVES: usize = 8;
+
+/// The groups with the most tests, in the order of their names.
+pub(super) fn largest(whole: &Loaded) -> Vec<&Sum> {
+    let mut sums: Vec<&Sum> = whole.sums.iter().collect();
+    sums.sort_by_key(|sum| Reverse(sum.tests));
+    sums.truncate(CURVES);
+    sums.sort_by_key(|sum| number_or_text(&sum.key));
+    sums
+}
+
+/// Numbers in their order, and words in theirs.
+fn number_or_text(key: &[String]) -> Vec<(u64, String)> {
+    let number = |text: &String| (text.parse().unwrap_or(u64::MAX), text.clone());
+    key.iter().map(number).collect()
+}
+
+/// How much each curve is made of, and what is not shown.
+pub(super) fn made_of(ask: &Ask, whole: &Loaded, by: &[Dimension], groups: &[&Sum]) -> String {
+    let parts = groups.iter().map(|sum| {
+        let name = group_words(by, sum, 0);
+        format!("{name}: {} series of {} devices", thousands(sum.tests), thousands(sum.devices))
+    });
+    let meant = ask.question.words();
+    let meant = if meant.is_empty() { String::new() } else { format!(" Only {meant}.") };
+    let left_out = match whole.sums.len() - groups.len() {
+        0 => String::new(),
+        more => format!(" {more} smaller groups are in the table only."),
+    };
+    let parts = parts.collect::<Vec<_>>().join("; ");
+    format!("{parts}.{meant}{left_out}{}", whole.hidden_words(ask))
+}
+
+/// The first and the last place of the curves' points, and their highest value.
+pub(super) fn extent(curves: &[Curve]) -> Option<(f64, f64, f64)> {
+    let points = || curves.iter().flat_map(|curve| &curve.points);
+    let first = points().map(|(at, _)| *at).reduce(f64::min)?;
+    let last = points().map(|(at, _)| *at).reduce(f64::max)?;
+    let most = points().map(|(_, value)| *value).reduce(f64::max)?;
+    Some((first, last, most))
 }
 
 /// The group of a sum, in words: what was told apart, without the first `skip` dimensions.
@@ -247,7 +304,7 @@ pub(super) fn check_group(
     ask: &Ask,
     filter: &Filter,
 ) -> Result<(), Problem> {
-    if ask.is_operator() {
+    if ask.visitor.is_operator() {
         return Ok(());
     }
     let too_few = || {

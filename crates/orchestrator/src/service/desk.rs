@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use tokio::runtime::Handle;
-use underload_fleet::orchestrator::Rejection;
+use underload_fleet::orchestrator::Answer;
 use underload_fleet::store::{Needs, StoreError};
 
-use crate::http::{Core, NotDone, Turn, random};
+use crate::http::{Core, NotDone, Turn};
 use crate::operator::{self, Operator};
 use crate::pages::{Action, Operate};
+use crate::random;
 
 /// Does what operators ask for, in transactions of the one queue that devices' requests go
 /// through.
@@ -59,16 +60,13 @@ impl Operate for Desk {
     }
 }
 
-fn act(
-    core: &Core,
-    turn: &mut Turn<'_>,
-    who: &str,
-    action: &Action,
-) -> Result<Result<(), Rejection>, StoreError> {
+fn act(core: &Core, turn: &mut Turn<'_>, who: &str, action: &Action) -> Answer<()> {
     let Turn { tx, now_ms, rng } = turn;
     let rules = &core.rules;
     Ok(match action {
-        Action::ApplyPlan(text) => rules.apply_plan(*tx, *now_ms, who, text, &random()?)?.map(drop),
+        Action::ApplyPlan(text) => {
+            rules.apply_plan(*tx, *now_ms, who, text, &random::bytes()?)?.map(drop)
+        }
         Action::StopPlan(name) => rules.stop_plan(*tx, *now_ms, who, name)?.map(drop),
         Action::RemoveDevice(id) => rules.remove_device(*tx, *now_ms, rng, who, *id)?,
     })

@@ -14,9 +14,10 @@ use underload_fleet::retention::Retention;
 use underload_fleet::store::{Needs, Store, StoreError};
 use underload_probe::network::raise_descriptor_limit;
 
-use crate::http::{self, Config, Core, Limits, Running, StartError, Tell, random, system_clock};
+use crate::http::{self, Config, Core, Limits, Running, StartError, Tell, system_clock};
 use crate::operator::{self, Role, TokenName};
 use crate::pages::{self, LEAST_DEVICES};
+use crate::random;
 use crate::store::{Opened, Place};
 use background::Background;
 use desk::Desk;
@@ -123,7 +124,7 @@ fn first_operator(
         return Ok(());
     }
     let until_ms = now_ms + FIRST_TOKEN_DAYS * DAY_MS;
-    let token = operator::new_token(&mut *tx, &name, Role::Operator, until_ms, random()?)?;
+    let token = operator::new_token(&mut *tx, &name, Role::Operator, until_ms, random::bytes()?)?;
     let path = first_token(state);
     let written = disk::private_directory(state)
         .and_then(|()| disk::write_whole(&path, format!("{token}\n").as_bytes(), Access::Owner));

@@ -1,0 +1,69 @@
+//! Attempts to log in.
+
+use std::net::IpAddr;
+
+use underload_probe::network::CustomerNetwork;
+
+use super::problem::Problem;
+use crate::http::Frequency;
+
+/// Tokens that one form may try in a minute.
+const ATTEMPTS_PER_FORM: u32 = 10;
+/// Tokens that the forms of one network may try in a minute. A token is too long to be guessed:
+/// the limit bounds the work of the store, as that of other requests without a session.
+const ATTEMPTS_PER_NETWORK: u32 = 600;
+
+/// Attempts to log in, counted by form and by network.
+pub(super) struct Attempts {
+    of_form: Frequency,
+    of_network: Frequency,
+}
+
+impl Default for Attempts {
+    fn default() -> Self {
+        let (of_form, of_network) =
+            (Frequency::new(ATTEMPTS_PER_FORM), Frequency::new(ATTEMPTS_PER_NETWORK));
+        Self { of_form, of_network }
+    }
+}
+
+impl Attempts {
+    /// Counts an attempt of a form that this orchestrator made.
+    pub(super) fn admit(
+        &self,
+        form: &str,
+        from: Option<IpAddr>,
+        now_ms: u64,
+    ) -> Result<(), Problem> {
+        let network = from.map(CustomerNetwork::of_host);
+        let admitted = self.of_form.admit(form, now_ms);
+        let admitted = admitted.and_then(|()| self.of_network.admit(network, now_ms));
+        admitted
+            .map_err(|wait_s| Problem::Busy("Too many attempts to log in: wait a minute.", wait_s))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn attempts_are_limited_by_form_and_network_and_not_by_others() {
+        let attempts = Attempts::default();
+        let from = |last: u32| Some(IpAddr::V4((0x0a00_0000 + last).into()));
+        let now = 120_000;
+        (0..ATTEMPTS_PER_FORM).for_each(|_| assert!(attempts.admit("a", from(1), now).is_ok()));
+        let refused = attempts.admit("a", from(1), now + 1_000);
+        assert!(matches!(refused, Err(Problem::Busy(_, 59))));
+        assert!(attempts.admit("b", from(1), now).is_ok(), "another form of the address");
+        assert!(attempts.admit("a", from(1), 180_000).is_ok(), "another minute");
+        let mut guesses = 0..;
+        let is_refused =
+            |number: u32| attempts.admit(&number.to_string(), from(1), 180_000).is_err();
+        assert_eq!(guesses.find(|number| is_refused(*number)), Some(ATTEMPTS_PER_NETWORK - 1));
+        let others = (0..100_000).filter(|last| {
+            attempts.admit(&format!("form {last}"), from(10 + last), 180_000).is_err()
+        });
+        assert_eq!(others.count(), 0, "each tried once");
+    }
+}

@@ -1,0 +1,87 @@
+//! The pages: their addresses, whom they are for, and what makes each.
+
+use axum::http::Uri;
+use maud::{Markup, html};
+use underload_fleet::device::DeviceId;
+use underload_fleet::store::Archive;
+
+use super::options::{self, Known};
+use super::problem::Problem;
+use super::question::{Ask, Format};
+use super::sheet::Sheet;
+use super::{devices, overview, plans, servers, study};
+
+/// What can be looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Page {
+    Overview,
+    Study,
+    Devices,
+    Device(DeviceId),
+    Servers,
+    Plans,
+}
+
+impl Page {
+    /// The page of a path, and the form that its ending asks for.
+    pub(super) fn of(uri: &Uri) -> Option<(Self, Option<Format>)> {
+        let path = uri.path().strip_prefix('/')?;
+        let endings = [(".json", Format::Json), (".csv", Format::Csv)];
+        let ended = endings.into_iter().find_map(|(ending, format)| {
+            path.strip_suffix(ending).map(|path| (path, Some(format)))
+        });
+        let (path, format) = ended.unwrap_or((path, None));
+        let page = match path {
+            "" | "overview" => Self::Overview,
+            "study" => Self::Study,
+            "devices" => Self::Devices,
+            "servers" => Self::Servers,
+            "plans" => Self::Plans,
+            _ => Self::Device(path.strip_prefix("devices/")?.parse().ok()?),
+        };
+        Some((page, format))
+    }
+
+    /// Its address.
+    pub(super) fn path(self) -> String {
+        match self {
+            Self::Overview => "/overview".to_owned(),
+            Self::Study => "/study".to_owned(),
+            Self::Devices => "/devices".to_owned(),
+            Self::Device(id) => format!("/devices/{id}"),
+            Self::Servers => "/servers".to_owned(),
+            Self::Plans => "/plans".to_owned(),
+        }
+    }
+
+    /// Whether it shows single homes.
+    pub(super) const fn is_for_operators(self) -> bool {
+        matches!(self, Self::Devices | Self::Device(_))
+    }
+
+    /// Whether its charts are of one plan.
+    pub(super) const fn is_of_a_plan(self) -> bool {
+        matches!(self, Self::Overview | Self::Study)
+    }
+
+    pub(super) fn sheet(self, archive: &mut dyn Archive, ask: &Ask) -> Result<Sheet, Problem> {
+        match self {
+            Self::Overview => overview::sheet(archive, ask),
+            Self::Study => study::sheet(archive, ask),
+            Self::Devices => devices::list(archive, ask),
+            Self::Device(id) => devices::one(archive, ask, id),
+            Self::Servers => servers::sheet(archive, ask),
+            Self::Plans => plans::sheet(archive, ask),
+        }
+    }
+
+    /// The form of its filters; empty where it has none.
+    pub(super) fn filters(self, ask: &Ask, options: &Known) -> Result<Markup, Problem> {
+        match self {
+            Self::Overview => options.form(ask, "/", &options::OVERVIEW),
+            Self::Study => options.form(ask, "/study", &options::STUDY),
+            Self::Devices => options.form(ask, "/devices", &options::DEVICES),
+            Self::Device(_) | Self::Servers | Self::Plans => Ok(html! {}),
+        }
+    }
+}

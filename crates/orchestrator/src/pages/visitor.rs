@@ -1,0 +1,41 @@
+//! Who has logged in, and the forms by which they act.
+
+use maud::{Markup, html};
+
+use crate::operator::{Operator, Role};
+
+/// Somebody who has logged in.
+#[derive(Debug, Clone)]
+pub(super) struct Visitor {
+    pub(super) operator: Operator,
+    pub(super) form_token: String,
+}
+
+impl Visitor {
+    pub(super) fn is_operator(&self) -> bool {
+        self.operator.role == Role::Operator
+    }
+
+    /// What shows that a form is of this session.
+    pub(super) fn form_field(&self) -> Markup {
+        html! { input type="hidden" name="form" value=(self.form_token); }
+    }
+
+    /// A form of one button, which asks whether somebody is sure before it sends `field`.
+    pub(super) fn act_form(
+        &self,
+        action: &str,
+        sure: &str,
+        field: (&str, &str),
+        [button, note]: [&str; 2],
+    ) -> Markup {
+        html! {
+            form.act method="post" action=(action) data-sure=(sure) {
+                (self.form_field())
+                input type="hidden" name=(field.0) value=(field.1);
+                button type="submit" { (button) }
+                " " span.small { (note) }
+            }
+        }
+    }
+}

@@ -1,0 +1,15 @@
+//! Randomness for secrets.
+
+use ring::rand::{SecureRandom as _, SystemRandom};
+use underload_fleet::store::StoreError;
+
+/// Bytes that nobody can foretell.
+///
+/// # Errors
+/// The machine has no randomness.
+pub(crate) fn bytes<const N: usize>() -> Result<[u8; N], StoreError> {
+    let mut bytes = [0; N];
+    let filled = SystemRandom::new().fill(&mut bytes);
+    let none = |_| StoreError::Temporary { what: "no randomness".to_owned() };
+    filled.map_err(none).map(|()| bytes)
+}
