@@ -15,6 +15,7 @@ pub mod exit;
 // The readers belong to a program, not to a library.
 #[path = "../../crates/cli/src/replay"]
 mod replay {
+    pub mod arrival;
     pub mod capture;
     pub mod filter;
     pub mod input;
