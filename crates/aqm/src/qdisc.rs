@@ -4,7 +4,7 @@
 use core::ops::{Add, Sub};
 
 use crate::packet::Packet;
-use crate::service_flow::{ServiceFlows, Side};
+use crate::service_flow::{Contract, Granted, Side, Waiting};
 use crate::time::{Span, Time};
 
 /// A queue discipline: stores packets and chooses which leaves next.
@@ -196,6 +196,23 @@ pub trait Observer<P> {
 
     /// A link transmits `packet` from `start` to `end`; its sojourn is `start - meta.arrived`.
     fn transmitted(&mut self, _start: Time, _end: Time, _packet: &Packet<P>) {}
+}
+
+/// A queue whose packets wait in two service flows for grants.
+pub trait ServiceFlows<P> {
+    /// What holds for the aggregate, for good.
+    fn contract(&self) -> Contract;
+
+    /// What waits, by [`Side`].
+    fn waiting(&self) -> [Waiting; 2];
+
+    /// Takes the next packet of `side` for a grant at `now`.
+    fn serve(&mut self, now: Time, side: Side, observer: &mut dyn Observer<P>)
+    -> Option<Packet<P>>;
+
+    /// Told what each flow was granted so far, by [`Side`], to show it among its gauges. Proactive
+    /// grants that pass while nothing waits are counted when the next packet comes.
+    fn note_grants(&mut self, granted: [Granted; 2]);
 }
 
 /// An observer that drops what it is given.

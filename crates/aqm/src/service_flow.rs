@@ -1,10 +1,8 @@
 //! What a queue with two service flows agrees on with a link that grants each its own
 //! transmissions: the upstream of Low Latency DOCSIS.
 
-use crate::packet::Packet;
-use crate::qdisc::Observer;
 use crate::rate::Rate;
-use crate::time::{Span, Time};
+use crate::time::Span;
 
 /// One of the two queues of an aggregate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,21 +86,4 @@ pub struct Granted {
     pub bytes: u64,
     /// Lost, because the flow stored nothing.
     pub unused_bytes: u64,
-}
-
-/// A queue whose packets wait in two service flows for grants.
-pub trait ServiceFlows<P> {
-    /// What holds for the aggregate, for good.
-    fn contract(&self) -> Contract;
-
-    /// What waits, by [`Side`].
-    fn waiting(&self) -> [Waiting; 2];
-
-    /// Takes the next packet of `side` for a grant at `now`.
-    fn serve(&mut self, now: Time, side: Side, observer: &mut dyn Observer<P>)
-    -> Option<Packet<P>>;
-
-    /// Told what each flow was granted so far, by [`Side`], to show it among its gauges. Proactive
-    /// grants that pass while nothing waits are counted when the next packet comes.
-    fn note_grants(&mut self, granted: [Granted; 2]);
 }

@@ -1,23 +1,9 @@
-//! Trials spread over processor cores.
+//! Work, such as trials, spread over processor cores.
 
 use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::thread;
-
-use crate::trial::{SimConfig, SimError, TrialOutcome, run};
-
-/// Executes `count` trials on up to `threads` threads (`None`: one per core). `configure` builds
-/// the trial of an index, in the thread that executes it; `finished` is called in the calling
-/// thread, in order of completion. A trial's outcome does not depend on how many run beside it.
-pub fn run_trials(
-    count: usize,
-    threads: Option<NonZeroUsize>,
-    configure: impl Fn(usize) -> SimConfig + Sync,
-    finished: impl FnMut(usize, Result<TrialOutcome, SimError>),
-) {
-    spread(count, threads, |index| run(configure(index)), finished);
-}
 
 /// Does `work` for each index below `count` on up to `threads` threads (`None`: one per core), and
 /// calls `finished` in the calling thread, in order of completion. One thread is the calling one.

@@ -15,7 +15,7 @@ use underload_sim::flow::{
     FlowConfig, FlowKind, ProbeConfig, ProbeSchedule, UdpConfig, UdpPattern,
 };
 use underload_sim::net::{Event, ExtraDelay, HopConfig, Sighting, Watcher};
-use underload_sim::runner::run_trials;
+use underload_sim::runner::spread;
 use underload_sim::tcp::TcpConfig;
 use underload_sim::trial::{
     Attendance, Phases, SimConfig, SimError, TrialLabel, TrialOutcome, run, run_attended,
@@ -81,10 +81,10 @@ fn the_same_seed_gives_the_same_record_on_any_number_of_threads() {
     assert_ne!(alone[0], alone[1], "the seed must matter");
     for threads in [1, 3] {
         let mut together = vec![String::new(); alone.len()];
-        run_trials(
+        spread(
             alone.len(),
             NonZeroUsize::new(threads),
-            |index| mixed(index as u64),
+            |index| run(mixed(index as u64)),
             |index, outcome| together[index] = fingerprint(&outcome.unwrap()),
         );
         assert_eq!(alone, together, "{threads} threads");

@@ -3,8 +3,6 @@
 use alloc::string::String;
 use core::fmt;
 
-use crate::config::Kind;
-
 /// Why a SPEC was refused. Its text names the place and what would be accepted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -67,10 +65,8 @@ pub enum ConfigError {
     },
     /// A text that stands alone cannot be read as a quantity.
     BadQuantity {
-        /// The quantity.
-        kind: Kind,
-        /// The text as written.
-        text: String,
+        /// The text as written, and what is accepted.
+        refusal: String,
     },
     /// A value can be read, but makes no sense.
     OutOfRange {
@@ -114,7 +110,7 @@ impl fmt::Display for ConfigError {
             | Self::OutOfRange { name, key, value, expected } => {
                 write!(f, "`{name}`: `{key}={value}`: expected {expected}")
             }
-            Self::BadQuantity { kind, text } => f.write_str(&kind.refusal(text)),
+            Self::BadQuantity { refusal } => f.write_str(refusal),
             Self::Inside { name, key, problem } => write!(f, "`{name}`: in `{key}`: {problem}"),
         }
     }

@@ -4,11 +4,40 @@
 use alloc::string::String;
 use core::marker::PhantomData;
 
-use crate::config::{Fallback, Kind, Param, Spec, Value};
+use crate::config::{Kind, Spec, Value};
 use crate::latency_bins::LatencyEdges;
 use crate::rate::Rate;
 use crate::remark::Rules;
 use crate::time::Span;
+
+/// The value of a parameter that is not given.
+#[derive(Clone, Copy, Debug)]
+pub enum Fallback {
+    /// This value, written as a user would.
+    Value(&'static str),
+    /// One value per profile, by name, else the last one given.
+    PerProfile(&'static [(&'static str, &'static str)]),
+    /// Nothing: the algorithm does without; the text says what happens then.
+    Absent(&'static str),
+    /// None: the parameter must be given.
+    Required,
+}
+
+/// One parameter.
+#[derive(Clone, Copy, Debug)]
+pub struct Param {
+    /// Key of the parameter in a SPEC.
+    pub key: &'static str,
+    /// Form of the value.
+    pub kind: Kind,
+    /// The value where the parameter is not given.
+    pub fallback: Fallback,
+    /// Smallest and largest value, inclusive, written as a user would. For a kind of two units
+    /// the range binds only values in the unit of its bounds.
+    pub range: Option<(&'static str, &'static str)>,
+    /// Meaning of the parameter, in one line.
+    pub doc: &'static str,
+}
 
 /// A parameter whose value is a `T`: [`Values::get`](crate::config::Values::get) takes one.
 #[derive(Debug)]

@@ -13,6 +13,7 @@ mod error;
 mod facts;
 mod key;
 mod nearest;
+mod number;
 mod quantity;
 mod rules;
 mod spec;
@@ -21,13 +22,13 @@ mod table;
 pub use error::ConfigError;
 pub use facts::LinkFacts;
 pub use key::{
-    Bytes, BytesOrSpan, Count, DscpSet, Key, Millionths, Packets, PacketsOrBytes, Probability,
-    Quantity,
+    Bytes, BytesOrSpan, Count, DscpSet, Fallback, Key, Millionths, Packets, PacketsOrBytes, Param,
+    Probability, Quantity,
 };
 pub(crate) use key::{choices, params};
 pub use nearest::closest;
+pub(crate) use number::join;
 pub use quantity::{Kind, Value};
 pub use rules::{REMARK_PROFILES, RemarkProfile};
 pub use spec::{Item, Spec};
-pub(crate) use table::join;
-pub use table::{Definition, Fallback, Param, Profile, Values};
+pub use table::{Definition, InnerText, Profile, Values};

@@ -4,7 +4,7 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use core::fmt;
 
-use crate::config::spec::shorten;
+use crate::config::number::{decimal, millionths_of_q32, probability, scaled, shorten};
 use crate::config::{Spec, rules};
 use crate::latency_bins::LatencyEdges;
 use crate::rate::Rate;
@@ -223,44 +223,6 @@ impl fmt::Display for Value {
     }
 }
 
-/// A fraction of 2^32 in millionths: it is read to that at least, so it prints back as it was read.
-pub(super) fn millionths_of_q32(f: &mut fmt::Formatter<'_>, q32: u64) -> fmt::Result {
-    decimal(f, (q32 * 1_000_000 + (1 << 31)) >> 32)
-}
-
-fn decimal(f: &mut fmt::Formatter<'_>, millionths: u64) -> fmt::Result {
-    write!(f, "{}", millionths / 1_000_000)?;
-    let mut fraction = millionths % 1_000_000;
-    if fraction == 0 {
-        return Ok(());
-    }
-    let mut width = 6;
-    while fraction.is_multiple_of(10) {
-        fraction /= 10;
-        width -= 1;
-    }
-    write!(f, ".{fraction:0width$}")
-}
-
-/// A decimal number times `scale`, rounded down; `None` where it is no number or overflows.
-fn scaled(text: &str, scale: u64) -> Option<u64> {
-    let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
-    let digits = |part: &str| part.bytes().all(|byte| byte.is_ascii_digit());
-    if whole.is_empty() || !digits(whole) || !digits(fraction) || fraction.len() > 12 {
-        return None;
-    }
-    if text.ends_with('.') {
-        return None;
-    }
-    let whole = whole.parse::<u64>().ok()?.checked_mul(scale)?;
-    let mut rest: u128 = 0;
-    if !fraction.is_empty() {
-        let denominator = 10_u128.pow(fraction.len() as u32);
-        rest = fraction.parse::<u128>().ok()? * u128::from(scale) / denominator;
-    }
-    whole.checked_add(u64::try_from(rest).ok()?)
-}
-
 /// Splits `text` before its unit, which may stand apart, and scales the number by it.
 fn with_unit(text: &str, units: &[(&str, u64)]) -> Option<u64> {
     let split = text.find(|c: char| !(c.is_ascii_digit() || c == '.'))?;
@@ -307,14 +269,6 @@ fn bytes(text: &str) -> Option<u64> {
 fn packets(text: &str) -> Option<u32> {
     let digits = text.strip_suffix('p')?;
     digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok())?
-}
-
-fn probability(text: &str) -> Option<u64> {
-    const ONE_Q32: u64 = 1 << 32;
-    let (number, divisor) = text.strip_suffix('%').map_or((text, 1), |number| (number, 100));
-    // Nearest rather than down: 0.1 % of 2^32 should print back as 0.1 %.
-    let twice = scaled(number, 2 * ONE_Q32)?;
-    Some((twice / divisor).div_ceil(2)).filter(|value| *value <= ONE_Q32)
 }
 
 fn dscp_set(text: &str) -> Option<u64> {

@@ -13,10 +13,7 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::fmt;
 
-use crate::config::Kind;
-use crate::config::quantity::millionths_of_q32;
-use crate::config::spec::shorten;
-use crate::config::table::join;
+use crate::config::number::{join, millionths_of_q32, probability, shorten};
 use crate::packet::{Dscp, Ecn};
 use crate::remark::{Change, NewDscp, Rule, Rules, Share};
 
@@ -101,10 +98,6 @@ fn rule(text: &str) -> Result<Rule, String> {
 }
 
 fn share(text: &str) -> Result<Share, String> {
-    let probability = |text| match Kind::Probability.read(text) {
-        Some(crate::config::Value::Probability(q32)) => Some(q32),
-        _ => None,
-    };
     let range = text.split_once("..").and_then(|(from, to)| {
         let (from_q32, to_q32) = (probability(from)?, probability(to)?);
         (from_q32 < to_q32).then_some(Share { from_q32, to_q32 })

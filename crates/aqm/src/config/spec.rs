@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 use core::fmt;
 
 use crate::config::ConfigError;
+use crate::config::number::shorten;
 
 /// A name and its items, not yet understood.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -137,15 +138,6 @@ fn split_outside_brackets(text: &str) -> Result<Vec<&str>, &'static str> {
     }
     parts.push(&text[start..]);
     Ok(parts)
-}
-
-/// The start of `text`, so that an error about a huge input stays readable.
-pub(super) fn shorten(text: &str) -> String {
-    const SHOWN: usize = 120;
-    match text.char_indices().nth(SHOWN) {
-        Some((end, _)) => text[..end].to_string() + "...",
-        None => text.to_string(),
-    }
 }
 
 #[cfg(test)]

@@ -4,8 +4,10 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
-use crate::config::spec::shorten;
-use crate::config::{ConfigError, Key, Kind, LinkFacts, Quantity, Spec, Value, closest, rules};
+use crate::config::number::{join, shorten};
+use crate::config::{
+    ConfigError, Fallback, Key, Kind, LinkFacts, Param, Quantity, Spec, Value, closest, rules,
+};
 use crate::rate::Rate;
 
 /// A published variant of an algorithm.
@@ -14,35 +16,6 @@ pub struct Profile {
     /// Name of the profile: `rfc`, `linux`, `paper`.
     pub name: &'static str,
     /// The publication or program that the profile follows.
-    pub doc: &'static str,
-}
-
-/// The value of a parameter that is not given.
-#[derive(Clone, Copy, Debug)]
-pub enum Fallback {
-    /// This value, written as a user would.
-    Value(&'static str),
-    /// One value per profile, by name, else the last one given.
-    PerProfile(&'static [(&'static str, &'static str)]),
-    /// Nothing: the algorithm does without; the text says what happens then.
-    Absent(&'static str),
-    /// None: the parameter must be given.
-    Required,
-}
-
-/// One parameter.
-#[derive(Clone, Copy, Debug)]
-pub struct Param {
-    /// Key of the parameter in a SPEC.
-    pub key: &'static str,
-    /// Form of the value.
-    pub kind: Kind,
-    /// The value where the parameter is not given.
-    pub fallback: Fallback,
-    /// Smallest and largest value, inclusive, written as a user would. For a kind of two units
-    /// the range binds only values in the unit of its bounds.
-    pub range: Option<(&'static str, &'static str)>,
-    /// Meaning of the parameter, in one line.
     pub doc: &'static str,
 }
 
@@ -150,6 +123,12 @@ impl Definition {
             }
         }
         Ok(values)
+    }
+
+    /// The values of a SPEC that says nothing but the profile.
+    #[cfg(test)]
+    pub fn defaults(&'static self, profile: &str) -> Values {
+        self.resolve(&Spec::new(self.name).with("profile", profile)).expect("a profile")
     }
 
     fn profile(&self, text: &str) -> Result<&'static str, ConfigError> {
@@ -368,8 +347,4 @@ fn within(kind: Kind, value: &Value, low: &str, high: &str) -> bool {
     let above = !value.same_unit(&low) || value.magnitude() >= low.magnitude();
     let below = !value.same_unit(&high) || value.magnitude() <= high.magnitude();
     above && below
-}
-
-pub(crate) fn join<'a>(words: impl Iterator<Item = &'a str>) -> String {
-    words.collect::<Vec<_>>().join(", ")
 }

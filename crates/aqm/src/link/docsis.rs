@@ -7,14 +7,11 @@
 //! waits, already taken, for the rest of its tokens. It is then transmitted at P. A packet larger
 //! than B never passes.
 
-use crate::config::{Bytes, ConfigError, Definition, LinkFacts, Values, params};
 use crate::rate::Rate;
-use crate::time::{Span, Time};
+use crate::time::Time;
 use crate::token_bucket::TokenBucket;
 
-use super::flight::RequestGrant;
-use super::params::{LinkConfig, SHARED};
-use super::rate_process::{Constant, RateProcess};
+use super::constant::Constant;
 
 /// The rate process; its bucket is full at first.
 #[derive(Clone, Debug)]
@@ -61,55 +58,10 @@ impl DocsisUpstream {
     }
 }
 
-/// Every MAP interval of a busy link costs time to compute.
-const LEAST_MAP: Span = Span::from_micros(100);
-
-params! {
-    RATE: Rate = "rate", (required) in "1kbit".."400gbit", "maximum sustained traffic rate";
-    BURST: Bytes = "burst", "3044B" in "1522B".."1024MiB", "maximum traffic burst";
-    PEAK: Rate = "peak", (required) in "1kbit".."400gbit",
-        "peak traffic rate, not below the sustained rate";
-    MAP: Span = "map", "0s" in "0s".."100ms",
-        "MAP interval, from 100us; packets wait for requests and grants; 0s: no wait";
-    GRANT: Span = "grant", "4ms" in "0s".."1s",
-        "with `map`: from the MAP boundary that carries a request to its grant";
-}
-
-pub(crate) const DEFINITION: Definition = Definition {
-    name: "docsis",
-    summary: "cable modem upstream: token bucket with a peak rate",
-    source: "DOCSIS MULPIv3.1 annex C.2.2.7; request-grant delay: RFC 8034 section 4.2",
-    params: PARAMS,
-    shared: SHARED,
-    ..Definition::BARE
-};
-
-pub(crate) fn configure(values: &Values) -> Result<LinkConfig, ConfigError> {
-    let (rate, peak, burst_bytes) = (values.get(RATE), values.get(PEAK), values.get(BURST));
-    if peak < rate {
-        return Err(values.refuse(PEAK, "at least the sustained rate"));
-    }
-    let (map_interval, to_grant) = (values.get(MAP), values.get(GRANT));
-    let grant = RequestGrant { map_interval, to_grant, peak };
-    let has_requests = map_interval > Span::ZERO;
-    if has_requests && map_interval < LEAST_MAP {
-        return Err(values.refuse(MAP, "0s, or 100us to 100ms"));
-    }
-    Ok(LinkConfig {
-        rate: RateProcess::Docsis(DocsisUpstream::new(rate, burst_bytes, peak)),
-        facts: LinkFacts {
-            rate: Some(rate),
-            peak: Some(peak),
-            burst_bytes: Some(burst_bytes),
-            request_loop: has_requests.then_some(map_interval + to_grant),
-        },
-        grant: has_requests.then_some(grant),
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::time::Span;
     use alloc::vec;
     use alloc::vec::Vec;
     use proptest::prelude::*;

@@ -2,7 +2,8 @@
 //! changes packets on their way.
 
 pub(crate) mod cellular;
-pub(crate) mod docsis;
+mod constant;
+mod docsis;
 mod draw;
 mod flight;
 mod grants;
@@ -10,20 +11,21 @@ mod middlebox;
 pub(crate) mod params;
 mod piecewise;
 mod rate_process;
-pub(crate) mod schedule;
+mod schedule;
 pub mod tally;
-pub(crate) mod trace;
+mod trace;
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::format;
 
 pub use cellular::{Cellular, CellularConfig, OutageLaw, Outages};
+pub use constant::Constant;
 pub use docsis::DocsisUpstream;
 pub use flight::{Flight, FlightOptions, Jitter, JitterLaw, Reorder, RequestGrant};
 pub use grants::Grants;
 pub use middlebox::{Middlebox, MiddleboxOptions};
-pub use rate_process::{Constant, RateProcess};
+pub use rate_process::RateProcess;
 pub use schedule::{Schedule, ScheduleError, Step};
 pub use trace::{Opportunities, Trace, TraceError};
 

@@ -1,15 +1,11 @@
 //! A rate that changes at given instants and is constant in between: `steps`, and traces in
 //! profile `exact`.
 
-use alloc::string::ToString;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
 
-use super::params::{LinkConfig, SHARED};
 use super::piecewise::{Pieces, Transmitter};
-use super::rate_process::RateProcess;
-use crate::config::{ConfigError, Definition, Kind, Value, Values, params};
 use crate::rate::Rate;
 use crate::time::{Span, Time};
 
@@ -219,42 +215,6 @@ impl Pieces for Cursor {
         self.cycle_start += skipped;
         (now + skipped, work_nanobits - (cycles * period.work_nanobits) as u64)
     }
-}
-
-params! {
-    REPEAT: Option<Span> = "repeat", ("the last rate holds for ever") in "1us".."31536000s",
-        "start over after this time";
-}
-
-pub(crate) const DEFINITION: Definition = Definition {
-    name: "steps",
-    summary: "rate that changes at given times: steps:0s=6mbit,10s=600kbit",
-    source: "piecewise constant, exact in mid-packet; rate 0bit is an outage",
-    params: PARAMS,
-    shared: SHARED,
-    free_key: Some(|key| Kind::Span.read(key).is_some()),
-    ..Definition::BARE
-};
-
-pub(crate) fn configure(values: &Values) -> Result<LinkConfig, ConfigError> {
-    let name = DEFINITION.name.to_string();
-    let mut steps = Vec::new();
-    for (key, value) in values.free() {
-        let (Some(Value::Span(start)), Some(Value::Rate(rate))) =
-            (Kind::Span.read(key), Kind::Rate.read(value))
-        else {
-            let expected = Kind::Rate.expectation().to_string();
-            let (key, value) = (key.clone(), value.clone());
-            return Err(ConfigError::BadValue { name, key, value, expected });
-        };
-        steps.push(Step { start, rate });
-    }
-    let schedule = Schedule::new(steps, values.get(REPEAT)).map_err(|error| {
-        let key = if error == ScheduleError::ShortRepeat { REPEAT.name() } else { "TIME=RATE" };
-        ConfigError::Inside { name, key: key.to_string(), problem: error.to_string() }
-    })?;
-    let nominal = schedule.nominal_rate();
-    Ok(LinkConfig::of_rate(RateProcess::Schedule(schedule), nominal))
 }
 
 #[cfg(test)]

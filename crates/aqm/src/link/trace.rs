@@ -15,15 +15,11 @@
 //! the instant of an opportunity can still use it, as everywhere here; `mm-link` reads its clock
 //! in milliseconds, and lets the opportunities of a millisecond pass first.
 
-use alloc::string::{String, ToString};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
 
-use super::params::{LinkConfig, OVERHEAD, SHARED_WITHOUT_OVERHEAD};
-use super::rate_process::RateProcess;
 use super::schedule::{Schedule, Step};
-use crate::config::{Bytes, ConfigError, Definition, Profile, Values, params};
 use crate::rate::Rate;
 use crate::time::{Span, Time};
 
@@ -264,53 +260,10 @@ impl Opportunities {
 
 const NANOS_PER_MS: u64 = 1_000_000;
 
-params! {
-    FILE: String = "file", (required), "the recording";
-    OPPORTUNITY: Bytes = "opportunity", "1504B" in "64B".."64KiB",
-        "bytes that an opportunity carries, overhead included";
-    use OVERHEAD.or("4B");
-}
-
-pub(crate) const DEFINITION: Definition = Definition {
-    name: "trace",
-    summary: "recorded delivery opportunities: trace:FILE",
-    source: "Mahimahi's trace format: a time in ms per opportunity",
-    profiles: &[
-        Profile { name: "mahimahi", doc: "opportunities at instants, lost when idle (mm-link)" },
-        Profile { name: "exact", doc: "constant rate within each millisecond, nothing lost" },
-    ],
-    params: PARAMS,
-    shared: SHARED_WITHOUT_OVERHEAD,
-    positional: Some(FILE.name()),
-    ..Definition::BARE
-};
-
-/// `load` reads the file that the link names.
-pub(crate) fn configure(
-    values: &Values,
-    load: &mut dyn FnMut(&str) -> Result<Vec<u8>, String>,
-) -> Result<LinkConfig, ConfigError> {
-    let file = values.get(FILE);
-    let inside = |problem: String| ConfigError::Inside {
-        name: DEFINITION.name.to_string(),
-        key: file.clone(),
-        problem,
-    };
-    let bytes = load(&file).map_err(inside)?;
-    let trace = Trace::parse(&bytes).map_err(|error| inside(error.to_string()))?;
-    let opportunity_bytes = values.get(OPPORTUNITY) as u32;
-    let nominal = trace.mean_rate(opportunity_bytes);
-    let process = if values.profile() == "exact" {
-        RateProcess::Schedule(trace.to_schedule(opportunity_bytes))
-    } else {
-        RateProcess::Opportunities(Opportunities::new(trace, opportunity_bytes))
-    };
-    Ok(LinkConfig::of_rate(process, nominal))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use alloc::string::{String, ToString};
     use proptest::prelude::*;
 
     fn link(text: &str) -> Opportunities {

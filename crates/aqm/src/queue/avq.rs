@@ -9,14 +9,7 @@
 //! is none.
 //!
 //! # Parameters
-//! | key | unit | default | meaning (paper, section 2) |
-//! |---|---|---|---|
-//! | `gamma` | probability | 98 % | desired utilisation |
-//! | `alpha` | number | 0.15 | speed of the adaptation, per second |
-//! | `virtual-buffer` | bytes | 100 kB | its buffer (the paper: 100 packets of 1000 bytes) |
-//! | `ecn` | on/off | off | mark instead of drop |
-//! | `limit` | packets or bytes | 1000p | stored at most in the real queue |
-//! | `rate` | rate | the link's | what the link can send |
+//! The paper's, section 2; its buffer holds 100 packets of 1000 bytes.
 //!
 //! # Where the paper leaves room
 //! * An arrival that is dropped, early or for lack of room, does not shrink the capacity, as in the

@@ -9,14 +9,8 @@
 //! dropped with it.
 //!
 //! # Parameters
-//! | key | unit | default | meaning (paper, section III) |
-//! |---|---|---|---|
-//! | `freeze` | time | 100 ms | least time between two steps (`freeze_time`) |
-//! | `increment` | probability | 0.25 % | step up (`d1`) |
-//! | `decrement` | probability | 0.025 % | step down (`d2`) |
-//! | `threshold` | packets or bytes | none | a longer queue counts as a loss (`L`) |
-//! | `ecn` | on/off | off | mark instead of drop |
-//! | `limit` | packets or bytes | 1000p | stored at most |
+//! `freeze`, `increment` and `decrement` are the paper's `freeze_time`, `d1` and `d2` (section III), and
+//! `threshold` its `L`.
 //!
 //! The defaults are those of the ns-3 port of the authors' own simulator code. The step down is the
 //! smaller, since an idle link can mean too many signals or too little traffic, a loss only one

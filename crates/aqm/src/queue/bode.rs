@@ -7,10 +7,7 @@
 //! are exempt: dropping them shortens nobody's wait, and a TCP sender needs them to notice a loss.
 //!
 //! # Parameters
-//! | key | unit | default | meaning |
-//! |---|---|---|---|
-//! | `bound` | time | 20 ms | longest sojourn that is served (section V-C, *BoundedDelay*) |
-//! | `exempt` | packets | 3 | a queue of no more, head included, loses nothing (section V-C, step 3) |
+//! `bound` is the paper's *BoundedDelay* (section V-C), `exempt` its step 3.
 //!
 //! There is neither ECN nor pacing of drops: a whole window may go in one burst.
 //!

@@ -7,13 +7,8 @@
 //! is what strict priority means, and the lower class's own discipline and counters show it.
 //!
 //! # Parameters
-//! | key | unit | default | meaning |
-//! |---|---|---|---|
-//! | `high` | queue | `[bode:bound=50ms]` | discipline of the class served first |
-//! | `high-dscp` | DSCP set | 45+46 | its codepoints: NQB (RFC 9956) and EF (RFC 3246) |
-//! | `medium` | queue | `[bode:bound=100ms]` | discipline of the class served second |
-//! | `medium-dscp` | DSCP set | 34+36+38 | its codepoints: AF4x, interactive video (RFC 4594) |
-//! | `low` | queue | `[fifo:limit=1000p]` | discipline of the class served last |
+//! Codepoints served first are NQB (RFC 9956) and EF (RFC 3246); served second is AF4x, interactive
+//! video (RFC 4594).
 //!
 //! The defaults are the classes of the BoDe paper (section VII-C); which codepoints it used is not
 //! said.

@@ -5,15 +5,7 @@
 //! law. Victims of an overflow count as signals in their flow's CoDel.
 //!
 //! # Parameters
-//! | key | unit | default | meaning (RFC 8290 section 5) |
-//! |---|---|---|---|
-//! | `flows` | count | 1024 | queues that 5-tuples are hashed into |
-//! | `limit` | packets | 10240 | stored at most, over all flows |
-//! | `memory` | bytes | 32 MiB | stored at most, over all flows |
-//! | `quantum` | bytes | 1514 | credit per turn |
-//! | `target`, `interval`, `mtu`, `ce-threshold` | | 5 ms, 100 ms, 1514 B, none | as CoDel's |
-//! | `ecn` | on/off | on | mark instead of drop |
-//! | `drop-batch` | packets | 64 | taken from the fattest flow per overflow, at most |
+//! RFC 8290 section 5; those of the law are CoDel's.
 //!
 //! # Where the profiles differ
 //! | point | `linux` (6.12) | `rfc` |

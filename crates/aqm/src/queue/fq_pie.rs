@@ -7,17 +7,7 @@
 //! whoever filled the queue; its flow's PIE forgets its accumulated probability.
 //!
 //! # Parameters
-//! | key | unit | default | meaning (`tc-fq_pie(8)`) |
-//! |---|---|---|---|
-//! | `target`, `tupdate` | time | 15 ms, 15 ms | as PIE's |
-//! | `alpha`, `beta` | Hz | 0.125, 1.25 | as PIE's, whole sixteenths up to 2 |
-//! | `mtu` | bytes | 1514 | nothing is dropped while a flow stores less than two |
-//! | `ecn` | on/off | off | mark instead of drop |
-//! | `ecn-prob` | probability | 10 % | drop even ECN-capable packets above it; whole percents |
-//! | `flows` | count | 1024 | queues that 5-tuples are hashed into |
-//! | `limit` | packets | 10240 | stored at most, over all flows |
-//! | `memory` | bytes | 32 MiB | stored at most, over all flows |
-//! | `quantum` | bytes | 1514 | credit per turn |
+//! `tc-fq_pie(8)`; `alpha` and `beta` are whole sixteenths up to 2, `ecn-prob` is in whole percents.
 //!
 //! # Time
 //! The kernel updates all flows in one timer, every `tupdate`. Here each flow replays its own

@@ -11,18 +11,7 @@
 //! path.
 //!
 //! # Parameters
-//! | key | unit | default | meaning (paper) |
-//! |---|---|---|---|
-//! | `gamma` | number | 0.001 | gain of the price |
-//! | `alpha` | number | 0.1 | weight of the queue beside the rate |
-//! | `phi` | number | 1.001 | base of the probability |
-//! | `target` | packets | 20 | queue to hold (`b*`) |
-//! | `interval` | time | 2 ms | time between updates of the price |
-//! | `weight` | number | 1 | weight of the newest interval in the input rate; 1: no memory |
-//! | `mean-packet` | bytes | 1000 | a packet, as prices and targets count them |
-//! | `ecn` | on/off | off | mark instead of drop |
-//! | `limit` | packets or bytes | 1000p | stored at most |
-//! | `rate` | rate | the link's | what the link can send |
+//! The paper's; `target` is its `b*`.
 //!
 //! The defaults are those of the authors' own code in ns-2.
 //!

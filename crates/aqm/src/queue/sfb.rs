@@ -12,15 +12,7 @@
 //! Every `rehash` another hash takes over, so that two flows do not share all bins for ever.
 //!
 //! # Parameters
-//! | key | unit | default | meaning (`tc-sfb(8)`) |
-//! |---|---|---|---|
-//! | `limit` | packets | 1000 | stored at most (the kernel: the device's queue length) |
-//! | `max` | packets | 25 | stored at most of a flow |
-//! | `target` | packets | 20 | from here on a bin's probability rises |
-//! | `increment`, `decrement` | probability | 0.0005, 0.00005 | per arrival, in 65535ths |
-//! | `penalty-rate` | packets per second | 10 | of all flows that do not react together |
-//! | `penalty-burst` | packets | 20 | of those at once |
-//! | `rehash`, `warmup` | time | 600 s, 60 s | life of a hash; how long the next one learns first |
+//! `tc-sfb(8)`; the kernel's `limit` is the queue length of the device.
 //!
 //! # Quirks of the kernel that are kept
 //! * Probabilities change with arrivals alone: a flow that comes back finds what it left.

@@ -8,7 +8,7 @@ use crate::config::{ConfigError, Definition, Item, Kind, LinkFacts, Spec, Values
 use crate::link::params::{self, DELAY, LOSS, LinkConfig, OVERHEAD};
 use crate::link::{
     Constant, Flight, FlightOptions, Grants, Link, LinkParts, Loss, Middlebox, MiddleboxOptions,
-    RateProcess, cellular, docsis, schedule, trace,
+    RateProcess, cellular,
 };
 use crate::qdisc::Qdisc;
 use crate::registry::unknown;
@@ -34,18 +34,21 @@ pub const LINKS: &[LinkEntry] = &[
         configure: |values, _| Ok(params::constant(values)),
     },
     LinkEntry {
-        definition: &schedule::DEFINITION,
-        configure: |values, _| schedule::configure(values),
+        definition: &params::steps::DEFINITION,
+        configure: |values, _| params::steps::configure(values),
     },
     LinkEntry {
-        definition: &trace::DEFINITION,
-        configure: |values, load| trace::configure(values, load),
+        definition: &params::trace::DEFINITION,
+        configure: |values, load| params::trace::configure(values, load),
     },
     LinkEntry {
         definition: &cellular::DEFINITION,
         configure: |values, _| cellular::configure(values),
     },
-    LinkEntry { definition: &docsis::DEFINITION, configure: |values, _| docsis::configure(values) },
+    LinkEntry {
+        definition: &params::docsis::DEFINITION,
+        configure: |values, _| params::docsis::configure(values),
+    },
     LinkEntry { definition: &params::UNLIMITED, configure: |_, _| Ok(params::unlimited()) },
 ];
 
@@ -106,7 +109,7 @@ impl LinkSetup {
             return Self::bare_rate(spec);
         }
         if spec.name.starts_with(|first: char| first.is_ascii_digit()) {
-            return Err(ConfigError::BadQuantity { kind: Kind::Rate, text: spec.name.clone() });
+            return Err(ConfigError::BadQuantity { refusal: Kind::Rate.refusal(&spec.name) });
         }
         let entry = LINKS.iter().find(|entry| entry.definition.name == spec.name);
         let names = LINKS.iter().map(|entry| entry.definition.name);

@@ -1,8 +1,8 @@
 //! Every discipline and link by name: what exists, with which parameters, and how to build it.
 //!
 //! To add a discipline or link: give it a [`Definition`](crate::config::Definition) and a
-//! `configure` function beside its code, then name both in [`QUEUES`] (and its configuration in
-//! [`QueueConfig`]) or in [`LINKS`]. The law suite, `underload queues` and the benchmarks find it
+//! `configure` function beside its code, then list both in `queues!`, with the type of its
+//! configuration, or in [`LINKS`]. The law suite, `underload queues` and the benchmarks find it
 //! there.
 
 mod links;

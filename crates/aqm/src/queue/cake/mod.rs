@@ -13,19 +13,6 @@
 //! within its share of the rate goes before one that is not. Without, the link behind sets the
 //! pace, and the tins take turns by weight.
 //!
-//! # Parameters
-//! | key | unit | default | meaning |
-//! |---|---|---|---|
-//! | `rate` | rate | none | of its own shaper |
-//! | `tins` | choice | `diffserv3` | how codepoints are sorted |
-//! | `isolation` | choice | `triple-isolate` | what a flow is, who shares with whom |
-//! | `path`, `rtt` | choice, time | `internet`, 100 ms | expected round trip; target is a 20th of it |
-//! | `overhead`, `mpu` | bytes | 0 | charged on top of, and at least for, each packet |
-//! | `framing` | choice | `none` | `atm` or `ptm`: how the line cuts packets |
-//! | `memory` | bytes | 4 MiB or more | stored at most |
-//! | `ingress` | on/off | off | charge dropped packets too |
-//! | `mtu` | bytes | 1514 | of which one and a half may always wait |
-//!
 //! # Profile
 //! `linux` is the behaviour of Linux 6.12, to the packet. COBALT has two properties of the kernel's
 //! code that its description does not ask for; see `cobalt`.
@@ -43,6 +30,7 @@
 //! (`underload run kernel/20mbit`). See `docs/queues/cake.md`.
 
 mod cobalt;
+mod config;
 mod longest;
 mod params;
 mod rotation;
@@ -60,7 +48,7 @@ use crate::queue::store::fair::slab::Slab;
 use crate::rng::Rng;
 use crate::time::Time;
 
-pub use params::{CakeConfig, Isolation};
+pub use config::{CakeConfig, Isolation};
 pub(crate) use params::{DEFINITION, configure};
 pub use shaper::{Framing, Overhead};
 pub use tins::Tins;

@@ -8,7 +8,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use super::cobalt::{Blue, Cobalt, Law};
-use super::params::Isolation;
+use super::config::Isolation;
 use super::rotation::{Linked, Links, Rotation};
 use super::shaper::Pace;
 use super::tins::Share;

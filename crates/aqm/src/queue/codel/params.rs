@@ -99,3 +99,25 @@ fn mahimahi(values: &Values, config: CodelConfig) -> Result<Mahimahi, ConfigErro
     }
     Ok(Mahimahi::new(config.target, config.interval, config.guard_bytes))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    impl Default for CodelConfig {
+        fn default() -> Self {
+            config(&DEFINITION.defaults("linux"))
+        }
+    }
+
+    #[test]
+    fn the_defaults_are_those_of_the_rfc_with_a_frame_as_guard() {
+        let expected = CodelConfig {
+            target: Span::from_millis(5),
+            interval: Span::from_millis(100),
+            guard_bytes: 1_514,
+            ecn: false,
+        };
+        assert_eq!(CodelConfig::default(), expected);
+    }
+}

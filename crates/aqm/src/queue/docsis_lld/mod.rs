@@ -46,12 +46,13 @@ use alloc::boxed::Box;
 use crate::aqm::Store;
 use crate::aqm::Verdict;
 use crate::packet::{Ecn, Meta, Packet};
+use crate::qdisc::ServiceFlows;
 use crate::qdisc::{Admit, Backlog, Dequeue, DropReason, MarkReason, Observer, Qdisc, Stats};
 use crate::queue::control::{ONE_Q56, Recur, UpdateTimer, q56_to_f64};
 use crate::queue::docsis_pie::{Controller, MAX_PACKET_BYTES, UPDATE_INTERVAL};
 use crate::queue::store::dual::{Credit, Pair};
 use crate::rng::Rng;
-use crate::service_flow::{Contract, Granted, ServiceFlows, Side, Waiting};
+use crate::service_flow::{Contract, Granted, Side, Waiting};
 use crate::time::{Span, Time};
 
 use immediate::Ramp;

@@ -83,32 +83,6 @@ enum DelayModel {
 choices!(DelayModel { "queue" => Queue, "virtual" => Virtual, });
 
 impl DocsisLldConfig {
-    /// The standard's defaults at `rate`.
-    pub fn for_rate(rate: Rate) -> Self {
-        Self {
-            rate,
-            low_latency: FlowRates::UNLIMITED,
-            classic: FlowRates::UNLIMITED,
-            proactive: None,
-            virtual_loop: None,
-            target: Span::from_millis(10),
-            classic_limit_bytes: rate.bytes_in(Span::from_millis(100)).max(MAX_PACKET_BYTES),
-            low_latency_limit_bytes: rate.bytes_in(Span::from_millis(10)).max(LEAST_LIMIT_BYTES),
-            threshold: Span::from_millis(1),
-            range_exponent: 19,
-            coupling_tenths: 20,
-            coupled_while: CoupledWhile::Always,
-            weight: 230,
-            protection: true,
-            critical_delay: None,
-            critical_score: Span::from_millis(4),
-            aging_exponent: 19,
-            dscp_set: 1 << Dscp::NON_QUEUE_BUILDING.value(),
-            sanctioned_dscp: None,
-            histograms: [None; 2],
-        }
-    }
-
     pub(crate) fn build<P: 'static>(&self, rng: &Rng) -> Box<dyn Qdisc<P>> {
         Box::new(DocsisLld::new(self.clone(), rng))
     }
@@ -276,6 +250,14 @@ mod tests {
     use super::*;
     use crate::registry::{QueueConfig, QueueSetup};
     use alloc::string::ToString;
+
+    impl DocsisLldConfig {
+        /// The defaults at `rate`.
+        pub(in crate::queue) fn for_rate(rate: Rate) -> Self {
+            let values = DEFINITION.resolve(&crate::config::Spec::new("docsis-lld"));
+            values.and_then(|values| configure(&values, &LinkFacts::of_rate(rate))).expect("a rate")
+        }
+    }
 
     #[test]
     fn the_bounds_of_rates_and_buffers_are_themselves_allowed() {

@@ -62,20 +62,6 @@ pub struct DocsisPieConfig {
     pub buffer_bytes: u64,
 }
 
-impl DocsisPieConfig {
-    /// The standard's latency target and buffer of 100 ms, over a link of `rate` without peak rate
-    /// or burst.
-    pub const fn for_rate(rate: Rate) -> Self {
-        Self {
-            target: Span::from_millis(10),
-            rate,
-            peak: rate,
-            burst_bytes: 0,
-            buffer_bytes: rate.bytes_in(Span::from_millis(100)),
-        }
-    }
-}
-
 /// The AQM.
 #[derive(Clone, Debug)]
 pub struct DocsisPie {
@@ -218,6 +204,15 @@ mod tests {
     use super::*;
     use crate::queue::control::q56_to_f64;
     use alloc::string::ToString;
+
+    impl DocsisPieConfig {
+        /// The defaults at `rate`.
+        fn for_rate(rate: Rate) -> Self {
+            let values = DEFINITION.resolve(&crate::config::Spec::new("docsis-pie"));
+            let queue = values.and_then(|values| configure(&values, &LinkFacts::of_rate(rate)));
+            queue.expect("a rate").0
+        }
+    }
 
     fn config() -> DocsisPieConfig {
         DocsisPieConfig {

@@ -28,20 +28,6 @@ pub struct PieLinuxConfig {
     pub mtu_bytes: u32,
 }
 
-impl Default for PieLinuxConfig {
-    fn default() -> Self {
-        Self {
-            target: Span::from_millis(15),
-            update_interval: Span::from_millis(15),
-            alpha_sixteenths: 2,
-            beta_sixteenths: 20,
-            ecn: false,
-            ecn_up_to_q56: MAX_PROBABILITY / 10,
-            mtu_bytes: 1_514,
-        }
-    }
-}
-
 /// The AQM. Its probability has 56 fractional bits and, as in the kernel, no upper bound.
 #[derive(Clone, Debug)]
 pub struct PieLinux {
@@ -168,6 +154,9 @@ impl PieLinux {
 }
 
 impl PieLinuxConfig {
+    /// A tenth: the kernel's PIE marks up to it.
+    pub(super) const TENTH_Q56: u64 = MAX_PROBABILITY / 10;
+
     /// A probability of whole percents as `fq_pie` scales it, as a fraction of 2^56.
     pub(in crate::queue) const fn percent_q56(percent: u64) -> u64 {
         percent * PERCENT_OF_MAX

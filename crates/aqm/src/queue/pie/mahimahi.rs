@@ -21,12 +21,6 @@ pub struct PieMahimahiConfig {
     pub max_burst: Span,
 }
 
-impl Default for PieMahimahiConfig {
-    fn default() -> Self {
-        Self { target: Span::from_millis(15), max_burst: Span::from_millis(150) }
-    }
-}
-
 /// The AQM.
 #[derive(Clone, Debug)]
 pub struct PieMahimahi {

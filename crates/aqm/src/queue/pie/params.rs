@@ -109,7 +109,7 @@ pub(in crate::queue) fn linux_config(values: &Values) -> Result<PieLinuxConfig, 
         beta_sixteenths: sixteenths(values, BETA)?,
         ecn: values.get(ECN),
         mtu_bytes: values.get(MTU) as u32,
-        ..PieLinuxConfig::default()
+        ecn_up_to_q56: PieLinuxConfig::TENTH_Q56,
     })
 }
 
@@ -155,9 +155,28 @@ fn sixteenths(values: &Values, key: Key<Millionths>) -> Result<u32, ConfigError>
 
 #[cfg(test)]
 mod tests {
+    use super::*;
     use crate::config::LinkFacts;
     use crate::registry::QueueSetup;
     use alloc::string::ToString;
+
+    impl Default for PieRfcConfig {
+        fn default() -> Self {
+            rfc(&DEFINITION.defaults("rfc"))
+        }
+    }
+
+    impl Default for PieLinuxConfig {
+        fn default() -> Self {
+            linux(&DEFINITION.defaults("linux")).expect("its own defaults")
+        }
+    }
+
+    impl Default for PieMahimahiConfig {
+        fn default() -> Self {
+            mahimahi(&DEFINITION.defaults("mahimahi")).expect("its own defaults")
+        }
+    }
 
     #[test]
     fn what_a_profile_has_built_in_cannot_be_changed() {

@@ -35,22 +35,6 @@ pub struct PieRfcConfig {
     pub derandomize: bool,
 }
 
-impl Default for PieRfcConfig {
-    fn default() -> Self {
-        Self {
-            target: Span::from_millis(15),
-            update_interval: Span::from_millis(15),
-            max_burst: Span::from_millis(150),
-            alpha_microhertz: 125_000,
-            beta_microhertz: 1_250_000,
-            mean_packet_bytes: 1_500,
-            ecn: false,
-            ecn_threshold_q32: TEN_PERCENT_Q56 >> 24,
-            derandomize: true,
-        }
-    }
-}
-
 /// The AQM.
 #[derive(Clone, Debug)]
 pub struct PieRfc {

@@ -1,5 +1,9 @@
 //! The parameters that all links have in common, and the constant and the unlimited link, which
-//! have hardly any others.
+//! have hardly any others. Links with more have a file each.
+
+pub(crate) mod docsis;
+pub(crate) mod steps;
+pub(crate) mod trace;
 
 use crate::config::{
     Bytes, Definition, Key, LinkFacts, Param, Probability, Values, choices, params,
@@ -8,9 +12,10 @@ use crate::rate::Rate;
 use crate::remark::Rules;
 use crate::time::Span;
 
-use super::flight::{FlightOptions, Jitter, JitterLaw, Reorder, RequestGrant};
-use super::middlebox::MiddleboxOptions;
-use super::rate_process::{Constant, RateProcess};
+use crate::link::constant::Constant;
+use crate::link::flight::{FlightOptions, Jitter, JitterLaw, Reorder, RequestGrant};
+use crate::link::middlebox::MiddleboxOptions;
+use crate::link::rate_process::RateProcess;
 
 /// What a link's own parameters decide: when packets may leave, and what that means for others.
 #[derive(Debug)]
@@ -25,7 +30,7 @@ pub(crate) struct LinkConfig {
 
 impl LinkConfig {
     /// A link whose queue may know its rate in the long run, and nothing else.
-    pub(super) const fn of_rate(rate: RateProcess, nominal: Rate) -> Self {
+    pub(in crate::link) const fn of_rate(rate: RateProcess, nominal: Rate) -> Self {
         Self { rate, facts: LinkFacts::of_rate(nominal), grant: None }
     }
 }
@@ -52,10 +57,10 @@ params! {
 }
 
 /// Parameters that every link has.
-pub(super) const SHARED: &[Param] = PARAMS;
+pub(in crate::link) const SHARED: &[Param] = PARAMS;
 
 /// The same for links with an `overhead` of their own.
-pub(super) const SHARED_WITHOUT_OVERHEAD: &[Param] = SHARED.split_at(SHARED.len() - 1).0;
+pub(in crate::link) const SHARED_WITHOUT_OVERHEAD: &[Param] = SHARED.split_at(SHARED.len() - 1).0;
 
 choices!(JitterLaw { "uniform" => Uniform, "normal" => Normal, "exponential" => Exponential, });
 

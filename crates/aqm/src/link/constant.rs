@@ -1,0 +1,61 @@
+//! One rate for ever.
+
+use crate::rate::Rate;
+use crate::time::{Span, Time};
+use crate::token_bucket::NANOBITS_PER_BYTE;
+
+/// A constant rate. What rounding to nanoseconds cuts off is carried through a busy period, so
+/// that long runs do not drift.
+#[derive(Clone, Debug)]
+pub struct Constant {
+    pub(super) rate: Rate,
+    free_at: Time,
+    /// Nanoseconds cut off so far in this busy period, in units of 1 / rate.
+    carry: u64,
+    /// What the last length takes: most packets are as long as the one before, and a division
+    /// costs as much as the rest of a transmission.
+    last: Transmission,
+}
+
+/// How long a packet takes: whole nanoseconds, and the rest in units of 1 / rate.
+#[derive(Clone, Copy, Debug, Default)]
+struct Transmission {
+    len: u32,
+    nanos: u64,
+    rest: u64,
+}
+
+impl Constant {
+    /// A link of `rate`, which must not be zero.
+    pub fn new(rate: Rate) -> Self {
+        assert!(!rate.is_zero(), "configuration refuses a constant rate of zero");
+        Self { rate, free_at: Time::ZERO, carry: 0, last: Transmission::default() }
+    }
+
+    #[inline]
+    pub(super) fn transmit(&mut self, start: Time, len: u32) -> Time {
+        if start > self.free_at {
+            self.carry = 0;
+        }
+        if len != self.last.len {
+            self.divide(len);
+        }
+        let bits_per_second = self.rate.bits_per_second();
+        let mut nanos = self.last.nanos;
+        self.carry += self.last.rest;
+        if self.carry >= bits_per_second {
+            self.carry -= bits_per_second;
+            nanos += 1;
+        }
+        self.free_at = start + Span::from_nanos(nanos);
+        self.free_at
+    }
+
+    #[inline(never)]
+    fn divide(&mut self, len: u32) {
+        let nanobits = u64::from(len) * NANOBITS_PER_BYTE;
+        let bits_per_second = self.rate.bits_per_second();
+        let (nanos, rest) = (nanobits / bits_per_second, nanobits % bits_per_second);
+        self.last = Transmission { len, nanos, rest };
+    }
+}

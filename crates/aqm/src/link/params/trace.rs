@@ -1,0 +1,53 @@
+//! The parameters of a recording.
+
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
+use super::{LinkConfig, OVERHEAD, SHARED_WITHOUT_OVERHEAD};
+use crate::config::{Bytes, ConfigError, Definition, Profile, Values, params};
+use crate::link::rate_process::RateProcess;
+use crate::link::trace::{Opportunities, Trace};
+
+params! {
+    FILE: String = "file", (required), "the recording";
+    OPPORTUNITY: Bytes = "opportunity", "1504B" in "64B".."64KiB",
+        "bytes that an opportunity carries, overhead included";
+    use OVERHEAD.or("4B");
+}
+
+pub(crate) const DEFINITION: Definition = Definition {
+    name: "trace",
+    summary: "recorded delivery opportunities: trace:FILE",
+    source: "Mahimahi's trace format: a time in ms per opportunity",
+    profiles: &[
+        Profile { name: "mahimahi", doc: "opportunities at instants, lost when idle (mm-link)" },
+        Profile { name: "exact", doc: "constant rate within each millisecond, nothing lost" },
+    ],
+    params: PARAMS,
+    shared: SHARED_WITHOUT_OVERHEAD,
+    positional: Some(FILE.name()),
+    ..Definition::BARE
+};
+
+/// `load` reads the file that the link names.
+pub(crate) fn configure(
+    values: &Values,
+    load: &mut dyn FnMut(&str) -> Result<Vec<u8>, String>,
+) -> Result<LinkConfig, ConfigError> {
+    let file = values.get(FILE);
+    let inside = |problem: String| ConfigError::Inside {
+        name: DEFINITION.name.to_string(),
+        key: file.clone(),
+        problem,
+    };
+    let bytes = load(&file).map_err(inside)?;
+    let trace = Trace::parse(&bytes).map_err(|error| inside(error.to_string()))?;
+    let opportunity_bytes = values.get(OPPORTUNITY) as u32;
+    let nominal = trace.mean_rate(opportunity_bytes);
+    let process = if values.profile() == "exact" {
+        RateProcess::Schedule(trace.to_schedule(opportunity_bytes))
+    } else {
+        RateProcess::Opportunities(Opportunities::new(trace, opportunity_bytes))
+    };
+    Ok(LinkConfig::of_rate(process, nominal))
+}
