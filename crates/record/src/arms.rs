@@ -1,6 +1,6 @@
 //! The summary of each arm, and the published numbers held against it.
 
-use crate::fold::{ArmFold, Conclusion, ShareWithin};
+use crate::fold::{ArmFold, ShareWithin, percent};
 use crate::link::merge_sanction;
 use crate::metric_names::{closest_metric, latency_names, metric_names, metric_unit};
 use crate::schema::{
@@ -10,17 +10,6 @@ use crate::schema::{
 use crate::shares::Ratio;
 use crate::stats::Pass;
 use crate::summarise::LatencyPools;
-
-/// Fills in `summaries` from the trials and the pooled samples, then judges every expectation.
-pub fn conclude(run: &mut RunRecord, pools: &LatencyPools) {
-    let mut conclusion = Conclusion::new(run);
-    for pass in Pass::BOTH {
-        for trial in &run.trials {
-            conclusion.add(trial, pass);
-        }
-    }
-    conclusion.finish(run, pools);
-}
 
 /// The value of any metric of an arm that [`crate::schema::Expectation`] lists; `None` as for
 /// [`metric`].
@@ -285,8 +274,4 @@ fn queue_metric(summary: &ArmSummary, name: &str) -> Option<f64> {
 
 fn direction_named(name: &str) -> Option<Direction> {
     [Direction::Up, Direction::Down].into_iter().find(|direction| direction.name() == name)
-}
-
-pub(crate) fn percent(part: u64, whole: u64) -> Option<f64> {
-    (whole > 0).then(|| part as f64 * 100.0 / whole as f64)
 }

@@ -3,101 +3,15 @@
 
 use std::collections::BTreeMap;
 
-use crate::arms;
 use crate::link::merge_sanction;
 use crate::schema::{
-    ArmBottleneck, ArmLatency, ArmMetric, ArmSummary, BottleneckSummary, Distribution, Expectation,
-    FlowRecord, Interval, LatencyHistogram, LatencyMeasure, LatencySummary, Metric, Phase,
-    Quantile, RunRecord, TrialRecord, names_arm,
+    ArmBottleneck, ArmLatency, ArmMetric, ArmSummary, BottleneckSummary, Distribution, FlowRecord,
+    Interval, LatencyHistogram, LatencyMeasure, LatencySummary, Metric, Phase, Quantile,
+    TrialRecord,
 };
-use crate::shares::Ratio;
-use crate::stats::{MeanInTwoPasses, Pass};
-use crate::summarise::{CONFIDENCE, LatencyPools};
+use crate::stats::{CONFIDENCE, MeanInTwoPasses, Pass};
+use crate::summarise::LatencyPools;
 use crate::throughput::{DIRECTIONS, ThroughputFold, utilisation};
-
-/// The summary of each arm of a run, and its expectations, of trials that come one by one.
-///
-/// Every trial is added in [`Pass::Sums`], then every trial again in [`Pass::Distances`] and in the
-/// same order.
-#[derive(Debug)]
-pub struct Conclusion {
-    arms: BTreeMap<String, ConcludedArm>,
-}
-
-#[derive(Debug, Default)]
-struct ConcludedArm {
-    fold: ArmFold,
-    /// What expectations of the arm ask for and a summary does not hold.
-    shares: BTreeMap<String, ShareWithin>,
-    ratios: BTreeMap<String, Ratio>,
-}
-
-impl Conclusion {
-    /// Of a run with these arms and expectations; what else is in the record is not looked at.
-    pub fn new(run: &RunRecord) -> Self {
-        let arm = |name: &str| {
-            let mut arm = ConcludedArm::default();
-            let of_arm = |expected: &&Expectation| {
-                expected.arm_patterns().iter().any(|pattern| names_arm(pattern, name))
-            };
-            for expected in run.expectations.iter().filter(of_arm) {
-                let metric = &expected.metric;
-                let named = ShareWithin::named(metric).map(|share| (metric.clone(), share));
-                arm.shares.extend(named);
-                arm.ratios.extend(Ratio::named(metric).map(|ratio| (metric.clone(), ratio)));
-            }
-            arm
-        };
-        let arms = run.arms.iter().map(|it| (it.name.clone(), arm(&it.name)));
-        Self { arms: arms.collect() }
-    }
-
-    /// Adds a trial; one of an arm that the run does not have is left out.
-    pub fn add(&mut self, trial: &TrialRecord, pass: Pass) {
-        let Some(arm) = self.arms.get_mut(&trial.arm) else { return };
-        arm.fold.add(trial, pass);
-        if !trial.validity.is_valid() {
-            return;
-        }
-        arm.ratios.values_mut().for_each(|ratio| ratio.add(trial, pass));
-        if pass == Pass::Distances {
-            for share in arm.shares.values_mut() {
-                // The first pass has told which probe stands for the arm.
-                if let Some(probe) = arm.fold.headline_probe(share.phase) {
-                    share.add(trial, probe);
-                }
-            }
-        }
-    }
-
-    /// Fills in `summaries` and the groups of a study, then judges every expectation.
-    pub fn finish(self, run: &mut RunRecord, pools: &LatencyPools) {
-        let nothing = ConcludedArm::default();
-        let of = |name: &str| self.arms.get(name).unwrap_or(&nothing);
-        let arms = run.arms.iter();
-        run.summaries = arms.map(|arm| of(&arm.name).fold.summary(&arm.name, pools)).collect();
-        if let Some(study) = &mut run.study {
-            pools.conclude_study(study);
-        }
-        let value = |summary: &ArmSummary, name: &str| {
-            let arm = of(&summary.arm);
-            arms::metric(summary, name)
-                .or_else(|| arm.shares.get(name)?.percent())
-                .or_else(|| arm.ratios.get(name)?.interval().map(|ratio| ratio.mean))
-                .or_else(|| run.study.as_ref()?.cut(&summary.arm, name))
-        };
-        let summaries: BTreeMap<&str, &ArmSummary> =
-            run.summaries.iter().rev().map(|summary| (summary.arm.as_str(), summary)).collect();
-        let names: Vec<&str> = run.summaries.iter().map(|summary| summary.arm.as_str()).collect();
-        let measured = |expected: &Expectation| {
-            expected.measure(&names, |arm| value(summaries.get(arm)?, &expected.metric))
-        };
-        let measured: Vec<Option<f64>> = run.expectations.iter().map(measured).collect();
-        for (expected, value) in run.expectations.iter_mut().zip(measured) {
-            expected.judge(value);
-        }
-    }
-}
 
 /// The trials of one arm.
 #[derive(Debug, Default)]
@@ -163,7 +77,7 @@ impl ArmFold {
     }
 
     /// The probe of [`ArmSummary::headline`], as soon as the first pass is over.
-    fn headline_probe(&self, phase: Phase) -> Option<&str> {
+    pub(crate) fn headline_probe(&self, phase: Phase) -> Option<&str> {
         let mut totals = self.latencies.iter().map(|latency| &latency.total);
         let first = totals.find(|total| {
             !total.closed_loop && total.measure == LatencyMeasure::RoundTrip && total.phase == phase
@@ -407,13 +321,19 @@ impl ShareWithin {
     }
 
     pub(crate) fn percent(&self) -> Option<f64> {
-        arms::percent(self.inside, self.trials)
+        percent(self.inside, self.trials)
     }
+}
+
+/// `part` of `whole` in percent; `None` if there is nothing.
+pub(crate) fn percent(part: u64, whole: u64) -> Option<f64> {
+    (whole > 0).then(|| part as f64 * 100.0 / whole as f64)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::schema::{Expectation, RunRecord};
     use crate::schema::{Validity, World};
     use crate::stats::mean_interval;
     use crate::synthetic::{self, BUFFER_CONTROL, DOCSIS_PIE};

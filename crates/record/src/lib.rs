@@ -26,6 +26,7 @@ pub mod synthetic;
 pub mod text;
 
 mod arms;
+mod conclusion;
 mod fold;
 mod metric_names;
 mod shares;
@@ -33,8 +34,9 @@ mod study;
 mod summarise;
 mod throughput;
 
-pub use arms::{conclude, metric, metric_of, metric_over_trials, metrics_of_trial, unknown_metric};
-pub use fold::Conclusion;
+pub use arms::{metric, metric_of, metric_over_trials, metrics_of_trial, unknown_metric};
+pub use conclusion::{Conclusion, SecondPass, conclude};
 pub use metric_names::{closest_metric, latency_names, metric_names, metric_unit};
+pub use stats::CONFIDENCE;
 pub use study::{DAY, LINE};
-pub use summarise::{CONFIDENCE, LatencyPools, summarise, trial_latencies};
+pub use summarise::{LatencyPools, summarise, trial_latencies};

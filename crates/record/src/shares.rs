@@ -1,9 +1,7 @@
 //! How two entries of a scenario divide what they share: the goodput of one over the other's.
 
-use crate::schema::{ArmRatio, Direction, FlowRecord, Interval, TrialRecord};
-use crate::stats::{MeanInTwoPasses, Pass};
-use crate::summarise::CONFIDENCE;
-use crate::throughput::goodput;
+use crate::schema::{ArmRatio, Direction, FlowDirection, FlowRecord, Interval, TrialRecord};
+use crate::stats::{CONFIDENCE, MeanInTwoPasses, Pass};
 
 /// The ratio of every trial, then their mean. There is none unless every trial has one: a mean over
 /// those in which the other got something would hide that it got nothing.
@@ -104,6 +102,17 @@ fn numbered(flow: &str) -> Option<&str> {
     let (entry, number) = flow.rsplit_once('-')?;
     let is_number = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
     (is_number && !entry.is_empty()).then_some(entry)
+}
+
+/// Payload of a flow in a direction. A flow that sends one way only has no goodput in the other,
+/// whatever its acknowledgements carry.
+pub(crate) fn goodput(flow: &FlowRecord, direction: Direction) -> Option<f64> {
+    let rate = match (direction, flow.direction) {
+        (Direction::Up, FlowDirection::Up | FlowDirection::Both) => flow.goodput_up_bit_per_s,
+        (Direction::Down, FlowDirection::Down | FlowDirection::Both) => flow.goodput_down_bit_per_s,
+        _ => None,
+    };
+    rate.map(|rate| rate as f64)
 }
 
 #[cfg(test)]

@@ -15,8 +15,7 @@ use crate::schema::{
     FlowDirection, Interval, LatencyMeasure, Phase, Sample, StudyClass, StudyGroup, StudyRecord,
     TrialRecord,
 };
-use crate::stats::{mean_interval, nearest_rank};
-use crate::summarise::CONFIDENCE;
+use crate::stats::{CONFIDENCE, mean_interval, nearest_rank};
 
 /// The condition that holds a line's number, and the one that holds the day's.
 pub const LINE: &str = "line";

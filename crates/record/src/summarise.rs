@@ -9,9 +9,6 @@ use crate::schema::{
 use crate::stats::{self, SignedHistogram};
 use crate::study::StudyPools;
 
-/// Confidence of every interval that a report prints.
-pub const CONFIDENCE: f64 = 0.95;
-
 /// Samples that one pool keeps one by one; beyond that it counts them in a histogram.
 const EXACT_SAMPLES: usize = 1 << 20;
 

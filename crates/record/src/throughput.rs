@@ -1,11 +1,8 @@
 //! What an arm's trials carried in a direction.
 
-use crate::schema::{
-    ArmThroughput, BottleneckSummary, Direction, FlowDirection, FlowRecord, Phase, TrialRecord,
-};
-use crate::shares::{self, Ratio};
-use crate::stats::{MeanInTwoPasses, Pass, jain_index};
-use crate::summarise::CONFIDENCE;
+use crate::schema::{ArmThroughput, BottleneckSummary, Direction, FlowRecord, Phase, TrialRecord};
+use crate::shares::{self, Ratio, goodput};
+use crate::stats::{CONFIDENCE, MeanInTwoPasses, Pass, jain_index};
 
 /// Both, in the order of tables.
 pub(crate) const DIRECTIONS: [Direction; 2] = [Direction::Up, Direction::Down];
@@ -63,17 +60,6 @@ impl ThroughputFold {
         let known = result.goodput_bit_per_s.is_some() || result.link_bit_per_s.is_some();
         known.then_some(result)
     }
-}
-
-/// Payload of a flow in a direction. A flow that sends one way only has no goodput in the other,
-/// whatever its acknowledgements carry.
-pub(crate) fn goodput(flow: &FlowRecord, direction: Direction) -> Option<f64> {
-    let rate = match (direction, flow.direction) {
-        (Direction::Up, FlowDirection::Up | FlowDirection::Both) => flow.goodput_up_bit_per_s,
-        (Direction::Down, FlowDirection::Down | FlowDirection::Both) => flow.goodput_down_bit_per_s,
-        _ => None,
-    };
-    rate.map(|rate| rate as f64)
 }
 
 /// The last bottleneck of the direction in the load phase, or over the trial where no phase was

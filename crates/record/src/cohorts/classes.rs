@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{ClassDays, Line, Lines};
+use super::line::{ClassDays, Line, Lines};
 use crate::CONFIDENCE;
 use crate::schema::{ClassStudy, Interval, TierUse};
 use crate::stats::mean_interval;

@@ -2,7 +2,7 @@
 
 use underload_aqm::rng::Rng;
 
-use super::{Line, Lines};
+use super::line::{Line, Lines};
 use crate::CONFIDENCE;
 use crate::schema::{Estimate, OutcomeStudy, SelfCheck};
 use crate::stats::{Alternative, ClusterShare, cluster_share, mann_whitney, nearest_rank};

@@ -3,8 +3,8 @@
 use underload_aqm::rng::Rng;
 
 use super::compare::compare;
+use super::line::{Line, LineSeries, Lines};
 use super::strata::stratified;
-use super::{Line, LineSeries, Lines};
 use crate::CONFIDENCE;
 use crate::schema::{CohortSeries, Comparison, QuantileEstimate, SeriesStudy, Spread};
 use crate::stats::{BinnedClusters, Ecdf, mean_interval, nearest_rank};

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 
 use statrs::distribution::{ContinuousCDF, Normal};
 
-use super::{Line, Lines};
+use super::line::{Line, Lines};
 use crate::CONFIDENCE;
 use crate::schema::{Estimate, Stratified, Stratum};
 

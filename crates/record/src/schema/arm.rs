@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Direction, Distribution, LatencyHistogram, LatencyMeasure, PacketCount, Phase, Sanction,
+    Direction, Distribution, LatencyHistogram, LatencyMeasure, PacketCount, Phase, Quantile,
+    Sanction,
 };
 
 /// Results of one arm, over all its valid trials.
@@ -51,122 +52,6 @@ pub struct ArmLatency {
     /// For a closed-loop probe: each time-weighted statistic over repeats, in ns; else empty.
     #[serde(default)]
     pub time_weighted: BTreeMap<Quantile, Interval>,
-}
-
-/// A statistic of a distribution.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Quantile {
-    /// Median.
-    P50,
-    /// 90th percentile.
-    P90,
-    /// 95th percentile.
-    P95,
-    /// 99th percentile.
-    P99,
-    /// 99.9th percentile.
-    P999,
-    /// Largest.
-    Max,
-    /// Arithmetic mean.
-    Mean,
-}
-
-impl Quantile {
-    /// Every quantile, in the order of tables.
-    pub const ALL: [Quantile; 7] = [
-        Quantile::P50,
-        Quantile::P90,
-        Quantile::P95,
-        Quantile::P99,
-        Quantile::P999,
-        Quantile::Max,
-        Quantile::Mean,
-    ];
-
-    /// Percentiles by which arms are compared, the highest first: where one has too few samples,
-    /// the next lower one is used.
-    pub const HIGHEST_FIRST: [Quantile; 4] =
-        [Quantile::P99, Quantile::P95, Quantile::P90, Quantile::P50];
-
-    /// The quantile's name in tables and files.
-    pub fn name(self) -> &'static str {
-        match self {
-            Quantile::P50 => "p50",
-            Quantile::P90 => "p90",
-            Quantile::P95 => "p95",
-            Quantile::P99 => "p99",
-            Quantile::P999 => "p99.9",
-            Quantile::Max => "max",
-            Quantile::Mean => "mean",
-        }
-    }
-
-    /// The one printed so.
-    pub fn from_name(name: &str) -> Option<Quantile> {
-        Quantile::ALL.into_iter().find(|quantile| quantile.name() == name)
-    }
-
-    /// The share of values at or below it, as parts of 1; `None` of the largest and the mean.
-    pub const fn share(self) -> Option<f64> {
-        match self {
-            Quantile::P50 => Some(0.5),
-            Quantile::P90 => Some(0.9),
-            Quantile::P95 => Some(0.95),
-            Quantile::P99 => Some(0.99),
-            Quantile::P999 => Some(0.999),
-            Quantile::Max | Quantile::Mean => None,
-        }
-    }
-
-    /// The fewest samples of which it is printed, drawn or compared: five of them lie above it.
-    pub const fn fewest_samples(self) -> u64 {
-        match self {
-            Quantile::P90 => 50,
-            Quantile::P95 => 100,
-            Quantile::P99 => 500,
-            Quantile::P999 => 5_000,
-            _ => 1,
-        }
-    }
-
-    /// Whether `samples` are enough for it, see [`Quantile::fewest_samples`].
-    pub const fn is_told_by(self, samples: u64) -> bool {
-        samples >= self.fewest_samples()
-    }
-
-    /// The highest percentile for which `samples` are enough.
-    pub fn highest_told_by(samples: u64) -> Quantile {
-        let mut told = Quantile::HIGHEST_FIRST.into_iter();
-        told.find(|quantile| quantile.is_told_by(samples)).unwrap_or(Quantile::P50)
-    }
-
-    /// The quantile's value in a distribution, ns.
-    pub fn of(self, distribution: &Distribution) -> i64 {
-        match self {
-            Quantile::P50 => distribution.p50_ns,
-            Quantile::P90 => distribution.p90_ns,
-            Quantile::P95 => distribution.p95_ns,
-            Quantile::P99 => distribution.p99_ns,
-            Quantile::P999 => distribution.p999_ns,
-            Quantile::Max => distribution.max_ns,
-            Quantile::Mean => distribution.mean_ns,
-        }
-    }
-}
-
-impl Distribution {
-    /// A statistic, ns; `None` where it has too few samples.
-    pub fn told_ns(&self, quantile: Quantile) -> Option<i64> {
-        quantile.is_told_by(self.count).then(|| quantile.of(self))
-    }
-
-    /// The highest percentile that has enough samples, and its value, ns.
-    pub fn highest_told(&self) -> (Quantile, i64) {
-        let quantile = Quantile::highest_told_by(self.count);
-        (quantile, quantile.of(self))
-    }
 }
 
 /// A mean over repeats and where the true one lies.

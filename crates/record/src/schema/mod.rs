@@ -22,6 +22,7 @@ mod cohorts;
 mod expectation;
 mod finding;
 mod headline;
+mod measure;
 mod packet;
 mod plot;
 mod run;
@@ -32,7 +33,7 @@ mod validity;
 
 pub use alarm::{CeAlarm, CeRule};
 pub use arm::{
-    ArmBottleneck, ArmLatency, ArmMetric, ArmRatio, ArmSummary, ArmThroughput, Interval, Quantile,
+    ArmBottleneck, ArmLatency, ArmMetric, ArmRatio, ArmSummary, ArmThroughput, Interval,
 };
 pub use cohorts::{
     ClassStudy, CohortCount, CohortSeries, CohortStudy, Compared, Comparison, Estimate,
@@ -41,13 +42,16 @@ pub use cohorts::{
 pub use expectation::{Choice, Expectation, Extreme, Verdict, names_arm};
 pub use finding::{ClassLatency, Finding, ForeignTest, MarkingFate, Readings, Rpm};
 pub use headline::Headline;
+pub use measure::{
+    Direction, Distribution, LatencyHistogram, LatencyMeasure, PacketCount, Phase, PhaseWindow,
+    Quantile, Sanction,
+};
 pub use packet::PacketSighting;
 pub use plot::{PlotAxis, PlotKind, PlotPoint, PlotRecord};
 pub use run::{ArmRecord, FORMAT_VERSION, HostFacts, RunRecord, ScenarioRecord, World};
 pub use sample::{Ecn, Marking, Sample, Series, SeriesKind, SeriesPoint};
 pub use study::{StudyClass, StudyGroup, StudyRecord};
 pub use trial::{
-    BottleneckSummary, Direction, Distribution, FlowDirection, FlowRecord, LatencyHistogram,
-    LatencyMeasure, LatencySummary, Metric, PacketCount, Phase, PhaseWindow, Sanction, TrialRecord,
+    BottleneckSummary, FlowDirection, FlowRecord, LatencySummary, Metric, TrialRecord,
 };
 pub use validity::{InvalidReason, Timeliness, Validity, ValidityLimits};

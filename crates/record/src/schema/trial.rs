@@ -1,11 +1,13 @@
 //! One trial: one arm, one repeat.
 
 use std::collections::BTreeMap;
-use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::{CeAlarm, Finding, Timeliness, Validity};
+use super::{
+    CeAlarm, Direction, Distribution, Finding, LatencyHistogram, LatencyMeasure, PacketCount,
+    PhaseWindow, Sanction, Timeliness, Validity,
+};
 
 /// Results of one arm in one repeat.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
@@ -39,112 +41,6 @@ pub struct TrialRecord {
     /// What a step of `underload measure` found; left out of other runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub finding: Option<Box<Finding>>,
-}
-
-/// A part of a trial.
-#[derive(
-    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize,
-)]
-#[serde(rename_all = "kebab-case")]
-pub enum Phase {
-    /// No load, only probes: the phase of idle latency.
-    #[default]
-    Idle,
-    /// The load is starting; its samples count for nothing.
-    Ramp,
-    /// The load is steady: working latency.
-    Load,
-    /// The load has ended and queues empty.
-    Drain,
-    /// The whole trial: only of links, in live runs of earlier versions.
-    Whole,
-}
-
-impl Phase {
-    /// The name used in files and tables.
-    pub fn name(self) -> &'static str {
-        match self {
-            Phase::Idle => "idle",
-            Phase::Ramp => "ramp",
-            Phase::Load => "load",
-            Phase::Drain => "drain",
-            Phase::Whole => "whole",
-        }
-    }
-
-    /// The phase of that name.
-    pub fn from_name(name: &str) -> Option<Phase> {
-        [Phase::Idle, Phase::Ramp, Phase::Load, Phase::Drain, Phase::Whole]
-            .into_iter()
-            .find(|phase| phase.name() == name)
-    }
-}
-
-impl fmt::Display for Phase {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
-    }
-}
-
-/// When a phase ran: `start_ns <= t < end_ns`, since the start of the trial.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct PhaseWindow {
-    /// The phase that the window belongs to.
-    pub phase: Phase,
-    /// First instant inside, ns.
-    pub start_ns: u64,
-    /// First instant after, ns.
-    pub end_ns: u64,
-}
-
-impl PhaseWindow {
-    /// Its length, ns; 0 if it ends before it starts.
-    pub fn length_ns(&self) -> u64 {
-        self.end_ns.saturating_sub(self.start_ns)
-    }
-
-    /// Whether the instant lies inside.
-    pub fn contains(&self, time_ns: u64) -> bool {
-        self.start_ns <= time_ns && time_ns < self.end_ns
-    }
-}
-
-/// A direction of the path, seen from the client.
-#[derive(
-    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize,
-)]
-#[serde(rename_all = "kebab-case")]
-pub enum Direction {
-    /// Upstream: from the client to the server.
-    #[default]
-    Up,
-    /// Downstream: from the server to the client.
-    Down,
-}
-
-impl Direction {
-    /// The name used in files and tables.
-    pub fn name(self) -> &'static str {
-        match self {
-            Direction::Up => "up",
-            Direction::Down => "down",
-        }
-    }
-
-    /// The other one.
-    #[must_use]
-    pub fn opposite(self) -> Self {
-        match self {
-            Direction::Up => Direction::Down,
-            Direction::Down => Direction::Up,
-        }
-    }
-}
-
-impl fmt::Display for Direction {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
-    }
 }
 
 /// Direction of a flow's payload.
@@ -207,32 +103,6 @@ pub struct Metric {
     pub value: Option<f64>,
 }
 
-/// The delay that a latency summary is about.
-#[derive(
-    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize,
-)]
-#[serde(rename_all = "kebab-case")]
-pub enum LatencyMeasure {
-    /// The round trip.
-    #[default]
-    RoundTrip,
-    /// Client to server. Depends on both clocks in the measured world.
-    OneWayUp,
-    /// Server to client. Depends on both clocks in the measured world.
-    OneWayDown,
-}
-
-impl LatencyMeasure {
-    /// Short name for tables.
-    pub fn name(self) -> &'static str {
-        match self {
-            LatencyMeasure::RoundTrip => "round trip",
-            LatencyMeasure::OneWayUp => "one way up",
-            LatencyMeasure::OneWayDown => "one way down",
-        }
-    }
-}
-
 /// Latency of one probe in one phase of one trial.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct LatencySummary {
@@ -255,33 +125,6 @@ pub struct LatencySummary {
     /// probes, which need no weights.
     #[serde(default)]
     pub time_weighted: Option<Distribution>,
-}
-
-/// Quantiles of `count` delays, ns. Quantile q is the nearest-rank one: the smallest value with at
-/// least `q * count` values at or below it.
-///
-/// Only one-way delays can be negative: where the two ends' clocks differ by more than the path
-/// takes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct Distribution {
-    /// Number of values, at least 1.
-    pub count: u64,
-    /// Smallest, ns.
-    pub min_ns: i64,
-    /// Median, ns.
-    pub p50_ns: i64,
-    /// 90th percentile, ns.
-    pub p90_ns: i64,
-    /// 95th percentile, ns.
-    pub p95_ns: i64,
-    /// 99th percentile, ns.
-    pub p99_ns: i64,
-    /// 99.9th percentile, ns.
-    pub p999_ns: i64,
-    /// Largest, ns.
-    pub max_ns: i64,
-    /// Arithmetic mean, rounded down, ns.
-    pub mean_ns: i64,
 }
 
 /// What one bottleneck did to one direction in one window.
@@ -340,51 +183,4 @@ impl BottleneckSummary {
     pub fn marked_packets(&self) -> u64 {
         self.marks.values().sum()
     }
-}
-
-/// A flow that queue protection (RFC 9957) sent away from the low latency queue.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct Sanction {
-    /// [`FlowRecord::name`] where the run knows it, else a number of the flow; `others` stands for
-    /// all flows beyond the first 1024.
-    pub flow: String,
-    /// Its packets that were sent to the classic queue.
-    pub packets: u64,
-    /// When the first of them was, ns.
-    pub first_ns: u64,
-    /// When the last of them was, ns.
-    pub last_ns: u64,
-    /// The highest score that the flow had then, as the time in which it drains, ns.
-    pub highest_score_ns: u64,
-}
-
-/// The histogram of a service flow's delays (DOCSIS TLV 40.6).
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct LatencyHistogram {
-    /// `low-latency` or `classic`.
-    pub service_flow: String,
-    /// Edges between the bins, rising, ns.
-    pub edges_ns: Vec<u64>,
-    /// Packets sent per bin, one bin more than edges: below the first edge, from each edge up to
-    /// the next, from the last one on.
-    pub packets: Vec<u64>,
-}
-
-impl LatencyHistogram {
-    /// Adds the counts of another trial; of other bins, none.
-    pub(crate) fn add(&mut self, other: &Self) {
-        if self.edges_ns == other.edges_ns {
-            let counts = self.packets.iter_mut().zip(&other.packets);
-            counts.for_each(|(count, more)| *count = count.saturating_add(*more));
-        }
-    }
-}
-
-/// Packets and their bytes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct PacketCount {
-    /// Packets.
-    pub packets: u64,
-    /// Bytes, with the link's overhead where the link counts it.
-    pub bytes: u64,
 }

@@ -30,3 +30,6 @@ pub use kolmogorov::{KolmogorovSmirnov, kolmogorov_smirnov};
 pub(crate) use quantile::nanos;
 pub use quantile::{distribution, nearest_rank, weighted_distribution};
 pub use two_passes::{MeanInTwoPasses, Pass};
+
+/// Confidence of every interval that a report prints.
+pub const CONFIDENCE: f64 = 0.95;

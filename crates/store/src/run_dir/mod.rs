@@ -8,7 +8,6 @@ use std::path::{Path, PathBuf};
 
 use underload_disk::{self as disk, Access, GrowingFile};
 use underload_record::schema::{RunRecord, Sample, Series, TrialRecord};
-use underload_record::stats::Pass;
 use underload_record::{Conclusion, LatencyPools, conclude};
 
 use crate::columns::{Column, Layout, Schema as _};
@@ -213,7 +212,7 @@ impl RunDir {
         self.pools.add(trial, samples);
         self.trials += 1;
         match &mut self.conclusion {
-            Some(conclusion) => conclusion.add(trial, Pass::Sums),
+            Some(conclusion) => conclusion.add(trial),
             None => self.record.trials.push(trial.clone()),
         }
         self.drop_too_many();
@@ -225,7 +224,7 @@ impl RunDir {
         if self.record.trials.len() > self.most_in_record {
             let mut conclusion = Conclusion::new(&self.record);
             for trial in &mem::take(&mut self.record.trials) {
-                conclusion.add(trial, Pass::Sums);
+                conclusion.add(trial);
             }
             self.conclusion = Some(conclusion);
         }
@@ -296,7 +295,7 @@ impl RunDir {
     }
 
     /// Writes what remains, with the summaries of `conclusion` where the record has none yet.
-    fn close(mut self, mut conclusion: Option<Conclusion>) -> Result<RunRecord, StoreError> {
+    fn close(mut self, conclusion: Option<Conclusion>) -> Result<RunRecord, StoreError> {
         self.record.complete = true;
         let path = self.folder.path();
         let layouts = [Samples::layout(), Points::layout(), Packets::layout()];
@@ -314,9 +313,10 @@ impl RunDir {
             let mut table = NewRecords::begin(&trials)?;
             let (bytes, count) = (self.journal_bytes, self.trials);
             let spool = Spool { path: &journal, bytes, trials: count, arms: &self.arms };
+            let mut conclusion = conclusion.map(Conclusion::second_pass);
             spool.read(&mut |trial| {
                 if let Some(conclusion) = &mut conclusion {
-                    conclusion.add(&trial, Pass::Distances);
+                    conclusion.add(&trial);
                 }
                 table.push(trial)
             })?;

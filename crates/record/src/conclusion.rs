@@ -1,0 +1,122 @@
+//! The end of a run: the summary of each arm, and the published numbers held against it.
+
+use std::collections::BTreeMap;
+
+use crate::arms;
+use crate::fold::{ArmFold, ShareWithin};
+use crate::schema::{ArmSummary, Expectation, RunRecord, TrialRecord, names_arm};
+use crate::shares::Ratio;
+use crate::stats::Pass;
+use crate::summarise::LatencyPools;
+
+/// Fills in `summaries` from the trials and the pooled samples, then judges every expectation.
+pub fn conclude(run: &mut RunRecord, pools: &LatencyPools) {
+    let mut sums = Conclusion::new(run);
+    run.trials.iter().for_each(|trial| sums.add(trial));
+    let mut distances = sums.second_pass();
+    run.trials.iter().for_each(|trial| distances.add(trial));
+    distances.finish(run, pools);
+}
+
+/// The summary of each arm of a run, and its expectations, of trials that come one by one.
+///
+/// Every trial is added, and then every trial again to the [`SecondPass`], in the same order.
+#[derive(Debug)]
+pub struct Conclusion {
+    arms: BTreeMap<String, ConcludedArm>,
+}
+
+#[derive(Debug, Default)]
+struct ConcludedArm {
+    fold: ArmFold,
+    /// What expectations of the arm ask for and a summary does not hold.
+    shares: BTreeMap<String, ShareWithin>,
+    ratios: BTreeMap<String, Ratio>,
+}
+
+impl Conclusion {
+    /// Of a run with these arms and expectations; what else is in the record is not looked at.
+    pub fn new(run: &RunRecord) -> Self {
+        let arm = |name: &str| {
+            let mut arm = ConcludedArm::default();
+            let of_arm = |expected: &&Expectation| {
+                expected.arm_patterns().iter().any(|pattern| names_arm(pattern, name))
+            };
+            for expected in run.expectations.iter().filter(of_arm) {
+                let metric = &expected.metric;
+                let named = ShareWithin::named(metric).map(|share| (metric.clone(), share));
+                arm.shares.extend(named);
+                arm.ratios.extend(Ratio::named(metric).map(|ratio| (metric.clone(), ratio)));
+            }
+            arm
+        };
+        let arms = run.arms.iter().map(|it| (it.name.clone(), arm(&it.name)));
+        Self { arms: arms.collect() }
+    }
+
+    /// Adds a trial; one of an arm that the run does not have is left out.
+    pub fn add(&mut self, trial: &TrialRecord) {
+        self.add_in(Pass::Sums, trial);
+    }
+
+    /// Ends the first pass.
+    pub fn second_pass(self) -> SecondPass {
+        SecondPass(self)
+    }
+
+    fn add_in(&mut self, pass: Pass, trial: &TrialRecord) {
+        let Some(arm) = self.arms.get_mut(&trial.arm) else { return };
+        arm.fold.add(trial, pass);
+        if !trial.validity.is_valid() {
+            return;
+        }
+        arm.ratios.values_mut().for_each(|ratio| ratio.add(trial, pass));
+        if pass == Pass::Distances {
+            for share in arm.shares.values_mut() {
+                // The first pass has told which probe stands for the arm.
+                if let Some(probe) = arm.fold.headline_probe(share.phase) {
+                    share.add(trial, probe);
+                }
+            }
+        }
+    }
+}
+
+/// The second pass over the trials: distances from the means that the first one found.
+#[derive(Debug)]
+pub struct SecondPass(Conclusion);
+
+impl SecondPass {
+    /// Adds a trial again.
+    pub fn add(&mut self, trial: &TrialRecord) {
+        self.0.add_in(Pass::Distances, trial);
+    }
+
+    /// Fills in `summaries` and the groups of a study, then judges every expectation.
+    pub fn finish(self, run: &mut RunRecord, pools: &LatencyPools) {
+        let nothing = ConcludedArm::default();
+        let of = |name: &str| self.0.arms.get(name).unwrap_or(&nothing);
+        let arms = run.arms.iter();
+        run.summaries = arms.map(|arm| of(&arm.name).fold.summary(&arm.name, pools)).collect();
+        if let Some(study) = &mut run.study {
+            pools.conclude_study(study);
+        }
+        let value = |summary: &ArmSummary, name: &str| {
+            let arm = of(&summary.arm);
+            arms::metric(summary, name)
+                .or_else(|| arm.shares.get(name)?.percent())
+                .or_else(|| arm.ratios.get(name)?.interval().map(|ratio| ratio.mean))
+                .or_else(|| run.study.as_ref()?.cut(&summary.arm, name))
+        };
+        let summaries: BTreeMap<&str, &ArmSummary> =
+            run.summaries.iter().rev().map(|summary| (summary.arm.as_str(), summary)).collect();
+        let names: Vec<&str> = run.summaries.iter().map(|summary| summary.arm.as_str()).collect();
+        let measured = |expected: &Expectation| {
+            expected.measure(&names, |arm| value(summaries.get(arm)?, &expected.metric))
+        };
+        let measured: Vec<Option<f64>> = run.expectations.iter().map(measured).collect();
+        for (expected, value) in run.expectations.iter_mut().zip(measured) {
+            expected.judge(value);
+        }
+    }
+}
