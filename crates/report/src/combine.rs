@@ -1,13 +1,13 @@
 //! Several run directories as one report: simulated beside measured, today beside last week.
 
-use std::io;
+use std::fs::File;
+use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
 use underload_record::schema::{RunRecord, TrialRecord};
 use underload_store::{RunData, RunDir, StoreError};
 
-use crate::ImportError;
-use crate::exchange::import_file;
+use crate::exchange::{BYTES_MAX, ImportError, import};
 use crate::reduce::Reducer;
 use crate::subject::{Subject, subjects};
 
@@ -90,4 +90,14 @@ fn load_one(
         shown.map(|trial| trial.index).collect()
     };
     Ok(RunDir::read_reduced(path, reduce, shown)?)
+}
+
+/// Reads a file of another tool as a run with one trial.
+fn import_file(path: &Path) -> Result<RunData, LoadError> {
+    let io = |action| move |source| LoadError::Io { path: path.to_owned(), action, source };
+    let file = File::open(path).map_err(io("open"))?;
+    let mut bytes = Vec::new();
+    let read = file.take(BYTES_MAX + 1).read_to_end(&mut bytes);
+    read.map_err(io("read"))?;
+    import(&bytes).map_err(|source| LoadError::Import { path: path.to_owned(), source })
 }

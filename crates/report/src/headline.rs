@@ -6,11 +6,9 @@ use underload_record::schema::{ArmLatency, Direction, Headline, LatencyMeasure, 
 use underload_record::stats::hodges_lehmann_shift;
 use underload_record::{CONFIDENCE, metric_of, metric_over_trials};
 
+use crate::facts::{ALIKE, Certainty, NO_RATE_MBIT, RATE_ALIKE, losses, statistic, unequal_rates};
+use crate::phrases::{self, factor, most_lost};
 use crate::subject::Subject;
-use crate::verdict::{
-    ALIKE, FEW_REPEATS, LOSS_PERCENT, NO_RATE_MBIT, RATE_ALIKE, certainty, factor, most_lost,
-    same_trials, too_few, trials, unequal_rates,
-};
 use crate::words::{count, significant};
 
 /// The first sentences about what the scenario of these arms is about; `None` where it declares
@@ -113,17 +111,6 @@ impl<'a> Number<'a> {
 
 const RATIO_UNITS: [&str; 4] = ["ms", "s", "Mbit/s", "Mbit/s/s"];
 
-/// `load.rtt.` and p99 of `load.rtt.p99`.
-pub(crate) fn statistic(name: &str) -> (&str, Option<Quantile>) {
-    let start = name.rfind(['.', '_']).map_or(0, |at| at + 1);
-    // `p99.9` has a point of its own.
-    let start = if name.ends_with("p99.9") { name.len() - "p99.9".len() } else { start };
-    match Quantile::from_name(&name[start..]) {
-        Some(quantile) => (&name[..start], Some(quantile)),
-        None => (name, None),
-    }
-}
-
 /// The latency of `PROBE/load.rtt.`.
 fn latency_of<'a>(subject: &'a Subject<'a>, stem: &str) -> Option<&'a ArmLatency> {
     let (probe, rest) = match stem.split_once('/') {
@@ -223,38 +210,22 @@ impl<'a> Compared<'a> {
     fn besides(&self, is_same_arm: bool) -> String {
         // A rate is no news beside a rate.
         let says_rates = is_same_arm || self.own.unit.starts_with("Mbit/s");
-        let rates = if says_rates { None } else { unequal_rates(self.other, self.arm) };
-        let losses = self.own.latency.zip(self.others.latency).and_then(|(own, others)| {
-            let (own, others) = (own.lost_percent(), others.lost_percent());
-            let words = || {
-                let (own, others) = (significant(own), significant(others));
-                format!("{own} against {others} % of its probes were lost")
-            };
-            (own.max(others) >= LOSS_PERCENT).then(words)
-        });
-        let both = [rates, losses].into_iter().flatten();
+        let rates = if says_rates { Vec::new() } else { unequal_rates(self.other, self.arm) };
+        let lost = self.own.latency.zip(self.others.latency);
+        let lost = lost.and_then(|(own, others)| losses(own, others));
+        let lost = lost.map(|(own, others)| phrases::losses(own, others));
+        let both = [phrases::rates(&rates), lost].into_iter().flatten();
         both.fold(String::new(), |text, words| text + "; " + &words)
     }
 
     fn certainty(&self, headline: &Headline) -> Option<String> {
-        match (self.own.latency, self.others.latency, self.own.quantile) {
+        let known = match (self.own.latency, self.others.latency, self.own.quantile) {
             (Some(own), Some(others), Some(quantile)) => {
-                certainty((self.other, others), (self.arm, own), quantile)
+                Certainty::of_latencies((self.other, others), (self.arm, own), quantile)?
             }
-            _ => {
-                if let Some(words) = same_trials(self.other, self.arm) {
-                    return Some(words);
-                }
-                let repeats = self.arm.trials().count().min(self.other.trials().count());
-                Some(match repeats {
-                    0..FEW_REPEATS => too_few(repeats),
-                    _ if self.is_noise(headline) => {
-                        format!("Over {} per arm that is within the noise.", trials(repeats))
-                    }
-                    _ => format!("That is the mean over {} per arm.", trials(repeats)),
-                })
-            }
-        }
+            _ => Certainty::of_numbers(self.other, self.arm, || self.is_noise(headline)),
+        };
+        Some(phrases::certainty(&known))
     }
 
     /// Whether the interval of the difference between the trials' numbers includes zero.

@@ -111,6 +111,20 @@ mod tests {
         }
     }
 
+    fn alarm(flow: &str) -> CeAlarm {
+        CeAlarm {
+            flow: flow.to_owned(),
+            direction: Direction::Up,
+            rule: CeRule::Idle,
+            start_ns: 0,
+            end_ns: 1_000_000_000,
+            ecn_packets: 100,
+            ce_packets: 90,
+            rate_bit_per_s: None,
+            fair_share_bit_per_s: None,
+        }
+    }
+
     /// More trials than `run.json` holds, out of those of a made-up run: each has other numbers.
     fn many(plot: Option<&str>) -> RunRecord {
         let queues = [BUFFER_CONTROL, DOCSIS_PIE];
@@ -127,21 +141,7 @@ mod tests {
             }
             trial.conditions.insert("line".to_owned(), index.to_string());
             if index % 700 == 699 {
-                let flow = trial.flows[0].name.clone();
-                let (direction, rule) = (Direction::Up, CeRule::Idle);
-                let (start_ns, end_ns, ecn_packets, ce_packets) = (0, 1_000_000_000, 100, 90);
-                let (rate_bit_per_s, fair_share_bit_per_s) = (None, None);
-                trial.ce_alarms.push(CeAlarm {
-                    flow,
-                    direction,
-                    rule,
-                    start_ns,
-                    end_ns,
-                    ecn_packets,
-                    ce_packets,
-                    rate_bit_per_s,
-                    fair_share_bit_per_s,
-                });
+                trial.ce_alarms.push(alarm(&trial.flows[0].name));
             }
             if index % 900 == 899 {
                 trial.validity = synthetic::late();

@@ -5,40 +5,29 @@
 //! if no arm does, all that differ. A sentence names every setting that differs, and both rates if
 //! they are unequal.
 
-use underload_record::CONFIDENCE;
 use underload_record::schema::{
-    ArmLatency, ArmMetric, Direction, Distribution, InvalidReason, LatencyMeasure, Phase, Quantile,
-    RunRecord, TrialRecord, Validity, World,
+    ArmLatency, ArmMetric, InvalidReason, LatencyMeasure, Phase, Quantile, RunRecord, TrialRecord,
+    Validity, World,
 };
-use underload_record::stats::hodges_lehmann_ratio;
 
 use crate::alarms;
 use crate::clocks;
+use crate::facts::{
+    ALIKE, Certainty, LOSS_PERCENT, RatioInterval, losses, ratio_interval, unequal_rates,
+};
 use crate::headline;
 use crate::likeness::{Alike, Difference, Like, is_same_arm};
-use crate::measured::finding_lines;
-use crate::page::findings;
+use crate::measured::{finding_lines, findings};
+use crate::phrases::{self, factor, most_lost};
 use crate::published::Count;
 use crate::study;
 use crate::subject::{Subject, run_suffix, subjects};
-use crate::words::{count, mbit, metric_words, ms, one_line, significant};
+use crate::words::{count, metric_words, ms, one_line, significant};
 use underload_store::RunData;
 
 /// Said of arms that differ in more than one setting.
 const SEVERAL_SETTINGS: &str =
     "The arms differ in more than one setting, so no single cause can be named.";
-
-/// Ratios closer to 1 than this are called alike.
-pub(crate) const ALIKE: f64 = 1.1;
-
-/// Rates closer to each other than this are not told apart.
-pub(crate) const RATE_ALIKE: f64 = 1.05;
-
-/// Mbit/s below which nothing was loaded.
-pub(crate) const NO_RATE_MBIT: f64 = 0.05;
-
-/// Loss of probes worth a word, percent.
-pub(crate) const LOSS_PERCENT: f64 = 1.0;
 
 /// Comparisons, and lines of applications, that get a sentence each; more are left to the table.
 const MOST_LINES: usize = 4;
@@ -48,9 +37,6 @@ const MOST_BESIDES: usize = 2;
 
 /// Damaged parts of a run that are named one by one.
 const MOST_LEFT_OUT: usize = 5;
-
-/// Repeats per arm from which an interval is worth printing.
-pub(crate) const FEW_REPEATS: usize = 5;
 
 /// The result in sentences: first the headline, then what qualifies it. Never empty.
 pub fn summary_lines(runs: &[RunData]) -> Vec<String> {
@@ -303,14 +289,6 @@ fn apart(loaded: &[&Subject<'_>], all_arms: usize, alike: &Alike<'_>) -> Vec<Str
     line.into_iter().collect()
 }
 
-/// `; up to 12 % of their probes were lost`, where that is worth a word.
-pub(crate) fn most_lost<'a>(latencies: impl Iterator<Item = &'a ArmLatency>) -> String {
-    let most = latencies.map(ArmLatency::lost_percent).reduce(f64::max);
-    most.filter(|most| *most >= LOSS_PERCENT).map_or(String::new(), |most| {
-        format!("; up to {} % of their probes were lost", significant(most))
-    })
-}
-
 /// The first arm and another, by the probe in which their latencies differ most.
 struct Comparison<'a> {
     first: &'a Subject<'a>,
@@ -359,7 +337,10 @@ impl<'a> Comparison<'a> {
             String::new()
         };
         let mut besides = String::new();
-        for words in [self.rates(), self.losses()].into_iter().flatten() {
+        let rates = phrases::rates(&unequal_rates(self.first, self.other));
+        let lost = losses(self.latencies.0, self.latencies.1)
+            .map(|(first, other)| phrases::losses(other, first));
+        for words in [rates, lost].into_iter().flatten() {
             besides = besides + "; " + &words;
         }
         let (first_ms, other_ms) = (ms(first_ns), ms(other_ns));
@@ -389,116 +370,12 @@ impl<'a> Comparison<'a> {
         ratio_interval((self.first, first), (self.other, other), self.quantile)
     }
 
-    /// What the two carried, where that is not the same.
-    fn rates(&self) -> Option<String> {
-        unequal_rates(self.first, self.other)
-    }
-
-    /// What of the probes the two lost, where that is worth a word: a queue that drops them has
-    /// only the quick ones left.
-    fn losses(&self) -> Option<String> {
-        let (first, other) = (self.latencies.0.lost_percent(), self.latencies.1.lost_percent());
-        let (of_other, of_first) = (significant(other), significant(first));
-        (first.max(other) >= LOSS_PERCENT)
-            .then(|| format!("{of_other} against {of_first} % of its probes were lost"))
-    }
-
     fn certainty(&self) -> Option<String> {
         let (first, other) = self.latencies;
-        certainty((self.first, first), (self.other, other), self.quantile)
+        let known =
+            Certainty::of_latencies((self.first, first), (self.other, other), self.quantile);
+        known.as_ref().map(phrases::certainty)
     }
-}
-
-/// An arm and the latency that is compared of it.
-pub(crate) type Told<'a> = (&'a Subject<'a>, &'a ArmLatency);
-
-/// How sure the repeats make us, from the trials' own quantiles.
-pub(crate) fn certainty(first: Told<'_>, other: Told<'_>, told: Quantile) -> Option<String> {
-    if let Some(words) = same_trials(first.0, other.0) {
-        return Some(words);
-    }
-    let interval = ratio_interval(first, other, told)?;
-    let RatioInterval { quantile, trials: number, bounds: Some((low, high)) } = interval else {
-        return Some(too_few(interval.trials));
-    };
-    let (repeats, percent) = (trials(number), (CONFIDENCE * 100.0).round());
-    if interval.is_noise() {
-        return Some(format!("Over {repeats} per arm that is within the noise of repeats."));
-    }
-    Some(format!(
-        "Over {repeats} per arm the ratio of the trials' {} lies between {} and {} \
-         ({percent} % interval).",
-        quantile.name(),
-        significant(low),
-        significant(high)
-    ))
-}
-
-/// An interval of the ratio of two arms over their trials, the larger over the smaller.
-struct RatioInterval {
-    quantile: Quantile,
-    /// Trials of the arm that has fewer.
-    trials: usize,
-    /// `None` with fewer than [`FEW_REPEATS`] trials.
-    bounds: Option<(f64, f64)>,
-}
-
-impl RatioInterval {
-    /// Whether it includes a ratio of 1.
-    fn is_noise(&self) -> bool {
-        self.bounds.is_some_and(|(low, high)| (low..=high).contains(&1.0))
-    }
-}
-
-/// The interval by `told`, or by the median if a trial has too few samples for that; `None` if it
-/// has too few for both.
-fn ratio_interval(first: Told<'_>, other: Told<'_>, told: Quantile) -> Option<RatioInterval> {
-    let of_trials = |(subject, told): Told<'_>, quantile: Quantile| -> Option<Vec<f64>> {
-        let distributions = subject.trials().filter_map(|trial| {
-            let mut latencies = trial.latencies.iter();
-            let own = latencies.find(|latency| {
-                latency.probe == told.probe
-                    && latency.measure == told.measure
-                    && latency.window.phase == told.phase
-            });
-            own.and_then(|latency| latency.distribution)
-        });
-        let value = |all: Distribution| all.told_ns(quantile).map(|ns| ns as f64);
-        distributions.map(value).collect()
-    };
-    let both =
-        |quantile| Some((quantile, of_trials(first, quantile)?, of_trials(other, quantile)?));
-    let is_lower = other.1.value_ns(told)? < first.1.value_ns(told)?;
-    let (quantile, first, other) = [told, Quantile::P50].into_iter().find_map(both)?;
-    let trials = first.len().min(other.len());
-    let (larger, smaller) = if is_lower { (&first, &other) } else { (&other, &first) };
-    let bounds = if trials < FEW_REPEATS {
-        None
-    } else {
-        let ratio = hodges_lehmann_ratio(larger, smaller, CONFIDENCE)?;
-        Some((ratio.low?, ratio.high?))
-    };
-    (trials > 0).then_some(RatioInterval { quantile, trials, bounds })
-}
-
-/// What is said of a comparison where the repeats of an arm are one and the same trial.
-pub(crate) fn same_trials(first: &Subject<'_>, other: &Subject<'_>) -> Option<String> {
-    let same = [first, other].into_iter().find(|arm| arm.repeats_itself())?;
-    let (all, called) = (trials(same.trials().count()), same.called());
-    Some(format!(
-        "All {all} of {called} are identical, because nothing in them is random, so they do not \
-         show how sure that is. Add start_jitter to a flow to get intervals."
-    ))
-}
-
-/// What is said of a comparison that stands on so few repeats.
-pub(crate) fn too_few(repeats: usize) -> String {
-    format!("That is from {} per arm, too few to say how sure it is.", trials(repeats))
-}
-
-/// `5 trials`.
-pub(crate) fn trials(number: usize) -> String {
-    count(number as u64, "trial")
 }
 
 /// The working latency of every probe on a schedule, the headline first.
@@ -510,25 +387,6 @@ fn open_loop<'a>(subject: &Subject<'a>) -> Vec<&'a ArmLatency> {
             && !latency.closed_loop
     };
     latencies.filter(is_wanted).collect()
-}
-
-/// `goodput 2.31 against 9.42 Mbit/s up` where two arms did not carry as much: a low latency may
-/// have been bought with that.
-pub(crate) fn unequal_rates(first: &Subject<'_>, other: &Subject<'_>) -> Option<String> {
-    let unequal = |direction: Direction| {
-        let own = first.summary.throughput(direction)?;
-        let others = other.summary.throughput(direction)?;
-        let goodputs = own.goodput_bit_per_s.zip(others.goodput_bit_per_s);
-        let what = if goodputs.is_some() { "goodput" } else { "rate on the link" };
-        let (own, others) = goodputs.or_else(|| own.link_bit_per_s.zip(others.link_bit_per_s))?;
-        let (low, high) = (own.mean.min(others.mean), own.mean.max(others.mean));
-        (high >= NO_RATE_MBIT * 1e6 && high > low * RATE_ALIKE).then(|| {
-            format!("{what} {} against {} Mbit/s {direction}", mbit(others.mean), mbit(own.mean))
-        })
-    };
-    let both: Vec<String> =
-        [Direction::Up, Direction::Down].into_iter().filter_map(unequal).collect();
-    (!both.is_empty()).then(|| both.join(", "))
 }
 
 /// The same arm in other runs of the same scenario: simulated beside live.
@@ -645,7 +503,8 @@ fn compared(
     let news = |text: String| {
         if told.iter().any(|line| line.contains(&text)) { String::new() } else { text }
     };
-    let rates = unequal_rates(first, other).map_or(String::new(), |rates| format!("; {rates}"));
+    let rates = phrases::rates(&unequal_rates(first, other));
+    let rates = rates.map_or(String::new(), |rates| format!("; {rates}"));
     let (difference, rates) = (news(difference.beside(&base, &others)), news(rates));
     let high = without_name(most);
     Some(format!("{flow}: {low} with {base}, {high} with {others}{difference}{rates}."))
@@ -675,8 +534,4 @@ fn signed_percent(change: f64) -> String {
 fn times(value: i64, of: i64) -> String {
     let ratio = value as f64 / (of as f64).max(1.0);
     if ratio < ALIKE { "about".to_owned() } else { format!("{} times", factor(ratio)) }
-}
-
-pub(crate) fn factor(ratio: f64) -> String {
-    if ratio >= 9.95 { format!("{ratio:.0}") } else { format!("{ratio:.1}") }
 }

@@ -14,9 +14,9 @@ use underload_record::schema::{
     Direction, FlowDirection, FlowRecord, Phase, PhaseWindow, Sample, SeriesKind, SeriesPoint,
 };
 
+use super::imported::{ImportError, Imported, limited};
 use super::numbers::{nanos, rate};
 use super::rows::Rows;
-use super::{ImportError, Imported, limited};
 
 const MAGIC: [u8; 8] = 0x5372_ab82_ae7c_59cb_u64.to_le_bytes();
 const HEADER_LEN: usize = 16;

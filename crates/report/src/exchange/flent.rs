@@ -16,9 +16,9 @@ use underload_record::schema::{
     SeriesPoint,
 };
 
+use super::imported::{ImportError, Imported};
 use super::numbers::{NANOS_MAX, bits, flow_index, lenient, nanos, rate};
 use super::rows::{Named, Rows};
-use super::{ImportError, Imported};
 
 #[derive(Deserialize)]
 struct File {

@@ -13,9 +13,9 @@ use underload_record::schema::{
     Direction, FlowDirection, FlowRecord, Phase, PhaseWindow, Series, SeriesKind, SeriesPoint,
 };
 
+use super::imported::{ImportError, Imported};
 use super::numbers::{lenient, nanos, rate};
 use super::rows::Rows;
-use super::{ImportError, Imported};
 
 #[derive(Deserialize)]
 struct File {

@@ -10,9 +10,9 @@ use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use underload_record::schema::{FlowDirection, FlowRecord, Marking, Phase, PhaseWindow, Sample};
 
+use super::imported::{ImportError, Imported};
 use super::numbers::nanos;
 use super::rows::Rows;
-use super::{ImportError, Imported};
 
 #[derive(Deserialize)]
 struct File {
@@ -137,33 +137,11 @@ pub(super) fn read(text: &[u8]) -> Result<Imported, ImportError> {
         let (tool, found) = ("irtt", file.version.json_format);
         return Err(ImportError::Version { tool, found, accepted: "1" });
     }
-    let sent = |trip: &RoundTrip| {
-        trip.timestamps.client.send.monotonic.or(trip.timestamps.client.send.wall)
-    };
-    let Some(start) = file.round_trips.iter().filter_map(sent).min() else {
+    let Some(start) = file.round_trips.iter().filter_map(RoundTrip::sent).min() else {
         return Err(ImportError::Content { tool: "irtt", what: "no round trip has a send time" });
     };
     let marking_sent = Marking::from_byte(file.config.params.dscp.clamp(0, 255) as u8);
-    let longest_ns = nanos(DELAY_MAX_S).unwrap_or(u64::MAX);
-    let sane = |delay: Option<i64>| delay.filter(|delay| delay.unsigned_abs() <= longest_ns);
-    let mut samples: Vec<Sample> = file
-        .round_trips
-        .iter()
-        .filter_map(|trip| {
-            let sent_ns = sent(trip)?.checked_sub(start)?.unsigned_abs();
-            Some(Sample {
-                sequence: trip.seqno,
-                scheduled_ns: sent_ns,
-                sent_ns,
-                rtt_ns: trip.delay.rtt.filter(|rtt| *rtt <= longest_ns),
-                one_way_up_ns: sane(trip.delay.send),
-                one_way_down_ns: sane(trip.delay.receive),
-                marking_sent,
-                ..Sample::default()
-            })
-        })
-        .collect();
-    samples.sort_by_key(|sample| sample.sent_ns);
+    let samples = samples(&file.round_trips, start, marking_sent);
     let end_ns = samples.last().map_or(0, |sample| sample.sent_ns).saturating_add(1);
     let probe = FlowRecord {
         name: "irtt".to_owned(),
@@ -185,6 +163,34 @@ pub(super) fn read(text: &[u8]) -> Result<Imported, ImportError> {
         samples,
         ..Imported::default()
     })
+}
+
+impl RoundTrip {
+    fn sent(&self) -> Option<i64> {
+        let send = &self.timestamps.client.send;
+        send.monotonic.or(send.wall)
+    }
+}
+
+fn samples(trips: &Rows<RoundTrip>, start: i64, marking_sent: Marking) -> Vec<Sample> {
+    let longest_ns = nanos(DELAY_MAX_S).unwrap_or(u64::MAX);
+    let sane = |delay: Option<i64>| delay.filter(|delay| delay.unsigned_abs() <= longest_ns);
+    let sample = |trip: &RoundTrip| {
+        let sent_ns = trip.sent()?.checked_sub(start)?.unsigned_abs();
+        Some(Sample {
+            sequence: trip.seqno,
+            scheduled_ns: sent_ns,
+            sent_ns,
+            rtt_ns: trip.delay.rtt.filter(|rtt| *rtt <= longest_ns),
+            one_way_up_ns: sane(trip.delay.send),
+            one_way_down_ns: sane(trip.delay.receive),
+            marking_sent,
+            ..Sample::default()
+        })
+    };
+    let mut samples: Vec<Sample> = trips.iter().filter_map(sample).collect();
+    samples.sort_by_key(|sample| sample.sent_ns);
+    samples
 }
 
 #[cfg(test)]

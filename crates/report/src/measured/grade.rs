@@ -4,6 +4,8 @@
 //! over. They put the mean there; we put the 99th percentile, because calls and games suffer from
 //! the worst moments, so a letter of ours is never better than theirs.
 
+use underload_record::schema::Finding;
+
 /// Added delay worth an advice, ms: from grade B on.
 pub(crate) const ADVICE_FROM_MS: f64 = 30.0;
 
@@ -53,6 +55,11 @@ impl Grade {
             Self::F => "everything interactive stalls while the line is busy",
         }
     }
+}
+
+/// What the load of a step adds, ms; `None` of one that cannot be believed.
+pub(crate) fn graded(finding: &Finding) -> Option<f64> {
+    finding.added_ms().filter(|_| finding.valid)
 }
 
 #[cfg(test)]

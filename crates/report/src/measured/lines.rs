@@ -3,14 +3,24 @@
 use underload_record::schema::{
     ClassLatency, Finding, ForeignTest, MarkingFate, Phase, Readings, Rpm,
 };
+use underload_store::RunData;
 
-use super::grade::{ADVICE_FROM_MS, Grade};
+use super::grade::{ADVICE_FROM_MS, Grade, graded};
 use super::uses;
 
 /// Loss of probes under load worth a sentence, percent.
 const LOSS_PERCENT: f64 = 1.0;
 /// A router's queue is in front of the line's where it sends a little less than the line carries.
 const SHAPED: f64 = 0.9;
+
+/// The findings of a single measured run, in order of its steps.
+pub(crate) fn findings(runs: &[RunData]) -> Option<Vec<Finding>> {
+    let [run] = runs else { return None };
+    let trials = run.record.trials.iter();
+    let found: Vec<Finding> =
+        trials.filter_map(|trial| trial.finding.as_deref().cloned()).collect();
+    (!found.is_empty()).then_some(found)
+}
 
 /// The grade and what it means, sentences about each step, then what to do.
 pub fn finding_lines(findings: &[Finding]) -> Vec<String> {
@@ -80,11 +90,6 @@ fn scope(findings: &[Finding]) -> String {
 pub(crate) fn worst(findings: &[Finding]) -> Option<(&Finding, f64)> {
     let graded = findings.iter().filter_map(|finding| Some((finding, graded(finding)?)));
     graded.max_by(|a, b| a.1.total_cmp(&b.1))
-}
-
-/// What the load of a step adds, ms; `None` of one that cannot be believed.
-pub(crate) fn graded(finding: &Finding) -> Option<f64> {
-    finding.added_ms().filter(|_| finding.valid)
 }
 
 fn of_step(finding: &Finding) -> Vec<String> {

@@ -4,7 +4,7 @@ mod grade;
 mod lines;
 mod uses;
 
-pub(crate) use grade::Grade;
+pub(crate) use grade::{Grade, graded};
 pub use lines::finding_lines;
-pub(crate) use lines::{advice, graded, opening, rates, worst};
+pub(crate) use lines::{advice, findings, opening, rates, worst};
 pub(crate) use uses::{Suits, of as uses_of};

@@ -16,7 +16,7 @@ use std::fmt;
 
 use underload_record::schema::{Finding, Phase};
 
-use super::lines::graded;
+use super::grade::graded;
 
 /// Delay in the devices at both ends of a call, ms: capture, packets of 20 ms, receive buffer.
 const DEVICES_MS: f64 = 50.0;

@@ -5,7 +5,7 @@ use underload_record::schema::{ClassLatency, Finding, MarkingFate, Phase, Quanti
 use underload_store::RunData;
 
 use super::parts::{NOTHING, folded, head, table, unit_head, words_head};
-use crate::measured::{self, Grade, Suits};
+use crate::measured::{self, Grade, Suits, findings};
 use crate::words::{one_line, significant, thousands};
 
 /// The grade beside its sentence, what it means, and the advice. `None` where the run is no
@@ -45,15 +45,6 @@ pub(super) fn card(runs: &[RunData]) -> Option<Markup> {
         }
         @if let Some(advice) = &advice { p.advice { (one_line(advice)) } "\n" }
     })
-}
-
-/// The findings of a single measured run, in order of its steps.
-pub(crate) fn findings(runs: &[RunData]) -> Option<Vec<Finding>> {
-    let [run] = runs else { return None };
-    let trials = run.record.trials.iter();
-    let found: Vec<Finding> =
-        trials.filter_map(|trial| trial.finding.as_deref().cloned()).collect();
-    (!found.is_empty()).then_some(found)
 }
 
 /// A row per step, and what happened to the markings.

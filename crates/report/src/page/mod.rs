@@ -41,7 +41,6 @@ pub use history::{history_page, write_history};
 pub use replay::{check_replay_place, replay_page, write_replay};
 pub use sweep::{sweep_page, write_sweep_report};
 
-pub(crate) use measured::findings;
 pub(crate) use trials::MOST_TRIALS;
 
 /// Why a report could not be made.
@@ -176,7 +175,7 @@ fn page(runs: &[RunData], subjects: &[Subject<'_>], plots: &Plots) -> Result<Str
     // Of many arms nobody reads bar by bar: a line for each, what was published, details folded.
     let is_many = subjects.len() > MANY_ARMS;
     // Who measured a line looks for the moment at which it went wrong.
-    let is_measured = measured::findings(runs).is_some();
+    let is_measured = crate::measured::findings(runs).is_some();
     let content = html! {
         (header::header(first, runs, subjects))
         (study::section(runs))

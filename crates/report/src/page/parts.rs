@@ -11,26 +11,18 @@ pub(super) const NOTHING: &str = "–";
 
 /// A table; where it is wider than the page it scrolls by itself.
 pub(super) fn table(head: &Markup, rows: &[Markup]) -> Markup {
-    html! {
-        div.scroll tabindex="0" {
-            table {
-                "\n" thead { tr { (head) } } "\n"
-                tbody {
-                    "\n"
-                    @for row in rows { (row) "\n" }
-                }
-                "\n"
-            }
-        }
-        "\n"
-    }
+    table_of(None, head, rows)
 }
 
 /// A table that the page's script sorts by a click on a head, and filters by its first column.
 pub(super) fn sortable(head: &Markup, rows: &[Markup]) -> Markup {
+    table_of(Some("sortable"), head, rows)
+}
+
+fn table_of(class: Option<&str>, head: &Markup, rows: &[Markup]) -> Markup {
     html! {
         div.scroll tabindex="0" {
-            table.sortable {
+            table class=[class] {
                 "\n" thead { tr { (head) } } "\n"
                 tbody {
                     "\n"

@@ -47,7 +47,6 @@ pub fn sweep_page(outcome: &SweepOutcome) -> Result<String, PlotError> {
         Extreme::Smallest => "smallest",
         Extreme::Largest => "largest",
     };
-    let (failures, failed) = outcome.failures();
     let content = html! {
         header {
             "\n"
@@ -78,6 +77,21 @@ pub fn sweep_page(outcome: &SweepOutcome) -> Result<String, PlotError> {
         }
         (cells(outcome, &format!("Best by {metric}, {word} first"), outcome.best()))
         (cells(outcome, &format!("Worst by {metric}"), outcome.worst()))
+        (failures(outcome))
+        p.note {
+            "Every cell is a row of " code { "cells.parquet" } ", every trial one of "
+            code { "trials.parquet" } ". Means stand beside half of their 95 % interval over "
+            "repeats."
+        }
+        "\n"
+    };
+    Ok(without_controls(header::document(&subject.title, &content).into_string()))
+}
+
+/// The first cells that failed.
+fn failures(outcome: &SweepOutcome) -> Markup {
+    let (failures, failed) = outcome.failures();
+    html! {
         @if failed > 0 {
             h2 { "Failed" } "\n"
             p.note {
@@ -91,14 +105,7 @@ pub fn sweep_page(outcome: &SweepOutcome) -> Result<String, PlotError> {
             }
             "\n"
         }
-        p.note {
-            "Every cell is a row of " code { "cells.parquet" } ", every trial one of "
-            code { "trials.parquet" } ". Means stand beside half of their 95 % interval over "
-            "repeats."
-        }
-        "\n"
-    };
-    Ok(without_controls(header::document(&subject.title, &content).into_string()))
+    }
 }
 
 fn cells(outcome: &SweepOutcome, title: &str, cells: &[SweepCell]) -> Markup {

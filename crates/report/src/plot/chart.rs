@@ -12,6 +12,7 @@ use plotters::element::{Circle, Drawable, PathElement, PointCollection, Polygon,
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 use plotters::style::{Color, IntoFont, ShapeStyle, TextStyle};
 use plotters_backend::{BackendCoord, DrawingBackend, DrawingErrorKind};
+use underload_record::schema::Expectation;
 
 use super::canvas::{Canvas, Ink, UNIT};
 use super::{Plot, PlotError};
@@ -223,10 +224,38 @@ fn place(panel: &Panel<'_>, x: f64, y: f64) -> (f64, f64) {
 
 /// A published number at its place of an axis: a value, or a band of which an end may be open.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Told {
+pub(super) struct Published {
     pub(super) value: Option<f64>,
     pub(super) low: Option<f64>,
     pub(super) high: Option<f64>,
+}
+
+impl Published {
+    pub(super) fn new(expected: &Expectation, is_inverse: bool) -> Self {
+        let Expectation { value, low, high, .. } = *expected;
+        // A band around a value is a tolerance and no part of a figure.
+        let plain = match value {
+            Some(_) => Self { value, low: None, high: None },
+            None => Self { value, low, high },
+        };
+        let inverse = |value: Option<f64>| value.filter(|value| *value > 0.0).map(f64::recip);
+        if is_inverse {
+            let (low, high) = (inverse(plain.high), inverse(plain.low));
+            Self { value: inverse(plain.value), low, high }
+        } else {
+            plain
+        }
+    }
+
+    /// The number as it is drawn at `place`.
+    pub(super) fn map(&self, place: impl Fn(f64) -> f64) -> Self {
+        let Self { value, low, high } = *self;
+        Self { value: value.map(&place), low: low.map(&place), high: high.map(&place) }
+    }
+
+    pub(super) fn ends(&self) -> impl Iterator<Item = f64> {
+        [self.value, self.low, self.high].into_iter().flatten().filter(|value| value.is_finite())
+    }
 }
 
 /// A published number above the place `x` of a panel: a diamond, or a bracket that is open where
@@ -235,7 +264,7 @@ pub(super) fn published(
     area: &Area<'_>,
     panel: &Panel<'_>,
     x: f64,
-    told: Told,
+    told: Published,
 ) -> Result<(), String> {
     let at = |y: f64| place(panel, x, y);
     let turned = |(x, y): (f64, f64)| (x.round() as i32, y.round() as i32);
@@ -247,7 +276,7 @@ pub(super) fn published_across(
     area: &Area<'_>,
     panel: &Panel<'_>,
     y: f64,
-    told: Told,
+    told: Published,
 ) -> Result<(), String> {
     // A mark is drawn upright and turned.
     let at = |x: f64| {

@@ -5,75 +5,18 @@ mod chart;
 mod cohorts;
 pub mod diagram;
 mod distribution;
+mod element;
 mod figure;
 mod overview;
 mod timeline;
 
-pub(crate) use canvas::escape;
-use canvas::ink_rules;
 pub(crate) use cohorts::plots as cohort_plots;
 pub(crate) use distribution::MOST_HISTOGRAMS;
+pub use element::{Plot, PlotError, style_sheet};
 pub(crate) use figure::{CellNumbers, Numbers, cells_plot};
 pub(crate) use timeline::MOST_TIMELINES;
 
 use crate::subject::Subject;
-
-/// Colours of light, dark and print; see [`ink_rules`] for what uses them.
-const COLOURS: &str = include_str!("colours.css");
-
-/// A plot of a report.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Plot {
-    /// Its file name without the ending, for example `cdf-mean`.
-    pub name: String,
-    /// Title of the plot, one line.
-    pub title: String,
-    /// How to read it: windows, counts, what was left out.
-    pub caption: String,
-    /// Content of the `svg` element.
-    body: String,
-    width: u32,
-    height: u32,
-}
-
-impl Plot {
-    /// The element as it stands in a page, which brings [`style_sheet`].
-    pub fn inline(&self) -> String {
-        self.element("")
-    }
-
-    /// A file of its own.
-    pub fn svg(&self) -> String {
-        let style = format!(
-            "<style>\n{COLOURS}{}\nsvg.plot {{ background: var(--paper); }}\n</style>\n",
-            ink_rules()
-        );
-        self.element(&style)
-    }
-
-    fn element(&self, style: &str) -> String {
-        let (title, body) = (escape(&self.title), &self.body);
-        let (width, height) = (self.width, self.height);
-        format!(
-            "<svg class=\"plot\" xmlns=\"http://www.w3.org/2000/svg\" role=\"img\" \
-             viewBox=\"0 0 {width} {height}\" width=\"{width}\" height=\"{height}\">\n\
-             <title>{title}</title>\n{style}{body}</svg>\n"
-        )
-    }
-}
-
-/// What pages look like, light, dark and printed, with the plots in them.
-pub fn style_sheet() -> String {
-    format!("{COLOURS}{}{}\n", include_str!("../page/page.css"), ink_rules())
-}
-
-/// A plot could not be laid out.
-#[derive(Debug, thiserror::Error)]
-#[error("plot {name}: {reason}")]
-pub struct PlotError {
-    name: String,
-    reason: String,
-}
 
 /// The groups of plots in a report; a group without data is empty.
 #[derive(Debug, Default)]

@@ -11,9 +11,10 @@ use underload_store::sweep::SweepCell;
 
 pub use pictures::{SweepDimension, SweepPlot};
 
+use crate::plot::{Plot, PlotError};
 use crate::table::{Row, render};
 use crate::words::{one_line, significant, thousands};
-use pictures::Gathered;
+use pictures::{Gathered, mean_of};
 
 /// What a sweep is about.
 #[derive(Debug, Clone, PartialEq)]
@@ -343,15 +344,36 @@ impl SweepOutcome {
             error: cell.error.as_deref(),
         }
     }
+
+    /// The pictures that its file asks for, and that have a number.
+    ///
+    /// # Errors
+    /// One that cannot be laid out.
+    pub(crate) fn pictures(&self) -> Result<Vec<Plot>, PlotError> {
+        let drawn = self.gathered.iter().enumerate();
+        drawn
+            .filter_map(|(number, it)| {
+                let name = format!("picture-{number}");
+                it.draw(&name, |of| self.names(of), self.has_more_arms).transpose()
+            })
+            .collect()
+    }
+
+    /// What its parts are called.
+    fn names(&self, dimension: Option<SweepDimension>) -> Vec<String> {
+        match dimension {
+            None => vec![String::new()],
+            Some(SweepDimension::Arm) => self.arms.clone(),
+            Some(SweepDimension::Axis(axis)) => {
+                self.subject.parts.get(axis).cloned().unwrap_or_default()
+            }
+        }
+    }
 }
 
 /// A noun as so many of it are called.
 fn plural(noun: &str, count: u64) -> String {
     if count == 1 { noun.to_owned() } else { format!("{noun}s") }
-}
-
-fn mean_of(cell: &SweepCell, metric: usize) -> Option<f64> {
-    cell.metrics.get(metric)?.map(|interval| interval.mean).filter(|mean| mean.is_finite())
 }
 
 /// Keeps a cell among the first of a ranking, an earlier one before an equal one.

@@ -7,7 +7,6 @@ use underload_record::schema::{PlotKind, PlotRecord};
 use underload_record::stats::{RunningMean, nearest_rank};
 use underload_store::sweep::SweepCell;
 
-use super::{SweepOutcome, mean_of};
 use crate::plot::{CellNumbers, Numbers, Plot, PlotError, cells_plot};
 use crate::words::thousands;
 
@@ -158,7 +157,12 @@ impl Gathered {
     }
 
     /// `None` where no cell has a number.
-    fn draw(&self, name: &str, outcome: &SweepOutcome) -> Result<Option<Plot>, PlotError> {
+    pub(super) fn draw(
+        &self,
+        name: &str,
+        names: impl Fn(Option<SweepDimension>) -> Vec<String>,
+        has_more_arms: bool,
+    ) -> Result<Option<Plot>, PlotError> {
         let (numbers, mut caption) = match &self.values {
             Values::Means(means) => {
                 let value = |mean: &RunningMean| mean.interval(CONFIDENCE).map(|it| it.mean);
@@ -196,10 +200,10 @@ impl Gathered {
             }
         };
         let is_of_arms = [self.plot.line, self.plot.x].contains(&Some(SweepDimension::Arm));
-        if is_of_arms && outcome.has_more_arms {
+        if is_of_arms && has_more_arms {
             caption += " Only the first arms are drawn.";
         }
-        let (lines, xs) = (outcome.names(self.plot.line), outcome.names(self.plot.x));
+        let (lines, xs) = (names(self.plot.line), names(self.plot.x));
         let cells = CellNumbers { lines, xs, numbers }.used();
         cells_plot(name, &self.plot.picture, caption, &cells)
     }
@@ -248,28 +252,8 @@ impl CellNumbers {
     }
 }
 
-impl SweepOutcome {
-    /// The pictures that its file asks for, and that have a number.
-    ///
-    /// # Errors
-    /// One that cannot be laid out.
-    pub(crate) fn pictures(&self) -> Result<Vec<Plot>, PlotError> {
-        let drawn = self.gathered.iter().enumerate();
-        drawn
-            .filter_map(|(number, it)| it.draw(&format!("picture-{number}"), self).transpose())
-            .collect()
-    }
-
-    /// What its parts are called.
-    fn names(&self, dimension: Option<SweepDimension>) -> Vec<String> {
-        match dimension {
-            None => vec![String::new()],
-            Some(SweepDimension::Arm) => self.arms.clone(),
-            Some(SweepDimension::Axis(axis)) => {
-                self.subject.parts.get(axis).cloned().unwrap_or_default()
-            }
-        }
-    }
+pub(super) fn mean_of(cell: &SweepCell, metric: usize) -> Option<f64> {
+    cell.metrics.get(metric)?.map(|interval| interval.mean).filter(|mean| mean.is_finite())
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use underload_record::schema::PlotAxis;
 
 use super::grid::{Grid, Scale};
-use super::{Picture, X_ROWS};
+use super::picture::{Picture, X_ROWS};
 use crate::plot::canvas::Ink;
 use crate::plot::chart::{self, Axis};
 use crate::plot::{Plot, PlotError};

@@ -5,7 +5,7 @@ use underload_record::schema::{PlotAxis, names_arm};
 use underload_record::stats::nearest_rank;
 
 use super::grid::{Grid, Scale, arms};
-use super::{Frame, Picture, X_ROWS};
+use super::picture::{Frame, Picture, X_ROWS};
 use crate::plot::canvas::Ink;
 use crate::plot::chart::{self, Axis};
 use crate::plot::{Plot, PlotError};

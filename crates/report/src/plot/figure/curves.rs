@@ -4,11 +4,11 @@ use underload_record::schema::{Phase, PlotAxis, Quantile, names_arm};
 use underload_record::stats::Ecdf;
 use underload_record::{metric_of, metric_over_trials};
 
-use super::Picture;
-use super::grid::{Published, Scale, arms, position};
-use crate::headline::statistic;
+use super::grid::{Scale, arms, position};
+use super::picture::Picture;
+use crate::facts::statistic;
 use crate::plot::canvas::Ink;
-use crate::plot::chart::{self, Axis};
+use crate::plot::chart::{self, Axis, Published};
 use crate::plot::distribution::staircase;
 use crate::plot::{Plot, PlotError};
 use crate::subject::Subject;
@@ -160,7 +160,7 @@ fn told(picture: &Picture<'_>, arms: &str) -> Vec<(f64, Published)> {
         let expectations = picture.run.record.expectations.iter();
         let own = expectations.filter(|it| it.metric == name && it.arm == arms);
         let plain = own.filter(|it| it.relative_to.is_none() && it.choice.is_none());
-        told.extend(plain.map(|it| (share_of(quantile), Published::of(it, false))));
+        told.extend(plain.map(|it| (share_of(quantile), Published::new(it, false))));
     }
     told
 }

@@ -5,9 +5,9 @@ use underload_record::metric_of;
 use underload_record::schema::{Expectation, PlotAxis, PlotPoint, PlotRecord};
 use underload_store::RunData;
 
-use super::Picture;
+use super::picture::Picture;
 use crate::plot::canvas::Ink;
-use crate::plot::chart::{self, Told};
+use crate::plot::chart::{self, Published};
 
 /// Lines and places, in the order of the arms.
 pub(super) struct Grid {
@@ -26,41 +26,6 @@ pub(super) struct Cell {
     pub(super) published: Vec<Published>,
 }
 
-/// A published number, as a value or as a band of which one end may be open.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Published {
-    pub(super) value: Option<f64>,
-    pub(super) low: Option<f64>,
-    pub(super) high: Option<f64>,
-}
-
-impl Published {
-    pub(super) fn of(expected: &Expectation, is_inverse: bool) -> Self {
-        let Expectation { value, low, high, .. } = *expected;
-        // A band around a value is a tolerance and no part of a figure.
-        let plain = match value {
-            Some(_) => Self { value, low: None, high: None },
-            None => Self { value, low, high },
-        };
-        let inverse = |value: Option<f64>| value.filter(|value| *value > 0.0).map(f64::recip);
-        if is_inverse {
-            let (low, high) = (inverse(plain.high), inverse(plain.low));
-            Self { value: inverse(plain.value), low, high }
-        } else {
-            plain
-        }
-    }
-
-    pub(super) fn map(&self, place: impl Fn(f64) -> f64) -> Told {
-        let Self { value, low, high } = *self;
-        Told { value: value.map(&place), low: low.map(&place), high: high.map(&place) }
-    }
-
-    pub(super) fn ends(&self) -> impl Iterator<Item = f64> {
-        [self.value, self.low, self.high].into_iter().flatten().filter(|value| value.is_finite())
-    }
-}
-
 impl Grid {
     pub(super) fn of(picture: &Picture<'_>, metric: &str) -> Self {
         let Picture { plot, run, .. } = picture;
@@ -72,7 +37,7 @@ impl Grid {
             let value = wanted.measure(&arms, number).filter(|value| value.is_finite());
             let told = |expected: &Expectation| {
                 let is_inverse = expected.is_inverse_of(&wanted, &arms)?;
-                Some(Published::of(expected, is_inverse))
+                Some(Published::new(expected, is_inverse))
             };
             let published = run.record.expectations.iter().filter_map(told).collect();
             let line = position(&mut grid.lines, &point.line);

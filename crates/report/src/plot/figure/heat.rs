@@ -3,7 +3,7 @@
 use plotters::style::text_anchor::{HPos, VPos};
 
 use super::grid::Grid;
-use super::{Frame, Picture};
+use super::picture::{Frame, Picture};
 use crate::plot::canvas::{HEATS, Ink};
 use crate::plot::chart::{self, WIDTH};
 use crate::plot::{Plot, PlotError};

@@ -5,13 +5,14 @@ mod boxes;
 mod curves;
 mod grid;
 mod heat;
+mod picture;
 mod scatter;
 mod sweep;
 
 use underload_record::schema::{PlotKind, PlotRecord, names_arm};
-use underload_store::RunData;
 
 use grid::Grid;
+use picture::{Frame, Picture};
 
 use super::{Plot, PlotError, distribution, timeline};
 use crate::subject::Subject;
@@ -83,20 +84,6 @@ pub(crate) fn cells_plot(
     .map(Some)
 }
 
-/// What every picture has.
-pub(super) struct Frame<'a> {
-    pub(super) name: &'a str,
-    pub(super) plot: &'a PlotRecord,
-    pub(super) caption: String,
-}
-
-/// What a picture is drawn from.
-pub(super) struct Picture<'a> {
-    pub(super) name: String,
-    pub(super) plot: &'a PlotRecord,
-    pub(super) run: &'a RunData,
-}
-
 fn draw(picture: &Picture<'_>, subjects: &[Subject<'_>]) -> Result<Vec<Plot>, PlotError> {
     let one = |plot: Result<Option<Plot>, PlotError>| Ok(plot?.into_iter().collect());
     match picture.plot.kind {
@@ -135,6 +122,3 @@ fn renamed(picture: &Picture<'_>, plots: Vec<Plot>) -> Vec<Plot> {
     };
     plots.into_iter().enumerate().map(rename).collect()
 }
-
-/// Rows that the ticks of an axis to the right and its name take.
-const X_ROWS: u32 = 36;

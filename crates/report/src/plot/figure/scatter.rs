@@ -2,10 +2,10 @@
 
 use underload_record::schema::{PlotAxis, names_arm};
 
-use super::grid::{Cell, Grid, Published, Scale, arms};
-use super::{Frame, Picture};
+use super::grid::{Cell, Grid, Scale, arms};
+use super::picture::{Frame, Picture};
 use crate::plot::canvas::Ink;
-use crate::plot::chart::{self, Axis};
+use crate::plot::chart::{self, Axis, Published};
 use crate::plot::{Plot, PlotError};
 
 const HEIGHT: u32 = 320;

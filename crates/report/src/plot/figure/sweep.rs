@@ -3,7 +3,7 @@
 use underload_record::schema::{Expectation, PlotAxis};
 
 use super::grid::{Grid, Scale, arms, places};
-use super::{Frame, Picture, X_ROWS};
+use super::picture::{Frame, Picture, X_ROWS};
 use crate::plot::canvas::Ink;
 use crate::plot::chart::{self, Axis};
 use crate::plot::{Plot, PlotError};

@@ -1,0 +1,178 @@
+//! What two arms say beside each other, as numbers; [`phrases`](crate::phrases) has the words.
+
+use underload_record::CONFIDENCE;
+use underload_record::schema::{ArmLatency, Direction, Distribution, Quantile};
+use underload_record::stats::hodges_lehmann_ratio;
+
+use crate::subject::Subject;
+
+/// Ratios closer to 1 than this are called alike.
+pub(crate) const ALIKE: f64 = 1.1;
+
+/// Rates closer to each other than this are not told apart.
+pub(crate) const RATE_ALIKE: f64 = 1.05;
+
+/// Mbit/s below which nothing was loaded.
+pub(crate) const NO_RATE_MBIT: f64 = 0.05;
+
+/// Loss of probes worth a word, percent.
+pub(crate) const LOSS_PERCENT: f64 = 1.0;
+
+/// Repeats per arm from which an interval is worth printing.
+pub(crate) const FEW_REPEATS: usize = 5;
+
+/// An arm and the latency that is compared of it.
+pub(crate) type Told<'a> = (&'a Subject<'a>, &'a ArmLatency);
+
+/// How sure the repeats make us of a comparison.
+pub(crate) enum Certainty {
+    /// The repeats of an arm are one and the same trial.
+    Identical {
+        /// The arm.
+        called: String,
+        trials: usize,
+    },
+    /// Fewer than [`FEW_REPEATS`] trials per arm.
+    Few { trials: usize },
+    /// The ratio of the trials' quantiles may be 1.
+    NoRatio { trials: usize },
+    /// The interval of that ratio.
+    Ratio { quantile: Quantile, trials: usize, low: f64, high: f64 },
+    /// The difference of the trials' numbers may be 0.
+    NoDifference { trials: usize },
+    /// Enough trials, whose mean differs.
+    Mean { trials: usize },
+}
+
+impl Certainty {
+    /// From the trials' own quantiles; `None` if they have too few samples.
+    pub(crate) fn of_latencies(first: Told<'_>, other: Told<'_>, told: Quantile) -> Option<Self> {
+        if let Some(identical) = Self::identical(first.0, other.0) {
+            return Some(identical);
+        }
+        let interval = ratio_interval(first, other, told)?;
+        let RatioInterval { quantile, trials, bounds: Some((low, high)) } = interval else {
+            return Some(Self::Few { trials: interval.trials });
+        };
+        let ratio = Self::Ratio { quantile, trials, low, high };
+        Some(if interval.is_noise() { Self::NoRatio { trials } } else { ratio })
+    }
+
+    /// From numbers of which each trial has one; `is_noise` tells whether they may be the same.
+    pub(crate) fn of_numbers(
+        first: &Subject<'_>,
+        other: &Subject<'_>,
+        is_noise: impl FnOnce() -> bool,
+    ) -> Self {
+        if let Some(identical) = Self::identical(first, other) {
+            return identical;
+        }
+        let trials = other.trials().count().min(first.trials().count());
+        match trials {
+            0..FEW_REPEATS => Self::Few { trials },
+            _ if is_noise() => Self::NoDifference { trials },
+            _ => Self::Mean { trials },
+        }
+    }
+
+    fn identical(first: &Subject<'_>, other: &Subject<'_>) -> Option<Self> {
+        let same = [first, other].into_iter().find(|arm| arm.repeats_itself())?;
+        Some(Self::Identical { called: same.called(), trials: same.trials().count() })
+    }
+}
+
+/// An interval of the ratio of two arms over their trials, the larger over the smaller.
+pub(crate) struct RatioInterval {
+    pub(crate) quantile: Quantile,
+    /// Trials of the arm that has fewer.
+    pub(crate) trials: usize,
+    /// `None` with fewer than [`FEW_REPEATS`] trials.
+    pub(crate) bounds: Option<(f64, f64)>,
+}
+
+impl RatioInterval {
+    /// Whether it includes a ratio of 1.
+    pub(crate) fn is_noise(&self) -> bool {
+        self.bounds.is_some_and(|(low, high)| (low..=high).contains(&1.0))
+    }
+}
+
+/// The interval by `told`, or by the median if a trial has too few samples for that; `None` if it
+/// has too few for both.
+pub(crate) fn ratio_interval(
+    first: Told<'_>,
+    other: Told<'_>,
+    told: Quantile,
+) -> Option<RatioInterval> {
+    let of_trials = |(subject, told): Told<'_>, quantile: Quantile| -> Option<Vec<f64>> {
+        let distributions = subject.trials().filter_map(|trial| {
+            let mut latencies = trial.latencies.iter();
+            let own = latencies.find(|latency| {
+                latency.probe == told.probe
+                    && latency.measure == told.measure
+                    && latency.window.phase == told.phase
+            });
+            own.and_then(|latency| latency.distribution)
+        });
+        let value = |all: Distribution| all.told_ns(quantile).map(|ns| ns as f64);
+        distributions.map(value).collect()
+    };
+    let both =
+        |quantile| Some((quantile, of_trials(first, quantile)?, of_trials(other, quantile)?));
+    let is_lower = other.1.value_ns(told)? < first.1.value_ns(told)?;
+    let (quantile, first, other) = [told, Quantile::P50].into_iter().find_map(both)?;
+    let trials = first.len().min(other.len());
+    let (larger, smaller) = if is_lower { (&first, &other) } else { (&other, &first) };
+    let bounds = if trials < FEW_REPEATS {
+        None
+    } else {
+        let ratio = hodges_lehmann_ratio(larger, smaller, CONFIDENCE)?;
+        Some((ratio.low?, ratio.high?))
+    };
+    (trials > 0).then_some(RatioInterval { quantile, trials, bounds })
+}
+
+/// A rate in which two arms are not alike: a low latency may have been bought with it.
+pub(crate) struct UnequalRate {
+    pub(crate) direction: Direction,
+    /// Whether it is a goodput, else what the link carried.
+    pub(crate) is_goodput: bool,
+    pub(crate) first_bit_per_s: f64,
+    pub(crate) other_bit_per_s: f64,
+}
+
+/// The rates in which two arms are not alike.
+pub(crate) fn unequal_rates(first: &Subject<'_>, other: &Subject<'_>) -> Vec<UnequalRate> {
+    let unequal = |direction: Direction| {
+        let own = first.summary.throughput(direction)?;
+        let others = other.summary.throughput(direction)?;
+        let goodputs = own.goodput_bit_per_s.zip(others.goodput_bit_per_s);
+        let is_goodput = goodputs.is_some();
+        let (own, others) = goodputs.or_else(|| own.link_bit_per_s.zip(others.link_bit_per_s))?;
+        let (first_bit_per_s, other_bit_per_s) = (own.mean, others.mean);
+        let low = first_bit_per_s.min(other_bit_per_s);
+        let high = first_bit_per_s.max(other_bit_per_s);
+        let is_unequal = high >= NO_RATE_MBIT * 1e6 && high > low * RATE_ALIKE;
+        let rate = UnequalRate { direction, is_goodput, first_bit_per_s, other_bit_per_s };
+        is_unequal.then_some(rate)
+    };
+    [Direction::Up, Direction::Down].into_iter().filter_map(unequal).collect()
+}
+
+/// Percent of the probes that each of two arms lost, where that is worth a word: a queue that drops
+/// them has only the quick ones left.
+pub(crate) fn losses(first: &ArmLatency, other: &ArmLatency) -> Option<(f64, f64)> {
+    let (first, other) = (first.lost_percent(), other.lost_percent());
+    (first.max(other) >= LOSS_PERCENT).then_some((first, other))
+}
+
+/// `load.rtt.` and p99 of `load.rtt.p99`.
+pub(crate) fn statistic(name: &str) -> (&str, Option<Quantile>) {
+    let start = name.rfind(['.', '_']).map_or(0, |at| at + 1);
+    // `p99.9` has a point of its own.
+    let start = if name.ends_with("p99.9") { name.len() - "p99.9".len() } else { start };
+    match Quantile::from_name(&name[start..]) {
+        Some(quantile) => (&name[..start], Some(quantile)),
+        None => (name, None),
+    }
+}

@@ -1,0 +1,72 @@
+//! The words for what [`facts`](crate::facts) has as numbers.
+
+use underload_record::CONFIDENCE;
+use underload_record::schema::ArmLatency;
+
+use crate::facts::{Certainty, LOSS_PERCENT, UnequalRate};
+use crate::words::{count, mbit, significant};
+
+/// A sentence on how sure a comparison is.
+pub(crate) fn certainty(certainty: &Certainty) -> String {
+    match certainty {
+        Certainty::Identical { called, trials: all } => format!(
+            "All {} of {called} are identical, because nothing in them is random, so they do not \
+             show how sure that is. Add start_jitter to a flow to get intervals.",
+            trials(*all)
+        ),
+        Certainty::Few { trials: few } => {
+            format!("That is from {} per arm, too few to say how sure it is.", trials(*few))
+        }
+        Certainty::NoRatio { trials: all } => {
+            format!("Over {} per arm that is within the noise of repeats.", trials(*all))
+        }
+        Certainty::NoDifference { trials: all } => {
+            format!("Over {} per arm that is within the noise.", trials(*all))
+        }
+        Certainty::Mean { trials: all } => {
+            format!("That is the mean over {} per arm.", trials(*all))
+        }
+        Certainty::Ratio { quantile, trials: all, low, high } => format!(
+            "Over {} per arm the ratio of the trials' {} lies between {} and {} ({} % interval).",
+            trials(*all),
+            quantile.name(),
+            significant(*low),
+            significant(*high),
+            (CONFIDENCE * 100.0).round()
+        ),
+    }
+}
+
+/// `goodput 2.31 against 9.42 Mbit/s up`; `None` if there is no such rate.
+pub(crate) fn rates(unequal: &[UnequalRate]) -> Option<String> {
+    let words = |rate: &UnequalRate| {
+        let what = if rate.is_goodput { "goodput" } else { "rate on the link" };
+        let (other, first) = (mbit(rate.other_bit_per_s), mbit(rate.first_bit_per_s));
+        format!("{what} {other} against {first} Mbit/s {}", rate.direction)
+    };
+    let all: Vec<String> = unequal.iter().map(words).collect();
+    (!all.is_empty()).then(|| all.join(", "))
+}
+
+/// `12 against 0 % of its probes were lost`.
+pub(crate) fn losses(own: f64, others: f64) -> String {
+    let (own, others) = (significant(own), significant(others));
+    format!("{own} against {others} % of its probes were lost")
+}
+
+/// `; up to 12 % of their probes were lost`, where that is worth a word.
+pub(crate) fn most_lost<'a>(latencies: impl Iterator<Item = &'a ArmLatency>) -> String {
+    let most = latencies.map(ArmLatency::lost_percent).reduce(f64::max);
+    most.filter(|most| *most >= LOSS_PERCENT).map_or(String::new(), |most| {
+        format!("; up to {} % of their probes were lost", significant(most))
+    })
+}
+
+/// `5 trials`.
+pub(crate) fn trials(number: usize) -> String {
+    count(number as u64, "trial")
+}
+
+pub(crate) fn factor(ratio: f64) -> String {
+    if ratio >= 9.95 { format!("{ratio:.0}") } else { format!("{ratio:.1}") }
+}
