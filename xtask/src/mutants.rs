@@ -13,9 +13,9 @@ const FOLDER: &str = ".cargo/mutants";
 const USAGE: &str = "\
 usage: cargo xtask mutants AREA [ARGUMENT...]
 
-Runs cargo-mutants over an area, with its arguments: `--file PATTERN` takes some files,
-`--shard k/n` a part, `--list` only lists. Fails where no test notices a change, unless the
-area's file in .cargo/mutants excludes the change with the reason.";
+Runs cargo-mutants over an area, with its arguments: `--re PATTERN` takes the changes whose file or
+text matches, `--shard k/n` a part, `--list` only lists. Fails where no test notices a change,
+unless the area's file in .cargo/mutants excludes the change with the reason.";
 
 /// Runs one area, or lists all.
 pub fn run(arguments: &[&str]) -> anyhow::Result<()> {
