@@ -4,16 +4,18 @@
 //! of an unpredictable name beside it, which is synced, renamed, and its directory synced: whoever
 //! is killed, or loses power, leaves the old file or the new one. [`NewFile`] is the same for what
 //! does not fit in memory. [`create_new`] opens a file that grows in place, and refuses one that is
-//! there; [`reopen`] goes on with one. What holds secrets goes through [`private_directory`] and
-//! [`open_private`], which refuse what others can open. Every step on the file system passes
-//! `step`, where tests let it fail, stop, or lose what was not synced (the feature `testkit`,
-//! module `faults`).
+//! there; [`reopen`] goes on with one, and a [`Journal`] has whole lines only. What holds secrets
+//! goes through [`private_directory`] and [`open_private`], which refuse what others can open.
+//! Every step on the file system passes `step`, where tests let it fail, stop, or lose what was not
+//! synced (the feature `testkit`, module `faults`).
 
 #[cfg(any(test, feature = "testkit"))]
 pub mod faults;
+mod journal;
 mod private;
 mod rights;
 
+pub use journal::{Journal, Lines};
 pub use private::{
     Others, check_directory, close_to_others, make_private, open_private, private_directory,
     read_private,

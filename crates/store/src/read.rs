@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use parquet::file::reader::FileReader as _;
+use underload_disk::Lines;
 use underload_record::schema::{FORMAT_VERSION, RunRecord, Sample, Series, TrialRecord};
 use underload_record::{LatencyPools, conclude};
 
@@ -281,11 +282,9 @@ fn journal(
     arms: &BTreeSet<String>,
 ) -> Result<(Vec<TrialRecord>, Vec<String>), StoreError> {
     // A run may be cut short before it has a journal.
-    let text = read_text(path)?.unwrap_or_default();
-    let lines = text.split_inclusive(|byte| *byte == b'\n');
-    let whole = lines.filter(|line| line.ends_with(b"\n"));
+    let lines = Lines::from(read_text(path)?.unwrap_or_default());
     let (mut trials, mut wrong) = (Vec::<TrialRecord>::new(), Vec::new());
-    for (number, line) in whole.enumerate() {
+    for (number, line) in lines.iter().enumerate() {
         let parsed = serde_json::from_slice::<TrialRecord>(line).map_err(|error| error.to_string());
         let least = trials.last().map_or(0, |last| last.index + 1);
         let checked = parsed.and_then(|trial| {

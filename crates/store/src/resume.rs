@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use underload_disk::{self as disk, Access};
+use underload_disk::{self as disk, Access, Journal};
 use underload_record::LatencyPools;
 use underload_record::schema::{RunRecord, TrialRecord};
 
@@ -76,7 +76,7 @@ impl RunDir {
         let (folder, journal_bytes) = tidied(&path, &earlier)?;
         let journal = path.join(JOURNAL);
         let journal = disk::reopen(&journal).map_err(StoreError::io(&journal, "open"))?;
-        let journal = (journal, journal_bytes);
+        let journal = Journal::over(journal, journal_bytes);
         let directory = RunDir::new(folder, earlier, pools, journal, Some(lock));
         Ok(Resumed { directory, again: left_out })
     }

@@ -5,12 +5,13 @@
 //! flipped, not against an enemy.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
-use std::io::{self, Read as _};
+use std::fs;
+use std::io;
 use std::path::Path;
 
 use data_encoding::HEXLOWER;
 use serde::{Deserialize, Serialize};
+use underload_disk::Lines;
 use underload_fleet::agent::{Began, Usage};
 use underload_fleet::message::Numbered;
 
@@ -96,10 +97,9 @@ pub(super) fn read_all(directory: &Path, name: &str) -> io::Result<Found> {
     found.files.sort_unstable();
     let mut results = BTreeMap::new();
     for number in found.files.clone() {
-        let file = File::open(directory.join(format!("{name}{number:010}")))?;
-        let mut bytes = Vec::new();
-        file.take(FILE_BYTES_MAX).read_to_end(&mut bytes)?;
-        found.read_lines(&bytes, &mut results);
+        let path = directory.join(format!("{name}{number:010}"));
+        let lines = Lines::read(&path, FILE_BYTES_MAX)?;
+        found.read_lines(&lines, &mut results);
     }
     let state = found.state.clone().unwrap_or_default();
     let is_left = |key: &(u32, u64)| *key > state.stored;
@@ -115,22 +115,16 @@ pub(super) fn read_all(directory: &Path, name: &str) -> io::Result<Found> {
 }
 
 impl Found {
-    fn read_lines(&mut self, bytes: &[u8], results: &mut BTreeMap<(u32, u64), String>) {
-        let mut rest = bytes;
-        if bytes.is_empty() {
-            self.is_damaged = true;
-        }
-        while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
-            let line = std::str::from_utf8(&rest[..end]).ok().and_then(checked);
-            let is_result = rest[..end].get(TAG_LEN + 1) == Some(&b'r');
-            rest = &rest[end + 1..];
-            if line.and_then(|words| self.take(words, results)).is_none() {
+    fn read_lines(&mut self, lines: &Lines, results: &mut BTreeMap<(u32, u64), String>) {
+        // A torn line was never reported as kept, or its end is damaged.
+        self.is_damaged |= lines.is_empty() || lines.is_torn();
+        for line in lines.iter() {
+            let words = std::str::from_utf8(line).ok().and_then(checked);
+            if words.and_then(|words| self.take(words, results)).is_none() {
                 self.is_damaged = true;
-                self.results_damaged += u64::from(is_result);
+                self.results_damaged += u64::from(line.get(TAG_LEN + 1) == Some(&b'r'));
             }
         }
-        // Unfinished: nobody was told that it is kept. Or its end is what is damaged.
-        self.is_damaged |= !rest.is_empty();
     }
 
     /// `None` for a line that is none.

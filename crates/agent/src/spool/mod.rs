@@ -14,10 +14,10 @@ mod line;
 
 use std::collections::VecDeque;
 use std::fs;
-use std::io::{self, Write as _};
+use std::io;
 use std::path::{Path, PathBuf};
 
-use underload_disk::{self as disk, Access, GrowingFile};
+use underload_disk::{self as disk, Access, Journal};
 use underload_fleet::agent::{Began, Memory, Usage};
 use underload_fleet::message::{Numbered, REQUEST_MAX};
 use underload_fleet::outcome::RunResult;
@@ -32,7 +32,7 @@ pub struct Spool {
     /// Those that are there, the oldest first; the last one is written to.
     files: VecDeque<SpoolFile>,
     /// `None` before the first line of a file, and after an error.
-    file: Option<GrowingFile>,
+    journal: Option<Journal>,
     state: State,
     waiting: VecDeque<Entry>,
     _lock: fs::File,
@@ -102,7 +102,7 @@ impl Spool {
             directory: directory.to_owned(),
             bytes_max: bytes_max.max(BYTES_MIN),
             files: VecDeque::new(),
-            file: None,
+            journal: None,
             state,
             waiting: VecDeque::new(),
             _lock: lock,
@@ -326,49 +326,35 @@ impl Spool {
     /// Appends a line to the last file, or to a new one if that is full or broken.
     fn append(&mut self, text: &str) -> io::Result<()> {
         let is_full = self.files.back().is_none_or(|last| last.bytes >= self.bytes_max / FILES);
-        if self.file.is_none() || is_full {
+        if is_full || self.journal.as_ref().is_none_or(Journal::is_torn) {
             self.sync()?;
             self.begin_file(self.next_number())?;
         }
-        let (Some(file), Some(last)) = (&mut self.file, self.files.back_mut()) else {
+        let (Some(journal), Some(last)) = (&mut self.journal, self.files.back_mut()) else {
             return Err(io::ErrorKind::NotFound.into());
         };
-        if let Err(error) = file.write_all(text.as_bytes()) {
-            // Half a line in front of the next one would damage both.
-            if file.cut(last.bytes).is_err() {
-                self.file = None;
-            }
-            return Err(error);
-        }
-        last.bytes += text.len() as u64;
+        journal.append(text.as_bytes())?;
+        last.bytes = journal.bytes();
         Ok(())
     }
 
     fn sync(&mut self) -> io::Result<()> {
-        let Some(file) = &self.file else { return Ok(()) };
-        let synced = file.sync();
+        let synced = self.journal.as_ref().map_or(Ok(()), Journal::sync);
         if synced.is_err() {
             // Nobody knows what of it is on disk.
-            self.file = None;
+            self.journal = None;
         }
         synced
     }
 
-    /// A new file, whose first line says where the device stands, under a name that lasts.
+    /// Begins a file with a line of where the device stands.
     fn begin_file(&mut self, number: u64) -> io::Result<()> {
         let path = self.path(number);
         let text = Line::State(&self.state).text()?;
-        let begin = || {
-            let mut file = disk::create_new(&path, Access::Owner)?;
-            file.write_all(text.as_bytes())?;
-            file.sync()?;
-            disk::sync_directory(&self.directory)?;
-            Ok(file)
-        };
-        match begin() {
-            Ok(file) => {
-                self.file = Some(file);
-                self.files.push_back(SpoolFile { number, bytes: text.len() as u64 });
+        match Journal::create(&path, text.as_bytes(), Access::Owner) {
+            Ok(journal) => {
+                self.files.push_back(SpoolFile { number, bytes: journal.bytes() });
+                self.journal = Some(journal);
                 Ok(())
             }
             Err(error) => {

@@ -3,11 +3,11 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::{self, Read as _, Write as _};
-use std::path::{Path, PathBuf};
+use std::io;
+use std::path::Path;
 
 use serde::{Deserialize, Serialize};
-use underload_disk::{self as disk, Access};
+use underload_disk::{Access, Journal};
 use underload_record::history::Followed;
 use underload_record::schema::{
     LatencyMeasure, LatencySummary, Phase, Quantile, RunRecord, TrialRecord, World,
@@ -89,68 +89,46 @@ impl Kept {
 /// line that is damaged is left out.
 ///
 /// # Errors
-/// What the disk said; [`io::ErrorKind::InvalidData`] where the file is none of ours.
+/// Returns the error of the system call; [`io::ErrorKind::InvalidData`] for a file that this
+/// program did not write.
 pub fn read(directory: &Path) -> io::Result<Vec<Kept>> {
-    let path = directory.join(FILE);
-    match fs::symlink_metadata(&path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(error) => return Err(error),
-        Ok(facts) if facts.is_file() && facts.len() <= BYTES_MAX => {}
-        Ok(_) => return Err(not_ours(&path)),
-    }
-    let mut text = Vec::new();
-    fs::File::open(&path)?.take(BYTES_MAX).read_to_end(&mut text)?;
-    // Line by line of bytes: one that is no UTF-8 is damaged as any other.
-    let lines = text.split(|byte| *byte == b'\n');
-    let kept: Vec<Kept> = lines.filter_map(|it| serde_json::from_slice(it).ok()).collect();
-    if kept.is_empty() && !text.trim_ascii().is_empty() {
-        return Err(not_ours(&path));
-    }
-    Ok(kept)
+    open(&directory.join(FILE)).map(|(_, kept)| kept)
 }
 
-fn not_ours(path: &Path) -> io::Error {
-    let what = format!("{}: not written by this program", path.display());
-    io::Error::new(io::ErrorKind::InvalidData, what)
+fn open(path: &Path) -> io::Result<(Journal, Vec<Kept>)> {
+    let not_ours = || {
+        let what = format!("{}: not written by this program", path.display());
+        io::Error::new(io::ErrorKind::InvalidData, what)
+    };
+    if fs::symlink_metadata(path).is_ok_and(|facts| !facts.is_file()) {
+        return Err(not_ours());
+    }
+    let opened = Journal::open(path, BYTES_MAX, Access::Usual);
+    let (journal, lines) = opened.map_err(|error| match error.kind() {
+        io::ErrorKind::FileTooLarge => not_ours(),
+        _ => error,
+    })?;
+    let kept: Vec<Kept> = lines.iter().filter_map(|it| serde_json::from_slice(it).ok()).collect();
+    if kept.is_empty() && !lines.is_empty() { Err(not_ours()) } else { Ok((journal, kept)) }
 }
 
 /// Adds a run's numbers. They are on the disk when this returns; after an error, and after a kill,
 /// all earlier ones are.
 ///
 /// # Errors
-/// As [`read`], or what the disk said.
+/// As [`read`].
 pub fn add(directory: &Path, kept: &Kept) -> io::Result<()> {
-    let (path, mut all) = (directory.join(FILE), read(directory)?);
+    let (mut journal, mut all) = open(&directory.join(FILE))?;
     if all.len() >= LINES_MAX + LINES_SLACK {
         all.drain(..all.len() - LINES_MAX);
         let text = all.iter().map(line).collect::<io::Result<String>>()?;
-        disk::write_whole(&path, text.as_bytes(), Access::Usual)?;
+        journal.rewrite(text.as_bytes())?;
     }
-    append(&path, &line(kept)?)
+    journal.append_synced(line(kept)?.as_bytes())
 }
 
 fn line(kept: &Kept) -> io::Result<String> {
     Ok(serde_json::to_string(kept).map_err(io::Error::other)? + "\n")
-}
-
-fn append(path: &PathBuf, line: &str) -> io::Result<()> {
-    if !path.exists() {
-        return disk::write_new(path, line.as_bytes(), Access::Usual);
-    }
-    let before = fs::metadata(path)?.len();
-    let mut file = disk::reopen(path)?;
-    // Whoever was killed left half a line, which must not swallow this one.
-    let text = if ends_in_line(path)? { line.to_owned() } else { format!("\n{line}") };
-    let written = file.write_all(text.as_bytes()).and_then(|()| file.sync());
-    if written.is_err() {
-        // What failed first is what the caller must hear of.
-        let _ = file.cut(before);
-    }
-    written
-}
-
-fn ends_in_line(path: &Path) -> io::Result<bool> {
-    Ok(fs::read(path)?.last().is_none_or(|byte| *byte == b'\n'))
 }
 
 /// The median that a server of another kind told: there are no probes, and no 99th percentile.
@@ -183,6 +161,8 @@ fn values(trial: &TrialRecord) -> Vec<(Followed, f64)> {
 
 #[cfg(test)]
 mod tests {
+    use std::path::PathBuf;
+
     use underload_disk::faults::{self, Fault, Tree};
 
     use super::*;
@@ -230,6 +210,18 @@ mod tests {
             assert!(add(at, &kept("d")).is_err());
             assert_eq!(fs::read_to_string(at.join("notes")).unwrap(), "my notes\n");
         }
+    }
+
+    #[test]
+    fn a_line_of_an_earlier_version_is_read() {
+        let directory = tempfile::tempdir().unwrap();
+        let line = concat!(
+            r#"{"run":"a","started":"2026-11-23T10:00:00Z","name":"measure/quick","steps":"#,
+            r#"[{"step":"up","values":{"load-p99":85.5,"news":1.0}}]}"#,
+            "\n",
+        );
+        fs::write(directory.path().join(FILE), line).unwrap();
+        assert_eq!(read(directory.path()).unwrap(), [kept("a")]);
     }
 
     #[test]

@@ -295,7 +295,7 @@ mod tests {
     use std::time::{SystemTime, UNIX_EPOCH};
 
     use proptest::prelude::*;
-    use underload_disk::faults;
+    use underload_disk::faults::{self, Fault};
     use underload_probe::control::MESSAGE_MAX;
     use underload_probe::control::claims::server_of;
 
@@ -388,13 +388,13 @@ mod tests {
         let admitted =
             Admitted { id: [1; 16], rate_bit_per_s: None, expires: NOW, is_reserved: false };
         let fail = |desk: &mut TokenDesk| {
-            desk.uses.fill_the_disk();
-            desk.note(&admitted).unwrap_err()
+            let full = Fault::NoSpaceFrom(0);
+            faults::with(directory.path(), full, || desk.note(&admitted)).result.unwrap_err()
         };
         let error = fail(&mut desk);
         fail(&mut desk);
         let told = format!("uses of tokens cannot be noted: {}", in_full(&error));
-        assert!(told.contains("token-uses") && told.contains("No space left"), "{told}");
+        assert!(told.contains("token-uses") && told.contains("no storage space"), "{told}");
         assert_eq!(desk.news(), std::slice::from_ref(&told));
         // Beside other news, of which there is an end.
         desk.news = vec!["other news".to_owned(); NEWS_MAX - 1];

@@ -14,12 +14,12 @@
 
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions, TryLockError};
-use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use data_encoding::HEXLOWER;
 
+use underload_disk::{Access, Journal, Lines};
 use underload_probe::control::{ServiceError, from_hex, private};
 
 /// Clocks of operator and server may differ by this much, s.
@@ -44,13 +44,9 @@ struct Used {
 
 #[derive(Debug)]
 struct Record {
+    journal: Journal,
     path: PathBuf,
-    file: File,
-    /// What is whole of it.
-    len: u64,
     lines: usize,
-    /// A line was cut off, and could not be taken back.
-    is_broken: bool,
     /// Held as long as the record is.
     _lock: File,
 }
@@ -81,27 +77,26 @@ impl Uses {
         let failed = |source| ServiceError::File { path: path.clone(), source };
         private::directory(directory)?;
         let lock = lock(&directory.join("token-uses.lock"))?;
-        let bytes = read(&path).map_err(failed)?;
+        let opened = Journal::open(&path, RECORD_BYTES_MAX, Access::Owner);
+        let (journal, found) = opened.map_err(failed)?;
         let mut uses = Self::default();
-        let read = uses.read_lines(&bytes);
-        let mut warning = None;
-        if read.damaged > 0 {
+        let (lines, damaged) = (found.iter().count(), uses.read_lines(&found));
+        let record = Record { journal, path, lines, _lock: lock };
+        // A new one, too, so that its name is on the disk before its first line.
+        let is_whole = record.path.exists() && damaged == 0 && !found.is_torn();
+        let warning = (damaged > 0).then(|| {
             // The issuer's clock may be ahead of this one.
             uses.void_before = uses.void_before.max(now.saturating_add(SKEW));
-            warning = Some(format!(
-                "{}: {} lines are damaged, so all tokens that were issued until now are void",
-                path.display(),
-                read.damaged
-            ));
+            format!(
+                "{}: {damaged} lines are damaged, so all tokens that were issued until now are \
+                 void",
+                record.path.display()
+            )
+        });
+        uses.record = Some(record);
+        if !is_whole {
+            uses.rewrite()?;
         }
-        // A new one, too, so that its name is on the disk before its first line.
-        if read.damaged > 0 || read.is_cut || !path.exists() {
-            private::write(&path, uses.text().as_bytes())?;
-        }
-        let file = append_to(&path).map_err(failed)?;
-        let len = file.metadata().map_err(failed)?.len();
-        let lines = read.lines;
-        uses.record = Some(Record { path, file, len, lines, is_broken: false, _lock: lock });
         Ok((uses, warning))
     }
 
@@ -136,14 +131,14 @@ impl Uses {
         let before = self.used.get(&id).map_or(0, |used| used.count);
         let used = Used { count: before.saturating_add(1), expires };
         let too_long = 2 * self.used.len() + LINES_SPARE;
-        match &self.record {
-            Some(record) if record.is_broken => self.rewrite()?,
+        if self.record.as_ref().is_some_and(|record| record.lines > too_long) {
             // What is too long still works.
-            Some(record) if record.lines > too_long => drop(self.rewrite()),
-            _ => {}
+            drop(self.rewrite());
         }
-        if let Some(record) = &mut self.record {
-            record.append(&Line::Use(id, used).text())?;
+        if let Some(Record { journal, path, lines, .. }) = &mut self.record {
+            let written = journal.append_synced(Line::Use(id, used).text().as_bytes());
+            written.map_err(|source| ServiceError::File { path: path.clone(), source })?;
+            *lines += 1;
         }
         self.used.insert(id, used);
         Ok(())
@@ -172,27 +167,18 @@ impl Uses {
 
     fn rewrite(&mut self) -> Result<(), ServiceError> {
         let text = self.text();
-        let Some(record) = &mut self.record else { return Ok(()) };
-        private::write(&record.path, text.as_bytes())?;
-        let failed = |source| ServiceError::File { path: record.path.clone(), source };
-        record.file = append_to(&record.path).map_err(failed)?;
-        (record.len, record.is_broken) = (text.len() as u64, false);
-        record.lines = self.used.len() + 2;
+        let Some(Record { journal, path, lines, .. }) = &mut self.record else { return Ok(()) };
+        let written = journal.rewrite(text.as_bytes());
+        written.map_err(|source| ServiceError::File { path: path.clone(), source })?;
+        *lines = self.used.len() + 2;
         Ok(())
     }
 
-    fn read_lines(&mut self, bytes: &[u8]) -> LinesRead {
-        let mut read = LinesRead::default();
-        let mut rest = bytes;
-        while !rest.is_empty() {
-            let Some(end) = rest.iter().position(|byte| *byte == b'\n') else {
-                read.is_cut = true;
-                break;
-            };
-            let line = std::str::from_utf8(&rest[..end]).ok().and_then(Line::parse);
-            rest = &rest[end + 1..];
-            read.lines += 1;
-            match line {
+    /// Adds what the lines say. Returns how many of them are damaged.
+    fn read_lines(&mut self, lines: &Lines) -> usize {
+        let mut damaged = 0;
+        for line in lines.iter() {
+            match std::str::from_utf8(line).ok().and_then(Line::parse) {
                 Some(Line::Use(id, used)) => {
                     let known = self.used.entry(id).or_insert(used);
                     known.count = known.count.max(used.count);
@@ -201,32 +187,10 @@ impl Uses {
                     self.forgotten_until = self.forgotten_until.max(at);
                 }
                 Some(Line::VoidBefore(at)) => self.void_before = self.void_before.max(at),
-                None => read.damaged += 1,
+                None => damaged += 1,
             }
         }
-        read
-    }
-}
-
-/// What a record held beside its uses.
-#[derive(Default)]
-struct LinesRead {
-    lines: usize,
-    damaged: usize,
-    is_cut: bool,
-}
-
-impl Record {
-    fn append(&mut self, line: &str) -> Result<(), ServiceError> {
-        let written = self.file.write_all(line.as_bytes()).and_then(|()| self.file.sync_data());
-        if let Err(source) = written {
-            // A part of a line in front of the next one would damage both.
-            self.is_broken = self.file.set_len(self.len).is_err();
-            return Err(ServiceError::File { path: self.path.clone(), source });
-        }
-        self.len += line.len() as u64;
-        self.lines += 1;
-        Ok(())
+        damaged
     }
 }
 
@@ -283,38 +247,11 @@ fn lock(path: &Path) -> Result<File, ServiceError> {
     }
 }
 
-/// All of it; nothing where there is none yet.
-fn read(path: &Path) -> io::Result<Vec<u8>> {
-    let file = match File::open(path) {
-        Ok(file) => file,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(error) => return Err(error),
-    };
-    let mut bytes = Vec::new();
-    file.take(RECORD_BYTES_MAX + 1).read_to_end(&mut bytes)?;
-    if bytes.len() as u64 > RECORD_BYTES_MAX {
-        return Err(io::ErrorKind::FileTooLarge.into());
-    }
-    Ok(bytes)
-}
-
-fn append_to(path: &Path) -> io::Result<File> {
-    OpenOptions::new().append(true).create(true).mode(0o600).open(path)
-}
-
-#[cfg(test)]
-impl Uses {
-    /// The next use cannot be written down.
-    pub(crate) fn fill_the_disk(&mut self) {
-        let full = OpenOptions::new().append(true).open("/dev/full").unwrap();
-        let record = self.record.as_mut().unwrap();
-        (record.file, record.is_broken) = (full, false);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::fs;
+
+    use underload_disk::faults::{self, Fault};
 
     use super::*;
 
@@ -347,6 +284,15 @@ mod tests {
         assert!(!is_good(&mut open(&home), 2, NOW));
         let record = fs::metadata(home.join(NAME)).unwrap();
         assert_eq!(std::os::unix::fs::PermissionsExt::mode(&record.permissions()) & 0o777, 0o600);
+    }
+
+    #[test]
+    fn a_record_of_an_earlier_version_is_read() {
+        let directory = underload_disk::faults::private_tempdir().unwrap();
+        let line = "use 07070707070707070707070707070707 1800000900 1 643d717c\n";
+        fs::write(directory.path().join(NAME), line.to_owned() + "use 07").unwrap();
+        let mut uses = open(directory.path());
+        assert!(!is_good(&mut uses, 1, NOW) && is_good(&mut uses, 2, NOW));
     }
 
     #[test]
@@ -400,9 +346,12 @@ mod tests {
         let directory = underload_disk::faults::private_tempdir().unwrap();
         let mut uses = open(directory.path());
         uses.note(ID, SOON).unwrap();
-        uses.fill_the_disk();
-        assert!(uses.note(ID, SOON).is_err());
-        assert!(is_good(&mut uses, 2, NOW));
+        for steps in 0..3 {
+            let full = Fault::NoSpaceFrom(steps);
+            let outcome = faults::with(directory.path(), full, || uses.note(ID, SOON));
+            assert_eq!(outcome.result.is_err(), outcome.is_hit, "{full:?}");
+            assert!(is_good(&mut uses, 2, NOW));
+        }
         uses.note(ID, SOON).unwrap();
         assert!(!is_good(&mut uses, 2, NOW));
         drop(uses);

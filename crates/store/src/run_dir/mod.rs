@@ -2,11 +2,11 @@
 
 use std::collections::BTreeSet;
 use std::fs::File;
-use std::io::{self, Write as _};
+use std::io;
 use std::mem;
 use std::path::{Path, PathBuf};
 
-use underload_disk::{self as disk, Access, GrowingFile};
+use underload_disk::{self as disk, Access, GrowingFile, Journal};
 use underload_record::schema::{RunRecord, Sample, Series, TrialRecord};
 use underload_record::{Conclusion, LatencyPools, conclude};
 
@@ -39,8 +39,7 @@ pub struct RunDir {
     /// What the trials come to that are too many for the record.
     conclusion: Option<Conclusion>,
     pools: LatencyPools,
-    journal: GrowingFile,
-    journal_bytes: u64,
+    journal: Journal,
     keeps_samples: bool,
     /// [`MOST_IN_RECORD`]; less in tests.
     pub(crate) most_in_record: usize,
@@ -76,9 +75,7 @@ impl RunDir {
         // Whoever cannot lock still runs: only a second program on the same run would miss it.
         let lock = folder::lock(folder.path()).unwrap_or_default();
         match begin(&folder, &record) {
-            Ok(journal) => {
-                Ok(Self::new(folder, record, LatencyPools::default(), (journal, 0), lock))
-            }
+            Ok(journal) => Ok(Self::new(folder, record, LatencyPools::default(), journal, lock)),
             Err(error) => {
                 // What failed first is what the caller must hear of.
                 let _ = folder.remove_all();
@@ -88,12 +85,12 @@ impl RunDir {
     }
 
     /// A run with the trials of `record`, whose samples are in `pools` and whose lines are in the
-    /// journal of that many bytes.
+    /// journal.
     pub(crate) fn new(
         folder: Folder,
         record: RunRecord,
         pools: LatencyPools,
-        (journal, journal_bytes): (GrowingFile, u64),
+        journal: Journal,
         lock: Option<File>,
     ) -> RunDir {
         let mut run = RunDir {
@@ -104,7 +101,6 @@ impl RunDir {
             conclusion: None,
             pools,
             journal,
-            journal_bytes,
             keeps_samples: true,
             most_in_record: MOST_IN_RECORD,
             unsynced: Vec::new(),
@@ -311,7 +307,7 @@ impl RunDir {
         let [trials, record, journal] = [TRIALS, RECORD, JOURNAL].map(|name| path.join(name));
         let json = if self.trials > self.most_in_record {
             let mut table = NewRecords::begin(&trials)?;
-            let (bytes, count) = (self.journal_bytes, self.trials);
+            let (bytes, count) = (self.journal.bytes(), self.trials);
             let spool = Spool { path: &journal, bytes, trials: count, arms: &self.arms };
             let mut conclusion = conclusion.map(Conclusion::second_pass);
             spool.read(&mut |trial| {
@@ -368,18 +364,12 @@ impl RunDir {
         let mut line = serde_json::to_vec(trial)
             .map_err(|source| StoreError::Json { path: path.clone(), source })?;
         line.push(b'\n');
-        if let Err(error) = self.journal.write_all(&line) {
-            // Half a line would swallow the next one.
-            let undone = self.journal.cut(self.journal_bytes);
-            return Err(StoreError::io(&path, "write")(undone.err().unwrap_or(error)));
-        }
-        self.journal_bytes += line.len() as u64;
-        Ok(())
+        self.journal.append(&line).map_err(StoreError::io(&path, "write"))
     }
 }
 
 /// Claims the directory with `run.json`, then makes what the first trial needs.
-fn begin(folder: &Folder, record: &RunRecord) -> Result<GrowingFile, StoreError> {
+fn begin(folder: &Folder, record: &RunRecord) -> Result<Journal, StoreError> {
     let path = folder.path().join(RECORD);
     folder.write(&path, &encode(&path, record)?).map_err(|error| match error.kind() {
         io::ErrorKind::AlreadyExists => StoreError::Exists { path: folder.path().to_owned() },
@@ -388,7 +378,7 @@ fn begin(folder: &Folder, record: &RunRecord) -> Result<GrowingFile, StoreError>
     folder.folder(PARTS)?;
     let journal = folder.begin(&folder.path().join(JOURNAL))?;
     disk::sync_directory(folder.path()).map_err(StoreError::io(folder.path(), "write"))?;
-    Ok(journal)
+    Ok(Journal::over(journal, 0))
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! What a run directory, and all around it, is like after every fault at every step.
 
 use std::fs;
+use std::io::Write as _;
 
 use underload_disk::faults::{self, Fault, Tree};
 use underload_record::schema::{
