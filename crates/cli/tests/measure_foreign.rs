@@ -40,7 +40,7 @@ impl Drop for Running {
 }
 
 #[test]
-fn an_ndt7_test_leaves_a_run_that_reports_and_history_read() {
+fn an_ndt7_test_leaves_a_run_that_reports_read() {
     let home = tempfile::tempdir().unwrap();
     let (address, fingerprint) = server(Manner::Honest);
     let (host, trust) = (format!("ndt7://{address}"), fingerprint.to_string());
@@ -81,7 +81,14 @@ fn an_ndt7_test_leaves_a_run_that_reports_and_history_read() {
 
     let again = run(home.path(), &[&base[..], &["--out", "run"]].concat());
     assert_eq!(again.status.code(), Some(2), "{}", words(&again.stderr));
+}
 
+#[test]
+fn ndt7_tests_in_a_series_are_removed_and_history_knows_them() {
+    let home = tempfile::tempdir().unwrap();
+    let (address, fingerprint) = server(Manner::Honest);
+    let (host, trust) = (format!("ndt7://{address}"), fingerprint.to_string());
+    let base = ["measure", host.as_str(), "--trust", trust.as_str(), "--duration", "2s"];
     let several = ["--every", "1min", "--times", "1", "--out", "line"];
     let output = run(home.path(), &[&base[..], &several].concat());
     assert_eq!(output.status.code(), Some(0), "{}", words(&output.stderr));

@@ -157,31 +157,24 @@ impl Preset {
     }
 
     fn plans(self, directions: LoadDirections) -> Vec<Plan> {
+        use Direction::{Down, Up};
+
         let seconds = Duration::from_secs;
-        let serial = match directions {
-            LoadDirections::AsPreset => vec![vec![Direction::Down], vec![Direction::Up]],
-            LoadDirections::Only(direction) => vec![vec![direction]],
-            LoadDirections::Both => vec![vec![Direction::Down, Direction::Up]],
-        };
-        let upstream = match directions {
-            LoadDirections::AsPreset => vec![Direction::Up],
-            LoadDirections::Only(direction) => vec![direction],
-            LoadDirections::Both => vec![Direction::Down, Direction::Up],
+        // Loads one after the other, the load of an upstream test, the load of a full test.
+        let (serial, upstream, both) = match directions {
+            LoadDirections::AsPreset => (vec![vec![Down], vec![Up]], vec![Up], vec![Down, Up]),
+            LoadDirections::Only(way) => (vec![vec![way]], vec![way], vec![way]),
+            LoadDirections::Both => (vec![vec![Down, Up]], vec![Down, Up], vec![Down, Up]),
         };
         let base = Plan::default();
         match self {
             Self::Quick => {
-                let plan =
-                    |loaded| Plan { loaded, classes: vec![BEST_EFFORT, NQB], ..base.clone() };
-                serial.into_iter().map(plan).collect()
+                let base = Plan { classes: vec![BEST_EFFORT, NQB], ..base };
+                serial.into_iter().map(|loaded| Plan { loaded, ..base.clone() }).collect()
             }
             Self::NpmsLul => {
-                let load = |loaded: &[Direction]| match loaded {
-                    [Direction::Up] => seconds(7),
-                    _ => seconds(11),
-                };
                 let plan = |loaded: Vec<Direction>| Plan {
-                    load: load(&loaded),
+                    load: seconds(if loaded == [Up] { 7 } else { 11 }),
                     loaded,
                     flow_classes: vec![BEST_EFFORT],
                     request_response: true,
@@ -190,38 +183,26 @@ impl Preset {
                 serial.into_iter().map(plan).collect()
             }
             Self::Ull => {
-                let idle = |dscp| Plan {
+                let idle = |dscp: u8| Plan {
                     name: Some(format!("idle-dscp{dscp}")),
                     idle: seconds(10),
                     load: Duration::ZERO,
                     classes: vec![dscp],
                     ..base.clone()
                 };
-                let classes = vec![CS1, NQB, BEST_EFFORT];
-                let loaded = Plan {
-                    name: Some("loaded".to_owned()),
-                    loaded: upstream,
-                    load: seconds(10),
-                    classes,
-                    ..base.clone()
-                };
-                vec![idle(CS1), idle(NQB), loaded]
+                let (name, classes) = (Some("loaded".to_owned()), vec![CS1, NQB, BEST_EFFORT]);
+                let (loaded, load) = (upstream, seconds(10));
+                vec![idle(CS1), idle(NQB), Plan { name, loaded, load, classes, ..base }]
             }
-            Self::Rrul => {
-                let loaded = match directions {
-                    LoadDirections::Only(direction) => vec![direction],
-                    _ => vec![Direction::Down, Direction::Up],
-                };
-                vec![Plan {
-                    name: Some("rrul".to_owned()),
-                    loaded,
-                    idle: seconds(5),
-                    load: seconds(60),
-                    flow_classes: vec![BEST_EFFORT, CS1, CS5, EF],
-                    classes: vec![BEST_EFFORT, CS1, EF],
-                    ..base
-                }]
-            }
+            Self::Rrul => vec![Plan {
+                name: Some("rrul".to_owned()),
+                loaded: both,
+                idle: seconds(5),
+                load: seconds(60),
+                flow_classes: vec![BEST_EFFORT, CS1, CS5, EF],
+                classes: vec![BEST_EFFORT, CS1, EF],
+                ..base
+            }],
             Self::BufferSweep => {
                 let plan = |flows: usize| Plan {
                     name: Some(format!("{flows}-flow{}", if flows == 1 { "" } else { "s" })),

@@ -8,13 +8,13 @@ use underload_probe::RunClock;
 use underload_probe::endpoint::{
     ProbeClass, ProberConfig, Reflector, ReflectorConfig, ThreadTiming,
 };
-use underload_probe::load::{LoadFlow, LoadServer, LoadServerConfig, Token, Transport};
+use underload_probe::load::{FlowLog, LoadFlow, LoadServer, LoadServerConfig, Token, Transport};
 use underload_probe::measure::{
     Endpoints, FarClock, MeasureError, Measurement, MeasurementConfig, MeasurementResult, Progress,
     Ramp, RampEnd, RequestResponse,
 };
 use underload_probe::network::current_network;
-use underload_record::schema::{Direction, Ecn, Marking, Phase};
+use underload_record::schema::{Direction, Ecn, Marking, Phase, PhaseWindow};
 
 struct FarEnd {
     _reflector: Reflector,
@@ -130,16 +130,17 @@ fn phases_flows_and_samples_fit_together() {
     let sent = result.samples.iter().filter(|sample| !sample.closed_loop).count() as u64;
     assert_eq!(sent + result.timeliness.probe_slots_missed, planned);
     assert_eq!(planned, 2 * 140, "1.4 s at 10 ms in two classes");
-    // Nothing is offered once its phase is over: what arrives later was under way.
-    for log in &result.loads {
-        let by = |time_ns| log.delivered.iter().rfind(|it| it.time_ns <= time_ns);
-        let bytes = |time_ns| by(time_ns).map_or(0, |record| record.bytes);
-        let (of_load, after) =
-            (bytes(load.end_ns) - bytes(load.start_ns), bytes(u64::MAX) - bytes(load.end_ns));
-        assert!(after < of_load / 2, "{after} bytes after {of_load}");
-    }
-
+    result.loads.iter().for_each(|log| assert_load_ends(log, load));
     assert!(seen.iter().any(|now| now.phase == Phase::Load && now.bytes_up > 0));
+}
+
+/// Nothing is offered once its phase is over: what arrives later was under way.
+fn assert_load_ends(log: &FlowLog, load: PhaseWindow) {
+    let by = |time_ns| log.delivered.iter().rfind(|it| it.time_ns <= time_ns);
+    let bytes = |time_ns| by(time_ns).map_or(0, |record| record.bytes);
+    let of_load = bytes(load.end_ns) - bytes(load.start_ns);
+    let after = bytes(u64::MAX) - bytes(load.end_ns);
+    assert!(after < of_load / 2, "{after} bytes after {of_load}");
 }
 
 #[test]

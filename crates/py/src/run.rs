@@ -3,7 +3,7 @@
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -84,35 +84,7 @@ pub fn run(
     let work = move || underload_run::run(&scenario, &settings, &mut Told(sender));
     let work = move || if is_own { Watch::hosts(work) } else { work() };
     let worker = thread::Builder::new().name("underload".to_owned()).spawn(work)?;
-    let mut broken: Option<PyErr> = None;
-    let mut stopped_at = None;
-    loop {
-        let events = &mut receiver;
-        let event = py.detach(move || events.recv_timeout(BETWEEN_SIGNALS));
-        let heard = match event {
-            Err(RecvTimeoutError::Disconnected) => break,
-            Err(RecvTimeoutError::Timeout) => py.check_signals(),
-            Ok(event) if broken.is_none() => tell(hear, event).and_then(|()| py.check_signals()),
-            Ok(_) => Ok(()),
-        };
-        if let Err(error) = heard
-            && broken.is_none()
-        {
-            stop.store(true, Ordering::Relaxed);
-            broken = Some(error);
-            stopped_at = Some(Instant::now());
-        }
-        // A class that does not come back is interrupted, and in the end left behind.
-        let waited = stopped_at.filter(|_| is_own).map(|at: Instant| at.elapsed());
-        if waited.is_some_and(|waited| waited > PATIENCE) {
-            watch.interrupt(py);
-        }
-        if waited.is_some_and(|waited| waited > MOST_PATIENCE)
-            && let Some(broken) = broken.take()
-        {
-            return Err(interrupted(py, None, broken));
-        }
-    }
+    let broken = follow(py, &mut receiver, hear, &stop, is_own.then_some(&watch))?;
     let outcome = py.detach(|| worker.join());
     let Ok(outcome) = outcome else {
         return Err(raise(py, "RunError", ("the run ended by a fault of this program",)));
@@ -131,6 +103,47 @@ pub fn run(
         (Ok(run), None) => Run::of_finished(py, run),
         (Ok(run), Some(broken)) => Err(interrupted(py, Some(Run::of_finished(py, run)?), broken)),
         (Err(error), broken) => Err(failed(py, error, broken)),
+    }
+}
+
+/// Passes a run's events to `hear` until the run ends. Returns the exception that stopped the run;
+/// the error is that exception if a class in Python, which `watch` watches, does not come back.
+fn follow(
+    py: Python<'_>,
+    receiver: &mut Receiver<Event>,
+    hear: &Bound<'_, PyAny>,
+    stop: &AtomicBool,
+    watch: Option<&Watch>,
+) -> PyResult<Option<PyErr>> {
+    let mut broken: Option<PyErr> = None;
+    let mut stopped_at: Option<Instant> = None;
+    loop {
+        let events = &mut *receiver;
+        let event = py.detach(move || events.recv_timeout(BETWEEN_SIGNALS));
+        let heard = match event {
+            Err(RecvTimeoutError::Disconnected) => return Ok(broken),
+            Err(RecvTimeoutError::Timeout) => py.check_signals(),
+            Ok(event) if broken.is_none() => tell(hear, event).and_then(|()| py.check_signals()),
+            Ok(_) => Ok(()),
+        };
+        if let Err(error) = heard
+            && broken.is_none()
+        {
+            stop.store(true, Ordering::Relaxed);
+            broken = Some(error);
+            stopped_at = Some(Instant::now());
+        }
+        // A class that does not come back is interrupted, and in the end left behind.
+        let (Some(watch), Some(at)) = (watch, stopped_at) else { continue };
+        let waited = at.elapsed();
+        if waited > PATIENCE {
+            watch.interrupt(py);
+        }
+        if waited > MOST_PATIENCE
+            && let Some(broken) = broken.take()
+        {
+            return Err(interrupted(py, None, broken));
+        }
     }
 }
 

@@ -16,6 +16,34 @@ fn resident_pages() -> u64 {
     text.split(' ').nth(1).unwrap().parse().unwrap()
 }
 
+/// Waits for up to ten seconds.
+fn wait_for(condition: impl Fn() -> bool) {
+    for _ in 0..200 {
+        if condition() {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// Sends datagrams from all senders in step with the server, so that its socket's buffer does not
+/// drop them for it. `counted` is how many it has seen.
+fn flood<'a>(
+    (senders, to): (&[UdpSocket], SocketAddr),
+    datagrams: impl Iterator<Item = &'a [u8]>,
+    counted: impl Fn() -> u64,
+) {
+    for (index, datagram) in (0..).zip(datagrams) {
+        let _ = senders[(index % SENDERS) as usize].send_to(datagram, to);
+        let mut patience = 50_000;
+        while index > counted() + 100 {
+            std::thread::sleep(Duration::from_micros(100));
+            patience -= 1;
+            assert!(patience > 0, "the server stopped counting at {}", counted());
+        }
+    }
+}
+
 #[test]
 fn a_flood_of_forged_openings_gets_nothing_and_costs_nothing() {
     let identity = Identity::generate().unwrap();
@@ -28,56 +56,24 @@ fn a_flood_of_forged_openings_gets_nothing_and_costs_nothing() {
     let seen = || service.probes().unknown;
     // Warm, so that what is counted is growth.
     senders[0].send_to(&[0; 44], probe).unwrap();
-    for _ in 0..200 {
-        if seen() > 0 {
-            break;
-        }
-        std::thread::sleep(Duration::from_millis(50));
-    }
+    wait_for(|| seen() > 0);
     let before = resident_pages();
-    for index in 0..FLOOD {
-        let len = 14 + (index % 100) as usize;
-        let _ = senders[(index % SENDERS) as usize].send_to(&[0; 200][..len], probe);
-        // In step with the server, so that its socket's buffer does not drop the flood for it.
-        let mut patience = 50_000;
-        while index > seen() + 100 {
-            std::thread::sleep(Duration::from_micros(100));
-            patience -= 1;
-            assert!(patience > 0, "the server stopped counting at {}", seen());
-        }
-    }
-    for _ in 0..200 {
-        if seen() > FLOOD {
-            break;
-        }
-        std::thread::sleep(Duration::from_millis(50));
-    }
+    let forged = (0..FLOOD).map(|index| &[0; 200][..14 + (index % 100) as usize]);
+    flood((&senders, probe), forged, seen);
+    wait_for(|| seen() > FLOOD);
     assert_eq!(seen(), FLOOD + 1);
     assert_eq!(service.probes().answered, 0);
     for sender in &senders {
         sender.set_nonblocking(true).unwrap();
-        assert!(sender.recv(&mut [0; 300]).is_err(), "an byte came back");
+        assert!(sender.recv(&mut [0; 300]).is_err(), "a byte came back");
     }
     // Hellos are answered, by as many bytes as they had, and so many per second of one network.
     let mut hello = [0; 52];
     hello[..5].copy_from_slice(b"JUL1\x01");
     let begun = Instant::now();
     let hellos = || service.probes().spoken + service.probes().limited;
-    for index in 0..HELLOS {
-        senders[(index % SENDERS) as usize].send_to(&hello, probe).unwrap();
-        let mut patience = 50_000;
-        while index > hellos() + 100 {
-            std::thread::sleep(Duration::from_micros(100));
-            patience -= 1;
-            assert!(patience > 0, "the server stopped counting at {}", hellos());
-        }
-    }
-    for _ in 0..200 {
-        if hellos() == HELLOS {
-            break;
-        }
-        std::thread::sleep(Duration::from_millis(50));
-    }
+    flood((&senders, probe), (0..HELLOS).map(|_| &hello[..]), hellos);
+    wait_for(|| hellos() == HELLOS);
     let spoken = service.probes().spoken;
     let most = 51.0 + 50.0 * begun.elapsed().as_secs_f64();
     assert!(spoken >= 50 && (spoken as f64) <= most, "{spoken} of {most}");

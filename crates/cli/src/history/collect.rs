@@ -9,7 +9,7 @@ use anyhow::{Context, anyhow, bail};
 use underload_record::history::{Followed, Point, Trend, Windows};
 use underload_store::RunDir;
 
-use super::kept::{self, Kept};
+use super::kept::{self, Kept, KeptStep};
 
 /// Runs that are read, the latest ones: five years, every two hours.
 const RUNS_MAX: usize = 22_000;
@@ -79,19 +79,8 @@ impl Collected {
 /// Reads all runs below a directory, at `now_s` (seconds since 1970); what is broken, or has the
 /// time of a clock that was wrong, is named and left out.
 pub fn collect(directory: &Path, now_s: i64) -> anyhow::Result<Collected> {
-    let entries = fs::read_dir(directory).with_context(|| directory.display().to_string())?;
-    let mut folders: Vec<PathBuf> =
-        entries.flatten().map(|entry| entry.path()).filter(|path| path.is_dir()).collect();
-    // Runs are not hidden.
-    let is_other = |name: &OsStr| name == "plots" || name.as_encoded_bytes().starts_with(b".");
-    folders.retain(|path| !path.file_name().is_some_and(is_other));
-    folders.sort();
     let mut collected = Collected::default();
-    if folders.len() > RUNS_MAX {
-        let older = folders.len() - RUNS_MAX;
-        collected.skipped.push(format!("the {older} oldest of {} runs", folders.len()));
-        folders.drain(..older);
-    }
+    let folders = folders(directory, &mut collected.skipped)?;
     // What stays of runs that were removed; one whose removal was cut short counts once.
     let mut found = kept::read(directory).unwrap_or_else(|error| {
         collected.skipped.push(error.to_string());
@@ -124,29 +113,11 @@ pub fn collect(directory: &Path, now_s: i64) -> anyhow::Result<Collected> {
         }
     }
     // Steps of several presets may share a name.
-    let presets: BTreeSet<String> = found.iter().map(|kept| kept.name.clone()).collect();
+    let presets: BTreeSet<&str> = found.iter().map(|kept| kept.name.as_str()).collect();
     for kept in &found {
-        let prefix = if presets.len() > 1 {
-            format!("{}: ", kept.name.trim_start_matches("measure/"))
-        } else {
-            String::new()
-        };
-        let steps: Vec<Step> = kept
-            .steps
-            .iter()
-            .map(|step| (format!("{prefix}{}", step.step), Kept::values(step)))
-            .collect();
-        match kept.at_s() {
-            // One such run would be the first or the latest of all, and hold all others against it.
-            Some(at_s) if !(EARLIEST_S..=now_s.saturating_add(AHEAD_MAX_S)).contains(&at_s) => {
-                let when = if at_s < EARLIEST_S {
-                    "which is before this program was written: the clock was wrong"
-                } else {
-                    "which is yet to come: its clock was wrong, or this machine's is"
-                };
-                collected.skipped.push(format!("the run of {}, {when}", kept.started));
-            }
-            Some(at_s) if !steps.is_empty() => collected.runs.push(Run { at_s, steps }),
+        match run_of(kept, presets.len() > 1, now_s) {
+            Ok(run) if !run.steps.is_empty() => collected.runs.push(run),
+            Err(Some(wrong_clock)) => collected.skipped.push(wrong_clock),
             // Of a run that is gone nobody can look up why.
             _ if removed.contains_key(&kept.run) => {}
             _ => {
@@ -159,9 +130,46 @@ pub fn collect(directory: &Path, now_s: i64) -> anyhow::Result<Collected> {
     Ok(collected)
 }
 
+/// The folders of the latest runs.
+fn folders(directory: &Path, skipped: &mut Vec<String>) -> anyhow::Result<Vec<PathBuf>> {
+    let entries = fs::read_dir(directory).with_context(|| directory.display().to_string())?;
+    let mut folders: Vec<PathBuf> =
+        entries.flatten().map(|entry| entry.path()).filter(|path| path.is_dir()).collect();
+    // Runs are not hidden.
+    let is_other = |name: &OsStr| name == "plots" || name.as_encoded_bytes().starts_with(b".");
+    folders.retain(|path| !path.file_name().is_some_and(is_other));
+    folders.sort();
+    if folders.len() > RUNS_MAX {
+        let older = folders.len() - RUNS_MAX;
+        skipped.push(format!("the {older} oldest of {} runs", folders.len()));
+        folders.drain(..older);
+    }
+    Ok(folders)
+}
+
+/// A run with its steps, whose names have the preset's before them if `is_mixed`. The error says
+/// that a clock was wrong, or is `None` for a time that cannot be read.
+fn run_of(kept: &Kept, is_mixed: bool, now_s: i64) -> Result<Run, Option<String>> {
+    let at_s = kept.at_s().ok_or(None)?;
+    // One such run would be the first or the latest of all, and hold all others against it.
+    let when = if at_s < EARLIEST_S {
+        Some("which is before this program was written: the clock was wrong")
+    } else if at_s > now_s.saturating_add(AHEAD_MAX_S) {
+        Some("which is yet to come: its clock was wrong, or this machine's is")
+    } else {
+        None
+    };
+    if let Some(when) = when {
+        return Err(Some(format!("the run of {}, {when}", kept.started)));
+    }
+    let preset = kept.name.trim_start_matches("measure/");
+    let prefix = if is_mixed { format!("{preset}: ") } else { String::new() };
+    let step = |step: &KeptStep| (format!("{prefix}{}", step.step), Kept::values(step));
+    Ok(Run { at_s, steps: kept.steps.iter().map(step).collect() })
+}
+
 #[cfg(test)]
 mod tests {
-    use super::super::kept::KeptStep;
     use super::*;
 
     #[test]

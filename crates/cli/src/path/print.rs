@@ -200,71 +200,42 @@ fn write_evidence(out: &mut impl Write, evidence: &Evidence, rate_of: &str) -> s
     let share = |value: Option<f64>| {
         value.map_or("-".to_owned(), |share| format!("{:.1} %", share * 100.0))
     };
-    let mut line = |name: &str, text: String| writeln!(out, "  {name:<10} {text}");
-    line(
-        rate_of,
-        format!(
-            "{:.2} Mbit/s, idle round trip {:.1} ms",
-            evidence.rate_bit_per_s / 1e6,
-            evidence.base_rtt_ms
-        ),
-    )?;
-    line(
+    let (mbit_per_s, base_ms) = (evidence.rate_bit_per_s / 1e6, evidence.base_rtt_ms);
+    writeln!(out, "  {rate_of:<10} {mbit_per_s:.2} Mbit/s, idle round trip {base_ms:.1} ms")?;
+    let swing = ms(evidence.swing_period_ms);
+    writeln!(
+        out,
+        "  {:<10} delay p5 {:.1}, p50 {:.1}, p95 {:.1}, p99 {:.1} ms; {:.0} % of the time at the \
+         top; swings every {swing}",
         "under TCP",
-        format!(
-            "delay p5 {:.1}, p50 {:.1}, p95 {:.1}, p99 {:.1} ms; {:.0} % of the time at the top; \
-             swings every {}",
-            tcp.p5_ms,
-            tcp.p50_ms,
-            tcp.p95_ms,
-            tcp.p99_ms,
-            tcp.at_top * 100.0,
-            ms(evidence.swing_period_ms)
-        ),
+        tcp.p5_ms,
+        tcp.p50_ms,
+        tcp.p95_ms,
+        tcp.p99_ms,
+        tcp.at_top * 100.0,
     )?;
-    line(
-        "",
-        format!(
-            "own flow {}; DSCP 45 {}; ECT(1) {}",
-            ms(evidence.own_flow_ms),
-            ms(evidence.nqb_ms),
-            ms(evidence.ect1_ms)
-        ),
-    )?;
-    line(
-        "",
-        format!(
-            "segments lost {}, {} at a time",
-            share(evidence.loss_share),
-            evidence.loss_burst_segments.map_or("-".to_owned(), |burst| format!("{burst:.1}"))
-        ),
-    )?;
+    let [own, nqb, ect1] = [evidence.own_flow_ms, evidence.nqb_ms, evidence.ect1_ms].map(ms);
+    writeln!(out, "  {:<10} own flow {own}; DSCP 45 {nqb}; ECT(1) {ect1}", "")?;
+    let lost = share(evidence.loss_share);
+    let burst = evidence.loss_burst_segments.map_or("-".to_owned(), |burst| format!("{burst:.1}"));
+    writeln!(out, "  {:<10} segments lost {lost}, {burst} at a time", "")?;
     if let Some(udp) = evidence.overload {
-        line(
+        let (load_lost, nqb, ect1) = (share(udp.load_lost), ms(udp.nqb_ms), ms(udp.ect1_ms));
+        writeln!(
+            out,
+            "  {:<10} delay {:.1} ms, then p10 {:.1}, p50 {:.1}, p90 {:.1} ms; lost {:.1} % of the \
+             probes, {load_lost} of the load; DSCP 45 {nqb}; ECT(1) {ect1}",
             "under UDP",
-            format!(
-                "delay {:.1} ms, then p10 {:.1}, p50 {:.1}, p90 {:.1} ms; lost {:.1} % of the \
-                 probes, {} of the load; DSCP 45 {}; ECT(1) {}",
-                udp.early_ms,
-                udp.late_p10_ms,
-                udp.late_p50_ms,
-                udp.late_p90_ms,
-                udp.lost * 100.0,
-                share(udp.load_lost),
-                ms(udp.nqb_ms),
-                ms(udp.ect1_ms)
-            ),
+            udp.early_ms,
+            udp.late_p10_ms,
+            udp.late_p50_ms,
+            udp.late_p90_ms,
+            udp.lost * 100.0,
         )?;
     }
-    line(
-        "CE marks",
-        format!(
-            "of ECT(0) {}, of ECT(1) {}, while idle {}",
-            share(evidence.ce_of_ect0),
-            share(evidence.ce_of_ect1),
-            share(evidence.ce_idle)
-        ),
-    )
+    let marks = [evidence.ce_of_ect0, evidence.ce_of_ect1, evidence.ce_idle].map(share);
+    let [ect0, ect1, idle] = marks;
+    writeln!(out, "  {:<10} of ECT(0) {ect0}, of ECT(1) {ect1}, while idle {idle}", "CE marks")
 }
 
 /// The two loads together below this share of the path's rate did not compete for it.

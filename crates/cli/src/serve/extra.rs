@@ -242,28 +242,7 @@ impl<I: Fn() -> anyhow::Result<Identity>> Host<I> {
                 let server = Iperf3Server::start(listener, socket, limits, ledger)?;
                 Ok((Running::Iperf3 { _server: server }, at))
             }
-            Tool::Nq | Tool::Web => {
-                let listener = bind::tcp(at)?;
-                let at = listener.local_addr()?;
-                let channels = if tool == Tool::Web {
-                    eprintln!("browsers at https://{}/", super::to_connect_to(at));
-                    channels(at, ledger.clone())?
-                } else {
-                    eprintln!("responsiveness clients at {at}");
-                    None
-                };
-                let identity = (self.identity)()?;
-                let base = NqLimits::default();
-                // A tenth of a second's worth: uploads are held back by what is read.
-                let window = (bit_per_s / 80).clamp(64 << 10, u64::from(base.window_bytes));
-                let limits = NqLimits { window_bytes: window as u32, ..base };
-                let server = if tool == Tool::Web {
-                    NqServer::start_page(listener, identity, limits, ledger, channels)?
-                } else {
-                    NqServer::start(listener, identity, limits, ledger)?
-                };
-                Ok((Running::Nq { _server: server }, at))
-            }
+            Tool::Nq | Tool::Web => self.listen_http(tool == Tool::Web, at, bit_per_s),
             Tool::Stamp => {
                 let socket = bind::udp(at)?;
                 let local = socket.local_addr()?;
@@ -283,6 +262,36 @@ impl<I: Fn() -> anyhow::Result<Identity>> Host<I> {
                 Ok((Running::Stamp { _server: StampServer::start(socket, config)? }, local))
             }
         }
+    }
+
+    /// Listens for responsiveness clients, or for browsers.
+    fn listen_http(
+        &self,
+        is_page: bool,
+        at: SocketAddr,
+        bit_per_s: u64,
+    ) -> anyhow::Result<(Running, SocketAddr)> {
+        let listener = bind::tcp(at)?;
+        let at = listener.local_addr()?;
+        let ledger = self.ledger.clone();
+        let channels = if is_page {
+            eprintln!("browsers at https://{}/", super::to_connect_to(at));
+            channels(at, ledger.clone())?
+        } else {
+            eprintln!("responsiveness clients at {at}");
+            None
+        };
+        let identity = (self.identity)()?;
+        let base = NqLimits::default();
+        // A tenth of a second's worth: uploads are held back by what is read.
+        let window = (bit_per_s / 80).clamp(64 << 10, u64::from(base.window_bytes));
+        let limits = NqLimits { window_bytes: window as u32, ..base };
+        let server = if is_page {
+            NqServer::start_page(listener, identity, limits, ledger, channels)?
+        } else {
+            NqServer::start(listener, identity, limits, ledger)?
+        };
+        Ok((Running::Nq { _server: server }, at))
     }
 
     fn sources(&self, at: IpAddr) -> Vec<Source> {

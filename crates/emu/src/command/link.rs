@@ -10,7 +10,7 @@
 //! `pasta` stands between, the one that it hands on to the machine. A command that itself puts a
 //! command behind a link nests: the inner link's caller's network is the outer link's namespace.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io;
 use std::net::Ipv4Addr;
@@ -186,30 +186,23 @@ impl LinkCommand {
                  `unshare --map-root-user --net`",
             );
         }
-        let base = match privilege {
-            Privilege::Pasta => {
-                note(
-                    "without root, by way of `pasta`: it sends TCP without congestion control, so \
-                     downloads are not worth measuring",
-                );
-                uplink.gateway_v4()
-            }
-            Privilege::Root | Privilege::UserNamespace => None,
+        let outer = || uplink.range().outer_v4().to_string();
+        let base = if privilege == Privilege::Pasta {
+            note(
+                "without root, by way of `pasta`: it sends TCP without congestion control, so \
+                 downloads are not worth measuring",
+            );
+            uplink.gateway_v4().unwrap_or_else(outer)
+        } else {
+            outer()
         };
-        let base = base.unwrap_or_else(|| uplink.range().outer_v4().to_string());
         let (inside, devices) = connect(&uplink, note)?;
         let is_abandoned = Arc::new(AtomicBool::new(false));
         let (journals, logs) = self.open_logs(&is_abandoned)?;
         let clock = Clock::start();
         let devices = (&devices.0, &devices.1);
         let gateway = Gateway::start_with_journals(self.gateway.clone(), devices, clock, journals)?;
-        let mut command = Command::new(program);
-        command.args(arguments).env("UNDERLOAD_BASE", &base).env("MAHIMAHI_BASE", &base);
-        command.env_remove(INSIDE_PASTA);
-        if self.keeps_stdout {
-            let stderr = io::stderr().as_fd().try_clone_to_owned();
-            command.stdout(stderr.map_err(LinkError::Stdout)?);
-        }
+        let command = self.command_at(program, arguments, &base)?;
         let begin = Instant::now();
         let started = inside.spawn_in_our_group(command);
         let child = started.map_err(|source| LinkError::Start {
@@ -233,6 +226,23 @@ impl LinkCommand {
         let log_failure = self.log.as_ref().and_then(|directory| finish(directory).err());
         attendant.dismiss();
         Ok(LinkOutcome { status, elapsed, report, log_failure })
+    }
+
+    /// The command, with the address of this machine in its environment.
+    fn command_at(
+        &self,
+        program: &OsStr,
+        arguments: &[OsString],
+        base: &str,
+    ) -> Result<Command, LinkError> {
+        let mut command = Command::new(program);
+        command.args(arguments).env("UNDERLOAD_BASE", base).env("MAHIMAHI_BASE", base);
+        command.env_remove(INSIDE_PASTA);
+        if self.keeps_stdout {
+            let stderr = io::stderr().as_fd().try_clone_to_owned();
+            command.stdout(stderr.map_err(LinkError::Stdout)?);
+        }
+        Ok(command)
     }
 
     fn open_logs(

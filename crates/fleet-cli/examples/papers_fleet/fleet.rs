@@ -188,16 +188,8 @@ impl<'a, S: Store> Fleet<'a, S> {
                 Event::Asks => {
                     *requests += 1;
                     self.count.asked += 1;
-                    let is_busy = f64::from(self.rng.below(1 << 20))
-                        < self.plan.lines.busy * f64::from(1 << 20);
-                    let asks = Next {
-                        epoch: 1,
-                        request: *requests,
-                        is_busy,
-                        waiting: 0,
-                        dropped: 0,
-                        attributes: None,
-                    };
+                    let drawn = f64::from(self.rng.below(1 << 20)) / f64::from(1 << 20);
+                    let asks = asks(*requests, drawn < self.plan.lines.busy);
                     let rng = &mut self.rng;
                     let answer = self.orchestrator.next(tx.as_mut(), now_ms, rng, member.id, &asks);
                     let answer = done(answer)?;
@@ -210,12 +202,8 @@ impl<'a, S: Store> Fleet<'a, S> {
                     let begins_ms = run.not_before_ms.max(now_ms);
                     let lasts = run.steps.iter().map(|step| step.duration_ms + step.warm_up_ms);
                     let server = run.servers.first().map(|server| server.name.clone());
-                    let ends = Event::Ends {
-                        lease: run.lease_id,
-                        run: run.run,
-                        at_ms: begins_ms,
-                        server: server.unwrap_or_default(),
-                    };
+                    let (server, lease) = (server.unwrap_or_default(), run.lease_id);
+                    let ends = Event::Ends { lease, run: run.run, at_ms: begins_ms, server };
                     next.push((begins_ms + lasts.sum::<u64>(), place, ends));
                 }
                 Event::Ends { lease, run, at_ms, server } => {
@@ -223,20 +211,12 @@ impl<'a, S: Store> Fleet<'a, S> {
                     done(self.orchestrator.release(tx.as_mut(), member.id, &release))?;
                     *sequence += 1;
                     let drawn = self.rng.below(member.runs.len() as u32) as usize;
-                    let result = RunResult {
-                        plan: self.plan.name.clone(),
-                        run,
-                        at_ms,
-                        outcome: Outcome::Measured,
-                        reason: String::new(),
-                        server,
-                        version: "simulated".to_owned(),
-                        steps: member.runs[drawn].clone(),
-                    };
+                    let (plan, steps) = (self.plan.name.clone(), member.runs[drawn].clone());
+                    let result = RunResult { plan, run, at_ms, server, steps, ..measured() };
                     let numbered = Numbered { sequence: *sequence, result };
                     let results = Results { epoch: 1, results: vec![numbered] };
-                    let orchestrator = &self.orchestrator;
-                    let stored = orchestrator.results(tx.as_mut(), now_ms, member.id, &results);
+                    let stored =
+                        self.orchestrator.results(tx.as_mut(), now_ms, member.id, &results);
                     self.count.handed_in += u64::from(done(stored)?.new);
                     next.push((now_ms + 1_000, place, Event::Asks));
                 }
@@ -244,6 +224,25 @@ impl<'a, S: Store> Fleet<'a, S> {
         }
         tx.commit()?;
         Ok(next)
+    }
+}
+
+/// The request of a device that has no results to hand in.
+fn asks(request: u64, is_busy: bool) -> Next {
+    Next { epoch: 1, request, is_busy, waiting: 0, dropped: 0, attributes: None }
+}
+
+/// What all results have in common.
+fn measured() -> RunResult {
+    RunResult {
+        plan: String::new(),
+        run: 0,
+        at_ms: 0,
+        outcome: Outcome::Measured,
+        reason: String::new(),
+        server: String::new(),
+        version: "simulated".to_owned(),
+        steps: Vec::new(),
     }
 }
 
