@@ -328,25 +328,10 @@ fn date_ms(response: &Response<Body>) -> Option<u64> {
     read_date(header_of(response, header::DATE.as_str())?)
 }
 
-/// `Sun, 06 Nov 1994 08:49:37 GMT`.
 fn read_date(text: &str) -> Option<u64> {
-    let parts: Vec<&str> = text.split([' ', ':']).collect();
-    let [_, day, month, year, hour, minute, second, "GMT"] = parts[..] else { return None };
-    let month = MONTHS.iter().position(|name| *name == month)? as i64;
-    let number = |text: &str| text.parse::<u32>().ok().map(i64::from);
-    let (year, day) = (number(year)?, number(day)?);
-    // Days since 0000-03-01 in a calendar whose year ends with February.
-    let (year, month) = if month < 2 { (year - 1, month + 10) } else { (year, month - 2) };
-    let days = year * 365 + year / 4 - year / 100 + year / 400 + (month * 153 + 2) / 5 + day - 1;
-    let seconds = number(hour)? * 3_600 + number(minute)? * 60 + number(second)?;
-    let since_1970 = (days - DAYS_UNTIL_1970) * 86_400 + seconds;
-    u64::try_from(since_1970).ok()?.checked_mul(1_000)
+    let date = httpdate::parse_http_date(text).ok()?;
+    u64::try_from(date.duration_since(UNIX_EPOCH).ok()?.as_millis()).ok()
 }
-
-const MONTHS: [&str; 12] =
-    ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
-/// From 0000-03-01.
-const DAYS_UNTIL_1970: i64 = 719_468;
 
 fn written(message: &impl Serialize) -> Result<String, Failure> {
     serde_json::to_string(message).map_err(|error| not_understood(&error.to_string()))

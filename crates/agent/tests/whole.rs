@@ -118,34 +118,12 @@ fn answer(stream: &TcpStream, server: &ServerAddress, seen: &Mutex<Seen>) -> Opt
     drop(seen);
     let date = "Date: Wed, 21 Oct 2015 07:28:00 GMT\r\n";
     // Only a refusal's is looked at, and this one is not of today.
-    let date = if status == 401 { date_now() } else { date.to_owned() };
+    let now = httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_millis(now_ms()));
+    let date = if status == 401 { format!("Date: {now}\r\n") } else { date.to_owned() };
     let mut stream = stream;
     let head = format!("HTTP/1.1 {status} X\r\n{date}Content-Length: {}\r\n\r\n", text.len());
     stream.write_all(head.as_bytes()).ok()?;
     stream.write_all(text.as_bytes()).ok()
-}
-
-/// Days of this century only.
-fn date_now() -> String {
-    let seconds = now_ms() / 1_000;
-    let (mut days, of_day) = (seconds / 86_400, seconds % 86_400);
-    let mut year = 1970;
-    let days_of = |year: u64| if year.is_multiple_of(4) { 366 } else { 365 };
-    while days >= days_of(year) {
-        days -= days_of(year);
-        year += 1;
-    }
-    let february = days_of(year) - 337;
-    let months = [31, february, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
-    let mut month = 0;
-    while days >= months[month] {
-        days -= months[month];
-        month += 1;
-    }
-    let name =
-        ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"][month];
-    let (hour, minute, second) = (of_day / 3_600, of_day / 60 % 60, of_day % 60);
-    format!("Date: Mon, {:02} {name} {year} {hour:02}:{minute:02}:{second:02} GMT\r\n", days + 1)
 }
 
 fn said(answer: &impl Serialize) -> (u16, String) {

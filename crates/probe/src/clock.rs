@@ -31,11 +31,6 @@ impl RunClock {
         Self { start_monotonic_ns: read(ClockId::CLOCK_MONOTONIC) }
     }
 
-    /// A trial that began when `CLOCK_MONOTONIC` said `start_monotonic_ns`.
-    pub fn started_at_monotonic(start_monotonic_ns: u64) -> Self {
-        Self { start_monotonic_ns }
-    }
-
     /// What `CLOCK_MONOTONIC` said when the trial began.
     pub fn start_monotonic_ns(self) -> u64 {
         self.start_monotonic_ns

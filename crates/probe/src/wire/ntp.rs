@@ -62,7 +62,6 @@ pub struct ErrorEstimate(pub u16);
 
 impl ErrorEstimate {
     const SYNCHRONIZED: u16 = 0x8000;
-    const PTP_FORMAT: u16 = 0x4000;
 
     /// A clock that makes no claim about Coordinated Universal Time: S = 0, and the largest error
     /// the field can hold (a multiplier of 0 would be invalid).
@@ -84,11 +83,6 @@ impl ErrorEstimate {
     /// True if the clock claims to be synchronised to Coordinated Universal Time.
     pub fn is_synchronized(self) -> bool {
         self.0 & Self::SYNCHRONIZED != 0
-    }
-
-    /// True if the time stamp beside it is in PTP's format instead of NTP's (RFC 8762, flag Z).
-    pub fn is_ptp(self) -> bool {
-        self.0 & Self::PTP_FORMAT != 0
     }
 
     /// The error in nanoseconds, rounded up and saturating.
@@ -128,7 +122,7 @@ mod tests {
     fn error_estimates_cover_the_error_they_were_made_from() {
         assert_eq!(ErrorEstimate::synchronized_within(0).error_nanos(), 1);
         let estimate = ErrorEstimate::synchronized_within(1_000_000);
-        assert!(estimate.is_synchronized() && !estimate.is_ptp());
+        assert!(estimate.is_synchronized());
         assert!((1_000_000..1_010_000).contains(&estimate.error_nanos()));
         assert!(!ErrorEstimate::UNSYNCHRONIZED.is_synchronized());
         assert_eq!(ErrorEstimate(0x3fff).error_nanos(), u64::MAX);

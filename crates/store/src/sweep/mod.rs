@@ -197,15 +197,6 @@ impl SweepDir {
         Ok((directory, notes))
     }
 
-    /// The sweep that a directory holds; `None` where it holds none.
-    ///
-    /// # Errors
-    ///
-    /// What the disk said, and a `sweep.json` that cannot be read.
-    pub fn manifest_in(path: &Path) -> Result<Option<SweepManifest>, StoreError> {
-        read_manifest(&path.join(SWEEP))
-    }
-
     /// The directory.
     pub fn path(&self) -> &Path {
         &self.path
