@@ -35,6 +35,12 @@ pub fn size(text: &str) -> Result<u64, String> {
     }
 }
 
+/// A share in percent, with or without the sign.
+pub fn percent(text: &str) -> Result<f64, String> {
+    let value = text.trim_end_matches('%').parse::<f64>().ok();
+    value.filter(|value| (0.0..=100.0).contains(value)).ok_or("expected 0 to 100".to_owned())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -48,6 +54,8 @@ mod tests {
         assert_eq!((size("2GB").unwrap(), size("1GiB").unwrap()), (2_000_000_000, 1 << 30));
         assert_eq!(size("256KiB").unwrap(), 262_144);
         assert!(size("5").is_err() && size("GB").is_err());
+        assert_eq!((percent("12.5").unwrap(), percent("12.5%").unwrap()), (12.5, 12.5));
+        assert!(percent("nan").is_err() && percent("101").is_err());
         for wrong in ["5", "", "h", "-1s", "1e99d"] {
             assert!(duration(wrong).is_err(), "{wrong}");
         }

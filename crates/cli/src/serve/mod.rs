@@ -32,7 +32,7 @@ use underload_terminal::exit::OrBadInput;
 use underload_terminal::home;
 use underload_terminal::interrupt::held_back;
 
-use crate::quantity::{duration, rate};
+use crate::quantity::{self, duration, rate};
 
 /// The command line of `underload serve`.
 #[derive(Debug, Args)]
@@ -162,8 +162,9 @@ impl Serving {
         let limits = config.limits;
         let signals = Signals::watch()?;
         let service = Arc::new(Service::start(config)?);
-        let metrics =
-            self.metrics.map(|at| metrics::Metrics::start(at, Arc::clone(&service))).transpose()?;
+        let measured = Arc::clone(&service);
+        let page = Arc::new(move || measured.state().to_prometheus());
+        let metrics = self.metrics.map(|at| metrics::Metrics::start(at, page)).transpose()?;
         let ledger = service.compat();
         let extra =
             extra::start(&self.extra, &addresses, policy, &limits, &ledger, || self.identity())?;
@@ -411,13 +412,8 @@ fn wait_for_the_end(service: &Service, mut member: Option<Membership>, signals: 
 }
 
 fn size(text: &str) -> Result<u64, String> {
-    match Kind::Bytes.read(text) {
-        Some(Value::Bytes(bytes)) if bytes > 0 => Ok(bytes),
-        _ => match text.strip_suffix("GB").and_then(|number| number.parse::<u64>().ok()) {
-            Some(giga) if giga > 0 => Ok(giga.saturating_mul(1_000_000_000)),
-            _ => Err(format!("expected {}, or GB", Kind::Bytes.expectation())),
-        },
-    }
+    let bytes = quantity::size(text)?;
+    if bytes > 0 { Ok(bytes) } else { Err("expected more than 0".to_owned()) }
 }
 
 fn dscps(text: &str) -> Result<u64, String> {

@@ -59,7 +59,7 @@ pub struct Arguments {
     aqm: Aqm,
     /// Share of the link that shall be used over every round trip [default: 95, from which on a
     /// tier counts as reached; with an AQM 90, because it keeps its target at any rate].
-    #[arg(long, value_name = "PERCENT", value_parser = percent)]
+    #[arg(long, value_name = "PERCENT", value_parser = quantity::percent)]
     utilisation: Option<f64>,
     /// Uploads side by side.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = count(1..=100))]
@@ -128,11 +128,6 @@ fn round_trips(text: &str) -> Result<RoundTrips, String> {
         return Err("expected times above 0 and up to 10s, the smaller first: 20ms..120ms".into());
     }
     Ok(RoundTrips { from_ms, to_ms })
-}
-
-fn percent(text: &str) -> Result<f64, String> {
-    let value = text.trim_end_matches('%').parse::<f64>().ok();
-    value.filter(|value| (0.0..=100.0).contains(value)).ok_or("expected 0 to 100".to_owned())
 }
 
 fn block(text: &str) -> Result<u64, String> {
