@@ -8,7 +8,7 @@ use underload_fleet::device::{Attributes, DeviceId, Pseudonym};
 use underload_fleet::outcome::{Outcome, RunResult, SeriesResult, StepResult};
 use underload_fleet::plan::{Kind, Plan};
 use underload_fleet::store::{Needs, PlanRow, Store as _, StoredResult};
-use underload_orchestrator::store::SqliteStore;
+use underload_orchestrator::store::SqlStore;
 
 fn result(line: u8) -> StoredResult {
     let is_treated = line.is_multiple_of(2);
@@ -54,7 +54,7 @@ fn result(line: u8) -> StoredResult {
 }
 
 fn fill(directory: &Path) {
-    let mut store = SqliteStore::open(directory).expect("a new store");
+    let mut store = SqlStore::sqlite(directory).expect("a new store");
     let mut tx = store.begin(&Needs::default()).expect("a transaction");
     let text = Plan::built_in("comcast-study").expect("it is built in").to_owned();
     let name = "comcast-study".to_owned();

@@ -28,7 +28,7 @@ use underload_fleet::orchestrator::{Orchestrator, Settings};
 use underload_fleet::plan::Plan;
 use underload_fleet::store::{Device, Needs, PlanRow, Schedule, Server, Store};
 use underload_orchestrator::http::batch::{Clock, Tell, Turn, Writers};
-use underload_orchestrator::store::PostgresStore;
+use underload_orchestrator::store::SqlStore;
 
 use scratch::Scratch;
 
@@ -108,7 +108,7 @@ fn alone(url: &str, lasts: Duration) -> Result<f64, Failure> {
     let devices = fill(url, u64::MAX / 4, lasts.as_secs().max(1) * 8_000)?;
     let (rules, next_device) = (rules()?, AtomicU64::new(0));
     count(lasts, |worker, is_over, done| {
-        let mut store = PostgresStore::connect(url)?;
+        let mut store = SqlStore::postgres(url)?;
         let mut rng = Rng::new(worker as u64);
         while !is_over.load(Ordering::Relaxed) {
             let number = next_device.fetch_add(1, Ordering::Relaxed);
@@ -127,7 +127,7 @@ fn alone(url: &str, lasts: Duration) -> Result<f64, Failure> {
 /// Asks for a run of a device and gives it back. False if it was refused.
 fn admit(
     rules: &Orchestrator,
-    store: &mut PostgresStore,
+    store: &mut SqlStore,
     rng: &mut Rng,
     number: u64,
 ) -> Result<bool, Failure> {
@@ -149,7 +149,7 @@ fn shared(url: &str, lasts: Duration) -> Result<f64, Failure> {
     let rules = Arc::new(rules()?);
     let mut stores: Vec<Box<dyn Store>> = Vec::new();
     for _ in 0..4 {
-        stores.push(Box::new(PostgresStore::connect(url)?));
+        stores.push(Box::new(SqlStore::postgres(url)?));
     }
     let clock: Clock = Arc::new(|| NOW_MS);
     let tell: Tell = Arc::new(|words| eprintln!("{words}"));
@@ -215,7 +215,7 @@ fn race(url: &str, places: u64, racers: u64) -> Result<u64, Failure> {
     let ended: Result<Vec<()>, Failure> = scope(|threads| {
         let (rules, got, start, next) = (&rules, &got, &start, &next);
         let race = move || -> Result<(), Failure> {
-            let store = PostgresStore::connect(url);
+            let store = SqlStore::postgres(url);
             start.wait();
             let mut store = store?;
             loop {
@@ -256,7 +256,7 @@ fn id(number: u64) -> DeviceId {
 /// Puts in a plan, servers that take so much, and so many devices whose run is due, each in a
 /// segment of its own. Gives their number.
 fn fill(url: &str, up_bit_per_s: u64, devices: u64) -> Result<u64, Failure> {
-    let mut store = PostgresStore::connect(url)?;
+    let mut store = SqlStore::postgres(url)?;
     let mut tx = store.begin(&Needs::default())?;
     let text = Plan::built_in(PLAN).ok_or("no such plan")?.to_owned();
     let applied_ms = NOW_MS - 86_400_000;

@@ -23,7 +23,7 @@ use underload_fleet::retention::Retention;
 use underload_fleet::store::{
     Archive, Dimension, Filter, Needs, PlanRow, Store as _, StoredResult,
 };
-use underload_orchestrator::store::{SqliteArchive, SqliteStore, Work};
+use underload_orchestrator::store::{SqlArchive, SqlStore, Work};
 use underload_orchestrator::study::{Question, study};
 
 const PLAN: &str = "low-latency-trial";
@@ -50,13 +50,13 @@ fn main() -> Result<(), Failure> {
     let folder = kept.as_deref().unwrap_or(scratch.path());
     let runs = (millions * 1e6) as u64 / SERIES_PER_RUN;
     let start = Instant::now();
-    let store = SqliteStore::open(folder)?;
+    let store = SqlStore::sqlite(folder)?;
     let mut archive = store.archive()?;
     if archive.plans()?.is_empty() {
         drop(archive);
         fill(store, runs)?;
         println!("{:>10.0} s  to append, put together and move all", start.elapsed().as_secs_f64());
-        archive = SqliteArchive::open(folder)?;
+        archive = SqlArchive::sqlite(folder)?;
     }
     let bytes = size(&folder.join("archive"))?;
     let series = runs * SERIES_PER_RUN;
@@ -69,7 +69,7 @@ fn main() -> Result<(), Failure> {
     ask(&mut archive, series)
 }
 
-fn ask(archive: &mut SqliteArchive, series: u64) -> Result<(), Failure> {
+fn ask(archive: &mut SqlArchive, series: u64) -> Result<(), Failure> {
     let by = [Dimension::Cohort, Dimension::Step, Dimension::Kind, Dimension::Dscp];
     let plan = || Filter { plan: Some(PLAN.to_owned()), ..Filter::default() };
     let line = |name: &str, value: &str| Filter {
@@ -98,7 +98,7 @@ fn ask(archive: &mut SqliteArchive, series: u64) -> Result<(), Failure> {
     Ok(())
 }
 
-fn fill(mut store: SqliteStore, runs: u64) -> Result<(), Failure> {
+fn fill(mut store: SqlStore, runs: u64) -> Result<(), Failure> {
     let text = Plan::built_in(PLAN).ok_or("no such plan")?.to_owned();
     let mut tx = store.begin(&Needs::default())?;
     let row = PlanRow { name: PLAN.to_owned(), text, applied_ms: START_MS, stopped_ms: None };

@@ -188,7 +188,7 @@ impl Feeder {
         if handed_in.is_empty() {
             return Ok(fed);
         }
-        let gone = || StoreError::Broken { what: "the feeder's store is gone".to_owned() };
+        let gone = || StoreError::broken("the feeder's store is gone");
         let mut store = self.store.take().ok_or_else(gone)?;
         let rules = Arc::clone(&self.rules);
         // A database is waited for, which a thread of asynchronous tasks must not do.

@@ -144,7 +144,7 @@ pub fn who_has(
     let Ok(name) = TokenName::new(name) else { return Ok(None) };
     let Some(bytes) = tx.setting(&name.setting())? else { return Ok(None) };
     let kept: Kept = serde_json::from_slice(&bytes)
-        .map_err(|error| StoreError::Broken { what: format!("{}: {error}", name.setting()) })?;
+        .map_err(|error| StoreError::broken(name.setting()).because(error))?;
     let is_it: bool = sha256.as_bytes().ct_eq(kept.sha256.as_bytes()).into();
     let is_good = is_it && now_ms < kept.expires_ms;
     Ok(is_good.then_some(Operator { name: name.0, role: kept.role }))

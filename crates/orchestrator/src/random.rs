@@ -10,6 +10,6 @@ use underload_fleet::store::StoreError;
 pub(crate) fn bytes<const N: usize>() -> Result<[u8; N], StoreError> {
     let mut bytes = [0; N];
     let filled = SystemRandom::new().fill(&mut bytes);
-    let none = |_| StoreError::Temporary { what: "no randomness".to_owned() };
+    let none = |_| StoreError::temporary("no randomness");
     filled.map_err(none).map(|()| bytes)
 }

@@ -18,7 +18,7 @@ use underload_fleet::outcome::{Outcome, RunResult, SeriesResult, StepResult};
 use underload_fleet::plan::{Kind, Plan};
 use underload_fleet::store::{Archive as _, Device, Filter, Needs, Schedule, Store as _};
 use underload_orchestrator::nats::{FEEDERS, Fed, Feeder, Inbox, STREAM, SUBJECT};
-use underload_orchestrator::store::{SqliteArchive, SqliteStore};
+use underload_orchestrator::store::{SqlArchive, SqlStore};
 
 const PLAN: &str = "low-latency-trial";
 /// 2026-01-01.
@@ -121,8 +121,8 @@ fn results(sequences: std::ops::RangeInclusive<u64>) -> Results {
 }
 
 /// A store with a device and a plan.
-fn store(folder: &Path) -> SqliteStore {
-    let mut store = SqliteStore::open(&folder.join("store")).expect("it opens");
+fn store(folder: &Path) -> SqlStore {
+    let mut store = SqlStore::sqlite(&folder.join("store")).expect("it opens");
     let mut tx = store.begin(&Needs::default()).expect("it begins");
     let text = Plan::built_in(PLAN).expect("it is built in");
     let applied_ms = NOW_MS - 86_400_000;
@@ -165,7 +165,7 @@ fn rules() -> Arc<Orchestrator> {
 /// The numbers of all results that are stored.
 fn stored(folder: &Path) -> Vec<u64> {
     let mut sequences = Vec::new();
-    let mut archive = SqliteArchive::open(&folder.join("store")).expect("an archive");
+    let mut archive = SqlArchive::sqlite(&folder.join("store")).expect("an archive");
     let mut see = |kept: &underload_fleet::store::StoredResult| {
         sequences.push(kept.sequence);
         true
@@ -275,7 +275,7 @@ async fn large_messages_are_fetched() {
         sum = Fed { messages: sum.messages + fed.messages, new: sum.new + fed.new, ..fed };
     }
     assert!(sum.messages > 40, "the premise: {sum:?}");
-    let mut archive = SqliteArchive::open(&folder.path().join("store")).expect("an archive");
+    let mut archive = SqlArchive::sqlite(&folder.path().join("store")).expect("an archive");
     let mut steps = 0;
     let mut see = |kept: &underload_fleet::store::StoredResult| {
         steps += kept.result.steps.len();

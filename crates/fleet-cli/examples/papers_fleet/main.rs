@@ -16,7 +16,7 @@ use ring::signature::KeyPair as _;
 use underload_aqm::rng::Rng;
 use underload_fleet::device::{Attributes, DeviceId};
 use underload_fleet::plan::{Cohort, CohortRule, Plan};
-use underload_orchestrator::store::SqliteStore;
+use underload_orchestrator::store::SqlStore;
 
 use fleet::{Fleet, Member, key};
 use lines::{SimulatedLine, Steps, simulate};
@@ -57,7 +57,7 @@ fn main() -> anyhow::Result<()> {
     let began = Instant::now();
     let count = count.unwrap_or(u64::from(plan.lines.sample)) as usize;
     let members = members(&plan, &simulated, count)?;
-    let mut store = SqliteStore::open(&directory)?;
+    let mut store = SqlStore::sqlite(&directory)?;
     let mut fleet = Fleet::enrol(&mut store, &text, members, 1)?;
     eprintln!("{count} devices enrolled in {:.0?}", began.elapsed());
     let began = Instant::now();

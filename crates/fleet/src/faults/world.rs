@@ -512,7 +512,7 @@ impl World {
         let mut tx = self.store.begin(&Needs::default())?;
         let done = by(&process.orchestrator, &mut *tx, now_ms, &mut self.rng)?;
         if is_lost {
-            return Err(StoreError::Temporary { what: "the disk is full".to_owned() });
+            return Err(StoreError::temporary("the disk is full"));
         }
         tx.commit()?;
         Ok(done)

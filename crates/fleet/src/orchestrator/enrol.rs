@@ -81,13 +81,13 @@ impl LineRecord {
         let name = line_setting(device);
         let Some(bytes) = tx.setting(&name)? else { return Ok(Self::default()) };
         serde_json::from_slice(&bytes)
-            .map_err(|error| StoreError::Broken { what: format!("{name}: {error}") })
+            .map_err(|error| StoreError::broken(name.as_str()).because(error))
     }
 
     fn write(&self, tx: &mut dyn Transaction, device: DeviceId) -> Result<(), StoreError> {
         let name = line_setting(device);
         let bytes = serde_json::to_vec(self)
-            .map_err(|error| StoreError::Broken { what: format!("{name}: {error}") })?;
+            .map_err(|error| StoreError::broken(name.as_str()).because(error))?;
         tx.put_setting(&name, &bytes)
     }
 

@@ -347,8 +347,9 @@ impl Orchestrator {
             let plan = match known {
                 Some((_, plan)) => Arc::clone(plan),
                 None => {
-                    let plan = Plan::parse(&row.text).map_err(|error| StoreError::Broken {
-                        what: format!("the plan `{}` cannot be read: {error}", row.name),
+                    let plan = Plan::parse(&row.text).map_err(|error| {
+                        StoreError::broken(format!("the plan `{}` cannot be read", row.name))
+                            .because(error)
                     })?;
                     let plan = Arc::new(plan);
                     parsed.insert(row.name.clone(), (row.text.clone(), Arc::clone(&plan)));

@@ -268,8 +268,8 @@ pub(super) fn stored(
 ) -> Result<StoredResult, StoreError> {
     let name = &result.plan;
     let key = tx.setting(&study_key(name))?.and_then(|key| <[u8; 32]>::try_from(key).ok());
-    let key = key.ok_or_else(|| StoreError::Broken {
-        what: format!("the study key of the plan `{name}` is not there"),
+    let key = key.ok_or_else(|| {
+        StoreError::broken(format!("the study key of the plan `{name}` is not there"))
     })?;
     let plan = of_name(plans, name).map(|applied| &applied.plan);
     let cohort = plan.and_then(|plan| plan.cohort_of(device.id, &device.attributes));

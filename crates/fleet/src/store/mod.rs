@@ -30,17 +30,53 @@ pub const SEEN_ROWS: usize = 64;
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// Another try may help: the database is away, its disk is full, somebody else was first.
-    #[error("{what}")]
+    #[error("{step}")]
     Temporary {
-        /// What it said.
-        what: String,
+        /// The step that failed, and where.
+        step: String,
+        /// Why it failed, if anybody said so.
+        source: Option<Cause>,
     },
-    /// No other try helps: what is there is not what this version reads, or is damaged.
-    #[error("{what}")]
+    /// No other try helps: the store is damaged, or of another version.
+    #[error("{step}")]
     Broken {
-        /// What is wrong, and where.
-        what: String,
+        /// The step that failed, and where.
+        step: String,
+        /// Why it failed, if anybody said so.
+        source: Option<Cause>,
     },
+}
+
+/// The error of a database, a file system or a format.
+pub type Cause = Box<dyn std::error::Error + Send + Sync>;
+
+impl StoreError {
+    /// An error of a step that may succeed later.
+    pub fn temporary(step: impl Into<String>) -> Self {
+        Self::Temporary { step: step.into(), source: None }
+    }
+
+    /// An error of a step that fails each time.
+    pub fn broken(step: impl Into<String>) -> Self {
+        Self::Broken { step: step.into(), source: None }
+    }
+
+    /// The same error with its cause.
+    #[must_use]
+    pub fn because(self, cause: impl Into<Cause>) -> Self {
+        let source = Some(cause.into());
+        match self {
+            Self::Temporary { step, .. } => Self::Temporary { step, source },
+            Self::Broken { step, .. } => Self::Broken { step, source },
+        }
+    }
+
+    /// The step and its causes in one line.
+    pub fn in_full(&self) -> String {
+        let first: &dyn std::error::Error = self;
+        let all = std::iter::successors(Some(first), |error| error.source());
+        all.map(ToString::to_string).collect::<Vec<_>>().join(": ")
+    }
 }
 
 /// What a transaction will look at, so that a store may fetch it at once and lock it in one order.

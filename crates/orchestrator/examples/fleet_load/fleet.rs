@@ -16,7 +16,7 @@ use underload_fleet::outcome::{Outcome, RunResult, SeriesResult, StepResult};
 use underload_fleet::plan::Kind;
 use underload_fleet::request::{SessionSecrets, authenticate, open_session};
 use underload_fleet::store::{Device, Needs, Server, Store as _};
-use underload_orchestrator::store::SqliteStore;
+use underload_orchestrator::store::SqlStore;
 
 /// The header that names a body, for the server that knows no results.
 pub const KEY: &str = "x-key";
@@ -82,7 +82,7 @@ fn public_key(number: u32) -> anyhow::Result<[u8; 32]> {
 /// them share a segment at the same time than would, and are refused.
 pub fn fill(directory: &Path, devices: u32, stands: impl Fn(&mut Device)) -> anyhow::Result<()> {
     let per_segment = (devices / SEGMENTS).max(1);
-    let mut store = SqliteStore::open(directory)?;
+    let mut store = SqlStore::sqlite(directory)?;
     let now_ms = now_ms();
     let mut tx = store.begin(&Needs::default())?;
     let seed = [6; 32];

@@ -14,7 +14,7 @@ use data_encoding::HEXLOWER;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use rustls::{ServerConfig, version};
 use underload_orchestrator::http::{Config, Core, Limits, Tell, serve as serve_core, system_clock};
-use underload_orchestrator::store::SqliteStore;
+use underload_orchestrator::store::SqlStore;
 
 /// A server that was started.
 pub struct Host {
@@ -112,7 +112,7 @@ pub fn until_told(address: SocketAddr, certificate: &CertificateDer<'_>) -> anyh
 
 /// An orchestrator with SQLite, and its keeper.
 pub fn serve(directory: &Path) -> anyhow::Result<()> {
-    let store = SqliteStore::open(directory)?;
+    let store = SqlStore::sqlite(directory)?;
     let mut keeper = store.keeper()?;
     let limits = Limits::default();
     let tell: Tell = std::sync::Arc::new(|words| eprintln!("{words}"));

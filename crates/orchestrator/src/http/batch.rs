@@ -250,10 +250,10 @@ impl Writer {
         let all = || self.try_commit(batch);
         // A rule that panics is a bug of ours, which must not end the service for everybody.
         let outcome = catch_unwind(AssertUnwindSafe(all))
-            .unwrap_or_else(|_| Err(StoreError::Broken { what: "a rule panicked".to_owned() }));
-        let outcome = outcome.map_err(|error| match error {
-            StoreError::Temporary { what } => NotDone::Away { what },
-            StoreError::Broken { what } => NotDone::Broken { what },
+            .unwrap_or_else(|_| Err(StoreError::broken("a rule panicked")));
+        let outcome = outcome.map_err(|error| match (error.in_full(), error) {
+            (what, StoreError::Temporary { .. }) => NotDone::Away { what },
+            (what, StoreError::Broken { .. }) => NotDone::Broken { what },
         });
         self.tell(&outcome);
         outcome
@@ -428,7 +428,7 @@ mod tests {
             scene.writers.ask(0, Needs::default(), move |turn| {
                 put(turn, &name)?;
                 match number {
-                    7 => Err(StoreError::Temporary { what: "no".to_owned() }),
+                    7 => Err(StoreError::temporary("no")),
                     9 => panic!("a bug"),
                     _ => Ok(()),
                 }

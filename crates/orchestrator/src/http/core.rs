@@ -131,7 +131,7 @@ impl Core {
     ) -> Result<Arc<Self>, StartError> {
         let (rules, fleet_secret) = match stores.first_mut() {
             Some(store) => secrets::rules(store.as_mut())?,
-            None => return Err(StoreError::Broken { what: "there is none".to_owned() }.into()),
+            None => return Err(StoreError::broken("there is none").into()),
         };
         let writers = Writers::start(stores, limits.waiting, &clock, tell);
         let writers = writers.map_err(StartError::Threads)?;

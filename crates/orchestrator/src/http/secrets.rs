@@ -19,14 +19,14 @@ pub fn rules(store: &mut dyn Store) -> Result<(Orchestrator, [u8; 32]), StoreErr
     let secret = kept(&mut *tx, FLEET_SECRET)?;
     let seed = kept(&mut *tx, LEASE_KEY)?;
     tx.commit()?;
-    let broken = |_| StoreError::Broken { what: format!("{LEASE_KEY} is no key") };
+    let broken = |_| StoreError::broken(format!("{LEASE_KEY} is no key"));
     let key = Ed25519KeyPair::from_seed_unchecked(&seed).map_err(broken)?;
     Ok((Orchestrator::new(Settings::default(), key, secret), secret))
 }
 
 fn kept(tx: &mut dyn Transaction, name: &str) -> Result<[u8; 32], StoreError> {
     if let Some(kept) = tx.setting(name)? {
-        let broken = |_| StoreError::Broken { what: format!("{name} is not of 32 bytes") };
+        let broken = |_| StoreError::broken(format!("{name} is not of 32 bytes"));
         return kept.try_into().map_err(broken);
     }
     let made = random::bytes()?;

@@ -74,7 +74,7 @@ impl Readers {
             let archive = borrowed.archive.as_mut().ok_or_else(busy)?;
             question(archive.as_mut())
         });
-        let broken = |_| StoreError::Broken { what: "a question to the archive panicked".into() };
+        let broken = |_| StoreError::broken("a question to the archive panicked");
         answer.await.map_err(broken)?
     }
 }

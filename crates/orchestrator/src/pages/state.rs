@@ -136,6 +136,6 @@ impl FromRequestParts<Shared> for Visitor {
 pub(super) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, StoreError> + Send + 'static,
 ) -> Result<T, Problem> {
-    let broken = |_| StoreError::Broken { what: "a request to the store panicked".into() };
+    let broken = |_| StoreError::broken("a request to the store panicked");
     Ok(tokio::task::spawn_blocking(work).await.map_err(broken)??)
 }

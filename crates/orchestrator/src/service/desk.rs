@@ -30,8 +30,8 @@ impl Desk {
     ) -> Result<A, StoreError> {
         let done = Handle::current().block_on(self.core.writers.ask(0, needs, work));
         done.map_err(|error| match error {
-            NotDone::Broken { what } => StoreError::Broken { what },
-            busy => StoreError::Temporary { what: busy.to_string() },
+            NotDone::Broken { what } => StoreError::broken(what),
+            busy => StoreError::temporary(busy.to_string()),
         })
     }
 }

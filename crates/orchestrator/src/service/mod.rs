@@ -117,7 +117,7 @@ fn first_operator(
     state: &Path,
     tell: &Tell,
 ) -> Result<(), StoreError> {
-    let broken = |error: &dyn std::fmt::Display| StoreError::Broken { what: error.to_string() };
+    let broken = |error: &dyn std::fmt::Display| StoreError::broken(error.to_string());
     let name = TokenName::new(FIRST_OPERATOR).map_err(|error| broken(&error))?;
     let mut tx = store.begin(&Needs { admits: true, ..Needs::default() })?;
     if operator::is_known(&mut *tx, &name)? {
@@ -129,8 +129,7 @@ fn first_operator(
     let written = disk::private_directory(state)
         .and_then(|()| disk::write_whole(&path, format!("{token}\n").as_bytes(), Access::Owner));
     // A token in a file that is not good yet is made again; one that nobody has could not be.
-    written
-        .map_err(|error| StoreError::Temporary { what: format!("{}: {error}", path.display()) })?;
+    written.map_err(|error| StoreError::temporary(path.display().to_string()).because(error))?;
     tx.commit()?;
     tell(&format!("a token for the operator `{name}`, good for a year: {}", path.display()));
     Ok(())

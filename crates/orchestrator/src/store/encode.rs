@@ -4,14 +4,13 @@
 //! may only change together with [`FORMAT`], because old bytes are read for years. The test
 //! `bytes_of_this_format_are_read_for_ever` holds them still.
 
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use underload_fleet::bins::Bins;
 use underload_fleet::device::{Attributes, DeviceId, Pseudonym};
 use underload_fleet::outcome::{Outcome, RunResult, SeriesResult, StepResult};
 use underload_fleet::plan::Kind;
 use underload_fleet::store::{StoreError, StoredResult};
-
-use super::checksum;
 
 /// First byte of a result, whose last four bytes are a checksum of all before them and of the
 /// device.
@@ -61,6 +60,27 @@ struct SeriesBody<'a> {
     bins: std::borrow::Cow<'a, [u8]>,
     /// Median, 99th percentile, mean, longest.
     us: [Option<u64>; 4],
+}
+
+/// A row as JSON.
+pub(super) fn to_json(value: &impl Serialize) -> Result<String, StoreError> {
+    let broken = |error| StoreError::broken("a row cannot be written").because(error);
+    serde_json::to_string(value).map_err(broken)
+}
+
+/// What [`to_json`] was given.
+pub(super) fn from_json<T: DeserializeOwned>(text: &str) -> Result<T, StoreError> {
+    let broken = |error| StoreError::broken("a stored row is damaged").because(error);
+    serde_json::from_str(text).map_err(broken)
+}
+
+/// CRC-32 of the parts in a row, which finds what a disk or a copy has changed.
+pub(super) fn checksum(parts: &[&[u8]]) -> [u8; 4] {
+    let mut sum = crc32fast::Hasher::new();
+    for part in parts {
+        sum.update(part);
+    }
+    sum.finalize().to_le_bytes()
 }
 
 /// A result as bytes, without its device.
@@ -114,6 +134,26 @@ fn step_body(step: &StepResult) -> StepBody<'_> {
     }
 }
 
+/// A result as it is stored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Encoded {
+    /// Numbers rise in the order in which results came.
+    pub(super) number: i64,
+    pub(super) device: DeviceId,
+    /// What [`encode`] made.
+    pub(super) body: Vec<u8>,
+}
+
+impl Encoded {
+    /// The result.
+    ///
+    /// # Errors
+    /// [`StoreError::Broken`] if the bytes are damaged or of a newer version.
+    pub(super) fn decode(&self) -> Result<StoredResult, StoreError> {
+        decode((self.number, self.device), &self.body)
+    }
+}
+
 /// Decodes the row `number` of a device's result, whose bytes [`encode`] made.
 ///
 /// # Errors
@@ -122,11 +162,11 @@ pub(super) fn decode(
     (number, device): (i64, DeviceId),
     bytes: &[u8],
 ) -> Result<StoredResult, StoreError> {
-    let damaged = || StoreError::Broken {
-        what: format!(
+    let damaged = || {
+        StoreError::broken(format!(
             "the stored result {number} of device {device} is damaged: restore a copy of the \
              store, or go on without this result, by `DELETE FROM results WHERE number = {number}`"
-        ),
+        ))
     };
     let body = match bytes.split_first() {
         Some((&FORMAT, rest)) => {
@@ -136,11 +176,10 @@ pub(super) fn decode(
         }
         Some((&FORMAT_UNCHECKED, rest)) => rest,
         Some((newer, _)) if *newer > FORMAT => {
-            let what = format!(
+            return Err(StoreError::broken(format!(
                 "the stored result {number} of device {device} has format {newer}, this program \
                  reads up to {FORMAT}: start the newer program that wrote it"
-            );
-            return Err(StoreError::Broken { what });
+            )));
         }
         _ => return Err(damaged()),
     };

@@ -7,7 +7,9 @@ use std::str::FromStr;
 use underload_fleet::retention::Retention;
 use underload_fleet::store::{Archive, Store, StoreError};
 
-use super::{Housekeeping, PostgresStore, SqliteArchive, SqliteStore};
+use super::archive::SqlArchive;
+use super::housekeeping::Housekeeping;
+use super::open::SqlStore;
 
 /// Where a store is.
 #[derive(Clone, PartialEq, Eq)]
@@ -45,26 +47,18 @@ impl Place {
     /// # Errors
     /// [`StoreError`].
     pub fn open(&self, archive: Option<&Path>, retention: Retention) -> Result<Opened, StoreError> {
-        match self {
-            Self::Sqlite(directory) => {
-                let store = SqliteStore::open(directory)?;
-                let reader = |_| store.archive().map(|it| Box::new(it) as Box<dyn Archive>);
-                let archives = (0..READERS).map(reader).collect::<Result<_, _>>()?;
-                let housekeeping = store.housekeeping(archive, retention)?;
-                Ok(Opened { stores: vec![Box::new(store)], archives, housekeeping })
-            }
-            Self::Postgres(url) => {
-                let store = PostgresStore::connect(url)?;
-                let reader = |_| store.archive().map(|it| Box::new(it) as Box<dyn Archive>);
-                let archives = (0..READERS).map(reader).collect::<Result<_, _>>()?;
-                let housekeeping = store.housekeeping(archive, retention)?;
-                let mut stores: Vec<Box<dyn Store>> = vec![Box::new(store)];
-                for _ in 1..WRITERS {
-                    stores.push(Box::new(PostgresStore::connect(url)?));
-                }
-                Ok(Opened { stores, archives, housekeeping })
-            }
+        let (store, writers) = match self {
+            Self::Sqlite(directory) => (SqlStore::sqlite(directory)?, 1),
+            Self::Postgres(url) => (SqlStore::postgres(url)?, WRITERS),
+        };
+        let reader = |_| Ok(Box::new(store.archive()?) as Box<dyn Archive>);
+        let archives = (0..READERS).map(reader).collect::<Result<_, StoreError>>()?;
+        let housekeeping = store.housekeeping(archive, retention)?;
+        let mut stores: Vec<Box<dyn Store>> = vec![Box::new(store)];
+        for _ in 1..writers {
+            stores.push(self.beside()?);
         }
+        Ok(Opened { stores, archives, housekeeping })
     }
 
     /// For a short change, also while an orchestrator is at work.
@@ -72,10 +66,10 @@ impl Place {
     /// # Errors
     /// [`StoreError`].
     pub fn beside(&self) -> Result<Box<dyn Store>, StoreError> {
-        match self {
-            Self::Sqlite(directory) => Ok(Box::new(SqliteStore::beside(directory)?)),
-            Self::Postgres(url) => Ok(Box::new(PostgresStore::connect(url)?)),
-        }
+        Ok(Box::new(match self {
+            Self::Sqlite(directory) => SqlStore::beside(directory)?,
+            Self::Postgres(url) => SqlStore::postgres(url)?,
+        }))
     }
 
     /// Who answers questions, also while an orchestrator is at work.
@@ -83,10 +77,10 @@ impl Place {
     /// # Errors
     /// [`StoreError`].
     pub fn archive(&self) -> Result<Box<dyn Archive>, StoreError> {
-        match self {
-            Self::Sqlite(directory) => Ok(Box::new(SqliteArchive::open(directory)?)),
-            Self::Postgres(url) => Ok(Box::new(PostgresStore::connect(url)?.archive()?)),
-        }
+        Ok(Box::new(match self {
+            Self::Sqlite(directory) => SqlArchive::sqlite(directory)?,
+            Self::Postgres(url) => SqlStore::postgres(url)?.archive()?,
+        }))
     }
 
     /// The directory, where it is one.

@@ -105,7 +105,7 @@ pub fn study(
         return Err(StudyError::NoPlan { plan: plan.to_owned(), known });
     };
     let parsed = Plan::parse(&row.text)
-        .map_err(|error| StoreError::Broken { what: format!("plan `{plan}`: {error}") })?;
+        .map_err(|error| StoreError::broken(format!("plan `{plan}`")).because(error))?;
     check_dimensions(&question.by)?;
     let filter = Filter { plan: Some(plan.to_owned()), ..question.filter.clone() };
     let mut collector = Collector::new(&parsed, &question.by);

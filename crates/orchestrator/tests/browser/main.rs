@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::json;
 use underload_fleet::store::{Memory, Needs, Store as _};
-use underload_orchestrator::store::SqliteStore;
+use underload_orchestrator::store::SqlStore;
 
 use chromium::{Browser, Screen};
 use synthetic::Size;
@@ -177,7 +177,7 @@ fn pages_of_many_devices_are_painted_soon() {
     let devices = std::env::var("UNDERLOAD_BROWSER_DEVICES").ok();
     let devices = devices.map_or(1_000, |count| count.parse().expect("a number of devices"));
     let folder = underload_disk::faults::private_tempdir().expect("a folder");
-    let mut store = SqliteStore::open(folder.path()).expect("an empty folder");
+    let mut store = SqlStore::sqlite(folder.path()).expect("an empty folder");
     let size = Size { devices, days: 4, probes: 20 };
     synthetic::fill(&mut store, size).expect("there is room");
     let mut keeper = store.keeper().expect("it is there");

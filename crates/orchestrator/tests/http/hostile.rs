@@ -223,7 +223,7 @@ struct Unsteady {
 impl Store for Unsteady {
     fn begin(&mut self, needs: &Needs) -> Result<Box<dyn Transaction + '_>, StoreError> {
         if self.is_away.load(Ordering::SeqCst) {
-            return Err(StoreError::Temporary { what: "db.internal: no route".to_owned() });
+            return Err(StoreError::temporary("db.internal: no route"));
         }
         self.memory.begin(needs)
     }

@@ -6,7 +6,7 @@ use underload_fleet::device::Attributes;
 use underload_fleet::outcome::Outcome;
 use underload_fleet::retention::Retention;
 use underload_fleet::store::{Archive as _, Filter, Memory, Needs, PlanRow, Store, StoredResult};
-use underload_orchestrator::store::SqliteStore;
+use underload_orchestrator::store::SqlStore;
 use underload_orchestrator::study::{Question, StudyError, study};
 
 use super::synthetic::served::{Served, serve};
@@ -112,13 +112,13 @@ fn a_sentence_says_whether_there_is_nothing_or_nothing_to_be_shown() {
 #[test]
 fn what_is_kept_as_sums_only_is_told() {
     let folder = underload_disk::faults::private_tempdir().expect("a folder");
-    let mut store = SqliteStore::open(folder.path()).expect("it opens");
+    let mut store = SqlStore::sqlite(folder.path()).expect("it opens");
     synthetic::fill(&mut store, SIZE).expect("it is kept");
     let retention = Retention { raw_days: 1, bins_days: 2 };
     let mut housekeeping = store.housekeeping(None, retention).expect("a keeper");
     let later_ms = NOW_MS + 30 * 86_400_000;
     let mut archive = store.archive().expect("an archive");
-    let left = |archive: &mut underload_orchestrator::store::SqliteArchive| {
+    let left = |archive: &mut underload_orchestrator::store::SqlArchive| {
         let mut left = 0;
         let see = &mut |_: &StoredResult| {
             left += 1;

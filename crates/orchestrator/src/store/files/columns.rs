@@ -90,7 +90,7 @@ impl Writer {
             .and_then(|properties| {
                 SerializedFileWriter::new(file, schema(layout)?, Arc::new(properties))
             })
-            .map_err(|error| unwritten(path, &error))?;
+            .map_err(|error| unwritten(path, error))?;
         let columns = layout.iter().map(|(_, kind)| Column::empty(*kind)).collect();
         Ok(Self { path: path.to_owned(), table, columns, buffered: 0, rows: 0 })
     }
@@ -110,7 +110,7 @@ impl Writer {
 
     fn write_group(&mut self) -> Result<(), StoreError> {
         let written = append(&mut self.table, &self.columns);
-        written.map_err(|error| unwritten(&self.path, &error))?;
+        written.map_err(|error| unwritten(&self.path, error))?;
         self.columns.iter_mut().for_each(Column::clear);
         self.buffered = 0;
         Ok(())
@@ -124,7 +124,7 @@ impl Writer {
         if self.buffered > 0 {
             self.write_group()?;
         }
-        let file = self.table.into_inner().map_err(|error| unwritten(&self.path, &error))?;
+        let file = self.table.into_inner().map_err(|error| unwritten(&self.path, error))?;
         let Summed { file, sum, bytes } = file;
         file.claim().map_err(failed(&self.path))?;
         let sha256 = data_encoding::HEXLOWER.encode(sum.finish().as_ref());
@@ -384,13 +384,13 @@ impl Reader {
     }
 }
 
-fn unwritten(path: &Path, error: &ParquetError) -> StoreError {
-    StoreError::Temporary { what: format!("{}: {error}", path.display()) }
+fn unwritten(path: &Path, error: ParquetError) -> StoreError {
+    StoreError::temporary(path.display().to_string()).because(error)
 }
 
 /// What the file system said about a path.
 pub(super) fn failed(path: &Path) -> impl FnOnce(std::io::Error) -> StoreError + '_ {
-    move |error| StoreError::Temporary { what: format!("{}: {error}", path.display()) }
+    move |error| StoreError::temporary(path.display().to_string()).because(error)
 }
 
 /// The same of a file that has to be there.
@@ -403,7 +403,7 @@ pub(super) fn missing(path: &Path) -> impl FnOnce(std::io::Error) -> StoreError 
 
 /// A file that is not what it was.
 pub(super) fn damaged(path: &Path, why: &str) -> StoreError {
-    StoreError::Broken { what: format!("the archive's file {}: {why}", path.display()) }
+    StoreError::broken(format!("the archive's file {}: {why}", path.display()))
 }
 
 /// Rows that are encoded together, and kept in memory until then.

@@ -132,7 +132,7 @@ impl Manifest {
     /// [`StoreError::Temporary`]; the one before is there then.
     pub(in crate::store) fn write(&self, directory: &Path) -> Result<(), StoreError> {
         let path = directory.join(NAME);
-        let broken = |error| StoreError::Broken { what: format!("a manifest: {error}") };
+        let broken = |error| StoreError::broken("a manifest").because(error);
         let bytes = serde_json::to_vec_pretty(self).map_err(broken)?;
         underload_disk::write_whole(&path, &bytes, Access::Owner).map_err(failed(&path))
     }

@@ -21,9 +21,15 @@ use underload_fleet::device::DeviceId;
 use underload_fleet::store::{Filter, StoreError, StoredResult, Summed};
 
 use columns::{damaged, failed};
-pub(super) use manifest::{Manifest, Part, PlanDay, Rows, date};
+pub(super) use manifest::{Manifest, Part, PlanDay, Rows};
 pub(super) use runs::{Numbered, Order, RunsReader, RunsWriter};
 pub(super) use sums::Sums;
+
+/// `95 days before 2026-11-23`
+pub(crate) fn summed_words(summed: Summed) -> String {
+    let days = if summed.days == 1 { "day" } else { "days" };
+    format!("{} {days} before {}", summed.days, manifest::date(summed.until_day))
+}
 
 /// Where a store's archive is, as the store itself has it written down.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -55,7 +61,7 @@ impl Files {
         let away = |error: std::io::Error| {
             let folder = folder.display();
             let what = format!("the archive of this store is to be in {folder}: {error}");
-            StoreError::Broken { what }
+            StoreError::broken(what)
         };
         let lock = File::open(&path).map_err(away)?;
         lock.lock_shared().map_err(failed(&path))?;
@@ -194,7 +200,7 @@ pub(super) fn prepare(folder: &Path) -> Result<Manifest, StoreError> {
     let mut id = [0; 16];
     let random = ring::rand::SystemRandom::new();
     ring::rand::SecureRandom::fill(&random, &mut id)
-        .map_err(|_| StoreError::Temporary { what: "no random numbers".to_owned() })?;
+        .map_err(|_| StoreError::temporary("no random numbers"))?;
     let manifest = Manifest::new(data_encoding::HEXLOWER.encode(&id));
     manifest.write(folder)?;
     Ok(manifest)

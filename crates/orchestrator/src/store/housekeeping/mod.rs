@@ -8,7 +8,6 @@
 //! the next one deletes. Results that come late become another part. Small parts of a day are
 //! merged; a day that is old is added up and its parts go away.
 
-mod base;
 mod days;
 mod unplanned;
 
@@ -20,17 +19,16 @@ use std::time::{Duration, Instant};
 use underload_fleet::retention::{Form, Retention};
 use underload_fleet::store::StoreError;
 
-pub(super) use base::{Base, Row};
-
-use super::encode;
+use super::encode::Encoded;
 use super::files::{self, Location, Manifest, Numbered, Part, Rows, RunsWriter};
+use super::keeper::Keeper;
 use super::rollup::{Batch, RolledUp};
 use unplanned::Unplanned;
 
 /// Keeps a store in order, step by step. A program calls [`Housekeeping::step`] in the background
 /// of everything else.
 pub struct Housekeeping {
-    base: Box<dyn Base>,
+    keeper: Keeper,
     archive: Option<Archive>,
     retention: Retention,
     /// When to look for days that have aged, milliseconds since 1970.
@@ -90,15 +88,14 @@ pub enum Work {
 impl Housekeeping {
     /// With days going to that folder, or staying in the database.
     pub(super) fn new(
-        mut base: Box<dyn Base>,
+        mut keeper: Keeper,
         folder: Option<&Path>,
         retention: Retention,
     ) -> Result<Self, StoreError> {
-        let archive = folder.map(|folder| locate(&mut *base, folder)).transpose()?;
-        let stop = Arc::<AtomicBool>::default();
-        base.stop_with(&stop);
+        let archive = folder.map(|folder| locate(&mut keeper, folder)).transpose()?;
+        let stop = keeper.stop_flag();
         Ok(Self {
-            base,
+            keeper,
             archive,
             retention,
             due_ms: 0,
@@ -140,7 +137,7 @@ impl Housekeeping {
         if has_more {
             return Ok(Did { what: Work::PutTogether(count), next_ms: now_ms });
         }
-        if let Some(deleted) = self.unplanned.step(&mut *self.base)? {
+        if let Some(deleted) = self.unplanned.step(&mut self.keeper)? {
             return Ok(Did { what: Work::DeletedSums(deleted), next_ms: now_ms });
         }
         if now_ms >= self.due_ms || self.due_ms > now_ms.saturating_add(2 * ROUND_MS) {
@@ -166,16 +163,16 @@ impl Housekeeping {
     fn roll_up(&mut self) -> Result<RolledUp, StoreError> {
         let size = match self.batch {
             Some(size) => size,
-            None => self.base.batch()?.unwrap_or(Batch::RESULTS_MAX).clamp(1, Batch::RESULTS_MAX),
+            None => self.keeper.batch()?.unwrap_or(Batch::RESULTS_MAX).clamp(1, Batch::RESULTS_MAX),
         };
         let for_next = Batch::size_after_death(size);
         // A size a little below `for_next` is not worth a write.
         if self.stored_batch.is_none_or(|stored| stored > for_next || stored < for_next / 4) {
-            self.base.put_batch(for_next)?;
+            self.keeper.put_batch(for_next)?;
             self.stored_batch = Some(for_next);
         }
         let start = Instant::now();
-        let done = self.base.roll_up(size)?;
+        let done = self.keeper.roll_up(size)?;
         self.batch = Some(Batch::next_size(size, done, start.elapsed()));
         Ok(done)
     }
@@ -188,7 +185,7 @@ impl Housekeeping {
             Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
                 return Ok(Work::Nothing);
             }
-            Err(error) => return Err(temporary(&folder, &error)),
+            Err(error) => return Err(temporary(&folder, error)),
         };
         let mut manifest = files::manifest(&folder)?;
         let today = u32::try_from(now_ms / 86_400_000).unwrap_or(u32::MAX);
@@ -224,7 +221,7 @@ impl Housekeeping {
         let Some(_alone) = files::without_readers(folder)? else { return Ok(0) };
         let count = archive.garbage.len();
         while let Some(path) = archive.garbage.pop() {
-            underload_disk::remove(&path).map_err(|error| temporary(&path, &error))?;
+            underload_disk::remove(&path).map_err(|error| temporary(&path, error))?;
         }
         Ok(count)
     }
@@ -237,7 +234,7 @@ impl Housekeeping {
         today: u32,
     ) -> Result<Work, StoreError> {
         let mut after = None;
-        while let Some((day, plan)) = self.base.day_after(after.as_ref())? {
+        while let Some((day, plan)) = self.keeper.day_after(after.as_ref())? {
             if self.retention.form(day, today) != Form::Raw {
                 let work = self.move_part(folder, manifest, (&plan, day))?;
                 if work != Work::Nothing {
@@ -257,18 +254,18 @@ impl Housekeeping {
     ) -> Result<Work, StoreError> {
         let settled = match self.settled {
             Some(settled) => settled,
-            None => *self.settled.insert(self.base.settled()?),
+            None => *self.settled.insert(self.keeper.settled()?),
         };
         let moved = manifest.day(plan, day).map_or(0, |known| known.up_to);
         if moved > 0
             && let Some(_alone) = files::without_readers(folder)?
         {
-            let count = self.base.delete((plan, day), moved.min(settled), DELETED_AT_ONCE)?;
+            let count = self.keeper.delete((plan, day), moved.min(settled), DELETED_AT_ONCE)?;
             if count > 0 {
-                return Ok(Work::Deleted(count));
+                return Ok(Work::Deleted(count as usize));
             }
         }
-        let rows = self.base.results((plan, day), (moved, settled), self.part)?;
+        let rows = self.keeper.results((plan, day), (moved, settled), self.part)?;
         let Some(last) = rows.iter().map(|row| row.number).max() else { return Ok(Work::Nothing) };
         let count = rows.len();
         let part = write_part(folder, manifest, (plan, day), &rows, &self.stop)?;
@@ -291,12 +288,12 @@ fn write_part(
     folder: &Path,
     manifest: &mut Manifest,
     (plan, day): (&str, u32),
-    rows: &[Row],
+    rows: &[Encoded],
     stop: &AtomicBool,
 ) -> Result<Part, StoreError> {
     // Bytes take a tenth of the memory of what they are read as.
-    let order = |row: &Row| {
-        let result = encode::decode((row.number, row.device), &row.body)?;
+    let order = |row: &Encoded| {
+        let result = row.decode()?;
         Ok(Numbered { number: row.number, result }.order())
     };
     let places = rows.iter().enumerate().map(|(place, row)| Ok((order(row)?, place)));
@@ -307,7 +304,7 @@ fn write_part(
     for (_, place) in places {
         go_on(stop)?;
         let row = &rows[place];
-        let result = encode::decode((row.number, row.device), &row.body)?;
+        let result = row.decode()?;
         writer.add(&Numbered { number: row.number, result })?;
     }
     let (of, written) = writer.finish()?;
@@ -315,10 +312,10 @@ fn write_part(
 }
 
 /// Finds or begins the archive of a store, and has the store write down where it is.
-fn locate(base: &mut dyn Base, folder: &Path) -> Result<Archive, StoreError> {
-    let known = base.location()?;
+fn locate(keeper: &mut Keeper, folder: &Path) -> Result<Archive, StoreError> {
+    let known = keeper.location()?;
     if let Some(known) = &known {
-        let before = files::resolve(&known.folder, base.root());
+        let before = files::resolve(&known.folder, keeper.root());
         let there = |folder: &Path| files::archive_in(folder);
         let is_here = there(folder)?.as_ref() == Some(&known.archive);
         let is_empty = || Ok(Manifest::read(&before)?.is_some_and(|it| it.days.is_empty()));
@@ -336,37 +333,37 @@ fn locate(base: &mut dyn Base, folder: &Path) -> Result<Archive, StoreError> {
                      from a copy, or name the folder that it was moved to by --archive"
                 )
             };
-            return Err(StoreError::Broken { what });
+            return Err(StoreError::broken(what));
         }
     }
     let manifest = files::prepare(folder)?;
     let is_known = known.as_ref().is_some_and(|known| known.archive == manifest.archive);
     if !is_known && !manifest.days.is_empty() {
         let what = format!("{} has the archive of another store", folder.display());
-        return Err(StoreError::Broken { what });
+        return Err(StoreError::broken(what));
     }
-    let folder = std::fs::canonicalize(folder).map_err(|error| temporary(folder, &error))?;
-    let below = base.root().and_then(|root| folder.strip_prefix(root).ok());
+    let folder = std::fs::canonicalize(folder).map_err(|error| temporary(folder, error))?;
+    let below = keeper.root().and_then(|root| folder.strip_prefix(root).ok());
     let written = below.map_or_else(|| folder.clone(), Path::to_owned);
     let location = Location { archive: manifest.archive.clone(), folder: written };
     if known.as_ref() != Some(&location) {
-        base.put_location(&location)?;
+        keeper.put_location(&location)?;
     }
     // A database that was restored from a copy counts on behind what was moved since.
-    base.count_from(manifest.last())?;
+    keeper.count_from(manifest.last())?;
     Ok(Archive { folder, garbage: Vec::new(), is_swept: false })
 }
 
 /// Returns an error if `stop` is set. The next piece of work removes what this one has written.
 fn go_on(stop: &AtomicBool) -> Result<(), StoreError> {
     if stop.load(Ordering::Relaxed) {
-        return Err(StoreError::Temporary { what: "told to stop".to_owned() });
+        return Err(StoreError::temporary("told to stop"));
     }
     Ok(())
 }
 
-fn temporary(path: &Path, error: &std::io::Error) -> StoreError {
-    StoreError::Temporary { what: format!("{}: {error}", path.display()) }
+fn temporary(path: &Path, error: std::io::Error) -> StoreError {
+    StoreError::temporary(path.display().to_string()).because(error)
 }
 
 /// Results of a part: as bytes they take tens of megabytes.

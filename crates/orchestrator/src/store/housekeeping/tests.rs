@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::sleep;
 
 use tempfile::TempDir;
@@ -13,10 +13,10 @@ use underload_fleet::device::DeviceId;
 use underload_fleet::store::{Archive as _, Filter, Outcomes, StoredResult, Sum, Summed};
 
 use super::*;
+use crate::store::database::{Access, Begin, Database, Row, Value};
 use crate::store::files::{PlanDay, Sums};
-use crate::store::rollup::{Key, Planned, SumPlace};
 use crate::store::testing::{START_MS, append, ask, many, result};
-use crate::store::{SqliteArchive, SqliteStore};
+use crate::store::{SqlArchive, SqlStore};
 
 const DAY_MS: u64 = 86_400_000;
 
@@ -91,13 +91,13 @@ fn run_down(keeper: &mut Housekeeping, now_ms: u64) -> Vec<Work> {
 
 pub(in crate::store) const PAUSE: Duration = Duration::from_millis(20);
 
-fn sqlite(folder: &TempDir, results: &[StoredResult]) -> SqliteStore {
-    let mut store = SqliteStore::open(folder.path()).expect("it opens");
+fn sqlite(folder: &TempDir, results: &[StoredResult]) -> SqlStore {
+    let mut store = SqlStore::sqlite(folder.path()).expect("it opens");
     append(&mut store, results);
     store
 }
 
-fn keeper(store: &SqliteStore, retention: Retention) -> Housekeeping {
+fn keeper(store: &SqlStore, retention: Retention) -> Housekeeping {
     store.housekeeping(None, retention).expect("a keeper").with_parts_of(100)
 }
 
@@ -138,7 +138,7 @@ fn answers_are_the_same_after_days_were_moved() {
     assert_eq!(in_database(&folder), 2 * 240);
     // What was acknowledged is known for ever.
     assert_eq!(append(&mut store, &late), [false; 10]);
-    let again = SqliteArchive::open(folder.path());
+    let again = SqlArchive::sqlite(folder.path());
     assert_eq!(answers(&mut again.expect("by another program")), with_late);
 }
 
@@ -148,13 +148,13 @@ fn an_old_day_is_added_up_and_its_runs_are_gone() {
     let all = many(40, 12);
     let mut store = sqlite(&folder, &all);
     let mut archive = store.archive().expect("an archive");
-    let cohorts = |archive: &mut SqliteArchive| {
+    let cohorts = |archive: &mut SqlArchive| {
         let questions = ask(archive).into_iter().enumerate();
         // Of segments it is not known any more.
         questions.filter(|(place, _)| *place != 7).map(|it| it.1).collect::<Vec<_>>()
     };
     let before = cohorts(&mut archive);
-    let summed = |archive: &mut SqliteArchive, from_day: Option<u32>| {
+    let summed = |archive: &mut SqlArchive, from_day: Option<u32>| {
         let filter = Filter { from_day, ..Filter::default() };
         archive.summed(&filter).expect("it answers")
     };
@@ -306,13 +306,13 @@ fn a_store_restored_from_a_copy_counts_on_behind_its_archive() {
     };
     drop(store);
     copy("fleet.sqlite", "copy");
-    store = SqliteStore::open(folder.path()).expect("it opens");
+    store = SqlStore::sqlite(folder.path()).expect("it opens");
     let more: Vec<_> = (20..40).map(|device| result(device, 1)).collect();
     append(&mut store, &more);
     run_down(&mut keeper(&store, HALF), after_days(9));
     drop(store);
     copy("copy", "fleet.sqlite");
-    store = SqliteStore::open(folder.path()).expect("it opens again");
+    store = SqlStore::sqlite(folder.path()).expect("it opens again");
     let mut housekeeping = keeper(&store, HALF);
     let late: Vec<_> = (50..60).map(|device| result(device, 1)).collect();
     append(&mut store, &late);
@@ -329,10 +329,10 @@ struct World {
 }
 
 /// Moves a day in two parts, which become one, and adds it up.
-fn work_through(base: impl Fn(&SqliteStore) -> Box<dyn Base>, root: &Path, world: &World) {
-    let store = SqliteStore::open(world.folder.path()).expect("it opens");
+fn work_through(keeper: impl Fn(&SqlStore) -> Keeper, root: &Path, world: &World) {
+    let store = SqlStore::sqlite(world.folder.path()).expect("it opens");
     let old = Retention { raw_days: 1, bins_days: 3 };
-    let Ok(housekeeping) = Housekeeping::new(base(&store), Some(&root.join("archive")), HALF)
+    let Ok(housekeeping) = Housekeeping::new(keeper(&store), Some(&root.join("archive")), HALF)
     else {
         return;
     };
@@ -364,8 +364,8 @@ fn world() -> World {
 
 /// After whatever happened, with the archive in that folder: each result is in one place, and all
 /// answers are as before.
-fn is_sound(world: &World, archive: &Path, why: &str) -> SqliteStore {
-    let store = SqliteStore::open(world.folder.path()).expect("it opens");
+fn is_sound(world: &World, archive: &Path, why: &str) -> SqlStore {
+    let store = SqlStore::sqlite(world.folder.path()).expect("it opens");
     let folder = archive.join("archive");
     // A power cut leaves the archive in a folder of its own in this test.
     store.housekeeping(Some(&folder), HALF).unwrap_or_else(|error| panic!("{why}: {error}"));
@@ -419,8 +419,7 @@ fn a_day_is_in_one_place_after_any_fault_of_the_disk() {
     let hits = Cell::new(0);
     let action = |root: &Path| {
         let world = world();
-        let keeper =
-            |store: &SqliteStore| -> Box<dyn Base> { Box::new(store.keeper().expect("a keeper")) };
+        let keeper = |store: &SqlStore| store.keeper().expect("a keeper");
         work_through(keeper, root, &world);
         Rc::new(world)
     };
@@ -458,7 +457,7 @@ fn copy_of(world: &World) -> World {
 
 /// A database that fails at one of its steps, before or after it was done.
 struct Failing {
-    base: Box<dyn Base>,
+    database: Box<dyn Database>,
     steps: Arc<AtomicUsize>,
     fails_at: usize,
     is_done_first: bool,
@@ -467,80 +466,48 @@ struct Failing {
 impl Failing {
     fn pass<T>(
         &mut self,
-        step: impl FnOnce(&mut dyn Base) -> Result<T, StoreError>,
+        step: impl FnOnce(&mut dyn Database) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
         let number = self.steps.fetch_add(1, Ordering::Relaxed);
-        let failed = || StoreError::Temporary { what: "the database is away".to_owned() };
+        let failed = || StoreError::temporary("the database is away");
         match (number == self.fails_at, self.is_done_first) {
             (true, false) => Err(failed()),
             (true, true) => {
-                step(&mut *self.base)?;
+                step(&mut *self.database)?;
                 Err(failed())
             }
-            (false, _) => step(&mut *self.base),
+            (false, _) => step(&mut *self.database),
         }
     }
 }
 
-impl Base for Failing {
-    fn roll_up(&mut self, limit: usize) -> Result<RolledUp, StoreError> {
-        self.pass(|base| base.roll_up(limit))
+impl Database for Failing {
+    fn begin(&mut self, kind: Begin) -> Result<(), StoreError> {
+        self.pass(|database| database.begin(kind))
     }
-    fn stop_with(&mut self, flag: &Arc<AtomicBool>) {
-        self.base.stop_with(flag);
+    fn commit(&mut self) -> Result<(), StoreError> {
+        self.pass(|database| database.commit())
     }
-    fn batch(&mut self) -> Result<Option<usize>, StoreError> {
-        self.pass(|base| base.batch())
+    fn roll_back(&mut self) {
+        self.database.roll_back();
     }
-    fn put_batch(&mut self, results: usize) -> Result<(), StoreError> {
-        self.pass(|base| base.put_batch(results))
+    fn query(&mut self, sql: &str, rows: &[Vec<Value>]) -> Result<Vec<Row>, StoreError> {
+        self.pass(|database| database.query(sql, rows))
     }
-    fn planned(&mut self) -> Result<Arc<Planned>, StoreError> {
-        self.base.planned()
-    }
-    fn keys(&mut self, after: i64, limit: usize) -> Result<Vec<(i64, Key)>, StoreError> {
-        self.base.keys(after, limit)
-    }
-    fn sums(&mut self, after: SumPlace, limit: usize) -> Result<Vec<SumPlace>, StoreError> {
-        self.base.sums(after, limit)
-    }
-    fn delete_sums(&mut self, places: &[SumPlace]) -> Result<(), StoreError> {
-        self.base.delete_sums(places)
-    }
-    fn delete_keys(&mut self, numbers: &[i64]) -> Result<(), StoreError> {
-        self.base.delete_keys(numbers)
+    fn change(&mut self, sql: &str, rows: &[Vec<Value>]) -> Result<u64, StoreError> {
+        self.pass(|database| database.change(sql, rows))
     }
     fn settled(&mut self) -> Result<i64, StoreError> {
-        self.pass(|base| base.settled())
-    }
-    fn day_after(
-        &mut self,
-        after: Option<&(u32, String)>,
-    ) -> Result<Option<(u32, String)>, StoreError> {
-        self.pass(|base| base.day_after(after))
-    }
-    fn results(
-        &mut self,
-        of: (&str, u32),
-        numbers: (i64, i64),
-        limit: usize,
-    ) -> Result<Vec<Row>, StoreError> {
-        self.pass(|base| base.results(of, numbers, limit))
-    }
-    fn delete(&mut self, of: (&str, u32), up_to: i64, limit: usize) -> Result<usize, StoreError> {
-        self.pass(|base| base.delete(of, up_to, limit))
-    }
-    fn location(&mut self) -> Result<Option<Location>, StoreError> {
-        self.pass(|base| base.location())
-    }
-    fn put_location(&mut self, location: &Location) -> Result<(), StoreError> {
-        self.pass(|base| base.put_location(location))
+        self.pass(|database| database.settled())
     }
     fn count_from(&mut self, number: i64) -> Result<(), StoreError> {
-        self.pass(|base| base.count_from(number))
+        self.pass(|database| database.count_from(number))
     }
-    fn root(&self) -> Option<&Path> {
-        self.base.root()
+    fn folder(&self) -> Option<&Path> {
+        self.database.folder()
+    }
+    fn connect(&self, access: Access) -> Result<Box<dyn Database>, StoreError> {
+        self.database.connect(access)
     }
 }
 
@@ -551,9 +518,10 @@ fn a_day_is_in_one_place_after_any_fault_of_the_database() {
             let world = world();
             let archive = faults::private_tempdir().expect("a folder");
             let steps = Arc::new(AtomicUsize::new(0));
-            let failing = |store: &SqliteStore| -> Box<dyn Base> {
-                let (base, steps) = (Box::new(store.keeper().expect("a keeper")), steps.clone());
-                Box::new(Failing { base, steps, fails_at, is_done_first })
+            let failing = |store: &SqlStore| {
+                let database = store.database.connect(Access::Write).expect("a connection");
+                let steps = Arc::clone(&steps);
+                Keeper::new(Box::new(Failing { database, steps, fails_at, is_done_first }))
             };
             work_through(failing, archive.path(), &world);
             goes_on(&world, archive.path(), &format!("step {fails_at}, {is_done_first}"));
@@ -573,13 +541,14 @@ fn who_dies_while_it_folds_is_followed_by_one_with_smaller_batches() {
     let mut sizes = Vec::new();
     for _ in 0..14 {
         let mut housekeeping = keeper(&store, HALF);
-        housekeeping.base = Box::new(Killed(store.keeper().expect("a keeper")));
+        let database = store.database.connect(Access::Write).expect("a connection");
+        housekeeping.keeper = Keeper::new(Box::new(Killed(database)));
         let step = std::panic::AssertUnwindSafe(|| housekeeping.step(after_days(1)));
         let killed = std::panic::catch_unwind(step).expect_err("it dies");
-        sizes.push(*killed.downcast::<usize>().expect("the size of its batch"));
+        sizes.push(*killed.downcast::<Value>().expect("the size of its batch"));
     }
     let halves = std::iter::successors(Some(4_096_usize), |size| Some((size / 2).max(1)));
-    assert_eq!(sizes, halves.take(14).collect::<Vec<_>>());
+    assert_eq!(sizes, halves.take(14).map(Value::from).collect::<Vec<_>>());
     // The next one begins with one result, and with more of them where that goes well.
     let mut housekeeping = keeper(&store, HALF);
     let mut done = Vec::new();
@@ -595,62 +564,37 @@ fn who_dies_while_it_folds_is_followed_by_one_with_smaller_batches() {
     assert!(done.iter().max() > Some(&8), "{done:?}");
 }
 
-/// A database whose process is killed as it folds a batch.
-struct Killed(crate::store::SqliteKeeper);
+/// A database whose process is killed as it reads a batch of results.
+struct Killed(Box<dyn Database>);
 
-impl Base for Killed {
-    fn roll_up(&mut self, limit: usize) -> Result<RolledUp, StoreError> {
-        // Not a message that a log shows.
-        std::panic::resume_unwind(Box::new(limit))
+impl Database for Killed {
+    fn begin(&mut self, kind: Begin) -> Result<(), StoreError> {
+        self.0.begin(kind)
     }
-    fn batch(&mut self) -> Result<Option<usize>, StoreError> {
-        self.0.batch()
+    fn commit(&mut self) -> Result<(), StoreError> {
+        self.0.commit()
     }
-    fn put_batch(&mut self, results: usize) -> Result<(), StoreError> {
-        self.0.put_batch(results)
+    fn roll_back(&mut self) {
+        self.0.roll_back();
     }
-    fn stop_with(&mut self, _: &Arc<AtomicBool>) {}
-    fn planned(&mut self) -> Result<Arc<Planned>, StoreError> {
-        unreachable!("it dies before")
+    fn query(&mut self, sql: &str, rows: &[Vec<Value>]) -> Result<Vec<Row>, StoreError> {
+        match (sql.contains("{over}"), rows) {
+            // Not a message that a log shows.
+            (true, [values]) => std::panic::resume_unwind(Box::new(values[2].clone())),
+            _ => self.0.query(sql, rows),
+        }
     }
-    fn keys(&mut self, _: i64, _: usize) -> Result<Vec<(i64, Key)>, StoreError> {
-        unreachable!("it dies before")
-    }
-    fn sums(&mut self, _: SumPlace, _: usize) -> Result<Vec<SumPlace>, StoreError> {
-        unreachable!("it dies before")
-    }
-    fn delete_sums(&mut self, _: &[SumPlace]) -> Result<(), StoreError> {
-        unreachable!("it dies before")
-    }
-    fn delete_keys(&mut self, _: &[i64]) -> Result<(), StoreError> {
-        unreachable!("it dies before")
+    fn change(&mut self, sql: &str, rows: &[Vec<Value>]) -> Result<u64, StoreError> {
+        self.0.change(sql, rows)
     }
     fn settled(&mut self) -> Result<i64, StoreError> {
-        unreachable!("it dies before")
+        self.0.settled()
     }
-    fn day_after(
-        &mut self,
-        _: Option<&(u32, String)>,
-    ) -> Result<Option<(u32, String)>, StoreError> {
-        unreachable!("it dies before")
+    fn count_from(&mut self, number: i64) -> Result<(), StoreError> {
+        self.0.count_from(number)
     }
-    fn results(&mut self, _: (&str, u32), _: (i64, i64), _: usize) -> Result<Vec<Row>, StoreError> {
-        unreachable!("it dies before")
-    }
-    fn delete(&mut self, _: (&str, u32), _: i64, _: usize) -> Result<usize, StoreError> {
-        unreachable!("it dies before")
-    }
-    fn location(&mut self) -> Result<Option<Location>, StoreError> {
-        unreachable!("it dies before")
-    }
-    fn put_location(&mut self, _: &Location) -> Result<(), StoreError> {
-        unreachable!("it dies before")
-    }
-    fn count_from(&mut self, _: i64) -> Result<(), StoreError> {
-        unreachable!("it dies before")
-    }
-    fn root(&self) -> Option<&Path> {
-        None
+    fn connect(&self, access: Access) -> Result<Box<dyn Database>, StoreError> {
+        self.0.connect(access)
     }
 }
 
@@ -682,7 +626,7 @@ fn a_device_is_found_in_files_by_the_newest_results() {
     let mut archive = store.archive().expect("an archive");
     let device: DeviceId = newest.device;
     let counts = [1, 2, 9, 1_000];
-    let ask = |archive: &mut SqliteArchive| {
+    let ask = |archive: &mut SqlArchive| {
         let of = counts.map(|count| archive.results_of(device, count).expect("it answers"));
         counts.into_iter().zip(of).collect::<BTreeMap<_, _>>()
     };

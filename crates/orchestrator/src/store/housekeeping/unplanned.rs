@@ -9,7 +9,7 @@ use std::sync::Arc;
 use roaring::RoaringTreemap;
 use underload_fleet::store::StoreError;
 
-use super::Base;
+use crate::store::keeper::Keeper;
 use crate::store::rollup::{Planned, SumPlace};
 
 /// The state of the deletion for one set of plans.
@@ -40,15 +40,15 @@ impl Default for Phase {
 impl Unplanned {
     /// Examines a page of keys or sums. Returns how many rows it deleted, or `None` if nothing is
     /// left to examine.
-    pub(super) fn step(&mut self, base: &mut dyn Base) -> Result<Option<usize>, StoreError> {
-        let planned = base.planned()?;
+    pub(super) fn step(&mut self, keeper: &mut Keeper) -> Result<Option<usize>, StoreError> {
+        let planned = keeper.planned()?;
         if !self.planned.as_ref().is_some_and(|known| Arc::ptr_eq(known, &planned)) {
             *self = Self { planned: Some(Arc::clone(&planned)), ..Self::default() };
         }
         let (phase, deleted) = match self.phase {
             Phase::Done => return Ok(None),
             Phase::FindKeys(after) => {
-                let page = base.keys(after, PAGE)?;
+                let page = keeper.keys(after, PAGE)?;
                 let unplanned = page.iter().filter(|(_, key)| !planned.has_key(key));
                 self.keys.extend(unplanned.map(|(number, _)| *number as u64));
                 let next = match page.last() {
@@ -59,10 +59,10 @@ impl Unplanned {
                 (next, 0)
             }
             Phase::DeleteSums(after) => {
-                let page = base.sums(after, PAGE)?;
+                let page = keeper.sums(after, PAGE)?;
                 let of_keys = page.iter().filter(|place| self.keys.contains(place.key as u64));
                 let unplanned: Vec<SumPlace> = of_keys.copied().collect();
-                base.delete_sums(&unplanned)?;
+                keeper.delete_sums(&unplanned)?;
                 let next = match page.last() {
                     Some(last) if page.len() == PAGE => Phase::DeleteSums(*last),
                     _ => Phase::DeleteKeys,
@@ -71,7 +71,7 @@ impl Unplanned {
             }
             Phase::DeleteKeys => {
                 let page: Vec<i64> = self.keys.iter().take(PAGE).map(|key| key as i64).collect();
-                base.delete_keys(&page)?;
+                keeper.delete_keys(&page)?;
                 self.keys.remove_range(..=page.last().map_or(0, |last| *last as u64));
                 let is_last = self.keys.is_empty();
                 (if is_last { Phase::Done } else { Phase::DeleteKeys }, page.len())

@@ -11,7 +11,7 @@ use rustls::{ClientConfig, RootCertStore};
 use tokio_postgres_rustls::MakeRustlsConnect;
 use underload_fleet::store::StoreError;
 
-use super::session::{in_full, told};
+use super::failed;
 
 /// Where the database is, and whether to speak TLS to it.
 #[derive(Clone)]
@@ -26,12 +26,13 @@ impl Address {
     /// # Errors
     /// [`StoreError::Broken`] that says what is wrong; a password is not repeated.
     pub(super) fn new(url: &str) -> Result<Self, StoreError> {
-        let broken = |what: String| StoreError::Broken {
-            what: format!("the address of the database: {what}"),
-        };
+        let broken =
+            |what: String| StoreError::broken(format!("the address of the database: {what}"));
         let (url, root_file) = without(url, "sslrootcert");
         let (url, mode) = without(&url, "sslmode");
-        let mut config: Config = url.parse().map_err(|error| broken(in_full(&error)))?;
+        let mut config: Config = url
+            .parse()
+            .map_err(|error| StoreError::broken("the address of the database").because(error))?;
         let is_secure = match mode.as_deref() {
             None | Some("disable") => false,
             Some("require" | "verify-full") => true,
@@ -59,7 +60,7 @@ impl Address {
             Some(tls) => self.config.connect(tls.clone()),
             None => self.config.connect(NoTls),
         };
-        client.map_err(told)
+        client.map_err(failed)
     }
 }
 
@@ -120,7 +121,7 @@ mod tests {
             ("postgres://localhost", "names no database"),
             ("postgres://:secret@localhost:x/fleet", "port"),
         ] {
-            let error = mode(url).expect_err(url).to_string();
+            let error = mode(url).expect_err(url).in_full();
             assert!(error.contains(says) && !error.contains("secret"), "{url}: {error}");
         }
     }

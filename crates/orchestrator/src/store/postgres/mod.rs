@@ -1,47 +1,50 @@
 //! The store of several orchestrators: PostgreSQL.
 //!
-//! None of them is the leader. Transactions that reserve or give back follow each other, by the
-//! lock of one row, which is held for as short as can be: it ends before the disk has confirmed
-//! the change, and the change is acknowledged only after (see `session`). All others run side
-//! by side and lock the devices that they change, in order. A change that lost a race is told as
-//! [`StoreError::Temporary`]. What a transaction needs is fetched at once, and what it changes is
-//! written at its end, so that a batch of many requests takes a handful of statements.
+//! None of the orchestrators is the leader. Transactions that reserve or give back follow each
+//! other, by the lock of one row. All others run side by side and lock the devices that they
+//! change, in order. A change that lost a race fails with [`StoreError::Temporary`].
+//!
+//! A commit that waits for the disk takes milliseconds, and a lock is held until it is over. So a
+//! transaction that has the turn of admission commits without waiting, which ends its locks, and
+//! then waits for the disk by a second, empty transaction that is synced. The write-ahead log is
+//! one sequence: when the second is on disk, so is the first, and so is everything that the first
+//! had seen of others. Nothing is acknowledged before that.
 //!
 //! These calls block, and may not be made on a thread that drives asynchronous tasks.
 
-mod archive;
-mod base;
 mod connect;
-mod keeper;
-mod session;
-mod transaction;
-mod write;
 
 #[cfg(test)]
 mod scratch;
 #[cfg(test)]
 mod tests;
 
-use std::fmt;
-use std::path::Path;
+use std::collections::HashMap;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
-use underload_fleet::retention::Retention;
-use underload_fleet::store::{Needs, Store, StoreError, Transaction};
+use bytes::BytesMut;
+use postgres::error::SqlState;
+use postgres::types::{FromSql, IsNull, ToSql, Type, to_sql_checked};
+use postgres::{Client, Statement};
+use underload_fleet::store::{Cause, StoreError};
 
-pub use archive::PostgresArchive;
-pub use keeper::PostgresKeeper;
-use session::{Session, Source};
-use transaction::PostgresTransaction;
+use super::database::{Access, Begin, Database, Row, Value, statement};
+use connect::Address;
 
-use super::housekeeping::Housekeeping;
-
-/// A store in PostgreSQL 15 or newer, for any number of orchestrators.
-pub struct PostgresStore {
-    source: Source,
-    session: Option<Session>,
+/// A connection with its prepared statements. One that is lost is made again with the next
+/// transaction.
+pub(super) struct Postgres {
+    address: Address,
+    client: Client,
+    statements: HashMap<String, Statement>,
+    /// Whether a transaction is open.
+    is_open: bool,
+    /// Whether that transaction has the turn of those that reserve and give back.
+    has_turn: bool,
 }
 
-impl PostgresStore {
+impl Postgres {
     /// Connects and brings the tables to this program's version.
     ///
     /// `postgres://USER:PASSWORD@HOST/DATABASE`; a folder with a socket as `?host=/FOLDER`. With
@@ -49,56 +52,326 @@ impl PostgresStore {
     /// is checked, against the system's authorities or those in the file `sslrootcert`.
     ///
     /// # Errors
-    /// [`StoreError::Temporary`] where the database is away, [`StoreError::Broken`] where the
-    /// address is wrong or the tables are of a newer version.
-    pub fn connect(url: &str) -> Result<Self, StoreError> {
-        let source = Source::new(url)?;
-        let mut session = source.open()?;
-        session.migrate()?;
-        Ok(Self { source, session: Some(session) })
+    /// [`StoreError::Temporary`] if the database is away, [`StoreError::Broken`] if the address is
+    /// wrong or the tables are of a newer version.
+    pub(super) fn open(url: &str) -> Result<Self, StoreError> {
+        let mut opened = Self::new(Address::new(url)?)?;
+        opened.batch("BEGIN")?;
+        opened.is_open = true;
+        let migrated = opened.migrate();
+        if migrated.is_err() {
+            opened.roll_back();
+        }
+        migrated.map(|()| opened)
     }
 
-    /// Who answers questions, on a connection of its own.
-    ///
-    /// # Errors
-    /// [`StoreError`].
-    pub fn archive(&self) -> Result<PostgresArchive, StoreError> {
-        PostgresArchive::new(self.source.clone())
+    fn new(address: Address) -> Result<Self, StoreError> {
+        let client = address.connect()?;
+        let statements = HashMap::new();
+        let mut opened = Self { address, client, statements, is_open: false, has_turn: false };
+        opened.batch(LIMITS)?;
+        Ok(opened)
     }
 
-    /// Who puts results together in the background; where several do, they take turns.
-    ///
-    /// # Errors
-    /// [`StoreError`].
-    pub fn keeper(&self) -> Result<PostgresKeeper, StoreError> {
-        PostgresKeeper::new(self.source.clone())
+    /// Runs statements without values.
+    fn batch(&mut self, sql: &str) -> Result<(), StoreError> {
+        self.client.batch_execute(sql).map_err(failed)
     }
 
-    /// Who keeps this store in order in the background: puts results together, and moves old days
-    /// to files in that folder; without one they stay. Orchestrators on several machines share the
-    /// folder, and whoever comes while another is at work does nothing.
-    ///
-    /// # Errors
-    /// [`StoreError`], also where that folder has the archive of another store.
-    pub fn housekeeping(
-        &self,
-        archive: Option<&Path>,
-        retention: Retention,
-    ) -> Result<Housekeeping, StoreError> {
-        Housekeeping::new(Box::new(self.keeper()?), archive, retention)
+    /// Makes a lost connection again, unless a transaction was lost with it.
+    fn reconnect(&mut self) -> Result<(), StoreError> {
+        if !self.is_open && self.client.is_closed() {
+            *self = Self::new(self.address.clone())?;
+        }
+        Ok(())
+    }
+
+    fn statement(&mut self, sql: &str) -> Result<Statement, StoreError> {
+        if let Some(statement) = self.statements.get(sql) {
+            return Ok(statement.clone());
+        }
+        let table = |types: &[&str]| {
+            let of = |(place, kind): (usize, &&str)| format!("${}::{kind}[]", place + 1);
+            let arrays: Vec<String> = types.iter().enumerate().map(of).collect();
+            let names: Vec<_> = (1..=types.len()).map(|place| format!("column{place}")).collect();
+            format!("SELECT * FROM unnest({}) AS u ({})", arrays.join(", "), names.join(", "))
+        };
+        let prepared = self.client.prepare(&statement(sql, WORDS, table)).map_err(failed)?;
+        self.statements.insert(sql.to_owned(), prepared.clone());
+        Ok(prepared)
+    }
+
+    /// Calls `run` with the values of a statement, once for each row or once for all.
+    fn run(
+        &mut self,
+        sql: &str,
+        rows: &[Vec<Value>],
+        mut run: impl FnMut(&mut Client, &Statement, &[&(dyn ToSql + Sync)]) -> Done,
+    ) -> Result<(), StoreError> {
+        let Some(first) = rows.first() else { return Ok(()) };
+        self.reconnect()?;
+        let statement = self.statement(sql)?;
+        if !sql.contains("{rows ") {
+            for values in rows {
+                let values: Vec<_> = values.iter().map(|it| it as &(dyn ToSql + Sync)).collect();
+                run(&mut self.client, &statement, &values).map_err(failed)?;
+            }
+            return Ok(());
+        }
+        let column = |place| rows.iter().filter_map(|row| row.get(place)).collect();
+        let columns: Vec<Vec<&Value>> = (0..first.len()).map(column).collect();
+        let values: Vec<_> = columns.iter().map(|it| it as &(dyn ToSql + Sync)).collect();
+        run(&mut self.client, &statement, &values).map_err(failed)
+    }
+
+    fn number(&mut self, sql: &str, values: Vec<Value>) -> Result<i64, StoreError> {
+        let row = self.query(sql, &[values])?.pop();
+        row.map_or(Ok(0), |mut row| row.long())
+    }
+
+    /// Brings the tables to this program's version; others that try it wait.
+    fn migrate(&mut self) -> Result<(), StoreError> {
+        self.batch(&format!("SELECT pg_advisory_xact_lock({MIGRATION})"))?;
+        let table = "CREATE TABLE IF NOT EXISTS underload_version (version bigint NOT NULL)";
+        self.batch(&format!("SET LOCAL client_min_messages = warning; {table}"))?;
+        let version = self.number("SELECT version FROM underload_version", vec![])?;
+        if version > VERSION {
+            return Err(StoreError::broken(format!(
+                "the tables in the database are of version {version}, this program reads up to \
+                 {VERSION}: start the newer program that made them"
+            )));
+        }
+        if version == 0 {
+            self.batch(include_str!("tables.sql"))?;
+            self.batch(&format!("INSERT INTO underload_version VALUES ({VERSION})"))?;
+        }
+        if (1..VERSION).contains(&version) {
+            let changes = [(1, TO_VERSION_2), (2, TO_VERSION_3)];
+            for (_, change) in changes.iter().filter(|(from, _)| *from >= version) {
+                self.batch(change)?;
+            }
+            self.batch(&format!("UPDATE underload_version SET version = {VERSION}"))?;
+        }
+        self.batch(MOVED)?;
+        self.commit()
+    }
+
+    /// Transactions under way that add results.
+    fn writers(&mut self) -> Result<Vec<String>, StoreError> {
+        let sql = "SELECT virtualtransaction FROM pg_locks
+            WHERE relation = 'results'::regclass AND mode = 'RowExclusiveLock' AND granted
+                AND pid <> pg_backend_pid()
+                AND database = (SELECT oid FROM pg_database WHERE datname = current_database())";
+        self.query(sql, &[vec![]])?.into_iter().map(|mut row| row.text()).collect()
     }
 }
 
-impl Store for PostgresStore {
-    fn begin(&mut self, needs: &Needs) -> Result<Box<dyn Transaction + '_>, StoreError> {
-        let session = self.source.session(&mut self.session)?;
-        Ok(Box::new(PostgresTransaction::begin(session, needs)?))
+/// What a statement did.
+type Done = Result<(), postgres::Error>;
+
+impl Database for Postgres {
+    fn begin(&mut self, kind: Begin) -> Result<(), StoreError> {
+        if self.is_open {
+            return Ok(());
+        }
+        self.reconnect()?;
+        self.is_open = true;
+        self.has_turn = kind == Begin::Admission;
+        let begun = match kind {
+            Begin::View => self.batch("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"),
+            Begin::Change | Begin::Fold => self.batch("BEGIN"),
+            Begin::Admission => self.batch(&format!("BEGIN; {TURN}")),
+        };
+        if begun.is_err() {
+            self.roll_back();
+        }
+        begun
+    }
+
+    fn take_turn(&mut self) -> Result<(), StoreError> {
+        if !self.has_turn {
+            self.batch(TURN)?;
+            self.has_turn = true;
+        }
+        Ok(())
+    }
+
+    fn commit(&mut self) -> Result<(), StoreError> {
+        if !self.has_turn {
+            self.batch("COMMIT")?;
+            self.is_open = false;
+            return Ok(());
+        }
+        self.batch("SET LOCAL synchronous_commit = off; COMMIT")?;
+        self.is_open = false;
+        // An empty transaction is not written, so this one has to say something.
+        self.batch("SELECT pg_logical_emit_message(true, 'underload', '')")
+    }
+
+    fn roll_back(&mut self) {
+        if self.is_open && !self.client.is_closed() {
+            // A connection that cannot even do that is lost, and with it the transaction.
+            let _ = self.client.batch_execute("ROLLBACK");
+        }
+        self.is_open = false;
+    }
+
+    fn query(&mut self, sql: &str, rows: &[Vec<Value>]) -> Result<Vec<Row>, StoreError> {
+        let mut found = Vec::new();
+        self.run(sql, rows, |client, statement, values| {
+            for row in client.query(statement, values)? {
+                let values = (0..row.len()).map(|column| row.try_get(column));
+                found.push(Row::new(values.collect::<Result<_, _>>()?));
+            }
+            Ok(())
+        })?;
+        Ok(found)
+    }
+
+    fn change(&mut self, sql: &str, rows: &[Vec<Value>]) -> Result<u64, StoreError> {
+        let mut changed = 0;
+        self.run(sql, rows, |client, statement, values| {
+            changed += client.execute(statement, values)?;
+            Ok(())
+        })?;
+        Ok(changed)
+    }
+
+    fn settled(&mut self) -> Result<i64, StoreError> {
+        let last = self.number("SELECT coalesce(max(number), 0) FROM results", vec![])?;
+        // A transaction that is under way may have taken a lower number. It has held its lock of
+        // the table since before it did.
+        let start = Instant::now();
+        let open = self.writers()?;
+        while self.writers()?.iter().any(|writer| open.contains(writer)) {
+            if start.elapsed() > PATIENCE {
+                let step = "a change of results takes long, so no day is moved now";
+                return Err(StoreError::temporary(step));
+            }
+            sleep(Duration::from_millis(5));
+        }
+        let sql = "SELECT coalesce(min(number) - 1, $1) FROM results, ({progress}) progress
+            WHERE (change, number) > (last_change, last_number)";
+        Ok(last.min(self.number(sql, vec![last.into()])?))
+    }
+
+    fn count_from(&mut self, number: i64) -> Result<(), StoreError> {
+        let sql = "SELECT setval(pg_get_serial_sequence('results', 'number'), $1)
+            WHERE $1 > (SELECT last_value FROM pg_sequences
+                WHERE schemaname = current_schema() AND sequencename = 'results_number_seq')";
+        if number > 0 { self.query(sql, &[vec![number.into()]]).map(drop) } else { Ok(()) }
+    }
+
+    fn connect(&self, _: Access) -> Result<Box<dyn Database>, StoreError> {
+        Ok(Box::new(Self::new(self.address.clone())?))
     }
 }
 
-impl fmt::Debug for PostgresStore {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The address has a password.
-        f.debug_struct("PostgresStore").finish_non_exhaustive()
+impl ToSql for Value {
+    fn to_sql(&self, kind: &Type, out: &mut BytesMut) -> Result<IsNull, Cause> {
+        match self {
+            Self::Null => Ok(IsNull::Yes),
+            Self::Number(number) => match *kind {
+                Type::BOOL => (*number != 0).to_sql(kind, out),
+                Type::INT2 => i16::try_from(*number)?.to_sql(kind, out),
+                _ => number.to_sql(kind, out),
+            },
+            Self::Text(text) => text.to_sql(kind, out),
+            Self::Bytes(bytes) => bytes.to_sql(kind, out),
+        }
+    }
+
+    fn accepts(kind: &Type) -> bool {
+        TYPES.contains(kind)
+    }
+
+    to_sql_checked!();
+}
+
+impl<'a> FromSql<'a> for Value {
+    fn from_sql(kind: &Type, raw: &'a [u8]) -> Result<Self, Cause> {
+        Ok(match *kind {
+            Type::BOOL => Self::Number(i64::from(bool::from_sql(kind, raw)?)),
+            Type::INT2 => Self::Number(i64::from(i16::from_sql(kind, raw)?)),
+            Type::INT4 => Self::Number(i64::from(i32::from_sql(kind, raw)?)),
+            Type::INT8 => Self::Number(i64::from_sql(kind, raw)?),
+            Type::BYTEA => Self::Bytes(raw.to_owned()),
+            _ => Self::Text(String::from_sql(kind, raw)?),
+        })
+    }
+
+    fn from_sql_null(_: &Type) -> Result<Self, Cause> {
+        Ok(Self::Null)
+    }
+
+    fn accepts(kind: &Type) -> bool {
+        TYPES.contains(kind)
     }
 }
+
+/// The error of PostgreSQL, by whether another try may help.
+fn failed(error: postgres::Error) -> StoreError {
+    let step = match error.as_db_error() {
+        Some(said) => format!("PostgreSQL: {} ({})", said.message(), said.code().code()),
+        None => "PostgreSQL".to_owned(),
+    };
+    // Without a code the connection is lost, or never existed. Classes: connection, rights that
+    // changed, transaction rolled back, resources such as the disk, somebody's lock or shutdown,
+    // disk errors.
+    let passes = ["08", "25", "40", "53", "55", "57", "58"];
+    let is_temporary = error.code().is_none_or(|code| {
+        passes.iter().any(|class| code.code().starts_with(class))
+            || *code == SqlState::UNIQUE_VIOLATION
+    });
+    let failed = if is_temporary { StoreError::temporary(step) } else { StoreError::broken(step) };
+    if error.as_db_error().is_some() { failed } else { failed.because(error) }
+}
+
+/// Types of columns.
+const TYPES: &[Type] =
+    &[Type::BOOL, Type::INT2, Type::INT4, Type::INT8, Type::TEXT, Type::VARCHAR, Type::BYTEA];
+/// Whoever stops in the middle of a transaction must not keep the others waiting.
+const LIMITS: &str = "SET idle_in_transaction_session_timeout = '10s';
+    SET lock_timeout = '10s';
+    SET statement_timeout = '120s';
+    SET jit = off";
+const TURN: &str = "SELECT 1 FROM turns WHERE name = 'admission' FOR UPDATE";
+/// Transactions that run side by side become visible in another order than that of their numbers,
+/// so results are worked through by their transaction, up to the oldest that is not over.
+const WORDS: &[(&str, &str)] = &[
+    ("{progress}", "SELECT last_change, last_number FROM progress WHERE name = 'rolled up'"),
+    (
+        "{advance}",
+        "UPDATE progress SET last_change = $1, last_number = $2 WHERE name = 'rolled up'",
+    ),
+    ("{numbers $7}", "SELECT unnest(string_to_array($7, ',')::bigint[])"),
+    ("{later}", "(change, number) > ($1, $2)"),
+    ("{change}", "change"),
+    ("{order}", "change, number"),
+    ("{over}", "change < pg_snapshot_xmin(pg_current_snapshot())::text::bigint"),
+];
+/// The lock of those who change tables: a number that nobody else uses in this database.
+const MIGRATION: i64 = 0x756e_6465_726c_6f61;
+/// A database that was restored elsewhere counts its transactions anew: results that were put
+/// together come before all of its transactions then, and the others are its first.
+const MOVED: &str = "DO $$ BEGIN
+    IF (SELECT min(last_change) FROM progress) > pg_current_xact_id()::text::bigint THEN
+        UPDATE results SET change = CASE
+            WHEN (change, number) <= (last_change, last_number) THEN -1
+            ELSE 0 END
+        FROM progress;
+        UPDATE progress SET last_change = 0, last_number = 0;
+    END IF;
+END $$";
+/// Version of the tables.
+const VERSION: i64 = 3;
+/// Results of one transaction can be folded in parts: progress is the last result that was folded,
+/// before it was the first transaction that was not. The column has another name, so that programs
+/// of version 2 that are still connected fail where they would fold results twice or skip some.
+const TO_VERSION_3: &str = "ALTER TABLE progress RENAME COLUMN change TO last_change;
+    ALTER TABLE progress ADD COLUMN last_number bigint NOT NULL DEFAULT 0";
+/// Results are found by their day and plan, so that days can be moved to files.
+const TO_VERSION_2: &str =
+    "CREATE INDEX IF NOT EXISTS results_by_day ON results (day, plan, number)";
+/// How long changes that are under way may take to end.
+const PATIENCE: Duration = Duration::from_secs(2);

@@ -3,19 +3,21 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock};
-use std::thread::{scope, sleep};
-use std::time::Duration;
+use std::thread::scope;
 
 use underload_fleet::message::ServerAddress;
+use underload_fleet::retention::Retention;
 use underload_fleet::store::conformance;
-use underload_fleet::store::{Archive as _, Filter, HeldLease, Memory, Server, StoredResult};
+use underload_fleet::store::{
+    Archive as _, Filter, HeldLease, Memory, Needs, Server, Store as _, StoreError, StoredResult,
+};
 
 use super::scratch::Scratch;
-use super::*;
-use crate::store::ROLLED_UP;
+use super::{Duration, TO_VERSION_3, sleep};
 use crate::store::housekeeping::tests::{PAUSE, answers, run_down_until};
 use crate::store::housekeeping::{Did, Work};
 use crate::store::testing::{self, Both, START_MS, append, ask, many};
+use crate::store::{Keeper, SqlArchive, SqlStore};
 
 /// The address of a database of its own on the one server of these tests.
 fn database(test: &str) -> Option<String> {
@@ -28,7 +30,7 @@ fn database(test: &str) -> Option<String> {
     Some(server.lock().expect("no test fails in here").database(test))
 }
 
-fn all(archive: &mut PostgresArchive) -> Vec<StoredResult> {
+fn all(archive: &mut SqlArchive) -> Vec<StoredResult> {
     let mut seen = Vec::new();
     let mut see = |stored: &StoredResult| {
         seen.push(stored.clone());
@@ -40,7 +42,7 @@ fn all(archive: &mut PostgresArchive) -> Vec<StoredResult> {
 
 /// Puts so many results together and no more, at most about `limit` at a time. They may have to
 /// wait for a transaction of another test: the server numbers those of all its databases together.
-fn puts_together(keeper: &mut PostgresKeeper, limit: usize, expected: usize) {
+fn puts_together(keeper: &mut Keeper, limit: usize, expected: usize) {
     let mut count = 0;
     for _ in 0..1_000 {
         count += keeper.roll_up(limit).expect("it adds up").results;
@@ -61,7 +63,7 @@ fn it_does_what_every_store_does() {
     conformance::run(|| {
         made += 1;
         let url = database(&format!("conformance_{made}")).expect("there is a server");
-        let store = PostgresStore::connect(&url).expect("it connects");
+        let store = SqlStore::postgres(&url).expect("it connects");
         let archive = store.archive().expect("an archive");
         let mut keeper = store.keeper().expect("a keeper");
         // A part of the results is put together before each change and question.
@@ -69,7 +71,7 @@ fn it_does_what_every_store_does() {
         Both { store, archive, then }
     });
     let url = database("conformance_race").expect("there is a server");
-    conformance::race(|| PostgresStore::connect(&url).expect("it connects"), 4);
+    conformance::race(|| SqlStore::postgres(&url).expect("it connects"), 4);
 }
 
 #[test]
@@ -77,8 +79,8 @@ fn what_is_committed_is_there_once_for_every_orchestrator() {
     let Some(url) = database("what_is_committed_is_there_once_for_every_orchestrator") else {
         return;
     };
-    let mut one = PostgresStore::connect(&url).expect("it connects");
-    let mut other = PostgresStore::connect(&url).expect("it connects");
+    let mut one = SqlStore::postgres(&url).expect("it connects");
+    let mut other = SqlStore::postgres(&url).expect("it connects");
     let results = many(10, 3);
     let needs = Needs { devices: (0..10).map(testing::device_id).collect(), ..Needs::default() };
     let mut dropped = one.begin(&needs).expect("it begins");
@@ -101,8 +103,8 @@ fn of_two_that_hand_in_the_same_at_once_one_is_told_to_try_again() {
     else {
         return;
     };
-    let mut one = PostgresStore::connect(&url).expect("it connects");
-    let mut other = PostgresStore::connect(&url).expect("it connects");
+    let mut one = SqlStore::postgres(&url).expect("it connects");
+    let mut other = SqlStore::postgres(&url).expect("it connects");
     for round in 0..2 {
         // First a row that is not there yet, then one that is.
         let results = [testing::result(1, round)];
@@ -121,8 +123,8 @@ fn of_two_that_hand_in_the_same_at_once_one_is_told_to_try_again() {
 #[test]
 fn a_secret_is_made_by_one_of_them() {
     let Some(url) = database("a_secret_is_made_by_one_of_them") else { return };
-    let mut one = PostgresStore::connect(&url).expect("it connects");
-    let mut other = PostgresStore::connect(&url).expect("it connects");
+    let mut one = SqlStore::postgres(&url).expect("it connects");
+    let mut other = SqlStore::postgres(&url).expect("it connects");
     let mut first = one.begin(&Needs::default()).expect("it begins");
     let mut second = other.begin(&Needs::default()).expect("it begins");
     for change in [&mut first, &mut second] {
@@ -141,7 +143,7 @@ fn sums_are_the_same_however_much_was_put_together_by_several() {
     let Some(url) = database("sums_are_the_same_however_much_was_put_together_by_several") else {
         return;
     };
-    let mut store = PostgresStore::connect(&url).expect("it connects");
+    let mut store = SqlStore::postgres(&url).expect("it connects");
     let mut memory = Memory::new();
     let results = many(40, 30);
     append(&mut memory, &results);
@@ -156,7 +158,7 @@ fn sums_are_the_same_however_much_was_put_together_by_several() {
         assert_eq!(ask(&mut archive), answers);
     }
     // While a transaction is open, what came after it waits: its number is higher.
-    let mut slow = PostgresStore::connect(&url).expect("it connects");
+    let mut slow = SqlStore::postgres(&url).expect("it connects");
     let mut open = slow.begin(&Needs::default()).expect("it begins");
     open.put_setting("x", b"y").expect("put");
     let early = testing::result(50, 1);
@@ -174,7 +176,7 @@ fn sums_are_the_same_however_much_was_put_together_by_several() {
 fn a_database_restored_elsewhere_goes_on_within_a_transaction() {
     let name = "a_database_restored_elsewhere_goes_on_within_a_transaction";
     let Some(url) = database(name) else { return };
-    let mut store = PostgresStore::connect(&url).expect("it connects");
+    let mut store = SqlStore::postgres(&url).expect("it connects");
     append(&mut store, &many(10, 1));
     puts_together(&mut store.keeper().expect("a keeper"), 1, 4);
     let mut archive = store.archive().expect("an archive");
@@ -185,7 +187,7 @@ fn a_database_restored_elsewhere_goes_on_within_a_transaction() {
     let sql = "UPDATE results SET change = change + 1000000000000;
         UPDATE progress SET last_change = last_change + 1000000000000";
     client.batch_execute(sql).expect("it is changed");
-    let store = PostgresStore::connect(&url).expect("it connects");
+    let store = SqlStore::postgres(&url).expect("it connects");
     assert_eq!((ask(&mut archive), all(&mut archive)), (before, results));
     puts_together(&mut store.keeper().expect("a keeper"), 1, 6);
 }
@@ -202,7 +204,7 @@ const BACK_TO_VERSION_2: &str = "UPDATE underload_version SET version = 2;
 fn an_old_program_that_is_still_connected_folds_nothing_after_a_migration() {
     let name = "an_old_program_that_is_still_connected_folds_nothing_after_a_migration";
     let Some(url) = database(name) else { return };
-    let mut store = PostgresStore::connect(&url).expect("it connects");
+    let mut store = SqlStore::postgres(&url).expect("it connects");
     let results = many(10, 3);
     append(&mut store, &results[..20]);
     puts_together(&mut store.keeper().expect("a keeper"), 100, 20);
@@ -217,13 +219,13 @@ fn an_old_program_that_is_still_connected_folds_nothing_after_a_migration() {
     // A migration that dies before its commit leaves the older version.
     let mut killed = client();
     killed.batch_execute("BEGIN").expect("it begins");
-    killed.batch_execute(session::TO_VERSION_3).expect("it is changed");
+    killed.batch_execute(TO_VERSION_3).expect("it is changed");
     drop(killed);
-    assert_eq!(old.query(&claim, &[&ROLLED_UP]).expect("it reads").len(), 1);
-    let mut store = PostgresStore::connect(&url).expect("it is brought to this version");
+    assert_eq!(old.query(&claim, &[&"rolled up"]).expect("it reads").len(), 1);
+    let mut store = SqlStore::postgres(&url).expect("it is brought to this version");
     let mut archive = store.archive().expect("an archive");
     assert_eq!((ask(&mut archive), all(&mut archive)), (before.clone(), results.clone()));
-    let claimed = old.query(&claim, &[&ROLLED_UP]);
+    let claimed = old.query(&claim, &[&"rolled up"]);
     assert!(claimed.is_err(), "it would fold the last transaction a second time");
     puts_together(&mut store.keeper().expect("a keeper"), 4, 10);
     assert_eq!(ask(&mut archive), before);
@@ -233,7 +235,7 @@ fn an_old_program_that_is_still_connected_folds_nothing_after_a_migration() {
 #[test]
 fn a_slow_change_is_not_passed_over_when_sums_are_made() {
     let Some(url) = database("a_slow_change_is_not_passed_over_when_sums_are_made") else { return };
-    let mut store = PostgresStore::connect(&url).expect("it connects");
+    let mut store = SqlStore::postgres(&url).expect("it connects");
     let mut client = postgres::Client::connect(&url, postgres::NoTls).expect("it connects");
     let mut slow = client.transaction().expect("it begins");
     let body = crate::store::encode::encode(&testing::result(2, 1));
@@ -255,7 +257,7 @@ fn an_open_transaction_of_another_database_delays_sums_and_loses_nothing() {
     let mut client = postgres::Client::connect(&elsewhere, postgres::NoTls).expect("it connects");
     let mut open = client.transaction().expect("it begins");
     open.execute("CREATE TABLE anything (number bigint)", &[]).expect("it has a number now");
-    let mut store = PostgresStore::connect(&url).expect("it connects");
+    let mut store = SqlStore::postgres(&url).expect("it connects");
     append(&mut store, &[testing::result(1, 1)]);
     let mut keeper = store.keeper().expect("a keeper");
     assert_eq!(keeper.roll_up(10).expect("it waits").results, 0);
@@ -271,7 +273,7 @@ const DAY_MS: u64 = 86_400_000;
 fn answers_are_the_same_after_days_were_moved_by_several() {
     let test = "answers_are_the_same_after_days_were_moved_by_several";
     let Some(url) = database(test) else { return };
-    let mut store = PostgresStore::connect(&url).expect("it connects");
+    let mut store = SqlStore::postgres(&url).expect("it connects");
     many(10, 30).chunks(100).for_each(|results| drop(append(&mut store, results)));
     let mut archive = store.archive().expect("an archive");
     let before = answers(&mut archive);
@@ -315,10 +317,10 @@ fn a_slow_change_is_not_passed_over_when_days_are_moved() {
     let Some(url) = database("a_slow_change_is_not_passed_over_when_days_are_moved") else {
         return;
     };
-    let store = PostgresStore::connect(&url).expect("it connects");
+    let store = SqlStore::postgres(&url).expect("it connects");
     let folder = underload_disk::faults::private_tempdir().expect("a folder");
     let mut keeper = store.housekeeping(Some(folder.path()), RETENTION).expect("a keeper");
-    let mut slow = PostgresStore::connect(&url).expect("it connects");
+    let mut slow = SqlStore::postgres(&url).expect("it connects");
     let mut client = postgres::Client::connect(&url, postgres::NoTls).expect("it connects");
     let mut open = client.transaction().expect("it begins");
     // It has taken its number and is not over.
@@ -356,7 +358,7 @@ fn a_slow_change_is_not_passed_over_when_days_are_moved() {
 fn sums_of_series_that_no_plan_has_are_deleted_by_several() {
     let name = "sums_of_series_that_no_plan_has_are_deleted_by_several";
     let Some(url) = database(name) else { return };
-    let mut store = PostgresStore::connect(&url).expect("it connects");
+    let mut store = SqlStore::postgres(&url).expect("it connects");
     let mut change = store.begin(&Needs::default()).expect("it begins");
     change.put_plan(&testing::plan()).expect("it is put");
     change.commit().expect("it is on disk");
@@ -399,7 +401,7 @@ fn devices_are_found_by_their_attributes_and_settled_by_one_of_them() {
     else {
         return;
     };
-    let mut store = PostgresStore::connect(&url).expect("it connects");
+    let mut store = SqlStore::postgres(&url).expect("it connects");
     let mut change = store.begin(&Needs::default()).expect("it begins");
     for number in 0..60 {
         change.put_device(&testing::device(number)).expect("it is put");
@@ -410,7 +412,7 @@ fn devices_are_found_by_their_attributes_and_settled_by_one_of_them() {
     assert_eq!(device, Some(testing::device(7)));
     let overdue = change.overdue(START_MS + 5, 2).expect("it is read");
     assert_eq!(overdue, [1, 3].map(testing::device_id), "and none of those that never are");
-    let mut other = PostgresStore::connect(&url).expect("it connects");
+    let mut other = SqlStore::postgres(&url).expect("it connects");
     let mut beside = other.begin(&Needs::default()).expect("it begins");
     let overdue = beside.overdue(START_MS + 5, 2).expect("it is read");
     assert_eq!(overdue, [testing::device_id(5)], "the others are taken");
@@ -464,7 +466,7 @@ fn lease(id: u64) -> HeldLease {
 }
 
 /// Reserves one place if there is one.
-fn race(store: &mut PostgresStore, id: u64) -> Result<bool, StoreError> {
+fn race(store: &mut SqlStore, id: u64) -> Result<bool, StoreError> {
     let needs = Needs { devices: vec![testing::device_id(id)], leases: vec![], admits: true };
     let mut change = store.begin(&needs)?;
     let reserved = change.servers()?[0].reserved_up_bit_per_s;
@@ -480,7 +482,7 @@ fn race(store: &mut PostgresStore, id: u64) -> Result<bool, StoreError> {
 #[test]
 fn of_64_that_race_for_10_places_10_get_one() {
     let Some(url) = database("of_64_that_race_for_10_places_10_get_one") else { return };
-    let mut store = PostgresStore::connect(&url).expect("it connects");
+    let mut store = SqlStore::postgres(&url).expect("it connects");
     let mut change = store.begin(&Needs::default()).expect("it begins");
     change.put_server(&server(0)).expect("put");
     change.commit().expect("on disk");
@@ -489,7 +491,7 @@ fn of_64_that_race_for_10_places_10_get_one() {
         for thread in 0..8 {
             let (url, got_in) = (&url, &got_in);
             threads.spawn(move || {
-                let mut store = PostgresStore::connect(url).expect("it connects");
+                let mut store = SqlStore::postgres(url).expect("it connects");
                 for id in 0..8 {
                     let is_in = race(&mut store, thread * 8 + id).expect("no error");
                     got_in.fetch_add(u64::from(is_in), Ordering::Relaxed);
@@ -522,14 +524,14 @@ fn a_killed_database_loses_nothing_that_was_acknowledged() {
     let test = "a_killed_database_loses_nothing_that_was_acknowledged";
     let Some(mut server) = Scratch::start(test) else { return };
     let url = server.database("fleet");
-    drop(PostgresStore::connect(&url).expect("it connects"));
+    drop(SqlStore::postgres(&url).expect("it connects"));
     let is_over = AtomicBool::new(false);
     let acknowledged = Mutex::new(Vec::new());
     scope(|threads| {
         for device in 0..3_u64 {
             let (url, is_over, acknowledged) = (&url, &is_over, &acknowledged);
             threads.spawn(move || {
-                let mut store = PostgresStore::connect(url).expect("it connects");
+                let mut store = SqlStore::postgres(url).expect("it connects");
                 let mut sequence = 0;
                 while !is_over.load(Ordering::Relaxed) {
                     // One of them holds the turn of admission, and commits before it waits.
@@ -564,7 +566,7 @@ fn a_killed_database_loses_nothing_that_was_acknowledged() {
         }
         is_over.store(true, Ordering::Relaxed);
     });
-    let store = PostgresStore::connect(&url).expect("it connects");
+    let store = SqlStore::postgres(&url).expect("it connects");
     let stored = all(&mut store.archive().expect("an archive"));
     let mut stored: Vec<_> = stored.iter().map(|it| (it.device, it.sequence)).collect();
     let all = stored.len();
@@ -580,13 +582,13 @@ fn a_killed_database_loses_nothing_that_was_acknowledged() {
 #[test]
 fn tables_of_a_newer_version_and_a_database_that_is_away_are_told() {
     let Some(url) = database("tables_of_a_newer_version_are_told") else { return };
-    drop(PostgresStore::connect(&url).expect("it connects"));
-    drop(PostgresStore::connect(&url).expect("what is there is left alone"));
+    drop(SqlStore::postgres(&url).expect("it connects"));
+    drop(SqlStore::postgres(&url).expect("what is there is left alone"));
     let mut client = postgres::Client::connect(&url, postgres::NoTls).expect("it connects");
     client.batch_execute("UPDATE underload_version SET version = 99").expect("it is set");
-    let error = PostgresStore::connect(&url).expect_err("it is newer");
+    let error = SqlStore::postgres(&url).expect_err("it is newer");
     assert!(matches!(error, StoreError::Broken { .. }), "{error:?}");
     let away = "postgres://underload@/x?host=%2Fnone";
-    let error = PostgresStore::connect(away).expect_err("nobody is there");
+    let error = SqlStore::postgres(away).expect_err("nobody is there");
     assert!(matches!(error, StoreError::Temporary { .. }), "{error:?}");
 }

@@ -24,12 +24,12 @@ use underload_fleet::outcome::Outcome;
 use underload_fleet::plan::Kind;
 use underload_fleet::store::{StoreError, StoredResult};
 
-use super::encode::{bytes_of_bins, visit_bins};
-use super::housekeeping::Row;
-use super::{checksum, encode};
+use super::database::{Row, Value, values};
+use super::encode::{Encoded, bytes_of_bins, checksum, visit_bins};
 pub(super) use batch::Batch;
 pub use batch::RolledUp;
 pub(super) use planned::Planned;
+pub(crate) use question::needs_results;
 pub(super) use question::{Part, Question};
 
 /// How finely results are told apart.
@@ -129,6 +129,17 @@ pub(super) struct SumPlace {
 impl SumPlace {
     /// Before all others.
     pub(super) const MIN: Self = Self { level: 0, kind: 0, day: i64::MIN, hour: 0, key: 0 };
+
+    /// The key of its row in the table of sums.
+    pub(super) fn values(&self) -> Vec<Value> {
+        values![self.level, self.kind, self.day, self.hour, self.key]
+    }
+
+    /// Reads the key of a row.
+    pub(super) fn of(row: &mut Row) -> Result<Self, StoreError> {
+        let (level, kind, day) = (row.small()?, row.small()?, row.long()?);
+        Ok(Self { level, kind, day, hour: row.small()?, key: row.long()? })
+    }
 }
 
 /// What was put together.
@@ -188,6 +199,12 @@ impl From<&Cell> for CellBytes {
 }
 
 impl CellBytes {
+    /// Reads what follows the key of a row.
+    pub(super) fn of(mut row: Row) -> Result<Self, StoreError> {
+        let (bins, devices) = (row.bytes()?, row.bytes()?);
+        Ok(Self { bins, devices, sent: row.long()?, lost: row.long()?, tests: row.long()? })
+    }
+
     /// The cell.
     ///
     /// # Errors
@@ -204,9 +221,7 @@ impl CellBytes {
     /// # Errors
     /// As [`Self::read`].
     fn visit(&self, see: impl FnMut(u16, u64)) -> Result<RoaringBitmap, StoreError> {
-        let damaged = || StoreError::Broken {
-            what: "a stored sum is damaged: restore a copy of the store".to_owned(),
-        };
+        let damaged = || StoreError::broken("a stored sum is damaged: restore a copy of the store");
         let set = match self.devices.split_first() {
             Some((&CHECKED, rest)) => {
                 let (sum, set) = rest.split_first_chunk().ok_or_else(damaged)?;
@@ -251,7 +266,7 @@ impl Rollup {
     /// [`StoreError::Broken`] if a row is damaged.
     pub(super) fn fold<'a>(
         &mut self,
-        rows: impl Iterator<Item = &'a Row>,
+        rows: impl Iterator<Item = &'a Encoded>,
         numbers: &HashMap<DeviceId, u32>,
         batch: Batch,
         stop: &AtomicBool,
@@ -264,7 +279,7 @@ impl Rollup {
             if folded > 0 && self.cells.len() >= batch.cells {
                 break;
             }
-            let stored = encode::decode((row.number, row.device), &row.body)?;
+            let stored = row.decode()?;
             if let Some(number) = numbers.get(&row.device) {
                 self.add(&stored, *number);
             }

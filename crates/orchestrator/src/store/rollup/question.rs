@@ -13,6 +13,12 @@ use underload_fleet::store::{
 
 use super::{CellBytes, Key, LINE, Level, Of, Planned};
 
+/// Whether sums by these dimensions, or outcomes without dimensions, are only known of results
+/// that are stored themselves, which they are not for ever.
+pub(crate) fn needs_results(filter: &Filter, by: &[Dimension]) -> bool {
+    Question::new(filter, by, Arc::default()).level().is_none()
+}
+
 /// A question, and its answer as far as it has come.
 pub(in crate::store) struct Question<'a> {
     filter: &'a Filter,

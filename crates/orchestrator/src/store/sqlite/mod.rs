@@ -1,10 +1,5 @@
 //! One orchestrator's store: a SQLite file with a write-ahead log, synced at each commit.
 
-mod archive;
-mod base;
-mod keeper;
-mod transaction;
-
 #[cfg(test)]
 mod tests;
 
@@ -12,192 +7,294 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use rusqlite::{Connection, ErrorCode, OpenFlags};
-use underload_fleet::retention::Retention;
-use underload_fleet::store::{Needs, Store, StoreError, Transaction};
+use rusqlite::types::{FromSql, FromSqlResult, ToSql, ToSqlOutput, ValueRef};
+use rusqlite::{CachedStatement, Connection, ErrorCode, OpenFlags};
+use underload_fleet::store::StoreError;
 
-pub use archive::SqliteArchive;
-pub use keeper::SqliteKeeper;
-use transaction::SqliteTransaction;
+use super::database::{Access, Begin, Database, Row, Value, statement};
 
-use super::housekeeping::Housekeeping;
-
-/// A store in a directory of its own, for one orchestrator.
+/// A connection to the file.
 #[derive(Debug)]
-pub struct SqliteStore {
+pub(super) struct Sqlite {
     connection: Connection,
-    directory: PathBuf,
+    /// As a path that does not depend on who names it.
+    folder: PathBuf,
     /// Keeps other orchestrators out as long as this one lives; `None` beside one.
     _lock: Option<File>,
 }
 
-impl SqliteStore {
-    /// Opens the store in a directory, which is made where it is missing.
+impl Sqlite {
+    /// Opens the store in a directory for an orchestrator; both are made if they are missing.
     ///
     /// # Errors
-    /// [`StoreError::Temporary`] where another orchestrator has it, or the disk is full;
-    /// [`StoreError::Broken`] where what is there is damaged, of a newer version, or open to other
-    /// users of this machine.
-    pub fn open(directory: &Path) -> Result<Self, StoreError> {
-        let told = |error: std::io::Error| StoreError::Temporary {
-            what: format!("the store in {}: {error}", directory.display()),
-        };
+    /// [`StoreError::Temporary`] if another orchestrator has it, or the disk is full;
+    /// [`StoreError::Broken`] if the store is damaged, of a newer version, or open to other users
+    /// of this machine.
+    pub(super) fn open(directory: &Path) -> Result<Self, StoreError> {
         underload_disk::private_directory(directory).map_err(exposed(directory))?;
         let lock = underload_disk::lock_directory(directory, LOCK_PATIENCE).map_err(|error| {
             if error.kind() != std::io::ErrorKind::WouldBlock {
-                return told(error);
+                return unreadable(directory)(error);
             }
-            let what = format!(
+            StoreError::temporary(format!(
                 "the store in {} is in use by another orchestrator; several at once need \
                  PostgreSQL",
                 directory.display()
-            );
-            StoreError::Temporary { what }
+            ))
         })?;
         // SQLite gives the log and its index the rights of the database.
         for name in [FILE, LOG, LOG_INDEX] {
             let path = directory.join(name);
             if name == FILE || path.exists() {
-                underload_disk::make_private(&path).map_err(told)?;
+                underload_disk::make_private(&path).map_err(unreadable(directory))?;
             }
         }
-        let connection = connect(directory, OpenFlags::default())?;
-        prepare(&connection)?;
-        migrate(&connection, directory)?;
-        Ok(Self { connection, directory: directory.to_owned(), _lock: Some(lock) })
+        let opened = Self::connected(directory, OpenFlags::default(), Some(lock))?;
+        opened.prepare()?;
+        Ok(opened)
     }
 
-    /// Opens a store that is there for a short change, also while an orchestrator is at work with
+    /// Opens a store that exists for a short change, also while an orchestrator is at work with
     /// it.
     ///
     /// # Errors
-    /// [`StoreError::Temporary`] where there is none, [`StoreError::Broken`] where other users of
-    /// this machine can read it.
-    pub fn beside(directory: &Path) -> Result<Self, StoreError> {
-        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        let connection = connect(directory, flags).map_err(|error| match error {
-            StoreError::Temporary { what } => StoreError::Temporary {
-                what: format!("there is no store in {}: {what}", directory.display()),
-            },
+    /// [`StoreError::Temporary`] if there is none, [`StoreError::Broken`] if other users of this
+    /// machine can read it.
+    pub(super) fn beside(directory: &Path) -> Result<Self, StoreError> {
+        let opened = Self::connected(directory, EXISTING, None).map_err(|error| match error {
+            missing @ StoreError::Temporary { .. } => {
+                let step = format!("there is no store in {}", directory.display());
+                StoreError::temporary(step).because(missing)
+            }
             broken @ StoreError::Broken { .. } => broken,
         })?;
-        prepare(&connection)?;
-        migrate(&connection, directory)?;
-        Ok(Self { connection, directory: directory.to_owned(), _lock: None })
+        opened.prepare()?;
+        Ok(opened)
     }
 
-    /// Who answers questions, without keeping this store waiting.
+    /// Opens a store that exists for questions.
     ///
     /// # Errors
-    /// [`StoreError`].
-    pub fn archive(&self) -> Result<SqliteArchive, StoreError> {
-        SqliteArchive::open(&self.directory)
+    /// [`StoreError`], also if there is none.
+    pub(super) fn reader(directory: &Path) -> Result<Self, StoreError> {
+        let opened = Self::connected(directory, EXISTING, None)?;
+        opened.connection.execute_batch("PRAGMA query_only = ON").map_err(failed)?;
+        opened.version()?;
+        Ok(opened)
     }
 
-    /// Who puts results together in the background. One for each store.
-    ///
-    /// # Errors
-    /// [`StoreError`].
-    pub fn keeper(&self) -> Result<SqliteKeeper, StoreError> {
-        SqliteKeeper::open(&self.directory)
+    /// Opens the file.
+    fn connected(
+        directory: &Path,
+        flags: OpenFlags,
+        lock: Option<File>,
+    ) -> Result<Self, StoreError> {
+        underload_disk::check_directory(directory).map_err(exposed(directory))?;
+        let connection = Connection::open_with_flags(directory.join(FILE), flags);
+        let connection = connection.map_err(failed)?;
+        connection.busy_timeout(PATIENCE).map_err(failed)?;
+        connection.set_prepared_statement_cache_capacity(STATEMENTS);
+        let folder = std::fs::canonicalize(directory).map_err(unreadable(directory))?;
+        Ok(Self { connection, folder, _lock: lock })
     }
 
-    /// Who keeps this store in order in the background: puts results together, moves old days to
-    /// files in that folder, by default `archive` in the store's own. One for each store.
-    ///
-    /// # Errors
-    /// [`StoreError`], also where that folder has the archive of another store.
-    pub fn housekeeping(
-        &self,
-        archive: Option<&Path>,
-        retention: Retention,
-    ) -> Result<Housekeeping, StoreError> {
-        let folder = archive.map_or_else(|| self.directory.join(ARCHIVE), Path::to_owned);
-        Housekeeping::new(Box::new(self.keeper()?), Some(&folder), retention)
+    /// Sets the connection up for writing, and brings the tables to this program's version.
+    fn prepare(&self) -> Result<(), StoreError> {
+        self.connection.execute_batch(SETTINGS).map_err(failed)?;
+        if self.version()? == VERSION {
+            return Ok(());
+        }
+        // Another process may be doing the same.
+        let change = rusqlite::Transaction::new_unchecked(
+            &self.connection,
+            rusqlite::TransactionBehavior::Immediate,
+        );
+        let change = change.map_err(failed)?;
+        let sql = match self.version()? {
+            0 => include_str!("tables.sql"),
+            1 => TO_VERSION_2,
+            // Results and sums have checksums since version 3; earlier programs cannot read them.
+            _ => "",
+        };
+        change.execute_batch(sql).map_err(failed)?;
+        change.pragma_update(None, "user_version", VERSION).map_err(failed)?;
+        change.commit().map_err(failed)
+    }
+
+    /// The version of the tables, which is not above this program's.
+    fn version(&self) -> Result<i64, StoreError> {
+        let version = self.connection.pragma_query_value(None, "user_version", |row| row.get(0));
+        let version = version.map_err(failed)?;
+        if version > VERSION {
+            return Err(StoreError::broken(format!(
+                "the store in {} is of version {version}, this program reads up to {VERSION}: \
+                 start the newer program that wrote it, or restore a copy from before it did",
+                self.folder.display()
+            )));
+        }
+        Ok(version)
+    }
+
+    fn prepared(&self, sql: &str) -> Result<CachedStatement<'_>, StoreError> {
+        let table = |types: &[&str]| {
+            let values: Vec<_> = (1..=types.len()).map(|number| format!("${number}")).collect();
+            format!("VALUES ({})", values.join(", "))
+        };
+        self.connection.prepare_cached(&statement(sql, WORDS, table)).map_err(failed)
+    }
+
+    fn run(&self, sql: &str) -> Result<(), StoreError> {
+        self.prepared(sql)?.execute([]).map(drop).map_err(failed)
     }
 }
 
-impl Store for SqliteStore {
-    fn begin(&mut self, _needs: &Needs) -> Result<Box<dyn Transaction + '_>, StoreError> {
-        Ok(Box::new(SqliteTransaction::begin(&self.connection)?))
+impl Database for Sqlite {
+    fn begin(&mut self, kind: Begin) -> Result<(), StoreError> {
+        match kind {
+            Begin::View => self.run("BEGIN"),
+            Begin::Change | Begin::Admission => self.run("BEGIN IMMEDIATE"),
+            // The lock would keep all others waiting while results are read and folded.
+            Begin::Fold => Ok(()),
+        }
+    }
+
+    fn commit(&mut self) -> Result<(), StoreError> {
+        self.run("COMMIT")
+    }
+
+    fn roll_back(&mut self) {
+        // Some errors have ended it already.
+        if !self.connection.is_autocommit() {
+            let _ = self.run("ROLLBACK");
+        }
+    }
+
+    fn query(&mut self, sql: &str, rows: &[Vec<Value>]) -> Result<Vec<Row>, StoreError> {
+        let mut found = Vec::new();
+        if rows.is_empty() {
+            return Ok(found);
+        }
+        let mut statement = self.prepared(sql)?;
+        let columns = statement.column_count();
+        for values in rows {
+            let values = rusqlite::params_from_iter(values);
+            let mut rows = statement.query(values).map_err(failed)?;
+            while let Some(row) = rows.next().map_err(failed)? {
+                let values = (0..columns).map(|column| row.get(column));
+                found.push(Row::new(values.collect::<Result<_, _>>().map_err(failed)?));
+            }
+        }
+        Ok(found)
+    }
+
+    fn change(&mut self, sql: &str, rows: &[Vec<Value>]) -> Result<u64, StoreError> {
+        if rows.is_empty() {
+            return Ok(0);
+        }
+        // A sync for all of them.
+        let is_alone = self.connection.is_autocommit();
+        if is_alone {
+            self.begin(Begin::Change)?;
+        }
+        let mut changed = 0;
+        let mut statement = self.prepared(sql)?;
+        for values in rows {
+            let done = statement.execute(rusqlite::params_from_iter(values)).map_err(failed);
+            match done {
+                Ok(count) => changed += count as u64,
+                Err(error) => {
+                    drop(statement);
+                    if is_alone {
+                        self.roll_back();
+                    }
+                    return Err(error);
+                }
+            }
+        }
+        drop(statement);
+        if is_alone {
+            self.commit()?;
+        }
+        Ok(changed)
+    }
+
+    fn settled(&mut self) -> Result<i64, StoreError> {
+        // One connection writes at a time, so results appear in the order of their numbers.
+        let row = self.query("SELECT max(number) FROM ({progress})", &[vec![]])?.pop();
+        row.map_or(Ok(0), |mut row| row.long())
+    }
+
+    fn count_from(&mut self, number: i64) -> Result<(), StoreError> {
+        let stale = "DELETE FROM sqlite_sequence WHERE name = 'results' AND seq < $1";
+        let missing = "INSERT INTO sqlite_sequence (name, seq) SELECT 'results', $1
+            WHERE NOT EXISTS (SELECT 1 FROM sqlite_sequence WHERE name = 'results')";
+        self.begin(Begin::Change)?;
+        let values = [vec![Value::Number(number)]];
+        let done = self.change(stale, &values).and_then(|_| self.change(missing, &values));
+        let done = done.and_then(|_| self.commit());
+        if done.is_err() {
+            self.roll_back();
+        }
+        done
+    }
+
+    fn folder(&self) -> Option<&Path> {
+        Some(&self.folder)
+    }
+
+    fn connect(&self, access: Access) -> Result<Box<dyn Database>, StoreError> {
+        Ok(Box::new(match access {
+            Access::Read => Self::reader(&self.folder)?,
+            Access::Write => Self::beside(&self.folder)?,
+        }))
     }
 }
 
-/// Opens the file of a store.
-fn connect(directory: &Path, flags: OpenFlags) -> Result<Connection, StoreError> {
-    underload_disk::check_directory(directory).map_err(exposed(directory))?;
-    let connection = Connection::open_with_flags(directory.join(FILE), flags).map_err(told)?;
-    connection.busy_timeout(PATIENCE).map_err(told)?;
-    connection.set_prepared_statement_cache_capacity(STATEMENTS);
-    Ok(connection)
+impl ToSql for Value {
+    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+        Ok(ToSqlOutput::Borrowed(match self {
+            Self::Null => ValueRef::Null,
+            Self::Number(number) => ValueRef::Integer(*number),
+            Self::Text(text) => ValueRef::Text(text.as_bytes()),
+            Self::Bytes(bytes) => ValueRef::Blob(bytes),
+        }))
+    }
+}
+
+impl FromSql for Value {
+    fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
+        Ok(match value {
+            ValueRef::Null => Self::Null,
+            ValueRef::Text(_) => Self::Text(value.as_str()?.to_owned()),
+            ValueRef::Blob(bytes) => Self::Bytes(bytes.to_owned()),
+            _ => Self::Number(value.as_i64()?),
+        })
+    }
+}
+
+fn unreadable(directory: &Path) -> impl FnOnce(std::io::Error) -> StoreError {
+    let step = format!("the store in {}", directory.display());
+    move |error| StoreError::temporary(step).because(error)
 }
 
 /// The error for a store that other users can read: it has the keys of leases and of operators'
 /// cookies.
 fn exposed(directory: &Path) -> impl FnOnce(std::io::Error) -> StoreError {
-    move |error| {
-        let what = format!("the store in {}: {error}", directory.display());
-        match error.kind() {
-            std::io::ErrorKind::PermissionDenied => StoreError::Broken { what },
-            _ => StoreError::Temporary { what },
-        }
+    let step = format!("the store in {}", directory.display());
+    move |error| match error.kind() {
+        std::io::ErrorKind::PermissionDenied => StoreError::broken(step).because(error),
+        _ => StoreError::temporary(step).because(error),
     }
 }
 
-/// Settings of a connection that writes.
-fn prepare(connection: &Connection) -> Result<(), StoreError> {
-    connection
-        .execute_batch(
-            "PRAGMA journal_mode = WAL;
-             PRAGMA synchronous = FULL;
-             PRAGMA foreign_keys = OFF;
-             PRAGMA temp_store = MEMORY;
-             PRAGMA cache_size = -65536;
-             PRAGMA wal_autocheckpoint = 8192;
-             PRAGMA journal_size_limit = 67108864;",
-        )
-        .map_err(told)
-}
-
-/// The version of the tables, which is not above this program's.
-fn version(connection: &Connection, directory: &Path) -> Result<i64, StoreError> {
-    let version: i64 =
-        connection.pragma_query_value(None, "user_version", |row| row.get(0)).map_err(told)?;
-    if version > VERSION {
-        let what = format!(
-            "the store in {} is of version {version}, this program reads up to {VERSION}: start \
-             the newer program that wrote it, or restore a copy from before it did",
-            directory.display()
-        );
-        return Err(StoreError::Broken { what });
-    }
-    Ok(version)
-}
-
-/// Brings the tables to this program's version.
-fn migrate(connection: &Connection, directory: &Path) -> Result<(), StoreError> {
-    let change = match version(connection, directory)? {
-        0 => include_str!("tables.sql"),
-        1 => TO_VERSION_2,
-        // Results and sums have checksums since version 3; earlier programs cannot read them.
-        2 => "",
-        _ => return Ok(()),
-    };
-    let change = format!("BEGIN IMMEDIATE;\n{change}\nPRAGMA user_version = {VERSION};\nCOMMIT;");
-    connection.execute_batch(&change).map_err(told)
-}
-
-/// What SQLite said, told apart by whether another try may help.
-#[expect(clippy::needless_pass_by_value, reason = "what `map_err` gives it")]
-fn told(error: rusqlite::Error) -> StoreError {
-    let what = format!("SQLite: {error}");
+/// The error of SQLite, by whether another try may help.
+fn failed(error: rusqlite::Error) -> StoreError {
     match error.sqlite_error_code() {
-        Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => StoreError::Broken {
-            what: format!(
-                "{what}: the file {FILE} is damaged; stop the orchestrator and restore a copy, or \
-                 save what is readable with `sqlite3 {FILE} .recover`"
-            ),
-        },
+        Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => StoreError::broken(format!(
+            "SQLite: the file {FILE} is damaged; stop the orchestrator and restore a copy, or \
+             save what is readable with `sqlite3 {FILE} .recover`"
+        ))
+        .because(error),
         Some(
             ErrorCode::DatabaseBusy
             | ErrorCode::DatabaseLocked
@@ -207,8 +304,8 @@ fn told(error: rusqlite::Error) -> StoreError {
             | ErrorCode::CannotOpen
             | ErrorCode::ReadOnly
             | ErrorCode::PermissionDenied,
-        ) => StoreError::Temporary { what },
-        _ => StoreError::Broken { what },
+        ) => StoreError::temporary("SQLite").because(error),
+        _ => StoreError::broken("SQLite").because(error),
     }
 }
 
@@ -217,8 +314,38 @@ const FILE: &str = "fleet.sqlite";
 /// SQLite's log of what is written, and the index of the log.
 const LOG: &str = "fleet.sqlite-wal";
 const LOG_INDEX: &str = "fleet.sqlite-shm";
-/// The folder of the archive in the store's directory.
-const ARCHIVE: &str = "archive";
+const EXISTING: OpenFlags =
+    OpenFlags::SQLITE_OPEN_READ_WRITE.union(OpenFlags::SQLITE_OPEN_NO_MUTEX);
+/// Settings of a connection that writes.
+const SETTINGS: &str = "PRAGMA journal_mode = WAL;
+    PRAGMA synchronous = FULL;
+    PRAGMA foreign_keys = OFF;
+    PRAGMA temp_store = MEMORY;
+    PRAGMA cache_size = -65536;
+    PRAGMA wal_autocheckpoint = 8192;
+    PRAGMA journal_size_limit = 67108864;";
+/// One connection writes at a time, which needs no locks of rows and commits results in the order
+/// of their numbers. Texts are compared by their bytes.
+const WORDS: &[(&str, &str)] = &[
+    (" FOR UPDATE SKIP LOCKED", ""),
+    (" FOR UPDATE", ""),
+    (" COLLATE \"C\"", ""),
+    (
+        "{progress}",
+        "SELECT 0, number FROM progress WHERE name = 'rolled up'
+        UNION ALL SELECT 0, 0 WHERE NOT EXISTS (SELECT 1 FROM progress)",
+    ),
+    (
+        "{advance}",
+        "INSERT OR REPLACE INTO progress (name, number)
+            SELECT 'rolled up', number FROM (SELECT $1 AS change, $2 AS number)",
+    ),
+    ("{numbers $7}", "SELECT value FROM json_each('[' || $7 || ']')"),
+    ("{later}", "$1 <= 0 AND number > $2"),
+    ("{change}", "0"),
+    ("{order}", "number"),
+    ("{over}", "true"),
+];
 /// Version of the tables.
 const VERSION: i64 = 3;
 /// Results are found by their day and plan, so that days can be moved to files.

@@ -1,0 +1,416 @@
+//! Questions about what was collected, on a connection of their own.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::path::Path;
+use std::sync::Arc;
+
+use underload_fleet::device::DeviceId;
+use underload_fleet::store::{
+    Archive, Device, Dimension, Filter, LogEntry, Outcomes, PlanRow, Server, StoreError,
+    StoredResult, Sum, Summed,
+};
+
+use super::database::{Begin, Database, Row, Value, values};
+use super::encode;
+use super::files::{Files, Location, Numbered};
+use super::rollup::{CellBytes, Key, Level, Part, Planned, Question, RUNS, SERIES};
+use super::sqlite::Sqlite;
+use super::tables::{DEVICES, LOCATION, attribute_column, device_of, setting};
+use super::transaction::plans;
+
+/// Answers questions about a store, also of another process, and changes nothing.
+pub struct SqlArchive {
+    database: Box<dyn Database>,
+    planned: Arc<Planned>,
+}
+
+impl SqlArchive {
+    pub(super) fn new(database: Box<dyn Database>) -> Self {
+        Self { database, planned: Arc::default() }
+    }
+
+    /// Opens the store in a directory for reading.
+    ///
+    /// # Errors
+    /// [`StoreError`], also if there is none.
+    pub fn sqlite(directory: &Path) -> Result<Self, StoreError> {
+        Ok(Self::new(Box::new(Sqlite::reader(directory)?)))
+    }
+
+    /// A question about the series that the plans have.
+    fn question<'a>(
+        &mut self,
+        filter: &'a Filter,
+        by: &'a [Dimension],
+    ) -> Result<Question<'a>, StoreError> {
+        self.planned = planned(&mut *self.database, &self.planned)?;
+        Ok(Question::new(filter, by, Arc::clone(&self.planned)))
+    }
+
+    /// The files that days were moved to, if any were. To be opened before results are read: as
+    /// long as they are open, none is deleted.
+    fn files(&mut self) -> Result<Option<Files>, StoreError> {
+        let location: Option<Location> = setting(&mut *self.database, LOCATION)?;
+        location.map(|location| Files::open(&location, self.database.folder())).transpose()
+    }
+
+    /// Asks within one view of the store, which writers do not change meanwhile.
+    fn ask<T>(
+        &mut self,
+        ask: impl FnOnce(&mut dyn Database) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        self.database.begin(Begin::View)?;
+        let answer = ask(&mut *self.database);
+        self.database.roll_back();
+        answer
+    }
+
+    fn rows<T>(
+        &mut self,
+        sql: &str,
+        values: Vec<Value>,
+        read: impl FnMut(Row) -> Result<T, StoreError>,
+    ) -> Result<Vec<T>, StoreError> {
+        self.database.query(sql, &[values])?.into_iter().map(read).collect()
+    }
+}
+
+impl Archive for SqlArchive {
+    fn outcomes(&mut self, filter: &Filter) -> Result<Outcomes, StoreError> {
+        let mut question = self.question(filter, &[])?;
+        let Some(level) = question.level() else {
+            self.visit(filter, &mut |stored| {
+                question.add_run(stored, None);
+                true
+            })?;
+            return Ok(question.outcomes());
+        };
+        self.ask(|view| {
+            let keys = keys(view, RUNS, &mut question)?;
+            visit_cells(view, (level, RUNS), filter, &keys, |(_, hour, (key, _)), cell| {
+                if question.means_hour(hour, level) { question.add_runs(key, cell) } else { Ok(()) }
+            })?;
+            visit_late(view, filter, &mut |stored, number| question.add_run(stored, number))?;
+            Ok(question.outcomes())
+        })
+    }
+
+    fn sums(&mut self, filter: &Filter, by: &[Dimension]) -> Result<Vec<Sum>, StoreError> {
+        let mut question = self.question(filter, by)?;
+        let Some(level) = question.level() else {
+            self.visit(filter, &mut |stored| {
+                question.add_result(stored, None);
+                true
+            })?;
+            return Ok(question.sums());
+        };
+        self.ask(|view| {
+            let keys = keys(view, SERIES, &mut question)?;
+            visit_cells(view, (level, SERIES), filter, &keys, |(day, hour, (_, line)), cell| {
+                if question.means_hour(hour, level) {
+                    question.add_cell((*line, day, hour), cell)?;
+                }
+                Ok(())
+            })?;
+            visit_late(view, filter, &mut |stored, number| question.add_result(stored, number))?;
+            Ok(question.sums())
+        })
+    }
+
+    fn devices(
+        &mut self,
+        filter: &Filter,
+        after: Option<DeviceId>,
+        limit: usize,
+    ) -> Result<Vec<Device>, StoreError> {
+        let Some((condition, mut values)) = condition(filter) else { return Ok(Vec::new()) };
+        // No identifier is shorter than none.
+        values.push(after.map_or(Value::Bytes(Vec::new()), Value::from));
+        values.push(limit.into());
+        let (names, next) = (DEVICES.names(), values.len());
+        let sql = format!(
+            "SELECT {names} FROM devices WHERE {condition} id > ${} ORDER BY id LIMIT ${next}",
+            next - 1
+        );
+        self.rows(&sql, values, device_of)
+    }
+
+    fn count_devices(&mut self, filter: &Filter) -> Result<u64, StoreError> {
+        let Some((condition, values)) = condition(filter) else { return Ok(0) };
+        let sql = format!("SELECT count(*) FROM devices WHERE {condition} true");
+        Ok(self.rows(&sql, values, |mut row| row.number())?.pop().unwrap_or(0))
+    }
+
+    fn values(&mut self, attribute: &str, limit: usize) -> Result<Vec<(String, u64)>, StoreError> {
+        let Some(column) = attribute_column(attribute) else { return Ok(Vec::new()) };
+        // Texts in the order of their bytes, as everywhere else.
+        let sql = format!(
+            "SELECT {column}, count(*) FROM devices GROUP BY {column}
+                ORDER BY 2 DESC, {column} COLLATE \"C\" LIMIT $1"
+        );
+        self.rows(&sql, values![limit], |mut row| Ok((row.text()?, row.number()?)))
+    }
+
+    fn results_of(
+        &mut self,
+        device: DeviceId,
+        limit: usize,
+    ) -> Result<Vec<StoredResult>, StoreError> {
+        let files = self.files()?;
+        let sql = "SELECT number, body FROM results WHERE device = $1 AND number < $2
+            ORDER BY number DESC LIMIT $3";
+        let (mut results, mut before) = (Vec::new(), i64::MAX);
+        while results.len() < limit {
+            let rows = self.database.query(sql, &[values![device, before, limit]])?;
+            let is_last = rows.len() < limit;
+            for mut row in rows {
+                before = row.long()?;
+                let result = encode::decode((before, device), &row.bytes()?)?;
+                let is_moved = files.as_ref().is_some_and(|files| files.has(&result, before));
+                if !is_moved && results.len() < limit {
+                    results.push(Numbered { number: before, result });
+                }
+            }
+            if is_last {
+                break;
+            }
+        }
+        if let Some(files) = files {
+            files.add_results_of(device, limit, &mut results)?;
+        }
+        Ok(results.into_iter().map(|kept| kept.result).collect())
+    }
+
+    fn visit(
+        &mut self,
+        filter: &Filter,
+        see: &mut dyn FnMut(&StoredResult) -> bool,
+    ) -> Result<(), StoreError> {
+        let files = self.files()?;
+        if let Some(files) = &files
+            && !files.visit(filter, &mut |stored| Ok(see(stored)))?
+        {
+            return Ok(());
+        }
+        // Page by page without a view: whoever takes long must not keep the log of a database
+        // from shrinking.
+        visit_results(&mut *self.database, filter, (i64::MIN, 0), &mut |_, page| {
+            Ok(page.iter().all(|(number, stored)| {
+                let is_shown = files.as_ref().is_some_and(|files| files.has(stored, *number));
+                is_shown || !filter.meets(stored) || see(stored)
+            }))
+        })
+    }
+
+    fn summed(&mut self, filter: &Filter) -> Result<Summed, StoreError> {
+        Ok(self.files()?.map(|files| files.summed(filter)).unwrap_or_default())
+    }
+
+    fn servers(&mut self) -> Result<Vec<Server>, StoreError> {
+        let mut servers: Vec<Server> =
+            self.rows("SELECT body FROM servers", vec![], |mut row| row.json())?;
+        servers.sort_by(|one, next| one.address.name.cmp(&next.address.name));
+        Ok(servers)
+    }
+
+    fn plans(&mut self) -> Result<Vec<PlanRow>, StoreError> {
+        plans(&mut *self.database)
+    }
+
+    fn log(&mut self, limit: usize) -> Result<Vec<LogEntry>, StoreError> {
+        let sql = "SELECT at_ms, who, what FROM log ORDER BY number DESC LIMIT $1";
+        self.rows(sql, values![limit], |mut row| {
+            Ok(LogEntry { at_ms: row.number()?, who: row.text()?, what: row.text()? })
+        })
+    }
+}
+
+/// The attributes that a filter asks for as a condition on devices, with its values; `None` if no
+/// device has such an attribute.
+fn condition(filter: &Filter) -> Option<(String, Vec<Value>)> {
+    let mut condition = String::new();
+    let mut values = Vec::new();
+    for (name, value) in &filter.attributes {
+        values.push(Value::from(value.as_str()));
+        condition = format!("{condition}{} = ${} AND ", attribute_column(name)?, values.len());
+    }
+    Some((condition, values))
+}
+
+/// The plans of a store: those that are known, if they are the same.
+pub(super) fn planned(
+    database: &mut dyn Database,
+    known: &Arc<Planned>,
+) -> Result<Arc<Planned>, StoreError> {
+    let rows = plans(database)?;
+    Ok(if known.is_of(&rows) { Arc::clone(known) } else { Arc::new(Planned::new(rows)) })
+}
+
+/// The numbers that stand for devices in sets.
+pub(super) fn numbers(
+    database: &mut dyn Database,
+    devices: &BTreeSet<DeviceId>,
+) -> Result<HashMap<DeviceId, u32>, StoreError> {
+    let keys: Vec<_> = devices.iter().map(|device| values![*device]).collect();
+    let sql = "SELECT device, number FROM numbers WHERE device IN ({rows bytea})";
+    let rows = database.query(sql, &keys)?;
+    rows.into_iter().map(|mut row| Ok((DeviceId(row.array()?), row.small()?))).collect()
+}
+
+/// Keys by their numbers that a question means, with the line of the answer.
+type Keys = BTreeMap<i64, (Key, u32)>;
+
+fn keys(
+    view: &mut dyn Database,
+    kind: i16,
+    question: &mut Question<'_>,
+) -> Result<Keys, StoreError> {
+    let (mut keys, mut after) = (Keys::new(), i64::MIN);
+    loop {
+        let page = keys_after(view, after, PAGE)?;
+        let is_last = page.len() < PAGE;
+        for (number, key) in page {
+            after = number;
+            if key.of.number() != kind {
+                continue;
+            }
+            if let Part::Line(line) = question.part(&key) {
+                keys.insert(number, (key, line));
+            }
+        }
+        if is_last {
+            return Ok(keys);
+        }
+    }
+}
+
+/// The first `limit` keys of sums with numbers above `after`, in their order.
+pub(super) fn keys_after(
+    database: &mut dyn Database,
+    after: i64,
+    limit: usize,
+) -> Result<Vec<(i64, Key)>, StoreError> {
+    let sql = "SELECT number, body FROM keys WHERE number > $1 ORDER BY number LIMIT $2";
+    let rows = database.query(sql, &[values![after, limit]])?;
+    rows.into_iter().map(|mut row| Ok((row.long()?, row.json()?))).collect()
+}
+
+/// Shows the cells of a level and kind in the days of a filter that have one of these keys: day,
+/// hour, key.
+fn visit_cells(
+    view: &mut dyn Database,
+    (level, kind): (Level, i16),
+    filter: &Filter,
+    keys: &Keys,
+    mut see: impl FnMut((u32, u8, &(Key, u32)), &CellBytes) -> Result<(), StoreError>,
+) -> Result<(), StoreError> {
+    let sql = "SELECT day, hour, key, bins, devices, sent, lost, tests FROM sums
+        WHERE level = $1 AND kind = $2 AND (day, hour, key) > ($3, $4, $5) AND day < $6
+            AND key IN ({numbers $7})
+        ORDER BY day, hour, key LIMIT $8";
+    let (from, until) = days(filter);
+    let numbers: Vec<String> = keys.keys().map(i64::to_string).collect();
+    let numbers = numbers.join(",");
+    let mut after: (i64, i64, i64) = (from, -1, -1);
+    loop {
+        let (day, hour, key) = after;
+        let values = values![level.number(), kind, day, hour, key, until, numbers.as_str(), PAGE];
+        let rows = view.query(sql, &[values])?;
+        let is_last = rows.len() < PAGE;
+        for mut row in rows {
+            after = (row.long()?, row.long()?, row.long()?);
+            if let Some(key) = keys.get(&after.2) {
+                see((after.0 as u32, after.1 as u8, key), &CellBytes::of(row)?)?;
+            }
+        }
+        if is_last {
+            return Ok(());
+        }
+    }
+}
+
+/// Shows results that were not put together with others yet, each with the number of its device.
+fn visit_late(
+    view: &mut dyn Database,
+    filter: &Filter,
+    see: &mut dyn FnMut(&StoredResult, Option<u32>),
+) -> Result<(), StoreError> {
+    let after = rolled_up(view, "")?.unwrap_or_default();
+    visit_results(view, filter, after, &mut |view, page| {
+        let devices: BTreeSet<DeviceId> = page.iter().map(|(_, stored)| stored.device).collect();
+        let numbers = numbers(view, &devices)?;
+        for (_, stored) in page {
+            see(stored, numbers.get(&stored.device).copied());
+        }
+        Ok(true)
+    })
+}
+
+/// The last result that was folded, by its transaction and number: results are folded in that
+/// order. `None` if `lock` skips it, because another keeper is at work.
+pub(super) fn rolled_up(
+    database: &mut dyn Database,
+    lock: &str,
+) -> Result<Option<(i64, i64)>, StoreError> {
+    let row = database.query(&format!("{{progress}}{lock}"), &[vec![]])?.pop();
+    row.map(|mut row| Ok((row.long()?, row.long()?))).transpose()
+}
+
+/// Results with their numbers.
+type Page = [(i64, StoredResult)];
+
+/// Shows pages of results of the plan and the days of a filter after the one of that transaction
+/// and number, in the order of their numbers, until `see` says false. Results that are added
+/// meanwhile are not shown.
+fn visit_results(
+    view: &mut dyn Database,
+    filter: &Filter,
+    (from_change, from_number): (i64, i64),
+    see: &mut dyn FnMut(&mut dyn Database, &Page) -> Result<bool, StoreError>,
+) -> Result<(), StoreError> {
+    let (from, until) = days(filter);
+    // Without the first number a planner may walk through all of them to get to the last ones.
+    let sql = "SELECT coalesce(min(number), 1) - 1, coalesce(max(number), 0) FROM results
+        WHERE {later}";
+    let Some(mut row) = view.query(sql, &[values![from_change, from_number]])?.pop() else {
+        return Ok(());
+    };
+    let (mut after, last) = (row.long()?, row.long()?);
+    let plan = filter.plan.as_deref();
+    loop {
+        let values =
+            values![from_change, from_number, after, last, from, until, plan, PAGE, PAGE_BYTES];
+        let rows = view.query(RESULTS, &[values])?;
+        let result = |mut row: Row| {
+            let (number, device) = (row.long()?, DeviceId(row.array()?));
+            Ok((number, encode::decode((number, device), &row.bytes()?)?))
+        };
+        let page: Vec<_> = rows.into_iter().map(result).collect::<Result<_, StoreError>>()?;
+        let Some((last, _)) = page.last() else { return Ok(()) };
+        after = *last;
+        if !see(view, &page)? {
+            return Ok(());
+        }
+    }
+}
+
+fn days(filter: &Filter) -> (i64, i64) {
+    (filter.from_day.map_or(0, i64::from), filter.until_day.map_or(i64::MAX, i64::from))
+}
+
+/// A page of results: at most so many, and so many bytes and one more. The sum of the day keeps
+/// planners from the index of days, for each page of which they would sort all results.
+const RESULTS: &str = "SELECT r.number, r.device, r.body FROM (
+        SELECT number, sum(bytes) OVER (ORDER BY number) - bytes AS before
+        FROM (
+            SELECT number, length(body) AS bytes FROM results
+            WHERE {later} AND number > $3 AND number <= $4 AND day + 0 >= $5 AND day + 0 < $6
+                AND (CAST($7 AS text) IS NULL OR plan = $7)
+            ORDER BY number LIMIT $8
+        ) first
+    ) measured JOIN results r ON r.number = measured.number
+    WHERE before < $9 ORDER BY r.number";
+/// Rows that are read at a time.
+const PAGE: usize = 2_000;
+/// Bytes of results that are read at a time, and those of one more.
+const PAGE_BYTES: usize = 1 << 20;

@@ -1,0 +1,191 @@
+//! What the stores need of a database: statements, transactions, and how far results are settled.
+//!
+//! A statement is written once, for SQLite and PostgreSQL. Its values are `$1`, `$2`, ... in the
+//! order in which they first appear. `{rows bytea bigint}` stands for a table of values with the
+//! columns `column1` and `column2` of these types: a statement that contains it is run for all
+//! rows of values at once where the database can do that, and any other statement for each row.
+//! Each database replaces the words for what the two do differently ([`statement`]).
+
+use std::path::Path;
+
+use serde::de::DeserializeOwned;
+use underload_fleet::device::DeviceId;
+use underload_fleet::store::StoreError;
+
+use super::encode::from_json;
+
+/// A connection to a database. After an error nothing of the transaction lasts.
+pub(super) trait Database: Send {
+    /// Begins a transaction.
+    fn begin(&mut self, kind: Begin) -> Result<(), StoreError>;
+    /// Makes sure that this transaction is the only one that reserves or gives back.
+    fn take_turn(&mut self) -> Result<(), StoreError> {
+        Ok(())
+    }
+    /// Makes the transaction last; it is on disk when this returns.
+    fn commit(&mut self) -> Result<(), StoreError>;
+    /// Takes the open transaction back, if there is one.
+    fn roll_back(&mut self);
+    /// Returns the rows that a statement selects for rows of values.
+    fn query(&mut self, sql: &str, rows: &[Vec<Value>]) -> Result<Vec<Row>, StoreError>;
+    /// Runs a statement for rows of values, all or none. Returns the number of rows it changed.
+    fn change(&mut self, sql: &str, rows: &[Vec<Value>]) -> Result<u64, StoreError>;
+    /// Returns the number up to which all results that will ever exist are stored and folded.
+    fn settled(&mut self) -> Result<i64, StoreError>;
+    /// Gives new results numbers above `number`.
+    fn count_from(&mut self, number: i64) -> Result<(), StoreError>;
+    /// The folder of the store; `None` if it is on a server.
+    fn folder(&self) -> Option<&Path> {
+        None
+    }
+    /// Opens another connection to the same store.
+    fn connect(&self, access: Access) -> Result<Box<dyn Database>, StoreError>;
+}
+
+/// What a transaction is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Begin {
+    /// Reads the store as it is at one instant.
+    View,
+    /// Changes it.
+    Change,
+    /// Reserves or gives back.
+    Admission,
+    /// Claims work by the lock of a row, which is written after [`Begin::Change`]. Begins nothing
+    /// in a database that locks no rows.
+    Fold,
+}
+
+/// What a connection is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Access {
+    Read,
+    Write,
+}
+
+/// A value of a statement or a row. Booleans are 0 and 1.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Value {
+    Null,
+    Number(i64),
+    Text(String),
+    Bytes(Vec<u8>),
+}
+
+/// A row of values.
+macro_rules! values {
+    ($($value:expr),* $(,)?) => { vec![$($crate::store::database::Value::from($value)),*] };
+}
+pub(super) use values;
+
+macro_rules! from {
+    ($($type:ty, $value:ident => $made:expr;)*) => {
+        $(impl From<$type> for Value {
+            fn from($value: $type) -> Self {
+                $made
+            }
+        })*
+    };
+}
+
+from! {
+    i64, value => Self::Number(value);
+    i16, value => Self::Number(i64::from(value));
+    u32, value => Self::Number(i64::from(value));
+    bool, value => Self::Number(i64::from(value));
+    // Numbers above 2^63 are stored as the signed number of the same bits.
+    u64, value => Self::Number(value as i64);
+    // A limit.
+    usize, value => Self::Number(i64::try_from(value).unwrap_or(i64::MAX));
+    &str, value => Self::Text(value.to_owned());
+    String, value => Self::Text(value);
+    &[u8], value => Self::Bytes(value.to_owned());
+    Vec<u8>, value => Self::Bytes(value);
+    DeviceId, value => Self::Bytes(value.0.to_vec());
+}
+
+impl<T: Into<Self>> From<Option<T>> for Value {
+    fn from(value: Option<T>) -> Self {
+        value.map_or(Self::Null, Into::into)
+    }
+}
+
+/// A row that a statement selected; its values are read in their order.
+#[derive(Debug)]
+pub(super) struct Row(std::vec::IntoIter<Value>);
+
+impl Row {
+    pub(super) fn new(values: Vec<Value>) -> Self {
+        Self(values.into_iter())
+    }
+
+    /// The next value, which may be absent.
+    pub(super) fn optional(&mut self) -> Result<Option<i64>, StoreError> {
+        match self.0.next() {
+            Some(Value::Null) => Ok(None),
+            Some(Value::Number(number)) => Ok(Some(number)),
+            _ => Err(damaged("number")),
+        }
+    }
+
+    pub(super) fn long(&mut self) -> Result<i64, StoreError> {
+        self.optional()?.ok_or_else(|| damaged("number"))
+    }
+
+    /// A number that may be above 2^63.
+    pub(super) fn number(&mut self) -> Result<u64, StoreError> {
+        self.long().map(|number| number as u64)
+    }
+
+    /// A number of a smaller type.
+    pub(super) fn small<T: TryFrom<i64>>(&mut self) -> Result<T, StoreError> {
+        T::try_from(self.long()?).map_err(|_| damaged("number"))
+    }
+
+    pub(super) fn text(&mut self) -> Result<String, StoreError> {
+        match self.0.next() {
+            Some(Value::Text(text)) => Ok(text),
+            _ => Err(damaged("text")),
+        }
+    }
+
+    pub(super) fn bytes(&mut self) -> Result<Vec<u8>, StoreError> {
+        match self.0.next() {
+            Some(Value::Bytes(bytes)) => Ok(bytes),
+            _ => Err(damaged("bytes")),
+        }
+    }
+
+    /// Bytes of a fixed number, such as an identifier or a key.
+    pub(super) fn array<const N: usize>(&mut self) -> Result<[u8; N], StoreError> {
+        self.bytes()?.try_into().map_err(|_| damaged("key"))
+    }
+
+    /// A value that is stored as JSON.
+    pub(super) fn json<T: DeserializeOwned>(&mut self) -> Result<T, StoreError> {
+        from_json(&self.text()?)
+    }
+}
+
+fn damaged(kind: &str) -> StoreError {
+    StoreError::broken(format!("a stored row is damaged: it has no {kind}"))
+}
+
+/// A statement as a database reads it: with `words` replaced in their order, and the table of
+/// values as `table` writes it for these types.
+pub(super) fn statement(
+    sql: &str,
+    words: &[(&str, &str)],
+    table: impl Fn(&[&str]) -> String,
+) -> String {
+    let mut text = sql.to_owned();
+    for (word, meaning) in words {
+        if text.contains(word) {
+            text = text.replace(word, meaning);
+        }
+    }
+    let Some((before, rest)) = text.split_once("{rows ") else { return text };
+    let Some((types, after)) = rest.split_once('}') else { return text };
+    let types: Vec<&str> = types.split(' ').collect();
+    format!("{before}{}{after}", table(&types))
+}

@@ -1,0 +1,285 @@
+//! What is done in the background with the database of a store: results are folded into sums, and
+//! those of days that were moved to files are deleted.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use underload_fleet::device::DeviceId;
+use underload_fleet::store::StoreError;
+
+use super::archive::{keys_after, numbers, planned, rolled_up};
+use super::database::{Begin, Database, Row, Value, values};
+use super::encode::{Encoded, to_json};
+use super::files::Location;
+use super::rollup::{Batch, Cell, CellBytes, Key, Place, Planned, RolledUp, Rollup, SumPlace};
+use super::tables::{BATCH, KEYS, LOCATION, NUMBERS, SUMS, put_setting, setting};
+
+/// Keeps the database of a store in order. Every orchestrator may have one: whoever comes while
+/// another is at work does nothing. It reads and folds while others write.
+pub struct Keeper {
+    database: Box<dyn Database>,
+    planned: Arc<Planned>,
+    stop: Arc<AtomicBool>,
+}
+
+impl Keeper {
+    pub(super) fn new(database: Box<dyn Database>) -> Self {
+        Self { database, planned: Arc::default(), stop: Arc::default() }
+    }
+
+    /// A flag that ends a batch early, which changes nothing then.
+    pub(super) fn stop_flag(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.stop)
+    }
+
+    /// Folds at most `limit` results into the sums, fewer if they are large; none while another
+    /// keeper is at work.
+    ///
+    /// # Errors
+    /// [`StoreError`]; nothing has changed then.
+    pub fn roll_up(&mut self, limit: usize) -> Result<RolledUp, StoreError> {
+        let done = self.fold(Batch::with_results(limit));
+        if !matches!(done, Ok(Some(_))) {
+            self.database.roll_back();
+        }
+        done.map(|done| done.unwrap_or(RolledUp::STOPPED))
+    }
+
+    /// Folds a batch. Returns `None` if it was told to stop.
+    fn fold(&mut self, batch: Batch) -> Result<Option<RolledUp>, StoreError> {
+        let planned = self.planned()?;
+        self.database.begin(Begin::Fold)?;
+        let Some(after) = rolled_up(&mut *self.database, SKIP)? else {
+            self.database.roll_back();
+            return Ok(Some(RolledUp::default()));
+        };
+        let rows = self.batch_of(after, batch)?;
+        let numbers = self.number_devices(rows.iter().map(|(_, row)| row.device).collect())?;
+        let mut rollup = Rollup::new(planned);
+        let folded = rollup.fold(rows.iter().map(|(_, row)| row), &numbers, batch, &self.stop)?;
+        let Some(results) = folded else { return Ok(None) };
+        let Some((change, last)) = rows.iter().take(results).next_back() else {
+            self.database.roll_back();
+            return Ok(Some(RolledUp::default()));
+        };
+        let bytes: usize = rows.iter().map(|(_, row)| row.body.len()).sum();
+        let is_full = rows.len() >= batch.results || bytes >= batch.bytes;
+        let progress = [values![*change, last.number]];
+        self.database.begin(Begin::Change)?;
+        if rolled_up(&mut *self.database, SKIP)? != Some(after) {
+            let step = "another keeper of the same store was quicker";
+            return Err(StoreError::temporary(step));
+        }
+        self.write(&rollup.finish())?;
+        if self.stop.load(Ordering::Relaxed) {
+            return Ok(None);
+        }
+        self.database.change("{advance}", &progress)?;
+        self.database.commit()?;
+        Ok(Some(RolledUp { results, has_more: is_full || results < rows.len() }))
+    }
+
+    /// The results of a batch with their transactions, before which all transactions are over:
+    /// those after the last result that was folded.
+    fn batch_of(
+        &mut self,
+        (change, number): (i64, i64),
+        batch: Batch,
+    ) -> Result<Vec<(i64, Encoded)>, StoreError> {
+        let values = values![change, number, batch.results, batch.bytes];
+        let rows = self.database.query(RESULTS, &[values])?;
+        rows.into_iter().map(|mut row| Ok((row.long()?, encoded(row)?))).collect()
+    }
+
+    /// The numbers of devices; those that have none get one.
+    fn number_devices(
+        &mut self,
+        devices: BTreeSet<DeviceId>,
+    ) -> Result<HashMap<DeviceId, u32>, StoreError> {
+        let mut known = numbers(&mut *self.database, &devices)?;
+        let unknown: BTreeSet<DeviceId> =
+            devices.into_iter().filter(|device| !known.contains_key(device)).collect();
+        let new: Vec<_> = unknown.iter().map(|device| values![*device]).collect();
+        self.database.change(&NUMBERS.add(), &new)?;
+        known.extend(numbers(&mut *self.database, &unknown)?);
+        Ok(known)
+    }
+
+    fn number_keys<'a>(
+        &mut self,
+        keys: BTreeSet<&'a Key>,
+    ) -> Result<BTreeMap<&'a Key, i64>, StoreError> {
+        let bodies = keys.iter().map(|key| to_json(*key)).collect::<Result<Vec<_>, _>>()?;
+        let mut known = self.keys_of(&bodies)?;
+        let new = bodies.iter().filter(|body| !known.contains_key(*body));
+        let new: Vec<_> = new.map(|body| values![body.as_str()]).collect();
+        if !new.is_empty() {
+            self.database.change(&KEYS.add(), &new)?;
+            known = self.keys_of(&bodies)?;
+        }
+        let numbered = keys.into_iter().zip(&bodies);
+        Ok(numbered.filter_map(|(key, body)| Some((key, *known.get(body)?))).collect())
+    }
+
+    fn keys_of(&mut self, bodies: &[String]) -> Result<BTreeMap<String, i64>, StoreError> {
+        let sql = "SELECT body, number FROM keys WHERE body IN ({rows text})";
+        let bodies: Vec<_> = bodies.iter().map(|body| values![body.as_str()]).collect();
+        let rows = self.database.query(sql, &bodies)?;
+        rows.into_iter().map(|mut row| Ok((row.text()?, row.long()?))).collect()
+    }
+
+    /// Adds cells to the sums.
+    fn write(&mut self, cells: &BTreeMap<Place, Cell>) -> Result<(), StoreError> {
+        let numbers = self.number_keys(cells.keys().map(|place| &place.key).collect())?;
+        let sums = cells.iter().filter_map(|(place, cell)| {
+            let (level, kind) = (place.level.number(), place.key.of.number());
+            let (day, hour) = (i64::from(place.day), i16::from(place.hour));
+            let key = *numbers.get(&place.key)?;
+            Some((SumPlace { level, kind, day, hour, key }, cell.clone()))
+        });
+        let mut sums: BTreeMap<SumPlace, Cell> = sums.collect();
+        let places: Vec<_> = sums.keys().map(SumPlace::values).collect();
+        for mut row in self.database.query(&SUMS.get(), &places)? {
+            let place = SumPlace::of(&mut row)?;
+            if let Some(sum) = sums.get_mut(&place) {
+                sum.merge(&CellBytes::of(row)?.read()?);
+            }
+        }
+        let rows = sums.iter().map(|(place, cell)| {
+            let CellBytes { bins, devices, sent, lost, tests } = CellBytes::from(cell);
+            let mut row = place.values();
+            row.extend(values![bins, devices, sent, lost, tests]);
+            row
+        });
+        let rows: Vec<Vec<Value>> = rows.collect();
+        self.database.change(&SUMS.put(), &rows).map(drop)
+    }
+    /// The number of results in the first batch of a process; `None` if no process has stored one.
+    pub(super) fn batch(&mut self) -> Result<Option<usize>, StoreError> {
+        setting(&mut *self.database, BATCH)
+    }
+
+    /// Stores the number that [`Self::batch`] returns.
+    pub(super) fn put_batch(&mut self, results: usize) -> Result<(), StoreError> {
+        put_setting(&mut *self.database, BATCH, &results)
+    }
+
+    /// The series that the plans have; the same allocation until the plans change.
+    pub(super) fn planned(&mut self) -> Result<Arc<Planned>, StoreError> {
+        self.planned = planned(&mut *self.database, &self.planned)?;
+        Ok(Arc::clone(&self.planned))
+    }
+
+    /// The first `limit` keys of sums with numbers above `after`, in their order.
+    pub(super) fn keys(&mut self, after: i64, limit: usize) -> Result<Vec<(i64, Key)>, StoreError> {
+        keys_after(&mut *self.database, after, limit)
+    }
+
+    /// The first `limit` places of sums behind `after`, in their order.
+    pub(super) fn sums(
+        &mut self,
+        after: SumPlace,
+        limit: usize,
+    ) -> Result<Vec<SumPlace>, StoreError> {
+        let sql = "SELECT level, kind, day, hour, key FROM sums
+            WHERE (level, kind, day, hour, key) > ($1, $2, $3, $4, $5)
+            ORDER BY level, kind, day, hour, key LIMIT $6";
+        let mut values = after.values();
+        values.push(limit.into());
+        let rows = self.database.query(sql, &[values])?;
+        rows.into_iter().map(|mut row| SumPlace::of(&mut row)).collect()
+    }
+
+    pub(super) fn delete_sums(&mut self, places: &[SumPlace]) -> Result<(), StoreError> {
+        let places: Vec<_> = places.iter().map(SumPlace::values).collect();
+        self.database.change(&SUMS.delete(), &places).map(drop)
+    }
+
+    /// Deletes keys that no sum has.
+    pub(super) fn delete_keys(&mut self, numbers: &[i64]) -> Result<(), StoreError> {
+        let numbers: Vec<_> = numbers.iter().map(|number| values![*number]).collect();
+        let sql = "DELETE FROM keys WHERE number IN ({rows bigint})";
+        self.database.change(sql, &numbers).map(drop)
+    }
+
+    /// A number up to which all results that will ever exist are stored and folded.
+    pub(super) fn settled(&mut self) -> Result<i64, StoreError> {
+        self.database.settled()
+    }
+
+    /// The first day and plan after `after` that results are stored of.
+    pub(super) fn day_after(
+        &mut self,
+        after: Option<&(u32, String)>,
+    ) -> Result<Option<(u32, String)>, StoreError> {
+        let sql = "SELECT day, plan FROM results WHERE (day, plan) > ($1, $2)
+            ORDER BY day, plan LIMIT 1";
+        let (day, plan) = after.map_or((-1, ""), |(day, plan)| (i64::from(*day), plan.as_str()));
+        let row = self.database.query(sql, &[values![day, plan]])?.pop();
+        row.map(|mut row| Ok((row.small()?, row.text()?))).transpose()
+    }
+
+    /// The first results of a plan's day with numbers above the first and up to the second.
+    pub(super) fn results(
+        &mut self,
+        (plan, day): (&str, u32),
+        (after, up_to): (i64, i64),
+        limit: usize,
+    ) -> Result<Vec<Encoded>, StoreError> {
+        let sql = "SELECT number, device, body FROM results
+            WHERE day = $1 AND plan = $2 AND number > $3 AND number <= $4
+            ORDER BY number LIMIT $5";
+        let rows = self.database.query(sql, &[values![day, plan, after, up_to, limit]])?;
+        rows.into_iter().map(encoded).collect()
+    }
+
+    /// Deletes at most `limit` results of a plan's day with numbers up to `up_to`. Returns how
+    /// many it deleted.
+    pub(super) fn delete(
+        &mut self,
+        (plan, day): (&str, u32),
+        up_to: i64,
+        limit: usize,
+    ) -> Result<u64, StoreError> {
+        let sql = "DELETE FROM results WHERE number IN (SELECT number FROM results
+            WHERE day = $1 AND plan = $2 AND number <= $3 ORDER BY number LIMIT $4)";
+        self.database.change(sql, &[values![day, plan, up_to, limit]])
+    }
+
+    /// Where the archive is.
+    pub(super) fn location(&mut self) -> Result<Option<Location>, StoreError> {
+        setting(&mut *self.database, LOCATION)
+    }
+
+    pub(super) fn put_location(&mut self, location: &Location) -> Result<(), StoreError> {
+        put_setting(&mut *self.database, LOCATION, location)
+    }
+
+    /// Gives new results numbers above `number`.
+    pub(super) fn count_from(&mut self, number: i64) -> Result<(), StoreError> {
+        self.database.count_from(number)
+    }
+
+    /// The folder that a location may be below.
+    pub(super) fn root(&self) -> Option<&Path> {
+        self.database.folder()
+    }
+}
+
+fn encoded(mut row: Row) -> Result<Encoded, StoreError> {
+    Ok(Encoded { number: row.long()?, device: DeviceId(row.array()?), body: row.bytes()? })
+}
+
+/// The results of a batch: at most so many, and so many bytes and one more.
+const RESULTS: &str = "SELECT measured.change, r.number, r.device, r.body FROM (
+        SELECT change, number, sum(bytes) OVER (ORDER BY change, number) - bytes AS before
+        FROM (
+            SELECT {change} AS change, number, length(body) AS bytes FROM results
+            WHERE {later} AND {over} ORDER BY {order} LIMIT $3
+        ) first
+    ) measured JOIN results r ON r.number = measured.number
+    WHERE before < $4 ORDER BY measured.change, r.number";
+/// Leaves the row out that another keeper has locked.
+const SKIP: &str = " FOR UPDATE SKIP LOCKED";

@@ -1,0 +1,614 @@
+//! Changes that are made together: rows are read once, changed in memory and written at the end,
+//! all rows of a table with one statement.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use underload_fleet::device::DeviceId;
+use underload_fleet::orchestrator::{MADE_EPOCH, line_setting};
+use underload_fleet::store::{
+    Code, Device, HeldLease, LogEntry, Needs, PlanRow, SEEN_ROWS, Server, StoreError, StoredResult,
+    Transaction,
+};
+
+use super::database::{Begin, Database, Row, Value, values};
+use super::encode::{encode, from_json, to_json};
+use super::seen::{self, Rows};
+use super::tables::{
+    CODES, DEVICES, LEASES, LOG, PLANS, RESULTS, SEEN, SERVERS, SETTINGS, Table, device_of,
+    device_values, to_instant,
+};
+
+/// A transaction of one orchestrator, which may be one of several.
+pub(super) struct SqlTransaction<'a> {
+    database: &'a mut dyn Database,
+    is_open: bool,
+    needs: Needs,
+    devices: Cached<DeviceId, Device>,
+    codes: Cached<[u8; 32], Code>,
+    leases: Cached<u64, HeldLease>,
+    servers: Swapped<Server>,
+    plans: Cached<String, PlanRow>,
+    are_plans_known: bool,
+    settings: Swapped<Vec<u8>>,
+    log: Vec<Vec<Value>>,
+    results: Vec<Vec<Value>>,
+    /// Devices whose leases have all been read.
+    devices_with_leases: BTreeSet<DeviceId>,
+    /// Segments whose leases have all been read.
+    segments_with_leases: BTreeSet<String>,
+    seen: Rows,
+    /// The last row of what was seen of these devices, `None` if there is none; nothing is known
+    /// of other devices.
+    seen_until: Option<BTreeMap<DeviceId, Option<(u32, u64)>>>,
+}
+
+/// Rows by their keys; `None` for a row that does not exist.
+#[derive(Debug)]
+struct Cached<K, V> {
+    rows: BTreeMap<K, Option<V>>,
+    changed: BTreeSet<K>,
+}
+
+/// Rows that are written only if they are still stored as they were read.
+#[derive(Debug)]
+struct Swapped<V> {
+    rows: Cached<String, V>,
+    stored: BTreeMap<String, Value>,
+    /// Whether all rows have been read.
+    is_whole: bool,
+}
+
+impl<K, V> Default for Cached<K, V> {
+    fn default() -> Self {
+        Self { rows: BTreeMap::new(), changed: BTreeSet::new() }
+    }
+}
+
+impl<V> Default for Swapped<V> {
+    fn default() -> Self {
+        Self { rows: Cached::default(), stored: BTreeMap::new(), is_whole: false }
+    }
+}
+
+impl<K: Ord + Clone, V: Clone> Cached<K, V> {
+    /// Takes a row as it is stored, unless it was read or changed before.
+    fn load(&mut self, key: K, value: Option<V>) {
+        self.rows.entry(key).or_insert(value);
+    }
+
+    fn put(&mut self, key: K, value: Option<V>) {
+        self.rows.insert(key.clone(), value);
+        self.changed.insert(key);
+    }
+
+    /// Whether the row was read or changed.
+    fn is_known(&self, key: &K) -> bool {
+        self.rows.contains_key(key)
+    }
+
+    /// The row, as far as it was read or changed.
+    fn get(&self, key: &K) -> Option<V> {
+        self.rows.get(key).cloned().flatten()
+    }
+
+    /// Rows that exist.
+    fn present(&self) -> impl Iterator<Item = &V> {
+        self.rows.values().flatten()
+    }
+
+    /// Rows to write.
+    fn changed(&self) -> impl Iterator<Item = &V> {
+        self.changed.iter().filter_map(|key| self.rows.get(key)?.as_ref())
+    }
+}
+
+impl<V: Clone> Swapped<V> {
+    fn load(&mut self, name: String, value: V, stored: Value) {
+        self.rows.load(name.clone(), Some(value));
+        self.stored.entry(name).or_insert(stored);
+    }
+
+    /// Writes the changed rows.
+    fn write(
+        &self,
+        database: &mut dyn Database,
+        (table, what): (&Table, &str),
+        to_value: impl Fn(&V) -> Result<Value, StoreError>,
+    ) -> Result<(), StoreError> {
+        let (mut new, mut known) = (Vec::new(), Vec::new());
+        for name in &self.rows.changed {
+            let Some(value) = self.rows.get(name) else { continue };
+            let value = to_value(&value)?;
+            match self.stored.get(name) {
+                Some(stored) if *stored == value => {}
+                Some(stored) => {
+                    known.push(vec![Value::from(name.as_str()), value, stored.clone()]);
+                }
+                None => new.push(vec![Value::from(name.as_str()), value]),
+            }
+        }
+        write_all(database, &table.swap(), &known, what)?;
+        write_all(database, &table.add(), &new, what)
+    }
+}
+
+impl<'a> SqlTransaction<'a> {
+    pub(super) fn begin(database: &'a mut dyn Database, needs: &Needs) -> Result<Self, StoreError> {
+        database.begin(if needs.admits { Begin::Admission } else { Begin::Change })?;
+        let mut begun = Self {
+            database,
+            is_open: true,
+            needs: needs.clone(),
+            devices: Cached::default(),
+            codes: Cached::default(),
+            leases: Cached::default(),
+            servers: Swapped::default(),
+            plans: Cached::default(),
+            are_plans_known: false,
+            settings: Swapped::default(),
+            log: Vec::new(),
+            results: Vec::new(),
+            devices_with_leases: BTreeSet::new(),
+            segments_with_leases: BTreeSet::new(),
+            seen: Rows::default(),
+            seen_until: None,
+        };
+        begun.load_devices(&needs.devices)?;
+        if needs.admits {
+            begun.load_needed_leases()?;
+            begun.load_needed_lines()?;
+        }
+        Ok(begun)
+    }
+
+    fn load_devices(&mut self, ids: &[DeviceId]) -> Result<(), StoreError> {
+        let keys: Vec<_> = ids.iter().map(|id| values![*id]).collect();
+        for row in self.database.query(&format!("{} FOR UPDATE", DEVICES.get()), &keys)? {
+            let device = device_of(row)?;
+            self.devices.load(device.id, Some(device));
+        }
+        for id in ids {
+            self.devices.load(*id, None);
+        }
+        Ok(())
+    }
+
+    /// Leases by number, device and segment of what is needed.
+    fn load_needed_leases(&mut self) -> Result<(), StoreError> {
+        let lines = self.devices.present();
+        let segments = lines.map(|device| device.attributes.segment.clone());
+        let segments: BTreeSet<String> = segments.filter(|segment| !segment.is_empty()).collect();
+        let ids: Vec<_> = self.needs.leases.iter().map(|id| values![*id]).collect();
+        let devices: Vec<_> = self.needs.devices.iter().map(|id| values![*id]).collect();
+        let named: Vec<_> = segments.iter().map(|it| values![it.as_str()]).collect();
+        self.leases_where("id IN ({rows bigint})", &ids)?;
+        self.leases_where("device IN ({rows bytea})", &devices)?;
+        self.leases_where("segment IN ({rows text})", &named)?;
+        for id in &self.needs.leases {
+            self.leases.load(*id, None);
+        }
+        self.devices_with_leases.extend(&self.needs.devices);
+        self.segments_with_leases.extend(segments);
+        Ok(())
+    }
+
+    /// Which segments are claims, for the devices that are needed.
+    fn load_needed_lines(&mut self) -> Result<(), StoreError> {
+        let lines = self.devices.present().filter(|it| !it.attributes.segment.is_empty());
+        let names: Vec<String> = lines.map(|device| line_setting(device.id)).collect();
+        self.load_settings(&names)
+    }
+
+    fn load_settings(&mut self, names: &[String]) -> Result<(), StoreError> {
+        let keys: Vec<_> = names.iter().map(|name| values![name.as_str()]).collect();
+        for mut row in self.database.query(&SETTINGS.get(), &keys)? {
+            let (name, value) = (row.text()?, row.bytes()?);
+            let stored = Value::Bytes(value.clone());
+            self.settings.load(name, value, stored);
+        }
+        for name in names {
+            self.settings.rows.load(name.clone(), None);
+        }
+        Ok(())
+    }
+
+    /// Reads the leases of a condition, for each row of values.
+    fn leases_where(&mut self, condition: &str, rows: &[Vec<Value>]) -> Result<(), StoreError> {
+        let sql = format!("SELECT body FROM leases WHERE {condition}");
+        for mut row in self.database.query(&sql, rows)? {
+            let lease: HeldLease = row.json()?;
+            self.leases.load(lease.id, Some(lease));
+        }
+        Ok(())
+    }
+
+    /// Reads at most `limit` leases, and as many more as were changed here: what is stored of
+    /// those may not meet the condition any more.
+    fn some_leases_where(
+        &mut self,
+        condition: &str,
+        value: Value,
+        limit: usize,
+    ) -> Result<(), StoreError> {
+        let limit = limit.saturating_add(self.leases.changed.len());
+        self.leases_where(&format!("{condition} LIMIT $2"), &[vec![value, limit.into()]])
+    }
+
+    fn load_seen(&mut self, results: &[StoredResult]) -> Result<(), StoreError> {
+        if self.seen_until.is_none() {
+            self.load_last_seen()?;
+        }
+        let places = results.iter().map(|it| seen::place(it.device, it.epoch, it.sequence));
+        let unknown: BTreeSet<seen::Place> =
+            places.filter(|place| !self.is_seen_known(place)).collect();
+        let keys: Vec<_> = unknown.iter().map(seen_key).collect();
+        for row in self.database.query(&SEEN.get(), &keys)? {
+            let (place, bits) = seen_of(row)?;
+            self.seen.put(place, Some(bits));
+        }
+        let missing: Vec<_> = unknown.into_iter().filter(|place| !self.seen.has(place)).collect();
+        let oldest = self.oldest_seen(&missing)?;
+        for place @ (device, epoch, part) in missing {
+            match oldest.get(&(device, epoch == MADE_EPOCH)) {
+                Some(oldest) if (epoch, part) < *oldest => self.seen.put_forgotten(place),
+                _ => self.seen.put(place, None),
+            }
+        }
+        Ok(())
+    }
+
+    /// The oldest rows that are kept, of senders that have as many rows as are kept.
+    fn oldest_seen(
+        &mut self,
+        places: &[seen::Place],
+    ) -> Result<BTreeMap<Sender, (u32, u64)>, StoreError> {
+        let senders: BTreeSet<Sender> =
+            places.iter().map(|(device, epoch, _)| (*device, *epoch == MADE_EPOCH)).collect();
+        let mut oldest = BTreeMap::new();
+        for mut row in self.database.query(&oldest_seen(), &sender_keys(&senders))? {
+            let sender = (DeviceId(row.array()?), row.long()? != 0);
+            if let Some(epoch) = row.optional()? {
+                oldest.insert(sender, (epoch as u32, row.number()?));
+            }
+        }
+        Ok(oldest)
+    }
+
+    /// The rows of all needed devices that their next results most likely belong to.
+    fn load_last_seen(&mut self) -> Result<(), StoreError> {
+        let mut until: BTreeMap<DeviceId, Option<(u32, u64)>> =
+            self.needs.devices.iter().map(|device| (*device, None)).collect();
+        let devices: Vec<_> = until.keys().map(|device| values![*device]).collect();
+        for row in self.database.query(LAST_SEEN, &devices)? {
+            let (place, bits) = seen_of(row)?;
+            until.insert(place.0, Some((place.1, place.2)));
+            self.seen.put(place, Some(bits));
+        }
+        self.seen_until = Some(until);
+        Ok(())
+    }
+
+    fn is_seen_known(&self, place: &seen::Place) -> bool {
+        let until = self.seen_until.as_ref().and_then(|until| until.get(&place.0));
+        let is_beyond = until.is_some_and(|last| last.is_none_or(|last| (place.1, place.2) > last));
+        is_beyond || self.seen.has(place)
+    }
+
+    fn write(&mut self) -> Result<(), StoreError> {
+        let database = &mut *self.database;
+        let devices = self.devices.changed().map(device_values).collect::<Result<Vec<_>, _>>()?;
+        database.change(&DEVICES.put(), &devices)?;
+        let is_ended = |id: &&u64| matches!(self.leases.rows.get(id), Some(None));
+        let ended: Vec<_> =
+            self.leases.changed.iter().filter(is_ended).map(|id| values![*id]).collect();
+        database.change(&LEASES.delete(), &ended)?;
+        let held = self.leases.changed().map(lease_values).collect::<Result<Vec<_>, _>>()?;
+        database.change(&LEASES.put(), &held)?;
+        let changed = (&SERVERS, "a server was changed");
+        self.servers.write(database, changed, |server| Ok(to_json(server)?.into()))?;
+        database.change(&RESULTS.insert(), &self.results)?;
+        let code = |code: &Code| Ok(values![&code.hash[..], to_json(code)?]);
+        let codes = self.codes.changed().map(code).collect::<Result<Vec<_>, StoreError>>()?;
+        database.change(&CODES.put(), &codes)?;
+        let plan = |plan: &PlanRow| Ok(values![plan.name.as_str(), to_json(plan)?]);
+        let plans = self.plans.changed().map(plan).collect::<Result<Vec<_>, StoreError>>()?;
+        database.change(&PLANS.put(), &plans)?;
+        // Of two that begin at once and each make a secret, one has to take that of the other.
+        let changed = (&SETTINGS, "a setting was changed");
+        self.settings.write(database, changed, |value| Ok(value.clone().into()))?;
+        database.change(&LOG.insert(), &self.log)?;
+        self.write_seen()
+    }
+
+    /// Marks what was seen, and forgets the rows that are older than those that are kept.
+    fn write_seen(&mut self) -> Result<(), StoreError> {
+        let (mut new, mut known) = (Vec::new(), Vec::new());
+        for (place, row) in self.seen.changed() {
+            let mut values = seen_key(place);
+            values.push(row.bits.clone().into());
+            match &row.stored {
+                Some(stored) => {
+                    values.push(stored.clone().into());
+                    known.push(values);
+                }
+                None => new.push(values),
+            }
+        }
+        let what = "results of a device were handed in";
+        write_all(self.database, &SEEN.swap(), &known, what)?;
+        write_all(self.database, &SEEN.add(), &new, what)?;
+        let sql = format!(
+            "DELETE FROM seen WHERE (device, epoch, part) IN (SELECT s.device, s.epoch, s.part
+                FROM ({}) o JOIN seen s ON s.device = o.device
+                    AND (s.epoch = {MADE_EPOCH}) = o.is_made
+                    AND (s.epoch, s.part) < (o.epoch, o.part))",
+            oldest_seen()
+        );
+        self.database.change(&sql, &sender_keys(&self.seen.grown())).map(drop)
+    }
+}
+
+impl Transaction for SqlTransaction<'_> {
+    fn device(&mut self, id: DeviceId) -> Result<Option<Device>, StoreError> {
+        if !self.devices.is_known(&id) {
+            self.load_devices(&[id])?;
+        }
+        Ok(self.devices.get(&id))
+    }
+
+    fn put_device(&mut self, device: &Device) -> Result<(), StoreError> {
+        self.devices.put(device.id, Some(device.clone()));
+        Ok(())
+    }
+
+    fn overdue(&mut self, now_ms: u64, limit: usize) -> Result<Vec<DeviceId>, StoreError> {
+        // Each orchestrator takes others.
+        let sql = format!(
+            "SELECT {} FROM devices WHERE settle_ms <= $1
+                ORDER BY settle_ms, id LIMIT $2 FOR UPDATE SKIP LOCKED",
+            DEVICES.names()
+        );
+        let more = limit.saturating_add(self.devices.changed.len());
+        for row in self.database.query(&sql, &[values![to_instant(now_ms), more]])? {
+            let device = device_of(row)?;
+            self.devices.load(device.id, Some(device));
+        }
+        let devices = self.devices.present().filter(|device| device.settle_ms <= now_ms);
+        let mut found: Vec<_> = devices.map(|device| (device.settle_ms, device.id)).collect();
+        found.sort_unstable();
+        Ok(found.into_iter().take(limit).map(|(_, id)| id).collect())
+    }
+
+    fn code(&mut self, hash: &[u8; 32]) -> Result<Option<Code>, StoreError> {
+        if !self.codes.is_known(hash) {
+            let sql = format!("{} FOR UPDATE", CODES.get());
+            let found = self.database.query(&sql, &[values![&hash[..]]])?.pop();
+            let code = found.map(|mut row| row.bytes().and_then(|_| row.json())).transpose()?;
+            self.codes.load(*hash, code);
+        }
+        Ok(self.codes.get(hash))
+    }
+
+    fn put_code(&mut self, code: &Code) -> Result<(), StoreError> {
+        self.codes.put(code.hash, Some(code.clone()));
+        Ok(())
+    }
+
+    fn servers(&mut self) -> Result<Vec<Server>, StoreError> {
+        if !self.servers.is_whole {
+            for mut row in self.database.query("SELECT body FROM servers", &[vec![]])? {
+                let text = row.text()?;
+                let server: Server = from_json(&text)?;
+                self.servers.load(server.address.name.clone(), server, text.into());
+            }
+            self.servers.is_whole = true;
+        }
+        Ok(self.servers.rows.present().cloned().collect())
+    }
+
+    fn put_server(&mut self, server: &Server) -> Result<(), StoreError> {
+        // What is stored must be what the change is based on.
+        self.servers()?;
+        self.servers.rows.put(server.address.name.clone(), Some(server.clone()));
+        Ok(())
+    }
+
+    fn lease(&mut self, id: u64) -> Result<Option<HeldLease>, StoreError> {
+        if !self.leases.is_known(&id) {
+            self.leases_where("id = $1", &[values![id]])?;
+            self.leases.load(id, None);
+        }
+        Ok(self.leases.get(&id))
+    }
+
+    fn lease_of(&mut self, device: DeviceId) -> Result<Option<HeldLease>, StoreError> {
+        if self.devices_with_leases.insert(device) {
+            self.some_leases_where("device = $1", device.into(), LEASES_MAX)?;
+        }
+        let mut held = self.leases.present();
+        Ok(held.find(|lease| lease.device == device).cloned())
+    }
+
+    fn loaded_in(&mut self, segment: &str) -> Result<u32, StoreError> {
+        if self.segments_with_leases.insert(segment.to_owned()) {
+            self.some_leases_where("segment = $1", segment.into(), LEASES_MAX)?;
+        }
+        let held = self.leases.present();
+        Ok(held.filter(|lease| lease.segment.as_deref() == Some(segment)).count() as u32)
+    }
+
+    fn expired(&mut self, now_ms: u64, limit: usize) -> Result<Vec<HeldLease>, StoreError> {
+        let condition = "expires_ms <= $1 ORDER BY expires_ms, id";
+        self.some_leases_where(condition, to_instant(now_ms).into(), limit)?;
+        let held = self.leases.present().filter(|lease| lease.expires_ms <= now_ms);
+        let mut found: Vec<HeldLease> = held.cloned().collect();
+        found.sort_by_key(|lease| (lease.expires_ms, lease.id));
+        found.truncate(limit);
+        Ok(found)
+    }
+
+    fn expiring_after(
+        &mut self,
+        after_ms: u64,
+        limit: usize,
+    ) -> Result<Vec<HeldLease>, StoreError> {
+        let condition = "expires_ms > $1 ORDER BY expires_ms, id";
+        self.some_leases_where(condition, to_instant(after_ms).into(), limit)?;
+        let held = self.leases.present().filter(|lease| lease.expires_ms > after_ms);
+        Ok(held.take(limit).cloned().collect())
+    }
+
+    fn leases_at(&mut self, server: &str, limit: usize) -> Result<Vec<HeldLease>, StoreError> {
+        self.some_leases_where("server = $1 ORDER BY id", server.into(), limit)?;
+        let held = self.leases.present().filter(|lease| lease.server == server);
+        Ok(held.take(limit).cloned().collect())
+    }
+
+    fn put_lease(&mut self, lease: &HeldLease) -> Result<(), StoreError> {
+        self.database.take_turn()?;
+        self.leases.put(lease.id, Some(lease.clone()));
+        Ok(())
+    }
+
+    fn end_lease(&mut self, id: u64) -> Result<(), StoreError> {
+        self.database.take_turn()?;
+        self.leases.put(id, None);
+        Ok(())
+    }
+
+    fn plans(&mut self) -> Result<Vec<PlanRow>, StoreError> {
+        if !self.are_plans_known {
+            for plan in plans(self.database)? {
+                self.plans.load(plan.name.clone(), Some(plan));
+            }
+            self.are_plans_known = true;
+        }
+        Ok(self.plans.present().cloned().collect())
+    }
+
+    fn put_plan(&mut self, plan: &PlanRow) -> Result<(), StoreError> {
+        self.plans.put(plan.name.clone(), Some(plan.clone()));
+        Ok(())
+    }
+
+    fn append(&mut self, results: &[StoredResult]) -> Result<Vec<bool>, StoreError> {
+        self.load_seen(results)?;
+        let mut are_new = Vec::with_capacity(results.len());
+        for stored in results {
+            let is_new = self.seen.mark(stored.device, stored.epoch, stored.sequence);
+            are_new.push(is_new);
+            if is_new {
+                let (day, plan) = (stored.day(), stored.result.plan.as_str());
+                self.results.push(values![stored.device, day, plan, encode(stored)]);
+            }
+        }
+        Ok(are_new)
+    }
+
+    fn setting(&mut self, name: &str) -> Result<Option<Vec<u8>>, StoreError> {
+        let name = name.to_owned();
+        if !self.settings.rows.is_known(&name) {
+            self.load_settings(std::slice::from_ref(&name))?;
+        }
+        Ok(self.settings.rows.get(&name))
+    }
+
+    fn put_setting(&mut self, name: &str, value: &[u8]) -> Result<(), StoreError> {
+        self.setting(name)?;
+        self.settings.rows.put(name.to_owned(), Some(value.to_vec()));
+        Ok(())
+    }
+
+    fn log(&mut self, entry: &LogEntry) -> Result<(), StoreError> {
+        self.log.push(values![entry.at_ms, entry.who.as_str(), entry.what.as_str()]);
+        Ok(())
+    }
+
+    fn commit(mut self: Box<Self>) -> Result<(), StoreError> {
+        self.write()?;
+        self.database.commit()?;
+        self.is_open = false;
+        Ok(())
+    }
+}
+
+impl Drop for SqlTransaction<'_> {
+    fn drop(&mut self) {
+        if self.is_open {
+            self.database.roll_back();
+        }
+    }
+}
+
+/// All plans, by name.
+pub(super) fn plans(database: &mut dyn Database) -> Result<Vec<PlanRow>, StoreError> {
+    let rows = database.query("SELECT body FROM plans", &[vec![]])?;
+    let plans = rows.into_iter().map(|mut row| row.json());
+    let mut plans: Vec<PlanRow> = plans.collect::<Result<_, _>>()?;
+    plans.sort_by(|one, next| one.name.cmp(&next.name));
+    Ok(plans)
+}
+
+/// Writes rows, and fails if another orchestrator has changed one of them since it was read.
+fn write_all(
+    database: &mut dyn Database,
+    sql: &str,
+    rows: &[Vec<Value>],
+    what: &str,
+) -> Result<(), StoreError> {
+    if database.change(sql, rows)? == rows.len() as u64 {
+        return Ok(());
+    }
+    Err(StoreError::temporary(format!("{what} by another orchestrator just now")))
+}
+
+fn lease_values(lease: &HeldLease) -> Result<Vec<Value>, StoreError> {
+    let HeldLease { id, device, server, segment, expires_ms, .. } = lease;
+    let (server, segment) = (server.as_str(), segment.as_deref());
+    Ok(values![*id, *device, server, segment, to_instant(*expires_ms), to_json(lease)?])
+}
+
+fn seen_key((device, epoch, part): &seen::Place) -> Vec<Value> {
+    values![*device, *epoch, *part]
+}
+
+fn seen_of(mut row: Row) -> Result<(seen::Place, Vec<u8>), StoreError> {
+    Ok(((DeviceId(row.array()?), row.small()?, row.number()?), row.bytes()?))
+}
+
+/// A device, and whether not its own results but those that were made in its stead are meant.
+type Sender = (DeviceId, bool);
+
+fn sender_keys(senders: &BTreeSet<Sender>) -> Vec<Vec<Value>> {
+    senders.iter().map(|(device, is_made)| values![*device, *is_made]).collect()
+}
+
+/// Selects the oldest row that is kept of each sender; its columns are null if the sender has
+/// fewer rows than are kept.
+fn oldest_seen() -> String {
+    let of = |column: &str| {
+        format!(
+            "(SELECT {column} FROM seen WHERE device = column1
+                AND (epoch = {MADE_EPOCH}) = column2
+                ORDER BY epoch DESC, part DESC LIMIT 1 OFFSET {}) AS {column}",
+            SEEN_ROWS - 1
+        )
+    };
+    let (epoch, part) = (of("epoch"), of("part"));
+    format!(
+        "SELECT column1 AS device, column2 AS is_made, {epoch}, {part}
+        FROM ({{rows bytea boolean}}) senders"
+    )
+}
+
+const LAST_SEEN: &str = "SELECT s.device, s.epoch, s.part, s.bits
+    FROM (SELECT column1 AS device,
+            (SELECT epoch FROM seen WHERE device = column1
+                ORDER BY epoch DESC, part DESC LIMIT 1) AS epoch,
+            (SELECT part FROM seen WHERE device = column1
+                ORDER BY epoch DESC, part DESC LIMIT 1) AS part
+        FROM ({rows bytea}) devices) last
+    JOIN seen s ON s.device = last.device AND s.epoch = last.epoch AND s.part = last.part";
+
+/// Leases of one device or segment at most: few load a segment at once.
+const LEASES_MAX: usize = 100_000;
