@@ -4,8 +4,6 @@
 //! 2 % above its lower, so that a quantile read from bins is within 1 % of the exact one. Sums of
 //! counts are integers, so that a total does not depend on who added what to what.
 
-use std::collections::BTreeMap;
-
 use serde::{Deserialize, Serialize};
 
 /// Ratio of a bin's upper to its lower edge.
@@ -17,7 +15,8 @@ pub const BIN_MAX: u16 = 931;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "Vec<(u16, u64)>", into = "Vec<(u16, u64)>")]
 pub struct Bins {
-    counts: BTreeMap<u16, u64>,
+    /// Rising by bin, without zeros: most have some tens.
+    counts: Vec<(u16, u64)>,
 }
 
 /// The bin of a delay of so many microseconds; 1 microsecond and less is bin 0.
@@ -40,25 +39,45 @@ impl Bins {
 
     /// Counts so many delays of a bin.
     pub fn add_to(&mut self, bin: u16, count: u64) {
-        if count > 0 {
-            let sum = self.counts.entry(bin.min(BIN_MAX)).or_default();
-            *sum = sum.saturating_add(count);
+        let bin = bin.min(BIN_MAX);
+        match self.counts.last() {
+            _ if count == 0 => {}
+            Some((last, _)) if *last >= bin => {
+                match self.counts.binary_search_by_key(&bin, |(bin, _)| *bin) {
+                    Ok(place) => {
+                        let sum = &mut self.counts[place].1;
+                        *sum = sum.saturating_add(count);
+                    }
+                    Err(place) => self.counts.insert(place, (bin, count)),
+                }
+            }
+            _ => self.counts.push((bin, count)),
         }
     }
 
     /// Adds all that another has.
     pub fn merge(&mut self, other: &Self) {
-        other.iter().for_each(|(bin, count)| self.add_to(bin, count));
+        let mut merged = Vec::with_capacity(self.counts.len() + other.counts.len());
+        let mut own = self.counts.iter().copied().peekable();
+        for (bin, count) in other.iter() {
+            while let Some(smaller) = own.next_if(|(own, _)| *own < bin) {
+                merged.push(smaller);
+            }
+            let known = own.next_if(|(own, _)| *own == bin).map_or(0, |(_, count)| count);
+            merged.push((bin, known.saturating_add(count)));
+        }
+        merged.extend(own);
+        self.counts = merged;
     }
 
     /// Bins with their counts, rising.
     pub fn iter(&self) -> impl Iterator<Item = (u16, u64)> + '_ {
-        self.counts.iter().map(|(bin, count)| (*bin, *count))
+        self.counts.iter().copied()
     }
 
     /// Delays in all bins.
     pub fn count(&self) -> u64 {
-        self.counts.values().fold(0, |sum, count| sum.saturating_add(*count))
+        self.iter().fold(0, |sum, (_, count)| sum.saturating_add(count))
     }
 
     /// The smallest delay that is not exceeded by this share of all, from 0 to 1, microseconds,
@@ -90,13 +109,13 @@ impl TryFrom<Vec<(u16, u64)>> for Bins {
         if !rises || total.is_none() || !list.iter().all(is_good) {
             return Err(NotBins);
         }
-        Ok(Self { counts: list.into_iter().collect() })
+        Ok(Self { counts: list })
     }
 }
 
 impl From<Bins> for Vec<(u16, u64)> {
     fn from(bins: Bins) -> Self {
-        bins.counts.into_iter().collect()
+        bins.counts
     }
 }
 

@@ -45,7 +45,7 @@ impl Background {
                     Err(_) if stopped.load(Ordering::Relaxed) => return,
                     // Until it can, questions are answered from the results themselves.
                     Err(error) => {
-                        let words = format!("keeping the store in order: {error}");
+                        let words = format!("keeping the store in order: {}", error.in_full());
                         if words != told {
                             tell(&words);
                             told = words;

@@ -262,21 +262,25 @@ fn pool(sums: &mut LineSeries, series: &SeriesResult) -> usize {
     sums.sent = sums.sent.saturating_add(series.sent);
     sums.lost = sums.lost.saturating_add(series.lost);
     let before = sums.bins.len();
-    sums.bins = merged(&sums.bins, &series.bins);
+    add_bins(&mut sums.bins, &series.bins);
     sums.bins.len() - before
 }
 
-fn merged(sums: &[(u16, u32)], bins: &Bins) -> Vec<(u16, u32)> {
-    let mut all = Vec::with_capacity(sums.len() + 8);
-    let mut own = sums.iter().copied().peekable();
+/// Adds a histogram to one that is kept by rising bins. Most bins are there already.
+fn add_bins(sums: &mut Vec<(u16, u32)>, bins: &Bins) {
+    let (known, mut place) = (sums.len(), 0);
     for (bin, count) in bins.iter() {
-        while let Some(smaller) = own.next_if(|(own, _)| *own < bin) {
-            all.push(smaller);
-        }
-        let known = own.next_if(|(own, _)| *own == bin).map_or(0, |(_, count)| count);
         let count = u32::try_from(count).unwrap_or(u32::MAX);
-        all.push((bin, known.saturating_add(count)));
+        while place < known && sums[place].0 < bin {
+            place += 1;
+        }
+        if place < known && sums[place].0 == bin {
+            sums[place].1 = sums[place].1.saturating_add(count);
+        } else {
+            sums.push((bin, count));
+        }
     }
-    all.extend(own);
-    all
+    if sums.len() > known {
+        sums.sort_by_key(|(bin, _)| *bin);
+    }
 }

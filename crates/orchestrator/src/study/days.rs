@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use underload_fleet::bins::Bins;
+use underload_fleet::bins::{BIN_MAX, value_of};
 use underload_fleet::outcome::StepResult;
 use underload_fleet::store::StoredResult;
 use underload_record::cohorts::{ClassDays, Line, SeriesName};
@@ -163,16 +163,22 @@ impl Class {
 
 /// Of all probes of a series; `None` where there are none, or it is one that was lost.
 fn quantile(runs: &[&Run], place: usize, share: f64) -> Option<f64> {
-    let (mut bins, mut lost) = (Bins::default(), 0_u64);
+    let (mut counts, mut lost) = ([0_u64; BIN_MAX as usize + 1], 0_u64);
     let all = runs.iter().flat_map(|run| &run.series);
     for series in all.filter(|series| series.place == place) {
-        series.bins.iter().for_each(|(bin, count)| bins.add_to(*bin, u64::from(*count)));
+        for (bin, count) in &series.bins {
+            counts[usize::from(*bin)] += u64::from(*count);
+        }
         lost = lost.saturating_add(series.lost);
     }
-    let answered = bins.count();
+    let answered: u64 = counts.iter().sum();
     let rank = (share * answered.saturating_add(lost) as f64).ceil().max(1.0);
-    // Half a rank lower, so that no rounding asks for the next.
-    (rank <= answered as f64).then(|| bins.quantile((rank - 0.5) / answered as f64))?
+    let mut seen = 0;
+    let found = (0..).zip(counts).find(|(_, count)| {
+        seen += count;
+        seen as f64 >= rank
+    });
+    found.map(|(bin, _)| value_of(bin))
 }
 
 /// Adds a day. Classes are held against the lowest marking of their step.

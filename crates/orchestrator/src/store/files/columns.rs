@@ -1,4 +1,7 @@
 //! Parquet, column by column: a table of a few plain types, written row by row, read by batches.
+//!
+//! A histogram is two lists of the same length, bins and their counts, so that any program reads
+//! it. Files of earlier versions have one column of bytes in their place.
 
 use std::fs::File;
 use std::io::Write;
@@ -6,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use parquet::basic::{
-    Compression, Encoding, LogicalType, Repetition, Type as PhysicalType, ZstdLevel,
+    Compression, ConvertedType, Encoding, LogicalType, Repetition, Type as PhysicalType, ZstdLevel,
 };
 use parquet::column::reader::{ColumnReaderImpl, get_typed_column_reader};
 use parquet::data_type::{ByteArray, ByteArrayType, DoubleType, Int64Type};
@@ -17,8 +20,11 @@ use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::types::{ColumnPath, Type, TypePtr};
 use ring::digest::{Context, SHA256};
 use underload_disk::{Access, NewFile};
+use underload_fleet::bins::{BIN_MAX, Bins};
 use underload_fleet::store::StoreError;
 use underload_store::values::{guarded, optional, required, with_levels};
+
+use crate::store::encode::visit_bins;
 
 /// Type of a column. An optional one may be absent in a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,11 +38,61 @@ pub(super) enum Kind {
     Text,
     OptionalText,
     Bytes,
+    /// Bins of a histogram, rising. Its counts are the next column.
+    Bins,
+    /// Counts of the bins in the column before.
+    Counts,
+    /// A histogram as earlier versions wrote it: [`visit_bins`].
     OptionalBytes,
 }
 
+impl Kind {
+    fn is_optional(self) -> bool {
+        matches!(
+            self,
+            Self::OptionalLong | Self::OptionalReal | Self::OptionalText | Self::OptionalBytes
+        )
+    }
+
+    fn is_list(self) -> bool {
+        matches!(self, Self::Bins | Self::Counts)
+    }
+}
+
+/// Declares the columns of a table, each with its name in a file, its kind and its value in a row:
+/// an enum with the place of each column, `LAYOUT` for files, and the `values` of a row.
+macro_rules! columns {
+    ($table:ident of $it:ident: $row:ident;
+        $($column:ident: $name:literal $kind:ident = $value:expr;)*) => {
+        #[derive(Clone, Copy)]
+        enum $table { $($column),* }
+
+        impl $table {
+            const LAYOUT: &'static $crate::store::files::columns::Layout =
+                &[$(($name, $crate::store::files::columns::Kind::$kind)),*];
+
+            fn values(
+                $it: $row<'_>,
+            ) -> impl Iterator<Item = $crate::store::files::columns::Value<'_>> {
+                [$($value.into()),*].into_iter()
+            }
+        }
+    };
+}
+pub(super) use columns;
+
 /// Names and kinds of a table's columns, in order.
 pub(super) type Layout = [(&'static str, Kind)];
+
+/// The layout of the files that earlier versions wrote of a table.
+pub(super) fn earlier(layout: &Layout) -> Vec<(&'static str, Kind)> {
+    let columns = layout.iter().filter(|(_, kind)| *kind != Kind::Counts);
+    let column = |(name, kind): &(&'static str, Kind)| match kind {
+        Kind::Bins => ("bins", Kind::OptionalBytes),
+        _ => (*name, *kind),
+    };
+    columns.map(column).collect()
+}
 
 /// A value of a row.
 #[derive(Debug, Clone, Copy)]
@@ -46,6 +102,56 @@ pub(super) enum Value<'a> {
     OptionalReal(Option<f64>),
     Bytes(&'a [u8]),
     OptionalBytes(Option<&'a [u8]>),
+    /// The bins or the counts of a histogram; `None` for an empty list.
+    Histogram(Option<&'a Bins>),
+}
+
+impl From<i64> for Value<'_> {
+    fn from(number: i64) -> Self {
+        Self::Long(number)
+    }
+}
+
+impl From<u64> for Value<'_> {
+    fn from(number: u64) -> Self {
+        Self::Long(number as i64)
+    }
+}
+
+impl From<Option<f64>> for Value<'_> {
+    fn from(number: Option<f64>) -> Self {
+        Self::OptionalReal(number)
+    }
+}
+
+impl<'a, const N: usize> From<&'a [u8; N]> for Value<'a> {
+    fn from(bytes: &'a [u8; N]) -> Self {
+        Self::Bytes(bytes)
+    }
+}
+
+impl<'a> From<Option<&'a Bins>> for Value<'a> {
+    fn from(bins: Option<&'a Bins>) -> Self {
+        Self::Histogram(bins)
+    }
+}
+
+impl From<Option<u64>> for Value<'_> {
+    fn from(number: Option<u64>) -> Self {
+        Self::OptionalLong(number.map(|number| number as i64))
+    }
+}
+
+impl<'a> From<&'a str> for Value<'a> {
+    fn from(text: &'a str) -> Self {
+        Self::Bytes(text.as_bytes())
+    }
+}
+
+impl<'a> From<Option<&'a str>> for Value<'a> {
+    fn from(text: Option<&'a str>) -> Self {
+        Self::OptionalBytes(text.map(str::as_bytes))
+    }
 }
 
 /// The values of one column of some rows.
@@ -56,6 +162,16 @@ pub(super) enum Column {
     OptionalReal(Vec<Option<f64>>),
     Bytes(Vec<ByteArray>),
     OptionalBytes(Vec<Option<ByteArray>>),
+    Bins(Lists),
+    Counts(Lists),
+}
+
+/// Lists of numbers, one after the other.
+#[derive(Debug, Default)]
+pub(super) struct Lists {
+    numbers: Vec<i64>,
+    /// Where each list ends.
+    ends: Vec<usize>,
 }
 
 /// What a finished file is known by.
@@ -99,9 +215,12 @@ impl Writer {
     ///
     /// # Errors
     /// [`StoreError::Temporary`], for example where the disk is full.
-    pub(super) fn row(&mut self, values: &[Value<'_>]) -> Result<(), StoreError> {
+    pub(super) fn row<'a>(
+        &mut self,
+        values: impl Iterator<Item = Value<'a>>,
+    ) -> Result<(), StoreError> {
         for (column, value) in self.columns.iter_mut().zip(values) {
-            column.push(*value);
+            column.push(value);
         }
         self.buffered += 1;
         self.rows += 1;
@@ -160,6 +279,8 @@ impl Column {
             Kind::OptionalReal => Self::OptionalReal(Vec::new()),
             Kind::Text | Kind::Bytes => Self::Bytes(Vec::new()),
             Kind::OptionalText | Kind::OptionalBytes => Self::OptionalBytes(Vec::new()),
+            Kind::Bins => Self::Bins(Lists::default()),
+            Kind::Counts => Self::Counts(Lists::default()),
         }
     }
 
@@ -175,6 +296,12 @@ impl Column {
             (Self::OptionalBytes(values), Value::OptionalBytes(value)) => {
                 values.push(value.map(bytes));
             }
+            (Self::Bins(lists), Value::Histogram(bins)) => {
+                lists.push(bins.into_iter().flat_map(Bins::iter).map(|(bin, _)| i64::from(bin)));
+            }
+            (Self::Counts(lists), Value::Histogram(bins)) => {
+                lists.push(bins.into_iter().flat_map(Bins::iter).map(|(_, count)| count as i64));
+            }
             _ => {}
         }
     }
@@ -187,7 +314,28 @@ impl Column {
             Self::OptionalReal(values) => values.len(),
             Self::Bytes(values) => values.len(),
             Self::OptionalBytes(values) => values.len(),
+            Self::Bins(lists) | Self::Counts(lists) => lists.ends.len(),
         }
+    }
+
+    /// The histogram of a row, whose counts are the column after this one; `None` if the row has
+    /// none, or none that makes sense.
+    pub(super) fn bins(&self, counts: Option<&Self>, row: usize) -> Option<Bins> {
+        let mut bins = Bins::default();
+        match (self, counts) {
+            (Self::Bins(numbers), Some(Self::Counts(counts))) => {
+                let (numbers, counts) = (numbers.get(row)?, counts.get(row)?);
+                if numbers.len() != counts.len() || !numbers.is_sorted() {
+                    return None;
+                }
+                for (bin, count) in numbers.iter().zip(counts) {
+                    let bin = u16::try_from(*bin).ok().filter(|bin| *bin <= BIN_MAX)?;
+                    bins.add_to(bin, *count as u64);
+                }
+            }
+            _ => visit_bins(self.bytes(row)?, |bin, count| bins.add_to(bin, count))?,
+        }
+        Some(bins)
     }
 
     /// A number, where the row has one.
@@ -228,7 +376,65 @@ impl Column {
             Self::OptionalReal(values) => values.clear(),
             Self::Bytes(values) => values.clear(),
             Self::OptionalBytes(values) => values.clear(),
+            Self::Bins(lists) | Self::Counts(lists) => *lists = Lists::default(),
         }
+    }
+}
+
+impl Lists {
+    fn push(&mut self, numbers: impl Iterator<Item = i64>) {
+        self.numbers.extend(numbers);
+        self.ends.push(self.numbers.len());
+    }
+
+    fn get(&self, row: usize) -> Option<&[i64]> {
+        let start = row.checked_sub(1).map_or(Some(0), |before| self.ends.get(before).copied())?;
+        self.numbers.get(start..*self.ends.get(row)?)
+    }
+
+    /// Whether a row's list has a number, and whether a number is not the first of its list; each
+    /// number and each empty list has both.
+    fn levels(&self) -> (Vec<i16>, Vec<i16>) {
+        let (mut defined, mut repeated) = (Vec::new(), Vec::new());
+        let mut start = 0;
+        for end in &self.ends {
+            defined.extend((start..*end).map(|_| 1));
+            repeated.extend((start..*end).map(|place| i16::from(place > start)));
+            if start == *end {
+                defined.push(0);
+                repeated.push(0);
+            }
+            start = *end;
+        }
+        (defined, repeated)
+    }
+
+    /// The next rows of a column.
+    fn read(column: &mut ColumnReaderImpl<Int64Type>, rows: usize) -> ParquetResult<Self> {
+        let (mut defined, mut repeated, mut numbers) = (Vec::new(), Vec::new(), Vec::new());
+        let mut left = rows;
+        while left > 0 {
+            let (d, r) = (Some(&mut defined), Some(&mut repeated));
+            let (read, _, _) = column.read_records(left, d, r, &mut numbers)?;
+            if read == 0 {
+                return Err(ParquetError::EOF(format!("{left} rows are missing")));
+            }
+            left -= read;
+        }
+        let (mut ends, mut end) = (Vec::with_capacity(rows), 0);
+        for (defined, repeated) in defined.iter().zip(&repeated) {
+            if *repeated == 0 {
+                ends.push(end);
+            }
+            end += usize::from(*defined == 1);
+            if let Some(last) = ends.last_mut() {
+                *last = end;
+            }
+        }
+        if ends.len() != rows || end != numbers.len() {
+            return Err(ParquetError::General("lists do not have their lengths".to_owned()));
+        }
+        Ok(Self { numbers, ends })
     }
 }
 
@@ -240,6 +446,11 @@ fn append(writer: &mut SerializedFileWriter<Summed>, columns: &[Column]) -> Parq
             Column::Long(values) => writer.typed::<Int64Type>().write_batch(values, None, None),
             Column::Bytes(values) => {
                 writer.typed::<ByteArrayType>().write_batch(values, None, None)
+            }
+            Column::Bins(lists) | Column::Counts(lists) => {
+                let (defined, repeated) = lists.levels();
+                let (defined, repeated) = (Some(&defined[..]), Some(&repeated[..]));
+                writer.typed::<Int64Type>().write_batch(&lists.numbers, defined, repeated)
             }
             Column::OptionalLong(values) => {
                 let (present, levels) = with_levels(values);
@@ -265,10 +476,15 @@ fn properties(layout: &Layout) -> ParquetResult<WriterProperties> {
         .set_statistics_enabled(EnabledStatistics::Chunk)
         .set_offset_index_disabled(true)
         .set_created_by(concat!("underload ", env!("CARGO_PKG_VERSION")).to_owned());
-    for (name, _) in layout.iter().filter(|(_, kind)| *kind == Kind::Rising) {
+    for (name, kind) in layout {
+        let path = match kind {
+            Kind::Rising => ColumnPath::from(*name),
+            Kind::Bins => ColumnPath::new(vec![(*name).into(), "list".into(), "element".into()]),
+            _ => continue,
+        };
         properties = properties
-            .set_column_dictionary_enabled(ColumnPath::from(*name), false)
-            .set_column_encoding(ColumnPath::from(*name), Encoding::DELTA_BINARY_PACKED);
+            .set_column_dictionary_enabled(path.clone(), false)
+            .set_column_encoding(path, Encoding::DELTA_BINARY_PACKED);
     }
     for (name, _) in layout.iter().filter(|(_, kind)| *kind == Kind::OptionalBytes) {
         properties = properties.set_column_dictionary_enabled(ColumnPath::from(*name), false);
@@ -278,25 +494,40 @@ fn properties(layout: &Layout) -> ParquetResult<WriterProperties> {
 
 fn schema(layout: &Layout) -> ParquetResult<TypePtr> {
     let mut fields = Vec::with_capacity(layout.len());
-    for (name, kind) in layout {
+    for (column, kind) in layout {
         let physical = match kind {
-            Kind::Long | Kind::Rising | Kind::OptionalLong => PhysicalType::INT64,
+            Kind::Long | Kind::Rising | Kind::OptionalLong | Kind::Bins | Kind::Counts => {
+                PhysicalType::INT64
+            }
             Kind::OptionalReal => PhysicalType::DOUBLE,
             _ => PhysicalType::BYTE_ARRAY,
         };
-        let is_optional = matches!(
-            kind,
-            Kind::OptionalLong | Kind::OptionalReal | Kind::OptionalText | Kind::OptionalBytes
-        );
         let is_text = matches!(kind, Kind::Text | Kind::OptionalText);
-        let repetition = if is_optional { Repetition::OPTIONAL } else { Repetition::REQUIRED };
+        let repetition =
+            if kind.is_optional() { Repetition::OPTIONAL } else { Repetition::REQUIRED };
+        let name = if kind.is_list() { "element" } else { column };
         let field = Type::primitive_type_builder(name, physical)
             .with_repetition(repetition)
             .with_logical_type(is_text.then_some(LogicalType::String))
             .build()?;
-        fields.push(Arc::new(field));
+        let field = Arc::new(field);
+        fields.push(if kind.is_list() { Arc::new(list(column, field)?) } else { field });
     }
     Ok(Arc::new(Type::group_type_builder("underload").with_fields(fields).build()?))
+}
+
+/// A list, as the specification of Parquet wants it.
+fn list(name: &str, element: TypePtr) -> ParquetResult<Type> {
+    let repeated = Type::group_type_builder("list")
+        .with_repetition(Repetition::REPEATED)
+        .with_fields(vec![element])
+        .build()?;
+    Type::group_type_builder(name)
+        .with_repetition(Repetition::REQUIRED)
+        .with_logical_type(Some(LogicalType::List))
+        .with_converted_type(ConvertedType::LIST)
+        .with_fields(vec![Arc::new(repeated)])
+        .build()
 }
 
 /// Reads some columns of a file, some rows at a time.
@@ -314,6 +545,7 @@ enum Open {
     Long(ColumnReaderImpl<Int64Type>, bool),
     Real(ColumnReaderImpl<DoubleType>),
     Bytes(ColumnReaderImpl<ByteArrayType>, bool),
+    Lists(ColumnReaderImpl<Int64Type>, fn(Lists) -> Column),
 }
 
 impl Reader {
@@ -325,13 +557,14 @@ impl Reader {
         let file = File::open(path).map_err(missing(path))?;
         let opened = guarded(|| {
             let file = SerializedFileReader::new(file)?;
-            let is_same = *file.metadata().file_metadata().schema() == *schema(layout)?;
-            Ok((file, is_same))
+            let found = file.metadata().file_metadata().schema();
+            let mut known = [layout.to_vec(), earlier(layout)].into_iter();
+            let layout = known.find(|layout| schema(layout).is_ok_and(|schema| *schema == *found));
+            Ok((file, layout))
         });
-        let (file, is_same) = opened.map_err(|error| damaged(path, &error.to_string()))?;
-        if !is_same {
-            return Err(damaged(path, "its columns are not those of this version"));
-        }
+        let (file, layout) = opened.map_err(|error| damaged(path, &error.to_string()))?;
+        let layout =
+            layout.ok_or_else(|| damaged(path, "its columns are not those of this version"))?;
         let columns = layout.iter().enumerate();
         let wanted = columns.filter(|(_, (name, _))| names.is_empty() || names.contains(name));
         let wanted = wanted.map(|(place, (_, kind))| (place, *kind)).collect();
@@ -368,6 +601,8 @@ impl Reader {
                     Kind::OptionalText | Kind::OptionalBytes => {
                         Open::Bytes(get_typed_column_reader(column), true)
                     }
+                    Kind::Bins => Open::Lists(get_typed_column_reader(column), Column::Bins),
+                    Kind::Counts => Open::Lists(get_typed_column_reader(column), Column::Counts),
                 });
             }
         }
@@ -379,8 +614,15 @@ impl Reader {
             Open::Real(column) => optional(column, rows).map(Column::OptionalReal),
             Open::Bytes(column, false) => required(column, rows).map(Column::Bytes),
             Open::Bytes(column, true) => optional(column, rows).map(Column::OptionalBytes),
+            Open::Lists(column, of) => Lists::read(column, rows).map(of),
         };
-        self.open.iter_mut().map(read).collect::<ParquetResult<_>>().map(Some)
+        let columns = self.open.iter_mut().map(read).collect::<ParquetResult<Vec<_>>>()?;
+        // In files of earlier versions there are no counts after the bins.
+        let places = columns.into_iter().zip(&self.wanted).flat_map(|(column, (_, kind))| {
+            let is_earlier = *kind == Kind::OptionalBytes;
+            [Some(column), is_earlier.then(|| Column::empty(Kind::Counts))]
+        });
+        Ok(Some(places.flatten().collect()))
     }
 }
 

@@ -14,6 +14,7 @@ mod sums;
 use std::collections::BTreeSet;
 use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::{SyncSender, sync_channel};
 
 use serde::{Deserialize, Serialize};
 use underload_disk::Access;
@@ -84,15 +85,52 @@ impl Files {
         filter: &Filter,
         see: &mut dyn FnMut(&StoredResult) -> Result<bool, StoreError>,
     ) -> Result<bool, StoreError> {
-        for (day, part) in self.runs(filter) {
-            let mut reader = RunsReader::open(&part.path(&self.folder), &day.plan)?;
-            while let Some(kept) = reader.next_of(filter)? {
-                if filter.meets(&kept.result) && !see(&kept.result)? {
-                    return Ok(false);
+        // Results are decoded while those before them are looked at: both take about as long.
+        std::thread::scope(|scope| {
+            let (sender, receiver) = sync_channel(CHUNKS);
+            scope.spawn(move || {
+                if let Err(error) = self.decode(filter, &sender) {
+                    // Whoever looked has seen enough if there is no receiver.
+                    let _ = sender.send(Err(error));
+                }
+            });
+            for chunk in receiver {
+                for result in chunk? {
+                    if !see(&result)? {
+                        return Ok(false);
+                    }
                 }
             }
+            Ok(true)
+        })
+    }
+
+    /// Sends all results that are meant, until nobody receives them.
+    fn decode(
+        &self,
+        filter: &Filter,
+        sender: &SyncSender<Result<Vec<StoredResult>, StoreError>>,
+    ) -> Result<(), StoreError> {
+        for (day, part) in self.runs(filter) {
+            let mut reader = RunsReader::open(&part.path(&self.folder), &day.plan)?;
+            let mut chunk = Vec::with_capacity(RESULTS_OF_CHUNK);
+            while let Some(kept) = reader.next_of(filter)? {
+                if !filter.meets(&kept.result) {
+                    continue;
+                }
+                chunk.push(kept.result);
+                if chunk.len() == RESULTS_OF_CHUNK {
+                    let full = std::mem::replace(&mut chunk, Vec::with_capacity(RESULTS_OF_CHUNK));
+                    if sender.send(Ok(full)).is_err() {
+                        return Ok(());
+                    }
+                }
+            }
+            if sender.send(Ok(chunk)).is_err() {
+                return Ok(());
+            }
         }
-        Ok(true)
+        Ok(())
     }
 
     /// Adds the newest results of a device, until there are `limit`.
@@ -303,5 +341,8 @@ fn is_ours(path: &Path) -> bool {
     is_parquet && ["runs-", "sums-", "ends-"].iter().any(|start| starts_with(path, start))
 }
 
+/// Results that are decoded at a time, some kilobytes each, and how many times as many wait.
+const RESULTS_OF_CHUNK: usize = 256;
+const CHUNKS: usize = 4;
 /// The file whose lock readers hold.
 const READERS: &str = "readers.lock";

@@ -5,14 +5,12 @@
 
 use std::path::Path;
 
-use underload_fleet::bins::Bins;
 use underload_fleet::device::{Attributes, DeviceId, Pseudonym};
 use underload_fleet::outcome::{Outcome, RunResult, SeriesResult, StepResult};
 use underload_fleet::plan::Kind as Load;
 use underload_fleet::store::{Filter, StoreError, StoredResult};
 
-use super::columns::{Column, Kind, Layout, Reader, Value, Writer, Written, damaged};
-use crate::store::encode::{bytes_of_bins, visit_bins};
+use super::columns::{Column, Reader, Writer, Written, columns, damaged};
 
 /// A result with the number that says when it came.
 #[derive(Clone, Debug, PartialEq)]
@@ -32,43 +30,59 @@ impl Numbered {
     }
 }
 
-/// Columns of a file of runs. The plan is in its path.
-pub(super) const LAYOUT: &Layout = &[
-    ("number", Kind::Rising),
-    ("device", Kind::Bytes),
-    ("pseudonym", Kind::Bytes),
-    ("epoch", Kind::Long),
-    ("sequence", Kind::Rising),
-    ("stored_ms", Kind::Rising),
-    ("cohort", Kind::Text),
-    ("model", Kind::Text),
-    ("firmware", Kind::Text),
-    ("tier_up_bit_per_s", Kind::Long),
-    ("tier_down_bit_per_s", Kind::Long),
-    ("segment", Kind::Text),
-    ("region", Kind::Text),
-    ("configured", Kind::Text),
-    ("measured", Kind::Text),
-    ("run", Kind::Rising),
-    ("at_ms", Kind::Rising),
-    ("outcome", Kind::Text),
-    ("reason", Kind::Text),
-    ("server", Kind::Text),
-    ("version", Kind::Text),
-    ("step_number", Kind::OptionalLong),
-    ("step", Kind::OptionalText),
-    ("kind", Kind::OptionalText),
-    ("goodput_bit_per_s", Kind::OptionalLong),
-    ("tier_percent", Kind::OptionalReal),
-    ("dscp", Kind::OptionalLong),
-    ("sent", Kind::OptionalLong),
-    ("lost", Kind::OptionalLong),
-    ("bins", Kind::OptionalBytes),
-    ("p50_us", Kind::OptionalLong),
-    ("p99_us", Kind::OptionalLong),
-    ("mean_us", Kind::OptionalLong),
-    ("max_us", Kind::OptionalLong),
-];
+/// What a row is made of.
+#[derive(Clone, Copy)]
+struct RunRow<'a> {
+    number: i64,
+    kept: &'a StoredResult,
+    step: Option<(usize, &'a StepResult)>,
+    series: Option<&'a SeriesResult>,
+}
+
+impl<'a> RunRow<'a> {
+    fn step<T>(self, value: impl Fn(&'a StepResult) -> T) -> Option<T> {
+        self.step.map(|(_, step)| value(step))
+    }
+}
+
+// Columns of a file of runs. The plan is in its path.
+columns! { Run of row: RunRow;
+    Number: "number" Rising = row.number;
+    Device: "device" Bytes = &row.kept.device.0;
+    Pseudonym: "pseudonym" Bytes = &row.kept.pseudonym.0;
+    Epoch: "epoch" Long = i64::from(row.kept.epoch);
+    Sequence: "sequence" Rising = row.kept.sequence;
+    StoredMs: "stored_ms" Rising = row.kept.stored_ms;
+    Cohort: "cohort" Text = row.kept.cohort.as_str();
+    Model: "model" Text = row.kept.attributes.model.as_str();
+    Firmware: "firmware" Text = row.kept.attributes.firmware.as_str();
+    TierUp: "tier_up_bit_per_s" Long = row.kept.attributes.tier_up_bit_per_s;
+    TierDown: "tier_down_bit_per_s" Long = row.kept.attributes.tier_down_bit_per_s;
+    Segment: "segment" Text = row.kept.attributes.segment.as_str();
+    Region: "region" Text = row.kept.attributes.region.as_str();
+    Configured: "configured" Text = row.kept.attributes.configured.as_str();
+    Measured: "measured" Text = row.kept.attributes.measured.as_str();
+    Ordinal: "run" Rising = row.kept.result.run;
+    AtMs: "at_ms" Rising = row.kept.result.at_ms;
+    Outcome: "outcome" Text = name_of_outcome(row.kept.result.outcome);
+    Reason: "reason" Text = row.kept.result.reason.as_str();
+    Server: "server" Text = row.kept.result.server.as_str();
+    Version: "version" Text = row.kept.result.version.as_str();
+    StepNumber: "step_number" OptionalLong = row.step.map(|(place, _)| place as u64);
+    Step: "step" OptionalText = row.step(|step| step.step.as_str());
+    Kind: "kind" OptionalText = row.step(|step| step.kind.name());
+    Goodput: "goodput_bit_per_s" OptionalLong = row.step(|step| step.goodput_bit_per_s).flatten();
+    TierPercent: "tier_percent" OptionalReal = row.step(|step| step.tier_percent).flatten();
+    Dscp: "dscp" OptionalLong = row.series.map(|series| u64::from(series.dscp));
+    Sent: "sent" OptionalLong = row.series.map(|series| series.sent);
+    Lost: "lost" OptionalLong = row.series.map(|series| series.lost);
+    Bin: "bin" Bins = row.series.map(|series| &series.bins);
+    Count: "count" Counts = row.series.map(|series| &series.bins);
+    P50: "p50_us" OptionalLong = row.series.and_then(|series| series.p50_us);
+    P99: "p99_us" OptionalLong = row.series.and_then(|series| series.p99_us);
+    Mean: "mean_us" OptionalLong = row.series.and_then(|series| series.mean_us);
+    Max: "max_us" OptionalLong = row.series.and_then(|series| series.max_us);
+}
 
 /// A file that results are added to, in their order.
 pub(in crate::store) struct RunsWriter {
@@ -79,81 +93,27 @@ pub(in crate::store) struct RunsWriter {
 
 impl RunsWriter {
     pub(in crate::store) fn new(path: &Path) -> Result<Self, StoreError> {
-        Ok(Self { writer: Writer::new(path, LAYOUT)?, results: 0, last: 0 })
+        Ok(Self { writer: Writer::new(path, Run::LAYOUT)?, results: 0, last: 0 })
     }
 
     pub(in crate::store) fn add(&mut self, kept: &Numbered) -> Result<(), StoreError> {
         self.results += 1;
         self.last = self.last.max(kept.number);
+        let row = RunRow { number: kept.number, kept: &kept.result, step: None, series: None };
         let steps = &kept.result.result.steps;
         if steps.is_empty() {
-            return self.row(kept, None, None);
+            return self.writer.row(Run::values(row));
         }
-        for (place, step) in steps.iter().enumerate() {
-            if step.series.is_empty() {
-                self.row(kept, Some((place, step)), None)?;
+        for step in steps.iter().enumerate() {
+            let row = RunRow { step: Some(step), ..row };
+            if step.1.series.is_empty() {
+                self.writer.row(Run::values(row))?;
             }
-            for series in &step.series {
-                self.row(kept, Some((place, step)), Some(series))?;
+            for series in &step.1.series {
+                self.writer.row(Run::values(RunRow { series: Some(series), ..row }))?;
             }
         }
         Ok(())
-    }
-
-    fn row(
-        &mut self,
-        kept: &Numbered,
-        step: Option<(usize, &StepResult)>,
-        series: Option<&SeriesResult>,
-    ) -> Result<(), StoreError> {
-        let StoredResult { device, epoch, sequence, stored_ms, pseudonym, .. } = &kept.result;
-        let StoredResult { cohort, attributes, result, .. } = &kept.result;
-        let bins = series.map(|series| bytes_of_bins(&series.bins));
-        let of_step = |number: fn(&StepResult) -> Option<u64>| {
-            Value::OptionalLong(step.and_then(|(_, step)| number(step)).map(|it| it as i64))
-        };
-        let of_series = |number: fn(&SeriesResult) -> Option<u64>| {
-            Value::OptionalLong(series.and_then(number).map(|it| it as i64))
-        };
-        let step_text = |text: fn(&StepResult) -> &str| {
-            Value::OptionalBytes(step.map(|(_, step)| text(step).as_bytes()))
-        };
-        self.writer.row(&[
-            Value::Long(kept.number),
-            Value::Bytes(&device.0),
-            Value::Bytes(&pseudonym.0),
-            Value::Long(i64::from(*epoch)),
-            Value::Long(*sequence as i64),
-            Value::Long(*stored_ms as i64),
-            Value::Bytes(cohort.as_bytes()),
-            Value::Bytes(attributes.model.as_bytes()),
-            Value::Bytes(attributes.firmware.as_bytes()),
-            Value::Long(attributes.tier_up_bit_per_s as i64),
-            Value::Long(attributes.tier_down_bit_per_s as i64),
-            Value::Bytes(attributes.segment.as_bytes()),
-            Value::Bytes(attributes.region.as_bytes()),
-            Value::Bytes(attributes.configured.as_bytes()),
-            Value::Bytes(attributes.measured.as_bytes()),
-            Value::Long(result.run as i64),
-            Value::Long(result.at_ms as i64),
-            Value::Bytes(name_of_outcome(result.outcome).as_bytes()),
-            Value::Bytes(result.reason.as_bytes()),
-            Value::Bytes(result.server.as_bytes()),
-            Value::Bytes(result.version.as_bytes()),
-            Value::OptionalLong(step.map(|(place, _)| place as i64)),
-            step_text(|step| &step.step),
-            step_text(|step| step.kind.name()),
-            of_step(|step| step.goodput_bit_per_s),
-            Value::OptionalReal(step.and_then(|(_, step)| step.tier_percent)),
-            of_series(|series| Some(u64::from(series.dscp))),
-            of_series(|series| Some(series.sent)),
-            of_series(|series| Some(series.lost)),
-            Value::OptionalBytes(bins.as_deref()),
-            of_series(|series| series.p50_us),
-            of_series(|series| series.p99_us),
-            of_series(|series| series.mean_us),
-            of_series(|series| series.max_us),
-        ])
     }
 
     /// Ends the file; also the results in it and the highest number of them.
@@ -174,7 +134,7 @@ pub(in crate::store) struct RunsReader {
 
 impl RunsReader {
     pub(in crate::store) fn open(path: &Path, plan: &str) -> Result<Self, StoreError> {
-        let reader = Reader::open(path, LAYOUT, &[])?;
+        let reader = Reader::open(path, Run::LAYOUT, &[])?;
         let (path, plan) = (path.to_owned(), plan.to_owned());
         Ok(Self { path, plan, reader, batch: Vec::new(), row: 0, rows: 0 })
     }
@@ -198,7 +158,7 @@ impl RunsReader {
         let mut found: Option<(Numbered, Option<i64>)> = None;
         while self.has_row()? {
             let row = Row { columns: &self.batch, row: self.row };
-            let number = row.long(0).ok_or_else(|| self.wrong())?;
+            let number = row.long(Run::Number).ok_or_else(|| self.wrong())?;
             let (kept, last_step) = match &mut found {
                 Some((kept, _)) if kept.number != number => break,
                 Some((kept, step)) => (kept, step),
@@ -237,7 +197,7 @@ impl RunsReader {
 /// # Errors
 /// [`StoreError::Broken`] where the file is damaged.
 pub(in crate::store) fn has_device(path: &Path, device: DeviceId) -> Result<bool, StoreError> {
-    let mut reader = Reader::open(path, LAYOUT, &["device"])?;
+    let mut reader = Reader::open(path, Run::LAYOUT, &["device"])?;
     while let Some(columns) = reader.next()? {
         let Some(devices) = columns.first() else { continue };
         if (0..devices.rows()).any(|row| devices.bytes(row) == Some(&device.0[..])) {
@@ -254,36 +214,40 @@ struct Row<'a> {
 }
 
 impl Row<'_> {
-    fn long(&self, column: usize) -> Option<i64> {
-        self.columns.get(column)?.long(self.row)
+    fn long(&self, column: Run) -> Option<i64> {
+        self.columns.get(column as usize)?.long(self.row)
     }
 
-    fn number(&self, column: usize) -> Option<u64> {
+    fn number(&self, column: Run) -> Option<u64> {
         self.long(column).map(|number| number as u64)
     }
 
-    fn bytes(&self, column: usize) -> Option<&[u8]> {
-        self.columns.get(column)?.bytes(self.row)
+    fn bytes(&self, column: Run) -> Option<&[u8]> {
+        self.columns.get(column as usize)?.bytes(self.row)
     }
 
-    fn text(&self, column: usize) -> Option<&str> {
-        self.columns.get(column)?.text(self.row)
+    fn text(&self, column: Run) -> Option<&str> {
+        self.columns.get(column as usize)?.text(self.row)
     }
 
-    fn real(&self, column: usize) -> Option<f64> {
-        self.columns.get(column)?.real(self.row)
+    fn real(&self, column: Run) -> Option<f64> {
+        self.columns.get(column as usize)?.real(self.row)
     }
 
     /// Whether its line, cohort and hour are meant. What cannot be read is, so that it is told.
     fn is_meant(&self, filter: &Filter) -> bool {
-        let is = |column: usize, wanted: &str| self.text(column).is_none_or(|it| it == wanted);
+        let is = |column: Run, wanted: &str| self.text(column).is_none_or(|it| it == wanted);
         let hour = |at_ms: u64| (at_ms / 3_600_000 % 24) as u8;
-        filter.cohort.as_ref().is_none_or(|cohort| is(6, cohort))
-            && filter.hour.is_none_or(|wanted| self.number(16).is_none_or(|it| hour(it) == wanted))
+        filter.cohort.as_ref().is_none_or(|cohort| is(Run::Cohort, cohort))
+            && filter
+                .hour
+                .is_none_or(|wanted| self.number(Run::AtMs).is_none_or(|it| hour(it) == wanted))
             && filter.attributes.iter().all(|(name, wanted)| {
-                let column = LAYOUT.iter().position(|(column, _)| column == name);
+                let place = Run::LAYOUT.iter().position(|(column, _)| column == name);
+                let text = |place: usize| self.columns.get(place)?.text(self.row);
                 // The tier is two columns, which whoever asks looks at.
-                name == "tier" || column.is_some_and(|column| is(column, wanted))
+                name == "tier"
+                    || place.is_some_and(|place| text(place).is_none_or(|it| it == wanted))
             })
     }
 
@@ -292,30 +256,30 @@ impl Row<'_> {
         let owned = |column| self.text(column).map(str::to_owned);
         let id = |column| self.bytes(column)?.try_into().ok();
         Some(StoredResult {
-            device: DeviceId(id(1)?),
-            pseudonym: Pseudonym(id(2)?),
-            epoch: u32::try_from(self.long(3)?).ok()?,
-            sequence: self.number(4)?,
-            stored_ms: self.number(5)?,
-            cohort: owned(6)?,
+            device: DeviceId(id(Run::Device)?),
+            pseudonym: Pseudonym(id(Run::Pseudonym)?),
+            epoch: u32::try_from(self.long(Run::Epoch)?).ok()?,
+            sequence: self.number(Run::Sequence)?,
+            stored_ms: self.number(Run::StoredMs)?,
+            cohort: owned(Run::Cohort)?,
             attributes: Attributes {
-                model: owned(7)?,
-                firmware: owned(8)?,
-                tier_up_bit_per_s: self.number(9)?,
-                tier_down_bit_per_s: self.number(10)?,
-                segment: owned(11)?,
-                region: owned(12)?,
-                configured: owned(13)?,
-                measured: owned(14)?,
+                model: owned(Run::Model)?,
+                firmware: owned(Run::Firmware)?,
+                tier_up_bit_per_s: self.number(Run::TierUp)?,
+                tier_down_bit_per_s: self.number(Run::TierDown)?,
+                segment: owned(Run::Segment)?,
+                region: owned(Run::Region)?,
+                configured: owned(Run::Configured)?,
+                measured: owned(Run::Measured)?,
             },
             result: RunResult {
                 plan: plan.to_owned(),
-                run: self.number(15)?,
-                at_ms: self.number(16)?,
-                outcome: outcome_of(self.text(17)?)?,
-                reason: owned(18)?,
-                server: owned(19)?,
-                version: owned(20)?,
+                run: self.number(Run::Ordinal)?,
+                at_ms: self.number(Run::AtMs)?,
+                outcome: outcome_of(self.text(Run::Outcome)?)?,
+                reason: owned(Run::Reason)?,
+                server: owned(Run::Server)?,
+                version: owned(Run::Version)?,
                 steps: Vec::new(),
             },
         })
@@ -323,28 +287,28 @@ impl Row<'_> {
 
     /// Adds the row's step, where it is not the last one, and its series.
     fn add_to(&self, result: &mut RunResult, last_step: &mut Option<i64>) -> Option<()> {
-        let Some(place) = self.long(21) else { return Some(()) };
+        let Some(place) = self.long(Run::StepNumber) else { return Some(()) };
         if last_step.replace(place) != Some(place) {
             result.steps.push(StepResult {
-                step: self.text(22)?.to_owned(),
-                kind: load_of(self.text(23)?)?,
-                goodput_bit_per_s: self.number(24),
-                tier_percent: self.real(25),
+                step: self.text(Run::Step)?.to_owned(),
+                kind: load_of(self.text(Run::Kind)?)?,
+                goodput_bit_per_s: self.number(Run::Goodput),
+                tier_percent: self.real(Run::TierPercent),
                 series: Vec::new(),
             });
         }
-        let Some(dscp) = self.long(26) else { return Some(()) };
-        let mut bins = Bins::default();
-        visit_bins(self.bytes(29)?, |bin, count| bins.add_to(bin, count))?;
+        let Some(dscp) = self.long(Run::Dscp) else { return Some(()) };
+        let [bins, counts] = [Run::Bin, Run::Count].map(|it| self.columns.get(it as usize));
+        let bins = bins?.bins(counts, self.row)?;
         result.steps.last_mut()?.series.push(SeriesResult {
             dscp: u8::try_from(dscp).ok()?,
-            sent: self.number(27)?,
-            lost: self.number(28)?,
+            sent: self.number(Run::Sent)?,
+            lost: self.number(Run::Lost)?,
             bins,
-            p50_us: self.number(30),
-            p99_us: self.number(31),
-            mean_us: self.number(32),
-            max_us: self.number(33),
+            p50_us: self.number(Run::P50),
+            p99_us: self.number(Run::P99),
+            mean_us: self.number(Run::Mean),
+            max_us: self.number(Run::Max),
         });
         Some(())
     }
@@ -368,4 +332,102 @@ pub(super) fn outcome_of(name: &str) -> Option<Outcome> {
 
 pub(super) fn load_of(name: &str) -> Option<Load> {
     [Load::Latency, Load::Upload, Load::Download].into_iter().find(|load| load.name() == name)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use serde_json::{Value, json};
+    use underload_fleet::store::{Archive as _, Dimension, Memory, Needs, Store as _};
+
+    use super::*;
+    use crate::store::testing::{append, many, plan};
+    use crate::study;
+
+    fn read(path: &Path, plan: &str) -> Vec<Numbered> {
+        let mut reader = RunsReader::open(path, plan).expect("it opens");
+        std::iter::from_fn(|| reader.next().expect("it reads")).collect()
+    }
+
+    fn write(path: &Path, results: &[Numbered]) {
+        let mut writer = RunsWriter::new(path).expect("it begins");
+        for kept in results {
+            writer.add(kept).expect("it is added");
+        }
+        writer.finish().expect("it is on disk");
+    }
+
+    #[test]
+    fn files_of_the_first_version_are_read_and_written_anew() {
+        let folder = underload_disk::faults::private_tempdir().expect("a folder");
+        let (old, new) = (folder.path().join("old"), folder.path().join("new"));
+        std::fs::write(&old, include_bytes!("golden/runs_1.parquet")).expect("it is written");
+        let results = read(&old, "low-latency-trial");
+        assert_eq!(results.len(), 25);
+        for series in results.iter().flat_map(|it| &it.result.result.steps).flat_map(|s| &s.series)
+        {
+            let us = |share| series.bins.quantile(share).map(|us| us as u64);
+            assert_eq!((us(0.5), us(0.99)), (series.p50_us, series.p99_us), "as it was stored");
+            assert_eq!((series.bins.count(), series.sent), (350, 350));
+        }
+        write(&new, &results);
+        assert_eq!(read(&new, "low-latency-trial"), results);
+        let devices = [&old, &new].map(|path| has_device(path, results[7].result.device));
+        assert!(devices.into_iter().all(|has| has.expect("it reads")));
+    }
+
+    /// What pages and studies show of results.
+    fn shown(results: &[StoredResult]) -> Value {
+        let mut memory = Memory::new();
+        let mut change = memory.begin(&Needs::default()).expect("it begins");
+        change.put_plan(&plan()).expect("it is put");
+        change.commit().expect("it is kept");
+        append(&mut memory, results);
+        let by = [Dimension::Cohort, Dimension::Step, Dimension::Dscp];
+        let sums = memory.sums(&Filter::default(), &by).expect("sums");
+        let curves = sums.iter().map(|sum| {
+            let us = |share| sum.bins.quantile(share).expect("it has some").round();
+            let [cohort, step, dscp] = &sum.key[..] else { panic!("three values") };
+            let dscp: u8 = dscp.parse().expect("a number");
+            let (tests, devices) = (sum.tests, sum.devices);
+            json!([cohort, step, dscp, tests, devices, sum.sent, sum.lost, us(0.5), us(0.99)])
+        });
+        let curves: Vec<Value> = curves.collect();
+        let outcomes = memory.outcomes(&Filter::default()).expect("outcomes").counts;
+        let outcome = |it: &underload_fleet::store::OutcomeCount| {
+            json!([name_of_outcome(it.outcome), it.reason, it.count, it.devices])
+        };
+        let outcomes: Vec<Value> = outcomes.iter().map(outcome).collect();
+        let study = study::study(&mut memory, "trial", &study::Question::default());
+        let means = study.expect("a study").series.into_iter().flat_map(|series| {
+            series.cohorts.into_iter().filter_map(move |own| {
+                let mean_ms = own.mean.average?.mean;
+                let us = (mean_ms * 1e3).round();
+                Some(((own.cohort, series.step.clone(), series.dscp), us))
+            })
+        });
+        let means: BTreeMap<_, _> = means.collect();
+        let mean = |((cohort, step, dscp), us)| json!([cohort, step, dscp, us]);
+        let means: Vec<Value> = means.into_iter().map(mean).collect();
+        json!({ "curves": curves, "outcomes": outcomes, "means": means })
+    }
+
+    /// `python/tests/test_archive.py` asks other programs the same of the same file.
+    #[test]
+    fn others_are_asked_what_pages_show() {
+        let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/store/files/golden");
+        let mut results: Vec<Numbered> =
+            (1..).zip(many(6, 12)).map(|(number, result)| Numbered { number, result }).collect();
+        results.sort_by_key(Numbered::order);
+        let (file, answers) = (golden.join("runs_2.parquet"), golden.join("shown.json"));
+        let stored: Vec<StoredResult> = results.iter().map(|kept| kept.result.clone()).collect();
+        let shown = serde_json::to_string_pretty(&shown(&stored)).expect("it is written") + "\n";
+        if std::env::var_os("UNDERLOAD_WRITE_GOLDEN").is_some() {
+            write(&file, &results);
+            std::fs::write(&answers, &shown).expect("it is written");
+        }
+        assert_eq!(read(&file, "trial"), results);
+        assert_eq!(std::fs::read_to_string(&answers).expect("it reads"), shown);
+    }
 }

@@ -8,34 +8,38 @@ use underload_fleet::bins::Bins;
 use underload_fleet::retention::{EndKey, Fold, SumKey};
 use underload_fleet::store::StoreError;
 
-use super::columns::{Column, Kind, Layout, Reader, Value, Writer, Written, damaged};
+use super::columns::{Column, Reader, Writer, Written, columns, damaged};
 use super::runs::{load_of, name_of_outcome, outcome_of};
-use crate::store::encode::{bytes_of_bins, visit_bins};
 
-/// Columns of a file of sums. Plan and day are in its path.
-const SUMS: &Layout = &[
-    ("cohort", Kind::Text),
-    ("hour", Kind::Long),
-    ("tier", Kind::Text),
-    ("region", Kind::Text),
-    ("firmware", Kind::Text),
-    ("step", Kind::Text),
-    ("kind", Kind::Text),
-    ("dscp", Kind::Long),
-    ("tests", Kind::Long),
-    ("devices", Kind::OptionalLong),
-    ("sent", Kind::Long),
-    ("lost", Kind::Long),
-    ("bins", Kind::OptionalBytes),
-];
+type SumRow<'a> = (&'a SumKey, &'a KeptSum);
 
-/// Columns of a file of ends.
-const ENDS: &Layout = &[
-    ("cohort", Kind::Text),
-    ("outcome", Kind::Text),
-    ("reason", Kind::Text),
-    ("count", Kind::Long),
-];
+// Columns of a file of sums. Plan and day are in its path.
+columns! { SumColumn of row: SumRow;
+    Cohort: "cohort" Text = row.0.cohort.as_str();
+    Hour: "hour" Long = i64::from(row.0.hour);
+    Tier: "tier" Text = row.0.tier.as_str();
+    Region: "region" Text = row.0.region.as_str();
+    Firmware: "firmware" Text = row.0.firmware.as_str();
+    Step: "step" Text = row.0.step.as_str();
+    Kind: "kind" Text = row.0.kind.name();
+    Dscp: "dscp" Long = i64::from(row.0.dscp);
+    Tests: "tests" Long = row.1.tests;
+    Devices: "devices" OptionalLong = row.1.devices;
+    Sent: "sent" Long = row.1.sent;
+    Lost: "lost" Long = row.1.lost;
+    Bin: "bin" Bins = Some(&row.1.bins);
+    Count: "count" Counts = Some(&row.1.bins);
+}
+
+type EndRow<'a> = (&'a EndKey, u64);
+
+// Columns of a file of ends.
+columns! { EndColumn of row: EndRow;
+    Cohort: "cohort" Text = row.0.cohort.as_str();
+    Outcome: "outcome" Text = name_of_outcome(row.0.outcome);
+    Reason: "reason" Text = row.0.reason.as_str();
+    Count: "count" Long = row.1;
+}
 
 /// A sum as it is kept.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -76,37 +80,18 @@ impl Sums {
 
     /// Writes a file of the sums.
     pub(in crate::store) fn write_sums(&self, path: &Path) -> Result<Written, StoreError> {
-        let mut writer = Writer::new(path, SUMS)?;
-        for (key, sum) in &self.sums {
-            writer.row(&[
-                Value::Bytes(key.cohort.as_bytes()),
-                Value::Long(i64::from(key.hour)),
-                Value::Bytes(key.tier.as_bytes()),
-                Value::Bytes(key.region.as_bytes()),
-                Value::Bytes(key.firmware.as_bytes()),
-                Value::Bytes(key.step.as_bytes()),
-                Value::Bytes(key.kind.name().as_bytes()),
-                Value::Long(i64::from(key.dscp)),
-                Value::Long(sum.tests as i64),
-                Value::OptionalLong(sum.devices.map(|devices| devices as i64)),
-                Value::Long(sum.sent as i64),
-                Value::Long(sum.lost as i64),
-                Value::OptionalBytes(Some(&bytes_of_bins(&sum.bins))),
-            ])?;
+        let mut writer = Writer::new(path, SumColumn::LAYOUT)?;
+        for row in &self.sums {
+            writer.row(SumColumn::values(row))?;
         }
         writer.finish()
     }
 
     /// Writes a file of the ends.
     pub(in crate::store) fn write_ends(&self, path: &Path) -> Result<Written, StoreError> {
-        let mut writer = Writer::new(path, ENDS)?;
+        let mut writer = Writer::new(path, EndColumn::LAYOUT)?;
         for (key, count) in &self.ends {
-            writer.row(&[
-                Value::Bytes(key.cohort.as_bytes()),
-                Value::Bytes(name_of_outcome(key.outcome).as_bytes()),
-                Value::Bytes(key.reason.as_bytes()),
-                Value::Long(*count as i64),
-            ])?;
+            writer.row(EndColumn::values((key, *count)))?;
         }
         writer.finish()
     }
@@ -117,7 +102,7 @@ impl Sums {
         path: &Path,
         (plan, day): (&str, u32),
     ) -> Result<(), StoreError> {
-        let mut reader = Reader::open(path, SUMS, &[])?;
+        let mut reader = Reader::open(path, SumColumn::LAYOUT, &[])?;
         while let Some(columns) = reader.next()? {
             let rows = columns.first().map_or(0, Column::rows);
             for row in 0..rows {
@@ -135,7 +120,7 @@ impl Sums {
         path: &Path,
         (plan, day): (&str, u32),
     ) -> Result<(), StoreError> {
-        let mut reader = Reader::open(path, ENDS, &[])?;
+        let mut reader = Reader::open(path, EndColumn::LAYOUT, &[])?;
         while let Some(columns) = reader.next()? {
             let rows = columns.first().map_or(0, Column::rows);
             for row in 0..rows {
@@ -149,40 +134,74 @@ impl Sums {
 }
 
 fn sum_of(columns: &[Column], row: usize, (plan, day): (&str, u32)) -> Option<(SumKey, KeptSum)> {
-    let text = |column: usize| columns.get(column)?.text(row);
-    let long = |column: usize| columns.get(column)?.long(row);
+    let text = |column: SumColumn| columns.get(column as usize)?.text(row);
+    let long = |column: SumColumn| columns.get(column as usize)?.long(row);
     let key = SumKey {
         plan: plan.to_owned(),
-        cohort: text(0)?.to_owned(),
+        cohort: text(SumColumn::Cohort)?.to_owned(),
         day,
-        hour: u8::try_from(long(1)?).ok()?,
-        tier: text(2)?.to_owned(),
-        region: text(3)?.to_owned(),
-        firmware: text(4)?.to_owned(),
-        step: text(5)?.to_owned(),
-        kind: load_of(text(6)?)?,
-        dscp: u8::try_from(long(7)?).ok()?,
+        hour: u8::try_from(long(SumColumn::Hour)?).ok()?,
+        tier: text(SumColumn::Tier)?.to_owned(),
+        region: text(SumColumn::Region)?.to_owned(),
+        firmware: text(SumColumn::Firmware)?.to_owned(),
+        step: text(SumColumn::Step)?.to_owned(),
+        kind: load_of(text(SumColumn::Kind)?)?,
+        dscp: u8::try_from(long(SumColumn::Dscp)?).ok()?,
     };
-    let mut bins = Bins::default();
-    visit_bins(columns.get(12)?.bytes(row)?, |bin, count| bins.add_to(bin, count))?;
+    let counts = columns.get(SumColumn::Count as usize);
+    let bins = columns.get(SumColumn::Bin as usize)?.bins(counts, row)?;
     let sum = KeptSum {
         bins,
-        tests: long(8)? as u64,
-        devices: long(9).map(|devices| devices as u64),
-        sent: long(10)? as u64,
-        lost: long(11)? as u64,
+        tests: long(SumColumn::Tests)? as u64,
+        devices: long(SumColumn::Devices).map(|devices| devices as u64),
+        sent: long(SumColumn::Sent)? as u64,
+        lost: long(SumColumn::Lost)? as u64,
     };
     Some((key, sum))
 }
 
 fn end_of(columns: &[Column], row: usize, (plan, day): (&str, u32)) -> Option<(EndKey, u64)> {
-    let text = |column: usize| columns.get(column)?.text(row);
+    let text = |column: EndColumn| columns.get(column as usize)?.text(row);
     let key = EndKey {
         plan: plan.to_owned(),
-        cohort: text(0)?.to_owned(),
+        cohort: text(EndColumn::Cohort)?.to_owned(),
         day,
-        outcome: outcome_of(text(1)?)?,
-        reason: text(2)?.to_owned(),
+        outcome: outcome_of(text(EndColumn::Outcome)?)?,
+        reason: text(EndColumn::Reason)?.to_owned(),
     };
-    Some((key, columns.get(3)?.long(row)? as u64))
+    Some((key, columns.get(EndColumn::Count as usize)?.long(row)? as u64))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::encode::bytes_of_bins;
+    use crate::store::files::columns::{Value, earlier};
+    use crate::store::testing::many;
+
+    #[test]
+    fn sums_of_the_first_version_are_read() {
+        let folder = underload_disk::faults::private_tempdir().expect("a folder");
+        let (old, new) = (folder.path().join("old"), folder.path().join("new"));
+        let (mut fold, mut sums) = (Fold::default(), Sums::default());
+        let results = many(5, 4);
+        let day = results[0].day();
+        results.iter().filter(|kept| kept.day() == day).for_each(|kept| fold.add(kept));
+        sums.add(&fold);
+        assert!(sums.sums.len() > 4, "the premise");
+        let mut writer = Writer::new(&old, &earlier(SumColumn::LAYOUT)).expect("it begins");
+        for row in &sums.sums {
+            let bytes = bytes_of_bins(&row.1.bins);
+            let values = SumColumn::values(row).take(SumColumn::Bin as usize);
+            let values = values.chain([Value::OptionalBytes(Some(&bytes))]);
+            writer.row(values).expect("it is added");
+        }
+        writer.finish().expect("it is on disk");
+        sums.write_sums(&new).expect("it is on disk");
+        for path in [old, new] {
+            let mut read = Sums { ends: sums.ends.clone(), ..Sums::default() };
+            read.read_sums(&path, ("trial", day)).expect("it reads");
+            assert_eq!(read, sums);
+        }
+    }
 }
