@@ -11,11 +11,11 @@ use underload_fleet::store::{
 };
 
 use super::database::{Begin, Database, Row, Value, values};
-use super::encode;
+use super::encode::Encoded;
 use super::files::{Files, Location, Numbered};
 use super::rollup::{CellBytes, Key, Level, Part, Planned, Question, RUNS, SERIES};
 use super::sqlite::Sqlite;
-use super::tables::{DEVICES, LOCATION, attribute_column, device_of, setting};
+use super::tables::{DEVICES, LOCATION, attribute_column, device_of, encoded, setting};
 use super::transaction::plans;
 
 /// Answers questions about a store, also of another process, and changes nothing.
@@ -165,7 +165,7 @@ impl Archive for SqlArchive {
             let is_last = rows.len() < limit;
             for mut row in rows {
                 before = row.long()?;
-                let result = encode::decode((before, device), &row.bytes()?)?;
+                let result = Encoded { number: before, device, body: row.bytes()? }.decode()?;
                 let is_moved = files.as_ref().is_some_and(|files| files.has(&result, before));
                 if !is_moved && results.len() < limit {
                     results.push(Numbered { number: before, result });
@@ -381,9 +381,9 @@ fn visit_results(
         let values =
             values![from_change, from_number, after, last, from, until, plan, PAGE, PAGE_BYTES];
         let rows = view.query(RESULTS, &[values])?;
-        let result = |mut row: Row| {
-            let (number, device) = (row.long()?, DeviceId(row.array()?));
-            Ok((number, encode::decode((number, device), &row.bytes()?)?))
+        let result = |row| {
+            let row = encoded(row)?;
+            Ok((row.number, row.decode()?))
         };
         let page: Vec<_> = rows.into_iter().map(result).collect::<Result<_, StoreError>>()?;
         let Some((last, _)) = page.last() else { return Ok(()) };

@@ -34,12 +34,12 @@ pub(super) trait Database: Send {
     fn settled(&mut self) -> Result<i64, StoreError>;
     /// Gives new results numbers above `number`.
     fn count_from(&mut self, number: i64) -> Result<(), StoreError>;
+    /// Opens another connection to the same store.
+    fn connect(&self, access: Access) -> Result<Box<dyn Database>, StoreError>;
     /// The folder of the store; `None` if it is on a server.
     fn folder(&self) -> Option<&Path> {
         None
     }
-    /// Opens another connection to the same store.
-    fn connect(&self, access: Access) -> Result<Box<dyn Database>, StoreError>;
 }
 
 /// What a transaction is for.

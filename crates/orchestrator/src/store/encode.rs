@@ -150,48 +150,46 @@ impl Encoded {
     /// # Errors
     /// [`StoreError::Broken`] if the bytes are damaged or of a newer version.
     pub(super) fn decode(&self) -> Result<StoredResult, StoreError> {
-        decode((self.number, self.device), &self.body)
+        result_of(self.device, self.checked()?).ok_or_else(|| self.damaged())
     }
-}
 
-/// Decodes the row `number` of a device's result, whose bytes [`encode`] made.
-///
-/// # Errors
-/// [`StoreError::Broken`] if the bytes are damaged or of a newer version.
-pub(super) fn decode(
-    (number, device): (i64, DeviceId),
-    bytes: &[u8],
-) -> Result<StoredResult, StoreError> {
-    let damaged = || {
+    /// The bytes between the format and the checksum.
+    fn checked(&self) -> Result<&[u8], StoreError> {
+        let Self { number, device, body: bytes } = self;
+        match bytes.split_first() {
+            Some((&FORMAT, rest)) => {
+                let (body, sum) = rest.split_last_chunk().ok_or_else(|| self.damaged())?;
+                let is_whole = checksum(&[&device.0, &bytes[..=body.len()]]) == *sum;
+                is_whole.then_some(body).ok_or_else(|| self.damaged())
+            }
+            Some((&FORMAT_UNCHECKED, rest)) => Ok(rest),
+            Some((newer, _)) if *newer > FORMAT => Err(StoreError::broken(format!(
+                "the stored result {number} of device {device} has format {newer}, this program \
+                 reads up to {FORMAT}: start the newer program that wrote it"
+            ))),
+            _ => Err(self.damaged()),
+        }
+    }
+
+    fn damaged(&self) -> StoreError {
+        let Self { number, device, .. } = self;
         StoreError::broken(format!(
             "the stored result {number} of device {device} is damaged: restore a copy of the \
              store, or go on without this result, by `DELETE FROM results WHERE number = {number}`"
         ))
-    };
-    let body = match bytes.split_first() {
-        Some((&FORMAT, rest)) => {
-            let (body, sum) = rest.split_last_chunk().ok_or_else(damaged)?;
-            let checked = &bytes[..=body.len()];
-            (checksum(&[&device.0, checked]) == *sum).then_some(body).ok_or_else(damaged)?
-        }
-        Some((&FORMAT_UNCHECKED, rest)) => rest,
-        Some((newer, _)) if *newer > FORMAT => {
-            return Err(StoreError::broken(format!(
-                "the stored result {number} of device {device} has format {newer}, this program \
-                 reads up to {FORMAT}: start the newer program that wrote it"
-            )));
-        }
-        _ => return Err(damaged()),
-    };
-    let (body, rest): (Body<'_>, _) = postcard::take_from_bytes(body).map_err(|_| damaged())?;
+    }
+}
+
+fn result_of(device: DeviceId, body: &[u8]) -> Option<StoredResult> {
+    let (body, rest): (Body<'_>, _) = postcard::take_from_bytes(body).ok()?;
     let steps: Option<Vec<StepResult>> = body.steps.into_iter().map(step_result).collect();
     let outcome = Outcome::ALL.into_iter().find(|one| number_of_outcome(*one) == body.outcome);
     let (Some(steps), Some(outcome), true) = (steps, outcome, rest.is_empty()) else {
-        return Err(damaged());
+        return None;
     };
     let [model, firmware, segment, region, configured, measured] = body.texts.map(str::to_owned);
     let [tier_up_bit_per_s, tier_down_bit_per_s] = body.bit_per_s;
-    Ok(StoredResult {
+    Some(StoredResult {
         device,
         epoch: body.epoch,
         sequence: body.sequence,
@@ -311,6 +309,10 @@ fn kind_of_number(number: u8) -> Option<Kind> {
 mod tests {
     use super::*;
     use crate::store::testing;
+
+    fn decode((number, device): (i64, DeviceId), bytes: &[u8]) -> Result<StoredResult, StoreError> {
+        Encoded { number, device, body: bytes.to_owned() }.decode()
+    }
 
     #[test]
     fn a_result_comes_back_as_it_was() {

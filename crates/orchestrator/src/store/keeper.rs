@@ -10,11 +10,11 @@ use underload_fleet::device::DeviceId;
 use underload_fleet::store::StoreError;
 
 use super::archive::{keys_after, numbers, planned, rolled_up};
-use super::database::{Begin, Database, Row, Value, values};
+use super::database::{Begin, Database, Value, values};
 use super::encode::{Encoded, to_json};
 use super::files::Location;
 use super::rollup::{Batch, Cell, CellBytes, Key, Place, Planned, RolledUp, Rollup, SumPlace};
-use super::tables::{BATCH, KEYS, LOCATION, NUMBERS, SUMS, put_setting, setting};
+use super::tables::{BATCH, KEYS, LOCATION, NUMBERS, SUMS, encoded, put_setting, setting};
 
 /// Keeps the database of a store in order. Every orchestrator may have one: whoever comes while
 /// another is at work does nothing. It reads and folds while others write.
@@ -266,10 +266,6 @@ impl Keeper {
     pub(super) fn root(&self) -> Option<&Path> {
         self.database.folder()
     }
-}
-
-fn encoded(mut row: Row) -> Result<Encoded, StoreError> {
-    Ok(Encoded { number: row.long()?, device: DeviceId(row.array()?), body: row.bytes()? })
 }
 
 /// The results of a batch: at most so many, and so many bytes and one more.

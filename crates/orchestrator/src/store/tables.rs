@@ -6,7 +6,7 @@ use underload_fleet::device::{Attributes, DeviceId};
 use underload_fleet::store::{Device, StoreError};
 
 use super::database::{Database, Row, Value, values};
-use super::encode::{from_json, to_json};
+use super::encode::{Encoded, from_json, to_json};
 
 /// A table: the types of its columns by their names, of which the first `keys` are its key.
 #[derive(Debug)]
@@ -227,6 +227,11 @@ pub(super) fn device_of(mut row: Row) -> Result<Device, StoreError> {
         made: row.number()?,
         schedules: row.json()?,
     })
+}
+
+/// The result of a row of number, device and body.
+pub(super) fn encoded(mut row: Row) -> Result<Encoded, StoreError> {
+    Ok(Encoded { number: row.long()?, device: DeviceId(row.array()?), body: row.bytes()? })
 }
 
 /// The column of an attribute that may be filtered by.

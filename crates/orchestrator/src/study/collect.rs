@@ -4,14 +4,15 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use underload_fleet::bins::{BIN_MAX, Bins, GAMMA};
 use underload_fleet::device::Pseudonym;
-use underload_fleet::outcome::{Outcome, RunResult, SeriesResult, StepResult};
+use underload_fleet::outcome::{Outcome, RunResult, SeriesResult};
 use underload_fleet::plan::Plan;
 use underload_fleet::store::StoredResult;
 use underload_record::cohorts::{Line, LineSeries, Lines, SeriesName};
 
-use super::HOUR;
-use super::days::Days;
+use super::days::{Days, place_of};
 
+/// What lines are told apart by that is not an attribute.
+pub(super) const HOUR: &str = "hour";
 /// Bins of all lines together, at most: half a gigabyte.
 const CELLS_MOST: usize = 1 << 26;
 /// What a line and a series of it take beside their bins, in the memory of so many bins.
@@ -202,12 +203,6 @@ fn leading(pseudonym: Pseudonym) -> u64 {
     let mut bytes = [0; 8];
     bytes.copy_from_slice(&pseudonym.0[..8]);
     u64::from_be_bytes(bytes)
-}
-
-/// The place of a series; `None` where the plan has none of the kind.
-pub(super) fn place_of(names: &[SeriesName], step: &StepResult, dscp: u8) -> Option<usize> {
-    let kind = step.kind.name();
-    names.iter().position(|name| name.dscp == dscp && name.step == step.step && name.load == kind)
 }
 
 /// What adds to a line's sums; gives the bins that it has more than before.

@@ -12,8 +12,6 @@ use underload_fleet::outcome::StepResult;
 use underload_fleet::store::StoredResult;
 use underload_record::cohorts::{ClassDays, Line, SeriesName};
 
-use super::collect::place_of;
-
 /// Days that are open beside the newest.
 const DAYS_OPEN: u32 = 2;
 /// Of the most that the line moved in a step.
@@ -159,6 +157,12 @@ impl Class {
     fn lag(&self) -> f64 {
         self.loaded_p99 - self.idle_p50
     }
+}
+
+/// The place of a series; `None` where the plan has none of the kind.
+pub(super) fn place_of(names: &[SeriesName], step: &StepResult, dscp: u8) -> Option<usize> {
+    let kind = step.kind.name();
+    names.iter().position(|name| name.dscp == dscp && name.step == step.step && name.load == kind)
 }
 
 /// Of all probes of a series; `None` where there are none, or it is one that was lost.

@@ -14,7 +14,7 @@ use underload_fleet::store::{Archive, Filter, StoreError};
 use underload_record::cohorts;
 use underload_record::schema::CohortStudy;
 
-use collect::Collector;
+use collect::{Collector, HOUR};
 
 /// What is asked besides the plan.
 #[derive(Debug, Clone, Default)]
@@ -86,9 +86,6 @@ pub enum StudyError {
 }
 
 const DAY_MS: u64 = 86_400_000;
-
-/// What lines are told apart by that is not an attribute.
-const HOUR: &str = "hour";
 
 /// Compares the cohorts of a plan.
 ///

@@ -8,7 +8,7 @@ use std::sync::atomic::AtomicBool;
 use underload_fleet::retention::{Fold, Form, Retention};
 use underload_fleet::store::StoreError;
 
-use super::{Work, go_on};
+use super::work::{Work, go_on};
 use crate::store::files::{
     self, Manifest, Numbered, Order, Part, PlanDay, Rows, RunsReader, RunsWriter, Sums,
 };

@@ -10,10 +10,11 @@
 
 mod days;
 mod unplanned;
+mod work;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use underload_fleet::retention::{Form, Retention};
@@ -24,6 +25,8 @@ use super::files::{self, Location, Manifest, Numbered, Part, Rows, RunsWriter};
 use super::keeper::Keeper;
 use super::rollup::{Batch, RolledUp};
 use unplanned::Unplanned;
+pub use work::Work;
+use work::go_on;
 
 /// Keeps a store in order, step by step. A program calls [`Housekeeping::step`] in the background
 /// of everything else.
@@ -61,28 +64,6 @@ pub struct Did {
     pub what: Work,
     /// When to call again, milliseconds since 1970.
     pub next_ms: u64,
-}
-
-/// A piece of work.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Work {
-    /// There was none, or somebody else is at it.
-    Nothing,
-    /// So many results were put together with those before them.
-    PutTogether(usize),
-    /// So many results were written to files.
-    Moved(usize),
-    /// So many results that are in files were deleted from the database.
-    Deleted(usize),
-    /// So many files became one.
-    Merged(usize),
-    /// The runs of a day were added up, so many results of them.
-    AddedUp(u64),
-    /// So many files went away that nobody needs.
-    Removed(usize),
-    /// This many sums and keys of series that no plan has were deleted.
-    DeletedSums(usize),
 }
 
 impl Housekeeping {
@@ -352,14 +333,6 @@ fn locate(keeper: &mut Keeper, folder: &Path) -> Result<Archive, StoreError> {
     // A database that was restored from a copy counts on behind what was moved since.
     keeper.count_from(manifest.last())?;
     Ok(Archive { folder, garbage: Vec::new(), is_swept: false })
-}
-
-/// Returns an error if `stop` is set. The next piece of work removes what this one has written.
-fn go_on(stop: &AtomicBool) -> Result<(), StoreError> {
-    if stop.load(Ordering::Relaxed) {
-        return Err(StoreError::temporary("told to stop"));
-    }
-    Ok(())
 }
 
 fn temporary(path: &Path, error: std::io::Error) -> StoreError {

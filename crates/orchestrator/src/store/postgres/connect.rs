@@ -4,14 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use postgres::config::SslMode;
+use postgres::error::SqlState;
 use postgres::{Client, Config, NoTls};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::{ClientConfig, RootCertStore};
 use tokio_postgres_rustls::MakeRustlsConnect;
 use underload_fleet::store::StoreError;
-
-use super::failed;
 
 /// Where the database is, and whether to speak TLS to it.
 #[derive(Clone)]
@@ -62,6 +61,24 @@ impl Address {
         };
         client.map_err(failed)
     }
+}
+
+/// The error of PostgreSQL, by whether another try may help.
+pub(super) fn failed(error: postgres::Error) -> StoreError {
+    let step = match error.as_db_error() {
+        Some(said) => format!("PostgreSQL: {} ({})", said.message(), said.code().code()),
+        None => "PostgreSQL".to_owned(),
+    };
+    // Without a code the connection is lost, or never existed. Classes: connection, rights that
+    // changed, transaction rolled back, resources such as the disk, somebody's lock or shutdown,
+    // disk errors.
+    let passes = ["08", "25", "40", "53", "55", "57", "58"];
+    let is_temporary = error.code().is_none_or(|code| {
+        passes.iter().any(|class| code.code().starts_with(class))
+            || *code == SqlState::UNIQUE_VIOLATION
+    });
+    let failed = if is_temporary { StoreError::temporary(step) } else { StoreError::broken(step) };
+    if error.as_db_error().is_some() { failed } else { failed.because(error) }
 }
 
 fn tls(root_file: Option<&str>) -> Result<MakeRustlsConnect, String> {

@@ -24,13 +24,12 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
-use postgres::error::SqlState;
 use postgres::types::{FromSql, IsNull, ToSql, Type, to_sql_checked};
 use postgres::{Client, Statement};
 use underload_fleet::store::{Cause, StoreError};
 
 use super::database::{Access, Begin, Database, Row, Value, statement};
-use connect::Address;
+use connect::{Address, failed};
 
 /// A connection with its prepared statements. One that is lost is made again with the next
 /// transaction.
@@ -307,24 +306,6 @@ impl<'a> FromSql<'a> for Value {
     fn accepts(kind: &Type) -> bool {
         TYPES.contains(kind)
     }
-}
-
-/// The error of PostgreSQL, by whether another try may help.
-fn failed(error: postgres::Error) -> StoreError {
-    let step = match error.as_db_error() {
-        Some(said) => format!("PostgreSQL: {} ({})", said.message(), said.code().code()),
-        None => "PostgreSQL".to_owned(),
-    };
-    // Without a code the connection is lost, or never existed. Classes: connection, rights that
-    // changed, transaction rolled back, resources such as the disk, somebody's lock or shutdown,
-    // disk errors.
-    let passes = ["08", "25", "40", "53", "55", "57", "58"];
-    let is_temporary = error.code().is_none_or(|code| {
-        passes.iter().any(|class| code.code().starts_with(class))
-            || *code == SqlState::UNIQUE_VIOLATION
-    });
-    let failed = if is_temporary { StoreError::temporary(step) } else { StoreError::broken(step) };
-    if error.as_db_error().is_some() { failed } else { failed.because(error) }
 }
 
 /// Types of columns.

@@ -9,7 +9,7 @@ use underload_fleet::outcome::{RunResult, SeriesResult};
 use underload_fleet::plan::Plan;
 use underload_fleet::store::PlanRow;
 
-use super::{Key, Of};
+use super::cells::{Key, Of};
 
 /// The plans of a store. All series of a result count if the store does not have its plan.
 #[derive(Debug, Default)]

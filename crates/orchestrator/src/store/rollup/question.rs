@@ -11,7 +11,8 @@ use underload_fleet::store::{
     Dimension, Filter, OutcomeCount, Outcomes, StoreError, StoredResult, Sum,
 };
 
-use super::{CellBytes, Key, LINE, Level, Of, Planned};
+use super::cells::{CellBytes, Key, LINE, Level, Of};
+use super::planned::Planned;
 
 /// Whether sums by these dimensions, or outcomes without dimensions, are only known of results
 /// that are stored themselves, which they are not for ever.

@@ -1,0 +1,224 @@
+//! Cells, what they are of, and how they are stored.
+
+use roaring::RoaringBitmap;
+use serde::{Deserialize, Serialize};
+use underload_fleet::bins::Bins;
+use underload_fleet::outcome::Outcome;
+use underload_fleet::plan::Kind;
+use underload_fleet::store::StoreError;
+
+use crate::store::database::{Row, Value, values};
+use crate::store::encode::{bytes_of_bins, checksum, visit_bins};
+
+/// How finely results are told apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(in crate::store) enum Level {
+    /// Plan, cohort, day, and what was measured.
+    Cohorts,
+    /// Also attributes of the line.
+    Lines,
+    /// Also the hour of the day.
+    Hours,
+}
+
+impl Level {
+    /// As it is stored.
+    pub(in crate::store) fn number(self) -> i16 {
+        match self {
+            Self::Cohorts => 0,
+            Self::Lines => 1,
+            Self::Hours => 2,
+        }
+    }
+}
+
+/// What a cell is of, besides its day and hour.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub(in crate::store) struct Key {
+    /// The plan.
+    pub(in crate::store) plan: String,
+    /// The cohort.
+    pub(in crate::store) cohort: String,
+    /// The line, where the level tells lines apart: [`LINE`].
+    pub(in crate::store) line: Option<[String; 5]>,
+    /// Series or runs.
+    pub(in crate::store) of: Of,
+}
+
+/// What is counted.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub(in crate::store) enum Of {
+    /// Series of probes that were measured.
+    Series {
+        /// The step's name.
+        step: String,
+        /// What it loaded.
+        kind: Kind,
+        /// The marking.
+        dscp: u8,
+    },
+    /// Ends of runs that were due.
+    Runs {
+        /// Which.
+        outcome: Outcome,
+        /// Why.
+        reason: String,
+    },
+}
+
+impl Of {
+    /// As it is stored: which of the two.
+    pub(in crate::store) fn number(&self) -> i16 {
+        match self {
+            Self::Series { .. } => SERIES,
+            Self::Runs { .. } => RUNS,
+        }
+    }
+}
+
+/// Stored number of cells of series.
+pub(in crate::store) const SERIES: i16 = 0;
+/// Stored number of cells of runs.
+pub(in crate::store) const RUNS: i16 = 1;
+
+/// The attributes in [`Key::line`]. Segments are too many, and what was measured varies.
+pub(in crate::store) const LINE: [&str; 5] = ["model", "firmware", "tier", "region", "configured"];
+
+/// Where a cell is: its level, day, hour (0 where the level tells none apart), and key.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(in crate::store) struct Place {
+    pub(in crate::store) level: Level,
+    pub(in crate::store) day: u32,
+    pub(in crate::store) hour: u8,
+    pub(in crate::store) key: Key,
+}
+
+/// Where a cell is stored: as [`Place`], with numbers instead of names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(in crate::store) struct SumPlace {
+    pub(in crate::store) level: i16,
+    /// [`SERIES`] or [`RUNS`].
+    pub(in crate::store) kind: i16,
+    pub(in crate::store) day: i64,
+    pub(in crate::store) hour: i16,
+    pub(in crate::store) key: i64,
+}
+
+impl SumPlace {
+    /// Before all others.
+    pub(in crate::store) const MIN: Self =
+        Self { level: 0, kind: 0, day: i64::MIN, hour: 0, key: 0 };
+
+    /// The key of its row in the table of sums.
+    pub(in crate::store) fn values(&self) -> Vec<Value> {
+        values![self.level, self.kind, self.day, self.hour, self.key]
+    }
+
+    /// Reads the key of a row.
+    pub(in crate::store) fn of(row: &mut Row) -> Result<Self, StoreError> {
+        let (level, kind, day) = (row.small()?, row.small()?, row.long()?);
+        Ok(Self { level, kind, day, hour: row.small()?, key: row.long()? })
+    }
+}
+
+/// What was put together.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(in crate::store) struct Cell {
+    /// All round trips.
+    pub(in crate::store) bins: Bins,
+    /// Probes that were sent.
+    pub(in crate::store) sent: u64,
+    /// Probes that were lost.
+    pub(in crate::store) lost: u64,
+    /// Series, or runs.
+    pub(in crate::store) tests: u64,
+    /// The numbers of the devices that they are of.
+    pub(in crate::store) devices: RoaringBitmap,
+}
+
+impl Cell {
+    /// Adds all that another has.
+    pub(in crate::store) fn merge(&mut self, other: &Self) {
+        self.bins.merge(&other.bins);
+        self.sent = self.sent.saturating_add(other.sent);
+        self.lost = self.lost.saturating_add(other.lost);
+        self.tests = self.tests.saturating_add(other.tests);
+        self.devices |= &other.devices;
+    }
+}
+
+/// A cell as it is stored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::store) struct CellBytes {
+    pub(in crate::store) bins: Vec<u8>,
+    /// [`CHECKED`], a checksum of the whole cell, and the set; the set alone in cells that were
+    /// written before there were checksums.
+    pub(in crate::store) devices: Vec<u8>,
+    pub(in crate::store) sent: i64,
+    pub(in crate::store) lost: i64,
+    pub(in crate::store) tests: i64,
+}
+
+impl From<&Cell> for CellBytes {
+    fn from(cell: &Cell) -> Self {
+        let mut set = Vec::with_capacity(cell.devices.serialized_size());
+        // Memory takes whatever is written to it.
+        let _ = cell.devices.serialize_into(&mut set);
+        let mut bytes = Self {
+            bins: bytes_of_bins(&cell.bins),
+            devices: vec![CHECKED],
+            sent: cell.sent as i64,
+            lost: cell.lost as i64,
+            tests: cell.tests as i64,
+        };
+        let sum = bytes.checksum(&set);
+        bytes.devices.extend(sum.into_iter().chain(set));
+        bytes
+    }
+}
+
+impl CellBytes {
+    /// Reads what follows the key of a row.
+    pub(in crate::store) fn of(mut row: Row) -> Result<Self, StoreError> {
+        let (bins, devices) = (row.bytes()?, row.bytes()?);
+        Ok(Self { bins, devices, sent: row.long()?, lost: row.long()?, tests: row.long()? })
+    }
+
+    /// The cell.
+    ///
+    /// # Errors
+    /// [`StoreError::Broken`] where the bytes are damaged.
+    pub(in crate::store) fn read(&self) -> Result<Cell, StoreError> {
+        let mut bins = Bins::default();
+        let devices = self.visit(|bin, count| bins.add_to(bin, count))?;
+        let [sent, lost, tests] = [self.sent, self.lost, self.tests].map(|number| number as u64);
+        Ok(Cell { bins, sent, lost, tests, devices })
+    }
+
+    /// Shows each bin with its count, and returns the devices.
+    ///
+    /// # Errors
+    /// As [`Self::read`].
+    pub(super) fn visit(&self, see: impl FnMut(u16, u64)) -> Result<RoaringBitmap, StoreError> {
+        let damaged = || StoreError::broken("a stored sum is damaged: restore a copy of the store");
+        let set = match self.devices.split_first() {
+            Some((&CHECKED, rest)) => {
+                let (sum, set) = rest.split_first_chunk().ok_or_else(damaged)?;
+                (self.checksum(set) == *sum).then_some(set).ok_or_else(damaged)?
+            }
+            _ => &self.devices[..],
+        };
+        visit_bins(&self.bins, see).ok_or_else(damaged)?;
+        RoaringBitmap::deserialize_from(set).map_err(|_| damaged())
+    }
+
+    fn checksum(&self, set: &[u8]) -> [u8; 4] {
+        let bins = (self.bins.len() as u64).to_le_bytes();
+        let [sent, lost, tests] = [self.sent, self.lost, self.tests].map(i64::to_le_bytes);
+        let parts: [&[u8]; 6] = [&bins, &self.bins, &sent, &lost, &tests, set];
+        checksum(&parts)
+    }
+}
+
+/// Start of the devices of a cell with a checksum. A set alone starts with another byte.
+const CHECKED: u8 = 2;
