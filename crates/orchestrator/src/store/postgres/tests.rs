@@ -1,8 +1,9 @@
 //! A store in PostgreSQL: what lasts, what only one of many gets, and that sums are right.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, OnceLock};
+use std::sync::{Barrier, Mutex, OnceLock};
 use std::thread::scope;
 
 use underload_fleet::message::ServerAddress;
@@ -13,7 +14,7 @@ use underload_fleet::store::{
 };
 
 use super::scratch::Scratch;
-use super::{Duration, TO_VERSION_3, sleep};
+use super::{Duration, TO_VERSION_2, TO_VERSION_3, sleep};
 use crate::store::housekeeping::tests::{PAUSE, answers, run_down_until};
 use crate::store::housekeeping::{Did, Work};
 use crate::store::testing::{self, Both, START_MS, append, ask, many};
@@ -230,6 +231,102 @@ fn an_old_program_that_is_still_connected_folds_nothing_after_a_migration() {
     puts_together(&mut store.keeper().expect("a keeper"), 4, 10);
     assert_eq!(ask(&mut archive), before);
     assert_eq!(append(&mut store, &results), vec![false; results.len()], "all are known");
+}
+
+#[test]
+fn tables_are_converted_after_the_database_was_killed_while_they_were() {
+    let test = "tables_are_converted_after_the_database_was_killed_while_they_were";
+    let Some(mut server) = Scratch::start(test) else { return };
+    for (version, back) in [(2, ""), (1, "DROP INDEX results_by_day")] {
+        let url = server.database(&format!("version_{version}"));
+        let mut store = SqlStore::postgres(&url).expect("it connects");
+        let results = many(10, 3);
+        append(&mut store, &results[..20]);
+        puts_together(&mut store.keeper().expect("a keeper"), 100, 20);
+        append(&mut store, &results[20..]);
+        let before = ask(&mut store.archive().expect("an archive"));
+        drop(store);
+        let client = || postgres::Client::connect(&url, postgres::NoTls).expect("it connects");
+        let set = format!("{back}; UPDATE underload_version SET version = {version}");
+        client().batch_execute(&format!("{BACK_TO_VERSION_2}; {set}")).expect("it is changed");
+        // All but the commit is done when the server dies.
+        let mut converting = client();
+        let steps = format!("BEGIN; {TO_VERSION_2}; {TO_VERSION_3}");
+        converting.batch_execute(&steps).expect("it is changed");
+        server.kill_and_restart();
+        scope(|threads| {
+            for _ in 0..3 {
+                threads.spawn(|| drop(SqlStore::postgres(&url).expect("one of them converts")));
+            }
+        });
+        let mut store = SqlStore::postgres(&url).expect("it connects");
+        let mut archive = store.archive().expect("an archive");
+        assert_eq!((ask(&mut archive), all(&mut archive)), (before.clone(), results.clone()));
+        let sql = "SELECT count(*) FROM pg_indexes WHERE indexname = 'results_by_day'";
+        let index = client().query_one(sql, &[]).expect("it reads").get::<_, i64>(0);
+        assert_eq!(index, 1, "of version {version}");
+        puts_together(&mut store.keeper().expect("a keeper"), 100, 10);
+        assert_eq!(ask(&mut archive), before);
+        assert_eq!(append(&mut store, &results), vec![false; results.len()], "all are known");
+    }
+}
+
+/// Repeats a change until no other orchestrator comes first.
+fn retried<T>(mut change: impl FnMut() -> Result<T, StoreError>) -> T {
+    for _ in 0..10_000 {
+        match change() {
+            Ok(done) => return done,
+            Err(StoreError::Temporary { .. }) => sleep(Duration::from_millis(2)),
+            Err(broken) => panic!("{}", broken.in_full()),
+        }
+    }
+    panic!("it never succeeds");
+}
+
+/// An orchestrator that takes results, counts them in one setting, and keeps the store in order.
+fn orchestrate(url: &str, folder: &Path, results: &[StoredResult], start: &Barrier) {
+    start.wait();
+    let mut store = SqlStore::postgres(url).expect("it connects");
+    let keeper = retried(|| store.housekeeping(Some(folder), RETENTION));
+    let mut keeper = keeper.with_parts_of(16);
+    for results in results.chunks(7) {
+        let done = retried(|| {
+            let mut change = store.begin(&Needs::default())?;
+            let are_new = change.append(results)?;
+            let count = change.setting("count")?.unwrap_or_default();
+            let count: u64 = String::from_utf8_lossy(&count).parse().unwrap_or(0);
+            let new = are_new.iter().filter(|is_new| **is_new).count() as u64;
+            change.put_setting("count", (count + new).to_string().as_bytes())?;
+            change.commit().map(|()| new)
+        });
+        assert_eq!(done, results.len() as u64, "nobody else handed them in");
+        keeper.look_again();
+        retried(|| keeper.step(START_MS + 5 * DAY_MS));
+    }
+}
+
+#[test]
+fn two_orchestrators_at_once_lose_nothing_and_count_nothing_twice() {
+    let Some(url) = database("two_orchestrators_at_once") else { return };
+    let folder = underload_disk::faults::private_tempdir().expect("a folder");
+    let results = many(12, 24);
+    let (even, odd): (Vec<StoredResult>, Vec<StoredResult>) =
+        results.iter().cloned().partition(|kept| kept.device.0[0].is_multiple_of(2));
+    // Also the tables are made by both at once.
+    let start = Barrier::new(2);
+    scope(|threads| {
+        for own in [&even, &odd] {
+            threads.spawn(|| orchestrate(&url, folder.path(), own, &start));
+        }
+    });
+    let mut memory = Memory::new();
+    append(&mut memory, &results);
+    let mut store = SqlStore::postgres(&url).expect("it connects");
+    let mut archive = store.archive().expect("an archive");
+    assert_eq!(answers(&mut archive), answers(&mut memory));
+    let mut change = store.begin(&Needs::default()).expect("it begins");
+    let count = change.setting("count").expect("it is read").expect("it is set");
+    assert_eq!(String::from_utf8_lossy(&count), results.len().to_string(), "no update is lost");
 }
 
 #[test]
