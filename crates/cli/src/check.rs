@@ -6,7 +6,7 @@ use anyhow::{Context, anyhow};
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 use underload_record::schema::World;
-use underload_run::scenario::{Options, Scenario, ScenarioError, ScenarioErrors, json_schema};
+use underload_run::scenario::{Scenario, ScenarioError, ScenarioErrors, json_schema};
 use underload_run::source::{Source, load_file};
 use underload_run::sweep::{self, Sweep, SweepFile};
 use underload_terminal::console::{self, count};
@@ -86,25 +86,15 @@ impl Arguments {
         let mut errors = 0;
         for file in &self.files {
             let source = Source::find(file).or_bad_input()?;
-            let of_sweep = sweep::is_sweep(&source.text).then(|| sweep_of(&source));
-            let (faults, of_file) = match of_sweep {
-                Some(Ok(sweep)) => (Vec::new(), Checked::of_sweep(&source, Some(&sweep), &[])),
-                Some(Err(fault)) => {
-                    let of_file = Checked::of_sweep(&source, None, std::slice::from_ref(&fault));
-                    (vec![fault], of_file)
-                }
-                None => {
-                    let faults = faults(&source);
-                    let of_file = Checked::new(&source, &faults);
-                    (faults, of_file)
-                }
-            };
-            errors += faults.len();
-            if !self.json && faults.is_empty() {
+            let is_sweep = sweep::is_sweep(&source.text);
+            let check = if is_sweep { Checked::sweep } else { Checked::scenario };
+            let (of_file, faults) = check(&source);
+            errors += faults.0.len();
+            if !self.json && faults.0.is_empty() {
                 writeln!(out, "{}", of_file.words()).context("writing the result")?;
             }
-            if !self.json && !faults.is_empty() {
-                console::say_warning(format_args!("error: {}", ScenarioErrors(faults)));
+            if !self.json && !faults.0.is_empty() {
+                console::say_warning(format_args!("error: {faults}"));
             }
             checked.push(of_file);
         }
@@ -120,49 +110,35 @@ impl Arguments {
     }
 }
 
-/// A sweep file as it stands. Nothing is computed, so it does not matter by what.
-fn sweep_of(source: &Source) -> Result<Sweep, ScenarioError> {
-    Sweep::parse(&source.text, &source.name, None, "")
-}
-
-/// What is wrong with a file as it stands, and with its short form.
-fn faults(source: &Source) -> Vec<ScenarioError> {
-    let load = &mut |file: &str| load_file(&source.name, file);
-    let mut found = Scenario::faults(&source.text, &source.name, &Options::default(), load);
-    let options = Options { short: true, ..Options::default() };
-    for fault in Scenario::faults(&source.text, &source.name, &options, load) {
-        if !found.contains(&fault) {
-            found.push(fault);
-        }
-    }
-    found
-}
-
 impl Checked {
-    fn new(source: &Source, faults: &[ScenarioError]) -> Self {
+    /// A scenario as it stands, and in its short form.
+    fn scenario(source: &Source) -> (Self, ScenarioErrors) {
         let load = &mut |file: &str| load_file(&source.name, file);
-        let options = Options::default();
-        let scenario = Scenario::parse_with(&source.text, &source.name, &options, load).ok();
+        let (scenario, errors) = parts(Scenario::check(&source.text, &source.name, load));
         let worlds = scenario.as_ref().map(Scenario::worlds).unwrap_or_default();
-        Self {
+        let of_file = Self {
             cells: None,
             file: source.name.clone(),
             arms: scenario.as_ref().map_or(0, |scenario| scenario.arms.len()),
             trials: scenario.as_ref().map_or(0, Scenario::trials),
             worlds: worlds.into_iter().map(World::name).collect(),
-            errors: faults.iter().map(Fault::of).collect(),
-        }
+            errors: errors.0.iter().map(Fault::of).collect(),
+        };
+        (of_file, errors)
     }
 
-    fn of_sweep(source: &Source, sweep: Option<&Sweep>, faults: &[ScenarioError]) -> Self {
-        Self {
+    /// A sweep as it stands. Nothing is computed, so it does not matter by what.
+    fn sweep(source: &Source) -> (Self, ScenarioErrors) {
+        let (sweep, errors) = parts(Sweep::parse(&source.text, &source.name, None, ""));
+        let of_file = Self {
             file: source.name.clone(),
-            arms: sweep.map_or(0, |sweep| sweep.scenario().arms.len()),
-            cells: Some(sweep.map_or(0, Sweep::cells)),
-            trials: sweep.map_or(0, |sweep| sweep.trials() as usize),
-            worlds: sweep.map(|_| World::Sim.name()).into_iter().collect(),
-            errors: faults.iter().map(Fault::of).collect(),
-        }
+            arms: sweep.as_ref().map_or(0, |sweep| sweep.scenario().arms.len()),
+            cells: Some(sweep.as_ref().map_or(0, Sweep::cells)),
+            trials: sweep.as_ref().map_or(0, |sweep| sweep.trials() as usize),
+            worlds: sweep.iter().map(|_| World::Sim.name()).collect(),
+            errors: errors.0.iter().map(Fault::of).collect(),
+        };
+        (of_file, errors)
     }
 
     fn words(&self) -> String {
@@ -175,6 +151,13 @@ impl Checked {
             worlds => worlds.join(", "),
         };
         format!("{}: OK ({of}{arms}, {trials}; {worlds})", self.file)
+    }
+}
+
+fn parts<T>(read: Result<T, ScenarioErrors>) -> (Option<T>, ScenarioErrors) {
+    match read {
+        Ok(value) => (Some(value), ScenarioErrors::default()),
+        Err(errors) => (None, errors),
     }
 }
 

@@ -97,8 +97,6 @@ path.up_queue = "cake"
 [[arm]]
 name = "sqm"
 pth.up_queue = "pie"
-[[arm]]
-path.up_queue = "fq_codel"
 [headline]
 baseline = "todday"
 [[published]]
@@ -136,13 +134,12 @@ fn mistakes_of_every_kind_are_told_in_one_pass_each_at_its_line() {
         "my.toml:23:17: path.up_queue: `codel`: `interval=1`: expected a time such as 5ms",
         "my.toml:26:20: flow.bulkk.count: no flow is named `bulkk`",
         "my.toml:28:1: arm[2]: a second one is named `sqm`; names must differ",
-        "my.toml:30:1: arm[2].pth: unknown key to override; expected path.KEY",
-        "my.toml:31:1: arm[3].name: is missing",
-        "my.toml:34:12: headline.baseline: no arm is named `todday`; expected today or sqm; did",
-        "my.toml:37:7: published[0].arm: no arm is named `nobody`; expected today or sqm\n",
-        "my.toml:42:10: published[1].metric: `lod.rtt.p99` is no metric",
-        "my.toml:47:1: plot[0].title: is missing",
-        "my.toml:47:1: plot[0].arms: is missing",
+        "my.toml:30:1: arm[2].pth: unknown key; expected name, path, phases or flow; did you mean",
+        "my.toml:32:12: headline.baseline: no arm is named `todday`; expected today or sqm; did",
+        "my.toml:35:7: published[0].arm: no arm is named `nobody`; expected today or sqm\n",
+        "my.toml:40:10: published[1].metric: `lod.rtt.p99` is no metric",
+        "my.toml:45:1: plot[0].title: is missing",
+        "my.toml:45:1: plot[0].arms: is missing",
     ];
     for expected in expected {
         assert!(told.contains(&format!("error: {expected}")), "{expected}\nis not in\n{told}");
@@ -166,6 +163,11 @@ fn a_mistake_is_told_once_and_nothing_of_what_the_program_tried() {
         ("kind = \"probe\"", "kind = \"prob\"", "`prob` is no kind of flow"),
         ("interval = \"10ms\"\n", "", "flow.probe.interval: is missing"),
         ("[[flow]]", "[flow]", "flow: expected tables: [[flow]]"),
+        (
+            "[path]",
+            "[[arm]]\npath.up = \"1mbit\"\n[headline]\nbaseline = \"a\"\n[path]",
+            "arm[0].name",
+        ),
     ] {
         std::fs::write(folder.path().join("my.toml"), right.replace(from, to)).expect("a file");
         let all = errors(&underload(&["check", "my.toml"], folder.path()));

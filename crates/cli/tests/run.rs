@@ -250,7 +250,7 @@ fn bad_input_ends_with_status_2_and_names_its_place() {
         (&["run", "silent.toml"], "silent.toml:4:6: path.up: "),
         (&["run", "idle.toml"], "flow: a scenario without a flow measures nothing"),
         (&["run", "no/such"], "no/such: neither a scenario file"),
-        (&["run", "misspelt.toml"], "misspelt.toml:6:1: path.rrt: unknown key; expected one of"),
+        (&["run", "misspelt.toml"], "misspelt.toml:6:1: path.rrt: unknown key; expected up, down"),
         (&["run", "trace.toml"], "missing.trace"),
         (&["run", "control.toml", "--world", "sim"], "no_such_control"),
         (&["run", "comcast/upstream", "--arm", "pie"], "no arm is named `pie`; expected buffer"),

@@ -6,7 +6,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
 use toml::{Table, Value};
 use underload_aqm::config::Kind;
-use underload_run::scenario::{self, Keys, Options, ScenarioErrors, builtin};
+use underload_run::scenario::{self, Keys, Options, builtin};
 use underload_run::source::{Source, load_file};
 
 use crate::errors::{self, raise, raise_words};
@@ -85,11 +85,7 @@ impl Scenario {
             builder = builder.sweep(&key, each.collect::<PyResult<Vec<Value>>>()?);
         }
         let load = &mut |file: &str| load_file(name, file);
-        let options = asked.into();
-        let made = builder.finish_with(&options, load).map_err(|first| {
-            let all = builder.faults(&options, load);
-            ScenarioErrors(if all.is_empty() { vec![first] } else { all })
-        });
+        let made = builder.finish_with(&asked.into(), load);
         Ok(Self(Arc::new(made.map_err(|error| errors::scenario(py, &error))?)))
     }
 

@@ -11,7 +11,6 @@ use std::thread;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 use underload_run::cache::module_identity;
-use underload_run::scenario::ScenarioErrors;
 use underload_run::source::Source;
 use underload_run::sweep::{self, FlushTimes, SweepEnd, SweepProgress, SweepSettings};
 use underload_store::sweep::{SweepDir, SweepRows};
@@ -79,7 +78,7 @@ impl Sweep {
         let program = program.map_err(|error| raise_words(py, "StoreError", &error))?;
         let parse = || sweep::Sweep::parse_with(text, name, Some(source), &program, files);
         let made = py.detach(parse);
-        let made = made.map_err(|error| errors::scenario(py, &ScenarioErrors(vec![error])))?;
+        let made = made.map_err(|error| errors::scenario(py, &error))?;
         Ok(Self(Arc::new(made)))
     }
 

@@ -22,6 +22,7 @@ pub mod cache;
 mod error;
 mod execute;
 pub mod flows;
+mod keys;
 pub mod measured_lines;
 pub mod modem_file;
 pub mod own;

@@ -59,12 +59,7 @@ impl Source {
         traces: &[String],
     ) -> Result<Scenario, ScenarioErrors> {
         let load = &mut |file: &str| load_file(&self.name, file);
-        let scenario = Scenario::parse_with(&self.text, &self.name, options, load);
-        let all = |first| {
-            let all = Scenario::faults(&self.text, &self.name, options, load);
-            ScenarioErrors(if all.is_empty() { vec![first] } else { all })
-        };
-        let mut scenario = scenario.map_err(all)?;
+        let mut scenario = Scenario::read(&self.text, &self.name, options, load)?;
         scenario.text = options.effective_text(&self.text, traces);
         Ok(scenario)
     }

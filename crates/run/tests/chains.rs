@@ -115,7 +115,7 @@ fn faults_of_hops_name_their_place_and_what_is_accepted() {
     let arm = |line: &str| format!("interval = \"10ms\"\n[[arm]]\nname = \"a\"\n{line}\n");
     let interval = "interval = \"10ms\"\n";
     let cases = [
-        (modem, String::new(), ":11: path.hop.modem: a hop without a link; expected"),
+        (modem, String::new(), ":11: path.hop.modem.up: expected a link in at least one"),
         ("name = \"modem\"", "name = \"wifi\"".into(), "a second hop is named `wifi`"),
         ("name = \"modem\"\n", String::new(), ":11: path.hop[1]: `name` is missing"),
         ("rtt =", "up = \"1mbit\"\nrtt =".into(), ":2: path.up: stands beside [[path.hop]]"),
@@ -132,8 +132,8 @@ fn faults_of_hops_name_their_place_and_what_is_accepted() {
         let error = parse(&CHAIN.replacen(from, &to, 1)).expect_err(expected).to_string();
         assert!(error.contains(expected), "{error}\nhas no\n{expected}");
     }
-    let plain =
-        "[path]\nup = \"1mbit\"\nup_queue = \"fifo:limit=64KiB\"\n[[flow]]\nkind = \"probe\"\n";
+    let plain = "[phases]\nload = \"1s\"\n[path]\nup = \"1mbit\"\nup_queue = \"fifo:limit=64KiB\"\n\
+         [[flow]]\nkind = \"probe\"\n";
     let text = format!("{plain}{}", arm("path.hop.modem.up = \"2mbit\""));
     let error = parse(&text).expect_err("there are no hops").to_string();
     assert!(error.contains("the scenario has no [[path.hop]]"), "{error}");

@@ -359,7 +359,8 @@ fn what_is_wrong_is_told_with_its_place() {
     let fault = |text: &str| {
         let error = Sweep::parse(text, "sweep.toml", Some(source(SCENARIO)), "0.1.0 test");
         let error = error.map(|_| ()).expect_err(text);
-        (error.line, error.to_string())
+        let line = error.0.first().and_then(|error| error.line);
+        (line, error.to_string())
     };
     let axis = "[[axis]]\nkey = \"path.rtt\"\n";
     for (text, line, words) in [
@@ -369,7 +370,7 @@ fn what_is_wrong_is_told_with_its_place() {
         ("scenario", Some(1), ""),
         ("samples = 3", Some(1), "as many points as its axes make"),
         ("design = \"random\"", None, "samples: is missing"),
-        ("design = \"round\"", Some(1), "unknown variant"),
+        ("design = \"round\"", Some(1), "expected grid, random or"),
         (&format!("{axis}values = [\"5ms\", \"fast\"]"), Some(3), "with `fast`: path.rtt"),
         (&format!("{axis}values = [5]"), Some(3), "path.rtt"),
         (&format!("{axis}from = \"1ms\"\nto = \"2ms\""), Some(1), "steps: is missing"),

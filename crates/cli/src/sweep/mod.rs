@@ -66,8 +66,7 @@ impl Arguments {
         let name = self.file.to_string_lossy();
         let text = source::read_text(&name).or_bad_input()?;
         let program = sweep::program(COMMIT).context("telling this program from others")?;
-        let sweep = Sweep::parse(&text, &name, None, &program);
-        let sweep = sweep.map_err(|error| bad_input(anyhow!(error.picture())))?;
+        let sweep = Sweep::parse(&text, &name, None, &program).or_bad_input()?;
         if self.dry_run {
             return estimate::tell(&sweep, self.workers, self.json);
         }

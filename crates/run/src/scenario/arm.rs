@@ -1,20 +1,17 @@
 //! One resolved variant of a scenario.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use ring::digest::{SHA256, digest};
-use toml::Table;
+use serde::Serialize;
 use underload_aqm::registry::LoadFile;
 use underload_record::schema::Direction;
 
-use super::cohort::Cohort;
-use super::document::{Base, Document, Override};
-use super::error::{Fault, ScenarioError};
 use super::flow::{Flow, FlowKind};
-use super::identity::identity;
 use super::path::{Lane, LaneQueue, Path};
 use super::phases::Phases;
-use super::variants::{Variant, combinations};
+use super::tables::Base;
+use crate::keys::{Fault, Faults};
 
 /// One variant, everything resolved: what a world runs once per repeat.
 #[derive(Debug, Clone)]
@@ -92,196 +89,152 @@ impl Arm {
     }
 }
 
-/// The name of the arm that a combination makes.
-pub(super) fn name(variants: &[&Variant]) -> String {
-    let names: Vec<&str> = variants.iter().map(|variant| variant.name.as_str()).collect();
-    if names.is_empty() { "default".to_owned() } else { names.join("/") }
-}
-
-/// Arms of earlier readings of a file that is read again with changes.
-#[derive(Default)]
-pub(super) struct KnownArms {
-    base: Base,
-    /// By name.
-    arms: BTreeMap<String, KnownArm>,
-    /// How often an arm was read from its tables.
-    read: usize,
-    /// How often an arm was taken from here instead.
-    reused: usize,
-}
-
-/// Reading an arm takes as long as reusing this many.
-const REUSED_PER_READ: usize = 10;
-
-struct KnownArm {
-    changes: Vec<Override>,
-    arm: Arm,
-    settings: BTreeMap<String, String>,
-}
-
-impl KnownArms {
-    /// Forgets all arms if they were laid over another base.
-    fn retain_over(&mut self, base: &Base) {
-        if self.base != *base {
-            self.arms.clear();
-            self.base.clone_from(base);
-        }
-    }
-
-    /// The work so far, as a number of arms that were read.
-    pub(super) fn work(&self) -> usize {
-        self.read + self.reused / REUSED_PER_READ
-    }
-
-    fn reuse(
-        &mut self,
-        name: &str,
-        variants: &[&Variant],
-    ) -> Option<(Arm, BTreeMap<String, String>)> {
-        let changes = variants.iter().flat_map(|variant| &variant.changes);
-        let known = self.arms.get(name).filter(|known| known.changes.iter().eq(changes))?;
-        self.reused += 1;
-        Some((known.arm.clone(), known.settings.clone()))
-    }
-
-    fn insert(&mut self, variants: &[&Variant], arm: &Arm, settings: &BTreeMap<String, String>) {
-        let changes = variants.iter().flat_map(|variant| variant.changes.clone()).collect();
-        let known = KnownArm { changes, arm: arm.clone(), settings: settings.clone() };
-        self.arms.insert(arm.name.clone(), known);
-    }
-}
-
-/// Every combination of the dimensions laid over the base: the arms, those of a cohort with typical
-/// conditions; and where they are to be kept the tables that each was read from. Arms of `known`
-/// are not read again.
-pub(super) fn resolve(
-    base: &Base,
-    dimensions: &[Vec<Variant>],
-    (cohort, keeps_tables): (Option<&Cohort>, bool),
-    document: &Document,
-    load: &mut LoadFile<'_>,
-    known: Option<&mut KnownArms>,
-) -> Result<(Vec<Arm>, Vec<Base>), ScenarioError> {
-    let (mut arms, mut templates, mut settings) = (Vec::new(), Vec::new(), Vec::new());
-    let mut places = Vec::new();
-    let mut known = known.filter(|_| cohort.is_none() && !keeps_tables);
-    if let Some(known) = &mut known {
-        known.retain_over(base);
-    }
-    for variants in combinations(dimensions) {
-        let name = name(&variants);
-        places.push(variants.first().map_or("arm", |variant| variant.place.as_str()));
-        let reused = known.as_mut().and_then(|known| known.reuse(&name, &variants));
-        if let Some((arm, own)) = reused {
-            arms.push(arm);
-            settings.push(own);
-            continue;
-        }
-        let mut tables = base.clone();
-        let arm = lay(&mut tables, &variants).and_then(|()| match cohort {
-            Some(cohort) => cohort.typical_arm(&name, &tables, load),
-            None => read_arm(&name, &tables, load),
-        });
-        if let Some(known) = &mut known {
-            known.read += 1;
-        }
-        let arm = arm.map_err(|fault| {
-            let origin = tables.origin(&fault.key);
-            document.locate(fault, origin)
-        })?;
-        let own = tables.settings();
-        if let Some(known) = &mut known {
-            known.insert(&variants, &arm, &own);
-        }
-        arms.push(arm);
-        settings.push(own);
-        if keeps_tables {
-            templates.push(tables);
-        }
-    }
-    for (arm, factors) in arms.iter_mut().zip(factors(settings)) {
-        arm.factors = factors;
-    }
-    let used = cohort.map_or(Ok(()), |cohort| cohort.check_used(&templates));
-    used.and_then(|()| check_different(&arms, &places))
-        .map_err(|fault| document.locate(fault, None))?;
-    Ok((arms, templates))
-}
-
-/// Of each arm's settings those that are not the same in every arm.
-fn factors(mut settings: Vec<BTreeMap<String, String>>) -> Vec<BTreeMap<String, String>> {
-    let keys: BTreeSet<String> = settings.iter().flat_map(BTreeMap::keys).cloned().collect();
-    for key in keys {
-        let first = settings.first().and_then(|own| own.get(&key));
-        if settings.iter().all(|own| own.get(&key) == first) {
-            for own in &mut settings {
-                own.remove(&key);
-            }
-        }
-    }
-    settings
-}
-
-/// Lays the variants over the tables.
-fn lay(tables: &mut Base, variants: &[&Variant]) -> Result<(), Fault> {
-    for (index, variant) in variants.iter().enumerate() {
-        for change in &variant.changes {
-            let earlier = variants[..index]
-                .iter()
-                .find(|earlier| earlier.changes.iter().any(|other| other.key == change.key));
-            if let Some(earlier) = earlier {
-                let problem = format!("`{}` and `{}` both override it", earlier.name, variant.name);
-                return Err(Fault::new(&change.key, problem));
-            }
-            tables.set(change, &variant.place)?;
-        }
-    }
-    Ok(())
-}
-
 /// Reads an arm out of its tables.
-pub(super) fn read_arm(name: &str, tables: &Base, load: &mut LoadFile<'_>) -> Result<Arm, Fault> {
-    let read = |(name, table): &(String, Table)| Flow::read(name, table.clone());
-    let flows = tables.flows.iter().map(read).collect::<Result<Vec<_>, _>>()?;
-    check_flows(&flows)?;
+pub(super) fn read_arm(
+    name: &str,
+    tables: &Base,
+    load: &mut LoadFile<'_>,
+    faults: &mut Faults,
+) -> Option<Arm> {
+    let flows: Vec<Option<Flow>> =
+        tables.flows.iter().map(|(name, table)| Flow::read(name, table, faults)).collect();
     let mut files: BTreeMap<String, Vec<u8>> = BTreeMap::new();
     let load = &mut |file: &str| {
         let bytes = load(file)?;
         files.insert(file.to_owned(), digest(&SHA256, &bytes).as_ref().to_vec());
         Ok(bytes)
     };
-    let path = Path::read(tables.path.clone(), &tables.hops, load)?;
-    let phases = Phases::read(tables.phases.clone())?;
+    let path = Path::read(&tables.path, &tables.hops, load, faults);
+    let phases = Phases::read(&tables.phases, faults)?;
+    let (path, flows) = (path?, flows.into_iter().collect::<Option<Vec<Flow>>>()?);
     let said = (&tables.path, &tables.hops, &tables.phases, &tables.flows, &files);
     let unspeakable =
         |error| Fault::new("", format!("a value that JSON has no words for: {error}"));
-    let wording = serde_json::to_string(&said).map_err(unspeakable)?;
-    let identity = identity(&path, &phases, &flows, &files).map_err(unspeakable)?;
-    let (name, factors) = (name.to_owned(), BTreeMap::new());
-    Ok(Arm { name, path, phases, flows, factors, identity, wording })
+    let wording = faults.accept(serde_json::to_string(&said).map_err(unspeakable))?;
+    let identity = identity(&path, &phases, &flows, &files).map_err(unspeakable);
+    let (identity, factors) = (faults.accept(identity)?, BTreeMap::new());
+    Some(Arm { name: name.to_owned(), path, phases, flows, factors, identity, wording })
 }
 
-fn check_flows(flows: &[Flow]) -> Result<(), Fault> {
-    if flows.is_empty() {
-        let problem = "a scenario without a flow measures nothing; expected [[flow]] tables";
-        return Err(Fault::new("flow", problem));
-    }
-    let measures = |flow: &Flow| !matches!(flow.kind, FlowKind::Tcp(_) | FlowKind::Udp(_));
-    if !flows.iter().any(measures) {
-        let problem = "nothing measures latency; add a flow with kind = \"probe\"";
-        return Err(Fault::new("flow", problem));
-    }
-    Ok(())
+/// An arm as JSON, with a digest of each file that it names.
+fn identity(
+    path: &Path,
+    phases: &Phases,
+    flows: &[Flow],
+    files: &BTreeMap<String, Vec<u8>>,
+) -> Result<String, serde_json::Error> {
+    let Path { up, down } = path;
+    let lanes = |lanes: &[Lane]| lanes.iter().map(lane).collect::<Vec<_>>();
+    serde_json::to_string(&(lanes(up), lanes(down), phases, flows, files))
 }
 
-/// Two arms that are the same compare nothing.
-fn check_different(arms: &[Arm], places: &[&str]) -> Result<(), Fault> {
-    let mut seen: BTreeMap<&str, &Arm> = BTreeMap::new();
-    for (arm, place) in arms.iter().zip(places) {
-        if let Some(twin) = seen.insert(arm.identity(), arm) {
-            let problem = format!("`{}` and `{}` are the same", twin.name, arm.name);
-            return Err(Fault::new(*place, problem));
+fn lane(lane: &Lane) -> impl Serialize + use<> {
+    let Lane { name, link, queue, is_wide } = lane;
+    (name.clone(), link.meaning().to_owned(), queue.meaning(), *is_wide)
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::scenario::Scenario;
+
+    /// A scenario whose two arms differ in these lines alone.
+    fn of_two(one: &str, other: &str) -> Result<Scenario, String> {
+        let text = format!(
+            r#"
+            [path]
+            up = "10mbit"
+            up_queue = "codel"
+            [phases]
+            load = "7s"
+            [[flow]]
+            kind = "tcp"
+            congestion_control = "cubic"
+            [[flow]]
+            kind = "udp"
+            rate = "1mbit"
+            [[flow]]
+            kind = "probe"
+            interval = "10ms"
+            [[flow]]
+            kind = "voip"
+            [[flow]]
+            kind = "web"
+            [[arm]]
+            name = "one"
+            path.down = "100mbit"
+            path.down_queue = "fifo"
+            {one}
+            [[arm]]
+            name = "other"
+            path.down = "100mbit"
+            path.down_queue = "fifo"
+            {other}
+            "#
+        );
+        Scenario::parse(&text, "case").map_err(|error| error.to_string())
+    }
+
+    /// An arm that changes nothing more.
+    const NOTHING: &str = "";
+
+    #[test]
+    fn arms_that_mean_the_same_are_refused_however_they_are_written() {
+        for (one, other) in [
+            ("path.up = \"10mbit\"", "path.up = \"10000kbit\""),
+            ("path.up = \"10mbit\"", "path.up = { name = \"rate\", rate = \"0.01gbit\" }"),
+            ("path.up_queue = \"codel\"", "path.up_queue = \"codel:profile=linux\""),
+            ("path.up_queue = \"codel\"", "path.up_queue = \"codel:interval=0.1s,target=5000us\""),
+            ("path.up_queue = \"fifo:limit=1KiB\"", "path.up_queue = \"fifo:limit=1024B\""),
+            (
+                "path.up_queue = \"diffserv:low=[codel]\"",
+                "path.up_queue = \"diffserv:low=[codel:profile=linux]\"",
+            ),
+            ("path.rtt = \"20ms\"", "path.up_delay = \"10ms\"\npath.down_delay = \"10000us\""),
+            ("path.up_loss = \"1%\"", "path.up_loss = \"0.01\""),
+            (NOTHING, "phases.load = \"7000ms\""),
+            (NOTHING, "phases.drain = \"1s\"\nphases.ramp = \"steady\""),
+            (NOTHING, "flow.tcp.count = 1\nflow.tcp.ecn = false\nflow.tcp.start = \"0s\""),
+            (NOTHING, "flow.udp.rate = \"1000kbit\"\nflow.udp.packet = \"1200B\""),
+            (NOTHING, "flow.probe.classes = [{ dscp = 0, ecn = \"not-ect\" }]"),
+            (NOTHING, "flow.voip.jitter_buffer = \"fixed\"\nflow.voip.delay = \"40ms\""),
+            (NOTHING, "flow.web.loads = 10\nflow.web.congestion_control = \"cubic\""),
+        ] {
+            let error = of_two(one, other).expect_err(other);
+            assert!(error.contains("`one` and `other` are the same"), "{other}: {error}");
         }
     }
-    Ok(())
+
+    #[test]
+    fn arms_that_differ_in_one_value_are_two() {
+        for other in [
+            "path.up = \"10001kbit\"",
+            "path.up_queue = \"codel:profile=rfc\"",
+            "path.up_loss = \"0.0000001\"",
+            "path.up_loss = \"0.0000002\"",
+            "path.rtt = \"1ms\"",
+            "phases.load = \"7001ms\"",
+            "phases.ramp_limit = \"14s\"",
+            "flow.tcp.congestion_control = \"reno\"",
+            "flow.tcp.extra_rtt = \"1ns\"",
+            "flow.udp.ecn = \"ect1\"",
+            "flow.probe.timeout = \"4s\"",
+            "flow.voip.delay = \"41ms\"",
+            "flow.voip.start = \"0s\"",
+            "flow.web.browser = \"firefox\"",
+        ] {
+            of_two(NOTHING, other).expect(other);
+        }
+    }
+
+    #[test]
+    fn what_is_written_otherwise_leaves_a_record_of_its_own() {
+        let queue = |text: &str| {
+            let arms = of_two("path.up = \"1mbit\"", &format!("path.up_queue = \"{text}\""));
+            arms.expect("two arms").arms.remove(1)
+        };
+        let (one, other) = (queue("codel:profile=linux"), queue("codel:profile=linux,target=5ms"));
+        assert_eq!(one.identity(), other.identity());
+        assert_ne!(one.label(), other.label(), "the premise");
+        assert_ne!(one.wording(), other.wording());
+    }
 }

@@ -1,13 +1,14 @@
 //! Scenarios put together in code, of the same tables as a file's and checked alike.
 
 use std::fmt::Write as _;
+use std::sync::Arc;
 
 use toml::{Table, Value};
 use underload_aqm::registry::LoadFile;
 
 use super::builtin;
 use super::document::Document;
-use super::{Options, Scenario, ScenarioError};
+use super::{Options, Scenario, ScenarioError, ScenarioErrors};
 
 /// A scenario under construction; `docs/scenario-format.md` has the keys.
 #[derive(Debug, Clone)]
@@ -156,18 +157,19 @@ impl Builder {
     /// # Errors
     /// As [`Scenario::parse`], without lines.
     pub fn finish(&self) -> Result<Scenario, ScenarioError> {
-        self.finish_with(&Options::default(), &mut builtin::load_file)
+        let made = self.finish_with(&Options::default(), &mut builtin::load_file);
+        made.map_err(|errors| errors.first(&self.name))
     }
 
     /// The scenario with what is asked of it; files that its links name are taken from `load`.
     ///
     /// # Errors
-    /// As [`Scenario::parse_with`], without lines.
+    /// All faults, without lines.
     pub fn finish_with(
         &self,
         options: &Options,
         load: &mut LoadFile<'_>,
-    ) -> Result<Scenario, ScenarioError> {
+    ) -> Result<Scenario, ScenarioErrors> {
         let tables = |list: &[Keys]| list.iter().map(|keys| Value::Table(keys.table())).collect();
         let mut root = self.head.table();
         root.insert("path".to_owned(), Value::Table(self.path.table()));
@@ -175,16 +177,9 @@ impl Builder {
         for (key, list) in [("flow", &self.flows), ("arm", &self.arms), ("sweep", &self.sweeps)] {
             root.insert(key.to_owned(), Value::Array(tables(list)));
         }
-        let document = Document::new(&self.name, root);
+        let document = Arc::new(Document::new(&self.name, root));
         let text = options.effective_text(&self.text(), &[]);
-        Scenario::resolve(document, text, options, load, None)
-    }
-
-    /// Everything that is wrong with it, without lines; empty where nothing is. Otherwise as
-    /// [`Builder::finish_with`].
-    pub fn faults(&self, options: &Options, load: &mut LoadFile<'_>) -> Vec<ScenarioError> {
-        let faults = Scenario::faults(&self.text(), &self.name, options, load);
-        faults.into_iter().map(ScenarioError::without_place).collect()
+        Scenario::resolve(&document, text, options, load)
     }
 
     /// The scenario as the text of a file, which the record of a run keeps.
@@ -288,9 +283,10 @@ mod tests {
         let unknown = two_queues().arm("red", Keys::new().set("path.up_queue", "rad"));
         assert!(fault(unknown).contains("path.up_queue"));
         let misspelt = two_queues().path(Keys::new().set("up_que", "pie").set("rtt", "20"));
-        let all = misspelt.faults(&Options::default(), &mut builtin::load_file);
+        let all = misspelt.finish_with(&Options::default(), &mut builtin::load_file);
+        let all = all.expect_err("two faults").0;
         let keys: Vec<&str> = all.iter().map(|fault| fault.key.as_str()).collect();
-        assert_eq!(keys, ["path.rtt", "path.up_que"]);
+        assert_eq!(keys, ["path.up_que", "path.rtt"]);
         assert!(all.iter().all(|fault| fault.line.is_none() && fault.excerpt.is_none()));
         let same = two_queues().arm("pie", Keys::new().set("path.up_queue", "codel"));
         assert!(fault(same).contains("a second one is named `pie`"));

@@ -5,23 +5,19 @@
 //! each arm draws by itself on the arm's name: one more draw never shifts another's values. With
 //! `[cohort.lines]` a draw is of a line or of one of its runs instead.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
-use serde::Deserialize;
-use serde_json::json;
-use toml::{Table, Value};
+use serde::Serialize;
 use underload_aqm::registry::LoadFile;
 use underload_aqm::rng::Rng;
 use underload_record::schema::StudyRecord;
 
 use super::arm::{Arm, read_arm};
-use super::document::{Base, Document, check_name};
-use super::error::{Fault, ScenarioError};
 use super::flow::FlowKind;
 use super::lines::{Lines, OWN};
-use super::section::read_section;
-use super::{lines, trace};
+use super::tables::{Base, Conditions, check_name};
 use crate::flows;
+use crate::keys::{Fault, Faults, Try, keys, word, words};
 use crate::study::{Distribution, DistributionError, Quantity};
 
 /// The conditions that are drawn anew for every trial.
@@ -36,7 +32,7 @@ pub struct Cohort {
 }
 
 /// What a draw belongs to, where there are lines.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 enum Of {
     /// A line: the same in all its runs.
@@ -46,120 +42,116 @@ enum Of {
 }
 
 /// The trials that share their drawn conditions.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 enum Per {
     /// The trials of one repeat: the same line with every arm, so that pairs can be compared.
-    #[default]
     Repeat,
     /// None: every arm has lines of its own, as two fleets of devices have.
     Trial,
 }
 
-/// What a trial drew: names and values as a scenario writes them.
-pub type Conditions = BTreeMap<String, String>;
-
 /// Words that commands of `exec` flows use.
 const RESERVED: [&str; 2] = ["client", "server"];
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Keys {
-    #[serde(default)]
-    per: Per,
-    draw: Vec<Table>,
-    lines: Option<Table>,
+words! {
+    Of, word: Line Run;
+    Per, word: Repeat Trial;
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct DrawKeys {
-    name: String,
-    of: Option<Of>,
-    log_normal: Option<LogNormalKeys>,
-    uniform: Option<UniformKeys>,
-    quantiles: Option<QuantilesKeys>,
-    choice: Option<ChoiceKeys>,
+keys! {
+    pub(super) struct CohortKeys {
+        /// The trials that share their drawn conditions.
+        per: Per = Per::Repeat,
+        draw: Vec<Try<DrawKeys>>,
+        lines: Option<Lines>,
+    }
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct LogNormalKeys {
-    median: String,
-    sigma: f64,
-    low: String,
-    high: String,
+keys! {
+    struct DrawKeys {
+        /// What stands in braces for the value.
+        name: String,
+        /// What the draw belongs to, where there are lines.
+        of: Option<Of>,
+        log_normal: Option<LogNormalKeys>,
+        uniform: Option<UniformKeys>,
+        quantiles: Option<QuantilesKeys>,
+        choice: Option<ChoiceKeys>,
+    }
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct UniformKeys {
-    low: String,
-    high: String,
+keys! {
+    struct LogNormalKeys {
+        median: Quantity,
+        /// Of the natural logarithm.
+        sigma: f64,
+        low: Quantity,
+        high: Quantity,
+    }
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct QuantilesKeys {
-    at: Vec<f64>,
-    values: Vec<String>,
+keys! {
+    struct UniformKeys {
+        low: Quantity,
+        high: Quantity,
+    }
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct ChoiceKeys {
-    values: Vec<String>,
-    weights: Option<Vec<f64>>,
+keys! {
+    struct QuantilesKeys {
+        at: Vec<f64>,
+        values: Vec<Quantity>,
+    }
 }
 
-/// The schema of `[cohort]`.
-pub(super) fn schema() -> serde_json::Value {
-    let mut keys = trace::keys::<Keys>();
-    let draw = trace::closed(trace::keys::<DrawKeys>());
-    keys.insert("draw".to_owned(), json!({ "type": "array", "items": draw }));
-    keys.insert("lines".to_owned(), trace::closed(lines::keys()));
-    trace::closed(keys)
+keys! {
+    struct ChoiceKeys {
+        values: Vec<String>,
+        weights: Option<Vec<f64>>,
+    }
 }
 
 impl Cohort {
-    /// Takes it out of the root, where there is one.
-    pub(super) fn take(root: &mut Table) -> Result<Option<Self>, Fault> {
-        let table = match root.remove("cohort") {
-            None => return Ok(None),
-            Some(Value::Table(table)) => table,
-            Some(_) => return Err(Fault::new("cohort", "expected a table: [cohort]")),
-        };
-        Self::read(table).map(Some).map_err(|fault| fault.under("cohort"))
-    }
-
-    fn read(table: Table) -> Result<Self, Fault> {
-        let Keys { per, draw, lines } = read_section(table)?;
-        let lines = lines.map(|table| Lines::read(table).map_err(|fault| fault.under("lines")));
-        let lines = lines.transpose()?;
+    /// The cohort that the keys declare.
+    pub(super) fn new(keys: CohortKeys, faults: &mut Faults) -> Option<Self> {
+        let CohortKeys { per, draw, lines } = keys;
+        if draw.is_empty() {
+            let problem = "a cohort draws something; expected [[cohort.draw]]";
+            faults.add(Fault::new("draw", problem));
+        }
+        let checked = lines.as_ref().map_or(Ok(()), Lines::check);
+        faults.accept(checked.map_err(|fault| fault.under("lines")));
         let mut draws: Vec<(String, Distribution)> = Vec::new();
         let mut of_run = BTreeSet::new();
-        for (index, table) in draw.into_iter().enumerate() {
-            let read = read_section(table).and_then(|keys| DrawKeys::check(keys, lines.is_some()));
-            let read = read.map_err(|f| f.under(&format!("draw[{index}]")))?;
-            let (name, of, distribution) = read;
+        let mut is_whole = true;
+        for (index, Try(keys)) in draw.into_iter().enumerate() {
+            let place = format!("draw[{index}]");
+            let drawn = keys.map(|keys| keys.check(lines.is_some()).map_err(|it| it.under(&place)));
+            let Some((name, of, distribution)) = drawn.and_then(|drawn| faults.accept(drawn))
+            else {
+                is_whole = false;
+                continue;
+            };
             if of == Some(Of::Run) {
                 of_run.insert(name.clone());
             }
             if draws.iter().any(|(known, _)| *known == name) {
                 let problem = format!("a second one is named `{name}`; names must differ");
-                return Err(Fault::new(format!("draw[{index}]"), problem));
+                faults.add(Fault::new(place, problem));
+                continue;
             }
             draws.push((name, distribution));
         }
-        if draws.is_empty() {
-            return Err(Fault::new("draw", "a cohort draws something; expected [[cohort.draw]]"));
+        if !is_whole || draws.is_empty() {
+            return None;
         }
         if let Some(lines) = &lines {
             let names: Vec<_> =
                 draws.iter().map(|(name, _)| (name.as_str(), of_run.contains(name))).collect();
-            lines.check_names(&names).map_err(|fault| fault.under("lines"))?;
+            faults.accept(lines.check_names(&names).map_err(|fault| fault.under("lines")));
         }
-        Ok(Self { draws, per, of_run, lines: lines.map(|lines| (lines, Vec::new())) })
+        Some(Self { draws, per, of_run, lines: lines.map(|lines| (lines, Vec::new())) })
     }
 
     /// Chooses the lines that are eligible with this seed, and returns how many runs of an arm
@@ -220,26 +212,37 @@ impl Cohort {
         drawn.chain(own.into_iter().filter(|_| self.lines.is_some())).collect()
     }
 
-    /// The arm with typical conditions, after the same with the extremes of every draw.
+    /// The arm with typical conditions, once it was read with the extremes of every draw, too.
     pub(super) fn typical_arm(
         &self,
         name: &str,
         template: &Base,
         load: &mut LoadFile<'_>,
-    ) -> Result<Arm, Fault> {
+        faults: &mut Faults,
+    ) -> Option<Arm> {
         let typical = self.typical();
+        let mut own = Faults::default();
+        let arm = read_arm(name, &template.filled(&typical), load, &mut own);
+        if !own.is_empty() {
+            for fault in own {
+                // Only the draws that the message is about.
+                let drawn = self.draws.iter().map(|(name, how)| (name.clone(), how.typical()));
+                let named = drawn.filter(|(_, value)| fault.problem.contains(value)).collect();
+                faults.add(with(&named, fault));
+            }
+            return None;
+        }
         for (draw, distribution) in &self.draws {
             for value in distribution.extremes() {
                 let mut conditions = typical.clone();
                 conditions.insert(draw.clone(), value.clone());
-                let arm = read_arm(name, &template.filled(&conditions), load);
-                arm.map_err(|fault| Fault {
-                    problem: format!("with {{{draw}}} = {value}: {}", fault.problem),
-                    ..fault
-                })?;
+                let mut own = Faults::default();
+                read_arm(name, &template.filled(&conditions), load, &mut own);
+                let changed = Conditions::from([(draw.clone(), value)]);
+                own.into_iter().for_each(|fault| faults.add(with(&changed, fault)));
             }
         }
-        read_arm(name, &template.filled(&typical), load)
+        arm
     }
 
     /// Refuses a draw that no arm uses.
@@ -265,21 +268,25 @@ impl Cohort {
     pub(super) fn arm(
         &self,
         (seed, repeat): (u64, u32),
-        arm: (&str, &Base),
-        document: &Document,
+        (name, template): (&str, &Base),
         load: &mut LoadFile<'_>,
-    ) -> Result<(Arm, Conditions), ScenarioError> {
-        let (name, template) = arm;
+    ) -> Result<(Arm, Conditions), Fault> {
         let conditions = self.draw(seed, repeat, name);
-        let drawn = read_arm(name, &template.filled(&conditions), load);
-        let drawn = drawn.map_err(|mut fault| {
-            let with: Vec<String> =
-                conditions.iter().map(|(name, value)| format!("{{{name}}} = {value}")).collect();
-            fault.problem = format!("with {}: {}", with.join(", "), fault.problem);
-            document.locate(fault, None)
-        })?;
-        Ok((drawn, conditions))
+        let mut faults = Faults::default();
+        let arm = read_arm(name, &template.filled(&conditions), load, &mut faults);
+        let arm = faults.result(arm).map_err(|fault| with(&conditions, fault))?;
+        Ok((arm, conditions))
     }
+}
+
+/// A fault of an arm with these conditions.
+fn with(conditions: &Conditions, mut fault: Fault) -> Fault {
+    let drawn = conditions.iter().map(|(name, value)| format!("{{{name}}} = {value}"));
+    let drawn: Vec<String> = drawn.collect();
+    if !drawn.is_empty() {
+        fault.problem = format!("with {}: {}", drawn.join(", "), fault.problem);
+    }
+    fault
 }
 
 impl DrawKeys {
@@ -299,22 +306,14 @@ impl DrawKeys {
         let invalid =
             |key: &'static str| move |error: DistributionError| Fault::new(key, error.to_string());
         let distribution = match (self.log_normal, self.uniform, self.quantiles, self.choice) {
-            (Some(keys), None, None, None) => {
-                let [median, low, high] = [keys.median, keys.low, keys.high]
-                    .map(|text| quantity(&text).map_err(|fault| fault.under("log_normal")));
-                Distribution::log_normal(median?, keys.sigma, low?, high?)
-                    .map_err(invalid("log_normal"))?
+            (Some(LogNormalKeys { median, sigma, low, high }), None, None, None) => {
+                Distribution::log_normal(median, sigma, low, high).map_err(invalid("log_normal"))?
             }
-            (None, Some(keys), None, None) => {
-                let [low, high] = [keys.low, keys.high]
-                    .map(|text| quantity(&text).map_err(|fault| fault.under("uniform")));
-                Distribution::uniform(low?, high?).map_err(invalid("uniform"))?
+            (None, Some(UniformKeys { low, high }), None, None) => {
+                Distribution::uniform(low, high).map_err(invalid("uniform"))?
             }
-            (None, None, Some(keys), None) => {
-                let values: Result<Vec<_>, _> =
-                    keys.values.iter().map(|text| quantity(text)).collect();
-                let values = values.map_err(|fault| fault.under("quantiles"))?;
-                Distribution::quantiles(&keys.at, &values).map_err(invalid("quantiles"))?
+            (None, None, Some(QuantilesKeys { at, values }), None) => {
+                Distribution::quantiles(&at, &values).map_err(invalid("quantiles"))?
             }
             (None, None, None, Some(keys)) => {
                 Distribution::choice(keys.values, keys.weights).map_err(invalid("choice"))?
@@ -326,43 +325,4 @@ impl DrawKeys {
         };
         Ok((self.name, self.of, distribution))
     }
-}
-
-fn quantity(text: &str) -> Result<Quantity, Fault> {
-    Quantity::read(text).ok_or_else(|| {
-        let problem = format!("`{text}`: expected a time, rate, size or number, such as \"17ms\"");
-        Fault::new("", problem)
-    })
-}
-
-/// The value with every `{name}` replaced; a text that is nothing but a drawn number becomes the
-/// number.
-pub(super) fn fill(value: &Value, conditions: &Conditions) -> Value {
-    match value {
-        Value::String(text) => filled_text(text, conditions),
-        Value::Array(items) => {
-            Value::Array(items.iter().map(|item| fill(item, conditions)).collect())
-        }
-        Value::Table(table) => Value::Table(fill_table(table, conditions)),
-        other => other.clone(),
-    }
-}
-
-pub(super) fn fill_table(table: &Table, conditions: &Conditions) -> Table {
-    table.iter().map(|(key, value)| (key.clone(), fill(value, conditions))).collect()
-}
-
-fn filled_text(text: &str, conditions: &Conditions) -> Value {
-    if !text.contains('{') {
-        return Value::String(text.to_owned());
-    }
-    let whole = text.strip_prefix('{').and_then(|rest| rest.strip_suffix('}'));
-    let number = whole.and_then(|name| conditions.get(name)?.parse::<i64>().ok());
-    if let Some(number) = number {
-        return Value::Integer(number);
-    }
-    let filled = conditions
-        .iter()
-        .fold(text.to_owned(), |text, (name, value)| text.replace(&format!("{{{name}}}"), value));
-    Value::String(filled)
 }

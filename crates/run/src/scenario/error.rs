@@ -3,9 +3,7 @@
 use std::fmt;
 use std::ops::Range;
 
-use underload_aqm::config::closest;
-
-use super::place::Step;
+use crate::keys::{alternatives, did_you_mean};
 
 /// A fault of a scenario: which file, which line, which key, and what would be accepted.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,8 +19,6 @@ pub struct ScenarioError {
     pub problem: String,
     /// What stands there; `None` where `line` is.
     pub excerpt: Option<Box<Excerpt>>,
-    /// From the file's root to what is wrong; empty where that has no place in it.
-    pub(super) steps: Box<[Step]>,
 }
 
 /// A line of a file, and the part of it that is meant.
@@ -64,7 +60,7 @@ impl ScenarioError {
     pub(super) fn new(scenario: &str, key: impl Into<String>, problem: impl Into<String>) -> Self {
         let (key, problem) = (key.into(), problem.into());
         let scenario = scenario.to_owned();
-        Self { scenario, line: None, key, problem, excerpt: None, steps: Box::default() }
+        Self { scenario, line: None, key, problem, excerpt: None }
     }
 
     /// The same, at a place of the text.
@@ -74,16 +70,6 @@ impl ScenarioError {
             self.line = Some(text[..start].matches('\n').count() + 1);
             self.excerpt = Some(Box::new(Excerpt::new(text, &span)));
         }
-        self
-    }
-
-    /// The same of a scenario that no file holds.
-    pub(super) fn without_place(self) -> Self {
-        Self { line: None, excerpt: None, steps: Box::default(), ..self }
-    }
-
-    pub(super) fn of(mut self, steps: Vec<Step>) -> Self {
-        self.steps = steps.into();
         self
     }
 
@@ -104,7 +90,7 @@ impl ScenarioError {
 }
 
 /// All that is wrong with a scenario, each with its line.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ScenarioErrors(pub Vec<ScenarioError>);
 
 impl fmt::Display for ScenarioErrors {
@@ -116,6 +102,22 @@ impl fmt::Display for ScenarioErrors {
 }
 
 impl std::error::Error for ScenarioErrors {}
+
+impl ScenarioErrors {
+    /// Adds the errors that are not among these, in the order of their lines.
+    pub(super) fn merge(&mut self, others: Self) {
+        let new = others.0.into_iter().filter(|other| !self.0.contains(other));
+        let new: Vec<_> = new.collect();
+        self.0.extend(new);
+        self.0.sort_by_key(|error| error.line);
+    }
+
+    /// The first one in the file.
+    pub(super) fn first(self, scenario: &str) -> ScenarioError {
+        let mut errors = self.0.into_iter();
+        errors.next().unwrap_or_else(|| ScenarioError::new(scenario, "", "cannot be read"))
+    }
+}
 
 impl fmt::Display for ScenarioError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -132,77 +134,12 @@ impl fmt::Display for ScenarioError {
 
 impl std::error::Error for ScenarioError {}
 
-/// A fault whose place in the file is not looked up yet.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Fault {
-    pub key: String,
-    pub problem: String,
-}
-
-impl fmt::Display for Fault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if !self.key.is_empty() {
-            write!(f, "{}: ", self.key)?;
-        }
-        f.write_str(&self.problem)
-    }
-}
-
-impl Fault {
-    pub(crate) fn new(key: impl Into<String>, problem: impl Into<String>) -> Self {
-        Self { key: key.into(), problem: problem.into() }
-    }
-
-    /// Prefixes the fault's key with the table that encloses it.
-    pub(crate) fn under(mut self, table: &str) -> Self {
-        self.key = match (table, self.key.as_str()) {
-            (_, "") => table.to_owned(),
-            ("", _) => self.key,
-            (table, key) => format!("{table}.{key}"),
-        };
-        self
-    }
-}
-
 /// The end of the last message of a list that may not be complete.
 pub(super) const MORE_MAY_FOLLOW: &str =
     "; more mistakes may follow, which show once this is mended";
-
-/// The prefix of names that [`super::faults`] invents so that reading can continue. No message
-/// contains it.
-pub(super) const INVENTED: &str = "%%";
-
-/// `a, b or c`, for messages; of a long list its beginning.
-pub(crate) fn alternatives<'a>(words: impl IntoIterator<Item = &'a str>) -> String {
-    let is_of_file = |word: &&str| !word.contains(INVENTED);
-    let words: Vec<&str> = words.into_iter().filter(is_of_file).collect();
-    match words.as_slice() {
-        [] => "nothing".to_owned(),
-        [only] => (*only).to_owned(),
-        [first @ .., _] if first.len() >= MOST_WORDS => {
-            let shown = &words[..MOST_WORDS];
-            format!("{} or one of {} more", shown.join(", "), words.len() - MOST_WORDS)
-        }
-        [first @ .., last] => format!("{} or {last}", first.join(", ")),
-    }
-}
 
 /// `no arm is named `x`; expected ...`, with the name that was probably meant.
 pub(crate) fn no_arm(name: &str, known: &[&str]) -> String {
     let (names, meant) = (known.iter().copied(), did_you_mean(name, known.iter().copied()));
     format!("no arm is named `{name}`; expected {}{meant}", alternatives(names))
 }
-
-/// A question after a message, where one of the known words is close enough to have been meant.
-pub(crate) fn did_you_mean<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> String {
-    closest(word, known).map_or(String::new(), |known| format!("; did you mean `{known}`?"))
-}
-
-/// The word that a message asks for by [`did_you_mean`], if it does.
-pub(super) fn meant(problem: &str) -> Option<&str> {
-    let (_, rest) = problem.rsplit_once("did you mean `")?;
-    rest.split_once('`').map(|(word, _)| word)
-}
-
-/// Words that a message lists, at most.
-const MOST_WORDS: usize = 20;

@@ -4,8 +4,6 @@
 //! as much as one that holds by default. Types of other crates are taken apart without `..`, so
 //! that what one of them gains cannot be forgotten here.
 
-use std::collections::BTreeMap;
-
 use serde::{Serialize, Serializer};
 use underload_aqm::rate::Rate;
 use underload_aqm::time::Span;
@@ -16,27 +14,6 @@ use underload_sim::application::interactive_video::InteractiveVideoConfig;
 use underload_sim::application::video::VideoConfig;
 use underload_sim::application::voip::{JitterBuffer, VoipConfig};
 use underload_sim::application::web::WebConfig;
-
-use super::flow::Flow;
-use super::path::{Lane, Path};
-use super::phases::Phases;
-
-/// An arm as JSON, with a digest of each file that it names.
-pub(super) fn identity(
-    path: &Path,
-    phases: &Phases,
-    flows: &[Flow],
-    files: &BTreeMap<String, Vec<u8>>,
-) -> Result<String, serde_json::Error> {
-    let Path { up, down } = path;
-    let lanes = |lanes: &[Lane]| lanes.iter().map(lane).collect::<Vec<_>>();
-    serde_json::to_string(&(lanes(up), lanes(down), phases, flows, files))
-}
-
-fn lane(lane: &Lane) -> impl Serialize + use<> {
-    let Lane { name, link, queue, is_wide } = lane;
-    (name.clone(), link.meaning().to_owned(), queue.meaning(), *is_wide)
-}
 
 /// A length of time as nanoseconds.
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands out references")]
@@ -92,111 +69,5 @@ pub(super) fn application<S: Serializer>(
             let InteractiveVideoConfig { direction, control, max_rate } = call;
             (name, direction, control, max_rate.bits_per_second()).serialize(serializer)
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use crate::scenario::Scenario;
-
-    /// A scenario whose two arms differ in these lines alone.
-    fn of_two(one: &str, other: &str) -> Result<Scenario, String> {
-        let text = format!(
-            r#"
-            [path]
-            up = "10mbit"
-            up_queue = "codel"
-            [phases]
-            load = "7s"
-            [[flow]]
-            kind = "tcp"
-            congestion_control = "cubic"
-            [[flow]]
-            kind = "udp"
-            rate = "1mbit"
-            [[flow]]
-            kind = "probe"
-            interval = "10ms"
-            [[flow]]
-            kind = "voip"
-            [[flow]]
-            kind = "web"
-            [[arm]]
-            name = "one"
-            path.down = "100mbit"
-            path.down_queue = "fifo"
-            {one}
-            [[arm]]
-            name = "other"
-            path.down = "100mbit"
-            path.down_queue = "fifo"
-            {other}
-            "#
-        );
-        Scenario::parse(&text, "case").map_err(|error| error.to_string())
-    }
-
-    /// An arm that changes nothing more.
-    const NOTHING: &str = "";
-
-    #[test]
-    fn arms_that_mean_the_same_are_refused_however_they_are_written() {
-        for (one, other) in [
-            ("path.up = \"10mbit\"", "path.up = \"10000kbit\""),
-            ("path.up = \"10mbit\"", "path.up = { name = \"rate\", rate = \"0.01gbit\" }"),
-            ("path.up_queue = \"codel\"", "path.up_queue = \"codel:profile=linux\""),
-            ("path.up_queue = \"codel\"", "path.up_queue = \"codel:interval=0.1s,target=5000us\""),
-            ("path.up_queue = \"fifo:limit=1KiB\"", "path.up_queue = \"fifo:limit=1024B\""),
-            (
-                "path.up_queue = \"diffserv:low=[codel]\"",
-                "path.up_queue = \"diffserv:low=[codel:profile=linux]\"",
-            ),
-            ("path.rtt = \"20ms\"", "path.up_delay = \"10ms\"\npath.down_delay = \"10000us\""),
-            ("path.up_loss = \"1%\"", "path.up_loss = \"0.01\""),
-            (NOTHING, "phases.load = \"7000ms\""),
-            (NOTHING, "phases.drain = \"1s\"\nphases.ramp = \"steady\""),
-            (NOTHING, "flow.tcp.count = 1\nflow.tcp.ecn = false\nflow.tcp.start = \"0s\""),
-            (NOTHING, "flow.udp.rate = \"1000kbit\"\nflow.udp.packet = \"1200B\""),
-            (NOTHING, "flow.probe.classes = [{ dscp = 0, ecn = \"not-ect\" }]"),
-            (NOTHING, "flow.voip.jitter_buffer = \"fixed\"\nflow.voip.delay = \"40ms\""),
-            (NOTHING, "flow.web.loads = 10\nflow.web.congestion_control = \"cubic\""),
-        ] {
-            let error = of_two(one, other).expect_err(other);
-            assert!(error.contains("`one` and `other` are the same"), "{other}: {error}");
-        }
-    }
-
-    #[test]
-    fn arms_that_differ_in_one_value_are_two() {
-        for other in [
-            "path.up = \"10001kbit\"",
-            "path.up_queue = \"codel:profile=rfc\"",
-            "path.up_loss = \"0.0000001\"",
-            "path.up_loss = \"0.0000002\"",
-            "path.rtt = \"1ms\"",
-            "phases.load = \"7001ms\"",
-            "phases.ramp_limit = \"14s\"",
-            "flow.tcp.congestion_control = \"reno\"",
-            "flow.tcp.extra_rtt = \"1ns\"",
-            "flow.udp.ecn = \"ect1\"",
-            "flow.probe.timeout = \"4s\"",
-            "flow.voip.delay = \"41ms\"",
-            "flow.voip.start = \"0s\"",
-            "flow.web.browser = \"firefox\"",
-        ] {
-            of_two(NOTHING, other).expect(other);
-        }
-    }
-
-    #[test]
-    fn what_is_written_otherwise_leaves_a_record_of_its_own() {
-        let queue = |text: &str| {
-            let arms = of_two("path.up = \"1mbit\"", &format!("path.up_queue = \"{text}\""));
-            arms.expect("two arms").arms.remove(1)
-        };
-        let (one, other) = (queue("codel:profile=linux"), queue("codel:profile=linux,target=5ms"));
-        assert_eq!(one.identity(), other.identity());
-        assert_ne!(one.label(), other.label(), "the premise");
-        assert_ne!(one.wording(), other.wording());
     }
 }

@@ -6,60 +6,36 @@
 
 use std::collections::BTreeMap;
 
-use serde::Deserialize;
-use toml::Table;
 use underload_aqm::rng::Rng;
 use underload_record::schema::StudyRecord;
 use underload_record::{DAY, LINE};
 
-use super::cohort::Conditions;
-use super::error::Fault;
-use super::section::read_section;
+use super::tables::Conditions;
+use crate::keys::{Fault, keys};
 use crate::study::Distribution;
 
-/// What a line is measured for, how often, and which lines.
-#[derive(Debug, Clone, PartialEq)]
-pub(super) struct Lines {
-    keys: Keys,
-}
-
-#[derive(Debug, Clone, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Keys {
-    count: u32,
-    #[serde(default = "one")]
-    days: u32,
-    #[serde(default = "six")]
-    runs_per_day: u32,
-    class: String,
-    against: String,
-    #[serde(default = "most")]
-    full_percent: f64,
-    #[serde(default)]
-    by: Vec<String>,
-    /// What a line must have drawn, by the draw's name.
-    #[serde(default)]
-    eligible: BTreeMap<String, Vec<String>>,
-    /// The least version that a line must have drawn, such as `6.5`, by the draw's name.
-    #[serde(default)]
-    eligible_from: BTreeMap<String, String>,
-}
-
-/// The keys of `[cohort.lines]` with their forms.
-pub(super) fn keys() -> serde_json::Map<String, serde_json::Value> {
-    super::trace::keys::<Keys>()
-}
-
-const fn one() -> u32 {
-    1
-}
-
-const fn six() -> u32 {
-    6
-}
-
-const fn most() -> f64 {
-    95.0
+keys! {
+    /// What a line is measured for, how often, and which lines.
+    #[derive(Debug, Clone, PartialEq)]
+    pub(super) struct Lines {
+        /// Lines that are drawn.
+        count: u32 => 1..=LINES_MOST,
+        days: u32 = 1 => 1..=DAYS_MOST,
+        /// Runs of a line on a day, each at a random minute of its part of the day.
+        runs_per_day: u32 = 6 => 1..=RUNS_MOST,
+        /// The probe whose lag is to be shorter.
+        class: String,
+        /// The probe whose lag is to be longer.
+        against: String,
+        /// The share of a line's highest rate below which a run is void.
+        full_percent: f64 = 95.0,
+        /// Draws that lines are grouped by.
+        by: Vec<String> = Vec::new(),
+        /// What a line must have drawn, by the draw's name.
+        eligible: BTreeMap<String, Vec<String>> = BTreeMap::new(),
+        /// The least version that a line must have drawn, such as `6.5`, by the draw's name.
+        eligible_from: BTreeMap<String, String> = BTreeMap::new(),
+    }
 }
 
 /// The minute of the day at which a run begins, among the conditions.
@@ -80,32 +56,22 @@ pub(super) struct Place {
 }
 
 impl Lines {
-    pub(super) fn read(table: Table) -> Result<Self, Fault> {
-        let keys: Keys = read_section(table)?;
-        for (key, value, limit) in [
-            ("count", keys.count, LINES_MOST),
-            ("days", keys.days, DAYS_MOST),
-            ("runs_per_day", keys.runs_per_day, RUNS_MOST),
-        ] {
-            if value == 0 || value > limit {
-                return Err(Fault::new(key, format!("expected 1 to {limit}")));
-            }
-        }
-        if !(keys.full_percent > 0.0 && keys.full_percent <= 100.0) {
+    pub(super) fn check(&self) -> Result<(), Fault> {
+        if !(self.full_percent > 0.0 && self.full_percent <= 100.0) {
             return Err(Fault::new("full_percent", "expected more than 0 and at most 100"));
         }
-        for (name, least) in &keys.eligible_from {
+        for (name, least) in &self.eligible_from {
             if version(least).is_none() {
                 let problem = format!("`{least}`: expected a version, such as \"6.5\"");
                 return Err(Fault::new(format!("eligible_from.{name}"), problem));
             }
         }
-        Ok(Self { keys })
+        Ok(())
     }
 
     /// Refuses names that no draw of lines has. `draws`: name, and whether it is of runs.
     pub(super) fn check_names(&self, draws: &[(&str, bool)]) -> Result<(), Fault> {
-        let Keys { by, eligible, eligible_from, .. } = &self.keys;
+        let Self { by, eligible, eligible_from, .. } = self;
         let by = by.iter().map(|name| ("by", name));
         let eligible = eligible.keys().map(|name| ("eligible", name));
         let from = eligible_from.keys().map(|name| ("eligible_from", name));
@@ -129,7 +95,7 @@ impl Lines {
 
     /// Refuses classes that no probe of an arm has.
     pub(super) fn check_probes(&self, probes: &[String]) -> Result<(), Fault> {
-        for (key, class) in [("class", &self.keys.class), ("against", &self.keys.against)] {
+        for (key, class) in [("class", &self.class), ("against", &self.against)] {
             if !probes.contains(class) {
                 let problem =
                     format!("no probe is named `{class}`; expected one of {}", probes.join(", "));
@@ -141,7 +107,7 @@ impl Lines {
 
     /// Whether it names this draw.
     pub(super) fn uses(&self, draw: &str) -> bool {
-        let Keys { by, eligible, eligible_from, .. } = &self.keys;
+        let Self { by, eligible, eligible_from, .. } = self;
         by.iter().any(|name| name == draw)
             || eligible.contains_key(draw)
             || eligible_from.contains_key(draw)
@@ -149,7 +115,7 @@ impl Lines {
 
     /// Numbers of the lines that are measured, from 0.
     pub(super) fn eligible(&self, draws: &[(String, Distribution)], seed: u64) -> Vec<u32> {
-        (0..self.keys.count).filter(|line| self.is_eligible(*line, draws, seed)).collect()
+        (0..self.count).filter(|line| self.is_eligible(*line, draws, seed)).collect()
     }
 
     fn is_eligible(&self, line: u32, draws: &[(String, Distribution)], seed: u64) -> bool {
@@ -157,14 +123,14 @@ impl Lines {
             let drawn = || distribution.draw(&mut line_stream(seed, line).child(name));
             let is_listed = |values: &Vec<String>| values.contains(&drawn());
             let is_new = |least: &String| version(&drawn()) >= version(least);
-            self.keys.eligible.get(name).is_none_or(is_listed)
-                && self.keys.eligible_from.get(name).is_none_or(is_new)
+            self.eligible.get(name).is_none_or(is_listed)
+                && self.eligible_from.get(name).is_none_or(is_new)
         })
     }
 
     /// Runs of an arm over so many lines.
     pub(super) fn repeats(&self, lines: usize) -> u64 {
-        lines as u64 * u64::from(self.keys.days) * u64::from(self.keys.runs_per_day)
+        lines as u64 * u64::from(self.days) * u64::from(self.runs_per_day)
     }
 
     /// What a repeat measures: every line once, then every line again.
@@ -172,14 +138,14 @@ impl Lines {
         let lines = eligible.len().max(1) as u32;
         let line = eligible.get((repeat % lines) as usize).copied().unwrap_or_default();
         let turn = repeat / lines;
-        Place { line, day: turn / self.keys.runs_per_day, run: turn % self.keys.runs_per_day }
+        Place { line, day: turn / self.runs_per_day, run: turn % self.runs_per_day }
     }
 
     /// The stream of a line's own draws, the stream of this run's, and when it is.
     pub(super) fn streams(&self, seed: u64, place: Place) -> (Rng, Rng, Conditions) {
         let line = line_stream(seed, place.line);
         let run = line.child(&format!("day {} run {}", place.day, place.run));
-        let part = MINUTES_PER_DAY / self.keys.runs_per_day;
+        let part = MINUTES_PER_DAY / self.runs_per_day;
         let minute = part * place.run + run.child(MINUTE).below(part);
         let own = [(LINE, place.line), (DAY, place.day), (MINUTE, minute)];
         let own = own.map(|(name, value)| (name.to_owned(), value.to_string()));
@@ -188,7 +154,7 @@ impl Lines {
 
     /// What the record says before the run.
     pub(super) fn study(&self, eligible: usize) -> StudyRecord {
-        let Keys { count, class, against, full_percent, by, .. } = &self.keys;
+        let Self { count, class, against, full_percent, by, .. } = self;
         StudyRecord {
             class: class.clone(),
             against: against.clone(),
@@ -217,7 +183,8 @@ mod tests {
 
     fn lines(more: &str) -> Result<Lines, Fault> {
         let text = format!("count = 40\ndays = 2\nclass = \"a\"\nagainst = \"b\"\n{more}");
-        Lines::read(text.parse().expect("TOML"))
+        let lines: Lines = crate::keys::from_text(&text)?;
+        lines.check().map(|()| lines)
     }
 
     fn choice(name: &str, values: &[&str]) -> (String, Distribution) {

@@ -13,9 +13,9 @@ use underload_sim::tcp::TcpConfig;
 
 use super::arm::Arm;
 use super::cohort::Cohort;
-use super::error::{Fault, alternatives, did_you_mean};
 use super::flow::{Flow, FlowKind};
 use crate::flows;
+use crate::keys::{Fault, alternatives, did_you_mean};
 
 /// The metrics of a scenario's arms.
 pub(crate) struct Metrics {
@@ -30,6 +30,8 @@ pub(crate) struct Metrics {
     own: BTreeMap<String, String>,
     /// Whether flows are those of the file.
     is_exact: bool,
+    /// Whether any flow and study is accepted, because the scenario's are not known.
+    accepts_flows: bool,
     /// The conditions that a study's lines are grouped by; `None` where there is no study.
     study: Option<Vec<String>>,
 }
@@ -39,7 +41,15 @@ impl Metrics {
     pub(crate) fn of(arms: &[Arm], cohort: Option<&Cohort>, is_exact: bool) -> Self {
         let study = cohort.and_then(Cohort::study).map(|study| study.by);
         let (entries, flows, probes) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
-        let mut known = Self { entries, flows, probes, own: BTreeMap::new(), is_exact, study };
+        let mut known = Self {
+            entries,
+            flows,
+            probes,
+            own: BTreeMap::new(),
+            is_exact,
+            accepts_flows: false,
+            study,
+        };
         let mut before: &[Flow] = &[];
         for arm in arms {
             // Most arms differ in nothing but their path.
@@ -49,6 +59,11 @@ impl Metrics {
             before = &arm.flows;
         }
         known
+    }
+
+    /// Accepts metrics of any flow and study: of a scenario whose arms are wrong.
+    pub(crate) fn accepting_flows(self, accepts_flows: bool) -> Self {
+        Self { accepts_flows, ..self }
     }
 
     fn add(&mut self, entry: &Flow) {
@@ -97,6 +112,8 @@ impl Metrics {
     /// on what is not known yet.
     pub(crate) fn check(&self, key: &str, metric: &str) -> Result<Option<String>, Fault> {
         let found = match metric.split_once('/') {
+            Some(_) if self.accepts_flows => Ok(None),
+            None if self.accepts_flows && metric.starts_with("cut") => Ok(None),
             Some((flow, rest)) => self.of_flow(metric, flow, rest),
             None => self.plain(metric).map(Some),
         };

@@ -43,13 +43,12 @@
 //! - [`builtin`] lists the scenarios that come with the program.
 
 mod arm;
+mod arms;
 mod builder;
 pub mod builtin;
 mod cohort;
 pub(crate) mod document;
-mod edit;
 pub(crate) mod error;
-mod faults;
 mod flow;
 mod headline;
 mod identity;
@@ -60,10 +59,8 @@ mod phases;
 mod place;
 mod plots;
 mod published;
-pub(crate) mod quantity;
-mod schema;
-pub(crate) mod section;
-pub(crate) mod trace;
+mod resolve;
+pub(crate) mod tables;
 mod variants;
 pub(crate) mod vary;
 
@@ -71,14 +68,15 @@ pub(crate) mod vary;
 mod tests;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use toml::{Table, Value};
+use toml::Table;
 use underload_aqm::registry::LoadFile;
-use underload_record::schema::{Expectation, Headline, PlotRecord, World, names_arm};
+use underload_record::schema::{Expectation, Headline, PlotRecord, World};
 
 pub use arm::Arm;
 pub use builder::{Builder, Keys};
-pub use cohort::{Cohort, Conditions};
+pub use cohort::Cohort;
 pub use error::{Excerpt, ScenarioError, ScenarioErrors};
 pub use flow::simulated_controls;
 pub use flow::{
@@ -86,13 +84,13 @@ pub use flow::{
 };
 pub use path::{Lane, LaneQueue, Path, check_path_key};
 pub use phases::{Phases, Ramp};
-pub use schema::json_schema;
+pub use resolve::json_schema;
+pub use tables::Conditions;
 
-use arm::KnownArms;
-use document::{Base, COMMAND_LINE, Document, Override, overrides, take_text};
-use error::{Fault, alternatives, did_you_mean, no_arm};
-use metrics::Metrics;
-use variants::{Variant, take_dimensions};
+pub use crate::keys::Bytes;
+use crate::keys::alternatives;
+use document::Document;
+use tables::Base;
 
 /// A scenario, resolved: what is to be run, how often, and what somebody published about it.
 #[derive(Debug, Clone)]
@@ -124,9 +122,9 @@ pub struct Scenario {
     /// Published numbers about these arms.
     pub published: Vec<Expectation>,
     /// The tables of each arm of a cohort, by its name, with `{name}` where a value is drawn; also
-    /// of other arms where they are kept.
+    /// of other arms if [`Options::keeps_tables`].
     templates: BTreeMap<String, Base>,
-    document: Document,
+    document: Arc<Document>,
 }
 
 /// Overrides and choices from the command line.
@@ -172,110 +170,62 @@ impl Options {
     }
 }
 
-/// Repeats of an arm, at most.
-const MAX_REPEATS: u32 = 100_000;
-
 impl Scenario {
     /// Reads a scenario file as it stands, and checks its short form too.
     ///
     /// # Errors
     /// The first fault, with its line and key and what would be accepted.
     pub fn parse(text: &str, name: &str) -> Result<Self, ScenarioError> {
-        let load = &mut builtin::load_file;
-        Self::parse_with(text, name, &Options { short: true, ..Options::default() }, load)?;
-        Self::parse_with(text, name, &Options::default(), load)
+        Self::check(text, name, &mut builtin::load_file).map_err(|errors| errors.first(name))
     }
 
-    /// Reads a scenario file with what the command line says. Files that links name, such as
-    /// traces, are taken from `load`; [`builtin::load_file`] knows those built in.
+    /// Reads a scenario file as it stands, and checks its short form too. Files that links name,
+    /// such as traces, are taken from `load`; [`builtin::load_file`] knows those built in.
     ///
     /// # Errors
-    /// As [`Scenario::parse`]; also an override, arm or number on the command line that does not
-    /// fit the file, and a file that cannot be loaded.
+    /// All faults of both forms, in the order of their lines.
+    pub fn check(text: &str, name: &str, load: &mut LoadFile<'_>) -> Result<Self, ScenarioErrors> {
+        let document = Arc::new(Document::parse(text, name)?);
+        let mut resolve = |short: bool| {
+            let options = Options { short, ..Options::default() };
+            Self::resolve(&document, text.to_owned(), &options, load)
+        };
+        match (resolve(false), resolve(true)) {
+            (Ok(scenario), Ok(_)) => Ok(scenario),
+            (whole, short) => {
+                let mut errors = whole.err().unwrap_or_default();
+                errors.merge(short.err().unwrap_or_default());
+                Err(errors)
+            }
+        }
+    }
+
+    /// Reads a scenario file with what the command line says, as [`Scenario::check`] does.
+    ///
+    /// # Errors
+    /// All faults, in the order of their lines; also an override, arm or number on the command line
+    /// that does not fit the file, and a file that cannot be loaded.
+    pub fn read(
+        text: &str,
+        name: &str,
+        options: &Options,
+        load: &mut LoadFile<'_>,
+    ) -> Result<Self, ScenarioErrors> {
+        let document = Arc::new(Document::parse(text, name)?);
+        Self::resolve(&document, text.to_owned(), options, load)
+    }
+
+    /// Reads a scenario file as [`Scenario::read`] does.
+    ///
+    /// # Errors
+    /// The first fault.
     pub fn parse_with(
         text: &str,
         name: &str,
         options: &Options,
         load: &mut LoadFile<'_>,
     ) -> Result<Self, ScenarioError> {
-        Self::resolve(Document::parse(text, name)?, text.to_owned(), options, load, None)
-    }
-
-    /// The scenario that a document's tables say. Arms of earlier readings are taken from `known`.
-    fn resolve(
-        mut document: Document,
-        text: String,
-        options: &Options,
-        load: &mut LoadFile<'_>,
-        known: Option<&mut KnownArms>,
-    ) -> Result<Self, ScenarioError> {
-        let mut root = std::mem::take(&mut document.root);
-        let plain = |fault: Fault| document.locate(fault, None);
-        let has_repeats = root.contains_key("repeats");
-        let mut head = Head::take(&mut root).map_err(plain)?;
-        let mut base = Base::take(&mut root).map_err(plain)?;
-        let own = take_dimensions(&mut root).map_err(plain)?;
-        let mut dimensions = variants::with_links(own.clone(), &options.links).map_err(plain)?;
-        let mut published = published::take_published(&mut root).map_err(plain)?;
-        let headline = headline::take_headline(&mut root).map_err(plain)?;
-        let plots = plots::take_plots(&mut root).map_err(plain)?;
-        let short = Short::take(&mut root).map_err(plain)?;
-        let mut cohort = Cohort::take(&mut root).map_err(plain)?;
-        refuse_rest(&root).map_err(plain)?;
-        let mut only = options.arms.as_slice();
-        if options.short {
-            for change in &short.changes {
-                base.set(change, "short").map_err(|fault| document.locate(fault, Some("short")))?;
-            }
-            head.repeats = short.repeats.unwrap_or(head.repeats);
-            if only.is_empty() && options.links.is_empty() {
-                only = &short.arms;
-            }
-        }
-        if !options.arms.is_empty() {
-            give_way(&options.set, &mut dimensions, only);
-        }
-        apply_set(&options.set, &mut base, &dimensions, only)
-            .map_err(|fault| document.locate(fault, Some(COMMAND_LINE)))?;
-        let keeps_tables = options.keeps_tables || cohort.is_some();
-        let laid = (cohort.as_ref(), keeps_tables);
-        let (arms, templates) = arm::resolve(&base, &dimensions, laid, &document, load, known)?;
-        let names = arms.iter().map(|arm| arm.name.clone());
-        let templates = names.zip(templates).collect();
-        let is_exact = options.set.is_empty() && !options.short && cohort.is_none();
-        let metrics = Metrics::of(&arms, cohort.as_ref(), is_exact);
-        let key = if options.arms.is_empty() { "short.arms" } else { "arm" };
-        let arms = select(arms, only, key).map_err(plain)?;
-        published::check_metrics(&published, &metrics).map_err(plain)?;
-        headline::check_metrics(headline.as_ref(), &metrics).map_err(plain)?;
-        plots::check_metrics(&plots, &metrics).map_err(plain)?;
-        check_published(&mut published, &arms, [&own, &dimensions]).map_err(plain)?;
-        let short_form = options.short;
-        let published = published.into_iter().map(|(_, it)| Expectation { short_form, ..it });
-        let published = published.collect();
-        let headline = headline::chosen(headline, &arms, &own).map_err(plain)?;
-        let plots = plots::chosen(plots, &arms, &own).map_err(plain)?;
-        let seed = options.seed.unwrap_or(head.seed);
-        let asked = options.repeats.or(short.repeats.filter(|_| options.short));
-        let from_lines = runs_of_lines(cohort.as_mut(), &arms, (seed, has_repeats), asked);
-        let repeats = from_lines.map_err(plain)?.or(options.repeats).unwrap_or(head.repeats);
-        check_repeats(repeats).map_err(plain)?;
-        Ok(Self {
-            name: document.scenario.clone(),
-            title: head.title,
-            description: head.description,
-            figure: head.figure,
-            text,
-            seed,
-            repeats,
-            arms,
-            cohort,
-            headline,
-            plots,
-            published,
-            templates,
-            document,
-        })
+        Self::read(text, name, options, load).map_err(|errors| errors.first(name))
     }
 
     /// The path of a scenario file alone, for whoever runs something else behind it: of a complete
@@ -291,7 +241,7 @@ impl Scenario {
         arm: Option<&str>,
         load: &mut LoadFile<'_>,
     ) -> Result<Path, ScenarioError> {
-        let mut document = Document::parse(text, name)?;
+        let mut document = Document::parse(text, name).map_err(|errors| errors.first(name))?;
         let is_bare = !document.root.contains_key("flow");
         if is_bare && !document.root.contains_key("phases") {
             // A scenario needs something that measures; here nothing runs it.
@@ -300,7 +250,8 @@ impl Scenario {
         }
         let arms = arm.map(str::to_owned).into_iter().collect();
         let options = Options { arms, ..Options::default() };
-        let mut scenario = Self::resolve(document, text.to_owned(), &options, load, None)?;
+        let scenario = Self::resolve(&Arc::new(document), text.to_owned(), &options, load);
+        let mut scenario = scenario.map_err(|errors| errors.first(name))?;
         let fault = |key: &str, problem: String| Err(ScenarioError::new(name, key, problem));
         if scenario.cohort.is_some() {
             return fault("cohort", "draws a path anew for every trial".to_owned());
@@ -326,9 +277,9 @@ impl Scenario {
         load: &mut LoadFile<'_>,
     ) -> Result<(Arm, Conditions), ScenarioError> {
         match (&self.cohort, self.templates.get(&arm.name)) {
-            (Some(cohort), Some(template)) => {
-                cohort.arm((self.seed, repeat), (&arm.name, template), &self.document, load)
-            }
+            (Some(cohort), Some(template)) => cohort
+                .arm((self.seed, repeat), (&arm.name, template), load)
+                .map_err(|fault| self.document.locate(fault)),
             _ => Ok((arm.clone(), Conditions::new())),
         }
     }
@@ -364,243 +315,4 @@ impl Scenario {
         let one_round: f64 = self.arms.iter().map(Arm::estimate_seconds).sum();
         one_round * f64::from(self.repeats)
     }
-}
-
-/// The keys at the top of the file.
-struct Head {
-    title: String,
-    description: String,
-    figure: String,
-    seed: u64,
-    repeats: u32,
-}
-
-impl Head {
-    fn take(root: &mut Table) -> Result<Self, Fault> {
-        let mut text = |key| take_text(root, key).map(Option::unwrap_or_default);
-        let (title, description, figure) = (text("title")?, text("description")?, text("figure")?);
-        let seed = take_number(root, "seed", u64::MAX)?.unwrap_or(1);
-        let repeats = take_repeats(root)?.unwrap_or(1);
-        Ok(Self { title, description, figure, seed, repeats })
-    }
-}
-
-/// `[short]`: overrides that make the scenario quick.
-#[derive(Default)]
-struct Short {
-    repeats: Option<u32>,
-    arms: Vec<String>,
-    changes: Vec<Override>,
-}
-
-impl Short {
-    fn take(root: &mut Table) -> Result<Self, Fault> {
-        let Some(value) = root.remove("short") else { return Ok(Self::default()) };
-        let Value::Table(mut table) = value else {
-            return Err(Fault::new("short", "expected a table: [short]"));
-        };
-        let at = |fault: Fault| fault.under("short");
-        let repeats = take_repeats(&mut table).map_err(at)?;
-        let arms = match table.remove("arms") {
-            None => Vec::new(),
-            Some(arms) => arms.try_into().map_err(|_| {
-                Fault::new("short.arms", "expected a list of arms' names in quotes")
-            })?,
-        };
-        let changes = overrides(&table).map_err(at)?;
-        Ok(Self { repeats, arms, changes })
-    }
-}
-
-fn take_repeats(table: &mut Table) -> Result<Option<u32>, Fault> {
-    let repeats = take_number(table, "repeats", u64::from(MAX_REPEATS))?;
-    let repeats = repeats.map(|repeats| repeats as u32);
-    repeats.map_or(Ok(()), check_repeats)?;
-    Ok(repeats)
-}
-
-fn check_repeats(repeats: u32) -> Result<(), Fault> {
-    if (1..=MAX_REPEATS).contains(&repeats) {
-        return Ok(());
-    }
-    Err(Fault::new("repeats", format!("{repeats} is out of range; expected 1 to {MAX_REPEATS}")))
-}
-
-/// How often the lines of a cohort make each arm run; `None` where it has no lines. `asked`: the
-/// first so many runs, fewer than all.
-fn runs_of_lines(
-    cohort: Option<&mut Cohort>,
-    arms: &[Arm],
-    (seed, has_repeats): (u64, bool),
-    asked: Option<u32>,
-) -> Result<Option<u32>, Fault> {
-    let Some(cohort) = cohort else { return Ok(None) };
-    let Some(all) = cohort.choose_lines(seed)? else { return Ok(None) };
-    if has_repeats {
-        let problem = "stands beside [cohort.lines], which says how often; expected one";
-        return Err(Fault::new("repeats", problem));
-    }
-    cohort.check_probes(arms)?;
-    let most = u64::from(asked.unwrap_or(u32::MAX));
-    match u32::try_from(all.min(most)) {
-        Ok(runs) if runs <= MAX_REPEATS => Ok(Some(runs)),
-        _ => {
-            let problem = format!("{all} runs; expected at most {MAX_REPEATS}");
-            Err(Fault::new("cohort.lines", problem))
-        }
-    }
-}
-
-fn take_number(table: &mut Table, key: &str, most: u64) -> Result<Option<u64>, Fault> {
-    match table.remove(key) {
-        None => Ok(None),
-        Some(Value::Integer(number)) if u64::try_from(number).is_ok_and(|n| n <= most) => {
-            Ok(Some(number as u64))
-        }
-        Some(other) => {
-            let problem = format!("{other}: expected a whole number from 0 to {most}");
-            Err(Fault::new(key, problem))
-        }
-    }
-}
-
-/// The keys at the top of a file.
-const KNOWN: [&str; 15] = [
-    "title",
-    "description",
-    "figure",
-    "seed",
-    "repeats",
-    "path",
-    "phases",
-    "flow",
-    "cohort",
-    "arm",
-    "sweep",
-    "headline",
-    "plot",
-    "published",
-    "short",
-];
-
-fn refuse_rest(root: &Table) -> Result<(), Fault> {
-    match root.keys().next() {
-        None => Ok(()),
-        Some(key) => {
-            let (listed, meant) = (alternatives(KNOWN), did_you_mean(key, KNOWN));
-            Err(Fault::new(key, format!("unknown key; expected {listed}{meant}")))
-        }
-    }
-}
-
-/// Whether each variant of each dimension is in one of the arms that run: `only`, or all of them.
-fn used_variants(dimensions: &[Vec<Variant>], only: &[String]) -> Vec<Vec<bool>> {
-    let mut used: Vec<Vec<bool>> =
-        dimensions.iter().map(|dimension| vec![only.is_empty(); dimension.len()]).collect();
-    if only.is_empty() {
-        return used;
-    }
-    let combinations = variants::combinations(dimensions);
-    for combination in combinations.iter().filter(|variants| only.contains(&arm::name(variants))) {
-        for ((dimension, used), chosen) in dimensions.iter().zip(&mut used).zip(combination) {
-            // Names within a dimension are distinct.
-            let index = dimension.iter().position(|variant| variant.name == chosen.name);
-            if let Some(used) = index.and_then(|index| used.get_mut(index)) {
-                *used = true;
-            }
-        }
-    }
-    used
-}
-
-/// Who names both an arm and a key on the command line means the key: the arms named so do not
-/// override it.
-fn give_way(set: &[String], dimensions: &mut [Vec<Variant>], only: &[String]) {
-    let is_set = |key: &str| {
-        set.iter().filter_map(|text| text.split_once('=')).any(|(own, _)| own.trim() == key)
-    };
-    let used = used_variants(dimensions, only);
-    for (variant, is_used) in dimensions.iter_mut().flatten().zip(used.into_iter().flatten()) {
-        if is_used {
-            variant.changes.retain(|change| !is_set(&change.key));
-        }
-    }
-}
-
-/// Lays the command line's overrides over the base. One that an arm that runs overrides again would
-/// do nothing, and so is refused.
-fn apply_set(
-    set: &[String],
-    base: &mut Base,
-    arms: &[Vec<Variant>],
-    only: &[String],
-) -> Result<(), Fault> {
-    let used: Vec<bool> = used_variants(arms, only).into_iter().flatten().collect();
-    for text in set {
-        let Some((key, value)) = text.split_once('=') else {
-            return Err(Fault::new(text, "expected KEY=VALUE, such as path.up=20mbit"));
-        };
-        let change = Override { key: key.trim().to_owned(), value: command_line_value(value) };
-        let owner = arms.iter().flatten().zip(&used).find(|(variant, used)| {
-            **used && variant.changes.iter().any(|own| own.key == change.key)
-        });
-        if let Some((variant, _)) = owner {
-            let problem = format!(
-                "`{}` overrides this key itself; to set it there, too, name the arms with --arm",
-                variant.name
-            );
-            return Err(Fault::new(change.key, problem));
-        }
-        base.set(&change, COMMAND_LINE)?;
-    }
-    Ok(())
-}
-
-/// A number, `true`, a list or a quoted text as in TOML; anything else is the text itself.
-fn command_line_value(text: &str) -> Value {
-    let parsed = format!("value = {text}").parse::<Table>();
-    let value = parsed.ok().filter(|table| table.len() == 1).and_then(|mut t| t.remove("value"));
-    value.unwrap_or_else(|| Value::String(text.to_owned()))
-}
-
-fn select(arms: Vec<Arm>, only: &[String], key: &str) -> Result<Vec<Arm>, Fault> {
-    for name in only {
-        if !arms.iter().any(|arm| arm.name == *name) {
-            let known: Vec<&str> = arms.iter().map(|arm| arm.name.as_str()).collect();
-            return Err(Fault::new(key, no_arm(name, &known)));
-        }
-    }
-    let wanted = |arm: &Arm| only.is_empty() || only.contains(&arm.name);
-    Ok(arms.into_iter().filter(wanted).collect())
-}
-
-/// Refuses numbers about arms that the file does not have by its own sweeps, and leaves out those
-/// about arms that those used do not make, or that were not chosen.
-fn check_published(
-    published: &mut Vec<(usize, Expectation)>,
-    arms: &[Arm],
-    [own, used]: [&[Vec<Variant>]; 2],
-) -> Result<(), Fault> {
-    let names = |dimensions| -> Vec<String> {
-        variants::combinations(dimensions).iter().map(|variants| arm::name(variants)).collect()
-    };
-    let all = names(own);
-    for (index, expectation) in published.iter() {
-        let patterns = expectation.arm_patterns();
-        let unknown = |pattern: &&String| !all.iter().any(|arm| names_arm(pattern, arm));
-        if let Some(unknown) = patterns.iter().find(unknown) {
-            let known: Vec<&str> = all.iter().map(String::as_str).collect();
-            return Err(Fault::new(format!("published[{index}].arm"), no_arm(unknown, &known)));
-        }
-    }
-    let used = names(used);
-    let chosen = |name: &str| arms.iter().any(|arm| arm.name == name);
-    published.retain(|(_, expectation)| {
-        let patterns = expectation.arm_patterns();
-        patterns.iter().all(|pattern| {
-            let mut named = used.iter().filter(|arm| names_arm(pattern, arm)).peekable();
-            named.peek().is_some() && named.all(|arm| chosen(arm))
-        })
-    });
-    Ok(())
 }

@@ -1,18 +1,16 @@
 //! `[path]`: an up link and a down link, each with its queue, or `[[path.hop]]`: chains of them.
 
-use serde::Deserialize;
-use serde_json::{Value, json};
-use toml::Table;
-use underload_aqm::config::{ConfigError, Spec};
+use serde_json::{Value as Json, json};
+use toml::{Table, Value as Toml};
+use underload_aqm::config::{ConfigError, Item, LinkFacts, Spec};
 use underload_aqm::queue::own::OwnSpec;
 use underload_aqm::registry::{LinkSetup, LoadFile, QueueSetup};
 use underload_aqm::time::Span;
 use underload_record::schema::Direction;
 
-use super::error::Fault;
-use super::quantity::{BytesText, LinkText, QueueText, SpanText};
-use super::section::read_section;
-use super::trace::{self, closed};
+use crate::keys::{
+    Bytes, Fault, Faults, LinkText, Maybe, QueueText, Refusal, Try, Value, keys, read_table,
+};
 use crate::modem_file;
 
 /// The links of both directions of a path, seen from the client.
@@ -71,11 +69,10 @@ impl LaneQueue {
         }
     }
 
-    fn read(spec: &Spec, link: &LinkSetup, load: &mut LoadFile<'_>) -> Result<Self, ConfigError> {
+    fn read(spec: &Spec, link: &LinkFacts, load: &mut LoadFile<'_>) -> Result<Self, ConfigError> {
         match OwnSpec::read(spec)? {
             Some(own) => Ok(Self::Own(own)),
-            None => modem_file::queue(spec, &link.facts(), load)
-                .map(|known| Self::Known(Box::new(known))),
+            None => modem_file::queue(spec, link, load).map(|known| Self::Known(Box::new(known))),
         }
     }
 }
@@ -91,17 +88,20 @@ impl Lane {
 }
 
 impl Path {
+    /// The path of a trial's tables.
     pub(super) fn read(
-        table: Table,
+        table: &Table,
         hops: &[(String, Table)],
         load: &mut LoadFile<'_>,
-    ) -> Result<Self, Fault> {
-        let keys: Result<Keys, Fault> = read_section(table);
-        let path = keys.and_then(|keys| match hops {
-            [] => keys.check(load),
-            hops => keys.check_chain(hops, load),
-        });
-        path.map_err(|fault| fault.under("path"))
+        faults: &mut Faults,
+    ) -> Option<Self> {
+        faults.under("path", |faults| {
+            let keys: PathKeys = read_table(table, faults)?;
+            match hops {
+                [] => keys.resolve(load, faults),
+                hops => keys.resolve_chain(hops, load, faults),
+            }
+        })
     }
 
     /// The round trip without load and without transmission times.
@@ -125,65 +125,75 @@ impl Path {
 const WIDE_LINK: &str = "1gbit";
 const WIDE_QUEUE: &str = "fifo:limit=1000p";
 
-/// What a scenario says of its path. Delay, loss and overhead may stand here or in the link's own
-/// SPEC, where the same link is used elsewhere.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Keys {
-    up: Option<LinkText>,
-    down: Option<LinkText>,
-    up_queue: Option<QueueText>,
-    down_queue: Option<QueueText>,
-    rtt: Option<SpanText>,
-    up_delay: Option<SpanText>,
-    down_delay: Option<SpanText>,
-    up_loss: Option<String>,
-    down_loss: Option<String>,
-    overhead: Option<BytesText>,
-}
-
-/// The keys of a hop besides its name.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct HopKeys {
-    up: Option<LinkText>,
-    up_queue: Option<QueueText>,
-    down: Option<LinkText>,
-    down_queue: Option<QueueText>,
-}
-
-impl HopKeys {
-    /// The hop's keys by direction, up and down; at least one of them has a link.
-    fn lanes(self) -> Result<(LaneKeys, LaneKeys), Fault> {
-        if self.up.is_none() && self.down.is_none() {
-            let problem = "a hop without a link; expected one in at least one direction, such as \
-                           up = \"10mbit\"";
-            return Err(Fault::new("", problem));
-        }
-        let lane =
-            |direction, link, queue| LaneKeys { direction, link, queue, delay: None, loss: None };
-        Ok((lane("up", self.up, self.up_queue), lane("down", self.down, self.down_queue)))
+keys! {
+    /// The links and queues of `[path]` or of a hop.
+    struct LinkKeys {
+        /// The link from the client.
+        up: Maybe<LinkText>,
+        /// The link to the client.
+        down: Maybe<LinkText>,
+        /// The queue before the link from the client.
+        up_queue: Maybe<QueueText>,
+        /// The queue before the link to the client.
+        down_queue: Maybe<QueueText>,
     }
 }
 
-/// What is wrong with the name of a key of `[path]`; `None`: nothing. For whoever writes one key at
-/// a time.
+keys! {
+    /// The keys of `[path]`. Delay, loss and overhead may stand here or in the link's own SPEC,
+    /// where the same link is used elsewhere.
+    pub(super) struct PathKeys {
+        links: LinkKeys [flat],
+        /// The base round trip, half of it each way.
+        rtt: Maybe<Span>,
+        /// The base delay from the client.
+        up_delay: Maybe<Span>,
+        /// The base delay to the client.
+        down_delay: Maybe<Span>,
+        /// The probability of loss behind the link from the client, such as 1%.
+        up_loss: Maybe<String>,
+        /// The probability of loss behind the link to the client.
+        down_loss: Maybe<String>,
+        /// Link-layer bytes charged per packet.
+        overhead: Maybe<Bytes>,
+        /// Links in the order from the client to the server, in place of `up` and `down`.
+        _hop: Option<Hops> as "hop",
+    }
+}
+
+keys! {
+    /// A hop in a file.
+    struct NamedHop {
+        _name: Option<String> as "name",
+        _links: LinkKeys [flat],
+    }
+}
+
+/// `[[path.hop]]`, or what overrides it by name: the tables are read with the others that arms may
+/// override, so a path has none left.
+struct Hops;
+
+impl Value for Hops {
+    fn expected(_: &str) -> String {
+        "tables: [[path.hop]]".to_owned()
+    }
+
+    fn read(_: &Toml, _: &mut Faults) -> Result<Self, Refusal> {
+        Ok(Self)
+    }
+
+    fn schema() -> Json {
+        json!({ "type": ["array", "object"], "items": NamedHop::schema() })
+    }
+}
+
+/// What is wrong with the name of a key of `[path]`; `None` if nothing is. For callers that write
+/// one key at a time.
 pub fn check_path_key(key: &str) -> Option<String> {
-    if key == "hop" {
-        return None;
-    }
-    let value = toml::Value::String(String::new());
-    let read = read_section::<Keys>(Table::from_iter([(key.to_owned(), value)]));
-    read.err().map(|fault| fault.problem).filter(|problem| problem.starts_with("unknown key"))
-}
-
-/// The schema of `[path]`.
-pub(super) fn schema() -> Value {
-    let mut hop = trace::keys::<HopKeys>();
-    hop.insert("name".to_owned(), json!({ "type": "string" }));
-    let mut keys = trace::keys::<Keys>();
-    keys.insert("hop".to_owned(), json!({ "type": ["array", "object"], "items": closed(hop) }));
-    closed(keys)
+    let table = Table::from_iter([(key.to_owned(), Toml::Boolean(true))]);
+    let mut faults = Faults::default();
+    read_table::<PathKeys>(&table, &mut faults);
+    faults.into_iter().map(|fault| fault.problem).find(|it| it.starts_with("unknown key"))
 }
 
 /// A delay with the key that gives it.
@@ -192,161 +202,235 @@ type Delay = Option<(&'static str, Span)>;
 /// The keys of one direction.
 struct LaneKeys {
     direction: &'static str,
-    link: Option<LinkText>,
-    queue: Option<QueueText>,
+    link: Maybe<LinkText>,
+    queue: Maybe<QueueText>,
     delay: Delay,
     loss: Option<String>,
+    overhead: Option<u64>,
 }
 
-impl Keys {
-    fn check(self, load: &mut LoadFile<'_>) -> Result<Path, Fault> {
-        if self.up.is_none() && self.down.is_none() {
-            let problem = "expected a link in at least one direction, such as up = \"10mbit\"";
-            return Err(Fault::new("up", problem));
-        }
-        let (up_delay, down_delay) = self.delays()?;
-        let overhead = self.overhead.map(|overhead| overhead.0);
-        let up = LaneKeys {
-            direction: "up",
-            link: self.up,
-            queue: self.up_queue,
-            delay: up_delay,
-            loss: self.up_loss,
-        };
-        let down = LaneKeys {
-            direction: "down",
-            link: self.down,
-            queue: self.down_queue,
-            delay: down_delay,
-            loss: self.down_loss,
-        };
-        let [up, down] = [up.check(overhead, load)?, down.check(overhead, load)?];
-        Ok(Path { up: vec![up], down: vec![down] })
+impl LaneKeys {
+    fn new(direction: &'static str, link: Maybe<LinkText>, queue: Maybe<QueueText>) -> Self {
+        Self { direction, link, queue, delay: None, loss: None, overhead: None }
+    }
+
+    /// Whether the keys name a link or a queue, rightly or not.
+    fn is_given(&self) -> bool {
+        !matches!((&self.link, &self.queue), (Try(Some(None)), Try(Some(None))))
+    }
+}
+
+impl PathKeys {
+    fn resolve(self, load: &mut LoadFile<'_>, faults: &mut Faults) -> Option<Path> {
+        let (up_delay, down_delay) = self.delays(faults);
+        let overhead = self.overhead.0.flatten().map(|overhead| overhead.0);
+        let (up, down) = self.links.lanes(faults)?;
+        let up = LaneKeys { delay: up_delay, loss: self.up_loss.0.flatten(), overhead, ..up };
+        let loss = self.down_loss.0.flatten();
+        let down = LaneKeys { delay: down_delay, loss, overhead, ..down };
+        let (up, down) = (up.resolve(load, faults), down.resolve(load, faults));
+        Some(Path { up: vec![up?], down: vec![down?] })
     }
 
     /// The path of these hops, which run from the client to the server. Its delays lie behind the
     /// last hop: they belong to each direction's link that is next to the server.
-    fn check_chain(self, hops: &[(String, Table)], load: &mut LoadFile<'_>) -> Result<Path, Fault> {
-        let given = [
-            ("up", self.up.is_some()),
-            ("up_queue", self.up_queue.is_some()),
-            ("down", self.down.is_some()),
-            ("down_queue", self.down_queue.is_some()),
-            ("up_loss", self.up_loss.is_some()),
-            ("down_loss", self.down_loss.is_some()),
-            ("overhead", self.overhead.is_some()),
-        ];
-        if let Some((key, _)) = given.iter().find(|(_, is_given)| *is_given) {
-            let problem = "stands beside [[path.hop]]; expected it in one of the hops, loss and \
-                           overhead in its link's SPEC, or no hops";
-            return Err(Fault::new(*key, problem));
-        }
-        let (up_delay, down_delay) = self.delays()?;
+    fn resolve_chain(
+        self,
+        hops: &[(String, Table)],
+        load: &mut LoadFile<'_>,
+        faults: &mut Faults,
+    ) -> Option<Path> {
+        self.refuse_beside_hops(faults)?;
+        let (up_delay, down_delay) = self.delays(faults);
         let mut path = Path { up: Vec::new(), down: Vec::new() };
         // From the server's side, so that the delays meet their links first.
         let (mut delay_up, mut delay_down) = (up_delay, down_delay);
+        let mut is_whole = true;
         for (name, table) in hops.iter().rev() {
-            // The delays stand beside the hops.
-            let at = |fault: Fault| match fault.key.as_str() {
-                "rtt" | "up_delay" | "down_delay" => fault,
-                _ => fault.under(&format!("hop.{name}")),
-            };
-            let keys: HopKeys = read_section(table.clone()).map_err(at)?;
-            let (up, down) = keys.lanes().map_err(at)?;
-            for (mut lane, delay, lanes) in
+            let mut own = Faults::default();
+            let keys = read_table::<LinkKeys>(table, &mut own);
+            let lanes = keys.and_then(|keys| keys.lanes(&mut own));
+            if lanes.is_none() {
+                // The delays may be of its links.
+                (delay_up, delay_down, is_whole) = (None, None, false);
+            }
+            let (up, down) = lanes.unzip();
+            for (lane, delay, lanes) in
                 [(up, &mut delay_up, &mut path.up), (down, &mut delay_down, &mut path.down)]
             {
-                if lane.link.is_some() || lane.queue.is_some() {
-                    lane.delay = delay.take();
-                    lanes.push(Lane { name: name.clone(), ..lane.check(None, load).map_err(at)? });
-                }
+                let Some(lane) = lane.filter(LaneKeys::is_given) else { continue };
+                let lane = LaneKeys { delay: delay.take(), ..lane }.resolve(load, &mut own);
+                is_whole &= lane.is_some();
+                lanes.extend(lane.map(|lane| Lane { name: name.clone(), ..lane }));
             }
+            for fault in own {
+                // The delays stand beside the hops.
+                let is_of_path = matches!(&*fault.key, "rtt" | "up_delay" | "down_delay");
+                let place = format!("hop.{name}");
+                faults.add(if is_of_path { fault } else { fault.under(&place) });
+            }
+        }
+        if !is_whole {
+            return None;
         }
         path.up.reverse();
         for (direction, delay, lanes) in
             [("up", up_delay, &mut path.up), ("down", down_delay, &mut path.down)]
         {
             if lanes.is_empty() {
-                let wide = LaneKeys { direction, link: None, queue: None, delay, loss: None };
-                lanes.push(wide.check(None, load)?);
+                let wide = LaneKeys::new(direction, Try(Some(None)), Try(Some(None)));
+                lanes.push(LaneKeys { delay, ..wide }.resolve(load, faults)?);
             }
         }
-        Ok(path)
+        Some(path)
+    }
+
+    fn refuse_beside_hops(&self, faults: &mut Faults) -> Option<()> {
+        fn is_given<T>(key: &Maybe<T>) -> bool {
+            !matches!(key, Try(Some(None)))
+        }
+        let given = [
+            ("up", is_given(&self.links.up)),
+            ("up_queue", is_given(&self.links.up_queue)),
+            ("down", is_given(&self.links.down)),
+            ("down_queue", is_given(&self.links.down_queue)),
+            ("up_loss", is_given(&self.up_loss)),
+            ("down_loss", is_given(&self.down_loss)),
+            ("overhead", is_given(&self.overhead)),
+        ];
+        let problem = "stands beside [[path.hop]]; expected it in one of the hops, loss and \
+                       overhead in its link's SPEC, or no hops";
+        let mut given = given.into_iter().filter(|(_, is_given)| *is_given).peekable();
+        let is_right = given.peek().is_none();
+        given.for_each(|(key, _)| faults.add(Fault::new(key, problem)));
+        is_right.then_some(())
     }
 
     /// Up and down, either given or the halves of the round trip, each with its key.
-    fn delays(&self) -> Result<(Delay, Delay), Fault> {
-        let own = |key, delay: &Option<SpanText>| delay.as_ref().map(|text| (key, text.0));
-        match &self.rtt {
-            Some(_) if self.up_delay.is_some() || self.down_delay.is_some() => {
-                let problem = "either the round trip, or `up_delay` and `down_delay`";
-                Err(Fault::new("rtt", problem))
-            }
-            Some(SpanText(rtt)) => {
-                let up = Span::from_nanos(rtt.as_nanos() / 2);
-                Ok((Some(("rtt", up)), Some(("rtt", rtt.saturating_sub(up)))))
-            }
-            None => Ok((own("up_delay", &self.up_delay), own("down_delay", &self.down_delay))),
+    fn delays(&self, faults: &mut Faults) -> (Delay, Delay) {
+        let own = |key, delay: &Maybe<Span>| delay.0.flatten().map(|delay| (key, delay));
+        let delays = (own("up_delay", &self.up_delay), own("down_delay", &self.down_delay));
+        let Some(rtt) = self.rtt.0.flatten() else { return delays };
+        if delays != (None, None) {
+            let problem = "either the round trip, or `up_delay` and `down_delay`";
+            faults.add(Fault::new("rtt", problem));
         }
+        let up = Span::from_nanos(rtt.as_nanos() / 2);
+        (Some(("rtt", up)), Some(("rtt", rtt.saturating_sub(up))))
+    }
+}
+
+impl LinkKeys {
+    /// The keys by direction, up and down; at least one of them has a link.
+    fn lanes(self, faults: &mut Faults) -> Option<(LaneKeys, LaneKeys)> {
+        if let (Try(Some(None)), Try(Some(None))) = (&self.up, &self.down) {
+            let problem = "expected a link in at least one direction, such as up = \"10mbit\"";
+            faults.add(Fault::new("up", problem));
+            return None;
+        }
+        let down = LaneKeys::new("down", self.down, self.down_queue);
+        Some((LaneKeys::new("up", self.up, self.up_queue), down))
     }
 }
 
 impl LaneKeys {
-    fn check(self, overhead: Option<u64>, load: &mut LoadFile<'_>) -> Result<Lane, Fault> {
-        let at_link = |error: ConfigError| Fault::new(self.direction, error.to_string());
+    fn resolve(self, load: &mut LoadFile<'_>, faults: &mut Faults) -> Option<Lane> {
         let queue_key = format!("{}_queue", self.direction);
-        let at_queue = |error: ConfigError| Fault::new(queue_key.clone(), error.to_string());
-        let is_wide = self.link.is_none();
-        let (link, queue) = match (self.link, self.queue) {
-            (Some(link), Some(queue)) => (link.0, queue.0),
-            (None, None) => (
-                Spec::parse(WIDE_LINK).map_err(at_link)?,
-                Spec::parse(WIDE_QUEUE).map_err(at_queue)?,
-            ),
-            (Some(_), None) => {
+        let is_wide = matches!(self.link, Try(Some(None)));
+        let queue = match self.queue.0 {
+            // A queue that is wrong is reported already.
+            None => None,
+            Some(None) if is_wide => Spec::parse(WIDE_QUEUE).ok(),
+            Some(None) => {
                 let problem = "is missing: which queue stands before the link? For example \
                                \"fifo:limit=256KiB\"";
-                return Err(Fault::new(queue_key, problem));
+                faults.add(Fault::new(&queue_key, problem));
+                None
             }
-            (None, Some(_)) => {
+            Some(Some(_)) if is_wide => {
                 let problem = format!("a queue without a link; give `{}` too", self.direction);
-                return Err(Fault::new(queue_key, problem));
+                faults.add(Fault::new(&queue_key, problem));
+                None
             }
+            Some(Some(queue)) => Some(queue.0),
+        };
+        let wide = Spec::parse(WIDE_LINK).ok();
+        let given = match self.link.0 {
+            None => None,
+            Some(None) => wide.clone(),
+            Some(Some(link)) => Some(link.0),
         };
         let loss_key = format!("{}_loss", self.direction);
         let more = [
             self.delay.map(|(key, delay)| (key, "delay", delay.to_string())),
             self.loss.map(|loss| (loss_key.as_str(), "loss", loss)),
-            overhead.map(|bytes| ("overhead", "overhead", format!("{bytes}B"))),
+            self.overhead.map(|bytes| ("overhead", "overhead", format!("{bytes}B"))),
         ];
         let more: Vec<_> = more.into_iter().flatten().collect();
-        let link = with_more(&link, self.direction, &more, load)?;
-        let queue = LaneQueue::read(&queue, &link, load).map_err(at_queue)?;
-        Ok(Lane { name: String::new(), link, queue, is_wide })
+        // Beside a link that is wrong, its queue and the other keys are checked with a wide one.
+        let stands_in = given.or_else(|| wide.clone())?;
+        let link = with_more(&stands_in, self.direction, &more, load, faults);
+        let facts = match &link {
+            Some(link) => link.facts(),
+            None => modem_file::link(&wide?, load).ok()?.facts(),
+        };
+        let queue = queue?;
+        let mut read = |spec: &Spec| LaneQueue::read(spec, &facts, load);
+        let setup = read(&queue);
+        let setup = setup.map_err(|error| refuse(&queue, &error, &queue_key, &mut read, faults));
+        Some(Lane { name: String::new(), link: link?, queue: setup.ok()?, is_wide })
     }
 }
 
 /// A link with what other keys say of it, each with its name there and in a SPEC; what is wrong is
-/// told under the key that says it.
+/// reported under the key that says it.
 fn with_more(
     link: &Spec,
     direction: &str,
     more: &[(&str, &str, String)],
     load: &mut LoadFile<'_>,
-) -> Result<LinkSetup, Fault> {
+    faults: &mut Faults,
+) -> Option<LinkSetup> {
     let whole = more.iter().fold(link.clone(), |link, (_, own, value)| link.with(own, value));
     let error = match modem_file::link(&whole, load) {
-        Ok(link) => return Ok(link),
-        Err(error) => Fault::new(direction, error.to_string()),
+        Ok(link) => return Some(link),
+        Err(error) => error,
     };
     if modem_file::link(link, load).is_err() {
-        return Err(error);
+        let read = |spec: &Spec| modem_file::link(spec, load);
+        refuse(&whole, &error, direction, read, faults);
+        return None;
     }
+    let mut is_of_key = false;
     for (key, own, value) in more {
         if let Err(error) = modem_file::link(&link.clone().with(own, value), load) {
             let half = if *key == "rtt" { "half of it each way, " } else { "" };
-            return Err(Fault::new(*key, format!("{half}{error}")));
+            faults.add(Fault::new(*key, format!("{half}{error}")));
+            is_of_key = true;
         }
     }
-    Err(error)
+    if !is_of_key {
+        faults.add(Fault::new(direction, error.to_string()));
+    }
+    None
+}
+
+/// Adds the fault of each item of a SPEC that is wrong by itself, or else that of the whole.
+fn refuse<T>(
+    spec: &Spec,
+    whole: &ConfigError,
+    key: &str,
+    mut read: impl FnMut(&Spec) -> Result<T, ConfigError>,
+    faults: &mut Faults,
+) {
+    let bare = Spec { items: Vec::new(), ..spec.clone() };
+    let mut found = Vec::new();
+    if read(&bare).is_ok() {
+        let alone = |item: &Item| Spec { items: vec![item.clone()], ..bare.clone() };
+        found.extend(spec.items.iter().filter_map(|item| read(&alone(item)).err()));
+    }
+    let found = if found.is_empty() { std::slice::from_ref(whole) } else { &found };
+    for error in found {
+        faults.add(Fault::new(key, error.to_string()));
+    }
 }

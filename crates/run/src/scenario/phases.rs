@@ -1,30 +1,29 @@
 //! `[phases]`: idle, ramp, load, drain.
 
-use serde::de::{Deserializer, Error as _};
-use serde::{Deserialize, Serialize};
-use toml::Table;
-use underload_aqm::config::{Kind, Value};
+use serde::Serialize;
+use serde_json::{Value as Json, json};
+use toml::{Table, Value as Toml};
 use underload_aqm::time::Span;
 
-use super::error::Fault;
 use super::identity;
-use super::quantity::SpanText;
-use super::section::read_section;
+use crate::keys::{Fault, Faults, Reader, Refusal, Section, Value, keys, read_table};
 
-/// Lengths of the phases of a trial.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub struct Phases {
-    /// Length of the phase without load, in which only probes are sent.
-    #[serde(serialize_with = "identity::span")]
-    pub idle: Span,
-    /// The load starts; nothing counts yet.
-    pub ramp: Ramp,
-    /// The load is steady: working latency.
-    #[serde(serialize_with = "identity::span")]
-    pub load: Span,
-    /// The load has ended, queues empty.
-    #[serde(serialize_with = "identity::span")]
-    pub drain: Span,
+keys! {
+    /// Lengths of the phases of a trial.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+    pub struct Phases {
+        /// Length of the phase without load, in which only probes are sent.
+        #[serde(serialize_with = "identity::span")]
+        pub idle: Span = Span::from_secs(2) => Span::ZERO..=MAX_PHASE,
+        /// The load starts; nothing counts yet.
+        pub ramp: Ramp [flat],
+        /// The load is steady: working latency.
+        #[serde(serialize_with = "identity::span")]
+        pub load: Span => Span::ZERO..=MAX_PHASE,
+        /// The load has ended, queues empty.
+        #[serde(serialize_with = "identity::span")]
+        pub drain: Span = Span::from_secs(1) => Span::ZERO..=MAX_PHASE,
+    }
 }
 
 /// The condition on which the load counts as established.
@@ -50,8 +49,15 @@ impl Ramp {
 }
 
 impl Phases {
-    pub(super) fn read(table: Table) -> Result<Self, Fault> {
-        read_section(table).and_then(Keys::check).map_err(|fault| fault.under("phases"))
+    pub(super) fn read(table: &Table, faults: &mut Faults) -> Option<Self> {
+        faults.under("phases", |faults| {
+            let phases: Self = read_table(table, faults)?;
+            if phases.load == Span::ZERO && phases.idle == Span::ZERO {
+                let problem = "0s here and in `idle` leaves nothing to measure";
+                faults.add(Fault::new("load", problem));
+            }
+            Some(phases)
+        })
     }
 
     /// The longest that a trial may last.
@@ -74,76 +80,48 @@ impl Phases {
 const MAX_PHASE: Span = Span::from_secs(24 * 3600);
 const DEFAULT_RAMP_LIMIT: Span = Span::from_secs(15);
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Keys {
-    #[serde(default = "seconds::<2>")]
-    idle: SpanText,
-    #[serde(default)]
-    ramp: RampText,
-    ramp_limit: Option<SpanText>,
-    load: SpanText,
-    #[serde(default = "seconds::<1>")]
-    drain: SpanText,
-}
-
-/// Its keys with their forms.
-pub(super) fn keys() -> serde_json::Map<String, serde_json::Value> {
-    super::trace::keys::<Keys>()
-}
-
-/// `"steady"` or a length of time.
-#[derive(Clone, Copy, Default)]
-enum RampText {
-    #[default]
-    Steady,
-    Fixed(Span),
-}
-
-impl<'de> Deserialize<'de> for RampText {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        match (text.as_str(), Kind::Span.read(&text)) {
-            ("steady", _) => Ok(Self::Steady),
-            (_, Some(Value::Span(length))) => Ok(Self::Fixed(length)),
-            _ => {
-                let problem = format!("`{text}`: expected \"steady\" or a time such as \"3s\"");
-                Err(D::Error::custom(problem))
+impl Section for Ramp {
+    fn take(reader: &mut Reader<'_>) -> Option<Self> {
+        let help = "When the load counts as established: \"steady\", or after a time";
+        let ramp = reader.key("ramp", &[help], Some(RampText(None)));
+        let help = "The longest that a steady ramp may last";
+        let limit = reader.key_in("ramp_limit", &[help], Some(None), Span::ZERO..=MAX_PHASE);
+        match (ramp?.0, limit?) {
+            (Some(length), None) if length > MAX_PHASE => {
+                let problem = format!("{length} is out of range; expected 0s to {MAX_PHASE}");
+                reader.faults.add(Fault::new("ramp", problem));
+                None
             }
-        }
-    }
-}
-
-impl Keys {
-    fn check(self) -> Result<Phases, Fault> {
-        let ramp = match (self.ramp, self.ramp_limit) {
-            (RampText::Fixed(length), None) => Ramp::Fixed(length),
-            (RampText::Fixed(_), Some(_)) => {
+            (Some(length), None) => Some(Self::Fixed(length)),
+            (Some(_), Some(_)) => {
                 let problem = "only a ramp = \"steady\" has a limit";
-                return Err(Fault::new("ramp_limit", problem));
+                reader.faults.add(Fault::new("ramp_limit", problem));
+                None
             }
-            (RampText::Steady, limit) => {
-                Ramp::Steady { limit: limit.map_or(DEFAULT_RAMP_LIMIT, |limit| limit.0) }
-            }
-        };
-        let phases = Phases { idle: self.idle.0, ramp, load: self.load.0, drain: self.drain.0 };
-        for (key, length) in [
-            ("idle", phases.idle),
-            ("ramp", ramp.longest()),
-            ("load", phases.load),
-            ("drain", phases.drain),
-        ] {
-            if length > MAX_PHASE {
-                return Err(Fault::new(key, format!("{length} is out of range; at most 24 hours")));
-            }
+            (None, limit) => Some(Self::Steady { limit: limit.unwrap_or(DEFAULT_RAMP_LIMIT) }),
         }
-        if phases.load == Span::ZERO && phases.idle == Span::ZERO {
-            return Err(Fault::new("load", "0s here and in `idle` leaves nothing to measure"));
-        }
-        Ok(phases)
     }
 }
 
-fn seconds<const SECONDS: u64>() -> SpanText {
-    SpanText(Span::from_secs(SECONDS))
+/// A length of time, or `None` for `"steady"`.
+struct RampText(Option<Span>);
+
+impl Value for RampText {
+    fn expected(_: &str) -> String {
+        "\"steady\" or a time such as \"3s\"".to_owned()
+    }
+
+    fn read(value: &Toml, faults: &mut Faults) -> Result<Self, Refusal> {
+        match value {
+            Toml::String(text) if text == "steady" => Ok(Self(None)),
+            value => Span::read(value, faults).map(|length| Self(Some(length))).map_err(|_| {
+                let text = value.as_str().map_or(value.to_string(), str::to_owned);
+                Refusal::Problem(format!("`{text}`: expected {}", Self::expected("")))
+            }),
+        }
+    }
+
+    fn schema() -> Json {
+        json!({ "type": "string", "description": Self::expected("") })
+    }
 }

@@ -6,22 +6,11 @@ use std::ops::Range;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::document::join;
-
-/// One step from a table or list to what is in it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Step {
-    /// To the value of a key.
-    Key(String),
-    /// To an item of a list, from 0.
-    Item(usize),
-}
+use crate::keys::join;
 
 /// Where a key stands.
 #[derive(Debug, Clone)]
 pub(super) struct Place {
-    /// From the file's root.
-    pub steps: Vec<Step>,
     /// The key, as bytes of the text.
     pub key: Range<usize>,
     /// Its value.
@@ -31,24 +20,21 @@ pub(super) struct Place {
 /// The place of each key, `flow.bulk.count` and `flow[0].count` alike.
 pub(super) fn place_of_keys(root: &DeTable<'_>) -> BTreeMap<String, Place> {
     let mut places = BTreeMap::new();
-    note(root, "", &[], &mut places);
+    note(root, "", &mut places);
     places
 }
 
-fn note(table: &DeTable<'_>, prefix: &str, above: &[Step], places: &mut BTreeMap<String, Place>) {
+fn note(table: &DeTable<'_>, prefix: &str, places: &mut BTreeMap<String, Place>) {
     for (name, value) in table {
         let key = join(prefix, name.get_ref());
-        let steps = [above, &[Step::Key(name.get_ref().to_string())]].concat();
         let is_table = matches!(value.get_ref(), DeValue::Table(_));
         let value_span = if is_table { name.span() } else { value.span() };
-        let place = Place { steps: steps.clone(), key: name.span(), value: value_span };
-        places.entry(key.clone()).or_insert(place);
+        places.entry(key.clone()).or_insert(Place { key: name.span(), value: value_span });
         match value.get_ref() {
-            DeValue::Table(inner) => note(inner, &key, &steps, places),
+            DeValue::Table(inner) => note(inner, &key, places),
             DeValue::Array(items) => {
                 for (index, item) in items.iter().enumerate() {
-                    let steps = [&steps[..], &[Step::Item(index)]].concat();
-                    note_item(&key, index, item, &steps, places);
+                    note_item(&key, index, item, places);
                 }
             }
             _ => {}
@@ -61,19 +47,18 @@ fn note_item(
     list: &str,
     index: usize,
     item: &Spanned<DeValue<'_>>,
-    steps: &[Step],
     places: &mut BTreeMap<String, Place>,
 ) {
-    let place = Place { steps: steps.to_vec(), key: item.span(), value: item.span() };
+    let place = Place { key: item.span(), value: item.span() };
     let key = format!("{list}[{index}]");
     places.insert(key.clone(), place.clone());
     let DeValue::Table(inner) = item.get_ref() else { return };
-    note(inner, &key, steps, places);
+    note(inner, &key, places);
     let named = inner.get("name").or_else(|| inner.get("kind"));
     let is_named = matches!(list, "flow" | "path.hop");
     if let (true, Some(DeValue::String(name))) = (is_named, named.map(Spanned::get_ref)) {
         let key = join(list, name);
         places.entry(key.clone()).or_insert(place);
-        note(inner, &key, steps, places);
+        note(inner, &key, places);
     }
 }

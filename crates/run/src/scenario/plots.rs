@@ -2,64 +2,55 @@
 
 use std::collections::BTreeMap;
 
-use serde::Deserialize;
-use toml::Table;
 use underload_record::schema::{PlotAxis, PlotKind, PlotRecord};
 
-use super::arm::{self, Arm};
-use super::document::take_tables;
-use super::error::{Fault, alternatives};
 use super::metrics::Metrics;
-use super::section::read_section;
-use super::variants::{Variant, combinations};
+use crate::keys::{Fault, Faults, Try, alternatives, keys};
 
 /// Pictures of a scenario, at most.
 const MOST_PLOTS: usize = 24;
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Keys {
-    kind: PlotKind,
-    title: String,
-    arms: String,
-    #[serde(default)]
-    metric: String,
-    #[serde(default)]
-    says: String,
-    #[serde(default)]
-    x_metric: String,
-    #[serde(default)]
-    x_values: BTreeMap<String, f64>,
-    #[serde(default)]
-    x_says: String,
-    #[serde(default)]
-    relative_to: String,
-    #[serde(default)]
-    improvement_on: String,
-    #[serde(default)]
-    log: Vec<PlotAxis>,
-}
-
-/// Its keys with their forms.
-pub(super) fn keys() -> serde_json::Map<String, serde_json::Value> {
-    super::trace::keys::<Keys>()
-}
-
-/// Takes them out of the root.
-pub(super) fn take_plots(root: &mut Table) -> Result<Vec<PlotRecord>, Fault> {
-    let tables = take_tables(root, "plot")?;
-    if tables.len() > MOST_PLOTS {
-        return Err(Fault::new("plot", format!("more than {MOST_PLOTS} pictures")));
+keys! {
+    pub(super) struct PlotKeys {
+        /// The form of the picture.
+        kind: PlotKind,
+        title: String,
+        /// The arms, with `{line}`, `{x}` and `*` in place of parts of their names.
+        arms: String,
+        /// What goes upwards; of a `cdf` to the right.
+        metric: String = String::new(),
+        /// What the metric's axis is called.
+        says: String = String::new(),
+        /// What a `scatter` shows to the right.
+        x_metric: String = String::new(),
+        /// A number for each arm to the right, in place of `x_metric`.
+        x_values: BTreeMap<String, f64> = BTreeMap::new(),
+        /// What the axis to the right is called.
+        x_says: String = String::new(),
+        /// The arm by whose number every number is divided.
+        relative_to: String = String::new(),
+        /// The arm whose number is divided by every number.
+        improvement_on: String = String::new(),
+        /// Axes that grow by factors.
+        log: Vec<PlotAxis> = Vec::new(),
     }
-    let read = |(index, table): (usize, Table)| {
-        let read = read_section(table).and_then(checked);
-        read.map_err(|fault| fault.under(&format!("plot[{index}]")))
-    };
-    tables.into_iter().enumerate().map(read).collect()
 }
 
-fn checked(keys: Keys) -> Result<PlotRecord, Fault> {
-    let Keys { kind, title, arms, metric, says, x_metric, x_values, x_says, .. } = keys;
+/// The pictures that the tables declare, each with the number of its table.
+pub(super) fn plots(tables: Vec<Try<PlotKeys>>, faults: &mut Faults) -> Vec<(usize, PlotRecord)> {
+    if tables.len() > MOST_PLOTS {
+        faults.add(Fault::new("", format!("more than {MOST_PLOTS} pictures")));
+    }
+    let mut plots = Vec::new();
+    for (index, Try(keys)) in tables.into_iter().enumerate() {
+        let plot = keys.map(|keys| checked(keys).map_err(|it| it.under(&format!("[{index}]"))));
+        plots.extend(plot.and_then(|plot| faults.accept(plot)).map(|plot| (index, plot)));
+    }
+    plots
+}
+
+fn checked(keys: PlotKeys) -> Result<PlotRecord, Fault> {
+    let PlotKeys { kind, title, arms, metric, says, x_metric, x_values, x_says, .. } = keys;
     if title.is_empty() {
         return Err(Fault::new("title", "a picture needs a heading"));
     }
@@ -111,45 +102,26 @@ fn checked(keys: Keys) -> Result<PlotRecord, Fault> {
     })
 }
 
-/// Refuses pictures of what is no metric.
-pub(super) fn check_metrics(plots: &[PlotRecord], metrics: &Metrics) -> Result<(), Fault> {
-    for (index, plot) in plots.iter().enumerate() {
-        let check = || match plot.kind {
-            PlotKind::Time => Ok(()),
-            PlotKind::Cdf | PlotKind::Histogram => metrics.check_family("metric", &plot.metric),
-            _ => metrics.check("metric", &plot.metric).map(drop),
-        };
-        let checked = check().and_then(|()| match plot.x_metric.as_str() {
-            "" => Ok(()),
-            x_metric => metrics.check("x_metric", x_metric).map(drop),
-        });
-        checked.map_err(|fault| fault.under(&format!("plot[{index}]")))?;
+/// Refuses metrics that the scenario does not have.
+pub(super) fn check_metrics(plot: &PlotRecord, metrics: &Metrics) -> Result<(), Fault> {
+    match plot.kind {
+        PlotKind::Time => {}
+        PlotKind::Cdf | PlotKind::Histogram => metrics.check_family("metric", &plot.metric)?,
+        _ => metrics.check("metric", &plot.metric).map(drop)?,
     }
-    Ok(())
+    match plot.x_metric.as_str() {
+        "" => Ok(()),
+        x_metric => metrics.check("x_metric", x_metric).map(drop),
+    }
 }
 
-/// Refuses pictures of arms that the file does not have; leaves out those of arms that were not
-/// chosen.
-pub(super) fn chosen(
-    plots: Vec<PlotRecord>,
-    arms: &[Arm],
-    own: &[Vec<Variant>],
-) -> Result<Vec<PlotRecord>, Fault> {
-    let all: Vec<String> = combinations(own).iter().map(|them| arm::name(them)).collect();
-    let all: Vec<&str> = all.iter().map(String::as_str).collect();
-    let chosen: Vec<&str> = arms.iter().map(|arm| arm.name.as_str()).collect();
-    let mut kept = Vec::new();
-    for (index, plot) in plots.into_iter().enumerate() {
-        if plot.points(&all).is_empty() {
-            let known = alternatives(all.iter().take(MOST_NAMED).copied());
-            let problem = format!("names no arm; there are {known}");
-            return Err(Fault::new(format!("plot[{index}].arms"), problem));
-        }
-        if !plot.points(&chosen).is_empty() {
-            kept.push(plot);
-        }
+/// Refuses a picture of none of these arms.
+pub(super) fn check_arms(plot: &PlotRecord, all: &[&str]) -> Result<(), Fault> {
+    if plot.points(all).is_empty() {
+        let known = alternatives(all.iter().take(MOST_NAMED).copied());
+        return Err(Fault::new("arms", format!("names no arm; there are {known}")));
     }
-    Ok(kept)
+    Ok(())
 }
 
 /// Arms that an error names.

@@ -6,88 +6,99 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use serde::Deserialize;
-use toml::Table;
-use underload_record::schema::{Choice, Expectation, Extreme, Verdict};
+use serde::Serialize;
+use underload_record::schema::{Choice, Expectation, Extreme, Verdict, names_arm};
 
-use super::document::take_tables;
-use super::error::Fault;
+use super::error::no_arm;
 use super::metrics::Metrics;
-use super::section::read_section;
+use crate::keys::{Fault, Faults, Try, keys, word, words};
 
-/// Takes them out of the root, each with the number of its table: one with `values` stands for one
-/// number per arm named there.
-pub(super) fn take_published(root: &mut Table) -> Result<Vec<(usize, Expectation)>, Fault> {
-    let mut expectations = Vec::new();
-    for (index, table) in take_tables(root, "published")?.into_iter().enumerate() {
-        let read = read_section(table).and_then(Keys::expand);
-        let place = format!("published[{index}]");
-        let read = read.map_err(|fault| fault.under(&place))?;
-        expectations.extend(read.into_iter().map(|expectation| (index, expectation)));
+/// The numbers that the tables declare, each with the number of its table: one with `values` stands
+/// for one number per arm named there.
+pub(super) fn published(
+    tables: Vec<Try<PublishedKeys>>,
+    faults: &mut Faults,
+) -> Vec<(usize, Expectation)> {
+    let mut numbers = Vec::new();
+    for (index, Try(keys)) in tables.into_iter().enumerate() {
+        let all = keys.map(|keys| keys.expand().map_err(|it| it.under(&format!("[{index}]"))));
+        let all = all.and_then(|all| faults.accept(all)).unwrap_or_default();
+        numbers.extend(all.into_iter().map(|number| (index, number)));
     }
-    Ok(expectations)
+    numbers
 }
 
-/// Refuses those of what is no metric, and units that are not the metric's: no number is ever
-/// converted.
-pub(super) fn check_metrics(
-    published: &[(usize, Expectation)],
-    metrics: &Metrics,
-) -> Result<(), Fault> {
-    for (index, expected) in published {
-        let place = format!("published[{index}]");
-        let unit = metrics.check("metric", &expected.metric).map_err(|it| it.under(&place))?;
-        let (unit, of) = match (&expected.choice, &expected.relative_to) {
-            // The number that stands for each candidate may be of anything.
-            (Some(_), _) => continue,
-            (None, Some(_)) => (Some("1".to_owned()), "a ratio".to_owned()),
-            (None, None) => (unit, format!("`{}`", expected.metric)),
-        };
-        if let Some(unit) = unit.filter(|unit| *unit != expected.unit) {
+/// Refuses what is no metric, and a unit that is not the metric's: no number is ever converted.
+pub(super) fn check_metric(expected: &Expectation, metrics: &Metrics) -> Result<(), Fault> {
+    let unit = metrics.check("metric", &expected.metric)?;
+    let (unit, of) = match (&expected.choice, &expected.relative_to) {
+        // The number that stands for each candidate may be of anything.
+        (Some(_), _) => return Ok(()),
+        (None, Some(_)) => (Some("1".to_owned()), "a ratio".to_owned()),
+        (None, None) => (unit, format!("`{}`", expected.metric)),
+    };
+    match unit.filter(|unit| *unit != expected.unit) {
+        None => Ok(()),
+        Some(unit) => {
             let problem = format!("`{}`: {of} is told in `{unit}`", expected.unit);
-            return Err(Fault::new("unit", problem).under(&place));
+            Err(Fault::new("unit", problem))
         }
     }
-    Ok(())
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Keys {
-    metric: String,
-    arm: Option<String>,
-    relative_to: Option<String>,
-    /// With `among`: which arm is the best, not how good it is.
-    best: Option<Extreme>,
-    among: Option<BTreeMap<String, f64>>,
-    within: Option<f64>,
-    low: Option<f64>,
-    high: Option<f64>,
-    value: Option<f64>,
-    /// One number per arm, instead of `arm` and `value`.
-    values: Option<BTreeMap<String, f64>>,
-    /// What the numbers of `values` are, if not values with a tolerance.
-    values_are: Option<Bound>,
-    /// Arm and the arm it is relative to, instead of `arm` and `relative_to`.
-    pairs: Option<Vec<(String, String)>>,
-    /// In `unit`, either side of a value.
-    tolerance: Option<f64>,
-    /// Tolerance either side of the value, percent of it.
-    tolerance_percent: Option<f64>,
-    unit: String,
-    source: String,
-    #[serde(default)]
-    note: String,
-    #[serde(default)]
-    cause: String,
+/// Refuses a number about arms that are not among `all`.
+pub(super) fn check_arms(expected: &Expectation, all: &[&str]) -> Result<(), Fault> {
+    let is_unknown = |pattern: &String| !all.iter().any(|arm| names_arm(pattern, arm));
+    match expected.arm_patterns().into_iter().find(is_unknown) {
+        Some(unknown) => Err(Fault::new("arm", no_arm(&unknown, all))),
+        None => Ok(()),
+    }
 }
 
-/// Its keys with their forms.
-pub(super) fn keys() -> serde_json::Map<String, serde_json::Value> {
-    super::trace::keys::<Keys>()
+/// Whether all arms that a number is about were chosen, of those that were made.
+pub(super) fn is_chosen(expected: &Expectation, made: &[String], chosen: &[&str]) -> bool {
+    expected.arm_patterns().iter().all(|pattern| {
+        let mut named = made.iter().filter(|arm| names_arm(pattern, arm)).peekable();
+        named.peek().is_some() && named.all(|arm| chosen.contains(&arm.as_str()))
+    })
 }
 
-impl Keys {
+keys! {
+    pub(super) struct PublishedKeys {
+        metric: String,
+        arm: Option<String>,
+        /// The arm by whose number the arm's is divided.
+        relative_to: Option<String>,
+        /// With `among`: which arm is the best, not how good it is.
+        best: Option<Extreme>,
+        /// The arms to choose the best of, each with the number that stands for it.
+        among: Option<BTreeMap<String, f64>>,
+        /// How close a number is to the best that counts as the best.
+        within: Option<f64>,
+        low: Option<f64>,
+        high: Option<f64>,
+        value: Option<f64>,
+        /// One number per arm, instead of `arm` and `value`.
+        values: Option<BTreeMap<String, f64>>,
+        /// What the numbers of `values` are, if not values with a tolerance.
+        values_are: Option<Bound>,
+        /// Arm and the arm it is relative to, instead of `arm` and `relative_to`.
+        pairs: Option<Vec<Vec<String>>>,
+        /// In `unit`, either side of a value.
+        tolerance: Option<f64>,
+        /// Tolerance either side of the value, percent of it.
+        tolerance_percent: Option<f64>,
+        unit: String,
+        /// Where it was published.
+        source: String,
+        /// How the number was read off.
+        note: String = String::new(),
+        /// Why the scenario misses it, should it.
+        cause: String = String::new(),
+    }
+}
+
+impl PublishedKeys {
     fn expand(self) -> Result<Vec<Expectation>, Fault> {
         if self.metric.is_empty() || self.source.is_empty() {
             return Err(Fault::new("metric", "a metric and its source may not be empty"));
@@ -116,11 +127,14 @@ impl Keys {
             }
             (None, None, Some(pairs)) if !pairs.is_empty() && self.relative_to.is_none() => {
                 let band = self.band_of_one()?;
-                let of_pair = |(arm, other): &(String, String)| Expectation {
-                    relative_to: Some(other.clone()),
-                    ..self.expectation(arm.clone(), band, self.value)
+                let of_pair = |pair: &Vec<String>| match pair.as_slice() {
+                    [arm, other] => Ok(Expectation {
+                        relative_to: Some(other.clone()),
+                        ..self.expectation(arm.clone(), band, self.value)
+                    }),
+                    _ => Err(Fault::new("pairs", "expected two arms in each")),
                 };
-                Ok(pairs.iter().map(of_pair).collect())
+                pairs.iter().map(of_pair).collect()
             }
             _ => {
                 let problem = "expected `arm`, or `values` with a number per arm, or `pairs` of \
@@ -240,12 +254,14 @@ fn in_order(name: &str) -> String {
 }
 
 /// The end of a band that a number belongs to.
-#[derive(Clone, Copy, Deserialize)]
+#[derive(Clone, Copy, Serialize)]
 #[serde(rename_all = "kebab-case")]
 enum Bound {
     Low,
     High,
 }
+
+words! { Bound, word: Low High; }
 
 #[derive(Clone, Copy)]
 struct Band {

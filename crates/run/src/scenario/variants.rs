@@ -1,11 +1,12 @@
 //! `[[arm]]` and `[[sweep]]`: the lists whose product makes a scenario's arms.
 
-use serde::Deserialize;
-use toml::{Table, Value};
+use std::collections::BTreeSet;
 
-use super::document::{COMMAND_LINE, Override, check_name, overrides, take_tables, take_text};
-use super::error::Fault;
-use super::section::read_section;
+use toml::Value;
+
+use super::document::COMMAND_LINE;
+use super::tables::{Override, Overrides, check_name};
+use crate::keys::{Fault, Faults, Try, join, keys};
 
 /// Arms of a scenario, at most: each is kept resolved in memory, and takes some 40 KB with its
 /// summary.
@@ -20,25 +21,55 @@ pub(super) struct Variant {
     pub place: String,
 }
 
-/// Takes the dimensions out of the root: the arms first, then each sweep.
-pub(super) fn take_dimensions(root: &mut Table) -> Result<Vec<Vec<Variant>>, Fault> {
-    let mut dimensions = Vec::new();
-    let arms = take_tables(root, "arm")?;
-    if !arms.is_empty() {
-        let named = |(index, table)| named_variant(table, format!("arm[{index}]"));
-        dimensions.push(arms.into_iter().enumerate().map(named).collect::<Result<Vec<_>, _>>()?);
+keys! {
+    /// An arm, or a point of a sweep.
+    pub(super) struct VariantKeys {
+        name: String,
+        overrides: Overrides [flat],
     }
-    for (index, table) in take_tables(root, "sweep")?.into_iter().enumerate() {
-        dimensions.push(sweep(table, &format!("sweep[{index}]"))?);
-    }
-    for dimension in &dimensions {
-        check_distinct(dimension)?;
-    }
-    check_size(&dimensions)?;
-    Ok(dimensions)
 }
 
-fn check_size(dimensions: &[Vec<Variant>]) -> Result<(), Fault> {
+keys! {
+    /// Either a key with its values, or points that each override several keys.
+    pub(super) struct SweepKeys {
+        /// The key that differs.
+        key: Option<String>,
+        /// Its values.
+        values: Option<Vec<Value>>,
+        /// Names of the values, where they make no good names.
+        names: Option<Vec<String>>,
+        point: Option<Vec<Try<VariantKeys>>>,
+    }
+}
+
+/// The dimensions: the arms first, then each sweep; and whether the names of all variants are
+/// known. Variants that are wrong are left out.
+pub(super) fn dimensions(
+    arms: Vec<Try<VariantKeys>>,
+    sweeps: Vec<Try<SweepKeys>>,
+    faults: &mut Faults,
+) -> (Vec<Vec<Variant>>, bool) {
+    let (mut dimensions, mut has_all_names) = (Vec::new(), true);
+    if !arms.is_empty() {
+        let (variants, are_all) = named_variants(arms, "arm", faults);
+        has_all_names &= are_all;
+        dimensions.push(distinct(variants, faults));
+    }
+    for (index, Try(keys)) in sweeps.into_iter().enumerate() {
+        let place = format!("sweep[{index}]");
+        let made = keys.and_then(|keys| faults.under(&place, |it| sweep(keys, &place, it)));
+        let Some((variants, are_all)) = made else {
+            has_all_names = false;
+            continue;
+        };
+        has_all_names &= are_all;
+        dimensions.push(distinct(variants, faults));
+    }
+    (dimensions, has_all_names)
+}
+
+/// Refuses more arms than there may be.
+pub(super) fn check_size(dimensions: &[Vec<Variant>]) -> Result<(), Fault> {
     let size = dimensions.iter().try_fold(1_usize, |size, list| size.checked_mul(list.len()));
     if size.is_none_or(|size| size > MAX_ARMS) {
         let problem = format!("the product of all sweeps has more than {MAX_ARMS} arms");
@@ -69,10 +100,9 @@ pub(super) fn with_links(
         let changes = vec![Override { key: key.clone(), value: Value::String(spec.clone()) }];
         Ok(Variant { name: name.clone(), changes, place: COMMAND_LINE.to_owned() })
     };
-    *dimension = links.iter().map(variant).collect::<Result<_, _>>()?;
-    check_distinct(dimension)?;
-    check_size(&dimensions)?;
-    Ok(dimensions)
+    let mut faults = Faults::default();
+    *dimension = distinct(links.iter().map(variant).collect::<Result<_, _>>()?, &mut faults);
+    faults.result(Some(dimensions))
 }
 
 /// `path.up`, `path.hop.NAME.up` or the same down, where that and nothing else is what the
@@ -103,50 +133,60 @@ pub(super) fn combinations(dimensions: &[Vec<Variant>]) -> Vec<Vec<&Variant>> {
     combinations
 }
 
-fn named_variant(mut table: Table, place: String) -> Result<Variant, Fault> {
-    let at = |fault: Fault| fault.under(&place);
-    let name = take_text(&mut table, "name").map_err(at)?;
-    let name = name.ok_or_else(|| at(Fault::new("name", "is missing")))?;
-    check_name(&name).map_err(|problem| at(Fault::new("name", problem)))?;
-    let changes = overrides(&table).map_err(at)?;
-    Ok(Variant { name, changes, place })
+/// The name of the arm that a combination makes.
+pub(super) fn name(variants: &[&Variant]) -> String {
+    let names: Vec<&str> = variants.iter().map(|variant| variant.name.as_str()).collect();
+    if names.is_empty() { "default".to_owned() } else { names.join("/") }
 }
 
-/// Either a key with its values, or points that each override several keys.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct SweepKeys {
-    key: Option<String>,
-    values: Option<Vec<Value>>,
-    names: Option<Vec<String>>,
-    point: Option<Vec<Table>>,
+/// The names of all arms.
+pub(super) fn names(dimensions: &[Vec<Variant>]) -> Vec<String> {
+    combinations(dimensions).iter().map(|variants| name(variants)).collect()
 }
 
-/// The keys of `[[sweep]]` with their forms.
-pub(super) fn keys() -> serde_json::Map<String, serde_json::Value> {
-    super::trace::keys::<SweepKeys>()
+/// The variants, and whether the names of all are known.
+fn named_variants(
+    list: Vec<Try<VariantKeys>>,
+    place: &str,
+    faults: &mut Faults,
+) -> (Vec<Variant>, bool) {
+    let (mut variants, of) = (Vec::new(), list.len());
+    for (index, Try(keys)) in list.into_iter().enumerate() {
+        let Some(VariantKeys { name, overrides }) = keys else { continue };
+        let place = format!("{place}[{index}]");
+        let checked = check_name(&name).map_err(|it| Fault::new(join(&place, "name"), it));
+        if faults.accept(checked).is_some() {
+            variants.push(Variant { name, changes: overrides.0, place });
+        }
+    }
+    let are_all = variants.len() == of;
+    (variants, are_all)
 }
 
-fn sweep(table: Table, place: &str) -> Result<Vec<Variant>, Fault> {
-    let at = |fault: Fault| fault.under(place);
-    let keys: SweepKeys = read_section(table).map_err(at)?;
-    let variants = match keys {
+/// The variants of a sweep, and whether the names of all are known; faults are relative to it.
+fn sweep(keys: SweepKeys, place: &str, faults: &mut Faults) -> Option<(Vec<Variant>, bool)> {
+    let (variants, are_all) = match keys {
         SweepKeys { key: Some(key), values: Some(values), names, point: None } => {
-            values_of(&key, values, names, place).map_err(at)?
+            (faults.accept(values_of(&key, values, names, place))?, true)
         }
         SweepKeys { key: None, values: None, names: None, point: Some(points) } => {
-            let point = |(index, table)| named_variant(table, format!("{place}.point[{index}]"));
-            points.into_iter().enumerate().map(point).collect::<Result<_, _>>()?
+            let (mut variants, are_all) = named_variants(points, "point", faults);
+            for variant in &mut variants {
+                variant.place = join(place, &variant.place);
+            }
+            (variants, are_all)
         }
         _ => {
             let problem = "expected `key` and `values` (and `names`), or [[sweep.point]] tables";
-            return Err(at(Fault::new("", problem)));
+            faults.add(Fault::new("", problem));
+            return None;
         }
     };
-    if variants.is_empty() {
-        return Err(at(Fault::new("", "a sweep over nothing has no arm; expected a value")));
+    if variants.is_empty() && are_all {
+        faults.add(Fault::new("", "a sweep over nothing has no arm; expected a value"));
+        return None;
     }
-    Ok(variants)
+    Some((variants, are_all))
 }
 
 fn values_of(
@@ -181,12 +221,16 @@ fn value_name(value: &Value) -> String {
     }
 }
 
-fn check_distinct(dimension: &[Variant]) -> Result<(), Fault> {
-    for (index, variant) in dimension.iter().enumerate() {
-        if dimension[..index].iter().any(|earlier| earlier.name == variant.name) {
+/// The variants without those whose names are taken.
+fn distinct(variants: Vec<Variant>, faults: &mut Faults) -> Vec<Variant> {
+    let mut names = BTreeSet::new();
+    let mut is_new = |variant: &Variant| {
+        let is_new = names.insert(variant.name.clone());
+        if !is_new {
             let problem = format!("a second one is named `{}`; names must differ", variant.name);
-            return Err(Fault::new(&variant.place, problem));
+            faults.add(Fault::new(&variant.place, problem));
         }
-    }
-    Ok(())
+        is_new
+    };
+    variants.into_iter().filter(&mut is_new).collect()
 }

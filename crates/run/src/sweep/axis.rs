@@ -6,8 +6,8 @@ use toml::{Table, Value};
 use underload_store::sweep::{AxisColumn, AxisValue};
 
 use super::file::{AxisKeys, Scale};
-use crate::scenario::error::Fault;
-use crate::scenario::vary::{Change, changes};
+use crate::keys::{Fault, Faults, keys, read_table};
+use crate::scenario::tables::{Override, Overrides};
 use crate::study::{Quantity, Unit};
 
 /// One dimension of a sweep.
@@ -28,7 +28,7 @@ enum Kind {
 #[derive(Debug, Clone)]
 pub(super) struct Level {
     pub value: AxisValue,
-    pub changes: Vec<Change>,
+    pub changes: Vec<Override>,
 }
 
 /// All values between two.
@@ -140,9 +140,11 @@ impl Axis {
     /// Its keys.
     pub(super) fn keys(&self) -> Vec<String> {
         let mut keys: Vec<String> = match &self.kind {
-            Kind::Levels(levels) => {
-                levels.iter().flat_map(|level| &level.changes).map(|(key, _)| key.clone()).collect()
-            }
+            Kind::Levels(levels) => levels
+                .iter()
+                .flat_map(|level| &level.changes)
+                .map(|change| change.key.clone())
+                .collect(),
             Kind::Range(range) => vec![range.key.clone()],
         };
         keys.sort_unstable();
@@ -286,17 +288,24 @@ fn level(key: &str, value: &Value) -> Level {
         Form::Quantity(Unit::Time) => amount.amount / 1e9,
         _ => amount.amount,
     });
-    let changes = vec![(key.to_owned(), value.clone())];
+    let changes = vec![Override { key: key.to_owned(), value: value.clone() }];
     Level { value: AxisValue { text, amount }, changes }
 }
 
+keys! {
+    struct PointKeys {
+        name: String,
+        overrides: Overrides [flat],
+    }
+}
+
 fn point(table: &Table) -> Result<Level, Fault> {
-    let mut table = table.clone();
-    let name = match table.remove("name") {
-        Some(Value::String(name)) if !name.is_empty() => name,
-        _ => return Err(Fault::new("name", "is missing: a text in quotes")),
-    };
-    let changes = changes(&table)?;
+    let mut faults = Faults::default();
+    let keys = read_table(table, &mut faults);
+    let PointKeys { name, overrides: Overrides(changes) } = faults.result(keys)?;
+    if name.is_empty() {
+        return Err(Fault::new("name", "is missing: a text in quotes"));
+    }
     if changes.is_empty() {
         let problem =
             format!("`{name}` overrides nothing; expected a key, such as path.up = \"20mbit\"");
@@ -310,7 +319,7 @@ mod tests {
     use super::*;
 
     fn axis(text: &str, is_grid: bool) -> Result<Axis, Fault> {
-        let keys: AxisKeys = toml::from_str(text).expect("TOML");
+        let keys: AxisKeys = crate::keys::from_text(text).expect("TOML");
         Axis::read(keys, is_grid)
     }
 
@@ -329,7 +338,8 @@ mod tests {
         assert_eq!(log.level(1).value.amount, Some(1e7));
         let counts = axis("key = \"flow.bulk.count\"\nfrom = 1\nto = 5\nsteps = 3", true);
         let counts = counts.expect("right");
-        assert_eq!(counts.level(1).changes, [("flow.bulk.count".to_owned(), Value::Integer(3))]);
+        let key = "flow.bulk.count".to_owned();
+        assert_eq!(counts.level(1).changes, [Override { key, value: Value::Integer(3) }]);
         let numbers = axis("key = \"k\"\nfrom = 1\nto = 2.5\nsteps = 4", true).expect("right");
         assert_eq!(texts(&numbers), ["1.0", "1.5", "2.0", "2.5"]);
     }

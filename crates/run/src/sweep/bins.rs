@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     fn bins(text: &str, most: usize) -> AxisBins {
-        let keys: AxisKeys = toml::from_str(text).expect("TOML");
+        let keys: AxisKeys = crate::keys::from_text(text).expect("TOML");
         AxisBins::new(&Axis::read(keys, false).expect("right"), most)
     }
 

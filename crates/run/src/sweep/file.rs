@@ -18,62 +18,63 @@
 //!
 //! The whole format, key by key, is in `docs/how-to/sweep.md`.
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use toml::{Table, Value};
+use underload_record::schema::Extreme;
 
 use super::plots::PlotKeys;
-use crate::scenario::trace;
+use crate::keys::{keys, schema, word, words};
 
-/// The keys of a sweep file.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct SweepFile {
-    /// Heading of the sweep, one line.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub title: String,
-    /// The scenario: a built-in name, or a file beside this one; `None` where the caller has it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub scenario: Option<String>,
-    /// Takes the scenario's short form.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub short: bool,
-    /// `KEY=VALUE` overrides that hold for every cell.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub set: Vec<String>,
-    /// Names of the arms to take; empty for all.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub arms: Vec<String>,
-    /// Instead of the scenario's own.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub seed: Option<u64>,
-    /// Trials of a cell, at most; instead of the scenario's own.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub repeats: Option<u64>,
-    /// How the axes make points.
-    #[serde(default)]
-    pub design: Design,
-    /// Points of a design that draws them.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub samples: Option<u64>,
-    /// Names of the metrics that get a column, see `underload_record::metric`.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub metrics: Vec<String>,
-    /// When a cell knows enough.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub stop: Option<StopKeys>,
-    /// Which cells are the best.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub best: Option<BestKeys>,
-    /// What is varied.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub axis: Vec<AxisKeys>,
-    /// Pictures in its report.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub plot: Vec<PlotKeys>,
+keys! {
+    /// The keys of a sweep file.
+    #[derive(Debug, Clone, Default, PartialEq, Serialize)]
+    pub struct SweepFile {
+        /// Heading of the sweep, one line.
+        #[serde(skip_serializing_if = "String::is_empty")]
+        pub title: String = String::new(),
+        /// The scenario: a built-in name, or a file beside this one; `None` where the caller has it.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub scenario: Option<String>,
+        /// Takes the scenario's short form.
+        #[serde(skip_serializing_if = "std::ops::Not::not")]
+        pub short: bool = false,
+        /// `KEY=VALUE` overrides that hold for every cell.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        pub set: Vec<String> = Vec::new(),
+        /// Names of the arms to take; empty for all.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        pub arms: Vec<String> = Vec::new(),
+        /// Instead of the scenario's own.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub seed: Option<u64>,
+        /// Trials of a cell, at most; instead of the scenario's own.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub repeats: Option<u64>,
+        /// How the axes make points.
+        pub design: Design = Design::Grid,
+        /// Points of a design that draws them.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub samples: Option<u64>,
+        /// Names of the metrics that get a column, see `underload_record::metric`.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        pub metrics: Vec<String> = Vec::new(),
+        /// When a cell knows enough.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub stop: Option<StopKeys>,
+        /// Which cells are the best.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub best: Option<BestKeys>,
+        /// What is varied.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        pub axis: Vec<AxisKeys> = Vec::new(),
+        /// Pictures in its report.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        pub plot: Vec<PlotKeys> = Vec::new(),
+    }
 }
 
 /// How axes make points.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Design {
     /// Every value of each axis with every value of the others.
@@ -86,38 +87,39 @@ pub enum Design {
     LatinHypercube,
 }
 
-/// The keys of `[[axis]]`: values, a range, or points that each override several keys.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct AxisKeys {
-    /// Name of its column; the key where there is none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub name: Option<String>,
-    /// The key of the scenario that it overrides.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub key: Option<String>,
-    /// Its values.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub values: Option<Vec<Value>>,
-    /// The first value of a range: a time, rate, size or number.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub from: Option<Value>,
-    /// The last one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub to: Option<Value>,
-    /// How many values of a range are taken.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub steps: Option<u64>,
-    /// Whether a range grows by equal amounts or by equal factors.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub scale: Option<Scale>,
-    /// Points: each with a `name` and the keys that it overrides.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub point: Option<Vec<Table>>,
+keys! {
+    /// The keys of `[[axis]]`: values, a range, or points that each override several keys.
+    #[derive(Debug, Clone, Default, PartialEq, Serialize)]
+    pub struct AxisKeys {
+        /// Name of its column; the key where there is none.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub name: Option<String>,
+        /// The key of the scenario that it overrides.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub key: Option<String>,
+        /// Its values.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub values: Option<Vec<Value>>,
+        /// The first value of a range: a time, rate, size or number.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub from: Option<Value>,
+        /// The last one.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub to: Option<Value>,
+        /// How many values of a range are taken.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub steps: Option<u64>,
+        /// Whether a range grows by equal amounts or by equal factors.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub scale: Option<Scale>,
+        /// Points: each with a `name` and the keys that it overrides.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub point: Option<Vec<Table>>,
+    }
 }
 
 /// How a range grows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Scale {
     /// By equal amounts.
@@ -127,21 +129,27 @@ pub enum Scale {
     Log,
 }
 
-/// The keys of `[stop]`: a cell ends once half of its metric's 95 % interval is within this.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct StopKeys {
-    /// The metric whose mean is to be known.
-    pub metric: String,
-    /// Of the mean, percent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub within_percent: Option<f64>,
-    /// In the metric's own unit.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub within: Option<f64>,
-    /// Trials that a cell has at least.
-    #[serde(default = "StopKeys::least", skip_serializing_if = "StopKeys::is_least")]
-    pub least: u64,
+keys! {
+    /// The keys of `[stop]`: a cell ends once half of its metric's 95 % interval is within this.
+    #[derive(Debug, Clone, PartialEq, Serialize)]
+    pub struct StopKeys {
+        /// The metric whose mean is to be known.
+        pub metric: String,
+        /// Of the mean, percent.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub within_percent: Option<f64>,
+        /// In the metric's own unit.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub within: Option<f64>,
+        /// Trials that a cell has at least.
+        #[serde(skip_serializing_if = "StopKeys::is_least")]
+        pub least: u64 = Self::least(),
+    }
+}
+
+words! {
+    Design, word: Grid Random LatinHypercube;
+    Scale, word: Linear Log;
 }
 
 impl StopKeys {
@@ -155,27 +163,21 @@ impl StopKeys {
     }
 }
 
-/// The keys of `[best]`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct BestKeys {
-    /// The metric that ranks cells by its mean.
-    pub metric: String,
-    /// Which end is the best.
-    #[serde(default = "BestKeys::smallest")]
-    pub order: underload_record::schema::Extreme,
-}
-
-impl BestKeys {
-    fn smallest() -> underload_record::schema::Extreme {
-        underload_record::schema::Extreme::Smallest
+keys! {
+    /// The keys of `[best]`.
+    #[derive(Debug, Clone, PartialEq, Serialize)]
+    pub struct BestKeys {
+        /// The metric that ranks cells by its mean.
+        pub metric: String,
+        /// Which end is the best.
+        pub order: Extreme = Extreme::Smallest,
     }
 }
 
 impl SweepFile {
     /// The schema of sweep files, for editors, asked of the code that reads them.
     pub fn json_schema() -> serde_json::Value {
-        let mut schema = trace::closed(trace::keys::<Self>());
+        let mut schema = schema::<Self>();
         schema["$schema"] = "http://json-schema.org/draft-07/schema#".into();
         schema["title"] = "underload sweep".into();
         schema

@@ -36,8 +36,8 @@ use std::ops::Range;
 use underload_store::sweep::{AxisValue, SweepColumns, SweepManifest};
 
 use crate::cache::{self, CacheError};
+use crate::keys::Fault;
 use crate::scenario::Scenario;
-use crate::scenario::error::Fault;
 use crate::scenario::vary::Varied;
 
 pub use bins::AxisBins;

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use underload_record::schema::PlotAxis;
 
 use super::SweepFile;
 use super::axis::Axis;
-use crate::scenario::error::{Fault, alternatives};
+use crate::keys::{Fault, Faults, alternatives, keys, word, words};
 
 /// Pictures of a sweep, at most.
 const MOST_PLOTS: usize = 24;
@@ -16,43 +16,44 @@ const MOST_VALUES: u64 = 1_000;
 /// What stands for the arm where an axis is named.
 const ARM: &str = "arm";
 
-/// The keys of `[[plot]]`. What a sweep computes does not depend on them, but for the metrics that
-/// get a column.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct PlotKeys {
-    /// The form of the picture.
-    pub kind: PlotForm,
-    /// Its heading.
-    pub title: String,
-    /// What is shown upwards, of a heat map as colour.
-    pub metric: String,
-    /// What its axis is called, with its unit; the metric's name where it is left out.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub says: String,
-    /// The axis that goes to the right.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub x: Option<String>,
-    /// What a scatter plot shows to the right.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub x_metric: Option<String>,
-    /// What the axis to the right is called, with its unit; its own name where it is left out.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub x_says: String,
-    /// The axis of which each value is a curve, a colour or a row of its own, or `arm`, which it is
-    /// where it is left out.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub line: Option<String>,
-    /// The cells that are meant, by values of axes or the arm; all where it is left out.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub only: BTreeMap<String, String>,
-    /// Axes of the picture that grow by factors.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub log: Vec<PlotAxis>,
+keys! {
+    /// The keys of `[[plot]]`. What a sweep computes does not depend on them, but for the metrics that
+    /// get a column.
+    #[derive(Debug, Clone, PartialEq, Serialize)]
+    pub struct PlotKeys {
+        /// The form of the picture.
+        pub kind: PlotForm,
+        /// Its heading.
+        pub title: String,
+        /// What is shown upwards, of a heat map as colour.
+        pub metric: String,
+        /// What its axis is called, with its unit; the metric's name where it is left out.
+        #[serde(skip_serializing_if = "String::is_empty")]
+        pub says: String = String::new(),
+        /// The axis that goes to the right.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub x: Option<String>,
+        /// What a scatter plot shows to the right.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub x_metric: Option<String>,
+        /// What the axis to the right is called, with its unit; its own name where it is left out.
+        #[serde(skip_serializing_if = "String::is_empty")]
+        pub x_says: String = String::new(),
+        /// The axis of which each value is a curve, a colour or a row of its own, or `arm`, which it is
+        /// where it is left out.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub line: Option<String>,
+        /// The cells that are meant, by values of axes or the arm; all where it is left out.
+        #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+        pub only: BTreeMap<String, String> = BTreeMap::new(),
+        /// Axes of the picture that grow by factors.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        pub log: Vec<PlotAxis> = Vec::new(),
+    }
 }
 
 /// Forms of a picture of a sweep.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum PlotForm {
     /// Lines over an axis: means over all others.
@@ -64,6 +65,8 @@ pub enum PlotForm {
     /// A square for each value of two axes, coloured by the mean over all others.
     Heat,
 }
+
+words! { PlotForm, word: Sweep Scatter Box Heat; }
 
 /// What a picture tells apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -151,14 +154,14 @@ impl PlotKeys {
 }
 
 /// Refuses pictures of what a sweep does not have.
-pub(super) fn check(file: &SweepFile, axes: &[Axis], arms: &[&str]) -> Result<(), Fault> {
+pub(super) fn check(file: &SweepFile, axes: &[Axis], arms: &[&str], faults: &mut Faults) {
     if file.plot.len() > MOST_PLOTS {
-        return Err(Fault::new("plot", format!("more than {MOST_PLOTS} pictures")));
+        faults.add(Fault::new("plot", format!("more than {MOST_PLOTS} pictures")));
     }
-    let one = |(index, plot): (usize, &PlotKeys)| {
-        plot.check(axes, arms).map_err(|fault| fault.under(&format!("plot[{index}]")))
-    };
-    file.plot.iter().enumerate().try_for_each(one)
+    for (index, plot) in file.plot.iter().enumerate() {
+        let checked = plot.check(axes, arms);
+        faults.accept(checked.map_err(|fault| fault.under(&format!("plot[{index}]"))));
+    }
 }
 
 fn dimension(name: &str, axes: &[String]) -> Option<Dimension> {
@@ -190,13 +193,14 @@ mod tests {
     ";
 
     fn checked(plot: &str) -> Result<SweepFile, String> {
-        let file: SweepFile =
-            toml::from_str(&format!("{AXES}\n[[plot]]\n{plot}")).map_err(|it| it.to_string())?;
+        let file = format!("{AXES}\n[[plot]]\n{plot}");
+        let file: SweepFile = crate::keys::from_text(&file).map_err(|it| it.to_string())?;
         let axes: Result<Vec<Axis>, Fault> =
             file.axis.iter().map(|keys| Axis::read(keys.clone(), true)).collect();
         let axes = axes.map_err(|fault| fault.to_string())?;
-        check(&file, &axes, &["fifo", "codel"]).map_err(|fault| fault.to_string())?;
-        Ok(file)
+        let mut faults = Faults::default();
+        check(&file, &axes, &["fifo", "codel"], &mut faults);
+        faults.result(Some(file)).map_err(|fault| fault.to_string())
     }
 
     fn told(rest: &str) -> String {

@@ -110,7 +110,7 @@ mod tests {
 
     fn axes(is_grid: bool) -> Vec<Axis> {
         let read = |text: &str| {
-            let keys: AxisKeys = toml::from_str(text).expect("TOML");
+            let keys: AxisKeys = crate::keys::from_text(text).expect("TOML");
             Axis::read(keys, is_grid).expect("right")
         };
         let range = "key = \"path.rtt\"\nfrom = \"0ms\"\nto = \"1s\"";

@@ -13,11 +13,10 @@ use super::axis::{Axis, Level};
 use super::compute::Files;
 use super::points::Points;
 use super::{BestKeys, Design, PlotKeys, StopKeys, Sweep, SweepFile, plots};
+use crate::keys::{Fault, Faults, read_table};
 use crate::scenario::document::Document;
-use crate::scenario::error::Fault;
 use crate::scenario::metrics::Metrics;
-use crate::scenario::section::read_section;
-use crate::scenario::{Options, Scenario, ScenarioError, builtin};
+use crate::scenario::{Options, Scenario, ScenarioErrors, builtin};
 use crate::source::Source;
 use crate::world::sim::configure;
 
@@ -40,14 +39,14 @@ impl Sweep {
     /// `program` is what computes it, see [`super::program`].
     ///
     /// # Errors
-    /// The first fault, of the file or its scenario, with its line and key and what would be
+    /// All faults of the file, or of its scenario, with their lines and keys and what would be
     /// accepted.
     pub fn parse(
         text: &str,
         name: &str,
         scenario: Option<Source>,
         program: &str,
-    ) -> Result<Self, ScenarioError> {
+    ) -> Result<Self, ScenarioErrors> {
         Self::parse_with(text, name, scenario, program, BTreeMap::new())
     }
 
@@ -61,75 +60,83 @@ impl Sweep {
         scenario: Option<Source>,
         program: &str,
         files: BTreeMap<String, Vec<u8>>,
-    ) -> Result<Self, ScenarioError> {
-        let mut document = Document::parse(text, name)?;
-        let root = std::mem::take(&mut document.root);
-        let plain = |fault: Fault| document.locate(fault, None);
-        let mut file: SweepFile = read_section(root).map_err(plain)?;
-        let content = digest_of(&file).map_err(plain)?;
+    ) -> Result<Self, ScenarioErrors> {
+        let document = Document::parse(text, name)?;
+        let mut faults = Faults::default();
+        let file: Option<SweepFile> = read_table(&document.root, &mut faults);
+        let named = file.as_ref().and_then(|file| file.scenario.as_deref());
         let source = match scenario {
-            Some(source) => source,
-            None => find(file.scenario.as_deref(), name).map_err(plain)?,
+            Some(source) => Some(source),
+            None if named.is_none() && !faults.is_empty() => None,
+            None => faults.accept(find(named, name)),
+        };
+        let (Some(file), Some(source)) = (file, source) else {
+            return Err(document.errors(faults));
         };
         let files = Files::of(files);
-        let options = Options {
-            short: file.short,
-            set: file.set.clone(),
-            arms: file.arms.clone(),
-            seed: file.seed,
-            keeps_tables: true,
-            ..Options::default()
-        };
-        let load = &mut |wanted: &str| files.note(&source.name, wanted);
-        let scenario = Scenario::parse_with(&source.text, &source.name, &options, load)?;
-        if !scenario.worlds().contains(&World::Sim) {
-            let problem = "runs commands, which virtual time cannot; expected one without exec";
-            return Err(plain(Fault::new("scenario", problem)));
+        let scenario = scenario_of(&file, &source, &files)?;
+        let sweep = Self::new(file, scenario, files, &mut faults);
+        match sweep.filter(|_| faults.is_empty()) {
+            Some(sweep) => Ok(Self {
+                name: name.to_owned(),
+                text: text.to_owned(),
+                program: program.to_owned(),
+                ..sweep
+            }),
+            None => Err(document.errors(faults)),
         }
-        if let Some(own) = scenario.own() {
-            let problem = format!(
-                "{own}: a sweep may go on elsewhere and years later, where this algorithm of one's \
-                 own is not; expected those of the program"
-            );
-            return Err(plain(Fault::new("scenario", problem)));
-        }
-        let axes = axes(&mut file).map_err(plain)?;
-        let points = points(&file, &axes, scenario.seed).map_err(plain)?;
-        let repeats = repeats(&file, &scenario, points.count).map_err(plain)?;
+    }
+
+    /// The sweep of a file over a scenario, without its name and text.
+    fn new(
+        mut file: SweepFile,
+        scenario: Scenario,
+        files: Files,
+        faults: &mut Faults,
+    ) -> Option<Self> {
+        faults.accept(check_scenario(&scenario));
+        let content = faults.accept(digest_of(&file));
+        let axes = axes(&file, faults);
         let asked = asked(&file);
         fill(&mut file, &scenario);
-        check_numbers(&file).map_err(plain)?;
+        faults.accept(check_numbers(&file));
+        check_metrics(&file, &Metrics::of(&scenario.arms, None, false), faults);
+        let axes = axes?;
         let arms: Vec<&str> = scenario.arms.iter().map(|arm| arm.name.as_str()).collect();
-        plots::check(&file, &axes, &arms).map_err(plain)?;
-        check_metrics(&file, &Metrics::of(&scenario.arms, None, false)).map_err(plain)?;
-        let columns = columns(&file, &axes).map_err(plain)?;
-        let (name, text) = (name.to_owned(), text.to_owned());
-        let program = program.to_owned();
+        plots::check(&file, &axes, &arms, faults);
+        let columns = faults.accept(columns(&file, &axes));
+        let points = faults.accept(points(&file, &axes, scenario.seed))?;
+        let repeats = faults.accept(repeats(&file, &scenario, points.count));
         let sweep = Self {
-            name,
-            text,
+            name: String::new(),
+            text: String::new(),
             file,
             scenario,
             axes,
             points,
-            repeats,
-            columns,
-            program,
-            content,
+            repeats: repeats?,
+            columns: columns?,
+            program: String::new(),
+            content: content?,
             files,
             asked,
         };
-        sweep.check().map_err(plain)?;
-        Ok(sweep)
+        if faults.is_empty() {
+            sweep.check(faults);
+        }
+        Some(sweep)
     }
 
-    /// Tries the values of each axis with the first ones of the others, and every arm.
-    fn check(&self) -> Result<(), Fault> {
+    /// Tries the values of each axis with the first ones of the others, and every arm. Reports one
+    /// fault of each axis.
+    fn check(&self, faults: &mut Faults) {
         let first: Vec<Level> = self.axes.iter().map(|axis| axis.at(0.0)).collect();
         for arm in &self.scenario.arms {
-            self.try_out(&first, &arm.name)?;
+            if faults.accept(self.try_out(&first, &arm.name)).is_none() {
+                return;
+            }
         }
-        let Some(arm) = self.scenario.arms.first() else { return Ok(()) };
+        let Some(arm) = self.scenario.arms.first() else { return };
         for (number, axis) in self.axes.iter().enumerate() {
             let tried = axis.levels().unwrap_or(MOST_SHARES).min(MOST_TRIED);
             for step in 1..tried {
@@ -138,10 +145,11 @@ impl Sweep {
                     Some(all) => axis.level(step * (all - 1) / (tried - 1)),
                     None => axis.at(step as f64 / (tried - 1) as f64),
                 };
-                self.try_out(&levels, &arm.name)?;
+                if faults.accept(self.try_out(&levels, &arm.name)).is_none() {
+                    break;
+                }
             }
         }
-        Ok(())
     }
 
     /// Whether values make an arm that can be simulated.
@@ -186,25 +194,66 @@ fn find(scenario: Option<&str>, file: &str) -> Result<Source, Fault> {
     Source::find(&name).map_err(|error| fault(error.to_string()))
 }
 
-fn axes(file: &mut SweepFile) -> Result<Vec<Axis>, Fault> {
+/// The scenario that a sweep varies, with what its file changes in it.
+fn scenario_of(
+    file: &SweepFile,
+    source: &Source,
+    files: &Files,
+) -> Result<Scenario, ScenarioErrors> {
+    let options = Options {
+        short: file.short,
+        set: file.set.clone(),
+        arms: file.arms.clone(),
+        seed: file.seed,
+        keeps_tables: true,
+        ..Options::default()
+    };
+    let load = &mut |wanted: &str| files.note(&source.name, wanted);
+    Scenario::read(&source.text, &source.name, &options, load)
+}
+
+/// Refuses a scenario that cannot be computed anywhere at any time.
+fn check_scenario(scenario: &Scenario) -> Result<(), Fault> {
+    if !scenario.worlds().contains(&World::Sim) {
+        let problem = "runs commands, which virtual time cannot; expected one without exec";
+        return Err(Fault::new("scenario", problem));
+    }
+    match scenario.own() {
+        None => Ok(()),
+        Some(own) => Err(Fault::new(
+            "scenario",
+            format!(
+                "{own}: a sweep may go on elsewhere and years later, where this algorithm of \
+                 one's own is not; expected those of the program"
+            ),
+        )),
+    }
+}
+
+fn axes(file: &SweepFile, faults: &mut Faults) -> Option<Vec<Axis>> {
     if file.axis.len() > MOST_AXES {
-        return Err(Fault::new("axis", format!("more than {MOST_AXES} axes")));
+        faults.add(Fault::new("axis", format!("more than {MOST_AXES} axes")));
+        return None;
     }
     let is_grid = file.design == Design::Grid;
     let mut axes: Vec<Axis> = Vec::new();
+    let mut is_whole = true;
     for (index, keys) in file.axis.iter().enumerate() {
         let place = format!("axis[{index}]");
-        let axis = Axis::read(keys.clone(), is_grid).map_err(|fault| fault.under(&place))?;
-        for earlier in &axes {
-            let keys = axis.keys();
-            if let Some(key) = earlier.keys().into_iter().find(|key| keys.contains(key)) {
-                let problem = format!("another axis varies {key}, too; expected one");
-                return Err(Fault::new(place, problem));
-            }
+        let axis = Axis::read(keys.clone(), is_grid).map_err(|fault| fault.under(&place));
+        let Some(axis) = faults.accept(axis) else {
+            is_whole = false;
+            continue;
+        };
+        let keys = axis.keys();
+        let mut earlier = axes.iter().flat_map(Axis::keys);
+        if let Some(key) = earlier.find(|key| keys.contains(key)) {
+            let problem = format!("another axis varies {key}, too; expected one");
+            faults.add(Fault::new(place, problem));
         }
         axes.push(axis);
     }
-    Ok(axes)
+    is_whole.then_some(axes)
 }
 
 fn points(file: &SweepFile, axes: &[Axis], seed: u64) -> Result<Points, Fault> {
@@ -302,7 +351,7 @@ fn check_numbers(file: &SweepFile) -> Result<(), Fault> {
 }
 
 /// Refuses what is no metric. Which flows there are depends on the axes.
-fn check_metrics(file: &SweepFile, metrics: &Metrics) -> Result<(), Fault> {
+fn check_metrics(file: &SweepFile, metrics: &Metrics, faults: &mut Faults) {
     let of_stop = file.stop.iter().map(|stop| ("stop.metric".to_owned(), &stop.metric));
     let of_best = file.best.iter().map(|best| ("best.metric".to_owned(), &best.metric));
     let of_plots = file.plot.iter().enumerate().flat_map(|(index, plot)| {
@@ -312,9 +361,8 @@ fn check_metrics(file: &SweepFile, metrics: &Metrics) -> Result<(), Fault> {
     let columns = file.metrics.iter().enumerate();
     let columns = columns.map(|(index, metric)| (format!("metrics[{index}]"), metric));
     for (place, metric) in of_stop.chain(of_best).chain(of_plots).chain(columns) {
-        metrics.check(&place, metric)?;
+        faults.accept(metrics.check(&place, metric));
     }
-    Ok(())
 }
 
 /// The columns, whose names must differ.

@@ -1,10 +1,10 @@
 //! `kind = "exec"`: any program, in the live world.
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
+use underload_aqm::time::Span;
 
-use super::{Activity, ActivityKeys, checked_activity};
-use crate::scenario::error::Fault;
-use crate::scenario::quantity::SpanText;
+use super::{Activity, ActivityKeys, FlowKind, Kind};
+use crate::keys::{Fault, keys};
 
 /// A command at the client, and another at the server, started before it, where it needs one.
 ///
@@ -19,30 +19,36 @@ pub struct ExecFlow {
     pub activity: Activity,
 }
 
+keys! {
+    pub(super) struct ExecKeys {
+        /// Program and arguments at the client; no shell.
+        client: Vec<String>,
+        /// Program and arguments at the server, started before the client's.
+        server: Vec<String> = Vec::new(),
+        /// When the client's command starts, since the start of the ramp.
+        start: Option<Span>,
+        /// When the client's command is stopped should it still run.
+        stop: Option<Span>,
+    }
+}
+
 /// Words of a command, at most.
 const MAX_WORDS: usize = 256;
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct ExecKeys {
-    client: Vec<String>,
-    #[serde(default)]
-    server: Vec<String>,
-    start: Option<SpanText>,
-    stop: Option<SpanText>,
-}
+impl Kind for ExecKeys {
+    const NAME: &str = "exec";
+    const IS_SIMULATED: bool = false;
 
-impl ExecKeys {
-    pub(super) fn check(self) -> Result<ExecFlow, Fault> {
-        if self.client.is_empty() {
+    fn check(self) -> Result<FlowKind, Fault> {
+        let Self { client, server, start, stop } = self;
+        if client.is_empty() {
             let problem = "expected a program and its arguments, such as [\"ping\", \"{server}\"]";
             return Err(Fault::new("client", problem));
         }
-        check_words("client", &self.client)?;
-        check_words("server", &self.server)?;
-        let keys = ActivityKeys { start: self.start, stop: self.stop, ..ActivityKeys::default() };
-        let activity = checked_activity(keys)?;
-        Ok(ExecFlow { client: self.client, server: self.server, activity })
+        check_words("client", &client)?;
+        check_words("server", &server)?;
+        let activity = ActivityKeys { start, stop, ..ActivityKeys::default() }.check()?;
+        Ok(FlowKind::Exec(ExecFlow { client, server, activity }))
     }
 }
 

@@ -6,20 +6,23 @@ mod probe;
 mod tcp;
 mod udp;
 
-use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value as Json, json};
-use toml::{Table, Value};
+use std::ops::RangeInclusive;
+
+use serde::Serialize;
+use serde_json::{Value as Json, json};
+use toml::{Table, Value as Toml};
+use underload_aqm::config::closest;
 use underload_aqm::packet::{Dscp, Ecn};
 use underload_aqm::rng::Rng;
 use underload_aqm::time::Span;
 use underload_sim::congestion::Algorithm;
 use underload_sim::sprout;
 
-use super::error::{Fault, alternatives, did_you_mean};
 use super::identity;
-use super::quantity::SpanText;
-use super::section::read_section;
-use super::trace;
+use crate::keys::{
+    Fault, Faults, Reader, Refusal, Section, Value, alternatives, did_you_mean, keys, read_table,
+    schema,
+};
 
 pub use application::ApplicationFlow;
 pub use exec::ExecFlow;
@@ -27,11 +30,10 @@ pub use probe::ProbeFlow;
 pub use tcp::TcpFlow;
 pub use udp::UdpFlow;
 
-use application::{CloudGameKeys, GameKeys, InteractiveVideoKeys, VideoKeys, VoipKeys, WebKeys};
+use application::{
+    ApplicationKeys, CloudGameKeys, GameKeys, InteractiveVideoKeys, VideoKeys, VoipKeys, WebKeys,
+};
 use exec::ExecKeys;
-use probe::ProbeKeys;
-use tcp::TcpKeys;
-use udp::UdpKeys;
 
 /// A flow, or a group of equal ones.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -85,12 +87,24 @@ impl Activity {
     }
 }
 
-/// The keys of an [`Activity`].
-#[derive(Deserialize, Clone, Copy, Default)]
-struct ActivityKeys {
-    start: Option<SpanText>,
-    start_jitter: Option<SpanText>,
-    stop: Option<SpanText>,
+impl Section for Activity {
+    fn take(reader: &mut Reader<'_>) -> Option<Self> {
+        let keys = ActivityKeys::take(reader)?;
+        let checked = keys.check();
+        reader.faults.accept(checked)
+    }
+}
+
+keys! {
+    #[derive(Default)]
+    struct ActivityKeys {
+        /// Since the start of the ramp.
+        start: Option<Span>,
+        /// Each flow starts up to this much later, as the trial's seed has it.
+        start_jitter: Option<Span> => Span::ZERO..=MAX_START_JITTER,
+        /// Since the start of the ramp; by default a flow sends until the load phase ends.
+        stop: Option<Span>,
+    }
 }
 
 /// The traffic class of a packet: what its sender writes into the former type-of-service byte.
@@ -122,68 +136,92 @@ impl Class {
     }
 }
 
-/// Reads the keys of one kind of flow.
-type Read = fn(Table) -> Result<FlowKind, Fault>;
-/// Its keys with their forms.
-type Known = fn() -> Map<String, Json>;
+/// A kind of flow, by the keys that only it has.
+trait Kind: Section {
+    const NAME: &str;
+    /// Whether its flows have the key `extra_rtt`.
+    const IS_SIMULATED: bool = true;
 
-/// Every kind of flow by its name, how its keys are read, and which they are.
-const KINDS: [(&str, Read, Known); 10] = [
-    (
-        "tcp",
-        |table| read_section(table).and_then(TcpKeys::check).map(FlowKind::Tcp),
-        trace::keys::<TcpKeys>,
-    ),
-    (
-        "probe",
-        |table| read_section(table).and_then(ProbeKeys::check).map(FlowKind::Probe),
-        trace::keys::<ProbeKeys>,
-    ),
-    (
-        "udp",
-        |table| read_section(table).and_then(UdpKeys::check).map(FlowKind::Udp),
-        trace::keys::<UdpKeys>,
-    ),
-    (
-        "exec",
-        |table| read_section(table).and_then(ExecKeys::check).map(FlowKind::Exec),
-        trace::keys::<ExecKeys>,
-    ),
-    ("voip", read_application::<VoipKeys>, application::known::<VoipKeys>),
-    ("web", read_application::<WebKeys>, application::known::<WebKeys>),
-    ("video", read_application::<VideoKeys>, application::known::<VideoKeys>),
-    (
-        "interactive-video",
-        read_application::<InteractiveVideoKeys>,
-        application::known::<InteractiveVideoKeys>,
-    ),
-    ("game", read_application::<GameKeys>, application::known::<GameKeys>),
-    ("cloud-game", read_application::<CloudGameKeys>, application::known::<CloudGameKeys>),
+    fn check(self) -> Result<FlowKind, Fault>;
+}
+
+/// What a kind of flow is called, how its tables are read, and which keys they have.
+struct Entry {
+    name: &'static str,
+    read: fn(&Table, &mut Faults) -> Option<(FlowKind, Span)>,
+    schema: fn() -> Json,
+}
+
+const fn entry<K: Kind>() -> Entry {
+    Entry { name: K::NAME, read: read_kind::<K>, schema: schema::<Keys<K>> }
+}
+
+const KINDS: [Entry; 10] = [
+    entry::<TcpFlow>(),
+    entry::<ProbeFlow>(),
+    entry::<UdpFlow>(),
+    entry::<ExecKeys>(),
+    entry::<ApplicationKeys<VoipKeys>>(),
+    entry::<ApplicationKeys<WebKeys>>(),
+    entry::<ApplicationKeys<VideoKeys>>(),
+    entry::<ApplicationKeys<InteractiveVideoKeys>>(),
+    entry::<ApplicationKeys<GameKeys>>(),
+    entry::<ApplicationKeys<CloudGameKeys>>(),
 ];
 
-/// The schema of each kind of flow.
-pub(super) fn schemas() -> Vec<Json> {
-    let schema = |(kind, _, known): &(&str, Read, Known)| {
-        let mut keys = known();
-        keys.insert("kind".to_owned(), json!({ "const": kind }));
-        keys.insert("name".to_owned(), json!({ "type": "string" }));
-        if *kind != "exec" {
-            keys.append(&mut trace::keys::<ExtraKeys>());
-        }
-        let mut schema = trace::closed(keys);
-        schema["required"] = json!(["kind"]);
-        schema
-    };
-    KINDS.iter().map(schema).collect()
+/// The keys of a flow: those of its kind, and those that all have.
+struct Keys<K> {
+    kind: K,
+    extra_rtt: Span,
 }
 
-fn read_application<K: application::Keys>(table: Table) -> Result<FlowKind, Fault> {
-    application::read::<K>(table).map(FlowKind::Application)
+impl<K: Kind> Section for Keys<K> {
+    fn take(reader: &mut Reader<'_>) -> Option<Self> {
+        reader.key::<String>("kind", &[], None);
+        reader.key::<Option<String>>(
+            "name",
+            &["Unique in the scenario; by default the kind"],
+            None,
+        );
+        let kind = K::take(reader);
+        let extra_rtt = if K::IS_SIMULATED {
+            let help = "How much longer its base round trip is than the path's";
+            let range = Span::ZERO..=MAX_EXTRA_RTT;
+            reader.key_in("extra_rtt", &[help], Some(Span::ZERO), range)
+        } else {
+            Some(Span::ZERO)
+        };
+        Some(Self { kind: kind?, extra_rtt: extra_rtt? })
+    }
 }
 
-/// The kinds of flows by their names.
-pub(super) fn kinds() -> impl Iterator<Item = &'static str> {
-    KINDS.iter().map(|(name, ..)| *name)
+fn read_kind<K: Kind>(table: &Table, faults: &mut Faults) -> Option<(FlowKind, Span)> {
+    let Keys { kind, extra_rtt } = read_table::<Keys<K>>(table, faults)?;
+    Some((faults.accept(kind.check())?, extra_rtt))
+}
+
+/// A flow of any kind, for the schema.
+pub(super) struct AnyFlow;
+
+impl Value for AnyFlow {
+    fn expected(key: &str) -> String {
+        Table::expected(key)
+    }
+
+    fn read(_: &Toml, _: &mut Faults) -> Result<Self, Refusal> {
+        Ok(Self)
+    }
+
+    fn schema() -> Json {
+        let schema = |entry: &Entry| {
+            let mut schema = (entry.schema)();
+            schema["properties"]["kind"] = json!({ "const": entry.name });
+            // An arm may give what the table lacks.
+            schema["required"] = json!(["kind"]);
+            schema
+        };
+        json!({ "anyOf": KINDS.iter().map(schema).collect::<Vec<_>>() })
+    }
 }
 
 /// Names of the congestion controls that the simulator knows.
@@ -200,19 +238,23 @@ const MAX_EXTRA_RTT: Span = Span::from_secs(10);
 const MAX_START_JITTER: Span = Span::from_secs(60);
 
 impl Flow {
-    pub(super) fn read(name: &str, mut table: Table) -> Result<Self, Fault> {
-        let at_flow = |fault: Fault| fault.under(&format!("flow.{name}"));
-        let Some(Value::String(kind)) = table.remove("kind") else {
-            return Err(at_flow(Fault::new("kind", "expected a text in quotes")));
-        };
-        let extra_rtt = take_extra_rtt(&mut table, &kind).map_err(at_flow)?;
-        let Some((_, read, _)) = KINDS.iter().find(|(known, ..)| *known == kind) else {
-            let (known, meant) = (alternatives(kinds()), did_you_mean(&kind, kinds()));
-            let problem = format!("`{kind}` is no kind of flow; expected {known}{meant}");
-            return Err(at_flow(Fault::new("kind", problem)));
-        };
-        let kind = read(table);
-        Ok(Self { name: name.to_owned(), kind: kind.map_err(at_flow)?, extra_rtt })
+    pub(super) fn read(name: &str, table: &Table, faults: &mut Faults) -> Option<Self> {
+        faults.under(&format!("flow.{name}"), |faults| {
+            let kind = table.get("kind").and_then(Toml::as_str).unwrap_or_default();
+            let known = || KINDS.iter().map(|entry| entry.name);
+            let of_kind = |name: &str| KINDS.iter().find(|entry| entry.name == name);
+            let Some(entry) = of_kind(kind) else {
+                let (listed, question) = (alternatives(known()), did_you_mean(kind, known()));
+                let problem = format!("`{kind}` is no kind of flow; expected {listed}{question}");
+                faults.add(Fault::new("kind", problem));
+                // Its other keys are checked as those of the kind that was probably meant.
+                let meant = of_kind(closest(kind, known())?)?;
+                (meant.read)(table, faults);
+                return None;
+            };
+            let (kind, extra_rtt) = (entry.read)(table, faults)?;
+            Some(Self { name: name.to_owned(), kind, extra_rtt })
+        })
     }
 
     /// Whether only the simulator knows how to run it.
@@ -233,80 +275,35 @@ impl Flow {
     }
 }
 
-/// Takes the key that every simulated kind has.
-fn take_extra_rtt(table: &mut Table, kind: &str) -> Result<Span, Fault> {
-    let key = "extra_rtt";
-    let Some(value) = table.remove(key) else { return Ok(Span::ZERO) };
-    if kind == "exec" {
-        return Err(Fault::new(key, "is for simulated flows; an exec flow has the path's delays"));
+impl Section for Class {
+    fn take(reader: &mut Reader<'_>) -> Option<Self> {
+        let help = "Differentiated Services codepoint";
+        let dscp = reader.key_in("dscp", &[help], Some(0_u8), DSCPS);
+        let ecn = reader.key("ecn", &["ECN codepoint"], Some(Ecn::NotEct));
+        Self::new(dscp?, ecn?)
     }
-    let keys: ExtraKeys = read_section(Table::from_iter([(key.to_owned(), value)]))?;
-    let SpanText(extra) = keys.extra_rtt;
-    if extra > MAX_EXTRA_RTT {
-        return Err(Fault::new(key, format!("{extra} is out of range; expected 0s to 10s")));
-    }
-    Ok(extra)
 }
 
-#[derive(Deserialize)]
-struct ExtraKeys {
-    extra_rtt: SpanText,
-}
+/// Differentiated Services codepoints.
+const DSCPS: RangeInclusive<u8> = 0..=63;
+/// Flows of one entry.
+const COUNTS: RangeInclusive<u32> = 0..=MAX_COUNT;
 
-#[derive(Deserialize, Clone, Copy, Default)]
-#[serde(rename_all = "kebab-case")]
-enum EcnName {
-    #[default]
-    NotEct,
-    Ect0,
-    Ect1,
-    Ce,
-}
-
-impl EcnName {
-    fn codepoint(self) -> Ecn {
-        match self {
-            Self::NotEct => Ecn::NotEct,
-            Self::Ect0 => Ecn::Ect0,
-            Self::Ect1 => Ecn::Ect1,
-            Self::Ce => Ecn::Ce,
+impl ActivityKeys {
+    fn check(self) -> Result<Activity, Fault> {
+        let Self { start, start_jitter, stop } = self;
+        let (start, start_jitter) = (start.unwrap_or_default(), start_jitter.unwrap_or_default());
+        match stop {
+            Some(stop) if stop <= start => {
+                let problem = format!("{stop} is not after the start at {start}");
+                Err(Fault::new("stop", problem))
+            }
+            Some(stop) if stop <= start + start_jitter => {
+                let latest = start + start_jitter;
+                let problem = format!("{stop} is not after the latest start, {latest}");
+                Err(Fault::new("stop", problem))
+            }
+            _ => Ok(Activity { start, stop, start_jitter }),
         }
     }
-}
-
-fn checked_count(count: u32) -> Result<u32, Fault> {
-    if count > MAX_COUNT {
-        return Err(Fault::new("count", format!("{count} is out of range; expected 0 to 10000")));
-    }
-    Ok(count)
-}
-
-fn checked_class(dscp: u8, ecn: Ecn) -> Result<Class, Fault> {
-    let problem = || format!("{dscp} is out of range; expected 0 to 63");
-    Class::new(dscp, ecn).ok_or_else(|| Fault::new("dscp", problem()))
-}
-
-fn checked_activity(keys: ActivityKeys) -> Result<Activity, Fault> {
-    let span = |text: Option<SpanText>| text.map_or(Span::ZERO, |text| text.0);
-    let (start, start_jitter) = (span(keys.start), span(keys.start_jitter));
-    if start_jitter > MAX_START_JITTER {
-        let problem = format!("{start_jitter} is out of range; expected 0s to 60s");
-        return Err(Fault::new("start_jitter", problem));
-    }
-    let stop = keys.stop.map(|stop| stop.0);
-    match stop {
-        Some(stop) if stop <= start => {
-            let problem = format!("{stop} is not after the start at {start}");
-            Err(Fault::new("stop", problem))
-        }
-        Some(stop) if stop <= start + start_jitter => {
-            let problem = format!("{stop} is not after the latest start, {}", start + start_jitter);
-            Err(Fault::new("stop", problem))
-        }
-        _ => Ok(Activity { start, stop, start_jitter }),
-    }
-}
-
-fn one() -> u32 {
-    1
 }

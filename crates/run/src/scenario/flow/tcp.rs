@@ -1,43 +1,44 @@
 //! `kind = "tcp"`: bulk transfer.
 
-use serde::{Deserialize, Serialize};
-use underload_aqm::packet::Ecn;
+use std::ops::RangeInclusive;
+
+use serde::Serialize;
 use underload_aqm::time::Span;
 use underload_record::schema::FlowDirection;
 use underload_sim::congestion::PragueConfig;
 
-use super::{Activity, ActivityKeys, checked_activity, checked_class, checked_count, one};
-use crate::scenario::error::Fault;
+use super::{Activity, COUNTS, DSCPS, FlowKind, Kind};
+use crate::keys::{Bytes, Fault, keys};
 use crate::scenario::identity;
-use crate::scenario::quantity::{BytesText, SpanText};
 
-/// Bulk TCP. The sender always has data.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct TcpFlow {
-    /// Direction of the payload.
-    pub direction: FlowDirection,
-    /// Flows per direction; 0 = the flow rests.
-    pub count: u32,
-    /// Congestion control, always named: the machine's default may be any.
-    pub congestion_control: String,
-    /// Whether both ends negotiate ECN.
-    pub ecn: bool,
-    /// Differentiated Services codepoint.
-    pub dscp: u8,
-    /// What the receiver takes before it has acknowledged it, bytes; `None`: no limit that
-    /// matters. Only in the sim world.
-    pub receive_window_bytes: Option<u32>,
-    /// Whether to report how long each segment takes to arrive, retransmissions included. Only in
-    /// the sim world.
-    pub delivery: bool,
-    /// Prague's target round trip, and rounds until it counts; `None`: as Linux has them. Only in
-    /// the sim world.
-    #[serde(serialize_with = "identity::optional_span")]
-    pub rtt_target: Option<Span>,
-    /// See `rtt_target`.
-    pub rtt_transition: Option<u32>,
-    /// The times at which the flow sends.
-    pub activity: Activity,
+keys! {
+    /// Bulk TCP. The sender always has data.
+    #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+    pub struct TcpFlow {
+        /// Direction of the payload.
+        pub direction: FlowDirection = FlowDirection::Up,
+        /// Flows per direction; 0 = the flow rests.
+        pub count: u32 = 1 => COUNTS,
+        /// Congestion control, always named: the machine's default may be any.
+        pub congestion_control: String,
+        /// Whether both ends negotiate ECN.
+        pub ecn: bool = false,
+        /// Differentiated Services codepoint.
+        pub dscp: u8 = 0 => DSCPS,
+        /// Bytes that the receiver accepts before it has acknowledged them; `None`: no limit that
+        /// matters. Only in the sim world.
+        pub receive_window_bytes: Option<Bytes> as "receive_window" => RECEIVE_WINDOWS,
+        /// Whether to report how long each segment takes to arrive, retransmissions included. Only
+        /// in the sim world.
+        pub delivery: bool = false,
+        /// Prague's target round trip, 0 = off; `None`: as Linux has it. Only in the sim world.
+        #[serde(serialize_with = "identity::optional_span")]
+        pub rtt_target: Option<Span> => Span::ZERO..=PragueConfig::MAX_RTT_TARGET,
+        /// Rounds until Prague's target counts; `None`: as Linux has them. Only in the sim world.
+        pub rtt_transition: Option<u32>,
+        /// The times at which the flow sends.
+        pub activity: Activity [flat],
+    }
 }
 
 impl TcpFlow {
@@ -54,33 +55,12 @@ const OWN: &str = "own:";
 const MAX_NAME_BYTES: usize = 64;
 const MAX_OWN_BYTES: usize = 512;
 /// A smaller window holds no segment.
-const MIN_RECEIVE_WINDOW_BYTES: u64 = 1_500;
-const MAX_RECEIVE_WINDOW_BYTES: u64 = 1 << 30;
+const RECEIVE_WINDOWS: RangeInclusive<Bytes> = Bytes(1_500)..=Bytes(1 << 30);
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct TcpKeys {
-    #[serde(default)]
-    direction: FlowDirection,
-    #[serde(default = "one")]
-    count: u32,
-    congestion_control: String,
-    #[serde(default)]
-    ecn: bool,
-    #[serde(default)]
-    dscp: u8,
-    receive_window: Option<BytesText>,
-    #[serde(default)]
-    delivery: bool,
-    rtt_target: Option<SpanText>,
-    rtt_transition: Option<u32>,
-    start: Option<SpanText>,
-    start_jitter: Option<SpanText>,
-    stop: Option<SpanText>,
-}
+impl Kind for TcpFlow {
+    const NAME: &str = "tcp";
 
-impl TcpKeys {
-    pub(super) fn check(self) -> Result<TcpFlow, Fault> {
+    fn check(self) -> Result<FlowKind, Fault> {
         let name = &self.congestion_control;
         let is_own = name.starts_with(OWN) && name.len() > OWN.len();
         let (marks, most) =
@@ -90,44 +70,15 @@ impl TcpKeys {
             let problem = "expected the name of a congestion control, such as \"cubic\"";
             return Err(Fault::new("congestion_control", problem));
         }
-        let window = self.receive_window.map(|window| window.0);
-        let range = MIN_RECEIVE_WINDOW_BYTES..=MAX_RECEIVE_WINDOW_BYTES;
-        if let Some(bytes) = window.filter(|bytes| !range.contains(bytes)) {
-            let problem = format!("{bytes}B is out of range; expected 1500B to 1024MiB");
-            return Err(Fault::new("receive_window", problem));
-        }
-        let rtt_target = self.checked_rtt_target()?;
-        let Self { start, start_jitter, stop, .. } = self;
-        Ok(TcpFlow {
-            direction: self.direction,
-            count: checked_count(self.count)?,
-            congestion_control: self.congestion_control,
-            ecn: self.ecn,
-            dscp: checked_class(self.dscp, Ecn::NotEct)?.dscp,
-            receive_window_bytes: window.map(|bytes| bytes as u32),
-            delivery: self.delivery,
-            rtt_target,
-            rtt_transition: self.rtt_transition,
-            activity: checked_activity(ActivityKeys { start, start_jitter, stop })?,
-        })
-    }
-
-    fn checked_rtt_target(&self) -> Result<Option<Span>, Fault> {
-        let keys = [
+        let of_prague = [
             ("rtt_target", self.rtt_target.is_some()),
             ("rtt_transition", self.rtt_transition.is_some()),
         ];
-        if let Some((key, _)) = keys.iter().find(|(_, given)| *given)
-            && self.congestion_control != "prague"
-        {
-            let problem = format!("is a key of prague, not of {}", self.congestion_control);
-            return Err(Fault::new(*key, problem));
+        match of_prague.iter().find(|(_, is_given)| *is_given) {
+            Some((key, _)) if name != "prague" => {
+                Err(Fault::new(*key, format!("is a key of prague, not of {name}")))
+            }
+            _ => Ok(FlowKind::Tcp(self)),
         }
-        let target = self.rtt_target.map(|SpanText(target)| target);
-        if let Some(target) = target.filter(|target| *target > PragueConfig::MAX_RTT_TARGET) {
-            let problem = format!("{target} is out of range; expected 0s (off) to 100ms");
-            return Err(Fault::new("rtt_target", problem));
-        }
-        Ok(target)
     }
 }

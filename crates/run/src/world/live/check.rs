@@ -83,9 +83,9 @@ fn check_flow(flow: &Flow, available: &str) -> Result<(), String> {
             if udp.activity.stop.is_some() {
                 return Err("stop: udp flows end with the load phase in the live world".to_owned());
             }
-            if !(64..=1500).contains(&udp.packet_bytes) {
+            if !(64..=1500).contains(&udp.packet_bytes.0) {
                 let bytes = udp.packet_bytes;
-                return Err(format!("packet: {bytes}B: the live world sends 64B to 1500B"));
+                return Err(format!("packet: {bytes}: the live world sends 64B to 1500B"));
             }
         }
         FlowKind::Probe(_) | FlowKind::Exec(_) => {}

@@ -108,7 +108,7 @@ fn loads(flow: &Flow, seed: u64) -> Vec<LoadFlow> {
             udp.count,
             Transport::Udp {
                 rate_bit_per_s: udp.rate.bits_per_second(),
-                packet_bytes: udp.packet_bytes as u16,
+                packet_bytes: udp.packet_bytes.0 as u16,
                 burst_packets: 1,
             },
             marking(udp.class),

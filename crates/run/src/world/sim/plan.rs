@@ -180,7 +180,8 @@ fn tcp_config(
 ) -> Result<TcpConfig, PlanError> {
     let wish = if tcp.ecn { EcnUse::Classic } else { EcnUse::Off };
     let default = TcpConfig::default();
-    let receive_window_bytes = tcp.receive_window_bytes.unwrap_or(default.receive_window_bytes);
+    let receive_window_bytes =
+        tcp.receive_window_bytes.map_or(default.receive_window_bytes, |window| window.0 as u32);
     let notes_delivery = tcp.delivery;
     if tcp.is_own() {
         let name = tcp.congestion_control.clone();
@@ -210,7 +211,7 @@ fn tcp_config(
 fn add_udp(flows: &mut Vec<FlowConfig>, flow: &Flow, udp: &UdpFlow, ramp: (&Phases, u64)) {
     let config = UdpConfig {
         rate: udp.rate,
-        payload_bytes: udp.packet_bytes.saturating_sub(UDP_HEADER_BYTES) as u16,
+        payload_bytes: (udp.packet_bytes.0 as u32).saturating_sub(UDP_HEADER_BYTES) as u16,
         pattern: UdpPattern::Constant,
         ecn: udp.class.ecn(),
     };

@@ -6,11 +6,7 @@ mod video;
 mod voip;
 mod web;
 
-use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
-use toml::Table;
-use underload_aqm::packet::Ecn;
+use serde::Serialize;
 use underload_aqm::time::Span;
 use underload_record::schema::FlowDirection;
 use underload_sim::application::ApplicationConfig;
@@ -18,13 +14,10 @@ use underload_sim::application::game::GameConfig;
 use underload_sim::application::interactive_video::InteractiveVideoConfig;
 use underload_sim::congestion::Algorithm;
 
-use super::{ActivityKeys, checked_activity, checked_class};
+use super::{ActivityKeys, DSCPS, FlowKind, Kind};
 use crate::flows;
-use crate::scenario::error::Fault;
+use crate::keys::{Fault, Section, keys};
 use crate::scenario::identity;
-use crate::scenario::quantity::SpanText;
-use crate::scenario::section::read_section;
-use crate::scenario::trace;
 
 pub(super) use cloud_game::CloudGameKeys;
 pub(super) use interactive_video::InteractiveVideoKeys;
@@ -73,16 +66,10 @@ impl ApplicationFlow {
     }
 }
 
-/// The keys that all applications share.
-#[derive(Deserialize)]
-struct SharedKeys {
-    dscp: Option<u8>,
-    start: Option<SpanText>,
-    stop: Option<SpanText>,
-}
-
 /// The keys of one application, and what they mean.
-pub(super) trait Keys: DeserializeOwned {
+pub(super) trait Application: Section {
+    const NAME: &str;
+
     /// The codepoint that its own keys ask for, beside the key `dscp`.
     fn own_dscp(&self) -> Option<u8> {
         None
@@ -93,50 +80,53 @@ pub(super) trait Keys: DeserializeOwned {
         false
     }
 
-    fn check(self) -> Result<ApplicationConfig, Fault>;
+    fn config(self) -> Result<ApplicationConfig, Fault>;
 }
 
-/// Reads an application: the keys that all share, and its own.
-pub(super) fn read<K: Keys>(mut table: Table) -> Result<ApplicationFlow, Fault> {
-    let shared: Table = ["dscp", "start", "stop"]
-        .into_iter()
-        .filter_map(|key| table.remove(key).map(|value| (key.to_owned(), value)))
-        .collect();
-    let SharedKeys { dscp, start, stop } = read_section(shared)?;
-    let has_start = start.is_some();
-    let activity = checked_activity(ActivityKeys { start, stop, ..ActivityKeys::default() })?;
-    let keys: K = read_section(table)?;
-    let dscp = match (keys.own_dscp(), dscp) {
-        (Some(own), Some(other)) if own != other => {
-            let problem = format!("{other} is not the codepoint that `marking` asks for, {own}");
-            return Err(Fault::new("dscp", problem));
-        }
-        (own, dscp) => own.or(dscp).unwrap_or_default(),
-    };
-    let is_both_ways = keys.goes_both_ways();
-    Ok(ApplicationFlow {
-        config: keys.check()?,
-        is_both_ways,
-        dscp: checked_class(dscp, Ecn::NotEct)?.dscp,
-        start: has_start.then_some(activity.start),
-        stop: activity.stop,
-    })
+keys! {
+    /// The keys that all applications share.
+    pub(super) struct SharedKeys {
+        /// Differentiated Services codepoint of all of its packets.
+        dscp: Option<u8> => DSCPS,
+        /// Since the start of the ramp; by default with the load phase.
+        start: Option<Span>,
+        /// Since the start of the ramp; by default at the end of the load phase.
+        stop: Option<Span>,
+    }
 }
 
-/// The keys of an application with their forms.
-pub(super) fn known<K: Keys>() -> Map<String, Value> {
-    let mut keys = trace::keys::<SharedKeys>();
-    keys.append(&mut trace::keys::<K>());
-    keys
+/// The keys that all applications share, and those of one.
+pub(super) type ApplicationKeys<A> = (SharedKeys, A);
+
+impl<A: Application> Kind for ApplicationKeys<A> {
+    const NAME: &str = A::NAME;
+
+    fn check(self) -> Result<FlowKind, Fault> {
+        let (SharedKeys { dscp, start, stop }, keys) = self;
+        let activity = ActivityKeys { start, stop, ..ActivityKeys::default() }.check()?;
+        let dscp = match (keys.own_dscp(), dscp) {
+            (Some(own), Some(other)) if own != other => {
+                let problem =
+                    format!("{other} is not the codepoint that `marking` asks for, {own}");
+                return Err(Fault::new("dscp", problem));
+            }
+            (own, dscp) => own.or(dscp).unwrap_or_default(),
+        };
+        let is_both_ways = keys.goes_both_ways();
+        let (config, stop) = (keys.config()?, activity.stop);
+        Ok(FlowKind::Application(ApplicationFlow { config, is_both_ways, dscp, start, stop }))
+    }
 }
 
-/// A game has nothing to set.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct GameKeys {}
+keys! {
+    /// A game has nothing to set.
+    pub(super) struct GameKeys {}
+}
 
-impl Keys for GameKeys {
-    fn check(self) -> Result<ApplicationConfig, Fault> {
+impl Application for GameKeys {
+    const NAME: &str = "game";
+
+    fn config(self) -> Result<ApplicationConfig, Fault> {
         Ok(ApplicationConfig::Game(GameConfig))
     }
 }

@@ -1,34 +1,33 @@
 //! `kind = "video"`: adaptive video.
 
-use serde::Deserialize;
+use std::ops::RangeInclusive;
+
 use underload_aqm::time::Span;
 use underload_sim::application::ApplicationConfig;
 use underload_sim::application::video::{Player, VideoConfig};
 
-use super::{Keys, algorithm};
-use crate::scenario::error::Fault;
-use crate::scenario::quantity::SpanText;
+use super::{Application, algorithm};
+use crate::keys::{Fault, keys};
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(in crate::scenario::flow) struct VideoKeys {
-    #[serde(default)]
-    player: Player,
-    buffer: Option<SpanText>,
-    congestion_control: Option<String>,
-}
-
-impl Keys for VideoKeys {
-    fn check(self) -> Result<ApplicationConfig, Fault> {
-        let buffer = self.buffer.map_or(VideoConfig::default().buffer, |buffer| buffer.0);
-        if !(MIN_BUFFER..=MAX_BUFFER).contains(&buffer) {
-            let problem = format!("{buffer} is out of range; expected 10s to 600s");
-            return Err(Fault::new("buffer", problem));
-        }
-        let algorithm = algorithm(self.congestion_control.as_deref())?;
-        Ok(ApplicationConfig::Video(VideoConfig { player: self.player, buffer, algorithm }))
+keys! {
+    pub(in crate::scenario::flow) struct VideoKeys {
+        /// How the player chooses the rate of the next segment.
+        player: Player = Player::Bb,
+        /// The most video that the player holds.
+        buffer: Span = VideoConfig::default().buffer => BUFFERS,
+        /// The congestion control of the server.
+        congestion_control: Option<String>,
     }
 }
 
-const MIN_BUFFER: Span = Span::from_secs(10);
-const MAX_BUFFER: Span = Span::from_secs(600);
+impl Application for VideoKeys {
+    const NAME: &str = "video";
+
+    fn config(self) -> Result<ApplicationConfig, Fault> {
+        let Self { player, buffer, congestion_control } = self;
+        let algorithm = algorithm(congestion_control.as_deref())?;
+        Ok(ApplicationConfig::Video(VideoConfig { player, buffer, algorithm }))
+    }
+}
+
+const BUFFERS: RangeInclusive<Span> = Span::from_secs(10)..=Span::from_secs(600);

@@ -1,65 +1,57 @@
 //! `kind = "voip"`: a telephone call.
 
-use serde::Deserialize;
+use std::ops::RangeInclusive;
+
+use serde::Serialize;
 use underload_aqm::time::Span;
 use underload_sim::application::ApplicationConfig;
 use underload_sim::application::voip::{JitterBuffer, VoipConfig};
 
-use super::Keys;
-use crate::scenario::error::Fault;
-use crate::scenario::quantity::SpanText;
+use super::Application;
+use crate::keys::{Fault, keys, word, words};
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(in crate::scenario::flow) struct VoipKeys {
-    #[serde(default)]
-    jitter_buffer: JitterBufferName,
-    delay: Option<SpanText>,
-    max_delay: Option<SpanText>,
-    #[serde(default = "yes")]
-    concealment: bool,
+keys! {
+    pub(in crate::scenario::flow) struct VoipKeys {
+        /// Whether the first frame waits `delay`, or the wait follows the delays seen.
+        jitter_buffer: JitterBufferName = JitterBufferName::Fixed,
+        /// Wait of a fixed buffer.
+        delay: Option<Span> => BUFFERS,
+        /// The most that an adaptive buffer adds to the smallest delay seen.
+        max_delay: Option<Span> => BUFFERS,
+        /// Whether receivers conceal lost frames.
+        concealment: bool = true,
+    }
 }
 
-#[derive(Deserialize, Default, PartialEq)]
+#[derive(Serialize, Clone, Copy)]
 #[serde(rename_all = "kebab-case")]
 enum JitterBufferName {
-    #[default]
     Fixed,
     Adaptive,
 }
 
-impl Keys for VoipKeys {
-    fn check(self) -> Result<ApplicationConfig, Fault> {
-        let bounded = |key: &str, text: Option<SpanText>, default: Span| {
-            let delay = text.map_or(default, |text| text.0);
-            if delay > MAX_BUFFER {
-                let problem = format!("{delay} is out of range; expected 0ms to 1s");
-                return Err(Fault::new(key, problem));
-            }
-            Ok(delay)
-        };
+words! { JitterBufferName, word: Fixed Adaptive; }
+
+impl Application for VoipKeys {
+    const NAME: &str = "voip";
+
+    fn config(self) -> Result<ApplicationConfig, Fault> {
         let jitter_buffer = match self.jitter_buffer {
             JitterBufferName::Fixed => {
                 if self.max_delay.is_some() {
                     return Err(Fault::new("max_delay", "is for an adaptive jitter_buffer only"));
                 }
-                let delay = bounded("delay", self.delay, Span::from_millis(40))?;
-                JitterBuffer::Fixed { delay }
+                JitterBuffer::Fixed { delay: self.delay.unwrap_or(Span::from_millis(40)) }
             }
             JitterBufferName::Adaptive => {
                 if self.delay.is_some() {
                     return Err(Fault::new("delay", "is for a fixed jitter_buffer only"));
                 }
-                let max = bounded("max_delay", self.max_delay, Span::from_millis(200))?;
-                JitterBuffer::Adaptive { max }
+                JitterBuffer::Adaptive { max: self.max_delay.unwrap_or(Span::from_millis(200)) }
             }
         };
         Ok(ApplicationConfig::Voip(VoipConfig { jitter_buffer, concealment: self.concealment }))
     }
 }
 
-fn yes() -> bool {
-    true
-}
-
-const MAX_BUFFER: Span = Span::from_secs(1);
+const BUFFERS: RangeInclusive<Span> = Span::ZERO..=Span::from_secs(1);

@@ -1,54 +1,50 @@
 //! `kind = "web"`: a page, loaded again and again.
 
-use serde::Deserialize;
+use serde::Serialize;
+use underload_aqm::time::Span;
 use underload_sim::application::ApplicationConfig;
 use underload_sim::application::web::{Browser, WebConfig};
 
-use super::{Keys, algorithm};
-use crate::scenario::error::Fault;
-use crate::scenario::quantity::SpanText;
+use super::{Application, algorithm};
+use crate::keys::{Fault, keys, word, words};
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(in crate::scenario::flow) struct WebKeys {
-    #[serde(default)]
-    browser: Browser,
-    loads: Option<u32>,
-    pause: Option<SpanText>,
-    #[serde(default)]
-    script: Script,
-    congestion_control: Option<String>,
-    initial_window: Option<u32>,
+keys! {
+    pub(in crate::scenario::flow) struct WebKeys {
+        /// Which browser's connections.
+        browser: Browser = Browser::Chrome,
+        /// How often the page is loaded, if there is time.
+        loads: u32 = WebConfig::default().loads => 1..=MAX_LOADS,
+        /// Between two loads.
+        pause: Span = WebConfig::default().pause,
+        /// Whether the script is loaded, too.
+        script: Script = Script::Cached,
+        /// The congestion control of both ends.
+        congestion_control: Option<String>,
+        /// Segments.
+        initial_window: u32 = WebConfig::default().initial_window => 1..=100,
+    }
 }
 
-#[derive(Deserialize, Default, PartialEq)]
+#[derive(Serialize, Clone, Copy, PartialEq)]
 #[serde(rename_all = "kebab-case")]
 enum Script {
-    #[default]
     Cached,
     Fetched,
 }
 
-impl Keys for WebKeys {
-    fn check(self) -> Result<ApplicationConfig, Fault> {
-        let default = WebConfig::default();
-        let loads = self.loads.unwrap_or(default.loads);
-        if !(1..=MAX_LOADS).contains(&loads) {
-            let problem = format!("{loads} is out of range; expected 1 to {MAX_LOADS}");
-            return Err(Fault::new("loads", problem));
-        }
-        let initial_window = self.initial_window.unwrap_or(default.initial_window);
-        if !(1..=100).contains(&initial_window) {
-            let problem = format!("{initial_window} is out of range; expected 1 to 100 segments");
-            return Err(Fault::new("initial_window", problem));
-        }
+words! { Script, word: Cached Fetched; }
+
+impl Application for WebKeys {
+    const NAME: &str = "web";
+
+    fn config(self) -> Result<ApplicationConfig, Fault> {
         Ok(ApplicationConfig::Web(WebConfig {
             browser: self.browser,
-            loads,
-            pause: self.pause.map_or(default.pause, |pause| pause.0),
+            loads: self.loads,
+            pause: self.pause,
             fetches_script: self.script == Script::Fetched,
             algorithm: algorithm(self.congestion_control.as_deref())?,
-            initial_window,
+            initial_window: self.initial_window,
         }))
     }
 }

@@ -1,0 +1,127 @@
+//! What is wrong with a key, and the words for it.
+
+use std::fmt;
+
+use underload_aqm::config::closest;
+
+/// A fault whose place in the file is not looked up yet.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Fault {
+    pub key: String,
+    pub problem: String,
+    /// The table that overrides the key, such as `arm[1]`, or the option of the command line.
+    pub origin: Option<String>,
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !self.key.is_empty() {
+            write!(f, "{}: ", self.key)?;
+        }
+        f.write_str(&self.problem)
+    }
+}
+
+impl Fault {
+    pub(crate) fn new(key: impl Into<String>, problem: impl Into<String>) -> Self {
+        Self { key: key.into(), problem: problem.into(), origin: None }
+    }
+
+    /// Prefixes the fault's key with the table that encloses it.
+    pub(crate) fn under(mut self, table: &str) -> Self {
+        self.key = join(table, &self.key);
+        self
+    }
+
+    pub(crate) fn of_origin(self, origin: Option<&str>) -> Self {
+        Self { origin: origin.map(str::to_owned), ..self }
+    }
+}
+
+/// A dotted key; an item of a list, `[2]`, follows its list without a dot.
+pub(crate) fn join(table: &str, key: &str) -> String {
+    match (table, key) {
+        ("", key) => key.to_owned(),
+        (table, "") => table.to_owned(),
+        (table, key) if key.starts_with('[') => format!("{table}{key}"),
+        (table, key) => format!("{table}.{key}"),
+    }
+}
+
+/// The faults found so far, each once.
+#[derive(Debug, Default)]
+pub(crate) struct Faults {
+    found: Vec<Fault>,
+}
+
+/// Faults of a file that are reported, at most.
+pub(crate) const MOST_FAULTS: usize = 30;
+
+impl Faults {
+    /// Drops a fault that was found before, and all beyond the first that is not reported.
+    pub(crate) fn add(&mut self, fault: Fault) {
+        if !self.is_full() && !self.found.contains(&fault) {
+            self.found.push(fault);
+        }
+    }
+
+    pub(crate) fn accept<T>(&mut self, result: Result<T, Fault>) -> Option<T> {
+        result.map_err(|fault| self.add(fault)).ok()
+    }
+
+    /// Puts `place` before the keys of the faults that `read` adds.
+    pub(crate) fn under<T>(&mut self, place: &str, read: impl FnOnce(&mut Self) -> T) -> T {
+        let mut inner = Self::default();
+        let result = read(&mut inner);
+        inner.found.into_iter().for_each(|fault| self.add(fault.under(place)));
+        result
+    }
+
+    /// True if more faults than are reported were found.
+    pub(crate) fn is_full(&self) -> bool {
+        self.found.len() > MOST_FAULTS
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.found.is_empty()
+    }
+
+    /// The value, or the first fault.
+    pub(crate) fn result<T>(self, value: Option<T>) -> Result<T, Fault> {
+        match (self.found.into_iter().next(), value) {
+            (None, Some(value)) => Ok(value),
+            (fault, _) => Err(fault.unwrap_or_else(|| Fault::new("", "cannot be read"))),
+        }
+    }
+}
+
+impl IntoIterator for Faults {
+    type Item = Fault;
+    type IntoIter = std::vec::IntoIter<Fault>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.found.into_iter()
+    }
+}
+
+/// `a, b or c`, for messages; of a long list its beginning.
+pub(crate) fn alternatives<'a>(words: impl IntoIterator<Item = &'a str>) -> String {
+    let words: Vec<&str> = words.into_iter().collect();
+    match words.as_slice() {
+        [] => "nothing".to_owned(),
+        [only] => (*only).to_owned(),
+        [first @ .., _] if first.len() >= MOST_WORDS => {
+            let shown = &words[..MOST_WORDS];
+            format!("{} or one of {} more", shown.join(", "), words.len() - MOST_WORDS)
+        }
+        [first @ .., last] => format!("{} or {last}", first.join(", ")),
+    }
+}
+
+/// A question after a message, where one of the known words is close enough to have been meant.
+pub(crate) fn did_you_mean<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> String {
+    closest(word, known).map_or(String::new(), |known| format!("; did you mean `{known}`?"))
+}
+
+/// Words that a message lists, at most.
+const MOST_WORDS: usize = 20;

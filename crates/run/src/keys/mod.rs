@@ -1,0 +1,345 @@
+//! Keys of TOML tables, each declared once.
+//!
+//! `keys!` declares a struct whose fields are the keys of a table: the field's type says which
+//! values are accepted, `= VALUE` what holds where the key is absent, `=> LOW..=HIGH` the range,
+//! `as "key"` another name in the file, `[flat]` that the field's own keys are in the same table,
+//! and the documentation comment what the key means. The reader, its faults and the JSON schema
+//! follow from that: [`read_table`] finds every fault of a table, [`schema`] describes its keys.
+
+mod fault;
+mod value;
+
+use std::fmt::Display;
+use std::ops::RangeInclusive;
+
+use serde_json::{Map, Value as Json, json};
+use toml::Table;
+use underload_aqm::config::closest;
+
+pub(crate) use fault::{Fault, Faults, MOST_FAULTS, alternatives, did_you_mean, join};
+pub use value::Bytes;
+pub(crate) use value::{LinkText, Maybe, QueueText, Raw, Refusal, Try, Value, one_of, word, words};
+
+/// A table of declared keys, or a part of one.
+pub(crate) trait Section: Sized {
+    /// Reads its keys. All are read before one that is wrong ends the reading, so that each fault
+    /// is found and each key is known.
+    fn take(reader: &mut Reader<'_>) -> Option<Self>;
+}
+
+/// Reads the keys of one table, or describes them.
+#[derive(Debug)]
+pub(crate) struct Reader<'a> {
+    table: &'a Table,
+    pub faults: &'a mut Faults,
+    known: Vec<&'static str>,
+    missing: Vec<&'static str>,
+    described: Option<Map<String, Json>>,
+}
+
+/// Reads a table that has no other keys than those declared. A key that is misspelt is read as the
+/// one that was probably meant, so that nothing else seems to be missing.
+pub(crate) fn read_table<S: Section>(table: &Table, faults: &mut Faults) -> Option<S> {
+    let mut own = Faults::default();
+    let mut reader = Reader::new(table, &mut own);
+    let section = S::take(&mut reader);
+    let unknown = reader.unknown();
+    reader.report_missing();
+    if unknown.is_empty() {
+        own.into_iter().for_each(|fault| faults.add(fault));
+        return section;
+    }
+    let mut mended = table.clone();
+    for (key, meant, fault) in unknown {
+        faults.add(fault);
+        if let (Some(value), Some(meant)) = (mended.remove(&key), meant) {
+            mended.entry(meant).or_insert(value);
+        }
+    }
+    read_table(&mended, faults)
+}
+
+/// The schema of a table with these keys and no others.
+pub(crate) fn schema<S: Section>() -> Json {
+    let (table, mut faults) = (Table::new(), Faults::default());
+    let mut reader = Reader::new(&table, &mut faults);
+    reader.described = Some(Map::new());
+    S::take(&mut reader);
+    let mut schema = json!({
+        "type": "object",
+        "properties": reader.described.unwrap_or_default(),
+        "additionalProperties": false,
+    });
+    if !reader.missing.is_empty() {
+        schema["required"] = json!(reader.missing);
+    }
+    schema
+}
+
+/// What a key means: the lines of its documentation.
+type Help<'h> = &'h [&'h str];
+
+impl<'a> Reader<'a> {
+    fn new(table: &'a Table, faults: &'a mut Faults) -> Self {
+        Self { table, faults, known: Vec::new(), missing: Vec::new(), described: None }
+    }
+
+    /// Reads one key; `None` if its value is wrong, or if it is absent and has no default.
+    pub(crate) fn key<T: Value>(
+        &mut self,
+        name: &'static str,
+        help: Help<'_>,
+        default: Option<T>,
+    ) -> Option<T> {
+        self.describe(name, help, default.as_ref());
+        self.known.push(name);
+        let Some(value) = self.table.get(name) else {
+            let value = default.or_else(T::absent);
+            if value.is_none() {
+                self.missing.push(name);
+            }
+            return value;
+        };
+        self.faults.under(name, |faults| value::read(value, name, faults))
+    }
+
+    /// Reads one key whose value must be in a range.
+    pub(crate) fn key_in<R: PartialOrd + Display, T: Value + Ranged<R>>(
+        &mut self,
+        name: &'static str,
+        help: Help<'_>,
+        default: Option<T>,
+        range: RangeInclusive<R>,
+    ) -> Option<T> {
+        let (low, high) = (range.start(), range.end());
+        let value = self.key(name, help, default);
+        self.describe_range(name, low, high);
+        let value = value?;
+        match value.number().filter(|number| !range.contains(number)) {
+            None => Some(value),
+            Some(number) => {
+                let problem = format!("{number} is out of range; expected {low} to {high}");
+                self.faults.add(Fault::new(name, problem));
+                T::wrong()
+            }
+        }
+    }
+
+    fn describe<T: Value>(&mut self, name: &str, help: Help<'_>, default: Option<&T>) {
+        let Some(described) = &mut self.described else { return };
+        let mut schema = T::schema();
+        let help = help.concat().trim().trim_end_matches('.').to_owned();
+        match schema.get_mut("description") {
+            Some(Json::String(form)) if !help.is_empty() => *form = format!("{help}: {form}"),
+            None if !help.is_empty() => schema["description"] = help.into(),
+            _ => {}
+        }
+        let default = default.map(T::json).filter(|default| !default.is_null());
+        if let Some(default) = default {
+            schema["default"] = default;
+        }
+        described.insert(name.to_owned(), schema);
+    }
+
+    fn describe_range(&mut self, name: &str, low: &impl Display, high: &impl Display) {
+        let Some(schema) = self.described.as_mut().and_then(|keys| keys.get_mut(name)) else {
+            return;
+        };
+        let bounds = [low.to_string(), high.to_string()].map(|text| text.parse::<u64>().ok());
+        if let [Some(low), Some(high)] = bounds {
+            (schema["minimum"], schema["maximum"]) = (low.into(), high.into());
+        } else {
+            let words = schema["description"].as_str().unwrap_or_default();
+            schema["description"] = format!("{words}; {low} to {high}").into();
+        }
+    }
+
+    /// The keys that no section knows, each with the key that was probably meant, and the fault.
+    fn unknown(&self) -> Vec<(String, Option<&'static str>, Fault)> {
+        let fault = |key: &String| {
+            let known = self.known.iter().copied();
+            let question = did_you_mean(key, known.clone());
+            let problem =
+                format!("unknown key; expected {}{question}", alternatives(known.clone()));
+            (key.clone(), closest(key, known), Fault::new(key, problem))
+        };
+        let keys = self.table.keys();
+        keys.filter(|key| !self.known.contains(&key.as_str())).map(fault).collect()
+    }
+
+    fn report_missing(self) {
+        for key in self.missing {
+            self.faults.add(Fault::new(key, "is missing"));
+        }
+    }
+}
+
+/// A value that may be a number in a range.
+pub(crate) trait Ranged<R> {
+    fn number(&self) -> Option<&R>;
+}
+
+impl<T> Ranged<T> for T {
+    fn number(&self) -> Option<&T> {
+        Some(self)
+    }
+}
+
+impl<T> Ranged<T> for Maybe<T> {
+    fn number(&self) -> Option<&T> {
+        self.0.as_ref()?.as_ref()
+    }
+}
+
+impl<T> Ranged<T> for Option<T> {
+    fn number(&self) -> Option<&T> {
+        self.as_ref()
+    }
+}
+
+/// Two sections in one table.
+impl<A: Section, B: Section> Section for (A, B) {
+    fn take(reader: &mut Reader<'_>) -> Option<Self> {
+        let (one, other) = (A::take(reader), B::take(reader));
+        Some((one?, other?))
+    }
+}
+
+/// Reads a section from a text.
+#[cfg(test)]
+pub(crate) fn from_text<S: Section>(text: &str) -> Result<S, Fault> {
+    let table: Table =
+        text.parse().map_err(|error: toml::de::Error| Fault::new("", error.message()))?;
+    let mut faults = Faults::default();
+    let section = read_table(&table, &mut faults);
+    faults.result(section)
+}
+
+/// Declares a table's keys; see the module.
+macro_rules! keys {
+    ($(#[$($meta:tt)*])* $vis:vis struct $name:ident {
+        $($(#[$($about:tt)*])* $own:vis $field:ident: $type:ty
+            $(as $key:literal)? $([$flat:ident])? $(= $default:expr)? $(=> $range:expr)?,)*
+    }) => {
+        $(#[$($meta)*])*
+        $vis struct $name { $($(#[$($about)*])* $own $field: $type,)* }
+
+        impl $crate::keys::Section for $name {
+            fn take(_reader: &mut $crate::keys::Reader<'_>) -> Option<Self> {
+                $(let $field: Option<$type> = $crate::keys::keys!(
+                    @take _reader, $crate::keys::keys!(@name $field $($key)?),
+                    &[$($crate::keys::keys!(@line $($about)*)),*],
+                    [$($flat)?] [$($default)?] [$($range)?]
+                );)*
+                Some(Self { $($field: $field?,)* })
+            }
+        }
+    };
+    (@take $reader:ident, $name:expr, $help:expr, [flat] [] []) => {
+        $crate::keys::Section::take($reader)
+    };
+    (@take $reader:ident, $name:expr, $help:expr, [] [] []) => {
+        $reader.key($name, $help, None)
+    };
+    (@take $reader:ident, $name:expr, $help:expr, [] [$default:expr] []) => {
+        $reader.key($name, $help, Some($default))
+    };
+    (@take $reader:ident, $name:expr, $help:expr, [] [] [$range:expr]) => {
+        $reader.key_in($name, $help, None, $range)
+    };
+    (@take $reader:ident, $name:expr, $help:expr, [] [$default:expr] [$range:expr]) => {
+        $reader.key_in($name, $help, Some($default), $range)
+    };
+    (@name $field:ident) => { stringify!($field) };
+    (@name $field:ident $key:literal) => { $key };
+    (@line doc = $line:literal) => { $line };
+    (@line $($other:tt)*) => { "" };
+}
+
+pub(crate) use keys;
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use underload_aqm::time::Span;
+    use underload_record::schema::PlotAxis;
+
+    use super::*;
+
+    keys! {
+        #[derive(Debug, PartialEq)]
+        struct Outer {
+            /// How many.
+            count: Option<u32> => 1..=9,
+            wait_ns: Span as "wait" = Span::from_millis(5) => Span::ZERO..=Span::from_secs(1),
+            inner: Vec<Inner>,
+            free: BTreeMap<String, f64> = BTreeMap::new(),
+            more: More [flat],
+        }
+    }
+
+    keys! {
+        #[derive(Debug, PartialEq)]
+        struct Inner {
+            on: bool,
+            axis: PlotAxis,
+        }
+    }
+
+    keys! {
+        #[derive(Debug, PartialEq)]
+        struct More {
+            title: String = "none".to_owned(),
+        }
+    }
+
+    fn faults(text: &str) -> Vec<String> {
+        let mut faults = Faults::default();
+        read_table::<Outer>(&text.parse().expect("TOML"), &mut faults);
+        faults.into_iter().map(|fault| fault.to_string()).collect()
+    }
+
+    #[test]
+    fn keys_have_defaults_and_other_names_and_those_of_a_flat_section_are_beside_them() {
+        let outer: Outer =
+            from_text("inner = [{ on = true, axis = \"x\" }]\nwait = \"7ms\"").expect("right");
+        let inner = vec![Inner { on: true, axis: PlotAxis::X }];
+        let more = More { title: "none".to_owned() };
+        let wait_ns = Span::from_millis(7);
+        assert_eq!(outer, Outer { count: None, wait_ns, inner, free: BTreeMap::new(), more });
+    }
+
+    #[test]
+    fn every_fault_of_a_table_is_found_once() {
+        let text = "count = 10\nwait = \"7\"\ninner = [{ on = 1, axis = \"z\" }, { axs = \"y\" }]\n\
+                    titel = 3\nfree = { a = \"b\" }";
+        let expected = [
+            "titel: unknown key; expected count, wait, inner, free or title; did you mean `title`?",
+            "count: 10 is out of range; expected 1 to 9",
+            "wait: `7` has no unit; expected a time such as 5ms (ns, us, ms, s, min, h)",
+            "inner[0].on: expected true or false",
+            "inner[0].axis: `z`: expected x or y",
+            "inner[1].axs: unknown key; expected on or axis; did you mean `axis`?",
+            "inner[1].on: is missing",
+            "free.a: expected a number",
+            "title: expected a text in quotes",
+        ];
+        assert_eq!(faults(text), expected);
+        assert_eq!(faults("inner = 7"), ["inner: expected tables: [[inner]]"]);
+        assert_eq!(faults(""), ["inner: is missing"]);
+    }
+
+    #[test]
+    fn a_schema_says_what_each_key_means_and_accepts() {
+        let schema = schema::<Outer>();
+        let count = json!({ "type": "integer", "minimum": 1, "maximum": 9, "description": "How many: a whole number" });
+        assert_eq!(schema["properties"]["count"], count);
+        assert_eq!(schema["properties"]["wait"]["default"], "5ms");
+        let inner = &schema["properties"]["inner"]["items"];
+        assert_eq!(inner["properties"]["axis"], json!({ "enum": ["x", "y"] }));
+        assert_eq!(inner["required"], json!(["on", "axis"]));
+        assert_eq!(schema["required"], json!(["inner"]));
+        assert_eq!(schema["properties"]["title"]["default"], "none");
+    }
+}

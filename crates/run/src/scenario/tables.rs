@@ -1,0 +1,366 @@
+//! The tables that a trial is read from, and the overrides laid over them.
+
+use std::collections::BTreeMap;
+
+use toml::{Table, Value};
+use underload_aqm::registry::QueueEntry;
+
+use super::flow::AnyFlow;
+use super::path::PathKeys;
+use super::phases::Phases;
+use crate::keys::{
+    Fault, Faults, Raw, Reader, Section, Try, alternatives, did_you_mean, join, keys, read_table,
+};
+
+/// Links of a direction, at most.
+const MAX_HOPS: usize = 16;
+
+/// What was drawn for a trial: names and values as a scenario writes them.
+pub type Conditions = BTreeMap<String, String>;
+
+/// What a scenario says about one trial: the tables that arms may override.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct Base {
+    /// Without its hops.
+    pub path: Table,
+    /// From the client to the server; empty where `path` itself names the links.
+    pub hops: Vec<(String, Table)>,
+    pub phases: Table,
+    /// Names and tables of the flows, in the order of the file.
+    pub flows: Vec<(String, Table)>,
+    /// For each overridden key, the table or option that gave its value.
+    origins: BTreeMap<String, String>,
+    /// Names of flows and hops that are wrong; empty for one whose name is not known.
+    left_out: Vec<String>,
+}
+
+/// A key and its new value: `path.up`, `path.hop.modem.up`, `phases.load`, `flow.bulk.count`.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Override {
+    pub key: String,
+    pub value: Value,
+}
+
+/// The keys that an override may name, for messages.
+const OVERRIDABLE: &str = "path.KEY, path.hop.NAME.KEY, phases.KEY or flow.NAME.KEY";
+
+impl Base {
+    /// The tables of a file. Hops and flows that are wrong are left out.
+    pub(super) fn new(
+        mut path: Table,
+        phases: Table,
+        flows: Option<Vec<Try<Raw<AnyFlow>>>>,
+        faults: &mut Faults,
+    ) -> Self {
+        let mut left_out = Vec::new();
+        let hops = faults.under("path", |it| take_hops(&mut path, &mut left_out, it));
+        if !left_out.is_empty() {
+            // They belong to the last hop, which may be the one that is missing.
+            path.retain(|key, _| !matches!(key, "rtt" | "up_delay" | "down_delay"));
+        }
+        if flows.is_none() {
+            left_out.push(String::new());
+        }
+        let flows = named_flows(flows.unwrap_or_default(), &mut left_out, faults);
+        if left_out.is_empty() {
+            faults.accept(check_flows(&flows));
+        }
+        Self { path, hops, phases, flows, origins: BTreeMap::new(), left_out }
+    }
+
+    /// Where the key of a fault, or the key around it, got its value: the place of an
+    /// override in the file, for example `arm[1]`, or an option of the command line.
+    pub(super) fn origin(&self, key: &str) -> Option<&str> {
+        let inside = |set: &str| {
+            let rest = key.strip_prefix(set);
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
+        };
+        self.origins.iter().find(|(set, _)| inside(set)).map(|(_, place)| place.as_str())
+    }
+
+    /// Whether the command line or a table of the file overrides a key.
+    pub(super) fn is_overridden(&self, key: &str) -> bool {
+        self.origin(key).is_some_and(|origin| origin.contains('['))
+    }
+
+    /// Every key with its value, as an override would name it and as the file has it; a text
+    /// without its quotes.
+    pub(super) fn settings(&self) -> BTreeMap<String, String> {
+        let hops = self.hops.iter().map(|(name, table)| (format!("path.hop.{name}"), table));
+        let flows = self.flows.iter().map(|(name, table)| (format!("flow.{name}"), table));
+        let own = [("path".to_owned(), &self.path), ("phases".to_owned(), &self.phases)];
+        let tables = own.into_iter().chain(hops).chain(flows);
+        let text = |key: &str, value: &Value| match value {
+            Value::String(spec) if key.ends_with("_queue") => with_our_name(spec),
+            Value::String(text) => text.clone(),
+            other => other.to_string(),
+        };
+        let entries = tables.flat_map(|(section, table)| {
+            table.iter().map(move |(key, value)| (join(&section, key), text(key, value)))
+        });
+        entries.collect()
+    }
+
+    /// The tables with the drawn conditions in place of `{name}`.
+    pub(super) fn filled(&self, conditions: &Conditions) -> Self {
+        let named = |(name, table): &(String, Table)| (name.clone(), fill_table(table, conditions));
+        Self {
+            path: fill_table(&self.path, conditions),
+            hops: self.hops.iter().map(named).collect(),
+            phases: fill_table(&self.phases, conditions),
+            flows: self.flows.iter().map(named).collect(),
+            origins: self.origins.clone(),
+            left_out: self.left_out.clone(),
+        }
+    }
+
+    /// Replaces one value, from a place in the file or the command line; a table or list is
+    /// replaced whole. What cannot be replaced may be of a flow that was left out.
+    pub(super) fn set(&mut self, change: &Override, place: &str) -> Result<(), Fault> {
+        match self.replace(change) {
+            Err(_) if self.is_left_out(&change.key) => return Ok(()),
+            replaced => replaced.map_err(|fault| fault.of_origin(Some(place)))?,
+        }
+        self.origins.insert(change.key.clone(), place.to_owned());
+        Ok(())
+    }
+
+    /// Whether a flow or hop is missing because it is wrong.
+    pub(super) fn is_incomplete(&self) -> bool {
+        !self.left_out.is_empty()
+    }
+
+    /// Whether a key may be of a flow or hop that was left out.
+    fn is_left_out(&self, key: &str) -> bool {
+        let section = ["flow.", "path.hop."].into_iter().find_map(|it| key.strip_prefix(it));
+        let name = section.and_then(|rest| rest.rsplit_once('.')).map(|(name, _)| name);
+        let is_of = |left_out: &String| left_out.is_empty() || Some(left_out.as_str()) == name;
+        name.is_some() && self.left_out.iter().any(is_of)
+    }
+
+    fn replace(&mut self, change: &Override) -> Result<(), Fault> {
+        let unknown = || Fault::new(&change.key, format!("not a key; expected {OVERRIDABLE}"));
+        let (section, rest) = change.key.split_once('.').ok_or_else(unknown)?;
+        let hop = rest.strip_prefix("hop.").filter(|_| section == "path");
+        let (table, key) = match (section, hop) {
+            (_, Some(rest)) => named_table(&mut self.hops, "hop", rest, &change.key)?,
+            ("path", None) => (&mut self.path, rest),
+            ("phases", None) => (&mut self.phases, rest),
+            ("flow", None) => named_table(&mut self.flows, "flow", rest, &change.key)?,
+            _ => return Err(unknown()),
+        };
+        if key.contains('.') || (section, rest) == ("path", "hop") {
+            return Err(unknown());
+        }
+        if hop.is_some() && key == "name" {
+            return Err(Fault::new(&change.key, "a hop keeps its name"));
+        }
+        if section == "flow" && matches!(key, "name" | "kind") {
+            let problem = "a flow keeps its name and kind; declare another, with `count = 0` where \
+                           it should rest";
+            return Err(Fault::new(&change.key, problem));
+        }
+        table.insert(key.to_owned(), change.value.clone());
+        Ok(())
+    }
+}
+
+/// A queue's SPEC with the name that we print: `fq-codel` of `fq_codel`.
+fn with_our_name(spec: &str) -> String {
+    let (name, rest) = spec.find(':').map_or((spec, ""), |colon| spec.split_at(colon));
+    let known = QueueEntry::find(name.trim()).map(|entry| entry.definition.name);
+    format!("{}{rest}", known.unwrap_or(name))
+}
+
+/// The table of a flow or hop, and the key in it, that `NAME.KEY` means.
+fn named_table<'a, 'k>(
+    tables: &'a mut [(String, Table)],
+    what: &str,
+    rest: &'k str,
+    whole_key: &str,
+) -> Result<(&'a mut Table, &'k str), Fault> {
+    let unknown = || Fault::new(whole_key, format!("not a key; expected {OVERRIDABLE}"));
+    let (name, key) = rest.rsplit_once('.').ok_or_else(unknown)?;
+    match tables.iter().position(|(known, _)| known == name) {
+        Some(position) => Ok((&mut tables[position].1, key)),
+        None if tables.is_empty() => {
+            Err(Fault::new(whole_key, format!("the scenario has no [[path.{what}]]")))
+        }
+        None => {
+            let names = alternatives(tables.iter().map(|(name, _)| name.as_str()));
+            let meant = did_you_mean(name, tables.iter().map(|(name, _)| name.as_str()));
+            let problem = format!("no {what} is named `{name}`; expected {names}{meant}");
+            Err(Fault::new(whole_key, problem))
+        }
+    }
+}
+
+/// The overrides that a table of an arm, a sweep's point or the short form spells out.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Overrides(pub Vec<Override>);
+
+impl Section for Overrides {
+    fn take(reader: &mut Reader<'_>) -> Option<Self> {
+        let path = reader.key::<Option<Raw<PathKeys>>>("path", &[], None);
+        let phases = reader.key::<Option<Raw<Phases>>>("phases", &[], None);
+        let flows = reader.key::<Option<BTreeMap<String, Table>>>("flow", &[], None);
+        let mut found = Vec::new();
+        let mut add = |section: &str, table: &Table| {
+            let change = |(key, value): (&String, &Value)| Override {
+                key: join(section, key),
+                value: value.clone(),
+            };
+            found.extend(table.iter().map(change));
+        };
+        let mut path = path.flatten().map(|path| path.table).unwrap_or_default();
+        let hops = path.remove("hop").unwrap_or_else(|| Table::new().into());
+        match hops.try_into::<BTreeMap<String, Table>>() {
+            Ok(hops) => hops.iter().for_each(|(name, hop)| add(&format!("path.hop.{name}"), hop)),
+            Err(_) => {
+                let problem = format!("expected a table of keys to override, {OVERRIDABLE}");
+                reader.faults.add(Fault::new("path.hop", problem));
+            }
+        }
+        add("path", &path);
+        add("phases", &phases.flatten().map(|phases| phases.table).unwrap_or_default());
+        for (name, flow) in &flows.flatten().unwrap_or_default() {
+            add(&format!("flow.{name}"), flow);
+        }
+        Some(Self(found))
+    }
+}
+
+/// The names of the flows with their tables.
+fn named_flows(
+    tables: Vec<Try<Raw<AnyFlow>>>,
+    left_out: &mut Vec<String>,
+    faults: &mut Faults,
+) -> Vec<(String, Table)> {
+    let mut flows: Vec<(String, Table)> = Vec::new();
+    for (index, Try(table)) in tables.into_iter().enumerate() {
+        let mut table = table.map(|raw| raw.table).unwrap_or_default();
+        let text = |key| table.get(key).and_then(Value::as_str).map(str::to_owned);
+        let kind = text("kind");
+        let given = text("name").or_else(|| kind.clone());
+        let name = faults.under(&format!("flow[{index}]"), |faults| {
+            if kind.is_none() {
+                faults.add(Fault::new("", "`kind` is missing, for example kind = \"tcp\""));
+            }
+            let name = take_name(&mut table, Some(kind?), faults)?;
+            let is_new = flows.iter().all(|(known, _)| *known != name);
+            if !is_new {
+                let problem = "a second flow is named";
+                faults.add(Fault::new("", format!("{problem} `{name}`; give each its own `name`")));
+            }
+            is_new.then_some(name)
+        });
+        if name.is_none() {
+            left_out.push(given.unwrap_or_default());
+        }
+        flows.extend(name.map(|name| (name, table)));
+    }
+    flows
+}
+
+fn check_flows(flows: &[(String, Table)]) -> Result<(), Fault> {
+    let measures =
+        |table: &Table| !matches!(table.get("kind").and_then(Value::as_str), Some("tcp" | "udp"));
+    let problem = match flows {
+        [] => "a scenario without a flow measures nothing; expected [[flow]] tables",
+        flows if flows.iter().any(|(_, table)| measures(table)) => return Ok(()),
+        _ => "nothing measures latency; add a flow with kind = \"probe\"",
+    };
+    Err(Fault::new("flow", problem))
+}
+
+/// Takes `hop` out of `[path]`.
+fn take_hops(
+    path: &mut Table,
+    left_out: &mut Vec<String>,
+    faults: &mut Faults,
+) -> Vec<(String, Table)> {
+    let mut hops: Vec<(String, Table)> = Vec::new();
+    let Some(tables) = path.remove("hop") else { return hops };
+    let tables: Vec<Table> = tables.try_into().unwrap_or_else(|_| {
+        left_out.push(String::new());
+        faults.add(Fault::new("hop", "expected tables: [[path.hop]]"));
+        Vec::new()
+    });
+    if tables.len() > MAX_HOPS {
+        let problem = format!("{} hops; expected at most {MAX_HOPS}", tables.len());
+        faults.add(Fault::new("hop", problem));
+    }
+    for (index, mut table) in tables.into_iter().enumerate() {
+        let name = faults.under(&format!("hop[{index}]"), |faults| {
+            let name = take_name(&mut table, None, faults)?;
+            let is_new = hops.iter().all(|(known, _)| *known != name);
+            if !is_new {
+                let problem = format!("a second hop is named `{name}`; names must differ");
+                faults.add(Fault::new("", problem));
+            }
+            is_new.then_some(name)
+        });
+        left_out.extend(name.is_none().then(String::new));
+        hops.extend(name.map(|name| (name, table)));
+    }
+    hops
+}
+
+/// Takes the name out of a table, if it has one; else it is `usual`.
+fn take_name(table: &mut Table, usual: Option<String>, faults: &mut Faults) -> Option<String> {
+    let named = Table::from_iter(table.remove_entry("name"));
+    let name = read_table::<Named>(&named, faults)?.name;
+    let Some(name) = name.or(usual) else {
+        faults.add(Fault::new("", "`name` is missing, for example name = \"modem\""));
+        return None;
+    };
+    let checked = check_name(&name).map_err(|problem| Fault::new("name", problem));
+    faults.accept(checked).map(|()| name)
+}
+
+keys! {
+    struct Named {
+        name: Option<String>,
+    }
+}
+
+/// Names stand in tables, keys and file names: short and plain.
+pub(super) fn check_name(name: &str) -> Result<(), String> {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_+:=,%".contains(c);
+    if (1..=80).contains(&name.len()) && name.chars().all(|c| plain(c) || c == '.') {
+        return Ok(());
+    }
+    Err("a name has 1 to 80 of the characters a-z A-Z 0-9 - _ + : = , % .".to_owned())
+}
+
+/// The table with every `{name}` replaced; a text that is nothing but a drawn number becomes the
+/// number.
+fn fill_table(table: &Table, conditions: &Conditions) -> Table {
+    table.iter().map(|(key, value)| (key.clone(), fill(value, conditions))).collect()
+}
+
+fn fill(value: &Value, conditions: &Conditions) -> Value {
+    match value {
+        Value::String(text) => filled_text(text, conditions),
+        Value::Array(items) => {
+            Value::Array(items.iter().map(|item| fill(item, conditions)).collect())
+        }
+        Value::Table(table) => Value::Table(fill_table(table, conditions)),
+        other => other.clone(),
+    }
+}
+
+fn filled_text(text: &str, conditions: &Conditions) -> Value {
+    if !text.contains('{') {
+        return Value::String(text.to_owned());
+    }
+    let whole = text.strip_prefix('{').and_then(|rest| rest.strip_suffix('}'));
+    let number = whole.and_then(|name| conditions.get(name)?.parse::<i64>().ok());
+    if let Some(number) = number {
+        return Value::Integer(number);
+    }
+    let filled = conditions
+        .iter()
+        .fold(text.to_owned(), |text, (name, value)| text.replace(&format!("{{{name}}}"), value));
+    Value::String(filled)
+}
