@@ -25,7 +25,7 @@ use serde::{Deserialize, Serialize};
 use underload_disk::{self as disk, Access, NewFile};
 use underload_record::schema::{Sample, Series, TrialRecord};
 
-use crate::trials::{Trial, TrialData};
+use crate::trial::{Trial, TrialData};
 
 /// Bytes on disk, at most.
 const MOST_BYTES: u64 = 4 << 30;

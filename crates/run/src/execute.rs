@@ -1,45 +1,19 @@
 //! From a scenario and settings to a record.
 
-use std::path::PathBuf;
-
-use underload_record::schema::{
-    self, ArmRecord, FORMAT_VERSION, RunRecord, Sample, ScenarioRecord, Series,
-};
-use underload_store::{Resumed, RunData, RunDir, host};
+use underload_record::schema::{self, ArmRecord, FORMAT_VERSION, RunRecord, ScenarioRecord};
+use underload_sim::trial::TrialLabel;
+use underload_store::{Resumed, RunDir, host};
 
 use crate::cache::Cache;
 use crate::error::{Doing as _, RunError, chain};
 use crate::progress::Progress;
-use crate::results::Results;
+use crate::results::{Results, Run};
 use crate::scenario::{Arm, Cohort, Scenario};
 use crate::settings::{Destination, Settings, WorldChoice};
 use crate::source;
 use crate::trials::{End, Plan, execute};
-use crate::world::World;
-
-/// A run that came to its end.
-#[derive(Debug)]
-pub struct Run {
-    /// The record of the run, with the summary of every arm. More than 2,000 trials are in the
-    /// directory and not in here, so that memory does not grow with them:
-    /// [`RunDir::read_record`] gives them, too.
-    pub record: RunRecord,
-    /// Where its trials, samples and curves are; `None` where they went to memory.
-    pub directory: Option<PathBuf>,
-    /// The samples of all probes, by [`Destination::Caller`] alone, and not of runs of so many
-    /// trials that they are not kept.
-    pub samples: Vec<Sample>,
-    /// All curves, likewise.
-    pub series: Vec<Series>,
-}
-
-impl Run {
-    /// The run as if it had been read from a run directory.
-    pub fn into_data(self) -> RunData {
-        let Self { record, samples, series, .. } = self;
-        RunData { record, samples, series, left_out: Vec::new() }
-    }
-}
+use crate::world::sim::configure;
+use crate::world::{self, World};
 
 /// Runs every arm of a scenario as often as it repeats.
 ///
@@ -57,10 +31,12 @@ pub fn run(
 ) -> Result<Run, RunError> {
     let choice = world_choice(settings)?;
     // Before anything starts a thread: a user namespace can only be entered by one.
-    let mut world = World::choose(choice, scenario, &settings.own)?;
+    let world = world::choose(choice, scenario, &settings.own)?;
     check_own(scenario, settings)?;
     if !settings.packets.is_empty() {
-        settings.packets.check(&scenario.arms, scenario.trials())?;
+        let config = |arm: &Arm| configure(arm, 0, TrialLabel::default()).of_world();
+        let arms = scenario.arms.iter().map(|arm| Ok((arm.name.as_str(), config(arm)?)));
+        settings.packets.check(arms, scenario.trials())?;
     }
     progress.world(scenario, world.reason());
     let mut results = begin(settings, record(scenario, settings, world.name()), progress)?;
@@ -68,9 +44,9 @@ pub fn run(
     if !keeps_curves {
         results = results.summaries_only();
     }
-    let cache = cache(scenario, settings, &world, progress);
+    let cache = cache(scenario, settings, &*world, progress);
     let plan = Plan { scenario, settings, cache, keeps_curves };
-    match execute(plan, &mut world, &mut results, progress) {
+    match execute(plan, &*world, &mut results, progress) {
         Ok(End::Complete { duration_s }) => results.finish(duration_s).doing("finishing the run"),
         Ok(End::Interrupted { of }) => {
             Err(RunError::Interrupted { of, remains: results.break_off() })
@@ -151,7 +127,7 @@ fn begin(
 fn cache(
     scenario: &Scenario,
     settings: &Settings,
-    world: &World,
+    world: &dyn World,
     progress: &mut dyn Progress,
 ) -> Option<Cache> {
     let is_simulated = world.name() == schema::World::Sim;

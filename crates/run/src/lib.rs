@@ -35,10 +35,12 @@ mod settings;
 pub mod source;
 pub mod study;
 pub mod sweep;
+mod trial;
 mod trials;
 pub mod world;
 
 pub use error::{Remains, RunError};
-pub use execute::{Run, keeps_samples, run};
+pub use execute::{keeps_samples, run};
 pub use progress::Progress;
+pub use results::Run;
 pub use settings::{Destination, Settings, WorldChoice};

@@ -7,7 +7,30 @@ use underload_record::{LatencyPools, conclude};
 use underload_store::{RunData, RunDir, StoreError};
 
 use crate::error::Remains;
-use crate::execute::Run;
+
+/// A run that came to its end.
+#[derive(Debug)]
+pub struct Run {
+    /// The record of the run, with the summary of every arm. More than 2,000 trials are in the
+    /// directory and not in here, so that memory does not grow with them:
+    /// [`RunDir::read_record`] gives them, too.
+    pub record: RunRecord,
+    /// Where its trials, samples and curves are; `None` where they went to memory.
+    pub directory: Option<PathBuf>,
+    /// The samples of all probes, by [`Destination::Caller`] alone, and not of runs of so many
+    /// trials that they are not kept.
+    pub samples: Vec<Sample>,
+    /// All curves, likewise.
+    pub series: Vec<Series>,
+}
+
+impl Run {
+    /// The run as if it had been read from a run directory.
+    pub fn into_data(self) -> RunData {
+        let Self { record, samples, series, .. } = self;
+        RunData { record, samples, series, left_out: Vec::new() }
+    }
+}
 
 /// The trials of a run under way.
 #[derive(Debug)]

@@ -4,57 +4,17 @@ use std::io::Write as _;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use underload_aqm::rng::Rng;
-use underload_record::schema::{Sample, Series, TrialRecord};
 use underload_store::RunDir;
 
 use crate::cache::{Cache, Found, Key};
 use crate::error::{Doing as _, RunError, chain};
 use crate::progress::Progress;
 use crate::results::Results;
-use crate::scenario::{Arm, Conditions, Path, Scenario};
+use crate::scenario::{Arm, Conditions, Scenario};
 use crate::settings::Settings;
 use crate::source;
-use crate::world::{Setting, World};
-
-/// A trial to run.
-#[derive(Debug, Clone, Copy)]
-pub struct Trial<'a> {
-    /// Position in the run, from 0.
-    pub index: u32,
-    /// The arm to run.
-    pub arm: &'a Arm,
-    /// Number of the repeat of the arm, from 0.
-    pub repeat: u32,
-    /// The trial's seed, derived from the run's.
-    pub seed: u64,
-    /// Whether curves over time are recorded; a study of thousands of trials goes without.
-    pub keeps_curves: bool,
-}
-
-/// Everything that one trial recorded.
-#[derive(Debug)]
-pub struct TrialData {
-    /// Counts, windows and summaries of the trial.
-    pub record: TrialRecord,
-    /// The samples of every probe packet.
-    pub samples: Vec<Sample>,
-    /// Curves over time.
-    pub series: Vec<Series>,
-    /// The output of the scenario's commands.
-    pub outputs: Vec<Output>,
-    /// Remarks for the user, one line each.
-    pub notes: Vec<String>,
-}
-
-/// Output of one command of the scenario: stdout and stderr.
-#[derive(Debug)]
-pub struct Output {
-    /// Name of the flow that ran the command.
-    pub name: String,
-    /// The bytes that the command printed.
-    pub text: Vec<u8>,
-}
+use crate::trial::{Output, Setting, Trial, TrialData, repeat_seed};
+use crate::world::World;
 
 /// The reason why a run ended.
 #[derive(Debug)]
@@ -94,7 +54,7 @@ struct Planned<'a> {
 /// alike.
 pub(crate) fn execute(
     mut plan: Plan<'_>,
-    world: &mut World,
+    world: &dyn World,
     results: &mut Results,
     progress: &mut dyn Progress,
 ) -> Result<End, RunError> {
@@ -156,7 +116,7 @@ impl<'a> Plan<'a> {
     fn run(
         &mut self,
         batch: &[Planned<'_>],
-        world: &mut World,
+        world: &dyn World,
         directory: Option<&RunDir>,
         progress: &mut dyn Progress,
     ) -> Result<Vec<Option<TrialData>>, RunError> {
@@ -241,16 +201,6 @@ fn next_size(size: usize, least: usize, took: Duration) -> usize {
     }
 }
 
-/// Leaves out the queue and curves of a direction whose link the scenario does not name: it is
-/// wide, and its queue says nothing.
-pub(crate) fn keep_bottlenecks(data: &mut TrialData, path: &Path) {
-    for (direction, _) in path.lanes().filter(|(_, lane)| lane.is_wide) {
-        let prefix = format!("{direction}.");
-        data.series.retain(|curve| !curve.name.starts_with(&prefix));
-        data.record.bottlenecks.retain(|queue| queue.direction != direction);
-    }
-}
-
 /// Writes what commands printed as `exec/TRIAL-FLOW.txt`.
 fn keep_outputs(directory: &RunDir, index: u32, outputs: &[Output]) -> Result<(), RunError> {
     for output in outputs {
@@ -259,10 +209,4 @@ fn keep_outputs(directory: &RunDir, index: u32, outputs: &[Output]) -> Result<()
         file.write_all(&output.text).doing(format!("writing exec/{name}"))?;
     }
     Ok(())
-}
-
-/// The seed of a repeat, a child stream of the run's. All arms share it: what they differ in is
-/// then the arm, not the luck of a random link.
-pub(crate) fn repeat_seed(run_seed: u64, repeat: u32) -> u64 {
-    Rng::new(run_seed).child("repeat").child(&repeat.to_string()).next_u64()
 }

@@ -17,12 +17,10 @@ use underload_record::schema::PacketSighting;
 use underload_sim::flow::FlowKind;
 use underload_sim::net::{Body, Event, Segment, Sighting, Watcher};
 use underload_sim::tcp::TcpConfig;
-use underload_sim::trial::{SimConfig, TrialLabel};
+use underload_sim::trial::SimConfig;
 use underload_store::{PacketTable, RunDir};
 
 use crate::error::{Doing as _, RunError};
-use crate::scenario::Arm;
-use crate::world::sim::configure;
 use capture::Capture;
 use header::TcpFacts;
 use point::HopNames;
@@ -54,7 +52,11 @@ impl Wanted {
     }
 
     /// Refuses points that an arm does not have, and runs too long for it.
-    pub(crate) fn check(&self, arms: &[Arm], trials: usize) -> Result<(), RunError> {
+    pub(crate) fn check<'a>(
+        &self,
+        arms: impl Iterator<Item = Result<(&'a str, SimConfig), RunError>>,
+        trials: usize,
+    ) -> Result<(), RunError> {
         if trials > MOST_TRIALS {
             return Err(RunError::Refused(format!(
                 "{trials} trials would record every packet; at most {MOST_TRIALS} may: choose \
@@ -62,11 +64,12 @@ impl Wanted {
             )));
         }
         for arm in arms {
-            let names = HopNames::new(&configure(arm, 0, TrialLabel::default()).of_world()?);
+            let (arm, config) = arm?;
+            let names = HopNames::new(&config);
             for point in self.rows.iter().flatten().chain(&self.captures) {
                 names
                     .check(point)
-                    .map_err(|problem| RunError::Refused(format!("arm {}: {problem}", arm.name)))?;
+                    .map_err(|problem| RunError::Refused(format!("arm {arm}: {problem}")))?;
             }
         }
         Ok(())

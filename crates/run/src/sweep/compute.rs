@@ -21,8 +21,7 @@ use crate::packets::Wanted;
 use crate::scenario::vary::Varied;
 use crate::scenario::{Arm, Conditions};
 use crate::source;
-use crate::trials::{Trial, repeat_seed};
-use crate::world::Setting;
+use crate::trial::{Setting, Trial, repeat_seed};
 use crate::world::sim::simulate;
 
 /// Changes whenever the meaning of a row does.

@@ -11,7 +11,7 @@ use underload_record::schema::{FlowDirection, FlowRecord, Metric, Phase};
 use super::plan::duration;
 use crate::error::{Doing as _, RunError};
 use crate::scenario::{Arm, ExecFlow, FlowKind};
-use crate::trials::Output;
+use crate::trial::Output;
 
 /// The commands of a trial.
 #[derive(Debug)]

@@ -14,41 +14,70 @@ mod exec;
 mod plan;
 mod trial;
 
-use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 use underload_emu::machine::privilege::{self, Privilege};
+use underload_record::schema;
 
+use super::World;
 use crate::error::{Doing as _, RunError};
 use crate::scenario::Scenario;
-use crate::trials::{Trial, TrialData};
+use crate::trial::{Setting, Trial, TrialData};
 
-/// Makes this process ready for a scenario, and says how. Without root it moves the process into a
-/// user namespace, which only a process of one thread can enter.
-pub(super) fn enter(scenario: &Scenario) -> Result<String, RunError> {
-    check::model(scenario)?;
-    let privilege = privilege::enter().of_world()?;
-    check::machine(scenario)?;
-    let how = match privilege {
-        Privilege::Root => "as root",
-        Privilege::UserNamespace | Privilege::Pasta => "in a user namespace, without root",
-    };
-    Ok(format!(
-        "live: the kernel's own TCP in network namespaces, in real time, {how}; our queues between \
-         them"
-    ))
+/// The live world, which this process has entered.
+pub(super) struct Live {
+    reason: String,
 }
 
-/// Runs trials one after the other. Those that were interrupted are `None`.
-pub(super) fn run_batch(
-    trials: &[Trial<'_>],
-    show: &mut dyn FnMut(&str),
-    stop: &AtomicBool,
-) -> Result<Vec<Option<TrialData>>, RunError> {
-    let run = |trial: &Trial<'_>| {
-        let name = &trial.arm.name;
-        let show = &mut |phase: &str| show(&format!("{name}: {phase}"));
-        trial::run_trial(trial, show, stop)
-            .doing(format!("arm {name}, repeat {}", trial.repeat + 1))
-    };
-    trials.iter().map(run).collect()
+impl Live {
+    /// Makes this process ready for a scenario. Without root it moves the process into a user
+    /// namespace, which only a process of one thread can enter.
+    pub(super) fn enter(scenario: &Scenario) -> Result<Self, RunError> {
+        check::model(scenario)?;
+        let privilege = privilege::enter().of_world()?;
+        check::machine(scenario)?;
+        let how = match privilege {
+            Privilege::Root => "as root",
+            Privilege::UserNamespace | Privilege::Pasta => "in a user namespace, without root",
+        };
+        let reason = format!(
+            "live: the kernel's own TCP in network namespaces, in real time, {how}; our queues \
+             between them"
+        );
+        Ok(Self { reason })
+    }
+}
+
+impl World for Live {
+    fn name(&self) -> schema::World {
+        schema::World::Live
+    }
+
+    fn reason(&self) -> &str {
+        &self.reason
+    }
+
+    fn estimate(&self, scenario: &Scenario) -> Option<Duration> {
+        Some(Duration::from_secs_f64(scenario.estimate_seconds()))
+    }
+
+    fn batch_size(&self) -> usize {
+        1
+    }
+
+    /// Runs trials one after the other.
+    fn run(
+        &self,
+        trials: &[Trial<'_>],
+        show: &mut dyn FnMut(&str),
+        setting: Setting<'_>,
+    ) -> Result<Vec<Option<TrialData>>, RunError> {
+        let run = |trial: &Trial<'_>| {
+            let name = &trial.arm.name;
+            let show = &mut |phase: &str| show(&format!("{name}: {phase}"));
+            trial::run_trial(trial, show, setting.stop)
+                .doing(format!("arm {name}, repeat {}", trial.repeat + 1))
+        };
+        trials.iter().map(run).collect()
+    }
 }

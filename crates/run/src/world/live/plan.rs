@@ -12,7 +12,7 @@ use underload_record::schema::{self, Marking};
 
 use crate::flows;
 use crate::scenario::{self, Arm, Class, Flow, FlowKind, Lane, Path, Phases, ProbeFlow};
-use crate::trials::Trial;
+use crate::trial::Trial;
 
 /// The lab of an arm.
 pub(super) fn lab(arm: &Arm) -> LabConfig {

@@ -21,7 +21,7 @@ use super::exec::Commands;
 use super::plan;
 use crate::error::{Doing as _, RunError};
 use crate::scenario::Arm;
-use crate::trials::{Trial, TrialData, keep_bottlenecks};
+use crate::trial::{Trial, TrialData, keep_bottlenecks};
 
 /// Runs one trial. `show` is told each phase as it begins. `None`: interrupted.
 pub(super) fn run_trial(

@@ -6,51 +6,75 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::atomic::AtomicBool;
 use std::thread::available_parallelism;
+use std::time::Duration;
 
+use underload_record::schema;
 use underload_sim::runner::spread;
 use underload_sim::trial::{
     Attendance, SimConfig, SimError, TrialLabel, TrialOutcome, run_attended,
 };
 use underload_store::RunDir;
 
-use super::Setting;
+use super::World;
 use crate::error::{Doing as _, RunError};
 use crate::own::Own;
 use crate::packets::{TrialLog, Wanted};
 use crate::scenario::Scenario;
-use crate::trials::{Trial, TrialData, keep_bottlenecks};
+use crate::trial::{Setting, Trial, TrialData, keep_bottlenecks};
 
 pub use plan::{PlanError, configure, configure_with};
 
-/// Refuses what the simulator cannot run, before anything starts.
-pub(super) fn check(scenario: &Scenario, own: &Own) -> Result<(), RunError> {
-    for arm in &scenario.arms {
-        configure_with(arm, 0, TrialLabel::default(), own).map_err(|error| {
-            RunError::Refused(format!("{}: arm {}: {error}", scenario.name, arm.name))
-        })?;
+/// The simulator.
+pub(super) struct Sim {
+    reason: String,
+}
+
+impl Sim {
+    /// Refuses what the simulator cannot run, before anything starts.
+    pub(super) fn new(scenario: &Scenario, own: &Own, why: &str) -> Result<Self, RunError> {
+        for arm in &scenario.arms {
+            configure_with(arm, 0, TrialLabel::default(), own).map_err(|error| {
+                RunError::Refused(format!("{}: arm {}: {error}", scenario.name, arm.name))
+            })?;
+        }
+        Ok(Self { reason: format!("sim: simulated in virtual time, {why}") })
     }
-    Ok(())
 }
 
-/// Trials worth handing over at once: one for each core.
-pub(super) fn batch_size() -> usize {
-    available_parallelism().map_or(1, usize::from)
-}
+impl World for Sim {
+    fn name(&self) -> schema::World {
+        schema::World::Sim
+    }
 
-/// Runs trials side by side; each depends on nothing but its arm and seed. Those that were
-/// interrupted are `None`.
-pub(super) fn run_batch(
-    trials: &[Trial<'_>],
-    setting: Setting<'_>,
-) -> Result<Vec<Option<TrialData>>, RunError> {
-    let mut outcomes: Vec<Option<TrialData>> = trials.iter().map(|_| None).collect();
-    let mut failure = None;
-    let work = |index: usize| simulate(&trials[index], setting);
-    spread(trials.len(), setting.threads, work, |index, outcome| match outcome {
-        Ok(data) => outcomes[index] = data,
-        Err(error) => failure = Some(error),
-    });
-    failure.map_or(Ok(outcomes), Err)
+    fn reason(&self) -> &str {
+        &self.reason
+    }
+
+    fn estimate(&self, _: &Scenario) -> Option<Duration> {
+        None
+    }
+
+    /// One trial for each core.
+    fn batch_size(&self) -> usize {
+        available_parallelism().map_or(1, usize::from)
+    }
+
+    /// Runs trials side by side; each depends on nothing but its arm and seed.
+    fn run(
+        &self,
+        trials: &[Trial<'_>],
+        _: &mut dyn FnMut(&str),
+        setting: Setting<'_>,
+    ) -> Result<Vec<Option<TrialData>>, RunError> {
+        let mut outcomes: Vec<Option<TrialData>> = trials.iter().map(|_| None).collect();
+        let mut failure = None;
+        let work = |index: usize| simulate(&trials[index], setting);
+        spread(trials.len(), setting.threads, work, |index, outcome| match outcome {
+            Ok(data) => outcomes[index] = data,
+            Err(error) => failure = Some(error),
+        });
+        failure.map_or(Ok(outcomes), Err)
+    }
 }
 
 /// Simulates one trial; `None` if it was interrupted.
