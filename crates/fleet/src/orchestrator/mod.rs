@@ -47,10 +47,9 @@ use crate::plan::Plan;
 use crate::removal::{Removal, Removed};
 use crate::store::{Device, HeldLease, PlanRow, StoreError, Transaction};
 
+pub use crate::store::MADE_EPOCH;
 pub use operate::{NewCode, applicable};
 
-/// The epoch of outcomes that orchestrators make in a device's stead.
-pub const MADE_EPOCH: u32 = u32::MAX;
 /// A run that was given may begin within so long.
 pub const START_MS: u64 = 30_000;
 /// A step takes so much longer than it measures and loads: connections, and the last answers.

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Device, LogEntry, PlanRow, Server, StoreError, StoredResult};
+use super::rows::{Device, LogEntry, PlanRow, Server, StoredResult};
+use super::transaction::StoreError;
 use crate::bins::Bins;
 use crate::device::{Attributes, DeviceId};
 use crate::outcome::{Outcome, SeriesResult, StepResult};

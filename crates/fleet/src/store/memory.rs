@@ -3,13 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::{
-    Archive, Code, Device, Dimension, Filter, HeldLease, LogEntry, Needs, OutcomeCount, Outcomes,
-    PlanRow, SEEN_ROWS, SEEN_WIDTH, Server, Store, StoreError, StoredResult, Sum, Summed,
-    Transaction,
+use super::archive::{Archive, Dimension, Filter, OutcomeCount, Outcomes, Sum, Summed};
+use super::rows::{Code, Device, HeldLease, LogEntry, PlanRow, Server, StoredResult};
+use super::transaction::{
+    MADE_EPOCH, Needs, SEEN_ROWS, SEEN_WIDTH, Store, StoreError, Transaction,
 };
 use crate::device::DeviceId;
-use crate::orchestrator::MADE_EPOCH;
 
 /// A store that is gone with its last handle. Handles that were cloned are of the same store, as
 /// several orchestrators of one database are.

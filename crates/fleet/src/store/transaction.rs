@@ -1,0 +1,140 @@
+//! The traits of those who keep what a fleet is and measured.
+
+use super::rows::{Code, Device, HeldLease, LogEntry, PlanRow, Server, StoredResult};
+use crate::device::DeviceId;
+
+/// Consecutive result numbers per row of the record of results that were stored.
+pub const SEEN_WIDTH: u64 = 512;
+/// Rows of that record for a device's own results, and for those that orchestrators made in its
+/// stead. A device numbers results in rising order and hands the oldest in first: a result older
+/// than these rows was handed in before, or does not exist.
+pub const SEEN_ROWS: usize = 64;
+
+/// The epoch of outcomes that orchestrators make in a device's stead.
+pub const MADE_EPOCH: u32 = u32::MAX;
+
+/// Why a store could not do it. Nothing has changed.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// Another try may help: the database is away, its disk is full, somebody else was first.
+    #[error("{step}")]
+    Temporary {
+        /// The step that failed, and where.
+        step: String,
+        /// Why it failed, if anybody said so.
+        source: Option<Cause>,
+    },
+    /// No other try helps: the store is damaged, or of another version.
+    #[error("{step}")]
+    Broken {
+        /// The step that failed, and where.
+        step: String,
+        /// Why it failed, if anybody said so.
+        source: Option<Cause>,
+    },
+}
+
+/// The error of a database, a file system or a format.
+pub type Cause = Box<dyn std::error::Error + Send + Sync>;
+
+impl StoreError {
+    /// An error of a step that may succeed later.
+    pub fn temporary(step: impl Into<String>) -> Self {
+        Self::Temporary { step: step.into(), source: None }
+    }
+
+    /// An error of a step that fails each time.
+    pub fn broken(step: impl Into<String>) -> Self {
+        Self::Broken { step: step.into(), source: None }
+    }
+
+    /// The same error with its cause.
+    #[must_use]
+    pub fn because(self, cause: impl Into<Cause>) -> Self {
+        let source = Some(cause.into());
+        match self {
+            Self::Temporary { step, .. } => Self::Temporary { step, source },
+            Self::Broken { step, .. } => Self::Broken { step, source },
+        }
+    }
+
+    /// The step and its causes in one line.
+    pub fn in_full(&self) -> String {
+        let first: &dyn std::error::Error = self;
+        let all = std::iter::successors(Some(first), |error| error.source());
+        all.map(ToString::to_string).collect::<Vec<_>>().join(": ")
+    }
+}
+
+/// What a transaction will look at, so that a store may fetch it at once and lock it in one order.
+/// Whatever is not named can be read all the same.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Needs {
+    /// Devices.
+    pub devices: Vec<DeviceId>,
+    /// Leases, by their numbers.
+    pub leases: Vec<u64>,
+    /// Something is reserved or given back: such transactions follow each other.
+    pub admits: bool,
+}
+
+/// A place that keeps state.
+pub trait Store: Send {
+    /// Begins a transaction.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    fn begin(&mut self, needs: &Needs) -> Result<Box<dyn Transaction + '_>, StoreError>;
+}
+
+/// Changes that are made together. Dropping it takes all of them back.
+#[expect(clippy::missing_errors_doc, reason = "all fail with `StoreError`, changing nothing")]
+pub trait Transaction {
+    /// A device.
+    fn device(&mut self, id: DeviceId) -> Result<Option<Device>, StoreError>;
+    /// Adds a device or changes it.
+    fn put_device(&mut self, device: &Device) -> Result<(), StoreError>;
+    /// Devices whose [`Device::settle_ms`] is not after this instant, at most `limit`, the earliest
+    /// first.
+    fn overdue(&mut self, now_ms: u64, limit: usize) -> Result<Vec<DeviceId>, StoreError>;
+    /// A code for enrolment, by the SHA-256 of its text.
+    fn code(&mut self, hash: &[u8; 32]) -> Result<Option<Code>, StoreError>;
+    /// Adds a code or changes it.
+    fn put_code(&mut self, code: &Code) -> Result<(), StoreError>;
+    /// All servers, by name.
+    fn servers(&mut self) -> Result<Vec<Server>, StoreError>;
+    /// Adds a server or changes it.
+    fn put_server(&mut self, server: &Server) -> Result<(), StoreError>;
+    /// A lease that is held.
+    fn lease(&mut self, id: u64) -> Result<Option<HeldLease>, StoreError>;
+    /// The lease that a device holds.
+    fn lease_of(&mut self, device: DeviceId) -> Result<Option<HeldLease>, StoreError>;
+    /// Leases of runs that load a line of this segment.
+    fn loaded_in(&mut self, segment: &str) -> Result<u32, StoreError>;
+    /// Leases that have expired at this instant, at most `limit`, the oldest first.
+    fn expired(&mut self, now_ms: u64, limit: usize) -> Result<Vec<HeldLease>, StoreError>;
+    /// Leases that expire later than `after_ms`, at most `limit`.
+    fn expiring_after(&mut self, after_ms: u64, limit: usize)
+    -> Result<Vec<HeldLease>, StoreError>;
+    /// Leases at a server, by its name, at most `limit`.
+    fn leases_at(&mut self, server: &str, limit: usize) -> Result<Vec<HeldLease>, StoreError>;
+    /// Adds a lease, or changes the one of that number.
+    fn put_lease(&mut self, lease: &HeldLease) -> Result<(), StoreError>;
+    /// Ends a lease.
+    fn end_lease(&mut self, id: u64) -> Result<(), StoreError>;
+    /// All plans, by name.
+    fn plans(&mut self) -> Result<Vec<PlanRow>, StoreError>;
+    /// Adds a plan or changes it.
+    fn put_plan(&mut self, plan: &PlanRow) -> Result<(), StoreError>;
+    /// Keeps results. For each: whether it was new, which it is not if one of the same device,
+    /// epoch and sequence was kept before, or is older than [`SEEN_ROWS`] rows.
+    fn append(&mut self, results: &[StoredResult]) -> Result<Vec<bool>, StoreError>;
+    /// A secret or a setting, by its name.
+    fn setting(&mut self, name: &str) -> Result<Option<Vec<u8>>, StoreError>;
+    /// Keeps a secret or a setting.
+    fn put_setting(&mut self, name: &str, value: &[u8]) -> Result<(), StoreError>;
+    /// Writes down what an operator did.
+    fn log(&mut self, entry: &LogEntry) -> Result<(), StoreError>;
+    /// Makes all of it last; it is on disk when this returns.
+    fn commit(self: Box<Self>) -> Result<(), StoreError>;
+}
