@@ -9,8 +9,8 @@
 //! dropped with it.
 //!
 //! # Parameters
-//! `freeze`, `increment` and `decrement` are the paper's `freeze_time`, `d1` and `d2` (section III), and
-//! `threshold` its `L`.
+//! `freeze`, `increment` and `decrement` are the paper's `freeze_time`, `d1` and `d2` (section
+//! III), and `threshold` its `L`.
 //!
 //! The defaults are those of the ns-3 port of the authors' own simulator code. The step down is the
 //! smaller, since an idle link can mean too many signals or too little traffic, a loss only one

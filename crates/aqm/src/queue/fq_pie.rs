@@ -7,7 +7,7 @@
 //! whoever filled the queue; its flow's PIE forgets its accumulated probability.
 //!
 //! # Parameters
-//! `tc-fq_pie(8)`; `alpha` and `beta` are whole sixteenths up to 2, `ecn-prob` is in whole percents.
+//! `tc-fq_pie(8)`; `alpha` and `beta` are whole sixteenths up to 2, `ecn-prob` whole percents.
 //!
 //! # Time
 //! The kernel updates all flows in one timer, every `tupdate`. Here each flow replays its own
