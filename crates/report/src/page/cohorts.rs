@@ -8,7 +8,7 @@ use underload_record::schema::{
 
 use super::figures::{Headings, figures};
 use super::parts::{
-    Least, NOTHING, folded, head, mean, signed, table, unit_head, with_range, words_head,
+    Least, NOTHING, careful, folded, head, mean, signed, table, unit_head, with_range, words_head,
 };
 use super::{header, published, without_controls};
 use crate::cohorts::{
@@ -58,15 +58,7 @@ fn top(study: &CohortStudy, title: &str) -> Markup {
             @for (number, line) in cohort_sentences(study).iter().enumerate() {
                 p.verdict.minor[number > 0] { (line) } "\n"
             }
-            @if !warnings.is_empty() {
-                div.warning role="note" {
-                    "\n"
-                    @for warning in warnings {
-                        p { strong { "Careful." } " " (warning) } "\n"
-                    }
-                }
-                "\n"
-            }
+            (careful(&warnings))
         }
         "\n"
     }

@@ -3,6 +3,7 @@
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use super::measured;
+use super::parts::careful;
 use crate::plot::style_sheet;
 use crate::subject::Subject;
 use crate::verdict::{sentences, warnings};
@@ -58,15 +59,7 @@ pub(super) fn header(first: &RunData, runs: &[RunData], subjects: &[Subject<'_>]
                     p.verdict.minor[number > 0] { (line) } "\n"
                 }
             }
-            @if !warnings.is_empty() {
-                div.warning role="note" {
-                    "\n"
-                    @for warning in warnings {
-                        p { strong { "Careful." } " " (warning) } "\n"
-                    }
-                }
-                "\n"
-            }
+            (careful(&warnings))
             @if subjects.is_empty() {
                 p.note { "No arm of this run has finished a trial." } "\n"
             }

@@ -35,6 +35,21 @@ fn table_of(class: Option<&str>, head: &Markup, rows: &[Markup]) -> Markup {
     }
 }
 
+/// What must be known before the numbers are believed.
+pub(super) fn careful(warnings: &[String]) -> Markup {
+    html! {
+        @if !warnings.is_empty() {
+            div.warning role="note" {
+                "\n"
+                @for warning in warnings {
+                    p { strong { "Careful." } " " (warning) } "\n"
+                }
+            }
+            "\n"
+        }
+    }
+}
+
 /// What is read by few where there is much: folded then, else as it is.
 pub(super) fn folded_if(is_much: bool, summary: &str, content: Markup) -> Markup {
     if is_much && !content.0.is_empty() { folded(summary, false, &content) } else { content }

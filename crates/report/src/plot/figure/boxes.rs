@@ -5,9 +5,9 @@ use underload_record::schema::{PlotAxis, names_arm};
 use underload_record::stats::nearest_rank;
 
 use super::grid::{Grid, Scale, arms};
-use super::picture::{Frame, Picture, X_ROWS};
+use super::picture::{Frame, Picture};
 use crate::plot::canvas::Ink;
-use crate::plot::chart::{self, Axis};
+use crate::plot::chart;
 use crate::plot::{Plot, PlotError};
 
 const HEIGHT: u32 = 260;
@@ -57,48 +57,29 @@ pub(super) fn paint(frame: Frame<'_>, grid: &Grid, spreads: &[Spread]) -> Result
     let all = spreads.iter().flat_map(|spread| spread.five).chain(grid.values());
     let scale = Scale::of_plot(plot, PlotAxis::Y, all);
     let middles: Vec<f64> = (0..grid.xs.len()).map(|group| group as f64 + 0.5).collect();
-    chart::with_legend(
-        name,
-        &plot.title,
-        caption,
-        HEIGHT,
-        &grid.plain_legend(),
-        |area, top, bottom| {
-            let x = Axis { name: "", range: 0.0..grid.xs.len() as f64 };
-            let y = Axis { name: &plot.says, range: scale.range() };
-            let tick = |at: f64| scale.tick(at);
-            let rows = (top, bottom - X_ROWS);
-            let mut panel = chart::panel_with_ticks(area, rows, &x, &y, (&chart::number, &tick))?;
-            chart::ticks_below(area, &panel, &middles, &grid.xs, &plot.x_says)?;
-            let named: Vec<(f64, &str)> =
-                middles.iter().copied().zip(grid.xs.iter().map(String::as_str)).collect();
-            chart::frame(area, &panel, (&x, &y), (false, scale.is_log()), &named)?;
-            let width = FILLED / grid.lines.len() as f64;
-            for Spread { line, x, five } in spreads {
-                let [least, low, middle, high, most] = five.map(|value| scale.at(value));
-                let from = *x as f64 + (1.0 - FILLED) / 2.0 + width * *line as f64;
-                let (from, to, centre) =
-                    (from + width * 0.1, from + width * 0.9, from + width / 2.0);
-                let (pale, ink) = (Ink::Pale(*line), Ink::Solid(*line));
-                chart::bar(&mut panel, (from, low), (to, high), pale)?;
-                chart::stroke(&mut panel, (from, middle), (to, middle), ink, 2.5)?;
-                for (near, far) in [(low, least), (high, most)] {
-                    chart::stroke(&mut panel, (centre, near), (centre, far), ink, 1.2)?;
-                    let cap = (to - from) / 4.0;
-                    let (left, right) = ((centre - cap, far), (centre + cap, far));
-                    chart::stroke(&mut panel, left, right, ink, 1.2)?;
-                }
+    let names = grid.plain_legend();
+    chart::with_legend(name, &plot.title, caption, HEIGHT, &names, |area, top, bottom| {
+        let at = (&scale, middles.as_slice());
+        let mut panel = grid.panel(area, (top, bottom), plot, 0.0..grid.xs.len() as f64, at)?;
+        let width = FILLED / grid.lines.len() as f64;
+        for Spread { line, x, five } in spreads {
+            let [least, low, middle, high, most] = five.map(|value| scale.at(value));
+            let from = *x as f64 + (1.0 - FILLED) / 2.0 + width * *line as f64;
+            let (from, to, centre) = (from + width * 0.1, from + width * 0.9, from + width / 2.0);
+            let (pale, ink) = (Ink::Pale(*line), Ink::Solid(*line));
+            chart::bar(&mut panel, (from, low), (to, high), pale)?;
+            chart::stroke(&mut panel, (from, middle), (to, middle), ink, 2.5)?;
+            for (near, far) in [(low, least), (high, most)] {
+                chart::stroke(&mut panel, (centre, near), (centre, far), ink, 1.2)?;
+                let cap = (to - from) / 4.0;
+                let (left, right) = ((centre - cap, far), (centre + cap, far));
+                chart::stroke(&mut panel, left, right, ink, 1.2)?;
             }
-            for cell in &grid.cells {
-                let middle =
-                    cell.x as f64 + (1.0 - FILLED) / 2.0 + width * (cell.line as f64 + 0.5);
-                for told in &cell.published {
-                    chart::published(area, &panel, middle, told.map(|value| scale.at(value)))?;
-                }
-            }
-            Ok(())
-        },
-    )
+        }
+        grid.draw_published(area, &panel, &scale, |cell| {
+            cell.x as f64 + (1.0 - FILLED) / 2.0 + width * (cell.line as f64 + 0.5)
+        })
+    })
 }
 
 fn five(sorted: &[f64]) -> Option<[f64; 5]> {

@@ -1,13 +1,15 @@
 //! The numbers of a picture: of each line at each place of the axis to the right, ours and those
 //! that were published.
 
+use std::ops::Range;
+
 use underload_record::metric_of;
 use underload_record::schema::{Expectation, PlotAxis, PlotPoint, PlotRecord};
 use underload_store::RunData;
 
-use super::picture::Picture;
+use super::picture::{Picture, X_ROWS};
 use crate::plot::canvas::Ink;
-use crate::plot::chart::{self, Published};
+use crate::plot::chart::{self, Area, Axis, Panel, Published};
 
 /// Lines and places, in the order of the arms.
 pub(super) struct Grid {
@@ -73,6 +75,43 @@ impl Grid {
         let published = self.cells.iter().flat_map(|cell| &cell.published);
         let ours = self.cells.iter().filter_map(|cell| cell.value);
         ours.chain(published.flat_map(Published::ends))
+    }
+
+    /// A panel with the names of the places below it, which are at `at` of the axis to the right.
+    pub(super) fn panel<'a>(
+        &self,
+        area: &Area<'a>,
+        (top, bottom): (u32, u32),
+        plot: &PlotRecord,
+        across: Range<f64>,
+        (scale, at): (&Scale, &[f64]),
+    ) -> Result<Panel<'a>, String> {
+        let x = Axis { name: "", range: across };
+        let y = Axis { name: &plot.says, range: scale.range() };
+        let tick = |at: f64| scale.tick(at);
+        let rows = (top, bottom - X_ROWS);
+        let panel = chart::panel_with_ticks(area, rows, &x, &y, (&chart::number, &tick))?;
+        chart::ticks_below(area, &panel, at, &self.xs, &plot.x_says)?;
+        let named: Vec<(f64, &str)> =
+            at.iter().copied().zip(self.xs.iter().map(String::as_str)).collect();
+        chart::frame(area, &panel, (&x, &y), (false, scale.is_log()), &named)?;
+        Ok(panel)
+    }
+
+    /// What was published, each at the place of its cell.
+    pub(super) fn draw_published(
+        &self,
+        area: &Area<'_>,
+        panel: &Panel<'_>,
+        scale: &Scale,
+        place: impl Fn(&Cell) -> f64,
+    ) -> Result<(), String> {
+        for cell in &self.cells {
+            for told in &cell.published {
+                chart::published(area, panel, place(cell), told.map(|value| scale.at(value)))?;
+            }
+        }
+        Ok(())
     }
 
     pub(super) fn has_published(&self) -> bool {
@@ -141,7 +180,7 @@ impl Scale {
         Self::over(values, plot.log.contains(&axis))
     }
 
-    pub(super) fn range(&self) -> std::ops::Range<f64> {
+    pub(super) fn range(&self) -> Range<f64> {
         self.from..self.to
     }
 

@@ -1,11 +1,11 @@
 //! One metric against another, a point per arm: throughput over delay, with lines of equal power.
 
-use underload_record::schema::{PlotAxis, names_arm};
+use underload_record::schema::{PlotAxis, PlotRecord, names_arm};
 
 use super::grid::{Cell, Grid, Scale, arms};
 use super::picture::{Frame, Picture};
 use crate::plot::canvas::Ink;
-use crate::plot::chart::{self, Axis, Published};
+use crate::plot::chart::{self, Area, Axis, Panel, Published};
 use crate::plot::{Plot, PlotError};
 
 const HEIGHT: u32 = 320;
@@ -37,12 +37,7 @@ pub(super) fn draw(picture: &Picture<'_>) -> Result<Option<Plot>, PlotError> {
     let caption = caption(&up, &right, best > 0.0);
     let names = up.plain_legend();
     chart::with_legend(&picture.name, &plot.title, caption, HEIGHT, &names, |area, top, bottom| {
-        let x = Axis { name: &plot.x_says, range: across.range() };
-        let y = Axis { name: &plot.says, range: along.range() };
-        let ticks = (|at: f64| across.tick(at), |at: f64| along.tick(at));
-        let rows = (top, bottom - 16);
-        let mut panel = chart::panel_with_ticks(area, rows, &x, &y, (&ticks.0, &ticks.1))?;
-        chart::frame(area, &panel, (&x, &y), (across.is_log(), along.is_log()), &[])?;
+        let mut panel = plane(area, (top, bottom), plot, (&across, &along))?;
         if best > 0.0 {
             for share in POWERS {
                 let line = equal_power(&across, &along, best * share);
@@ -81,12 +76,7 @@ pub(super) fn dots(
     let names: Vec<(Ink, String)> =
         named.map(|(line, name)| (Ink::Solid(line), name.clone())).collect();
     chart::with_legend(name, &plot.title, caption, HEIGHT, &names, |area, top, bottom| {
-        let x = Axis { name: &plot.x_says, range: across.range() };
-        let y = Axis { name: &plot.says, range: along.range() };
-        let ticks = (|at: f64| across.tick(at), |at: f64| along.tick(at));
-        let rows = (top, bottom - 16);
-        let mut panel = chart::panel_with_ticks(area, rows, &x, &y, (&ticks.0, &ticks.1))?;
-        chart::frame(area, &panel, (&x, &y), (across.is_log(), along.is_log()), &[])?;
+        let mut panel = plane(area, (top, bottom), plot, (&across, &along))?;
         for line in 0..lines.len() {
             let own = points.iter().filter(|(of, ..)| *of == line);
             let placed = own.map(|(_, x, y)| (across.at(*x), along.at(*y))).collect();
@@ -94,6 +84,22 @@ pub(super) fn dots(
         }
         Ok(())
     })
+}
+
+/// A panel whose two axes are numbers.
+fn plane<'a>(
+    area: &Area<'a>,
+    (top, bottom): (u32, u32),
+    plot: &PlotRecord,
+    (across, along): (&Scale, &Scale),
+) -> Result<Panel<'a>, String> {
+    let x = Axis { name: &plot.x_says, range: across.range() };
+    let y = Axis { name: &plot.says, range: along.range() };
+    let ticks = (|at: f64| across.tick(at), |at: f64| along.tick(at));
+    let rows = (top, bottom - 16);
+    let panel = chart::panel_with_ticks(area, rows, &x, &y, (&ticks.0, &ticks.1))?;
+    chart::frame(area, &panel, (&x, &y), (across.is_log(), along.is_log()), &[])?;
+    Ok(panel)
 }
 
 /// For each cell where it stands to the right, and what was published of that.

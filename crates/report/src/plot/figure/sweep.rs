@@ -3,9 +3,9 @@
 use underload_record::schema::{Expectation, PlotAxis};
 
 use super::grid::{Grid, Scale, arms, places};
-use super::picture::{Frame, Picture, X_ROWS};
+use super::picture::{Frame, Picture};
 use crate::plot::canvas::Ink;
-use crate::plot::chart::{self, Axis};
+use crate::plot::chart;
 use crate::plot::{Plot, PlotError};
 
 const HEIGHT: u32 = 280;
@@ -38,15 +38,8 @@ pub(super) fn paint(
     let at = places(&grid.xs);
     chart::with_legend(name, &plot.title, caption, HEIGHT, &grid.legend(), |area, top, bottom| {
         let margin = (at.iter().copied().fold(f64::MIN, f64::max) - at[0]).max(1.0) * 0.05;
-        let x = Axis { name: "", range: at[0] - margin..at[at.len() - 1] + margin };
-        let y = Axis { name: &plot.says, range: scale.range() };
-        let tick = |at: f64| scale.tick(at);
-        let rows = (top, bottom - X_ROWS);
-        let mut panel = chart::panel_with_ticks(area, rows, &x, &y, (&chart::number, &tick))?;
-        chart::ticks_below(area, &panel, &at, &grid.xs, &plot.x_says)?;
-        let named: Vec<(f64, &str)> =
-            at.iter().copied().zip(grid.xs.iter().map(String::as_str)).collect();
-        chart::frame(area, &panel, (&x, &y), (false, scale.is_log()), &named)?;
+        let across = at[0] - margin..at[at.len() - 1] + margin;
+        let mut panel = grid.panel(area, (top, bottom), plot, across, (&scale, &at))?;
         for line in 0..grid.lines.len() {
             let own = grid.cells.iter().filter(|cell| cell.line == line);
             let mut points: Vec<(f64, f64)> =
@@ -55,11 +48,7 @@ pub(super) fn paint(
             chart::curve(&mut panel, points.clone(), Ink::Arm(line), 2.0)?;
             chart::rings(&mut panel, points, Ink::Solid(line))?;
         }
-        for cell in &grid.cells {
-            for told in &cell.published {
-                chart::published(area, &panel, at[cell.x], told.map(|value| scale.at(value)))?;
-            }
-        }
+        grid.draw_published(area, &panel, &scale, |cell| at[cell.x])?;
         for (row, (line, low, high)) in best.iter().enumerate() {
             let height = scale.range().end - scale.range().start;
             let up = scale.range().end - height * 0.02 * (row + 1) as f64;
