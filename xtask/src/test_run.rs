@@ -43,8 +43,8 @@ struct Program {
     folder: PathBuf,
 }
 
-/// Builds and runs the tests of the workspace, with `extra` arguments for cargo; calls `built` when
-/// the first test begins. Examples are not built: clippy compiles them.
+/// Builds and runs the tests of the workspace, or those that `extra` arguments for cargo choose; calls
+/// `built` when the first test begins. Examples are not built: clippy compiles them.
 pub fn run(extra: &[&str], built: &mut dyn FnMut()) -> anyhow::Result<()> {
     let programs = build(extra)?;
     built();
@@ -55,8 +55,10 @@ pub fn run(extra: &[&str], built: &mut dyn FnMut()) -> anyhow::Result<()> {
     let mut count = std::thread::scope(|scope| {
         let beside = scope.spawn(|| run_each(&waiting, Count::default(), &log));
         let mut count = run_each(&others, Count::default(), &log)?;
-        let mut documented = cargo_test(&["--doc"], extra);
-        count.run("documentation", documented.args(["--", "--show-output"]), &log)?;
+        if extra.is_empty() {
+            let mut documented = cargo_test(&["--doc"]);
+            count.run("documentation", documented.args(["--", "--show-output"]), &log)?;
+        }
         anyhow::Ok(count.and(beside.join().expect("running programs does not panic")?))
     })?;
     for skipped in &count.skipped {
@@ -76,18 +78,21 @@ pub fn run(extra: &[&str], built: &mut dyn FnMut()) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn cargo_test(what: &[&str], extra: &[&str]) -> Command {
+fn cargo_test(which: &[&str]) -> Command {
     let mut command = Command::new("cargo");
-    command.args(["test", "--workspace", "--locked", "--no-fail-fast"]).args(what);
-    command.args(checks::FEATURES).args(extra);
+    command.args(["test", "--workspace", "--locked", "--no-fail-fast"]).args(which);
+    command.args(checks::FEATURES);
     command
 }
 
 /// Builds the programs of tests.
 fn build(extra: &[&str]) -> anyhow::Result<Vec<Program>> {
-    let what = ["--lib", "--bins", "--tests", "--no-run"];
-    let mut command = cargo_test(&what, extra);
-    command.arg("--message-format=json-render-diagnostics").stderr(Stdio::inherit());
+    let all: &[&str] = &["--lib", "--bins", "--tests"];
+    let mut command = cargo_test(if extra.is_empty() { all } else { extra });
+    command
+        .arg("--no-run")
+        .arg("--message-format=json-render-diagnostics")
+        .stderr(Stdio::inherit());
     let output = command.output().context("cargo test --no-run")?;
     if !output.status.success() {
         bail!("cargo test --no-run: {}", output.status);
