@@ -66,8 +66,8 @@ const BENCHES: &[Bench] = &[
         name: "fleet-kill",
         what: "kill -9 of every part of a fleet for two minutes, and the account of its runs",
         task: Task::Cargo(
-            "test --package underload-fleet-cli --test kill -- --nocapture --test-threads=1 --ignored \
-             two_minutes",
+            "test --package underload-fleet-cli --test kill -- --nocapture --test-threads=1 \
+             --ignored two_minutes",
         ),
     },
     Bench {

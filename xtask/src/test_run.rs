@@ -43,8 +43,8 @@ struct Program {
     folder: PathBuf,
 }
 
-/// Builds and runs the tests of the workspace, or those that `extra` arguments for cargo choose; calls
-/// `built` when the first test begins. Examples are not built: clippy compiles them.
+/// Builds and runs the tests of the workspace, or those that `extra` arguments for cargo choose;
+/// calls `built` when the first test begins. Examples are not built: clippy compiles them.
 pub fn run(extra: &[&str], built: &mut dyn FnMut()) -> anyhow::Result<()> {
     let programs = build(extra)?;
     built();

@@ -333,7 +333,8 @@ mod tests {
     #[test]
     fn a_schema_says_what_each_key_means_and_accepts() {
         let schema = schema::<Outer>();
-        let count = json!({ "type": "integer", "minimum": 1, "maximum": 9, "description": "How many: a whole number" });
+        let what = "How many: a whole number";
+        let count = json!({ "type": "integer", "minimum": 1, "maximum": 9, "description": what });
         assert_eq!(schema["properties"]["count"], count);
         assert_eq!(schema["properties"]["wait"]["default"], "5ms");
         let inner = &schema["properties"]["inner"]["items"];

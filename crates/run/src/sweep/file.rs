@@ -32,7 +32,8 @@ keys! {
         /// Heading of the sweep, one line.
         #[serde(skip_serializing_if = "String::is_empty")]
         pub title: String = String::new(),
-        /// The scenario: a built-in name, or a file beside this one; `None` where the caller has it.
+        /// The scenario: a built-in name, or a file beside this one; `None` where the caller has
+        /// it.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub scenario: Option<String>,
         /// Takes the scenario's short form.

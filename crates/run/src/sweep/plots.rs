@@ -17,8 +17,8 @@ const MOST_VALUES: u64 = 1_000;
 const ARM: &str = "arm";
 
 keys! {
-    /// The keys of `[[plot]]`. What a sweep computes does not depend on them, but for the metrics that
-    /// get a column.
+    /// The keys of `[[plot]]`. What a sweep computes does not depend on them, but for the metrics
+    /// that get a column.
     #[derive(Debug, Clone, PartialEq, Serialize)]
     pub struct PlotKeys {
         /// The form of the picture.
@@ -39,8 +39,8 @@ keys! {
         /// What the axis to the right is called, with its unit; its own name where it is left out.
         #[serde(skip_serializing_if = "String::is_empty")]
         pub x_says: String = String::new(),
-        /// The axis of which each value is a curve, a colour or a row of its own, or `arm`, which it is
-        /// where it is left out.
+        /// The axis of which each value is a curve, a colour or a row of its own, or `arm`, which
+        /// it is where it is left out.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub line: Option<String>,
         /// The cells that are meant, by values of axes or the arm; all where it is left out.
