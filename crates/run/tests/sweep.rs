@@ -392,14 +392,19 @@ fn what_is_wrong_is_told_with_its_place() {
         ("arms = [\"pie\"]", None, "no arm is named `pie`"),
         ("set = [\"path.up=fast\"]", None, "path.up"),
         ("[stop]\nmetric = \"load.rtt.p99\"", Some(1), "`within_percent` or `within`"),
-        ("[stop]\nmetric = \"m\"\nwithin = 1.0\nleast = 1", Some(4), "at least 2"),
-        ("[stop]\nmetric = \"m\"\nwithin = -1.0", Some(3), "more than 0"),
+        ("[stop]\nmetric = \"load.loss\"\nwithin = 1.0\nleast = 1", Some(4), "at least 2"),
+        ("[stop]\nmetric = \"load.loss\"\nwithin = -1.0", Some(3), "more than 0"),
         ("repeats = 4000000000", None, "more than 4294967295 trials"),
     ] {
         let (found, message) = fault(text);
         assert!(message.contains(words), "{text}: {message}");
         assert!(line.is_none() || found == line, "{text}: line {found:?}: {message}");
     }
+    let text = format!("{axis}values = [\"5ms\"]\n{axis}values = []\n[stop]\nmetric = \"m\"");
+    let all = Sweep::parse(&text, "sweep.toml", Some(source(SCENARIO)), "0.1.0 test");
+    let all = all.expect_err("three faults").0;
+    let keys: Vec<&str> = all.iter().map(|fault| fault.key.as_str()).collect();
+    assert_eq!(keys, ["axis[1].values", "stop", "stop.metric"]);
     let missing = Sweep::parse("repeats = 1", "sweep.toml", None, "p").expect_err("no scenario");
     assert!(missing.to_string().contains("scenario: is missing"), "{missing}");
     let unknown = Sweep::parse("scenario = \"comcast/upsteam\"", "sweep.toml", None, "p");

@@ -98,9 +98,9 @@ impl Sweep {
         let content = faults.accept(digest_of(&file));
         let axes = axes(&file, faults);
         let asked = asked(&file);
-        fill(&mut file, &scenario);
         faults.accept(check_numbers(&file));
         check_metrics(&file, &Metrics::of(&scenario.arms, None, false), faults);
+        fill(&mut file, &scenario);
         let axes = axes?;
         let arms: Vec<&str> = scenario.arms.iter().map(|arm| arm.name.as_str()).collect();
         plots::check(&file, &axes, &arms, faults);
