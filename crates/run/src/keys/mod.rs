@@ -10,15 +10,16 @@ mod fault;
 mod value;
 
 use std::fmt::Display;
+use std::marker::PhantomData;
 use std::ops::RangeInclusive;
 
 use serde_json::{Map, Value as Json, json};
-use toml::Table;
+use toml::{Table, Value as Toml};
 use underload_aqm::config::closest;
 
 pub(crate) use fault::{Fault, Faults, MOST_FAULTS, alternatives, did_you_mean, join};
 pub use value::Bytes;
-pub(crate) use value::{LinkText, Maybe, QueueText, Raw, Refusal, Try, Value, one_of, word, words};
+pub(crate) use value::{LinkText, Maybe, QueueText, Refusal, Try, Value, one_of, word, words};
 
 /// A table of declared keys, or a part of one.
 pub(crate) trait Section: Sized {
@@ -202,6 +203,55 @@ impl<A: Section, B: Section> Section for (A, B) {
     fn take(reader: &mut Reader<'_>) -> Option<Self> {
         let (one, other) = (A::take(reader), B::take(reader));
         Some((one?, other?))
+    }
+}
+
+impl<S: Section> Value for S {
+    const IS_TABLE: bool = true;
+
+    fn expected(key: &str) -> String {
+        Table::expected(key)
+    }
+
+    fn read(value: &Toml, faults: &mut Faults) -> Result<Self, Refusal> {
+        let table = value.as_table().ok_or(Refusal::Form)?;
+        read_table(table, faults).ok_or(Refusal::Reported)
+    }
+
+    fn schema() -> Json {
+        schema::<S>()
+    }
+}
+
+/// A table that is read later, by what is declared as `S`.
+#[derive(Debug, Clone)]
+pub(crate) struct Raw<S> {
+    pub table: Table,
+    declared: PhantomData<S>,
+}
+
+impl<S> Default for Raw<S> {
+    fn default() -> Self {
+        Self { table: Table::new(), declared: PhantomData }
+    }
+}
+
+impl<S: Value> Value for Raw<S> {
+    const IS_TABLE: bool = true;
+
+    fn expected(key: &str) -> String {
+        Table::expected(key)
+    }
+
+    fn read(value: &Toml, faults: &mut Faults) -> Result<Self, Refusal> {
+        Ok(Self { table: Table::read(value, faults)?, declared: PhantomData })
+    }
+
+    fn schema() -> Json {
+        // An arm may give what the table lacks.
+        let mut schema = S::schema();
+        schema.as_object_mut().map(|schema| schema.remove("required"));
+        schema
     }
 }
 

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::marker::PhantomData;
 
 use serde::Serialize;
 use serde_json::{Value as Json, json};
@@ -18,7 +17,7 @@ use underload_sim::application::web::Browser;
 
 use crate::study::Quantity as Amount;
 
-use super::{Fault, Faults, Section, alternatives, did_you_mean, read_table};
+use super::fault::{Fault, Faults, alternatives, did_you_mean};
 
 /// A type of values.
 pub(crate) trait Value: Sized {
@@ -431,54 +430,5 @@ impl Value for Toml {
 
     fn schema() -> Json {
         json!({})
-    }
-}
-
-impl<S: Section> Value for S {
-    const IS_TABLE: bool = true;
-
-    fn expected(key: &str) -> String {
-        Table::expected(key)
-    }
-
-    fn read(value: &Toml, faults: &mut Faults) -> Result<Self, Refusal> {
-        let table = value.as_table().ok_or(Refusal::Form)?;
-        read_table(table, faults).ok_or(Refusal::Reported)
-    }
-
-    fn schema() -> Json {
-        super::schema::<S>()
-    }
-}
-
-/// A table that is read later, by what is declared as `S`.
-#[derive(Debug, Clone)]
-pub(crate) struct Raw<S> {
-    pub table: Table,
-    declared: PhantomData<S>,
-}
-
-impl<S> Default for Raw<S> {
-    fn default() -> Self {
-        Self { table: Table::new(), declared: PhantomData }
-    }
-}
-
-impl<S: Value> Value for Raw<S> {
-    const IS_TABLE: bool = true;
-
-    fn expected(key: &str) -> String {
-        Table::expected(key)
-    }
-
-    fn read(value: &Toml, faults: &mut Faults) -> Result<Self, Refusal> {
-        Ok(Self { table: Table::read(value, faults)?, declared: PhantomData })
-    }
-
-    fn schema() -> Json {
-        // An arm may give what the table lacks.
-        let mut schema = S::schema();
-        schema.as_object_mut().map(|schema| schema.remove("required"));
-        schema
     }
 }

@@ -3,7 +3,7 @@
 use serde::Serialize;
 use underload_aqm::time::Span;
 
-use super::{Activity, ActivityKeys, FlowKind, Kind};
+use super::common::{Activity, ActivityKeys, Kind};
 use crate::keys::{Fault, keys};
 
 /// A command at the client, and another at the server, started before it, where it needs one.
@@ -36,10 +36,11 @@ keys! {
 const MAX_WORDS: usize = 256;
 
 impl Kind for ExecKeys {
+    type Flow = ExecFlow;
     const NAME: &str = "exec";
     const IS_SIMULATED: bool = false;
 
-    fn check(self) -> Result<FlowKind, Fault> {
+    fn check(self) -> Result<ExecFlow, Fault> {
         let Self { client, server, start, stop } = self;
         if client.is_empty() {
             let problem = "expected a program and its arguments, such as [\"ping\", \"{server}\"]";
@@ -48,7 +49,7 @@ impl Kind for ExecKeys {
         check_words("client", &client)?;
         check_words("server", &server)?;
         let activity = ActivityKeys { start, stop, ..ActivityKeys::default() }.check()?;
-        Ok(FlowKind::Exec(ExecFlow { client, server, activity }))
+        Ok(ExecFlow { client, server, activity })
     }
 }
 

@@ -1,30 +1,27 @@
 //! `[[flow]]`: what sends packets over the path.
 
 mod application;
+mod common;
 mod exec;
 mod probe;
 mod tcp;
 mod udp;
 
-use std::ops::RangeInclusive;
-
 use serde::Serialize;
 use serde_json::{Value as Json, json};
 use toml::{Table, Value as Toml};
 use underload_aqm::config::closest;
-use underload_aqm::packet::{Dscp, Ecn};
-use underload_aqm::rng::Rng;
 use underload_aqm::time::Span;
 use underload_sim::congestion::Algorithm;
 use underload_sim::sprout;
 
 use super::identity;
 use crate::keys::{
-    Fault, Faults, Reader, Refusal, Section, Value, alternatives, did_you_mean, keys, read_table,
-    schema,
+    Fault, Faults, Reader, Refusal, Section, Value, alternatives, did_you_mean, read_table, schema,
 };
 
 pub use application::ApplicationFlow;
+pub use common::{Activity, Class};
 pub use exec::ExecFlow;
 pub use probe::ProbeFlow;
 pub use tcp::TcpFlow;
@@ -33,6 +30,7 @@ pub use udp::UdpFlow;
 use application::{
     ApplicationKeys, CloudGameKeys, GameKeys, InteractiveVideoKeys, VideoKeys, VoipKeys, WebKeys,
 };
+use common::Kind;
 use exec::ExecKeys;
 
 /// A flow, or a group of equal ones.
@@ -63,86 +61,22 @@ pub enum FlowKind {
     Application(ApplicationFlow),
 }
 
-/// When a flow is active, from the start of the ramp on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub struct Activity {
-    /// Since the start of the ramp.
-    #[serde(serialize_with = "identity::span")]
-    pub start: Span,
-    /// Since the start of the ramp; `None`: until the load phase ends.
-    #[serde(serialize_with = "identity::optional_span")]
-    pub stop: Option<Span>,
-    /// Each flow starts up to this much later; see [`Activity::start_of`].
-    #[serde(serialize_with = "identity::span")]
-    pub start_jitter: Span,
-}
-
-impl Activity {
-    /// When the flow `name` starts in a trial with this seed, since the start of the ramp. Its
-    /// jitter is drawn from the seed and the name alone: the arms of a repeat have the same starts.
-    pub fn start_of(&self, name: &str, seed: u64) -> Span {
-        let most_micros = (self.start_jitter.as_nanos() / 1_000) as u32;
-        let mut jitter = Rng::new(seed).child("start jitter").child(name);
-        self.start + Span::from_micros(u64::from(jitter.below(most_micros)))
-    }
-}
-
-impl Section for Activity {
-    fn take(reader: &mut Reader<'_>) -> Option<Self> {
-        let keys = ActivityKeys::take(reader)?;
-        let checked = keys.check();
-        reader.faults.accept(checked)
-    }
-}
-
-keys! {
-    #[derive(Default)]
-    struct ActivityKeys {
-        /// Since the start of the ramp.
-        start: Option<Span>,
-        /// Each flow starts up to this much later, as the trial's seed has it.
-        start_jitter: Option<Span> => Span::ZERO..=MAX_START_JITTER,
-        /// Since the start of the ramp; by default a flow sends until the load phase ends.
-        stop: Option<Span>,
-    }
-}
-
-/// The traffic class of a packet: what its sender writes into the former type-of-service byte.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-pub struct Class {
-    /// Differentiated Services codepoint.
-    pub dscp: u8,
-    /// ECN codepoint, by its bits.
-    ecn_bits: u8,
-}
-
-impl Class {
-    /// A class; `None` for a DSCP above 63.
-    pub fn new(dscp: u8, ecn: Ecn) -> Option<Self> {
-        Dscp::new(dscp).map(|dscp| Self { dscp: dscp.value(), ecn_bits: ecn.bits() })
-    }
-
-    /// The ECN codepoint of the class.
-    pub fn ecn(self) -> Ecn {
-        Ecn::from_bits(self.ecn_bits)
-    }
-
-    /// The class as printed: `dscp 45 ect1`.
-    pub fn label(self) -> String {
-        match self.ecn() {
-            Ecn::NotEct => format!("dscp {}", self.dscp),
-            ecn => format!("dscp {} {}", self.dscp, ecn.name()),
+macro_rules! kinds {
+    ($($kind:ident($flow:ty);)*) => {$(
+        impl From<$flow> for FlowKind {
+            fn from(flow: $flow) -> Self {
+                Self::$kind(flow)
+            }
         }
-    }
+    )*};
 }
 
-/// A kind of flow, by the keys that only it has.
-trait Kind: Section {
-    const NAME: &str;
-    /// Whether its flows have the key `extra_rtt`.
-    const IS_SIMULATED: bool = true;
-
-    fn check(self) -> Result<FlowKind, Fault>;
+kinds! {
+    Tcp(TcpFlow);
+    Probe(ProbeFlow);
+    Udp(UdpFlow);
+    Exec(ExecFlow);
+    Application(ApplicationFlow);
 }
 
 /// What a kind of flow is called, how its tables are read, and which keys they have.
@@ -152,7 +86,7 @@ struct Entry {
     schema: fn() -> Json,
 }
 
-const fn entry<K: Kind>() -> Entry {
+const fn entry<K: Kind<Flow: Into<FlowKind>>>() -> Entry {
     Entry { name: K::NAME, read: read_kind::<K>, schema: schema::<Keys<K>> }
 }
 
@@ -195,9 +129,12 @@ impl<K: Kind> Section for Keys<K> {
     }
 }
 
-fn read_kind<K: Kind>(table: &Table, faults: &mut Faults) -> Option<(FlowKind, Span)> {
+fn read_kind<K: Kind<Flow: Into<FlowKind>>>(
+    table: &Table,
+    faults: &mut Faults,
+) -> Option<(FlowKind, Span)> {
     let Keys { kind, extra_rtt } = read_table::<Keys<K>>(table, faults)?;
-    Some((faults.accept(kind.check())?, extra_rtt))
+    Some((faults.accept(kind.check())?.into(), extra_rtt))
 }
 
 /// A flow of any kind, for the schema.
@@ -230,13 +167,8 @@ pub fn simulated_controls() -> Vec<String> {
     names.split(", ").chain([sprout::NAME]).map(str::to_owned).collect()
 }
 
-/// Flows of one entry, at most.
-const MAX_COUNT: u32 = 10_000;
 /// Longest extra round trip of a flow: as long as a path's own delays may be.
 const MAX_EXTRA_RTT: Span = Span::from_secs(10);
-/// Longest jitter of a start: longer ramps are rare.
-const MAX_START_JITTER: Span = Span::from_secs(60);
-
 impl Flow {
     pub(super) fn read(name: &str, table: &Table, faults: &mut Faults) -> Option<Self> {
         faults.under(&format!("flow.{name}"), |faults| {
@@ -271,39 +203,6 @@ impl Flow {
             FlowKind::Tcp(flow) if flow.rtt_target.is_some() => Some("rtt_target"),
             FlowKind::Tcp(flow) if flow.rtt_transition.is_some() => Some("rtt_transition"),
             _ => (self.extra_rtt > Span::ZERO).then_some("extra_rtt"),
-        }
-    }
-}
-
-impl Section for Class {
-    fn take(reader: &mut Reader<'_>) -> Option<Self> {
-        let help = "Differentiated Services codepoint";
-        let dscp = reader.key_in("dscp", &[help], Some(0_u8), DSCPS);
-        let ecn = reader.key("ecn", &["ECN codepoint"], Some(Ecn::NotEct));
-        Self::new(dscp?, ecn?)
-    }
-}
-
-/// Differentiated Services codepoints.
-const DSCPS: RangeInclusive<u8> = 0..=63;
-/// Flows of one entry.
-const COUNTS: RangeInclusive<u32> = 0..=MAX_COUNT;
-
-impl ActivityKeys {
-    fn check(self) -> Result<Activity, Fault> {
-        let Self { start, start_jitter, stop } = self;
-        let (start, start_jitter) = (start.unwrap_or_default(), start_jitter.unwrap_or_default());
-        match stop {
-            Some(stop) if stop <= start => {
-                let problem = format!("{stop} is not after the start at {start}");
-                Err(Fault::new("stop", problem))
-            }
-            Some(stop) if stop <= start + start_jitter => {
-                let latest = start + start_jitter;
-                let problem = format!("{stop} is not after the latest start, {latest}");
-                Err(Fault::new("stop", problem))
-            }
-            _ => Ok(Activity { start, stop, start_jitter }),
         }
     }
 }

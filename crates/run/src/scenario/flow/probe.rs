@@ -7,7 +7,7 @@ use serde::Serialize;
 use underload_aqm::packet::Ecn;
 use underload_aqm::time::Span;
 
-use super::{Class, FlowKind, Kind};
+use super::common::{Class, Kind};
 use crate::keys::{Fault, keys};
 use crate::scenario::identity;
 
@@ -38,9 +38,10 @@ const DEFAULT_TIMEOUT: Span = Span::from_secs(5);
 const TIMEOUTS: RangeInclusive<Span> = Span::from_millis(100)..=Span::from_secs(60);
 
 impl Kind for ProbeFlow {
+    type Flow = Self;
     const NAME: &str = "probe";
 
-    fn check(mut self) -> Result<FlowKind, Fault> {
+    fn check(mut self) -> Result<Self, Fault> {
         if self.classes.is_empty() {
             self.classes.extend(Class::new(0, Ecn::NotEct));
         }
@@ -50,6 +51,6 @@ impl Kind for ProbeFlow {
         if self.classes.iter().collect::<BTreeSet<_>>().len() != self.classes.len() {
             return Err(Fault::new("classes", "the same class stands here twice"));
         }
-        Ok(FlowKind::Probe(self))
+        Ok(self)
     }
 }

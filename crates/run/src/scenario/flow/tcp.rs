@@ -7,7 +7,7 @@ use underload_aqm::time::Span;
 use underload_record::schema::FlowDirection;
 use underload_sim::congestion::PragueConfig;
 
-use super::{Activity, COUNTS, DSCPS, FlowKind, Kind};
+use super::common::{Activity, COUNTS, DSCPS, Kind};
 use crate::keys::{Bytes, Fault, keys};
 use crate::scenario::identity;
 
@@ -58,9 +58,10 @@ const MAX_OWN_BYTES: usize = 512;
 const RECEIVE_WINDOWS: RangeInclusive<Bytes> = Bytes(1_500)..=Bytes(1 << 30);
 
 impl Kind for TcpFlow {
+    type Flow = Self;
     const NAME: &str = "tcp";
 
-    fn check(self) -> Result<FlowKind, Fault> {
+    fn check(self) -> Result<Self, Fault> {
         let name = &self.congestion_control;
         let is_own = name.starts_with(OWN) && name.len() > OWN.len();
         let (marks, most) =
@@ -78,7 +79,7 @@ impl Kind for TcpFlow {
             Some((key, _)) if name != "prague" => {
                 Err(Fault::new(*key, format!("is a key of prague, not of {name}")))
             }
-            _ => Ok(FlowKind::Tcp(self)),
+            _ => Ok(self),
         }
     }
 }

@@ -6,7 +6,7 @@ use serde::Serialize;
 use underload_aqm::rate::Rate;
 use underload_record::schema::FlowDirection;
 
-use super::{Activity, COUNTS, Class, FlowKind, Kind};
+use super::common::{Activity, COUNTS, Class, Kind};
 use crate::keys::{Bytes, Fault, keys};
 use crate::scenario::identity;
 
@@ -34,12 +34,13 @@ keys! {
 const PACKETS: RangeInclusive<Bytes> = Bytes(28)..=Bytes(9_000);
 
 impl Kind for UdpFlow {
+    type Flow = Self;
     const NAME: &str = "udp";
 
-    fn check(self) -> Result<FlowKind, Fault> {
+    fn check(self) -> Result<Self, Fault> {
         if self.rate.is_zero() {
             return Err(Fault::new("rate", "0bit sends nothing; expected more"));
         }
-        Ok(FlowKind::Udp(self))
+        Ok(self)
     }
 }

@@ -9,7 +9,7 @@ use underload_aqm::time::Span;
 use underload_sim::application::ApplicationConfig;
 use underload_sim::application::cloud_game::CloudGameConfig;
 
-use super::Application;
+use super::common::Application;
 use crate::keys::{Fault, keys, word, words};
 
 keys! {

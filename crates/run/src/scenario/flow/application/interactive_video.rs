@@ -7,7 +7,7 @@ use underload_record::schema::FlowDirection;
 use underload_sim::application::ApplicationConfig;
 use underload_sim::application::interactive_video::{InteractiveVideoConfig, RateControl};
 
-use super::Application;
+use super::common::Application;
 use crate::keys::{Fault, keys};
 
 keys! {

@@ -1,6 +1,7 @@
 //! Applications: `kind = "voip"` and others, each with keys of its own.
 
 mod cloud_game;
+mod common;
 mod interactive_video;
 mod video;
 mod voip;
@@ -12,12 +13,13 @@ use underload_record::schema::FlowDirection;
 use underload_sim::application::ApplicationConfig;
 use underload_sim::application::game::GameConfig;
 use underload_sim::application::interactive_video::InteractiveVideoConfig;
-use underload_sim::congestion::Algorithm;
 
-use super::{ActivityKeys, DSCPS, FlowKind, Kind};
+use super::common::{ActivityKeys, DSCPS, Kind};
 use crate::flows;
-use crate::keys::{Fault, Section, keys};
+use crate::keys::{Fault, keys};
 use crate::scenario::identity;
+
+use common::Application;
 
 pub(super) use cloud_game::CloudGameKeys;
 pub(super) use interactive_video::InteractiveVideoKeys;
@@ -66,23 +68,6 @@ impl ApplicationFlow {
     }
 }
 
-/// The keys of one application, and what they mean.
-pub(super) trait Application: Section {
-    const NAME: &str;
-
-    /// The codepoint that its own keys ask for, beside the key `dscp`.
-    fn own_dscp(&self) -> Option<u8> {
-        None
-    }
-
-    /// Whether an application that goes one way goes the other way, too.
-    fn goes_both_ways(&self) -> bool {
-        false
-    }
-
-    fn config(self) -> Result<ApplicationConfig, Fault>;
-}
-
 keys! {
     /// The keys that all applications share.
     pub(super) struct SharedKeys {
@@ -99,9 +84,10 @@ keys! {
 pub(super) type ApplicationKeys<A> = (SharedKeys, A);
 
 impl<A: Application> Kind for ApplicationKeys<A> {
+    type Flow = ApplicationFlow;
     const NAME: &str = A::NAME;
 
-    fn check(self) -> Result<FlowKind, Fault> {
+    fn check(self) -> Result<ApplicationFlow, Fault> {
         let (SharedKeys { dscp, start, stop }, keys) = self;
         let activity = ActivityKeys { start, stop, ..ActivityKeys::default() }.check()?;
         let dscp = match (keys.own_dscp(), dscp) {
@@ -114,7 +100,7 @@ impl<A: Application> Kind for ApplicationKeys<A> {
         };
         let is_both_ways = keys.goes_both_ways();
         let (config, stop) = (keys.config()?, activity.stop);
-        Ok(FlowKind::Application(ApplicationFlow { config, is_both_ways, dscp, start, stop }))
+        Ok(ApplicationFlow { config, is_both_ways, dscp, start, stop })
     }
 }
 
@@ -129,13 +115,4 @@ impl Application for GameKeys {
     fn config(self) -> Result<ApplicationConfig, Fault> {
         Ok(ApplicationConfig::Game(GameConfig))
     }
-}
-
-/// The congestion control of a connection; CUBIC where none is named.
-fn algorithm(name: Option<&str>) -> Result<Algorithm, Fault> {
-    let name = name.unwrap_or(Algorithm::Cubic.name());
-    Algorithm::from_name(name).ok_or_else(|| {
-        let known = Algorithm::names();
-        Fault::new("congestion_control", format!("`{name}` is not simulated; expected {known}"))
-    })
 }

@@ -6,7 +6,7 @@ use underload_aqm::time::Span;
 use underload_sim::application::ApplicationConfig;
 use underload_sim::application::video::{Player, VideoConfig};
 
-use super::{Application, algorithm};
+use super::common::{Application, algorithm};
 use crate::keys::{Fault, keys};
 
 keys! {

@@ -7,7 +7,7 @@ use underload_aqm::time::Span;
 use underload_sim::application::ApplicationConfig;
 use underload_sim::application::voip::{JitterBuffer, VoipConfig};
 
-use super::Application;
+use super::common::Application;
 use crate::keys::{Fault, keys, word, words};
 
 keys! {

@@ -5,7 +5,7 @@ use underload_aqm::time::Span;
 use underload_sim::application::ApplicationConfig;
 use underload_sim::application::web::{Browser, WebConfig};
 
-use super::{Application, algorithm};
+use super::common::{Application, algorithm};
 use crate::keys::{Fault, keys, word, words};
 
 keys! {
