@@ -6,7 +6,7 @@ use syn::visit::{self, Visit};
 use syn::{Block, ImplItemFn, ItemFn, Signature, TraitItemFn};
 
 /// Lines of a function, at most, from `fn` to its closing brace.
-pub const MAX_LINES: usize = 85;
+pub const MAX_LINES: usize = 60;
 
 /// The functions of a source file that are longer than `limit` lines.
 pub fn problems(file: &str, text: &str, limit: usize) -> Vec<String> {

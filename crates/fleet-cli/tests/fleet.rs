@@ -118,6 +118,20 @@ fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
+/// Starts a device, with its code in an argument or in the environment.
+fn agent(home: &Path, url: &str, number: usize, code: &str) -> Running {
+    let state = format!("device-{number}");
+    let agent = ["fleet", "agent", "--orchestrator", url, "--state", &state];
+    let mut command = underload(home, &agent);
+    if number == 0 {
+        command.args(["--enrol", code]);
+    } else {
+        command.env("UNDERLOAD_CODE", code);
+    }
+    command.args(["--interface", "none", "--start-within", "0"]).stderr(Stdio::null());
+    Running(command.spawn().unwrap())
+}
+
 #[test]
 fn a_plan_is_applied_measured_and_studied() {
     let directory = tempfile::tempdir().unwrap();
@@ -148,16 +162,7 @@ fn a_plan_is_applied_measured_and_studied() {
     assert!(codes[1].starts_with("XB7,,,\"no, where\",,0,0,"), "{codes:?}");
     let mut agents = Vec::new();
     for (number, line) in codes.iter().skip(1).enumerate() {
-        let (state, code) = (format!("device-{number}"), line.rsplit(',').next().unwrap());
-        let agent = ["fleet", "agent", "--orchestrator", &url, "--state", &state];
-        let mut command = underload(home, &agent);
-        if number == 0 {
-            command.args(["--enrol", code]);
-        } else {
-            command.env("UNDERLOAD_CODE", code);
-        }
-        command.args(["--interface", "none", "--start-within", "0"]).stderr(Stdio::null());
-        agents.push(Running(command.spawn().unwrap()));
+        agents.push(agent(home, &url, number, line.rsplit(',').next().unwrap()));
     }
     let mut study = underload(home, &["fleet", "study", "first", "--json"]);
     study.env("UNDERLOAD_STORE", "sqlite:store");

@@ -116,6 +116,15 @@ fn result(device: u8, sequence: u64, rng: &mut Rng) -> StoredResult {
     }
 }
 
+fn assert_alike(name: &str, found: Option<f64>, want: Option<f64>) {
+    match (found, want) {
+        (Some(found), Some(want)) => {
+            assert!((found / want - 1.0).abs() < 1e-9, "{name}: {found} is not {want}");
+        }
+        (found, want) => assert_eq!(found, want, "{name}"),
+    }
+}
+
 #[test]
 fn clickhouse_sums_results_once_and_reads_the_same_quantiles() {
     let test = "clickhouse_sums_results_once_and_reads_the_same_quantiles";
@@ -166,12 +175,7 @@ fn clickhouse_sums_results_once_and_reads_the_same_quantiles() {
                 .then(|| bins.quantile((rank - 0.5) / answered))
                 .flatten()
                 .map(|us| us / 1e3);
-            match (row[name].as_f64(), want) {
-                (Some(found), Some(want)) => {
-                    assert!((found / want - 1.0).abs() < 1e-9, "{name}: {found} is not {want}");
-                }
-                (found, want) => assert_eq!(found, want, "{name}"),
-            }
+            assert_alike(name, row[name].as_f64(), want);
         }
     }
     let counted: u64 = devices.iter().filter_map(|row| row["devices"].as_u64()).sum();

@@ -406,6 +406,15 @@ fn a_full_disk_is_waited_for_and_then_the_result_counts_as_lost() {
 
 /// Whatever is heard: each run that was given ends in one result, no load without a lease, no
 /// request before its time, and no two in a row without an answer between.
+fn trouble(random: &mut Rng) -> News {
+    News::Trouble(match random.below(4) {
+        0 => Trouble::NoAnswer,
+        1 => Trouble::Later { after_ms: u64::from(random.next_u32()) },
+        2 => Trouble::Unfit,
+        _ => Trouble::Refused,
+    })
+}
+
 #[test]
 fn whatever_is_heard_each_run_has_one_end() {
     for seed in 0..300 {
@@ -418,14 +427,6 @@ fn whatever_is_heard_each_run_has_one_end() {
             let task = driven.next(&local);
             assert_eq!(task, driven.next(&local), "the same again");
             driven.now += Span::from_millis(u64::from(random.below(3_000)));
-            let trouble = |random: &mut Rng| {
-                News::Trouble(match random.below(4) {
-                    0 => Trouble::NoAnswer,
-                    1 => Trouble::Later { after_ms: u64::from(random.next_u32()) },
-                    2 => Trouble::Unfit,
-                    _ => Trouble::Refused,
-                })
-            };
             let fails = random.below(3) == 0;
             match task {
                 Task::Wait { until } => driven.now = driven.now.max(until),

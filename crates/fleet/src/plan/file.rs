@@ -558,12 +558,14 @@ capacity = "10gbit"
         assert_eq!(found, ["aqm", "aqm", "aqm", "rest", "rest"]);
     }
 
+    /// What is wrong with the small plan after a change.
+    fn change(from: &str, to: &str) -> String {
+        assert!(SMALL.contains(from), "{from}");
+        Plan::parse(&SMALL.replace(from, to)).expect_err(to).to_string()
+    }
+
     #[test]
     fn a_fault_is_told_with_its_key_or_line() {
-        let change = |from: &str, to: &str| {
-            assert!(SMALL.contains(from), "{from}");
-            Plan::parse(&SMALL.replace(from, to)).expect_err(to).to_string()
-        };
         let cases = [
             (("up = \"35mbit\"", "up = \"35\""), "line 7: `35`: expected a rate"),
             (("up = \"35mbit\"", "up = \"0mbit\""), "line 7: `0mbit`: expected a rate"),
@@ -615,6 +617,10 @@ capacity = "10gbit"
             let told = change(from, to);
             assert!(told.contains(want), "`{to}`: {told}");
         }
+    }
+
+    #[test]
+    fn all_faults_of_a_plan_are_told_at_once() {
         let told = change(
             "count = 2\ncapacity = \"10gbit\"",
             "count = 0\ncapacity = \"10gbit\"\n[[cohort]]\nname = \"A\"\nshare_percent = 7",

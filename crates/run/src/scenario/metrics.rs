@@ -309,14 +309,16 @@ mod tests {
         assert_eq!(metrics.check("", "video/qoe"), Ok(Some("1".to_owned())));
     }
 
+    /// A scenario whose second published number is of a metric.
+    fn published(metric: &str, unit: &str, rest: &str) -> String {
+        let rest = if rest.is_empty() { "arm = \"default\"\nhigh = 1" } else { rest };
+        let text = "[[published]]\nmetric = \"load.rtt.p50\"\narm = \"default\"\nhigh = 1\n\
+                    unit = \"ms\"\nsource = \"s\"\n[[published]]";
+        format!("{text}\nmetric = \"{metric}\"\nunit = \"{unit}\"\n{rest}\nsource = \"s\"")
+    }
+
     #[test]
     fn what_is_no_metric_is_refused_where_it_stands() {
-        let published = |metric: &str, unit: &str, rest: &str| {
-            let rest = if rest.is_empty() { "arm = \"default\"\nhigh = 1" } else { rest };
-            let text = "[[published]]\nmetric = \"load.rtt.p50\"\narm = \"default\"\nhigh = 1\n\
-                        unit = \"ms\"\nsource = \"s\"\n[[published]]";
-            format!("{text}\nmetric = \"{metric}\"\nunit = \"{unit}\"\n{rest}\nsource = \"s\"")
-        };
         let headline = |metric: &str| {
             format!("[headline]\nmetric = \"{metric}\"\nsays = \"it\"\narm = \"default\"")
         };

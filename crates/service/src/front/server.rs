@@ -126,23 +126,13 @@ impl Service {
         };
         let (names, state) = (config.identity.names(), config.state.as_deref());
         let tokens = tokens.map(|path| TokenDesk::open(path, names, state)).transpose()?;
-        let leases = config
-            .leases
-            .as_ref()
-            .map(|source| LeaseDesk::open(Arc::clone(source), state, unix_seconds()));
-        let (leases, warning) = leases.transpose()?.unzip();
+        let open = |source: &_| LeaseDesk::open(Arc::clone(source), state, unix_seconds());
+        let (leases, warning) = config.leases.as_ref().map(open).transpose()?.unzip();
 
         let sessions = Arc::new(Sessions::new(config.limits));
         let udp_flows = Arc::new(UdpFlows::default());
         let reflector = start_reflector(sockets, &config, &sessions, &udp_flows)?;
-        let load = LoadServerConfig {
-            flows_max: FLOWS_MAX,
-            duration_max: config.limits.duration_max,
-            udp_rate_max_bit_per_s: config.limits.session_bit_per_s,
-            policy: config.policy,
-            token: None,
-        };
-        let shared_port = UdpPort::Shared(udp_port, udp_flows);
+        let (load, shared_port) = (load_config(&config), UdpPort::Shared(udp_port, udp_flows));
         let flows = FlowHost::new(current_network(), load, Arc::clone(&sessions), shared_port);
         let flows = Arc::new(flows);
         let (stop, drains) = (Arc::<AtomicBool>::default(), Arc::<AtomicBool>::default());
@@ -349,6 +339,16 @@ fn start_reflector(
         ..ReflectorConfig::default()
     };
     Ok(Reflector::start_for(sockets, limits, gate)?)
+}
+
+fn load_config(config: &ServiceConfig) -> LoadServerConfig {
+    LoadServerConfig {
+        flows_max: FLOWS_MAX,
+        duration_max: config.limits.duration_max,
+        udp_rate_max_bit_per_s: config.limits.session_bit_per_s,
+        policy: config.policy,
+        token: None,
+    }
 }
 
 fn bind_tcp(

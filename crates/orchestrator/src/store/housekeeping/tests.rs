@@ -142,6 +142,18 @@ fn answers_are_the_same_after_days_were_moved() {
     assert_eq!(answers(&mut again.expect("by another program")), with_late);
 }
 
+/// The sums of runs of one day.
+fn added_up(mut runs: Vec<StoredResult>) -> Sums {
+    let mut fold = underload_fleet::retention::Fold::default();
+    runs.sort_by_key(|kept| kept.pseudonym);
+    for kept in &runs {
+        fold.add(kept);
+    }
+    let mut sums = Sums::default();
+    sums.add(&fold);
+    sums
+}
+
 #[test]
 fn an_old_day_is_added_up_and_its_runs_are_gone() {
     let folder = faults::private_tempdir().expect("a folder");
@@ -190,14 +202,7 @@ fn an_old_day_is_added_up_and_its_runs_are_gone() {
         }
     }
     let first_day = all.iter().filter(|kept| kept.day() == all[0].day());
-    let mut fold = underload_fleet::retention::Fold::default();
-    let mut of_day: Vec<_> = first_day.chain([&late]).cloned().collect();
-    of_day.sort_by_key(|kept| kept.pseudonym);
-    for kept in &of_day {
-        fold.add(kept);
-    }
-    let mut right = Sums::default();
-    right.add(&fold);
+    let right = added_up(first_day.chain([&late]).cloned().collect());
     let unknown = sums.sums.values().filter(|sum| sum.devices.is_none()).count();
     assert_eq!(unknown, 4, "where the late one was added it is not known of how many devices");
     for (key, sum) in &mut sums.sums {
