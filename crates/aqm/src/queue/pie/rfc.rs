@@ -280,12 +280,13 @@ mod tests {
 
     #[test]
     fn marks_end_at_a_tenth_and_a_burst_is_granted_again_when_all_is_quiet() {
-        let verdict = |percent: u64| {
-            let mut pie = at_probability(percent, true);
+        let verdict = |below_q56: u64| {
+            let mut pie = at_probability(10, true);
+            pie.state.probability_q56 = pie.ecn_threshold_q56 - below_q56;
             (pie.config.ecn, pie.accumulated_q56) = (true, SPREAD_HIGH_Q56);
             pie.on_enqueue(Time::ZERO, &Meta::new(1_500, 0), FULL)
         };
-        assert_eq!((verdict(9), verdict(10)), (Verdict::Signal, Verdict::Drop));
+        assert_eq!((verdict(1), verdict(0)), (Verdict::Signal, Verdict::Drop));
         let burst_left = |percent: u64, delay_ns, old_delay_ns| {
             let mut pie = at_probability(percent, true);
             pie.state.delay = Span::from_nanos(delay_ns);
