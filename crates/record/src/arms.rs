@@ -4,8 +4,8 @@ use crate::fold::{ArmFold, ShareWithin, percent};
 use crate::link::merge_sanction;
 use crate::metric_names::{closest_metric, latency_names, metric_names, metric_unit};
 use crate::schema::{
-    ArmBottleneck, ArmLatency, ArmSummary, ArmThroughput, Direction, Interval, LatencyMeasure,
-    Phase, Quantile, RunRecord, Sanction, TrialRecord,
+    ArmBottleneck, ArmLatency, ArmSummary, ArmThroughput, Direction, Interval, Judged,
+    LatencyMeasure, Phase, Quantile, RunRecord, Sanction, TrialRecord,
 };
 use crate::shares::Ratio;
 use crate::stats::Pass;
@@ -96,6 +96,18 @@ impl ArmLatency {
     pub fn highest_told(&self) -> Option<(Quantile, i64)> {
         let mut told = Quantile::HIGHEST_FIRST.into_iter();
         told.find_map(|quantile| Some((quantile, self.told_ns(quantile)?)))
+    }
+
+    /// The quantile of all probes sent by which the arm is judged; `None` as [`Self::told_ns`].
+    pub fn judged(&self, quantile: Quantile) -> Option<Judged> {
+        let answered_ns = self.told_ns(quantile)?;
+        Some(Judged::new(quantile, answered_ns, (self.sent, self.lost), &self.of_sent_ns))
+    }
+
+    /// The highest percentile of [`Quantile::HIGHEST_FIRST`] by which the arm can be judged.
+    pub fn highest_judged(&self) -> Option<(Quantile, Judged)> {
+        let mut told = Quantile::HIGHEST_FIRST.into_iter();
+        told.find_map(|quantile| Some((quantile, self.judged(quantile)?)))
     }
 
     /// A statistic over the trials, where each of them has enough samples to tell it.

@@ -160,12 +160,13 @@ impl LatencyFold {
     }
 
     fn summary(&self, arm: &str, pools: &LatencyPools) -> ArmLatency {
-        ArmLatency {
-            pooled: pools.pooled(arm, &self.total),
+        let mut latency = ArmLatency {
             over_repeats: self.over_repeats.intervals(),
             time_weighted: self.time_weighted.intervals(),
             ..self.total.clone()
-        }
+        };
+        pools.pool(arm, &mut latency);
+        latency
     }
 }
 

@@ -5,7 +5,7 @@
 //! upload. A run whose upload did not fill the line shows no working latency and does not count:
 //! it is void below a share of the most that the same line uploaded in any run. The round trips of
 //! a day's runs are pooled, never their percentiles averaged. Of a class, the lag of a day is the
-//! 99th percentile loaded less the median idle; the cut is the share of one class's lag that
+//! 99th percentile loaded less the median idle, both of all probes sent; the cut is the share of one class's lag that
 //! another does not have. A line's days are averaged first, so that an interval is over lines,
 //! which are independent, and not over days of one line, which are not.
 
@@ -15,7 +15,7 @@ use crate::schema::{
     FlowDirection, Interval, LatencyMeasure, Phase, Sample, StudyClass, StudyGroup, StudyRecord,
     TrialRecord,
 };
-use crate::stats::{CONFIDENCE, mean_interval, nearest_rank};
+use crate::stats::{CONFIDENCE, mean_interval, nearest_rank_of};
 
 /// The condition that holds a line's number, and the one that holds the day's.
 pub const LINE: &str = "line";
@@ -58,8 +58,16 @@ struct Run {
 
 #[derive(Debug, Clone, Default)]
 struct Delays {
-    idle_us: Vec<u32>,
-    loaded_us: Vec<u32>,
+    idle: Probes,
+    loaded: Probes,
+}
+
+/// The probes of one phase.
+#[derive(Debug, Clone, Default)]
+struct Probes {
+    /// Round trips of those that were answered.
+    answered_us: Vec<u32>,
+    sent: usize,
 }
 
 /// One class of one line: means over its days, ns.
@@ -80,6 +88,8 @@ struct LineResult {
     runs: u32,
     runs_void: u32,
     classes: BTreeMap<String, LineClass>,
+    /// By class, the days without a number because a percentile was a lost probe.
+    days_lost: BTreeMap<String, u64>,
     cut_percent: Option<f64>,
 }
 
@@ -98,14 +108,15 @@ impl StudyPools {
         let mut classes: BTreeMap<String, Delays> = BTreeMap::new();
         for sample in samples {
             let Some(flow) = trial.flows.get(usize::from(sample.flow)) else { continue };
-            let Some(rtt_ns) = LatencyMeasure::RoundTrip.of(sample) else { continue };
             let delays = classes.entry(flow.name.clone()).or_default();
-            let list = match sample.phase {
-                Phase::Idle => &mut delays.idle_us,
-                Phase::Load => &mut delays.loaded_us,
+            let probes = match sample.phase {
+                Phase::Idle => &mut delays.idle,
+                Phase::Load => &mut delays.loaded,
                 _ => continue,
             };
-            list.push(u32::try_from(rtt_ns / 1_000).unwrap_or(u32::MAX));
+            probes.sent += 1;
+            let Some(rtt_ns) = LatencyMeasure::RoundTrip.of(sample) else { continue };
+            probes.answered_us.push(u32::try_from(rtt_ns / 1_000).unwrap_or(u32::MAX));
             self.room -= 1;
         }
         let bulk = trial.flows.iter().filter(|flow| flow.congestion_control.is_some());
@@ -173,17 +184,23 @@ impl Line {
             let day = days.entry(run.day).or_default();
             for (class, delays) in &run.classes {
                 let pooled = day.entry(class).or_default();
-                pooled.idle_us.extend(&delays.idle_us);
-                pooled.loaded_us.extend(&delays.loaded_us);
+                pooled.idle.add(&delays.idle);
+                pooled.loaded.add(&delays.loaded);
             }
         }
         let mut by_class: BTreeMap<String, Vec<LineClass>> = BTreeMap::new();
+        let mut days_lost: BTreeMap<String, u64> = BTreeMap::new();
         let mut cuts = Vec::new();
         for day in days.into_values() {
-            let of_day: BTreeMap<&str, LineClass> = day
-                .into_iter()
-                .filter_map(|(class, delays)| Some((class, delays.of_day()?)))
-                .collect();
+            let mut of_day: BTreeMap<&str, LineClass> = BTreeMap::new();
+            for (class, delays) in day {
+                let is_measured = delays.idle.sent > 0 && delays.loaded.sent > 0;
+                match delays.of_day() {
+                    Some(values) => drop(of_day.insert(class, values)),
+                    None if is_measured => *days_lost.entry(class.to_owned()).or_default() += 1,
+                    None => {}
+                }
+            }
             let lag = |class: &str| of_day.get(class).map(|class| class.lag_ns);
             if let (Some(class), Some(against)) = (lag(&study.class), lag(&study.against))
                 && against > 0.0
@@ -198,18 +215,30 @@ impl Line {
             runs: full.len() as u32,
             runs_void: (self.runs.len() - full.len()) as u32,
             classes: by_class.into_iter().map(|(class, days)| (class, mean_day(&days))).collect(),
+            days_lost,
             cut_percent: mean(&cuts),
         }
     }
 }
 
+impl Probes {
+    fn add(&mut self, more: &Self) {
+        self.answered_us.extend(&more.answered_us);
+        self.sent += more.sent;
+    }
+
+    /// The quantile of all that were sent, ns; `None` where it is a lost probe.
+    fn quantile_ns(&mut self, share: f64) -> Option<f64> {
+        self.answered_us.sort_unstable();
+        Some(f64::from(nearest_rank_of(&self.answered_us, self.sent, share)?) * 1e3)
+    }
+}
+
 impl Delays {
-    /// `None` where a phase has no round trips.
+    /// `None` where a phase has no round trips, or a percentile is a lost probe.
     fn of_day(mut self) -> Option<LineClass> {
-        self.idle_us.sort_unstable();
-        self.loaded_us.sort_unstable();
-        let idle_p50_ns = f64::from(nearest_rank(&self.idle_us, 0.5)?) * 1e3;
-        let loaded_p99_ns = f64::from(nearest_rank(&self.loaded_us, 0.99)?) * 1e3;
+        let idle_p50_ns = self.idle.quantile_ns(0.5)?;
+        let loaded_p99_ns = self.loaded.quantile_ns(0.99)?;
         Some(LineClass { idle_p50_ns, loaded_p99_ns, lag_ns: loaded_p99_ns - idle_p50_ns })
     }
 }
@@ -231,10 +260,13 @@ fn mean_day(days: &[LineClass]) -> LineClass {
 }
 
 fn group(arm: &str, conditions: Vec<(String, String)>, lines: &[LineResult]) -> StudyGroup {
-    let mut classes: BTreeMap<String, Vec<LineClass>> = BTreeMap::new();
+    let mut classes: BTreeMap<String, (Vec<LineClass>, u64)> = BTreeMap::new();
     for line in lines {
         for (class, values) in &line.classes {
-            classes.entry(class.clone()).or_default().push(*values);
+            classes.entry(class.clone()).or_default().0.push(*values);
+        }
+        for (class, days) in &line.days_lost {
+            classes.entry(class.clone()).or_default().1 += days;
         }
     }
     let cuts: Vec<f64> = lines.iter().filter_map(|line| line.cut_percent).collect();
@@ -244,12 +276,15 @@ fn group(arm: &str, conditions: Vec<(String, String)>, lines: &[LineResult]) -> 
         lines: lines.iter().filter(|line| line.runs > 0).count() as u32,
         runs: lines.iter().map(|line| line.runs).sum(),
         runs_void: lines.iter().map(|line| line.runs_void).sum(),
-        classes: classes.into_iter().map(|(class, of)| (class, over_lines(&of))).collect(),
+        classes: classes
+            .into_iter()
+            .map(|(class, (of, lost))| (class, over_lines(&of, lost)))
+            .collect(),
         cut_percent: mean_interval(&cuts, CONFIDENCE),
     }
 }
 
-fn over_lines(lines: &[LineClass]) -> StudyClass {
+fn over_lines(lines: &[LineClass], days_lost: u64) -> StudyClass {
     let over = |field: fn(&LineClass) -> f64| -> Option<Interval> {
         let values: Vec<f64> = lines.iter().map(field).collect();
         mean_interval(&values, CONFIDENCE)
@@ -258,6 +293,7 @@ fn over_lines(lines: &[LineClass]) -> StudyClass {
         idle_p50_ns: over(|line| line.idle_p50_ns),
         loaded_p99_ns: over(|line| line.loaded_p99_ns),
         lag_ns: over(|line| line.lag_ns),
+        days_lost,
     }
 }
 

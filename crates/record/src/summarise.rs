@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::schema::{
     ArmLatency, Distribution, FlowRecord, LatencyMeasure, LatencySummary, Phase, PhaseWindow,
-    Sample, StudyRecord, TrialRecord,
+    Quantile, Sample, StudyRecord, TrialRecord,
 };
 use crate::stats::{self, SignedHistogram};
 use crate::study::StudyPools;
@@ -22,6 +22,13 @@ pub fn summarise(
 ) -> LatencySummary {
     let inside = || samples.iter().filter(|sample| window.contains(sample.scheduled_ns));
     let mut delays: Vec<i64> = inside().filter_map(|sample| measure.of(sample)).collect();
+    let distribution = stats::distribution(&mut delays);
+    let sent = inside().count() as u64;
+    let of_sent_ns = match measure {
+        LatencyMeasure::RoundTrip => stats::of_sent(&delays, sent),
+        // A probe that was answered may have no one-way delay.
+        LatencyMeasure::OneWayUp | LatencyMeasure::OneWayDown => BTreeMap::new(),
+    };
     let closed_loop = inside().any(|sample| sample.closed_loop);
     let time_weighted = closed_loop.then(|| time_weighted(samples, window, measure)).flatten();
     LatencySummary {
@@ -29,9 +36,10 @@ pub fn summarise(
         measure,
         closed_loop,
         window,
-        sent: inside().count() as u64,
+        sent,
         lost: inside().filter(|sample| sample.rtt_ns.is_none()).count() as u64,
-        distribution: stats::distribution(&mut delays),
+        distribution,
+        of_sent_ns,
         time_weighted,
     }
 }
@@ -152,12 +160,13 @@ impl LatencyPools {
         }
     }
 
-    /// All delays of an arm's trials that a latency of it is about; `None` where there is none.
-    pub(crate) fn pooled(&self, arm: &str, latency: &ArmLatency) -> Option<Distribution> {
-        let ArmLatency { probe, measure, phase, .. } = latency;
-        let (arm, probe) = (arm.to_owned(), probe.clone());
-        let key = PoolKey { arm, probe, measure: *measure, phase: *phase };
-        self.pools.get(&key).and_then(Pool::distribution)
+    /// Fills in what all trials of an arm together say of a latency.
+    pub(crate) fn pool(&self, arm: &str, latency: &mut ArmLatency) {
+        let (measure, phase) = (latency.measure, latency.phase);
+        let (arm, probe) = (arm.to_owned(), latency.probe.clone());
+        let Some(pool) = self.pools.get(&PoolKey { arm, probe, measure, phase }) else { return };
+        let sent = if measure == LatencyMeasure::RoundTrip { latency.sent } else { 0 };
+        (latency.pooled, latency.of_sent_ns) = pool.quantiles(sent);
     }
 }
 
@@ -177,10 +186,14 @@ impl Pool {
         }
     }
 
-    fn distribution(&self) -> Option<Distribution> {
+    /// The quantiles of the answered probes, and those of all `sent`.
+    fn quantiles(&self, sent: u64) -> (Option<Distribution>, BTreeMap<Quantile, Option<i64>>) {
         match self {
-            Pool::Exact(values) => stats::distribution(&mut values.clone()),
-            Pool::Counted(counted) => counted.distribution(),
+            Pool::Exact(values) => {
+                let mut sorted = values.clone();
+                (stats::distribution(&mut sorted), stats::of_sent(&sorted, sent))
+            }
+            Pool::Counted(counted) => (counted.distribution(), counted.of_sent(sent)),
         }
     }
 }

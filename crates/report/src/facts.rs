@@ -1,10 +1,11 @@
 //! What two arms say beside each other, as numbers; [`phrases`](crate::phrases) has the words.
 
 use underload_record::CONFIDENCE;
-use underload_record::schema::{ArmLatency, Direction, Distribution, Quantile};
+use underload_record::schema::{ArmLatency, Direction, Judged, LatencySummary, Quantile};
 use underload_record::stats::hodges_lehmann_ratio;
 
 use crate::subject::Subject;
+use crate::words::judged_by;
 
 /// Ratios closer to 1 than this are called alike.
 pub(crate) const ALIKE: f64 = 1.1;
@@ -20,6 +21,12 @@ pub(crate) const LOSS_PERCENT: f64 = 1.0;
 
 /// Repeats per arm from which an interval is worth printing.
 pub(crate) const FEW_REPEATS: usize = 5;
+
+/// What stands for a lost probe in ratios of trials, ns: longer than any answer, so that the ranks of
+/// ratios are right.
+const LOST_NS: f64 = 1e30;
+/// Above it a ratio has a lost probe in it.
+const RATIO_MAX: f64 = 1e9;
 
 /// An arm and the latency that is compared of it.
 pub(crate) type Told<'a> = (&'a Subject<'a>, &'a ArmLatency);
@@ -37,7 +44,14 @@ pub(crate) enum Certainty {
     /// The ratio of the trials' quantiles may be 1.
     NoRatio { trials: usize },
     /// The interval of that ratio.
-    Ratio { quantile: Quantile, trials: usize, low: f64, high: f64 },
+    Ratio {
+        /// The quantile, in words.
+        by: String,
+        trials: usize,
+        low: f64,
+        /// Infinite if an arm's quantile is a lost probe.
+        high: f64,
+    },
     /// The difference of the trials' numbers may be 0.
     NoDifference { trials: usize },
     /// Enough trials, whose mean differs.
@@ -54,7 +68,8 @@ impl Certainty {
         let RatioInterval { quantile, trials, bounds: Some((low, high)) } = interval else {
             return Some(Self::Few { trials: interval.trials });
         };
-        let ratio = Self::Ratio { quantile, trials, low, high };
+        let by = judged_by(quantile, [first.1, other.1]);
+        let ratio = Self::Ratio { by, trials, low, high };
         Some(if interval.is_noise() { Self::NoRatio { trials } } else { ratio })
     }
 
@@ -105,21 +120,24 @@ pub(crate) fn ratio_interval(
     told: Quantile,
 ) -> Option<RatioInterval> {
     let of_trials = |(subject, told): Told<'_>, quantile: Quantile| -> Option<Vec<f64>> {
-        let distributions = subject.trials().filter_map(|trial| {
+        let latencies = subject.trials().filter_map(|trial| {
             let mut latencies = trial.latencies.iter();
             let own = latencies.find(|latency| {
                 latency.probe == told.probe
                     && latency.measure == told.measure
                     && latency.window.phase == told.phase
             });
-            own.and_then(|latency| latency.distribution)
+            own.filter(|latency| latency.distribution.is_some())
         });
-        let value = |all: Distribution| all.told_ns(quantile).map(|ns| ns as f64);
-        distributions.map(value).collect()
+        let value = |latency: &LatencySummary| match latency.judged(quantile)? {
+            Judged::Answered(ns) => Some(ns as f64),
+            Judged::Lost => Some(LOST_NS),
+        };
+        latencies.map(value).collect()
     };
     let both =
         |quantile| Some((quantile, of_trials(first, quantile)?, of_trials(other, quantile)?));
-    let is_lower = other.1.value_ns(told)? < first.1.value_ns(told)?;
+    let is_lower = other.1.judged(told)? < first.1.judged(told)?;
     let (quantile, first, other) = [told, Quantile::P50].into_iter().find_map(both)?;
     let trials = first.len().min(other.len());
     let (larger, smaller) = if is_lower { (&first, &other) } else { (&other, &first) };
@@ -127,7 +145,8 @@ pub(crate) fn ratio_interval(
         None
     } else {
         let ratio = hodges_lehmann_ratio(larger, smaller, CONFIDENCE)?;
-        Some((ratio.low?, ratio.high?))
+        let bounded = |ratio: f64| if ratio > RATIO_MAX { f64::INFINITY } else { ratio };
+        Some((bounded(ratio.low?), bounded(ratio.high?)))
     };
     (trials > 0).then_some(RatioInterval { quantile, trials, bounds })
 }

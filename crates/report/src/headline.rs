@@ -9,7 +9,7 @@ use underload_record::{CONFIDENCE, metric_of, metric_over_trials};
 use crate::facts::{ALIKE, Certainty, NO_RATE_MBIT, RATE_ALIKE, losses, statistic, unequal_rates};
 use crate::phrases::{self, factor, most_lost};
 use crate::subject::Subject;
-use crate::words::{count, significant};
+use crate::words::{count, judged_by, significant};
 
 /// The first sentences about what the scenario of these arms is about; `None` where it declares
 /// no metric.
@@ -83,8 +83,13 @@ impl<'a> Number<'a> {
                 (Some(latency), Some(quantile)) => latency.told_ns(quantile).is_some(),
                 _ => true,
             };
-            let value =
-                metric_of(&subject.run.record, &subject.arm.name, name).filter(|_| is_told)?;
+            let judged = || latency.zip(quantile).and_then(|(latency, it)| latency.judged(it));
+            let value = match judged() {
+                Some(judged) => judged.as_ns() / 1e6,
+                None => {
+                    metric_of(&subject.run.record, &subject.arm.name, name).filter(|_| is_told)?
+                }
+            };
             Some(Self { value, unit: unit(subject, name), quantile, latency })
         };
         let lower = Quantile::HIGHEST_FIRST.into_iter().filter(|quantile| {
@@ -98,14 +103,26 @@ impl<'a> Number<'a> {
     /// The value with its unit, unless the words for it have that.
     fn words(&self, says: &str) -> String {
         match self.unit {
-            unit if unit.is_empty() || says.contains(unit) => significant(self.value),
-            unit => format!("{} {unit}", significant(self.value)),
+            unit if unit.is_empty() || says.contains(unit) || self.value.is_infinite() => {
+                self.bare()
+            }
+            unit => format!("{} {unit}", self.bare()),
         }
+    }
+
+    /// The value in front of `other`, whose words have the unit unless it is a lost probe.
+    fn beside(&self, other: &Self, says: &str) -> String {
+        if other.value.is_infinite() { self.words(says) } else { self.bare() }
+    }
+
+    /// The value without its unit; infinite is a lost probe.
+    fn bare(&self) -> String {
+        if self.value.is_infinite() { "lost".to_owned() } else { significant(self.value) }
     }
 
     /// Whether twice the number is twice as much: a score is none.
     fn has_ratio(&self) -> bool {
-        RATIO_UNITS.contains(&self.unit) && self.value > 0.0
+        RATIO_UNITS.contains(&self.unit) && self.value > 0.0 && self.value.is_finite()
     }
 }
 
@@ -142,13 +159,15 @@ fn unit<'a>(subject: &'a Subject<'a>, name: &str) -> &'a str {
     }
 }
 
-/// ` at p99`, ` at most`, ` on average`.
-fn at(quantile: Option<Quantile>) -> String {
-    match quantile {
+/// ` at p99`, ` at p99 of sent`, ` at most`, ` on average`.
+fn at<'a>(numbers: impl Iterator<Item = &'a Number<'a>> + Clone) -> String {
+    match numbers.clone().next().and_then(|number| number.quantile) {
         None => String::new(),
         Some(Quantile::Max) => " at most".to_owned(),
         Some(Quantile::Mean) => " on average".to_owned(),
-        Some(quantile) => format!(" at {}", quantile.name()),
+        Some(quantile) => {
+            format!(" at {}", judged_by(quantile, numbers.filter_map(|number| number.latency)))
+        }
     }
 }
 
@@ -180,6 +199,12 @@ impl<'a> Compared<'a> {
         both.then(|| self.others.value / self.own.value)
     }
 
+    /// By how much the baseline's number is larger; none if both are of lost probes.
+    fn difference(&self) -> f64 {
+        let (own, others) = (self.own.value, self.others.value);
+        if own.is_infinite() && others.is_infinite() { 0.0 } else { others - own }
+    }
+
     /// `, 1.7 times lower`.
     fn change(&self) -> String {
         self.ratio().map_or(String::new(), |ratio| format!(", {}", times(ratio)))
@@ -201,7 +226,7 @@ impl<'a> Compared<'a> {
                 )
             }
         };
-        let at = at(self.own.quantile);
+        let at = at([&self.own, &self.others].into_iter());
         let besides = self.besides(is_same_arm);
         format!("With {arm} the {says} is {own}{at} against {against}{}{besides}.", self.change())
     }
@@ -271,14 +296,14 @@ fn middle(headline: &Headline, pairs: &[Compared<'_>]) -> String {
     let (than, like_it) =
         if lower * 2 >= of_all { ("lower", lower) } else { ("higher", of_all - lower) };
     let mut ordered: Vec<&Compared<'_>> = pairs.iter().collect();
-    let change = |pair: &Compared<'_>| pair.ratio().unwrap_or(pair.others.value - pair.own.value);
+    let change = |pair: &Compared<'_>| pair.ratio().unwrap_or_else(|| pair.difference());
     ordered.sort_by(|a, b| change(a).total_cmp(&change(b)));
     let middle = (of_all - 1) / 2;
     let (which_pair, shown) = match ordered.as_slice() {
         [one, other] => ("they are", vec![one, other]),
         all => ("the median pair is", vec![&all[middle]]),
     };
-    let at = at(ordered[middle].own.quantile);
+    let at = at(pairs.iter().flat_map(|pair| [&pair.own, &pair.others]));
     let says = &headline.says;
     let instead = match (headline.baseline.as_str(), headline.baseline_says.as_str()) {
         ("", words) => format!(" than that of {words}"),
@@ -303,7 +328,8 @@ fn middle(headline: &Headline, pairs: &[Compared<'_>]) -> String {
     );
     let carried = carried(pairs).map_or(String::new(), |words| format!("; {words}"));
     let pair = |pair: &&&Compared<'_>| {
-        let (own, others) = (significant(pair.own.value), pair.others.words(says));
+        let own = pair.own.beside(&pair.others, says);
+        let others = pair.others.words(says);
         format!("{}, {own} against {others}{}", pair.arm.called(), pair.change())
     };
     let shown = shown.iter().map(pair).collect::<Vec<_>>().join(", and ");
@@ -347,12 +373,16 @@ fn alone(headline: &Headline, pairs: &[(&Subject<'_>, Option<&Subject<'_>>)]) ->
     let lost = most_lost(numbers.iter().filter_map(|(_, number)| number.latency));
     let line = match (numbers.as_slice(), least.zip(most)) {
         ([(arm, only)], _) => {
-            format!("With {arm} the {says} is {}{}{lost}.", only.words(says), at(only.quantile))
+            format!(
+                "With {arm} the {says} is {}{}{lost}.",
+                only.words(says),
+                at([only].into_iter())
+            )
         }
         (several, Some(((least, low), (most, high)))) => format!(
             "The {says}{} goes from {} ({least}) to {} ({most}) over {}{lost}.",
-            at(high.quantile),
-            significant(low.value),
+            at(several.iter().map(|(_, number)| number)),
+            low.beside(high, says),
             high.words(says),
             count(several.len() as u64, "arm")
         ),

@@ -26,14 +26,20 @@ pub(crate) fn certainty(certainty: &Certainty) -> String {
         Certainty::Mean { trials: all } => {
             format!("That is the mean over {} per arm.", trials(*all))
         }
-        Certainty::Ratio { quantile, trials: all, low, high } => format!(
-            "Over {} per arm the ratio of the trials' {} lies between {} and {} ({} % interval).",
-            trials(*all),
-            quantile.name(),
-            significant(*low),
-            significant(*high),
-            (CONFIDENCE * 100.0).round()
-        ),
+        Certainty::Ratio { by, trials: all, low, high } => {
+            let between = match (low.is_finite(), high.is_finite()) {
+                (true, true) => {
+                    format!("lies between {} and {}", significant(*low), significant(*high))
+                }
+                (true, false) => format!("is at least {}", significant(*low)),
+                (false, _) => "has no bound".to_owned(),
+            };
+            format!(
+                "Over {} per arm the ratio of the trials' {by} {between} ({} % interval).",
+                trials(*all),
+                (CONFIDENCE * 100.0).round()
+            )
+        }
     }
 }
 

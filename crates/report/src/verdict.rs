@@ -6,8 +6,8 @@
 //! they are unequal.
 
 use underload_record::schema::{
-    ArmLatency, ArmMetric, InvalidReason, LatencyMeasure, Phase, Quantile, RunRecord, TrialRecord,
-    Validity, World,
+    ArmLatency, ArmMetric, InvalidReason, Judged, LatencyMeasure, Phase, Quantile, RunRecord,
+    TrialRecord, Validity, World,
 };
 
 use crate::alarms;
@@ -22,7 +22,7 @@ use crate::phrases::{self, factor, most_lost};
 use crate::published::Count;
 use crate::study;
 use crate::subject::{Subject, run_suffix, subjects};
-use crate::words::{count, metric_words, ms, one_line, significant};
+use crate::words::{count, judged_by, judged_ms, metric_words, ms, one_line, significant};
 use underload_store::RunData;
 
 /// Said of arms that differ in more than one setting.
@@ -135,8 +135,8 @@ fn working<'a>(subject: &Subject<'a>) -> Option<&'a ArmLatency> {
 }
 
 /// The highest quantile that both have samples for, and its two values.
-fn highest(first: &ArmLatency, other: &ArmLatency) -> Option<(Quantile, i64, i64)> {
-    let both = |quantile| Some((quantile, first.told_ns(quantile)?, other.told_ns(quantile)?));
+fn highest(first: &ArmLatency, other: &ArmLatency) -> Option<(Quantile, Judged, Judged)> {
+    let both = |quantile| Some((quantile, first.judged(quantile)?, other.judged(quantile)?));
     Quantile::HIGHEST_FIRST.into_iter().find_map(both)
 }
 
@@ -183,9 +183,9 @@ fn own_words(subject: &Subject<'_>) -> String {
     let against_idle = idle.map_or(String::new(), |idle| {
         format!(", {} the idle latency of {} ms", times(p50, idle), ms(idle))
     });
-    let high = load.highest_told().filter(|(quantile, _)| *quantile != Quantile::P50);
+    let high = load.highest_judged().filter(|(quantile, _)| *quantile != Quantile::P50);
     let high = high.map_or(String::new(), |(quantile, value)| {
-        format!("; {} ms at {}", ms(value), quantile.name())
+        format!("; {} at {}", judged_ms(value), judged_by(quantile, [load]))
     });
     let lost = loss(load).map_or(String::new(), |words| format!("; {words}"));
     format!("{} ms at p50{against_idle}{high}{lost}", ms(p50))
@@ -254,11 +254,8 @@ fn apart(loaded: &[&Subject<'_>], all_arms: usize, alike: &Alike<'_>) -> Vec<Str
         lines.extend((untold > 0).then(|| format!("The table has {}.", count_more(untold))));
         return lines;
     }
-    let all = |quantile: Quantile| -> Option<Vec<(i64, &Subject<'_>)>> {
-        loaded
-            .iter()
-            .map(|subject| Some((working(subject)?.told_ns(quantile)?, *subject)))
-            .collect()
+    let all = |quantile: Quantile| -> Option<Vec<(Judged, &Subject<'_>)>> {
+        loaded.iter().map(|subject| Some((working(subject)?.judged(quantile)?, *subject))).collect()
     };
     let mut highest_first = Quantile::HIGHEST_FIRST.into_iter();
     let found = highest_first.find_map(|quantile| Some((quantile, all(quantile)?)));
@@ -277,13 +274,13 @@ fn apart(loaded: &[&Subject<'_>], all_arms: usize, alike: &Alike<'_>) -> Vec<Str
         };
         let lost = most_lost(loaded.iter().filter_map(|subject| working(subject)));
         Some(format!(
-            "Of {of_arms} {} has the lowest working latency, {} ms at {name}, and {} the highest, \
-             {} ms{lost}.{why}",
+            "Of {of_arms} {} has the lowest working latency, {} at {name}, and {} the highest, \
+             {}{lost}.{why}",
             lowest.called(),
-            ms(*low),
+            judged_ms(*low),
             highest.called(),
-            ms(*high),
-            name = quantile.name()
+            judged_ms(*high),
+            name = judged_by(quantile, loaded.iter().filter_map(|subject| working(subject)))
         ))
     });
     line.into_iter().collect()
@@ -297,8 +294,8 @@ struct Comparison<'a> {
     /// Latency of the compared probe in both arms.
     latencies: (&'a ArmLatency, &'a ArmLatency),
     quantile: Quantile,
-    /// The compared values of both arms, ns.
-    values_ns: (i64, i64),
+    /// The compared values of both arms.
+    values: (Judged, Judged),
     /// Whether it is another than the first, so that it has to be named.
     names_probe: bool,
 }
@@ -310,26 +307,30 @@ impl<'a> Comparison<'a> {
         let of_probe = |own: &'a ArmLatency| {
             let probe = Some(own.probe.as_str());
             let others = other.summary.latency(probe, LatencyMeasure::RoundTrip, Phase::Load)?;
-            let (quantile, own_ns, others_ns) = highest(own, others)?;
-            let (latencies, values_ns) = ((own, others), (own_ns, others_ns));
+            let (quantile, own_value, others_value) = highest(own, others)?;
+            let (latencies, values) = ((own, others), (own_value, others_value));
             let names_probe = own.probe != headline;
-            Some(Self { first, other, difference, latencies, quantile, values_ns, names_probe })
+            Some(Self { first, other, difference, latencies, quantile, values, names_probe })
         };
         let all = probes.into_iter().filter_map(of_probe);
         // The first of those that differ as much: the headline probe stands first.
         all.reduce(|most, next| if next.effect() > most.effect() { next } else { most })
     }
 
-    /// The larger value divided by the smaller.
+    /// The larger value divided by the smaller; infinite if one of them is a lost probe.
     fn effect(&self) -> f64 {
-        let (first, other) = self.values_ns;
-        first.max(other) as f64 / (first.min(other) as f64).max(1.0)
+        let (first, other) = self.values;
+        if first == other {
+            return 1.0;
+        }
+        first.max(other).as_ns() / first.min(other).as_ns().max(1.0)
     }
 
     fn sentence(&self) -> String {
         let (first, other) = (self.first.called(), self.other.called());
-        let (first_ns, other_ns) = self.values_ns;
-        let quantile = self.quantile.name();
+        let (first_value, other_value) = self.values;
+        let (own, others) = self.latencies;
+        let quantile = judged_by(self.quantile, [own, others]);
         let difference = self.difference.beside(&first, &other);
         let of_probe = if self.names_probe {
             format!(" of {}", self.latencies.0.probe)
@@ -343,18 +344,22 @@ impl<'a> Comparison<'a> {
         for words in [rates, lost].into_iter().flatten() {
             besides = besides + "; " + &words;
         }
-        let (first_ms, other_ms) = (ms(first_ns), ms(other_ns));
+        let (first_ms, other_ms) = (judged_ms(first_value), judged_ms(other_value));
         if self.effect() < ALIKE {
+            let other_ms = other_ms.trim_end_matches(" ms");
             return format!(
                 "{other}{difference} hardly differs from {first}: the working latency{of_probe} \
-                 is {other_ms} against {first_ms} ms at {quantile}{besides}."
+                 is {other_ms} against {first_ms} at {quantile}{besides}."
             );
         }
-        let than = if other_ns < first_ns { "lower" } else { "higher" };
+        let than = if other_value < first_value { "lower" } else { "higher" };
+        let times = match self.effect() {
+            effect if effect.is_finite() => format!(", {} times {than}", factor(effect)),
+            _ => String::new(),
+        };
         format!(
-            "With {other}{difference} the working latency{of_probe} is {other_ms} ms at \
-             {quantile} against {first_ms} ms with {first}, {} times {than}{besides}.",
-            factor(self.effect())
+            "With {other}{difference} the working latency{of_probe} is {other_ms} at \
+             {quantile} against {first_ms} with {first}{times}{besides}."
         )
     }
 
@@ -394,8 +399,11 @@ fn across_runs(arm: &Subject<'_>, all: &[Subject<'_>]) -> Option<String> {
     let load = working(arm)?;
     let p50 = load.value_ns(Quantile::P50)?;
     let words = |load: &ArmLatency, p50: i64, change: String| {
-        let p99 = load.told_ns(Quantile::P99);
-        let p99 = p99.map_or(String::new(), |p99| format!(", {} at p99", ms(p99)));
+        let p99 = load.judged(Quantile::P99);
+        let p99 = p99.map_or(String::new(), |p99| {
+            let value = judged_ms(p99);
+            format!(", {} at {}", value.trim_end_matches(" ms"), judged_by(Quantile::P99, [load]))
+        });
         let lost = loss(load).map_or(String::new(), |words| format!(", {words}"));
         format!("{} ms at p50{change}{p99}{lost}", ms(p50))
     };

@@ -1,11 +1,33 @@
 //! Numbers as people read them.
 
-use underload_record::schema::{ArmMetric, ArmRatio, ArmThroughput};
+use underload_record::schema::{ArmLatency, ArmMetric, ArmRatio, ArmThroughput, Judged, Quantile};
 pub use underload_record::text::{one_line, plain_text};
 
 /// Nanoseconds as milliseconds with three significant digits: `0.052`, `1.74`, `24.1`, `251`.
 pub(crate) fn ms(ns: impl Into<i128>) -> String {
     significant(ns.into() as f64 / 1e6)
+}
+
+/// A quantile of all probes sent: `24.1 ms`, `lost`.
+pub(crate) fn judged_ms(value: Judged) -> String {
+    match value {
+        Judged::Answered(ns) => format!("{} ms", ms(ns)),
+        Judged::Lost => "lost".to_owned(),
+    }
+}
+
+/// `p99`, or `p99 of sent` where any of these latencies has another p99 of its answered probes, as
+/// shown.
+pub(crate) fn judged_by<'a>(
+    quantile: Quantile,
+    latencies: impl IntoIterator<Item = &'a ArmLatency>,
+) -> String {
+    let differs = |latency: &ArmLatency| {
+        let answered = latency.told_ns(quantile).map(|ns| judged_ms(Judged::Answered(ns)));
+        answered != latency.judged(quantile).map(judged_ms)
+    };
+    let of_sent = if latencies.into_iter().any(differs) { " of sent" } else { "" };
+    format!("{}{of_sent}", quantile.name())
 }
 
 /// Bits per second as Mbit/s with three significant digits.

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use underload_disk::{Access, Journal};
 use underload_record::history::Followed;
 use underload_record::schema::{
-    LatencyMeasure, LatencySummary, Phase, Quantile, RunRecord, TrialRecord, World,
+    Judged, LatencyMeasure, LatencySummary, Phase, Quantile, RunRecord, TrialRecord, World,
 };
 
 /// The file beside the runs.
@@ -23,6 +23,9 @@ const LINES_SLACK: usize = 2_000;
 const VALUE_MAX: f64 = 1e9;
 /// A longer file is none of ours.
 const BYTES_MAX: u64 = 64 << 20;
+
+/// What a percentile counts as that is a lost probe: no answer is waited for any longer.
+const LOST_MS: f64 = 2_000.0;
 
 /// What stays of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -142,17 +145,20 @@ fn values(trial: &TrialRecord) -> Vec<(Followed, f64)> {
         let is = |it: &&LatencySummary| {
             it.measure == LatencyMeasure::RoundTrip && !it.closed_loop && it.window.phase == phase
         };
-        trial.latencies.iter().find(is)?.distribution
+        trial.latencies.iter().find(is)
     };
     let (idle, load) = (headline(Phase::Idle), headline(Phase::Load));
-    let ms = |ns: i64| ns as f64 / 1e6;
+    let ms = |found: Option<&LatencySummary>, quantile| match found?.judged(quantile)? {
+        Judged::Answered(ns) => Some(ns as f64 / 1e6),
+        Judged::Lost => Some(LOST_MS),
+    };
     let sum = |rates: Vec<u64>| (!rates.is_empty()).then(|| rates.iter().sum::<u64>() as f64 / 1e6);
     let up = trial.flows.iter().filter_map(|flow| flow.goodput_up_bit_per_s).collect();
     let down = trial.flows.iter().filter_map(|flow| flow.goodput_down_bit_per_s).collect();
     let found = [
-        (Followed::LoadP99, load.and_then(|found| found.told_ns(Quantile::P99)).map(ms)),
-        (Followed::LoadP50, load.map(|found| ms(found.p50_ns)).or_else(|| of_foreign(trial))),
-        (Followed::IdleP50, idle.map(|found| ms(found.p50_ns))),
+        (Followed::LoadP99, ms(load, Quantile::P99)),
+        (Followed::LoadP50, ms(load, Quantile::P50).or_else(|| of_foreign(trial))),
+        (Followed::IdleP50, ms(idle, Quantile::P50)),
         (Followed::GoodputUp, sum(up)),
         (Followed::GoodputDown, sum(down)),
     ];

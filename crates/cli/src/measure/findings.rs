@@ -1,6 +1,8 @@
 //! What a step found, as numbers; `underload_report` puts it into words.
 
+use std::collections::BTreeMap;
 use underload_probe::control::SessionNews;
+
 use underload_probe::load::{FlowLog, LoadFlow, Transport};
 use underload_probe::measure::MeasurementResult;
 use underload_probe::preset::Step;
@@ -159,11 +161,19 @@ fn round_trips(latencies: &[LatencySummary]) -> Vec<ClassLatency> {
             p99_ms: value(Quantile::P99),
             p999_ms: value(Quantile::P999),
             max_ms: value(Quantile::Max),
+            of_sent_ms: of_sent_ms(it),
             up_variation_ms: variation(it, LatencyMeasure::OneWayUp),
             down_variation_ms: variation(it, LatencyMeasure::OneWayDown),
         }
     };
     latencies.iter().filter(wanted).map(latency).collect()
+}
+
+/// Those that have enough samples, if a probe was lost.
+fn of_sent_ms(latency: &LatencySummary) -> BTreeMap<Quantile, Option<f64>> {
+    let told =
+        latency.of_sent_ns.iter().filter(|(quantile, _)| latency.judged(**quantile).is_some());
+    told.map(|(quantile, ns)| (*quantile, ns.map(|ns| ns as f64 / 1e6))).collect()
 }
 
 /// From the probes of the first class, which are on flows of their own, and from what the kernel

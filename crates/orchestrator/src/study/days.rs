@@ -122,14 +122,20 @@ impl Days {
             };
             let full: Vec<&Run> = runs.iter().filter(is_full).collect();
             let classes = names.iter().enumerate().filter(|(_, name)| name.step == step);
-            let of_day: Vec<(usize, Class)> = classes
-                .filter_map(|(place, name)| {
-                    let idle = names
-                        .iter()
-                        .position(|other| other.load == IDLE && other.dscp == name.dscp)?;
-                    Some((place, Class::of(&full, idle, place)?))
-                })
-                .collect();
+            let mut of_day: Vec<(usize, Class)> = Vec::new();
+            for (place, name) in classes {
+                let idle =
+                    names.iter().position(|other| other.load == IDLE && other.dscp == name.dscp);
+                let Some(idle) = idle else { continue };
+                let is_measured = |place| full.iter().any(|run| run.has(place));
+                match Class::of(&full, idle, place) {
+                    Some(class) => of_day.push((place, class)),
+                    None if is_measured(idle) && is_measured(place) => {
+                        line.classes.entry(place).or_default().days_lost += 1;
+                    }
+                    None => {}
+                }
+            }
             let least = names.iter().filter(|name| name.step == step).map(|name| name.dscp).min();
             note(line, names, &of_day, least);
         }
@@ -137,6 +143,11 @@ impl Days {
 }
 
 impl Run {
+    /// Whether probes of a series were sent.
+    fn has(&self, place: usize) -> bool {
+        self.series.iter().any(|series| series.place == place)
+    }
+
     fn cells(&self) -> usize {
         self.series.iter().map(|series| series.bins.len() + 8).sum()
     }

@@ -175,8 +175,9 @@ fn lost_probes_are_longer_than_all() {
     let up = &mut lossy.result.steps[1].series[0];
     (up.lost, up.sent) = (2, 52);
     let study = study_of(&[lossy]);
-    assert!(study.classes.iter().all(|class| class.dscp != 0), "its p99 was lost");
-    assert_eq!(of_class(&study, 45).days, 1);
+    let bulk = of_class(&study, 0);
+    assert_eq!((bulk.days, bulk.days_lost, bulk.loaded_p99_ms), (0, 1, None), "its p99 was lost");
+    assert_eq!((of_class(&study, 45).days, of_class(&study, 45).days_lost), (1, 0));
     let up = study.headline().expect("an upload");
     assert_eq!((up.cohorts[0].lost, up.cohorts[0].quantiles[3].ms), (2, None));
 }

@@ -15,7 +15,7 @@ pub(super) fn study(lines: &Lines) -> Vec<ClassStudy> {
             let own: Vec<&ClassDays> = lines
                 .of_cohort(cohort)
                 .filter_map(|line| line.classes.get(&place))
-                .filter(|class| class.days > 0)
+                .filter(|class| class.days + class.days_lost > 0)
                 .collect();
             if own.is_empty() {
                 continue;
@@ -24,8 +24,9 @@ pub(super) fn study(lines: &Lines) -> Vec<ClassStudy> {
                 let values: Vec<f64> = own.iter().filter_map(|class| value(class)).collect();
                 mean_interval(&values, CONFIDENCE)
             };
-            let by_day =
-                |class: &ClassDays, sum_us: f64| Some(sum_us / f64::from(class.days) / 1e3);
+            let by_day = |class: &ClassDays, sum_us: f64| {
+                (class.days > 0).then(|| sum_us / f64::from(class.days) / 1e3)
+            };
             rows.push(ClassStudy {
                 cohort: cohort_name.clone(),
                 step: name.step.clone(),
@@ -35,6 +36,7 @@ pub(super) fn study(lines: &Lines) -> Vec<ClassStudy> {
                 idle_p50_ms: over(&|class| by_day(class, class.idle_p50_us)),
                 loaded_p99_ms: over(&|class| by_day(class, class.loaded_p99_us)),
                 lag_ms: over(&|class| by_day(class, class.loaded_p99_us - class.idle_p50_us)),
+                days_lost: own.iter().map(|class| u64::from(class.days_lost)).sum(),
                 against: lines.against(place),
                 cut_percent: over(&|class| {
                     (class.cut_days > 0).then(|| class.cut_percent / f64::from(class.cut_days))

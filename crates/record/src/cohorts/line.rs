@@ -74,8 +74,10 @@ pub struct LineSeries {
 /// Days of one class of a line: sums over days.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ClassDays {
-    /// Days.
+    /// Days with a number.
     pub days: u32,
+    /// Days whose 99th percentile, or median without load, was a lost probe.
+    pub days_lost: u32,
     /// Medians without load, microseconds.
     pub idle_p50_us: f64,
     /// 99th percentiles under load, microseconds.

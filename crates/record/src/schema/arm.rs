@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::stats;
+
 use super::{
     Direction, Distribution, LatencyHistogram, LatencyMeasure, PacketCount, Phase, Quantile,
     Sanction,
@@ -47,11 +49,51 @@ pub struct ArmLatency {
     pub lost: u64,
     /// All samples of all trials as one; `None` when none came back.
     pub pooled: Option<Distribution>,
+    /// Quantiles of the round trips of all probes sent, ns, see [`super::LatencySummary::of_sent_ns`].
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub of_sent_ns: BTreeMap<Quantile, Option<i64>>,
     /// Each statistic over repeats, in ns; empty with no trial.
     pub over_repeats: BTreeMap<Quantile, Interval>,
     /// For a closed-loop probe: each time-weighted statistic over repeats, in ns; else empty.
     #[serde(default)]
     pub time_weighted: BTreeMap<Quantile, Interval>,
+}
+
+/// A quantile of all probes sent, by which steps, arms and lines are judged: a lost probe is longer
+/// than every answer, so a queue that drops does not do better than one that delays.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Judged {
+    /// An answered probe, ns.
+    Answered(i64),
+    /// A lost probe.
+    Lost,
+}
+
+impl Judged {
+    /// The quantile of all probes `sent`, of which `lost` were lost. Where `of_sent_ns` lacks it, it
+    /// is that of the answered probes, unless it is a lost one: earlier versions did not record it,
+    /// and the largest and the mean are of answered probes.
+    pub fn new(
+        quantile: Quantile,
+        answered_ns: i64,
+        (sent, lost): (u64, u64),
+        of_sent_ns: &BTreeMap<Quantile, Option<i64>>,
+    ) -> Self {
+        let is_lost = |share| stats::rank(sent as usize, share) as u64 > sent.saturating_sub(lost);
+        match of_sent_ns.get(&quantile) {
+            Some(known) => known.map_or(Self::Lost, Self::Answered),
+            None if quantile.share().is_some_and(is_lost) => Self::Lost,
+            None => Self::Answered(answered_ns),
+        }
+    }
+
+    /// As a number, ns: infinite for a lost probe.
+    pub fn as_ns(self) -> f64 {
+        match self {
+            Self::Answered(ns) => ns as f64,
+            Self::Lost => f64::INFINITY,
+        }
+    }
 }
 
 /// A mean over repeats and where the true one lies.

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Expectation, Interval};
+use super::{Expectation, Interval, is_zero};
 
 /// A study of many lines, collected from their devices. Delays are round trips in ms.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
@@ -268,6 +268,10 @@ pub struct ClassStudy {
     pub loaded_p99_ms: Option<Interval>,
     /// The second less the first.
     pub lag_ms: Option<Interval>,
+    /// Days beside these whose 99th percentile, or median without load, was a lost probe: they have
+    /// no number, and the means are without them.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub days_lost: u64,
     /// The marking that it is held against.
     pub against: u8,
     /// Share of the other's lag that it does not have, percent.

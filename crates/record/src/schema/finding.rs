@@ -1,5 +1,7 @@
 //! What one step of a measurement of a real line found.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use super::{CeAlarm, Phase, Quantile};
@@ -139,6 +141,11 @@ pub struct ClassLatency {
     pub p999_ms: Option<f64>,
     /// Largest, ms.
     pub max_ms: Option<f64>,
+    /// The percentiles of all probes sent, ms, of which a lost one is longer than every answer:
+    /// `None` where the percentile is a lost probe. Those that have too few samples are left out, and
+    /// all of them where no probe was lost, since those above are the same.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub of_sent_ms: BTreeMap<Quantile, Option<f64>>,
     /// The same for each direction: 50th and 99th percentile above the smallest, ms, which needs no
     /// common clock (packet delay variation, RFC 5481). `None` below 500 samples.
     pub up_variation_ms: Option<[f64; 2]>,
@@ -204,10 +211,11 @@ impl Finding {
         self.is_held_back_up() || self.is_held_back_down()
     }
 
-    /// What the load adds at its worst, ms: the highest quantile known, above the idle median.
+    /// What the load adds at its worst, ms: the highest quantile of all probes sent that is known,
+    /// above the idle median. Infinite if that is a lost probe.
     pub fn added_ms(&self) -> Option<f64> {
         let (idle, load) = (self.headline(Phase::Idle)?, self.headline(Phase::Load)?);
-        Some(load.highest_ms()?.1 - idle.p50_ms?)
+        Some(load.judged_ms()?.1 - idle.p50_ms?)
     }
 }
 
@@ -217,6 +225,14 @@ impl ClassLatency {
         let known = [self.p99_ms, self.p95_ms, self.p90_ms];
         let mut pairs = Quantile::HIGHEST_FIRST.into_iter().zip(known);
         pairs.find_map(|(quantile, value)| Some((quantile, value?)))
+    }
+
+    /// The same of all probes sent, by which a step is graded: infinite if it is a lost probe.
+    pub fn judged_ms(&self) -> Option<(Quantile, f64)> {
+        let (quantile, answered_ms) = self.highest_ms()?;
+        let known = self.of_sent_ms.get(&quantile);
+        let judged_ms = known.map_or(answered_ms, |of_sent| of_sent.unwrap_or(f64::INFINITY));
+        Some((quantile, judged_ms))
     }
 }
 

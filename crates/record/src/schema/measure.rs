@@ -242,6 +242,15 @@ impl Quantile {
         Quantile::Mean,
     ];
 
+    /// Those that are a share of the values, with that share.
+    pub const WITH_SHARE: [(Quantile, f64); 5] = [
+        (Quantile::P50, 0.5),
+        (Quantile::P90, 0.9),
+        (Quantile::P95, 0.95),
+        (Quantile::P99, 0.99),
+        (Quantile::P999, 0.999),
+    ];
+
     /// Percentiles by which arms are compared, the highest first: where one has too few samples,
     /// the next lower one is used.
     pub const HIGHEST_FIRST: [Quantile; 4] =
@@ -266,15 +275,9 @@ impl Quantile {
     }
 
     /// The share of values at or below it, as parts of 1; `None` of the largest and the mean.
-    pub const fn share(self) -> Option<f64> {
-        match self {
-            Quantile::P50 => Some(0.5),
-            Quantile::P90 => Some(0.9),
-            Quantile::P95 => Some(0.95),
-            Quantile::P99 => Some(0.99),
-            Quantile::P999 => Some(0.999),
-            Quantile::Max | Quantile::Mean => None,
-        }
+    pub fn share(self) -> Option<f64> {
+        let mut known = Self::WITH_SHARE.into_iter();
+        known.find_map(|(quantile, share)| (quantile == self).then_some(share))
     }
 
     /// The fewest samples of which it is printed, drawn or compared: five of them lie above it.

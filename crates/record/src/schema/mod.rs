@@ -33,7 +33,7 @@ mod validity;
 
 pub use alarm::{CeAlarm, CeRule};
 pub use arm::{
-    ArmBottleneck, ArmLatency, ArmMetric, ArmRatio, ArmSummary, ArmThroughput, Interval,
+    ArmBottleneck, ArmLatency, ArmMetric, ArmRatio, ArmSummary, ArmThroughput, Interval, Judged,
 };
 pub use cohorts::{
     ClassStudy, CohortCount, CohortSeries, CohortStudy, Compared, Comparison, Estimate,
@@ -55,3 +55,9 @@ pub use trial::{
     BottleneckSummary, FlowDirection, FlowRecord, LatencySummary, Metric, TrialRecord,
 };
 pub use validity::{InvalidReason, Timeliness, Validity, ValidityLimits};
+
+/// Leaves a count out of a file where nothing was counted.
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_zero(count: &u64) -> bool {
+    *count == 0
+}

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::Interval;
+use super::{Interval, is_zero};
 
 /// How the lines of a study are compared, and what came of it.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
@@ -55,8 +55,13 @@ pub struct StudyGroup {
 pub struct StudyClass {
     /// Median without load, ns.
     pub idle_p50_ns: Option<Interval>,
-    /// 99th percentile of the day's loaded round trips together, ns.
+    /// 99th percentile of the day's loaded probes together, ns: of all that were sent, a lost one
+    /// being longer than every answer.
     pub loaded_p99_ns: Option<Interval>,
     /// The second less the first, ns.
     pub lag_ns: Option<Interval>,
+    /// Days of all lines whose 99th percentile, or median without load, was a lost probe: they have
+    /// no number, and the means above are without them.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub days_lost: u64,
 }

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    CeAlarm, Direction, Distribution, Finding, LatencyHistogram, LatencyMeasure, PacketCount,
-    PhaseWindow, Sanction, Timeliness, Validity,
+    CeAlarm, Direction, Distribution, Finding, Judged, LatencyHistogram, LatencyMeasure, PacketCount,
+    PhaseWindow, Quantile, Sanction, Timeliness, Validity,
 };
 
 /// Results of one arm in one repeat.
@@ -120,6 +120,11 @@ pub struct LatencySummary {
     pub lost: u64,
     /// The delays of those that did; `None` when none did.
     pub distribution: Option<Distribution>,
+    /// Quantiles of the round trips of all probes sent, ns, of which a lost one is longer than every
+    /// answer: `None` where the quantile is a lost probe. Empty where no probe was lost, since those
+    /// of `distribution` are the same, and where a run did not record it.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub of_sent_ns: BTreeMap<Quantile, Option<i64>>,
     /// For a closed-loop probe: the same with each delay weighted by the time until the next probe
     /// was sent, which is what a clock watching the line would have seen. `None` for open-loop
     /// probes, which need no weights.
@@ -182,5 +187,14 @@ impl BottleneckSummary {
     /// Packets marked for any reason.
     pub fn marked_packets(&self) -> u64 {
         self.marks.values().sum()
+    }
+}
+
+impl LatencySummary {
+    /// The quantile of all probes sent by which a trial is judged; `None` where it has too few
+    /// samples.
+    pub fn judged(&self, quantile: Quantile) -> Option<Judged> {
+        let answered_ns = self.distribution?.told_ns(quantile)?;
+        Some(Judged::new(quantile, answered_ns, (self.sent, self.lost), &self.of_sent_ns))
     }
 }

@@ -1,10 +1,12 @@
 //! The fixed bins of a bar chart, and the quantiles of more delays than fit in memory.
 
+use std::collections::BTreeMap;
+
 use underload_aqm::histogram::{Histogram, nearest_rank};
 
-use crate::schema::Distribution;
+use crate::schema::{Distribution, Quantile};
 
-use super::quantile::nanos;
+use super::quantile::{nanos, of_sent_by_rank};
 
 /// A histogram of delays of either sign, as exact as [`Histogram`] in each.
 #[derive(Debug, Default)]
@@ -26,21 +28,38 @@ impl SignedHistogram {
         }
     }
 
-    /// The quantiles of the delays; `None` without a delay.
-    pub fn distribution(&self) -> Option<Distribution> {
-        let below_zero = self.negative.as_ref().map_or(0, Histogram::count);
-        let count = below_zero + self.positive.count();
-        if count == 0 {
-            return None;
-        }
-        let at_rank = |rank: u64| match &self.negative {
+    fn below_zero(&self) -> u64 {
+        self.negative.as_ref().map_or(0, Histogram::count)
+    }
+
+    fn count(&self) -> u64 {
+        self.below_zero() + self.positive.count()
+    }
+
+    /// The delay of this rank, from 1 to their number.
+    fn at_rank(&self, rank: u64) -> i64 {
+        let below_zero = self.below_zero();
+        match &self.negative {
             // The smallest delay has the largest magnitude.
             Some(negative) if rank <= below_zero => {
                 -nanos(negative.at_ranks([below_zero - rank + 1])[0])
             }
             _ => nanos(self.positive.at_ranks([rank - below_zero])[0]),
-        };
-        let at = |permille| at_rank(nearest_rank(count, permille));
+        }
+    }
+
+    /// As [`super::of_sent`].
+    pub fn of_sent(&self, sent: u64) -> BTreeMap<Quantile, Option<i64>> {
+        of_sent_by_rank(self.count(), sent, |rank| self.at_rank(rank))
+    }
+
+    /// The quantiles of the delays; `None` without a delay.
+    pub fn distribution(&self) -> Option<Distribution> {
+        let count = self.count();
+        if count == 0 {
+            return None;
+        }
+        let at = |permille| self.at_rank(nearest_rank(count, permille));
         let negative_max = self.negative.as_ref().and_then(Histogram::max).map(|ns| -nanos(ns));
         let negative_min = self.negative.as_ref().and_then(Histogram::min).map(|ns| -nanos(ns));
         Some(Distribution {

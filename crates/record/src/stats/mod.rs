@@ -28,7 +28,8 @@ pub use histogram::{FixedBins, SignedHistogram};
 pub use interval::{RunningMean, jain_index, mean_interval};
 pub use kolmogorov::{KolmogorovSmirnov, kolmogorov_smirnov};
 pub(crate) use quantile::nanos;
-pub use quantile::{distribution, nearest_rank, weighted_distribution};
+pub(crate) use quantile::rank;
+pub use quantile::{distribution, nearest_rank, nearest_rank_of, of_sent, weighted_distribution};
 pub use two_passes::{MeanInTwoPasses, Pass};
 
 /// Confidence of every interval that a report prints.

@@ -1,14 +1,44 @@
 //! Exact quantiles of kept samples.
 
-use crate::schema::Distribution;
+use std::collections::BTreeMap;
+
+use crate::schema::{Distribution, Quantile};
 
 /// The nearest-rank quantile: the smallest value with at least `q * n` values at or below it (the
 /// inverse of the empirical distribution, definition 1 of Hyndman and Fan 1996).
 ///
 /// It is always a value that was seen. `q` is clamped to 0..=1; `None` when `sorted` is empty.
 pub fn nearest_rank<T: Copy>(sorted: &[T], q: f64) -> Option<T> {
-    let position = rank(sorted.len(), q).checked_sub(1)?;
+    nearest_rank_of(sorted, sorted.len(), q)
+}
+
+/// The nearest-rank quantile of `count` values, of which `sorted` has the smallest: the others are
+/// longer than all, as lost probes are. `None` where the quantile is one of those.
+pub fn nearest_rank_of<T: Copy>(sorted: &[T], count: usize, q: f64) -> Option<T> {
+    let position = rank(count, q).checked_sub(1)?;
     sorted.get(position).copied()
+}
+
+/// Quantiles of all probes `sent`, of which the answered ones took `sorted`: `None` where a quantile
+/// falls on a lost probe. Empty where none was lost: those of [`distribution`] are the same.
+pub fn of_sent<T: Copy + Into<i128>>(sorted: &[T], sent: u64) -> BTreeMap<Quantile, Option<i64>> {
+    of_sent_by_rank(sorted.len() as u64, sent, |rank| nanos(sorted[rank as usize - 1]))
+}
+
+/// As [`of_sent`]; `at_rank` returns the answered value of a rank from 1.
+pub(super) fn of_sent_by_rank(
+    answered: u64,
+    sent: u64,
+    at_rank: impl Fn(u64) -> i64,
+) -> BTreeMap<Quantile, Option<i64>> {
+    if answered == 0 || sent <= answered {
+        return BTreeMap::new();
+    }
+    let at = |share| {
+        let rank = rank(sent as usize, share) as u64;
+        (rank <= answered).then(|| at_rank(rank))
+    };
+    Quantile::WITH_SHARE.into_iter().map(|(quantile, share)| (quantile, at(share))).collect()
 }
 
 /// Sorts the values and returns their distribution; `None` without a value. Values beyond
@@ -67,7 +97,7 @@ pub fn weighted_distribution(pairs: &mut [(i64, u64)]) -> Option<Distribution> {
 
 /// Rank from 1 to `count`, or 0 when `count` is 0. The product is lowered by a few units in the
 /// last place, so that 0.95 * 20 is rank 19 although 0.95 lies above its decimal in binary.
-pub(super) fn rank(count: usize, q: f64) -> usize {
+pub(crate) fn rank(count: usize, q: f64) -> usize {
     let product = q.clamp(0.0, 1.0) * count as f64;
     let rank = (product - product * (4.0 * f64::EPSILON)).ceil() as usize;
     rank.clamp(count.min(1), count)
@@ -112,6 +142,26 @@ mod tests {
         let weighted = weighted_distribution(&mut pairs).expect("weights");
         assert_eq!(weighted, Distribution { count: 4, ..plain });
         assert_eq!(weighted_distribution(&mut [(5, 0)]), None);
+    }
+
+    #[test]
+    fn a_lost_probe_is_longer_than_every_answer() {
+        for (answered, lost) in [(1_i64, 1_u64), (97, 3), (99, 1), (495, 5), (1000, 0), (0, 9)] {
+            let values: Vec<i64> = (1..=answered).collect();
+            let mut all: Vec<i64> = values.clone();
+            all.extend((0..lost).map(|_| i64::MAX));
+            let found = of_sent(&values, all.len() as u64);
+            let mut counted = crate::stats::SignedHistogram::default();
+            for value in &values {
+                counted.record(*value);
+            }
+            assert_eq!(counted.of_sent(all.len() as u64).len(), found.len());
+            assert_eq!(found.is_empty(), lost == 0 || answered == 0, "{answered} {lost}");
+            for (quantile, value) in found {
+                let exact = nearest_rank(&all, quantile.share().unwrap()).unwrap();
+                assert_eq!(value, Some(exact).filter(|it| *it < i64::MAX), "{quantile:?}");
+            }
+        }
     }
 
     #[test]

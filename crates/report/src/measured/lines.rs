@@ -52,7 +52,7 @@ fn grade_line(findings: &[Finding]) -> Option<String> {
     let (letter, adds) = (grade.letter(), added_words(added));
     if worst.is_held_back() {
         return Some(format!(
-            "Grade {letter} under a load that did not fill the line{scope}: it adds \
+            "Grade {letter} under a load that did not fill the line{scope}: it \
              {adds}{from}; a full line may be worse."
         ));
     }
@@ -66,7 +66,7 @@ fn grade_line(findings: &[Finding]) -> Option<String> {
         }
     };
     Some(format!(
-        "Grade {letter} for latency under load{scope}: the load adds {adds}{from}; {}.{unknown}",
+        "Grade {letter} for latency under load{scope}: the load {adds}{from}; {}.{unknown}",
         grade.words()
     ))
 }
@@ -140,7 +140,7 @@ fn of_foreign(finding: &Finding, foreign: &ForeignTest) -> Vec<String> {
     let mut loaded = foreign.loaded.iter();
     let waits = match (loaded.next(), foreign.smallest_ms) {
         (Some(load), Some(smallest)) => format!(
-            "; round trip under load {}, {} ms without. The load adds {} to the median",
+            "; round trip under load {}, {} ms without. The load {} to the median",
             readings(load),
             in_ms(smallest),
             added_words(foreign.added_ms().unwrap_or(0.0))
@@ -206,28 +206,47 @@ fn loaded(finding: &Finding, idle: Option<&ClassLatency>, load: &ClassLatency) -
         String::new()
     };
     format!(
-        "{name}: {rates}; working latency {}{idle}. The load adds {}: grade {}{lost}.",
+        "{name}: {rates}; working latency {}{idle}. The load {}: grade {}{lost}.",
         quantiles(load),
         added_words(added),
         Grade::of(added).letter()
     )
 }
 
-/// `209 ms`. Under load an idle processor wakes sooner, so that the difference can be below zero.
+/// `adds 209 ms`. Under load an idle processor wakes sooner, so that the difference can be below
+/// zero; infinite is a lost probe.
 fn added_words(added_ms: f64) -> String {
-    if added_ms < 0.5 { "less than 1 ms".to_owned() } else { format!("{added_ms:.0} ms") }
+    match added_ms {
+        f64::INFINITY => "loses the probe at its highest percentile".to_owned(),
+        ..0.5 => "adds less than 1 ms".to_owned(),
+        added_ms => format!("adds {added_ms:.0} ms"),
+    }
 }
 
 /// p50 and the highest percentile known, and how many samples they are of.
 fn quantiles(latency: &ClassLatency) -> String {
     let p50 = latency.p50_ms.map_or("-".to_owned(), in_ms);
     let high = latency.highest_ms().map_or(String::new(), |(quantile, value)| {
-        format!(", {} {} ms", quantile.name(), in_ms(value))
+        format!(", {} {} ms{}", quantile.name(), in_ms(value), of_sent(latency))
     });
     let ClassLatency { sent, window_s, .. } = latency;
     // Half a second is not zero.
     let digits = usize::from(*window_s < 1.0);
     format!("p50 {p50} ms{high} ({sent} probes in {window_s:.digits$} s)")
+}
+
+/// `, p99 of sent 31 ms`, where that is another number than the p99 of the answered probes.
+fn of_sent(latency: &ClassLatency) -> String {
+    let (Some((quantile, answered)), Some((_, judged))) =
+        (latency.highest_ms(), latency.judged_ms())
+    else {
+        return String::new();
+    };
+    match in_ms(judged) {
+        _ if judged.is_infinite() => format!(", {} of sent lost", quantile.name()),
+        same if same == in_ms(answered) => String::new(),
+        other => format!(", {} of sent {other} ms", quantile.name()),
+    }
 }
 
 /// What limited the load instead of the line.
@@ -317,7 +336,9 @@ pub(crate) fn advice(findings: &[Finding]) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use underload_record::schema::{CeAlarm, CeRule, Direction};
+    use std::collections::BTreeMap;
+
+    use underload_record::schema::{CeAlarm, CeRule, Direction, Quantile};
 
     use super::*;
 
@@ -333,6 +354,7 @@ mod tests {
             p90_ms: Some(p50),
             p95_ms: p99,
             p99_ms: p99,
+            of_sent_ms: BTreeMap::new(),
             p999_ms: None,
             max_ms: p99,
             up_variation_ms: None,
@@ -352,6 +374,24 @@ mod tests {
             tier_up_percent: Some(95.0),
             ..Finding::default()
         }
+    }
+
+    #[test]
+    fn a_load_that_loses_its_percentile_has_the_worst_grade() {
+        let delays = up(22.0);
+        let mut drops = up(12.5);
+        drops.step = "down".to_owned();
+        drops.latencies[1].lost_percent = 3.0;
+        drops.latencies[1].of_sent_ms = [(Quantile::P50, Some(12.1)), (Quantile::P99, None)].into();
+        assert_eq!(worst(&[delays.clone(), drops.clone()]).unwrap().0.step, "down");
+        let lines = finding_lines(&[drops.clone()]);
+        let said = "p50 85.0 ms, p99 12.5 ms, p99 of sent lost (500 probes in 5 s)";
+        assert!(lines.iter().any(|line| line.contains(said)), "{lines:?}");
+        assert!(lines[0].starts_with("Grade F"), "{lines:?}");
+        // Of few losses the percentile moves, and is named where that is to be seen.
+        drops.latencies[1].of_sent_ms = [(Quantile::P99, Some(14.0))].into();
+        assert!(finding_lines(&[drops]).iter().any(|it| it.contains("p99 of sent 14.0 ms")));
+        assert!(!finding_lines(&[delays]).iter().any(|it| it.contains("of sent")));
     }
 
     #[test]

@@ -97,16 +97,21 @@ pub(crate) fn of(findings: &[Finding]) -> Vec<Use> {
 fn call(finding: &Finding) -> Option<(f64, Use)> {
     let idle_ms = finding.headline(Phase::Idle)?.p50_ms?;
     let delay_ms = idle_ms / 2.0 + graded(finding)?.max(0.0) + DEVICES_MS;
-    let because = format!("{delay_ms:.0} ms from mouth to ear");
+    let because = or_lost(delay_ms, format!("{delay_ms:.0} ms from mouth to ear"));
     Some((delay_ms, with_loss(finding, "call", Suits::of(delay_ms, CALL_MS), because)))
 }
 
 fn game(finding: &Finding) -> Option<(f64, Use)> {
     graded(finding)?;
     let load = finding.headline(Phase::Load)?;
-    let (_, delay_ms) = load.highest_ms()?;
-    let because = format!("round trips of {delay_ms:.0} ms");
+    let (_, delay_ms) = load.judged_ms()?;
+    let because = or_lost(delay_ms, format!("round trips of {delay_ms:.0} ms"));
     Some((delay_ms, with_loss(finding, "game", Suits::of(delay_ms, GAME_MS), because)))
+}
+
+/// `because`, unless the delay is that of a lost probe.
+fn or_lost(delay_ms: f64, because: String) -> String {
+    if delay_ms.is_finite() { because } else { "too few probes came back".to_owned() }
 }
 
 fn with_loss(finding: &Finding, name: &'static str, suits: Suits, because: String) -> Use {

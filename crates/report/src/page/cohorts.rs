@@ -8,7 +8,8 @@ use underload_record::schema::{
 
 use super::figures::{Headings, figures};
 use super::parts::{
-    Least, NOTHING, careful, folded, head, mean, signed, table, unit_head, with_range, words_head,
+    Least, NOTHING, careful, folded, head, lost_days, mean, signed, table, unit_head, with_range,
+    words_head,
 };
 use super::{header, published, without_controls};
 use crate::cohorts::{
@@ -225,7 +226,10 @@ fn classes(classes: &[ClassStudy]) -> Markup {
                 td { (class.dscp) }
                 td { (thousands(class.devices)) ", " (thousands(class.days)) }
                 td { (mean(class.idle_p50_ms.as_ref(), 1.0, Least::Zero)) }
-                td { (mean(class.loaded_p99_ms.as_ref(), 1.0, Least::Zero)) }
+                td {
+                    (mean(class.loaded_p99_ms.as_ref(), 1.0, Least::Zero))
+                    (lost_days(class.days_lost))
+                }
                 td { (mean(class.lag_ms.as_ref(), 1.0, Least::None)) }
                 td { (mean(class.cut_percent.as_ref(), 1.0, Least::None)) }
             }
@@ -234,8 +238,8 @@ fn classes(classes: &[ClassStudy]) -> Markup {
     html! {
         h2 { "Lag of each class" } "\n"
         p.note {
-            "Of each device and day, all loaded round trips of a class together: their 99th "
-            "percentile, and what it is above the idle median of the same class and day. The cut "
+            "Of each device and day, all loaded probes of a class together: their 99th "
+            "percentile, in which a lost probe is longer than every answer, and what it is above the idle median of the same class and day. The cut "
             "is the share of the lag of the step's lowest DSCP that a class does not have. Days "
             "of a device are averaged first; means over devices with 95 % intervals. A run counts "
             "where the load reached 95 % of the most that its own line reached."

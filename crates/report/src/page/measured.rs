@@ -126,7 +126,7 @@ fn step_row(finding: &Finding) -> Markup {
             }
             td { @if let Some(grade) = grade { b { (grade.letter()) } } @else { (NOTHING) } }
             td { b { (load.and_then(ClassLatency::highest_ms).map_or(NOTHING.to_owned(), high)) } }
-            td { (added.map_or(NOTHING.to_owned(), |added| significant(added.max(0.0)))) }
+            td { (added.map_or(NOTHING.to_owned(), added_ms)) }
             td { (value(median)) }
             td { (value(idle.and_then(|idle| idle.p50_ms))) }
             td { (value(finding.buffer_kib)) }
@@ -134,6 +134,11 @@ fn step_row(finding: &Finding) -> Markup {
             td.text.wide { (measured::rates(finding)) }
         }
     }
+}
+
+/// What a load adds; infinite is a lost probe.
+fn added_ms(added: f64) -> String {
+    if added.is_finite() { significant(added.max(0.0)) } else { "lost".to_owned() }
 }
 
 /// `399`, and with its name where it is not p99: `399 (p95)`.

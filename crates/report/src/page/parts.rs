@@ -4,7 +4,7 @@ use maud::{Markup, html};
 use underload_record::schema::{Interval, Phase};
 
 use crate::subject::Subject;
-use crate::words::significant;
+use crate::words::{count, significant};
 
 /// Shown in place of a number that does not exist.
 pub(super) const NOTHING: &str = "–";
@@ -125,6 +125,11 @@ pub(super) fn mean(interval: Option<&Interval>, divisor: f64, least: Least) -> M
 /// A number and, below it, its interval where there is one.
 pub(super) fn with_range(number: &str, range: Option<String>) -> Markup {
     html! { (number) @if let Some(range) = range { (below(&range)) } }
+}
+
+/// The days whose percentile is a lost probe.
+pub(super) fn lost_days(days: u64) -> Markup {
+    html! { @if days > 0 { (below(&format!("lost on {}", count(days, "day")))) } }
 }
 
 /// A smaller line below.

@@ -3,7 +3,7 @@
 use maud::{Markup, html};
 use underload_record::schema::{RunRecord, StudyClass, StudyGroup, StudyRecord};
 
-use super::parts::{Least, NOTHING, mean, table, unit_head, words_head};
+use super::parts::{Least, NOTHING, lost_days, mean, table, unit_head, words_head};
 use crate::study::{group_name, left_out};
 use crate::words::{count, significant, thousands};
 use underload_store::RunData;
@@ -59,7 +59,7 @@ fn row(
     (is_first, has_arms): (bool, bool),
     (name, class): (&String, &StudyClass),
 ) -> Markup {
-    let StudyClass { idle_p50_ns, loaded_p99_ns, lag_ns } = class;
+    let StudyClass { idle_p50_ns, loaded_p99_ns, lag_ns, days_lost } = class;
     let ms = |interval: &Option<_>| mean(interval.as_ref(), 1e6, Least::None);
     html! {
         tr {
@@ -68,7 +68,7 @@ fn row(
             td { @if is_first { (group.lines) } }
             td { @if is_first { (group.runs) ", " (group.runs_void) } }
             td { (ms(idle_p50_ns)) }
-            td { (ms(loaded_p99_ns)) }
+            td { (ms(loaded_p99_ns)) (lost_days(*days_lost)) }
             td { (ms(lag_ns)) }
             td {
                 @if *name == study.class { (mean(group.cut_percent.as_ref(), 1.0, Least::None)) }

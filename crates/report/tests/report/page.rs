@@ -1,6 +1,6 @@
 //! The page as a stranger gets it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error;
 
 use underload_record::schema::{
@@ -63,6 +63,7 @@ fn finding(step: &str, down_mbit_s: Option<f64>, p99_ms: f64) -> Finding {
         p90_ms: Some(p50_ms),
         p95_ms: Some(p99_ms),
         p99_ms: Some(p99_ms),
+        of_sent_ms: BTreeMap::new(),
         p999_ms: None,
         max_ms: None,
         up_variation_ms: None,
