@@ -11,6 +11,7 @@ use underload_fleet::agent::{Ran, RunTask};
 use underload_fleet::message::{AssignedStep, ServerAddress};
 use underload_fleet::outcome::{Outcome, StepResult};
 use underload_fleet::plan::Kind;
+use underload_measure::{goodput, validity};
 use underload_probe::RunClock;
 use underload_probe::control::{Ask, ConnectOptions, Remote, Trust};
 use underload_probe::endpoint::{ProbeClass, Prober, ProberConfig};
@@ -18,7 +19,7 @@ use underload_probe::load::{LoadFlow, Token, Transport};
 use underload_probe::measure::{Measurement, MeasurementConfig, MeasurementResult, Progress, Ramp};
 use underload_probe::network::Line;
 use underload_probe::network::SocketSource;
-use underload_record::schema::{Direction, InvalidReason, Marking, ValidityLimits};
+use underload_record::schema::{Direction, Marking, ValidityLimits};
 
 use crate::reach::Reach;
 use crate::series::series_of;
@@ -230,25 +231,15 @@ impl Measurer {
         measured: &MeasurementResult,
         emulated: Option<(Carried, Carried)>,
     ) -> Option<String> {
-        let late = match measured.timeliness.judge(&self.limits) {
-            underload_record::schema::Validity::Valid => None,
-            underload_record::schema::Validity::Invalid { reasons } => {
-                reasons.first().map(InvalidReason::to_string)
-            }
-        };
-        late.or_else(|| emulated.and_then(|(before, after)| before.doubt(after)))
-            .or_else(|| measured.incomplete.first().cloned())
+        validity(measured, &self.limits)
+            .reasons_in_words()
+            .into_iter()
+            .next()
+            .or_else(|| emulated.and_then(|(before, after)| before.doubt(after)))
     }
 
     fn result_of(&self, step: &AssignedStep, measured: &MeasurementResult) -> StepResult {
-        let phase = phase_of(step.kind);
-        let window = measured.phases.iter().find(|window| window.phase == phase);
-        let goodput = window.filter(|_| step.kind != Kind::Latency).map(|window| {
-            let goodput = |log: &underload_probe::load::FlowLog| {
-                log.goodput_bit_per_s(window.start_ns, window.end_ns).unwrap_or(0)
-            };
-            measured.loads.iter().map(goodput).sum::<u64>()
-        });
+        let goodput = direction_of(step.kind).map(|it| goodput(measured, it).unwrap_or(0));
         let tier = match step.kind {
             Kind::Latency => 0,
             Kind::Upload => self.tier_bit_per_s.0,
@@ -260,7 +251,7 @@ impl Measurer {
             kind: step.kind,
             goodput_bit_per_s: goodput,
             tier_percent: goodput.filter(|_| tier > 0).map(percent),
-            series: series_of(&step.classes, phase, &measured.samples),
+            series: series_of(&step.classes, phase_of(step.kind), &measured.samples),
         }
     }
 
@@ -345,15 +336,20 @@ fn phase_of(kind: Kind) -> underload_record::schema::Phase {
     }
 }
 
+/// The direction that a step loads.
+fn direction_of(kind: Kind) -> Option<Direction> {
+    match kind {
+        Kind::Latency => None,
+        Kind::Upload => Some(Direction::Up),
+        Kind::Download => Some(Direction::Down),
+    }
+}
+
 /// A step as a measurement: one TCP flow with CUBIC loads the line, for a given time before the
 /// part that counts, and probes go out on their schedule whatever comes back.
 fn config_of(step: &AssignedStep, token: Token) -> MeasurementConfig {
     let duration = Duration::from_millis(step.duration_ms);
-    let direction = match step.kind {
-        Kind::Latency => None,
-        Kind::Upload => Some(Direction::Up),
-        Kind::Download => Some(Direction::Down),
-    };
+    let direction = direction_of(step.kind);
     let (idle, load) = match direction {
         None => (duration, Duration::ZERO),
         Some(_) => (Duration::ZERO, duration),

@@ -2,50 +2,49 @@
 
 use underload_fleet::bins::Bins;
 use underload_fleet::outcome::SeriesResult;
-use underload_record::schema::{Phase, Sample};
+use underload_record::schema::{
+    Judged, LatencyMeasure, LatencySummary, Phase, PhaseWindow, Quantile, Sample,
+};
+use underload_record::summarise;
 
 /// What each series of probes showed in a phase; the series are numbered as their markings are.
 pub(crate) fn series_of(classes: &[u8], phase: Phase, samples: &[Sample]) -> Vec<SeriesResult> {
     let of_series = |(index, dscp): (usize, &u8)| {
-        let is_of = |sample: &&Sample| sample.flow as usize == index && sample.phase == phase;
-        one(*dscp, samples.iter().filter(is_of))
+        let is_of = |it: &&Sample| usize::from(it.flow) == index && it.phase == phase;
+        one(*dscp, &samples.iter().filter(is_of).copied().collect::<Vec<_>>())
     };
     classes.iter().enumerate().map(of_series).collect()
 }
 
-fn one<'a>(dscp: u8, samples: impl Iterator<Item = &'a Sample>) -> SeriesResult {
-    let mut rtts_ns = Vec::new();
-    let (mut sent, mut bins) = (0, Bins::default());
-    for sample in samples {
-        sent += 1;
-        if let Some(rtt_ns) = sample.rtt_ns {
-            bins.add(rtt_ns as f64 / 1e3);
-            rtts_ns.push(rtt_ns);
-        }
-    }
-    rtts_ns.sort_unstable();
-    let answered = rtts_ns.len() as u64;
-    // The nearest rank among all that were sent; the lost ones come last.
-    let quantile = |percent: u64| {
-        let rank = (sent * percent).div_ceil(100).max(1);
-        rtts_ns.get(rank as usize - 1).map(|rtt_ns| micros(*rtt_ns))
-    };
-    let sum: u128 = rtts_ns.iter().map(|rtt_ns| u128::from(*rtt_ns)).sum();
+fn one(dscp: u8, samples: &[Sample]) -> SeriesResult {
+    let all = PhaseWindow { phase: Phase::Whole, start_ns: 0, end_ns: u64::MAX };
+    let summary = summarise(samples, "", all, LatencyMeasure::RoundTrip);
+    let mut bins = Bins::default();
+    samples.iter().filter_map(|it| it.rtt_ns).for_each(|rtt_ns| bins.add(rtt_ns as f64 / 1e3));
+    let answered = summary.distribution;
     SeriesResult {
         dscp,
-        sent,
-        lost: sent - answered,
+        sent: summary.sent,
+        lost: summary.lost,
         bins,
-        p50_us: quantile(50),
-        p99_us: quantile(99),
-        mean_us: (answered > 0).then(|| micros((sum / u128::from(answered)) as u64)),
-        max_us: rtts_ns.last().map(|rtt_ns| micros(*rtt_ns)),
+        p50_us: of_sent_us(&summary, Quantile::P50),
+        p99_us: of_sent_us(&summary, Quantile::P99),
+        mean_us: answered.map(|it| micros(it.mean_ns)),
+        max_us: answered.map(|it| micros(it.max_ns)),
+    }
+}
+
+/// A quantile of all probes sent; `None` where it is a lost one.
+fn of_sent_us(summary: &LatencySummary, quantile: Quantile) -> Option<u64> {
+    match summary.of_sent(quantile)? {
+        Judged::Answered(ns) => Some(micros(ns)),
+        Judged::Lost => None,
     }
 }
 
 /// To the nearest.
-fn micros(nanos: u64) -> u64 {
-    nanos.saturating_add(500) / 1_000
+fn micros(nanos: i64) -> u64 {
+    nanos.max(0).unsigned_abs().saturating_add(500) / 1_000
 }
 
 #[cfg(test)]

@@ -9,13 +9,14 @@ use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use underload_compat::ndt7::{End, Ndt7Error, Ndt7Result, Ndt7Target, Ndt7Test, locate};
-use underload_compat::nq::{LoadDirection, NqTrust};
+use underload_compat::nq::NqTrust;
+use underload_record::schema::Direction;
 
 use ndt7_server::{Manner, server};
 
 fn run(
     manner: Manner,
-    direction: LoadDirection,
+    direction: Direction,
     duration_max: Duration,
 ) -> Result<Ndt7Result, Ndt7Error> {
     let (address, fingerprint) = server(manner);
@@ -35,7 +36,7 @@ fn run(
 
 #[test]
 fn both_directions_are_measured_with_what_the_server_tells() {
-    let down = run(Manner::Honest, LoadDirection::Down, Duration::from_secs(10)).unwrap();
+    let down = run(Manner::Honest, Direction::Down, Duration::from_secs(10)).unwrap();
     assert_eq!(down.end, End::Server, "{down:?}");
     assert!(down.elapsed >= Duration::from_secs(2), "{down:?}");
     assert!(down.goodput_bit_per_s > 1e6, "{down:?}");
@@ -48,7 +49,7 @@ fn both_directions_are_measured_with_what_the_server_tells() {
     let told = down.server.unwrap().goodput_bit_per_s;
     assert!(told > 0.2 * down.goodput_bit_per_s, "{down:?}");
 
-    let up = run(Manner::Honest, LoadDirection::Up, Duration::from_millis(2_500)).unwrap();
+    let up = run(Manner::Honest, Direction::Up, Duration::from_millis(2_500)).unwrap();
     assert_eq!(up.end, End::Time, "{up:?}");
     assert!(up.goodput_bit_per_s > 1e6, "{up:?}");
     // This kernel's readings, not the server's.
@@ -67,7 +68,7 @@ fn what_this_kernel_cannot_send_with_is_told_and_not_passed_over() {
     let test = Ndt7Test {
         target,
         trust: NqTrust::Pinned(fingerprint),
-        direction: LoadDirection::Up,
+        direction: Direction::Up,
         duration_max: Duration::from_secs(1),
         congestion_control: Some("no-such-thing".to_owned()),
     };
@@ -77,7 +78,7 @@ fn what_this_kernel_cannot_send_with_is_told_and_not_passed_over() {
 
 #[test]
 fn a_server_that_tells_nothing_is_measured_all_the_same() {
-    for direction in [LoadDirection::Down, LoadDirection::Up] {
+    for direction in [Direction::Down, Direction::Up] {
         let result = run(Manner::Silent, direction, Duration::from_secs(1)).unwrap();
         assert!(result.goodput_bit_per_s > 1e6, "{result:?}");
         assert_eq!(result.sent_again_percent, None);
@@ -87,7 +88,7 @@ fn a_server_that_tells_nothing_is_measured_all_the_same() {
 /// The client's buffers are full nearly all the time, and that is no end of the connection.
 #[test]
 fn a_narrow_line_is_loaded_to_the_end() {
-    let result = run(Manner::Slow, LoadDirection::Up, Duration::from_secs(4)).unwrap();
+    let result = run(Manner::Slow, Direction::Up, Duration::from_secs(4)).unwrap();
     assert_eq!(result.end, End::Time, "{result:?}");
     assert!(result.elapsed >= Duration::from_secs(4), "{result:?}");
 }
@@ -95,7 +96,7 @@ fn a_narrow_line_is_loaded_to_the_end() {
 #[test]
 fn servers_that_do_not_mean_well_are_told_and_cost_little() {
     let second = Duration::from_secs(1);
-    let (down, up) = (LoadDirection::Down, LoadDirection::Up);
+    let (down, up) = (Direction::Down, Direction::Up);
     let error = run(Manner::LoadsInstead, up, second).unwrap_err();
     assert!(error.to_string().contains("sends load although"), "{error}");
     let error = run(Manner::TooLarge, down, second).unwrap_err();
@@ -115,7 +116,7 @@ fn servers_that_do_not_mean_well_are_told_and_cost_little() {
 #[test]
 fn a_server_that_never_answers_is_left_after_ten_seconds() {
     let start = Instant::now();
-    let error = run(Manner::Stalls, LoadDirection::Down, Duration::from_secs(1)).unwrap_err();
+    let error = run(Manner::Stalls, Direction::Down, Duration::from_secs(1)).unwrap_err();
     assert!(matches!(error, Ndt7Error::Connect { step: "opening", .. }), "{error}");
     assert!(start.elapsed() >= Duration::from_secs(10), "{:?}", start.elapsed());
 }
@@ -125,7 +126,7 @@ fn a_stranger_s_certificate_is_not_believed() {
     let (address, _) = server(Manner::Honest);
     let target = Ndt7Target::of_host(&format!("ndt7://{address}")).unwrap();
     let trust = NqTrust::Pinned(format!("sha256:{}", "ab".repeat(32)).parse().unwrap());
-    let direction = LoadDirection::Down;
+    let direction = Direction::Down;
     let (duration_max, congestion_control) = (Duration::from_secs(1), None);
     let test = Ndt7Test { target, trust, direction, duration_max, congestion_control };
     let error = test.run(&mut |_, _| {}, &AtomicBool::new(false)).unwrap_err();

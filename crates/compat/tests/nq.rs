@@ -5,10 +5,9 @@ use std::net::TcpListener;
 use std::time::Duration;
 
 use socket2::{Domain, Socket, Type};
-use underload_compat::nq::{
-    LoadDirection, NqClient, NqError, NqLimits, NqOptions, NqServer, NqTrust,
-};
+use underload_compat::nq::{NqClient, NqError, NqLimits, NqOptions, NqServer, NqTrust};
 use underload_probe::control::Fingerprint;
+use underload_record::schema::Direction;
 use underload_service::{CompatLedger, Identity, Limits, Service, ServiceConfig};
 
 fn server(limits: NqLimits) -> (NqServer, String, Fingerprint) {
@@ -29,7 +28,7 @@ fn server_within(limits: NqLimits, ledger: CompatLedger) -> (NqServer, String, F
 fn both_directions_are_measured_and_the_formulas_are_told_apart() {
     let (server, url, fingerprint) = server(NqLimits::default());
     let client = NqClient::open(&url, NqTrust::Pinned(fingerprint)).unwrap();
-    for direction in [LoadDirection::Down, LoadDirection::Up] {
+    for direction in [Direction::Down, Direction::Up] {
         let options = NqOptions {
             interval: Duration::from_millis(300),
             connections_max: 2,
@@ -45,7 +44,7 @@ fn both_directions_are_measured_and_the_formulas_are_told_apart() {
     assert!(server.counts().requests > 10);
     let options = NqOptions {
         congestion_control: Some("no-such-thing".to_owned()),
-        ..NqOptions::new(LoadDirection::Up)
+        ..NqOptions::new(Direction::Up)
     };
     let error = client.measure(&options).unwrap_err();
     assert!(error.to_string().contains("no-such-thing"), "{error}");
@@ -96,7 +95,7 @@ fn load_stays_within_what_the_server_gives_to_clients_of_other_tools() {
     let windows = NqLimits { window_bytes: 128 << 10, ..NqLimits::default() };
     let (_server, url, fingerprint) = server_within(windows, service.compat());
     let client = NqClient::open(&url, NqTrust::Pinned(fingerprint)).unwrap();
-    for direction in [LoadDirection::Down, LoadDirection::Up] {
+    for direction in [Direction::Down, Direction::Up] {
         let options = NqOptions {
             interval: Duration::from_millis(500),
             connections_max: 4,

@@ -8,10 +8,9 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 use underload_disk::{Access, Journal};
+use underload_measure::followed;
 use underload_record::history::Followed;
-use underload_record::schema::{
-    Judged, LatencyMeasure, LatencySummary, Phase, Quantile, RunRecord, TrialRecord, World,
-};
+use underload_record::schema::{RunRecord, TrialRecord, World};
 
 /// The file beside the runs.
 const FILE: &str = "removed-runs.jsonl";
@@ -23,9 +22,6 @@ const LINES_SLACK: usize = 2_000;
 const VALUE_MAX: f64 = 1e9;
 /// A longer file is none of ours.
 const BYTES_MAX: u64 = 64 << 20;
-
-/// What a percentile counts as that is a lost probe: no answer is waited for any longer.
-const LOST_MS: f64 = 2_000.0;
 
 /// What stays of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -61,7 +57,7 @@ impl Kept {
         let name = run.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let step = |trial: &TrialRecord| KeptStep {
             step: trial.arm.clone(),
-            values: values(trial)
+            values: followed(trial)
                 .into_iter()
                 .map(|(followed, value)| (followed.name().to_owned(), value))
                 .collect(),
@@ -132,37 +128,6 @@ pub fn add(directory: &Path, kept: &Kept) -> io::Result<()> {
 
 fn line(kept: &Kept) -> io::Result<String> {
     Ok(serde_json::to_string(kept).map_err(io::Error::other)? + "\n")
-}
-
-/// The median that a server of another kind told: there are no probes, and no 99th percentile.
-fn of_foreign(trial: &TrialRecord) -> Option<f64> {
-    let foreign = trial.finding.as_ref()?.foreign.as_ref()?;
-    foreign.loaded.first().map(|readings| readings.p50_ms)
-}
-
-fn values(trial: &TrialRecord) -> Vec<(Followed, f64)> {
-    let headline = |phase: Phase| {
-        let is = |it: &&LatencySummary| {
-            it.measure == LatencyMeasure::RoundTrip && !it.closed_loop && it.window.phase == phase
-        };
-        trial.latencies.iter().find(is)
-    };
-    let (idle, load) = (headline(Phase::Idle), headline(Phase::Load));
-    let ms = |found: Option<&LatencySummary>, quantile| match found?.judged(quantile)? {
-        Judged::Answered(ns) => Some(ns as f64 / 1e6),
-        Judged::Lost => Some(LOST_MS),
-    };
-    let sum = |rates: Vec<u64>| (!rates.is_empty()).then(|| rates.iter().sum::<u64>() as f64 / 1e6);
-    let up = trial.flows.iter().filter_map(|flow| flow.goodput_up_bit_per_s).collect();
-    let down = trial.flows.iter().filter_map(|flow| flow.goodput_down_bit_per_s).collect();
-    let found = [
-        (Followed::LoadP99, ms(load, Quantile::P99)),
-        (Followed::LoadP50, ms(load, Quantile::P50).or_else(|| of_foreign(trial))),
-        (Followed::IdleP50, ms(idle, Quantile::P50)),
-        (Followed::GoodputUp, sum(up)),
-        (Followed::GoodputDown, sum(down)),
-    ];
-    found.into_iter().filter_map(|(followed, value)| Some((followed, value?))).collect()
 }
 
 #[cfg(test)]

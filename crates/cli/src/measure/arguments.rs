@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use clap::Args;
+use underload_measure::Tier;
 use underload_probe::control::FLOWS_PER_SESSION_MAX;
 use underload_probe::load::{Token, check_congestion_control};
 use underload_probe::preset::{Knobs, LoadDirections, Preset, UdpLoad};
@@ -142,15 +143,6 @@ impl std::fmt::Display for PresetName {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(self.0.name())
     }
-}
-
-/// The rates that a line is sold with.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Tier {
-    /// Rate to the client, bit/s.
-    pub down_bit_per_s: u64,
-    /// Rate from the client, bit/s.
-    pub up_bit_per_s: u64,
 }
 
 impl Arguments {

@@ -11,7 +11,6 @@
 //! - [`history`]: the same again and again, in a [`rhythm`]; [`keep`] what of it stays.
 
 mod arguments;
-mod findings;
 mod foreign;
 mod history;
 mod keep;

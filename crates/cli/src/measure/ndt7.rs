@@ -10,17 +10,18 @@ use serde_json::{Value, json};
 use underload_compat::ndt7::{
     DURATION, End, LOCATE_URL, Located, Ndt7Error, Ndt7Result, Ndt7Target, Ndt7Test, locate,
 };
-use underload_compat::nq::{LoadDirection, NqTrust};
+use underload_compat::nq::NqTrust;
 use underload_disk::{self as disk, Access};
-use underload_record::schema::{Finding, ForeignTest, Metric, Readings};
+use underload_measure::ForeignLoad;
+use underload_record::schema::{Direction, Finding, ForeignTest, Metric, Readings};
 use underload_report::plain_text;
 use underload_store::RunDir;
 use underload_terminal::exit::{OrBadInput, bad_input};
 use underload_terminal::home;
 use underload_terminal::interrupt::Interrupt;
 
-use super::foreign::{Told, arms, check_every, directions, name};
-use super::record::Plan;
+use super::foreign::{arms, check_every, directions};
+use super::record::{Plan, store};
 use super::responsiveness::trust;
 use super::rhythm::{PUBLIC_MEAN_LEAST, PUBLIC_PAUSE_LEAST};
 use super::{Arguments, Test};
@@ -129,8 +130,8 @@ pub struct Ndt7<'a> {
     candidates: Vec<Located>,
     /// The one that does.
     at: usize,
-    directions: Vec<LoadDirection>,
-    results: Vec<(LoadDirection, Ndt7Result)>,
+    directions: Vec<Direction>,
+    results: Vec<(Direction, Ndt7Result)>,
 }
 
 impl<'a> Ndt7<'a> {
@@ -145,11 +146,7 @@ impl<'a> Ndt7<'a> {
         Ok(Self { arguments, trust, candidates, at: 0, directions, results })
     }
 
-    fn run(
-        &mut self,
-        direction: LoadDirection,
-        interrupt: &Interrupt,
-    ) -> anyhow::Result<Ndt7Result> {
+    fn run(&mut self, direction: Direction, interrupt: &Interrupt) -> anyhow::Result<Ndt7Result> {
         let (arguments, trust) = (self.arguments, self.trust);
         let outcome = first(&self.candidates, &mut self.at, |located| {
             let target = located.target.clone();
@@ -159,7 +156,7 @@ impl<'a> Ndt7<'a> {
             underload_terminal::console::note!(
                 "{}: loading {} for {:.0} s at most",
                 test.target.name,
-                name(direction),
+                direction.name(),
                 duration_max.as_secs_f64()
             );
             test.run(&mut |_, _| {}, interrupt.flag())
@@ -195,8 +192,8 @@ impl Test for Ndt7<'_> {
             }
             let server =
                 (self.arguments.host == TEST).then(|| self.candidates[self.at].target.name.clone());
-            let kept = told(direction, &result, server).kept(index);
-            findings.push(kept.store(directory)?);
+            let step = told(direction, &result, server).step(index);
+            findings.push(store(step, directory)?);
             self.results.push((direction, result));
         }
         Ok(())
@@ -304,7 +301,7 @@ fn smallest_ms(result: &Ndt7Result) -> f64 {
 }
 
 /// A result as a step.
-fn told(direction: LoadDirection, result: &Ndt7Result, server: Option<String>) -> Told {
+fn told(direction: Direction, result: &Ndt7Result, server: Option<String>) -> ForeignLoad {
     let mut told: Vec<String> = server.map(|name| format!("against {name}")).into_iter().collect();
     told.push(format!(
         "{:.1} Mbit/s over all {:.1} s, as ndt7 defines its rate",
@@ -315,7 +312,7 @@ fn told(direction: LoadDirection, result: &Ndt7Result, server: Option<String>) -
     told.extend(
         result.sent_again_percent.map(|percent| format!("{percent:.1} % of the bytes sent again")),
     );
-    if direction == LoadDirection::Down {
+    if direction == Direction::Down {
         told.push(
             "the server chooses how it sends: M-Lab's use BBR, which fills a buffer less than the \
              downloads of most people do"
@@ -338,7 +335,7 @@ fn told(direction: LoadDirection, result: &Ndt7Result, server: Option<String>) -
     ];
     let broken = (result.end == End::Broken)
         .then(|| format!("the connection broke after {:.1} s", result.elapsed.as_secs_f64()));
-    Told {
+    ForeignLoad {
         direction,
         goodput_bit_per_s: result.settled_bit_per_s.unwrap_or(result.goodput_bit_per_s),
         ramp: if result.settled_bit_per_s.is_some() { RAMP } else { Duration::ZERO },
@@ -359,10 +356,10 @@ fn told(direction: LoadDirection, result: &Ndt7Result, server: Option<String>) -
     }
 }
 
-fn as_json((direction, result): &(LoadDirection, Ndt7Result)) -> Value {
+fn as_json((direction, result): &(Direction, Ndt7Result)) -> Value {
     let loaded = loaded(result);
     json!({
-        "direction": name(*direction),
+        "direction": direction.name(),
         "congestion_control": result.congestion_control,
         "elapsed_s": result.elapsed.as_secs_f64(),
         "goodput_bit_per_s": result.goodput_bit_per_s,
@@ -416,8 +413,8 @@ mod tests {
     #[test]
     fn a_result_says_what_the_load_adds_and_what_cannot_be_told() {
         let readings = [90_000.0, 230_000.0, 110_000.0];
-        let down = told(LoadDirection::Down, &result(&readings, End::Time), None).kept(0).finding;
-        let up = told(LoadDirection::Up, &result(&[], End::Broken), None).kept(1).finding;
+        let down = told(Direction::Down, &result(&readings, End::Time), None).step(0).finding;
+        let up = told(Direction::Up, &result(&[], End::Broken), None).step(1).finding;
         let lines = underload_report::finding_lines(&[down, up]);
         let text = lines.join("\n");
         assert!(lines[0].starts_with("No grade: ") && lines[0].contains("no 99th perc"), "{text}");

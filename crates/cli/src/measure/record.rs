@@ -1,17 +1,13 @@
-//! From what was measured to the record of a run.
+//! The record of a run of measurements, and its steps on the disk.
 
-use underload_probe::control::SessionNews;
-use underload_probe::measure::MeasurementResult;
-use underload_probe::preset::Step;
+use underload_measure::{Outcome, Step};
+use underload_probe::preset::Step as PresetStep;
 use underload_record::schema::{
-    ArmRecord, FORMAT_VERSION, Finding, FlowDirection, FlowRecord, Metric, RunRecord, Sample,
-    ScenarioRecord, Series, TrialRecord, Validity, World,
+    ArmRecord, FORMAT_VERSION, Finding, RunRecord, ScenarioRecord, World,
 };
-use underload_record::trial_latencies;
 use underload_store::{RunDir, StoreError, host};
 
-use super::arguments::{Arguments, Tier};
-use super::findings;
+use super::arguments::Arguments;
 
 /// What is going to be measured, once the server has let it.
 pub struct Plan {
@@ -26,8 +22,8 @@ pub struct Plan {
 }
 
 /// The arms of steps of ours.
-pub fn arms(steps: &[Step]) -> Vec<ArmRecord> {
-    let arm = |step: &Step| ArmRecord {
+pub fn arms(steps: &[PresetStep]) -> Vec<ArmRecord> {
+    let arm = |step: &PresetStep| ArmRecord {
         name: step.name.clone(),
         label: step.label.clone(),
         ..ArmRecord::default()
@@ -62,88 +58,13 @@ pub fn new(arguments: &Arguments, plan: &Plan) -> RunRecord {
     }
 }
 
-/// A step's trial, with what it found.
-pub struct Kept {
-    /// The step's record.
-    pub trial: TrialRecord,
-    /// The samples of every probe.
-    pub samples: Vec<Sample>,
-    /// Curves of the load flows.
-    pub series: Vec<Series>,
-    /// The step's findings.
-    pub finding: Finding,
-}
-
-impl Kept {
-    /// Adds the step to a run, where it is safe once this returns.
-    ///
-    /// # Errors
-    /// What the disk said.
-    pub fn store(self, directory: &mut RunDir) -> Result<Finding, StoreError> {
-        directory.append_trial(&self.trial, &self.samples, &self.series)?;
-        directory.sync()?;
-        Ok(self.finding)
-    }
-}
-
-/// The record of one step.
-pub fn trial(
-    step: &Step,
-    measured: MeasurementResult,
-    tier: Option<Tier>,
-    news: &SessionNews,
-) -> Kept {
-    let mut incomplete = measured.incomplete.clone();
-    if let Some(reason) = &news.ended {
-        incomplete.push(format!("the server ended the session: {reason}"));
-    }
-    let validity = Validity::judge(&measured.timeliness, incomplete);
-    let latencies = trial_latencies(&measured.samples, &measured.flows, &measured.phases);
-    let finding = findings::finding(step, &measured, &latencies, &validity, tier, news);
-    let mut flows = measured.flows;
-    flows.push(line_record(&finding));
-    let trial = TrialRecord {
-        index: step.config.trial,
-        arm: step.name.clone(),
-        repeat: 0,
-        seed: 0,
-        validity,
-        timeliness: measured.timeliness,
-        phases: measured.phases,
-        flows,
-        latencies,
-        ce_alarms: measured.ce_alarms,
-        finding: Some(Box::new(finding.clone())),
-        ..TrialRecord::default()
-    };
-    Kept { trial, samples: measured.samples, series: measured.series, finding }
-}
-
-/// What belongs to no flow: responsiveness, share of the tier, clocks.
-pub fn line_record(finding: &Finding) -> FlowRecord {
-    let rpm = finding.rpm;
-    let values = [
-        ("rpm_draft_09", "RPM", rpm.map(|rpm| rpm.draft_09)),
-        ("rpm_goresponsiveness_p90", "RPM", rpm.map(|rpm| rpm.goresponsiveness_p90)),
-        (
-            "rpm_goresponsiveness_trimmed_mean",
-            "RPM",
-            rpm.map(|rpm| rpm.goresponsiveness_trimmed_mean),
-        ),
-        ("of_tier_down", "%", finding.tier_down_percent),
-        ("of_tier_up", "%", finding.tier_up_percent),
-        ("clock_offset", "ms", finding.clock_offset_ms),
-        ("clock_error", "ms", finding.clock_error_ms),
-    ];
-    let metric = |(name, unit, value): (&str, &str, Option<f64>)| {
-        let value = Some(value?);
-        Some(Metric { name: name.to_owned(), unit: unit.to_owned(), value })
-    };
-    FlowRecord {
-        name: "line".to_owned(),
-        kind: "line".to_owned(),
-        direction: FlowDirection::Both,
-        metrics: values.into_iter().filter_map(metric).collect(),
-        ..FlowRecord::default()
-    }
+/// Adds a step to a run, where it is safe once this returns.
+///
+/// # Errors
+/// Returns the error of the disk.
+pub fn store(step: Step, directory: &mut RunDir) -> Result<Finding, StoreError> {
+    let Outcome { trial, samples, series } = step.outcome;
+    directory.append_trial(&trial, &samples, &series)?;
+    directory.sync()?;
+    Ok(step.finding)
 }

@@ -3,15 +3,16 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use underload_compat::nq::{LoadDirection, NqClient, NqOptions, NqResult, NqTrust};
+use underload_compat::nq::{NqClient, NqOptions, NqResult, NqTrust};
+use underload_measure::ForeignLoad;
 use underload_probe::control::Trust;
-use underload_record::schema::{Finding, ForeignTest, Metric, Readings, Rpm};
+use underload_record::schema::{Direction, Finding, ForeignTest, Metric, Readings, Rpm};
 use underload_store::RunDir;
 use underload_terminal::exit::OrBadInput;
 use underload_terminal::interrupt::Interrupt;
 
-use super::foreign::{Told, arms, directions, name};
-use super::record::Plan;
+use super::foreign::{arms, directions};
+use super::record::{Plan, store};
 use super::{Arguments, Test, session};
 
 /// What the test is called in records.
@@ -35,8 +36,8 @@ pub fn check(arguments: &Arguments) -> anyhow::Result<()> {
 pub struct Nq<'a> {
     arguments: &'a Arguments,
     client: NqClient,
-    directions: Vec<LoadDirection>,
-    results: Vec<(LoadDirection, NqResult)>,
+    directions: Vec<Direction>,
+    results: Vec<(Direction, NqResult)>,
 }
 
 impl<'a> Nq<'a> {
@@ -68,15 +69,15 @@ impl Test for Nq<'_> {
             options.duration_max = self.arguments.duration.unwrap_or(options.duration_max);
             options.congestion_control = Some(self.arguments.congestion_control.clone());
             options.cancelled = interrupt.shared();
-            underload_terminal::console::note!("loading {} ...", name(direction));
+            underload_terminal::console::note!("loading {} ...", direction.name());
             let result = self.client.measure(&options)?;
             if interrupt.is_requested() {
                 break;
             }
             let used =
-                (direction == LoadDirection::Up).then(|| self.arguments.congestion_control.clone());
-            let kept = told(direction, &result, options.interval, used).kept(index);
-            findings.push(kept.store(directory)?);
+                (direction == Direction::Up).then(|| self.arguments.congestion_control.clone());
+            let step = told(direction, &result, options.interval, used).step(index);
+            findings.push(store(step, directory)?);
             self.results.push((direction, result));
         }
         Ok(())
@@ -100,11 +101,11 @@ pub fn trust(text: &str) -> anyhow::Result<NqTrust> {
 
 /// A result as a step. What counts is its last intervals; of those before, the load gathers speed.
 fn told(
-    direction: LoadDirection,
+    direction: Direction,
     result: &NqResult,
     interval: Duration,
     congestion_control: Option<String>,
-) -> Told {
+) -> ForeignLoad {
     let ms = |ns: &[u64]| -> Vec<f64> { ns.iter().map(|ns| *ns as f64 / 1e6).collect() };
     let probes = &result.round_trips;
     let loaded = [
@@ -129,7 +130,7 @@ fn told(
         value: Some(value),
     };
     let intervals = |count: usize| interval * u32::try_from(count).unwrap_or(u32::MAX);
-    Told {
+    ForeignLoad {
         direction,
         goodput_bit_per_s: result.goodput_bit_per_s,
         ramp: intervals(result.intervals.saturating_sub(underload_compat::nq::INTERVALS)),
@@ -158,11 +159,11 @@ fn told(
     }
 }
 
-fn as_json((direction, result): &(LoadDirection, NqResult)) -> Value {
+fn as_json((direction, result): &(Direction, NqResult)) -> Value {
     let rpm = result.responsiveness;
     let probes = &result.round_trips;
     json!({
-        "direction": name(*direction),
+        "direction": direction.name(),
         "rpm_draft_09": rpm.map(|rpm| rpm.draft_09),
         "rpm_goresponsiveness_p90": rpm.map(|rpm| rpm.goresponsiveness_p90),
         "rpm_goresponsiveness_trimmed_mean": rpm.map(|rpm| rpm.goresponsiveness_trimmed_mean),
@@ -196,7 +197,7 @@ mod tests {
             RoundTrips { foreign_tcp_ns: vec![30_000_000; 3], ..RoundTrips::default() };
         let result = NqResult { responsiveness, intervals: 5, round_trips, ..NqResult::default() };
         let second = Duration::from_secs(1);
-        let up = told(LoadDirection::Up, &result, second, Some("reno".to_owned()));
+        let up = told(Direction::Up, &result, second, Some("reno".to_owned()));
         assert_eq!((up.ramp, up.elapsed), (second, 5 * second));
         assert_eq!(up.rpm.map(|rpm| rpm.draft_09), Some(2_000.0));
         assert_eq!(up.foreign.loaded.len(), 1);

@@ -100,9 +100,9 @@ impl Test for Session<'_> {
             if measured.cancelled {
                 break;
             }
-            let kept = record::trial(step, measured, self.arguments.tier, &news);
-            view.end(&kept.finding);
-            findings.push(kept.store(directory)?);
+            let step = underload_measure::step(step, measured, self.arguments.tier, &news);
+            view.end(&step.finding);
+            findings.push(record::store(step, directory)?);
             if let Some(reason) = &news.ended {
                 view.close();
                 bail!("the server ended the session: {reason}");

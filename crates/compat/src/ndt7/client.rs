@@ -10,10 +10,11 @@ use rustls::ClientConfig;
 use socket2::SockRef;
 use tungstenite::{Bytes, Error, Message};
 use underload_probe::load::{TcpInfo, acknowledged_bytes, congestion_control_of, payload};
+use underload_record::schema::Direction;
 
 use super::channel::Channel;
 use super::{DURATION, Measurement, Ndt7Error, Ndt7Target};
-use crate::nq::{LoadDirection, NqTrust};
+use crate::nq::NqTrust;
 
 /// A test of one direction, to be run.
 #[derive(Clone, Debug)]
@@ -23,7 +24,7 @@ pub struct Ndt7Test {
     /// Whom to believe.
     pub trust: NqTrust,
     /// The direction that is loaded.
-    pub direction: LoadDirection,
+    pub direction: Direction,
     /// Ends then, at the latest; the server may end it sooner.
     pub duration_max: Duration,
     /// The congestion control of the way up; `None` leaves it to the system. Of the way down the
@@ -122,8 +123,8 @@ impl Ndt7Test {
     ) -> Result<Ndt7Result, Ndt7Error> {
         let tls: Arc<ClientConfig> = self.trust.client_config(b"http/1.1")?;
         let (path, congestion_control) = match self.direction {
-            LoadDirection::Down => (&self.target.download, None),
-            LoadDirection::Up => (&self.target.upload, self.congestion_control.as_deref()),
+            Direction::Down => (&self.target.download, None),
+            Direction::Up => (&self.target.upload, self.congestion_control.as_deref()),
         };
         let channel = Channel::open(path, tls, congestion_control, cancelled)?;
         let mut running = Running::new(channel, self);
@@ -150,7 +151,7 @@ impl Ndt7Test {
 
 struct Running {
     channel: Channel,
-    direction: LoadDirection,
+    direction: Direction,
     duration_max: Duration,
     start: Instant,
     /// Bytes out of TLS, or acknowledged, before the start.
@@ -171,10 +172,10 @@ struct Running {
 impl Running {
     fn new(channel: Channel, test: &Ndt7Test) -> Self {
         let before = match test.direction {
-            LoadDirection::Down => channel.web.get_ref().read_bytes,
-            LoadDirection::Up => acknowledged_bytes(&channel.socket).unwrap_or(0),
+            Direction::Down => channel.web.get_ref().read_bytes,
+            Direction::Up => acknowledged_bytes(&channel.socket).unwrap_or(0),
         };
-        let is_up = test.direction == LoadDirection::Up;
+        let is_up = test.direction == Direction::Up;
         Self {
             channel,
             direction: test.direction,
@@ -196,8 +197,8 @@ impl Running {
     /// Bytes that the load has moved.
     fn moved(&self) -> u64 {
         match self.direction {
-            LoadDirection::Down => self.channel.web.get_ref().read_bytes - self.before,
-            LoadDirection::Up => {
+            Direction::Down => self.channel.web.get_ref().read_bytes - self.before,
+            Direction::Up => {
                 let acknowledged = acknowledged_bytes(&self.channel.socket).unwrap_or(0);
                 acknowledged.saturating_sub(self.before).min(self.written)
             }
@@ -213,7 +214,7 @@ impl Running {
         self.samples.push((elapsed, moved));
         watch(elapsed, moved);
         // Of the way up this kernel is the sender; of the way down only the server's messages tell.
-        if self.direction == LoadDirection::Up
+        if self.direction == Direction::Up
             && let Ok(info) = TcpInfo::of(&self.channel.socket)
         {
             self.note_round_trips(f64::from(info.rtt_us), f64::from(info.rtt_min_us), elapsed);
@@ -244,7 +245,7 @@ impl Running {
                 },
             }
         }
-        let wants_write = self.direction == LoadDirection::Up;
+        let wants_write = self.direction == Direction::Up;
         if wants_write {
             let written = if self.is_blocked {
                 self.channel.web.flush()
@@ -277,7 +278,7 @@ impl Running {
     /// A message of the server; true if it closes the test.
     fn take(&mut self, message: Message) -> Result<bool, &'static str> {
         match message {
-            Message::Binary(_) if self.direction == LoadDirection::Up => {
+            Message::Binary(_) if self.direction == Direction::Up => {
                 Err("it sends load although it is asked to take some")
             }
             Message::Text(text) => {
@@ -304,7 +305,7 @@ impl Running {
             sent_again_bytes: told.sent_again_bytes.or(self.last.sent_again_bytes),
             ..told
         };
-        if self.direction == LoadDirection::Down {
+        if self.direction == Direction::Down {
             let (rtt, smallest) = (told.rtt_us.unwrap_or(0.0), told.rtt_min_us.unwrap_or(0.0));
             self.note_round_trips(rtt, smallest, self.start.elapsed());
         }
@@ -318,7 +319,7 @@ impl Running {
             let what = "the test ended before anything was measured";
             return Err(Ndt7Error::Nothing { host: host.to_owned(), what });
         }
-        let is_up = self.direction == LoadDirection::Up;
+        let is_up = self.direction == Direction::Up;
         let settled = self.samples.iter().find(|(at, _)| *at >= SETTLED).copied();
         let settled = settled.filter(|(at, _)| elapsed.saturating_sub(*at) >= SETTLED);
         let rate = |bytes: f64, seconds: f64| bytes * 8.0 / seconds;

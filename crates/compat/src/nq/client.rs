@@ -15,6 +15,7 @@ use tokio::time::{MissedTickBehavior, interval, sleep_until};
 use underload_probe::load::{acknowledged_bytes, set_congestion_control};
 use underload_probe::network::{connect_first, current_network};
 use underload_probe::rpm::{Responsiveness, RoundTrips};
+use underload_record::schema::Direction;
 
 use super::answer::{Content, Lease};
 use super::config::{NqConfig, NqTarget, WELL_KNOWN};
@@ -27,7 +28,7 @@ use super::{NqError, NqTrust};
 #[derive(Clone, Debug)]
 pub struct NqOptions {
     /// The direction that is loaded.
-    pub direction: LoadDirection,
+    pub direction: Direction,
     /// The draft's ID: from one decision to the next.
     pub interval: Duration,
     /// The draft's MNP: load connections at most.
@@ -43,18 +44,9 @@ pub struct NqOptions {
     pub cancelled: Arc<AtomicBool>,
 }
 
-/// The direction that a responsiveness test loads.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LoadDirection {
-    /// From the client to the server.
-    Up,
-    /// From the server to the client.
-    Down,
-}
-
 impl NqOptions {
     /// The defaults for a direction.
-    pub fn new(direction: LoadDirection) -> Self {
+    pub fn new(direction: Direction) -> Self {
         Self {
             direction,
             interval: Duration::from_secs(1),
@@ -114,7 +106,7 @@ pub struct NqClient {
 struct Shared {
     peer: Peer,
     config: NqConfig,
-    direction: LoadDirection,
+    direction: Direction,
     congestion_control: Option<String>,
     received: AtomicU64,
     uploads: Mutex<Uploads>,
@@ -328,7 +320,7 @@ impl Shared {
     /// The congestion control of what this end sends.
     fn send_as_asked(&self, connection: &Connection) -> Result<(), NqError> {
         match (&self.congestion_control, self.direction) {
-            (Some(name), LoadDirection::Up) => {
+            (Some(name), Direction::Up) => {
                 Ok(set_congestion_control(&SockRef::from(&connection.socket), name)?)
             }
             _ => Ok(()),
@@ -340,7 +332,7 @@ impl Shared {
         self.send_as_asked(&connection)?;
         self.senders().push(connection.sender.clone());
         match self.direction {
-            LoadDirection::Down => {
+            Direction::Down => {
                 let path = &self.config.large.path;
                 let none = Content::Ready(None);
                 let response =
@@ -352,7 +344,7 @@ impl Shared {
                     self.received.fetch_add(bytes, Ordering::Relaxed);
                 }
             }
-            LoadDirection::Up => {
+            Direction::Up => {
                 let path = &self.config.upload.path;
                 let lease = Lease::new(Duration::from_hours(1), UPLOAD_BYTES);
                 let socket = connection.socket.try_clone();

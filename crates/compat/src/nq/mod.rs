@@ -33,7 +33,7 @@ use rustls::pki_types::InvalidDnsNameError;
 use underload_probe::control::ServiceError;
 use underload_probe::load::LoadError;
 
-pub use client::{LoadDirection, NqClient, NqOptions, NqResult};
+pub use client::{NqClient, NqOptions, NqResult};
 pub use config::{NqConfig, NqTarget};
 #[cfg(feature = "channel")]
 pub(crate) use page::OFFER_BYTES_MAX;

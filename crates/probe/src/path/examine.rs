@@ -203,7 +203,7 @@ impl Examination {
 /// The worst of the parts: a part that cannot be believed spoils the whole.
 fn judge(timeliness: &[Timeliness]) -> Validity {
     let limits = ValidityLimits::default();
-    let verdicts = timeliness.iter().map(|part| part.judge(&limits));
+    let verdicts = timeliness.iter().map(|part| Validity::judge(part, &limits, Vec::new()));
     let reasons: Vec<_> = verdicts
         .filter_map(|verdict| match verdict {
             Validity::Valid => None,

@@ -194,7 +194,13 @@ impl LatencySummary {
     /// The quantile of all probes sent by which a trial is judged; `None` where it has too few
     /// samples.
     pub fn judged(&self, quantile: Quantile) -> Option<Judged> {
-        let answered_ns = self.distribution?.told_ns(quantile)?;
+        self.distribution?.told_ns(quantile)?;
+        self.of_sent(quantile)
+    }
+
+    /// The same however few samples there are; `None` where nothing came back.
+    pub fn of_sent(&self, quantile: Quantile) -> Option<Judged> {
+        let answered_ns = quantile.of(&self.distribution?);
         Some(Judged::new(quantile, answered_ns, (self.sent, self.lost), &self.of_sent_ns))
     }
 }

@@ -45,8 +45,7 @@ impl Default for ValidityLimits {
 }
 
 impl Timeliness {
-    /// The verdict under these limits.
-    pub fn judge(&self, limits: &ValidityLimits) -> Validity {
+    fn reasons(&self, limits: &ValidityLimits) -> Vec<InvalidReason> {
         let limit_ns = limits.lateness_p99_ns;
         let mut reasons = Vec::new();
         let late = |lateness: Option<Distribution>| {
@@ -70,7 +69,7 @@ impl Timeliness {
         {
             reasons.push(InvalidReason::CpuPressure { percent, limit_percent });
         }
-        if reasons.is_empty() { Validity::Valid } else { Validity::Invalid { reasons } }
+        reasons
     }
 }
 
@@ -90,13 +89,14 @@ pub enum Validity {
 }
 
 impl Validity {
-    /// The verdict on a trial: its timeliness under the usual limits, and what did not go as its
-    /// scenario asks, each in plain words.
-    pub fn judge(timeliness: &Timeliness, incomplete: Vec<String>) -> Validity {
-        let mut reasons = match timeliness.judge(&ValidityLimits::default()) {
-            Validity::Valid => Vec::new(),
-            Validity::Invalid { reasons } => reasons,
-        };
+    /// The verdict on a trial: its timeliness under `limits`, then what did not go as its scenario
+    /// asks, each in plain words.
+    pub fn judge(
+        timeliness: &Timeliness,
+        limits: &ValidityLimits,
+        incomplete: Vec<String>,
+    ) -> Validity {
+        let mut reasons = timeliness.reasons(limits);
         reasons.extend(incomplete.into_iter().map(|what| InvalidReason::Incomplete { what }));
         if reasons.is_empty() { Validity::Valid } else { Validity::Invalid { reasons } }
     }
@@ -200,6 +200,10 @@ fn late(p99_ns: u64, limit_ns: u64, packets: u64) -> String {
 mod tests {
     use super::*;
 
+    fn judged(timeliness: &Timeliness) -> Validity {
+        Validity::judge(timeliness, &ValidityLimits::default(), Vec::new())
+    }
+
     fn lateness(p99_ns: i64) -> Distribution {
         Distribution { count: 1000, p99_ns, ..Distribution::default() }
     }
@@ -213,8 +217,8 @@ mod tests {
             probe_slots_missed: 10,
             cpu_pressure_percent: Some(25.0),
         };
-        assert_eq!(timeliness.judge(&ValidityLimits::default()), Validity::Valid);
-        assert_eq!(Timeliness::default().judge(&ValidityLimits::default()), Validity::Valid);
+        assert_eq!(judged(&timeliness), Validity::Valid);
+        assert_eq!(judged(&Timeliness::default()), Validity::Valid);
     }
 
     #[test]
@@ -222,7 +226,7 @@ mod tests {
         let words = |packets| {
             let late = Distribution { count: packets, p99_ns: 4_200_000, ..Default::default() };
             let timeliness = Timeliness { prober_lateness: Some(late), ..Default::default() };
-            timeliness.judge(&ValidityLimits::default()).reasons_in_words().join("")
+            judged(&timeliness).reasons_in_words().join("")
         };
         assert_eq!(words(500), "the prober was 4.2 ms late at p99 (limit 1.0 ms)");
         let few = "the prober was 4.2 ms late or more with 2 of 145 packets (limit 1.0 ms)";
@@ -255,7 +259,7 @@ mod tests {
             (Timeliness { cpu_pressure_percent: Some(60.0), ..Default::default() }, "60 %"),
         ];
         for (timeliness, words) in cases {
-            let Validity::Invalid { reasons } = timeliness.judge(&ValidityLimits::default()) else {
+            let Validity::Invalid { reasons } = judged(&timeliness) else {
                 panic!("{words}: judged valid");
             };
             assert_eq!(reasons.len(), 1, "{words}");

@@ -8,14 +8,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use socket2::{Domain, Socket, Type};
 use underload_emu::gateway::{Gateway, GatewayConfig, GatewayReport};
 use underload_emu::machine::{Clock, Lab, Namespace, NamespaceError, SERVER_V4};
+use underload_measure::TrialLabel;
 use underload_probe::RunClock;
 use underload_probe::endpoint::{Reflector, ReflectorConfig};
 use underload_probe::load::{LoadServer, LoadServerConfig};
 use underload_probe::measure::{Endpoints, FarClock, Measurement, MeasurementResult};
 use underload_probe::network::SocketSource;
 use underload_probe::wire::MarkingPolicy;
-use underload_record::schema::{FlowRecord, Timeliness, TrialRecord, Validity};
-use underload_record::trial_latencies;
+use underload_record::schema::TrialRecord;
 
 use super::exec::Commands;
 use super::plan;
@@ -139,37 +139,30 @@ fn in_network<T: Send>(
 /// The trial's record out of what prober, load, gateway and commands recorded.
 fn assemble(
     trial: &Trial<'_>,
-    measured: MeasurementResult,
+    mut measured: MeasurementResult,
     report: &GatewayReport,
     (exec, exec_incomplete, outputs): super::exec::Finished,
     kernel_drops: u64,
 ) -> TrialData {
-    let timeliness = Timeliness { emulator_lateness: report.lateness(), ..measured.timeliness };
-    let mut incomplete = measured.incomplete;
-    incomplete.extend(exec_incomplete);
+    measured.timeliness.emulator_lateness = report.lateness();
+    measured.incomplete.extend(exec_incomplete);
     if kernel_drops > 0 {
-        incomplete.push(format!("the kernel dropped {kernel_drops} packets outside our queues"));
+        let what = format!("the kernel dropped {kernel_drops} packets outside our queues");
+        measured.incomplete.push(what);
     }
-    let flows: Vec<FlowRecord> = measured.flows.into_iter().chain(exec).collect();
-    let latencies = trial_latencies(&measured.samples, &flows, &measured.phases);
-    let mut series = report.series(trial.index);
-    series.extend(measured.series);
-    let record = TrialRecord {
+    measured.flows.extend(exec);
+    let label = TrialLabel {
         index: trial.index,
         arm: trial.arm.name.clone(),
         repeat: trial.repeat,
         seed: trial.seed,
-        validity: Validity::judge(&timeliness, incomplete),
-        timeliness,
-        phases: measured.phases,
-        flows,
-        latencies,
-        bottlenecks: report.bottlenecks(),
-        ce_alarms: measured.ce_alarms,
-        ..TrialRecord::default()
     };
+    let outcome = underload_measure::trial(label, measured);
+    let record = TrialRecord { bottlenecks: report.bottlenecks(), ..outcome.trial };
+    let mut series = report.series(trial.index);
+    series.extend(outcome.series);
     let mut data =
-        TrialData { record, samples: measured.samples, series, outputs, notes: Vec::new() };
+        TrialData { record, samples: outcome.samples, series, outputs, notes: Vec::new() };
     keep_bottlenecks(&mut data, &trial.arm.path);
     data
 }

@@ -1,18 +1,18 @@
-//! What a step found, as numbers; `underload_report` puts it into words.
+//! What a step of a measurement found, as numbers; `underload_report` puts it into words.
 
 use std::collections::BTreeMap;
 use underload_probe::control::SessionNews;
 
 use underload_probe::load::{FlowLog, LoadFlow, Transport};
 use underload_probe::measure::MeasurementResult;
-use underload_probe::preset::Step;
+use underload_probe::preset::Step as PresetStep;
 use underload_probe::rpm::{Responsiveness, RoundTrips};
 use underload_record::schema::{
-    ClassLatency, Direction, Finding, LatencyMeasure, LatencySummary, Marking, MarkingFate, Phase,
-    PhaseWindow, Quantile, Rpm, Sample, Validity,
+    ClassLatency, Direction, Finding, FlowDirection, FlowRecord, LatencyMeasure, LatencySummary,
+    Marking, MarkingFate, Metric, Phase, PhaseWindow, Quantile, Rpm, Sample,
 };
 
-use super::arguments::Tier;
+use crate::outcome::{Outcome, TrialLabel, goodput, trial};
 
 /// Bytes of an IP packet per byte of TCP payload, full segments with time stamps.
 const WIRE_PER_PAYLOAD: f64 = 1500.0 / 1448.0;
@@ -24,12 +24,57 @@ const CAPPED_LOST: f64 = 0.02;
 /// A sender's own rate is known if it sent for so long.
 const SENT_MIN_NS: u64 = 1_000_000_000;
 
-/// Findings of a step whose summaries are `latencies`.
-pub fn finding(
-    step: &Step,
+/// The rates that a line is sold with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Tier {
+    /// Rate to the client, bit/s.
+    pub down_bit_per_s: u64,
+    /// Rate from the client, bit/s.
+    pub up_bit_per_s: u64,
+}
+
+/// A step of a measurement and what it found.
+#[derive(Debug, Clone)]
+pub struct Step {
+    /// Its trial, with the finding in it.
+    pub outcome: Outcome,
+    /// What it found.
+    pub finding: Finding,
+}
+
+impl Step {
+    /// Adds the finding to the trial's record.
+    pub(crate) fn new(mut outcome: Outcome, finding: Finding) -> Self {
+        outcome.trial.flows.push(line_record(&finding));
+        outcome.trial.finding = Some(Box::new(finding.clone()));
+        Self { outcome, finding }
+    }
+}
+
+/// The record of a step of a preset.
+pub fn step(
+    step: &PresetStep,
+    mut measured: MeasurementResult,
+    tier: Option<Tier>,
+    news: &SessionNews,
+) -> Step {
+    if let Some(reason) = &news.ended {
+        measured.incomplete.push(format!("the server ended the session: {reason}"));
+    }
+    let mut finding = finding(step, &measured, tier, news);
+    let (index, arm) = (step.config.trial, step.name.clone());
+    let outcome = trial(TrialLabel { index, arm, ..TrialLabel::default() }, measured);
+    finding.valid = outcome.trial.validity.is_valid();
+    finding.invalid_because = outcome.trial.validity.reasons_in_words();
+    finding.latencies = round_trips(&outcome.trial.latencies);
+    finding.buffer_kib = buffer_kib(&finding);
+    Step::new(outcome, finding)
+}
+
+/// What the flows and samples of a step show; its latencies and its validity are the trial's.
+fn finding(
+    step: &PresetStep,
     measured: &MeasurementResult,
-    latencies: &[LatencySummary],
-    validity: &Validity,
     tier: Option<Tier>,
     news: &SessionNews,
 ) -> Finding {
@@ -44,17 +89,13 @@ pub fn finding(
     let flows = &step.config.loads;
     let capped =
         |direction| load.is_some_and(|it| is_capped(flows, &measured.loads, it, direction));
-    let mut finding = Finding {
+    Finding {
         step: step.name.clone(),
         label: step.label.clone(),
-        valid: validity.is_valid(),
-        invalid_because: validity.reasons_in_words(),
-        latencies: round_trips(latencies),
         goodput_up_mbit_s: mbit(up),
         goodput_down_mbit_s: mbit(down),
         tier_up_percent: percent(up, tier.map(|tier| tier.up_bit_per_s)),
         tier_down_percent: percent(down, tier.map(|tier| tier.down_bit_per_s)),
-        buffer_kib: None,
         rpm: rpm(measured).as_ref().map(rpm_values),
         markings: markings(step, &measured.samples),
         clock_offset_ms: measured.clock_offset.map(|clock| ms(clock.offset_ns)),
@@ -65,10 +106,37 @@ pub fn finding(
         throttled_down: news.throttled_down && down.is_some(),
         capped_up: capped(Direction::Up),
         capped_down: capped(Direction::Down),
-        foreign: None,
+        ..Finding::default()
+    }
+}
+
+/// What belongs to no flow: responsiveness, share of the tier, clocks.
+pub(crate) fn line_record(finding: &Finding) -> FlowRecord {
+    let rpm = finding.rpm;
+    let values = [
+        ("rpm_draft_09", "RPM", rpm.map(|rpm| rpm.draft_09)),
+        ("rpm_goresponsiveness_p90", "RPM", rpm.map(|rpm| rpm.goresponsiveness_p90)),
+        (
+            "rpm_goresponsiveness_trimmed_mean",
+            "RPM",
+            rpm.map(|rpm| rpm.goresponsiveness_trimmed_mean),
+        ),
+        ("of_tier_down", "%", finding.tier_down_percent),
+        ("of_tier_up", "%", finding.tier_up_percent),
+        ("clock_offset", "ms", finding.clock_offset_ms),
+        ("clock_error", "ms", finding.clock_error_ms),
+    ];
+    let metric = |(name, unit, value): (&str, &str, Option<f64>)| {
+        let value = Some(value?);
+        Some(Metric { name: name.to_owned(), unit: unit.to_owned(), value })
     };
-    finding.buffer_kib = buffer_kib(&finding);
-    finding
+    FlowRecord {
+        name: "line".to_owned(),
+        kind: "line".to_owned(),
+        direction: FlowDirection::Both,
+        metrics: values.into_iter().filter_map(metric).collect(),
+        ..FlowRecord::default()
+    }
 }
 
 /// TCP fills a plain buffer until it overflows: the delay near the largest is all of it.
@@ -123,14 +191,6 @@ fn rpm_values(value: &Responsiveness) -> Rpm {
         goresponsiveness_trimmed_mean: value.goresponsiveness_trimmed_mean.round(),
         approximated_from_packets: true,
     }
-}
-
-fn goodput(measured: &MeasurementResult, direction: Direction) -> Option<u64> {
-    let rates = measured.flows.iter().filter_map(|flow| match direction {
-        Direction::Up => flow.goodput_up_bit_per_s,
-        Direction::Down => flow.goodput_down_bit_per_s,
-    });
-    rates.reduce(|sum, rate| sum + rate)
 }
 
 fn round_trips(latencies: &[LatencySummary]) -> Vec<ClassLatency> {
@@ -195,7 +255,7 @@ fn rpm(measured: &MeasurementResult) -> Option<Responsiveness> {
     RoundTrips::of_packets(&foreign, &loaded).responsiveness()
 }
 
-fn markings(step: &Step, samples: &[Sample]) -> Vec<MarkingFate> {
+fn markings(step: &PresetStep, samples: &[Sample]) -> Vec<MarkingFate> {
     let classes = step.config.probe.classes.iter().enumerate();
     classes
         .filter_map(|(flow, class)| {
@@ -250,9 +310,92 @@ fn describe(marking: Marking) -> String {
 #[cfg(test)]
 mod tests {
     use underload_probe::load::Delivered;
-    use underload_record::schema::Distribution;
+    use underload_probe::measure::{MeasurementConfig, RampEnd};
+    use underload_record::history::Followed;
+    use underload_record::schema::{Distribution, Timeliness};
 
     use super::*;
+    use crate::followed;
+
+    const MS: u64 = 1_000_000;
+
+    /// A second of idle probes and five of loaded ones, a probe every 5 ms.
+    fn measured(loaded: impl Fn(u64) -> Option<u64>) -> MeasurementResult {
+        let window = |phase, from_s: u64, to_s: u64| PhaseWindow {
+            phase,
+            start_ns: from_s * 1_000 * MS,
+            end_ns: to_s * 1_000 * MS,
+        };
+        let sample = |number: u64| {
+            let scheduled_ns = number * 5 * MS;
+            let is_idle = scheduled_ns < 1_000 * MS;
+            let phase = if is_idle { Phase::Idle } else { Phase::Load };
+            let rtt_ms = if is_idle { Some(12) } else { loaded(number) };
+            let rtt_ns = rtt_ms.map(|ms| ms * MS);
+            Sample { phase, scheduled_ns, sent_ns: scheduled_ns, rtt_ns, ..Sample::default() }
+        };
+        MeasurementResult {
+            samples: (0..1_200).map(sample).collect(),
+            phases: vec![window(Phase::Idle, 0, 1), window(Phase::Load, 1, 6)],
+            flows: vec![FlowRecord { name: "probe".to_owned(), ..FlowRecord::default() }],
+            series: Vec::new(),
+            timeliness: Timeliness::default(),
+            ramp_end: RampEnd::Fixed,
+            incomplete: Vec::new(),
+            cancelled: false,
+            ce_alarms: Vec::new(),
+            probe_counts: Vec::new(),
+            loads: Vec::new(),
+            clock_offset: None,
+        }
+    }
+
+    fn found(measured: MeasurementResult) -> Step {
+        let preset = PresetStep {
+            name: "down".to_owned(),
+            label: String::new(),
+            config: MeasurementConfig::default(),
+        };
+        step(&preset, measured, None, &SessionNews::default())
+    }
+
+    #[test]
+    fn a_queue_that_drops_has_no_better_grade_than_one_that_delays() {
+        let drops = found(measured(|number| (number % 33 > 0).then_some(12)));
+        let delays = found(measured(|_| Some(22)));
+        assert_eq!(delays.finding.added_ms(), Some(10.0));
+        assert_eq!(drops.finding.added_ms(), Some(f64::INFINITY));
+        // The table of the answered probes has no trace of it but the loss.
+        let load = drops.finding.headline(Phase::Load).unwrap();
+        assert_eq!((load.p99_ms, load.of_sent_ms[&Quantile::P99]), (Some(12.0), None));
+        assert_eq!(load.of_sent_ms[&Quantile::P95], Some(12.0));
+        assert!(!load.of_sent_ms.contains_key(&Quantile::P999), "of 970 samples: {load:?}");
+        assert!(delays.finding.headline(Phase::Load).unwrap().of_sent_ms.is_empty());
+        let p99 = |step: &Step| {
+            let all = followed(&step.outcome.trial).into_iter();
+            all.filter(|(it, _)| *it == Followed::LoadP99).map(|(_, ms)| ms).collect::<Vec<_>>()
+        };
+        assert_eq!((p99(&drops), p99(&delays)), (vec![2_000.0], vec![22.0]), "in a history");
+    }
+
+    #[test]
+    fn validity_is_judged_in_one_order() {
+        let mut late = measured(|_| Some(12));
+        late.timeliness.cpu_pressure_percent = Some(60.0);
+        late.incomplete.push("a flow sent nothing".to_owned());
+        let news = SessionNews { ended: Some("its time is up".to_owned()), ..Default::default() };
+        let preset = PresetStep {
+            name: "down".to_owned(),
+            label: String::new(),
+            config: MeasurementConfig::default(),
+        };
+        let found = step(&preset, late, None, &news).finding;
+        let reasons: Vec<&str> = found.invalid_because.iter().map(String::as_str).collect();
+        let [cpu, flow, ended] = reasons[..] else { panic!("{reasons:?}") };
+        assert!(!found.valid && cpu.contains("60 %"), "{cpu}");
+        assert_eq!(flow, "a flow sent nothing");
+        assert_eq!(ended, "the server ended the session: its time is up");
+    }
 
     #[test]
     fn bleaching_is_told_per_direction() {

@@ -1,0 +1,42 @@
+//! The numbers of a line that are followed from run to run.
+
+use underload_record::history::Followed;
+use underload_record::schema::{
+    Judged, LatencyMeasure, LatencySummary, Phase, Quantile, TrialRecord,
+};
+
+/// What a percentile counts as that is a lost probe: no answer is waited for any longer.
+const LOST_MS: f64 = 2_000.0;
+
+/// The numbers of a trial that are followed, in the units of [`Followed`]. Percentiles are of all
+/// probes sent; one that is a lost probe counts as two seconds.
+pub fn followed(trial: &TrialRecord) -> Vec<(Followed, f64)> {
+    let headline = |phase: Phase| {
+        let is = |it: &&LatencySummary| {
+            it.measure == LatencyMeasure::RoundTrip && !it.closed_loop && it.window.phase == phase
+        };
+        trial.latencies.iter().find(is)
+    };
+    let (idle, load) = (headline(Phase::Idle), headline(Phase::Load));
+    let ms = |found: Option<&LatencySummary>, quantile| match found?.judged(quantile)? {
+        Judged::Answered(ns) => Some(ns as f64 / 1e6),
+        Judged::Lost => Some(LOST_MS),
+    };
+    let sum = |rates: Vec<u64>| (!rates.is_empty()).then(|| rates.iter().sum::<u64>() as f64 / 1e6);
+    let up = trial.flows.iter().filter_map(|flow| flow.goodput_up_bit_per_s).collect();
+    let down = trial.flows.iter().filter_map(|flow| flow.goodput_down_bit_per_s).collect();
+    let found = [
+        (Followed::LoadP99, ms(load, Quantile::P99)),
+        (Followed::LoadP50, ms(load, Quantile::P50).or_else(|| of_foreign(trial))),
+        (Followed::IdleP50, ms(idle, Quantile::P50)),
+        (Followed::GoodputUp, sum(up)),
+        (Followed::GoodputDown, sum(down)),
+    ];
+    found.into_iter().filter_map(|(followed, value)| Some((followed, value?))).collect()
+}
+
+/// The median that a server of another kind told: there are no probes, and no 99th percentile.
+fn of_foreign(trial: &TrialRecord) -> Option<f64> {
+    let foreign = trial.finding.as_ref()?.foreign.as_ref()?;
+    foreign.loaded.first().map(|readings| readings.p50_ms)
+}

@@ -1,0 +1,161 @@
+//! A test against a server of another kind, as a step of a run: what it reported is recorded, what it
+//! cannot report is absent.
+
+use std::time::Duration;
+
+use underload_record::schema::{
+    Direction, Finding, FlowDirection, FlowRecord, ForeignTest, Metric, Phase, PhaseWindow, Rpm,
+    Series, SeriesPoint, Timeliness, TrialRecord, Validity, ValidityLimits,
+};
+
+use crate::finding::Step;
+use crate::outcome::Outcome;
+
+/// What one direction of a test reported.
+#[derive(Debug, Clone)]
+pub struct ForeignLoad {
+    /// The direction that was loaded.
+    pub direction: Direction,
+    /// Payload per second after the ramp, bit/s.
+    pub goodput_bit_per_s: f64,
+    /// What of the test counts for nothing.
+    pub ramp: Duration,
+    /// How long the load lasted, ramp and all.
+    pub elapsed: Duration,
+    /// The congestion control of the sender, where it is known.
+    pub congestion_control: Option<String>,
+    /// Round trips per minute.
+    pub rpm: Option<Rpm>,
+    /// Payload moved since the load began.
+    pub moved: Vec<(Duration, u64)>,
+    /// The loading connection's own round trips since the load began, us.
+    pub readings: Vec<(Duration, f64)>,
+    /// Numbers of the load, for the record.
+    pub metrics: Vec<Metric>,
+    /// What went wrong, so that the step counts for nothing; empty if all went well.
+    pub incomplete: Vec<String>,
+    /// What there is instead of probes.
+    pub foreign: ForeignTest,
+}
+
+impl ForeignLoad {
+    /// The step that it was, at this position of its run.
+    pub fn step(self, index: u32) -> Step {
+        let (timeliness, limits) = (Timeliness::default(), ValidityLimits::default());
+        let validity = Validity::judge(&timeliness, &limits, self.incomplete.clone());
+        let name = self.direction.name();
+        let phases =
+            [(Phase::Ramp, Duration::ZERO, self.ramp), (Phase::Load, self.ramp, self.elapsed)];
+        let phases = phases.into_iter().filter(|(_, start, end)| end > start);
+        let phases: Vec<PhaseWindow> = phases
+            .map(|(phase, start, end)| PhaseWindow { phase, start_ns: ns(start), end_ns: ns(end) })
+            .collect();
+        let series = self.series(index);
+        let rate = Some(self.goodput_bit_per_s.max(0.0));
+        let is_up = self.direction == Direction::Up;
+        let (up, down) = if is_up { (rate, None) } else { (None, rate) };
+        let whole = |rate: Option<f64>| rate.map(|rate| rate.round() as u64);
+        let flow = FlowRecord {
+            name: self.foreign.test.clone(),
+            kind: "tcp".to_owned(),
+            direction: if is_up { FlowDirection::Up } else { FlowDirection::Down },
+            congestion_control: self.congestion_control,
+            goodput_up_bit_per_s: whole(up),
+            goodput_down_bit_per_s: whole(down),
+            metrics: self.metrics,
+            ..FlowRecord::default()
+        };
+        let finding = Finding {
+            step: name.to_owned(),
+            label: self.foreign.test.clone(),
+            valid: validity.is_valid(),
+            invalid_because: validity.reasons_in_words(),
+            goodput_up_mbit_s: up.map(|rate| rate / 1e6),
+            goodput_down_mbit_s: down.map(|rate| rate / 1e6),
+            rpm: self.rpm,
+            foreign: Some(Box::new(self.foreign)),
+            ..Finding::default()
+        };
+        let trial = TrialRecord {
+            index,
+            arm: name.to_owned(),
+            validity,
+            phases,
+            flows: vec![flow],
+            ..TrialRecord::default()
+        };
+        Step::new(Outcome { trial, samples: Vec::new(), series }, finding)
+    }
+
+    /// The same curves, of the same names and units, as those of a load flow of ours.
+    fn series(&self, trial: u32) -> Vec<Series> {
+        let named = |name: &str, unit: &str, points: Vec<SeriesPoint>| Series {
+            trial,
+            name: format!("{}.{name}", self.foreign.test),
+            unit: unit.to_owned(),
+            points,
+        };
+        let goodput = self.moved.windows(2).filter(|pair| pair[1].0 > pair[0].0).map(|pair| {
+            let bytes = pair[1].1.saturating_sub(pair[0].1) as f64;
+            let seconds = pair[1].0.saturating_sub(pair[0].0).as_secs_f64();
+            SeriesPoint { time_ns: ns(pair[1].0), value: bytes * 8.0 / seconds }
+        });
+        let rtt = self
+            .readings
+            .iter()
+            .map(|(at, rtt_us)| SeriesPoint { time_ns: ns(*at), value: rtt_us * 1e3 });
+        let all = [named("goodput", "bit/s", goodput.collect()), named("rtt", "ns", rtt.collect())];
+        all.into_iter().filter(|series| !series.points.is_empty()).collect()
+    }
+}
+
+fn ns(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use underload_record::schema::Readings;
+
+    use super::*;
+
+    #[test]
+    fn a_step_has_what_was_told_and_nothing_that_was_not() {
+        let foreign = ForeignTest {
+            test: "ndt7".to_owned(),
+            smallest_ms: Some(20.0),
+            loaded: Readings::of("readings", [40.0]).into_iter().collect(),
+            told: Vec::new(),
+            cannot_tell: "much".to_owned(),
+        };
+        let at = Duration::from_millis;
+        let told = ForeignLoad {
+            direction: Direction::Down,
+            goodput_bit_per_s: 8e6,
+            ramp: at(2_000),
+            elapsed: at(10_000),
+            congestion_control: None,
+            rpm: None,
+            // The same instant twice, and a count that went back, are a stranger's.
+            moved: vec![(at(0), 0), (at(100), 100_000), (at(100), 100_000), (at(200), 90_000)],
+            readings: vec![(at(100), 40_000.0)],
+            metrics: Vec::new(),
+            incomplete: Vec::new(),
+            foreign,
+        };
+        let Step { outcome: kept, finding } = told.step(0);
+        assert!(kept.samples.is_empty() && kept.trial.latencies.is_empty());
+        assert!(finding.markings.is_empty() && finding.clock_offset_ms.is_none());
+        assert_eq!(finding.added_ms(), None);
+        assert_eq!(kept.trial.flows[0].goodput_down_bit_per_s, Some(8_000_000));
+        assert_eq!(kept.trial.flows[0].goodput_up_bit_per_s, None);
+        let phases: Vec<Phase> = kept.trial.phases.iter().map(|it| it.phase).collect();
+        assert_eq!(phases, [Phase::Ramp, Phase::Load]);
+        let values = |name: &str| -> Vec<f64> {
+            let series = kept.series.iter().find(|it| it.name == name).unwrap();
+            series.points.iter().map(|point| point.value).collect()
+        };
+        assert_eq!(values("ndt7.goodput"), [8e6, 0.0]);
+        assert_eq!(values("ndt7.rtt"), [40e6]);
+    }
+}
