@@ -3,7 +3,7 @@
 use crate::time::Time;
 
 /// The Explicit Congestion Notification field (RFC 3168 section 5, RFC 9331 section 2).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Ecn {
     /// The transport does not understand ECN: congestion is signalled by loss.

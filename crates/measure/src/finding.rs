@@ -280,10 +280,10 @@ fn fate(probe: &str, sent: Marking, samples: &[&Sample]) -> Option<MarkingFate> 
     let kept = |seen: &[Marking]| percent(seen.iter().filter(|it| **it == sent).count());
     let ce = |seen: &[Marking]| percent(seen.iter().filter(|it| it.ecn.bits() == 3).count());
     let (far_most, near_most) = (commonest(&far), commonest(&near));
-    let became = |most: Marking| (most != sent).then(|| describe(most));
+    let became = |most: Marking| (most != sent).then(|| most.to_string());
     Some(MarkingFate {
         probe: probe.to_owned(),
-        sent: describe(sent),
+        sent: sent.to_string(),
         answers: pairs.len() as u64,
         up_kept_percent: kept(&far),
         up_ce_percent: ce(&far),
@@ -300,11 +300,6 @@ fn commonest(seen: &[Marking]) -> Marking {
         *counts.entry(*marking).or_insert(0_usize) += 1;
     }
     counts.into_iter().max_by_key(|(_, count)| *count).map_or(Marking::default(), |(it, _)| it)
-}
-
-/// `dscp 45 ect1`.
-fn describe(marking: Marking) -> String {
-    format!("dscp {} {}", marking.dscp, marking.ecn.name())
 }
 
 #[cfg(test)]

@@ -111,8 +111,6 @@ impl Default for Knobs {
 const BEST_EFFORT: u8 = 0;
 /// CS1: the queue-building class of the ultra low latency test.
 const CS1: u8 = 8;
-/// Non-queue-building (RFC 9956).
-const NQB: u8 = 45;
 const CS5: u8 = 40;
 const EF: u8 = 46;
 
@@ -169,7 +167,7 @@ impl Preset {
         let base = Plan::default();
         match self {
             Self::Quick => {
-                let base = Plan { classes: vec![BEST_EFFORT, NQB], ..base };
+                let base = Plan { classes: vec![BEST_EFFORT, Marking::NQB], ..base };
                 serial.into_iter().map(|loaded| Plan { loaded, ..base.clone() }).collect()
             }
             Self::NpmsLul => {
@@ -190,9 +188,10 @@ impl Preset {
                     classes: vec![dscp],
                     ..base.clone()
                 };
-                let (name, classes) = (Some("loaded".to_owned()), vec![CS1, NQB, BEST_EFFORT]);
+                let (name, classes) =
+                    (Some("loaded".to_owned()), vec![CS1, Marking::NQB, BEST_EFFORT]);
                 let (loaded, load) = (upstream, seconds(10));
-                vec![idle(CS1), idle(NQB), Plan { name, loaded, load, classes, ..base }]
+                vec![idle(CS1), idle(Marking::NQB), Plan { name, loaded, load, classes, ..base }]
             }
             Self::Rrul => vec![Plan {
                 name: Some("rrul".to_owned()),

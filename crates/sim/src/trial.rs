@@ -8,8 +8,8 @@ use underload_aqm::rng::Rng;
 use underload_aqm::time::{Span, Time};
 use underload_record::ce_excess;
 use underload_record::schema::{
-    BottleneckSummary, Direction, FlowRecord, LatencyMeasure, LatencySummary, Phase, PhaseWindow,
-    Sample, Series, TrialRecord,
+    BottleneckSummary, Direction, FlowRecord, LatencyMeasure, LatencySummary, Marking, Phase,
+    PhaseWindow, Sample, Series, TrialRecord,
 };
 
 use crate::ce_watch::CeWatch;
@@ -471,15 +471,10 @@ fn flow_record(flow: &FlowConfig, goodput: Option<u64>, stats: Option<TcpStats>)
         FlowKind::Application(application) => application.ecn(),
         _ => Ecn::NotEct,
     };
-    let class = match (flow.dscp.value(), ecn) {
-        (0, Ecn::NotEct) => String::new(),
-        (dscp, Ecn::NotEct) => format!("dscp {dscp}"),
-        (dscp, ecn) => format!("dscp {dscp} {}", ecn.name()),
-    };
     FlowRecord {
         name: flow.name.clone(),
         kind: kind.to_owned(),
-        class,
+        class: Marking { dscp: flow.dscp.value(), ecn }.class(),
         direction: flow.recorded_direction(),
         congestion_control,
         goodput_up_bit_per_s: towards(Direction::Up),

@@ -34,7 +34,7 @@ use std::time::Duration;
 
 use underload_probe::wire::MarkingPolicy;
 
-pub use parameters::{Direction, Parameters, Protocol, Refusal};
+pub use parameters::{Parameters, Protocol, Refusal};
 pub use results::check_results;
 pub use server::{Iperf3Counts, Iperf3Server};
 pub use udp::{Datagram, Reception};

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use serde::Deserialize;
+use underload_record::schema::FlowDirection;
 
 use super::Iperf3Limits;
 
@@ -12,7 +13,7 @@ pub struct Parameters {
     /// TCP or UDP.
     pub protocol: Protocol,
     /// The side that sends.
-    pub direction: Direction,
+    pub direction: FlowDirection,
     /// Streams per direction, at least 1.
     pub streams: u32,
     /// How long the client sends after the omitted time; zero if it counts bytes instead.
@@ -47,17 +48,6 @@ pub enum Protocol {
     Tcp,
     /// UDP.
     Udp,
-}
-
-/// The side that sends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Direction {
-    /// The client.
-    Up,
-    /// The server (`-R`).
-    Down,
-    /// Both (`--bidir`).
-    Both,
 }
 
 /// Why a test is refused, in iperf3's own numbers, which its client turns into words.
@@ -136,9 +126,9 @@ impl Parameters {
             _ => return Err(Refusal::PROTOCOL),
         };
         let direction = match (wire.reverse, wire.bidirectional) {
-            (_, true) => Direction::Both,
-            (true, false) => Direction::Down,
-            (false, false) => Direction::Up,
+            (_, true) => FlowDirection::Both,
+            (true, false) => FlowDirection::Down,
+            (false, false) => FlowDirection::Up,
         };
         let streams_max = u64::from(limits.streams_max);
         let streams =
@@ -174,14 +164,14 @@ impl Parameters {
         let Some(limit) = limits.bit_per_s_max else { return Ok(()) };
         let is_over = match self.bit_per_s {
             Some(rate) => rate.saturating_mul(u64::from(self.streams)) > limit,
-            None => self.protocol == Protocol::Udp && self.direction != Direction::Down,
+            None => self.protocol == Protocol::Udp && self.direction != FlowDirection::Down,
         };
         if is_over { Err(Refusal::TOTAL_RATE) } else { Ok(()) }
     }
 
     /// Streams over both directions.
     pub fn streams_in_all(&self) -> usize {
-        let directions = if self.direction == Direction::Both { 2 } else { 1 };
+        let directions = if self.direction == FlowDirection::Both { 2 } else { 1 };
         self.streams as usize * directions
     }
 
@@ -189,9 +179,9 @@ impl Parameters {
     /// test of both directions the client opens those that it sends on first.
     pub fn server_sends_on(&self, place: usize) -> bool {
         match self.direction {
-            Direction::Up => false,
-            Direction::Down => true,
-            Direction::Both => place >= self.streams as usize,
+            FlowDirection::Up => false,
+            FlowDirection::Down => true,
+            FlowDirection::Both => place >= self.streams as usize,
         }
     }
 }

@@ -132,7 +132,7 @@ fn probe_record(name: &str, marking: Marking, counts: &ProbeCounts) -> FlowRecor
     FlowRecord {
         name: name.to_owned(),
         kind: "probe".to_owned(),
-        class: class_name(marking),
+        class: marking.class(),
         direction: FlowDirection::Both,
         metrics: vec![
             count("sent", counts.sent),
@@ -153,7 +153,7 @@ fn load_record(flow: &LoadFlow, log: &FlowLog, window: Option<PhaseWindow>) -> F
     };
     let mut record = FlowRecord {
         name: flow.name.clone(),
-        class: class_name(flow.marking),
+        class: flow.marking.class(),
         direction,
         goodput_up_bit_per_s: up,
         goodput_down_bit_per_s: down,
@@ -206,18 +206,4 @@ fn load_series(trial: u32, flow: &LoadFlow, log: &FlowLog) -> Vec<Series> {
         series.push(named("retransmits", "segments", tcp(|info| f64::from(info.retransmits))));
     }
     series
-}
-
-/// As [`FlowRecord::class`] wants it; empty for best effort without ECN.
-fn class_name(marking: Marking) -> String {
-    let ecn = match marking.ecn.bits() {
-        0 => "",
-        1 => " ect1",
-        2 => " ect0",
-        _ => " ce",
-    };
-    if marking == Marking::default() {
-        return String::new();
-    }
-    format!("dscp {}{ecn}", marking.dscp)
 }

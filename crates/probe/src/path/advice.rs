@@ -4,7 +4,7 @@ use underload_record::ce_excess::{IDLE_SHARE, LOADED_SHARE};
 use underload_record::schema::{Direction, Ecn, Marking};
 
 use super::classify::Answer;
-use super::evidence::{Evidence, NQB};
+use super::evidence::Evidence;
 use super::examine::{Examination, TreatmentVerdict};
 use super::kind::QueueFamily;
 use super::marks::{Change, Fate, MarkRow, MarkSurvey};
@@ -38,7 +38,7 @@ pub fn advice(marks: &[&MarkSurvey], examinations: &[Examination]) -> Vec<String
 
 fn about_marks(survey: &MarkSurvey, advice: &mut Vec<String>) {
     let is_ecn = |sent: Marking| sent.dscp == 0 && sent.ecn != Ecn::NotEct;
-    let is_nqb = |sent: Marking| sent.dscp == NQB && sent.ecn == Ecn::NotEct;
+    let is_nqb = |sent: Marking| sent.dscp == Marking::NQB && sent.ecn == Ecn::NotEct;
     let any = |is_wanted: &dyn Fn(Marking) -> bool, is_so: &dyn Fn(&MarkRow) -> bool| {
         survey.rows.iter().filter(|row| is_wanted(row.sent)).any(is_so)
     };
@@ -271,7 +271,7 @@ mod tests {
 
     #[test]
     fn what_this_machine_refuses_is_no_damage_of_the_path() {
-        let refused = |sent: Marking| if sent.dscp == NQB { Fate::Refused } else { KEPT };
+        let refused = |sent: Marking| if sent.dscp == Marking::NQB { Fate::Refused } else { KEPT };
         let lines = advised(|sent| [refused(sent); 2]);
         assert_eq!(lines.len(), 1, "{lines:?}");
         assert!(lines[0].starts_with("This machine refuses to send packets with DSCP 45"));

@@ -23,13 +23,11 @@ pub const OVERLOAD: f64 = 1.4;
 /// The classes that both stages probe.
 pub const CLASSES: [Marking; 4] = [
     BEST_EFFORT,
-    Marking { dscp: NQB, ecn: Ecn::NotEct },
+    Marking { dscp: Marking::NQB, ecn: Ecn::NotEct },
     Marking { dscp: 0, ecn: Ecn::Ect0 },
     Marking { dscp: 0, ecn: Ecn::Ect1 },
 ];
 
-/// The codepoint of non-queue-building traffic (RFC 9956).
-pub const NQB: u8 = 45;
 const BEST_EFFORT: Marking = Marking { dscp: 0, ecn: Ecn::NotEct };
 
 /// One stage as it was recorded, measured or simulated.

@@ -7,7 +7,7 @@ use serde::Serialize;
 use underload_record::schema::{Direction, Marking, Timeliness, Validity, ValidityLimits};
 
 use super::classify::{Classification, classify};
-use super::evidence::{CLASSES, Evidence, NQB, OVERLOAD, OVERLOAD_PACKET_BYTES, Stage, UdpLoad};
+use super::evidence::{CLASSES, Evidence, OVERLOAD, OVERLOAD_PACKET_BYTES, Stage, UdpLoad};
 use crate::clock::RunClock;
 use crate::endpoint::{ProbeClass, ProberConfig};
 use crate::load::{LoadFlow, Token, Transport};
@@ -168,7 +168,7 @@ pub fn examine(
     let mut treatment = None;
     if config.treatment && !tcp.cancelled {
         let mut loads = config.bulk("best-effort", 0, TREATMENT_FLOWS);
-        loads.extend(config.bulk("nqb", NQB, TREATMENT_FLOWS));
+        loads.extend(config.bulk("nqb", Marking::NQB, TREATMENT_FLOWS));
         let result = run(Part::Treatment, loads)?;
         treatment = Treatment::of(&result, config.direction);
         timeliness.push(result.timeliness);

@@ -28,8 +28,7 @@ pub use hops::read_quotes;
 pub use advice::advice;
 pub use classify::{Answer, CERTAIN, Classification, DISTANCE_MAX, classify, classify_with};
 pub use evidence::{
-    CLASSES, Control, Delay, Evidence, NQB, OVERLOAD, OVERLOAD_PACKET_BYTES, Overload, Stage,
-    UdpLoad,
+    CLASSES, Control, Delay, Evidence, OVERLOAD, OVERLOAD_PACKET_BYTES, Overload, Stage, UdpLoad,
 };
 pub use examine::{
     Examination, ExamineConfig, FLOWS, PRIORITY_SHARE, Part, Treatment, TreatmentVerdict, examine,

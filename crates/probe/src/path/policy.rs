@@ -6,10 +6,9 @@
 
 use std::fmt;
 
-use serde::Serialize;
-use underload_record::schema::{Direction, Ecn};
+use serde::{Serialize, Serializer};
+use underload_record::schema::{Direction, Ecn, Marking};
 
-use super::evidence::NQB;
 use super::hops::Change as HopChange;
 use super::marks::{Change, Fate, MarkRow, MarkSurvey};
 
@@ -41,6 +40,7 @@ pub enum Policy {
     /// ECN codepoints change in some other way than to CE.
     EcnChanged {
         /// Which, and into what.
+        #[serde(serialize_with = "by_name")]
         changes: Vec<(Ecn, Ecn)>,
     },
 }
@@ -123,6 +123,10 @@ fn dscp_seen(sent: u8, fate: Fate) -> Option<u8> {
     }
 }
 
+fn by_name<S: Serializer>(changes: &[(Ecn, Ecn)], to: S) -> Result<S::Ok, S::Error> {
+    to.collect_seq(changes.iter().map(|(from, into)| (from.name(), into.name())))
+}
+
 /// What an ECN codepoint arrived as, where that is known; marked CE counts as kept.
 fn ecn_seen(sent: Ecn, fate: Fate) -> Option<Ecn> {
     match fate {
@@ -143,12 +147,12 @@ fn dscp_policy(seen: &[(u8, u8)]) -> Option<Policy> {
     }
     let all_become = |to: u8| changes.iter().all(|(_, seen)| *seen == to);
     let is_class = |(from, to): &(u8, u8)| from & 0b11_1000 == *to;
-    let nqb_stays = seen.contains(&(NQB, NQB));
+    let nqb_stays = seen.contains(&(Marking::NQB, Marking::NQB));
     Some(if all_become(0) && changes.len() == seen.len() && seen.len() > 1 {
         Policy::DscpCleared
-    } else if changes == [(NQB, 0)] && seen.len() > 1 {
+    } else if changes == [(Marking::NQB, 0)] && seen.len() > 1 {
         Policy::NqbBleached
-    } else if all_become(NQB) && nqb_stays {
+    } else if all_become(Marking::NQB) && nqb_stays {
         Policy::TranslatedToNqb { from: changes.iter().map(|(from, _)| *from).collect() }
     } else if seen.iter().all(is_class) && seen.len() > 1 {
         Policy::ClassOnly
@@ -211,7 +215,6 @@ impl fmt::Display for Policy {
 mod tests {
     use super::*;
     use crate::path::MARKINGS;
-    use underload_record::schema::Marking;
 
     /// What is found where a way up makes `byte` of each marking's; nothing is asked down.
     fn found_up(byte: impl Fn(u8) -> u8) -> Vec<Policy> {

@@ -32,6 +32,8 @@ mod trial;
 mod validity;
 
 pub use alarm::{CeAlarm, CeRule};
+pub use underload_aqm::packet::Ecn;
+
 pub use arm::{
     ArmBottleneck, ArmLatency, ArmMetric, ArmRatio, ArmSummary, ArmThroughput, Interval, Judged,
 };
@@ -49,7 +51,7 @@ pub use measure::{
 pub use packet::PacketSighting;
 pub use plot::{PlotAxis, PlotKind, PlotPoint, PlotRecord};
 pub use run::{ArmRecord, FORMAT_VERSION, HostFacts, RunRecord, ScenarioRecord, World};
-pub use sample::{Ecn, Marking, Sample, Series, SeriesKind, SeriesPoint};
+pub use sample::{Marking, NoMarking, Sample, Series, SeriesKind, SeriesPoint};
 pub use study::{StudyClass, StudyGroup, StudyRecord};
 pub use trial::{
     BottleneckSummary, FlowDirection, FlowRecord, LatencySummary, Metric, TrialRecord,

@@ -1,6 +1,10 @@
 //! What was recorded while a trial ran: probe samples and curves over time.
 
+use std::fmt;
+use std::str::FromStr;
+
 use serde::{Deserialize, Serialize};
+use underload_aqm::packet::Ecn;
 
 use super::{Direction, Phase};
 
@@ -50,10 +54,27 @@ pub struct Marking {
     /// Differentiated services code point, 0 to 63 (RFC 2474).
     pub dscp: u8,
     /// Explicit congestion notification (RFC 3168).
+    #[serde(with = "EcnName")]
     pub ecn: Ecn,
 }
 
 impl Marking {
+    /// DSCP of non-queue-building traffic (RFC 9956).
+    pub const NQB: u8 = 45;
+
+    /// The traffic class in tables: `dscp 45 ect1`, `dscp 45` without ECN.
+    pub fn label(self) -> String {
+        match self.ecn {
+            Ecn::NotEct => format!("dscp {}", self.dscp),
+            _ => self.to_string(),
+        }
+    }
+
+    /// As [`super::FlowRecord::class`]: the label, empty for best effort without ECN.
+    pub fn class(self) -> String {
+        if self == Self::default() { String::new() } else { self.label() }
+    }
+
     /// The byte as it is on the wire: DSCP in the upper six bits.
     pub fn to_byte(self) -> u8 {
         (self.dscp << 2) | self.ecn.bits()
@@ -65,58 +86,37 @@ impl Marking {
     }
 }
 
-/// ECN codepoint (RFC 3168 section 5).
-#[derive(
-    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize,
-)]
-#[serde(rename_all = "kebab-case")]
-pub enum Ecn {
-    /// `00`
-    #[default]
-    NotEct,
-    /// `01`
-    Ect1,
-    /// `10`
-    Ect0,
-    /// `11`
-    Ce,
+/// As `dscp 45 ect1`.
+impl fmt::Display for Marking {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "dscp {} {}", self.dscp, self.ecn.name())
+    }
 }
 
-impl Ecn {
-    /// The name used in files.
-    pub fn name(self) -> &'static str {
-        match self {
-            Ecn::NotEct => "not-ect",
-            Ecn::Ect1 => "ect1",
-            Ecn::Ect0 => "ect0",
-            Ecn::Ce => "ce",
-        }
-    }
+/// The text is no marking such as `dscp 45 ect1`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NoMarking;
 
-    /// The codepoint of that name.
-    pub fn from_name(name: &str) -> Option<Ecn> {
-        (0..4).map(Ecn::from_bits).find(|ecn| ecn.name() == name)
-    }
+/// As it is displayed; without the ECN it is `not-ect`.
+impl FromStr for Marking {
+    type Err = NoMarking;
 
-    /// The two bits of the IP header.
-    pub fn bits(self) -> u8 {
-        match self {
-            Ecn::NotEct => 0b00,
-            Ecn::Ect1 => 0b01,
-            Ecn::Ect0 => 0b10,
-            Ecn::Ce => 0b11,
-        }
+    fn from_str(text: &str) -> Result<Self, NoMarking> {
+        let fields = text.strip_prefix("dscp ").ok_or(NoMarking)?;
+        let (dscp, ecn) = fields.split_once(' ').unwrap_or((fields, Ecn::NotEct.name()));
+        let dscp = dscp.parse().ok().filter(|dscp| *dscp < 64).ok_or(NoMarking)?;
+        Ok(Self { dscp, ecn: Ecn::from_name(ecn).ok_or(NoMarking)? })
     }
+}
 
-    /// From the lower two bits; the others are ignored.
-    pub fn from_bits(bits: u8) -> Ecn {
-        match bits & 0b11 {
-            0b00 => Ecn::NotEct,
-            0b01 => Ecn::Ect1,
-            0b10 => Ecn::Ect0,
-            _ => Ecn::Ce,
-        }
-    }
+/// How files name an [`Ecn`].
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "Ecn", rename_all = "kebab-case")]
+enum EcnName {
+    NotEct,
+    Ect1,
+    Ect0,
+    Ce,
 }
 
 /// A named curve over a trial's time.

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    CeAlarm, Direction, Distribution, Finding, Judged, LatencyHistogram, LatencyMeasure, PacketCount,
-    PhaseWindow, Quantile, Sanction, Timeliness, Validity,
+    CeAlarm, Direction, Distribution, Finding, Judged, LatencyHistogram, LatencyMeasure,
+    PacketCount, PhaseWindow, Quantile, Sanction, Timeliness, Validity,
 };
 
 /// Results of one arm in one repeat.

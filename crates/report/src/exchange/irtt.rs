@@ -146,11 +146,7 @@ pub(super) fn read(text: &[u8]) -> Result<Imported, ImportError> {
     let probe = FlowRecord {
         name: "irtt".to_owned(),
         kind: "probe".to_owned(),
-        class: if marking_sent.dscp == 0 {
-            String::new()
-        } else {
-            format!("dscp {}", marking_sent.dscp)
-        },
+        class: Marking { dscp: marking_sent.dscp, ..Marking::default() }.class(),
         direction: FlowDirection::Both,
         ..FlowRecord::default()
     };

@@ -1,7 +1,7 @@
 //! What was found, in plain words with its evidence.
 
 use underload_record::schema::{
-    ClassLatency, Finding, ForeignTest, MarkingFate, Phase, Readings, Rpm,
+    ClassLatency, Finding, ForeignTest, Marking, MarkingFate, Phase, Readings, Rpm,
 };
 use underload_store::RunData;
 
@@ -298,8 +298,8 @@ fn marking(step: &str, fate: &MarkingFate) -> Option<String> {
         }
     }
     if parts.is_empty() {
-        let plain = fate.sent == "dscp 0 not-ect";
-        return (!plain).then(|| {
+        let is_plain = fate.sent.parse() == Ok(Marking::default());
+        return (!is_plain).then(|| {
             format!("{step}: {} arrived unchanged both ways ({} answers)", fate.sent, fate.answers)
         });
     }

@@ -225,7 +225,7 @@ fn row<'a>(trial: u32, sighting: &Sighting<'a>, hop: &'a str, flow: &'a str) -> 
         retransmission,
         length: sighting.len,
         dscp: meta.dscp.value(),
-        ecn: underload_record::schema::Ecn::from_bits(meta.ecn.bits()),
+        ecn: meta.ecn,
         sojourn_ns: end.map(|_| sighting.time.since(meta.arrived).as_nanos()),
         end_ns: end.map(underload_aqm::time::Time::as_nanos),
     }

@@ -3,7 +3,7 @@
 
 mod port;
 
-use underload_aqm::packet::{Ecn, Packet};
+use underload_aqm::packet::Packet;
 use underload_aqm::time::{Span, Time};
 use underload_record::schema::{Direction, Distribution, Metric, Quantile, Sample};
 
@@ -44,11 +44,6 @@ pub(crate) trait Endpoint {
 
     /// Bytes of memory beyond the structure itself.
     fn bytes_reserved(&self) -> usize;
-}
-
-/// The ECN field in the terms of the record.
-pub(crate) fn recorded_ecn(ecn: Ecn) -> underload_record::schema::Ecn {
-    underload_record::schema::Ecn::from_bits(ecn.bits())
 }
 
 /// The quantiles of a bulk flow's delays.

@@ -10,7 +10,7 @@ use underload_record::schema::{Direction, Marking, Sample};
 
 use crate::net::{Body, Segment};
 
-use crate::endpoint::{Endpoint, Port, UDP_HEADER_BYTES, nth, recorded_ecn};
+use crate::endpoint::{Endpoint, Port, UDP_HEADER_BYTES, nth};
 
 /// A probe.
 #[derive(Clone, Copy, Debug)]
@@ -137,7 +137,7 @@ impl Probe {
             return;
         }
         let sequence = self.samples.len() as u32;
-        let ecn = recorded_ecn(self.config.ecn);
+        let ecn = self.config.ecn;
         self.samples.push(Sample {
             sequence: u64::from(sequence),
             closed_loop: self.is_closed_loop(),
@@ -166,8 +166,8 @@ impl Probe {
         sample.rtt_ns = Some(now.since(sent).as_nanos());
         sample.one_way_up_ns = Some(arrived.since(sent).as_nanos() as i64);
         sample.one_way_down_ns = Some(now.since(arrived).as_nanos() as i64);
-        sample.marking_far = Some(Marking { dscp, ecn: recorded_ecn(far) });
-        sample.marking_near = Some(Marking { dscp, ecn: recorded_ecn(near) });
+        sample.marking_far = Some(Marking { dscp, ecn: far });
+        sample.marking_near = Some(Marking { dscp, ecn: near });
     }
 }
 

@@ -89,7 +89,7 @@ fn request_response(name: &str, probe: &ProbeFlow) -> Option<RequestResponse> {
 }
 
 fn marking(class: Class) -> Marking {
-    Marking { dscp: class.dscp, ecn: schema::Ecn::from_bits(class.ecn().bits()) }
+    Marking { dscp: class.dscp, ecn: class.ecn() }
 }
 
 /// The load flows of one entry: as many as it counts, in each of its directions. `seed` is the
