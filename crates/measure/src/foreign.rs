@@ -1,5 +1,5 @@
-//! A test against a server of another kind, as a step of a run: what it reported is recorded, what it
-//! cannot report is absent.
+//! A test against a server of another kind, as a step of a run: what it reported is recorded, what
+//! it cannot report is absent.
 
 use std::time::Duration;
 

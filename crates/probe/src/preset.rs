@@ -156,7 +156,6 @@ impl Preset {
 
     fn plans(self, directions: LoadDirections) -> Vec<Plan> {
         use Direction::{Down, Up};
-
         let seconds = Duration::from_secs;
         // Loads one after the other, the load of an upstream test, the load of a full test.
         let (serial, upstream, both) = match directions {
@@ -188,10 +187,10 @@ impl Preset {
                     classes: vec![dscp],
                     ..base.clone()
                 };
-                let (name, classes) =
-                    (Some("loaded".to_owned()), vec![CS1, Marking::NQB, BEST_EFFORT]);
-                let (loaded, load) = (upstream, seconds(10));
-                vec![idle(CS1), idle(Marking::NQB), Plan { name, loaded, load, classes, ..base }]
+                let (name, load) = (Some("loaded".to_owned()), seconds(10));
+                let classes = vec![CS1, Marking::NQB, BEST_EFFORT];
+                let loaded = Plan { name, loaded: upstream, load, classes, ..base.clone() };
+                vec![idle(CS1), idle(Marking::NQB), loaded]
             }
             Self::Rrul => vec![Plan {
                 name: Some("rrul".to_owned()),

@@ -5,9 +5,9 @@
 //! upload. A run whose upload did not fill the line shows no working latency and does not count:
 //! it is void below a share of the most that the same line uploaded in any run. The round trips of
 //! a day's runs are pooled, never their percentiles averaged. Of a class, the lag of a day is the
-//! 99th percentile loaded less the median idle, both of all probes sent; the cut is the share of one class's lag that
-//! another does not have. A line's days are averaged first, so that an interval is over lines,
-//! which are independent, and not over days of one line, which are not.
+//! 99th percentile loaded less the median idle, both of all probes sent; the cut is the share of
+//! one class's lag that another does not have. A line's days are averaged first, so that an
+//! interval is over lines, which are independent, and not over days of one line, which are not.
 
 use std::collections::BTreeMap;
 

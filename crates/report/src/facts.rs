@@ -22,8 +22,8 @@ pub(crate) const LOSS_PERCENT: f64 = 1.0;
 /// Repeats per arm from which an interval is worth printing.
 pub(crate) const FEW_REPEATS: usize = 5;
 
-/// What stands for a lost probe in ratios of trials, ns: longer than any answer, so that the ranks of
-/// ratios are right.
+/// What stands for a lost probe in ratios of trials, ns: longer than any answer, so that the ranks
+/// of ratios are right.
 const LOST_NS: f64 = 1e30;
 /// Above it a ratio has a lost probe in it.
 const RATIO_MAX: f64 = 1e9;

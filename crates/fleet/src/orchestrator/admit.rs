@@ -11,7 +11,7 @@ use super::{
     STEP_EXTRA_MS, Stop, claims, enrol, enrolled, lasts_ms, span_ms, time,
 };
 use crate::admission::{Asked, Choice, Rates, Refusal, Room};
-use crate::device::{DeviceId, is_within};
+use crate::device::DeviceId;
 use crate::lease::SKEW_MS;
 use crate::message::{
     Heartbeat, HeartbeatAnswer, HeldLeases, Move, Moved, Release, Released, SERVERS_MAX,
@@ -26,8 +26,6 @@ const ENDED_MAX: usize = 64;
 const TRIED_MAX: usize = 16;
 /// A server of more is a mistake: a petabit per second.
 const CAPACITY_MAX: u64 = 1_000_000_000_000_000;
-const TEXT_MAX: usize = 256;
-const SERVER_NAME_MAX: usize = 64;
 
 /// All servers within a transaction, and which of them have changed.
 pub(super) struct Pool {
@@ -330,7 +328,7 @@ impl Orchestrator {
         sender: DeviceId,
         it: &Heartbeat,
     ) -> Result<HeartbeatAnswer, Stop> {
-        acceptable(&it.address)?;
+        enrol::acceptable_address(&it.address)?;
         let rates = [it.up_bit_per_s, it.down_bit_per_s];
         let carried = [it.carried_up_bit_per_s, it.carried_down_bit_per_s];
         if rates.into_iter().chain(carried).any(|rate| rate > CAPACITY_MAX) {
@@ -442,26 +440,4 @@ fn fresh_id(tx: &mut dyn Transaction, rng: &mut Rng) -> Result<u64, StoreError> 
             return Ok(id);
         }
     }
-}
-
-/// Refuses an address that cannot be one.
-pub(super) fn acceptable(address: &ServerAddress) -> Result<(), Rejection> {
-    let bad = |message: &str| Err(Rejection::new(Kind::BadRequest, "bad-address", message));
-    let texts = [&address.name, &address.address, &address.fingerprint];
-    let is_text = |text: &str| is_within(text, TEXT_MAX) && !text.chars().any(char::is_control);
-    if !texts.into_iter().all(|text| is_text(text)) {
-        return bad("a text is longer than 256 characters or holds control characters");
-    }
-    if address.name.is_empty() || !is_within(&address.name, SERVER_NAME_MAX) {
-        return bad("a server's name has 1 to 64 characters");
-    }
-    let port = address.address.rsplit_once(':').and_then(|(_, port)| port.parse::<u16>().ok());
-    if port.is_none_or(|port| port == 0) {
-        return bad("a server's address is HOST:PORT");
-    }
-    let digits = address.fingerprint.strip_prefix("sha256:").unwrap_or_default();
-    if digits.len() != 64 || !digits.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-        return bad("a fingerprint is `sha256:` and 64 hexadecimal digits");
-    }
-    Ok(())
 }

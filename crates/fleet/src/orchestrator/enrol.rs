@@ -4,12 +4,15 @@ use data_encoding::HEXLOWER_PERMISSIVE;
 use ring::signature::{ED25519, UnparsedPublicKey};
 use serde::{Deserialize, Serialize};
 
-use super::{Kind, Orchestrator, Rejection, Stop, admit, line_setting};
-use crate::device::{Attributes, DeviceId};
+use super::{Kind, Orchestrator, Rejection, Stop, line_setting};
+use crate::device::{Attributes, DeviceId, is_within};
 use crate::message::{Enrol, Enrolled, OpenSession, ServerAddress, Session};
 use crate::removal::Removed;
 use crate::request::{FRESH_MS, SESSION_MS, open_session};
 use crate::store::{Code, CodeFor, Device, Server, StoreError, Transaction};
+
+const TEXT_MAX: usize = 256;
+const SERVER_NAME_MAX: usize = 64;
 
 /// SHA-256 of a code as people may write it: hyphens, spaces and case do not matter.
 pub(super) fn hash_of(code: &str) -> [u8; 32] {
@@ -153,6 +156,28 @@ pub(super) fn acceptable(attributes: &Attributes) -> Result<(), Rejection> {
         return Ok(());
     }
     Err(Rejection::new(Kind::BadRequest, "bad-attributes", Attributes::LIMITS))
+}
+
+/// Refuses an address that cannot be one.
+pub(super) fn acceptable_address(address: &ServerAddress) -> Result<(), Rejection> {
+    let bad = |message: &str| Err(Rejection::new(Kind::BadRequest, "bad-address", message));
+    let texts = [&address.name, &address.address, &address.fingerprint];
+    let is_text = |text: &str| is_within(text, TEXT_MAX) && !text.chars().any(char::is_control);
+    if !texts.into_iter().all(|text| is_text(text)) {
+        return bad("a text is longer than 256 characters or holds control characters");
+    }
+    if address.name.is_empty() || !is_within(&address.name, SERVER_NAME_MAX) {
+        return bad("a server's name has 1 to 64 characters");
+    }
+    let port = address.address.rsplit_once(':').and_then(|(_, port)| port.parse::<u16>().ok());
+    if port.is_none_or(|port| port == 0) {
+        return bad("a server's address is HOST:PORT");
+    }
+    let digits = address.fingerprint.strip_prefix("sha256:").unwrap_or_default();
+    if digits.len() != 64 || !digits.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        return bad("a fingerprint is `sha256:` and 64 hexadecimal digits");
+    }
+    Ok(())
 }
 
 impl Orchestrator {
@@ -313,7 +338,7 @@ fn enrol_server(
     address: &ServerAddress,
     is_again: bool,
 ) -> Result<(), Stop> {
-    admit::acceptable(address)?;
+    acceptable_address(address)?;
     let device = DeviceId::of_key(&public_key);
     let servers = tx.servers()?;
     if tx.device(device)?.is_some() {

@@ -4,7 +4,7 @@ use data_encoding::BASE32_NOPAD;
 use underload_aqm::rng::Rng;
 
 use super::settle::{keep, missed, settle, study_key};
-use super::{Answer, Kind, Orchestrator, PLANS_MAX, Rejection, Stop, admit, answer, enrol};
+use super::{Answer, Kind, Orchestrator, PLANS_MAX, Rejection, Stop, answer, enrol};
 use crate::device::{Attributes, DeviceId};
 use crate::plan::{Load, Plan};
 use crate::store::{Code, CodeFor, LogEntry, PlanRow, Server, Transaction};
@@ -237,7 +237,7 @@ fn set_server_address(
         return Err(not_found(format!("no server `{name}`")));
     };
     address.clone_into(&mut server.address.address);
-    admit::acceptable(&server.address)?;
+    enrol::acceptable_address(&server.address)?;
     tx.put_server(&server)?;
     log(tx, now_ms, who, format!("set the address of the server {name} to {address}"))
 }

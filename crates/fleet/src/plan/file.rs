@@ -6,6 +6,7 @@ use serde::Deserialize;
 use underload_aqm::rate::Rate;
 use underload_aqm::time::Span;
 
+use super::error::PlanError;
 use super::mistakes::Reading;
 use super::{
     BYTES_MAX, Budget, Cohort, CohortRule, Kind, LINES_MAX, Lines, NAME_MAX, PRESETS, Plan,
@@ -13,27 +14,6 @@ use super::{
 };
 use crate::device::Attributes;
 use crate::schedule::{DAY, Window};
-
-/// What is wrong with a plan.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{}", self.words())]
-pub struct PlanError {
-    /// Counted from 1.
-    pub line: Option<usize>,
-    /// In words, with the key.
-    pub problem: String,
-    /// What else is wrong.
-    pub others: Vec<PlanError>,
-}
-
-impl PlanError {
-    fn words(&self) -> String {
-        let line = self.line.map(|line| format!("line {line}: ")).unwrap_or_default();
-        let first = format!("{line}{}", self.problem);
-        let others = self.others.iter().map(Self::to_string);
-        std::iter::once(first).chain(others).collect::<Vec<_>>().join("\n")
-    }
-}
 
 /// Steps of a run, tiers of a plan, and classes of a step, at most each.
 pub(crate) const ENTRIES_MAX: usize = 64;

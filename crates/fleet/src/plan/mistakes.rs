@@ -7,7 +7,7 @@
 use serde::de::DeserializeOwned;
 use underload_aqm::config::closest;
 
-use super::PlanError;
+use super::error::PlanError;
 
 /// A file, as far as it could be read, and what is wrong with it.
 pub(super) struct Reading<F> {

@@ -1,6 +1,7 @@
 //! What to measure, on which lines, how often, and what that costs.
 
 mod cohort;
+mod error;
 mod file;
 mod load;
 mod mistakes;
@@ -15,7 +16,7 @@ use underload_aqm::time::Span;
 use crate::schedule::Window;
 
 pub use cohort::{Cohort, CohortRule};
-pub use file::PlanError;
+pub use error::PlanError;
 pub(crate) use file::{ENTRIES_MAX, RUN_LASTS_MAX};
 pub use load::{Directions, Excess, Load, ROW_BYTES, StepLoad, servers_for};
 pub use preset::{PRESETS, preset};

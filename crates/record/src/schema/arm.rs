@@ -49,7 +49,8 @@ pub struct ArmLatency {
     pub lost: u64,
     /// All samples of all trials as one; `None` when none came back.
     pub pooled: Option<Distribution>,
-    /// Quantiles of the round trips of all probes sent, ns, see [`super::LatencySummary::of_sent_ns`].
+    /// Quantiles of the round trips of all probes sent, ns, see
+    /// [`super::LatencySummary::of_sent_ns`].
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub of_sent_ns: BTreeMap<Quantile, Option<i64>>,
     /// Each statistic over repeats, in ns; empty with no trial.
@@ -70,9 +71,9 @@ pub enum Judged {
 }
 
 impl Judged {
-    /// The quantile of all probes `sent`, of which `lost` were lost. Where `of_sent_ns` lacks it, it
-    /// is that of the answered probes, unless it is a lost one: earlier versions did not record it,
-    /// and the largest and the mean are of answered probes.
+    /// The quantile of all probes `sent`, of which `lost` were lost. Where `of_sent_ns` lacks it,
+    /// it is that of the answered probes, unless it is a lost one: earlier versions did not record
+    /// it, and the largest and the mean are of answered probes.
     pub fn new(
         quantile: Quantile,
         answered_ns: i64,

@@ -142,8 +142,8 @@ pub struct ClassLatency {
     /// Largest, ms.
     pub max_ms: Option<f64>,
     /// The percentiles of all probes sent, ms, of which a lost one is longer than every answer:
-    /// `None` where the percentile is a lost probe. Those that have too few samples are left out, and
-    /// all of them where no probe was lost, since those above are the same.
+    /// `None` where the percentile is a lost probe. Those that have too few samples are left out,
+    /// and all of them where no probe was lost, since those above are the same.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub of_sent_ms: BTreeMap<Quantile, Option<f64>>,
     /// The same for each direction: 50th and 99th percentile above the smallest, ms, which needs no

@@ -120,9 +120,9 @@ pub struct LatencySummary {
     pub lost: u64,
     /// The delays of those that did; `None` when none did.
     pub distribution: Option<Distribution>,
-    /// Quantiles of the round trips of all probes sent, ns, of which a lost one is longer than every
-    /// answer: `None` where the quantile is a lost probe. Empty where no probe was lost, since those
-    /// of `distribution` are the same, and where a run did not record it.
+    /// Quantiles of the round trips of all probes sent, ns, of which a lost one is longer than
+    /// every answer: `None` where the quantile is a lost probe. Empty where no probe was lost,
+    /// since those of `distribution` are the same, and where a run did not record it.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub of_sent_ns: BTreeMap<Quantile, Option<i64>>,
     /// For a closed-loop probe: the same with each delay weighted by the time until the next probe

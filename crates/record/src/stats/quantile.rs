@@ -19,8 +19,9 @@ pub fn nearest_rank_of<T: Copy>(sorted: &[T], count: usize, q: f64) -> Option<T>
     sorted.get(position).copied()
 }
 
-/// Quantiles of all probes `sent`, of which the answered ones took `sorted`: `None` where a quantile
-/// falls on a lost probe. Empty where none was lost: those of [`distribution`] are the same.
+/// Quantiles of all probes `sent`, of which the answered ones took `sorted`: `None` where a
+/// quantile falls on a lost probe. Empty where none was lost: those of [`distribution`] are the
+/// same.
 pub fn of_sent<T: Copy + Into<i128>>(sorted: &[T], sent: u64) -> BTreeMap<Quantile, Option<i64>> {
     of_sent_by_rank(sorted.len() as u64, sent, |rank| nanos(sorted[rank as usize - 1]))
 }

@@ -239,7 +239,8 @@ fn classes(classes: &[ClassStudy]) -> Markup {
         h2 { "Lag of each class" } "\n"
         p.note {
             "Of each device and day, all loaded probes of a class together: their 99th "
-            "percentile, in which a lost probe is longer than every answer, and what it is above the idle median of the same class and day. The cut "
+            "percentile, in which a lost probe is longer than every answer, and what it is above "
+            "the idle median of the same class and day. The cut "
             "is the share of the lag of the step's lowest DSCP that a class does not have. Days "
             "of a device are averaged first; means over devices with 95 % intervals. A run counts "
             "where the load reached 95 % of the most that its own line reached."

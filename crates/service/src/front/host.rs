@@ -15,7 +15,7 @@ use underload_probe::load::{FlowHost, Token};
 
 use super::conversation::{Conversation, Ended};
 use super::counters::Counters;
-use super::listener::{StrangerPlace, Strangers};
+use super::strangers::{StrangerPlace, Strangers};
 use crate::admission::{Admitted, Denial, Granted, Sessions, Share};
 use crate::identity::Identity;
 use crate::random::random;

@@ -11,19 +11,15 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use underload_probe::RunClock;
 use underload_probe::control::{LOOK_INTERVAL, prepare};
 use underload_probe::load::MAGIC;
-use underload_probe::network::{CustomerNetwork, Place, PlaceLimits, Places, is_temporary};
+use underload_probe::network::{CustomerNetwork, is_temporary};
 
 use super::host::Host;
+use super::strangers::STRANGERS_PER_NETWORK_MAX;
 use crate::admission::LineMeter;
 
-/// Connections that have not yet shown a session, from everywhere.
-const STRANGERS_MAX: usize = 256;
-/// The most connections without a session from one network.
-const STRANGERS_PER_NETWORK_MAX: usize = 16;
 /// The same where an address of the network has a session: its flows come all at once.
 const GUESTS_PER_NETWORK_MAX: usize = 96;
-/// A stranger is left in peace by its neighbours for so long.
-const GRACE: Duration = Duration::from_secs(1);
+
 /// How long a connection may take to say what it is.
 const FIRST_BYTES_MAX: Duration = Duration::from_secs(5);
 /// The first byte of a TLS handshake record (RFC 8446 section 5.1).
@@ -32,20 +28,6 @@ const TLS_HANDSHAKE: u8 = 22;
 const ACCEPTED_MAX: usize = 64;
 /// From one look at what the sessions use to the next.
 const SESSIONS_LOOK_INTERVAL: Duration = Duration::from_secs(1);
-
-/// Connections that have not shown a session yet.
-pub(crate) type Strangers = Places<CustomerNetwork>;
-/// The place of one of [`Strangers`].
-pub(crate) type StrangerPlace = Place<CustomerNetwork>;
-
-/// No connection yet.
-pub(crate) fn strangers() -> Strangers {
-    Places::new(PlaceLimits {
-        in_all: STRANGERS_MAX,
-        per_network: STRANGERS_PER_NETWORK_MAX,
-        grace: GRACE,
-    })
-}
 
 /// Accepts on all listeners until the server stops.
 pub(crate) fn serve(host: &Arc<Host>, listeners: &[TcpListener], mut line: LineMeter) {

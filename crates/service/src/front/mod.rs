@@ -7,6 +7,7 @@ mod host;
 mod listener;
 mod openings;
 mod server;
+mod strangers;
 
 pub use counters::{ServiceCounts, ServiceState};
 #[cfg(fuzzing)]

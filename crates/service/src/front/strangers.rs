@@ -1,0 +1,27 @@
+//! Places for connections that have not shown a session yet.
+
+use std::time::Duration;
+
+use underload_probe::network::{CustomerNetwork, Place, PlaceLimits, Places};
+
+/// Connections that have not yet shown a session, from everywhere.
+const STRANGERS_MAX: usize = 256;
+/// The most connections without a session from one network.
+pub(super) const STRANGERS_PER_NETWORK_MAX: usize = 16;
+/// A stranger is left in peace by its neighbours for so long.
+const GRACE: Duration = Duration::from_secs(1);
+
+/// Connections that have not shown a session yet.
+pub(crate) type Strangers = Places<CustomerNetwork>;
+
+/// The place of one of [`Strangers`].
+pub(crate) type StrangerPlace = Place<CustomerNetwork>;
+
+/// No connection yet.
+pub(crate) fn strangers() -> Strangers {
+    Places::new(PlaceLimits {
+        in_all: STRANGERS_MAX,
+        per_network: STRANGERS_PER_NETWORK_MAX,
+        grace: GRACE,
+    })
+}
