@@ -4,7 +4,7 @@
 //! - [`target`]: from HOST to addresses.
 //! - [`session`]: one measurement through a session at the server, step by step.
 //! - [`view`]: what the user sees meanwhile.
-//! - [`record`], [`findings`]: the run's record and its numbers; `underload_report` has the words.
+//! - [`record`]: the record of the run, with its numbers from `underload_measure`.
 //! - [`responsiveness`]: a test against a server of Apple's kind.
 //! - [`ndt7`]: a test against M-Lab's servers, or others that speak as they do.
 //! - [`foreign`]: what such tests told, as steps of a run like ours.
