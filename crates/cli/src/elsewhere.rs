@@ -14,18 +14,11 @@ pub struct Arguments {
     words: Vec<OsString>,
 }
 
-impl Arguments {
-    /// Says why not.
-    pub fn run<T>(&self) -> anyhow::Result<T> {
-        run(self)
-    }
-}
-
 /// Says why not.
 pub fn run<T>(_: &Arguments) -> anyhow::Result<T> {
     bail!(
         "this program cannot do that on {}: measure, path, survey, history, serve and fleet need \
-         Linux or macOS, link and fleet demo need Linux and the feature `live`",
+         Linux or macOS, link needs Linux and the feature `live`",
         std::env::consts::OS
     )
 }
