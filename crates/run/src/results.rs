@@ -17,8 +17,8 @@ pub struct Run {
     pub record: RunRecord,
     /// Where its trials, samples and curves are; `None` where they went to memory.
     pub directory: Option<PathBuf>,
-    /// The samples of all probes, by [`Destination::Caller`] alone, and not of runs of so many
-    /// trials that they are not kept.
+    /// The samples of all probes, by [`crate::Destination::Caller`] alone, and not of runs of so
+    /// many trials that they are not kept.
     pub samples: Vec<Sample>,
     /// All curves, likewise.
     pub series: Vec<Series>,

@@ -24,7 +24,7 @@ impl Fingerprint {
     }
 }
 
-/// As [`Fingerprint::parse`] reads it.
+/// `sha256:` and 64 hexadecimal digits.
 impl fmt::Display for Fingerprint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "sha256:{}", HEXLOWER.encode(&self.0))

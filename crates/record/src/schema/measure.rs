@@ -166,8 +166,8 @@ pub struct Distribution {
 /// A flow that queue protection (RFC 9957) sent away from the low latency queue.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Sanction {
-    /// [`FlowRecord::name`] where the run knows it, else a number of the flow; `others` stands for
-    /// all flows beyond the first 1024.
+    /// [`super::FlowRecord::name`] where the run knows it, else a number of the flow; `others`
+    /// stands for all flows beyond the first 1024.
     pub flow: String,
     /// Its packets that were sent to the classic queue.
     pub packets: u64,
