@@ -7,7 +7,7 @@ use std::io::Cursor;
 
 use libfuzzer_sys::fuzz_target;
 
-// In place of the crate of that name, with all that clap brings.
+// Replaces the crate `underload_terminal`, which depends on clap.
 extern crate self as underload_terminal;
 #[path = "../../crates/terminal/src/exit.rs"]
 pub mod exit;

@@ -16,7 +16,7 @@ struct Bench {
 enum Task {
     /// A package, its example and the example's arguments.
     Example(&'static str, &'static str, &'static [&'static str]),
-    /// Arguments of Cargo.
+    /// Arguments of Cargo, separated by spaces.
     Cargo(&'static str),
     Ours(fn(&[&str]) -> anyhow::Result<()>),
 }

@@ -57,7 +57,7 @@ pub fn succeed(command: &mut Command) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What `UNDERLOAD_STRICT` says about skips.
+/// The treatment of skips that `UNDERLOAD_STRICT` selects.
 pub enum Strictness {
     /// Skips are only listed.
     Lenient,

@@ -22,7 +22,7 @@ const WAITING: [&str; 5] = ["browser", "demo", "kill", "measure_foreign", "web"]
 
 const LOG: &str = "target/test.log";
 
-/// What became of the tests.
+/// The results of all tests that ran.
 #[derive(Default)]
 struct Count {
     passed: usize,
@@ -103,7 +103,7 @@ fn build(extra: &[&str]) -> anyhow::Result<Vec<Program>> {
     Ok(programs)
 }
 
-/// The program that a message of Cargo tells of, if it is one of tests.
+/// Parses a message of Cargo. Returns `None` unless it reports a test program.
 fn program(message: &str) -> Option<Program> {
     let message: Value = serde_json::from_str(message).ok()?;
     if message["reason"] != "compiler-artifact" || message["profile"]["test"] != true {
@@ -129,7 +129,7 @@ impl Count {
     /// Runs a program, counts what it prints and writes that to the log.
     fn run(&mut self, name: &str, command: &mut Command, log: &Mutex<File>) -> anyhow::Result<()> {
         let start = Instant::now();
-        // The output of passing tests is where skips are told.
+        // All output is read, because tests that pass report their skips in it.
         let output = command.output().with_context(|| name.to_owned())?;
         self.took.push((start.elapsed().as_secs_f64(), name.to_owned()));
         let said = [output.stdout, output.stderr].concat();

@@ -33,7 +33,7 @@ pub struct Member {
 /// Why a server does not become one of a fleet.
 #[derive(Debug, thiserror::Error)]
 pub enum MemberError {
-    /// It is not enrolled, and was given no code.
+    /// The server is not enrolled and has no enrolment code.
     #[error(
         "--fleet: this server is not enrolled yet: give --enrol CODE, or {CODE_VARIABLE} in the \
          environment"
@@ -70,7 +70,7 @@ impl Member {
         Ok(Self { client, identity, code, address, reader: Arc::new(reader), tell })
     }
 
-    /// Reads leases.
+    /// Returns the verifier that a [`Service`] checks its clients' leases with.
     pub fn leases(&self) -> Arc<dyn Leases> {
         Arc::clone(&self.reader) as Arc<dyn Leases>
     }
@@ -103,7 +103,8 @@ impl Drop for Membership {
         self.stop.store(true, Ordering::Relaxed);
         let Some(thread) = self.thread.take() else { return };
         thread.thread().unpark();
-        // An orchestrator that does not answer holds up nobody who was told to stop.
+        // Wait at most `GOODBYE_MAX` for the last heartbeat: an orchestrator that does not answer
+        // must not delay the shutdown.
         let until = Instant::now() + GOODBYE_MAX;
         while !thread.is_finished() && Instant::now() < until {
             std::thread::sleep(Duration::from_millis(10));
@@ -111,12 +112,13 @@ impl Drop for Membership {
     }
 }
 
-/// A loopback server says that it takes anything: that is no capacity to share out.
+/// Upper bound of the capacity that a heartbeat reports, bit/s, per direction. The limits of a
+/// loopback server are practically infinite and must not be shared out as capacity.
 const CAPACITY_MAX: u64 = 1_000_000_000_000;
-/// So long without an answer, and the leases of this server are void: their room may be somebody
-/// else's by now.
+/// Time since the last answered heartbeat after which the leases of this server are void, because
+/// the orchestrator may have granted their capacity to other clients.
 const SILENCE_MAX: Duration = Duration::from_secs(30);
-/// From one heartbeat to the next, at most and at least.
+/// Longest and shortest interval between two answered heartbeats.
 const INTERVAL: (Duration, Duration) = (Duration::from_secs(10), Duration::from_secs(1));
 /// The longest interval, and that of a server that was removed: it may be enrolled again.
 const INTERVAL_REMOVED: Duration = Duration::from_mins(10);
@@ -125,7 +127,7 @@ const GOODBYE_MAX: Duration = Duration::from_secs(2);
 /// Ended leases in one heartbeat.
 const ENDED_MAX: usize = 4_096;
 
-/// What is known of the orchestrators, for whoever reads a lease.
+/// A verifier of leases, with the keys and the clock of the latest heartbeat answer.
 #[derive(Debug)]
 struct Reader {
     name: String,
@@ -135,7 +137,8 @@ struct Reader {
 #[derive(Debug, Default)]
 struct State {
     keys: Vec<[u8; 32]>,
-    /// What the orchestrator's clock showed, and when.
+    /// When the last answered heartbeat was sent, and the orchestrator's clock in the answer,
+    /// milliseconds since 1970; `None` before the first answer and while the server is removed.
     clock: Option<(Instant, u64)>,
     ended: Vec<u64>,
     /// Leases of sessions that go on.
@@ -205,13 +208,14 @@ fn enrol(
     let server = Some(address.clone());
     let enrolled = client.enrol(orchestrator, identity, code, Attributes::default(), server)?;
     if let Err(error) = identity.note_enrolled(&enrolled) {
-        // The same key may show the same code again.
+        // Not fatal: the next heartbeat enrols again, and the orchestrator accepts a used code from
+        // the key that used it.
         tell(&error.to_string());
     }
     Ok(())
 }
 
-/// What a server has carried since it was asked last.
+/// The traffic counters of a server at the last query, to compute rates since then.
 struct Carried {
     at: Instant,
     moved: (u64, u64),
@@ -243,7 +247,8 @@ struct Beating {
     service: Arc<Service>,
     capacity: [u64; 2],
     carried: Carried,
-    /// Where agents are sent, if not to the address of this server; told once.
+    /// The address that the orchestrator sends agents to; `None` if it is this server's own
+    /// address. Stored so that a change is reported once.
     sent_to: Option<String>,
     stop: Arc<AtomicBool>,
 }
@@ -275,7 +280,7 @@ impl Beating {
                     }
                 }
             };
-            // Who leaves has said so, or has nobody to say it to.
+            // The last heartbeat announced the departure, or failed and is not retried.
             if is_leaving {
                 return;
             }
@@ -291,7 +296,8 @@ impl Beating {
         }
     }
 
-    /// Until it is time, or until it is told to leave.
+    /// Waits for `time`, or until the server stops. Ends the leased sessions once the leases are
+    /// void: no heartbeat was answered for [`SILENCE_MAX`], or the server was removed.
     fn wait(&self, time: Duration, was_in_touch: &mut bool) {
         let until = Instant::now() + time.clamp(INTERVAL.1, INTERVAL_REMOVED);
         loop {
@@ -309,7 +315,7 @@ impl Beating {
         }
     }
 
-    /// One heartbeat; when the next is due.
+    /// Sends one heartbeat, after enrolling if necessary. Returns how long to wait before the next.
     fn beat(&mut self, orchestrator: usize, is_leaving: bool) -> Result<Duration, Failure> {
         let Member { client, identity, code, address, reader, tell } = &mut self.member;
         if !identity.is_enrolled()

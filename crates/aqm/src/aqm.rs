@@ -49,7 +49,8 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    /// What an AQM wants of an arrival that `signals` congestion or does not, with or without ECN.
+    /// Returns [`Pass`](Self::Pass) unless the AQM `signals` congestion; then
+    /// [`Signal`](Self::Signal) if it uses ECN (`ecn`), else [`Drop`](Self::Drop).
     #[inline]
     pub const fn new(signals: bool, ecn: bool) -> Self {
         match (signals, ecn) {

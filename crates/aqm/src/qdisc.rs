@@ -200,18 +200,19 @@ pub trait Observer<P> {
 
 /// A queue whose packets wait in two service flows for grants.
 pub trait ServiceFlows<P> {
-    /// What holds for the aggregate, for good.
+    /// Returns the parameters of the aggregate, which never change.
     fn contract(&self) -> Contract;
 
-    /// What waits, by [`Side`].
+    /// Returns the backlog of each service flow, by [`Side`].
     fn waiting(&self) -> [Waiting; 2];
 
     /// Takes the next packet of `side` for a grant at `now`.
     fn serve(&mut self, now: Time, side: Side, observer: &mut dyn Observer<P>)
     -> Option<Packet<P>>;
 
-    /// Told what each flow was granted so far, by [`Side`], to show it among its gauges. Proactive
-    /// grants that pass while nothing waits are counted when the next packet comes.
+    /// Stores the cumulative grants of each flow, by [`Side`], which the queue reports among its
+    /// gauges. Proactive grants that pass while nothing waits are counted when the next packet
+    /// arrives.
     fn note_grants(&mut self, granted: [Granted; 2]);
 }
 

@@ -80,7 +80,7 @@ impl Journal {
             self.bytes += line.len() as u64;
         } else {
             self.is_torn = true;
-            // What failed first is what the caller must hear of.
+            // An error of this clean-up is ignored: the caller needs the error of the write.
             let _ = self.cut();
         }
         written
@@ -109,7 +109,7 @@ impl Journal {
         self.file.as_ref().map_or(Ok(()), GrowingFile::sync)
     }
 
-    /// Replaces all lines.
+    /// Replaces all lines of the file with `lines`.
     ///
     /// # Errors
     /// Returns the error of the system call; the file has the old lines or the new ones then.

@@ -245,7 +245,7 @@ pub fn reference() -> String {
     )
 }
 
-/// Works as a device until it is told to stop, or is removed.
+/// Runs as a device until a signal stops it or an orchestrator removes the device.
 fn measure_as_device(arguments: &underload_agent::arguments::Arguments) -> anyhow::Result<()> {
     let interrupt = Interrupt::watch()?;
     let stop = interrupt.shared();

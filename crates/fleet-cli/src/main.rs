@@ -1,4 +1,4 @@
-//! The `underload-fleet` program.
+//! Entry point of the program `underload-fleet`; its commands are in the library.
 
 use std::process::ExitCode;
 

@@ -14,7 +14,7 @@ pub(super) struct Arguments {
 }
 
 impl Arguments {
-    /// Says why not.
+    /// Fails on every call, because the demo needs Linux.
     pub(super) fn run(&self) -> anyhow::Result<()> {
         bail!("this program cannot do that on {}: it needs Linux", std::env::consts::OS)
     }

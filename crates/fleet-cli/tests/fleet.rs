@@ -69,14 +69,14 @@ fn done(home: &Path, arguments: &[&str]) -> Output {
     underload(home, arguments).output().unwrap()
 }
 
-/// What it printed, which must be all right.
+/// Runs a command that must succeed, and returns its trimmed standard output.
 fn good(home: &Path, arguments: &[&str]) -> String {
     let output = done(home, arguments);
     assert!(output.status.success(), "{arguments:?}: {output:?}");
     String::from_utf8(output.stdout).unwrap().trim().to_owned()
 }
 
-/// What it said when it refused its input.
+/// Runs a command that must reject its input (exit status 2), and returns its standard error.
 fn refused(home: &Path, arguments: &[&str]) -> String {
     let output = done(home, arguments);
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -177,7 +177,7 @@ fn a_plan_is_applied_measured_and_studied() {
         std::thread::sleep(Duration::from_millis(500));
     };
     assert_eq!(document["plan"], "first", "{document}");
-    // What has begun goes on; no other run does.
+    // Runs that have begun go on; no further run begins.
     operate(&["fleet", "plan", "stop", "first"]);
     for folder in ["store", "device-0", "device-1", "device-2", "underload"] {
         assert_eq!(open_to_others(&home.join(folder)), [""; 0], "{folder}");

@@ -138,7 +138,7 @@ pub struct Authenticated<'a> {
     pub at_ms: u64,
     /// The HTTP method, such as `POST`.
     pub method: &'a str,
-    /// Path and query.
+    /// The request target: path and query.
     pub target: &'a str,
     /// Its body, byte for byte.
     pub body: &'a [u8],

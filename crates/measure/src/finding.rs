@@ -1,4 +1,4 @@
-//! What a step of a measurement found, as numbers; `underload_report` puts it into words.
+//! The findings of a measurement step, as numbers; `underload_report` puts them into words.
 
 use std::collections::BTreeMap;
 use underload_probe::control::SessionNews;
@@ -36,9 +36,9 @@ pub struct Tier {
 /// A step of a measurement and what it found.
 #[derive(Debug, Clone)]
 pub struct Step {
-    /// Its trial, with the finding in it.
+    /// The trial of the step; its record includes the finding.
     pub outcome: Outcome,
-    /// What it found.
+    /// The finding of the step, the same as in the trial's record.
     pub finding: Finding,
 }
 
@@ -71,7 +71,8 @@ pub fn step(
     Step::new(outcome, finding)
 }
 
-/// What the flows and samples of a step show; its latencies and its validity are the trial's.
+/// Computes the finding from the flows and samples of a step. [`step`] adds what comes from the
+/// trial's record: latencies, validity and buffer size.
 fn finding(
     step: &PresetStep,
     measured: &MeasurementResult,
@@ -110,7 +111,8 @@ fn finding(
     }
 }
 
-/// What belongs to no flow: responsiveness, share of the tier, clocks.
+/// Returns a flow record named `line` with the values that describe the whole line: responsiveness,
+/// share of the tier, clock offset and its error.
 pub(crate) fn line_record(finding: &Finding) -> FlowRecord {
     let rpm = finding.rpm;
     let values = [
@@ -229,7 +231,8 @@ fn round_trips(latencies: &[LatencySummary]) -> Vec<ClassLatency> {
     latencies.iter().filter(wanted).map(latency).collect()
 }
 
-/// Those that have enough samples, if a probe was lost.
+/// Returns the quantiles of all probes sent that have enough samples, ms; `None` for a quantile
+/// that falls on a lost probe. The map is empty if no probe was lost.
 fn of_sent_ms(latency: &LatencySummary) -> BTreeMap<Quantile, Option<f64>> {
     let told =
         latency.of_sent_ns.iter().filter(|(quantile, _)| latency.judged(**quantile).is_some());

@@ -5,7 +5,7 @@ use underload_record::schema::{
     Judged, LatencyMeasure, LatencySummary, Phase, Quantile, TrialRecord,
 };
 
-/// What a percentile counts as that is a lost probe: no answer is waited for any longer.
+/// Value of a percentile that falls on a lost probe: probes wait this long for an answer.
 const LOST_MS: f64 = 2_000.0;
 
 /// The numbers of a trial that are followed, in the units of [`Followed`]. Percentiles are of all
@@ -35,7 +35,8 @@ pub fn followed(trial: &TrialRecord) -> Vec<(Followed, f64)> {
     found.into_iter().filter_map(|(followed, value)| Some((followed, value?))).collect()
 }
 
-/// The median that a server of another kind told: there are no probes, and no 99th percentile.
+/// Returns the median under load, ms, of a test against a server of another kind. Such a test sends
+/// no probes and reports no 99th percentile. `None` for any other trial.
 fn of_foreign(trial: &TrialRecord) -> Option<f64> {
     let foreign = trial.finding.as_ref()?.foreign.as_ref()?;
     foreign.loaded.first().map(|readings| readings.p50_ms)

@@ -11,14 +11,14 @@ use underload_record::schema::{
 use crate::finding::Step;
 use crate::outcome::Outcome;
 
-/// What one direction of a test reported.
+/// The results that a test reported for one direction.
 #[derive(Debug, Clone)]
 pub struct ForeignLoad {
     /// The direction that was loaded.
     pub direction: Direction,
     /// Payload per second after the ramp, bit/s.
     pub goodput_bit_per_s: f64,
-    /// What of the test counts for nothing.
+    /// Time from the start of the load that is excluded from the results.
     pub ramp: Duration,
     /// How long the load lasted, ramp and all.
     pub elapsed: Duration,
@@ -32,9 +32,9 @@ pub struct ForeignLoad {
     pub readings: Vec<(Duration, f64)>,
     /// Numbers of the load, for the record.
     pub metrics: Vec<Metric>,
-    /// What went wrong, so that the step counts for nothing; empty if all went well.
+    /// Reasons why the step is invalid; empty if it is valid.
     pub incomplete: Vec<String>,
-    /// What there is instead of probes.
+    /// Name and latency readings of the test; they take the place of probe results.
     pub foreign: ForeignTest,
 }
 
@@ -87,7 +87,8 @@ impl ForeignLoad {
         Step::new(Outcome { trial, samples: Vec::new(), series }, finding)
     }
 
-    /// The same curves, of the same names and units, as those of a load flow of ours.
+    /// Returns the goodput and RTT series, with the same names and units as the series of our own
+    /// load flows. Omits a series without points.
     fn series(&self, trial: u32) -> Vec<Series> {
         let named = |name: &str, unit: &str, points: Vec<SeriesPoint>| Series {
             trial,
@@ -136,7 +137,7 @@ mod tests {
             elapsed: at(10_000),
             congestion_control: None,
             rpm: None,
-            // The same instant twice, and a count that went back, are a stranger's.
+            // A server of another kind may report an instant twice, or a count that decreases.
             moved: vec![(at(0), 0), (at(100), 100_000), (at(100), 100_000), (at(200), 90_000)],
             readings: vec![(at(100), 40_000.0)],
             metrics: Vec::new(),

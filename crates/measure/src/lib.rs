@@ -1,6 +1,6 @@
-//! What a measurement means, once for every program that measures: from a
-//! [`MeasurementResult`](underload_probe::measure::MeasurementResult) to the record of a trial, to
-//! whether it may be believed, and to what a step found.
+//! The evaluation of measurements, shared by all programs that measure. It converts a
+//! [`MeasurementResult`](underload_probe::measure::MeasurementResult) to the record of a trial,
+//! judges whether the trial is valid, and computes the findings of a step.
 //!
 //! - [`trial`], [`validity`], [`goodput`]: of any measurement, on a real line or an emulated one.
 //! - [`step`]: of a step of `underload measure`, with its findings.

@@ -4,23 +4,23 @@ use underload_probe::measure::MeasurementResult;
 use underload_record::schema::{Direction, Sample, Series, TrialRecord, Validity, ValidityLimits};
 use underload_record::trial_latencies;
 
-/// Which trial of a run a measurement was.
+/// The identity of a trial within its run.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TrialLabel {
-    /// Its position in the run.
+    /// Position of the trial in the run.
     pub index: u32,
     /// The name of its arm.
     pub arm: String,
     /// Number of the repeat, from 0.
     pub repeat: u32,
-    /// Its own seed.
+    /// Seed of the trial, as opposed to the seed of the run.
     pub seed: u64,
 }
 
 /// A trial and all that it recorded.
 #[derive(Debug, Clone)]
 pub struct Outcome {
-    /// Its record.
+    /// Record of the trial, without samples and series.
     pub trial: TrialRecord,
     /// The samples of every probe.
     pub samples: Vec<Sample>,

@@ -1,9 +1,9 @@
-//! Randomness for secrets.
+//! Random bytes for secrets, from the operating system's generator.
 
 use ring::rand::{SecureRandom as _, SystemRandom};
 use underload_fleet::store::StoreError;
 
-/// Bytes that nobody can foretell.
+/// Returns `N` cryptographically secure random bytes.
 ///
 /// # Errors
 /// The machine has no randomness.

@@ -245,7 +245,7 @@ async fn large_messages_are_fetched() {
     let test = "large_messages_are_fetched_a_few_at_a_time_and_meet_the_same_rules";
     let Some(server) = Server::start(test, folder.path()) else { return };
     let inbox = Inbox::connect(&server.url, 1).await.expect("it connects");
-    // What a device may hand in with one request: steps that no plan has, with 64 series each.
+    // Each request has as much as a device may send: steps that no plan has, with 64 series each.
     let lost = SeriesResult {
         dscp: 0,
         sent: 1,

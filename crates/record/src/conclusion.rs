@@ -29,7 +29,8 @@ pub struct Conclusion {
 #[derive(Debug, Default)]
 struct ConcludedArm {
     fold: ArmFold,
-    /// What expectations of the arm ask for and a summary does not hold.
+    /// Shares of trials within a range, by the metric of the expectation that uses the share;
+    /// [`ArmSummary`] does not contain them.
     shares: BTreeMap<String, ShareWithin>,
     ratios: BTreeMap<String, Ratio>,
 }
@@ -73,7 +74,7 @@ impl Conclusion {
         arm.ratios.values_mut().for_each(|ratio| ratio.add(trial, pass));
         if pass == Pass::Distances {
             for share in arm.shares.values_mut() {
-                // The first pass has told which probe stands for the arm.
+                // The arm's headline probe is known only after the first pass.
                 if let Some(probe) = arm.fold.headline_probe(share.phase) {
                     share.add(trial, probe);
                 }

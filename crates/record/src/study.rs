@@ -88,7 +88,7 @@ struct LineResult {
     runs: u32,
     runs_void: u32,
     classes: BTreeMap<String, LineClass>,
-    /// By class, the days without a number because a percentile was a lost probe.
+    /// Per class, the number of days without a result because a percentile fell on a lost probe.
     days_lost: BTreeMap<String, u64>,
     cut_percent: Option<f64>,
 }

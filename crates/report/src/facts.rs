@@ -1,4 +1,4 @@
-//! What two arms say beside each other, as numbers; [`phrases`](crate::phrases) has the words.
+//! Comparisons of two arms, as numbers; [`phrases`](crate::phrases) puts them into words.
 
 use underload_record::CONFIDENCE;
 use underload_record::schema::{ArmLatency, Direction, Judged, LatencySummary, Quantile};
@@ -22,8 +22,8 @@ pub(crate) const LOSS_PERCENT: f64 = 1.0;
 /// Repeats per arm from which an interval is worth printing.
 pub(crate) const FEW_REPEATS: usize = 5;
 
-/// What stands for a lost probe in ratios of trials, ns: longer than any answer, so that the ranks
-/// of ratios are right.
+/// Value of a lost probe in ratios of trials, ns: longer than any answer, so that ratios with a
+/// lost probe rank correctly.
 const LOST_NS: f64 = 1e30;
 /// Above it a ratio has a lost probe in it.
 const RATIO_MAX: f64 = 1e9;
@@ -35,7 +35,7 @@ pub(crate) type Told<'a> = (&'a Subject<'a>, &'a ArmLatency);
 pub(crate) enum Certainty {
     /// The repeats of an arm are one and the same trial.
     Identical {
-        /// The arm.
+        /// Display name of that arm.
         called: String,
         trials: usize,
     },
@@ -106,7 +106,7 @@ pub(crate) struct RatioInterval {
 }
 
 impl RatioInterval {
-    /// Whether it includes a ratio of 1.
+    /// Returns whether the interval includes a ratio of 1; false without an interval.
     pub(crate) fn is_noise(&self) -> bool {
         self.bounds.is_some_and(|(low, high)| (low..=high).contains(&1.0))
     }
@@ -154,7 +154,7 @@ pub(crate) fn ratio_interval(
 /// A rate in which two arms are not alike: a low latency may have been bought with it.
 pub(crate) struct UnequalRate {
     pub(crate) direction: Direction,
-    /// Whether it is a goodput, else what the link carried.
+    /// True if the rates are goodput, false if they are the link's throughput.
     pub(crate) is_goodput: bool,
     pub(crate) first_bit_per_s: f64,
     pub(crate) other_bit_per_s: f64,
@@ -188,7 +188,7 @@ pub(crate) fn losses(first: &ArmLatency, other: &ArmLatency) -> Option<(f64, f64
 /// `load.rtt.` and p99 of `load.rtt.p99`.
 pub(crate) fn statistic(name: &str) -> (&str, Option<Quantile>) {
     let start = name.rfind(['.', '_']).map_or(0, |at| at + 1);
-    // `p99.9` has a point of its own.
+    // `p99.9` contains a `.`, at which the search above splits the name.
     let start = if name.ends_with("p99.9") { name.len() - "p99.9".len() } else { start };
     match Quantile::from_name(&name[start..]) {
         Some(quantile) => (&name[..start], Some(quantile)),

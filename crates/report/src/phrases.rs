@@ -43,7 +43,7 @@ pub(crate) fn certainty(certainty: &Certainty) -> String {
     }
 }
 
-/// `goodput 2.31 against 9.42 Mbit/s up`; `None` if there is no such rate.
+/// Returns text such as `goodput 2.31 against 9.42 Mbit/s up`; `None` if `unequal` is empty.
 pub(crate) fn rates(unequal: &[UnequalRate]) -> Option<String> {
     let words = |rate: &UnequalRate| {
         let what = if rate.is_goodput { "goodput" } else { "rate on the link" };
@@ -68,7 +68,7 @@ pub(crate) fn most_lost<'a>(latencies: impl Iterator<Item = &'a ArmLatency>) -> 
     })
 }
 
-/// `5 trials`.
+/// Returns text such as `5 trials` or `1 trial`.
 pub(crate) fn trials(number: usize) -> String {
     count(number as u64, "trial")
 }

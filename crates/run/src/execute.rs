@@ -65,7 +65,7 @@ pub fn keeps_samples(scenario: &Scenario) -> bool {
 
 /// Trials of which every sample and curve is kept on disk, at most.
 const MOST_WITH_CURVES: usize = 2_000;
-/// Trials from which on an interrupted run is worth resuming.
+/// The fewest trials of a run that uses the cache of simulated trials.
 const WORTH_CACHING: usize = 32;
 
 /// The world as asked for; packets are recorded in virtual time only.

@@ -15,12 +15,13 @@ pub struct Run {
     /// directory and not in here, so that memory does not grow with them:
     /// [`RunDir::read_record`] gives them, too.
     pub record: RunRecord,
-    /// Where its trials, samples and curves are; `None` where they went to memory.
+    /// The run directory with the trials, samples and curves; `None` if the destination was
+    /// [`crate::Destination::Memory`] or [`crate::Destination::Caller`].
     pub directory: Option<PathBuf>,
-    /// The samples of all probes, by [`crate::Destination::Caller`] alone, and not of runs of so
-    /// many trials that they are not kept.
+    /// The samples of all probes. Empty unless the destination was
+    /// [`crate::Destination::Caller`] and [`crate::keeps_samples`] is true for the scenario.
     pub samples: Vec<Sample>,
-    /// All curves, likewise.
+    /// All curves; empty under the same conditions as `samples`.
     pub series: Vec<Series>,
 }
 

@@ -1,4 +1,4 @@
-//! One trial: what to run, and what it recorded, in whichever world.
+//! The input and the recorded data of one trial, for the simulated and the live world.
 
 use std::num::NonZeroUsize;
 use std::sync::atomic::AtomicBool;
@@ -33,7 +33,7 @@ pub struct TrialData {
     pub record: TrialRecord,
     /// The samples of every probe packet.
     pub samples: Vec<Sample>,
-    /// Curves over time.
+    /// Time series over the trial, such as the bytes in a queue.
     pub series: Vec<Series>,
     /// The output of the scenario's commands.
     pub outputs: Vec<Output>,
@@ -55,9 +55,8 @@ pub struct Output {
 pub(crate) struct Setting<'a> {
     /// Raised to stop trials under way.
     pub stop: &'a AtomicBool,
-    /// Where packets and captures go; `None`: they are not kept.
+    /// The run directory that packets and captures are written to; `None` records neither.
     pub directory: Option<&'a RunDir>,
-    /// Packets to record.
     pub packets: &'a Wanted,
     /// Trials side by side; `None`: one per core.
     pub threads: Option<NonZeroUsize>,

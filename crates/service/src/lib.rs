@@ -4,9 +4,9 @@
 //! A client connects to the TCP port with TLS 1.3, says what it wants to send and for how long, and
 //! gets a **session**: a random token, a lease, rates and a volume. Everything else hangs on it:
 //!
-//! - probes are answered only at addresses that have a session, which the TCP handshake proved, or
-//!   a cookie over UDP; everybody else gets no more bytes than he sent, and a
-//!   flood of forged packets allocates nothing;
+//! - probes are answered only at addresses of a session, which the TCP handshake or a cookie over
+//!   UDP has proved; any other sender gets at most as many bytes as it sent, and a flood of forged
+//!   packets allocates nothing;
 //! - load flows come to the same ports, carry the session's token, come from its address, and end
 //!   when the lease or the volume is used up, or when the control connection closes, however it
 //!   closes; they are held to the granted rates;

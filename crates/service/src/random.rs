@@ -1,4 +1,4 @@
-//! What a server draws from the system: random bytes, and the time of day.
+//! Random bytes and the time of day from the operating system.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 

@@ -23,9 +23,9 @@ fn check(algorithm: Algorithm, loss: &str, seconds: u64, expected: f64) {
     assert!((0.9..=1.1).contains(&ratio), "{name} at {loss}: {window:.1}, not {expected:.1}");
 }
 
-/// At 1 % the window is a dozen segments, and each loss discards the acknowledgements that had not
-/// yet made it grow by one: Linux 7.3.4, in User-Mode Linux, had 11.9 and 11.6 segments over the
-/// same path in ten minutes, 0.9 of the law's.
+/// At 1 % the window is a dozen segments and stays below the law, because each loss discards the
+/// acknowledgements counted towards the next growth by one segment. Linux 7.3.4, in User-Mode
+/// Linux, had 11.9 and 11.6 segments over the same path in ten minutes, 0.9 of the law's window.
 #[test]
 fn reno_follows_the_square_root_law_of_independent_loss() {
     check(Algorithm::Reno, "1%", 3_000, 11.7);

@@ -46,7 +46,7 @@ macro_rules! kinds {
                 match kind { $(Kind::$kind => Self::$kind(Vec::new()),)* }
             }
 
-            /// Number of rows.
+            /// Returns the number of rows.
             pub fn rows(&self) -> usize {
                 match self { $(Self::$kind(values) => values.len(),)* }
             }
@@ -114,7 +114,7 @@ kinds! {
 /// Names and kinds of a table's columns, in order.
 pub type Layout<S = &'static str> = [(S, Kind)];
 
-/// One value of a row.
+/// The value of one column in one row.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Cell<'a> {
     /// Of [`Kind::Long`]; stored as the nearest number of 64 bits.
@@ -135,7 +135,7 @@ pub enum Cell<'a> {
 
 /// The columns of a table, each with the function that gives its value of a row.
 pub trait Schema: Sized + 'static {
-    /// What a row is made of.
+    /// The item that one row stores, such as a trial or a packet.
     type Row<'a>;
     /// Name and value of each column, in order. The first column is the number of the trial.
     const COLUMNS: &'static [(&'static str, Get<Self>)];
@@ -150,7 +150,7 @@ pub trait Schema: Sized + 'static {
         Self::COLUMNS.iter().map(move |(_, get)| get.cell(row))
     }
 
-    /// Rows as columns.
+    /// Converts rows into the columns of [`Schema::COLUMNS`].
     fn columns<'a>(rows: impl Iterator<Item = Self::Row<'a>>) -> Vec<Column> {
         let mut columns = empty(&Self::layout());
         rows.for_each(|row| push(&mut columns, Self::cells(&row)));
@@ -214,7 +214,7 @@ impl<T: Schema> Get<T> {
     }
 }
 
-/// Columns without values.
+/// Returns the columns of `layout` without values.
 pub(crate) fn empty<S>(layout: &Layout<S>) -> Vec<Column> {
     layout.iter().map(|(_, kind)| Column::empty(*kind)).collect()
 }

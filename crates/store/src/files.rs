@@ -34,7 +34,7 @@ pub(crate) fn open_file(path: &Path) -> Result<File, StoreError> {
     File::open(path).map_err(StoreError::io(path, "open"))
 }
 
-/// Reads a file of at most [`TEXT_LIMIT`] bytes; `None` where there is none.
+/// Reads a file of at most [`TEXT_LIMIT`] bytes. Returns `None` if the file does not exist.
 pub(crate) fn read_text(path: &Path) -> Result<Option<Vec<u8>>, StoreError> {
     let file = match open_file(path) {
         Err(StoreError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {

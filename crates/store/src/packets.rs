@@ -10,7 +10,7 @@ use crate::columns::{self, Column, Get, Schema};
 use crate::error::StoreError;
 use crate::table_file::TableWriter;
 
-/// `packets.parquet`.
+/// The columns of `packets.parquet`.
 pub(crate) struct Packets;
 
 impl Schema for Packets {

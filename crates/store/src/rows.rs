@@ -10,7 +10,7 @@ use underload_record::schema::{
 use crate::columns::Get::{Boolean, Double, Long, OptionalLong, OptionalText, Text};
 use crate::columns::{Column, Get, Group, Schema, utf8};
 
-/// `samples.parquet`.
+/// The columns of `samples.parquet`.
 pub(crate) struct Samples;
 
 /// A sample with the names of its arm and its flow.
@@ -44,7 +44,7 @@ impl Schema for Samples {
     ];
 }
 
-/// `series.parquet`.
+/// The columns of `series.parquet`.
 pub(crate) struct Points;
 
 /// A point of a curve with the name of its arm.

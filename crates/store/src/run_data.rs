@@ -7,13 +7,13 @@ use underload_record::schema::{ArmRecord, RunRecord, Sample, Series, TrialRecord
 /// A run in memory.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RunData {
-    /// Provenance, trials, summaries.
+    /// Provenance, trials and summaries of the run.
     pub record: RunRecord,
     /// The samples of all probes, ascending by trial.
     pub samples: Vec<Sample>,
     /// All curves, ascending by trial.
     pub series: Vec<Series>,
-    /// What of an incomplete run was damaged and is left out, in words.
+    /// Descriptions of the damaged parts of an incomplete run, which are left out.
     pub left_out: Vec<String>,
 }
 

@@ -14,7 +14,7 @@ use crate::columns::{Get, Schema};
 use crate::error::StoreError;
 use crate::table_file::NewTable;
 
-/// `trials.parquet`.
+/// The columns of `trials.parquet`.
 pub(crate) struct Trials;
 
 impl Schema for Trials {

@@ -1,4 +1,5 @@
-//! What the programs do alike: options of every command, messages, exit statuses, signals, manuals.
+//! Behaviour that all programs share: options of every command, messages, exit statuses, signals,
+//! manuals.
 //!
 //! - [`console`]: `--color`, `--quiet` and `--verbose`; notes, warnings and errors on stderr.
 //! - [`exit`], [`status`]: from an error to an exit status and one message.

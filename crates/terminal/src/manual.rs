@@ -89,7 +89,7 @@ fn add_pages(command: &Command, pages: &mut Vec<(String, Vec<u8>)>) -> std::io::
     below.into_iter().try_for_each(|below| add_pages(below, pages))
 }
 
-/// What every generated page begins with, after its title.
+/// The comment that follows the title of every generated page.
 pub const NOTE: &str =
     "<!-- Written by `cargo xtask reference` from the program. Do not edit it here. -->\n";
 

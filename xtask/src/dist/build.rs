@@ -13,7 +13,7 @@ use crate::targets;
 
 /// One run of Cargo, and the programs that it builds with their names as Cargo has them.
 pub struct Step {
-    /// What Cargo is asked to build.
+    /// Arguments of `cargo build` that select packages and binaries.
     pub arguments: &'static [&'static str],
     programs: &'static [(&'static str, Program)],
 }

@@ -46,7 +46,7 @@ const WHOLE: Package = Package {
 const FLEET: Package = Package {
     name: "underload-fleet",
     depends: "",
-    // What `fleet demo` calls, and what `fleet` is typed with.
+    // `fleet demo` calls the tools of iproute2; users start this program as `underload fleet`.
     recommends: "ca-certificates, iproute2, underload",
     summary: "measure many lines by a plan, and prove an effect",
     description: &[

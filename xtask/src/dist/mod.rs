@@ -74,7 +74,7 @@ pub const TARGETS: [Target; 3] = [
 pub enum Program {
     /// `underload` with all commands.
     Whole,
-    /// `underload-fleet`.
+    /// `underload-fleet`, with the commands of fleets.
     Fleet,
     /// `underload` with the commands that measure lines, for small machines.
     Measuring,

@@ -15,12 +15,12 @@ use super::{Built, Program, Target, time};
 /// The user in the image.
 const USER: u32 = 4870;
 
-/// What an image has of its own.
+/// The properties in which the images differ.
 struct Image {
     program: Program,
     /// Ports that the command listens at.
     ports: &'static [&'static str],
-    /// What it does where nothing else is asked for.
+    /// Default arguments of the program (`Cmd` in the image's configuration).
     command: &'static [&'static str],
 }
 

@@ -1,5 +1,5 @@
-//! What the programs are made of, as CycloneDX tells it: each library with its version, its licence
-//! and the checksum that `Cargo.lock` holds it to.
+//! Software bill of materials of the programs in CycloneDX format: each library with its version,
+//! its licence and its checksum from `Cargo.lock`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

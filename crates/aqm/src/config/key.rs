@@ -15,7 +15,7 @@ use crate::time::Span;
 pub enum Fallback {
     /// This value, written as a user would.
     Value(&'static str),
-    /// One value per profile, by name, else the last one given.
+    /// Pairs of a profile's name and its value. A profile that is not listed has the last value.
     PerProfile(&'static [(&'static str, &'static str)]),
     /// Nothing: the algorithm does without; the text says what happens then.
     Absent(&'static str),
@@ -23,7 +23,7 @@ pub enum Fallback {
     Required,
 }
 
-/// One parameter.
+/// A parameter of a queue or a link.
 #[derive(Clone, Copy, Debug)]
 pub struct Param {
     /// Key of the parameter in a SPEC.
@@ -141,8 +141,8 @@ impl<T: Quantity> Quantity for Option<T> {
 /// Declares parameters, each once: as a [`Key`] for the code that reads its value, and as a row of
 /// the table `PARAMS`. `use KEY;` lists a key that is declared elsewhere.
 ///
-/// A default is `"VALUE"`, `{ "PROFILE": "VALUE", ... }`, `(required)`, or `("what holds then")`
-/// where there is none.
+/// A default is `"VALUE"`, `{ "PROFILE": "VALUE", ... }`, `(required)`, or
+/// `("what happens without the parameter")` for an optional parameter without a default.
 macro_rules! params {
     (@rows [$($param:expr,)*]) => {
         const PARAMS: &[$crate::config::Param] = &[$($param,)*];
@@ -175,7 +175,8 @@ macro_rules! params {
 }
 pub(crate) use params;
 
-/// Gives a type the words that stand for its values, or for the values of another type.
+/// Implements `Quantity` for a type: each word names a value of that type or, after `=>`, of
+/// another type.
 macro_rules! choices {
     ($Type:ident { $($word:literal => $Variant:ident,)* }) => {
         choices!($Type => Self { $($word => Self::$Variant,)* });

@@ -23,7 +23,8 @@ pub(super) fn decimal(f: &mut fmt::Formatter<'_>, millionths: u64) -> fmt::Resul
     write!(f, ".{fraction:0width$}")
 }
 
-/// A decimal number times `scale`, rounded down; `None` where it is no number or overflows.
+/// Parses a decimal number and returns it times `scale`, rounded down. Returns `None` if `text` is
+/// not a decimal number, has more than 12 fractional digits, or overflows.
 pub(super) fn scaled(text: &str, scale: u64) -> Option<u64> {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
     let digits = |part: &str| part.bytes().all(|byte| byte.is_ascii_digit());

@@ -1,4 +1,4 @@
-//! One rate for ever.
+//! A link whose rate never changes.
 
 use crate::rate::Rate;
 use crate::time::{Span, Time};
@@ -10,10 +10,11 @@ use crate::token_bucket::NANOBITS_PER_BYTE;
 pub struct Constant {
     pub(super) rate: Rate,
     free_at: Time,
-    /// Nanoseconds cut off so far in this busy period, in units of 1 / rate.
+    /// Fraction of a nanosecond that rounding has cut off since this busy period began, in units of
+    /// 1 / rate.
     carry: u64,
-    /// What the last length takes: most packets are as long as the one before, and a division
-    /// costs as much as the rest of a transmission.
+    /// Transmission time of the previous packet's length. It is cached because most packets are as
+    /// long as the one before, and a division costs as much as the rest of a transmission.
     last: Transmission,
 }
 

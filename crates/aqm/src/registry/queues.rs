@@ -48,7 +48,7 @@ macro_rules! queues {
         #[derive(Clone, Debug)]
         pub enum QueueConfig {
             $($(#[$doc])* $Kind($Config),)*
-            /// One that the registry does not know.
+            /// A discipline that the caller implements and the registry does not list.
             Own(own::OwnQueue),
         }
 

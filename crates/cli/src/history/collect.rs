@@ -151,7 +151,8 @@ fn folders(directory: &Path, skipped: &mut Vec<String>) -> anyhow::Result<Vec<Pa
 /// that a clock was wrong, or is `None` for a time that cannot be read.
 fn run_of(kept: &Kept, is_mixed: bool, now_s: i64) -> Result<Run, Option<String>> {
     let at_s = kept.at_s().ok_or(None)?;
-    // One such run would be the first or the latest of all, and hold all others against it.
+    // A run with such a time would sort as the first or the latest of all, and every other run
+    // would be compared with it.
     let when = if at_s < EARLIEST_S {
         Some("which is before this program was written: the clock was wrong")
     } else if at_s > now_s.saturating_add(AHEAD_MAX_S) {

@@ -1,4 +1,4 @@
-//! What tests against servers of another kind have in common.
+//! Functions that the tests against servers of other projects share (ndt7, responsiveness).
 
 use std::time::Duration;
 

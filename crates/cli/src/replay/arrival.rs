@@ -3,7 +3,7 @@
 use underload_aqm::packet::Meta;
 use underload_aqm::time::Time;
 
-/// One packet of the input.
+/// A packet of the recording.
 #[derive(Clone, Copy, Debug)]
 pub struct Arrival {
     /// Number of the packet in the input, from 0.

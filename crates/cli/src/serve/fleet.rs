@@ -1,4 +1,4 @@
-//! What makes a measurement server one of a fleet, on the command line.
+//! Command-line options that make a measurement server a member of a fleet.
 
 use std::path::PathBuf;
 

@@ -26,7 +26,7 @@ pub struct Metrics {
     _runtime: Runtime,
 }
 
-/// What the page shows now.
+/// A function that returns the current text of the metrics page.
 type Page = Arc<dyn Fn() -> String + Send + Sync>;
 
 /// Bytes of a request's head, at most; hyper needs as much.

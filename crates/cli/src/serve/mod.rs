@@ -349,7 +349,8 @@ fn measure_command(address: SocketAddr) -> String {
     format!("{place}: underload measure {}", to_connect_to(address))
 }
 
-/// The address that clients connect to. One that stands for all of a machine's is none.
+/// Returns the address that clients connect to. Clients cannot connect to an unspecified address
+/// such as `0.0.0.0`: a placeholder for the machine's name or address replaces it.
 fn to_connect_to(address: SocketAddr) -> String {
     if address.ip().is_unspecified() {
         return format!("NAME-OR-ADDRESS-OF-THIS-ONE:{}", address.port());

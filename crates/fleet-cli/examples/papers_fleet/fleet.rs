@@ -232,7 +232,7 @@ fn asks(request: u64, is_busy: bool) -> Next {
     Next { epoch: 1, request, is_busy, waiting: 0, dropped: 0, attributes: None }
 }
 
-/// What all results have in common.
+/// Returns the fields that all simulated results share.
 fn measured() -> RunResult {
     RunResult {
         plan: String::new(),

@@ -19,7 +19,7 @@ use crate::schedule::DAY;
 /// Limits of one home.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// The longest run.
+    /// Longest run to accept: the durations and warm-ups of all its steps.
     pub run_lasts: Span,
     /// Runs that may begin in any 24 hours. Requests for runs are limited to four times as many,
     /// after the first [`ASK_BURST`].

@@ -126,7 +126,7 @@ pub enum Ran {
     },
     /// The server was not there or did not want it; nothing was measured.
     TurnedAway {
-        /// In words and without an address, because orchestrators receive it.
+        /// Reason in words. It contains no address, because orchestrators receive it.
         reason: String,
     },
 }

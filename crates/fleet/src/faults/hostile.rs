@@ -18,7 +18,7 @@ pub(super) const PROBES: [u64; 2] = [250, 600];
 const HONEST_US: u64 = 20_000;
 const HOSTILE_US: u64 = 900_000;
 
-/// A hostile device.
+/// An enrolled device under an attacker's control, which sends forged requests.
 #[derive(Debug, Clone)]
 pub(super) struct Hostile {
     pub id: DeviceId,

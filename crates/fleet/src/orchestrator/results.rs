@@ -19,8 +19,8 @@ enum Place {
     Own { schedule: usize, after_ms: u64 },
     /// Its run has its outcome.
     Known,
-    /// It is of no run that this device was given, or of one run too many that it made without
-    /// being asked.
+    /// The device was never given this run, or made it without being asked and either made one too
+    /// many or put load on the line.
     Nowhere,
 }
 

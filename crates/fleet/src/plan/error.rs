@@ -1,14 +1,14 @@
-//! What is wrong with a plan.
+//! Errors in a plan.
 
-/// What is wrong with a plan.
+/// An error in a plan, with the other errors of the same plan.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{}", self.words())]
 pub struct PlanError {
-    /// Counted from 1.
+    /// Line of the plan's file, from 1; `None` if no line can be attributed to the error.
     pub line: Option<usize>,
-    /// In words, with the key.
+    /// Description of the error, with the key that it concerns.
     pub problem: String,
-    /// What else is wrong.
+    /// The other errors of the plan.
     pub others: Vec<PlanError>,
 }
 

@@ -538,7 +538,7 @@ capacity = "10gbit"
         assert_eq!(found, ["aqm", "aqm", "aqm", "rest", "rest"]);
     }
 
-    /// What is wrong with the small plan after a change.
+    /// Returns the error of the small plan after `to` has replaced `from` in it.
     fn change(from: &str, to: &str) -> String {
         assert!(SMALL.contains(from), "{from}");
         Plan::parse(&SMALL.replace(from, to)).expect_err(to).to_string()

@@ -16,7 +16,8 @@ pub const MADE_EPOCH: u32 = u32::MAX;
 /// Why a store could not do it. Nothing has changed.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// Another try may help: the database is away, its disk is full, somebody else was first.
+    /// A retry may succeed: the database is unreachable, its disk is full, or another transaction
+    /// was first.
     #[error("{step}")]
     Temporary {
         /// The step that failed, and where.
@@ -48,7 +49,7 @@ impl StoreError {
         Self::Broken { step: step.into(), source: None }
     }
 
-    /// The same error with its cause.
+    /// Returns this error with `cause` as its source.
     #[must_use]
     pub fn because(self, cause: impl Into<Cause>) -> Self {
         let source = Some(cause.into());
@@ -66,11 +67,11 @@ impl StoreError {
     }
 }
 
-/// What a transaction will look at, so that a store may fetch it at once and lock it in one order.
-/// Whatever is not named can be read all the same.
+/// The rows that a transaction will read, so that a store can fetch them together and lock them in
+/// one order. The transaction can read all other rows, too.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Needs {
-    /// Devices.
+    /// Devices, by their identifiers.
     pub devices: Vec<DeviceId>,
     /// Leases, by their numbers.
     pub leases: Vec<u64>,
@@ -80,7 +81,7 @@ pub struct Needs {
 
 /// A place that keeps state.
 pub trait Store: Send {
-    /// Begins a transaction.
+    /// Begins a transaction that will read the rows of `needs`.
     ///
     /// # Errors
     /// [`StoreError`].
@@ -90,7 +91,7 @@ pub trait Store: Send {
 /// Changes that are made together. Dropping it takes all of them back.
 #[expect(clippy::missing_errors_doc, reason = "all fail with `StoreError`, changing nothing")]
 pub trait Transaction {
-    /// A device.
+    /// Returns a device; `None` if the store has no device with this identifier.
     fn device(&mut self, id: DeviceId) -> Result<Option<Device>, StoreError>;
     /// Adds a device or changes it.
     fn put_device(&mut self, device: &Device) -> Result<(), StoreError>;
@@ -120,7 +121,7 @@ pub trait Transaction {
     fn leases_at(&mut self, server: &str, limit: usize) -> Result<Vec<HeldLease>, StoreError>;
     /// Adds a lease, or changes the one of that number.
     fn put_lease(&mut self, lease: &HeldLease) -> Result<(), StoreError>;
-    /// Ends a lease.
+    /// Removes the lease with this number.
     fn end_lease(&mut self, id: u64) -> Result<(), StoreError>;
     /// All plans, by name.
     fn plans(&mut self) -> Result<Vec<PlanRow>, StoreError>;

@@ -1,4 +1,5 @@
-//! What every request stands on: the rules with the threads that keep their state, and limits.
+//! State shared by all requests: the orchestrator's rules, the threads that write its stores, and
+//! the limits.
 
 use std::io;
 use std::net::SocketAddr;
@@ -15,13 +16,14 @@ use super::secrets;
 /// device that has the most loses its oldest one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Connections at once.
+    /// Maximum number of open connections.
     pub connections: usize,
-    /// Of these from one address, or from one /56 of IPv6.
+    /// Maximum number of open connections from one IPv4 address or from one /56 of IPv6.
     pub connections_per_network: usize,
-    /// A connection may wait so long for a request, and may take so long to send its head.
+    /// Maximum time from the end of one request of a connection to the end of the next request's
+    /// head. A TLS handshake may not take longer, either.
     pub idle_max: Duration,
-    /// A request's body may take so long.
+    /// Maximum time to receive a request's body.
     pub body_max: Duration,
     /// Bytes of bodies that are being read, of all connections together.
     pub body_bytes: usize,
@@ -44,7 +46,7 @@ impl Limits {
         let for_connections = descriptors - OTHER_DESCRIPTORS.min(descriptors / 2);
         let most = usize::try_from(for_connections).unwrap_or(usize::MAX);
         let connections = self.connections.min(most);
-        // One network never has all places.
+        // One network may open at most half of the connections, but at least one.
         let connections_per_network = self.connections_per_network.min((connections / 2).max(1));
         Self { connections, connections_per_network, ..self }
     }
@@ -73,7 +75,7 @@ impl Default for Limits {
 /// The rules of a fleet, and the threads that keep its state. Its end waits until all that was
 /// asked is done.
 pub struct Core {
-    /// The rules.
+    /// The rules that answer the messages of devices, servers and operators.
     pub rules: Orchestrator,
     /// The threads that change what is stored.
     pub writers: Writers,
@@ -91,18 +93,18 @@ impl std::fmt::Debug for Core {
 /// Why an orchestrator cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// The store.
+    /// A store failed, or the list of stores is empty.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The port.
+    /// Listening at the configured address failed.
     #[error("listening at {address}")]
     Listen {
-        /// Which.
+        /// The configured address.
         address: SocketAddr,
-        /// Why.
+        /// The error of the operating system.
         source: io::Error,
     },
-    /// The machine.
+    /// The operating system could not start the threads.
     #[error("starting its threads")]
     Threads(#[source] io::Error),
     /// Without TLS whoever is in between reads the sessions' keys.
@@ -110,7 +112,8 @@ pub enum StartError {
     Plain(SocketAddr),
 }
 
-/// The system's clock.
+/// Returns a clock that reads the system time, in milliseconds since the Unix epoch; 0 if the
+/// system time is before it.
 pub fn system_clock() -> Clock {
     Arc::new(|| {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -143,7 +146,7 @@ impl Core {
         &self.fleet_secret
     }
 
-    /// Milliseconds since 1970.
+    /// Returns the current time, in milliseconds since the Unix epoch.
     pub fn now_ms(&self) -> u64 {
         (self.clock)()
     }

@@ -22,7 +22,7 @@ use super::problem::Failure;
 use super::read::{Bodies, BodySender, message};
 use super::signed::Signed;
 
-/// What the handlers share.
+/// State shared by the handlers: the core, and limits on bodies and request rates.
 pub(super) struct Host {
     pub core: Arc<Core>,
     bodies: Bodies,
@@ -48,7 +48,7 @@ impl Host {
         }
     }
 
-    /// Answers a message of somebody who has no session.
+    /// Answers a request without a session by applying `rule` to its message.
     pub async fn stranger<M, A>(
         &self,
         from: SocketAddr,
@@ -103,14 +103,15 @@ impl Host {
         Ok(Json(ruled.map_err(|rejection| self.rejected(rejection))?).into_response())
     }
 
-    /// What a rule refused to a device or a server.
+    /// Converts a rule's rejection into an HTTP failure, with a signed removal if the rejection
+    /// names a removed device.
     fn rejected(&self, rejection: Rejection) -> Failure {
         let now_ms = self.core.now_ms();
         let removal = rejection.removed.map(|it| self.core.rules.sign_removal(it, now_ms));
         rejected(rejection).with_removal(removal)
     }
 
-    /// Counts a request of somebody who has no session.
+    /// Counts a request without a session against the rate limit of its network.
     pub fn admit_stranger(&self, from: SocketAddr) -> Result<(), Failure> {
         let network = CustomerNetwork::of_host(from.ip());
         self.strangers.admit(network, self.core.now_ms()).map_err(too_often)
@@ -140,7 +141,8 @@ fn too_often(seconds: u64) -> Failure {
         .after(seconds)
 }
 
-/// What a rule refused.
+/// Converts a rule's rejection into an HTTP failure, with `Retry-After` if the rejection has a
+/// delay.
 pub(super) fn rejected(rejection: Rejection) -> Failure {
     let Rejection { kind, code, message, retry_after_s, .. } = rejection;
     let status = StatusCode::from_u16(kind.status()).unwrap_or(StatusCode::BAD_REQUEST);

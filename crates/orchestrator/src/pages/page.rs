@@ -11,7 +11,6 @@ use super::question::{Ask, Format};
 use super::sheet::Sheet;
 use super::{devices, overview, plans, servers, study};
 
-/// What can be looked at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Page {
     Overview,
@@ -23,7 +22,8 @@ pub(super) enum Page {
 }
 
 impl Page {
-    /// The page of a path, and the form that its ending asks for.
+    /// Parses the path of `uri` into a page and the format of its suffix, `.json` or `.csv`. The
+    /// format is `None` without such a suffix. Returns `None` if no page has this path.
     pub(super) fn of(uri: &Uri) -> Option<(Self, Option<Format>)> {
         let path = uri.path().strip_prefix('/')?;
         let endings = [(".json", Format::Json), (".csv", Format::Csv)];
@@ -42,7 +42,6 @@ impl Page {
         Some((page, format))
     }
 
-    /// Its address.
     pub(super) fn path(self) -> String {
         match self {
             Self::Overview => "/overview".to_owned(),
@@ -54,7 +53,7 @@ impl Page {
         }
     }
 
-    /// Whether it shows single homes.
+    /// Returns whether the page shows individual homes, which only operators may see.
     pub(super) const fn is_for_operators(self) -> bool {
         matches!(self, Self::Devices | Self::Device(_))
     }

@@ -33,7 +33,7 @@ pub(super) struct Question {
     pub(super) filter: Filter,
 }
 
-/// Who asks what, when.
+/// A question, with the visitor who asks it and the current time.
 #[derive(Debug, Clone)]
 pub(super) struct Ask {
     pub(super) question: Question,

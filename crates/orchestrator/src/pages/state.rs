@@ -1,4 +1,4 @@
-//! What all handlers share, and how a request becomes that of a visitor.
+//! State shared by all handlers, and the extractor that authenticates the visitor of a request.
 
 use std::sync::Arc;
 
@@ -18,10 +18,11 @@ use super::sessions::{Cookie, Sessions};
 use super::visitor::Visitor;
 use crate::operator::Operator;
 
-/// What operators do, and who they are. Each call may wait for the store.
+/// An interface that authenticates operators and carries out their actions. Each call may block on
+/// the store.
 pub trait Operate: Send + Sync + 'static {
-    /// Whose token has that name and that SHA-256, in hexadecimal digits; `None` where there is
-    /// no such token, or it is good no more.
+    /// Returns the operator whose token has this name and this SHA-256, in hexadecimal digits;
+    /// `None` if no token matches, or if the token was revoked or has expired by `now_ms`.
     ///
     /// # Errors
     /// [`StoreError`].
@@ -44,7 +45,7 @@ pub trait Operate: Send + Sync + 'static {
     ) -> Result<Result<(), String>, StoreError>;
 }
 
-/// What an operator does from a page.
+/// An action that an operator triggers on a page.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Action {
     /// Applies the plan that this text is.
@@ -55,26 +56,27 @@ pub enum Action {
     RemoveDevice(DeviceId),
 }
 
-/// What pages stand on.
+/// The configuration of the pages.
 pub struct Settings {
     /// As many questions are answered at once; at least one.
     pub archives: Vec<Box<dyn Archive>>,
-    /// For operators.
+    /// Authenticates operators and carries out their actions.
     pub operate: Arc<dyn Operate>,
     /// All orchestrators of a fleet have the same.
     pub secret: [u8; 32],
     /// Whether browsers reach them over TLS.
     pub is_tls: bool,
-    /// What fewer devices have in common is not shown to viewers; see [`LEAST_DEVICES`].
+    /// Minimum number of devices in a group that viewers may see; see [`LEAST_DEVICES`].
     pub least_devices: u64,
-    /// Milliseconds since 1970.
+    /// Returns the current time, in milliseconds since the Unix epoch.
     pub clock: fn() -> u64,
 }
 
-/// A group of so many devices may be shown to a viewer, who is not to find out about one home.
+/// Minimum number of devices in a group that viewers may see, so that they cannot learn about a
+/// single home.
 pub const LEAST_DEVICES: u64 = 5;
 
-/// What all handlers share.
+/// State shared by all handlers of pages.
 pub(super) struct Pages {
     pub(super) readers: Arc<Readers>,
     pub(super) operate: Arc<dyn Operate>,

@@ -153,7 +153,8 @@ impl Bars {
         Self { from_ms, width_ms, count }
     }
 
-    /// Where a bar begins; the one behind the last begins at their end.
+    /// Returns the lower edge of a bar, in milliseconds. For `bar == count` this is the upper edge
+    /// of the last bar.
     fn start_ms(self, bar: usize) -> f64 {
         self.from_ms + self.width_ms * bar as f64
     }

@@ -110,7 +110,7 @@ pub(super) fn columns() -> [Column; 6] {
     ]
 }
 
-/// Curves of a chart at most: more cannot be told apart.
+/// Maximum number of curves in a chart: readers cannot distinguish more.
 pub(super) const CURVES: usize = 8;
 
 /// The groups with the most tests, in the order of their names.

@@ -1,4 +1,4 @@
-//! Who has logged in, and the forms by which they act.
+//! Logged-in visitors, and the forms that carry out their actions.
 
 use maud::{Markup, html};
 
@@ -16,12 +16,14 @@ impl Visitor {
         self.operator.role == Role::Operator
     }
 
-    /// What shows that a form is of this session.
+    /// Returns the hidden field with the session's form token, which prevents cross-site request
+    /// forgery.
     pub(super) fn form_field(&self) -> Markup {
         html! { input type="hidden" name="form" value=(self.form_token); }
     }
 
-    /// A form of one button, which asks whether somebody is sure before it sends `field`.
+    /// Returns a form with one button. The browser asks the question `sure` before it submits
+    /// `field`.
     pub(super) fn act_form(
         &self,
         action: &str,

@@ -1,4 +1,4 @@
-//! Questions about what was collected, on a connection of their own.
+//! Read-only queries on the collected results, on a separate connection to the database.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
@@ -246,7 +246,8 @@ pub(super) fn planned(
     Ok(if known.is_of(&rows) { Arc::clone(known) } else { Arc::new(Planned::new(rows)) })
 }
 
-/// The numbers that stand for devices in sets.
+/// Returns the numbers that represent `devices` in sets of devices. Devices without a number are
+/// absent from the map.
 pub(super) fn numbers(
     database: &mut dyn Database,
     devices: &BTreeSet<DeviceId>,
@@ -398,8 +399,9 @@ fn days(filter: &Filter) -> (i64, i64) {
     (filter.from_day.map_or(0, i64::from), filter.until_day.map_or(i64::MAX, i64::from))
 }
 
-/// A page of results: at most so many, and so many bytes and one more. The sum of the day keeps
-/// planners from the index of days, for each page of which they would sort all results.
+/// Selects a page of up to `$8` results: it ends with the result that brings it to `$9` bytes.
+/// `day + 0` prevents query planners from using the index on `day`, with which they would sort all
+/// results for each page.
 const RESULTS: &str = "SELECT r.number, r.device, r.body FROM (
         SELECT number, sum(bytes) OVER (ORDER BY number) - bytes AS before
         FROM (

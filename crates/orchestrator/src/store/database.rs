@@ -1,10 +1,12 @@
-//! What the stores need of a database: statements, transactions, and how far results are settled.
+//! The interface between the stores and a database: statements, transactions, and the number up to
+//! which results are settled.
 //!
 //! A statement is written once, for SQLite and PostgreSQL. Its values are `$1`, `$2`, ... in the
-//! order in which they first appear. `{rows bytea bigint}` stands for a table of values with the
-//! columns `column1` and `column2` of these types: a statement that contains it is run for all
-//! rows of values at once where the database can do that, and any other statement for each row.
-//! Each database replaces the words for what the two do differently ([`statement`]).
+//! order in which they first appear. The placeholder `{rows bytea bigint}` expands to a table of
+//! values with the columns `column1` and `column2` of these types. A statement that contains it
+//! runs once for all rows of values if the database supports that; any other statement runs once
+//! per row. Where the SQL dialects differ, a statement contains a placeholder that each database
+//! replaces with its own SQL ([`statement`]).
 
 use std::path::Path;
 
@@ -16,7 +18,6 @@ use super::encode::from_json;
 
 /// A connection to a database. After an error nothing of the transaction lasts.
 pub(super) trait Database: Send {
-    /// Begins a transaction.
     fn begin(&mut self, kind: Begin) -> Result<(), StoreError>;
     /// Makes sure that this transaction is the only one that reserves or gives back.
     fn take_turn(&mut self) -> Result<(), StoreError> {
@@ -42,12 +43,12 @@ pub(super) trait Database: Send {
     }
 }
 
-/// What a transaction is for.
+/// The kind of transaction that [`Database::begin`] starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Begin {
     /// Reads the store as it is at one instant.
     View,
-    /// Changes it.
+    /// Changes the store.
     Change,
     /// Reserves or gives back.
     Admission,
@@ -56,7 +57,6 @@ pub(super) enum Begin {
     Fold,
 }
 
-/// What a connection is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Access {
     Read,

@@ -68,7 +68,7 @@ pub(super) fn to_json(value: &impl Serialize) -> Result<String, StoreError> {
     serde_json::to_string(value).map_err(broken)
 }
 
-/// What [`to_json`] was given.
+/// Parses a row that [`to_json`] wrote.
 pub(super) fn from_json<T: DeserializeOwned>(text: &str) -> Result<T, StoreError> {
     let broken = |error| StoreError::broken("a stored row is damaged").because(error);
     serde_json::from_str(text).map_err(broken)
@@ -140,12 +140,12 @@ pub(super) struct Encoded {
     /// Numbers rise in the order in which results came.
     pub(super) number: i64,
     pub(super) device: DeviceId,
-    /// What [`encode`] made.
+    /// The bytes that [`encode`] returned.
     pub(super) body: Vec<u8>,
 }
 
 impl Encoded {
-    /// The result.
+    /// Verifies the checksum, if the format has one, and decodes the result.
     ///
     /// # Errors
     /// [`StoreError::Broken`] if the bytes are damaged or of a newer version.

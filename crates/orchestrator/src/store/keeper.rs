@@ -1,5 +1,5 @@
-//! What is done in the background with the database of a store: results are folded into sums, and
-//! those of days that were moved to files are deleted.
+//! Background work on the database of a store: folds results into sums, and deletes the results of
+//! days that were moved to files.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
@@ -47,7 +47,7 @@ impl Keeper {
         done.map(|done| done.unwrap_or(RolledUp::STOPPED))
     }
 
-    /// Folds a batch. Returns `None` if it was told to stop.
+    /// Folds a batch. Returns `None` if the stop flag was set before the batch was stored.
     fn fold(&mut self, batch: Batch) -> Result<Option<RolledUp>, StoreError> {
         let planned = self.planned()?;
         self.database.begin(Begin::Fold)?;
@@ -248,7 +248,7 @@ impl Keeper {
         self.database.change(sql, &[values![day, plan, up_to, limit]])
     }
 
-    /// Where the archive is.
+    /// Returns the location of the archive; `None` if the database stores none.
     pub(super) fn location(&mut self) -> Result<Option<Location>, StoreError> {
         setting(&mut *self.database, LOCATION)
     }
@@ -268,7 +268,8 @@ impl Keeper {
     }
 }
 
-/// The results of a batch: at most so many, and so many bytes and one more.
+/// Selects the results of a batch: at most `$3` results, up to and including the one with which
+/// their bodies reach `$4` bytes.
 const RESULTS: &str = "SELECT measured.change, r.number, r.device, r.body FROM (
         SELECT change, number, sum(bytes) OVER (ORDER BY change, number) - bytes AS before
         FROM (

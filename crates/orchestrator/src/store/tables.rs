@@ -120,7 +120,7 @@ impl Table {
         format!("INSERT INTO {} ({}) {}", self.name, self.names(), rows(self.columns))
     }
 
-    /// Adds the rows whose keys there are none with.
+    /// Adds rows; skips those whose key is stored already.
     pub(super) fn add(&self) -> String {
         format!("{} ON CONFLICT DO NOTHING", self.insert())
     }
@@ -245,7 +245,7 @@ pub(super) fn to_instant(at_ms: u64) -> i64 {
     at_ms.wrapping_sub(1 << 63) as i64
 }
 
-/// What [`to_instant`] was given.
+/// Returns the instant that [`to_instant`] converted to `stored`.
 fn instant_of(stored: i64) -> u64 {
     (stored as u64).wrapping_add(1 << 63)
 }

@@ -37,8 +37,9 @@ pub(super) struct SqlTransaction<'a> {
     /// Segments whose leases have all been read.
     segments_with_leases: BTreeSet<String>,
     seen: Rows,
-    /// The last row of what was seen of these devices, `None` if there is none; nothing is known
-    /// of other devices.
+    /// Epoch and part of the last row in `seen` that each needed device has stored, or `None` for a
+    /// device without rows. Devices that are missing were not looked up. The map itself is `None`
+    /// until results are first added.
     seen_until: Option<BTreeMap<DeviceId, Option<(u32, u64)>>>,
 }
 
@@ -91,12 +92,12 @@ impl<K: Ord + Clone, V: Clone> Cached<K, V> {
         self.rows.get(key).cloned().flatten()
     }
 
-    /// Rows that exist.
+    /// Returns the cached rows that exist.
     fn present(&self) -> impl Iterator<Item = &V> {
         self.rows.values().flatten()
     }
 
-    /// Rows to write.
+    /// Returns the changed rows, without those that were deleted.
     fn changed(&self) -> impl Iterator<Item = &V> {
         self.changed.iter().filter_map(|key| self.rows.get(key)?.as_ref())
     }
@@ -192,7 +193,8 @@ impl<'a> SqlTransaction<'a> {
         Ok(())
     }
 
-    /// Which segments are claims, for the devices that are needed.
+    /// Loads the line settings of the needed devices that have a segment. They record whether the
+    /// device claimed the segment or an operator set it.
     fn load_needed_lines(&mut self) -> Result<(), StoreError> {
         let lines = self.devices.present().filter(|it| !it.attributes.segment.is_empty());
         let names: Vec<String> = lines.map(|device| line_setting(device.id)).collect();
@@ -313,7 +315,8 @@ impl<'a> SqlTransaction<'a> {
         let plan = |plan: &PlanRow| Ok(values![plan.name.as_str(), to_json(plan)?]);
         let plans = self.plans.changed().map(plan).collect::<Result<Vec<_>, StoreError>>()?;
         database.change(&PLANS.put(), &plans)?;
-        // Of two that begin at once and each make a secret, one has to take that of the other.
+        // If two orchestrators start at once and each create a secret, the later write fails, so
+        // that its orchestrator uses the secret of the other.
         let changed = (&SETTINGS, "a setting was changed");
         self.settings.write(database, changed, |value| Ok(value.clone().into()))?;
         database.change(&LOG.insert(), &self.log)?;
@@ -407,7 +410,8 @@ impl Transaction for SqlTransaction<'_> {
     }
 
     fn put_server(&mut self, server: &Server) -> Result<(), StoreError> {
-        // What is stored must be what the change is based on.
+        // Loads the stored rows: the write fails if another orchestrator has changed the server
+        // since, and so does not overwrite a change that this one is not based on.
         self.servers()?;
         self.servers.rows.put(server.address.name.clone(), Some(server.clone()));
         Ok(())

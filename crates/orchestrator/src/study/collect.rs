@@ -11,7 +11,7 @@ use underload_record::cohorts::{Line, LineSeries, Lines, SeriesName};
 
 use super::days::{Days, place_of};
 
-/// What lines are told apart by that is not an attribute.
+/// The name of the hour of the day, the only dimension that is not an attribute of the line.
 pub(super) const HOUR: &str = "hour";
 /// Bins of all lines together, at most: half a gigabyte.
 const CELLS_MOST: usize = 1 << 26;

@@ -124,7 +124,7 @@ impl<S, W: Watch, L: Lease> Limited<S, W, L> {
         self.watch.is_stopped()
     }
 
-    /// The stream below.
+    /// Returns the underlying stream.
     pub fn stream(&self) -> &S {
         &self.stream
     }

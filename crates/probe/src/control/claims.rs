@@ -1,4 +1,5 @@
-//! What a token says: its bearer can read for which server it is, only its issuer can check it.
+//! The claims of a token. The bearer can read which server a token is for; only the issuer can
+//! verify the token.
 //!
 //! A token is `ul1.CLAIMS.TAG`: claims in JSON and their HMAC-SHA-256, both in hexadecimal.
 
@@ -8,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::fingerprint::Fingerprint;
 use super::message::MESSAGE_MAX;
 
-/// What a token says, of whatever server.
+/// The claims of a token, for any server.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Claims {
@@ -32,11 +33,11 @@ pub struct Claims {
     pub duration_s: Option<u64>,
 }
 
-/// What a token begins with.
+/// The first part of every token, before the first dot.
 pub const PREFIX: &str = "ul1";
 
-/// The server that a token names, for its bearer: only the issuer can check the rest. `None` if it
-/// is no token.
+/// Returns the fingerprint of the server that a token names; `None` if `text` is malformed. The
+/// HMAC is not checked, because only the issuer can do so.
 pub fn server_of(text: &str) -> Option<Fingerprint> {
     let mut parts = text.trim().split('.');
     let claims = parts.next().filter(|prefix| *prefix == PREFIX).and_then(|_| parts.next())?;

@@ -1,10 +1,11 @@
 //! Proving a UDP address before anything else is said over UDP.
 //!
-//! An address translator may give a client's UDP another address than its TCP, and then the TCP
-//! handshake proves nothing about it. The client therefore opens its UDP part: hello, challenge,
-//! join, joined, all of the same length, so that nobody is sent more than he sent. The challenge is
-//! a keyed hash of address, port and time; the server keeps nothing until it comes back, and a
-//! flood of forged hellos allocates nothing.
+//! An address translator may map a client's UDP to another address than its TCP; the TCP handshake
+//! then does not prove the UDP address. The client therefore starts a handshake over UDP: hello,
+//! challenge, join, joined. All four messages have the same length, so that a forged source address
+//! yields no amplification. The challenge carries a cookie, a keyed hash of address, port and time.
+//! The server stores state only after the client returns the cookie, so a flood of forged hellos
+//! allocates nothing.
 //!
 //! | bytes | field |
 //! |---|---|
@@ -20,13 +21,13 @@ use std::time::{Duration, Instant};
 use crate::load::Token;
 use crate::network::is_temporary;
 
-/// What every message begins with.
+/// The first bytes of every message.
 pub const MAGIC: [u8; 4] = *b"JUL1";
 /// Bytes of every message.
 pub const LEN: usize = 52;
 /// Bytes of a cookie.
 pub const COOKIE_LEN: usize = 16;
-/// What a message is.
+/// The type of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Kind {
@@ -45,11 +46,11 @@ pub enum Kind {
 /// A message of the exchange that proves an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Message {
-    /// Which of the five.
+    /// The type of the message.
     pub kind: Kind,
-    /// Of challenge and join, else zero.
+    /// The cookie in a challenge or a join; zero in other messages.
     pub cookie: [u8; COOKIE_LEN],
-    /// Of join, else zero.
+    /// The token of the session in a join; zero in other messages.
     pub session: [u8; 16],
 }
 
@@ -104,7 +105,8 @@ pub fn join(socket: &UdpSocket, session: &Token) -> io::Result<()> {
             None => Message::new(Kind::Hello),
             Some(cookie) => Message { cookie, session: session.0, ..Message::new(Kind::Join) },
         };
-        // A port that nobody listens at may say so; it may also only be starting.
+        // Ignore the error: a closed port may have answered "connection refused", but the server
+        // may only be starting, so the next try may succeed.
         let _ = socket.send(&message.encode());
         let until = Instant::now() + TRY_TIMEOUT;
         while let Some(answer) = receive(socket, until)? {

@@ -64,16 +64,16 @@ pub enum Answer {
         /// Which DSCPs the server sends, bit `n` for DSCP `n`.
         dscp_allowed: u64,
     },
-    /// Not now.
+    /// The server cannot grant a session now; the client may retry.
     Busy {
         /// When to ask again, ms.
         retry_after_ms: u64,
-        /// In words, for the user.
+        /// An explanation to show to the user.
         reason: String,
     },
-    /// Never.
+    /// The server rejects the question; retrying it does not help.
     Refused {
-        /// In words, for the user.
+        /// An explanation to show to the user.
         reason: String,
     },
 }
@@ -84,14 +84,14 @@ pub enum Answer {
 pub enum Notice {
     /// It was faster than what was granted, in one direction or both.
     Throttled {
-        /// Towards the server.
+        /// True if traffic towards the server was limited to the granted rate.
         up: bool,
-        /// From the server.
+        /// True if traffic from the server was limited to the granted rate.
         down: bool,
     },
     /// It is over.
     Ended {
-        /// In words, for the user.
+        /// An explanation to show to the user.
         reason: String,
     },
 }

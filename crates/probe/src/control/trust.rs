@@ -1,4 +1,4 @@
-//! Whom a client believes: a server's key, by its fingerprint.
+//! How a client authenticates a server: by the fingerprint of the server's key.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -65,7 +65,8 @@ impl Names {
         Ok(Self { key: Fingerprint::digest(&key), certificate: Fingerprint::digest(certificate) })
     }
 
-    /// What is shown, pinned and named from now on.
+    /// Returns the fingerprint of the key: the one that servers print, and that new pins and tokens
+    /// contain.
     pub fn key(&self) -> Fingerprint {
         self.key
     }
@@ -76,7 +77,7 @@ impl Names {
     }
 }
 
-/// Whom a client believes.
+/// A rule that decides which server a client accepts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Trust {
     /// The server with this key and no other.
@@ -263,7 +264,7 @@ mod tests {
             let expected = trust.expected(&format!("host-{number}:1")).unwrap();
             assert_eq!(expected, Some(Fingerprint([number; 32])));
         }
-        // Whoever comes second with another certificate is told, and the first one stays.
+        // A second key for a remembered host is an error; the file keeps the first key.
         let second = trust.remember("host-1:1", Fingerprint([9; 32]));
         assert!(matches!(second, Err(ServiceError::Imposter { .. })), "{second:?}");
     }

@@ -74,7 +74,8 @@ impl FlowHandle {
         self.delivered.last().map_or(0, |record| record.bytes)
     }
 
-    /// See [`FlowLog::bytes_sent`].
+    /// Returns the payload bytes written to the TCP connection so far, including those that the
+    /// server has not reported as arrived; 0 for UDP.
     pub fn sent_bytes(&self) -> u64 {
         self.sent.load(Ordering::Relaxed)
     }

@@ -12,7 +12,7 @@ use super::{Delivered, DeliveredLog, LoadFlow};
 use crate::clock::RunClock;
 use crate::network::{SocketSource, is_temporary};
 
-/// What the thread of one load flow needs from its client.
+/// The parameters and shared counters of one load flow's thread.
 pub(super) struct FlowContext {
     pub flow: LoadFlow,
     pub server: SocketAddr,
@@ -20,13 +20,13 @@ pub(super) struct FlowContext {
     pub clock: RunClock,
     pub stop: Arc<AtomicBool>,
     pub delivered: Arc<DeliveredLog>,
-    /// See [`FlowLog::bytes_sent`].
+    /// Payload bytes written to the TCP connection; 0 for UDP.
     pub sent: Arc<AtomicU64>,
     pub duration_max: Duration,
     pub token: Token,
 }
 
-/// An accepted flow.
+/// A load flow that the server has accepted.
 pub(super) struct Opened {
     pub peer: Peer,
     /// When the server accepted it, as far as we can know.

@@ -1,4 +1,4 @@
-//! What network interfaces carry, whoever sends it: their counters.
+//! Byte counters of network interfaces, which include the traffic of all programs.
 
 use std::fs;
 

@@ -2,10 +2,11 @@
 
 use super::evidence::Evidence;
 
-/// Features per vector.
+/// Number of features in a [`FeatureVector`].
 pub const FEATURES: usize = 18;
 
-/// What the model sees, in order; `None` where it was not measured.
+/// The model's input, in the order of [`FEATURE_NAMES`]; `None` for a feature that was not
+/// measured.
 pub type FeatureVector = [Option<f64>; FEATURES];
 
 /// The names of the features, for the model's file and for evidence.
@@ -30,7 +31,8 @@ pub const FEATURE_NAMES: [&str; FEATURES] = [
     "overload lost more than its load",
 ];
 
-/// What a delay must differ by to count, ms: half a packet at 10 Mbit/s, or a host's noise.
+/// Added to every delay before its ratio or logarithm is taken, ms, so that differences below half
+/// a packet at 10 Mbit/s or within a host's noise hardly count.
 const NOISE_MS: f64 = 0.5;
 
 /// The vector of a path's evidence.

@@ -27,18 +27,18 @@ pub enum QueueKind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum QueueFamily {
-    /// See [`QueueKind::DropTail`].
+    /// A buffer that drops what does not fit, [`QueueKind::DropTail`].
     DropTail,
     /// An AQM on one queue for all: PIE-like, CoDel-like, RED-like.
     SingleQueueAqm,
-    /// See [`QueueKind::FlowQueuing`].
+    /// A queue per flow, [`QueueKind::FlowQueuing`].
     FlowQueuing,
-    /// See [`QueueKind::DualQueue`].
+    /// Two queues with one capacity, [`QueueKind::DualQueue`].
     DualQueue,
 }
 
 impl QueueKind {
-    /// Every kind.
+    /// All kinds, in the order of declaration.
     pub const ALL: [Self; 6] = [
         Self::DropTail,
         Self::PieLike,
@@ -77,7 +77,7 @@ impl QueueKind {
 }
 
 impl QueueFamily {
-    /// Every family.
+    /// All families, in the order of declaration.
     pub const ALL: [Self; 4] =
         [Self::DropTail, Self::SingleQueueAqm, Self::FlowQueuing, Self::DualQueue];
 

@@ -11,13 +11,13 @@ pub struct Lines {
     pub reference: Option<usize>,
     /// The series of probes that lines may have.
     pub series: Vec<SeriesName>,
-    /// What lines are told apart by, and the values that it has.
+    /// Name and possible values of each property that divides the lines into strata.
     pub dimensions: Vec<(String, Vec<String>)>,
     /// The ends that runs may come to.
     pub outcomes: Vec<String>,
     /// Ratio of a bin's upper edge to its lower one; the upper edge of bin 0 is 1 microsecond.
     pub bin_ratio: f64,
-    /// Number of bins.
+    /// Number of bins in the latency histogram of a series.
     pub bins: usize,
     /// The lines, in an order that says nothing about them.
     pub lines: Vec<Line>,
@@ -30,7 +30,7 @@ pub struct SeriesName {
     pub step: String,
     /// `latency` (nothing), `upload`, `download`.
     pub load: &'static str,
-    /// The marking.
+    /// DSCP of the probes.
     pub dscp: u8,
 }
 
@@ -39,11 +39,11 @@ pub struct SeriesName {
 pub struct Line {
     /// Place in [`Lines::cohorts`].
     pub cohort: usize,
-    /// Runs that measured.
+    /// Number of runs that produced a measurement.
     pub tests: u32,
     /// Runs by their end, as [`Lines::outcomes`].
     pub outcomes: Vec<u32>,
-    /// What it showed, by the place in [`Lines::series`].
+    /// Results of the line, by index into [`Lines::series`].
     pub series: BTreeMap<usize, LineSeries>,
     /// The days of a loaded series, by the place in [`Lines::series`].
     pub classes: BTreeMap<usize, ClassDays>,

@@ -66,7 +66,7 @@ pub struct ArmLatency {
 pub enum Judged {
     /// An answered probe, ns.
     Answered(i64),
-    /// A lost probe.
+    /// The quantile falls on a lost probe.
     Lost,
 }
 

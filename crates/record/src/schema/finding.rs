@@ -211,8 +211,9 @@ impl Finding {
         self.is_held_back_up() || self.is_held_back_down()
     }
 
-    /// What the load adds at its worst, ms: the highest quantile of all probes sent that is known,
-    /// above the idle median. Infinite if that is a lost probe.
+    /// Returns the worst latency that the load adds, ms: the highest known percentile of all probes
+    /// sent under load, minus the idle median. Infinite if that percentile is a lost probe; `None`
+    /// if either of the two is unknown.
     pub fn added_ms(&self) -> Option<f64> {
         let (idle, load) = (self.headline(Phase::Idle)?, self.headline(Phase::Load)?);
         Some(load.judged_ms()?.1 - idle.p50_ms?)
@@ -227,7 +228,8 @@ impl ClassLatency {
         pairs.find_map(|(quantile, value)| Some((quantile, value?)))
     }
 
-    /// The same of all probes sent, by which a step is graded: infinite if it is a lost probe.
+    /// Returns the percentile of [`Self::highest_ms`] and its value over all probes sent, ms, by
+    /// which a step is graded. Infinite if the percentile is a lost probe.
     pub fn judged_ms(&self) -> Option<(Quantile, f64)> {
         let (quantile, answered_ms) = self.highest_ms()?;
         let known = self.of_sent_ms.get(&quantile);

@@ -1,4 +1,4 @@
-//! What is measured, when and which way, and what it comes to.
+//! Phases, directions, measures, distributions and quantiles of a trial.
 
 use std::fmt;
 
@@ -61,7 +61,7 @@ pub struct PhaseWindow {
 }
 
 impl PhaseWindow {
-    /// Its length, ns; 0 if it ends before it starts.
+    /// Returns the length of the window, ns; 0 if the window ends before it starts.
     pub fn length_ns(&self) -> u64 {
         self.end_ns.saturating_sub(self.start_ns)
     }
@@ -94,7 +94,7 @@ impl Direction {
         }
     }
 
-    /// The other one.
+    /// Returns the other direction.
     #[must_use]
     pub fn opposite(self) -> Self {
         match self {
@@ -116,7 +116,7 @@ impl fmt::Display for Direction {
 )]
 #[serde(rename_all = "kebab-case")]
 pub enum LatencyMeasure {
-    /// The round trip.
+    /// Client to server and back.
     #[default]
     RoundTrip,
     /// Client to server. Depends on both clocks in the measured world.
@@ -145,7 +145,7 @@ impl LatencyMeasure {
 pub struct Distribution {
     /// Number of values, at least 1.
     pub count: u64,
-    /// Smallest, ns.
+    /// Smallest value, ns.
     pub min_ns: i64,
     /// Median, ns.
     pub p50_ns: i64,
@@ -157,7 +157,7 @@ pub struct Distribution {
     pub p99_ns: i64,
     /// 99.9th percentile, ns.
     pub p999_ns: i64,
-    /// Largest, ns.
+    /// Largest value, ns.
     pub max_ns: i64,
     /// Arithmetic mean, rounded down, ns.
     pub mean_ns: i64,
@@ -166,10 +166,10 @@ pub struct Distribution {
 /// A flow that queue protection (RFC 9957) sent away from the low latency queue.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Sanction {
-    /// [`super::FlowRecord::name`] where the run knows it, else a number of the flow; `others`
-    /// stands for all flows beyond the first 1024.
+    /// [`super::FlowRecord::name`] if the run knows it, otherwise a number of the flow; `others`
+    /// combines all flows beyond the first 1024.
     pub flow: String,
-    /// Its packets that were sent to the classic queue.
+    /// Number of packets of the flow that were redirected to the classic queue.
     pub packets: u64,
     /// When the first of them was, ns.
     pub first_ns: u64,
@@ -182,7 +182,7 @@ pub struct Sanction {
 /// The histogram of a service flow's delays (DOCSIS TLV 40.6).
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct LatencyHistogram {
-    /// `low-latency` or `classic`.
+    /// Name of the service flow: `low-latency` or `classic`.
     pub service_flow: String,
     /// Edges between the bins, rising, ns.
     pub edges_ns: Vec<u64>,
@@ -204,7 +204,7 @@ impl LatencyHistogram {
 /// Packets and their bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct PacketCount {
-    /// Packets.
+    /// Number of packets.
     pub packets: u64,
     /// Bytes, with the link's overhead where the link counts it.
     pub bytes: u64,
@@ -224,7 +224,7 @@ pub enum Quantile {
     P99,
     /// 99.9th percentile.
     P999,
-    /// Largest.
+    /// Largest value.
     Max,
     /// Arithmetic mean.
     Mean,
@@ -242,7 +242,7 @@ impl Quantile {
         Quantile::Mean,
     ];
 
-    /// Those that are a share of the values, with that share.
+    /// The percentiles, each with the share of values at or below it, as parts of 1.
     pub const WITH_SHARE: [(Quantile, f64); 5] = [
         (Quantile::P50, 0.5),
         (Quantile::P90, 0.9),

@@ -93,7 +93,7 @@ impl fmt::Display for Marking {
     }
 }
 
-/// The text is no marking such as `dscp 45 ect1`.
+/// The error for text that does not parse as a marking such as `dscp 45 ect1`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NoMarking;
 

@@ -198,7 +198,8 @@ impl LatencySummary {
         self.of_sent(quantile)
     }
 
-    /// The same however few samples there are; `None` where nothing came back.
+    /// Returns the quantile of all probes sent, regardless of the number of samples; `None` if no
+    /// probe was answered.
     pub fn of_sent(&self, quantile: Quantile) -> Option<Judged> {
         let answered_ns = quantile.of(&self.distribution?);
         Some(Judged::new(quantile, answered_ns, (self.sent, self.lost), &self.of_sent_ns))

@@ -48,7 +48,9 @@ impl SignedHistogram {
         }
     }
 
-    /// As [`super::of_sent`].
+    /// Returns quantiles of all probes `sent`, ns; the recorded delays are those of the answered
+    /// probes. As in [`super::of_sent`], a quantile that falls on a lost probe is `None`, and the
+    /// map is empty if no probe was lost.
     pub fn of_sent(&self, sent: u64) -> BTreeMap<Quantile, Option<i64>> {
         of_sent_by_rank(self.count(), sent, |rank| self.at_rank(rank))
     }

@@ -276,9 +276,10 @@ impl File {
         imported.series.push(Series { trial: 0, name, unit, points });
     }
 
-    /// The bits that a series moved in the window over the length of the window. A flow that ran
-    /// for half of the window has half of its own rate, so that rates of flows can be added. `None`
-    /// without a value in the window.
+    /// Returns the mean rate of a series over the whole window, bit/s: the bits it moved in the
+    /// window divided by the window's length. A flow that sends 10 Mbit/s for half of the window
+    /// has a mean rate of 5 Mbit/s, so rates of flows can be added. `None` if the series has no
+    /// value in the window.
     fn mean_rate(&self, name: &str, window: PhaseWindow) -> Option<u64> {
         let (start_s, end_s) = (window.start_ns as f64 / 1e9, window.end_ns as f64 / 1e9);
         let mut bits_moved = None;
@@ -416,7 +417,7 @@ mod tests {
         assert_eq!(read(straddling.as_bytes()).unwrap().flows, run.record.trials[0].flows);
     }
 
-    /// One flow runs in the first of two seconds of load, another in the second.
+    /// The load lasts two seconds: one flow runs in the first second, another flow in the second.
     #[test]
     fn flows_that_do_not_run_together_are_not_added() {
         let staggered = FILE.replace(r#""TCP upload": [null, 8.0, 12.0, null], "#, "").replace(

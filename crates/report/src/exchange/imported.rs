@@ -1,4 +1,4 @@
-//! What was read from a file of another tool, and the run that it becomes.
+//! The data read from a file of another tool, and its conversion to a run.
 
 use std::io::Read;
 
@@ -30,7 +30,7 @@ pub enum ImportError {
     /// Larger than is read.
     #[error("more than {} MiB, compressed or not, is not read", BYTES_MAX >> 20)]
     TooLarge,
-    /// Damaged compression.
+    /// The file cannot be read or decompressed.
     #[error("cannot be decompressed")]
     Compression(#[source] std::io::Error),
     /// The file is not JSON, or lacks what this tool's files have.
@@ -59,7 +59,7 @@ pub enum ImportError {
     Content {
         /// The tool whose file it is.
         tool: &'static str,
-        /// What is missing or out of range.
+        /// A clause that names the missing, damaged or out-of-range part.
         what: &'static str,
     },
 }
@@ -74,14 +74,14 @@ pub(super) fn limited(reader: impl Read) -> Result<Vec<u8>, ImportError> {
     if bytes.len() as u64 > BYTES_MAX { Err(ImportError::TooLarge) } else { Ok(bytes) }
 }
 
-/// What was read from a file of another tool.
+/// A test, or one part of a test, read from a file of another tool.
 #[derive(Debug, Default)]
 pub(super) struct Imported {
     /// The tool and its version, as it is known.
     pub(super) tool: String,
     /// The name of the test.
     pub(super) name: String,
-    /// What of the test this is; empty for all of it.
+    /// Name of the part, which becomes the name of the arm; empty for a whole test.
     pub(super) arm: String,
     /// In the user's words; may be empty.
     pub(super) title: String,
@@ -98,7 +98,7 @@ impl Imported {
         Self::all_into_run(vec![self])
     }
 
-    /// Several parts of one test, each as an arm of its own.
+    /// Converts the parts of one test to a run with one arm per part.
     pub(super) fn all_into_run(mut parts: Vec<Self>) -> RunData {
         parts.iter_mut().for_each(Self::clean);
         let first = parts.first();

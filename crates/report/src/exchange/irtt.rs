@@ -246,7 +246,8 @@ mod tests {
     }
 
     proptest! {
-        /// For every offset of the clocks, and in both forms of the file.
+        /// Delays are negative where the clocks of the two hosts differ. The start time is written
+        /// in each of its two forms: as clocks and as text.
         #[test]
         fn one_way_delays_keep_their_sign(
             delays in prop::collection::vec((-HOUR_NS..=HOUR_NS, -HOUR_NS..=HOUR_NS), 1..50),

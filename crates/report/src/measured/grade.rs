@@ -57,7 +57,8 @@ impl Grade {
     }
 }
 
-/// What the load of a step adds, ms; `None` of one that cannot be believed.
+/// Returns the latency that the load of a step adds, ms; `None` if the step is invalid or the added
+/// latency is unknown.
 pub(crate) fn graded(finding: &Finding) -> Option<f64> {
     finding.added_ms().filter(|_| finding.valid)
 }

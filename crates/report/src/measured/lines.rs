@@ -388,7 +388,8 @@ mod tests {
         let said = "p50 85.0 ms, p99 12.5 ms, p99 of sent lost (500 probes in 5 s)";
         assert!(lines.iter().any(|line| line.contains(said)), "{lines:?}");
         assert!(lines[0].starts_with("Grade F"), "{lines:?}");
-        // Of few losses the percentile moves, and is named where that is to be seen.
+        // A few losses raise the percentile of all probes sent to the value of a slower answer,
+        // which is printed if it differs from that of the answered probes after rounding.
         drops.latencies[1].of_sent_ms = [(Quantile::P99, Some(14.0))].into();
         assert!(finding_lines(&[drops]).iter().any(|it| it.contains("p99 of sent 14.0 ms")));
         assert!(!finding_lines(&[delays]).iter().any(|it| it.contains("of sent")));

@@ -136,7 +136,7 @@ fn step_row(finding: &Finding) -> Markup {
     }
 }
 
-/// What a load adds; infinite is a lost probe.
+/// Formats the latency that a load adds, ms. Infinity means a lost probe and becomes `lost`.
 fn added_ms(added: f64) -> String {
     if added.is_finite() { significant(added.max(0.0)) } else { "lost".to_owned() }
 }

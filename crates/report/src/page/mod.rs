@@ -143,7 +143,8 @@ const PAGE_MARK: &str = ": latency under load</title>";
 const SVG_MARK: &str = "<svg class=\"plot\"";
 const MARK_WITHIN_BYTES: u64 = 64 << 10;
 
-/// [`check_replaceable`], and refuses links: somebody else may have made the directory.
+/// Refuses links below `directory`, which another user may have created, then checks `path` as
+/// [`check_replaceable`] does.
 fn check_file_of(directory: &Path, path: &Path, mark: &str) -> Result<(), PageError> {
     disk::refuse_links(directory, path).map_err(PageError::io(path, "write"))?;
     check_replaceable(path, mark)

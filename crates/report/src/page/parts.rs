@@ -35,7 +35,7 @@ fn table_of(class: Option<&str>, head: &Markup, rows: &[Markup]) -> Markup {
     }
 }
 
-/// What must be known before the numbers are believed.
+/// Renders warnings that a reader must know before relying on the numbers.
 pub(super) fn careful(warnings: &[String]) -> Markup {
     html! {
         @if !warnings.is_empty() {

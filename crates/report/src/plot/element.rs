@@ -8,7 +8,7 @@ const COLOURS: &str = include_str!("colours.css");
 /// A plot of a report.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Plot {
-    /// Its file name without the ending, for example `cdf-mean`.
+    /// File name without the extension, for example `cdf-mean`.
     pub name: String,
     /// Title of the plot, one line.
     pub title: String,
@@ -21,12 +21,12 @@ pub struct Plot {
 }
 
 impl Plot {
-    /// The element as it stands in a page, which brings [`style_sheet`].
+    /// Returns the `svg` element without styles, for a page that includes [`style_sheet`].
     pub fn inline(&self) -> String {
         self.element("")
     }
 
-    /// A file of its own.
+    /// Returns the content of a standalone SVG file, with the styles.
     pub fn svg(&self) -> String {
         let style = format!(
             "<style>\n{COLOURS}{}\nsvg.plot {{ background: var(--paper); }}\n</style>\n",
@@ -46,7 +46,7 @@ impl Plot {
     }
 }
 
-/// What pages look like, light, dark and printed, with the plots in them.
+/// Returns the style sheet of pages and of the plots in them, for light mode, dark mode and print.
 pub fn style_sheet() -> String {
     format!("{COLOURS}{}{}\n", include_str!("../page/page.css"), ink_rules())
 }

@@ -359,7 +359,7 @@ impl SweepOutcome {
             .collect()
     }
 
-    /// What its parts are called.
+    /// Returns the names of the parts of a dimension; one empty name if `dimension` is `None`.
     fn names(&self, dimension: Option<SweepDimension>) -> Vec<String> {
         match dimension {
             None => vec![String::new()],

@@ -1,4 +1,4 @@
-//! What is wrong with a key, and the words for it.
+//! Faults in the keys of a file, and the texts of their messages.
 
 use std::fmt;
 
@@ -48,7 +48,7 @@ pub(crate) fn join(table: &str, key: &str) -> String {
     }
 }
 
-/// The faults found so far, each once.
+/// A list of the distinct faults found so far, at most one more than [`MOST_FAULTS`].
 #[derive(Debug, Default)]
 pub(crate) struct Faults {
     found: Vec<Fault>,

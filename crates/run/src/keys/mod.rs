@@ -77,7 +77,7 @@ pub(crate) fn schema<S: Section>() -> Json {
     schema
 }
 
-/// What a key means: the lines of its documentation.
+/// The lines of a key's documentation.
 type Help<'h> = &'h [&'h str];
 
 impl<'a> Reader<'a> {

@@ -26,7 +26,7 @@ pub(crate) trait Value: Sized {
     /// Tables in a list are written `[[key]]`.
     const IS_TABLE: bool = false;
 
-    /// What is accepted as the value of `key`, for messages.
+    /// Describes the accepted values of `key`, for error messages and the JSON schema.
     fn expected(key: &str) -> String;
 
     fn read(value: &Toml, faults: &mut Faults) -> Result<Self, Refusal>;
@@ -45,7 +45,8 @@ pub(crate) trait Value: Sized {
         None
     }
 
-    /// What stands for a value that is wrong, so that its neighbours can be used; usually nothing.
+    /// Returns a substitute for a rejected value, so that the keys beside it can still be used;
+    /// `None` for most types.
     fn wrong() -> Option<Self> {
         None
     }
@@ -59,7 +60,7 @@ pub(crate) trait Value: Sized {
 /// Why a value is not accepted.
 #[derive(Debug)]
 pub(crate) enum Refusal {
-    /// It is of another form than [`Value::expected`].
+    /// The value has another form than [`Value::expected`] describes.
     Form,
     Problem(String),
     /// The faults of its parts were added.
@@ -160,7 +161,8 @@ quantity! {
     Bytes: Bytes(bytes) => Self(bytes);
 }
 
-/// The text of a value that is no list or table; a switch is on or off.
+/// Returns a string or number as text; `None` for any other type. Booleans are `None`, too: only
+/// [`spec_of_table`] accepts them, as `on` or `off`.
 fn scalar(value: &Toml) -> Option<String> {
     match value {
         Toml::String(text) => Some(text.clone()),
@@ -418,7 +420,6 @@ impl Value for Table {
     }
 }
 
-/// Any value.
 impl Value for Toml {
     fn expected(_: &str) -> String {
         "any value".to_owned()

@@ -18,7 +18,7 @@ pub(super) struct Arms {
     pub templates: BTreeMap<String, Base>,
 }
 
-/// Reads every arm.
+/// Resolves each combination of the variants in `dimensions`, laid over `base`, to an arm.
 pub(super) fn read_arms(
     base: &Base,
     dimensions: &[Vec<Variant>],

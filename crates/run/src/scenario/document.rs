@@ -34,7 +34,7 @@ impl Document {
         Self { scenario: scenario.to_owned(), root, text: Arc::from(""), places: BTreeMap::new() }
     }
 
-    /// Parses a file.
+    /// Parses the TOML text of a file; errors call the file `scenario`.
     ///
     /// # Errors
     /// Returns the mistakes in the grammar of TOML, or that the file is too long.
@@ -93,7 +93,8 @@ impl Document {
         error.at(&self.text, Some(span.clone()))
     }
 
-    /// Where a key stands, or the nearest table around it; and whether it is the key's own place.
+    /// Returns the place of `key`, or else of the nearest table around it, and whether the place is
+    /// that of `key` itself. `None` if the file has neither.
     fn nearest(&self, key: &str) -> Option<(&Place, bool)> {
         let mut end = key.len();
         loop {

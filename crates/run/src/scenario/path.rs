@@ -187,8 +187,8 @@ impl Value for Hops {
     }
 }
 
-/// What is wrong with the name of a key of `[path]`; `None` if nothing is. For callers that write
-/// one key at a time.
+/// Returns the problem with the name of a key of `[path]`; `None` if the name is known. For callers
+/// that write one key at a time.
 pub fn check_path_key(key: &str) -> Option<String> {
     let table = Table::from_iter([(key.to_owned(), Toml::Boolean(true))]);
     let mut faults = Faults::default();
@@ -264,7 +264,7 @@ impl PathKeys {
                 lanes.extend(lane.map(|lane| Lane { name: name.clone(), ..lane }));
             }
             for fault in own {
-                // The delays stand beside the hops.
+                // The delays are keys of `[path]`, not of a hop.
                 let is_of_path = matches!(&*fault.key, "rtt" | "up_delay" | "down_delay");
                 let place = format!("hop.{name}");
                 faults.add(if is_of_path { fault } else { fault.under(&place) });
@@ -367,7 +367,8 @@ impl LaneKeys {
             self.overhead.map(|bytes| ("overhead", "overhead", format!("{bytes}B"))),
         ];
         let more: Vec<_> = more.into_iter().flatten().collect();
-        // Beside a link that is wrong, its queue and the other keys are checked with a wide one.
+        // If the link was rejected, a wide link replaces it, so that the queue and the other keys
+        // are still checked.
         let stands_in = given.or_else(|| wide.clone())?;
         let link = with_more(&stands_in, self.direction, &more, load, faults);
         let facts = match &link {

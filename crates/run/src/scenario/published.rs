@@ -13,8 +13,8 @@ use super::error::no_arm;
 use super::metrics::Metrics;
 use crate::keys::{Fault, Faults, Try, keys, word, words};
 
-/// The numbers that the tables declare, each with the number of its table: one with `values` stands
-/// for one number per arm named there.
+/// Returns the numbers that the tables declare, each with the index of its table. A table with
+/// `values` declares one number per arm, a table with `pairs` one per pair.
 pub(super) fn published(
     tables: Vec<Try<PublishedKeys>>,
     faults: &mut Faults,
@@ -28,11 +28,12 @@ pub(super) fn published(
     numbers
 }
 
-/// Refuses what is no metric, and a unit that is not the metric's: no number is ever converted.
+/// Rejects unknown metrics, and units that differ from the metric's unit: numbers are never
+/// converted.
 pub(super) fn check_metric(expected: &Expectation, metrics: &Metrics) -> Result<(), Fault> {
     let unit = metrics.check("metric", &expected.metric)?;
     let (unit, of) = match (&expected.choice, &expected.relative_to) {
-        // The number that stands for each candidate may be of anything.
+        // The unit belongs to the candidates' numbers in `among`, which may measure anything.
         (Some(_), _) => return Ok(()),
         (None, Some(_)) => (Some("1".to_owned()), "a ratio".to_owned()),
         (None, None) => (unit, format!("`{}`", expected.metric)),

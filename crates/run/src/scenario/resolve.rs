@@ -1,4 +1,4 @@
-//! From a file's tables to a scenario, or to every fault in them.
+//! Resolves a file's tables to a scenario, or reports every fault in them.
 //!
 //! A part that is wrong is left out, and what depends on it is not checked: every fault that is
 //! reported is one of the file, and none follows from another.
@@ -203,7 +203,8 @@ fn arms(
     (cohort, arms)
 }
 
-/// The variants of a file, and those used: with the links that stand in for the file's own.
+/// The variants that a run uses: those of the file, except that links from the options replace the
+/// links that the file sweeps.
 struct Variants {
     used: Vec<Vec<Variant>>,
     /// Names of all arms by the file's own variants.
@@ -344,8 +345,8 @@ impl Variants {
         used
     }
 
-    /// Whoever names both an arm and a key on the command line means the key: the arms named so do
-    /// not override it.
+    /// Removes the keys in `set` from the variants of the arms that run. If the command line names
+    /// both an arm and a key, its value for the key takes precedence over the arm's.
     fn give_way(&mut self, set: &[String]) {
         let is_set = |key: &str| {
             set.iter().filter_map(|text| text.split_once('=')).any(|(own, _)| own.trim() == key)
@@ -450,7 +451,7 @@ mod tests {
             Some("boolean") => value.is_boolean(),
             _ => true,
         };
-        // A cohort's values stand in place of others: `count = "{flows}"`.
+        // A placeholder for a cohort's draw is valid for every type: `count = "{flows}"`.
         let is_drawn = value.as_str().is_some_and(|text| text.contains('{'));
         if !is_fit && !is_drawn {
             return Err(format!("{value} is not of {}", schema["type"]));

@@ -15,20 +15,20 @@ use crate::keys::{
 /// Links of a direction, at most.
 const MAX_HOPS: usize = 16;
 
-/// What was drawn for a trial: names and values as a scenario writes them.
+/// The conditions drawn for a trial: the name of each draw and its value, as written in a scenario.
 pub type Conditions = BTreeMap<String, String>;
 
-/// What a scenario says about one trial: the tables that arms may override.
+/// The tables of a scenario that describe one trial; arms may override their keys.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Base {
-    /// Without its hops.
+    /// The table `[path]` without its hops.
     pub path: Table,
     /// From the client to the server; empty where `path` itself names the links.
     pub hops: Vec<(String, Table)>,
     pub phases: Table,
     /// Names and tables of the flows, in the order of the file.
     pub flows: Vec<(String, Table)>,
-    /// For each overridden key, the table or option that gave its value.
+    /// The table or option that overrode each key, by key.
     origins: BTreeMap<String, String>,
     /// Names of flows and hops that are wrong; empty for one whose name is not known.
     left_out: Vec<String>,
@@ -55,7 +55,7 @@ impl Base {
         let mut left_out = Vec::new();
         let hops = faults.under("path", |it| take_hops(&mut path, &mut left_out, it));
         if !left_out.is_empty() {
-            // They belong to the last hop, which may be the one that is missing.
+            // The delays belong to the last hop, which may be the hop that was left out.
             path.retain(|key, _| !matches!(key, "rtt" | "up_delay" | "down_delay"));
         }
         if flows.is_none() {
@@ -68,8 +68,8 @@ impl Base {
         Self { path, hops, phases, flows, origins: BTreeMap::new(), left_out }
     }
 
-    /// Where the key of a fault, or the key around it, got its value: the place of an
-    /// override in the file, for example `arm[1]`, or an option of the command line.
+    /// Returns what overrides `key`, or a key around it: a table of the file, for example `arm[1]`,
+    /// or an option of the command line. `None` if nothing overrides the key.
     pub(super) fn origin(&self, key: &str) -> Option<&str> {
         let inside = |set: &str| {
             let rest = key.strip_prefix(set);
@@ -324,7 +324,7 @@ keys! {
     }
 }
 
-/// Names stand in tables, keys and file names: short and plain.
+/// Checks that a name is short and plain enough for tables, keys and file names.
 pub(super) fn check_name(name: &str) -> Result<(), String> {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_+:=,%".contains(c);
     if (1..=80).contains(&name.len()) && name.chars().all(|c| plain(c) || c == '.') {

@@ -37,7 +37,7 @@ pub(crate) enum Ended {
 }
 
 impl Ended {
-    /// What the client is told; `None` if the client ended it.
+    /// Returns the reason to send to the client; `None` if the client closed the session.
     fn in_words(self) -> Option<&'static str> {
         match self {
             Self::Volume => Some("its volume is used up"),

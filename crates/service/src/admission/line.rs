@@ -1,7 +1,9 @@
-//! What the server's line carries, whoever sends it: the counters of its network interfaces.
+//! Measures the load of the server's line from the counters of its network interfaces, which
+//! include the traffic of all programs.
 //!
-//! Granted rates say what clients may do; the interface says what happens. Where it is busier than
-//! the operator's capacity, by other programs or by an error of ours, nobody new is admitted.
+//! Granted rates limit what clients may send; the interface counters show what is sent. While the
+//! interfaces carry more than the operator's capacity, because of other programs or an error of
+//! ours, new sessions are refused.
 
 use underload_probe::network::Line;
 

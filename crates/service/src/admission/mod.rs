@@ -1,4 +1,4 @@
-//! Who may measure now, and what each session may still move.
+//! Admission of sessions, and the rates, the volume and the time that each session has left.
 
 mod account;
 mod allowance;

@@ -167,7 +167,7 @@ impl Sessions {
         self.ledger().granted()
     }
 
-    /// What moved so far, by the sessions' clock.
+    /// Returns the byte counters of the load of all sessions, and the clock of the sessions.
     pub(crate) fn traffic(&self) -> &Traffic {
         &self.traffic
     }

@@ -41,13 +41,13 @@ impl Share {
         Self(Arc::new(Shared { traffic, account: Account::new(grant), flows, joined }))
     }
 
-    /// One more flow.
+    /// Counts one more flow until the returned place is dropped.
     pub(crate) fn enter(&self) -> FlowPlace {
         self.0.flows.fetch_add(1, Ordering::Relaxed);
         FlowPlace(self.clone())
     }
 
-    /// Flows under way.
+    /// Returns the number of running flows.
     pub(crate) fn flows(&self) -> usize {
         self.0.flows.load(Ordering::Relaxed)
     }
@@ -65,7 +65,7 @@ impl Share {
         self.0.account.end(self.now_ns())
     }
 
-    /// Whether the rate held it up so far, up and down.
+    /// Returns whether the granted rate has ever limited the session, up and down.
     pub(crate) fn throttled(&self) -> (bool, bool) {
         let account = &self.0.account;
         (

@@ -1,4 +1,4 @@
-//! What the sessions of a server moved together, by its clock.
+//! Byte counters of the load of all sessions of a server, and the clock of the sessions.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -30,7 +30,7 @@ impl Traffic {
         self.moved[direction as usize].fetch_sub(bytes, Ordering::Relaxed);
     }
 
-    /// Bytes of load so far, up and down.
+    /// Returns the bytes of load since the start, up and down.
     pub(crate) fn moved(&self) -> (u64, u64) {
         let read = |direction: Direction| self.moved[direction as usize].load(Ordering::Relaxed);
         (read(Direction::Up), read(Direction::Down))

@@ -8,7 +8,7 @@ use underload_probe::network::{CustomerNetwork, Place, PlaceLimits, Places};
 const STRANGERS_MAX: usize = 256;
 /// The most connections without a session from one network.
 pub(super) const STRANGERS_PER_NETWORK_MAX: usize = 16;
-/// A stranger is left in peace by its neighbours for so long.
+/// Time after which a new connection from the same network may replace one without a session.
 const GRACE: Duration = Duration::from_secs(1);
 
 /// Connections that have not shown a session yet.
@@ -17,7 +17,7 @@ pub(crate) type Strangers = Places<CustomerNetwork>;
 /// The place of one of [`Strangers`].
 pub(crate) type StrangerPlace = Place<CustomerNetwork>;
 
-/// No connection yet.
+/// Returns an empty table of connections, with the limits of this module.
 pub(crate) fn strangers() -> Strangers {
     Places::new(PlaceLimits {
         in_all: STRANGERS_MAX,

@@ -1,4 +1,5 @@
-//! Who a server is: a key of its own, pinned by its fingerprint; its certificate says no more.
+//! A server's identity: a key pair, whose fingerprint clients pin. The certificate only carries the
+//! public key.
 
 use std::fs;
 use std::io;
@@ -28,7 +29,7 @@ pub struct Identity {
     files: Option<PemFiles>,
 }
 
-/// Where an identity was read from, to notice when it is replaced.
+/// The files that an identity was read from, and their stamps, to detect a replacement.
 #[derive(Clone, Debug)]
 pub(crate) struct PemFiles {
     certificate: PathBuf,
@@ -42,7 +43,7 @@ impl PemFiles {
         Self { certificate: certificate.to_owned(), key: key.to_owned(), stamps }
     }
 
-    /// What the files hold now, if they were touched since the last look.
+    /// Reads the identity again if a file changed since the last call; `None` if none changed.
     pub(crate) fn renewed(&mut self) -> Option<Result<Identity, ServiceError>> {
         let now = Self::new(&self.certificate, &self.key);
         if now.stamps == self.stamps {
@@ -54,7 +55,7 @@ impl PemFiles {
 }
 
 impl Identity {
-    /// A new one, which nobody knows.
+    /// Generates a new key and a self-signed certificate.
     ///
     /// # Errors
     /// [`ServiceError::NewCertificate`] if there is no randomness.
@@ -152,7 +153,7 @@ impl Identity {
         Ok(Self { files: Some(files), ..made })
     }
 
-    /// What clients pin.
+    /// Returns the fingerprint of the key, which clients pin.
     pub fn fingerprint(&self) -> Fingerprint {
         self.names.key()
     }
@@ -210,7 +211,8 @@ mod tests {
         let mode = fs::metadata(home.join("key.der")).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
         assert_eq!(fs::read_dir(&home).unwrap().count(), 2);
-        // Half an identity is an error, not a reason to become somebody else.
+        // If the key or the certificate is missing, loading fails: a new identity would lock out
+        // the clients that pinned the old one.
         for half in [KEY, CERTIFICATE] {
             let bytes = fs::read(home.join(half)).unwrap();
             fs::remove_file(home.join(half)).unwrap();

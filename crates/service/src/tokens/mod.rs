@@ -1,5 +1,4 @@
-//! Who may measure by a word of the operator: signed tokens and leases, and how often each was
-//! used.
+//! The operator's permissions to measure: signed tokens and leases, and the count of their uses.
 
 mod leases;
 mod token;

@@ -1,4 +1,4 @@
-//! What a congestion control may ask of ECN.
+//! The ways in which a congestion control can use ECN.
 
 use underload_aqm::packet::Ecn;
 

@@ -1,5 +1,5 @@
-//! What every kind of flow does, and what it does it with: its port to the network, and the forms
-//! of what it reports.
+//! The interface that every kind of flow implements, its port to the network, and helpers for the
+//! metrics that it reports.
 
 mod port;
 
@@ -32,7 +32,7 @@ pub(crate) trait Endpoint {
         0
     }
 
-    /// Numbers of its own for the record, once everything has arrived.
+    /// Returns the metrics of this kind of flow for the record, once everything has arrived.
     fn metrics(&self) -> Vec<Metric> {
         Vec::new()
     }

@@ -5,11 +5,11 @@ use crate::congestion::{Algorithm, EcnUse, OwnControl, PragueConfig, SlowStartEx
 /// A connection to simulate.
 #[derive(Clone, Debug)]
 pub struct TcpConfig {
-    /// Congestion control.
+    /// Congestion control, unless `own` replaces it.
     pub algorithm: Algorithm,
     /// A congestion control of the caller's instead of `algorithm`.
     pub own: Option<OwnControl>,
-    /// Use of ECN.
+    /// ECN mode: the codepoint of data segments, and the kind of feedback.
     pub ecn: EcnUse,
     /// The condition that ends slow start before the first loss.
     pub slow_start_exit: SlowStartExit,

@@ -51,7 +51,7 @@ impl Reduction {
     }
 }
 
-/// What may be sent after an acknowledgement during a repair.
+/// The segments that a sender may transmit after an acknowledgement during a repair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Turn {
     /// Lost segments first, then new ones.
@@ -65,7 +65,7 @@ pub(super) enum Turn {
 pub(super) struct Probe {
     /// The highest segment that had been sent.
     pub(super) high: u32,
-    /// Whether it was a retransmission.
+    /// Whether the probe was a retransmission instead of a new segment.
     pub(super) again: bool,
 }
 

@@ -36,7 +36,7 @@ pub struct RunDir {
     arms: BTreeSet<String>,
     /// How many were appended.
     trials: usize,
-    /// What the trials come to that are too many for the record.
+    /// Running summary of all trials; `None` while they are few enough to be in the record.
     conclusion: Option<Conclusion>,
     pools: LatencyPools,
     journal: Journal,
@@ -72,12 +72,12 @@ impl RunDir {
         record.trials.clear();
         record.summaries.clear();
         let folder = Folder::create(path.into())?;
-        // Whoever cannot lock still runs: only a second program on the same run would miss it.
+        // A run without a lock is accepted: the lock only keeps a second program off the same run.
         let lock = folder::lock(folder.path()).unwrap_or_default();
         match begin(&folder, &record) {
             Ok(journal) => Ok(Self::new(folder, record, LatencyPools::default(), journal, lock)),
             Err(error) => {
-                // What failed first is what the caller must hear of.
+                // An error of this clean-up is ignored: the caller needs the error that caused it.
                 let _ = folder.remove_all();
                 Err(error)
             }
@@ -140,7 +140,7 @@ impl RunDir {
         self
     }
 
-    /// The directory.
+    /// Returns the path of the run's directory.
     pub fn path(&self) -> &Path {
         self.folder.path()
     }
@@ -155,7 +155,8 @@ impl RunDir {
         self.folder.begin(&self.folder.folder(folder)?.join(name))
     }
 
-    /// The record so far, with every trial appended; of more than 2,000, with none of them.
+    /// Returns the record so far. It has all appended trials, or no trials at all once more than
+    /// 2,000 were appended.
     pub fn record(&self) -> &RunRecord {
         &self.record
     }
@@ -231,7 +232,7 @@ impl RunDir {
         self.record.verdict = verdict;
     }
 
-    /// Brings the trials appended so far to the disk.
+    /// Syncs all appended trials to the disk.
     ///
     /// # Errors
     ///
@@ -252,7 +253,8 @@ impl RunDir {
     ///
     /// # Errors
     ///
-    /// What the disk said. The trials then remain readable as those of an incomplete run.
+    /// Returns an error if a file of the run cannot be read, written or removed. The trials then
+    /// remain readable as those of an incomplete run.
     pub fn finish(mut self, duration_s: f64) -> Result<RunRecord, StoreError> {
         self.record.host.duration_s = duration_s;
         let conclusion = self.conclusion.take();
@@ -274,7 +276,7 @@ impl RunDir {
             let series = run.series_of_trial(trial.index);
             let appended = directory.append_trial(trial, run.samples_of(trial.index), series);
             if let Err(error) = appended {
-                // What failed first is what the caller must hear of.
+                // An error of this clean-up is ignored: the caller needs the error that caused it.
                 let _ = directory.abandon();
                 return Err(error);
             }
@@ -332,12 +334,12 @@ impl RunDir {
         Ok(self.record)
     }
 
-    /// Ends a run that has nothing worth keeping: removes the files that it made, and the directory
-    /// if it made that and nobody put anything else into it. One that was resumed stays.
+    /// Discards the run: removes the files that it created, and its directory if it created the
+    /// directory and no other files are in it. A run that was resumed stays unchanged.
     ///
     /// # Errors
     ///
-    /// What the disk said of the first that could not be removed.
+    /// Returns the error of the first file or directory that could not be removed.
     pub fn abandon(self) -> Result<(), StoreError> {
         if self.record.host.resumed.is_empty() { self.folder.remove_all() } else { Ok(()) }
     }

@@ -169,7 +169,7 @@ impl SweepRows {
         self.column("trial").unwrap_or_default()
     }
 
-    /// The values of a column; `None` if there is no such column, or it has another type.
+    /// Returns the values of a column; `None` if the column does not exist or has another type.
     pub fn column<V: Value>(&self, name: &str) -> Option<&[V]> {
         self.group().get(name).ok()
     }

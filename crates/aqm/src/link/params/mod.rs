@@ -17,7 +17,8 @@ use crate::link::flight::{FlightOptions, Jitter, JitterLaw, Reorder, RequestGran
 use crate::link::middlebox::MiddleboxOptions;
 use crate::link::rate_process::RateProcess;
 
-/// What a link's own parameters decide: when packets may leave, and what that means for others.
+/// The properties that follow from a link's own parameters: when packets may leave, what a queue
+/// may know of the link, and how long packets wait for grants.
 #[derive(Debug)]
 pub(crate) struct LinkConfig {
     /// When packets may leave, from the beginning on.
@@ -59,7 +60,7 @@ params! {
 /// Parameters that every link has.
 pub(in crate::link) const SHARED: &[Param] = PARAMS;
 
-/// The same for links with an `overhead` of their own.
+/// The parameters of [`SHARED`] except `overhead`, for links that declare `overhead` themselves.
 pub(in crate::link) const SHARED_WITHOUT_OVERHEAD: &[Param] = SHARED.split_at(SHARED.len() - 1).0;
 
 choices!(JitterLaw { "uniform" => Uniform, "normal" => Normal, "exponential" => Exponential, });
@@ -81,7 +82,7 @@ pub(crate) fn flight(values: &Values, grant: Option<RequestGrant>) -> FlightOpti
     }
 }
 
-/// What the values say of the path behind the link.
+/// Returns the options for marking and remarking packets on the path behind the link.
 pub(crate) fn middlebox(values: &Values) -> MiddleboxOptions {
     let rules = values.get(REMARK).unwrap_or_default();
     MiddleboxOptions { mark_q32: values.get(MARK), rules }

@@ -1,4 +1,4 @@
-//! CAKE's configuration.
+//! Parameters of CAKE, and its ways to isolate flows and hosts.
 
 use super::shaper::Overhead;
 use super::tins::Tins;
@@ -9,13 +9,13 @@ use crate::time::Span;
 /// Parameters of [`Cake`](super::Cake).
 #[derive(Clone, Debug)]
 pub struct CakeConfig {
-    /// What its own shaper lets pass; `None`: the link behind sets the pace.
+    /// Rate of CAKE's own shaper; `None` if the link behind the queue sets the pace.
     pub rate: Option<Rate>,
-    /// What a packet is charged.
+    /// Overhead of the line below, which a packet is charged on top of its length.
     pub overhead: Overhead,
     /// How packets are sorted by codepoint.
     pub tins: Tins,
-    /// Who shares with whom.
+    /// Rule that groups packets into flows, and the hosts that get equal shares.
     pub isolation: Isolation,
     /// Round trip that senders are expected to have.
     pub rtt: Span,
@@ -35,7 +35,7 @@ impl CakeConfig {
     }
 }
 
-/// What makes a flow, and among whom the link is shared.
+/// A rule that groups packets into flows, and selects the hosts that get equal shares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Isolation {
     /// All is one flow.
@@ -69,7 +69,7 @@ impl Isolation {
         matches!(self, Self::DualDestination | Self::Triple)
     }
 
-    /// What the packets of one flow have in common.
+    /// Returns the hash that all packets of one flow share.
     #[inline]
     pub(super) const fn hash(self, meta: &Meta) -> u32 {
         match self {

@@ -1,4 +1,4 @@
-//! What a device claims of its line.
+//! Tests of the line attributes that a device claims.
 
 use super::*;
 

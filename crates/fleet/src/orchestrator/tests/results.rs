@@ -1,4 +1,4 @@
-//! Which parts of a result are stored, and how much one device weighs.
+//! Tests of the parts of a result that are stored, and of the weight of one device.
 
 use super::*;
 use crate::bins::{Bins, bin_of};

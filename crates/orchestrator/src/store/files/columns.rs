@@ -170,7 +170,7 @@ pub(super) enum Column {
 #[derive(Debug, Default)]
 pub(super) struct Lists {
     numbers: Vec<i64>,
-    /// Where each list ends.
+    /// For each list, the index in `numbers` after its last number.
     ends: Vec<usize>,
 }
 
@@ -617,7 +617,8 @@ impl Reader {
             Open::Lists(column, of) => Lists::read(column, rows).map(of),
         };
         let columns = self.open.iter_mut().map(read).collect::<ParquetResult<Vec<_>>>()?;
-        // In files of earlier versions there are no counts after the bins.
+        // Files of earlier versions have one column of bytes for the bins and no column of counts:
+        // an empty column takes the place of the counts.
         let places = columns.into_iter().zip(&self.wanted).flat_map(|(column, (_, kind))| {
             let is_earlier = *kind == Kind::OptionalBytes;
             [Some(column), is_earlier.then(|| Column::empty(Kind::Counts))]

@@ -90,7 +90,7 @@ impl Files {
             let (sender, receiver) = sync_channel(CHUNKS);
             scope.spawn(move || {
                 if let Err(error) = self.decode(filter, &sender) {
-                    // Whoever looked has seen enough if there is no receiver.
+                    // This fails if `visit` has returned early, which makes the error irrelevant.
                     let _ = sender.send(Err(error));
                 }
             });
@@ -105,7 +105,7 @@ impl Files {
         })
     }
 
-    /// Sends all results that are meant, until nobody receives them.
+    /// Sends chunks of all results that meet the filter. Returns early if the receiver is dropped.
     fn decode(
         &self,
         filter: &Filter,

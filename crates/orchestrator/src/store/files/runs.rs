@@ -30,7 +30,8 @@ impl Numbered {
     }
 }
 
-/// What a row is made of.
+/// The source of a row: one series of a step, a step without series (`series` is `None`), or a
+/// result without steps (`step` is `None` too).
 #[derive(Clone, Copy)]
 struct RunRow<'a> {
     number: i64,
@@ -377,7 +378,8 @@ mod tests {
         assert!(devices.into_iter().all(|has| has.expect("it reads")));
     }
 
-    /// What pages and studies show of results.
+    /// Returns the curves and outcomes that pages show of `results`, and the means that a study
+    /// shows.
     fn shown(results: &[StoredResult]) -> Value {
         let mut memory = Memory::new();
         let mut change = memory.begin(&Needs::default()).expect("it begins");

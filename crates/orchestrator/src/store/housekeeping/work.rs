@@ -1,4 +1,4 @@
-//! Pieces of work, which can be told to stop.
+//! Pieces of housekeeping work, and the check by which a stop flag ends them early.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -8,19 +8,19 @@ use underload_fleet::store::StoreError;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Work {
-    /// There was none, or somebody else is at it.
+    /// No work was due, or another process is doing it.
     Nothing,
-    /// So many results were put together with those before them.
+    /// This many results were folded into the roll-up.
     PutTogether(usize),
-    /// So many results were written to files.
+    /// This many results were written to files.
     Moved(usize),
-    /// So many results that are in files were deleted from the database.
+    /// This many results, which are in files, were deleted from the database.
     Deleted(usize),
-    /// So many files became one.
+    /// This many files were merged into one.
     Merged(usize),
-    /// The runs of a day were added up, so many results of them.
+    /// This many results of one day were reduced to sums.
     AddedUp(u64),
-    /// So many files went away that nobody needs.
+    /// This many files that the manifest does not name were deleted.
     Removed(usize),
     /// This many sums and keys of series that no plan has were deleted.
     DeletedSums(usize),

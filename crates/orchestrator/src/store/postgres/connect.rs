@@ -69,9 +69,10 @@ pub(super) fn failed(error: postgres::Error) -> StoreError {
         Some(said) => format!("PostgreSQL: {} ({})", said.message(), said.code().code()),
         None => "PostgreSQL".to_owned(),
     };
-    // Without a code the connection is lost, or never existed. Classes: connection, rights that
-    // changed, transaction rolled back, resources such as the disk, somebody's lock or shutdown,
-    // disk errors.
+    // An error without a code: the connection was lost or could not be established. Classes of
+    // codes: 08 connection, 25 transaction state (read-only after a failover), 40 transaction
+    // rolled back, 53 resources such as the disk, 55 locked by another client, 57 shutdown by the
+    // operator, 58 disk errors.
     let passes = ["08", "25", "40", "53", "55", "57", "58"];
     let is_temporary = error.code().is_none_or(|code| {
         passes.iter().any(|class| code.code().starts_with(class))

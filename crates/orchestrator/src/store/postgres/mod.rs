@@ -165,7 +165,6 @@ impl Postgres {
     }
 }
 
-/// What a statement did.
 type Done = Result<(), postgres::Error>;
 
 impl Database for Postgres {
@@ -308,10 +307,11 @@ impl<'a> FromSql<'a> for Value {
     }
 }
 
-/// Types of columns.
+/// Column types that a [`Value`] is decoded from.
 const TYPES: &[Type] =
     &[Type::BOOL, Type::INT2, Type::INT4, Type::INT8, Type::TEXT, Type::VARCHAR, Type::BYTEA];
-/// Whoever stops in the middle of a transaction must not keep the others waiting.
+/// Settings of a session. The idle timeout ends the session of a client that stalls within a
+/// transaction, which releases its locks.
 const LIMITS: &str = "SET idle_in_transaction_session_timeout = '10s';
     SET lock_timeout = '10s';
     SET statement_timeout = '120s';
@@ -331,7 +331,8 @@ const WORDS: &[(&str, &str)] = &[
     ("{order}", "change, number"),
     ("{over}", "change < pg_snapshot_xmin(pg_current_snapshot())::text::bigint"),
 ];
-/// The lock of those who change tables: a number that nobody else uses in this database.
+/// Key of the advisory lock that a migration of the tables takes. Other programs that use this
+/// database must use other numbers.
 const MIGRATION: i64 = 0x756e_6465_726c_6f61;
 /// A database that was restored elsewhere counts its transactions anew: results that were put
 /// together come before all of its transactions then, and the others are its first.

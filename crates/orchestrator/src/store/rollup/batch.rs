@@ -12,7 +12,7 @@ pub struct RolledUp {
 }
 
 impl RolledUp {
-    /// Of a keeper that was told to stop.
+    /// The outcome of a call that the stop flag ended.
     pub(in crate::store) const STOPPED: Self = Self { results: 0, has_more: true };
 }
 

@@ -10,7 +10,7 @@ use underload_fleet::store::StoreError;
 use crate::store::database::{Row, Value, values};
 use crate::store::encode::{bytes_of_bins, checksum, visit_bins};
 
-/// How finely results are told apart.
+/// The granularity of a sum: the properties by which results get separate cells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::store) enum Level {
     /// Plan, cohort, day, and what was measured.
@@ -32,38 +32,23 @@ impl Level {
     }
 }
 
-/// What a cell is of, besides its day and hour.
+/// The key of a cell within one level, day and hour.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(in crate::store) struct Key {
-    /// The plan.
     pub(in crate::store) plan: String,
-    /// The cohort.
     pub(in crate::store) cohort: String,
     /// The line, where the level tells lines apart: [`LINE`].
     pub(in crate::store) line: Option<[String; 5]>,
-    /// Series or runs.
     pub(in crate::store) of: Of,
 }
 
-/// What is counted.
+/// The subject of a cell: the series that it sums, or the outcome of runs that it counts.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(in crate::store) enum Of {
     /// Series of probes that were measured.
-    Series {
-        /// The step's name.
-        step: String,
-        /// What it loaded.
-        kind: Kind,
-        /// The marking.
-        dscp: u8,
-    },
+    Series { step: String, kind: Kind, dscp: u8 },
     /// Ends of runs that were due.
-    Runs {
-        /// Which.
-        outcome: Outcome,
-        /// Why.
-        reason: String,
-    },
+    Runs { outcome: Outcome, reason: String },
 }
 
 impl Of {
@@ -84,7 +69,7 @@ pub(in crate::store) const RUNS: i16 = 1;
 /// The attributes in [`Key::line`]. Segments are too many, and what was measured varies.
 pub(in crate::store) const LINE: [&str; 5] = ["model", "firmware", "tier", "region", "configured"];
 
-/// Where a cell is: its level, day, hour (0 where the level tells none apart), and key.
+/// The address of a cell. `hour` is 0 except at [`Level::Hours`].
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::store) struct Place {
     pub(in crate::store) level: Level,
@@ -93,11 +78,11 @@ pub(in crate::store) struct Place {
     pub(in crate::store) key: Key,
 }
 
-/// Where a cell is stored: as [`Place`], with numbers instead of names.
+/// The address of a stored cell: a [`Place`] with numbers for its level and key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::store) struct SumPlace {
     pub(in crate::store) level: i16,
-    /// [`SERIES`] or [`RUNS`].
+    /// The kind of the cell: [`SERIES`] or [`RUNS`].
     pub(in crate::store) kind: i16,
     pub(in crate::store) day: i64,
     pub(in crate::store) hour: i16,
@@ -105,7 +90,7 @@ pub(in crate::store) struct SumPlace {
 }
 
 impl SumPlace {
-    /// Before all others.
+    /// A place that sorts before all stored places.
     pub(in crate::store) const MIN: Self =
         Self { level: 0, kind: 0, day: i64::MIN, hour: 0, key: 0 };
 
@@ -121,16 +106,16 @@ impl SumPlace {
     }
 }
 
-/// What was put together.
+/// The sum of all series or runs with the same [`Place`]. Runs only set `tests` and `devices`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(in crate::store) struct Cell {
-    /// All round trips.
+    /// A histogram of all round-trip times, in microseconds.
     pub(in crate::store) bins: Bins,
     /// Probes that were sent.
     pub(in crate::store) sent: u64,
     /// Probes that were lost.
     pub(in crate::store) lost: u64,
-    /// Series, or runs.
+    /// Number of series or runs in the sum.
     pub(in crate::store) tests: u64,
     /// The numbers of the devices that they are of.
     pub(in crate::store) devices: RoaringBitmap,
@@ -184,10 +169,10 @@ impl CellBytes {
         Ok(Self { bins, devices, sent: row.long()?, lost: row.long()?, tests: row.long()? })
     }
 
-    /// The cell.
+    /// Decodes the cell.
     ///
     /// # Errors
-    /// [`StoreError::Broken`] where the bytes are damaged.
+    /// Returns [`StoreError::Broken`] if the bytes are damaged.
     pub(in crate::store) fn read(&self) -> Result<Cell, StoreError> {
         let mut bins = Bins::default();
         let devices = self.visit(|bin, count| bins.add_to(bin, count))?;

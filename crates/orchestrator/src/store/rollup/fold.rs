@@ -17,7 +17,7 @@ use crate::store::encode::Encoded;
 pub(in crate::store) struct Rollup {
     planned: Arc<Planned>,
     keys: BTreeMap<Key, u32>,
-    /// By day, hour and key.
+    /// Cells by day, hour and the key's number in `keys`.
     cells: BTreeMap<(u32, u8, u32), Cell>,
 }
 

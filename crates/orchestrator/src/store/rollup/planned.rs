@@ -38,7 +38,8 @@ impl Planned {
         plan.step(step, *kind).is_some_and(|step| step.classes.contains(dscp))
     }
 
-    /// As [`Self::has`].
+    /// Returns whether the plan of `key` has its series. [`Self::has`] defines the result for runs
+    /// and unknown plans.
     pub(in crate::store) fn has_key(&self, key: &Key) -> bool {
         self.has(&key.plan, &key.of)
     }

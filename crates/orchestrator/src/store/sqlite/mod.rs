@@ -83,7 +83,8 @@ impl Sqlite {
         Ok(opened)
     }
 
-    /// Opens the file.
+    /// Opens the database in `directory` once its access rights are checked. Keeps `lock` open as
+    /// long as the connection.
     fn connected(
         directory: &Path,
         flags: OpenFlags,
@@ -219,7 +220,7 @@ impl Database for Sqlite {
     }
 
     fn settled(&mut self) -> Result<i64, StoreError> {
-        // One connection writes at a time, so results appear in the order of their numbers.
+        // SQLite allows one writer at a time, so results appear in the order of their numbers.
         let row = self.query("SELECT max(number) FROM ({progress})", &[vec![]])?.pop();
         row.map_or(Ok(0), |mut row| row.long())
     }
@@ -324,8 +325,8 @@ const SETTINGS: &str = "PRAGMA journal_mode = WAL;
     PRAGMA cache_size = -65536;
     PRAGMA wal_autocheckpoint = 8192;
     PRAGMA journal_size_limit = 67108864;";
-/// One connection writes at a time, which needs no locks of rows and commits results in the order
-/// of their numbers. Texts are compared by their bytes.
+/// SQLite allows one writer at a time, so rows need no locks and results are committed in the order
+/// of their numbers. SQLite compares texts by their bytes, so comparisons need no collation.
 const WORDS: &[(&str, &str)] = &[
     (" FOR UPDATE SKIP LOCKED", ""),
     (" FOR UPDATE", ""),

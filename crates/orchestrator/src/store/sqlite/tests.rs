@@ -12,7 +12,7 @@ use super::{Connection, FILE, Path, TO_VERSION_2, VERSION};
 use crate::store::testing::{self, Both, START_MS, append, ask, many, with_invented_steps};
 use crate::store::{Keeper, RolledUp, SqlArchive, SqlStore, Work};
 
-/// A connection of nobody's to the file of a store.
+/// Opens the database file of a store directly, without the checks of [`SqlStore`].
 fn file(folder: &Path) -> Connection {
     Connection::open(folder.join(FILE)).expect("it opens")
 }

@@ -98,7 +98,7 @@ impl Grid {
         Ok(panel)
     }
 
-    /// What was published, each at the place of its cell.
+    /// Draws the published values, each at the x position that `place` returns for its cell.
     pub(super) fn draw_published(
         &self,
         area: &Area<'_>,

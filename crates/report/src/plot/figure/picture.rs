@@ -1,16 +1,16 @@
-//! What every picture has.
+//! The inputs that all kinds of pictures share.
 
 use underload_record::schema::PlotRecord;
 use underload_store::RunData;
 
-/// What every picture has.
+/// The name, record and caption that a picture of any kind is painted with.
 pub(super) struct Frame<'a> {
     pub(super) name: &'a str,
     pub(super) plot: &'a PlotRecord,
     pub(super) caption: String,
 }
 
-/// What a picture is drawn from.
+/// The inputs of a picture: its record and the run whose data it shows.
 pub(super) struct Picture<'a> {
     pub(super) name: String,
     pub(super) plot: &'a PlotRecord,

@@ -1,4 +1,4 @@
-//! What kinds of flows have in common: when they are active, their traffic classes, their counts.
+//! Code shared by the kinds of flows: active times, traffic classes and counts.
 
 use std::ops::RangeInclusive;
 
@@ -67,7 +67,7 @@ keys! {
 /// The traffic class of a packet: what its sender writes into the former type-of-service byte.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Class {
-    /// Differentiated Services codepoint.
+    /// Differentiated Services codepoint, 0 to 63.
     pub dscp: u8,
     /// ECN codepoint, by its bits.
     ecn_bits: u8,
@@ -107,7 +107,7 @@ impl Section for Class {
     }
 }
 
-/// Differentiated Services codepoints.
+/// The range of Differentiated Services codepoints, which have 6 bits.
 pub(super) const DSCPS: RangeInclusive<u8> = 0..=63;
 /// Flows of one entry.
 pub(super) const COUNTS: RangeInclusive<u32> = 0..=MAX_COUNT;

@@ -79,7 +79,7 @@ kinds! {
     Application(ApplicationFlow);
 }
 
-/// What a kind of flow is called, how its tables are read, and which keys they have.
+/// A kind of flow: its name, the reader of its tables, and the schema of its keys.
 struct Entry {
     name: &'static str,
     read: fn(&Table, &mut Faults) -> Option<(FlowKind, Span)>,
@@ -179,7 +179,7 @@ impl Flow {
                 let (listed, question) = (alternatives(known()), did_you_mean(kind, known()));
                 let problem = format!("`{kind}` is no kind of flow; expected {listed}{question}");
                 faults.add(Fault::new("kind", problem));
-                // Its other keys are checked as those of the kind that was probably meant.
+                // Checks the flow's other keys as those of the kind with the closest name.
                 let meant = of_kind(closest(kind, known())?)?;
                 (meant.read)(table, faults);
                 return None;

@@ -24,7 +24,6 @@ use crate::trial::{Setting, Trial, TrialData, keep_bottlenecks};
 
 pub use plan::{PlanError, configure, configure_with};
 
-/// The simulator.
 pub(super) struct Sim {
     reason: String,
 }
@@ -54,7 +53,7 @@ impl World for Sim {
         None
     }
 
-    /// One trial for each core.
+    /// Returns the number of cores, as each core simulates one trial.
     fn batch_size(&self) -> usize {
         available_parallelism().map_or(1, usize::from)
     }

@@ -273,7 +273,7 @@ impl Sender {
         }
     }
 
-    /// What the congestion control learns of `delivery`, with neither losses nor marks.
+    /// Returns `delivery` as the input of the congestion control, without losses and marks.
     #[inline]
     fn seen(&mut self, now: Time, delivery: &Delivery) -> Ack {
         Ack {

@@ -1,4 +1,4 @@
-//! What applications have in common.
+//! Code shared by the applications: the trait of their keys, and their congestion control.
 
 use underload_sim::application::ApplicationConfig;
 use underload_sim::congestion::Algorithm;

@@ -1,8 +1,8 @@
-//! What players look at and choose.
+//! Input and output of the players' bit-rate adaptation.
 
 use underload_aqm::time::Span;
 
-/// What a player knows when it chooses a bit rate.
+/// The state from which a player chooses a bit rate.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::application::video) struct View<'a> {
     /// Bit rates in Mbit/s, rising.
@@ -12,15 +12,15 @@ pub(in crate::application::video) struct View<'a> {
     /// Video in the buffer, and the most that it holds, in seconds.
     pub(in crate::application::video) buffer_s: f64,
     pub(in crate::application::video) buffer_max_s: f64,
-    /// Throughput of the chunks so far, in Mbit/s.
+    /// Throughput of each loaded chunk in Mbit/s, the oldest first.
     pub(in crate::application::video) throughputs: &'a [f64],
-    /// Rungs of the ladder chosen so far.
+    /// Rung of the ladder of each loaded chunk, the oldest first.
     pub(in crate::application::video) rungs: &'a [usize],
     /// Chunks not loaded yet.
     pub(in crate::application::video) chunks_left: usize,
 }
 
-/// A player's choice.
+/// A player's decision about the next chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::application::video) struct Choice {
     /// Rung of the ladder.
