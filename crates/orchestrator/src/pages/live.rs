@@ -79,7 +79,8 @@ impl Live {
     }
 
     async fn ask_while_somebody_looks(&self, readers: &Arc<Readers>, clock: fn() -> u64) {
-        // Whoever comes just before the one who asks gives up is seen by the outer loop.
+        // A reader may subscribe, and its own task return because `is_asking` is still set, just
+        // after the inner loop ends. The outer loop counts the receivers again for that reader.
         while self.stamp.receiver_count() > 0 {
             if self.is_asking.swap(true, Ordering::AcqRel) {
                 return;
@@ -91,7 +92,9 @@ impl Live {
                 }
                 tokio::time::sleep(EVERY).await;
             }
-            self.is_asking.store(false, Ordering::Release);
+            // A store could be reordered behind the count of receivers: a reader that subscribed
+            // and found `is_asking` set would then be counted by nobody.
+            self.is_asking.swap(false, Ordering::AcqRel);
         }
     }
 }
