@@ -221,7 +221,6 @@ pub(super) fn without_readers(folder: &Path) -> Result<Option<File>, StoreError>
 /// # Errors
 /// [`StoreError`].
 pub(super) fn prepare(folder: &Path) -> Result<Manifest, StoreError> {
-    underload_disk::private_directory(folder).map_err(failed(folder))?;
     let readers = folder.join(READERS);
     if !readers.exists() {
         underload_disk::write_whole(&readers, b"", Access::Owner).map_err(failed(&readers))?;

@@ -294,6 +294,14 @@ fn write_part(
 
 /// Finds or begins the archive of a store, and has the store write down where it is.
 fn locate(keeper: &mut Keeper, folder: &Path) -> Result<Archive, StoreError> {
+    underload_disk::private_directory(folder).map_err(|error| temporary(folder, error))?;
+    // Of several programs that start at once, one creates the archive and the others wait.
+    let is_ready = match keeper.location()? {
+        Some(known) => files::archive_in(folder)? == Some(known.archive),
+        None => false,
+    };
+    let lock = || underload_disk::lock_directory(folder, LOCK_PATIENCE);
+    let _lock = if is_ready { None } else { Some(lock().map_err(|it| temporary(folder, it))?) };
     let known = keeper.location()?;
     if let Some(known) = &known {
         let before = files::resolve(&known.folder, keeper.root());
@@ -339,6 +347,8 @@ fn temporary(path: &Path, error: std::io::Error) -> StoreError {
     StoreError::temporary(path.display().to_string()).because(error)
 }
 
+/// How long to wait for another program that creates the archive.
+const LOCK_PATIENCE: Duration = Duration::from_secs(10);
 /// Results of a part: as bytes they take tens of megabytes.
 const PART: usize = 32_768;
 /// Results that are deleted with one change: uploads wait for some milliseconds.

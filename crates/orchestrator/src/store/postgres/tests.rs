@@ -330,6 +330,29 @@ fn two_orchestrators_at_once_lose_nothing_and_count_nothing_twice() {
 }
 
 #[test]
+fn orchestrators_that_start_at_once_create_one_archive() {
+    let Some(url) = database("orchestrators_that_start_at_once_create_one_archive") else { return };
+    let mut stores: Vec<_> =
+        (0..4).map(|_| SqlStore::postgres(&url).expect("it connects")).collect();
+    let mut archive = stores[0].archive().expect("an archive");
+    // The empty archive of one round is left for that of the next.
+    let folders = [(); 16].map(|()| underload_disk::faults::private_tempdir().expect("a folder"));
+    for folder in &folders {
+        let start = Barrier::new(stores.len());
+        scope(|threads| {
+            for store in &mut stores {
+                let start = &start;
+                threads.spawn(move || {
+                    start.wait();
+                    retried(|| store.housekeeping(Some(folder.path()), RETENTION));
+                });
+            }
+        });
+        ask(&mut archive);
+    }
+}
+
+#[test]
 fn a_slow_change_is_not_passed_over_when_sums_are_made() {
     let Some(url) = database("a_slow_change_is_not_passed_over_when_sums_are_made") else { return };
     let mut store = SqlStore::postgres(&url).expect("it connects");
