@@ -11,8 +11,10 @@ use std::time::Duration;
 use data_encoding::{HEXLOWER, HEXLOWER_PERMISSIVE};
 use ring::hmac;
 
+use underload_disk as disk;
 use underload_probe::control::claims::{Claims, PREFIX};
-use underload_probe::control::{Ask, Fingerprint, Names, ServiceError, from_hex, in_full, private};
+use underload_probe::control::private::{self, LOCK_PATIENCE};
+use underload_probe::control::{Ask, Fingerprint, Names, ServiceError, from_hex, in_full};
 
 use super::uses::{SKEW, Uses};
 use crate::admission::Admitted;
@@ -89,6 +91,9 @@ impl TokenKeys {
     /// # Errors
     /// As [`TokenKeys::load`].
     pub fn rotate(path: &Path) -> Result<Self, ServiceError> {
+        let directory = disk::directory_of(path);
+        let failed = |source| ServiceError::File { path: directory.to_owned(), source };
+        let _lock = disk::lock_directory(directory, LOCK_PATIENCE).map_err(failed)?;
         let previous = path.exists().then(|| Self::load(path)).transpose()?;
         let newest = Key { name: HEXLOWER.encode(&random::<4>()?), secret: random()? };
         let keys = Self { newest, previous: previous.map(|keys| keys.newest) };
@@ -328,6 +333,23 @@ mod tests {
 
     fn keys(desk: &TokenDesk) -> &TokenKeys {
         desk.keys.as_ref().unwrap()
+    }
+
+    #[test]
+    fn rotations_at_once_lose_no_key() {
+        let directory = faults::private_tempdir().unwrap();
+        let path = directory.path().join("keys");
+        for _ in 0..16 {
+            let rotate = || TokenKeys::rotate(&path).unwrap().newest.name;
+            let mut created = std::thread::scope(|threads| {
+                [(); 2].map(|()| threads.spawn(rotate)).map(|thread| thread.join().unwrap())
+            });
+            let keys = TokenKeys::load(&path).unwrap();
+            let mut stored: Vec<_> = keys.all().map(|key| key.name.clone()).collect();
+            created.sort();
+            stored.sort();
+            assert_eq!(stored, created);
+        }
     }
 
     #[test]
