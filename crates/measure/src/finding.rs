@@ -1,35 +1,33 @@
 //! The findings of a measurement step, as numbers; `underload_report` puts them into words.
 
 use std::collections::BTreeMap;
-use underload_probe::control::SessionNews;
 
+use underload_probe::control::SessionNews;
 use underload_probe::load::{FlowLog, LoadFlow, Transport};
 use underload_probe::measure::MeasurementResult;
 use underload_probe::preset::Step as PresetStep;
 use underload_probe::rpm::{Responsiveness, RoundTrips};
 use underload_record::schema::{
     ClassLatency, Direction, Finding, FlowDirection, FlowRecord, LatencyMeasure, LatencySummary,
-    Marking, MarkingFate, Metric, Phase, PhaseWindow, Quantile, Rpm, Sample,
+    Marking, MarkingFate, Metric, Phase, PhaseWindow, Quantile, Rpm, Sample, TrialRecord,
 };
 
-use crate::outcome::{Outcome, TrialLabel, goodput, trial};
+use crate::outcome::{Outcome, goodput, trial};
 
 /// Bytes of an IP packet per byte of TCP payload, full segments with time stamps.
 const WIRE_PER_PAYLOAD: f64 = 1500.0 / 1448.0;
-/// A load that adds less than this fills no buffer worth the name.
+/// Below this added delay no buffer size is computed.
 const BUFFER_DELAY_MS: f64 = 5.0;
-/// UDP of which no larger share is lost did not fill the line: lines that are not full lose some,
-/// too, above all over Wi-Fi.
+/// A UDP load that loses at most this share did not fill the line: lines with capacity left lose
+/// some packets too, above all over Wi-Fi.
 const CAPPED_LOST: f64 = 0.02;
-/// A sender's own rate is known if it sent for so long.
+/// A sender's own rate is used only if the sender ran for longer than this.
 const SENT_MIN_NS: u64 = 1_000_000_000;
 
 /// The rates that a line is sold with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Tier {
-    /// Rate to the client, bit/s.
     pub down_bit_per_s: u64,
-    /// Rate from the client, bit/s.
     pub up_bit_per_s: u64,
 }
 
@@ -38,7 +36,6 @@ pub struct Tier {
 pub struct Step {
     /// The trial of the step; its record includes the finding.
     pub outcome: Outcome,
-    /// The finding of the step, the same as in the trial's record.
     pub finding: Finding,
 }
 
@@ -51,7 +48,7 @@ impl Step {
     }
 }
 
-/// The record of a step of a preset.
+/// Returns the trial and the finding of a step of a preset.
 pub fn step(
     step: &PresetStep,
     mut measured: MeasurementResult,
@@ -63,7 +60,7 @@ pub fn step(
     }
     let mut finding = finding(step, &measured, tier, news);
     let (index, arm) = (step.config.trial, step.name.clone());
-    let outcome = trial(TrialLabel { index, arm, ..TrialLabel::default() }, measured);
+    let outcome = trial(TrialRecord { index, arm, ..TrialRecord::default() }, measured);
     finding.valid = outcome.trial.validity.is_valid();
     finding.invalid_because = outcome.trial.validity.reasons_in_words();
     finding.latencies = round_trips(&outcome.trial.latencies);
@@ -102,7 +99,7 @@ fn finding(
         clock_offset_ms: measured.clock_offset.map(|clock| ms(clock.offset_ns)),
         clock_error_ms: measured.clock_offset.map(|clock| ms(clock.error_ns as i64)),
         ce_alarms: measured.ce_alarms.clone(),
-        // The news are of the whole session: another step may have been held up the other way.
+        // The news cover the whole session: another step may have been throttled in the other direction.
         throttled_up: news.throttled_up && up.is_some(),
         throttled_down: news.throttled_down && down.is_some(),
         capped_up: capped(Direction::Up),
@@ -141,7 +138,7 @@ pub(crate) fn line_record(finding: &Finding) -> FlowRecord {
     }
 }
 
-/// TCP fills a plain buffer until it overflows: the delay near the largest is all of it.
+/// TCP fills a plain buffer until it overflows, so the p99 under load is the delay of a full buffer.
 fn buffer_kib(finding: &Finding) -> Option<f64> {
     let ((Some(rate), None) | (None, Some(rate))) =
         (finding.goodput_up_mbit_s, finding.goodput_down_mbit_s)
@@ -157,7 +154,7 @@ fn buffer_kib(finding: &Finding) -> Option<f64> {
     (added_ms >= BUFFER_DELAY_MS).then_some(kib)
 }
 
-/// Whether the load is UDP and next to all that was sent in the load phase arrived.
+/// Returns whether the load is UDP and almost all that was sent in the load phase arrived.
 fn is_capped(
     flows: &[LoadFlow],
     logs: &[FlowLog],
@@ -174,13 +171,13 @@ fn is_capped(
         let goodput = log.goodput_bit_per_s(window.start_ns, window.end_ns).unwrap_or(0);
         let payload_bits = last.bytes as f64 * 8.0 / last.packets as f64;
         let planned = rate_bit_per_s as f64 / (f64::from(packet_bytes) * 8.0);
-        // A sender that waited for a processor sent less, and lost nothing by that.
+        // A sender that waited for a processor sent less than planned; that is not loss.
         let life_ns = log.delivered.first().map_or(0, |first| last.time_ns - first.time_ns);
         let by_count = log.packets_sent.filter(|_| life_ns > SENT_MIN_NS);
         let left = by_count.map_or(planned, |packets| packets as f64 * 1e9 / life_ns as f64);
         sent += planned.min(left) * seconds;
         arrived += goodput as f64 / payload_bits * seconds;
-        // What is under way at the edges of the window.
+        // Packets in flight at the edges of the window.
         uncertain += f64::from(burst_packets);
     }
     sent > 0.0 && arrived + uncertain >= sent * (1.0 - CAPPED_LOST)
@@ -239,8 +236,8 @@ fn of_sent_ms(latency: &LatencySummary) -> BTreeMap<Quantile, Option<f64>> {
     told.map(|(quantile, ns)| (*quantile, ns.map(|ns| ns as f64 / 1e6))).collect()
 }
 
-/// From the probes of the first class, which are on flows of their own, and from what the kernel
-/// measured on the loaded connections.
+/// Computed from the probes of the first class, which use separate flows, and from the round trips
+/// that the kernel measured on the loaded connections.
 fn rpm(measured: &MeasurementResult) -> Option<Responsiveness> {
     let load = measured.phases.iter().find(|window| window.phase == Phase::Load)?;
     let first = |sample: &&Sample| {
@@ -298,7 +295,7 @@ fn fate(probe: &str, sent: Marking, samples: &[&Sample]) -> Option<MarkingFate> 
 }
 
 fn commonest(seen: &[Marking]) -> Marking {
-    let mut counts = std::collections::BTreeMap::new();
+    let mut counts = BTreeMap::new();
     for marking in seen {
         *counts.entry(*marking).or_insert(0_usize) += 1;
     }

@@ -1,15 +1,15 @@
-//! The numbers of a line that are followed from run to run.
+//! The numbers of a line that are compared from run to run.
 
 use underload_record::history::Followed;
 use underload_record::schema::{
     Judged, LatencyMeasure, LatencySummary, Phase, Quantile, TrialRecord,
 };
 
-/// Value of a percentile that falls on a lost probe: probes wait this long for an answer.
+/// Value of a percentile that falls on a lost probe: a probe is lost after this time.
 const LOST_MS: f64 = 2_000.0;
 
-/// The numbers of a trial that are followed, in the units of [`Followed`]. Percentiles are of all
-/// probes sent; one that is a lost probe counts as two seconds.
+/// Returns the numbers of a trial in the units of [`Followed`]. Percentiles are of all probes sent;
+/// one that falls on a lost probe counts as two seconds.
 pub fn followed(trial: &TrialRecord) -> Vec<(Followed, f64)> {
     let headline = |phase: Phase| {
         let is = |it: &&LatencySummary| {

@@ -1,5 +1,5 @@
-//! A test against a server of another kind, as a step of a run: what it reported is recorded, what
-//! it cannot report is absent.
+//! A test against a server of another kind, such as ndt7, as a step of a run. Fields that the test
+//! does not report stay empty.
 
 use std::time::Duration;
 
@@ -14,32 +14,29 @@ use crate::outcome::Outcome;
 /// The results that a test reported for one direction.
 #[derive(Debug, Clone)]
 pub struct ForeignLoad {
-    /// The direction that was loaded.
     pub direction: Direction,
     /// Payload per second after the ramp, bit/s.
     pub goodput_bit_per_s: f64,
     /// Time from the start of the load that is excluded from the results.
     pub ramp: Duration,
-    /// How long the load lasted, ramp and all.
+    /// Duration of the load with its ramp.
     pub elapsed: Duration,
-    /// The congestion control of the sender, where it is known.
+    /// Congestion control of the sender; `None` if unknown.
     pub congestion_control: Option<String>,
-    /// Round trips per minute.
     pub rpm: Option<Rpm>,
     /// Payload moved since the load began.
     pub moved: Vec<(Duration, u64)>,
-    /// The loading connection's own round trips since the load began, us.
+    /// Round trips of the loading connection since the load began, us.
     pub readings: Vec<(Duration, f64)>,
-    /// Numbers of the load, for the record.
     pub metrics: Vec<Metric>,
     /// Reasons why the step is invalid; empty if it is valid.
     pub incomplete: Vec<String>,
-    /// Name and latency readings of the test; they take the place of probe results.
+    /// Name and latency readings of the test, recorded instead of probe results.
     pub foreign: ForeignTest,
 }
 
 impl ForeignLoad {
-    /// The step that it was, at this position of its run.
+    /// Converts the test to the step at position `index` of its run.
     pub fn step(self, index: u32) -> Step {
         let (timeliness, limits) = (Timeliness::default(), ValidityLimits::default());
         let validity = Validity::judge(&timeliness, &limits, self.incomplete.clone());

@@ -1,11 +1,10 @@
-//! The evaluation of measurements, shared by all programs that measure. It converts a
-//! [`MeasurementResult`](underload_probe::measure::MeasurementResult) to the record of a trial,
-//! judges whether the trial is valid, and computes the findings of a step.
+//! The evaluation of measurements, shared by all programs that measure.
 //!
-//! - [`trial`], [`validity`], [`goodput`]: of any measurement, on a real line or an emulated one.
-//! - [`step`]: of a step of `underload measure`, with its findings.
-//! - [`ForeignLoad`]: of a test against a server of another kind.
-//! - [`followed`]: of a trial of a line that is measured again and again.
+//! - [`trial`], [`validity`], [`goodput`] convert and judge a
+//!   [`MeasurementResult`](underload_probe::measure::MeasurementResult) of a real or emulated line.
+//! - [`step`] adds the findings of a step of `underload measure`.
+//! - [`ForeignLoad`] converts an ndt7 or responsiveness test.
+//! - [`followed`] selects the numbers that are compared from run to run of one line.
 
 mod finding;
 mod followed;
@@ -15,4 +14,4 @@ mod outcome;
 pub use finding::{Step, Tier, step};
 pub use followed::followed;
 pub use foreign::ForeignLoad;
-pub use outcome::{Outcome, TrialLabel, goodput, trial, validity};
+pub use outcome::{Outcome, goodput, trial, validity};

@@ -222,7 +222,7 @@ fn latency_metric(summary: &ArmSummary, probe: Option<&str>, name: &str) -> Opti
 
 /// See [`ShareWithin`]: of the first open-loop probe, in percent.
 fn share_of_trials(summary: &ArmSummary, trials: &[TrialRecord], name: &str) -> Option<f64> {
-    let mut share = ShareWithin::named(name)?;
+    let mut share = ShareWithin::parse(name)?;
     let headline = summary.headline(share.phase)?;
     valid_trials(trials, &summary.arm).for_each(|trial| share.add(trial, &headline.probe));
     share.percent()

@@ -45,7 +45,7 @@ impl Conclusion {
             };
             for expected in run.expectations.iter().filter(of_arm) {
                 let metric = &expected.metric;
-                let named = ShareWithin::named(metric).map(|share| (metric.clone(), share));
+                let named = ShareWithin::parse(metric).map(|share| (metric.clone(), share));
                 arm.shares.extend(named);
                 arm.ratios.extend(Ratio::named(metric).map(|ratio| (metric.clone(), ratio)));
             }

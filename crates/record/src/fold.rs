@@ -1,5 +1,5 @@
-//! What the trials of a run come to, from one trial after the other: they come twice and are never
-//! held, so that a million of them need no more room than ten.
+//! Summarises the trials of an arm one by one. Each trial is added in two passes and not stored, so
+//! a million trials need no more memory than ten.
 
 use std::collections::BTreeMap;
 
@@ -25,7 +25,7 @@ pub(crate) struct ArmFold {
 }
 
 impl ArmFold {
-    /// Adds a trial; of an invalid one only that there was one.
+    /// Adds a trial; an invalid trial is only counted.
     pub(crate) fn add(&mut self, trial: &TrialRecord, pass: Pass) {
         let is_valid = trial.validity.is_valid();
         if pass == Pass::Sums {
@@ -36,8 +36,8 @@ impl ArmFold {
         }
         let mut hint = 0;
         for latency in &trial.latencies {
-            let same = |known: &LatencyFold| known.is_of(latency);
-            entry(&mut self.latencies, &mut hint, same, || LatencyFold::of(latency))
+            let is_same = |known: &LatencyFold| known.matches(latency);
+            entry(&mut self.latencies, &mut hint, is_same, || LatencyFold::new(latency))
                 .add(latency, pass);
         }
         for (fold, direction) in self.throughputs.iter_mut().zip(DIRECTIONS) {
@@ -45,24 +45,24 @@ impl ArmFold {
         }
         hint = 0;
         for link in &trial.bottlenecks {
-            let same = |known: &BottleneckFold| known.is_of(link);
-            entry(&mut self.bottlenecks, &mut hint, same, || BottleneckFold::of(link))
+            let is_same = |known: &BottleneckFold| known.matches(link);
+            entry(&mut self.bottlenecks, &mut hint, is_same, || BottleneckFold::new(link))
                 .add(link, pass);
         }
         hint = 0;
         for flow in &trial.flows {
             for metric in &flow.metrics {
-                let same = |known: &MetricFold| known.is_of(flow, metric);
-                let known =
-                    entry(&mut self.metrics, &mut hint, same, || MetricFold::of(flow, metric));
+                let is_same = |known: &MetricFold| known.matches(flow, metric);
+                let fold =
+                    entry(&mut self.metrics, &mut hint, is_same, || MetricFold::new(flow, metric));
                 if let Some(value) = metric.value.filter(|value| value.is_finite()) {
-                    known.value.push(value, pass);
+                    fold.value.push(value, pass);
                 }
             }
         }
     }
 
-    /// The summary, after both passes.
+    /// Returns the summary, after both passes.
     pub(crate) fn summary(&self, arm: &str, pools: &LatencyPools) -> ArmSummary {
         let directions = self.throughputs.iter().zip(DIRECTIONS);
         ArmSummary {
@@ -76,36 +76,36 @@ impl ArmFold {
         }
     }
 
-    /// The probe of [`ArmSummary::headline`], as soon as the first pass is over.
+    /// Returns the probe of [`ArmSummary::headline`]; valid after the first pass.
     pub(crate) fn headline_probe(&self, phase: Phase) -> Option<&str> {
         let mut totals = self.latencies.iter().map(|latency| &latency.total);
-        let first = totals.find(|total| {
+        let headline = totals.find(|total| {
             !total.closed_loop && total.measure == LatencyMeasure::RoundTrip && total.phase == phase
         });
-        first.map(|total| total.probe.as_str())
+        Some(headline?.probe.as_str())
     }
 }
 
-/// The entry of a list that is the same, or a new one at its end. Trials have theirs in one order:
-/// `hint` is where the next is likely to be.
+/// Returns the entry for which `is_same` is true, or appends a new one. All trials list their
+/// entries in one order, so `hint` is the position at which the next is likely to be.
 fn entry<'a, T>(
     list: &'a mut Vec<T>,
     hint: &mut usize,
     is_same: impl Fn(&T) -> bool,
     make: impl FnOnce() -> T,
 ) -> &'a mut T {
-    let at = match list.get(*hint) {
+    let position = match list.get(*hint) {
         Some(likely) if is_same(likely) => *hint,
         _ => list.iter().position(is_same).unwrap_or(list.len()),
     };
-    if at == list.len() {
+    if position == list.len() {
         list.push(make());
     }
-    *hint = at + 1;
-    &mut list[at]
+    *hint = position + 1;
+    &mut list[position]
 }
 
-/// Each statistic of distributions, over them.
+/// The mean of each statistic over distributions.
 #[derive(Debug, Default)]
 struct Quantiles([MeanInTwoPasses; Quantile::ALL.len()]);
 
@@ -118,30 +118,28 @@ impl Quantiles {
     }
 
     fn intervals(&self) -> BTreeMap<Quantile, Interval> {
-        let both = Quantile::ALL.into_iter().zip(&self.0);
-        both.filter_map(|(quantile, mean)| Some((quantile, mean.interval(CONFIDENCE)?))).collect()
+        let means = Quantile::ALL.into_iter().zip(&self.0);
+        means.filter_map(|(quantile, mean)| Some((quantile, mean.interval(CONFIDENCE)?))).collect()
     }
 }
 
 /// One probe in one phase.
 #[derive(Debug)]
 struct LatencyFold {
-    /// Without what is pooled and what is over repeats.
+    /// Without pooled quantiles and intervals over repeats.
     total: ArmLatency,
     over_repeats: Quantiles,
     time_weighted: Quantiles,
 }
 
 impl LatencyFold {
-    fn of(first: &LatencySummary) -> Self {
-        let (measure, phase) = (first.measure, first.window.phase);
-        let total =
-            ArmLatency { probe: first.probe.clone(), measure, phase, ..ArmLatency::default() };
-        let (over_repeats, time_weighted) = Default::default();
-        Self { total, over_repeats, time_weighted }
+    fn new(first: &LatencySummary) -> Self {
+        let (probe, measure, phase) = (first.probe.clone(), first.measure, first.window.phase);
+        let total = ArmLatency { probe, measure, phase, ..ArmLatency::default() };
+        Self { total, over_repeats: Quantiles::default(), time_weighted: Quantiles::default() }
     }
 
-    fn is_of(&self, latency: &LatencySummary) -> bool {
+    fn matches(&self, latency: &LatencySummary) -> bool {
         let total = &self.total;
         total.measure == latency.measure
             && total.phase == latency.window.phase
@@ -154,17 +152,20 @@ impl LatencyFold {
             self.total.window_ns += latency.window.length_ns();
             self.total.sent += latency.sent;
             self.total.lost += latency.lost;
+            self.total.trials_all_lost += u32::from(latency.is_all_lost());
         }
         self.over_repeats.add(latency.distribution.as_ref(), pass);
         self.time_weighted.add(latency.time_weighted.as_ref(), pass);
     }
 
     fn summary(&self, arm: &str, pools: &LatencyPools) -> ArmLatency {
-        let mut latency = ArmLatency {
-            over_repeats: self.over_repeats.intervals(),
-            time_weighted: self.time_weighted.intervals(),
-            ..self.total.clone()
-        };
+        let mut latency = self.total.clone();
+        // An interval over the other trials alone would show an arm that lost all of a trial's
+        // probes as better than one that delayed them.
+        if latency.trials_all_lost == 0 {
+            latency.over_repeats = self.over_repeats.intervals();
+            latency.time_weighted = self.time_weighted.intervals();
+        }
         pools.pool(arm, &mut latency);
         latency
     }
@@ -173,7 +174,7 @@ impl LatencyFold {
 /// One queue in one phase.
 #[derive(Debug)]
 struct BottleneckFold {
-    /// Without what is over repeats.
+    /// Without intervals over repeats.
     total: ArmBottleneck,
     link_bit_per_s: MeanInTwoPasses,
     utilisation_percent: MeanInTwoPasses,
@@ -182,7 +183,7 @@ struct BottleneckFold {
 }
 
 impl BottleneckFold {
-    fn of(first: &BottleneckSummary) -> Self {
+    fn new(first: &BottleneckSummary) -> Self {
         let total = ArmBottleneck {
             hop: first.hop.clone(),
             direction: first.direction,
@@ -195,7 +196,7 @@ impl BottleneckFold {
         Self { total, link_bit_per_s, utilisation_percent, sojourn, queuing_delay }
     }
 
-    fn is_of(&self, link: &BottleneckSummary) -> bool {
+    fn matches(&self, link: &BottleneckSummary) -> bool {
         let total = &self.total;
         total.direction == link.direction
             && total.phase == link.window.phase
@@ -207,8 +208,9 @@ impl BottleneckFold {
             add_counters(&mut self.total, link);
         }
         self.link_bit_per_s.push(link.throughput_bit_per_s as f64, pass);
-        let share = utilisation(link).into_iter();
-        share.for_each(|share| self.utilisation_percent.push(share, pass));
+        if let Some(percent) = utilisation(link) {
+            self.utilisation_percent.push(percent, pass);
+        }
         self.sojourn.add(link.sojourn.as_ref(), pass);
         self.queuing_delay.add(link.queuing_delay.as_ref(), pass);
     }
@@ -244,11 +246,19 @@ fn add_counters(total: &mut ArmBottleneck, link: &BottleneckSummary) {
         merge_sanction(&mut total.sanctions, sanction);
     }
     for histogram in &link.latency_histograms {
-        let same = |known: &&mut LatencyHistogram| known.service_flow == histogram.service_flow;
-        match total.latency_histograms.iter_mut().find(same) {
-            Some(known) => known.add(histogram),
-            None => total.latency_histograms.push(histogram.clone()),
-        }
+        add_histogram(&mut total.latency_histograms, histogram);
+    }
+}
+
+/// Adds the counts to the histogram of the same service flow and bins, or appends the histogram:
+/// trials with other bins have a histogram each.
+fn add_histogram(all: &mut Vec<LatencyHistogram>, other: &LatencyHistogram) {
+    let is_same = |known: &&mut LatencyHistogram| {
+        known.service_flow == other.service_flow && known.edges_ns == other.edges_ns
+    };
+    let Some(known) = all.iter_mut().find(is_same) else { return all.push(other.clone()) };
+    for (count, more) in known.packets.iter_mut().zip(&other.packets) {
+        *count = count.saturating_add(*more);
     }
 }
 
@@ -262,16 +272,16 @@ struct MetricFold {
 }
 
 impl MetricFold {
-    fn of(flow: &FlowRecord, metric: &Metric) -> Self {
+    fn new(flow: &FlowRecord, metric: &Metric) -> Self {
         let (flow, name, unit) = (flow.name.clone(), metric.name.clone(), metric.unit.clone());
         Self { flow, name, unit, value: MeanInTwoPasses::default() }
     }
 
-    fn is_of(&self, flow: &FlowRecord, metric: &Metric) -> bool {
+    fn matches(&self, flow: &FlowRecord, metric: &Metric) -> bool {
         self.name == metric.name && self.unit == metric.unit && self.flow == flow.name
     }
 
-    /// `None` where no trial has a value.
+    /// Returns `None` if no trial has a value.
     fn summary(&self) -> Option<ArmMetric> {
         let value = self.value.interval(CONFIDENCE)?;
         let (flow, name, unit) = (self.flow.clone(), self.name.clone(), self.unit.clone());
@@ -279,8 +289,8 @@ impl MetricFold {
     }
 }
 
-/// `PHASE.rtt.STAT.within.LOW-HIGH`: of an arm's valid trials, those whose own statistic of a probe
-/// lies from LOW up to HIGH ms.
+/// `PHASE.rtt.STAT.within.LOW-HIGH`: the share of an arm's valid trials in which the statistic of a
+/// probe is at least LOW and below HIGH, ms.
 #[derive(Debug)]
 pub(crate) struct ShareWithin {
     pub(crate) phase: Phase,
@@ -292,8 +302,8 @@ pub(crate) struct ShareWithin {
 }
 
 impl ShareWithin {
-    /// The share of that name, of no trial so far.
-    pub(crate) fn named(name: &str) -> Option<Self> {
+    /// Parses the name of the metric.
+    pub(crate) fn parse(name: &str) -> Option<Self> {
         let (statistic, band) = name.split_once(".within.")?;
         let (low, high) = band.split_once('-')?;
         let ns = |text: &str| text.parse::<f64>().ok().map(|ms| ms * 1e6);
@@ -308,17 +318,19 @@ impl ShareWithin {
         })
     }
 
-    /// Adds a trial's round trips of a probe, where it has any.
+    /// Adds a trial if it sent the probe in the phase. A trial that lost all probes is not within any
+    /// range.
     pub(crate) fn add(&mut self, trial: &TrialRecord, probe: &str) {
         let latency = trial.latencies.iter().find(|latency| {
             latency.probe == probe
                 && latency.measure == LatencyMeasure::RoundTrip
                 && latency.window.phase == self.phase
         });
-        let Some(all) = latency.and_then(|latency| latency.distribution) else { return };
-        let value = self.quantile.of(&all) as f64;
-        self.trials += 1;
-        self.inside += u64::from((self.low_ns..self.high_ns).contains(&value));
+        let Some(latency) = latency else { return };
+        let value = latency.distribution.map(|all| self.quantile.of(&all) as f64);
+        self.trials += u64::from(value.is_some() || latency.is_all_lost());
+        let is_inside = value.is_some_and(|ns| (self.low_ns..self.high_ns).contains(&ns));
+        self.inside += u64::from(is_inside);
     }
 
     pub(crate) fn percent(&self) -> Option<f64> {
@@ -326,7 +338,7 @@ impl ShareWithin {
     }
 }
 
-/// `part` of `whole` in percent; `None` if there is nothing.
+/// Returns `part` of `whole` in percent; `None` if `whole` is 0.
 pub(crate) fn percent(part: u64, whole: u64) -> Option<f64> {
     (whole > 0).then(|| part as f64 * 100.0 / whole as f64)
 }
@@ -391,6 +403,60 @@ mod tests {
                 assert_eq!(queue.dropped_packets(), dropped, "counted once, and not twice");
             }
         }
+    }
+
+    /// The arm of three trials with these medians, ms; `None` for a trial that lost every probe.
+    fn arm(medians_ms: [Option<i64>; 3]) -> ArmSummary {
+        let mut fold = ArmFold::default();
+        for pass in Pass::BOTH {
+            for p50 in medians_ms {
+                let distribution = p50.map(|ms| Distribution {
+                    count: 9,
+                    p50_ns: ms * 1_000_000,
+                    ..Distribution::default()
+                });
+                let lost = if distribution.is_some() { 0 } else { 9 };
+                let latency =
+                    LatencySummary { sent: 9, lost, distribution, ..LatencySummary::default() };
+                let trial = TrialRecord { latencies: vec![latency], ..TrialRecord::default() };
+                fold.add(&trial, pass);
+            }
+        }
+        fold.summary("", &LatencyPools::default())
+    }
+
+    #[test]
+    fn an_arm_with_a_trial_that_lost_every_probe_has_no_interval() {
+        let answered = arm([Some(10), Some(12), Some(14)]).latencies.remove(0);
+        assert_eq!(answered.over_repeats[&Quantile::P50].mean.to_bits(), 12e6_f64.to_bits());
+        assert_eq!(answered.trials_all_lost, 0);
+        let lost = arm([Some(10), Some(12), None]).latencies.remove(0);
+        assert_eq!((lost.trials_all_lost, lost.over_repeats.len()), (1, 0));
+        assert_eq!((lost.sent, lost.lost), (27, 9));
+    }
+
+    #[test]
+    fn a_trial_that_lost_every_probe_is_within_no_range() {
+        let mut share = ShareWithin::parse("idle.rtt.p50.within.0-20").expect("a share");
+        for (distribution, lost) in [(Some(Distribution::default()), 0), (None, 9), (None, 0)] {
+            let latency = LatencySummary { sent: 9, lost, distribution, ..Default::default() };
+            share.add(&TrialRecord { latencies: vec![latency], ..Default::default() }, "");
+        }
+        assert_eq!(share.percent(), Some(50.0), "a trial without any such delay is left out");
+    }
+
+    #[test]
+    fn histograms_of_other_bins_stay_apart() {
+        let histogram = |edges_ns: &[u64], packets: &[u64]| LatencyHistogram {
+            service_flow: "classic".to_owned(),
+            edges_ns: edges_ns.to_vec(),
+            packets: packets.to_vec(),
+        };
+        let mut all = Vec::new();
+        for (edges_ns, packets) in [([5], [1, 2]), ([7], [10, 20]), ([5], [3, 4])] {
+            add_histogram(&mut all, &histogram(&edges_ns, &packets));
+        }
+        assert_eq!(all, [histogram(&[5], &[4, 6]), histogram(&[7], &[10, 20])]);
     }
 
     #[test]

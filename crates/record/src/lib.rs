@@ -1,18 +1,18 @@
 //! What a run recorded, and the numbers that follow from it.
 //!
-//! Every world writes these types and every report reads them. Nothing here knows a file, a clock
-//! or a picture, so an engine that depends on it compiles neither Parquet nor a plotter.
+//! Every world writes these types and every report reads them. The crate uses no file, clock or
+//! plotter, so an engine that depends on it compiles neither Parquet nor a plotter.
 //!
-//! - [`schema`]: the record itself, as plain types: runs, trials, samples, curves, summaries.
-//! - [`summarise`], [`trial_latencies`]: from samples to a trial's latency.
-//! - [`LatencyPools`], [`conclude`]: from trials to the summary of each arm, and the published
-//!   numbers held against it; [`Conclusion`] of trials that are nowhere in memory at once.
+//! - [`schema`]: the types of a record: runs, trials, samples, series, summaries.
+//! - [`summarise`], [`trial_latencies`]: compute a trial's latency from its samples.
+//! - [`LatencyPools`], [`conclude`]: summarise each arm and compare it with published numbers.
+//!   [`Conclusion`] does the same for trials that do not fit in memory together.
 //! - [`metric`]: one number of an arm by its name.
-//! - [`link`]: what a link did, as every world records it.
-//! - [`cohorts`]: from the lines of a plan to what its cohorts show, compared by line.
-//! - [`history`]: one line over weeks: what is usual, what has changed.
-//! - [`ce_excess`]: which flows received more congestion marks than congestion explains.
-//! - [`text`]: text that strangers wrote, made safe for a terminal.
+//! - [`link`]: counters and series of a link, as every world records them.
+//! - [`cohorts`]: compares the cohorts of a plan, line by line.
+//! - [`history`]: compares the latest runs of one line with its first days.
+//! - [`ce_excess`]: finds flows that received more congestion marks than congestion explains.
+//! - [`text`]: makes untrusted text safe for a terminal.
 //! - [`stats`]: quantiles, histograms, intervals and comparisons.
 
 pub mod ce_excess;

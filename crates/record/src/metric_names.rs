@@ -51,7 +51,7 @@ pub fn latency_names() -> Vec<(String, &'static str)> {
 /// `None` where there is no such metric.
 pub fn metric_unit(name: &str) -> Option<&'static str> {
     let known = metric_names().into_iter().find(|(known, _)| known == name);
-    known.map(|(_, unit)| unit).or_else(|| ShareWithin::named(name).map(|_| "%"))
+    known.map(|(_, unit)| unit).or_else(|| ShareWithin::parse(name).map(|_| "%"))
 }
 
 /// The metric of `known` that `name` was probably meant to be: one that ends in it, of the load

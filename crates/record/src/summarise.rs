@@ -1,4 +1,4 @@
-//! From samples to the numbers of trials and arms.
+//! Computes the latencies of trials and arms from their samples.
 
 use std::collections::BTreeMap;
 
@@ -9,11 +9,11 @@ use crate::schema::{
 use crate::stats::{self, SignedHistogram};
 use crate::study::StudyPools;
 
-/// Samples that one pool keeps one by one; beyond that it counts them in a histogram.
+/// Samples that one pool stores exactly; with more it counts all of them in a histogram.
 const EXACT_SAMPLES: usize = 1 << 20;
 
-/// Latency of one probe in one window. Takes the samples whose scheduled time lies inside; all must
-/// be of that probe, in the order in which they were sent.
+/// Returns the latency of one probe in one window, from the samples whose scheduled time lies
+/// inside. All `samples` must be of that probe, in the order in which they were sent.
 pub fn summarise(
     samples: &[Sample],
     probe: &str,
@@ -44,9 +44,9 @@ pub fn summarise(
     }
 }
 
-/// Delays weighted by the time until the next probe of the same flow. A fast answer is followed by
-/// the next request at once, so thousands of idle samples stand beside a dozen loaded ones; by time
-/// both halves of a window count alike.
+/// Returns the delays weighted by the time until the next probe of the same flow. A fast answer is
+/// followed by the next request at once, so one window may have thousands of idle samples and a
+/// dozen loaded ones; weighted by time both halves of the window count alike.
 fn time_weighted(
     samples: &[Sample],
     window: PhaseWindow,
@@ -64,8 +64,8 @@ fn time_weighted(
     stats::weighted_distribution(&mut pairs)
 }
 
-/// The latency summaries of a trial: every probe in every phase, round trip first, then the one-way
-/// delays where any sample has them. Windows in which nothing was sent are left out.
+/// Returns the latency of every probe in every phase of a trial: the round trip first, then the
+/// one-way delays if any sample has them. Windows in which nothing was sent are omitted.
 pub fn trial_latencies(
     samples: &[Sample],
     flows: &[FlowRecord],
@@ -91,12 +91,11 @@ pub fn trial_latencies(
 }
 
 impl LatencyMeasure {
-    /// Every measure, in the order of tables.
     pub const ALL: [LatencyMeasure; 3] =
         [LatencyMeasure::RoundTrip, LatencyMeasure::OneWayUp, LatencyMeasure::OneWayDown];
 
-    /// This delay of a sample, ns. A one-way delay is negative where the clocks differ by more than
-    /// the path takes.
+    /// Returns this delay of a sample, ns. A one-way delay is negative if the clocks differ by more
+    /// than the path takes.
     pub fn of(self, sample: &Sample) -> Option<i64> {
         match self {
             LatencyMeasure::RoundTrip => {
@@ -108,7 +107,7 @@ impl LatencyMeasure {
     }
 }
 
-/// Every delay of an arm's valid trials, pooled as the trials come in, in bounded memory.
+/// The delays of the valid trials of each arm, pooled trial by trial in bounded memory.
 #[derive(Debug, Default)]
 pub struct LatencyPools {
     pools: BTreeMap<PoolKey, Pool>,
@@ -123,7 +122,6 @@ struct PoolKey {
     phase: Phase,
 }
 
-/// Exact while it is small.
 #[derive(Debug)]
 enum Pool {
     Exact(Vec<i64>),
@@ -131,12 +129,12 @@ enum Pool {
 }
 
 impl LatencyPools {
-    /// Fills in the groups of a study from the runs of its lines.
+    /// Computes the groups of a study from the runs of its lines.
     pub fn conclude_study(&self, study: &mut StudyRecord) {
         self.study.conclude(study);
     }
 
-    /// Adds the samples of one trial; an invalid trial adds nothing.
+    /// Adds the samples of one trial unless the trial is invalid.
     pub fn add(&mut self, trial: &TrialRecord, samples: &[Sample]) {
         if !trial.validity.is_valid() {
             return;
@@ -160,7 +158,7 @@ impl LatencyPools {
         }
     }
 
-    /// Fills in what all trials of an arm together say of a latency.
+    /// Sets the quantiles of a latency over all samples of an arm.
     pub(crate) fn pool(&self, arm: &str, latency: &mut ArmLatency) {
         let (measure, phase) = (latency.measure, latency.phase);
         let (arm, probe) = (arm.to_owned(), latency.probe.clone());
@@ -186,7 +184,7 @@ impl Pool {
         }
     }
 
-    /// The quantiles of the answered probes, and those of all `sent`.
+    /// Returns the quantiles of the answered probes, and those of all `sent`.
     fn quantiles(&self, sent: u64) -> (Option<Distribution>, BTreeMap<Quantile, Option<i64>>) {
         match self {
             Pool::Exact(values) => {

@@ -24,9 +24,9 @@ pub(crate) const FEW_REPEATS: usize = 5;
 
 /// Value of a lost probe in ratios of trials, ns: longer than any answer, so that ratios with a
 /// lost probe rank correctly.
-const LOST_NS: f64 = 1e30;
+pub(crate) const LOST_NS: f64 = 1e30;
 /// Above it a ratio has a lost probe in it.
-const RATIO_MAX: f64 = 1e9;
+pub(crate) const RATIO_MAX: f64 = 1e9;
 
 /// An arm and the latency that is compared of it.
 pub(crate) type Told<'a> = (&'a Subject<'a>, &'a ArmLatency);
@@ -127,7 +127,7 @@ pub(crate) fn ratio_interval(
                     && latency.measure == told.measure
                     && latency.window.phase == told.phase
             });
-            own.filter(|latency| latency.distribution.is_some())
+            own.filter(|latency| latency.distribution.is_some() || latency.is_all_lost())
         });
         let value = |latency: &LatencySummary| match latency.judged(quantile)? {
             Judged::Answered(ns) => Some(ns as f64),

@@ -9,23 +9,20 @@ use super::Direction;
 /// A flow of which too many packets arrived with CE; see [`crate::ce_excess`] for the rules.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CeAlarm {
-    /// [`super::FlowRecord::name`] of the flow.
     pub flow: String,
-    /// Direction of the packets.
     pub direction: Direction,
-    /// The rule that was broken.
     pub rule: CeRule,
     /// When the first window of too many marks began, ns.
     pub start_ns: u64,
     /// When the last of these windows in a row ended, ns.
     pub end_ns: u64,
-    /// Packets that arrived with ECT or CE between these two.
+    /// Packets that arrived with ECT or CE from `start_ns` to `end_ns`.
     pub ecn_packets: u64,
-    /// Of these, with CE.
+    /// Packets among `ecn_packets` that arrived with CE.
     pub ce_packets: u64,
-    /// Rate of these packets, bit/s; `None` of a probe, which takes next to nothing.
+    /// Rate of the ECN packets, bit/s; `None` for a probe, whose rate is negligible.
     pub rate_bit_per_s: Option<u64>,
-    /// What the flow's equal share would have been, bit/s; `None` where it does not matter.
+    /// Equal share of the flow, bit/s; `None` for alarms on an idle path and if it is unknown.
     pub fair_share_bit_per_s: Option<u64>,
 }
 
@@ -35,7 +32,7 @@ pub struct CeAlarm {
 pub enum CeRule {
     /// Marks while nothing loads the path.
     Idle,
-    /// Most packets marked, and yet less than the flow's share.
+    /// Most packets are marked although the flow gets less than its share.
     Loaded,
 }
 
@@ -56,19 +53,19 @@ impl fmt::Display for CeAlarm {
         let mbit = |rate: u64| rate as f64 / 1e6;
         match (self.rule, self.rate_bit_per_s, self.fair_share_bit_per_s) {
             (CeRule::Idle, ..) => f.write_str(
-                "while nothing was queued: a device marks without reason, and ECN senders slow \
-                 down for nothing",
+                "while nothing was queued: a device marks without congestion, and ECN senders \
+                 slow down for nothing",
             ),
             (CeRule::Loaded, Some(rate), Some(share)) => write!(
                 f,
-                "at {:.2} Mbit/s, below the flow's share of {:.2}: it is marked far beyond what \
-                 it takes",
+                "at {:.2} Mbit/s, below the flow's share of {:.2}: the marks are out of \
+                 proportion to its rate",
                 mbit(rate),
                 mbit(share)
             ),
             (CeRule::Loaded, ..) => f.write_str(
-                "although it takes next to nothing: the marking threshold is below what the link \
-                 needs, or somebody else fills the queue",
+                "although its rate is negligible: the marking threshold is below what the link \
+                 needs, or another flow fills the queue",
             ),
         }
     }

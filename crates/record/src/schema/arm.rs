@@ -1,4 +1,4 @@
-//! What the valid trials of one arm say together.
+//! The summary of the valid trials of one arm.
 
 use std::collections::BTreeMap;
 
@@ -8,72 +8,66 @@ use crate::stats;
 
 use super::{
     Direction, Distribution, LatencyHistogram, LatencyMeasure, PacketCount, Phase, Quantile,
-    Sanction,
+    Sanction, is_zero,
 };
 
 /// Results of one arm, over all its valid trials.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct ArmSummary {
-    /// [`super::ArmRecord::name`].
     pub arm: String,
-    /// Trials that count.
     pub trials_valid: u32,
-    /// Trials left out because the machine was late.
+    /// Trials excluded because they are invalid.
     pub trials_invalid: u32,
-    /// Latency per probe, measure and phase.
     pub latencies: Vec<ArmLatency>,
-    /// Rates per direction, in the load phase where the trial has one.
+    /// Rates per direction, in the load phase if the trial has one.
     pub throughputs: Vec<ArmThroughput>,
-    /// Queues per hop and direction.
     pub bottlenecks: Vec<ArmBottleneck>,
-    /// Application numbers, per flow.
     pub metrics: Vec<ArmMetric>,
 }
 
 /// Latency of one probe in one phase, over an arm's valid trials.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct ArmLatency {
-    /// The probe's flow name.
     pub probe: String,
-    /// The delay that is summarised.
     pub measure: LatencyMeasure,
     /// True for a request-response probe.
     pub closed_loop: bool,
-    /// Phase.
     pub phase: Phase,
-    /// Length of the phase's windows added up, ns.
+    /// Sum of the lengths of the phase's windows, ns.
     pub window_ns: u64,
     /// Probes sent.
     pub sent: u64,
-    /// Probes lost.
     pub lost: u64,
-    /// All samples of all trials as one; `None` when none came back.
+    /// Trials in which every probe was lost.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub trials_all_lost: u32,
+    /// Distribution of the samples of all trials together; `None` if no probe was answered.
     pub pooled: Option<Distribution>,
     /// Quantiles of the round trips of all probes sent, ns, see
     /// [`super::LatencySummary::of_sent_ns`].
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub of_sent_ns: BTreeMap<Quantile, Option<i64>>,
-    /// Each statistic over repeats, in ns; empty with no trial.
+    /// Each statistic over repeats, in ns; empty without a trial, and if [`Self::trials_all_lost`]
+    /// is not 0: such a trial has no statistic and is worse than all others.
     pub over_repeats: BTreeMap<Quantile, Interval>,
     /// For a closed-loop probe: each time-weighted statistic over repeats, in ns; else empty.
     #[serde(default)]
     pub time_weighted: BTreeMap<Quantile, Interval>,
 }
 
-/// A quantile of all probes sent, by which steps, arms and lines are judged: a lost probe is longer
-/// than every answer, so a queue that drops does not do better than one that delays.
+/// A quantile of all probes sent, by which steps, arms and lines are judged. A lost probe counts as
+/// longer than every answer, so a queue that drops does not rank above one that delays.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Judged {
-    /// An answered probe, ns.
     Answered(i64),
     /// The quantile falls on a lost probe.
     Lost,
 }
 
 impl Judged {
-    /// The quantile of all probes `sent`, of which `lost` were lost. Where `of_sent_ns` lacks it,
-    /// it is that of the answered probes, unless it is a lost one: earlier versions did not record
-    /// it, and the largest and the mean are of answered probes.
+    /// Returns the quantile of all probes `sent`, of which `lost` were lost. If `of_sent_ns` lacks
+    /// the quantile, it is `answered_ns` unless it falls on a lost probe: earlier versions did not
+    /// record the quantiles of all probes, and maximum and mean exist for answered probes only.
     pub fn new(
         quantile: Quantile,
         answered_ns: i64,
@@ -88,7 +82,7 @@ impl Judged {
         }
     }
 
-    /// As a number, ns: infinite for a lost probe.
+    /// Returns the quantile in ns; infinite for a lost probe.
     pub fn as_ns(self) -> f64 {
         match self {
             Self::Answered(ns) => ns as f64,
@@ -97,31 +91,28 @@ impl Judged {
     }
 }
 
-/// A mean over repeats and where the true one lies.
+/// A mean over repeats with its confidence interval (Student's t).
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct Interval {
-    /// Mean over the repeats.
     pub mean: f64,
-    /// Lower end of the interval (Student's t); `None` with fewer than two repeats.
+    /// `None` with fewer than two repeats.
     pub low: Option<f64>,
-    /// Upper end of the interval; `None` with fewer than two repeats.
+    /// `None` with fewer than two repeats.
     pub high: Option<f64>,
     /// Confidence level, for example 0.95.
     pub confidence: f64,
-    /// Repeats behind it.
     pub repeats: u32,
 }
 
-/// Throughput of one direction.
+/// Throughput of one direction, over repeats.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct ArmThroughput {
-    /// Direction.
     pub direction: Direction,
-    /// Payload of all flows, bit/s, over repeats; `None` when no flow reported it.
+    /// Payload of all flows, bit/s; `None` if no flow reported it.
     pub goodput_bit_per_s: Option<Interval>,
-    /// Sent by the last bottleneck of the direction, bit/s, over repeats; `None` without one.
+    /// Rate of the last bottleneck link of the direction, bit/s; `None` without one.
     pub link_bit_per_s: Option<Interval>,
-    /// Share of that link's capacity, percent, over repeats; `None` when it is unknown.
+    /// Share of the capacity of that link, percent; `None` if the capacity is unknown.
     pub utilisation_percent: Option<Interval>,
     /// Jain's index over the goodput of the bulk flows, 1/n to 1; `None` with fewer than two flows.
     pub jain_index: Option<Interval>,
@@ -130,26 +121,22 @@ pub struct ArmThroughput {
     pub ratios: Vec<ArmRatio>,
 }
 
-/// What one entry's bulk flows got over what another's did.
+/// Goodput of the bulk flows of entry `flow` divided by that of entry `over`.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct ArmRatio {
-    /// Name of the entry.
     pub flow: String,
-    /// Name of the entry that it is divided by.
     pub over: String,
-    /// Ratio of their goodput in each trial, over repeats.
+    /// Mean over repeats of the ratio in each trial.
     pub value: Interval,
 }
 
-/// What a queue did, over an arm's valid trials.
+/// Counters and delays of a queue, over an arm's valid trials.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct ArmBottleneck {
-    /// Name of the hop, empty when there is one.
+    /// Name of the hop; empty if the path has only one.
     #[serde(default)]
     pub hop: String,
-    /// Direction.
     pub direction: Direction,
-    /// Phase of the counters.
     pub phase: Phase,
     /// Queue with its profile, as a SPEC string.
     pub queue: String,
@@ -161,52 +148,47 @@ pub struct ArmBottleneck {
     pub sent: PacketCount,
     /// Dropped by reason, all trials.
     pub drops: BTreeMap<String, PacketCount>,
-    /// Marked by reason, all trials; packets.
+    /// Packets marked by reason, all trials.
     pub marks: BTreeMap<String, u64>,
-    /// Changed by each rule of the link, all trials; packets.
+    /// Packets changed by each rule of the link, all trials.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub remarked: BTreeMap<String, u64>,
-    /// Flows that queue protection sent away, by name: packets of all trials, first and last time
-    /// and highest score of any.
+    /// Flows that queue protection redirected, by name: the sum of packets over all trials, the
+    /// earliest first time, the latest last time and the highest score.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sanctions: Vec<Sanction>,
-    /// Delays of each service flow as a DOCSIS device counts them, all trials.
+    /// Delay histogram of each service flow, all trials; several per service flow if the trials
+    /// have different bins.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub latency_histograms: Vec<LatencyHistogram>,
-    /// Sent by the link, bit/s, over repeats.
+    /// Rate of the link, bit/s, over repeats.
     #[serde(default)]
     pub link_bit_per_s: Option<Interval>,
-    /// Share of the link's capacity, percent, over repeats; `None` when it is unknown.
+    /// Share of the link's capacity, percent, over repeats; `None` if the capacity is unknown.
     #[serde(default)]
     pub utilisation_percent: Option<Interval>,
-    /// Sojourn over repeats, ns: each statistic is that of a trial, and its mean over the trials.
+    /// Each statistic of the trials' sojourn times, ns, over repeats.
     pub sojourn: BTreeMap<Quantile, Interval>,
-    /// Sojourn and own transmission likewise, where the trials have it.
+    /// Each statistic of sojourn time plus serialisation time, if the trials have it.
     #[serde(default)]
     pub queuing_delay: BTreeMap<Quantile, Interval>,
 }
 
 impl ArmBottleneck {
-    /// Packets dropped for any reason.
     pub fn dropped_packets(&self) -> u64 {
         self.drops.values().map(|count| count.packets).sum()
     }
 
-    /// Packets marked for any reason.
     pub fn marked_packets(&self) -> u64 {
         self.marks.values().sum()
     }
 }
 
-/// An application's number over repeats.
+/// A metric of an application, over repeats.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct ArmMetric {
-    /// Flow.
     pub flow: String,
-    /// Name of the metric.
     pub name: String,
-    /// Unit of the value.
     pub unit: String,
-    /// Over repeats.
     pub value: Interval,
 }

@@ -4,27 +4,27 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// A number that somebody published, as a band, held against an arm of this run.
+/// A published number, as a band, that is compared with an arm of this run.
 ///
 /// `metric` names what is compared:
 ///
 /// | name | meaning | usual unit |
 /// |---|---|---|
 /// | `PHASE.rtt.STAT` | round trip of the first open-loop probe, pooled | `ms` |
-/// | `PHASE.rtt.STAT.within.LOW-HIGH` | trials whose own STAT lies from LOW up to HIGH ms | `%` |
-/// | `PHASE.up.STAT`, `PHASE.down.STAT` | its one-way delay | `ms` |
+/// | `PHASE.rtt.STAT.within.LOW-HIGH` | trials whose STAT is at least LOW and below HIGH ms | `%` |
+/// | `PHASE.up.STAT`, `PHASE.down.STAT` | one-way delay of that probe | `ms` |
 /// | `PHASE.sojourn.up.STAT`, `... .down.STAT` | sojourn in that queue, mean over repeats | `ms` |
-/// | `PHASE.queuing.up.STAT`, `... .down.STAT` | the same with its own transmission | `ms` |
+/// | `PHASE.queuing.up.STAT`, `... .down.STAT` | sojourn plus serialisation time | `ms` |
 /// | `PHASE.loss` | probes lost | `%` |
 /// | `goodput.up`, `goodput.down` | payload of all flows | `Mbit/s` |
 /// | `throughput.up`, `throughput.down` | sent by the bottleneck link | `Mbit/s` |
-/// | `utilisation.up`, `utilisation.down` | of the link | `%` |
+/// | `utilisation.up`, `utilisation.down` | share of the link's capacity used | `%` |
 /// | `power.up`, `power.down` | `throughput` over the p99 of `load.queuing` | `mbit/s/s` |
-/// | `drops.up`, `marks.up`, ... | of the packets offered, over the widest window recorded | `%` |
+/// | `drops.up`, `marks.up`, ... | share of the packets offered, over the widest window | `%` |
 /// | `fairness.up`, `fairness.down` | Jain's index | `1` |
 /// | `FLOW/ratio.OTHER` | goodput of an entry's flows over another's, mean over repeats | `1` |
-/// | `cut`, `cut.DRAW=VALUE` | what a study's class saves, of all lines or of some | `%` |
-/// | `FLOW/METRIC` | an application's metric | its own |
+/// | `cut`, `cut.DRAW=VALUE` | lag reduction in a study, over all lines or some | `%` |
+/// | `FLOW/METRIC` | a metric of an application | that of the metric |
 ///
 /// `PHASE` is `idle` or `load`, `STAT` is `p50`, `p90`, `p95`, `p99`, `p99.9`, `max` or `mean`.
 /// A probe other than the first is named in front: `PROBE/load.rtt.p99`.
@@ -33,112 +33,111 @@ use serde::{Deserialize, Serialize};
 /// over several recordings.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Expectation {
-    /// The metric that is compared, see above.
     pub metric: String,
-    /// The arm it is expected of. `*` in a part of it stands for any text: then the mean of the
-    /// metric over all arms that match. With `choice`, `{}` stands for each candidate.
+    /// Name of the arm. A `*` in a part of the name matches any text; the metric is then the mean
+    /// over all matching arms. With `choice`, `{}` stands for each candidate.
     pub arm: String,
-    /// When given, the metric of `arm` divided by the same metric of this arm is compared instead.
-    /// Where both have as many `*`, each arm is divided by the one that has the same parts there,
-    /// and the mean of the ratios counts.
+    /// If set, the metric of `arm` divided by the metric of this arm is compared. If both names
+    /// have the same number of `*`, each arm is divided by the arm with the same text there, and
+    /// the mean of the ratios is compared.
     #[serde(default)]
     pub relative_to: Option<String>,
-    /// When given, not the metric is compared but which arm does best by it.
+    /// If set, the number of the arm with the best metric is compared, not the metric.
     #[serde(default)]
     pub choice: Option<Choice>,
-    /// The number itself, in `unit`, where one was published; `None` = only a band.
+    /// The published number, in `unit`; `None` if only a band was published.
     #[serde(default)]
     pub value: Option<f64>,
-    /// Least value that meets it, in `unit`; `None` = no lower bound.
+    /// Smallest value inside the band, in `unit`; `None` = no lower bound.
     pub low: Option<f64>,
-    /// Greatest value that meets it, in `unit`; `None` = no upper bound.
+    /// Largest value inside the band, in `unit`; `None` = no upper bound.
     pub high: Option<f64>,
     /// Unit of `low`, `high` and `measured`, as printed: `ms`, `Mbit/s`, `%`, `1`.
     pub unit: String,
     /// Where it was published, for example `Comcast 2021, Figure 3`.
     pub source: String,
-    /// Whether the run is the scenario's short form, which is not the published experiment: the
-    /// number is shown and not judged.
+    /// Whether the run is the scenario's short form. It is not the published experiment, so the
+    /// number is shown but not judged.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub short_form: bool,
-    /// What this run measured; `None` when it did not.
+    /// Value measured by this run; `None` if it has no such metric.
     #[serde(default)]
     pub measured: Option<f64>,
-    /// The outcome.
     #[serde(default)]
     pub verdict: Verdict,
-    /// How the number was read off; may be empty.
+    /// How the number was read from the publication; may be empty.
     #[serde(default)]
     pub note: String,
-    /// Why this scenario is known to miss it; empty where it is not.
+    /// Why this scenario is known to miss the band; empty if it is not.
     #[serde(default)]
     pub cause: String,
 }
 
-/// Which of several arms has the best metric. What is compared is the number that stands for that
-/// arm, for example the size of its buffer.
+/// The choice of the arm with the best metric. The number of that arm is compared, for example the
+/// size of its buffer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Choice {
     /// Whether the largest or the smallest metric is the best.
     pub best: Extreme,
-    /// A smaller number is as good if its metric comes so close to the best, in the metric's unit.
+    /// Candidates whose metric differs from the best by at most this count as equally good, and the
+    /// smallest of their numbers is chosen; in the metric's unit.
     #[serde(default)]
     pub within: f64,
-    /// Candidates and their numbers, in the expectation's unit. A candidate's arm is that of the
-    /// expectation with the candidate's name in place of `{}`.
+    /// Candidates and their numbers, in the expectation's unit. The arm of a candidate is
+    /// [`Expectation::arm`] with the candidate's name in place of `{}`.
     pub among: BTreeMap<String, f64>,
 }
 
-/// An end of a list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Extreme {
-    /// More is better.
     Largest,
-    /// Less is better.
     Smallest,
 }
 
 impl Choice {
-    /// The number of the best candidate by `metric`: the smallest of the numbers within reach of
-    /// the best metric. `None` where a candidate has none.
-    pub fn best_number(&self, metric: impl Fn(&str) -> Option<f64>) -> Option<f64> {
-        let of = |(name, number): (&String, &f64)| Some((metric(name)?, *number));
-        let candidates: Vec<(f64, f64)> = self.among.iter().map(of).collect::<Option<_>>()?;
+    /// Returns the smallest number among the best candidates by `metric`, see [`Choice::within`];
+    /// `None` if a candidate has no metric.
+    fn best_number(&self, metric: impl Fn(&str) -> Option<f64>) -> Option<f64> {
+        let candidate = |(name, number): (&String, &f64)| Some((metric(name)?, *number));
+        let candidates: Vec<(f64, f64)> =
+            self.among.iter().map(candidate).collect::<Option<_>>()?;
         let metrics = candidates.iter().map(|(metric, _)| *metric);
-        let is_best: Box<dyn Fn(f64) -> bool> = match self.best {
-            Extreme::Largest => {
-                let least = metrics.reduce(f64::max)? - self.within;
-                Box::new(move |metric| metric >= least)
-            }
-            Extreme::Smallest => {
-                let most = metrics.reduce(f64::min)? + self.within;
-                Box::new(move |metric| metric <= most)
-            }
+        let (least, most) = match self.best {
+            Extreme::Largest => (metrics.reduce(f64::max)? - self.within, f64::INFINITY),
+            Extreme::Smallest => (f64::NEG_INFINITY, metrics.reduce(f64::min)? + self.within),
         };
-        let best = candidates.iter().filter(|(metric, _)| is_best(*metric));
+        let best = candidates.iter().filter(|(metric, _)| (least..=most).contains(metric));
         best.map(|(_, number)| *number).reduce(f64::min)
     }
 }
 
-/// Whether a pattern names that arm: `1mbit/*` and `*/8KiB` name `1mbit/8KiB`. A part may have one
-/// `*`, which stands for any characters of that part.
+/// Returns whether a pattern matches an arm's name: `1mbit/*` and `*/8KiB` match `1mbit/8KiB`. Each
+/// part may have one `*`, which stands for any characters of that part.
 pub fn names_arm(pattern: &str, arm: &str) -> bool {
-    let parts = |text: &str| text.split('/').count();
-    let alike = |(wanted, part): (&str, &str)| match wanted.split_once('*') {
-        Some((head, tail)) => {
-            part.len() >= head.len() + tail.len() && part.starts_with(head) && part.ends_with(tail)
+    parts_named(pattern, arm).is_some()
+}
+
+/// Returns the text in place of each `*` of a pattern, if the pattern matches the arm's name.
+fn parts_named<'a>(pattern: &str, arm: &'a str) -> Option<Vec<&'a str>> {
+    let mut stars = Vec::new();
+    let mut parts = arm.split('/');
+    for wanted in pattern.split('/') {
+        let part = parts.next()?;
+        match wanted.split_once('*') {
+            Some((head, tail)) => stars.push(part.strip_prefix(head)?.strip_suffix(tail)?),
+            None if wanted == part => {}
+            None => return None,
         }
-        None => wanted == part,
-    };
-    parts(pattern) == parts(arm) && pattern.split('/').zip(arm.split('/')).all(alike)
+    }
+    parts.next().is_none().then_some(stars)
 }
 
 /// Outcome of an expectation.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 #[serde(tag = "outcome", rename_all = "kebab-case")]
 pub enum Verdict {
-    /// The run has no such number.
+    /// The run has no such metric.
     #[default]
     NotMeasured,
     /// Measured by a short form, see [`Expectation::short_form`].
@@ -147,13 +146,13 @@ pub enum Verdict {
     Met,
     /// Outside the band.
     Missed {
-        /// Distance to the nearer end of the band, in the expectation's unit; negative when below.
+        /// Distance to the nearer end of the band, in the expectation's unit; negative if below.
         by: f64,
     },
 }
 
 impl Expectation {
-    /// The pattern of every arm that it speaks of.
+    /// Returns the patterns of all arms that the expectation uses.
     pub fn arm_patterns(&self) -> Vec<String> {
         let mut patterns = match &self.choice {
             Some(choice) => choice.among.keys().map(|name| self.candidate(name)).collect(),
@@ -163,29 +162,29 @@ impl Expectation {
         patterns
     }
 
-    /// Its number, from the metric of each of `arms`. `None` unless all that it speaks of have one.
+    /// Returns the measured value, from the metric of each of `arms`; `None` if one of the arms
+    /// that the expectation uses has no metric.
     pub fn measure(&self, arms: &[&str], metric: impl Fn(&str) -> Option<f64>) -> Option<f64> {
+        let mean_of = |pattern: &str| mean(&arms_named(pattern, arms), |arm, _| metric(arm));
         if let Some(choice) = &self.choice {
-            let of =
-                |name: &str| mean(&parts_named(&self.candidate(name), arms), |arm, _| metric(arm));
-            return choice.best_number(of);
+            return choice.best_number(|name| mean_of(&self.candidate(name)));
         }
-        let own = parts_named(&self.arm, arms);
-        let Some(other) = &self.relative_to else { return mean(&own, |arm, _| metric(arm)) };
-        let stars = |pattern: &str| pattern.split('/').filter(|part| part.contains('*')).count();
+        let Some(other) = &self.relative_to else { return mean_of(&self.arm) };
         if stars(&self.arm) == stars(other) {
-            return mean(&own, |arm, parts| Some(metric(arm)? / metric(&filled(other, parts))?));
+            let ratio =
+                |arm: &str, parts: &[&str]| Some(metric(arm)? / metric(&filled(other, parts))?);
+            return mean(&arms_named(&self.arm, arms), ratio);
         }
-        let divisor = mean(&parts_named(other, arms), |arm, _| metric(arm))?;
-        mean(&own, |arm, _| metric(arm)).map(|value| value / divisor)
+        let divisor = mean_of(other)?;
+        mean_of(&self.arm).map(|value| value / divisor)
     }
 
     fn candidate(&self, name: &str) -> String {
         self.arm.replace("{}", name)
     }
 
-    /// Records what was measured and decides. A value that is not finite counts as not measured, a
-    /// bound that is not finite as no bound.
+    /// Records the measured value and sets the verdict. A value that is not finite counts as not
+    /// measured; a bound that is not finite is no bound.
     pub fn judge(&mut self, measured: Option<f64>) {
         let finite = |value: Option<f64>| value.filter(|value| value.is_finite());
         self.measured = finite(measured);
@@ -199,21 +198,17 @@ impl Expectation {
     }
 }
 
-/// The arms that a pattern names, each with what stands in place of its `*`.
-pub(super) fn parts_named<'a>(pattern: &str, arms: &[&'a str]) -> Vec<(&'a str, Vec<&'a str>)> {
-    let parts = |arm: &'a str| {
-        let pairs = pattern.split('/').zip(arm.split('/'));
-        let middle = |(wanted, part): (&str, &'a str)| {
-            let (head, tail) = wanted.split_once('*')?;
-            part.get(head.len()..part.len() - tail.len())
-        };
-        pairs.filter_map(middle).collect()
-    };
-    let named = arms.iter().filter(|arm| names_arm(pattern, arm));
-    named.map(|arm| (*arm, parts(arm))).collect()
+/// Returns the arms that a pattern matches, each with the text in place of each `*`.
+pub(super) fn arms_named<'a>(pattern: &str, arms: &[&'a str]) -> Vec<(&'a str, Vec<&'a str>)> {
+    arms.iter().filter_map(|arm| Some((*arm, parts_named(pattern, arm)?))).collect()
 }
 
-/// The arm that a pattern names when these parts stand in place of its `*`.
+/// Returns the number of parts of a pattern that have a `*`.
+pub(super) fn stars(pattern: &str) -> usize {
+    pattern.split('/').filter(|part| part.contains('*')).count()
+}
+
+/// Replaces the `*` of a pattern by `parts`.
 pub(super) fn filled(pattern: &str, parts: &[&str]) -> String {
     let mut parts = parts.iter();
     let fill = |part: &str| match part.split_once('*') {
@@ -223,7 +218,7 @@ pub(super) fn filled(pattern: &str, parts: &[&str]) -> String {
     pattern.split('/').map(fill).collect::<Vec<_>>().join("/")
 }
 
-/// The mean over arms; `None` where one has no value, or there is none.
+/// Returns the mean over arms; `None` without an arm, or if one has no value.
 fn mean(arms: &[(&str, Vec<&str>)], value: impl Fn(&str, &[&str]) -> Option<f64>) -> Option<f64> {
     let values = arms.iter().map(|(arm, parts)| value(arm, parts));
     let values: Vec<f64> = values.collect::<Option<_>>()?;

@@ -1,4 +1,4 @@
-//! What one step of a measurement of a real line found.
+//! The results of one step of a measurement of a real line.
 
 use std::collections::BTreeMap;
 
@@ -6,92 +6,88 @@ use serde::{Deserialize, Serialize};
 
 use super::{CeAlarm, Phase, Quantile};
 
-/// What one step of a measurement found.
+/// The results of one step of a measurement.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub struct Finding {
-    /// Its name, that of the arm: `down`, `up`, `loaded`.
+    /// Name of the step and of its arm: `down`, `up`, `loaded`.
     pub step: String,
-    /// What it does, in a few words.
+    /// Description of the step in a few words.
     pub label: String,
-    /// Whether the machine was punctual enough for the numbers to be the line's.
+    /// Whether the measuring machine kept its schedule well enough.
     pub valid: bool,
-    /// The reasons why the step is invalid; empty if it is valid.
+    /// Why the step is invalid; empty if it is valid.
     pub invalid_because: Vec<String>,
     /// Latency of each class, idle and under load.
     pub latencies: Vec<ClassLatency>,
-    /// Payload in the load phase, Mbit/s, up; `None` where nothing loaded that way.
+    /// Payload up in the load phase; `None` without a load up.
     pub goodput_up_mbit_s: Option<f64>,
-    /// Goodput down, Mbit/s.
+    /// Payload down in the load phase; `None` without a load down.
     pub goodput_down_mbit_s: Option<f64>,
-    /// Goodput up as a share of the rate that the line is sold with, percent.
+    /// Goodput up as a share of the line's sold rate.
     pub tier_up_percent: Option<f64>,
-    /// Goodput down as a share of the rate that the line is sold with, percent.
+    /// Goodput down as a share of the line's sold rate.
     pub tier_down_percent: Option<f64>,
-    /// What a plain buffer in front of the bottleneck holds, KiB: the delay that the load added at
-    /// p99, when such a buffer is full, at the rate measured. `None` where the load went both ways,
-    /// added next to nothing or did not fill the line, or there are too few samples for a p99.
+    /// Size of a plain buffer in front of the bottleneck, KiB: the delay that the load added at
+    /// p99, when the buffer is full, times the rate. `None` if the load went both ways, added
+    /// almost no delay or did not fill the line, or if there are too few samples for a p99.
     pub buffer_kib: Option<f64>,
     /// Round trips per minute under load.
     pub rpm: Option<Rpm>,
-    /// What happened to the marking of each class on its way.
+    /// How the path changed the marking of each class.
     pub markings: Vec<MarkingFate>,
-    /// How far the server's clock was ahead, ms; one-way delays assume this.
+    /// How far the server's clock was ahead, ms; one-way delays are corrected by this.
     pub clock_offset_ms: Option<f64>,
-    /// Within this of the truth, ms, as far as one can know.
+    /// Bound of the error of `clock_offset_ms`, ms.
     pub clock_error_ms: Option<f64>,
     /// Flows with too many congestion marks.
     pub ce_alarms: Vec<CeAlarm>,
-    /// The server's rate limit, not the line, held up the load that way.
+    /// The server's rate limit, not the line, limited the load up.
     pub throttled_up: bool,
-    /// Whether the server held the flows down to their granted rate.
+    /// The server's rate limit, not the line, limited the load down.
     pub throttled_down: bool,
-    /// The load up had a rate of its own (`--udp`) and next to all of it arrived: the line may
-    /// carry more.
+    /// The load up had a fixed rate (`--udp`) and almost all of it arrived: the line may carry more.
     #[serde(default)]
     pub capped_up: bool,
-    /// The same of the load down.
+    /// As `capped_up`, for the load down.
     #[serde(default)]
     pub capped_down: bool,
-    /// What a server of another kind told instead of probes; `None` of `underload serve`.
+    /// Results of a test against a foreign server, which has no probes; `None` for `underload serve`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub foreign: Option<Box<ForeignTest>>,
 }
 
-/// A test against a server that answers no probes of ours. What such a server cannot tell is absent
-/// from the finding: one-way delays, markings, percentiles of a schedule.
+/// A test against a server that answers none of our probes. The finding then has no one-way delays,
+/// no markings and no percentiles of scheduled probes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ForeignTest {
     /// The test's name: `ndt7`, `responsiveness`.
     pub test: String,
-    /// Smallest round trip of the loading connection, its handshake among them, ms: about what the
-    /// line takes without load. `None` where the test does not tell it.
+    /// Smallest round trip of the loading connection, its handshake included, ms: close to the
+    /// latency without load. `None` if the test does not report it.
     pub smallest_ms: Option<f64>,
-    /// Round trips under load by where they come from; what is nearest to a packet's first.
+    /// Round trips under load by source; the source nearest to packets comes first.
     pub loaded: Vec<Readings>,
-    /// What else it told, as ends of sentences.
+    /// Further results, as ends of sentences.
     pub told: Vec<String>,
-    /// What it cannot tell, as a sentence's end.
+    /// What the test cannot measure, as the end of a sentence.
     pub cannot_tell: String,
 }
 
-/// Round trips under load that were not taken on a schedule.
+/// Round trips under load that were not measured on a schedule.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Readings {
-    /// Whose: `smoothed readings of the loading connection`.
+    /// Source of the values: `smoothed readings of the loading connection`.
     pub of: String,
-    /// How many, at least 1.
+    /// At least 1.
     pub count: u64,
-    /// Median, ms.
     pub p50_ms: f64,
-    /// 90th percentile, ms.
     pub p90_ms: f64,
-    /// Largest, ms.
     pub max_ms: f64,
 }
 
 impl Readings {
-    /// Of values in ms, nearest rank; `None` where there is none that is a number.
+    /// Computes nearest-rank quantiles of values in ms; `None` if no value is finite.
     pub fn of(of: &str, values_ms: impl IntoIterator<Item = f64>) -> Option<Self> {
         let mut sorted: Vec<f64> = values_ms.into_iter().filter(|it| it.is_finite()).collect();
         sorted.sort_by(f64::total_cmp);
@@ -107,7 +103,7 @@ impl Readings {
 }
 
 impl ForeignTest {
-    /// What the load adds to the median, ms, above the smallest round trip.
+    /// Returns the median under load minus the smallest round trip, ms, at least 0.
     pub fn added_ms(&self) -> Option<f64> {
         Some((self.loaded.first()?.p50_ms - self.smallest_ms?).max(0.0))
     }
@@ -116,97 +112,92 @@ impl ForeignTest {
 /// Latency of one class in one phase, round trip.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ClassLatency {
-    /// Name of the probe.
     pub probe: String,
-    /// Idle or load.
     pub phase: Phase,
-    /// From the answer to the one before, not on a schedule: a second view, never a headline.
+    /// Each probe was sent on the answer to the previous one, not on a schedule: such a latency is
+    /// never the headline.
     pub closed_loop: bool,
     /// Length of the window, s.
     pub window_s: f64,
     /// Probes sent.
     pub sent: u64,
-    /// Share of these that was lost, percent.
     pub lost_percent: f64,
-    /// Median, ms; `None` when nothing came back.
+    /// `None` if no probe was answered.
     pub p50_ms: Option<f64>,
-    /// 90th percentile, ms; `None` below 50 samples, which could not tell it.
+    /// `None` below 50 samples.
     pub p90_ms: Option<f64>,
-    /// 95th percentile, ms; `None` below 100 samples.
+    /// `None` below 100 samples.
     #[serde(default)]
     pub p95_ms: Option<f64>,
-    /// 99th percentile, ms; `None` below 500 samples.
+    /// `None` below 500 samples.
     pub p99_ms: Option<f64>,
-    /// 99.9th percentile, ms; `None` below 5000 samples.
+    /// `None` below 5000 samples.
     pub p999_ms: Option<f64>,
-    /// Largest, ms.
     pub max_ms: Option<f64>,
-    /// The percentiles of all probes sent, ms, of which a lost one is longer than every answer:
-    /// `None` where the percentile is a lost probe. Those that have too few samples are left out,
-    /// and all of them where no probe was lost, since those above are the same.
+    /// Percentiles of all probes sent, ms, where a lost probe counts as longer than every answer;
+    /// `None` if the percentile falls on a lost probe. Omits percentiles with too few samples;
+    /// empty if no probe was lost, since the percentiles above are then equal.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub of_sent_ms: BTreeMap<Quantile, Option<f64>>,
-    /// The same for each direction: 50th and 99th percentile above the smallest, ms, which needs no
-    /// common clock (packet delay variation, RFC 5481). `None` below 500 samples.
+    /// Median and p99 of the one-way delay up above its minimum, ms, which needs no common clock
+    /// (packet delay variation, RFC 5481). `None` below 500 samples.
     pub up_variation_ms: Option<[f64; 2]>,
-    /// One-way delay variation down, ms.
+    /// As `up_variation_ms`, for the delay down.
     pub down_variation_ms: Option<[f64; 2]>,
 }
 
-/// Round trips per minute, each value with its formula.
+/// Round trips per minute, by several formulas.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Rpm {
     /// draft-ietf-ippm-responsiveness-09.
     pub draft_09: f64,
     /// As goresponsiveness prints it for 90th percentiles.
     pub goresponsiveness_p90: f64,
-    /// Responsiveness as goresponsiveness prints it for trimmed means, round trips per minute.
+    /// As goresponsiveness prints it for trimmed means.
     pub goresponsiveness_trimmed_mean: f64,
-    /// From UDP probes and TCP's own round trips instead of HTTP exchanges.
+    /// Computed from UDP probes and TCP round trips instead of HTTP exchanges.
     pub approximated_from_packets: bool,
 }
 
-/// What happened to a class's marking.
+/// How the path changed the marking of a class.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct MarkingFate {
-    /// Name of the probe.
     pub probe: String,
     /// The marking as sent, for example `dscp 45 ect1`.
     pub sent: String,
-    /// Answers that told.
+    /// Answers that report both markings.
     pub answers: u64,
-    /// Arrived at the server unchanged, percent.
+    /// Share of probes that reached the server with the marking sent.
     pub up_kept_percent: f64,
-    /// Arrived there with CE, percent.
+    /// Share of probes that reached the server with CE.
     pub up_ce_percent: f64,
-    /// The marking that arrived most often upstream, if it is another one.
+    /// The most frequent marking at the server, if it differs from the one sent.
     pub up_became: Option<String>,
-    /// The answers came back with the same marking, percent; `None` where the server may not send
-    /// it.
+    /// Share of answers that returned with the marking sent; `None` if the server may not send it.
     pub down_kept_percent: Option<f64>,
-    /// Answers came back with CE, percent.
+    /// Share of answers that returned with CE.
     pub down_ce_percent: f64,
-    /// What came back most often, if it is something else.
+    /// The most frequent marking of the answers, if it differs from the one sent.
     pub down_became: Option<String>,
 }
 
 impl Finding {
-    /// The headline: the first open-loop probe in this phase.
+    /// Returns the latency of the first open-loop probe in this phase.
     pub fn headline(&self, phase: Phase) -> Option<&ClassLatency> {
         self.latencies.iter().find(|latency| !latency.closed_loop && latency.phase == phase)
     }
 
-    /// Whether something else than the line limited the load up: a full line may do worse.
+    /// Returns whether something other than the line limited the load up.
     pub fn is_held_back_up(&self) -> bool {
         self.throttled_up || self.capped_up
     }
 
-    /// Whether something else than the line limited the load down.
+    /// Returns whether something other than the line limited the load down.
     pub fn is_held_back_down(&self) -> bool {
         self.throttled_down || self.capped_down
     }
 
-    /// Whether the load left room on the line, whichever way it went.
+    /// Returns whether something other than the line limited the load in a direction.
     pub fn is_held_back(&self) -> bool {
         self.is_held_back_up() || self.is_held_back_down()
     }
@@ -221,7 +212,7 @@ impl Finding {
 }
 
 impl ClassLatency {
-    /// The highest percentile above the median that is known, and its value, ms.
+    /// Returns the highest known percentile above the median, and its value, ms.
     pub fn highest_ms(&self) -> Option<(Quantile, f64)> {
         let known = [self.p99_ms, self.p95_ms, self.p90_ms];
         let mut pairs = Quantile::HIGHEST_FIRST.into_iter().zip(known);

@@ -1,41 +1,39 @@
-//! What a scenario's first sentence is about.
+//! The comparison that a run's first sentence states.
 
 use serde::{Deserialize, Serialize};
 
-use super::expectation::{filled, parts_named};
+use super::expectation::{arms_named, filled, stars};
 
-/// The comparison that a run is about, as its scenario declares it.
+/// The main comparison of a run, as its scenario declares it.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Headline {
     /// The metric to compare, named as in an [`super::Expectation`]. Empty: the working latency of
-    /// every arm, with `baseline` in place of the first arm.
+    /// every arm, compared with `baseline` instead of the first arm.
     pub metric: String,
-    /// What a sentence calls that number, without its statistic: `working latency of DSCP 45`.
+    /// Words for the metric in a sentence, without its statistic: `working latency of DSCP 45`.
     pub says: String,
-    /// The arm to compare. A part of it may have one `*` for any text, and names each arm that
-    /// matches. Empty: every arm.
+    /// Pattern of the arms to compare; each part may have one `*` for any text. Empty: every arm.
     pub arm: String,
-    /// The arm that each is held against. With as many `*` as `arm`, the one that has the same
-    /// parts there; empty = the arm itself, by another metric, or nothing.
+    /// The arm to compare with. If it has as many `*` as `arm`, the arm with the same text there.
+    /// Empty: the arm itself if `baseline_metric` is set, otherwise none.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub baseline: String,
-    /// The metric of the arm that each is held against; empty = the same one.
+    /// Metric of the baseline arm; empty = `metric`.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub baseline_metric: String,
-    /// What a sentence calls that other metric: `best effort`.
+    /// Words for `baseline_metric` in a sentence: `best effort`.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub baseline_says: String,
 }
 
 impl Headline {
-    /// The arms that it speaks of, each with the one that it is held against.
+    /// Returns the arms to compare, each with its baseline.
     pub fn pairs<'a>(&self, arms: &[&'a str]) -> Vec<(&'a str, Option<&'a str>)> {
         let named = if self.arm.is_empty() {
             arms.iter().map(|arm| (*arm, Vec::new())).collect()
         } else {
-            parts_named(&self.arm, arms)
+            arms_named(&self.arm, arms)
         };
-        let stars = |pattern: &str| pattern.split('/').filter(|part| part.contains('*')).count();
         let is_parallel = stars(&self.arm) == stars(&self.baseline);
         let pair = |(arm, parts): (&'a str, Vec<&'a str>)| {
             if self.baseline.is_empty() {

@@ -4,7 +4,6 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// A part of a trial.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize,
 )]
@@ -13,18 +12,17 @@ pub enum Phase {
     /// No load, only probes: the phase of idle latency.
     #[default]
     Idle,
-    /// The load is starting; its samples count for nothing.
+    /// The load is starting; no result uses samples of this phase.
     Ramp,
-    /// The load is steady: working latency.
+    /// The load is steady: the phase of working latency.
     Load,
     /// The load has ended and queues empty.
     Drain,
-    /// The whole trial: only of links, in live runs of earlier versions.
+    /// The whole trial: only for links, in live runs of earlier versions.
     Whole,
 }
 
 impl Phase {
-    /// The name used in files and tables.
     pub fn name(self) -> &'static str {
         match self {
             Phase::Idle => "idle",
@@ -35,7 +33,6 @@ impl Phase {
         }
     }
 
-    /// The phase of that name.
     pub fn from_name(name: &str) -> Option<Phase> {
         [Phase::Idle, Phase::Ramp, Phase::Load, Phase::Drain, Phase::Whole]
             .into_iter()
@@ -52,11 +49,8 @@ impl fmt::Display for Phase {
 /// When a phase ran: `start_ns <= t < end_ns`, since the start of the trial.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct PhaseWindow {
-    /// The phase that the window belongs to.
     pub phase: Phase,
-    /// First instant inside, ns.
     pub start_ns: u64,
-    /// First instant after, ns.
     pub end_ns: u64,
 }
 
@@ -66,7 +60,6 @@ impl PhaseWindow {
         self.end_ns.saturating_sub(self.start_ns)
     }
 
-    /// Whether the instant lies inside.
     pub fn contains(&self, time_ns: u64) -> bool {
         self.start_ns <= time_ns && time_ns < self.end_ns
     }
@@ -78,15 +71,14 @@ impl PhaseWindow {
 )]
 #[serde(rename_all = "kebab-case")]
 pub enum Direction {
-    /// Upstream: from the client to the server.
+    /// From the client to the server.
     #[default]
     Up,
-    /// Downstream: from the server to the client.
+    /// From the server to the client.
     Down,
 }
 
 impl Direction {
-    /// The name used in files and tables.
     pub fn name(self) -> &'static str {
         match self {
             Direction::Up => "up",
@@ -94,7 +86,6 @@ impl Direction {
         }
     }
 
-    /// Returns the other direction.
     #[must_use]
     pub fn opposite(self) -> Self {
         match self {
@@ -119,14 +110,13 @@ pub enum LatencyMeasure {
     /// Client to server and back.
     #[default]
     RoundTrip,
-    /// Client to server. Depends on both clocks in the measured world.
+    /// Client to server; depends on both clocks in the measured world.
     OneWayUp,
-    /// Server to client. Depends on both clocks in the measured world.
+    /// Server to client; depends on both clocks in the measured world.
     OneWayDown,
 }
 
 impl LatencyMeasure {
-    /// Short name for tables.
     pub fn name(self) -> &'static str {
         match self {
             LatencyMeasure::RoundTrip => "round trip",
@@ -136,46 +126,40 @@ impl LatencyMeasure {
     }
 }
 
-/// Quantiles of `count` delays, ns. Quantile q is the nearest-rank one: the smallest value with at
-/// least `q * count` values at or below it.
+/// Quantiles of `count` delays, ns. Quantile q is the smallest value with at least `q * count`
+/// values at or below it (nearest rank).
 ///
-/// Only one-way delays can be negative: where the two ends' clocks differ by more than the path
+/// Only one-way delays can be negative: if the clocks of the two ends differ by more than the path
 /// takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Distribution {
-    /// Number of values, at least 1.
+    /// At least 1.
     pub count: u64,
-    /// Smallest value, ns.
     pub min_ns: i64,
-    /// Median, ns.
     pub p50_ns: i64,
-    /// 90th percentile, ns.
     pub p90_ns: i64,
-    /// 95th percentile, ns.
     pub p95_ns: i64,
-    /// 99th percentile, ns.
     pub p99_ns: i64,
-    /// 99.9th percentile, ns.
     pub p999_ns: i64,
-    /// Largest value, ns.
     pub max_ns: i64,
-    /// Arithmetic mean, rounded down, ns.
+    /// Arithmetic mean, rounded down.
     pub mean_ns: i64,
 }
 
-/// A flow that queue protection (RFC 9957) sent away from the low latency queue.
+/// A flow whose packets queue protection (RFC 9957) redirected from the low latency queue to the
+/// classic queue.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Sanction {
     /// [`super::FlowRecord::name`] if the run knows it, otherwise a number of the flow; `others`
     /// combines all flows beyond the first 1024.
     pub flow: String,
-    /// Number of packets of the flow that were redirected to the classic queue.
+    /// Redirected packets.
     pub packets: u64,
-    /// When the first of them was, ns.
+    /// Time of the first redirection.
     pub first_ns: u64,
-    /// When the last of them was, ns.
+    /// Time of the last redirection.
     pub last_ns: u64,
-    /// The highest score that the flow had then, as the time in which it drains, ns.
+    /// Highest score of the flow at a redirection, as the time in which it drains.
     pub highest_score_ns: u64,
 }
 
@@ -184,29 +168,17 @@ pub struct Sanction {
 pub struct LatencyHistogram {
     /// Name of the service flow: `low-latency` or `classic`.
     pub service_flow: String,
-    /// Edges between the bins, rising, ns.
+    /// Edges between the bins, ascending.
     pub edges_ns: Vec<u64>,
     /// Packets sent per bin, one bin more than edges: below the first edge, from each edge up to
-    /// the next, from the last one on.
+    /// the next, from the last edge on.
     pub packets: Vec<u64>,
 }
 
-impl LatencyHistogram {
-    /// Adds the counts of another trial; of other bins, none.
-    pub(crate) fn add(&mut self, other: &Self) {
-        if self.edges_ns == other.edges_ns {
-            let counts = self.packets.iter_mut().zip(&other.packets);
-            counts.for_each(|(count, more)| *count = count.saturating_add(*more));
-        }
-    }
-}
-
-/// Packets and their bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct PacketCount {
-    /// Number of packets.
     pub packets: u64,
-    /// Bytes, with the link's overhead where the link counts it.
+    /// Includes the link's overhead if the link counts it.
     pub bytes: u64,
 }
 
@@ -214,24 +186,16 @@ pub struct PacketCount {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Quantile {
-    /// Median.
     P50,
-    /// 90th percentile.
     P90,
-    /// 95th percentile.
     P95,
-    /// 99th percentile.
     P99,
-    /// 99.9th percentile.
     P999,
-    /// Largest value.
     Max,
-    /// Arithmetic mean.
     Mean,
 }
 
 impl Quantile {
-    /// Every quantile, in the order of tables.
     pub const ALL: [Quantile; 7] = [
         Quantile::P50,
         Quantile::P90,
@@ -242,7 +206,7 @@ impl Quantile {
         Quantile::Mean,
     ];
 
-    /// The percentiles, each with the share of values at or below it, as parts of 1.
+    /// The percentiles, each with the share of values at or below it.
     pub const WITH_SHARE: [(Quantile, f64); 5] = [
         (Quantile::P50, 0.5),
         (Quantile::P90, 0.9),
@@ -251,12 +215,11 @@ impl Quantile {
         (Quantile::P999, 0.999),
     ];
 
-    /// Percentiles by which arms are compared, the highest first: where one has too few samples,
-    /// the next lower one is used.
+    /// Percentiles by which arms are compared, the highest first: the first one with enough samples
+    /// is used.
     pub const HIGHEST_FIRST: [Quantile; 4] =
         [Quantile::P99, Quantile::P95, Quantile::P90, Quantile::P50];
 
-    /// The quantile's name in tables and files.
     pub fn name(self) -> &'static str {
         match self {
             Quantile::P50 => "p50",
@@ -269,18 +232,18 @@ impl Quantile {
         }
     }
 
-    /// The one printed so.
     pub fn from_name(name: &str) -> Option<Quantile> {
         Quantile::ALL.into_iter().find(|quantile| quantile.name() == name)
     }
 
-    /// The share of values at or below it, as parts of 1; `None` of the largest and the mean.
+    /// Returns the share of values at or below the percentile; `None` for maximum and mean.
     pub fn share(self) -> Option<f64> {
         let mut known = Self::WITH_SHARE.into_iter();
         known.find_map(|(quantile, share)| (quantile == self).then_some(share))
     }
 
-    /// The fewest samples of which it is printed, drawn or compared: five of them lie above it.
+    /// Returns the number of samples from which the quantile is printed, drawn or compared: five of
+    /// them lie above it.
     pub const fn fewest_samples(self) -> u64 {
         match self {
             Quantile::P90 => 50,
@@ -291,18 +254,18 @@ impl Quantile {
         }
     }
 
-    /// Whether `samples` are enough for it, see [`Quantile::fewest_samples`].
+    /// Returns whether `samples` are at least [`Quantile::fewest_samples`].
     pub const fn is_told_by(self, samples: u64) -> bool {
         samples >= self.fewest_samples()
     }
 
-    /// The highest percentile for which `samples` are enough.
+    /// Returns the highest percentile for which `samples` are enough.
     pub fn highest_told_by(samples: u64) -> Quantile {
         let mut told = Quantile::HIGHEST_FIRST.into_iter();
         told.find(|quantile| quantile.is_told_by(samples)).unwrap_or(Quantile::P50)
     }
 
-    /// The quantile's value in a distribution, ns.
+    /// Returns the value of the quantile in a distribution, ns.
     pub fn of(self, distribution: &Distribution) -> i64 {
         match self {
             Quantile::P50 => distribution.p50_ns,
@@ -317,12 +280,12 @@ impl Quantile {
 }
 
 impl Distribution {
-    /// A statistic, ns; `None` where it has too few samples.
+    /// Returns the value of a quantile, ns; `None` with too few samples for it.
     pub fn told_ns(&self, quantile: Quantile) -> Option<i64> {
         quantile.is_told_by(self.count).then(|| quantile.of(self))
     }
 
-    /// The highest percentile that has enough samples, and its value, ns.
+    /// Returns the highest percentile with enough samples, and its value, ns.
     pub fn highest_told(&self) -> (Quantile, i64) {
         let quantile = Quantile::highest_told_by(self.count);
         (quantile, quantile.of(self))

@@ -1,20 +1,20 @@
 //! The record of a run: plain types, serialised as they are.
 //!
-//! One schema serves simulated, emulated and measured runs, so that one reader, one plotter and one
-//! table serve all three. `docs/run-format.md` describes the same fields for readers of the files.
+//! Simulated, emulated and measured runs share one schema, so that they share readers, plots and
+//! tables. `docs/run-format.md` describes the fields for readers of the files.
 //!
 //! - [`RunRecord`] is the content of `run.json`: provenance, trials, arms, published numbers.
-//! - [`TrialRecord`] is one arm run once: validity, phases, flows, latency, bottlenecks.
+//! - [`TrialRecord`] is one repeat of one arm: validity, phases, flows, latency, bottlenecks.
 //! - [`Sample`] is one probe packet, a row of `samples.parquet`.
-//! - [`PacketSighting`] is one packet at one place, a row of `packets.parquet`.
+//! - [`PacketSighting`] is one packet at one point of the path, a row of `packets.parquet`.
 //! - [`Series`] is a named curve over the trial's time, many rows of `series.parquet`.
-//! - [`ArmSummary`] pools the valid trials of one arm; [`Expectation`] holds a published number
-//!   against it; [`StudyRecord`] compares lines that are each measured several times a day.
+//! - [`ArmSummary`] summarises the valid trials of one arm; [`Expectation`] compares it with a
+//!   published number; [`StudyRecord`] compares lines that are each measured several times a day.
 //! - [`CohortStudy`] compares the cohorts of a plan for many lines.
 //!
 //! Times are nanoseconds since the start of their trial, in `u64`. Rates are whole bits per second,
-//! counted at the IP layer unless a field says otherwise. A field that is printed carries its unit
-//! in its name. Lists keep the scenario's order; maps are ordered, so equal runs are equal bytes.
+//! counted at the IP layer unless a field says otherwise. The name of a field has its unit. Lists
+//! are in the scenario's order and maps are sorted, so equal runs have equal bytes.
 
 mod alarm;
 mod arm;
@@ -58,8 +58,7 @@ pub use trial::{
 };
 pub use validity::{InvalidReason, Timeliness, Validity, ValidityLimits};
 
-/// Leaves a count out of a file where nothing was counted.
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
-fn is_zero(count: &u64) -> bool {
-    *count == 0
+/// Omits a count of 0 from a file.
+fn is_zero<T: Default + PartialEq>(count: &T) -> bool {
+    *count == T::default()
 }

@@ -2,25 +2,24 @@
 
 use super::{Direction, Ecn};
 
-/// One event of a packet at one point of the path.
+/// An event of a packet at one point of the path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PacketSighting<'a> {
     /// Position of the trial in the run.
     pub trial: u32,
     /// Time of the event, ns since the start of the trial.
     pub time_ns: u64,
-    /// Direction in which the packet travels.
     pub direction: Direction,
-    /// Name of the link, or its number from 1 where several have none; empty where there is one,
-    /// and at the endpoints.
+    /// Name of the link, or its number from 1 if several have no name; empty if the path has one
+    /// link, and at the endpoints.
     pub hop: &'a str,
     /// `sent`, `arrival`, `mark`, `drop`, `departure`, `delivery` or `received`.
     pub event: &'static str,
     /// Why it was marked or dropped, as the queue names it.
     pub reason: Option<&'static str>,
-    /// The packet's number in its trial: the same wherever it is seen.
+    /// Number of the packet in its trial, equal at every point of the path.
     pub id: u32,
-    /// `name` of [`FlowRecord`](super::FlowRecord) of its flow.
+    /// Name of the [`FlowRecord`](super::FlowRecord).
     pub flow: &'a str,
     /// Number of the connection or stream within the flow.
     pub channel: u16,
@@ -30,16 +29,14 @@ pub struct PacketSighting<'a> {
     /// Number of the segment, of the first segment not received (`ack`), or of the datagram; for
     /// Sprout the bytes sent before (`flight`) or the tick (`forecast`).
     pub sequence: u32,
-    /// Whether a segment is sent again.
     pub retransmission: bool,
     /// Bytes at the IP layer.
     pub length: u32,
-    /// Differentiated Services codepoint.
     pub dscp: u8,
-    /// ECN codepoint as it is then.
+    /// ECN codepoint at this point.
     pub ecn: Ecn,
-    /// At a departure: how long it was queued, ns.
+    /// At a departure: time in the queue, ns.
     pub sojourn_ns: Option<u64>,
-    /// At a departure: when its transmission ends, ns.
+    /// At a departure: end of the transmission, ns.
     pub end_ns: Option<u64>,
 }

@@ -1,4 +1,4 @@
-//! Pictures that a scenario asks for: its arms against each other, in the form of a figure.
+//! Figures of a run's arms that a scenario declares.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,47 +6,45 @@ use serde::{Deserialize, Serialize};
 
 use super::expectation::{Expectation, names_arm};
 
-/// A picture of a run's arms, as its scenario declares it.
+/// A figure of a run's arms, as its scenario declares it.
 ///
-/// `{line}` and `{x}` in `arms` stand for a part of an arm's name: arms with the same `{line}` are
-/// one curve or one colour, in order of their `{x}`. Over `*` the mean is taken, as in an
-/// [`Expectation`].
+/// `{line}` and `{x}` in `arms` match a part of an arm's name: arms with the same `{line}` are one
+/// curve or one colour, in order of their `{x}`. A point is the mean over the arms that match `*`,
+/// as in an [`Expectation`].
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct PlotRecord {
-    /// The form of the picture.
     pub kind: PlotKind,
-    /// Its heading.
     pub title: String,
-    /// The arms in it: `{line}/*/{x}`.
+    /// Pattern of the arms: `{line}/*/{x}`.
     pub arms: String,
-    /// What is shown upwards (of a heat map as colour), named as the metric of an [`Expectation`];
-    /// of `cdf` and `histogram` without its statistic, or with one over trials.
+    /// Metric on the y axis (the colour of a heat map), named as in an [`Expectation`]; for `cdf`
+    /// and `histogram` without a statistic for a distribution over samples, or with one for a
+    /// distribution over trials.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub metric: String,
-    /// What the axis of `metric` is called, with its unit.
+    /// Label of the axis of `metric`, with its unit.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub says: String,
-    /// What a scatter plot shows to the right.
+    /// Metric on the x axis of a scatter plot.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub x_metric: String,
-    /// What it shows there instead: a number for each arm, by its name or a pattern of several.
+    /// Positions on the x axis instead of a metric, by an arm's name or a pattern.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub x_values: BTreeMap<String, f64>,
-    /// What the axis to the right is called, with its unit.
+    /// Label of the x axis, with its unit.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub x_says: String,
-    /// Every number is divided by that of this arm, which may have `{line}`, `{x}` and `*`.
+    /// Divides every value by that of this arm, which may have `{line}`, `{x}` and `*`.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub relative_to: String,
-    /// The number of this arm is divided by every number: how many times better.
+    /// Divides the value of this arm by every value, to show by which factor each is better.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub improvement_on: String,
-    /// Axes that grow by factors.
+    /// Axes with a logarithmic scale.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub log: Vec<PlotAxis>,
 }
 
-/// Forms of a picture.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum PlotKind {
@@ -57,43 +55,40 @@ pub enum PlotKind {
     Bars,
     /// A point per arm: one metric against another, with lines of equal power.
     Scatter,
-    /// The spread over repeats: median, quartiles, extremes.
+    /// Median, quartiles and extremes over repeats.
     Box,
     /// Cumulative distributions.
     Cdf,
-    /// Shares of trials or samples in bins of equal width, an arm each.
+    /// Shares of trials or samples in bins of equal width, one histogram per arm.
     Histogram,
-    /// A cell for each `{line}` and `{x}`, coloured by its number.
+    /// A cell for each `{line}` and `{x}`, coloured by its value.
     Heat,
-    /// Delay, backlog, rate and drops over time, an arm each.
+    /// Delay, backlog, rate and drops over time, one figure per arm.
     Time,
 }
 
-/// An axis of a plot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum PlotAxis {
-    /// To the right.
     X,
-    /// Upwards.
     Y,
 }
 
-/// Arms of a plot that make one point: those that differ only where the pattern has `*`.
+/// The arms that form one point of a plot: they differ only in the text in place of `*`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PlotPoint {
-    /// What `{line}` stands for; empty without one.
+    /// Text in place of `{line}`; empty if the pattern has none.
     pub line: String,
-    /// What `{x}` stands for; empty without one.
+    /// Text in place of `{x}`; empty if the pattern has none.
     pub x: String,
-    /// The pattern of its arms, with `*` only.
+    /// Pattern of the arms, with `*` only.
     pub arms: String,
 }
 
 const PLACES: [&str; 3] = ["{line}", "{x}", "*"];
 
 impl PlotRecord {
-    /// The points that these arms make, in the order of the arms.
+    /// Returns the points of the plot, in the order of `arms`.
     pub fn points(&self, arms: &[&str]) -> Vec<PlotPoint> {
         let mut points: Vec<PlotPoint> = Vec::new();
         for arm in arms {
@@ -106,7 +101,8 @@ impl PlotRecord {
         points
     }
 
-    /// What `{line}` and `{x}` stand for in an arm's name; `None` of an arm that is not meant.
+    /// Returns the text in place of `{line}` and `{x}` in an arm's name; `None` if the plot does not
+    /// include the arm.
     fn places(&self, arm: &str) -> Option<(String, String)> {
         let plain = filled(&self.arms, "*", "*");
         if !names_arm(&plain, arm) {
@@ -128,25 +124,25 @@ impl PlotRecord {
         Some((line, x))
     }
 
-    /// What the plot would hold against a run at this point: its metric, divided as it says.
+    /// Returns the expectation that computes the value of a point: its metric, divided by that of
+    /// `relative_to` or dividing that of `improvement_on`.
     pub fn expectation(&self, metric: &str, point: &PlotPoint) -> Expectation {
-        let of = |pattern: &str| filled(pattern, &point.line, &point.x);
+        let at_point = |pattern: &str| filled(pattern, &point.line, &point.x);
         let (arm, relative_to) = match (self.relative_to.as_str(), self.improvement_on.as_str()) {
             ("", "") => (point.arms.clone(), None),
-            ("", better) => (of(better), Some(point.arms.clone())),
-            (other, _) => (point.arms.clone(), Some(of(other))),
+            ("", better) => (at_point(better), Some(point.arms.clone())),
+            (other, _) => (point.arms.clone(), Some(at_point(other))),
         };
         Expectation { metric: metric.to_owned(), arm, relative_to, ..Expectation::default() }
     }
 }
 
 impl Expectation {
-    /// Whether two of them speak of the same number, the arms of a run given; `Some(true)` where
-    /// one is the other's inverse.
+    /// Returns `Some(false)` if both expectations compute the same number for the arms of a run,
+    /// `Some(true)` if one number is the inverse of the other, and `None` if they are unrelated.
     pub fn is_inverse_of(&self, other: &Expectation, arms: &[&str]) -> Option<bool> {
-        let named = |pattern: &str| -> BTreeSet<String> {
-            let named = arms.iter().filter(|arm| names_arm(pattern, arm));
-            named.map(|arm| (*arm).to_owned()).collect()
+        let named = |pattern: &str| -> BTreeSet<&str> {
+            arms.iter().copied().filter(|arm| names_arm(pattern, arm)).collect()
         };
         if self.metric != other.metric || self.choice.is_some() || other.choice.is_some() {
             return None;

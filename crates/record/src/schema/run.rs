@@ -1,4 +1,4 @@
-//! Provenance: what was run, by what, where and when.
+//! The record of a run and its provenance.
 
 use std::collections::BTreeMap;
 
@@ -6,65 +6,62 @@ use serde::{Deserialize, Serialize};
 
 use super::{ArmSummary, Expectation, Headline, PlotRecord, StudyRecord, TrialRecord};
 
-/// The version of the run directory's format whose `run.json` is all of [`RunRecord`]. A directory
-/// that holds the trials in a table has the next one, and is read into the same record.
+/// The version of the run directory's format whose `run.json` contains all of [`RunRecord`]. A
+/// directory that stores the trials in a table has the next version and is read into the same type.
 pub const FORMAT_VERSION: u32 = 1;
 
-/// A run: all trials of one scenario. The content of `run.json`.
+/// All trials of one scenario: the content of `run.json`.
 ///
-/// In the `sim` world everything outside [`RunRecord::host`] depends only on the scenario, the seed
+/// In the `sim` world everything except [`RunRecord::host`] depends only on the scenario, the seed
 /// and the commit.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct RunRecord {
-    /// [`FORMAT_VERSION`]; on disk that of the directory.
+    /// [`FORMAT_VERSION`]; on disk the version of the directory.
     pub format_version: u32,
     /// Version of the program that ran it, for example `0.1.0`.
     pub tool_version: String,
-    /// Commit of the program, `unknown` when it was built outside a checkout; ends in `-dirty` when
-    /// the tree had changes.
+    /// Commit of the program; `unknown` if it was built outside a checkout, with the suffix
+    /// `-dirty` if the tree had changes.
     pub commit: String,
-    /// The scenario, as it was given.
     pub scenario: ScenarioRecord,
-    /// The run's seed; every trial's seed derives from it.
+    /// Every trial's seed derives from this seed.
     pub seed: u64,
-    /// The world that executed it.
     pub world: World,
-    /// False while the run is under way, and for ever when it was cut short.
+    /// False until the run has ended; remains false if it was interrupted.
     pub complete: bool,
-    /// The variants compared, in scenario order. The first is the one others are compared with.
+    /// The variants compared, in scenario order. The others are compared with the first.
     pub arms: Vec<ArmRecord>,
-    /// Every trial that was finished, in the order of [`TrialRecord::index`].
+    /// Every finished trial, in the order of [`TrialRecord::index`].
     pub trials: Vec<TrialRecord>,
     /// One summary per arm, in scenario order; empty until the run is complete.
     pub summaries: Vec<ArmSummary>,
-    /// Lines that are each measured several times a day; `None` where the scenario has none.
+    /// The comparison of lines that are each measured several times a day; `None` if the scenario
+    /// has no study.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub study: Option<StudyRecord>,
     /// Published numbers and how this run compares with them.
     pub expectations: Vec<Expectation>,
-    /// The findings of `underload measure` in sentences, for whatever shows the run; empty, and not
-    /// written, for other runs, whose sentences follow from their arms.
+    /// The findings of `underload measure` in sentences; empty for other runs, whose sentences are
+    /// computed from their arms.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub verdict: Vec<String>,
-    /// Facts of the machine and the hour, the only part of a simulated run that may differ between
-    /// two executions.
+    /// The only part of a simulated run that may differ between two executions.
     pub host: HostFacts,
 }
 
-/// The scenario as it was given.
+/// The scenario of a run.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct ScenarioRecord {
-    /// The scenario's name, for example `comcast/upstream`.
+    /// For example `comcast/upstream`.
     pub name: String,
-    /// One line for headings; empty when the scenario has none.
+    /// One line for headings; may be empty.
     #[serde(default)]
     pub title: String,
     /// The whole file, so that the run can be repeated from its record alone.
     pub text: String,
-    /// The comparison that it is about; `None` where it declares none.
+    /// The main comparison; `None` if the scenario declares none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub headline: Option<Headline>,
-    /// The pictures that it asks for; not written where there is none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub plots: Vec<PlotRecord>,
 }
@@ -87,7 +84,6 @@ pub enum World {
 }
 
 impl World {
-    /// The name used in files and on the command line.
     pub fn name(self) -> &'static str {
         match self {
             World::Sim => "sim",
@@ -97,7 +93,7 @@ impl World {
         }
     }
 
-    /// What a reader who does not know the names should see.
+    /// Returns a description for readers who do not know the names.
     pub fn description(self) -> &'static str {
         match self {
             World::Sim => "simulated in virtual time",
@@ -111,25 +107,25 @@ impl World {
 /// One variant of the scenario.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct ArmRecord {
-    /// Its name in the scenario, for example `docsis-pie`.
+    /// Name in the scenario, for example `docsis-pie`.
     pub name: String,
-    /// What a reader sees: disciplines with their profiles, for example `docsis-pie:profile=rfc`.
+    /// Queues with their profiles, for example `docsis-pie:profile=rfc`.
     pub label: String,
-    /// Keys of the scenario that differ between its arms, with this arm's values: what it may be
-    /// compared in. Empty where the run does not know them, as that of a measured line.
+    /// Keys of the scenario whose values differ between the arms, with the values of this arm.
+    /// Empty if the run does not know them, as for a measured line.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub factors: BTreeMap<String, String>,
 }
 
-/// The machine and the hour. Nothing here names a person or an address.
+/// The machine and the time of a run, without names of persons or addresses.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct HostFacts {
     /// When the run began, RFC 3339 with offset, for example `2026-11-21T01:04:00Z`.
     pub started: String,
-    /// When it was gone on with after it had been cut short, as `started`.
+    /// When the run was resumed after an interruption, as `started`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub resumed: Vec<String>,
-    /// Duration of the whole run, seconds; of its last part where it was resumed.
+    /// Duration of the run, or of its last part if it was resumed.
     pub duration_s: f64,
     /// Operating system and its version, for example `Debian GNU/Linux 13`.
     pub operating_system: String,
@@ -137,7 +133,7 @@ pub struct HostFacts {
     pub kernel: String,
     /// Processor model, empty when unknown.
     pub processor: String,
-    /// Logical processors the program could use.
+    /// Logical processors available to the program.
     pub cores: u32,
     /// Clock source behind the time stamps, for example `tsc`; `virtual` in the sim world.
     pub clock: String,

@@ -1,4 +1,4 @@
-//! What was recorded while a trial ran: probe samples and curves over time.
+//! Probe samples and time series of a trial.
 
 use std::fmt;
 use std::str::FromStr;
@@ -13,47 +13,45 @@ use super::{Direction, Phase};
 pub struct Sample {
     /// [`super::TrialRecord::index`].
     pub trial: u32,
-    /// Position of the probe in [`super::TrialRecord::flows`]; the file holds its name.
+    /// Position of the probe in [`super::TrialRecord::flows`]; the file has its name.
     pub flow: u16,
-    /// Sequence number in its flow, from 0, one per slot, so that a gap is a slot missed.
+    /// Number of the slot in its flow, from 0; a gap is a missed slot.
     pub sequence: u64,
     /// Phase of the scheduled time.
     pub phase: Phase,
-    /// True when it was sent on the answer to the one before, not on a schedule.
+    /// True if the probe was sent on the answer to the previous one, not on a schedule.
     pub closed_loop: bool,
-    /// When it should have been sent, ns since the start of the trial.
+    /// Scheduled time of sending, ns since the start of the trial.
     pub scheduled_ns: u64,
-    /// When it was sent, ns; lateness is `sent_ns - scheduled_ns`.
+    /// Time of sending, ns since the start of the trial.
     pub sent_ns: u64,
-    /// There and back from `sent_ns`, ns; `None` = lost.
+    /// Round trip; `None` = lost.
     pub rtt_ns: Option<u64>,
-    /// Client to server, ns; negative when the clocks disagree by more than the path takes.
+    /// Client to server; negative if the clocks differ by more than the path takes.
     pub one_way_up_ns: Option<i64>,
-    /// Server to client, ns; negative when the clocks disagree by more than the path takes.
+    /// Server to client; negative if the clocks differ by more than the path takes.
     pub one_way_down_ns: Option<i64>,
-    /// DSCP and ECN as sent by the client.
+    /// Marking that the client sent.
     pub marking_sent: Marking,
-    /// DSCP and ECN as they reached the server; `None` when unknown or lost.
+    /// Marking that reached the server; `None` if unknown or lost.
     pub marking_far: Option<Marking>,
-    /// DSCP and ECN of the answer as it reached the client; `None` when unknown or lost.
+    /// Marking of the answer that reached the client; `None` if unknown or lost.
     pub marking_near: Option<Marking>,
 }
 
 impl Sample {
-    /// Delay between the scheduled and the actual sending of the probe, ns.
     pub fn lateness_ns(&self) -> u64 {
         self.sent_ns.saturating_sub(self.scheduled_ns)
     }
 }
 
-/// The two fields of the former type-of-service byte.
+/// DSCP and ECN, the two fields of the former type-of-service byte.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize,
 )]
 pub struct Marking {
-    /// Differentiated services code point, 0 to 63 (RFC 2474).
+    /// 0 to 63 (RFC 2474).
     pub dscp: u8,
-    /// Explicit congestion notification (RFC 3168).
     #[serde(with = "EcnName")]
     pub ecn: Ecn,
 }
@@ -62,7 +60,7 @@ impl Marking {
     /// DSCP of non-queue-building traffic (RFC 9956).
     pub const NQB: u8 = 45;
 
-    /// The traffic class in tables: `dscp 45 ect1`, `dscp 45` without ECN.
+    /// Returns the traffic class for tables: `dscp 45 ect1`, or `dscp 45` without ECN.
     pub fn label(self) -> String {
         match self.ecn {
             Ecn::NotEct => format!("dscp {}", self.dscp),
@@ -70,12 +68,12 @@ impl Marking {
         }
     }
 
-    /// As [`super::FlowRecord::class`]: the label, empty for best effort without ECN.
+    /// Returns [`super::FlowRecord::class`]: the label, empty for best effort without ECN.
     pub fn class(self) -> String {
         if self == Self::default() { String::new() } else { self.label() }
     }
 
-    /// The byte as it is on the wire: DSCP in the upper six bits.
+    /// Returns the byte of an IP header: DSCP in the upper six bits.
     pub fn to_byte(self) -> u8 {
         (self.dscp << 2) | self.ecn.bits()
     }
@@ -86,18 +84,18 @@ impl Marking {
     }
 }
 
-/// As `dscp 45 ect1`.
+/// Prints `dscp 45 ect1`.
 impl fmt::Display for Marking {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "dscp {} {}", self.dscp, self.ecn.name())
     }
 }
 
-/// The error for text that does not parse as a marking such as `dscp 45 ect1`.
+/// The text is not a marking such as `dscp 45 ect1`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NoMarking;
 
-/// As it is displayed; without the ECN it is `not-ect`.
+/// Parses the displayed form; without ECN name the field is `not-ect`.
 impl FromStr for Marking {
     type Err = NoMarking;
 
@@ -124,41 +122,38 @@ enum EcnName {
 pub struct Series {
     /// [`super::TrialRecord::index`].
     pub trial: u32,
-    /// Its name: [`SeriesKind::name`] for what the report draws, any other (`up.pie.prob`) is kept
-    /// and exported.
+    /// [`SeriesKind::name`] for series that the report draws; a series of any other name, such as
+    /// `up.pie.prob`, is stored and exported.
     pub name: String,
     /// Unit of the values, as printed.
     pub unit: String,
-    /// The points, in order of time.
+    /// In order of time.
     pub points: Vec<SeriesPoint>,
 }
 
-/// A value at an instant.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct SeriesPoint {
-    /// Since the start of the trial, ns.
+    /// Since the start of the trial.
     pub time_ns: u64,
-    /// The value, in the unit of its series.
     pub value: f64,
 }
 
-/// The curves that every world records in the same way and the report draws.
+/// The series that every world records and the report draws.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum SeriesKind {
-    /// Bytes in the queue at that instant.
+    /// Bytes in the queue.
     Backlog,
-    /// Sojourn of the packet that left at that instant (or the largest since the point before), ns.
+    /// Sojourn of the packet that left then, or the largest since the previous point, ns.
     Sojourn,
-    /// Bits sent on the link per second since the point before.
+    /// Bits sent on the link per second since the previous point.
     Throughput,
-    /// Packets dropped since the point before.
+    /// Packets dropped since the previous point.
     Drops,
-    /// Packets marked CE since the point before.
+    /// Packets marked CE since the previous point.
     Marks,
 }
 
 impl SeriesKind {
-    /// Every kind.
     pub const ALL: [SeriesKind; 5] = [
         SeriesKind::Backlog,
         SeriesKind::Sojourn,
@@ -167,7 +162,7 @@ impl SeriesKind {
         SeriesKind::Marks,
     ];
 
-    /// The name of the series in a direction, for example `up.backlog`.
+    /// Returns the name of the series in a direction, for example `up.backlog`.
     pub fn name(self, direction: Direction) -> String {
         let kind = match self {
             SeriesKind::Backlog => "backlog",
@@ -179,7 +174,6 @@ impl SeriesKind {
         format!("{direction}.{kind}")
     }
 
-    /// The unit its values must have.
     pub fn unit(self) -> &'static str {
         match self {
             SeriesKind::Backlog => "bytes",
@@ -189,7 +183,7 @@ impl SeriesKind {
         }
     }
 
-    /// An empty series of this kind.
+    /// Returns an empty series of this kind.
     pub fn series(self, trial: u32, direction: Direction) -> Series {
         let (name, unit) = (self.name(direction), self.unit().to_owned());
         Series { trial, name, unit, points: Vec::new() }

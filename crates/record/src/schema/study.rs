@@ -6,62 +6,59 @@ use serde::{Deserialize, Serialize};
 
 use super::{Interval, is_zero};
 
-/// How the lines of a study are compared, and what came of it.
+/// The settings of a study of lines, and its results.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct StudyRecord {
-    /// The probe whose latency is to be shorter, for example `probe-dscp-45`.
+    /// The probe whose latency is expected to be shorter, for example `probe-dscp-45`.
     pub class: String,
-    /// The probe that it is compared with, for example `probe-dscp-8`.
+    /// The probe to compare with, for example `probe-dscp-8`.
     pub against: String,
-    /// A run counts from this share of the most that its line uploaded in any run, percent.
+    /// A run is counted if its upload rate is at least this share of the line's highest, percent.
     pub full_percent: f64,
     /// Conditions that lines are grouped by.
     pub by: Vec<String>,
     /// Lines that were drawn.
     pub lines: u32,
-    /// Lines that are not eligible and were not measured.
+    /// Lines that were not eligible and not measured.
     pub ineligible: u32,
-    /// Runs that no group counts, because the round trips of those before filled the memory that
-    /// a study may take.
+    /// Runs left out because the round trips of earlier runs filled the memory limit of a study.
     #[serde(default)]
     pub runs_left_out: u64,
     /// Results by arm and group; empty until the run is complete.
     pub groups: Vec<StudyGroup>,
 }
 
-/// Lines that have the same conditions.
+/// Lines with the same conditions.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct StudyGroup {
-    /// The arm.
     pub arm: String,
-    /// The conditions that they share, in the order of [`StudyRecord::by`]; empty for all lines.
+    /// The shared conditions, in the order of [`StudyRecord::by`]; empty for all lines.
     pub conditions: Vec<(String, String)>,
-    /// Lines with at least one run that counts.
+    /// Lines with at least one counted run.
     pub lines: u32,
-    /// Runs that count.
+    /// Counted runs.
     pub runs: u32,
-    /// Runs that do not, because the upload did not fill the line.
+    /// Runs that are not counted because the upload did not fill the line.
     pub runs_void: u32,
     /// Every class that was probed, by its name.
     pub classes: BTreeMap<String, StudyClass>,
-    /// What [`StudyRecord::class`] saves of the lag of [`StudyRecord::against`], percent, over
-    /// lines.
+    /// Reduction of the lag of [`StudyRecord::class`] relative to [`StudyRecord::against`],
+    /// percent, over lines.
     pub cut_percent: Option<Interval>,
 }
 
-/// Round trips of one class: of each line and day, their mean over the line's days, then over
-/// lines.
+/// Round trips of one class: per line and day, averaged over the line's days, then over lines.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct StudyClass {
-    /// Median without load, ns.
+    /// Median without load.
     pub idle_p50_ns: Option<Interval>,
-    /// 99th percentile of the day's loaded probes together, ns: of all that were sent, a lost one
-    /// being longer than every answer.
+    /// 99th percentile of all probes sent under load in a day; a lost probe counts as longer than
+    /// every answer.
     pub loaded_p99_ns: Option<Interval>,
-    /// The second less the first, ns.
+    /// `loaded_p99_ns` minus `idle_p50_ns`, day by day.
     pub lag_ns: Option<Interval>,
-    /// Days of all lines whose 99th percentile, or median without load, was a lost probe: they have
-    /// no number, and the means above are without them.
+    /// Days of all lines whose p99 under load or idle median fell on a lost probe; the means
+    /// exclude them.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub days_lost: u64,
 }

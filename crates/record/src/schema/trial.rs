@@ -1,4 +1,4 @@
-//! One trial: one arm, one repeat.
+//! The record of one trial: one repeat of one arm.
 
 use std::collections::BTreeMap;
 
@@ -14,31 +14,30 @@ use super::{
 pub struct TrialRecord {
     /// Position in the run, from 0 and without gaps; samples and series refer to it.
     pub index: u32,
-    /// [`super::ArmRecord::name`] of the arm.
+    /// [`super::ArmRecord::name`].
     pub arm: String,
     /// Number of the repeat, from 0.
     pub repeat: u32,
-    /// The trial's own seed.
+    /// Seed of the trial, not of the run.
     pub seed: u64,
-    /// What a cohort drew for it, by the draw's name, as a scenario writes it; empty without one.
+    /// Values that a cohort drew for the trial, by the draw's name, as a scenario writes them.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub conditions: BTreeMap<String, String>,
-    /// Whether its numbers may be believed.
     pub validity: Validity,
-    /// How well the machine kept time; all empty in the sim world.
+    /// Empty in the sim world.
     pub timeliness: Timeliness,
-    /// When each phase ran; in order, not overlapping.
+    /// In order, not overlapping.
     pub phases: Vec<PhaseWindow>,
     /// Everything that sent packets, in scenario order.
     pub flows: Vec<FlowRecord>,
     /// Latency of each probe in each phase.
     pub latencies: Vec<LatencySummary>,
-    /// What each bottleneck did, per direction and window.
+    /// One per bottleneck, direction and window.
     pub bottlenecks: Vec<BottleneckSummary>,
-    /// Flows with too many congestion marks; left out where there is none.
+    /// Flows with too many congestion marks.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ce_alarms: Vec<CeAlarm>,
-    /// What a step of `underload measure` found; left out of other runs.
+    /// Results of a step of `underload measure`; `None` in other runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub finding: Option<Box<Finding>>,
 }
@@ -47,17 +46,15 @@ pub struct TrialRecord {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum FlowDirection {
-    /// From the client to the server.
     #[default]
     Up,
-    /// From the server to the client.
     Down,
-    /// Both ways: probes, calls.
+    /// Both directions: probes, calls.
     Both,
 }
 
 impl FlowDirection {
-    /// Each direction that it includes.
+    /// Returns the directions that it includes.
     pub fn ways(self) -> &'static [Direction] {
         match self {
             Self::Up => &[Direction::Up],
@@ -67,27 +64,26 @@ impl FlowDirection {
     }
 }
 
-/// A flow and what it got.
+/// A flow and its results.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct FlowRecord {
     /// Unique in the trial, for example `bulk-0` or `probe`.
     pub name: String,
-    /// What it is: `tcp`, `udp`, `probe`, `voip`, `web`, `exec`, ...
+    /// `tcp`, `udp`, `probe`, `voip`, `web`, `exec`, ...
     pub kind: String,
-    /// Traffic class it asked for, for example `dscp 0` or `dscp 45 ect1`; empty when default.
+    /// Traffic class of the packets, for example `dscp 0` or `dscp 45 ect1`; empty if default.
     #[serde(default)]
     pub class: String,
-    /// Direction of the flow's payload.
     pub direction: FlowDirection,
-    /// Congestion control and profile, for example `cubic`; `None` if it has none.
+    /// Congestion control and profile, for example `cubic`.
     pub congestion_control: Option<String>,
-    /// Payload delivered per second up during the load phase, bit/s; `None` if not measured.
+    /// Payload up during the load phase; `None` if not measured.
     pub goodput_up_bit_per_s: Option<u64>,
-    /// Payload delivered per second down during the load phase, bit/s; `None` if not measured.
+    /// Payload down during the load phase; `None` if not measured.
     pub goodput_down_bit_per_s: Option<u64>,
-    /// Segments sent again over the whole trial; `None` if not known.
+    /// Retransmitted segments of the whole trial; `None` if unknown.
     pub retransmits: Option<u64>,
-    /// Numbers in the terms of the application's users.
+    /// Metrics of an application.
     #[serde(default)]
     pub metrics: Vec<Metric>,
 }
@@ -95,11 +91,11 @@ pub struct FlowRecord {
 /// A named number, for example `mos` 4.2 or `page_load` 1.31 `s`.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Metric {
-    /// What it counts, in snake case without the unit.
+    /// In snake case, without the unit.
     pub name: String,
-    /// Its unit as printed, for example `s`, `%`, `MOS`; empty for a plain count.
+    /// Unit as printed, for example `s`, `%`, `MOS`; empty for a plain count.
     pub unit: String,
-    /// The value; `None` (also written for NaN and infinities) when it is undefined.
+    /// `None` (also written for NaN and infinities) if it is undefined.
     pub value: Option<f64>,
 }
 
@@ -108,99 +104,100 @@ pub struct Metric {
 pub struct LatencySummary {
     /// [`FlowRecord::name`] of the probe.
     pub probe: String,
-    /// The delay that is summarised.
     pub measure: LatencyMeasure,
     /// True for a request-response probe, whose percentiles hide load and are never a headline.
     pub closed_loop: bool,
-    /// Phase and window; a sample belongs where it was scheduled to be sent.
+    /// A sample belongs to the window in which it was scheduled to be sent.
     pub window: PhaseWindow,
     /// Probes sent in the window.
     pub sent: u64,
-    /// Probes of these that never came back.
+    /// Probes of the window without an answer.
     pub lost: u64,
-    /// The delays of those that did; `None` when none did.
+    /// Delays of the answered probes; `None` if there are none.
     pub distribution: Option<Distribution>,
-    /// Quantiles of the round trips of all probes sent, ns, of which a lost one is longer than
-    /// every answer: `None` where the quantile is a lost probe. Empty where no probe was lost,
-    /// since those of `distribution` are the same, and where a run did not record it.
+    /// Quantiles of the round trips of all probes sent, where a lost probe counts as longer than
+    /// every answer; `None` if the quantile falls on a lost probe. Empty if no probe was lost,
+    /// since those of `distribution` are equal, and in runs of earlier versions.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub of_sent_ns: BTreeMap<Quantile, Option<i64>>,
-    /// For a closed-loop probe: the same with each delay weighted by the time until the next probe
-    /// was sent, which is what a clock watching the line would have seen. `None` for open-loop
+    /// For a closed-loop probe: the distribution with each delay weighted by the time until the
+    /// next probe was sent, so that every second of the window counts alike. `None` for open-loop
     /// probes, which need no weights.
     #[serde(default)]
     pub time_weighted: Option<Distribution>,
 }
 
-/// What one bottleneck did to one direction in one window.
+/// Counters and delays of one bottleneck in one window.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct BottleneckSummary {
-    /// Name of the hop when a path has several, else empty.
+    /// Name of the hop; empty if the path has only one.
     #[serde(default)]
     pub hop: String,
-    /// Direction of the link.
     pub direction: Direction,
-    /// The queue as a SPEC string with its profile, for example `codel:profile=linux,target=5ms`.
+    /// SPEC of the queue with its profile, for example `codel:profile=linux,target=5ms`.
     pub queue: String,
-    /// The link as a SPEC string, for example `10mbit`.
+    /// SPEC of the link, for example `10mbit`.
     pub link: String,
-    /// The window that the counters cover.
     pub window: PhaseWindow,
     /// Offered to the queue.
     pub offered: PacketCount,
     /// Sent on the link.
     pub sent: PacketCount,
-    /// Dropped, by reason as the queue names it.
+    /// Dropped, by the queue's name for the reason.
     pub drops: BTreeMap<String, PacketCount>,
-    /// Marked CE, by reason as the queue names it; packets.
+    /// Packets marked CE, by the queue's name for the reason.
     pub marks: BTreeMap<String, u64>,
-    /// Packets whose DSCP or ECN field each rule of the link changed, by the rule as the link's
-    /// SPEC has it; empty without rules.
+    /// Packets whose DSCP or ECN field a rule of the link changed, by the rule in the link's SPEC.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub remarked: BTreeMap<String, u64>,
-    /// Flows whose packets queue protection sent from the low latency queue to the classic one, by
-    /// name; empty where it sent none.
+    /// Flows whose packets queue protection redirected from the low latency queue to the classic
+    /// one, by name.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sanctions: Vec<Sanction>,
-    /// Delays of each service flow as a DOCSIS device counts them; empty where the queue keeps no
-    /// histogram.
+    /// Delay histogram of each service flow; empty if the queue has no histograms.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub latency_histograms: Vec<LatencyHistogram>,
-    /// Sojourn of the packets sent; `None` when none was.
+    /// Sojourn time of the packets sent; `None` if none was sent.
     pub sojourn: Option<Distribution>,
-    /// Sojourn and the packet's own transmission of the same packets. `None` where the link's rate
-    /// is constant, and transmission is size over rate.
+    /// Sojourn plus serialisation time of the packets sent; `None` for constant-rate links, where
+    /// it follows from the size.
     #[serde(default)]
     pub queuing_delay: Option<Distribution>,
-    /// Sent bytes over the window, bit/s.
+    /// Bytes sent, over the window.
     pub throughput_bit_per_s: u64,
-    /// What the link could have carried in the window, bit/s; `None` if it is not known.
+    /// Capacity of the link in the window; `None` if unknown.
     pub capacity_bit_per_s: Option<u64>,
 }
 
 impl BottleneckSummary {
-    /// Packets dropped for any reason.
     pub fn dropped_packets(&self) -> u64 {
         self.drops.values().map(|count| count.packets).sum()
     }
 
-    /// Packets marked for any reason.
     pub fn marked_packets(&self) -> u64 {
         self.marks.values().sum()
     }
 }
 
 impl LatencySummary {
-    /// The quantile of all probes sent by which a trial is judged; `None` where it has too few
-    /// samples.
-    pub fn judged(&self, quantile: Quantile) -> Option<Judged> {
-        self.distribution?.told_ns(quantile)?;
-        self.of_sent(quantile)
+    /// Returns whether probes were sent and none of them was answered.
+    pub fn is_all_lost(&self) -> bool {
+        self.sent > 0 && self.lost == self.sent
     }
 
-    /// Returns the quantile of all probes sent, regardless of the number of samples; `None` if no
-    /// probe was answered.
+    /// Returns the quantile of all probes sent by which the trial is judged; `None` if the trial
+    /// has too few samples for it.
+    pub fn judged(&self, quantile: Quantile) -> Option<Judged> {
+        let samples = if self.is_all_lost() { self.sent } else { self.distribution?.count };
+        quantile.is_told_by(samples).then(|| self.of_sent(quantile)).flatten()
+    }
+
+    /// Returns the quantile of all probes sent, regardless of the number of samples; `None` if the
+    /// trial has no such delay.
     pub fn of_sent(&self, quantile: Quantile) -> Option<Judged> {
+        if self.is_all_lost() {
+            return Some(Judged::Lost);
+        }
         let answered_ns = quantile.of(&self.distribution?);
         Some(Judged::new(quantile, answered_ns, (self.sent, self.lost), &self.of_sent_ns))
     }

@@ -1,4 +1,4 @@
-//! Whether a trial may be believed: a starved processor looks exactly like bufferbloat.
+//! Whether a trial is valid: a starved processor looks exactly like bufferbloat.
 
 use std::fmt;
 
@@ -6,31 +6,28 @@ use serde::{Deserialize, Serialize};
 
 use super::{Distribution, Quantile};
 
-/// How well the machine kept the trial's schedule. Everything is empty in the sim world.
+/// How well the machine kept the trial's schedule. All fields are empty in the sim world.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Timeliness {
-    /// Lateness of the emulator: when a packet left, minus when the link said it should.
+    /// When a packet left the emulator, minus when its link scheduled it.
     pub emulator_lateness: Option<Distribution>,
-    /// Lateness of the prober: when a probe was sent, minus when it was scheduled.
+    /// When a probe was sent, minus when it was scheduled.
     pub prober_lateness: Option<Distribution>,
-    /// Probe packets that the schedule asked for.
     pub probe_slots_planned: u64,
-    /// Number of probes that were never sent because their time had passed.
+    /// Probes that were not sent because their time had passed.
     pub probe_slots_missed: u64,
-    /// Share of the trial in which a thread of the run, the one that waited most, was runnable but
-    /// waited for a processor, percent (`schedstat`); `None` where the kernel does not tell.
+    /// Share of the trial in which a thread was runnable but waited for a processor, of the thread
+    /// that waited most (`schedstat`); `None` if the kernel does not report it.
     pub cpu_pressure_percent: Option<f64>,
 }
 
-/// Above which lateness a trial is invalid.
+/// The limits above which a trial is invalid.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ValidityLimits {
-    /// Largest p99 lateness of emulator and prober, ns.
+    /// P99 lateness of emulator and prober.
     pub lateness_p99_ns: u64,
-    /// Largest share of probe slots missed, percent. At 1 % the missing slots alone could hide what
-    /// p99 should have shown.
+    /// Share of probe slots missed. At 1 % the missing slots alone could hide the true p99.
     pub slots_missed_percent: f64,
-    /// Largest pressure, percent.
     pub cpu_pressure_percent: f64,
 }
 
@@ -73,24 +70,22 @@ impl Timeliness {
     }
 }
 
-/// Whether a trial's numbers may be believed.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(tag = "verdict", rename_all = "kebab-case")]
 pub enum Validity {
-    /// The machine kept up.
     #[default]
     Valid,
-    /// The machine, not the line, may have made the latency. Kept, shown, and left out of
-    /// summaries.
+    /// The machine, not the line, may have caused the latency. The trial is stored and shown, but
+    /// excluded from summaries.
     Invalid {
-        /// The reasons, at least one.
+        /// At least one.
         reasons: Vec<InvalidReason>,
     },
 }
 
 impl Validity {
-    /// The verdict on a trial: its timeliness under `limits`, then what did not go as its scenario
-    /// asks, each in plain words.
+    /// Judges a trial by its timeliness under `limits`, and by the descriptions of what deviated
+    /// from its scenario.
     pub fn judge(
         timeliness: &Timeliness,
         limits: &ValidityLimits,
@@ -101,12 +96,11 @@ impl Validity {
         if reasons.is_empty() { Validity::Valid } else { Validity::Invalid { reasons } }
     }
 
-    /// Whether the trial counts.
     pub fn is_valid(&self) -> bool {
         matches!(self, Validity::Valid)
     }
 
-    /// Why it does not count, each reason in words; nothing if it does.
+    /// Returns the reasons why the trial is invalid; empty if it is valid.
     pub fn reasons_in_words(&self) -> Vec<String> {
         match self {
             Validity::Valid => Vec::new(),
@@ -119,45 +113,31 @@ impl Validity {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "reason", rename_all = "kebab-case")]
 pub enum InvalidReason {
-    /// Packets left the emulated link later than it said.
     EmulatorLate {
-        /// Measured, ns.
         p99_ns: u64,
-        /// Allowed, ns.
         limit_ns: u64,
-        /// Packets of which this is the 99th percentile; 0 in runs that did not record it.
+        /// Packets in the distribution of the p99; 0 in runs that did not record it.
         #[serde(default)]
         packets: u64,
     },
-    /// Probes were sent later than planned.
     ProberLate {
-        /// Measured, ns.
         p99_ns: u64,
-        /// Allowed, ns.
         limit_ns: u64,
-        /// Packets of which this is the 99th percentile; 0 in runs that did not record it.
+        /// Packets in the distribution of the p99; 0 in runs that did not record it.
         #[serde(default)]
         packets: u64,
     },
-    /// Probes were not sent at all.
     ProbeSlotsMissed {
-        /// Number of probes that were not sent.
         missed: u64,
-        /// Planned.
         planned: u64,
-        /// Allowed, percent of the planned ones.
         limit_percent: f64,
     },
-    /// Tasks waited for a processor.
     CpuPressure {
-        /// Measured, percent of the time.
         percent: f64,
-        /// Allowed, percent of the time.
         limit_percent: f64,
     },
-    /// Part of the trial did not do what the scenario asked, for example a flow that sent nothing.
+    /// Part of the trial deviated from the scenario, for example a flow that sent nothing.
     Incomplete {
-        /// The step that failed, in plain words.
         what: String,
     },
 }
@@ -183,8 +163,8 @@ impl fmt::Display for InvalidReason {
     }
 }
 
-/// `4.2 ms late at p99 (limit 1.0 ms)`; of packets that are too few to tell a 99th percentile, how
-/// many were that late.
+/// Formats `4.2 ms late at p99 (limit 1.0 ms)`, or the number of packets that were that late if
+/// there are too few for a p99.
 fn late(p99_ns: u64, limit_ns: u64, packets: u64) -> String {
     let ms = |ns: u64| ns as f64 / 1e6;
     let (late, limit) = (ms(p99_ns), ms(limit_ns));

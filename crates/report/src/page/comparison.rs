@@ -3,7 +3,7 @@
 
 use maud::{Markup, html};
 use underload_record::CONFIDENCE;
-use underload_record::schema::{Phase, Quantile};
+use underload_record::schema::{LatencySummary, Phase, Quantile};
 use underload_record::stats::{
     Alternative, Shift, hodges_lehmann_ratio, hodges_lehmann_shift, mann_whitney,
 };
@@ -11,6 +11,7 @@ use underload_record::stats::{
 use super::parts::{
     NOTHING, arm_row, below, folded_if, head, signed, table, unit_head, words_head,
 };
+use crate::facts::{LOST_NS, RATIO_MAX};
 use crate::likeness::{Alike, is_same_arm};
 use crate::subject::Subject;
 
@@ -55,6 +56,9 @@ pub(super) fn section(subjects: &[Subject<'_>], is_many: bool) -> Markup {
             "ratio are Hodges-Lehmann estimates (the median over all pairs of trials) with 95 % "
             "intervals; the p-value is Mann and Whitney's, two-sided. Slower: the share of pairs "
             "in which this arm's trial is the slower one."
+            @if subjects.iter().any(has_lost_trial) {
+                " A trial that lost every probe counts as slower than any other."
+            }
             @if has_same {
                 " Where all trials of an arm are identical, because nothing in them is random, "
                 "there is neither an interval nor a p-value."
@@ -97,15 +101,27 @@ fn row(
 
 fn values(subject: &Subject<'_>, quantile: Quantile) -> Vec<f64> {
     let latencies = subject.latencies(Phase::Load).into_iter();
-    let distributions = latencies.filter_map(|(_, summary)| summary.distribution);
-    distributions.filter_map(|all| all.told_ns(quantile)).map(|ns| ns as f64 / 1e6).collect()
+    let value_ns = |summary: &LatencySummary| match summary.distribution {
+        Some(answered) => answered.told_ns(quantile).map(|ns| ns as f64),
+        None => summary.is_all_lost().then_some(LOST_NS),
+    };
+    latencies.filter_map(|(_, summary)| value_ns(summary)).map(|ns| ns / 1e6).collect()
+}
+
+fn has_lost_trial(subject: &Subject<'_>) -> bool {
+    subject.latencies(Phase::Load).iter().any(|(_, latency)| latency.is_all_lost())
 }
 
 fn estimate(shift: &Shift, is_same: bool) -> Markup {
+    let number = |value: f64| match value {
+        lost if lost > RATIO_MAX => "∞".to_owned(),
+        lost if lost < -RATIO_MAX => "−∞".to_owned(),
+        known => signed(known),
+    };
     let interval = shift.low.zip(shift.high).filter(|_| !is_same);
-    let interval = interval.map(|(low, high)| format!("{} to {}", signed(low), signed(high)));
+    let interval = interval.map(|(low, high)| format!("{} to {}", number(low), number(high)));
     html! {
-        b { (signed(shift.estimate)) }
+        b { (number(shift.estimate)) }
         @if let Some(interval) = interval { (below(&interval)) }
     }
 }

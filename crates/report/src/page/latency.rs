@@ -138,7 +138,12 @@ fn arm_rows(
                     }
                 }
                 td { (thousands(latency.sent)) }
-                td { (thousands(latency.lost)) }
+                td {
+                    (thousands(latency.lost))
+                    @if latency.trials_all_lost > 0 {
+                        (below(&format!("all in {} trials", latency.trials_all_lost)))
+                    }
+                }
                 td { (significant(latency.window_ns as f64 / 1e9)) }
             }
         });

@@ -3,7 +3,7 @@
 use underload_record::schema::{Headline, Phase, World};
 use underload_record::synthetic::{self, BUFFER_CONTROL, DOCSIS_PIE, FQ_CODEL, Queue, Trial};
 use underload_record::trial_latencies;
-use underload_report::{summary_lines, table};
+use underload_report::{render, summary_lines, table};
 use underload_store::RunData;
 
 use crate::page::conclude_all;
@@ -69,6 +69,30 @@ fn a_queue_that_drops_does_not_beat_one_that_delays() {
     let lines = drops_and_delays(Some(declared));
     let said = "With drops the working latency is lost at p99 of sent against 30.9 ms with delays";
     assert!(lines[0].starts_with(said), "{lines:?}");
+}
+
+/// Two of five trials of the faster arm lost every probe under load: the interval of the ratio over
+/// trials includes them, so the arm is not reported as certainly faster.
+#[test]
+fn a_trial_that_lost_every_probe_counts_as_the_slowest() {
+    let lines_of = |silent: u32| {
+        let queues = [DOCSIS_PIE, named("fast", FQ_CODEL)];
+        let mut trials = synthetic::trials(&queues, 5, 5_000_000);
+        let fast = trials.iter_mut().filter(|trial| trial.record.arm == "fast");
+        fast.take(silent as usize).for_each(|trial| lose(trial, 0));
+        let mut record = synthetic::record(World::Sim, &queues);
+        record.expectations.clear();
+        let run = conclude_all(record, trials);
+        let page = render(std::slice::from_ref(&run)).expect("a page");
+        (summary_lines(&[run]), page)
+    };
+    let (lines, page) = lines_of(0);
+    assert!(lines[1].ends_with("between 1.45 and 1.52 (95 % interval)."), "{lines:?}");
+    assert!(!page.contains("lost every probe") && !page.contains('∞'));
+    let (lines, page) = lines_of(2);
+    assert_eq!(lines[1], "Over 5 trials per arm that is within the noise of repeats.");
+    assert!(page.contains("A trial that lost every probe counts as slower than any other."));
+    assert!(page.contains('∞') && page.contains("all in 2 trials"), "{page}");
 }
 
 fn named(name: &'static str, queue: Queue) -> Queue {

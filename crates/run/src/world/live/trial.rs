@@ -8,7 +8,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use socket2::{Domain, Socket, Type};
 use underload_emu::gateway::{Gateway, GatewayConfig, GatewayReport};
 use underload_emu::machine::{Clock, Lab, Namespace, NamespaceError, SERVER_V4};
-use underload_measure::TrialLabel;
 use underload_probe::RunClock;
 use underload_probe::endpoint::{Reflector, ReflectorConfig};
 use underload_probe::load::{LoadServer, LoadServerConfig};
@@ -151,18 +150,24 @@ fn assemble(
         measured.incomplete.push(what);
     }
     measured.flows.extend(exec);
-    let label = TrialLabel {
+    let identity = TrialRecord {
         index: trial.index,
         arm: trial.arm.name.clone(),
         repeat: trial.repeat,
         seed: trial.seed,
+        bottlenecks: report.bottlenecks(),
+        ..TrialRecord::default()
     };
-    let outcome = underload_measure::trial(label, measured);
-    let record = TrialRecord { bottlenecks: report.bottlenecks(), ..outcome.trial };
+    let outcome = underload_measure::trial(identity, measured);
     let mut series = report.series(trial.index);
     series.extend(outcome.series);
-    let mut data =
-        TrialData { record, samples: outcome.samples, series, outputs, notes: Vec::new() };
+    let mut data = TrialData {
+        record: outcome.trial,
+        samples: outcome.samples,
+        series,
+        outputs,
+        notes: Vec::new(),
+    };
     keep_bottlenecks(&mut data, &trial.arm.path);
     data
 }
