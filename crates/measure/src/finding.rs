@@ -99,7 +99,8 @@ fn finding(
         clock_offset_ms: measured.clock_offset.map(|clock| ms(clock.offset_ns)),
         clock_error_ms: measured.clock_offset.map(|clock| ms(clock.error_ns as i64)),
         ce_alarms: measured.ce_alarms.clone(),
-        // The news cover the whole session: another step may have been throttled in the other direction.
+        // The news cover the whole session: another step may have been throttled in the other
+        // direction.
         throttled_up: news.throttled_up && up.is_some(),
         throttled_down: news.throttled_down && down.is_some(),
         capped_up: capped(Direction::Up),
@@ -138,7 +139,8 @@ pub(crate) fn line_record(finding: &Finding) -> FlowRecord {
     }
 }
 
-/// TCP fills a plain buffer until it overflows, so the p99 under load is the delay of a full buffer.
+/// TCP fills a plain buffer until it overflows, so the p99 under load is the delay of a full
+/// buffer.
 fn buffer_kib(finding: &Finding) -> Option<f64> {
     let ((Some(rate), None) | (None, Some(rate))) =
         (finding.goodput_up_mbit_s, finding.goodput_down_mbit_s)

@@ -318,8 +318,8 @@ impl ShareWithin {
         })
     }
 
-    /// Adds a trial if it sent the probe in the phase. A trial that lost all probes is not within any
-    /// range.
+    /// Adds a trial if it sent the probe in the phase. A trial that lost all probes is not within
+    /// any range.
     pub(crate) fn add(&mut self, trial: &TrialRecord, probe: &str) {
         let latency = trial.latencies.iter().find(|latency| {
             latency.probe == probe

@@ -46,13 +46,15 @@ pub struct Finding {
     pub throttled_up: bool,
     /// The server's rate limit, not the line, limited the load down.
     pub throttled_down: bool,
-    /// The load up had a fixed rate (`--udp`) and almost all of it arrived: the line may carry more.
+    /// The load up had a fixed rate (`--udp`) and almost all of it arrived: the line may carry
+    /// more.
     #[serde(default)]
     pub capped_up: bool,
     /// As `capped_up`, for the load down.
     #[serde(default)]
     pub capped_down: bool,
-    /// Results of a test against a foreign server, which has no probes; `None` for `underload serve`.
+    /// Results of a test against a foreign server, which has no probes; `None` for `underload
+    /// serve`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub foreign: Option<Box<ForeignTest>>,
 }

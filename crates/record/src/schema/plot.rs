@@ -101,8 +101,8 @@ impl PlotRecord {
         points
     }
 
-    /// Returns the text in place of `{line}` and `{x}` in an arm's name; `None` if the plot does not
-    /// include the arm.
+    /// Returns the text in place of `{line}` and `{x}` in an arm's name; `None` if the plot does
+    /// not include the arm.
     fn places(&self, arm: &str) -> Option<(String, String)> {
         let plain = filled(&self.arms, "*", "*");
         if !names_arm(&plain, arm) {
