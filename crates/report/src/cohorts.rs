@@ -2,7 +2,9 @@
 
 use std::fmt::Write as _;
 
-use underload_record::schema::{CohortSeries, CohortStudy, Comparison, Estimate, SeriesStudy};
+use underload_record::schema::{
+    CohortSeries, CohortStudy, Compared, Comparison, Estimate, QuantileEstimate, SeriesStudy,
+};
 
 use crate::published;
 use crate::words::{count, one_line, significant, wrap};
@@ -79,26 +81,38 @@ pub(crate) fn series_name(series: &SeriesStudy) -> String {
     format!("{}, DSCP {}", one_line(&series.step), series.dscp)
 }
 
+/// Judges a comparison by the 99th percentile of the probes that each device sent.
 fn effect(series: &SeriesStudy, comparison: &Comparison) -> Option<String> {
-    let found = comparison.mean.as_ref()?;
-    let ratio = found.ratio?;
+    let found = comparison.p99.as_ref()?;
     let of = |name: &str| series.cohorts.iter().find(|own| own.cohort == name);
     let (own, other) = (of(&comparison.cohort)?, of(&comparison.against)?);
     let (cohort, against) = (cohort_name(&comparison.cohort), cohort_name(&comparison.against));
     let load = load_words(series);
-    let said = match (ratio.low, ratio.high) {
-        (Some(low), Some(high)) if low <= 1.0 && high >= 1.0 => format!(
+    let said = match found.ratio.map(|ratio| (ratio.value, ratio.low.zip(ratio.high))) {
+        None => {
+            let (word, worse) =
+                if found.less < 0.5 { ("more", &cohort) } else { ("less", &against) };
+            format!(
+                "{cohort} has {word} latency {load} than {against}, as most devices of {worse} \
+                 lost more than 1 % of their probes"
+            )
+        }
+        Some((_, None)) => format!(
+            "{cohort} and {against} have too few devices, or too many that lost probes, to be \
+             compared {load}"
+        ),
+        Some((value, Some((low, high)))) if low <= 1.0 && high >= 1.0 => format!(
             "{cohort} and {against} do not differ in their latency {load} by more than chance: \
              the ratio is {} ({} to {} at 95 %)",
-            significant(ratio.value),
+            significant(value),
             significant(low),
             significant(high)
         ),
-        (Some(low), Some(high)) => {
-            let (value, low, high, word) = if ratio.value < 1.0 {
-                (1.0 / ratio.value, 1.0 / high, 1.0 / low, "more")
+        Some((value, Some((low, high)))) => {
+            let (value, low, high, word) = if value < 1.0 {
+                (1.0 / value, 1.0 / high, 1.0 / low, "more")
             } else {
-                (ratio.value, low, high, "less")
+                (value, low, high, "less")
             };
             format!(
                 "{cohort} has {} times {word} latency {load} than {against} ({} to {} at 95 %)",
@@ -107,18 +121,25 @@ fn effect(series: &SeriesStudy, comparison: &Comparison) -> Option<String> {
                 significant(high)
             )
         }
-        _ => format!("{cohort} and {against} have too few devices to be compared {load}"),
+    };
+    let p99 = |own: &CohortSeries| {
+        let ms = quantile_of(own, 0.99)?.ms;
+        Some(ms.map_or("lost".to_owned(), |ms| format!("{} ms", significant(ms))))
     };
     Some(format!(
-        "{said}: medians of {} and {} ms of mean round trip, over {} and {} devices with {} and \
-         {} tests.",
-        significant(own.mean.median),
-        significant(other.mean.median),
+        "{said}: p99 of sent {} and {}, over {} and {} devices with {} and {} tests.",
+        p99(own)?,
+        p99(other)?,
         own.devices,
         other.devices,
         own.tests,
         other.tests
     ))
+}
+
+/// A quantile of all round trips of a cohort.
+fn quantile_of(own: &CohortSeries, share: f64) -> Option<&QuantileEstimate> {
+    own.quantiles.iter().find(|found| (found.share - share).abs() < 1e-9)
 }
 
 fn alone(series: &SeriesStudy, own: &CohortSeries) -> String {
@@ -278,8 +299,7 @@ pub(crate) fn quantile_words(own: &CohortSeries, ms: Option<f64>) -> String {
 
 fn series_cells(own: &CohortSeries) -> [String; 8] {
     let quantile = |share: f64| {
-        let found = own.quantiles.iter().find(|found| (found.share - share).abs() < 1e-9);
-        let Some(found) = found else { return "-".to_owned() };
+        let Some(found) = quantile_of(own, share) else { return "-".to_owned() };
         let words = |ms: Option<f64>| quantile_words(own, ms);
         let is_interval = found.low.is_some();
         let ends = format!(" [{} to {}]", words(found.low), words(found.high));
@@ -298,18 +318,11 @@ fn series_cells(own: &CohortSeries) -> [String; 8] {
 }
 
 fn comparison_lines(comparison: &Comparison) -> Vec<String> {
-    let values = [
-        ("mean", &comparison.mean),
-        ("maximum", &comparison.maximum),
-        ("mean above idle", &comparison.above_idle),
-    ];
-    let line = |(name, found): (&str, &Option<underload_record::schema::Compared>)| {
-        let found = found.as_ref()?;
-        // There is none where a line has no latency above idle.
+    let line = |(name, found): (&str, &Compared)| {
         let ratio = found.ratio.as_ref().map(|it| format!("{} times less, ", interval_words(it)));
         let ratio = ratio.unwrap_or_default();
         let shift = found.shift_ms.as_ref().map_or("-".to_owned(), interval_words);
-        Some(format!(
+        format!(
             "  {} against {}, {name}: {ratio}{shift} ms less, less in {} % of \
              pairs, p {}, distance {}",
             cohort_name(&comparison.cohort),
@@ -317,9 +330,22 @@ fn comparison_lines(comparison: &Comparison) -> Vec<String> {
             significant(found.less * 100.0),
             p_words(found.rank_p_value),
             significant(found.distance),
-        ))
+        )
     };
-    values.into_iter().filter_map(line).collect()
+    compared_values(comparison).map(line).collect()
+}
+
+/// The comparisons that were possible, each with the value of a device that it compares.
+pub(crate) fn compared_values(
+    comparison: &Comparison,
+) -> impl Iterator<Item = (&'static str, &Compared)> {
+    let values = [
+        ("p99 of sent", &comparison.p99),
+        ("mean", &comparison.mean),
+        ("maximum", &comparison.maximum),
+        ("mean above idle", &comparison.above_idle),
+    ];
+    values.into_iter().filter_map(|(name, found)| Some((name, found.as_ref()?)))
 }
 
 /// A p-value: many digits of a small one say nothing.
@@ -374,9 +400,7 @@ fn rows<const N: usize>(cells: &[[String; N]], head: &[&str; N]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use underload_record::schema::{
-        ClassStudy, CohortCount, Compared, Interval, OutcomeStudy, QuantileEstimate, Spread,
-    };
+    use underload_record::schema::{ClassStudy, CohortCount, Interval, OutcomeStudy, Spread};
 
     use super::*;
     use crate::cohort_page;
@@ -407,6 +431,11 @@ mod tests {
             lost: 5,
             mean: spread(median),
             maximum: spread(median * 3.0),
+            quantiles: vec![QuantileEstimate {
+                share: 0.99,
+                ms: Some(median * 2.0),
+                ..QuantileEstimate::default()
+            }],
             ..CohortSeries::default()
         }
     }
@@ -416,7 +445,7 @@ mod tests {
         let comparison = Comparison {
             cohort: "aqm".to_owned(),
             against: "control".to_owned(),
-            mean: Some(found),
+            p99: Some(found),
             ..Comparison::default()
         };
         let series = SeriesStudy {
@@ -447,7 +476,7 @@ mod tests {
         assert_eq!(
             first(estimate(9.81, 9.7, 9.92)),
             "aqm has 9.81 times less latency under upload than control (9.70 to 9.92 at 95 %): \
-             medians of 20.0 and 200 ms of mean round trip, over 40 and 40 devices with 120 and \
+             p99 of sent 40.0 ms and 400 ms, over 40 and 40 devices with 120 and \
              120 tests."
         );
         let worse = first(estimate(0.5, 0.4, 0.8));
@@ -457,6 +486,16 @@ mod tests {
         assert!(chance.contains("do not differ") && chance.contains("by more than chance"));
         let few = first(Estimate { value: 2.0, low: None, high: None });
         assert!(few.contains("too few devices"), "{few}");
+        let mut lossy = study(estimate(1.5, 1.4, 1.6));
+        let up = &mut lossy.series[0];
+        up.cohorts[0].quantiles[0].ms = None;
+        up.comparisons[0].p99 = Some(Compared::default());
+        assert_eq!(
+            cohort_sentences(&lossy)[0],
+            "aqm has more latency under upload than control, as most devices of aqm lost more \
+             than 1 % of their probes: p99 of sent lost and 400 ms, over 40 and 40 \
+             devices with 120 and 120 tests."
+        );
         let nothing = cohort_sentences(&CohortStudy::default());
         assert!(nothing[0].contains("nothing can be said"), "{nothing:?}");
     }

@@ -1,5 +1,7 @@
 //! Two groups of lines.
 
+use std::ops::Range;
+
 use crate::CONFIDENCE;
 use crate::schema::{Compared, Estimate};
 use crate::stats::{
@@ -7,14 +9,16 @@ use crate::stats::{
     mann_whitney,
 };
 
-/// A cohort against the reference, one value of each line, ms. `None` where one has none.
+/// Compares a cohort with the reference by one value per line, ms. `None` if either has no values.
 pub fn compare(cohort: &[f64], reference: &[f64]) -> Option<Compared> {
     let ranks = mann_whitney(cohort, reference, Alternative::TwoSided)?;
     let distance = kolmogorov_smirnov(cohort, reference)?;
     Some(Compared {
         devices: [cohort.len() as u64, reference.len() as u64],
-        ratio: hodges_lehmann_ratio(reference, cohort, CONFIDENCE).map(estimate),
-        shift_ms: hodges_lehmann_shift(reference, cohort, CONFIDENCE).map(estimate),
+        ratio: hodges_lehmann_ratio(reference, cohort, CONFIDENCE)
+            .and_then(|ratio| answered(ratio, 1.0 / RATIO_MAX..RATIO_MAX)),
+        shift_ms: hodges_lehmann_shift(reference, cohort, CONFIDENCE)
+            .and_then(|shift| answered(shift, -RATIO_MAX..RATIO_MAX)),
         less: 1.0 - ranks.superiority,
         rank_p_value: ranks.p_value,
         distance: distance.distance,
@@ -22,6 +26,13 @@ pub fn compare(cohort: &[f64], reference: &[f64]) -> Option<Compared> {
     })
 }
 
-fn estimate(shift: Shift) -> Estimate {
-    Estimate { value: shift.estimate, low: shift.low, high: shift.high }
+/// An estimate without the ends outside of `range`, which come from lost probes; `None` if the
+/// estimate itself is outside.
+fn answered(shift: Shift, range: Range<f64>) -> Option<Estimate> {
+    let within = |value: &f64| range.contains(value);
+    let (low, high) = (shift.low.filter(within), shift.high.filter(within));
+    within(&shift.estimate).then_some(Estimate { value: shift.estimate, low, high })
 }
+
+/// Ratios, and differences in ms, beyond it have a lost probe in them.
+const RATIO_MAX: f64 = 1e9;

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use crate::stats;
+
 /// All lines of a plan.
 #[derive(Debug, Clone, Default)]
 pub struct Lines {
@@ -104,6 +106,21 @@ impl Lines {
         alike.or_else(|| self.series.iter().position(idle))
     }
 
+    /// The quantile `share` of the probes that a line sent, of which a lost one counts as
+    /// [`LOST_MS`]; `None` if it sent none.
+    pub(super) fn quantile_ms(&self, series: &LineSeries, share: f64) -> Option<f64> {
+        let answered: u64 = series.bins.iter().map(|(_, count)| u64::from(*count)).sum();
+        let sent = answered.saturating_add(series.lost);
+        let (rank, mut seen) = (stats::rank(sent as usize, share) as u64, 0);
+        let found = series.bins.iter().find(|(_, count)| {
+            seen += u64::from(*count);
+            seen >= rank
+        });
+        let middle = 2.0 / (1.0 + self.bin_ratio);
+        let ms = |bin: u16| self.bin_ratio.powi(i32::from(bin)) * middle / 1e3;
+        (sent > 0).then(|| found.map_or(LOST_MS, |(bin, _)| ms(*bin)))
+    }
+
     /// The series that says most at once: an upload, else a download, of the lowest marking.
     pub(super) fn headline(&self) -> Option<usize> {
         let rank = |(_, name): &(usize, &SeriesName)| {
@@ -128,6 +145,10 @@ impl LineSeries {
         (self.tests > 0).then(|| self.maxima_us / f64::from(self.tests) / 1e3)
     }
 }
+
+/// A lost probe as a round trip: longer than every answer, and finite, so that ratios with one rank
+/// correctly.
+pub(super) const LOST_MS: f64 = 1e24;
 
 /// The load of a step without one.
 pub(super) const IDLE: &str = "latency";

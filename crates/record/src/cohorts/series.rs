@@ -3,7 +3,7 @@
 use underload_aqm::rng::Rng;
 
 use super::compare::compare;
-use super::line::{Line, LineSeries, Lines};
+use super::line::{LOST_MS, Line, Lines};
 use super::strata::stratified;
 use crate::CONFIDENCE;
 use crate::schema::{CohortSeries, Comparison, QuantileEstimate, SeriesStudy, Spread};
@@ -45,6 +45,7 @@ pub(super) fn study(lines: &Lines, place: usize, root: &Rng) -> Option<SeriesStu
         (cohort != reference && !values.means.is_empty()).then(|| Comparison {
             cohort: lines.cohorts[cohort].clone(),
             against: lines.cohorts[reference].clone(),
+            p99: compare(&values.p99s, &against.p99s),
             mean: compare(&values.means, &against.means),
             maximum: compare(&values.maxima, &against.maxima),
             above_idle: compare(&values.above_idle, &against.above_idle),
@@ -68,6 +69,7 @@ pub(super) fn study(lines: &Lines, place: usize, root: &Rng) -> Option<SeriesStu
 /// A value of each line of a cohort, ms.
 #[derive(Default)]
 struct Values {
+    p99s: Vec<f64>,
     means: Vec<f64>,
     maxima: Vec<f64>,
     above_idle: Vec<f64>,
@@ -79,6 +81,7 @@ impl Values {
         let mut all = Self::default();
         for line in lines.of_cohort(cohort) {
             let Some(series) = line.series.get(&place) else { continue };
+            all.p99s.extend(lines.quantile_ms(series, 0.99));
             all.means.extend(series.mean_ms());
             all.maxima.extend(series.maximum_ms());
             let idle = idle.and_then(|idle| line.series.get(&idle)?.mean_ms());
@@ -116,29 +119,13 @@ impl Values {
 /// The quartiles of the devices' own medians.
 fn device_medians(lines: &Lines, place: usize, cohort: usize) -> Option<(f64, f64)> {
     let own = lines.of_cohort(cohort).filter_map(|line| line.series.get(&place));
-    let own = own.filter(|series| series.sent > 0);
-    let mut medians: Vec<f64> = own.map(|series| median_ms(lines, series)).collect();
+    let mut medians: Vec<f64> = own.filter_map(|own| lines.quantile_ms(own, 0.5)).collect();
     if medians.len() < DEVICES_LEAST {
         return None;
     }
     medians.sort_by(f64::total_cmp);
-    let quartile = |share| nearest_rank(&medians, share).filter(|ms: &f64| ms.is_finite());
+    let quartile = |share| nearest_rank(&medians, share).filter(|ms| *ms < LOST_MS);
     quartile(0.25).zip(quartile(0.75))
-}
-
-/// The median of a device's round trips; infinite where it is a lost probe.
-fn median_ms(lines: &Lines, series: &LineSeries) -> f64 {
-    let answered: u64 = series.bins.iter().map(|(_, count)| u64::from(*count)).sum();
-    let rank = answered.saturating_add(series.lost).div_ceil(2);
-    let mut seen = 0;
-    let median = series.bins.iter().find(|(_, count)| {
-        seen += u64::from(*count);
-        seen >= rank
-    });
-    median.map_or(f64::INFINITY, |(bin, _)| {
-        let middle = 2.0 / (1.0 + lines.bin_ratio);
-        lines.bin_ratio.powi(i32::from(*bin)) * middle / 1e3
-    })
 }
 
 fn quantiles(lines: &Lines, place: usize, cohort: usize, rng: &mut Rng) -> Vec<QuantileEstimate> {

@@ -155,6 +155,25 @@ fn a_cohort_alone_or_without_lines_is_told_and_not_compared() {
     assert_eq!(study(&Lines::default(), 1).cohorts, []);
 }
 
+#[test]
+fn a_cohort_that_loses_3_percent_is_worse_than_one_that_delays_all_by_10_ms() {
+    let mut lines = fleet(&mut Rng::new(6), 60, 1.0, [0.0, 0.0]);
+    for line in &mut lines.lines {
+        let (ms, lost) = if line.cohort == 0 { (20.0_f64, 3) } else { (30.0, 0) };
+        let bin = ((ms * 1e3).ln() / 1.02_f64.ln()).ceil() as u16;
+        let (means_us, bins) = (ms * 1e3, vec![(bin, 100 - lost)]);
+        let lost = u64::from(lost);
+        let own = LineSeries { tests: 1, means_us, sent: 100, lost, bins, ..LineSeries::default() };
+        line.series.insert(1, own);
+    }
+    let up = study(&lines, 1).headline().expect("a series").comparisons[0].clone();
+    let mean = up.mean.expect("compared");
+    assert!(mean.ratio.is_some_and(|ratio| ratio.value > 1.4), "the premise: {mean:?}");
+    let p99 = up.p99.expect("compared");
+    assert!(p99.less < 0.01 && p99.rank_p_value < 0.001, "{p99:?}");
+    assert_eq!((p99.ratio, p99.shift_ms), (None, None), "no number for a lost probe");
+}
+
 /// The premise of every interval: of many studies with a planted effect, those whose interval
 /// holds it, and of as many without an effect, those that find one.
 #[test]

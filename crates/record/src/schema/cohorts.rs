@@ -135,6 +135,10 @@ pub struct QuantileEstimate {
 pub struct Comparison {
     pub cohort: String,
     pub against: String,
+    /// Comparison of the 99th percentiles of the probes that each device sent in scheduled runs,
+    /// of which a lost one is longer than every answer.
+    #[serde(default)]
+    pub p99: Option<Compared>,
     /// Comparison of the devices' means.
     pub mean: Option<Compared>,
     /// Comparison of the devices' maxima.
@@ -148,9 +152,11 @@ pub struct Comparison {
 pub struct Compared {
     /// Devices of the cohort and of the reference.
     pub devices: [u64; 2],
-    /// The reference's values divided by the cohort's (Hodges and Lehmann on logarithms).
+    /// The reference's values divided by the cohort's (Hodges and Lehmann on logarithms); `None`
+    /// if a value is not positive, or if a lost probe decides the ratio.
     pub ratio: Option<Estimate>,
-    /// The reference's values minus the cohort's (Hodges and Lehmann).
+    /// The reference's values minus the cohort's (Hodges and Lehmann); `None` if a lost probe
+    /// decides the difference.
     pub shift_ms: Option<Estimate>,
     /// Probability that a device of the cohort has a smaller value than one of the reference; ties
     /// count one half.

@@ -13,8 +13,8 @@ use super::parts::{
 };
 use super::{header, published, without_controls};
 use crate::cohorts::{
-    cohort_name, cohort_sentences, cohort_warnings, day, load_words, p_words, quantile_words,
-    series_name,
+    cohort_name, cohort_sentences, cohort_warnings, compared_values, day, load_words, p_words,
+    quantile_words, series_name,
 };
 use crate::plot::{Plot, PlotError, cohort_plots};
 use crate::words::{count, significant, thousands};
@@ -122,13 +122,7 @@ fn quantile(own: &CohortSeries, found: &QuantileEstimate) -> Markup {
 }
 
 fn comparison_rows(comparison: &Comparison) -> Vec<Markup> {
-    let values = [
-        ("mean", &comparison.mean),
-        ("maximum", &comparison.maximum),
-        ("mean above idle", &comparison.above_idle),
-    ];
-    let found = values.into_iter().filter_map(|(name, found)| Some((name, found.as_ref()?)));
-    found.map(|(name, found)| compared_row(comparison, name, found)).collect()
+    compared_values(comparison).map(|(name, found)| compared_row(comparison, name, found)).collect()
 }
 
 fn compared_row(comparison: &Comparison, name: &str, found: &Compared) -> Markup {
