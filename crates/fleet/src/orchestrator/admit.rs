@@ -18,7 +18,7 @@ use crate::message::{
     ServerAddress,
 };
 use crate::plan::{ENTRIES_MAX, Plan, RUN_LASTS_MAX, Tier};
-use crate::store::{Device, HeldLease, Server, StoreError, Transaction};
+use crate::store::{Device, HeldLease, Leases, Server, StoreError, Transaction};
 
 /// Leases that one request ends at most because their time is over.
 const ENDED_MAX: usize = 64;
@@ -127,7 +127,7 @@ impl Orchestrator {
     /// that are silent.
     fn freed(&self, tx: &mut dyn Transaction, now_ms: u64) -> Result<Pool, StoreError> {
         let mut pool = Pool::read(tx)?;
-        for lease in tx.expired(now_ms, ENDED_MAX)? {
+        for lease in tx.leases(Leases::ExpiredAt(now_ms), ENDED_MAX)? {
             pool.end(tx, &lease)?;
         }
         // The server ends its runs when it is silent; whoever looks here may have another clock.
@@ -139,7 +139,7 @@ impl Orchestrator {
         let silent = pool.servers.iter().filter(|(server, _)| is_silent(server));
         let silent: Vec<_> = silent.map(|(server, _)| server.address.name.clone()).collect();
         for name in silent {
-            for lease in tx.leases_at(&name, ENDED_MAX)? {
+            for lease in tx.leases(Leases::At(&name), ENDED_MAX)? {
                 // One that may still begin is honoured by a server that is back before.
                 let begins_ms = lease.given_ms.saturating_add(START_MS + 2 * SKEW_MS);
                 if begins_ms < now_ms {
@@ -168,7 +168,7 @@ impl Orchestrator {
             + span_ms(RUN_LASTS_MAX)
             + ENTRIES_MAX as u64 * STEP_EXTRA_MS
             + span_ms(self.settings.rules.lease_grace);
-        for mut lease in tx.expiring_after(latest_ms + lasts_ms, ENDED_MAX)? {
+        for mut lease in tx.leases(Leases::ExpiringAfter(latest_ms + lasts_ms), ENDED_MAX)? {
             let lasts_ms = lease.expires_ms.saturating_sub(lease.given_ms);
             (lease.given_ms, lease.expires_ms) = (now_ms, now_ms + lasts_ms);
             tx.put_lease(&lease)?;
@@ -236,16 +236,16 @@ impl Orchestrator {
         }
         let (mut segment, mut loaded_in_segment) = (None, None);
         if is_loaded && !name.is_empty() {
-            let mut loaded = tx.loaded_in(name)?;
+            let mut loaded = tx.leases(Leases::LoadedIn(name), usize::MAX)?.len();
             let mut key = name.clone();
             if enrol::is_segment_claimed(tx, device.id)? {
                 key = claimed_segment(name);
-                loaded += tx.loaded_in(&key)?;
+                loaded += tx.leases(Leases::LoadedIn(&key), usize::MAX)?.len();
             }
-            (segment, loaded_in_segment) = (Some(key), Some(loaded));
+            (segment, loaded_in_segment) = (Some(key), Some(loaded as u32));
         }
         let rates = peak(plan, device);
-        let has_lease = tx.lease_of(device.id)?.is_some();
+        let has_lease = !tx.leases(Leases::Of(device.id), 1)?.is_empty();
         let asked = Asked { rates, has_lease, loaded_in_segment };
         let candidates = pool.candidates(&[]);
         let rooms = pool.rooms(&candidates);
@@ -406,7 +406,7 @@ fn free_unused(
 ) -> Result<(), StoreError> {
     let made_ms = held.at_ms.min(now_ms);
     let held: BTreeSet<u64> = held.ids.iter().copied().collect();
-    for lease in tx.leases_at(server, HEARTBEAT_ENDED_MAX)? {
+    for lease in tx.leases(Leases::At(server), HEARTBEAT_ENDED_MAX)? {
         let begins_ms = lease.given_ms.saturating_add(START_MS + 2 * SKEW_MS + HEARTBEAT_MS);
         if begins_ms < made_ms && !held.contains(&lease.id) {
             pool.end(tx, &lease)?;

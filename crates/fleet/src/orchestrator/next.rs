@@ -16,7 +16,7 @@ use crate::device::DeviceId;
 use crate::lease::SKEW_MS;
 use crate::message::{Alone, AssignedStep, Assignment, Next, NextAnswer, ServerAddress};
 use crate::plan::{Kind as Load, Plan, Step};
-use crate::store::{Device, HeldLease, OpenRun, Schedule, StoreError, Transaction};
+use crate::store::{Device, HeldLease, Leases, OpenRun, Schedule, StoreError, Transaction};
 
 /// A device that asked is not to ask again sooner.
 const POLL_LEAST_MS: u64 = 1_000;
@@ -80,7 +80,7 @@ impl Orchestrator {
         device: &Device,
         plans: &[Applied],
     ) -> Result<NextAnswer, StoreError> {
-        let lease = tx.lease_of(device.id)?.filter(|lease| {
+        let lease = tx.leases(Leases::Of(device.id), 1)?.pop().filter(|lease| {
             let is_open = |schedule: &Schedule| {
                 schedule.plan == lease.plan && schedule.open.iter().any(|it| it.run == lease.run)
             };
@@ -118,7 +118,7 @@ impl Orchestrator {
         let now_ms = turn.now_ms;
         turn.join(rng);
         turn.ended = settle(&mut turn.device, turn.plans, now_ms, rng);
-        let mut lease = tx.lease_of(turn.device.id)?;
+        let mut lease = tx.leases(Leases::Of(turn.device.id), 1)?.pop();
         if let Some(over) = lease.take_if(|lease| lease.expires_ms <= now_ms) {
             admit::end(tx, &over)?;
         }

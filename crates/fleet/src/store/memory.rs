@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use super::archive::{Archive, Dimension, Filter, OutcomeCount, Outcomes, Sum, Summed};
 use super::rows::{Code, Device, HeldLease, LogEntry, PlanRow, Server, StoredResult};
 use super::transaction::{
-    MADE_EPOCH, Needs, SEEN_ROWS, SEEN_WIDTH, Store, StoreError, Transaction,
+    Leases, MADE_EPOCH, Needs, SEEN_ROWS, SEEN_WIDTH, Store, StoreError, Transaction,
 };
 use crate::device::DeviceId;
 
@@ -176,34 +176,8 @@ impl Transaction for Changes<'_> {
         Ok(self.state.leases.get(&id).cloned())
     }
 
-    fn lease_of(&mut self, device: DeviceId) -> Result<Option<HeldLease>, StoreError> {
-        Ok(self.state.leases.values().find(|lease| lease.device == device).cloned())
-    }
-
-    fn loaded_in(&mut self, segment: &str) -> Result<u32, StoreError> {
-        let is_in = |lease: &&HeldLease| lease.segment.as_deref() == Some(segment);
-        Ok(self.state.leases.values().filter(is_in).count() as u32)
-    }
-
-    fn expired(&mut self, now_ms: u64, limit: usize) -> Result<Vec<HeldLease>, StoreError> {
-        let leases = self.state.leases.values();
-        let mut found: Vec<_> = leases.filter(|lease| lease.expires_ms <= now_ms).collect();
-        found.sort_by_key(|lease| (lease.expires_ms, lease.id));
-        Ok(found.into_iter().take(limit).cloned().collect())
-    }
-
-    fn expiring_after(
-        &mut self,
-        after_ms: u64,
-        limit: usize,
-    ) -> Result<Vec<HeldLease>, StoreError> {
-        let leases = self.state.leases.values().filter(|lease| lease.expires_ms > after_ms);
-        Ok(leases.take(limit).cloned().collect())
-    }
-
-    fn leases_at(&mut self, server: &str, limit: usize) -> Result<Vec<HeldLease>, StoreError> {
-        let leases = self.state.leases.values().filter(|lease| lease.server == server);
-        Ok(leases.take(limit).cloned().collect())
+    fn leases(&mut self, of: Leases<'_>, limit: usize) -> Result<Vec<HeldLease>, StoreError> {
+        Ok(of.first(self.state.leases.values(), limit))
     }
 
     fn put_lease(&mut self, lease: &HeldLease) -> Result<(), StoreError> {

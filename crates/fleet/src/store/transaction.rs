@@ -88,6 +88,47 @@ pub trait Store: Send {
     fn begin(&mut self, needs: &Needs) -> Result<Box<dyn Transaction + '_>, StoreError>;
 }
 
+/// A selection of leases.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Leases<'a> {
+    /// Of a device.
+    Of(DeviceId),
+    /// Of runs that load a line of this segment.
+    LoadedIn(&'a str),
+    /// At the server with this name.
+    At(&'a str),
+    /// Expired at this instant.
+    ExpiredAt(u64),
+    /// That expire after this instant.
+    ExpiringAfter(u64),
+}
+
+impl Leases<'_> {
+    /// Returns whether `lease` is selected.
+    pub fn has(self, lease: &HeldLease) -> bool {
+        match self {
+            Self::Of(device) => lease.device == device,
+            Self::LoadedIn(segment) => lease.segment.as_deref() == Some(segment),
+            Self::At(server) => lease.server == server,
+            Self::ExpiredAt(now_ms) => lease.expires_ms <= now_ms,
+            Self::ExpiringAfter(after_ms) => lease.expires_ms > after_ms,
+        }
+    }
+
+    /// Returns the first `limit` selected leases: in the order of their expiry if they are selected
+    /// by it, and of their numbers.
+    pub fn first<'l>(
+        self,
+        leases: impl Iterator<Item = &'l HeldLease>,
+        limit: usize,
+    ) -> Vec<HeldLease> {
+        let mut found: Vec<_> = leases.filter(|lease| self.has(lease)).collect();
+        let by_expiry = matches!(self, Self::ExpiredAt(_) | Self::ExpiringAfter(_));
+        found.sort_by_key(|lease| (if by_expiry { lease.expires_ms } else { 0 }, lease.id));
+        found.into_iter().take(limit).cloned().collect()
+    }
+}
+
 /// Changes that are made together. Dropping it takes all of them back.
 #[expect(clippy::missing_errors_doc, reason = "all fail with `StoreError`, changing nothing")]
 pub trait Transaction {
@@ -106,19 +147,10 @@ pub trait Transaction {
     fn servers(&mut self) -> Result<Vec<Server>, StoreError>;
     /// Adds a server or changes it.
     fn put_server(&mut self, server: &Server) -> Result<(), StoreError>;
-    /// A lease that is held.
+    /// Returns a lease by its number.
     fn lease(&mut self, id: u64) -> Result<Option<HeldLease>, StoreError>;
-    /// The lease that a device holds.
-    fn lease_of(&mut self, device: DeviceId) -> Result<Option<HeldLease>, StoreError>;
-    /// Leases of runs that load a line of this segment.
-    fn loaded_in(&mut self, segment: &str) -> Result<u32, StoreError>;
-    /// Leases that have expired at this instant, at most `limit`, the oldest first.
-    fn expired(&mut self, now_ms: u64, limit: usize) -> Result<Vec<HeldLease>, StoreError>;
-    /// Leases that expire later than `after_ms`, at most `limit`.
-    fn expiring_after(&mut self, after_ms: u64, limit: usize)
-    -> Result<Vec<HeldLease>, StoreError>;
-    /// Leases at a server, by its name, at most `limit`.
-    fn leases_at(&mut self, server: &str, limit: usize) -> Result<Vec<HeldLease>, StoreError>;
+    /// Returns at most `limit` leases, as [`Leases::first`] orders them.
+    fn leases(&mut self, of: Leases<'_>, limit: usize) -> Result<Vec<HeldLease>, StoreError>;
     /// Adds a lease, or changes the one of that number.
     fn put_lease(&mut self, lease: &HeldLease) -> Result<(), StoreError>;
     /// Removes the lease with this number.

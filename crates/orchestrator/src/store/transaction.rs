@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use underload_fleet::device::DeviceId;
 use underload_fleet::orchestrator::{MADE_EPOCH, line_setting};
 use underload_fleet::store::{
-    Code, Device, HeldLease, LogEntry, Needs, PlanRow, SEEN_ROWS, Server, StoreError, StoredResult,
-    Transaction,
+    Code, Device, HeldLease, Leases, LogEntry, Needs, PlanRow, SEEN_ROWS, Server, StoreError,
+    StoredResult, Transaction,
 };
 
 use super::database::{Begin, Database, Row, Value, values};
@@ -224,18 +224,6 @@ impl<'a> SqlTransaction<'a> {
         Ok(())
     }
 
-    /// Reads at most `limit` leases, and as many more as were changed here: what is stored of
-    /// those may not meet the condition any more.
-    fn some_leases_where(
-        &mut self,
-        condition: &str,
-        value: Value,
-        limit: usize,
-    ) -> Result<(), StoreError> {
-        let limit = limit.saturating_add(self.leases.changed.len());
-        self.leases_where(&format!("{condition} LIMIT $2"), &[vec![value, limit.into()]])
-    }
-
     fn load_seen(&mut self, results: &[StoredResult]) -> Result<(), StoreError> {
         if self.seen_until.is_none() {
             self.load_last_seen()?;
@@ -425,47 +413,33 @@ impl Transaction for SqlTransaction<'_> {
         Ok(self.leases.get(&id))
     }
 
-    fn lease_of(&mut self, device: DeviceId) -> Result<Option<HeldLease>, StoreError> {
-        if self.devices_with_leases.insert(device) {
-            self.some_leases_where("device = $1", device.into(), LEASES_MAX)?;
+    fn leases(&mut self, of: Leases<'_>, limit: usize) -> Result<Vec<HeldLease>, StoreError> {
+        let (condition, value): (_, Value) = match of {
+            Leases::Of(device) => ("device = $1", device.into()),
+            Leases::LoadedIn(segment) => ("segment = $1", segment.into()),
+            Leases::At(server) => ("server = $1 ORDER BY id", server.into()),
+            Leases::ExpiredAt(now_ms) => {
+                ("expires_ms <= $1 ORDER BY expires_ms, id", to_instant(now_ms).into())
+            }
+            Leases::ExpiringAfter(after_ms) => {
+                ("expires_ms > $1 ORDER BY expires_ms, id", to_instant(after_ms).into())
+            }
+        };
+        // All leases of a device or segment are read at once: few load a segment at the same time.
+        let (is_known, limit_read) = match of {
+            Leases::Of(device) => (!self.devices_with_leases.insert(device), LEASES_MAX),
+            Leases::LoadedIn(segment) => {
+                (!self.segments_with_leases.insert(segment.to_owned()), LEASES_MAX)
+            }
+            _ => (false, limit),
+        };
+        if !is_known {
+            // The stored rows of leases that were changed here may not be selected any more.
+            let limit_read = limit_read.saturating_add(self.leases.changed.len());
+            let values = vec![value, limit_read.into()];
+            self.leases_where(&format!("{condition} LIMIT $2"), &[values])?;
         }
-        let mut held = self.leases.present();
-        Ok(held.find(|lease| lease.device == device).cloned())
-    }
-
-    fn loaded_in(&mut self, segment: &str) -> Result<u32, StoreError> {
-        if self.segments_with_leases.insert(segment.to_owned()) {
-            self.some_leases_where("segment = $1", segment.into(), LEASES_MAX)?;
-        }
-        let held = self.leases.present();
-        Ok(held.filter(|lease| lease.segment.as_deref() == Some(segment)).count() as u32)
-    }
-
-    fn expired(&mut self, now_ms: u64, limit: usize) -> Result<Vec<HeldLease>, StoreError> {
-        let condition = "expires_ms <= $1 ORDER BY expires_ms, id";
-        self.some_leases_where(condition, to_instant(now_ms).into(), limit)?;
-        let held = self.leases.present().filter(|lease| lease.expires_ms <= now_ms);
-        let mut found: Vec<HeldLease> = held.cloned().collect();
-        found.sort_by_key(|lease| (lease.expires_ms, lease.id));
-        found.truncate(limit);
-        Ok(found)
-    }
-
-    fn expiring_after(
-        &mut self,
-        after_ms: u64,
-        limit: usize,
-    ) -> Result<Vec<HeldLease>, StoreError> {
-        let condition = "expires_ms > $1 ORDER BY expires_ms, id";
-        self.some_leases_where(condition, to_instant(after_ms).into(), limit)?;
-        let held = self.leases.present().filter(|lease| lease.expires_ms > after_ms);
-        Ok(held.take(limit).cloned().collect())
-    }
-
-    fn leases_at(&mut self, server: &str, limit: usize) -> Result<Vec<HeldLease>, StoreError> {
-        self.some_leases_where("server = $1 ORDER BY id", server.into(), limit)?;
-        let held = self.leases.present().filter(|lease| lease.server == server);
-        Ok(held.take(limit).cloned().collect())
+        Ok(of.first(self.leases.present(), limit))
     }
 
     fn put_lease(&mut self, lease: &HeldLease) -> Result<(), StoreError> {
@@ -614,5 +588,5 @@ const LAST_SEEN: &str = "SELECT s.device, s.epoch, s.part, s.bits
         FROM ({rows bytea}) devices) last
     JOIN seen s ON s.device = last.device AND s.epoch = last.epoch AND s.part = last.part";
 
-/// Leases of one device or segment at most: few load a segment at once.
+/// Maximum number of leases that are read of one device or segment.
 const LEASES_MAX: usize = 100_000;

@@ -6,8 +6,8 @@ use super::change;
 use super::samples::{self, LARGEST, id};
 use crate::device::DeviceId;
 use crate::store::{
-    Archive, Code, CodeFor, Device, HeldLease, Needs, PlanRow, SEEN_ROWS, SEEN_WIDTH, Server,
-    Store, StoreError, Transaction,
+    Archive, Code, CodeFor, Device, HeldLease, Leases, Needs, PlanRow, SEEN_ROWS, SEEN_WIDTH,
+    Server, Store, StoreError, Transaction,
 };
 
 /// A row of each kind.
@@ -59,8 +59,11 @@ impl Rows {
         assert_eq!(tx.device(self.device.id)?, None);
         assert_eq!(tx.code(&self.code.hash)?, None);
         assert_eq!(tx.servers()?, []);
-        assert_eq!((tx.lease(self.lease.id)?, tx.lease_of(self.device.id)?), (None, None));
-        assert_eq!(tx.loaded_in("'segment'")?, 0);
+        assert_eq!(
+            (tx.lease(self.lease.id)?, leases(tx, Leases::Of(self.device.id)).pop()),
+            (None, None)
+        );
+        assert_eq!(leases(tx, Leases::LoadedIn("'segment'")), []);
         assert_eq!(tx.plans()?, []);
         assert_eq!(tx.setting(SETTING)?, None);
         Ok(())
@@ -125,11 +128,11 @@ pub(super) fn changes_are_seen_before_they_are_committed(store: &mut dyn Store) 
     change(store, |tx| {
         rows.put(tx)?;
         rows.are_there(tx)?;
-        assert_eq!(tx.lease_of(id(1))?.as_ref(), Some(&rows.lease));
-        assert_eq!(tx.loaded_in("'segment'")?, 1);
+        assert_eq!(leases(tx, Leases::Of(id(1))).pop().as_ref(), Some(&rows.lease));
+        assert_eq!(leases(tx, Leases::LoadedIn("'segment'")).len(), 1);
         tx.end_lease(rows.lease.id)?;
-        assert_eq!((tx.lease(rows.lease.id)?, tx.lease_of(id(1))?), (None, None));
-        assert_eq!(tx.loaded_in("'segment'")?, 0);
+        assert_eq!((tx.lease(rows.lease.id)?, leases(tx, Leases::Of(id(1))).pop()), (None, None));
+        assert_eq!(leases(tx, Leases::LoadedIn("'segment'")), []);
         // Ending what has ended changes nothing.
         tx.end_lease(rows.lease.id)
     });
@@ -180,50 +183,59 @@ pub(super) fn what_is_older_than_is_remembered_is_known(store: &mut (impl Store 
     assert_eq!(change(store, |tx| tx.append(&older)), [false, true]);
 }
 
+fn leases(tx: &mut dyn Transaction, of: Leases<'_>) -> Vec<HeldLease> {
+    tx.leases(of, 9).expect("it answers")
+}
+
 pub(super) fn leases_are_found_by_all_that_they_hold(store: &mut dyn Store) {
     let lease = |number, device, server, segment, expires_ms| HeldLease {
         expires_ms,
         ..samples::lease(number, id(device), server, segment)
     };
-    let leases = [
+    let held = [
         lease(5, 1, "east", Some("s1"), 300),
         lease(4, 2, "east", Some("s1"), 100),
         lease(3, 3, "west", Some("s2"), 200),
         lease(2, 4, "west", None, 100),
         lease(1, 5, "east", Some(""), LARGEST),
     ];
-    change(store, |tx| leases.iter().try_for_each(|lease| tx.put_lease(lease)));
+    change(store, |tx| held.iter().try_for_each(|lease| tx.put_lease(lease)));
     change(store, |tx| {
-        let counts = ["s1", "s2", "s3", "", "S1"].map(|name| tx.loaded_in(name));
-        assert_eq!(counts.map(|count| count.expect("it answers")), [2, 1, 0, 1, 0]);
-        let [a, b, c, d, _] = &leases;
-        assert_eq!(tx.lease_of(id(3))?.as_ref(), Some(c));
-        assert_eq!(tx.lease_of(id(9))?, None);
-        assert_eq!(tx.expired(99, 9)?, []);
+        let loaded = |name| leases(tx, Leases::LoadedIn(name)).len();
+        assert_eq!(["s1", "s2", "s3", "", "S1"].map(loaded), [2, 1, 0, 1, 0]);
+        let [a, b, c, d, _] = &held;
+        assert_eq!(leases(tx, Leases::Of(id(3))), std::slice::from_ref(c));
+        assert_eq!(leases(tx, Leases::Of(id(9))), []);
+        assert_eq!(leases(tx, Leases::ExpiredAt(99)), []);
         // At the instant of its expiry it has expired; those of one instant by their numbers.
-        assert_eq!(tx.expired(100, 9)?, [d.clone(), b.clone()]);
-        assert_eq!(tx.expired(300, 9)?, [d.clone(), b.clone(), c.clone(), a.clone()]);
-        assert_eq!(tx.expired(LARGEST - 1, 2)?, [d.clone(), b.clone()]);
+        assert_eq!(leases(tx, Leases::ExpiredAt(100)), [d.clone(), b.clone()]);
+        assert_eq!(
+            leases(tx, Leases::ExpiredAt(300)),
+            [d.clone(), b.clone(), c.clone(), a.clone()]
+        );
+        assert_eq!(tx.leases(Leases::ExpiredAt(LARGEST - 1), 2)?, [d.clone(), b.clone()]);
         let later = |tx: &mut dyn Transaction, after_ms, limit| {
-            let found = tx.expiring_after(after_ms, limit);
+            let found = tx.leases(Leases::ExpiringAfter(after_ms), limit);
             let mut ids: Vec<u64> = found.expect("it answers").iter().map(|it| it.id).collect();
             ids.sort_unstable();
             ids
         };
         assert_eq!((later(tx, 99, 9), later(tx, 100, 9)), (vec![1, 2, 3, 4, 5], vec![1, 3, 5]));
         assert_eq!((later(tx, LARGEST, 9), later(tx, 0, 2).len()), (vec![], 2));
-        let mut east = tx.leases_at("east", 9)?;
-        east.sort_by_key(|lease| lease.id);
+        let east = leases(tx, Leases::At("east"));
         assert_eq!(east.iter().map(|lease| lease.id).collect::<Vec<_>>(), [1, 4, 5]);
-        assert_eq!((tx.leases_at("east", 2)?.len(), tx.leases_at("north", 2)?.len()), (2, 0));
+        assert_eq!(tx.leases(Leases::At("east"), 2)?.len(), 2);
+        assert_eq!(leases(tx, Leases::At("north")), []);
         // Moved to another server, and out of its segment.
         tx.put_lease(&lease(4, 2, "west", None, 400))?;
-        assert_eq!((tx.loaded_in("s1")?, tx.leases_at("east", 9)?.len()), (1, 2));
-        assert_eq!(tx.expired(100, 9)?, std::slice::from_ref(d));
+        assert_eq!(leases(tx, Leases::LoadedIn("s1")).len(), 1);
+        assert_eq!(leases(tx, Leases::At("east")).len(), 2);
+        assert_eq!(leases(tx, Leases::ExpiredAt(100)), std::slice::from_ref(d));
         tx.end_lease(5)
     });
     change(store, |tx| {
-        assert_eq!((tx.loaded_in("s1")?, tx.leases_at("west", 9)?.len()), (0, 3));
+        assert_eq!(leases(tx, Leases::LoadedIn("s1")), []);
+        assert_eq!(leases(tx, Leases::At("west")).len(), 3);
         Ok(())
     });
 }

@@ -10,7 +10,8 @@ use underload_fleet::message::ServerAddress;
 use underload_fleet::retention::Retention;
 use underload_fleet::store::conformance;
 use underload_fleet::store::{
-    Archive as _, Filter, HeldLease, Memory, Needs, Server, Store as _, StoreError, StoredResult,
+    Archive as _, Filter, HeldLease, Leases, Memory, Needs, Server, Store as _, StoreError,
+    StoredResult,
 };
 
 use super::scratch::Scratch;
@@ -590,7 +591,8 @@ fn race(store: &mut SqlStore, id: u64) -> Result<bool, StoreError> {
     let needs = Needs { devices: vec![testing::device_id(id)], leases: vec![], admits: true };
     let mut change = store.begin(&needs)?;
     let reserved = change.servers()?[0].reserved_up_bit_per_s;
-    if reserved == 10 || change.loaded_in(&format!("segment-{id}"))? > 0 {
+    let is_loaded = !change.leases(Leases::LoadedIn(&format!("segment-{id}")), 1)?.is_empty();
+    if reserved == 10 || is_loaded {
         return Ok(false);
     }
     change.put_server(&server(reserved + 1))?;
@@ -623,18 +625,19 @@ fn of_64_that_race_for_10_places_10_get_one() {
     let needs = Needs { admits: true, ..Needs::default() };
     let mut change = store.begin(&needs).expect("it begins");
     assert_eq!(change.servers().expect("servers"), [server(10)]);
-    let held = change.leases_at("server-1", 100).expect("leases");
+    let held = change.leases(Leases::At("server-1"), 100).expect("leases");
     assert_eq!(held.len(), 10);
     for lease in &held {
         assert_eq!(change.lease(lease.id).expect("read").as_ref(), Some(lease));
-        assert_eq!(change.lease_of(lease.device).expect("read").as_ref(), Some(lease));
         let segment = lease.segment.as_deref().unwrap_or_default();
-        assert_eq!(change.loaded_in(segment).expect("counted"), 1);
+        for of in [Leases::Of(lease.device), Leases::LoadedIn(segment)] {
+            assert_eq!(change.leases(of, 9).expect("read"), std::slice::from_ref(lease));
+        }
     }
     change.end_lease(held[3].id).expect("ended");
-    assert_eq!(change.leases_at("server-1", 100).expect("leases").len(), 9);
-    let first: Vec<u64> =
-        change.expired(START_MS + 64, 4).expect("leases").iter().map(|lease| lease.id).collect();
+    assert_eq!(change.leases(Leases::At("server-1"), 100).expect("leases").len(), 9);
+    let first = change.leases(Leases::ExpiredAt(START_MS + 64), 4).expect("leases");
+    let first: Vec<u64> = first.iter().map(|lease| lease.id).collect();
     let left = held.iter().map(|lease| lease.id).filter(|id| *id != held[3].id);
     assert_eq!(first, left.take(4).collect::<Vec<_>>(), "the oldest first");
 }
