@@ -71,6 +71,11 @@ pub enum Dimension {
 }
 
 impl Dimension {
+    /// Name of the attribute; `None` of other dimensions.
+    pub fn attribute(&self) -> Option<&str> {
+        if let Self::Attribute(name) = self { Some(name) } else { None }
+    }
+
     /// The value of a series.
     pub fn of(&self, kept: &StoredResult, step: &StepResult, series: &SeriesResult) -> String {
         match self {
@@ -169,6 +174,18 @@ pub trait Archive: Send {
         filter: &Filter,
         see: &mut dyn FnMut(&StoredResult) -> bool,
     ) -> Result<(), StoreError>;
+    /// As [`Archive::visit`], for sums and studies: a result has its device, cohort, day, outcome
+    /// and series, and these attributes of its line and those of the filter. Other fields may be
+    /// empty.
+    fn visit_measured(
+        &mut self,
+        filter: &Filter,
+        attributes: &[&str],
+        see: &mut dyn FnMut(&StoredResult) -> bool,
+    ) -> Result<(), StoreError> {
+        let _ = attributes;
+        self.visit(filter, see)
+    }
     /// The days that are meant and that [`Archive::visit`] shows nothing of, except for what came
     /// after they were added up. Only the filter's plan and days count.
     fn summed(&mut self, filter: &Filter) -> Result<Summed, StoreError>;

@@ -65,6 +65,30 @@ impl SqlArchive {
         answer
     }
 
+    /// Calls `see` with the results of [`Archive::visit`], or of [`Archive::visit_measured`] for
+    /// `attributes`.
+    fn visit_all(
+        &mut self,
+        filter: &Filter,
+        attributes: Option<&[&str]>,
+        see: &mut dyn FnMut(&StoredResult) -> bool,
+    ) -> Result<(), StoreError> {
+        let files = self.files()?;
+        if let Some(files) = &files
+            && !files.visit(filter, attributes, see)?
+        {
+            return Ok(());
+        }
+        // Page by page and without a view, because a long view keeps the log of a database from
+        // shrinking.
+        visit_results(&mut *self.database, filter, (i64::MIN, 0), &mut |_, page| {
+            Ok(page.iter().all(|(number, stored)| {
+                let is_shown = files.as_ref().is_some_and(|files| files.has(stored, *number));
+                is_shown || !filter.meets(stored) || see(stored)
+            }))
+        })
+    }
+
     fn rows<T>(
         &mut self,
         sql: &str,
@@ -98,7 +122,8 @@ impl Archive for SqlArchive {
     fn sums(&mut self, filter: &Filter, by: &[Dimension]) -> Result<Vec<Sum>, StoreError> {
         let mut question = self.question(filter, by)?;
         let Some(level) = question.level() else {
-            self.visit(filter, &mut |stored| {
+            let attributes: Vec<&str> = by.iter().filter_map(Dimension::attribute).collect();
+            self.visit_measured(filter, &attributes, &mut |stored| {
                 question.add_result(stored, None);
                 true
             })?;
@@ -186,20 +211,18 @@ impl Archive for SqlArchive {
         filter: &Filter,
         see: &mut dyn FnMut(&StoredResult) -> bool,
     ) -> Result<(), StoreError> {
-        let files = self.files()?;
-        if let Some(files) = &files
-            && !files.visit(filter, &mut |stored| Ok(see(stored)))?
-        {
-            return Ok(());
-        }
-        // Page by page without a view: whoever takes long must not keep the log of a database
-        // from shrinking.
-        visit_results(&mut *self.database, filter, (i64::MIN, 0), &mut |_, page| {
-            Ok(page.iter().all(|(number, stored)| {
-                let is_shown = files.as_ref().is_some_and(|files| files.has(stored, *number));
-                is_shown || !filter.meets(stored) || see(stored)
-            }))
-        })
+        self.visit_all(filter, None, see)
+    }
+
+    fn visit_measured(
+        &mut self,
+        filter: &Filter,
+        attributes: &[&str],
+        see: &mut dyn FnMut(&StoredResult) -> bool,
+    ) -> Result<(), StoreError> {
+        let of_filter = filter.attributes.keys().map(String::as_str);
+        let attributes: Vec<&str> = attributes.iter().copied().chain(of_filter).collect();
+        self.visit_all(filter, Some(&attributes), see)
     }
 
     fn summed(&mut self, filter: &Filter) -> Result<Summed, StoreError> {

@@ -106,7 +106,8 @@ pub fn study(
     check_dimensions(&question.by)?;
     let filter = Filter { plan: Some(plan.to_owned()), ..question.filter.clone() };
     let mut collector = Collector::new(&parsed, &question.by);
-    archive.visit(&filter, &mut |kept| {
+    let by: Vec<&str> = question.by.iter().map(String::as_str).collect();
+    archive.visit_measured(&filter, &by, &mut |kept| {
         collector.see(kept);
         true
     })?;

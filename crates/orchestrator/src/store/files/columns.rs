@@ -1,7 +1,7 @@
-//! Parquet, column by column: a table of a few plain types, written row by row, read by batches.
+//! Parquet tables: written row by row, read in batches of columns.
 //!
-//! A histogram is two lists of the same length, bins and their counts, so that any program reads
-//! it. Files of earlier versions have one column of bytes in their place.
+//! A histogram is two lists of equal length, bins and their counts, so that any program can read
+//! it. Files of earlier versions have one column of bytes instead.
 
 use std::fs::File;
 use std::io::Write;
@@ -20,29 +20,29 @@ use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::types::{ColumnPath, Type, TypePtr};
 use ring::digest::{Context, SHA256};
 use underload_disk::{Access, NewFile};
-use underload_fleet::bins::{BIN_MAX, Bins};
+use underload_fleet::bins::Bins;
 use underload_fleet::store::StoreError;
 use underload_store::values::{guarded, optional, required, with_levels};
 
 use crate::store::encode::visit_bins;
 
-/// Type of a column. An optional one may be absent in a row.
+/// Type of a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// A number that repeats.
+    /// A number that is often equal in many rows.
     Long,
-    /// A number that hardly repeats and is near the one before it.
+    /// A number that is rarely equal in two rows and close to that of the row before.
     Rising,
     OptionalLong,
     OptionalReal,
     Text,
     OptionalText,
     Bytes,
-    /// Bins of a histogram, rising. Its counts are the next column.
+    /// Bins of a histogram, ascending. The next column has its counts.
     Bins,
     /// Counts of the bins in the column before.
     Counts,
-    /// A histogram as earlier versions wrote it: [`visit_bins`].
+    /// A histogram in the format of earlier versions, which [`visit_bins`] reads.
     OptionalBytes,
 }
 
@@ -60,7 +60,7 @@ impl Kind {
 }
 
 /// Declares the columns of a table, each with its name in a file, its kind and its value in a row:
-/// an enum with the place of each column, `LAYOUT` for files, and the `values` of a row.
+/// an enum with the index of each column, `LAYOUT` for files, and the `values` of a row.
 macro_rules! columns {
     ($table:ident of $it:ident: $row:ident;
         $($column:ident: $name:literal $kind:ident = $value:expr;)*) => {
@@ -84,7 +84,7 @@ pub(super) use columns;
 /// Names and kinds of a table's columns, in order.
 pub(super) type Layout = [(&'static str, Kind)];
 
-/// The layout of the files that earlier versions wrote of a table.
+/// Returns the layout that earlier versions wrote for a table.
 pub(super) fn earlier(layout: &Layout) -> Vec<(&'static str, Kind)> {
     let columns = layout.iter().filter(|(_, kind)| *kind != Kind::Counts);
     let column = |(name, kind): &(&'static str, Kind)| match kind {
@@ -94,7 +94,6 @@ pub(super) fn earlier(layout: &Layout) -> Vec<(&'static str, Kind)> {
     columns.map(column).collect()
 }
 
-/// A value of a row.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Value<'a> {
     Long(i64),
@@ -164,6 +163,8 @@ pub(super) enum Column {
     OptionalBytes(Vec<Option<ByteArray>>),
     Bins(Lists),
     Counts(Lists),
+    /// A column that was not read: its numbers are 0 and its texts are empty.
+    Skipped,
 }
 
 /// Lists of numbers, one after the other.
@@ -174,7 +175,7 @@ pub(super) struct Lists {
     ends: Vec<usize>,
 }
 
-/// What a finished file is known by.
+/// A finished file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::store) struct Written {
     pub(super) rows: u64,
@@ -183,7 +184,7 @@ pub(in crate::store) struct Written {
     pub(super) sha256: String,
 }
 
-/// A file that rows are added to. It is there whole or not at all.
+/// A file under construction, which appears under its path only when finished.
 pub(super) struct Writer {
     path: PathBuf,
     table: SerializedFileWriter<Summed>,
@@ -193,10 +194,7 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    /// Begins the file, and the directories above it.
-    ///
-    /// # Errors
-    /// [`StoreError::Temporary`], for example where the disk is full.
+    /// Creates the file, and the directories above it.
     pub(super) fn new(path: &Path, layout: &Layout) -> Result<Self, StoreError> {
         let directory = underload_disk::directory_of(path);
         underload_disk::create_directory(directory, Access::Owner).map_err(failed(directory))?;
@@ -211,10 +209,7 @@ impl Writer {
         Ok(Self { path: path.to_owned(), table, columns, buffered: 0, rows: 0 })
     }
 
-    /// Adds a row, which has a value for each column of the layout.
-    ///
-    /// # Errors
-    /// [`StoreError::Temporary`], for example where the disk is full.
+    /// Adds a row, with a value for each column of the layout.
     pub(super) fn row<'a>(
         &mut self,
         values: impl Iterator<Item = Value<'a>>,
@@ -235,10 +230,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Ends the file, which is on disk then.
-    ///
-    /// # Errors
-    /// [`StoreError::Temporary`]; there is no such file then.
+    /// Syncs the file to disk and moves it to its path. Removes it after an error.
     pub(super) fn finish(mut self) -> Result<Written, StoreError> {
         if self.buffered > 0 {
             self.write_group()?;
@@ -251,7 +243,7 @@ impl Writer {
     }
 }
 
-/// A file whose bytes are counted and summed up as they are written.
+/// A file whose bytes are counted and hashed as they are written.
 struct Summed {
     file: NewFile,
     sum: Context,
@@ -284,8 +276,8 @@ impl Column {
         }
     }
 
-    /// A value of another kind than the column's is a mistake of this program, which the writer
-    /// of the file tells: its columns are not of one length then.
+    /// Adds a value. A value of another kind is a defect of this program: it is not added, and
+    /// writing the file fails because its columns differ in length.
     fn push(&mut self, value: Value<'_>) {
         let bytes = |value: &[u8]| ByteArray::from(value.to_vec());
         match (self, value) {
@@ -306,7 +298,6 @@ impl Column {
         }
     }
 
-    /// How many values it has.
     pub(super) fn rows(&self) -> usize {
         match self {
             Self::Long(values) => values.len(),
@@ -315,39 +306,36 @@ impl Column {
             Self::Bytes(values) => values.len(),
             Self::OptionalBytes(values) => values.len(),
             Self::Bins(lists) | Self::Counts(lists) => lists.ends.len(),
+            Self::Skipped => 0,
         }
     }
 
-    /// The histogram of a row, whose counts are the column after this one; `None` if the row has
-    /// none, or none that makes sense.
+    /// Returns the histogram of a row, where `counts` is the next column; `None` if the row has no
+    /// histogram or an invalid one.
     pub(super) fn bins(&self, counts: Option<&Self>, row: usize) -> Option<Bins> {
-        let mut bins = Bins::default();
-        match (self, counts) {
-            (Self::Bins(numbers), Some(Self::Counts(counts))) => {
-                let (numbers, counts) = (numbers.get(row)?, counts.get(row)?);
-                if numbers.len() != counts.len() || !numbers.is_sorted() {
-                    return None;
-                }
-                for (bin, count) in numbers.iter().zip(counts) {
-                    let bin = u16::try_from(*bin).ok().filter(|bin| *bin <= BIN_MAX)?;
-                    bins.add_to(bin, *count as u64);
-                }
-            }
-            _ => visit_bins(self.bytes(row)?, |bin, count| bins.add_to(bin, count))?,
+        if let (Self::Bins(numbers), Some(Self::Counts(counts))) = (self, counts) {
+            let (numbers, counts) = (numbers.get(row)?, counts.get(row)?);
+            let pair =
+                |(bin, count): (&i64, &i64)| Some((u16::try_from(*bin).ok()?, *count as u64));
+            let mut pairs = Vec::with_capacity(numbers.len());
+            pairs.extend(numbers.iter().zip(counts).map_while(pair));
+            let is_whole = pairs.len() == numbers.len() && numbers.len() == counts.len();
+            return Bins::try_from(pairs).ok().filter(|_| is_whole);
         }
+        let mut bins = Bins::default();
+        visit_bins(self.bytes(row)?, |bin, count| bins.add_to(bin, count))?;
         Some(bins)
     }
 
-    /// A number, where the row has one.
     pub(super) fn long(&self, row: usize) -> Option<i64> {
         match self {
             Self::Long(values) => values.get(row).copied(),
             Self::OptionalLong(values) => values.get(row).copied().flatten(),
+            Self::Skipped => Some(0),
             _ => None,
         }
     }
 
-    /// A real number, where the row has one.
     pub(super) fn real(&self, row: usize) -> Option<f64> {
         match self {
             Self::OptionalReal(values) => values.get(row).copied().flatten(),
@@ -355,16 +343,15 @@ impl Column {
         }
     }
 
-    /// Bytes, where the row has some.
     pub(super) fn bytes(&self, row: usize) -> Option<&[u8]> {
         match self {
             Self::Bytes(values) => values.get(row).map(ByteArray::data),
             Self::OptionalBytes(values) => values.get(row)?.as_ref().map(ByteArray::data),
+            Self::Skipped => Some(&[]),
             _ => None,
         }
     }
 
-    /// The same as text.
     pub(super) fn text(&self, row: usize) -> Option<&str> {
         std::str::from_utf8(self.bytes(row)?).ok()
     }
@@ -377,6 +364,7 @@ impl Column {
             Self::Bytes(values) => values.clear(),
             Self::OptionalBytes(values) => values.clear(),
             Self::Bins(lists) | Self::Counts(lists) => *lists = Lists::default(),
+            Self::Skipped => {}
         }
     }
 }
@@ -392,8 +380,8 @@ impl Lists {
         self.numbers.get(start..*self.ends.get(row)?)
     }
 
-    /// Whether a row's list has a number, and whether a number is not the first of its list; each
-    /// number and each empty list has both.
+    /// Returns the definition and repetition levels of Parquet. Each number and each empty list has
+    /// one of both: 1 for a number, and 1 for a number that is not the first of its list.
     fn levels(&self) -> (Vec<i16>, Vec<i16>) {
         let (mut defined, mut repeated) = (Vec::new(), Vec::new());
         let mut start = 0;
@@ -409,7 +397,7 @@ impl Lists {
         (defined, repeated)
     }
 
-    /// The next rows of a column.
+    /// Reads the next rows of a column.
     fn read(column: &mut ColumnReaderImpl<Int64Type>, rows: usize) -> ParquetResult<Self> {
         let (mut defined, mut repeated, mut numbers) = (Vec::new(), Vec::new(), Vec::new());
         let mut left = rows;
@@ -464,6 +452,7 @@ fn append(writer: &mut SerializedFileWriter<Summed>, columns: &[Column]) -> Parq
                 let (present, levels) = with_levels(values);
                 writer.typed::<ByteArrayType>().write_batch(&present, Some(&levels), None)
             }
+            Column::Skipped => Ok(0),
         }?;
         writer.close()?;
     }
@@ -516,7 +505,7 @@ fn schema(layout: &Layout) -> ParquetResult<TypePtr> {
     Ok(Arc::new(Type::group_type_builder("underload").with_fields(fields).build()?))
 }
 
-/// A list, as the specification of Parquet wants it.
+/// The three-level list of the Parquet specification.
 fn list(name: &str, element: TypePtr) -> ParquetResult<Type> {
     let repeated = Type::group_type_builder("list")
         .with_repetition(Repetition::REPEATED)
@@ -530,12 +519,12 @@ fn list(name: &str, element: TypePtr) -> ParquetResult<Type> {
         .build()
 }
 
-/// Reads some columns of a file, some rows at a time.
+/// Reads columns of a file in batches of rows.
 pub(super) struct Reader {
     path: PathBuf,
     file: SerializedFileReader<File>,
-    /// Positions and kinds of the columns that are wanted.
-    wanted: Vec<(usize, Kind)>,
+    /// Kinds of all columns, and whether to read them.
+    columns: Vec<(Kind, bool)>,
     group: usize,
     open: Vec<Open>,
     rows_left: usize,
@@ -546,14 +535,20 @@ enum Open {
     Real(ColumnReaderImpl<DoubleType>),
     Bytes(ColumnReaderImpl<ByteArrayType>, bool),
     Lists(ColumnReaderImpl<Int64Type>, fn(Lists) -> Column),
+    Skipped,
 }
 
 impl Reader {
-    /// Opens a file for reading the columns of these names, in the order of the layout.
+    /// Opens a file to read the columns whose names `is_read` accepts; the others are
+    /// [`Column::Skipped`].
     ///
     /// # Errors
-    /// [`StoreError::Broken`] where the file is missing, damaged, or has other columns.
-    pub(super) fn open(path: &Path, layout: &Layout, names: &[&str]) -> Result<Self, StoreError> {
+    /// Returns [`StoreError::Broken`] if the file is missing, damaged, or has other columns.
+    pub(super) fn open(
+        path: &Path,
+        layout: &Layout,
+        is_read: impl Fn(&str) -> bool,
+    ) -> Result<Self, StoreError> {
         let file = File::open(path).map_err(missing(path))?;
         let opened = guarded(|| {
             let file = SerializedFileReader::new(file)?;
@@ -563,19 +558,14 @@ impl Reader {
             Ok((file, layout))
         });
         let (file, layout) = opened.map_err(|error| damaged(path, &error.to_string()))?;
-        let layout =
-            layout.ok_or_else(|| damaged(path, "its columns are not those of this version"))?;
-        let columns = layout.iter().enumerate();
-        let wanted = columns.filter(|(_, (name, _))| names.is_empty() || names.contains(name));
-        let wanted = wanted.map(|(place, (_, kind))| (place, *kind)).collect();
+        let layout = layout
+            .ok_or_else(|| damaged(path, "unknown columns; a newer version may have written it"))?;
+        let columns = layout.iter().map(|(name, kind)| (*kind, is_read(name))).collect();
         let path = path.to_owned();
-        Ok(Self { path, file, wanted, group: 0, open: Vec::new(), rows_left: 0 })
+        Ok(Self { path, file, columns, group: 0, open: Vec::new(), rows_left: 0 })
     }
 
-    /// The columns of the next rows; `None` at the end.
-    ///
-    /// # Errors
-    /// [`StoreError::Broken`] where the file is damaged.
+    /// Reads the columns of the next rows; `None` at the end of the file.
     pub(super) fn next(&mut self) -> Result<Option<Vec<Column>>, StoreError> {
         let path = self.path.clone();
         guarded(|| self.next_batch()).map_err(|error| damaged(&path, &error.to_string()))
@@ -591,8 +581,12 @@ impl Reader {
             let group = self.file.get_row_group(self.group)?;
             self.group += 1;
             self.open.clear();
-            for (place, kind) in &self.wanted {
-                let column = group.get_column_reader(*place)?;
+            for (place, (kind, is_read)) in self.columns.iter().enumerate() {
+                if !is_read {
+                    self.open.push(Open::Skipped);
+                    continue;
+                }
+                let column = group.get_column_reader(place)?;
                 self.open.push(match kind {
                     Kind::Long | Kind::Rising => Open::Long(get_typed_column_reader(column), false),
                     Kind::OptionalLong => Open::Long(get_typed_column_reader(column), true),
@@ -615,11 +609,12 @@ impl Reader {
             Open::Bytes(column, false) => required(column, rows).map(Column::Bytes),
             Open::Bytes(column, true) => optional(column, rows).map(Column::OptionalBytes),
             Open::Lists(column, of) => Lists::read(column, rows).map(of),
+            Open::Skipped => Ok(Column::Skipped),
         };
         let columns = self.open.iter_mut().map(read).collect::<ParquetResult<Vec<_>>>()?;
-        // Files of earlier versions have one column of bytes for the bins and no column of counts:
-        // an empty column takes the place of the counts.
-        let places = columns.into_iter().zip(&self.wanted).flat_map(|(column, (_, kind))| {
+        // Files of earlier versions have a column of bytes for the bins and no column of counts. An
+        // empty column keeps the indices of the columns after it.
+        let places = columns.into_iter().zip(&self.columns).flat_map(|(column, (kind, _))| {
             let is_earlier = *kind == Kind::OptionalBytes;
             [Some(column), is_earlier.then(|| Column::empty(Kind::Counts))]
         });
@@ -631,12 +626,12 @@ fn unwritten(path: &Path, error: ParquetError) -> StoreError {
     StoreError::temporary(path.display().to_string()).because(error)
 }
 
-/// What the file system said about a path.
+/// Wraps an I/O error with its path.
 pub(super) fn failed(path: &Path) -> impl FnOnce(std::io::Error) -> StoreError + '_ {
     move |error| StoreError::temporary(path.display().to_string()).because(error)
 }
 
-/// The same of a file that has to be there.
+/// As [`failed`], but [`StoreError::Broken`] if the file does not exist.
 pub(super) fn missing(path: &Path) -> impl FnOnce(std::io::Error) -> StoreError + '_ {
     move |error| match error.kind() {
         std::io::ErrorKind::NotFound => damaged(path, "it is missing; restore it from a copy"),
@@ -644,12 +639,11 @@ pub(super) fn missing(path: &Path) -> impl FnOnce(std::io::Error) -> StoreError 
     }
 }
 
-/// A file that is not what it was.
 pub(super) fn damaged(path: &Path, why: &str) -> StoreError {
     StoreError::broken(format!("the archive's file {}: {why}", path.display()))
 }
 
-/// Rows that are encoded together, and kept in memory until then.
+/// Rows of a row group, which are in memory until it is written.
 const ROWS_OF_GROUP: usize = 1 << 16;
-/// Rows that are in memory at a time.
+/// Rows that a [`Reader`] has in memory.
 const ROWS_AT_ONCE: usize = 1 << 12;

@@ -1,8 +1,8 @@
-//! Which files an archive has: the one place that says what was moved there.
+//! The manifest of an archive, which alone decides which files and results belong to it.
 //!
-//! A file counts from when the manifest that names it is on disk. A result of a day whose number is
-//! not above [`PlanDay::up_to`] is in that day's files, whether or not the database still has it.
-//! So the file that is replaced whole is the only step between the two states.
+//! A file belongs to the archive once a manifest that names it is on disk. A result of a day whose
+//! number is not above [`PlanDay::up_to`] is in that day's files, whether or not the database still
+//! has it. So replacing the manifest moves results atomically.
 
 use std::path::{Component, Path, PathBuf};
 
@@ -13,35 +13,30 @@ use underload_fleet::store::StoreError;
 use super::columns::{Written, damaged, failed};
 
 /// Version of the manifest and of the columns of its files. Files of version 1 have the histogram
-/// of a series as bytes; they are read as they are, and written anew when parts are merged.
+/// of a series as bytes; they remain readable, and merging rewrites them.
 const FORMAT: u32 = 2;
-/// Its name in the archive.
 pub(super) const NAME: &str = "manifest.json";
 
-/// What an archive has.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(in crate::store) struct Manifest {
     format: u32,
-    /// Which archive it is: what the database knows it by.
+    /// Identifier of the archive, which the database stores too.
     pub(in crate::store) archive: String,
     /// Number of the next file.
     next_file: u64,
-    /// Days of a plan, in the order of day and plan.
+    /// Ordered by day and plan.
     pub(in crate::store) days: Vec<PlanDay>,
 }
 
-/// A day of a plan.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(in crate::store) struct PlanDay {
     /// Days since 1970.
     pub(in crate::store) day: u32,
-    /// The plan.
     pub(in crate::store) plan: String,
-    /// Its results with a number of at most that are in these files.
+    /// All results of the day with numbers up to this are in `parts`.
     pub(in crate::store) up_to: i64,
-    /// Its files.
     pub(in crate::store) parts: Vec<Part>,
 }
 
@@ -49,31 +44,27 @@ pub(in crate::store) struct PlanDay {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(in crate::store) struct Part {
-    /// Its path below the archive.
+    /// Path relative to the archive.
     pub(in crate::store) file: String,
-    /// What its rows are.
     pub(in crate::store) rows_are: Rows,
-    /// How many.
     pub(in crate::store) rows: u64,
-    /// Results in it.
     pub(in crate::store) results: u64,
-    /// The highest number of them.
+    /// Highest number of its results.
     pub(in crate::store) last: i64,
-    /// Its size.
     pub(in crate::store) bytes: u64,
-    /// Hexadecimal, of its bytes.
+    /// Hexadecimal.
     pub(in crate::store) sha256: String,
 }
 
-/// What the rows of a file are.
+/// What a row of a file describes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(in crate::store) enum Rows {
-    /// Series of runs, each with its bins.
+    /// One series of one run.
     Runs,
-    /// Sums of series of lines that are alike.
+    /// A sum of series of lines that are alike.
     Sums,
-    /// How often runs came to each end.
+    /// How many runs had an outcome.
     Ends,
 }
 
@@ -87,22 +78,23 @@ impl Rows {
     }
 }
 
-/// What is read of a manifest first: of another version the rest may be different.
+/// The part of a manifest that all versions have.
 #[derive(Deserialize)]
 struct Version {
     format: u32,
 }
 
 impl Manifest {
-    /// Of an archive without files.
+    /// Creates the manifest of an archive without files.
     pub(in crate::store) fn new(archive: String) -> Self {
         Self { format: FORMAT, archive, next_file: 1, days: Vec::new() }
     }
 
-    /// That of the archive in a directory; `None` where there is none.
+    /// Reads the manifest in a directory; `None` if there is no file.
     ///
     /// # Errors
-    /// [`StoreError::Broken`] where it is damaged or of a newer version.
+    /// Returns [`StoreError::Broken`] if it is damaged, of a newer version, or names a file outside
+    /// of the directory.
     pub(in crate::store) fn read(directory: &Path) -> Result<Option<Self>, StoreError> {
         let path = directory.join(NAME);
         let bytes = match std::fs::read(&path) {
@@ -123,15 +115,15 @@ impl Manifest {
             Path::new(&part.file).components().all(|step| matches!(step, Component::Normal(_)))
         };
         match parts.into_iter().find(|part| !is_below(part)) {
-            Some(part) => Err(damaged(&path, &format!("{:?} is no file below it", part.file))),
+            Some(part) => {
+                Err(damaged(&path, &format!("{:?} is outside of the archive", part.file)))
+            }
             None => Ok(Some(manifest)),
         }
     }
 
-    /// Puts it in the place of the one before; it is on disk when this returns.
-    ///
-    /// # Errors
-    /// [`StoreError::Temporary`]; the one before is there then.
+    /// Replaces the manifest in a directory, synced to disk. After an error the earlier one is
+    /// intact.
     pub(in crate::store) fn write(&self, directory: &Path) -> Result<(), StoreError> {
         let path = directory.join(NAME);
         let broken = |error| StoreError::broken("a manifest").because(error);
@@ -139,20 +131,19 @@ impl Manifest {
         underload_disk::write_whole(&path, &bytes, Access::Owner).map_err(failed(&path))
     }
 
-    /// The name of a new file of a day.
+    /// Returns a name for a new file of a day.
     pub(in crate::store) fn name(&mut self, plan: &str, day: u32, rows_are: Rows) -> String {
         let number = self.next_file;
         self.next_file += 1;
         format!("plan={}/day={}/{}-{number:08}.parquet", in_path(plan), date(day), rows_are.name())
     }
 
-    /// A day of a plan, as far as it was moved.
     pub(in crate::store) fn day(&self, plan: &str, day: u32) -> Option<&PlanDay> {
         let place = self.place(plan, day).ok()?;
         self.days.get(place)
     }
 
-    /// The same, to be changed.
+    /// Returns a day of a plan, which is added if it is missing.
     pub(in crate::store) fn day_mut(&mut self, plan: &str, day: u32) -> &mut PlanDay {
         let place = self.place(plan, day).unwrap_or_else(|place| {
             let new = PlanDay { day, plan: plan.to_owned(), up_to: 0, parts: Vec::new() };
@@ -166,17 +157,16 @@ impl Manifest {
         self.days.binary_search_by(|known| (known.day, known.plan.as_str()).cmp(&(day, plan)))
     }
 
-    /// Whether a result is in the files, by its plan, day and number.
+    /// Returns whether the files contain the result with this plan, day and number.
     pub(in crate::store) fn has(&self, plan: &str, day: u32, number: i64) -> bool {
         self.day(plan, day).is_some_and(|known| number <= known.up_to)
     }
 
-    /// The highest number of all results in it.
+    /// The highest number of the results in all files.
     pub(in crate::store) fn last(&self) -> i64 {
         self.days.iter().map(|day| day.up_to).max().unwrap_or(0)
     }
 
-    /// Whether it names a file.
     pub(in crate::store) fn names(&self, file: &Path) -> bool {
         let mut parts = self.days.iter().flat_map(|day| &day.parts);
         parts.any(|part| Path::new(&part.file) == file)
@@ -184,7 +174,6 @@ impl Manifest {
 }
 
 impl Part {
-    /// A file that was just written.
     pub(in crate::store) fn new(
         file: String,
         rows_are: Rows,
@@ -195,13 +184,12 @@ impl Part {
         Self { file, rows_are, rows, results, last, bytes, sha256 }
     }
 
-    /// Its path.
     pub(in crate::store) fn path(&self, directory: &Path) -> PathBuf {
         directory.join(&self.file)
     }
 }
 
-/// A plan's name as the name of a folder.
+/// Escapes a plan's name for use as a directory name.
 fn in_path(plan: &str) -> String {
     let mut name = String::new();
     for byte in plan.bytes() {
@@ -221,14 +209,14 @@ fn in_path(plan: &str) -> String {
     name
 }
 
-/// A day as `2026-01-31`; its number where the calendar has no such day.
+/// Formats a day as `2026-01-31`, or as its number if the calendar has no such day.
 pub(in crate::store) fn date(day: u32) -> String {
     let since = jiff::Span::new().try_days(i64::from(day));
     let date = since.and_then(|since| jiff::civil::date(1970, 1, 1).checked_add(since));
     date.map_or_else(|_| day.to_string(), |date| date.to_string())
 }
 
-/// Bytes of a plan's name in a folder's name at most, before a sum of it is put in its place.
+/// Bytes of a plan's name in a directory name. The rest of a longer name is replaced by a hash.
 const NAME_MAX: usize = 160;
 
 #[cfg(test)]

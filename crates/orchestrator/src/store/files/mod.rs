@@ -1,10 +1,10 @@
-//! Results as columns, in files beside the database.
+//! The archive: Parquet files of results beside the database.
 //!
-//! A folder with `manifest.json` (see `manifest`) and Parquet files in `plan=NAME/day=DATE/`. One
-//! keeper writes there, by a lock of the folder; whoever reads holds the lock of readers, and as
-//! long as anybody does nothing goes away, neither a file nor a result that was moved to one. So a
-//! reader sees each result once: in the files if the manifest says so, which it read once, and
-//! else in the database.
+//! A directory with `manifest.json` (see `manifest`) and Parquet files in `plan=NAME/day=DATE/`. One
+//! process at a time writes, with a lock of the directory. Readers share another lock; while one
+//! holds it, no file is deleted, and no result that was moved to a file is deleted from the
+//! database. So a reader sees each result once: in the files if the manifest, which it reads once,
+//! says so, and otherwise in the database.
 
 mod columns;
 mod manifest;
@@ -32,36 +32,36 @@ pub(crate) fn summed_words(summed: Summed) -> String {
     format!("{} {days} before {}", summed.days, manifest::date(summed.until_day))
 }
 
-/// Where a store's archive is, as the store itself has it written down.
+/// The location of a store's archive, which the store has among its settings.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Location {
-    /// Which archive it is.
+    /// Identifier of the archive.
     pub(super) archive: String,
-    /// Its folder; one that is not absolute is below the store's own.
+    /// Absolute, or relative to the store's directory.
     pub(super) folder: PathBuf,
 }
 
-/// The files of an archive as one question sees them.
+/// The files of an archive at the time of one query.
 #[derive(Debug)]
 pub(super) struct Files {
     folder: PathBuf,
     manifest: Manifest,
-    /// Keeps what is read from going away.
+    /// The readers' lock.
     _lock: File,
 }
 
 impl Files {
-    /// Opens the archive of a store whose own folder is `root`.
+    /// Opens the archive of a store in the directory `root`.
     ///
     /// # Errors
-    /// [`StoreError::Broken`] where it is not there, damaged, or another one.
+    /// Returns [`StoreError::Broken`] if it is missing, damaged, or of another store.
     pub(super) fn open(location: &Location, root: Option<&Path>) -> Result<Self, StoreError> {
         let folder = resolve(&location.folder, root);
         let path = folder.join(READERS);
         let away = |error: std::io::Error| {
             let folder = folder.display();
-            let what = format!("the archive of this store is to be in {folder}: {error}");
+            let what = format!("the archive of this store, expected in {folder}: {error}");
             StoreError::broken(what)
         };
         let lock = File::open(&path).map_err(away)?;
@@ -69,34 +69,39 @@ impl Files {
         let manifest = Manifest::read(&folder)?
             .ok_or_else(|| damaged(&folder.join(manifest::NAME), "it is missing"))?;
         if manifest.archive != location.archive {
-            return Err(damaged(&folder.join(manifest::NAME), "it is of another store"));
+            return Err(damaged(&folder.join(manifest::NAME), "it belongs to another store"));
         }
         Ok(Self { folder, manifest, _lock: lock })
     }
 
-    /// Whether a result that the database still has is in the files, too.
+    /// Returns whether a result of the database is also in the files.
     pub(super) fn has(&self, kept: &StoredResult, number: i64) -> bool {
         self.manifest.has(&kept.result.plan, kept.day(), number)
     }
 
-    /// Shows all results that are meant, day by day, until `see` says false. False if it did.
+    /// Calls `see` with all results that meet the filter, day by day, until it returns false.
+    /// Returns false if it did. `attributes` are those of [`Archive::visit_measured`]; `None` to
+    /// fill in all fields.
+    ///
+    /// [`Archive::visit_measured`]: underload_fleet::store::Archive::visit_measured
     pub(super) fn visit(
         &self,
         filter: &Filter,
-        see: &mut dyn FnMut(&StoredResult) -> Result<bool, StoreError>,
+        attributes: Option<&[&str]>,
+        see: &mut dyn FnMut(&StoredResult) -> bool,
     ) -> Result<bool, StoreError> {
-        // Results are decoded while those before them are looked at: both take about as long.
+        // Decoding takes about as long as `see`, so the two run in parallel.
         std::thread::scope(|scope| {
             let (sender, receiver) = sync_channel(CHUNKS);
             scope.spawn(move || {
-                if let Err(error) = self.decode(filter, &sender) {
+                if let Err(error) = self.decode(filter, attributes, &sender) {
                     // This fails if `visit` has returned early, which makes the error irrelevant.
                     let _ = sender.send(Err(error));
                 }
             });
             for chunk in receiver {
                 for result in chunk? {
-                    if !see(&result)? {
+                    if !see(&result) {
                         return Ok(false);
                     }
                 }
@@ -105,14 +110,19 @@ impl Files {
         })
     }
 
-    /// Sends chunks of all results that meet the filter. Returns early if the receiver is dropped.
+    /// Sends all results that meet the filter, in chunks. Returns early if the receiver is dropped.
     fn decode(
         &self,
         filter: &Filter,
+        attributes: Option<&[&str]>,
         sender: &SyncSender<Result<Vec<StoredResult>, StoreError>>,
     ) -> Result<(), StoreError> {
         for (day, part) in self.runs(filter) {
-            let mut reader = RunsReader::open(&part.path(&self.folder), &day.plan)?;
+            let path = part.path(&self.folder);
+            let mut reader = match attributes {
+                Some(attributes) => RunsReader::measured(&path, &day.plan, attributes)?,
+                None => RunsReader::open(&path, &day.plan)?,
+            };
             let mut chunk = Vec::with_capacity(RESULTS_OF_CHUNK);
             while let Some(kept) = reader.next_of(filter)? {
                 if !filter.meets(&kept.result) {
@@ -133,7 +143,7 @@ impl Files {
         Ok(())
     }
 
-    /// Adds the newest results of a device, until there are `limit`.
+    /// Adds the newest results of a device, so that `found` has the `limit` newest.
     pub(super) fn add_results_of(
         &self,
         device: DeviceId,
@@ -164,7 +174,7 @@ impl Files {
         Ok(())
     }
 
-    /// Days of which only sums are kept, of the plan and the days that are meant.
+    /// Returns the days, among those of the filter, of which only sums remain.
     pub(super) fn summed(&self, filter: &Filter) -> Summed {
         let has_sums = |day: &&PlanDay| day.parts.iter().any(|part| part.rows_are == Rows::Sums);
         let days: BTreeSet<u32> = self.days(filter).filter(has_sums).map(|day| day.day).collect();
@@ -172,7 +182,6 @@ impl Files {
         Summed { days: days.len() as u32, until_day }
     }
 
-    /// The plan and the days that are meant.
     fn days(&self, filter: &Filter) -> impl Iterator<Item = &PlanDay> {
         let (from, until) = (filter.from_day.unwrap_or(0), filter.until_day);
         let plan = filter.plan.clone();
@@ -183,7 +192,6 @@ impl Files {
         })
     }
 
-    /// Files of runs of the plan and the days that are meant.
     fn runs(&self, filter: &Filter) -> impl Iterator<Item = (&PlanDay, &Part)> {
         self.days(filter)
             .flat_map(|day| day.parts.iter().map(move |part| (day, part)))
@@ -196,15 +204,11 @@ fn newest_first(found: &mut Vec<Numbered>, limit: usize) {
     found.truncate(limit);
 }
 
-/// A folder as a path of its own.
 pub(super) fn resolve(folder: &Path, root: Option<&Path>) -> PathBuf {
     root.map_or_else(|| folder.to_owned(), |root| root.join(folder))
 }
 
-/// The lock against readers, for what goes away; `None` while somebody reads.
-///
-/// # Errors
-/// [`StoreError::Temporary`].
+/// Locks readers out, for deletions; `None` while there is a reader.
 pub(super) fn without_readers(folder: &Path) -> Result<Option<File>, StoreError> {
     let path = folder.join(READERS);
     let file = File::open(&path).map_err(failed(&path))?;
@@ -215,11 +219,8 @@ pub(super) fn without_readers(folder: &Path) -> Result<Option<File>, StoreError>
     }
 }
 
-/// Makes the folder of an archive, with its lock of readers and its manifest, where they are not
-/// there; gives the manifest.
-///
-/// # Errors
-/// [`StoreError`].
+/// Creates the readers' lock and the manifest of an archive if they are missing. Returns the
+/// manifest.
 pub(super) fn prepare(folder: &Path) -> Result<Manifest, StoreError> {
     let readers = folder.join(READERS);
     if !readers.exists() {
@@ -231,7 +232,7 @@ pub(super) fn prepare(folder: &Path) -> Result<Manifest, StoreError> {
     if let Some(entry) = plans(folder)?.first() {
         return Err(damaged(
             &folder.join(manifest::NAME),
-            &format!("it is missing, and {} is there", entry.display()),
+            &format!("it is missing, but {} exists", entry.display()),
         ));
     }
     let mut id = [0; 16];
@@ -243,37 +244,25 @@ pub(super) fn prepare(folder: &Path) -> Result<Manifest, StoreError> {
     Ok(manifest)
 }
 
-/// Which archive is in a folder; `None` where there is none.
-///
-/// # Errors
-/// [`StoreError`].
+/// Returns the identifier of the archive in a directory; `None` if there is no archive.
 pub(super) fn archive_in(folder: &Path) -> Result<Option<String>, StoreError> {
     Ok(Manifest::read(folder)?.map(|manifest| manifest.archive))
 }
 
-/// The manifest of an archive that is there.
-///
-/// # Errors
-/// [`StoreError`].
+/// Reads the manifest of an existing archive.
 pub(super) fn manifest(folder: &Path) -> Result<Manifest, StoreError> {
     let path = folder.join(manifest::NAME);
     Manifest::read(folder)?.ok_or_else(|| damaged(&path, "it is missing"))
 }
 
-/// Brings the manifest that is there to the disk.
-///
-/// # Errors
-/// [`StoreError::Temporary`].
+/// Syncs the existing manifest to disk.
 pub(super) fn sync_manifest(folder: &Path) -> Result<(), StoreError> {
     let path = folder.join(manifest::NAME);
     underload_disk::sync_files(std::slice::from_ref(&path)).map_err(failed(&path))?;
     underload_disk::sync_directory(folder).map_err(failed(folder))
 }
 
-/// Whether a file is as it was written.
-///
-/// # Errors
-/// [`StoreError::Broken`] where it is not.
+/// Returns [`StoreError::Broken`] if the hash of a file differs from that in the manifest.
 pub(super) fn verify(folder: &Path, part: &Part) -> Result<(), StoreError> {
     let path = part.path(folder);
     let mut file = File::open(&path).map_err(columns::missing(&path))?;
@@ -290,14 +279,11 @@ pub(super) fn verify(folder: &Path, part: &Part) -> Result<(), StoreError> {
     if found == part.sha256 {
         return Ok(());
     }
-    Err(damaged(&path, "its bytes are not those that were written; restore it from a copy"))
+    Err(damaged(&path, "its hash differs from that in the manifest; restore it from a copy"))
 }
 
-/// Files below an archive that are written here, and that the manifest does not name: left by a
-/// keeper that was stopped, or replaced by others.
-///
-/// # Errors
-/// [`StoreError::Temporary`].
+/// Lists files that this program wrote below an archive and that the manifest does not name: left
+/// by a process that was killed, or replaced by others.
 pub(super) fn unnamed(folder: &Path, manifest: &Manifest) -> Result<Vec<PathBuf>, StoreError> {
     let mut unnamed = Vec::new();
     let own = entries(folder)?;
@@ -340,8 +326,9 @@ fn is_ours(path: &Path) -> bool {
     is_parquet && ["runs-", "sums-", "ends-"].iter().any(|start| starts_with(path, start))
 }
 
-/// Results that are decoded at a time, some kilobytes each, and how many times as many wait.
+/// Results in a chunk, some kilobytes each.
 const RESULTS_OF_CHUNK: usize = 256;
+/// Decoded chunks that wait for `see`.
 const CHUNKS: usize = 4;
 /// The file whose lock readers hold.
 const READERS: &str = "readers.lock";

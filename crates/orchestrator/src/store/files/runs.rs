@@ -1,7 +1,8 @@
-//! Results as rows, one for each series, and back, with nothing lost.
+//! Results as rows, one for each series, and back without loss.
 //!
-//! A step without series has a row without one, and a run without steps a row without a step. Rows
-//! of a result follow each other; results are in the order of cohort, tier, region, pseudonym.
+//! A step without series has one row without a series, and a run without steps one row without a
+//! step. The rows of a result are consecutive; results are ordered by cohort, tier, region and
+//! pseudonym.
 
 use std::path::Path;
 
@@ -12,14 +13,14 @@ use underload_fleet::store::{Filter, StoreError, StoredResult};
 
 use super::columns::{Column, Reader, Writer, Written, columns, damaged};
 
-/// A result with the number that says when it came.
+/// A result with its number in the database, which rises in the order of arrival.
 #[derive(Clone, Debug, PartialEq)]
 pub(in crate::store) struct Numbered {
     pub(in crate::store) number: i64,
     pub(in crate::store) result: StoredResult,
 }
 
-/// What results are ordered by in a file.
+/// The sort key of the results in a file.
 pub(in crate::store) type Order = (String, String, String, Pseudonym, i64);
 
 impl Numbered {
@@ -85,7 +86,27 @@ columns! { Run of row: RunRow;
     Max: "max_us" OptionalLong = row.series.and_then(|series| series.max_us);
 }
 
-/// A file that results are added to, in their order.
+/// Columns that sums and studies do not use, unless they are about one of these attributes.
+const UNMEASURED: [&str; 16] = [
+    "epoch",
+    "sequence",
+    "stored_ms",
+    "model",
+    "firmware",
+    "tier_up_bit_per_s",
+    "tier_down_bit_per_s",
+    "segment",
+    "region",
+    "configured",
+    "measured",
+    "reason",
+    "server",
+    "version",
+    "p50_us",
+    "p99_us",
+];
+
+/// A file to which results are added in the order of [`Numbered::order`].
 pub(in crate::store) struct RunsWriter {
     writer: Writer,
     results: u64,
@@ -117,13 +138,13 @@ impl RunsWriter {
         Ok(())
     }
 
-    /// Ends the file; also the results in it and the highest number of them.
+    /// Finishes the file. Also returns the number of its results and the highest of their numbers.
     pub(in crate::store) fn finish(self) -> Result<((u64, i64), Written), StoreError> {
         Ok(((self.results, self.last), self.writer.finish()?))
     }
 }
 
-/// Results of a file, one after the other.
+/// Reads the results of a file.
 pub(in crate::store) struct RunsReader {
     path: std::path::PathBuf,
     plan: String,
@@ -135,23 +156,42 @@ pub(in crate::store) struct RunsReader {
 
 impl RunsReader {
     pub(in crate::store) fn open(path: &Path, plan: &str) -> Result<Self, StoreError> {
-        let reader = Reader::open(path, Run::LAYOUT, &[])?;
+        Self::with_columns(path, plan, |_| true)
+    }
+
+    /// Opens a file for the fields that [`Archive::visit_measured`] fills in.
+    ///
+    /// [`Archive::visit_measured`]: underload_fleet::store::Archive::visit_measured
+    pub(in crate::store) fn measured(
+        path: &Path,
+        plan: &str,
+        attributes: &[&str],
+    ) -> Result<Self, StoreError> {
+        Self::with_columns(path, plan, |column| {
+            let is_attribute = |name: &&str| match *name {
+                "tier" => column.starts_with("tier_") && column != "tier_percent",
+                name => name == column,
+            };
+            !UNMEASURED.contains(&column) || attributes.iter().any(is_attribute)
+        })
+    }
+
+    fn with_columns(
+        path: &Path,
+        plan: &str,
+        is_read: impl Fn(&str) -> bool,
+    ) -> Result<Self, StoreError> {
+        let reader = Reader::open(path, Run::LAYOUT, is_read)?;
         let (path, plan) = (path.to_owned(), plan.to_owned());
         Ok(Self { path, plan, reader, batch: Vec::new(), row: 0, rows: 0 })
     }
 
-    /// The next result; `None` at the end.
-    ///
-    /// # Errors
-    /// [`StoreError::Broken`] where the file is damaged.
+    /// Returns the next result; `None` at the end.
     pub(in crate::store) fn next(&mut self) -> Result<Option<Numbered>, StoreError> {
         self.next_of(&Filter::default())
     }
 
-    /// The next result that is meant, whatever its plan and day are; `None` at the end.
-    ///
-    /// # Errors
-    /// [`StoreError::Broken`] where the file is damaged.
+    /// Returns the next result whose cohort, hour and attributes meet the filter; `None` at the end.
     pub(in crate::store) fn next_of(
         &mut self,
         filter: &Filter,
@@ -189,18 +229,14 @@ impl RunsReader {
     }
 
     fn wrong(&self) -> StoreError {
-        damaged(&self.path, &format!("row {} of a batch is no series of a run", self.row))
+        damaged(&self.path, &format!("row {} of a batch is not a series of a run", self.row))
     }
 }
 
-/// Whether a file has a result of a device.
-///
-/// # Errors
-/// [`StoreError::Broken`] where the file is damaged.
 pub(in crate::store) fn has_device(path: &Path, device: DeviceId) -> Result<bool, StoreError> {
-    let mut reader = Reader::open(path, Run::LAYOUT, &["device"])?;
+    let mut reader = Reader::open(path, Run::LAYOUT, |column| column == "device")?;
     while let Some(columns) = reader.next()? {
-        let Some(devices) = columns.first() else { continue };
+        let Some(devices) = columns.get(Run::Device as usize) else { continue };
         if (0..devices.rows()).any(|row| devices.bytes(row) == Some(&device.0[..])) {
             return Ok(true);
         }
@@ -208,7 +244,6 @@ pub(in crate::store) fn has_device(path: &Path, device: DeviceId) -> Result<bool
     Ok(false)
 }
 
-/// A row of all columns.
 struct Row<'a> {
     columns: &'a [Column],
     row: usize,
@@ -235,7 +270,8 @@ impl Row<'_> {
         self.columns.get(column as usize)?.real(self.row)
     }
 
-    /// Whether its line, cohort and hour are meant. What cannot be read is, so that it is told.
+    /// Returns whether the cohort, hour and attributes meet the filter. Unreadable values match, so
+    /// that reading the row reports the damage.
     fn is_meant(&self, filter: &Filter) -> bool {
         let is = |column: Run, wanted: &str| self.text(column).is_none_or(|it| it == wanted);
         let hour = |at_ms: u64| (at_ms / 3_600_000 % 24) as u8;
@@ -246,13 +282,13 @@ impl Row<'_> {
             && filter.attributes.iter().all(|(name, wanted)| {
                 let place = Run::LAYOUT.iter().position(|(column, _)| column == name);
                 let text = |place: usize| self.columns.get(place)?.text(self.row);
-                // The tier is two columns, which whoever asks looks at.
+                // The tier is in two columns; the caller compares it.
                 name == "tier"
                     || place.is_some_and(|place| text(place).is_none_or(|it| it == wanted))
             })
     }
 
-    /// The result without its steps.
+    /// Returns the result without its steps.
     fn result(&self, plan: &str) -> Option<StoredResult> {
         let owned = |column| self.text(column).map(str::to_owned);
         let id = |column| self.bytes(column)?.try_into().ok();
@@ -286,7 +322,7 @@ impl Row<'_> {
         })
     }
 
-    /// Adds the row's step, where it is not the last one, and its series.
+    /// Adds the row's step, unless it is the last one of `result`, and its series.
     fn add_to(&self, result: &mut RunResult, last_step: &mut Option<i64>) -> Option<()> {
         let Some(place) = self.long(Run::StepNumber) else { return Some(()) };
         if last_step.replace(place) != Some(place) {
@@ -315,7 +351,7 @@ impl Row<'_> {
     }
 }
 
-/// An outcome as files have it: as messages do.
+/// Name of an outcome in files and messages.
 pub(super) fn name_of_outcome(outcome: Outcome) -> &'static str {
     match outcome {
         Outcome::Measured => "measured",
@@ -413,6 +449,27 @@ mod tests {
         let mean = |((cohort, step, dscp), us)| json!([cohort, step, dscp, us]);
         let means: Vec<Value> = means.into_iter().map(mean).collect();
         json!({ "curves": curves, "outcomes": outcomes, "means": means })
+    }
+
+    #[test]
+    fn fields_that_a_study_uses_are_read_without_the_others() {
+        let folder = underload_disk::faults::private_tempdir().expect("a folder");
+        let path = folder.path().join("runs");
+        let results: Vec<Numbered> =
+            (1..).zip(many(3, 4)).map(|(number, result)| Numbered { number, result }).collect();
+        write(&path, &results);
+        let mut reader = RunsReader::measured(&path, "trial", &["tier"]).expect("it opens");
+        for mut whole in results {
+            let found = reader.next().expect("it reads").expect("a result").result;
+            let whole = &mut whole.result;
+            assert_eq!(found.attributes.get("tier"), whole.attributes.get("tier"));
+            assert_eq!(found.attributes.region, "");
+            let parts = |it: &StoredResult| (it.device, it.pseudonym, it.cohort.clone(), it.hour());
+            assert_eq!((parts(&found), found.was_due()), (parts(whole), whole.was_due()));
+            let series = whole.result.steps.iter_mut().flat_map(|step| &mut step.series);
+            series.for_each(|it| (it.p50_us, it.p99_us) = (Some(0), Some(0)));
+            assert_eq!(found.result.steps, whole.result.steps);
+        }
     }
 
     /// `python/tests/test_archive.py` asks other programs the same of the same file.

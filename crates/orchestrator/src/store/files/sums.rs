@@ -1,5 +1,5 @@
-//! What is left of a day after its runs are gone: sums of series of lines that are alike, and how
-//! often runs came to each end.
+//! What remains of a day after its runs were deleted: sums of series of lines that are alike, and
+//! counts of outcomes.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -41,19 +41,18 @@ columns! { EndColumn of row: EndRow;
     Count: "count" Long = row.1;
 }
 
-/// A sum as it is kept.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(in crate::store) struct KeptSum {
     pub(in crate::store) bins: Bins,
     pub(in crate::store) sent: u64,
     pub(in crate::store) lost: u64,
     pub(in crate::store) tests: u64,
-    /// `None` where results came after the others had been added up: of those it is not known
-    /// whether they are of the same devices.
+    /// `None` if results arrived after the others were summed, because the devices of a sum are not
+    /// stored: they may be the same.
     pub(in crate::store) devices: Option<u64>,
 }
 
-/// Sums and ends of a day of a plan.
+/// Sums, and counts of outcomes, of a day of a plan.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(in crate::store) struct Sums {
     pub(in crate::store) sums: BTreeMap<SumKey, KeptSum>,
@@ -61,7 +60,6 @@ pub(in crate::store) struct Sums {
 }
 
 impl Sums {
-    /// Adds what was folded.
     pub(in crate::store) fn add(&mut self, fold: &Fold) {
         for (key, sum) in fold.sums() {
             let is_first = !self.sums.contains_key(key);
@@ -78,7 +76,6 @@ impl Sums {
         }
     }
 
-    /// Writes a file of the sums.
     pub(in crate::store) fn write_sums(&self, path: &Path) -> Result<Written, StoreError> {
         let mut writer = Writer::new(path, SumColumn::LAYOUT)?;
         for row in &self.sums {
@@ -87,7 +84,6 @@ impl Sums {
         writer.finish()
     }
 
-    /// Writes a file of the ends.
     pub(in crate::store) fn write_ends(&self, path: &Path) -> Result<Written, StoreError> {
         let mut writer = Writer::new(path, EndColumn::LAYOUT)?;
         for (key, count) in &self.ends {
@@ -96,36 +92,35 @@ impl Sums {
         writer.finish()
     }
 
-    /// Reads a file of sums.
     pub(in crate::store) fn read_sums(
         &mut self,
         path: &Path,
         (plan, day): (&str, u32),
     ) -> Result<(), StoreError> {
-        let mut reader = Reader::open(path, SumColumn::LAYOUT, &[])?;
+        let mut reader = Reader::open(path, SumColumn::LAYOUT, |_| true)?;
         while let Some(columns) = reader.next()? {
             let rows = columns.first().map_or(0, Column::rows);
             for row in 0..rows {
                 let (key, sum) = sum_of(&columns, row, (plan, day))
-                    .ok_or_else(|| damaged(path, &format!("row {row} of a batch is no sum")))?;
+                    .ok_or_else(|| damaged(path, &format!("row {row} of a batch is not a sum")))?;
                 self.sums.insert(key, sum);
             }
         }
         Ok(())
     }
 
-    /// Reads a file of ends.
     pub(in crate::store) fn read_ends(
         &mut self,
         path: &Path,
         (plan, day): (&str, u32),
     ) -> Result<(), StoreError> {
-        let mut reader = Reader::open(path, EndColumn::LAYOUT, &[])?;
+        let mut reader = Reader::open(path, EndColumn::LAYOUT, |_| true)?;
         while let Some(columns) = reader.next()? {
             let rows = columns.first().map_or(0, Column::rows);
             for row in 0..rows {
-                let (key, count) = end_of(&columns, row, (plan, day))
-                    .ok_or_else(|| damaged(path, &format!("row {row} of a batch is no end")))?;
+                let (key, count) = end_of(&columns, row, (plan, day)).ok_or_else(|| {
+                    damaged(path, &format!("row {row} of a batch is not a count"))
+                })?;
                 self.ends.insert(key, count);
             }
         }

@@ -255,7 +255,7 @@ fn an_archive_of_another_store_or_in_another_place_is_refused() {
     std::fs::rename(&folder, &moved).expect("it is moved");
     let mut archive = store.archive().expect("an archive");
     let error = archive.visit(&Filter::default(), &mut |_| true).expect_err("it is away");
-    assert!(error.to_string().contains("is to be in"), "{error}");
+    assert!(error.to_string().contains("expected in"), "{error}");
     let error = store.housekeeping(Some(&folder), HALF).expect_err("it is away");
     let said = error.to_string();
     let was = format!("was in {} and is there no longer", folder.display());

@@ -1,6 +1,6 @@
 //! A page's question, answered from cells and from results.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use roaring::RoaringBitmap;
@@ -75,19 +75,14 @@ impl<'a> Question<'a> {
 
     /// The coarsest level that can answer; `None` where only the results can.
     pub(in crate::store) fn level(&self) -> Option<Level> {
-        let by = self.by.iter().filter_map(|dimension| match dimension {
-            Dimension::Attribute(name) => Some(name),
-            _ => None,
-        });
-        let names: BTreeSet<&String> = self.filter.attributes.keys().chain(by).collect();
-        if names.iter().any(|name| !LINE.contains(&name.as_str())) {
-            return None;
-        }
+        let by = self.by.iter().filter_map(Dimension::attribute);
+        let mut names = self.filter.attributes.keys().map(String::as_str).chain(by).peekable();
+        let has_names = names.peek().is_some();
         let is_hourly = self.filter.hour.is_some() || self.by.contains(&Dimension::Hour);
-        Some(match (is_hourly, names.is_empty()) {
+        names.all(|name| LINE.contains(&name)).then_some(match (is_hourly, has_names) {
             (true, _) => Level::Hours,
-            (false, false) => Level::Lines,
-            (false, true) => Level::Cohorts,
+            (false, true) => Level::Lines,
+            (false, false) => Level::Cohorts,
         })
     }
 
