@@ -1,7 +1,6 @@
-//! The `underload-fleet` program, which `underload fleet` runs: many lines measured by a plan, and
-//! what that costs before anybody is.
+//! The `underload-fleet` program, which `underload fleet` runs: measures many lines by a plan.
 //!
-//! A library, so that the test of the documentation knows its command line, too.
+//! A library, so that the test of the documentation can read its command line.
 
 #[cfg(target_os = "linux")]
 mod demo;
@@ -56,7 +55,7 @@ struct CommandLine {
 
 #[derive(Debug, Subcommand)]
 enum Action {
-    /// What to measure on which lines: the load and the cost of it.
+    /// Checks, applies, stops and prints plans: what to measure on which lines.
     #[command(after_help = "Examples:
   underload fleet plan show low-latency-trial > my-plan.toml
   underload fleet plan check my-plan.toml
@@ -65,13 +64,13 @@ enum Action {
         #[command(subcommand)]
         action: PlanAction,
     },
-    /// A whole fleet on this machine, measured for real, and its pages in a browser.
+    /// Runs a whole fleet on this machine, on emulated lines, and shows its pages in a browser.
     Demo(demo::Arguments),
-    /// Admits runs, collects what they measured, and shows it in a browser.
+    /// Admits runs, collects their results, and shows them in a browser.
     Orchestrator(orchestrator::Arguments),
-    /// Who may look at what was collected, and who may act.
+    /// Makes and revokes the tokens of people who may read results or operate the fleet.
     Token(token::Arguments),
-    /// Makes codes by which devices and servers become some of the fleet.
+    /// Makes codes with which devices and servers enrol.
     Code(Box<operate::Codes>),
     /// Removes a device or a server for good.
     Remove(operate::Remove),
@@ -83,9 +82,9 @@ enum Action {
     --enrol CODE --model XB7
   underload fleet agent --orchestrator https://fleet.example --state /var/lib/underload-agent")]
     Agent(Box<underload_agent::arguments::Arguments>),
-    /// Days of millions of lines in virtual time, by the rules that admit real runs.
+    /// Simulates days of millions of lines in virtual time, by the rules that admit real runs.
     Simulate(Simulate),
-    /// The cohorts of a plan compared, from what was collected.
+    /// Compares the cohorts of a plan by the collected results.
     Study(study::Arguments),
     /// Prints a script that completes commands and options in a shell.
     #[command(after_help = "Examples:
@@ -103,54 +102,53 @@ enum Action {
 
 #[derive(Debug, Subcommand)]
 enum PlanAction {
-    /// Tells the load that a plan makes; status 1 where it exceeds a budget of its own, or its
-    /// last day is over.
+    /// Prints the load of a plan; status 1 if the load exceeds a budget of the plan, or if the
+    /// plan's last day is over.
     #[command(after_help = "Examples:
   underload fleet plan check low-latency-trial
   underload fleet plan check my-plan.toml --json")]
     Check {
-        /// A plan's file, or the name of one that is built in.
+        /// A plan's file, or the name of a built-in plan.
         plan: String,
         /// Prints one JSON document.
         #[arg(long)]
         json: bool,
     },
-    /// Tells the load that a plan makes, and begins it; refused where it exceeds its budget.
+    /// Prints the load of a plan and starts it, unless the load exceeds the plan's budget.
     Apply(operate::Apply),
-    /// Stops a plan for good. Runs that are under way end.
+    /// Stops a plan for good. Runs under way finish.
     Stop(operate::StopPlan),
-    /// Prints a plan that is built in, to start one's own from; without a name, lists them.
+    /// Prints a built-in plan, to write one's own from; without a name, lists them.
     #[command(after_help = "Examples:
   underload fleet plan show
   underload fleet plan show comcast-study > my-plan.toml")]
     Show {
-        /// Its name.
+        /// The name of a built-in plan.
         plan: Option<String>,
     },
 }
 
-/// The command line of `underload fleet simulate`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   underload fleet simulate --plan low-latency-trial
   underload fleet simulate --plan low-latency-trial --devices 10M --servers 0")]
 struct Simulate {
-    /// A plan's file, or the name of one that is built in.
+    /// A plan's file, or the name of a built-in plan.
     #[arg(long)]
     plan: String,
-    /// Measures so many lines (10000, 250k, 10M) instead of the plan's.
+    /// Number of lines (10000, 250k, 10M) [default: the plan's].
     #[arg(long, value_name = "COUNT", value_parser = devices)]
     devices: Option<u32>,
-    /// So many servers instead of the plan's; 0: as few as leave 1 % of runs without room.
+    /// Number of servers [default: the plan's]; 0: as few as refuse at most 1 % of runs.
     #[arg(long, value_name = "COUNT", value_parser = up_to(0, SERVERS_MAX))]
     servers: Option<u32>,
-    /// Days.
+    /// Number of days.
     #[arg(long, default_value_t = 1, value_parser = up_to(1, DAYS_MAX))]
     days: u32,
     /// The same seed gives the same days.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Lines that vanish in the middle of a run and never give their lease back, percent.
+    /// Percentage of lines that vanish during a run and never return their lease.
     #[arg(long, value_name = "PERCENT", default_value_t = 0.0, value_parser = percent)]
     vanishing: f64,
     /// Prints one JSON document.
@@ -162,7 +160,7 @@ fn up_to(least: u32, most: u32) -> clap::builder::RangedI64ValueParser<u32> {
     clap::value_parser!(u32).range(i64::from(least)..=i64::from(most))
 }
 
-/// Lines, with `k` or `M` for thousands and millions.
+/// Parses a number of lines, with `k` for thousands or `M` for millions.
 fn devices(text: &str) -> Result<u32, String> {
     let (number, scale) = match text.strip_suffix(['k', 'K', 'M']) {
         Some(number) if text.ends_with('M') => (number, 1_000_000),
@@ -179,7 +177,7 @@ fn percent(text: &str) -> Result<f64, String> {
     percent.ok_or_else(|| "expected 0 to 100".to_owned())
 }
 
-/// Returns the command line as it is parsed, explained and completed.
+/// Returns the definition of the command line.
 pub fn command() -> clap::Command {
     CommandLine::command()
 }
@@ -196,7 +194,7 @@ pub fn main() -> ExitCode {
     status::code(command_line.action.run())
 }
 
-/// Returns what to say if the program that started this one is of another version.
+/// Returns a warning if the program that started this one has another version.
 fn other_version(started_by: Option<OsString>) -> Option<String> {
     let started_by = started_by.filter(|version| version != VERSION)?;
     let started_by = started_by.display();
@@ -227,10 +225,7 @@ impl Action {
             Self::Study(arguments) => arguments.run(),
             Self::Completions(arguments) => arguments.run(command()),
             Self::Man(arguments) => arguments.run(command()),
-            Self::Reference => {
-                let page = reference();
-                std::io::stdout().lock().write_all(page.as_bytes()).context("writing the page")
-            }
+            Self::Reference => write_stdout(&reference(), "writing the page"),
         }
     }
 }
@@ -257,12 +252,12 @@ fn measure_as_device(arguments: &underload_agent::arguments::Arguments) -> anyho
     Ok(())
 }
 
-/// A plan by the name of one that is built in, or from a file.
+/// Returns the built-in plan with that name, or parses the file at that path.
 fn find(name: &str) -> anyhow::Result<Plan> {
     Plan::parse(&text(name)?).with_context(|| name.to_owned()).or_bad_input()
 }
 
-/// The text of a plan that is built in, or of a file.
+/// Returns the text of the built-in plan with that name, or of the file at that path.
 fn text(name: &str) -> anyhow::Result<String> {
     Plan::built_in(name).map_or_else(|| read(name).or_bad_input(), |text| Ok(text.to_owned()))
 }
@@ -271,29 +266,37 @@ fn read(path: &str) -> anyhow::Result<String> {
     let file = fs::File::open(path).map_err(|error| {
         let is_name = Path::new(path).extension().is_none();
         let built_in = BUILT_IN.map(|(name, _)| name).join(", ");
-        let hint = if is_name { format!("; built in are {built_in}") } else { String::new() };
+        let hint = if is_name { format!("; built-in plans are {built_in}") } else { String::new() };
         anyhow!("{path}: {error}{hint}")
     })?;
     let mut text = String::new();
-    // One byte more than a plan may have, which the plan's reader then refuses.
+    // One byte more than the parser accepts, so that a longer file is refused and not cut.
     file.take(BYTES_MAX as u64 + 1).read_to_string(&mut text).with_context(|| path.to_owned())?;
     Ok(text)
 }
 
 fn show(name: Option<&str>) -> anyhow::Result<()> {
-    let mut out = std::io::stdout().lock();
     let Some(name) = name else {
-        for (name, text) in BUILT_IN {
+        let row = |(name, text): (&str, &str)| {
             let title = Plan::parse(text).map(|plan| plan.title).unwrap_or_default();
-            writeln!(out, "{name}\n    {title}").context("writing the list")?;
-        }
-        return Ok(());
+            format!("{name}\n    {title}\n")
+        };
+        return write_stdout(&BUILT_IN.map(row).concat(), "writing the list");
     };
     let Some(text) = Plan::built_in(name) else {
         let built_in = BUILT_IN.map(|(name, _)| name).join(", ");
-        return Err(bad_input(anyhow!("there is no plan `{name}`; built in are {built_in}")));
+        return Err(bad_input(anyhow!("no built-in plan `{name}`; expected one of {built_in}")));
     };
-    out.write_all(text.as_bytes()).context("writing the plan")
+    write_stdout(text, "writing the plan")
+}
+
+/// Writes a text to stdout; `doing` is the context of an error.
+fn write_stdout(text: &str, doing: &'static str) -> anyhow::Result<()> {
+    std::io::stdout().lock().write_all(text.as_bytes()).context(doing)
+}
+
+fn json(document: &impl serde::Serialize) -> anyhow::Result<String> {
+    Ok(serde_json::to_string_pretty(document)? + "\n")
 }
 
 /// What `fleet plan check --json` prints.
@@ -306,37 +309,35 @@ struct Checked<'a> {
     is_over: bool,
 }
 
-/// Runs that may find no room on a well sized pool.
+/// Share of the runs that a well-sized pool of servers may refuse.
 const WELL_SIZED: f64 = 0.01;
 
-fn check(name: &str, json: bool) -> anyhow::Result<()> {
+fn check(name: &str, is_json: bool) -> anyhow::Result<()> {
     let plan = find(name)?;
     let load = Load::of(&plan);
     let excesses = load.excesses(&plan);
     let needed = servers_for(&plan, WELL_SIZED);
     let is_over = plan.is_over(token::now_ms());
-    let mut out = std::io::stdout().lock();
-    if json {
-        let checked = Checked {
+    let text = if is_json {
+        json(&Checked {
             title: &plan.title,
             load: &load,
             servers_for_one_percent_blocked: needed,
             excesses: &excesses,
             is_over,
-        };
-        serde_json::to_writer_pretty(&mut out, &checked).context("writing the load")?;
-        writeln!(out).context("writing the load")?;
+        })?
     } else {
-        out.write_all(print::load(&plan, &load, needed).as_bytes()).context("writing the load")?;
-    }
+        print::load(&plan, &load, needed)
+    };
+    write_stdout(&text, "writing the load")?;
     if is_over {
         bail!("until: the plan's last day is over");
     }
     if excesses.is_empty() {
         return Ok(());
     }
-    let told: Vec<String> = excesses.iter().map(print::excess).collect();
-    bail!("the plan exceeds its budget: {}", told.join(", "))
+    let excesses: Vec<String> = excesses.iter().map(print::excess).collect();
+    bail!("the plan exceeds its budget: {}", excesses.join(", "))
 }
 
 impl Simulate {
@@ -371,14 +372,12 @@ impl Simulate {
             simulate(&plan, &settings(free), &mut progress)
         });
         bar.finish_and_clear();
-        let mut out = std::io::stdout().lock();
-        if self.json {
-            let document = serde_json::json!({ "admitted": ruled, "without_segment_limit": free });
-            serde_json::to_writer_pretty(&mut out, &document).context("writing the days")?;
-            return writeln!(out).context("writing the days");
-        }
-        let text = print::outcome(&plan, &ruled, free.as_ref());
-        out.write_all(text.as_bytes()).context("writing the days")
+        let text = if self.json {
+            json(&serde_json::json!({ "admitted": ruled, "without_segment_limit": free }))?
+        } else {
+            print::outcome(&plan, &ruled, free.as_ref())
+        };
+        write_stdout(&text, "writing the days")
     }
 }
 

@@ -1,9 +1,8 @@
-//! Stands for the demo on systems without network namespaces.
+//! Replaces the demo on systems without network namespaces.
 
 use anyhow::bail;
 use clap::Args;
 
-/// The command line of `underload fleet demo`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  underload fleet demo")]
 pub(super) struct Arguments {
@@ -14,8 +13,7 @@ pub(super) struct Arguments {
 }
 
 impl Arguments {
-    /// Fails on every call, because the demo needs Linux.
     pub(super) fn run(&self) -> anyhow::Result<()> {
-        bail!("this program cannot do that on {}: it needs Linux", std::env::consts::OS)
+        bail!("the demo needs Linux; this is {}", std::env::consts::OS)
     }
 }

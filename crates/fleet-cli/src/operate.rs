@@ -1,4 +1,4 @@
-//! What operators ask a running orchestrator for: plans, codes, devices that go.
+//! Commands that an operator sends to a running orchestrator: plans, codes, removals.
 
 use std::path::{Path, PathBuf};
 
@@ -18,22 +18,23 @@ use underload_terminal::home;
 
 use super::orchestrator::{PORT, default_token};
 
-/// Which orchestrator, and who asks.
+/// Options that name the orchestrator and the operator.
 #[derive(Debug, Args)]
 pub(super) struct Reach {
-    /// The orchestrator, https://HOST or https://HOST:PORT [default: the one on this machine].
+    /// The orchestrator, https://HOST or https://HOST:PORT [default: this machine's].
     #[arg(long, value_name = "URL")]
     orchestrator: Option<Address>,
-    /// A file with an operator's token [default: that of the orchestrator on this machine].
+    /// A file with an operator's token [default: that of this machine's orchestrator].
     #[arg(long, value_name = "FILE")]
     token: Option<PathBuf>,
-    /// The orchestrator's key, "sha256:" and 64 digits [default: the system's authorities].
+    /// Fingerprint of the orchestrator's key, "sha256:" and 64 digits [default: trust the system's
+    /// authorities].
     #[arg(long, value_name = "KEY")]
     trust: Option<Trust>,
 }
 
 impl Reach {
-    /// Asks, and returns what was answered.
+    /// Sends `message` and returns the answer.
     pub(super) fn ask<A: DeserializeOwned>(
         &self,
         path: &str,
@@ -55,7 +56,6 @@ impl Reach {
     }
 }
 
-/// The token that the orchestrator of this machine wrote for its first operator.
 fn token_of_this_machine() -> anyhow::Result<PathBuf> {
     let token = default_token()?;
     if token.try_exists().is_ok_and(|exists| !exists) {
@@ -69,20 +69,19 @@ fn token_of_this_machine() -> anyhow::Result<PathBuf> {
     Ok(token)
 }
 
-/// The command line of `underload fleet plan apply`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   underload fleet plan apply low-latency-trial
   underload fleet plan apply my-plan.toml --orchestrator https://fleet.example --token token")]
 pub(super) struct Apply {
-    /// A plan's file, or the name of one that is built in.
+    /// A plan's file, or the name of a built-in plan.
     pub plan: String,
     #[command(flatten)]
     reach: Reach,
 }
 
 impl Apply {
-    /// Applies a plan whose load was told.
+    /// Applies a plan whose load was printed.
     pub(super) fn apply(&self, text: &str) -> anyhow::Result<()> {
         let applied: Value = self.reach.ask("/v1/operator/plans", &json!({ "text": text }))?;
         let name = applied["name"].as_str().unwrap_or_default();
@@ -91,12 +90,11 @@ impl Apply {
     }
 }
 
-/// The command line of `underload fleet plan stop`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   underload fleet plan stop low-latency-trial")]
 pub(super) struct StopPlan {
-    /// The plan, by its name. It does not begin again.
+    /// The plan's name. A stopped plan cannot be started again.
     name: String,
     #[command(flatten)]
     reach: Reach,
@@ -109,12 +107,11 @@ impl StopPlan {
     }
 }
 
-/// The command line of `underload fleet remove`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   underload fleet remove DEVICE --orchestrator https://fleet.example --token token")]
 pub(super) struct Remove {
-    /// The device or the server, by its 32 digits.
+    /// The 32 digits of the device or server.
     device: DeviceId,
     #[command(flatten)]
     reach: Reach,
@@ -128,15 +125,13 @@ impl Remove {
     }
 }
 
-/// The command line of `underload fleet server`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   underload fleet server east --address east.example:4862")]
 pub(super) struct Server {
-    /// The server, by its name.
+    /// The server's name.
     name: String,
-    /// Where agents are sent from now on. A server that says that it is elsewhere is believed only
-    /// once this is set.
+    /// The address that agents connect to from now on. A server cannot change it by itself.
     #[arg(long, value_name = "HOST:PORT")]
     address: String,
     #[command(flatten)]
@@ -151,44 +146,42 @@ impl Server {
     }
 }
 
-/// The command line of `underload fleet code`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   underload fleet code --model XB7 --segment cmts1/4
   underload fleet code --server
   underload fleet code --lines lines.csv > codes.csv")]
 pub(super) struct Codes {
-    /// For measurement servers instead of devices.
+    /// Makes codes for measurement servers instead of devices.
     #[arg(long, conflicts_with = "lines")]
     server: bool,
-    /// So many codes.
+    /// Number of codes.
     #[arg(long, value_name = "N", default_value_t = 1, conflicts_with = "lines",
         value_parser = clap::value_parser!(u32).range(1..=100_000))]
     count: u32,
-    /// A code for each line of a CSV file with some of the columns model, firmware, segment,
-    /// region, configured, tier_up_bit_per_s, tier_down_bit_per_s; prints it with a column `code`.
+    /// Makes a code for each line of a CSV file with some of the columns model, firmware, segment,
+    /// region, configured, tier_up_bit_per_s, tier_down_bit_per_s; prints the lines with a column
+    /// `code`.
     #[arg(long, value_name = "FILE")]
     lines: Option<PathBuf>,
-    /// They are good for so many days.
+    /// Days until the codes expire.
     #[arg(long, value_name = "DAYS", default_value_t = 30,
         value_parser = clap::value_parser!(u16).range(1..=366))]
     valid: u16,
-    /// What is known of the line: the model of its modem or gateway.
+    /// Model of the line's modem or gateway.
     #[arg(long, default_value = "", conflicts_with_all = ["server", "lines"])]
     model: String,
-    /// The segment of the access network that it shares with its neighbours.
+    /// Segment of the access network that the line shares with its neighbours.
     #[arg(long, default_value = "", conflicts_with_all = ["server", "lines"])]
     segment: String,
-    /// Its region.
+    /// Region of the line.
     #[arg(long, default_value = "", conflicts_with_all = ["server", "lines"])]
     region: String,
     #[command(flatten)]
     reach: Reach,
 }
 
-/// Codes of one request at most.
-const CODES_AT_ONCE: usize = 1_000;
-/// Lines of a file at most.
+const CODES_PER_REQUEST: usize = 1_000;
 const LINES_MAX: usize = 1_000_000;
 
 #[derive(serde::Deserialize)]
@@ -215,13 +208,13 @@ impl Codes {
         if self.lines.is_some() {
             out.write_record(COLUMNS.iter().chain(&["code"])).context("writing the codes")?;
         }
-        for some in lines.chunks(CODES_AT_ONCE) {
-            let codes = self.make(some)?;
-            for (line, code) in some.iter().zip(&codes) {
+        for lines in lines.chunks(CODES_PER_REQUEST) {
+            let codes = self.make(lines)?;
+            for (line, code) in lines.iter().zip(&codes) {
                 let values = self.lines.is_some().then(|| values(line)).into_iter().flatten();
                 out.write_record(values.chain([code.clone()])).context("writing the codes")?;
             }
-            // What was made is told, whatever becomes of the rest.
+            // Prints these codes even if the next request fails.
             out.flush().context("writing the codes")?;
         }
         Ok(())
@@ -245,7 +238,7 @@ const COLUMNS: [&str; 7] = [
     "tier_down_bit_per_s",
 ];
 
-/// A line of the file, by [`COLUMNS`]. What a line measures it tells itself.
+/// A line of the file, by [`COLUMNS`]. `measured` is missing because devices report it.
 #[derive(Default, serde::Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct Row {
@@ -254,7 +247,7 @@ struct Row {
     segment: String,
     region: String,
     configured: String,
-    /// Nothing where nobody said, as a table's empty cell.
+    /// `None` for an empty cell.
     tier_up_bit_per_s: Option<u64>,
     tier_down_bit_per_s: Option<u64>,
 }
@@ -294,7 +287,7 @@ fn lines(path: &Path) -> anyhow::Result<Vec<Attributes>> {
         }
         lines.push(line);
     }
-    if lines.is_empty() { Err(anyhow!("there is no line in it")) } else { Ok(lines) }
+    if lines.is_empty() { Err(anyhow!("the file has no lines")) } else { Ok(lines) }
 }
 
 #[cfg(test)]

@@ -19,22 +19,20 @@ use underload_terminal::exit::{OrBadInput, bad_input};
 use underload_terminal::home;
 use underload_terminal::interrupt::Interrupt;
 
-/// Where an orchestrator listens.
 pub(super) const PORT: u16 = 4870;
-/// Where it keeps what it knows, below the program's own directory.
+/// Name of the default store's directory, in the program's data directory.
 const STORE: &str = "fleet";
-/// The variable of the environment that names the store, which command lines would show to every
-/// user of the machine with the password of a database.
+/// The environment variable that names the store: on a command line every user of the machine can
+/// read the password of a database.
 const STORE_VARIABLE: &str = "UNDERLOAD_STORE";
 
-/// The command line of `underload fleet orchestrator`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-At its first start it makes a token for an operator and says where it is; with it one logs in to
-the pages and acts by `underload fleet plan apply`, `fleet code` and `fleet token`.
+At its first start it writes a token for an operator to a file and prints the path. With the token
+one logs in to the pages and runs `underload fleet plan apply`, `fleet code` and `fleet token`.
 
-On loopback it speaks plain HTTP, beyond it TLS with the certificate of --cert, or one that it
-makes for itself, which devices then believe by its fingerprint (--trust).
+On loopback it speaks plain HTTP, elsewhere TLS, with the certificate of --cert or one that it
+creates, which devices trust by its fingerprint (--trust).
 
 Examples:
   underload fleet orchestrator
@@ -43,39 +41,39 @@ Examples:
   underload fleet orchestrator --store postgres://underload@db.example/fleet?sslmode=require \\
     --listen [::]:443")]
 pub(super) struct Arguments {
-    /// Where it keeps what it knows: sqlite:DIR, or postgres://USER@HOST/DATABASE for any number
-    /// of orchestrators [default: UNDERLOAD_STORE of the environment, where a password is not seen,
+    /// The store: sqlite:DIR, or postgres://USER@HOST/DATABASE for any number of orchestrators
+    /// [default: the environment variable UNDERLOAD_STORE, which hides a password from other users,
     /// else sqlite:~/.local/share/underload/fleet].
     #[arg(long, value_name = "STORE")]
     store: Option<Place>,
-    /// Days that are past go to Parquet files there [default: `archive` in DIR of the store; from
-    /// PostgreSQL nowhere].
+    /// Moves past days to Parquet files in this directory [default: `archive` in DIR of the store;
+    /// with PostgreSQL, days stay in the database].
     #[arg(long, value_name = "DIR")]
     archive: Option<PathBuf>,
-    /// Results stay in the store for so many days, then in files.
+    /// Keeps results in the database for this many days, then in files.
     #[arg(long, value_name = "DAYS", default_value_t = Retention::default().raw_days,
         value_parser = clap::value_parser!(u32).range(1..=36_500))]
     raw_days: u32,
-    /// Files tell single runs for so many days, from the day of the runs; then sums of lines that
+    /// Keeps single runs for this many days from the day of the run, then only sums of lines that
     /// are alike.
     #[arg(long, value_name = "DAYS", default_value_t = Retention::default().bins_days,
         value_parser = clap::value_parser!(u32).range(1..=36_500))]
     bins_days: u32,
-    /// Where it listens; the address :: in brackets is all of IPv6 and IPv4.
+    /// Listens on this address; [::] is all of IPv6 and IPv4.
     #[arg(long, value_name = "ADDRESS:PORT", default_value_t = default_listen(),
         value_parser = socket_address)]
     listen: SocketAddr,
-    /// The address that people and devices use, if it is another: behind a proxy, or with a name.
+    /// The URL that people and devices use, if it differs: behind a proxy, or with a host name.
     #[arg(long, value_name = "URL", value_parser = url)]
     public_url: Option<String>,
-    /// A certificate and those that vouch for it, PEM; read again when it is replaced.
+    /// A certificate with its chain, PEM; read again when the file is replaced.
     #[arg(long, value_name = "FILE", requires = "key")]
     cert: Option<PathBuf>,
-    /// Its key, PEM.
+    /// The private key of the certificate, PEM.
     #[arg(long, value_name = "FILE", requires = "cert")]
     key: Option<PathBuf>,
-    /// Where it keeps the first operator's token, and the certificate that it makes for itself
-    /// [default: DIR of the store, else ~/.local/share/underload/fleet].
+    /// Directory of the first operator's token and of a certificate that it creates [default: DIR
+    /// of the store, else ~/.local/share/underload/fleet].
     #[arg(long, value_name = "DIR")]
     state: Option<PathBuf>,
 }
@@ -88,7 +86,7 @@ fn socket_address(text: &str) -> Result<SocketAddr, String> {
     text.parse().map_err(|_| format!("expected ADDRESS:PORT, such as 0.0.0.0:{PORT} or [::]:443"))
 }
 
-/// An address without a path: requests are told apart by theirs.
+/// Parses a URL without a path, since the API defines the paths.
 fn url(text: &str) -> Result<String, String> {
     let rest = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"));
     let host = rest.map(|rest| rest.trim_end_matches('/'));
@@ -99,30 +97,42 @@ fn url(text: &str) -> Result<String, String> {
     if is_good { Ok(text.trim_end_matches('/').to_owned()) } else { Err(expected()) }
 }
 
-/// The store of whoever names none.
-pub(super) fn default_store() -> anyhow::Result<Place> {
+/// Returns the store that a command line names, or the default one.
+pub(super) fn store(named: Option<&Place>) -> anyhow::Result<Place> {
+    if let Some(named) = named {
+        return Ok(named.clone());
+    }
     match std::env::var(STORE_VARIABLE).ok().filter(|place| !place.is_empty()) {
-        // What it says may have a password.
+        // The error names the variable and not its value, which may contain a password.
         Some(place) => place.parse().context(STORE_VARIABLE).or_bad_input(),
         None => Ok(Place::Sqlite(home::data()?.join(STORE))),
     }
 }
 
-/// The token of whoever names none.
+/// Returns the store that a command line names, or the default one, if its directory exists.
+pub(super) fn existing_store(named: Option<&Place>) -> anyhow::Result<Place> {
+    let place = store(named)?;
+    if place.directory().is_some_and(|directory| !directory.is_dir()) {
+        return Err(bad_input(anyhow!(
+            "{place}: no such store; `underload fleet orchestrator` creates it"
+        )));
+    }
+    Ok(place)
+}
+
+/// The token file that the orchestrator of this machine writes by default.
 pub(super) fn default_token() -> anyhow::Result<PathBuf> {
     Ok(first_token(&home::data()?.join(STORE)))
 }
 
-/// Whom devices believe, and the certificate that shows it.
 struct Tls {
     config: Arc<ServerConfig>,
     fingerprint: Fingerprint,
 }
 
 impl Arguments {
-    /// Serves until it is told to stop.
     pub(super) fn run(&self) -> anyhow::Result<()> {
-        let store = self.store.clone().map_or_else(default_store, Ok)?;
+        let store = store(self.store.as_ref())?;
         let state = match (&self.state, store.directory()) {
             (Some(state), _) => state.clone(),
             (None, Some(directory)) => directory.to_owned(),
@@ -171,7 +181,7 @@ impl Arguments {
         Ok(Some(Tls { config: identity.server_config()?, fingerprint }))
     }
 
-    /// One line on stdout, for scripts that wait for it; what to do next, on stderr.
+    /// Prints a line on stdout, which scripts wait for, and what to do next on stderr.
     fn announce(
         &self,
         address: SocketAddr,
@@ -206,30 +216,14 @@ impl Arguments {
         if self.cert.is_none()
             && let Some(fingerprint) = fingerprint
         {
-            eprintln!("devices and servers believe it by --trust {fingerprint}");
+            eprintln!("devices and servers trust it by --trust {fingerprint}");
         }
         Ok(())
     }
 }
 
-/// From one look for a signal to the next.
+/// Interval at which signals are polled.
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
-
-/// A store that a command line names, or the usual one.
-pub(super) fn store(named: Option<&Place>) -> anyhow::Result<Place> {
-    named.cloned().map_or_else(default_store, Ok)
-}
-
-/// Whoever acts on a store that is not there meant another one.
-pub(super) fn existing(place: &Place) -> anyhow::Result<()> {
-    match place.directory() {
-        Some(directory) if !directory.is_dir() => {
-            let error = anyhow!("{place}: there is no store; an orchestrator makes it");
-            Err(bad_input(error))
-        }
-        _ => Ok(()),
-    }
-}
 
 #[cfg(test)]
 mod tests {

@@ -1,4 +1,4 @@
-//! A plan's load and a simulated day, as text.
+//! The load of a plan and the outcome of a simulation, as text.
 
 use std::fmt::Write as _;
 
@@ -6,10 +6,10 @@ use underload_fleet::plan::{Excess, Load, Plan};
 use underload_fleet::simulate::Outcome;
 use underload_record::text::one_line;
 
-/// `1.23`, three figures; thousands in groups.
+/// Formats a number with three significant digits, and thousands in groups.
 fn number(value: f64) -> String {
-    if value > 0.0 && value < LEAST_TOLD {
-        return format!("less than {LEAST_TOLD}");
+    if value > 0.0 && value < 0.001 {
+        return "less than 0.001".to_owned();
     }
     let digits = match value.abs() {
         size if size >= 100.0 || size <= 0.0 => 0,
@@ -24,10 +24,6 @@ fn number(value: f64) -> String {
     }
 }
 
-/// Smaller numbers are told as less than it.
-const LEAST_TOLD: f64 = 0.001;
-
-/// Whole things.
 fn count(things: impl Into<u64>) -> String {
     grouped(&things.into().to_string())
 }
@@ -44,7 +40,7 @@ fn grouped(digits: &str) -> String {
     grouped
 }
 
-/// With the decimal prefix that keeps it short.
+/// Formats a value with the largest decimal prefix that leaves a number of at least 1.
 fn scaled(value: f64, unit: &str) -> String {
     let prefixes = [(1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")];
     let found = prefixes.into_iter().find(|(size, _)| value >= *size).unwrap_or((1.0, ""));
@@ -112,7 +108,6 @@ fn per_month(load: &Load) -> String {
     format!("{} in 30 days", scaled(load.line_bytes_per_month, "B"))
 }
 
-/// A budget that is exceeded.
 pub fn excess(excess: &Excess) -> String {
     format!("{} is {}, and may be {}", excess.key, number(excess.takes), number(excess.may_take))
 }

@@ -1,9 +1,8 @@
-//! `underload fleet study`: the cohorts of a plan compared, from what was collected.
+//! `underload fleet study`: compares the cohorts of a plan by the collected results.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::io::Write as _;
 use std::path::PathBuf;
 
 use anyhow::{Context, anyhow};
@@ -17,34 +16,34 @@ use underload_record::text::one_line;
 use underload_report::{cohort_page, cohort_table};
 use underload_terminal::exit::{OrBadInput, bad_input};
 
-use super::orchestrator;
+use super::orchestrator::existing_store;
+use super::{json, write_stdout};
 
-/// The command line of `underload fleet study`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   underload fleet study comcast-study --store sqlite:fleet --html study.html
   underload fleet study low-latency-trial --store sqlite:fleet --by region,hour")]
 pub(super) struct Arguments {
-    /// The plan, by its name.
+    /// The plan's name.
     plan: String,
-    /// Where results were collected: sqlite:DIR or postgres://USER@HOST/DATABASE [default:
+    /// The orchestrator's store: sqlite:DIR or postgres://USER@HOST/DATABASE [default:
     /// sqlite:~/.local/share/underload/fleet].
     #[arg(long, value_name = "STORE")]
     store: Option<Place>,
     /// Compares with this cohort [default: the one named control, else the plan's last].
     #[arg(long, value_name = "COHORT")]
     against: Option<String>,
-    /// Compares lines that have these in common, each by itself: model, firmware, tier, segment,
-    /// region, configured, measured, hour.
+    /// Also compares within groups of lines with an equal value of one of these: model, firmware,
+    /// tier, segment, region, configured, measured, hour.
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     by: Vec<String>,
-    /// Only lines that have this, such as model=XB7; may be given several times.
+    /// Only lines with this value, such as model=XB7; may be given several times.
     #[arg(long = "where", value_name = "NAME=VALUE")]
     only: Vec<String>,
     /// The same seed gives the same intervals.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Writes the page there.
+    /// Writes a page to this file.
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
     /// Prints one JSON document.
@@ -53,10 +52,8 @@ pub(super) struct Arguments {
 }
 
 impl Arguments {
-    /// Compares, writes and prints.
     pub(super) fn run(&self) -> anyhow::Result<()> {
-        let place = orchestrator::store(self.store.as_ref())?;
-        orchestrator::existing(&place)?;
+        let place = existing_store(self.store.as_ref())?;
         let mut archive = place.archive().with_context(|| place.to_string())?;
         let question = Question {
             filter: self.filter()?,
@@ -73,17 +70,15 @@ impl Arguments {
             underload_disk::write_whole(path, page.as_bytes(), Access::Usual)
                 .with_context(|| format!("{}: cannot write", path.display()))?;
         }
-        let mut out = std::io::stdout().lock();
         if self.json {
-            serde_json::to_writer_pretty(&mut out, &study).context("writing the study")?;
-            return writeln!(out).context("writing the study");
+            return write_stdout(&json(&study)?, "writing the study");
         }
         let mut text = cohort_table(&study);
-        // Counts of outcomes are of whole cohorts, not of lines with something in common.
+        // Outcomes are counted over all lines, not over those that --where selects.
         if self.only.is_empty() {
             text += &why_not(archive.as_mut(), &self.plan)?;
         }
-        out.write_all(text.as_bytes()).context("writing the study")
+        write_stdout(&text, "writing the study")
     }
 
     fn filter(&self) -> anyhow::Result<Filter> {
@@ -95,7 +90,6 @@ impl Arguments {
                 let names = known.join(", ");
                 bad_input(anyhow!("`{text}`: expected NAME=VALUE with one of {names}"))
             })?;
-            // The last one alone would answer another question.
             if filter.attributes.insert(name.to_owned(), value.to_owned()).is_some() {
                 return Err(bad_input(anyhow!("--where {text}: `{name}` is given twice")));
             }
@@ -104,10 +98,9 @@ impl Arguments {
     }
 }
 
-/// Reasons that are told at most.
-const REASONS: usize = 5;
+const REASONS_MAX: usize = 5;
 
-/// Why runs did not measure, by kind of reason, the most frequent first.
+/// Lists why runs did not measure, by kind of reason, the most frequent first.
 fn why_not(archive: &mut dyn Archive, plan: &str) -> anyhow::Result<String> {
     let filter = Filter { plan: Some(plan.to_owned()), ..Filter::default() };
     let mut reasons: BTreeMap<(Outcome, String), u64> = BTreeMap::new();
@@ -125,10 +118,10 @@ fn why_not(archive: &mut dyn Archive, plan: &str) -> anyhow::Result<String> {
     if !reasons.is_empty() {
         text += "\nwhy runs did not measure\n";
     }
-    for ((outcome, reason), runs) in reasons.iter().take(REASONS) {
+    for ((outcome, reason), runs) in reasons.iter().take(REASONS_MAX) {
         let _ = writeln!(text, "  {runs:>8}  {}: {}", outcome.words(), one_line(reason));
     }
-    if let Some(others) = reasons.get(REASONS..).filter(|others| !others.is_empty()) {
+    if let Some(others) = reasons.get(REASONS_MAX..).filter(|others| !others.is_empty()) {
         let runs: u64 = others.iter().map(|(_, runs)| runs).sum();
         let _ = writeln!(text, "  {runs:>8}  for other reasons");
     }

@@ -1,4 +1,4 @@
-//! `underload fleet token`: who may look at what was collected, and who may act.
+//! `underload fleet token`: makes and revokes the tokens of viewers and operators.
 
 use std::io::Write as _;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -11,9 +11,8 @@ use underload_orchestrator::store::Place;
 use underload_terminal::exit::bad_input;
 use underload_terminal::home;
 
-use super::orchestrator;
+use super::orchestrator::existing_store;
 
-/// The command line of `underload fleet token`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   underload fleet token new ana --role viewer
@@ -25,9 +24,9 @@ pub(super) struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Prints a new token; one of the same name that was good before is good no more.
+    /// Prints a new token, and revokes the one that had the same name.
     New(New),
-    /// Makes a token good no more, also for whoever has logged in with it.
+    /// Revokes a token, and ends the sessions that were opened with it.
     Revoke(Revoke),
 }
 
@@ -36,16 +35,16 @@ enum Command {
   underload fleet token new ana
   underload fleet token new ben --role operator --valid 30")]
 struct New {
-    /// Whose it is; the log of what operators did names it.
+    /// Name of its owner, under which the log stores what an operator does.
     name: TokenName,
-    /// What it may do.
+    /// What its owner may do.
     #[arg(long, value_enum, default_value_t = MayDo::Viewer)]
     role: MayDo,
-    /// It is good for so many days.
+    /// Days until it expires.
     #[arg(long, value_name = "DAYS", default_value_t = 90,
         value_parser = clap::value_parser!(u16).range(1..=3_660))]
     valid: u16,
-    /// Where the orchestrator keeps what it knows [default: sqlite:~/.local/share/underload/fleet].
+    /// The orchestrator's store [default: sqlite:~/.local/share/underload/fleet].
     #[arg(long, value_name = "STORE")]
     store: Option<Place>,
 }
@@ -54,27 +53,26 @@ struct New {
 #[command(after_help = "Examples:
   underload fleet token revoke ana")]
 struct Revoke {
-    /// Whose.
+    /// Name of its owner.
     name: TokenName,
-    /// Where the orchestrator keeps what it knows [default: sqlite:~/.local/share/underload/fleet].
+    /// The orchestrator's store [default: sqlite:~/.local/share/underload/fleet].
     #[arg(long, value_name = "STORE")]
     store: Option<Place>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum MayDo {
-    /// Looks at what was collected, not at single homes.
+    /// Reads results of cohorts, not of single devices.
     Viewer,
-    /// Sees single devices, too, makes codes, applies and stops plans, removes devices.
+    /// Also reads single devices, makes codes, applies and stops plans, removes devices.
     Operator,
 }
 
-/// Whoever can change the store needs no token to make one.
+/// The author of these changes in the log: they need write access to the store and no token.
 const SHELL: &str = "the store's owner";
 const DAY_MS: u64 = 86_400_000;
 
 impl Arguments {
-    /// Makes or revokes one.
     pub(super) fn run(&self) -> anyhow::Result<()> {
         match &self.command {
             Command::New(new) => new.run(),
@@ -112,7 +110,7 @@ impl Revoke {
         if was_known {
             return Ok(());
         }
-        Err(bad_input(anyhow!("there is no token `{}`", self.name)))
+        Err(bad_input(anyhow!("no token `{}`", self.name)))
     }
 }
 
@@ -124,15 +122,14 @@ fn change<T>(
     named: Option<&Place>,
     make: impl FnOnce(&mut dyn Transaction) -> Result<T, StoreError>,
 ) -> anyhow::Result<T> {
-    let place = orchestrator::store(named)?;
-    orchestrator::existing(&place)?;
-    let told = || place.to_string();
-    let mut store = place.beside().with_context(told)?;
-    let needs = Needs { admits: true, ..Needs::default() };
-    let mut tx = store.begin(&needs).with_context(told)?;
-    let made = make(&mut *tx).with_context(told)?;
-    tx.commit().with_context(told)?;
-    Ok(made)
+    let place = existing_store(named)?;
+    let change = || {
+        let mut store = place.beside()?;
+        let mut tx = store.begin(&Needs { admits: true, ..Needs::default() })?;
+        let made = make(&mut *tx)?;
+        tx.commit().map(|()| made)
+    };
+    change().with_context(|| place.to_string())
 }
 
 pub(super) fn now_ms() -> u64 {

@@ -1,5 +1,5 @@
-//! The access network of the demo: homes behind lines of their own, and the place where servers
-//! are. Every packet of a home passes its line's queues, in real time.
+//! The access network of the demo: a line for each home, and the network of the servers. Every
+//! packet of a home passes its line's queues in real time.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -12,26 +12,25 @@ use underload_emu::machine::{Clock, Namespace, Tun};
 use underload_fleet::device::Attributes;
 use underload_record::schema::Direction;
 
-/// The upstream of every line: a modem that asks for grants and waits for them, as in the scenario
-/// `low-latency/trial`, at a rate that a small machine can carry for many lines at once.
+/// The upstream of every line: a modem that requests grants and waits for them, as in the scenario
+/// `low-latency/trial`, at a rate that a small machine can forward for many lines at once.
 const UP: &str = "docsis:rate=5mbit,burst=16KiB,peak=6mbit,map=2ms,grant=4ms,delay=6ms";
 const DOWN: &str = "25mbit:delay=6ms";
 const DOWN_QUEUE: &str = "fifo:limit=1000p";
-/// What a line is sold, up and down: what a lease of it allows.
-const TIER_BIT_PER_S: (u64, u64) = (6_000_000, 25_000_000);
-/// Counters are published so often; between, threads sleep.
+/// Up and down, bit/s; leases allow as much.
+pub(super) const TIER_BIT_PER_S: (u64, u64) = (6_000_000, 25_000_000);
+/// Interval at which counters are published; threads sleep in between.
 const SAMPLE_INTERVAL: Span = Span::from_millis(200);
-/// Lines that share a segment, as the plans say.
+/// Lines that share a segment, as in the plans.
 const PER_SEGMENT: usize = 2;
-/// The home's device. What agents watch is the one that the default route leads to.
+/// The home's network device, to which the default route leads: the agent watches that one.
 const DEVICE: &str = "ul0";
 
-/// What a line's upstream has.
+/// The queue of a line's upstream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// A buffer of 250 ms.
     Buffer,
-    /// DOCSIS-PIE.
     Aqm,
     /// The two queues of Low Latency DOCSIS.
     LowLatency,
@@ -40,33 +39,17 @@ pub(super) enum Kind {
 impl Kind {
     const ALL: [Self; 3] = [Self::Buffer, Self::Aqm, Self::LowLatency];
 
-    fn queue(self) -> &'static str {
+    /// Queue, attribute `configured`, by which the plans' cohorts select lines, and model.
+    fn facts(self) -> [&'static str; 3] {
         match self {
-            Self::Buffer => "buffer-control:target=250ms",
-            Self::Aqm => "docsis-pie",
-            Self::LowLatency => "docsis-lld",
-        }
-    }
-
-    /// As the plans' cohorts ask for it.
-    fn configured(self) -> &'static str {
-        match self {
-            Self::Buffer => "drop-tail",
-            Self::Aqm => "docsis-pie",
-            Self::LowLatency => "low-latency",
-        }
-    }
-
-    fn model(self) -> &'static str {
-        match self {
-            Self::Buffer => "modem-a",
-            Self::Aqm => "modem-b",
-            Self::LowLatency => "modem-c",
+            Self::Buffer => ["buffer-control:target=250ms", "drop-tail", "modem-a"],
+            Self::Aqm => ["docsis-pie", "docsis-pie", "modem-b"],
+            Self::LowLatency => ["docsis-lld", "low-latency", "modem-c"],
         }
     }
 }
 
-/// The place where servers are: lines lead there and nowhere else.
+/// The network of the servers, the only one that lines lead to.
 #[derive(Debug)]
 pub(super) struct Internet {
     namespace: Namespace,
@@ -82,14 +65,14 @@ impl Internet {
         Ok(Self { namespace })
     }
 
-    /// Gives it one more address.
+    /// Adds the address of a host.
     pub(super) fn add_host(&self, host: u8) -> anyhow::Result<String> {
         let address = host_address(host);
         self.namespace.configure(&format!("addr add {address}/32 dev lo\n"))?;
         Ok(address)
     }
 
-    /// Does something there; threads that are started there stay there.
+    /// Runs `action` in this network; threads that it starts stay in it.
     pub(super) fn inside<T: Send>(&self, action: impl FnOnce() -> T + Send) -> anyhow::Result<T> {
         Ok(self.namespace.enter(action)?)
     }
@@ -97,7 +80,7 @@ impl Internet {
 
 /// Hosts of the internet, by the last byte of their address.
 pub(super) const ORCHESTRATOR: u8 = 1;
-/// Takes what homes send for themselves.
+/// Receives what the people in homes send.
 pub(super) const SINK: u8 = 2;
 pub(super) const FIRST_SERVER: u8 = 11;
 
@@ -105,7 +88,6 @@ pub(super) fn host_address(host: u8) -> String {
     format!("10.202.0.{host}")
 }
 
-/// A home's line.
 pub(super) struct Line {
     pub number: usize,
     pub kind: Kind,
@@ -117,10 +99,10 @@ pub(super) struct Line {
     wire: Mutex<Wire>,
 }
 
-/// The line's own gateway, while it is not cut.
 struct Wire {
+    /// `None` while the line is cut.
     gateway: Option<Gateway>,
-    /// What gateways carried that are no more.
+    /// Counts of earlier gateways.
     before: Carried,
 }
 
@@ -131,7 +113,7 @@ impl Line {
         let home = Namespace::create(&format!("home-{number}"))?;
         let far_device = format!("line{number}");
         let ends = (Tun::create(&home, DEVICE)?, Tun::create(&internet.namespace, &far_device)?);
-        // What one run learned of the path must not speed up the next.
+        // TCP must not reuse what it learned of the path in an earlier run.
         home.set_parameter("net/ipv4/tcp_no_metrics_save", "1")?;
         let (near, far) = (format!("10.201.{number}.1"), format!("10.201.{number}.2"));
         home.configure(&format!(
@@ -152,49 +134,45 @@ impl Line {
         Ok(Self { number, kind, home, internet, far_device, ends, config, wire })
     }
 
-    /// What an operator knows of it.
+    /// The attributes that an operator enters for the line.
     pub(super) fn attributes(&self) -> Attributes {
         let (up, down) = TIER_BIT_PER_S;
+        let [_, configured, model] = self.kind.facts();
         Attributes {
-            model: self.kind.model().to_owned(),
+            model: model.to_owned(),
             firmware: "demo".to_owned(),
             tier_up_bit_per_s: up,
             tier_down_bit_per_s: down,
             segment: format!("segment-{:02}", self.number / PER_SEGMENT + 1),
             region: if (self.number / PER_SEGMENT).is_multiple_of(2) { "north" } else { "south" }
                 .to_owned(),
-            configured: self.kind.configured().to_owned(),
+            configured: configured.to_owned(),
             measured: String::new(),
         }
     }
 
-    /// What it is sold, up and down, bit/s.
-    pub(super) fn tier_bit_per_s() -> (u64, u64) {
-        TIER_BIT_PER_S
-    }
-
-    /// Does something in the home.
+    /// Runs `action` in the home's network.
     pub(super) fn at_home<T: Send>(&self, action: impl FnOnce() -> T + Send) -> anyhow::Result<T> {
         Ok(self.home.enter(action)?)
     }
 
-    /// Bytes that the home has sent through it since it was built or mended.
+    /// Bytes that the home has sent since the line was built or mended.
     pub(super) fn sent_bytes(&self) -> u64 {
         let wire = self.wire();
         wire.gateway.as_ref().map_or(0, |gateway| gateway.read(Direction::Up).sent.bytes)
     }
 
-    /// Nothing passes any more.
+    /// Stops forwarding packets.
     pub(super) fn cut(&self) {
         let mut wire = self.wire();
         if let Some(gateway) = wire.gateway.take() {
             wire.before = sum(wire.before, counts(&gateway));
-            // What was in its queues; a run that saw this says nothing about them.
+            // The packets in the queues. Any loss by the line makes a run invalid.
             wire.before.lost += 1;
         }
     }
 
-    /// Packets pass again.
+    /// Forwards packets again.
     pub(super) fn mend(&self) -> anyhow::Result<()> {
         let mut wire = self.wire();
         if wire.gateway.is_none() {
@@ -205,7 +183,7 @@ impl Line {
     }
 
     fn wire(&self) -> MutexGuard<'_, Wire> {
-        // Nothing that holds the lock can panic half-way through a change.
+        // No code panics while it holds the lock and has changed only a part of the state.
         self.wire.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -248,11 +226,11 @@ fn config(kind: Kind, seed: u64) -> anyhow::Result<GatewayConfig> {
     };
     Ok(GatewayConfig {
         seed,
-        // Many threads that spin before their deadlines would hold each other up.
+        // Many threads that spin before their deadlines would delay each other.
         spin: Span::ZERO,
         sample_interval: SAMPLE_INTERVAL,
         buffer_limit_bytes: 16 << 20,
-        ..GatewayConfig::new(lane(UP, kind.queue())?, lane(DOWN, DOWN_QUEUE)?)
+        ..GatewayConfig::new(lane(UP, kind.facts()[0])?, lane(DOWN, DOWN_QUEUE)?)
     })
 }
 
@@ -266,7 +244,7 @@ mod tests {
     fn every_kind_of_line_is_in_the_cohorts_that_its_plans_compare() {
         let [study, trial] = super::super::PLANS.map(|text| Plan::parse(text).expect("a plan"));
         let cohort = |plan: &Plan, kind: Kind| {
-            let configured = kind.configured().to_owned();
+            let configured = kind.facts()[1].to_owned();
             let attributes = Attributes { configured, ..Attributes::default() };
             let device = underload_fleet::device::DeviceId([0; 16]);
             let place = plan.cohort_of(device, &attributes)?;

@@ -1,4 +1,4 @@
-//! What the store has, in words: for the terminal, while the demo runs and at its end.
+//! The results in the store as text for the terminal.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -13,21 +13,19 @@ use underload_orchestrator::store::Place;
 use underload_orchestrator::study::{Question, StudyError, study};
 use underload_report::{cohort_sentences, significant};
 
-/// Asks the store, beside the orchestrator.
+/// A reader of the store.
 pub(super) struct Collected {
     archive: Box<dyn Archive>,
 }
 
-/// What became of the runs that were due.
+/// Counts of the runs that were due.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Account {
-    /// Outcomes that are stored.
     pub outcomes: BTreeMap<Outcome, u64>,
-    /// Runs whose results the devices still owe.
+    /// Runs that have no result yet.
     pub owed: u64,
 }
 
-/// Devices that are looked at.
 const DEVICES_MAX: usize = 1_000;
 
 impl Collected {
@@ -46,12 +44,12 @@ impl Collected {
         Ok(account)
     }
 
-    /// Runs of which there is no outcome though a later one has one, and runs that have two. A
-    /// device's runs of a plan are numbered from 1.
+    /// Counts the runs that have no outcome although a later run has one, and the runs that have
+    /// two. A device's runs of a plan are numbered from 1.
     pub(super) fn missing_and_double(&mut self) -> anyhow::Result<(u64, u64)> {
         let mut runs: BTreeMap<(String, Pseudonym), BTreeMap<u64, u64>> = BTreeMap::new();
         self.archive.visit(&Filter::default(), &mut |kept| {
-            // Number 0 is of runs that a device makes for itself while nobody answers.
+            // A device gives number 0 to the runs that it starts while no orchestrator answers.
             if kept.result.run > 0 {
                 let of_device = runs.entry((kept.result.plan.clone(), kept.pseudonym)).or_default();
                 *of_device.entry(kept.result.run).or_default() += 1;
@@ -65,7 +63,7 @@ impl Collected {
         Ok((runs.values().map(missing).sum(), runs.values().map(double).sum()))
     }
 
-    /// The 99th percentile so far beside an upload, of each cohort and class.
+    /// Formats the p99 of sent under upload of each cohort and class.
     pub(super) fn p99(&mut self, plan: &str) -> anyhow::Result<String> {
         let filter = Filter { plan: Some(plan.to_owned()), ..Filter::default() };
         let by = [Dimension::Kind, Dimension::Cohort, Dimension::Dscp];
@@ -83,18 +81,19 @@ impl Collected {
         Ok(words)
     }
 
-    /// What a plan's cohorts show, in sentences.
+    /// Returns the sentences of the study of a plan.
     pub(super) fn sentences(&mut self, plan: &str) -> anyhow::Result<Vec<String>> {
         match study(self.archive.as_mut(), plan, &Question { seed: 1, ..Question::default() }) {
             Ok(study) => Ok(cohort_sentences(&study)),
-            Err(StudyError::Nothing { .. }) => Ok(vec!["no run of it was measured".to_owned()]),
+            Err(StudyError::Nothing { .. }) => {
+                Ok(vec!["no run of this plan was measured".to_owned()])
+            }
             Err(error) => Err(error.into()),
         }
     }
 }
 
 impl Account {
-    /// Runs that are over.
     pub(super) fn stored(&self) -> u64 {
         self.outcomes.values().sum()
     }
@@ -111,7 +110,7 @@ impl Account {
     }
 }
 
-/// A probe without an answer is longer than all others: where too many are, there is no number.
+/// Formats the p99 of sent. If it is a lost probe, formats the share of lost probes instead.
 fn p99_ms(bins: &Bins, lost: u64) -> Option<String> {
     let answered = bins.count();
     let all = answered + lost;
@@ -129,7 +128,7 @@ fn p99_ms(bins: &Bins, lost: u64) -> Option<String> {
 pub(super) fn held_back(counts: &[(Reason, u64)]) -> String {
     let some = counts.iter().filter(|(_, count)| *count > 0);
     let some: Vec<_> = some.map(|(reason, count)| format!("{} {count}", reason.words())).collect();
-    if some.is_empty() { "nobody".to_owned() } else { some.join(", ") }
+    if some.is_empty() { "none".to_owned() } else { some.join(", ") }
 }
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! The operator of the demo: makes codes, applies and stops plans, removes a line that is gone. By
-//! the same requests, with the same token, as any operator.
+//! The operator of the demo, who makes codes, applies and stops plans, and removes a device, with
+//! the requests and the token of any operator.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -12,14 +12,13 @@ use underload_fleet::device::{Attributes, DeviceId};
 use underload_orchestrator::service::first_token;
 use underload_terminal::home;
 
-/// Acts as the first operator.
 pub(super) struct Desk {
     client: Client,
     token: String,
 }
 
 impl Desk {
-    /// Of the orchestrator at that address of loopback, whose token is there.
+    /// Connects to an orchestrator on loopback with the token in its `state` directory.
     pub(super) fn open(orchestrator: SocketAddr, state: &Path) -> anyhow::Result<Self> {
         let token = home::secret_line(&first_token(state)).context("the operator's token")?;
         let address = format!("http://{orchestrator}").parse()?;
@@ -27,12 +26,11 @@ impl Desk {
         Ok(Self { client, token })
     }
 
-    /// With which one logs in.
     pub(super) fn token(&self) -> &str {
         &self.token
     }
 
-    /// A code for each.
+    /// Makes a code for each device or server.
     pub(super) fn codes(
         &mut self,
         makes: &str,

@@ -1,4 +1,4 @@
-//! What is in a home: an agent at its line, and sometimes people who use the line themselves.
+//! The agent of a home, and in some homes people who use the line.
 
 use std::net::UdpSocket;
 use std::path::Path;
@@ -22,26 +22,25 @@ use underload_probe::network::Line as Interfaces;
 use underload_probe::network::current_network;
 use underload_record::schema::ValidityLimits;
 
-use super::access::{Line, SINK, host_address};
+use super::access::{Line, SINK, TIER_BIT_PER_S, host_address};
 
-/// A home at work.
 pub(super) struct Home {
     pub line: Arc<Line>,
     pub device: DeviceId,
     stop: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
-    /// Why the agent ended, if it did so by itself.
+    /// Why the agent failed.
     failure: Arc<Mutex<Option<String>>>,
 }
 
-/// Where an agent asks.
+/// How an agent reaches the orchestrator.
 #[derive(Clone)]
 pub(super) struct Fleet {
     pub orchestrator: Address,
     pub trust: Trust,
 }
 
-/// The plans measure each line some thousand times a day, at no cost: the lines are emulated.
+/// The agent's limits: the plans measure each line some thousand times a day.
 fn limits() -> Limits {
     let bytes = u64::MAX;
     Limits {
@@ -53,7 +52,7 @@ fn limits() -> Limits {
 }
 
 impl Home {
-    /// Moves in: from now on the agent asks, measures and hands in.
+    /// Starts the agent.
     pub(super) fn start(
         line: Arc<Line>,
         fleet: &Fleet,
@@ -73,7 +72,7 @@ impl Home {
                 network: current_network(),
                 line: Interfaces::OfDefaultRoutes,
                 busy_bit_per_s: BUSY_DEFAULT,
-                tier_bit_per_s: Line::tier_bit_per_s(),
+                tier_bit_per_s: TIER_BIT_PER_S,
                 limits: ValidityLimits::default(),
                 cancel: Arc::clone(&stop),
                 carrier: Some(Arc::clone(&line) as _),
@@ -84,57 +83,56 @@ impl Home {
             limits: limits(),
         };
         let failure = Arc::<Mutex<Option<String>>>::default();
-        let told = Arc::clone(&failure);
+        let reported = Arc::clone(&failure);
         let mut home = Self { line, device, stop, threads: Vec::new(), failure };
-        home.go_on("agent", move |stop| {
+        home.spawn("agent", move |stop| {
             if let Err(error) = device::run(config, stop, &|_| {}) {
                 let words = format!("{:#}", anyhow::Error::from(error));
-                *told.lock().unwrap_or_else(PoisonError::into_inner) = Some(words);
+                *reported.lock().unwrap_or_else(PoisonError::into_inner) = Some(words);
             }
         })?;
         Ok(home)
     }
 
-    /// People at home, who use the line for 8 to 16 s in every 24 to 48.
+    /// Starts people who use the line for 8 to 16 s in every 24 to 48 s.
     pub(super) fn move_in(&mut self) -> anyhow::Result<()> {
         let seed = self.line.number as u64;
-        self.go_on("people", move |stop| {
-            // Who cannot send anything is a quiet home.
+        self.spawn("people", move |stop| {
             let _ = use_the_line(seed, stop);
         })
     }
 
-    fn go_on(
+    fn spawn(
         &mut self,
         name: &str,
         work: impl FnOnce(&AtomicBool) + Send + 'static,
     ) -> anyhow::Result<()> {
         let (line, stop) = (Arc::clone(&self.line), Arc::clone(&self.stop));
         let thread = std::thread::Builder::new().name(name.to_owned()).spawn(move || {
-            // A network that was made can be entered.
+            // Entering cannot fail: the namespace exists as long as `line`.
             let _ = line.at_home(|| work(&stop));
         })?;
         self.threads.push(thread);
         Ok(())
     }
 
-    /// Tells everybody in it to stop.
-    pub(super) fn tell_to_stop(&self) {
+    /// Signals the threads of the home to stop.
+    pub(super) fn stop(&self) {
         self.stop.store(true, Ordering::Relaxed);
     }
 
-    /// Whether everybody has.
+    /// Returns whether the threads of the home have ended.
     pub(super) fn is_over(&self) -> bool {
         self.threads.iter().all(JoinHandle::is_finished)
     }
 
-    /// Why the agent ended, if it did so by itself.
+    /// Returns why the agent failed.
     pub(super) fn failure(&self) -> Option<String> {
         self.failure.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
-/// 1.2 Mbit/s, a video call.
+// 1.2 Mbit/s, as a video call.
 const OWN_PACKET_BYTES: usize = 1_200;
 const OWN_PACKET_INTERVAL: Duration = Duration::from_millis(8);
 
@@ -146,7 +144,6 @@ fn use_the_line(seed: u64, stop: &AtomicBool) -> std::io::Result<()> {
     while rest(seconds(16), stop) {
         let until = Instant::now() + seconds(8);
         while Instant::now() < until {
-            // What does not leave is part of any home's day.
             let _ = socket.send(&[0; OWN_PACKET_BYTES]);
             if !rest(OWN_PACKET_INTERVAL, stop) {
                 return Ok(());
@@ -156,7 +153,7 @@ fn use_the_line(seed: u64, stop: &AtomicBool) -> std::io::Result<()> {
     Ok(())
 }
 
-/// False if it is time to stop.
+/// Sleeps for `time`. Returns false as soon as `stop` is set.
 fn rest(time: Duration, stop: &AtomicBool) -> bool {
     let until = Instant::now() + time;
     loop {

@@ -1,21 +1,14 @@
-//! `underload fleet demo`: a whole fleet on one machine, measured for real.
+//! `underload fleet demo`: a whole fleet on one machine, behind emulated lines.
 //!
-//! An orchestrator, measurement servers, and agents in homes behind emulated lines, all of it in
-//! one process: packets pass the lines' queues in real time, between network namespaces without
-//! names. What is not real is that the lines are emulated. Whatever ends the process ends all of
-//! it: threads, namespaces, and the folder, which is in memory unless `--keep` names one.
-//!
-//! - [`access`]: the lines, and the place that they lead to.
-//! - [`homes`]: agents, and people who use their line themselves.
-//! - [`servers`], [`desk`]: measurement servers, and the operator.
-//! - [`door`]: where a browser comes in.
-//! - [`collected`]: what is in the store, for the terminal.
+//! An orchestrator, measurement servers and agents run in one process. Packets pass the lines'
+//! queues in real time, between unnamed network namespaces. All of it ends with the process:
+//! threads, namespaces, and the directory, which is in memory unless `--keep` names one.
 
 mod access;
 mod collected;
 mod desk;
-mod door;
 mod homes;
+mod relay;
 mod servers;
 
 use std::io::Write as _;
@@ -46,11 +39,10 @@ use homes::{Fleet, Home};
 use underload_terminal::exit::{OrBadInput, bad_input};
 use underload_terminal::interrupt::Interrupt;
 
-/// The command line of `underload fleet demo`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Needs no root where users may make namespaces. Nothing leaves this machine, and nothing is left on
-it: all is in memory, unless --keep names a directory.
+Needs no root on systems where users may create namespaces. Sends nothing to other machines. Keeps
+all files in memory, unless --keep names a directory.
 
 Examples:
   underload fleet demo
@@ -58,21 +50,21 @@ Examples:
   underload fleet demo --keep fleet --exit && underload fleet study demo-aqm-study \\
     --store sqlite:fleet/store --html study.html")]
 pub(super) struct Arguments {
-    /// It measures for so long.
+    /// Time to measure.
     #[arg(long, value_name = "SECONDS", default_value_t = 180,
         value_parser = clap::value_parser!(u64).range(20..=86_400))]
     seconds: u64,
-    /// So many lines, of three kinds.
+    /// Number of lines, of three kinds.
     #[arg(long, value_name = "COUNT", default_value_t = 40,
         value_parser = clap::value_parser!(u16).range(3..=200))]
     lines: u16,
-    /// Keeps the store, the token and the agents' folders in this new directory.
+    /// Stores the results, the token and the agents' state in this new directory.
     #[arg(long, value_name = "DIR")]
     keep: Option<PathBuf>,
-    /// Where a browser finds the pages, on loopback; port 0 for any.
+    /// Serves the pages on this loopback address; port 0 chooses a free one.
     #[arg(long, value_name = "ADDRESS:PORT", default_value_t = default_listen())]
     listen: SocketAddr,
-    /// Ends once all is measured, instead of leaving the pages up.
+    /// Exits after measuring, instead of serving the pages until Ctrl-C.
     #[arg(long)]
     exit: bool,
 }
@@ -81,53 +73,50 @@ fn default_listen() -> SocketAddr {
     (Ipv4Addr::LOCALHOST, 4880).into()
 }
 
-/// What is measured: the AQM study and the low latency trial, in small.
+/// The AQM study and the low latency trial, with fewer lines.
 const PLANS: [&str; 2] =
     [include_str!("demo-aqm-study.toml"), include_str!("demo-low-latency-trial.toml")];
 
-/// What to look at first.
+/// Names and paths of the pages to look at first.
 const LINKS: [(&str, &str); 2] = [
     ("the AQM study", "study?plan=demo-aqm-study&by=cohort&scale=linear"),
     ("the low latency trial", "study?plan=demo-low-latency-trial&cohort=low-latency&scale=linear"),
 ];
 
-/// Memory for the folder, where it is in memory.
 const SCRATCH_MEGABYTES: u32 = 256;
-/// No run begins in the last part of the time, so that those under way end.
+/// No run starts in this last part of the time, so that the runs under way can finish.
 const LAST_RUNS: Duration = Duration::from_secs(30);
-/// But at least this part of it is measured.
+/// [`LAST_RUNS`] is at most the time divided by this.
 const LAST_RUNS_PART: u32 = 3;
-/// From one look to the next.
+/// Interval at which signals, loads and progress are polled.
 const LOOK_INTERVAL: Duration = Duration::from_millis(250);
-/// From one line of progress to the next.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(10);
-/// Agents that are told to stop get so long.
+/// How long to wait for agents to stop.
 const GOODBYE_MAX: Duration = Duration::from_secs(5);
-/// In one home of so many people use the line themselves.
+/// In one of this many homes people use the line themselves.
 const HOMES_WITH_PEOPLE: usize = 10;
-/// A line that sends so much is being measured.
+/// A line that sends more per [`LOOK_INTERVAL`] is under a load test.
 const LOADED_BYTES_PER_LOOK: u64 = 60_000;
-/// Of fewer lines none is cut.
+/// With fewer lines no line is cut.
 const MISHAPS_FROM: usize = 9;
-/// A line that was cut is mended after so long.
+/// How long one of the cut lines stays cut.
 const MENDED_AFTER: Duration = Duration::from_secs(20);
-/// One that is not mended is removed by the operator after so long.
+/// When the operator removes the other one.
 const REMOVED_AFTER: Duration = Duration::from_secs(25);
-/// More invalid runs than this say that the machine is too slow, percent.
+/// With more invalid runs the machine is too slow, percent.
 const INVALID_MUCH_PERCENT: u64 = 10;
 
 impl Arguments {
-    /// Measures, shows, and waits for Ctrl-C.
     pub(super) fn run(&self) -> anyhow::Result<()> {
         if !self.listen.ip().is_loopback() {
             let what = "only an address of loopback is accepted; from elsewhere, use ssh -L";
             return Err(bad_input(anyhow!("--listen {}: {what}", self.listen)));
         }
-        // The port belongs to the network that this starts in, and namespaces come before threads.
-        let door = TcpListener::bind(self.listen)
+        // The port belongs to the network of the caller, and namespaces are created before threads.
+        let listener = TcpListener::bind(self.listen)
             .with_context(|| format!("--listen {} (port 0 takes any)", self.listen))
             .or_bad_input()?;
-        let pages = door.local_addr()?;
+        let pages = listener.local_addr()?;
         let privilege = privilege::enter().context("the demo's lines need network namespaces")?;
         let folder = self.folder()?;
         let interrupt = Interrupt::watch()?;
@@ -136,9 +125,9 @@ impl Arguments {
         }
         eprintln!("building {} lines ...", self.lines);
         let built = Demo::build(&folder, usize::from(self.lines), &interrupt);
-        // Ctrl-C reaches the commands that configure networks, too.
+        // Ctrl-C also ends the commands that configure networks.
         let mut demo = interrupt.explain(built)?;
-        door::open(door, demo.service.address())?;
+        relay::start(listener, demo.service.address())?;
         let mut out = std::io::stdout().lock();
         writeln!(out, "pages: http://{pages}/ (for {} s; Ctrl-C ends it)", self.seconds)?;
         writeln!(out, "token: {}", demo.desk.token())?;
@@ -149,7 +138,7 @@ impl Arguments {
         drop(out);
         demo.measure(Duration::from_secs(self.seconds), &interrupt)?;
         if !interrupt.is_requested() {
-            demo.tell_the_end()?;
+            demo.print_results()?;
         }
         if !self.exit && !interrupt.is_requested() {
             eprintln!("the pages stay at http://{pages}/ until Ctrl-C");
@@ -164,7 +153,7 @@ impl Arguments {
     fn folder(&self) -> anyhow::Result<PathBuf> {
         let Some(folder) = &self.keep else { return Ok(scratch(SCRATCH_MEGABYTES)?) };
         if folder.exists() {
-            let error = anyhow!("--keep {}: it is there already", folder.display());
+            let error = anyhow!("--keep {}: exists; expected a new directory", folder.display());
             return Err(bad_input(error));
         }
         disk::create_directory(folder, Access::Owner)
@@ -173,25 +162,23 @@ impl Arguments {
     }
 }
 
-/// All of it.
 struct Demo {
     desk: Desk,
     homes: Vec<Home>,
     collected: Collected,
     plans: Vec<Plan>,
-    /// Lines that were cut.
     mishaps: Vec<Mishap>,
-    // In this order: homes end first, then servers, then who admits them.
+    // Dropped in this order after an error: homes, servers, orchestrator.
     servers: Vec<servers::Server>,
     for_homes: Running,
     service: Service,
 }
 
-/// A line that was cut in the middle of a run.
+/// A line that was cut during a run.
 struct Mishap {
     home: usize,
     at: Instant,
-    /// Whether it comes back; if not, the operator removes it.
+    /// Whether the line is mended; if not, the operator removes it.
     is_mended: bool,
     is_over: bool,
 }
@@ -242,12 +229,12 @@ impl Demo {
         Ok(Self { desk, homes, collected, plans, mishaps, servers, for_homes, service })
     }
 
-    /// Until the time is over, all runs have ended, or somebody wants it to end.
+    /// Measures until `time` is over, all runs have ended, or a signal arrives.
     fn measure(&mut self, time: Duration, interrupt: &Interrupt) -> anyhow::Result<()> {
         let start = Instant::now();
         let last_run = time.saturating_sub(LAST_RUNS.min(time / LAST_RUNS_PART));
         let mut sent: Vec<u64> = self.homes.iter().map(|home| home.line.sent_bytes()).collect();
-        let (mut progress, mut is_last, mut is_told) = (PROGRESS_INTERVAL, false, false);
+        let (mut progress, mut is_last, mut has_warned) = (PROGRESS_INTERVAL, false, false);
         while start.elapsed() < time && !interrupt.is_requested() {
             std::thread::sleep(LOOK_INTERVAL);
             let elapsed = start.elapsed();
@@ -261,14 +248,14 @@ impl Demo {
             }
             if elapsed >= progress {
                 progress += PROGRESS_INTERVAL;
-                is_told |= self.tell_progress(elapsed, is_told)?;
+                has_warned |= self.print_progress(elapsed, has_warned)?;
             }
             if is_last && self.collected.account()?.owed == 0 {
                 break;
             }
         }
         for home in &self.homes {
-            home.tell_to_stop();
+            home.stop();
         }
         let until = Instant::now() + GOODBYE_MAX;
         while Instant::now() < until && !self.homes.iter().all(Home::is_over) {
@@ -277,7 +264,7 @@ impl Demo {
         Ok(())
     }
 
-    /// Homes whose upstream is full.
+    /// Returns the homes whose upstream was loaded since the last call.
     fn loaded(&self, sent: &mut [u64]) -> Vec<usize> {
         let mut loaded = Vec::new();
         for (place, (home, before)) in self.homes.iter().zip(sent).enumerate() {
@@ -290,7 +277,7 @@ impl Demo {
         loaded
     }
 
-    /// One line is cut in the middle of a run and comes back, another one is gone for good.
+    /// Cuts one line during a run and mends it later, and cuts another one for good.
     fn have_mishaps(
         &mut self,
         elapsed: Duration,
@@ -309,24 +296,24 @@ impl Demo {
                 mishap.is_over = true;
             }
         }
-        let so_many = self.mishaps.len() as u32;
-        let most = if self.homes.len() < MISHAPS_FROM { 0 } else { 2 };
-        let is_time = so_many < most && elapsed > last_run / 5 * (1 + so_many);
+        let count = self.mishaps.len() as u32;
+        let limit = if self.homes.len() < MISHAPS_FROM { 0 } else { 2 };
+        let is_time = count < limit && elapsed > last_run / 5 * (1 + count);
         let known = |place: &&usize| self.mishaps.iter().all(|mishap| mishap.home != **place);
         let Some(place) = loaded.iter().find(known).filter(|_| is_time) else { return Ok(()) };
-        let (home, is_mended) = (&self.homes[*place], so_many == 0);
+        let (home, is_mended) = (&self.homes[*place], count == 0);
         home.line.cut();
         let what = if is_mended { "for 20 s" } else { "for good" };
         eprintln!("line {} is cut in the middle of a run, {what}", home.line.number);
         if !is_mended {
-            home.tell_to_stop();
+            home.stop();
         }
         self.mishaps.push(Mishap { home: *place, at: Instant::now(), is_mended, is_over: false });
         Ok(())
     }
 
-    /// Whether it told that the machine is too slow.
-    fn tell_progress(&mut self, elapsed: Duration, is_told: bool) -> anyhow::Result<bool> {
+    /// Returns whether it printed that the machine is too slow.
+    fn print_progress(&mut self, elapsed: Duration, has_warned: bool) -> anyhow::Result<bool> {
         let account = self.collected.account()?;
         let seconds = elapsed.as_secs();
         eprintln!("{:2}:{:02} {}", seconds / 60, seconds % 60, account.words());
@@ -339,18 +326,17 @@ impl Demo {
         }
         let (invalid, measured) = (account.of(Outcome::Invalid), account.of(Outcome::Measured));
         let is_slow = invalid * 100 > (invalid + measured) * INVALID_MUCH_PERCENT;
-        if is_slow && !is_told && invalid >= 3 {
+        let warns = is_slow && !has_warned && invalid >= 3;
+        if warns {
             eprintln!(
-                "      this machine is too slow or too busy for so many lines: runs in which it \
-                 was late are stored as invalid and count nowhere; --lines takes fewer"
+                "      this machine is too slow or too busy for this many lines: runs in which it \
+                 was late are stored as invalid and not counted; use fewer with --lines"
             );
-            return Ok(true);
         }
-        Ok(false)
+        Ok(warns)
     }
 
-    /// What was found, on stdout.
-    fn tell_the_end(&mut self) -> anyhow::Result<()> {
+    fn print_results(&mut self) -> anyhow::Result<()> {
         let account = self.collected.account()?;
         let mut out = std::io::stdout().lock();
         for plan in &self.plans {
@@ -367,7 +353,7 @@ impl Demo {
         if missing <= account.owed && double == 0 {
             writeln!(out, "each run that is over has exactly one outcome")?;
         } else {
-            let what = "which is a fault of this program";
+            let what = "which is a defect of this program";
             writeln!(out, "{missing} have no outcome and {double} have two, {what}")?;
         }
         for home in &self.homes {
@@ -379,6 +365,7 @@ impl Demo {
         Ok(())
     }
 
+    /// Ends homes, then servers, then the orchestrator.
     fn end(self) {
         let Self { homes, servers, for_homes, service, .. } = self;
         drop(homes);
@@ -388,7 +375,7 @@ impl Demo {
     }
 }
 
-/// The same orchestrator at an address that the lines lead to, with a certificate of its own.
+/// Serves the orchestrator also at an address that the lines lead to, with its own certificate.
 fn open_to_homes(service: &Service, internet: &Internet) -> anyhow::Result<(Running, Fleet)> {
     let identity = Identity::generate()?;
     let trust = Trust::Pinned(identity.fingerprint());

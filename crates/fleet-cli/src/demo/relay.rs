@@ -1,6 +1,5 @@
-//! The port that a browser comes to. It belongs to the network that the demo was started in, which
-//! is out of reach once the demo is in a network of its own: so it is opened before, and passes on
-//! what comes.
+//! Relays the browser's connections to the orchestrator. The port is opened in the network that the
+//! demo was started in, before the demo moves to its own network.
 
 use std::io::{self, Write as _};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -9,13 +8,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::Builder;
 use std::time::Duration;
 
-/// Connections at once; a browser has six or so.
+/// Concurrent connections; a browser opens about six.
 const CONNECTIONS_MAX: usize = 64;
 
-/// Passes every connection on, for as long as the program runs.
-pub(super) fn open(listener: TcpListener, to: SocketAddr) -> io::Result<()> {
+/// Relays connections until the program ends.
+pub(super) fn start(listener: TcpListener, to: SocketAddr) -> io::Result<()> {
     let open = Arc::<AtomicUsize>::default();
-    Builder::new().name("door".to_owned()).spawn(move || {
+    Builder::new().name("relay".to_owned()).spawn(move || {
         loop {
             let Ok((visitor, _)) = listener.accept() else {
                 std::thread::sleep(Duration::from_millis(50));
@@ -26,12 +25,11 @@ pub(super) fn open(listener: TcpListener, to: SocketAddr) -> io::Result<()> {
                 continue;
             }
             let counted = Arc::clone(&open);
-            let passed = Builder::new().name("visitor".to_owned()).spawn(move || {
-                // Whatever ends a connection, there is nobody left to tell.
-                let _ = pass(visitor, to);
+            let relayed = Builder::new().name("visitor".to_owned()).spawn(move || {
+                let _ = relay(visitor, to);
                 counted.fetch_sub(1, Ordering::Relaxed);
             });
-            if passed.is_err() {
+            if relayed.is_err() {
                 open.fetch_sub(1, Ordering::Relaxed);
             }
         }
@@ -39,12 +37,12 @@ pub(super) fn open(listener: TcpListener, to: SocketAddr) -> io::Result<()> {
     Ok(())
 }
 
-fn pass(mut visitor: TcpStream, to: SocketAddr) -> io::Result<()> {
+fn relay(mut visitor: TcpStream, to: SocketAddr) -> io::Result<()> {
     let mut host = TcpStream::connect(to)?;
     let (mut from_host, mut to_visitor) = (host.try_clone()?, visitor.try_clone()?);
     let answers = Builder::new().name("answers".to_owned()).spawn(move || {
         let copied = io::copy(&mut from_host, &mut to_visitor).and_then(|_| to_visitor.flush());
-        // Both directions: a host that has said all has no use for more questions.
+        // Both directions: a host that has sent its answer reads no further requests.
         let _ = to_visitor.shutdown(Shutdown::Both);
         copied
     })?;
@@ -66,7 +64,7 @@ mod tests {
         let host = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
         let door = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
         let address = door.local_addr().expect("an address");
-        open(door, host.local_addr().expect("an address")).expect("it opens");
+        start(door, host.local_addr().expect("an address")).expect("it opens");
         let mut visitor = TcpStream::connect(address).expect("it is open");
         visitor.set_read_timeout(Some(Duration::from_mins(1))).expect("a time");
         visitor.write_all(b"question").expect("it is sent");

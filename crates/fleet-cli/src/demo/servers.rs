@@ -16,21 +16,20 @@ use super::access::{FIRST_SERVER, Internet};
 use super::homes::Fleet;
 use underload_agent::member::{Member, Membership};
 
-/// What each takes and sends. Eight uploads fit.
+/// Capacity of a server in each direction: eight uploads.
 const CAPACITY_BIT_PER_S: u64 = 48_000_000;
 const NAMES: [&str; 2] = ["east", "west"];
 
-/// A server at work. It tells the orchestrator that it leaves when it is dropped.
+/// A running server, which deregisters from the orchestrator when dropped.
 pub(super) struct Server {
-    // In this order: it leaves before it ends.
+    // Dropped first: the server deregisters before it stops.
     _membership: Membership,
     _service: Arc<Service>,
 }
 
-/// How many there are.
 pub(super) const COUNT: usize = NAMES.len();
 
-/// Starts all of them; each is enrolled with one of the codes.
+/// Starts all servers; each enrols with one of the codes.
 pub(super) fn start(
     internet: &Internet,
     fleet: &Fleet,
