@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context, bail};
 
-use crate::checks::{succeed, target};
+use crate::cargo::{succeed, target};
 use crate::dist::Program;
 
 /// Name of the benchmark.

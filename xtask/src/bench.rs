@@ -4,7 +4,7 @@ use std::process::Command;
 
 use anyhow::bail;
 
-use crate::checks::succeed;
+use crate::cargo::succeed;
 use crate::{agent_size, measure, python, sim_live, simulator, sweep, varying_links, web};
 
 struct Bench {

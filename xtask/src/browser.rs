@@ -5,7 +5,7 @@ use std::process::Command;
 
 use anyhow::{Context, bail};
 
-use crate::checks::{FEATURES, succeed};
+use crate::cargo::{FEATURES, succeed};
 
 /// Devices where nobody says how many.
 const DEVICES: &str = "100000";

@@ -1,11 +1,12 @@
 //! The steps of CI, each of which can be run alone.
 
 use std::fs;
-use std::path::PathBuf;
 use std::process::Command;
 use std::time::Instant;
 
 use anyhow::{Context, bail};
+
+use crate::cargo::{FEATURES, succeed, target};
 
 /// Every check, in order of how soon it says something, and how long each took.
 pub fn all() -> anyhow::Result<()> {
@@ -113,14 +114,6 @@ pub fn features() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Where what is built lies.
-pub fn target() -> PathBuf {
-    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| PathBuf::from("target"), PathBuf::from)
-}
-
-/// What no program of ours has and all checks are of.
-pub const FEATURES: [&str; 2] = ["--features", "underload-orchestrator/nats"];
-
 /// Seconds of `fuzz_time` by hand.
 pub const SECONDS_BY_HAND: u64 = 60;
 /// Seconds of it in CI, as for every fuzz target.
@@ -146,7 +139,7 @@ pub fn fuzz_time(seconds: u64) -> anyhow::Result<()> {
 
 /// Formatting.
 pub fn fmt() -> anyhow::Result<()> {
-    cargo(&["fmt", "--all", "--check"])
+    succeed(Command::new("cargo").args(["fmt", "--all", "--check"]))
 }
 
 /// Lints of every target, warnings denied.
@@ -161,17 +154,4 @@ pub fn doc() -> anyhow::Result<()> {
     let mut command = Command::new("cargo");
     command.args(["doc", "--quiet", "--workspace", "--no-deps", "--locked"]).args(FEATURES);
     succeed(command.env("RUSTDOCFLAGS", "-Dwarnings"))
-}
-
-fn cargo(arguments: &[&str]) -> anyhow::Result<()> {
-    succeed(Command::new("cargo").args(arguments))
-}
-
-/// Runs a command and turns a failure into an error.
-pub fn succeed(command: &mut Command) -> anyhow::Result<()> {
-    let status = command.status().with_context(|| format!("{command:?}"))?;
-    if !status.success() {
-        bail!("{command:?}: {status}");
-    }
-    Ok(())
 }

@@ -13,7 +13,7 @@ use std::sync::Mutex;
 
 use anyhow::{Context, bail};
 
-use crate::checks::{succeed, target};
+use crate::cargo::{succeed, target};
 
 /// Seconds for each target.
 const SECONDS: u64 = 3;

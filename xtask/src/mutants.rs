@@ -33,7 +33,7 @@ pub fn run(arguments: &[&str]) -> anyhow::Result<()> {
     if !version.context("cargo")?.status.success() {
         bail!("cargo-mutants is missing: cargo install --locked cargo-mutants");
     }
-    let output = super::checks::target().join("mutants");
+    let output = crate::cargo::target().join("mutants");
     let status = Command::new("cargo")
         .args(["mutants", "--workspace", "--config", &format!("{FOLDER}/{area}.toml")])
         .arg("--output")

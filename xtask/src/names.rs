@@ -7,8 +7,7 @@ use std::fs;
 
 use anyhow::Context;
 
-use crate::notebooks;
-use crate::tidy::has_extension;
+use crate::pages::{has_extension, notebook_texts};
 
 /// Folders below which pages name things of the present. The changelog names things of the past.
 const PAGES: [&str; 5] =
@@ -53,7 +52,7 @@ impl Names {
         for page in self.files.iter().filter(is_page) {
             let Ok(mut text) = fs::read_to_string(page) else { continue };
             if has_extension(page, "ipynb") {
-                text = notebooks::texts(&text);
+                text = notebook_texts(&text);
             }
             problems.extend(self.unknown(&text).into_iter().map(|what| format!("{page}: {what}")));
         }

@@ -9,10 +9,9 @@ use std::process::Command;
 
 use anyhow::{Context, bail};
 
-use crate::book;
-use crate::checks::{succeed, target};
+use crate::cargo::{succeed, target};
+use crate::pages::{has_extension, outward};
 use crate::skips;
-use crate::tidy::has_extension;
 
 /// Where the notebooks and what runs them are.
 const FOLDER: &str = "python/notebooks";
@@ -90,7 +89,7 @@ pub fn into_book(docs: &Path) -> anyhow::Result<()> {
         let folder = docs.join("notebooks");
         fs::create_dir_all(&folder)?;
         let place = format!("docs/notebooks/{stem}.md");
-        fs::write(folder.join(format!("{stem}.md")), book::outward(&text, Path::new(&place)))?;
+        fs::write(folder.join(format!("{stem}.md")), outward(&text, Path::new(&place)))?;
         let title = text.lines().next().unwrap_or_default().trim_start_matches("# ");
         let _ = writeln!(listed, "  - [{title}](notebooks/{stem}.md)");
     }
@@ -115,28 +114,4 @@ fn copy_pictures(folder: &Path) -> anyhow::Result<()> {
         }
     }
     Ok(())
-}
-
-/// The texts of a notebook, without its code; empty where it is none.
-pub fn texts(notebook: &str) -> String {
-    let document: serde_json::Value = serde_json::from_str(notebook).unwrap_or_default();
-    let cells = document["cells"].as_array().into_iter().flatten();
-    let lines = cells.filter(|cell| cell["cell_type"] == "markdown").flat_map(|cell| {
-        let lines = cell["source"].as_array().into_iter().flatten();
-        lines.filter_map(|line| line.as_str()).chain(["\n"])
-    });
-    lines.collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_texts_of_a_notebook_leave_its_code_out() {
-        let notebook = r##"{"cells": [{"cell_type": "markdown", "source": ["# A\n", "[b](c.md)"]},
-            {"cell_type": "code", "source": ["d"]}, {"cell_type": "markdown", "source": ["e"]}]}"##;
-        assert_eq!(texts(notebook), "# A\n[b](c.md)\ne\n");
-        assert_eq!(texts("no notebook"), "");
-    }
 }

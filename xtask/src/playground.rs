@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 
-use crate::checks::{succeed, target};
+use crate::cargo::{succeed, target};
 use crate::targets;
 
 /// What a browser runs.

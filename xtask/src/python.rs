@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, bail};
 
-use crate::checks::{self, succeed, target};
+use crate::cargo::{FEATURES, succeed, target};
 use crate::notebooks;
 use crate::pythons::{self, Installed};
 use crate::skips;
@@ -180,7 +180,7 @@ impl Environments {
     /// its dependencies would be asked for, and all of them built once more.
     fn wheel_of_tests(&self, more: &[&str]) -> anyhow::Result<PathBuf> {
         let mut cargo = Command::new("cargo");
-        cargo.args(["build", "--quiet", "--workspace", "--lib", "--locked"]).args(checks::FEATURES);
+        cargo.args(["build", "--quiet", "--workspace", "--lib", "--locked"]).args(FEATURES);
         succeed(cargo.args(more))?;
         let (start, end) = (std::env::consts::DLL_PREFIX, std::env::consts::DLL_SUFFIX);
         let library = target().join("debug").join(format!("{start}underload_py{end}"));

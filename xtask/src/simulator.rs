@@ -7,7 +7,7 @@ use std::process::Command;
 
 use anyhow::{Context, bail};
 
-use crate::checks::succeed;
+use crate::cargo::succeed;
 
 /// Name of the benchmark.
 pub const NAME: &str = "simulator";

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail, ensure};
 
-use crate::checks::succeed;
+use crate::cargo::succeed;
 
 /// Name of the benchmark.
 pub const NAME: &str = "sweep";

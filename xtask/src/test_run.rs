@@ -14,7 +14,7 @@ use std::time::Instant;
 use anyhow::{Context, bail};
 use serde_json::Value;
 
-use crate::checks;
+use crate::cargo::FEATURES;
 use crate::skips;
 
 /// Programs that mostly wait: half of the time of all tests.
@@ -81,7 +81,7 @@ pub fn run(extra: &[&str], built: &mut dyn FnMut()) -> anyhow::Result<()> {
 fn cargo_test(which: &[&str]) -> Command {
     let mut command = Command::new("cargo");
     command.args(["test", "--workspace", "--locked", "--no-fail-fast"]).args(which);
-    command.args(checks::FEATURES);
+    command.args(FEATURES);
     command
 }
 

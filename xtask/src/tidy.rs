@@ -8,6 +8,7 @@ use anyhow::{Context, bail};
 
 use crate::functions;
 use crate::names::Names;
+use crate::pages::has_extension;
 
 /// Lines of a source file, at most: one file, one idea.
 const MAX_LINES: usize = 800;
@@ -50,11 +51,6 @@ pub fn check() -> anyhow::Result<()> {
         bail!("{} problems", problems.len());
     }
     Ok(())
-}
-
-/// Whether a file's name ends so.
-pub fn has_extension(file: &str, wanted: &str) -> bool {
-    Path::new(file).extension().is_some_and(|extension| extension == wanted)
 }
 
 fn check_source(file: &str, text: &str, problems: &mut Vec<String>) {

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, bail};
 use serde_json::Value;
 
-use crate::checks::succeed;
+use crate::cargo::succeed;
 
 /// Name of the benchmark.
 pub const NAME: &str = "varying-links";

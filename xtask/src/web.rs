@@ -10,7 +10,7 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use anyhow::{Context, bail};
 use serde_json::Value;
 
-use crate::checks::{FEATURES, succeed, target};
+use crate::cargo::{FEATURES, succeed, target};
 
 /// Name of the benchmark.
 pub const NAME: &str = "web";

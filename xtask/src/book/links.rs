@@ -3,8 +3,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 
-use crate::notebooks;
-use crate::tidy::has_extension;
+use crate::pages::{has_extension, notebook_texts, resolve};
 
 /// The book's table of contents.
 const CONTENTS: &str = "docs/SUMMARY.md";
@@ -17,7 +16,7 @@ pub fn problems(files: &[&str]) -> Vec<String> {
     for file in files.iter().filter(has_links) {
         let Some(mut page) = read(file) else { continue };
         if has_extension(file, "ipynb") {
-            page = notebooks::texts(&page);
+            page = notebook_texts(&page);
         }
         problems.extend(dead(file, &page, files, &read));
     }
@@ -91,22 +90,6 @@ fn headings(page: &str) -> BTreeSet<String> {
 fn name(title: &str) -> String {
     let kept = |it: char| it.is_alphanumeric() || it == '_' || it == '-' || it == ' ';
     title.to_lowercase().chars().filter(|it| kept(*it)).collect::<String>().replace(' ', "-")
-}
-
-/// The place that a relative link of a file leads to, from the root.
-pub fn resolve(file: &str, link: &str) -> String {
-    let mut parts: Vec<&str> = file.split('/').collect();
-    parts.pop();
-    for part in link.split('/') {
-        match part {
-            "." | "" => {}
-            ".." => {
-                parts.pop();
-            }
-            part => parts.push(part),
-        }
-    }
-    parts.join("/")
 }
 
 #[cfg(test)]

@@ -12,15 +12,12 @@ use std::process::Command;
 
 use anyhow::{Context, bail};
 
-use crate::checks::{FEATURES, succeed, target};
+use crate::cargo::{FEATURES, succeed, target};
+use crate::pages::{outward, resolve};
 use crate::skips;
 
 /// What the book is made of.
 const SOURCE: &str = "docs";
-/// The book's first page, which has another name in it.
-const INDEX: &str = "docs/README.md";
-/// Where the book shows what lies outside of it.
-const FORGE: &str = "https://github.com/underload/underload/blob/main";
 /// The pages that the program writes.
 const WRITTEN: [(&str, &[&str]); 4] = [
     ("commands", &["underload", "reference", "commands"]),
@@ -84,32 +81,6 @@ fn copy(from: &Path, to: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A page whose links out of the book lead to the forge.
-pub fn outward(page: &str, path: &Path) -> String {
-    let mut text = String::new();
-    let mut rest = page;
-    while let Some((before, after)) = rest.split_once("](") {
-        text.push_str(before);
-        text.push_str("](");
-        let link = after.split(')').next().unwrap_or_default();
-        let file = link.split('#').next().unwrap_or_default();
-        let place = links::resolve(&path.to_string_lossy(), file);
-        let leaves = !link.contains("://") && !file.is_empty() && !place.starts_with("docs/");
-        if leaves {
-            text.push_str(FORGE);
-            text.push('/');
-            text.push_str(&place);
-        } else if place == INDEX {
-            text.push_str(&file.replace("README.md", "index.html"));
-        } else {
-            text.push_str(file);
-        }
-        rest = &after[file.len()..];
-    }
-    text.push_str(rest);
-    text
-}
-
 /// Links and pictures of the built pages whose file is not there.
 fn dead_links(book: &Path) -> anyhow::Result<Vec<String>> {
     let mut pages = Vec::new();
@@ -124,7 +95,7 @@ fn dead_links(book: &Path) -> anyhow::Result<Vec<String>> {
                 let link = rest.split('"').next().unwrap_or_default();
                 let file = link.split(['#', '?']).next().unwrap_or_default();
                 let foreign = link.contains(':') || file.is_empty() || link.contains('{');
-                if !foreign && !book.join(links::resolve(&here, file)).exists() {
+                if !foreign && !book.join(resolve(&here, file)).exists() {
                     dead.push(format!("{here}: {link}"));
                 }
             }
@@ -163,19 +134,4 @@ pub fn reference() -> anyhow::Result<()> {
         eprintln!("{file}");
     }
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn links_out_of_the_book_lead_to_the_forge() {
-        let page = "[a](../README.md#b), [c](links.md#d), [e](https://one.example/f), [g](#h)";
-        let told = outward(page, Path::new("docs/measure.md"));
-        let forge = format!("[a]({FORGE}/README.md#b)");
-        assert_eq!(told, page.replace("[a](../README.md#b)", &forge));
-        let inner = outward("[a](../README.md#b)", Path::new("docs/queues/codel.md"));
-        assert_eq!(inner, "[a](../index.html#b)", "this one is the book's own first page");
-    }
 }

@@ -8,7 +8,7 @@ use std::process::Command;
 use anyhow::Context;
 
 use super::{Built, Program, Target};
-use crate::checks::succeed;
+use crate::cargo::succeed;
 use crate::targets;
 
 /// One run of Cargo, and the programs that it builds with their names as Cargo has them.
@@ -50,7 +50,7 @@ pub fn all(
     if let Err(missing) = targets::cargo(triple) {
         return Ok(Err(missing));
     }
-    let below = crate::checks::target().join("dist-build");
+    let below = crate::cargo::target().join("dist-build");
     let mut built = Vec::new();
     for step in STEPS {
         eprintln!("==> {triple}: cargo build {}", step.arguments.join(" "));

@@ -170,7 +170,7 @@ fn indented(text: &str) -> String {
 fn told(built: &Built, runner: &Runner, folder: &Path) -> anyhow::Result<Option<Vec<Entry>>> {
     let pages = folder.join("man");
     let Some(mut man) = runner.command(&built.path, folder) else { return Ok(None) };
-    crate::checks::succeed(man.args(["--quiet", "man", "man"]))?;
+    crate::cargo::succeed(man.args(["--quiet", "man", "man"]))?;
     let mut entries = Vec::new();
     for entry in fs::read_dir(&pages).with_context(|| pages.display().to_string())? {
         let page = entry?;

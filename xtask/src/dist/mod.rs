@@ -25,7 +25,7 @@ use std::process::Command;
 
 use anyhow::{Context, bail};
 
-use crate::checks::target;
+use crate::cargo::target;
 
 pub use build::STEPS;
 

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 
-use crate::checks::succeed;
+use crate::cargo::succeed;
 
 /// The server's address beyond the bottleneck.
 pub const BOTTLENECK: &str = "10.98.2.2";

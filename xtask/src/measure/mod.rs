@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 
-use crate::checks::succeed;
+use crate::cargo::succeed;
 use lab::{BOTTLENECK, Lab, PLAIN, Started};
 use readings::{Latency, Ours, iperf3_bit_s};
 

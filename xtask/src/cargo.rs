@@ -1,0 +1,24 @@
+//! What all commands of `cargo xtask` need of Cargo: its folder, the features of all checks, and
+//! commands whose failure is an error.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use anyhow::{Context, bail};
+
+/// A feature that no shipped program has and that all checks enable.
+pub const FEATURES: [&str; 2] = ["--features", "underload-orchestrator/nats"];
+
+/// Returns the folder that Cargo builds into.
+pub fn target() -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| PathBuf::from("target"), PathBuf::from)
+}
+
+/// Runs a command and turns a failure into an error.
+pub fn succeed(command: &mut Command) -> anyhow::Result<()> {
+    let status = command.status().with_context(|| format!("{command:?}"))?;
+    if !status.success() {
+        bail!("{command:?}: {status}");
+    }
+    Ok(())
+}
