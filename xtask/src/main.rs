@@ -21,6 +21,7 @@ mod pages;
 mod playground;
 mod python;
 mod pythons;
+mod same_code;
 mod sim_live;
 mod simulator;
 mod skips;
@@ -45,6 +46,7 @@ usage: cargo xtask COMMAND
   doc        documentation, warnings denied
   tidy       this repository's own rules: lengths, modules, what the documentation names
   commits    the commits since BASE, or since these rules began, have a short subject and say why
+  same-code  the code is that of the commit BASE: only comments and documentation differ
   test       all tests, with a count of what passed, failed and was skipped, and why
   fuzz       every fuzz target, or those named, for 3 s each from the kept corpus
   fuzz-check the fuzz targets still compile; needs no C++ compiler
@@ -82,6 +84,7 @@ fn main() -> ExitCode {
         ["clippy"] => checks::clippy(),
         ["doc"] => checks::doc(),
         ["tidy"] => tidy::check(),
+        ["same-code", base] => same_code::check(base),
         ["fuzz", targets @ ..] => fuzz::run(targets),
         ["fuzz-check"] => fuzz::check(),
         ["features"] => checks::features(),
