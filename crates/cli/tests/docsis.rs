@@ -175,7 +175,7 @@ fn the_emulated_modem_and_the_model_select_the_same_buffer() {
     use underload_aqm::config::LinkFacts;
     use underload_aqm::registry::QueueSetup;
     use underload_docsis::modem::Modem;
-    use underload_docsis::qos::{BufferControl, Direction, ServiceFlow};
+    use underload_docsis::qos::{BufferControl, Direction, Rates, ServiceFlow};
 
     let modem = Modem::new(1024, 262_144).expect("a modem");
     let cases: [(Option<u32>, u32, Option<u32>); 6] = [
@@ -189,7 +189,7 @@ fn the_emulated_modem_and_the_model_select_the_same_buffer() {
     for (minimum, target, maximum) in cases {
         let buffer = BufferControl { minimum, target: Some(target), maximum };
         let flow = ServiceFlow {
-            sustained_bit_per_s: Some(10_000_000),
+            rates: Rates { sustained_bit_per_s: Some(10_000_000), ..Rates::default() },
             buffer: Some(buffer),
             ..ServiceFlow::new(Direction::Upstream, 1)
         };

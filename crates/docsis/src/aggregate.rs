@@ -1,5 +1,5 @@
 //! A Low Latency DOCSIS upstream as a configuration file describes it: the aggregate, its two
-//! service flows, and what leads packets into the low latency one.
+//! service flows, and the classifiers that lead packets into the low latency one.
 
 use thiserror::Error;
 
@@ -8,16 +8,15 @@ use crate::modem::{Modem, Rejection};
 use crate::qos::{AqmEncodings, Rates, ServiceFlow};
 use crate::tlv::{Config, Tlv};
 
-/// An upstream aggregate with a low latency and a classic flow. What the file leaves out is absent.
+/// An upstream aggregate with a low latency and a classic flow. Settings that the file does not
+/// have are `None`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LowLatencyUpstream {
-    /// Rates of the aggregate (70.8, 70.9, 70.27); there is a sustained one.
+    /// Rates of the aggregate (70.8, 70.9, 70.27).
     pub rates: Rates,
-    /// Its sustained rate, bit/s.
+    /// The sustained one of `rates`; above zero.
     pub sustained_bit_per_s: u64,
-    /// The low latency flow.
     pub low_latency: Member,
-    /// The classic flow.
     pub classic: Member,
     /// Proactive grants of the low latency flow.
     pub proactive: Option<Proactive>,
@@ -27,80 +26,69 @@ pub struct LowLatencyUpstream {
     pub weight: Option<u8>,
     /// 42.7.
     pub protection: Option<bool>,
-    /// 42.8, microseconds.
+    /// 42.8.
     pub critical_delay_us: Option<u16>,
-    /// 42.9, microseconds.
+    /// 42.9.
     pub critical_score_us: Option<u16>,
-    /// 42.10, a power of two of bytes per second.
+    /// 42.10: scores decay at 2^x bytes/s.
     pub aging_exponent: Option<u8>,
-    /// Codepoints that its classifiers lead into the low latency flow; not empty, in order.
+    /// DSCPs that the classifiers lead into the low latency flow; rising, at least one.
     pub codepoints: Vec<u8>,
 }
 
 /// A service flow of the aggregate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Member {
-    /// Its own rates.
     pub rates: Rates,
-    /// Its AQM.
     pub aqm: AqmEncodings,
-    /// The buffer that the modem gives it, bytes; `None` where the file has no Buffer Control for
-    /// it (35) and no default (68).
+    /// The buffer that the modem selects; `None` if the file has neither Buffer Control (35) for
+    /// the flow nor a default (68).
     pub buffer_bytes: Option<u64>,
 }
 
-/// Grants without requests (24.44 and 24.45).
+/// Grants without requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Proactive {
-    /// Time between them, microseconds.
+    /// 24.44, the time between grants.
     pub interval_us: u16,
-    /// Their rate, bit/s.
+    /// 24.45.
     pub bit_per_s: u64,
 }
 
 /// Why a file describes no such upstream.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum NoLowLatency {
-    /// No 70 with a 42.
     #[error(
         "no upstream aggregate (70) has low latency encodings (42); accepted: a file with one, \
          such as `docsis recommend --aqm low-latency` writes"
     )]
     NoAggregate,
-    /// More than one.
     #[error("{0} upstream aggregates have low latency encodings (42); accepted: one")]
     SeveralAggregates(usize),
-    /// Type 91.
     #[error("low latency support is turned off (91); accepted: 0")]
     TurnedOff,
-    /// Nothing to size queues by.
     #[error("the aggregate has no maximum sustained rate (70.8); accepted: one above zero")]
     NoRate,
-    /// 42.1 leads nowhere.
     #[error("the low latency flow (42.1) is not among the aggregate's flows (24 with 36)")]
     NoLowLatencyFlow,
-    /// None or several.
     #[error("the aggregate has {0} classic flows (24 with 36); accepted: one")]
     ClassicFlows(usize),
-    /// 40.1 or 76.
     #[error("AQM is turned off (40.1 or 76); accepted: a classic flow with DOCSIS-PIE")]
     NoAqm,
-    /// Nothing but the marking is known to `docsis-lld`.
+    /// The queue `docsis-lld` puts ECT(1) into the low latency queue in any case.
     #[error("no classifier (22) leads ECT(1) into the low latency flow; accepted: 0x010101")]
     NoScalable,
-    /// Nothing marked is led there.
     #[error("no classifier (22) leads a DSCP into the low latency flow; accepted: 0xb4b4fc, NQB")]
     NoCodepoint,
-    /// The modem refuses a buffer.
     #[error("the modem rejects the {0} flow's buffer: {1}")]
     Rejected(&'static str, Rejection),
 }
 
 impl LowLatencyUpstream {
-    /// The upstream of `config`, with the buffers that `modem` selects.
+    /// Returns the upstream of `config`, with the buffers that `modem` selects.
     ///
     /// # Errors
-    /// What the file lacks, and what would be accepted.
+    /// If the file describes no such upstream or the modem rejects a buffer.
     pub fn from_config(config: &Config, modem: &Modem) -> Result<Self, NoLowLatency> {
         let on = |code| config.of(code).any(|tlv: &Tlv| tlv.as_number() != Some(0));
         if on(top::LOW_LATENCY_DISABLE) {
@@ -131,20 +119,28 @@ impl LowLatencyUpstream {
             return Err(NoLowLatency::NoAqm);
         }
         let default_ms = config.default_target_ms();
-        let small = |code| inner.number(code).and_then(|value| u8::try_from(value).ok());
-        let short = |code| inner.number(code).and_then(|value| u16::try_from(value).ok());
+        let member = |flow: &ServiceFlow, name| {
+            let rates = flow.rates;
+            // A flow without a rate has the aggregate's.
+            let bit_per_s = rates.sustained_bit_per_s.filter(|bit_per_s| *bit_per_s > 0);
+            let mut sized = flow.clone();
+            sized.rates.sustained_bit_per_s =
+                Some(bit_per_s.map_or(sustained_bit_per_s, |own| own.min(sustained_bit_per_s)));
+            let is_given = flow.buffer.is_some() || default_ms.is_some();
+            let selected = is_given.then(|| modem.select(&sized, default_ms)).transpose();
+            let buffer_bytes = selected.map_err(|error| NoLowLatency::Rejected(name, error))?;
+            Ok(Member { rates, aqm: flow.aqm.clone().unwrap_or_default(), buffer_bytes })
+        };
         Ok(Self {
-            low_latency: Member::of(fast, sustained_bit_per_s, modem, default_ms)
-                .map_err(|error| NoLowLatency::Rejected("low latency", error))?,
-            classic: Member::of(slow, sustained_bit_per_s, modem, default_ms)
-                .map_err(|error| NoLowLatency::Rejected("classic", error))?,
+            low_latency: member(fast, "low latency")?,
+            classic: member(slow, "classic")?,
             proactive: proactive(tlv),
-            coupling_tenths: small(low_latency::COUPLING_FACTOR).filter(|tenths| *tenths < 255),
-            weight: small(low_latency::SCHEDULING_WEIGHT),
+            coupling_tenths: inner.get(low_latency::COUPLING_FACTOR).filter(|tenths| *tenths < 255),
+            weight: inner.get(low_latency::SCHEDULING_WEIGHT),
             protection: inner.number(low_latency::QUEUE_PROTECTION).map(|value| value != 0),
-            critical_delay_us: short(low_latency::CRITICAL_DELAY),
-            critical_score_us: short(low_latency::CRITICAL_SCORE),
-            aging_exponent: small(low_latency::AGING),
+            critical_delay_us: inner.get(low_latency::CRITICAL_DELAY),
+            critical_score_us: inner.get(low_latency::CRITICAL_SCORE),
+            aging_exponent: inner.get(low_latency::AGING),
             codepoints: codepoints(config, fast.reference)?,
             sustained_bit_per_s,
             rates,
@@ -152,30 +148,7 @@ impl LowLatencyUpstream {
     }
 }
 
-impl Member {
-    fn of(
-        flow: &ServiceFlow,
-        aggregate_bit_per_s: u64,
-        modem: &Modem,
-        default_ms: Option<u16>,
-    ) -> Result<Self, Rejection> {
-        let rates = flow.rates();
-        // A flow without a rate has the aggregate's.
-        let bit_per_s = rates
-            .sustained_bit_per_s
-            .filter(|bit_per_s| *bit_per_s > 0)
-            .unwrap_or(aggregate_bit_per_s);
-        let sized = ServiceFlow {
-            sustained_bit_per_s: Some(bit_per_s.min(aggregate_bit_per_s)),
-            ..flow.clone()
-        };
-        let is_given = flow.buffer.is_some() || default_ms.is_some();
-        let buffer_bytes = is_given.then(|| modem.select(&sized, default_ms)).transpose()?;
-        Ok(Self { rates, aqm: flow.aqm.clone().unwrap_or_default(), buffer_bytes })
-    }
-}
-
-/// The upstream flows of the aggregate with that reference.
+/// The upstream flows that belong to the aggregate `reference`.
 fn members(config: &Config, reference: Option<u64>) -> Vec<(ServiceFlow, &Tlv)> {
     let flows = config
         .of(top::UPSTREAM_FLOW)
@@ -190,36 +163,43 @@ fn is_without_aqm(flow: &ServiceFlow) -> bool {
 
 fn proactive(flow: &Tlv) -> Option<Proactive> {
     let bit_per_s = flow.number(flow::GUARANTEED_GRANT_RATE).filter(|bit_per_s| *bit_per_s > 0)?;
-    let interval = flow.number(flow::GUARANTEED_GRANT_INTERVAL)?;
-    let interval_us = u16::try_from(interval).ok().filter(|us| *us > 0)?;
+    let interval_us = flow.get(flow::GUARANTEED_GRANT_INTERVAL).filter(|us| *us > 0)?;
     Some(Proactive { interval_us, bit_per_s })
 }
 
-/// Codepoints that classifiers lead into the flow `reference`, whatever the ECN bits are.
+/// Returns the DSCPs that classifiers lead into the flow `reference`, for any ECN bits.
 fn codepoints(config: &Config, reference: u16) -> Result<Vec<u8>, NoLowLatency> {
     let leads = |tlv: &&Tlv| tlv.number(classifier::FLOW_REFERENCE) == Some(reference.into());
-    let places =
-        [(classifier::IPV4, header::IPV4_TOS), (classifier::IPV6, header::IPV6_TRAFFIC_CLASS)];
-    let ranges: Vec<[u8; 3]> = config
+    let ranges: Vec<TosRange> = config
         .of(top::UPSTREAM_CLASSIFIER)
         .filter(leads)
-        .flat_map(|tlv| places.map(|(outer, inner)| tlv.child(outer)?.child(inner)?.as_bytes()))
+        .flat_map(|tlv| TOS_PATHS.map(|[outer, inner]| tlv.child(outer)?.child(inner)?.as_bytes()))
         .filter_map(|range| range?.try_into().ok())
         .collect();
-    let takes = |tos: u8, bits: u8| {
-        ranges
-            .iter()
-            .any(|[low, high, mask]| *mask & bits != 0 && (*low..=*high).contains(&(tos & *mask)))
-    };
-    if !takes(ECT1, ECN_BITS) {
+    if !matches_tos(&ranges, ECT1, ECN_BITS) {
         return Err(NoLowLatency::NoScalable);
     }
-    let codepoints: Vec<u8> = (0..64).filter(|dscp| takes(dscp << 2, !ECN_BITS)).collect();
+    let matches = |dscp: &u8| matches_tos(&ranges, dscp << 2, !ECN_BITS);
+    let codepoints: Vec<u8> = (0..64).filter(matches).collect();
     if codepoints.is_empty() { Err(NoLowLatency::NoCodepoint) } else { Ok(codepoints) }
 }
 
-const ECN_BITS: u8 = 0b11;
-const ECT1: u8 = 0b01;
+pub(crate) const ECN_BITS: u8 = 0b11;
+pub(crate) const ECT1: u8 = 0b01;
+
+/// Lowest, highest and mask of the DSCP and ECN byte, as in a classifier.
+pub(crate) type TosRange = [u8; 3];
+
+/// Where a classifier has a [`TosRange`].
+pub(crate) const TOS_PATHS: [[u8; 2]; 2] =
+    [[classifier::IPV4, header::IPV4_TOS], [classifier::IPV6, header::IPV6_TRAFFIC_CLASS]];
+
+/// Whether a range that looks at some of `bits` contains `tos`.
+pub(crate) fn matches_tos(ranges: &[TosRange], tos: u8, bits: u8) -> bool {
+    ranges
+        .iter()
+        .any(|[low, high, mask]| mask & bits != 0 && (*low..=*high).contains(&(tos & mask)))
+}
 
 #[cfg(test)]
 mod tests {
@@ -237,13 +217,13 @@ mod tests {
         Modem::new(1_024, 1 << 24).expect("a modem")
     }
 
-    fn of(config: &Config) -> Result<LowLatencyUpstream, NoLowLatency> {
+    fn upstream(config: &Config) -> Result<LowLatencyUpstream, NoLowLatency> {
         LowLatencyUpstream::from_config(config, &modem())
     }
 
     #[test]
     fn a_recommended_file_reads_back() {
-        let upstream = of(&TIER.configuration(Choice::LowLatency(10))).expect("an upstream");
+        let upstream = upstream(&TIER.configuration(Choice::LowLatency(10))).expect("an upstream");
         assert_eq!(upstream.sustained_bit_per_s, 20_000_000);
         assert_eq!(upstream.rates.peak_bit_per_s, Some(24_000_000));
         assert_eq!(upstream.rates.burst_bytes, Some(40_960));
@@ -256,14 +236,14 @@ mod tests {
         assert_eq!(upstream.codepoints, [45]);
     }
 
-    /// The recommended file with one setting at the top replaced, or left out.
+    /// The recommended file with each top-level setting changed or removed by `change`.
     fn changed(change: impl Fn(Tlv) -> Option<Tlv>) -> Config {
         let config = TIER.configuration(Choice::LowLatency(10));
         Config::new(config.tlvs().cloned().filter_map(change))
     }
 
     fn without(code: u8) -> Result<LowLatencyUpstream, NoLowLatency> {
-        of(&changed(|tlv| (tlv.code != code).then_some(tlv)))
+        upstream(&changed(|tlv| (tlv.code != code).then_some(tlv)))
     }
 
     #[test]
@@ -272,21 +252,21 @@ mod tests {
         assert_eq!(without(top::UPSTREAM_FLOW), Err(NoLowLatency::NoLowLatencyFlow));
         assert_eq!(without(top::UPSTREAM_CLASSIFIER), Err(NoLowLatency::NoScalable));
         let off = |code, value| {
-            of(&changed(|tlv| Some(if tlv.code == code { Tlv::u8(code, value) } else { tlv })))
+            upstream(&changed(|tlv| {
+                Some(if tlv.code == code { Tlv::u8(code, value) } else { tlv })
+            }))
         };
         assert_eq!(off(top::LOW_LATENCY_DISABLE, 1), Err(NoLowLatency::TurnedOff));
         let plain = TIER.configuration(Choice::DocsisPie(10));
-        assert_eq!(of(&plain), Err(NoLowLatency::NoAggregate));
-        let classic_alone = changed(|tlv| {
-            let reference = ServiceFlow::from_tlv(&tlv).map(|flow| flow.reference);
-            (reference != Some(2)).then_some(tlv)
-        });
-        assert_eq!(of(&classic_alone), Err(NoLowLatency::NoLowLatencyFlow));
-        let fast_alone = changed(|tlv| {
-            let reference = ServiceFlow::from_tlv(&tlv).map(|flow| flow.reference);
-            (reference != Some(1)).then_some(tlv)
-        });
-        assert_eq!(of(&fast_alone), Err(NoLowLatency::ClassicFlows(0)));
+        assert_eq!(upstream(&plain), Err(NoLowLatency::NoAggregate));
+        let without_flow = |number| {
+            upstream(&changed(|tlv| {
+                let reference = ServiceFlow::from_tlv(&tlv).map(|flow| flow.reference);
+                (reference != Some(number)).then_some(tlv)
+            }))
+        };
+        assert_eq!(without_flow(2), Err(NoLowLatency::NoLowLatencyFlow));
+        assert_eq!(without_flow(1), Err(NoLowLatency::ClassicFlows(0)));
     }
 
     #[test]
@@ -300,7 +280,7 @@ mod tests {
                 Some(BufferControl { minimum: Some(1 << 30), ..BufferControl::default() });
             Some(flow.to_tlv())
         });
-        let error = of(&impossible).expect_err("no modem has a gigabyte").to_string();
+        let error = upstream(&impossible).expect_err("no modem has a gigabyte").to_string();
         assert!(error.contains("the modem rejects the classic flow's buffer"), "{error}");
     }
 }

@@ -1,5 +1,5 @@
-//! Types that code asks for, by name and by the aggregate they stand in. The schema's tables use
-//! the same names, so that each of these numbers is written here alone.
+//! Named types, by the aggregate that contains them. The code and the schema's tables both use
+//! these names.
 
 /// Types at the top level of a file.
 pub(crate) mod top {
@@ -64,7 +64,7 @@ pub(crate) mod header {
     pub(crate) const IPV6_TRAFFIC_CLASS: u8 = 1;
 }
 
-/// Types inside a service flow (24, 25); an aggregate (70, 71) has the rates under the same ones.
+/// Types inside a service flow (24, 25). An aggregate (70, 71) uses the same types for its rates.
 pub(crate) mod flow {
     pub(crate) const REFERENCE: u8 = 1;
     pub(crate) const PARAMETER_SET: u8 = 6;

@@ -6,104 +6,68 @@ use thiserror::Error;
 
 use crate::code::top::{CM_MIC, CMTS_MIC, END, PAD};
 use crate::schema::{self, Field, Kind, Scope};
-use crate::tlv::{Config, Ending, Item, Path, Tlv, Value, has_wide_length};
+use crate::tlv::{Config, Ending, Item, Path, Tlv, Value, header_bytes};
+use crate::value::number;
 
-/// What a decoder accepts at most, so that a hostile file costs bounded memory and time.
+/// Limits of a decoder, so that a hostile file costs bounded memory and time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Bytes of a file. Modems must accept 8,192; certificate chains make real files longer.
+    /// Length of a file. Modems must accept 8,192 bytes; files with certificate chains are longer.
     pub bytes: usize,
-    /// Settings, inner ones included.
+    /// Number of settings, including settings inside others.
     pub tlvs: usize,
-    /// Levels of aggregates inside each other.
+    /// Levels of nested aggregates.
     pub depth: usize,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        // As many settings as fit, at two bytes each.
+        // `bytes` has room for this number of settings of two bytes each.
         Self { bytes: 128 * 1024, tlvs: 64 * 1024, depth: 8 }
     }
 }
 
-/// Why bytes are not a configuration file, and where.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("byte {offset}, {path}: {problem}")]
 pub struct DecodeError {
-    /// Offset of the offending element's first byte in the file.
+    /// Offset of the element's first byte in the file.
     pub offset: usize,
-    /// Path of the element at fault.
     pub path: Path,
-    /// What is wrong with the element.
     pub problem: Problem,
 }
 
-/// The kinds of faults that an element can have.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum Problem {
-    /// The file exceeds [`Limits::bytes`].
     #[error("the file has {bytes} bytes; at most {limit} are read")]
-    FileTooLarge {
-        /// Length of the file, bytes.
-        bytes: usize,
-        /// Longest file accepted, bytes.
-        limit: usize,
-    },
-    /// The file exceeds [`Limits::tlvs`].
+    FileTooLarge { bytes: usize, limit: usize },
     #[error("more than {limit} settings")]
-    TooManyTlvs {
-        /// Settings accepted.
-        limit: usize,
-    },
-    /// Aggregates nest deeper than [`Limits::depth`].
+    TooManyTlvs { limit: usize },
     #[error("settings nested more than {limit} deep")]
-    TooDeep {
-        /// Levels accepted.
-        limit: usize,
-    },
-    /// The bytes stop after a type.
-    #[error("truncated: the type is there, its length is not")]
+    TooDeep { limit: usize },
+    #[error("truncated: the file ends after the type")]
     NoLength,
-    /// A length reaches past the end of what holds it.
-    #[error("overlong or truncated: the length says {length} bytes, {left} are left")]
-    Truncated {
-        /// Length that the element claims, bytes.
-        length: usize,
-        /// Bytes left in its parent.
-        left: usize,
-    },
-    /// Something other than pads follows the end marker.
+    #[error("overlong or truncated: the length is {length} bytes, {left} are left")]
+    Truncated { length: usize, left: usize },
     #[error("only zero bytes may follow the end marker")]
     AfterEnd,
-    /// A second instance of something that may be there once.
-    #[error("given twice; the first is at byte {first}; keep one")]
-    Duplicate {
-        /// Offset of the first instance.
-        first: usize,
-    },
-    /// A value has a length that its type cannot have.
+    /// A second instance of a setting that must not repeat. `first` is the offset of the first.
+    #[error("present twice; the first is at byte {first}; keep one")]
+    Duplicate { first: usize },
     #[error("has {length} bytes; accepted: {accepted}")]
-    WrongLength {
-        /// Bytes of the value.
-        length: usize,
-        /// What is accepted, in words.
-        accepted: String,
-    },
-    /// The file is text, in one of the forms that encode reads or in none.
+    WrongLength { length: usize, accepted: String },
     #[error("this is text, not a modem's binary file: encode reads it")]
     Text,
-    /// The file is for a PacketCable adapter, not for a modem.
     #[error("this is a PacketCable MTA file (it starts with 254), not a cable modem's")]
     PacketCable,
 }
 
 impl Config {
-    /// Reads a file. Every structural defect, duplicates and impossible lengths included, is an
-    /// error.
+    /// Decodes a file. Every structural defect is an error, including duplicates and impossible
+    /// lengths.
     ///
     /// # Errors
-    /// The first defect in file order that the decoder meets, with its byte offset and path.
+    /// The first defect, with its byte offset and path.
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         match Self::decode_lenient(bytes, &Limits::default())? {
             (config, defects) if defects.is_empty() => Ok(config),
@@ -111,12 +75,12 @@ impl Config {
         }
     }
 
-    /// Reads a file as far as its top level makes sense, listing the defects inside it:
-    /// duplicates stay, and values that do not fit their type stay as bytes. Encoding the result
-    /// gives the same bytes.
+    /// Decodes a file whose top level is correct, and returns the defects inside it. Duplicates
+    /// stay in the model, and values that their type does not allow stay bytes, so encoding the
+    /// result returns the same bytes.
     ///
     /// # Errors
-    /// The limit that was passed, or the top-level element that does not fit into the file.
+    /// If the file exceeds a limit or a top-level element does not fit into the file.
     pub fn decode_lenient(
         bytes: &[u8],
         limits: &Limits,
@@ -128,7 +92,7 @@ impl Config {
 }
 
 impl DecodeError {
-    /// The error, or that the whole file is text, which explains it.
+    /// Returns [`Problem::Text`] instead if the whole file is text.
     fn or_text(self, bytes: &[u8]) -> Self {
         let in_text = |char: char| !char.is_control() || matches!(char, '\t' | '\n' | '\r');
         let is_text = std::str::from_utf8(bytes).is_ok_and(|text| text.chars().all(in_text));
@@ -158,7 +122,7 @@ fn fail<T>(offset: usize, path: &Path, problem: Problem) -> Result<T, DecodeErro
     Err(DecodeError { offset, path: path.clone(), problem })
 }
 
-/// How the file of a telephone adapter starts: type 254, one byte.
+/// The start of a telephone adapter's file: type 254, length 1.
 const ADAPTER: [u8; 2] = [254, 1];
 
 impl Decoder<'_> {
@@ -171,8 +135,8 @@ impl Decoder<'_> {
         let mut items = Vec::new();
         let mut seen = Seen::default();
         let mut position = 0;
-        // Pads and MICs are made anew by who writes the file: a text form without them would read
-        // as another file than the bytes, if something could start with them.
+        // An adapter's file may start with pads and MICs: an encoder adds both again, and the text
+        // form without them must decode as the bytes do.
         let mut begun = false;
         while position < bytes.len() {
             match bytes[position] {
@@ -194,8 +158,7 @@ impl Decoder<'_> {
                     begun |= !matches!(code, CM_MIC | CMTS_MIC);
                     let field = schema::find(schema::TOP, code);
                     let path = seen.path(&root, code, field);
-                    let wide = has_wide_length(code);
-                    let raw = raw_at(bytes, position, 0, wide, &path)?;
+                    let raw = raw_at(bytes, position, 0, header_bytes(code), &path)?;
                     position = raw.value_offset + raw.value.len();
                     items.push(Item::Tlv(self.tlv(&raw, field, &path, 1)?));
                     self.note_duplicate(&mut seen, &raw, field, &path);
@@ -217,25 +180,19 @@ impl Decoder<'_> {
             let problem = Problem::TooManyTlvs { limit: self.limits.tlvs };
             return fail(raw.offset, path, problem);
         }
-        let value = match field.map(|field| &field.kind) {
-            Some(kind) if kind.is_aggregate() => self.aggregate(raw, kind, path, depth)?,
-            Some(kind) => {
-                if let Some(accepted) = kind.length_problem(raw.value) {
-                    let problem = Problem::WrongLength { length: raw.value.len(), accepted };
-                    self.defects.push(DecodeError {
-                        offset: raw.offset,
-                        path: path.clone(),
-                        problem,
-                    });
-                }
-                Value::Bytes(raw.value.to_vec())
-            }
-            None => Value::Bytes(raw.value.to_vec()),
-        };
-        Ok(Tlv { code: raw.code, value })
+        let kind = field.map(|field| &field.kind);
+        if let Some(kind) = kind.filter(|kind| kind.is_aggregate()) {
+            return Ok(Tlv { code: raw.code, value: self.aggregate(raw, kind, path, depth)? });
+        }
+        if let Some(accepted) = kind.and_then(|kind| kind.length_problem(raw.value)) {
+            let problem = Problem::WrongLength { length: raw.value.len(), accepted };
+            self.defects.push(DecodeError { offset: raw.offset, path: path.clone(), problem });
+        }
+        Ok(Tlv::bytes(raw.code, raw.value))
     }
 
-    /// The inner settings; or, when the bytes are not settings, the bytes with a defect noted.
+    /// Returns the inner settings. If the value is not a list of settings, returns its bytes and
+    /// adds a defect.
     fn aggregate(
         &mut self,
         raw: &Raw<'_>,
@@ -249,12 +206,11 @@ impl Decoder<'_> {
         let scope = kind.scope(vendor_of(raw.value));
         let parts = match split(raw, scope, path) {
             Ok(parts) => parts,
-            // Only the vendor knows whether these are settings at all.
-            Err(_) if kind.is_foreign(vendor_of(raw.value)) => {
-                return Ok(Value::Bytes(raw.value.to_vec()));
-            }
             Err(defect) => {
-                self.defects.push(defect);
+                // Only the vendor knows whether the bytes of its field are settings.
+                if !kind.is_foreign(vendor_of(raw.value)) {
+                    self.defects.push(defect);
+                }
                 return Ok(Value::Bytes(raw.value.to_vec()));
             }
         };
@@ -284,7 +240,7 @@ impl Decoder<'_> {
     }
 }
 
-/// Counts siblings by type and remembers where the first one was.
+/// For each type among siblings: how many there were and the offset of the first.
 #[derive(Default)]
 struct Seen(BTreeMap<u8, (usize, usize)>);
 
@@ -294,6 +250,7 @@ impl Seen {
         parent.join(code, ordinal, field)
     }
 
+    /// Returns the offset of the first sibling of this type.
     fn record(&mut self, code: u8, offset: usize) -> usize {
         let entry = self.0.entry(code).or_insert((0, offset));
         entry.0 += 1;
@@ -305,15 +262,14 @@ fn raw_at<'a>(
     bytes: &'a [u8],
     position: usize,
     base: usize,
-    wide: bool,
+    header: usize,
     path: &Path,
 ) -> Result<Raw<'a>, DecodeError> {
     let offset = base + position;
-    let header = if wide { 3 } else { 2 };
     let Some(length_bytes) = bytes.get(position + 1..position + header) else {
         return fail(offset, path, Problem::NoLength);
     };
-    let length = length_bytes.iter().fold(0, |sum, byte| sum << 8 | usize::from(*byte));
+    let length = number(length_bytes) as usize;
     let start = position + header;
     let Some(value) = bytes.get(start..start + length) else {
         let left = bytes.len() - start;
@@ -329,7 +285,7 @@ fn split<'a>(parent: &Raw<'a>, scope: Scope, path: &Path) -> Result<Vec<Raw<'a>>
     while position < parent.value.len() {
         let code = parent.value[position];
         let path = seen.path(path, code, schema::find(scope, code));
-        let raw = raw_at(parent.value, position, parent.value_offset, false, &path)?;
+        let raw = raw_at(parent.value, position, parent.value_offset, 2, &path)?;
         position = raw.value_offset + raw.value.len() - parent.value_offset;
         seen.record(code, raw.offset);
         parts.push(raw);

@@ -1,10 +1,10 @@
-//! A file as a tree of named settings, ready to be serialised.
+//! A file as a serialisable tree of named settings.
 
 use serde::Serialize;
 
 use crate::encode::scope_of;
 use crate::schema::{self, Field, Kind, Scope};
-use crate::tlv::{Config, Ending, Tlv, Value, has_wide_length};
+use crate::tlv::{Config, Ending, Item, Tlv, Value, header_bytes};
 use crate::value;
 
 /// A decoded file.
@@ -12,70 +12,63 @@ use crate::value;
 pub struct Description {
     /// Length of the file, bytes.
     pub bytes: usize,
-    /// The settings in the order of the file.
+    /// The settings in file order.
     pub tlvs: Vec<Setting>,
     /// Zero bytes between settings.
     pub inner_pads: usize,
-    /// Whether the end marker is there.
     pub end_marker: bool,
     /// Zero bytes after the end marker.
     pub pads: usize,
 }
 
-/// A setting and what is known about it.
 #[derive(Debug, Clone, Serialize)]
 pub struct Setting {
     /// Type byte.
     pub code: u8,
-    /// Name after the specification; `TlvN` for a type without one.
+    /// The specification's name; `TlvN` for a type without one.
     pub name: String,
     /// Offset of the type byte in the file.
     pub offset: usize,
     /// Bytes of the value.
     pub length: usize,
-    /// The value as a number, list or text; absent for aggregates and raw bytes.
+    /// `None` for aggregates and raw bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub value: Option<Spelled>,
-    /// The value as `0x` bytes, where it has no other spelling.
+    /// The value as `0x` bytes, if it has no other spelling.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub raw: Option<String>,
-    /// Unit of the value.
     #[serde(skip_serializing_if = "str::is_empty")]
     pub unit: &'static str,
     /// The setting's effect on the modem.
     #[serde(skip_serializing_if = "str::is_empty")]
     pub meaning: &'static str,
-    /// The settings inside it.
+    /// The settings inside this one.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub tlvs: Vec<Setting>,
 }
 
-/// A value in its natural type.
+/// The value of a leaf.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(untagged)]
 pub enum Spelled {
-    /// A number.
     Number(u64),
-    /// A list of numbers.
     List(Vec<u64>),
-    /// Anything else.
     Text(String),
 }
 
 impl Config {
-    /// The file as a tree of named settings.
     pub fn describe(&self) -> Description {
         let mut offset = 0;
         let mut tlvs = Vec::new();
         let mut inner_pads = 0;
         for item in &self.items {
             match item {
-                crate::tlv::Item::Pad => {
+                Item::Pad => {
                     inner_pads += 1;
                     offset += 1;
                 }
-                crate::tlv::Item::Tlv(tlv) => {
-                    let header = if has_wide_length(tlv.code) { 3 } else { 2 };
+                Item::Tlv(tlv) => {
+                    let header = header_bytes(tlv.code);
                     let setting = setting(tlv, schema::TOP, offset, header);
                     offset += header + setting.length;
                     tlvs.push(setting);

@@ -1,4 +1,4 @@
-//! Model to bytes, and where each setting lands.
+//! Model to bytes, and the offset of each setting.
 
 use std::collections::BTreeMap;
 
@@ -7,49 +7,26 @@ use thiserror::Error;
 use crate::code::top::{END, PAD};
 use crate::decode::Limits;
 use crate::schema::{self, Field, Scope};
-use crate::tlv::{Config, Ending, Item, Path, Tlv, Value, has_wide_length};
+use crate::tlv::{Config, Ending, Item, Path, Tlv, Value, header_bytes};
 
-/// Why a model cannot be encoded.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum EncodeError {
-    /// A value is longer than its length byte can say.
     #[error("{path}: {length} bytes; at most {limit} fit: split it over several settings")]
-    TooLong {
-        /// The setting that is too long.
-        path: Path,
-        /// Length of its value, bytes.
-        length: usize,
-        /// Longest value that its length field can express, bytes.
-        limit: usize,
-    },
-    /// A type that stands for a pad or the end marker at the top level.
+    TooLong { path: Path, length: usize, limit: usize },
     #[error("{path}: types 0 and 255 are the pad and the end marker; choose another type")]
-    Reserved {
-        /// The setting.
-        path: Path,
-    },
-    /// Aggregates nest too deep.
+    Reserved { path: Path },
     #[error("{path}: settings nested more than {limit} deep")]
-    TooDeep {
-        /// The setting.
-        path: Path,
-        /// Levels accepted.
-        limit: usize,
-    },
-    /// The file would be larger than anything reads.
+    TooDeep { path: Path, limit: usize },
     #[error("the file would have more than {limit} bytes")]
-    FileTooLarge {
-        /// Longest file accepted, bytes.
-        limit: usize,
-    },
+    FileTooLarge { limit: usize },
 }
 
 impl Config {
-    /// Writes the file.
+    /// Encodes the file.
     ///
     /// # Errors
-    /// A value that does not fit its length byte, or a model past the default [`Limits`].
+    /// If a value does not fit its length field, or the model exceeds the default [`Limits`].
     pub fn encode(&self) -> Result<Vec<u8>, EncodeError> {
         let limits = Limits::default();
         let mut bytes = Vec::new();
@@ -59,7 +36,7 @@ impl Config {
                 Item::Tlv(tlv) if matches!(tlv.code, PAD | END) => {
                     return Err(EncodeError::Reserved { path });
                 }
-                Item::Tlv(tlv) => write(tlv, has_wide_length(tlv.code), &path, 1, &mut bytes)?,
+                Item::Tlv(tlv) => write(tlv, header_bytes(tlv.code), &path, 1, &mut bytes)?,
             }
         }
         if let Ending::Marker { pads } = self.ending {
@@ -85,7 +62,7 @@ impl Config {
         self.items.iter().map(path_of).collect()
     }
 
-    /// Every setting with its place in the encoded file, in file order, outer before inner.
+    /// Returns every setting and its offset in the encoded file, in file order, outer before inner.
     pub fn walk(&self) -> Vec<Node<'_>> {
         let mut nodes = Vec::new();
         let mut counts = BTreeMap::new();
@@ -95,7 +72,7 @@ impl Config {
                 Item::Pad => offset += 1,
                 Item::Tlv(tlv) => {
                     let (path, field) = step(&Path::default(), &mut counts, tlv.code, schema::TOP);
-                    let header = if has_wide_length(tlv.code) { 3 } else { 2 };
+                    let header = header_bytes(tlv.code);
                     walk(tlv, offset, header, &path, field, &mut nodes);
                     offset += header + value_length(tlv);
                 }
@@ -108,40 +85,41 @@ impl Config {
 /// One setting with its position in the file.
 #[derive(Debug, Clone)]
 pub struct Node<'a> {
-    /// The setting.
     pub tlv: &'a Tlv,
-    /// The schema's entry for the setting, if it has one.
+    /// `None` if the schema does not know the setting.
     pub field: Option<&'static Field>,
-    /// Offset of its type byte in the file.
+    /// Offset of the type byte in the file.
     pub offset: usize,
     /// Length of the value, bytes.
     pub length: usize,
-    /// Path of the setting through its parents.
     pub path: Path,
 }
 
-/// Encodes one setting as it stands at the top level of a file.
+/// Zero bytes that pad a file of this length to a multiple of four.
+pub(crate) fn standard_pads(bytes: usize) -> usize {
+    bytes.next_multiple_of(4) - bytes
+}
+
+/// Encodes a top-level setting.
 pub(crate) fn tlv_bytes(tlv: &Tlv) -> Result<Vec<u8>, EncodeError> {
     let path = Path::default().join(tlv.code, 1, schema::find(schema::TOP, tlv.code));
     let mut bytes = Vec::new();
-    write(tlv, has_wide_length(tlv.code), &path, 1, &mut bytes)?;
+    write(tlv, header_bytes(tlv.code), &path, 1, &mut bytes)?;
     Ok(bytes)
 }
 
-/// The bytes of a value, of a leaf or of an aggregate; of an aggregate that has none, no bytes.
+/// Returns the bytes of a value. Empty for an aggregate that cannot be encoded.
 pub(crate) fn value_bytes(tlv: &Tlv) -> Vec<u8> {
     match &tlv.value {
         Value::Bytes(bytes) => bytes.clone(),
-        Value::Nested(_) => {
-            let header = if has_wide_length(tlv.code) { 3 } else { 2 };
-            tlv_bytes(tlv).map_or_else(|_| Vec::new(), |mut bytes| bytes.split_off(header))
-        }
+        Value::Nested(_) => tlv_bytes(tlv)
+            .map_or_else(|_| Vec::new(), |mut bytes| bytes.split_off(header_bytes(tlv.code))),
     }
 }
 
 fn write(
     tlv: &Tlv,
-    wide: bool,
+    header: usize,
     path: &Path,
     depth: usize,
     out: &mut Vec<u8>,
@@ -151,9 +129,8 @@ fn write(
         return Err(EncodeError::TooDeep { path: path.clone(), limit: limits.depth });
     }
     out.push(tlv.code);
-    let at = out.len();
-    out.extend_from_slice(if wide { &[0, 0] } else { &[0] });
-    let start = out.len();
+    let (at, start) = (out.len(), out.len() + header - 1);
+    out.resize(start, 0);
     match &tlv.value {
         Value::Bytes(bytes) => out.extend_from_slice(bytes),
         Value::Nested(children) => {
@@ -161,24 +138,21 @@ fn write(
             let mut counts = BTreeMap::new();
             for child in children {
                 let (path, _) = step(path, &mut counts, child.code, scope);
-                write(child, false, &path, depth + 1, out)?;
+                write(child, 2, &path, depth + 1, out)?;
             }
         }
     }
     let length = out.len() - start;
-    let limit = if wide { usize::from(u16::MAX) } else { usize::from(u8::MAX) };
+    let limit = (1 << (8 * (header - 1))) - 1;
     if length > limit {
         return Err(EncodeError::TooLong { path: path.clone(), length, limit });
     }
-    if wide {
-        out[at..start].copy_from_slice(&(length as u16).to_be_bytes());
-    } else {
-        out[at] = length as u8;
-    }
+    let length = length.to_be_bytes();
+    out[at..start].copy_from_slice(&length[length.len() - (header - 1)..]);
     Ok(())
 }
 
-/// The names that apply inside an aggregate.
+/// The settings that an aggregate may contain.
 pub(crate) fn scope_of(tlv: &Tlv, field: Option<&'static Field>) -> Scope {
     let vendor = tlv.child(schema::VENDOR_ID).and_then(Tlv::as_bytes);
     field.map_or(&[], |field| field.kind.scope(vendor))
@@ -212,8 +186,7 @@ fn walk<'a>(
     nodes: &mut Vec<Node<'a>>,
 ) {
     let scope = scope_of(tlv, field);
-    let node = Node { tlv, field, offset, length: value_length(tlv), path: path.clone() };
-    nodes.push(node);
+    nodes.push(Node { tlv, field, offset, length: value_length(tlv), path: path.clone() });
     let mut counts = BTreeMap::new();
     let mut inner = offset + header;
     for child in tlv.children() {

@@ -1,17 +1,17 @@
 //! Cable modem configuration files: text, model and bytes.
 //!
 //! A DOCSIS modem gets its service flows, queue sizes and queue management from a file of
-//! type-length-value settings. This crate reads and writes such files without doing any I/O:
+//! type-length-value settings. This crate decodes and encodes such files; it does no I/O:
 //!
-//! - [`tlv`]: the model, which keeps order, pads and unknown settings.
+//! - [`tlv`]: the model, which preserves order, pads and unknown settings.
 //! - [`decode`] and [`encode`]: bytes to model and back, exactly.
 //! - [`schema`]: name, unit and meaning of each setting; [`value`]: its spelling.
 //! - [`text`]: TOML and the `Main { ... }` form of the open `docsis` encoder, read and written.
 //! - [`describe`](mod@describe): the file as a serialisable tree.
 //! - [`mic`]: the three message integrity checks.
-//! - [`qos`]: the settings that decide latency, as types.
+//! - [`qos`]: the settings that affect latency, as types.
 //! - [`aggregate`]: a Low Latency DOCSIS upstream as one value.
-//! - [`check`](mod@check): rules that a file should keep, with places and fixes.
+//! - [`check`](mod@check): rules for files; each finding has a place and a fix.
 //! - [`modem`]: which buffer a modem selects, or why it rejects the flow.
 //!
 //! ```
@@ -19,7 +19,7 @@
 //! use underload_docsis::{Config, mic::Secret, tlv::Tlv};
 //!
 //! let mut up = ServiceFlow::new(Direction::Upstream, 1);
-//! up.sustained_bit_per_s = Some(10_000_000);
+//! up.rates.sustained_bit_per_s = Some(10_000_000);
 //! up.buffer = Some(BufferControl::target(51_200));
 //! let down = ServiceFlow::new(Direction::Downstream, 2);
 //!

@@ -1,13 +1,13 @@
 //! Message integrity checks: the CM MIC, the CMTS MIC and the extended CMTS MIC.
 //!
-//! - The **CM MIC** (type 6) is a plain MD5 over all settings in file order, the MICs left out.
+//! - The **CM MIC** (type 6) is a plain MD5 over all settings but the MICs, in file order.
 //! - The **CMTS MIC** (type 7) is an HMAC-MD5 over a fixed list of types, in the list's order. It
-//!   covers none of the types that came later: aggregate service flows (70, 71), the default
-//!   target buffer (68), the AQM and low latency switches (76, 91).
+//!   does not cover the types that the specification added later: aggregate service flows (70, 71),
+//!   the default target buffer (68), the AQM and low latency switches (76, 91).
 //! - The **extended CMTS MIC** (43.6) names the types that it covers in a bitmap, and covers them
 //!   in file order. Without an explicit digest (43.6.3) the value of type 7 is the extended
-//!   digest; with one, the digest stands in 43.6.3 (zero while it is computed) and type 7 is as
-//!   before.
+//!   digest. With one, 43.6.3 is the extended digest (zero while it is computed) and type 7 is the
+//!   CMTS MIC.
 //!
 //! Types 20 and 59 (the modem's address, IPv4 or IPv6) share one place in the CMTS MIC's list.
 
@@ -20,14 +20,12 @@ use thiserror::Error;
 use crate::code::extended_mic::{BITMAP, DIGEST_TYPE, EXPLICIT_DIGEST};
 use crate::code::extension::EXTENDED_MIC;
 use crate::code::top::{self, CM_MIC, CMTS_MIC, EXTENSION};
-use crate::encode::{EncodeError, tlv_bytes};
+use crate::encode::{EncodeError, standard_pads, tlv_bytes};
 use crate::schema::{GENERAL_VENDOR, VENDOR_ID};
 use crate::tlv::{Config, Ending, Item, Tlv, Value};
 
-/// Length of every digest in this file, bytes.
-pub const DIGEST_BYTES: usize = 16;
+const DIGEST_BYTES: usize = 16;
 
-/// A digest.
 pub type Mic = [u8; DIGEST_BYTES];
 
 /// The types that the CMTS MIC covers, in its order.
@@ -59,24 +57,23 @@ pub const CMTS_MIC_ORDER: [u8; 22] = [
 /// The digest type (43.6.1) of HMAC-MD5.
 const HMAC_MD5: u8 = 1;
 
-/// The secret that the operator's files and CMTS share. It never appears in debug output.
+/// The secret that the operator's files and CMTS share. Debug output does not show it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(Vec<u8>);
 
 impl Secret {
-    /// The secret as it stands in a file or a variable: line ends after it are not part of it.
+    /// Strips trailing line ends, which a file or an environment variable may have.
     pub fn new(bytes: &[u8]) -> Self {
         let end = bytes.iter().rposition(|byte| !matches!(byte, b'\r' | b'\n'));
         Self(bytes[..end.map_or(0, |end| end + 1)].to_vec())
     }
 
-    /// Whether there is nothing left of it.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
     fn digest(&self, message: &[u8]) -> Mic {
-        // HMAC pads or hashes a key of any length; the error cannot happen.
+        // HMAC accepts a key of any length; the error cannot happen.
         let Ok(mut mac) = Hmac::<Md5>::new_from_slice(&self.0) else { return [0; DIGEST_BYTES] };
         mac.update(message);
         mac.finalize().into_bytes().into()
@@ -93,16 +90,12 @@ impl fmt::Debug for Secret {
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum MicError {
-    /// The settings have no bytes.
     #[error(transparent)]
     Encode(#[from] EncodeError),
-    /// 43.6.1 asks for something other than HMAC-MD5.
     #[error("43.6.1 asks for digest type {0}; only type 1 (HMAC-MD5) is supported")]
     DigestType(u64),
-    /// 43.6 lacks its type or its bitmap.
     #[error("43.6 needs both 43.6.1 (digest type) and 43.6.2 (bitmap)")]
     Incomplete,
-    /// The bitmap covers the CM MIC, which covers the explicit digest.
     #[error(
         "43.6.2 covers type 6, and the CM MIC covers the explicit digest 43.6.3: neither can be \
          computed first; clear bit 6 or delete 43.6.3"
@@ -113,20 +106,18 @@ pub enum MicError {
 /// The extended CMTS MIC's settings in a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Extended {
-    /// The digest's type as it stands; 1 is HMAC-MD5.
+    /// 1 is HMAC-MD5.
     pub digest_type: u64,
-    /// The bitmap as it stands.
     pub bitmap: Vec<u8>,
-    /// The explicit digest, if there is one.
     pub explicit: Option<Vec<u8>>,
 }
 
 impl Extended {
-    /// The settings of a file's first 43.6.
+    /// Reads the first 43.6 of a file.
     ///
     /// # Errors
-    /// A 43.6 without its type or bitmap.
-    pub fn of(config: &Config) -> Result<Option<Self>, MicError> {
+    /// If it has no digest type or no bitmap.
+    pub fn from_config(config: &Config) -> Result<Option<Self>, MicError> {
         let Some(tlv) = config.of(EXTENSION).find_map(|tlv| tlv.child(EXTENDED_MIC)) else {
             return Ok(None);
         };
@@ -136,13 +127,12 @@ impl Extended {
         Ok(Some(Self { digest_type, bitmap: bitmap.to_vec(), explicit }))
     }
 
-    /// Whether the bitmap covers a type.
     pub fn covers(&self, code: u8) -> bool {
         let byte = self.bitmap.get(usize::from(code / 8)).copied().unwrap_or(0);
         byte & (0x80 >> (code % 8)) != 0
     }
 
-    /// The extension field (type 43) that makes the extended MIC cover these types.
+    /// Returns the extension field (type 43) that makes the extended MIC cover these types.
     pub fn covering(codes: impl IntoIterator<Item = u8>) -> Tlv {
         let extended = Tlv::nested(
             EXTENDED_MIC,
@@ -152,8 +142,8 @@ impl Extended {
     }
 }
 
-/// The bitmap that covers these types: bit n, counted from the left, stands for type n.
-pub fn bitmap(codes: impl IntoIterator<Item = u8>) -> Vec<u8> {
+/// Returns the bitmap of these types. Bit n, counted from the left, is type n.
+pub(crate) fn bitmap(codes: impl IntoIterator<Item = u8>) -> Vec<u8> {
     let mut bytes = Vec::new();
     for code in codes {
         let at = usize::from(code / 8);
@@ -166,10 +156,10 @@ pub fn bitmap(codes: impl IntoIterator<Item = u8>) -> Vec<u8> {
 }
 
 impl Config {
-    /// The CM MIC that the settings should have.
+    /// Computes the CM MIC.
     ///
     /// # Errors
-    /// Settings that have no bytes.
+    /// If a setting cannot be encoded.
     pub fn cm_mic(&self) -> Result<Mic, MicError> {
         let mut hash = Md5::new();
         for tlv in self.tlvs().filter(|tlv| !matches!(tlv.code, CM_MIC | CMTS_MIC)) {
@@ -178,23 +168,23 @@ impl Config {
         Ok(hash.finalize().into())
     }
 
-    /// Whether the CM MIC that stands in the file is that of its settings; none where none stands.
-    pub fn cm_mic_fits(&self) -> Option<bool> {
+    /// Whether the file's CM MIC is correct. `None` if the file has no CM MIC.
+    pub fn has_correct_cm_mic(&self) -> Option<bool> {
         let stored = self.of(CM_MIC).next()?.as_bytes()?;
         Some(self.cm_mic().is_ok_and(|mic| stored == mic))
     }
 
-    /// Whether a CMTS MIC stands in the file, fitting or not.
+    /// Whether the file has a CMTS MIC, correct or not.
     pub fn has_cmts_mic(&self) -> bool {
         self.has(CMTS_MIC)
     }
 
-    /// The value that type 7 should have, given the CM MIC that stands in the file.
+    /// Computes type 7 from the settings and the file's CM MIC.
     ///
     /// # Errors
-    /// Settings that have no bytes, or an extended MIC of a kind that is not supported.
+    /// If a setting cannot be encoded or the extended MIC's digest type is not supported.
     pub fn cmts_mic(&self, secret: &Secret) -> Result<Mic, MicError> {
-        match Extended::of(self)? {
+        match Extended::from_config(self)? {
             Some(extended) if extended.explicit.is_none() => self.extended_mic(&extended, secret),
             _ => self.classic_cmts_mic(secret),
         }
@@ -210,11 +200,11 @@ impl Config {
         Ok(secret.digest(&message))
     }
 
-    /// The extended digest over the types that the bitmap covers, in file order, an explicit
-    /// digest counted as zeros.
+    /// Computes the extended digest over the types that the bitmap covers, in file order, with
+    /// zeros for an explicit digest.
     ///
     /// # Errors
-    /// Settings that have no bytes, or a digest type other than HMAC-MD5.
+    /// If a setting cannot be encoded or the digest type is not HMAC-MD5.
     pub fn extended_mic(&self, extended: &Extended, secret: &Secret) -> Result<Mic, MicError> {
         if extended.digest_type != u64::from(HMAC_MD5) {
             return Err(MicError::DigestType(extended.digest_type));
@@ -228,27 +218,25 @@ impl Config {
         Ok(secret.digest(&message))
     }
 
-    /// Makes the file ready for a modem: MICs computed anew at its end (the CMTS MIC only with a
-    /// secret), the end marker, and pads to a multiple of four.
+    /// Makes the file ready for a modem: recomputes the MICs and moves them to the end (the CMTS
+    /// MIC only with a secret), adds the end marker and pads to a multiple of four.
     ///
     /// # Errors
-    /// Settings that have no bytes, or an extended MIC that cannot be computed.
+    /// If a setting cannot be encoded or the extended MIC cannot be computed.
     pub fn seal(&mut self, secret: Option<&Secret>) -> Result<(), MicError> {
         self.items.retain(|item| match item {
             Item::Tlv(tlv) => !matches!(tlv.code, CM_MIC | CMTS_MIC),
             Item::Pad => true,
         });
-        let extended = Extended::of(self)?;
-        if let (Some(extended), Some(secret)) = (&extended, secret) {
-            self.fill_explicit(extended, secret)?;
+        if let (Some(extended), Some(secret)) = (Extended::from_config(self)?, secret) {
+            self.fill_explicit(&extended, secret)?;
         }
         self.items.push(Item::Tlv(Tlv::bytes(CM_MIC, self.cm_mic()?)));
         if let Some(secret) = secret {
             self.items.push(Item::Tlv(Tlv::bytes(CMTS_MIC, self.cmts_mic(secret)?)));
         }
         self.ending = Ending::Marker { pads: 0 };
-        let length = self.encode()?.len();
-        self.ending = Ending::Marker { pads: length.next_multiple_of(4) - length };
+        self.ending = Ending::Marker { pads: standard_pads(self.encode()?.len()) };
         Ok(())
     }
 
@@ -259,7 +247,7 @@ impl Config {
         if extended.covers(CM_MIC) {
             return Err(MicError::Circular);
         }
-        // Its length is part of what is covered, so it must be right before digesting.
+        // The digest covers the length of 43.6.3, so the length must be correct first.
         self.each_explicit(|digest| *digest = vec![0; DIGEST_BYTES]);
         let mic = self.extended_mic(extended, secret)?;
         self.each_explicit(|digest| *digest = mic.to_vec());
@@ -275,7 +263,7 @@ impl Config {
     }
 }
 
-/// Changes the explicit digest inside an extension field, where there is one.
+/// Applies `change` to the explicit digest inside an extension field, if it has one.
 fn set_explicit(tlv: &mut Tlv, change: impl Fn(&mut Vec<u8>)) {
     let vendor = tlv.child(VENDOR_ID).and_then(Tlv::as_bytes);
     if tlv.code != EXTENSION || vendor != Some(&GENERAL_VENDOR) {
@@ -311,7 +299,7 @@ mod tests {
         let codes = [3, 6, 18, 22, 23, 24, 25, 43, 70, 71];
         assert_eq!(bitmap(codes), [0x12, 0, 0x23, 0xc0, 0, 0x10, 0, 0, 0x03]);
         let config = Config::new([Extended::covering(codes)]);
-        let extended = Extended::of(&config).unwrap().unwrap();
+        let extended = Extended::from_config(&config).unwrap().unwrap();
         for code in 0..=u8::MAX {
             assert_eq!(extended.covers(code), codes.contains(&code), "type {code}");
         }
@@ -326,7 +314,7 @@ mod tests {
         }
         let mut config = Config::new([Tlv::u8(3, 1), field, Tlv::nested(70, [Tlv::u16(1, 5)])]);
         config.seal(Some(&secret)).unwrap();
-        let extended = Extended::of(&config).unwrap().unwrap();
+        let extended = Extended::from_config(&config).unwrap().unwrap();
         let digest = extended.explicit.clone().unwrap();
         assert_eq!(digest, config.extended_mic(&extended, &secret).unwrap());
         assert_eq!(

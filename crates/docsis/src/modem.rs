@@ -1,25 +1,22 @@
-//! What a cable modem makes of Buffer Control: which buffer size it selects, or that it rejects
-//! the flow (CM-GL-Buffer-V01, section 6.1).
+//! How a cable modem applies Buffer Control: which buffer size it selects, or that it rejects the
+//! flow (CM-GL-Buffer-V01, section 6.1).
 //!
-//! A modem provides the sizes k x block up to what its hardware has. Of these, those from the
-//! minimum to the maximum are acceptable; if there are none the flow, and with it the whole
-//! configuration, is rejected. Of the acceptable ones it takes the closest to the target. The
-//! guideline says nothing about two sizes equally close: this model takes the smaller, which
-//! means less latency. Without a target the size is the supplier's choice: this model takes what
-//! it would use without Buffer Control (type 68's time, or 100 ms, at the larger of the
-//! sustained and the peak rate), moved into the acceptable range.
-//!
-//! Ping times and call quality over a given size are questions for a simulation, not for this
-//! model.
+//! A modem provides the sizes k x block up to its hardware's limit. Sizes from the minimum to the
+//! maximum are acceptable; if none is, the modem rejects the flow and with it the whole
+//! configuration. It selects the acceptable size closest to the target. The guideline does not
+//! decide between two sizes that are equally close: this model selects the smaller, for less
+//! latency. Without a target the supplier chooses: this model selects the size that it would use
+//! without Buffer Control (type 68's time, or 100 ms, at the larger of the sustained and the peak
+//! rate), moved into the acceptable range.
 
 use thiserror::Error;
 
 use crate::qos::{BufferControl, ServiceFlow};
 
-/// Bytes that every certified modem can give a flow.
+/// Buffer that every certified modem can give a flow.
 pub const GUARANTEED_BYTES: u64 = 24_576;
-/// Time that sizes a buffer when nothing else does.
-pub const DEFAULT_TARGET_MS: u16 = 100;
+/// Drain time of a buffer without Buffer Control and type 68.
+const DEFAULT_TARGET_MS: u16 = 100;
 
 /// A modem's buffer hardware.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,7 +25,7 @@ pub struct Modem {
     blocks: u64,
 }
 
-/// Why the behaviour of a modem cannot be modelled.
+/// Buffer hardware without a single block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error(
     "a modem with {limit_bytes} bytes in blocks of {block_bytes} has no buffer; accepted: a \
@@ -42,39 +39,19 @@ pub struct NoBuffer {
 /// Why a modem refuses a service flow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum Rejection {
-    /// Minimum and maximum contradict each other.
     #[error("minimum {minimum} is above maximum {maximum}")]
-    Contradiction {
-        /// Minimum buffer asked for, bytes.
-        minimum: u32,
-        /// Maximum buffer asked for, bytes.
-        maximum: u32,
-    },
-    /// The hardware has less than the minimum.
+    Contradiction { minimum: u32, maximum: u32 },
     #[error("the modem has at most {largest} bytes, the minimum is {minimum}")]
-    TooMuch {
-        /// Largest size that the modem provides, in bytes.
-        largest: u64,
-        /// Minimum buffer asked for, bytes.
-        minimum: u32,
-    },
-    /// No multiple of the block lies in the range.
+    TooMuch { largest: u64, minimum: u32 },
     #[error("no multiple of {block} bytes lies between {minimum} and {maximum}")]
-    Granularity {
-        /// Bytes of a block.
-        block: u64,
-        /// Minimum buffer asked for, bytes.
-        minimum: u32,
-        /// Maximum buffer asked for, bytes.
-        maximum: u32,
-    },
+    Granularity { block: u64, minimum: u32, maximum: u32 },
 }
 
 impl Modem {
     /// A modem that manages `limit_bytes` in blocks of `block_bytes`.
     ///
     /// # Errors
-    /// Hardware without a single block.
+    /// If `limit_bytes` is less than one block, or a block is empty.
     pub fn new(block_bytes: u64, limit_bytes: u64) -> Result<Self, NoBuffer> {
         match limit_bytes.checked_div(block_bytes) {
             Some(blocks @ 1..) => Ok(Self { block_bytes, blocks }),
@@ -82,20 +59,15 @@ impl Modem {
         }
     }
 
-    /// The largest size that it provides, in bytes.
+    /// The largest size that the modem provides, bytes.
     pub fn largest(&self) -> u64 {
         self.block_bytes * self.blocks
     }
 
-    /// Whether it can give what every certified modem must.
-    pub fn is_compliant(&self) -> bool {
-        self.largest() >= GUARANTEED_BYTES
-    }
-
-    /// The size in bytes that a flow gets; `default_ms` is type 68's value, if the file has one.
+    /// Returns the buffer of a flow in bytes. `default_ms` is type 68's value, if the file has one.
     ///
     /// # Errors
-    /// The reason for which the modem rejects the flow.
+    /// If the modem rejects the flow.
     pub fn select(&self, flow: &ServiceFlow, default_ms: Option<u16>) -> Result<u64, Rejection> {
         let control = flow.buffer.unwrap_or_default();
         let (first, last) = self.acceptable_blocks(&control)?;
@@ -126,15 +98,15 @@ impl Modem {
         }
     }
 
-    /// Without rates to go by, all that the modem has.
+    /// The largest size, if no rate limits the flow.
     fn default_bytes(&self, flow: &ServiceFlow, default_ms: Option<u16>) -> u64 {
         let time_ms = u64::from(default_ms.unwrap_or(DEFAULT_TARGET_MS));
-        flow.fastest_bit_per_s()
-            .map_or(self.largest(), |bit_per_s| bit_per_s.saturating_mul(time_ms) / 8_000)
+        let fastest = flow.rates.fastest_bit_per_s();
+        fastest.map_or(self.largest(), |bit_per_s| bit_per_s.saturating_mul(time_ms) / 8_000)
     }
 }
 
-/// How long a full buffer takes to drain, in microseconds, rounded down.
+/// Returns how long a full buffer takes to drain, in microseconds, rounded down. `None` at rate 0.
 pub fn drain_time_us(bytes: u64, bit_per_s: u64) -> Option<u64> {
     let us = (u128::from(bytes) * 8_000_000).checked_div(u128::from(bit_per_s))?;
     u64::try_from(us).ok()
@@ -150,7 +122,7 @@ mod tests {
 
     fn flow(minimum: Option<u32>, target: Option<u32>, maximum: Option<u32>) -> ServiceFlow {
         let mut flow = ServiceFlow::new(Direction::Upstream, 1);
-        flow.sustained_bit_per_s = Some(10_000_000);
+        flow.rates.sustained_bit_per_s = Some(10_000_000);
         flow.buffer = Some(BufferControl { minimum, target, maximum });
         flow
     }
@@ -263,7 +235,7 @@ mod tests {
             block in 1_u64..100_000, blocks in 1_u64..1000, minimum in 0..=24_576_u32,
         ) {
             let modem = Modem::new(block, block * blocks).unwrap();
-            prop_assume!(modem.is_compliant());
+            prop_assume!(modem.largest() >= GUARANTEED_BYTES);
             let size = modem.select(&flow(Some(minimum), None, None), None);
             prop_assert!(size.is_ok_and(|size| size >= u64::from(minimum)));
         }

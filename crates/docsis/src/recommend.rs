@@ -1,31 +1,32 @@
-//! What the guideline recommends, what theory expects, and the settings for a choice: the parts of
-//! a recommendation that need no traffic.
+//! The parts of a recommendation that need no traffic: the guideline's buffers, the expected
+//! utilisation, and the settings for a choice.
 
-use crate::code::{aggregate, classifier, flow, header, low_latency, top};
+use crate::aggregate::TOS_PATHS;
+use crate::code::{aggregate, classifier, flow, low_latency, top};
 use crate::mic::Extended;
 use crate::modem::GUARANTEED_BYTES;
-use crate::qos::{AqmAlgorithm, AqmEncodings, BufferControl, Direction, ServiceFlow};
+use crate::qos::{AqmAlgorithm, AqmEncodings, BufferControl, Direction, Rates, ServiceFlow};
 use crate::{Config, Tlv};
 
 /// An upstream tier.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Upstream {
-    /// Maximum sustained traffic rate, bit/s; not zero.
+    /// Maximum sustained traffic rate; not zero.
     pub sustained_bit_per_s: u64,
-    /// Peak traffic rate, bit/s; not below the sustained one.
+    /// Peak traffic rate; not below the sustained rate.
     pub peak_bit_per_s: u64,
-    /// Maximum traffic burst in bytes: how much may leave at the peak rate.
+    /// Maximum traffic burst: depth of the token bucket of the sustained rate.
     pub burst_bytes: u32,
 }
 
-/// Buffer and AQM settings recommended for a tier.
+/// Buffer and AQM settings of a tier.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Choice {
-    /// Buffer Control alone: this target, bytes.
+    /// Buffer Control with this target in bytes.
     Buffer(u32),
-    /// DOCSIS-PIE with this latency target, ms.
+    /// DOCSIS-PIE with this latency target in ms.
     DocsisPie(u8),
-    /// Low Latency DOCSIS whose classic flow has this latency target, ms.
+    /// Low Latency DOCSIS. The latency target of the classic flow in ms.
     LowLatency(u8),
 }
 
@@ -37,16 +38,16 @@ pub const TABLE_2: [(u64, u32); 4] = [
     (10_000_000, 50 * 1024),
 ];
 
-/// The row of Table 2 whose rate is nearest by ratio.
+/// Returns the row of Table 2 whose rate is nearest by ratio.
 pub fn table_2(bit_per_s: u64) -> (u64, u32) {
     let distance = |row: &(u64, u32)| (row.0 as f64 / bit_per_s as f64).ln().abs();
     let nearest = TABLE_2.into_iter().min_by(|a, b| distance(a).total_cmp(&distance(b)));
     nearest.unwrap_or(TABLE_2[0])
 }
 
-/// Share of a drop-tail link that one Reno flow uses in the long run, where `buffer` is the queue's
-/// size in bandwidth-delay products: `0.75 (1 + b)^2 / (1 + b + b^2)`, one from `b = 1` on. Its
-/// window swings between half and all of `1 + b`; the link is idle while it is below one.
+/// Returns the long-run share of a drop-tail link that one Reno flow uses with a queue of `buffer`
+/// bandwidth-delay products: `0.75 (1 + b)^2 / (1 + b + b^2)`, and 1 from `b = 1` on. The window
+/// oscillates between half of `1 + b` and `1 + b`; the link is idle while the window is below 1.
 pub fn reno_utilisation(buffer: f64) -> f64 {
     let b = buffer.clamp(0.0, 1.0);
     0.75 * (1.0 + b).powi(2) / (1.0 + b + b * b)
@@ -57,8 +58,8 @@ pub fn reno_utilisation(buffer: f64) -> f64 {
 pub const CUBIC_FULL_FROM: f64 = 1.0 / 0.7 - 1.0;
 
 impl Upstream {
-    /// How long `bytes` take to leave when the whole burst may still be spent, and when it has
-    /// been: seconds.
+    /// Returns the seconds in which a queue of `bytes` drains with a full token bucket, and those
+    /// with an empty one.
     pub fn drain_seconds(&self, bytes: u64) -> (f64, f64) {
         let bits = bytes as f64 * 8.0;
         let (sustained, peak) = (self.sustained_bit_per_s as f64, self.peak_bit_per_s as f64);
@@ -76,27 +77,27 @@ impl Upstream {
         (fast, slow)
     }
 
-    /// A configuration with these settings, complete but for the downstream rate and whatever else
-    /// the operator wants in it.
+    /// Returns a configuration with these settings. The operator has to add the downstream rate.
     pub fn configuration(&self, choice: Choice) -> Config {
-        let mut settings = vec![Tlv::u8(top::NETWORK_ACCESS_CONTROL, 1)];
-        match choice {
-            Choice::Buffer(bytes) => settings.push(
-                ServiceFlow { buffer: Some(BufferControl::target(bytes)), ..self.flow() }.to_tlv(),
-            ),
-            Choice::DocsisPie(target) => settings
-                .push(ServiceFlow { aqm: Some(classic_aqm(target)), ..self.flow() }.to_tlv()),
-            Choice::LowLatency(target) => return low_latency(self, target, settings),
-        }
-        settings.push(ServiceFlow::new(Direction::Downstream, DOWNSTREAM_FLOW).to_tlv());
-        Config::new(settings)
+        let flow = match choice {
+            Choice::Buffer(bytes) => {
+                ServiceFlow { buffer: Some(BufferControl::target(bytes)), ..self.flow() }
+            }
+            Choice::DocsisPie(target) => {
+                ServiceFlow { aqm: Some(classic_aqm(target)), ..self.flow() }
+            }
+            Choice::LowLatency(target) => return low_latency(self, target),
+        };
+        let downstream = ServiceFlow::new(Direction::Downstream, DOWNSTREAM_FLOW);
+        Config::new([Tlv::u8(top::NETWORK_ACCESS_CONTROL, 1), flow.to_tlv(), downstream.to_tlv()])
     }
 
-    /// Buffer of the classic flow of a low latency aggregate, bytes: three times its latency
-    /// target, at least what every certified modem has.
+    /// Returns the buffer of the classic flow of a low latency aggregate, bytes: three times its
+    /// latency target, but at least the size that every certified modem has.
     ///
-    /// DOCSIS-PIE that has gone to sleep drops nothing until a third of the buffer is full, while
-    /// the low latency flow is marked as if it did. With this buffer it wakes at its target.
+    /// While DOCSIS-PIE is inactive it drops nothing until a third of the buffer is full, but its
+    /// drop probability still marks the low latency flow. With this buffer it becomes active at its
+    /// target.
     pub fn classic_buffer_bytes(&self, target_ms: u8) -> u32 {
         let bytes = u128::from(self.sustained_bit_per_s) * 3 * u128::from(target_ms) / 8_000;
         u32::try_from(bytes.max(u128::from(GUARANTEED_BYTES))).unwrap_or(u32::MAX)
@@ -104,16 +105,16 @@ impl Upstream {
 
     fn flow(&self) -> ServiceFlow {
         let differs = self.peak_bit_per_s > self.sustained_bit_per_s;
-        ServiceFlow {
+        let rates = Rates {
             sustained_bit_per_s: Some(self.sustained_bit_per_s),
             burst_bytes: (self.burst_bytes > 0).then_some(self.burst_bytes),
             peak_bit_per_s: differs.then_some(self.peak_bit_per_s),
-            ..ServiceFlow::new(Direction::Upstream, CLASSIC_FLOW)
-        }
+        };
+        ServiceFlow { rates, ..ServiceFlow::new(Direction::Upstream, CLASSIC_FLOW) }
     }
 }
 
-/// References of the flows and the aggregate in a recommended file.
+// References in a recommended file.
 const CLASSIC_FLOW: u16 = 1;
 const LOW_LATENCY_FLOW: u16 = 2;
 const DOWNSTREAM_FLOW: u16 = 3;
@@ -130,13 +131,12 @@ fn classic_aqm(target_ms: u8) -> AqmEncodings {
 
 /// Two flows in an aggregate, classifiers for L4S and NQB, and the extended MIC without which a
 /// CMTS ignores the aggregate.
-fn low_latency(up: &Upstream, target_ms: u8, mut settings: Vec<Tlv>) -> Config {
-    let (l4s, non_queue_building) = ([0x01, 0x01, 0x01], [0xb4, 0xb4, 0xfc]);
-    let of_ipv4 = |range| Tlv::nested(classifier::IPV4, [Tlv::bytes(header::IPV4_TOS, range)]);
-    let of_ipv6 =
-        |range| Tlv::nested(classifier::IPV6, [Tlv::bytes(header::IPV6_TRAFFIC_CLASS, range)]);
-    let matches =
-        [of_ipv4(l4s), of_ipv4(non_queue_building), of_ipv6(l4s), of_ipv6(non_queue_building)];
+fn low_latency(up: &Upstream, target_ms: u8) -> Config {
+    let (l4s, nqb) = ([0x01, 0x01, 0x01], [0xb4, 0xb4, 0xfc]);
+    let matches = TOS_PATHS.into_iter().flat_map(|[outer, inner]| {
+        [l4s, nqb].map(|range| Tlv::nested(outer, [Tlv::bytes(inner, range)]))
+    });
+    let mut settings = vec![Tlv::u8(top::NETWORK_ACCESS_CONTROL, 1)];
     settings.extend((1..).zip(matches).map(|(reference, range)| classifier(reference, range)));
     let member = |reference, aqm| ServiceFlow {
         aggregate: Some(AGGREGATE),
@@ -165,7 +165,7 @@ fn low_latency(up: &Upstream, target_ms: u8, mut settings: Vec<Tlv>) -> Config {
     Config::new(settings)
 }
 
-/// Packets whose type-of-service or traffic class byte lies in this range go to the low latency
+/// Leads packets whose type-of-service or traffic class byte is in `range` into the low latency
 /// flow.
 fn classifier(reference: u8, range: Tlv) -> Tlv {
     let settings = [
@@ -178,8 +178,7 @@ fn classifier(reference: u8, range: Tlv) -> Tlv {
     Tlv::nested(top::UPSTREAM_CLASSIFIER, settings)
 }
 
-/// The aggregate has the rates; its flows have none of their own. Rates and their unit are those of
-/// a service flow.
+/// The aggregate has the rates, in the encoding of a service flow; its flows have no rates.
 fn aggregate(up: &Upstream) -> Tlv {
     const RATES: [u8; 4] = [flow::SUSTAINED_RATE, flow::BURST, flow::PEAK_RATE, flow::RATE_UNIT];
     let flow = up.flow().to_tlv();

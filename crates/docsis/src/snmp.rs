@@ -1,8 +1,8 @@
 //! The part of SNMP's BER that configuration files use: object identifiers and variable bindings.
 //!
-//! Reading accepts only the shortest encodings (and the long form that the common SNMP library
-//! writes for sequences of more than 127 bytes); anything else stays raw bytes, so nothing that
-//! was read is ever written differently.
+//! Decoding accepts only the shortest encodings, and the long form that net-snmp writes for
+//! sequences of more than 127 bytes. Any other encoding stays raw bytes, so encoding a decoded
+//! value returns the same bytes.
 
 use std::fmt;
 use std::net::Ipv4Addr;
@@ -19,14 +19,14 @@ const COUNTER: u8 = 0x41;
 const GAUGE: u8 = 0x42;
 const TIME_TICKS: u8 = 0x43;
 
-/// Arcs of an object identifier; more are refused.
+/// Largest accepted number of arcs in an object identifier.
 const MAX_ARCS: usize = 128;
 
 /// An object identifier.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Oid(Vec<u32>);
 
-/// An object and the value that the modem sets it to.
+/// An object and the value that the modem gives it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VarBind {
     oid: Oid,
@@ -47,13 +47,13 @@ enum Data {
 pub struct NotSnmp;
 
 impl Oid {
-    /// Reads the element with its tag and length.
+    /// Decodes the element with its tag and length.
     pub fn from_ber(bytes: &[u8]) -> Option<Self> {
         let (content, rest) = element(bytes, OID)?;
         if rest.is_empty() { Self::from_content(content) } else { None }
     }
 
-    /// The element with its tag and length; none for arcs that BER has no room for.
+    /// Encodes the element with its tag and length. `None` for arcs that BER cannot encode.
     pub fn to_ber(&self) -> Option<Vec<u8>> {
         let [first, second, arcs @ ..] = self.0.as_slice() else { return None };
         if *first > 2 || (*first < 2 && *second > 39) || *second > u32::MAX - 80 {
@@ -105,11 +105,9 @@ impl FromStr for Oid {
 }
 
 impl VarBind {
-    /// The form of an object that is accepted, in words.
     pub const ACCEPTED: &str = "a numeric object identifier, then one of Integer, Unsigned32, \
         Gauge32, Counter32, TimeTicks, IPAddress, ObjectID, String, HexString, then the value";
 
-    /// Reads the sequence.
     pub fn from_ber(bytes: &[u8]) -> Option<Self> {
         let (content, rest) = element(bytes, SEQUENCE)?;
         let (oid, _) = element(content, OID)?;
@@ -130,7 +128,7 @@ impl VarBind {
         Some(Self { oid: Oid::from_content(oid)?, value })
     }
 
-    /// The sequence; none for an object identifier that BER has no room for.
+    /// `None` for an object identifier that BER cannot encode.
     pub fn to_ber(&self) -> Option<Vec<u8>> {
         let mut content = self.oid.to_ber()?;
         content.extend(match &self.value {
@@ -148,7 +146,7 @@ impl VarBind {
     }
 }
 
-/// `.1.3.6.1.2.1.69.1.3.1.0 Integer 1`.
+/// Such as `.1.3.6.1.2.1.69.1.3.1.0 Integer 1`.
 impl fmt::Display for VarBind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} ", self.oid)?;
@@ -209,7 +207,7 @@ fn tagged(tag: u8, content: &[u8]) -> Vec<u8> {
     [header, content].concat()
 }
 
-/// The content of a leading element with this tag, and what follows it.
+/// Returns the content of the first element, if it has this tag, and the bytes after the element.
 fn element(bytes: &[u8], tag: u8) -> Option<(&[u8], &[u8])> {
     let (found, rest) = bytes.split_first()?;
     let (first, rest) = rest.split_first()?;

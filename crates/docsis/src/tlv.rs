@@ -1,23 +1,28 @@
 //! The model of a configuration file: an ordered list of type-length-value elements.
 //!
-//! The model keeps everything that the bytes carry (order, pads, unknown and vendor elements,
-//! whether the end marker is there), so that decoding and encoding are exact inverses.
+//! The model stores everything that the bytes carry (order, pads, unknown and vendor elements,
+//! presence of the end marker), so decoding and encoding are exact inverses.
 
 use std::fmt;
 
 use crate::schema::Field;
+use crate::value;
 
 /// Whether a top-level type has a length of two bytes (DOCSIS 4.0 types 103 and 104).
 pub const fn has_wide_length(code: u8) -> bool {
     matches!(code, 103 | 104)
 }
 
-/// A whole configuration file.
+/// Bytes of a top-level type and its length.
+pub(crate) const fn header_bytes(code: u8) -> usize {
+    if has_wide_length(code) { 3 } else { 2 }
+}
+
+/// A configuration file.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Config {
-    /// Settings, message integrity checks and stray pads, in file order.
+    /// Settings, message integrity checks and pads, in file order.
     pub items: Vec<Item>,
-    /// How the file ends after its last element.
     pub ending: Ending,
 }
 
@@ -26,19 +31,15 @@ pub struct Config {
 pub enum Item {
     /// A single zero byte before the end marker.
     Pad,
-    /// A setting.
     Tlv(Tlv),
 }
 
 /// How a file ends after its last element.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ending {
-    /// The end marker (255) and this many zero bytes.
-    Marker {
-        /// Zero bytes after the marker.
-        pads: usize,
-    },
-    /// No end marker: the file just stops.
+    /// The end marker (255) and `pads` zero bytes.
+    Marker { pads: usize },
+    /// The file has no end marker.
     Missing,
 }
 
@@ -53,16 +54,13 @@ impl Default for Ending {
 pub struct Tlv {
     /// The type byte.
     pub code: u8,
-    /// The value.
     pub value: Value,
 }
 
-/// The value of a setting.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Value {
-    /// A leaf, or anything whose inner structure is not known.
+    /// A leaf, or an aggregate of unknown structure.
     Bytes(Vec<u8>),
-    /// An aggregate of further settings.
     Nested(Vec<Tlv>),
 }
 
@@ -72,7 +70,7 @@ impl Config {
         Self { items: settings.into_iter().map(Item::Tlv).collect(), ending: Ending::default() }
     }
 
-    /// The settings in file order, pads left out.
+    /// The settings in file order, without pads.
     pub fn tlvs(&self) -> impl Iterator<Item = &Tlv> {
         self.items.iter().filter_map(|item| match item {
             Item::Tlv(tlv) => Some(tlv),
@@ -85,39 +83,33 @@ impl Config {
         self.tlvs().filter(move |tlv| tlv.code == code)
     }
 
-    /// Whether the file has a setting of this type.
     pub fn has(&self, code: u8) -> bool {
         self.of(code).next().is_some()
     }
 }
 
 impl Tlv {
-    /// A leaf.
     pub fn bytes(code: u8, bytes: impl Into<Vec<u8>>) -> Self {
         Self { code, value: Value::Bytes(bytes.into()) }
     }
 
-    /// An aggregate.
     pub fn nested(code: u8, children: impl IntoIterator<Item = Tlv>) -> Self {
         Self { code, value: Value::Nested(children.into_iter().collect()) }
     }
 
-    /// A one-byte number.
     pub fn u8(code: u8, value: u8) -> Self {
         Self::bytes(code, [value])
     }
 
-    /// A two-byte number.
     pub fn u16(code: u8, value: u16) -> Self {
         Self::bytes(code, value.to_be_bytes())
     }
 
-    /// A four-byte number.
     pub fn u32(code: u8, value: u32) -> Self {
         Self::bytes(code, value.to_be_bytes())
     }
 
-    /// The settings inside an aggregate; none for a leaf.
+    /// The settings inside an aggregate. Empty for a leaf.
     pub fn children(&self) -> &[Tlv] {
         match &self.value {
             Value::Nested(children) => children,
@@ -130,7 +122,7 @@ impl Tlv {
         self.children().iter().find(|child| child.code == code)
     }
 
-    /// The bytes of a leaf; none for an aggregate.
+    /// The bytes of a leaf. `None` for an aggregate.
     pub fn as_bytes(&self) -> Option<&[u8]> {
         match &self.value {
             Value::Bytes(bytes) => Some(bytes),
@@ -140,17 +132,21 @@ impl Tlv {
 
     /// A leaf of one to eight bytes as a big-endian number.
     pub fn as_number(&self) -> Option<u64> {
-        let bytes = self.as_bytes().filter(|bytes| (1..=8).contains(&bytes.len()))?;
-        Some(bytes.iter().fold(0, |number, byte| number << 8 | u64::from(*byte)))
+        self.as_bytes().filter(|bytes| (1..=8).contains(&bytes.len())).map(value::number)
     }
 
     /// The number in the first inner setting of a type.
     pub fn number(&self, code: u8) -> Option<u64> {
         self.child(code)?.as_number()
     }
+
+    /// As [`Self::number`]; `None` if the number does not fit into `N`.
+    pub(crate) fn get<N: TryFrom<u64>>(&self, code: u8) -> Option<N> {
+        self.number(code).and_then(|number| N::try_from(number).ok())
+    }
 }
 
-/// Where a setting sits: the types from the top level down to it.
+/// The types from the top level of a file down to a setting.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Path {
     steps: Vec<Step>,
@@ -165,7 +161,8 @@ struct Step {
 }
 
 impl Path {
-    /// The path one level further down; `ordinal` counts from 1 among siblings of the same type.
+    /// Returns the path of a setting inside this one. `ordinal` counts from 1 among siblings of the
+    /// same type.
     #[must_use]
     pub fn join(&self, code: u8, ordinal: usize, field: Option<&'static Field>) -> Self {
         let mut steps = self.steps.clone();
@@ -173,29 +170,28 @@ impl Path {
         Self { steps }
     }
 
-    /// The schema's entry for the last step of the path.
+    /// The schema's entry for the setting.
     pub fn field(&self) -> Option<&'static Field> {
         self.steps.last().and_then(|step| step.field)
     }
 
-    /// Whether its types end with these, below `depth` outer ones.
-    pub(crate) fn is(&self, depth: usize, codes: &[u8]) -> bool {
+    /// Whether the path has `depth` outer types and then exactly `codes`.
+    pub(crate) fn matches(&self, depth: usize, codes: &[u8]) -> bool {
         self.steps.len() == depth + codes.len()
             && self.steps[depth..].iter().map(|step| step.code).eq(codes.iter().copied())
     }
 
-    /// Whether it lies within a setting of this type.
+    /// Whether a setting of this type encloses this one.
     pub(crate) fn is_within(&self, code: u8) -> bool {
-        let outer = self.steps.split_last().map_or(&[][..], |(_, outer)| outer);
-        outer.iter().any(|step| step.code == code)
+        self.steps.iter().rev().skip(1).any(|step| step.code == code)
     }
 
-    /// Number of settings that enclose this one.
+    /// Number of types in the path.
     pub fn depth(&self) -> usize {
         self.steps.len()
     }
 
-    /// The types alone, as `24.35.2`.
+    /// The types alone, such as `24.35.2`.
     pub fn codes(&self) -> String {
         let codes: Vec<_> = self.steps.iter().map(|step| step.code.to_string()).collect();
         codes.join(".")

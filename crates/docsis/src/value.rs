@@ -1,8 +1,8 @@
 //! Leaf values as text and back.
 //!
-//! Both text forms share one spelling per kind of value: decimal numbers, `0x` bytes, dotted
-//! addresses. [`render`] gives a spelling only if [`parse`] gives back the same bytes, so a value
-//! that has none is written as raw bytes and nothing is ever lost.
+//! Both text forms spell a kind of value alike: decimal numbers, `0x` bytes, dotted addresses.
+//! [`render`] returns a spelling only if [`parse`] returns the same bytes for it; any other value
+//! is written as raw bytes, so nothing is lost.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -17,30 +17,29 @@ use crate::snmp;
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("`{text}` is not accepted here; accepted: {accepted}")]
 pub struct ValueError {
-    /// The text.
     pub text: String,
-    /// The values that would be accepted, in words.
+    /// The accepted values, in words.
     pub accepted: String,
 }
 
-/// The spelling of a value; none if it has to be written as raw bytes.
+/// Returns the spelling of a value. `None` if it can only be written as raw bytes.
 pub fn render(kind: &Kind, bytes: &[u8]) -> Option<String> {
     let text = spell(kind, bytes)?;
     (parse(kind, &text).ok().as_deref() == Some(bytes)).then_some(text)
 }
 
-/// The bytes of a spelling.
+/// Returns the bytes of a spelling.
 ///
 /// # Errors
-/// Text of another kind, or a number that does not fit the value's bytes.
+/// If `text` spells another kind of value, or a number that does not fit into the value's bytes.
 pub fn parse(kind: &Kind, text: &str) -> Result<Vec<u8>, ValueError> {
     read(kind, text).ok_or_else(|| ValueError { text: text.into(), accepted: accepted(kind) })
 }
 
-/// `0x0102` as bytes.
+/// Parses `0x` and an even number of hexadecimal digits.
 ///
 /// # Errors
-/// Anything but `0x` and an even number of hexadecimal digits.
+/// If `text` has another form.
 pub fn unhex(text: &str) -> Result<Vec<u8>, ValueError> {
     parse(&Kind::Hex { low: 0, high: usize::MAX }, text)
 }
@@ -122,7 +121,7 @@ fn read(kind: &Kind, text: &str) -> Option<Vec<u8>> {
     }
 }
 
-/// The values that a layout accepts, in words.
+/// Returns the accepted values, in words.
 pub fn accepted(kind: &Kind) -> String {
     match kind {
         Kind::Number { width, low, high } => {
@@ -140,26 +139,27 @@ pub fn accepted(kind: &Kind) -> String {
         Kind::Hex { .. } => "0x and an even number of hexadecimal digits".into(),
         Kind::List { width, low, high } => {
             let most = u32::MAX >> (32 - 8 * width);
-            format!("{low} to {high} whole numbers from 0 to {most}, with commas between")
+            format!("{low} to {high} whole numbers from 0 to {most}, separated by commas")
         }
-        Kind::Ipv4 => "an IPv4 address as 192.0.2.1".into(),
-        Kind::Ipv4List => "IPv4 addresses with commas between".into(),
-        Kind::Ipv6 => "an IPv6 address as 2001:db8::1".into(),
-        Kind::Ipv6List => "IPv6 addresses with commas between".into(),
-        Kind::Ipv6PrefixList => "IPv6 prefixes as 2001:db8::/32 with commas between".into(),
-        Kind::Ip | Kind::TaggedIp => "an address as 192.0.2.1 or 2001:db8::1".into(),
-        Kind::Empty => "nothing but the name, with empty quotes".into(),
-        Kind::Transport => "an address and a port as 192.0.2.1/161".into(),
-        Kind::Mac => "an Ethernet address as 00:00:5e:00:53:01".into(),
-        Kind::MacMask => "an Ethernet address and mask, with a slash between".into(),
-        Kind::Oid => "a numeric object identifier as .1.3.6.1.2.1".into(),
+        Kind::Ipv4 => "an IPv4 address such as 192.0.2.1".into(),
+        Kind::Ipv4List => "IPv4 addresses separated by commas".into(),
+        Kind::Ipv6 => "an IPv6 address such as 2001:db8::1".into(),
+        Kind::Ipv6List => "IPv6 addresses separated by commas".into(),
+        Kind::Ipv6PrefixList => "IPv6 prefixes such as 2001:db8::/32, separated by commas".into(),
+        Kind::Ip | Kind::TaggedIp => "an address such as 192.0.2.1 or 2001:db8::1".into(),
+        Kind::Empty => "the name with empty quotes".into(),
+        Kind::Transport => "an address and a port such as 192.0.2.1/161".into(),
+        Kind::Mac => "an Ethernet address such as 00:00:5e:00:53:01".into(),
+        Kind::MacMask => "an Ethernet address and a mask, separated by a slash".into(),
+        Kind::Oid => "a numeric object identifier such as .1.3.6.1.2.1".into(),
         Kind::WriteControl => "a numeric object identifier, a space, then 0 or 1".into(),
         Kind::VarBind => snmp::VarBind::ACCEPTED.into(),
         Kind::Aggregate(_) | Kind::Extension(_) => "a table of settings".into(),
     }
 }
 
-fn number(bytes: &[u8]) -> u64 {
+/// A big-endian number of at most eight bytes.
+pub(crate) fn number(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0, |sum, byte| sum << 8 | u64::from(*byte))
 }
 
@@ -181,7 +181,8 @@ fn ipv4(bytes: &[u8]) -> Option<String> {
     Some(Ipv4Addr::from(<[u8; 4]>::try_from(bytes).ok()?).to_string())
 }
 
-/// Without dots, because the encoder of the `Main` form does not read `::ffff:192.0.2.1`.
+/// Formats IPv4-mapped addresses without dots: the encoder of the `Main` form does not read
+/// `::ffff:192.0.2.1`.
 fn ipv6(bytes: &[u8]) -> Option<String> {
     let address = Ipv6Addr::from(<[u8; 16]>::try_from(bytes).ok()?);
     Some(match address.segments() {

@@ -13,12 +13,12 @@ fn refusal(file: &str) -> String {
 fn truncated_files_name_the_byte_and_the_path() {
     assert_eq!(
         refusal("030101 18"),
-        "byte 3, UpstreamServiceFlow[1] (24): truncated: the type is there, its length is not"
+        "byte 3, UpstreamServiceFlow[1] (24): truncated: the file ends after the type"
     );
     assert!(refusal("030101 1805 01020001").starts_with("byte 3, UpstreamServiceFlow[1] (24): "));
     assert_eq!(
         refusal("1809 01020001 ff"),
-        "byte 0, UpstreamServiceFlow[1] (24): overlong or truncated: the length says 9 bytes, \
+        "byte 0, UpstreamServiceFlow[1] (24): overlong or truncated: the length is 9 bytes, \
          5 are left"
     );
 }
@@ -39,7 +39,7 @@ fn inner_lengths_may_not_reach_past_their_aggregate() {
     assert_eq!(
         refusal("180a 01020001 2304 0206 0000 ff"),
         "byte 8, UpstreamServiceFlow[1].BufferControl.TargetBuffer (24.35.2): overlong or \
-         truncated: the length says 6 bytes, 2 are left"
+         truncated: the length is 6 bytes, 2 are left"
     );
 }
 
@@ -47,10 +47,10 @@ fn inner_lengths_may_not_reach_past_their_aggregate() {
 fn duplicates_name_both_places() {
     assert_eq!(
         refusal("030101 030100 ff"),
-        "byte 3, NetworkAccessControl[2] (3): given twice; the first is at byte 0; keep one"
+        "byte 3, NetworkAccessControl[2] (3): present twice; the first is at byte 0; keep one"
     );
     let inner = refusal("1808 01020001 01020002 ff");
-    assert!(inner.contains("ServiceFlowReference[2] (24.1): given twice"), "{inner}");
+    assert!(inner.contains("ServiceFlowReference[2] (24.1): present twice"), "{inner}");
     let inner = refusal("1812 01020001 230c 020400000001 020400000002 ff");
     assert!(inner.starts_with("byte 14, UpstreamServiceFlow[1].BufferControl.TargetBuffer[2]"));
     let repeated = "0e06 000000000001 0e06 000000000002 ff";

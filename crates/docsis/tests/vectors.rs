@@ -4,7 +4,9 @@ mod common;
 
 use common::{bytes, files, secret};
 use underload_docsis::describe::{Setting, Spelled};
-use underload_docsis::qos::{AqmAlgorithm, AqmEncodings, BufferControl, Direction, ServiceFlow};
+use underload_docsis::qos::{
+    AqmAlgorithm, AqmEncodings, BufferControl, Direction, Rates, ServiceFlow,
+};
 use underload_docsis::{Config, Tlv, text};
 
 #[test]
@@ -136,9 +138,11 @@ fn the_typed_flow_is_what_the_file_says() {
     let config = Config::decode(&bytes(&[common::BUFFER_CONTROL])).unwrap();
     let flow = ServiceFlow::from_tlv(config.of(24).next().unwrap()).unwrap();
     let mut expected = ServiceFlow::new(Direction::Upstream, 1);
-    expected.sustained_bit_per_s = Some(10_000_000);
-    expected.burst_bytes = Some(40_960);
-    expected.peak_bit_per_s = Some(12_000_000);
+    expected.rates = Rates {
+        sustained_bit_per_s: Some(10_000_000),
+        burst_bytes: Some(40_960),
+        peak_bit_per_s: Some(12_000_000),
+    };
     expected.buffer =
         Some(BufferControl { minimum: Some(8192), target: Some(51_200), maximum: Some(131_072) });
     expected.aqm = Some(AqmEncodings {

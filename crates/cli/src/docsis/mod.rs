@@ -220,7 +220,7 @@ impl Encode {
 
     /// Makes the MICs, unless those in the text still fit and there is no secret to make others.
     fn seal(&self, config: &mut Config, secret: Option<&Secret>) -> anyhow::Result<()> {
-        let fits = config.cm_mic_fits();
+        let fits = config.has_correct_cm_mic();
         match secret {
             None if fits == Some(true) && config.has_cmts_mic() => Ok(()),
             None if self.force => Ok(config.seal(None)?),
@@ -295,7 +295,7 @@ impl Try {
             .or_bad_input()?;
         let modem = Modem::new(self.block, self.limit).or_bad_input()?;
         let default_ms = config.default_target_ms();
-        let flows = config.of(Direction::Upstream.code()).map(ServiceFlow::from_tlv);
+        let flows = config.of(Direction::Upstream.flow_code()).map(ServiceFlow::from_tlv);
         let outcomes: Vec<Outcome> = flows
             .map(|flow| flow.map_or_else(nameless, |flow| outcome(&modem, &flow, default_ms)))
             .collect();
@@ -325,7 +325,7 @@ fn outcome(modem: &Modem, flow: &ServiceFlow, default_ms: Option<u16>) -> Outcom
     let selected = modem.select(flow, default_ms);
     let buffer_bytes = selected.ok();
     let drain_us = buffer_bytes
-        .zip(flow.drain_bit_per_s())
+        .zip(flow.rates.drain_bit_per_s())
         .and_then(|(b, bit_per_s)| drain_time_us(b, bit_per_s));
     Outcome {
         reference: Some(flow.reference),

@@ -4,26 +4,26 @@ use super::{Checker, FlowNode, Rule};
 use crate::code::{buffer, flow, top};
 use crate::encode::Node;
 use crate::modem::{GUARANTEED_BYTES, drain_time_us};
-use crate::qos::{AqmAlgorithm, BufferControl, Direction};
+use crate::qos::{AqmAlgorithm, BufferControl, Direction, Rates, ServiceFlow};
 
-/// Time within which a full buffer should drain where no AQM keeps it short: the DOCSIS default.
+/// Longest drain time of a full buffer without AQM: the DOCSIS default.
 const LONG_DRAIN_US: u64 = 100_000;
 /// Scheduling types with unsolicited grants.
 const UNSOLICITED: [u8; 2] = [5, 6];
 
 pub(super) fn check(checker: &mut Checker<'_>) {
     let all_aqm_off = checker.config.of(top::AQM_DISABLE).any(|tlv| tlv.as_number() == Some(1));
-    for flow in checker.flows() {
-        let node = checker.inside(&flow.node, &[flow::BUFFER_CONTROL]);
-        if let (Some(node), Some(control)) = (node, flow.flow.buffer) {
-            range(checker, &node, control);
-            placement(checker, &node, &flow, control);
-            bloat(checker, &node, &flow, control, all_aqm_off);
+    for FlowNode { node, flow } in checker.flows() {
+        let buffer = checker.inside(&node, &[flow::BUFFER_CONTROL]);
+        if let (Some(buffer), Some(control)) = (buffer, flow.buffer) {
+            range(checker, &buffer, control);
+            placement(checker, &buffer, &flow, control);
+            bloat(checker, &buffer, &flow, control, all_aqm_off);
         }
-        if let Some(node) = checker.inside(&flow.node, &[flow::AQM]) {
+        if let Some(node) = checker.inside(&node, &[flow::AQM]) {
             aqm(checker, &node, &flow, all_aqm_off);
         }
-        rates(checker, &flow);
+        rates(checker, &node, flow.rates);
     }
 }
 
@@ -44,27 +44,28 @@ fn range(checker: &mut Checker<'_>, node: &Node<'_>, control: BufferControl) {
         checker.report(Rule::D303, &place, message, fix);
     }
     if control.minimum.is_some() || control.maximum.is_some() {
-        let message = "a modem that cannot keep the limits refuses the whole file".into();
-        checker.report(Rule::D304, node, message, "set TargetBuffer alone, unless that is wanted");
+        let message = "a modem that cannot keep the limits refuses the whole file";
+        let fix = "set TargetBuffer alone, unless modems shall refuse other sizes";
+        checker.report(Rule::D304, node, message, fix);
     }
 }
 
 fn placement(
     checker: &mut Checker<'_>,
     node: &Node<'_>,
-    flow: &FlowNode<'_>,
+    flow: &ServiceFlow,
     control: BufferControl,
 ) {
-    if flow.flow.scheduling.is_some_and(|kind| UNSOLICITED.contains(&kind)) {
-        let message = "a flow with unsolicited grants hardly queues".into();
-        checker.report(Rule::D305, node, message, "leave BufferControl out");
+    if flow.scheduling.is_some_and(|kind| UNSOLICITED.contains(&kind)) {
+        let message = "a flow with unsolicited grants hardly queues";
+        checker.report(Rule::D305, node, message, "delete BufferControl");
     }
-    if flow.flow.direction == Direction::Downstream {
-        let message = "downstream the CMTS sizes the queue, and support is optional".into();
+    if flow.direction == Direction::Downstream {
+        let message = "downstream the CMTS sizes the queue, and support is optional";
         checker.report(Rule::D308, node, message, "make sure that the CMTS supports it");
     }
     if control == BufferControl::default() {
-        let message = "neither minimum, target nor maximum: no effect".into();
+        let message = "neither minimum, target nor maximum: no effect";
         checker.report(Rule::D309, node, message, "set TargetBuffer, or delete BufferControl");
     }
 }
@@ -72,16 +73,16 @@ fn placement(
 fn bloat(
     checker: &mut Checker<'_>,
     node: &Node<'_>,
-    flow: &FlowNode<'_>,
+    flow: &ServiceFlow,
     control: BufferControl,
     all_aqm_off: bool,
 ) {
-    let up = flow.flow.direction == Direction::Upstream;
+    let up = flow.direction == Direction::Upstream;
     let aqm_off =
-        (up && all_aqm_off) || flow.flow.aqm.as_ref().is_some_and(|aqm| aqm.disable == Some(true));
+        (up && all_aqm_off) || flow.aqm.as_ref().is_some_and(|aqm| aqm.disable == Some(true));
     let size = control.target.or(control.minimum);
     let drain = size
-        .zip(flow.flow.drain_bit_per_s())
+        .zip(flow.rates.drain_bit_per_s())
         .and_then(|(bytes, bit_per_s)| drain_time_us(u64::from(bytes), bit_per_s));
     if let Some(us) = drain.filter(|us| aqm_off && *us > LONG_DRAIN_US) {
         let message = format!("a full buffer adds {} ms of latency, and AQM is off", us / 1000);
@@ -90,41 +91,34 @@ fn bloat(
     }
 }
 
-fn aqm(checker: &mut Checker<'_>, node: &Node<'_>, flow: &FlowNode<'_>, all_aqm_off: bool) {
-    let Some(aqm) = flow.flow.aqm.as_ref() else { return };
+fn aqm(checker: &mut Checker<'_>, node: &Node<'_>, flow: &ServiceFlow, all_aqm_off: bool) {
+    let Some(aqm) = flow.aqm.as_ref() else { return };
     let has_ramp =
         aqm.immediate_max_threshold_us.is_some() || aqm.immediate_range_exponent.is_some();
     let has_more = aqm.latency_target_ms.is_some() || aqm.algorithm.is_some() || has_ramp;
     if aqm.disable == Some(true) && has_more {
-        let message = "AQM is turned off beside settings for it".into();
-        checker.report(
-            Rule::D306,
-            node,
-            message,
-            "set SfAqmDisable = 0, or delete the other settings",
-        );
-    } else if all_aqm_off && flow.flow.direction == Direction::Upstream && has_more {
-        let message = "CmUpstreamAqmDisable (76) turns this off".into();
+        let fix = "set SfAqmDisable = 0, or delete the other settings";
+        checker.report(Rule::D306, node, "AQM has settings, but is turned off", fix);
+    } else if all_aqm_off && flow.direction == Direction::Upstream && has_more {
+        let message = "CmUpstreamAqmDisable (76) turns this off";
         checker.report(Rule::D312, node, message, "set CmUpstreamAqmDisable = 0, or delete it");
     }
     if !aqm.histogram_edges.is_sorted_by(|a, b| a < b) {
         let message = format!("histogram edges {:?} do not rise", aqm.histogram_edges);
-        checker.report(Rule::D310, node, message, "sort them and drop doubles");
+        checker.report(Rule::D310, node, message, "sort them and delete duplicates");
     }
     if has_ramp && aqm.algorithm.is_some_and(|algorithm| algorithm != AqmAlgorithm::Immediate) {
-        let message = "ImmediateAqm settings, but the algorithm is another".into();
+        let message = "ImmediateAqm settings without the immediate algorithm";
         checker.report(Rule::D311, node, message, "set AqmAlgorithm = 2, or delete them");
     }
 }
 
-fn rates(checker: &mut Checker<'_>, flow: &FlowNode<'_>) {
-    let (Some(peak), Some(sustained)) = (flow.flow.peak_bit_per_s, flow.flow.sustained_bit_per_s)
-    else {
+fn rates(checker: &mut Checker<'_>, flow: &Node<'_>, rates: Rates) {
+    let Some((peak, sustained)) = rates.peak_bit_per_s.zip(rates.sustained_bit_per_s) else {
         return;
     };
     if peak > 0 && peak < sustained {
-        let place = checker.inside(&flow.node, &[flow::PEAK_RATE]);
-        let node = place.unwrap_or_else(|| flow.node.clone());
+        let node = checker.inside(flow, &[flow::PEAK_RATE]).unwrap_or_else(|| flow.clone());
         let message = format!("peak rate {peak} is below the sustained rate {sustained} bit/s");
         checker.report(Rule::D313, &node, message, "raise the peak rate, or delete it");
     }

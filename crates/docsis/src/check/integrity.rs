@@ -9,7 +9,7 @@ use crate::schema::VENDOR_ID;
 use crate::tlv::Tlv;
 use crate::value::hex;
 
-/// Types that a CMTS acts on and that the CMTS MIC does not cover.
+/// Types that are for the CMTS and that the CMTS MIC does not cover.
 const UNCOVERED: [u8; 15] = [
     top::DROP_CLASSIFIER,
     top::SUBSCRIBER_IPV6_PREFIXES,
@@ -27,7 +27,7 @@ const UNCOVERED: [u8; 15] = [
     top::UPSTREAM_ENHANCED_AGGREGATE,
     top::DOWNSTREAM_ENHANCED_AGGREGATE,
 ];
-/// Of these, the ones whose loss leaves a flow without its aggregate.
+/// The aggregates among them: if the CMTS ignores one, its flows have no aggregate.
 const AGGREGATES: [u8; 4] = [
     top::UPSTREAM_AGGREGATE,
     top::DOWNSTREAM_AGGREGATE,
@@ -37,68 +37,60 @@ const AGGREGATES: [u8; 4] = [
 
 pub(super) fn check(checker: &mut Checker<'_>, secret: Option<&Secret>) {
     cm_mic(checker);
-    let extended = match Extended::of(checker.config) {
+    let extended = match Extended::from_config(checker.config) {
         Ok(extended) => extended,
         Err(error) => return unusable(checker, &error),
     };
     coverage(checker, extended.as_ref());
     shared_field(checker);
-    match secret {
-        Some(secret) => cmts_mic(checker, extended.as_ref(), secret),
-        None if checker.config.has(CMTS_MIC) => {
-            let node = checker.at(&[CMTS_MIC])[0].clone();
-            let message = "the CMTS MIC was not checked: no secret was given".into();
+    match (secret, checker.first(&[CMTS_MIC])) {
+        (Some(secret), _) => cmts_mic(checker, extended.as_ref(), secret),
+        (None, Some(node)) => {
+            let message = "the CMTS MIC was not checked: no secret was given";
             checker.report(Rule::D203, &node, message, "give the secret by file or environment");
         }
-        None => {}
+        (None, None) => {}
     }
 }
 
 fn cm_mic(checker: &mut Checker<'_>) {
-    let Some(node) = checker.at(&[CM_MIC]).first().cloned() else { return };
+    let Some(node) = checker.first(&[CM_MIC]) else { return };
     match checker.config.cm_mic() {
-        Ok(mic) => differs(checker, Rule::D201, CM_MIC, &mic, "encode the file anew"),
+        Ok(mic) => compare(checker, Rule::D201, &[CM_MIC], &mic, "encode the file again"),
         Err(error) => checker.report(Rule::D201, &node, error.to_string(), "repair the setting"),
     }
 }
 
-fn differs(checker: &mut Checker<'_>, rule: Rule, code: u8, mic: &Mic, fix: &str) {
-    let Some(node) = checker.at(&[code]).first().cloned() else { return };
+/// Reports the setting at `codes`, if it exists and is not `mic`.
+fn compare(checker: &mut Checker<'_>, rule: Rule, codes: &[u8], mic: &Mic, fix: &str) {
+    let Some(node) = checker.first(codes) else { return };
     let found = node.tlv.as_bytes().unwrap_or_default();
     if found != mic {
-        let message = format!("is {}, the settings give {}", hex(found), hex(mic));
+        let message = format!("is {}; computed from the settings: {}", hex(found), hex(mic));
         checker.report(rule, &node, message, fix);
     }
 }
 
 fn cmts_mic(checker: &mut Checker<'_>, extended: Option<&Extended>, secret: &Secret) {
-    let fix = "encode the file anew with the CMTS's secret, or give the right secret";
+    let fix = "encode the file again with the CMTS's secret, or give the right secret";
     match checker.config.cmts_mic(secret) {
-        Ok(mic) => differs(checker, Rule::D202, CMTS_MIC, &mic, fix),
+        Ok(mic) => compare(checker, Rule::D202, &[CMTS_MIC], &mic, fix),
         Err(error) => return unusable(checker, &error),
     }
     let Some(extended) = extended.filter(|extended| extended.explicit.is_some()) else { return };
     match checker.config.extended_mic(extended, secret) {
-        Ok(mic) if extended.explicit.as_deref() != Some(mic.as_slice()) => {
-            let found = extended.explicit.as_deref().unwrap_or_default();
-            let message = format!("is {}, the settings give {}", hex(found), hex(&mic));
-            if let Some(node) =
-                checker.at(&[EXTENSION, EXTENDED_MIC, EXPLICIT_DIGEST]).first().cloned()
-            {
-                checker.report(Rule::D208, &node, message, fix);
-            }
-        }
-        Ok(_) => {}
+        Ok(mic) => compare(checker, Rule::D208, &EXPLICIT, &mic, fix),
         Err(error) => unusable(checker, &error),
     }
 }
 
+const EXPLICIT: [u8; 3] = [EXTENSION, EXTENDED_MIC, EXPLICIT_DIGEST];
+
 fn unusable(checker: &mut Checker<'_>, error: &MicError) {
-    let message = error.to_string();
     let fix = "use 43.6.1 = 1 (HMAC-MD5) and a bitmap 43.6.2";
-    match checker.at(&[EXTENSION, EXTENDED_MIC]).first().cloned() {
-        Some(node) => checker.report(Rule::D207, &node, message, fix),
-        None => checker.report_file(Rule::D207, message, fix),
+    match checker.first(&[EXTENSION, EXTENDED_MIC]) {
+        Some(node) => checker.report(Rule::D207, &node, error.to_string(), fix),
+        None => checker.report_file(Rule::D207, error.to_string(), fix),
     }
 }
 
@@ -111,39 +103,32 @@ fn coverage(checker: &mut Checker<'_>, extended: Option<&Extended>) {
     let present = |code: &u8| checker.config.has(*code);
     let for_cmts = CMTS_MIC_ORDER.iter().filter(|code| !matches!(**code, CM_MIC | EXTENSION));
     let wanted: Vec<u8> = for_cmts.chain(&UNCOVERED).copied().filter(present).collect();
-    let missing: Vec<u8> = wanted.iter().copied().filter(|code| !covered(*code)).collect();
-    let mut all: Vec<u8> = wanted.iter().copied().chain([CM_MIC, EXTENSION]).collect();
-    all.sort_unstable();
     let fix = format!(
         "in a VendorSpecific with VendorIdentifier = \"0xffffff\", set \
          ExtendedCmtsMicConfiguration = {{ ExtendedCmtsMicHmacType = 1, ExtendedCmtsMicBitmap = \
-         \"{}\" }}, which covers all that is here, and encode anew",
-        hex(&bitmap(all))
+         \"{}\" }}, which covers all settings of this file, and encode again",
+        hex(&bitmap(wanted.iter().copied().chain([CM_MIC, EXTENSION])))
     );
+    let missing: Vec<u8> = wanted.into_iter().filter(|code| !covered(*code)).collect();
     for code in missing {
-        let node = checker.at(&[code])[0].clone();
-        if AGGREGATES.contains(&code) {
-            let message = format!("no MIC covers type {code}: the CMTS ignores it");
-            checker.report(Rule::D204, &node, message, &fix);
+        let Some(node) = checker.first(&[code]) else { continue };
+        let (rule, effect) = if AGGREGATES.contains(&code) {
+            (Rule::D204, "the CMTS ignores it")
         } else {
-            let message = format!("no MIC covers type {code}: a CMTS may ignore it");
-            checker.report(Rule::D205, &node, message, &fix);
-        }
+            (Rule::D205, "a CMTS may ignore it")
+        };
+        checker.report(rule, &node, format!("no MIC covers type {code}: {effect}"), &fix);
     }
 }
 
 fn shared_field(checker: &mut Checker<'_>) {
-    for node in checker.at(&[EXTENSION]) {
+    for node in checker.all(&[EXTENSION]) {
         let is_other = |child: &Tlv| !matches!(child.code, EXTENDED_MIC | VENDOR_ID);
-        let others = node.tlv.children().iter().any(is_other);
-        if node.tlv.child(EXTENDED_MIC).is_some() && others {
-            let message = "the extended MIC shares its field with other settings".into();
-            checker.report(
-                Rule::D206,
-                &node,
-                message,
-                "move them to a VendorSpecific of their own",
-            );
+        let has_others = node.tlv.children().iter().any(is_other);
+        if node.tlv.child(EXTENDED_MIC).is_some() && has_others {
+            let message = "the extended MIC shares its field with other settings";
+            let fix = "move the other settings to a separate VendorSpecific";
+            checker.report(Rule::D206, &node, message, fix);
         }
     }
 }

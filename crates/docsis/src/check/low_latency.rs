@@ -3,13 +3,12 @@
 use std::collections::BTreeMap;
 
 use super::{Checker, FlowNode, Rule};
-use crate::code::{aggregate, aqm, classifier, flow, header, low_latency, top};
+use crate::aggregate::{ECN_BITS, ECT1, TOS_PATHS, TosRange, matches_tos};
+use crate::code::{aggregate, aqm, classifier, flow, low_latency, top};
 use crate::encode::Node;
 use crate::qos::{AqmAlgorithm, Direction};
 
-const ECN_BITS: u8 = 0b11;
-const ECT1: u8 = 0b01;
-const DSCP_BITS: u8 = 0xfc;
+/// DSCP 45 in the byte that it shares with ECN.
 const NQB: u8 = 45 << 2;
 
 pub(super) fn check(checker: &mut Checker<'_>) {
@@ -19,7 +18,7 @@ pub(super) fn check(checker: &mut Checker<'_>) {
     for direction in Direction::BOTH {
         let members: Vec<_> =
             flows.iter().filter(|flow| flow.flow.direction == direction).cloned().collect();
-        let aggregates = checker.at(&[direction.aggregate_code()]);
+        let aggregates = checker.all(&[direction.aggregate_code()]);
         membership(checker, &aggregates, &members);
         for aggregate in aggregates {
             low_latency(checker, &aggregate, &members);
@@ -32,8 +31,8 @@ fn unique(checker: &mut Checker<'_>, flows: &[FlowNode<'_>]) {
     for flow in flows {
         if let Some(first) = seen.insert(flow.flow.reference, flow.node.offset) {
             let reference = flow.flow.reference;
-            let message = format!("reference {reference} is also the flow's at byte {first}");
-            let fix = "number all flows of both directions differently";
+            let message = format!("the flow at byte {first} has the same reference {reference}");
+            let fix = "give each flow of both directions another reference";
             checker.report(Rule::D401, &flow.node, message, fix);
         }
     }
@@ -41,7 +40,7 @@ fn unique(checker: &mut Checker<'_>, flows: &[FlowNode<'_>]) {
 
 fn classifiers(checker: &mut Checker<'_>, flows: &[FlowNode<'_>]) {
     for direction in Direction::BOTH {
-        for classifier in checker.at(&[direction.classifier_code()]) {
+        for classifier in checker.all(&[direction.classifier_code()]) {
             let reference = classifier.tlv.number(classifier::FLOW_REFERENCE);
             let known = |flow: &FlowNode<'_>| {
                 flow.flow.direction == direction
@@ -58,32 +57,22 @@ fn classifiers(checker: &mut Checker<'_>, flows: &[FlowNode<'_>]) {
 fn missing(checker: &mut Checker<'_>, outer: &Node<'_>, code: u8, what: &str) {
     let Some(node) = checker.inside(outer, &[code]) else { return };
     let number = node.tlv.as_number().unwrap_or_default();
-    let message = format!("there is no {what} {number} of this direction");
-    checker.report(
-        Rule::D402,
-        &node,
-        message,
-        &format!("refer to a {what} of this file, or add it"),
-    );
+    let message = format!("this direction has no {what} {number}");
+    let fix = format!("refer to an existing {what}, or add {number}");
+    checker.report(Rule::D402, &node, message, &fix);
 }
 
-/// The traffic class matches inside a classifier: places of low, high and mask.
-fn tos_matches<'a>(checker: &Checker<'a>, classifier: &Node<'_>) -> Vec<(Node<'a>, [u8; 3])> {
-    let places =
-        [[classifier::IPV4, header::IPV4_TOS], [classifier::IPV6, header::IPV6_TRAFFIC_CLASS]];
-    let nodes = places.iter().filter_map(|path| checker.inside(classifier, path));
-    nodes
-        .filter_map(|node| {
-            let range = node.tlv.as_bytes()?.try_into().ok()?;
-            Some((node, range))
-        })
-        .collect()
+/// The matches of a classifier on DSCP and ECN.
+fn tos_ranges<'a>(checker: &Checker<'a>, classifier: &Node<'_>) -> Vec<(Node<'a>, TosRange)> {
+    let nodes = TOS_PATHS.iter().filter_map(|path| checker.inside(classifier, path));
+    let with_range = |node: Node<'a>| Some((node.clone(), node.tlv.as_bytes()?.try_into().ok()?));
+    nodes.filter_map(with_range).collect()
 }
 
 fn ecn_range(checker: &mut Checker<'_>, classifier: &Node<'_>) {
-    for (node, [low, high, mask]) in tos_matches(checker, classifier) {
+    for (node, [low, high, mask]) in tos_ranges(checker, classifier) {
         if mask & ECN_BITS == ECN_BITS && (low & ECN_BITS, high & ECN_BITS) == (ECT1, ECT1) {
-            let message = "takes ECT(1) but not CE: marked packets leave the flow".into();
+            let message = "matches ECT(1) but not CE: marked packets leave the flow";
             checker.report(Rule::D406, &node, message, "use 0x010101, which is ECT(1) or CE");
         }
     }
@@ -103,9 +92,9 @@ fn membership(checker: &mut Checker<'_>, aggregates: &[Node<'_>], members: &[Flo
 
 fn low_latency(checker: &mut Checker<'_>, aggregate: &Node<'_>, members: &[FlowNode<'_>]) {
     let Some(encodings) = checker.inside(aggregate, &[aggregate::LOW_LATENCY]) else { return };
-    let switches = checker.at(&[top::LOW_LATENCY_DISABLE]);
+    let switches = checker.all(&[top::LOW_LATENCY_DISABLE]);
     if let Some(switch) = switches.iter().find(|switch| switch.tlv.as_number() != Some(0)) {
-        let message = "low latency support is off beside low latency flows".into();
+        let message = "low latency support is off, but low latency flows are configured";
         checker.report(Rule::D405, switch, message, "set LowLatencyDisable = 0, or delete it");
     }
     coupling(checker, &encodings);
@@ -118,7 +107,7 @@ fn low_latency(checker: &mut Checker<'_>, aggregate: &Node<'_>, members: &[FlowN
             None => missing(checker, &encodings, low_latency::FLOW_REFERENCE, "service flow"),
             Some(fast) => {
                 if !belongs(&fast) {
-                    let message = "is low latency in an aggregate that it does not name".into();
+                    let message = "an aggregate refers to this flow, but the flow not to it";
                     let own = own.unwrap_or_default();
                     let fix = format!("set AggregateServiceFlowReference = {own} in this flow");
                     checker.report(Rule::D404, &fast.node, message, &fix);
@@ -135,14 +124,14 @@ fn low_latency(checker: &mut Checker<'_>, aggregate: &Node<'_>, members: &[FlowN
         || aggregate.tlv.child(aggregate::PROFILE_NAME).is_some();
     let by_criteria = aggregate.tlv.child(aggregate::MATCHING).is_some();
     if classic.is_empty() && !by_name && !by_criteria {
-        let message = "the aggregate has no classic flow".into();
-        let fix = "give one AggregateServiceFlowReference, or set ClassicServiceFlowScn";
+        let message = "the aggregate has no classic flow";
+        let fix = "set AggregateServiceFlowReference in one, or set ClassicServiceFlowScn";
         checker.report(Rule::D409, aggregate, message, fix);
     }
 }
 
-/// The specification was not at hand: CableLabs' simulator (docsis-ns3, 2024) reads tenths, 20 by
-/// default and 255 for unset; one public list of types calls the setting an exponent.
+/// The unit is in doubt, because the specification is not public: CableLabs' simulator (docsis-ns3,
+/// 2024) reads tenths, 20 by default and 255 for unset; a public list of types says exponent.
 fn coupling(checker: &mut Checker<'_>, encodings: &Node<'_>) {
     const UNSET: u64 = 255;
     let Some(node) = checker.inside(encodings, &[low_latency::COUPLING_FACTOR]) else { return };
@@ -151,35 +140,30 @@ fn coupling(checker: &mut Checker<'_>, encodings: &Node<'_>) {
     };
     let (whole, tenth) = (factor / 10, factor % 10);
     let message = format!("{factor} is {whole}.{tenth} in tenths, or 2^{factor} as an exponent");
-    let fix = "leave AqmCouplingFactor out (2.0), or ask the vendors of modem and CMTS";
+    let fix = "delete AqmCouplingFactor (2.0), or ask the vendors of modem and CMTS";
     checker.report(Rule::D410, &node, message, fix);
 }
 
-/// A factor of 2.0, which holds where the setting is left out.
+/// The factor if the setting is absent: 2.0.
 const DEFAULT_TENTHS: u64 = 20;
 
 fn fast_flow(checker: &mut Checker<'_>, fast: &FlowNode<'_>) {
     algorithm(checker, fast, true);
     let reference = Some(u64::from(fast.flow.reference));
-    let mut feeding = checker.at(&[fast.flow.direction.classifier_code()]);
+    let mut feeding = checker.all(&[fast.flow.direction.classifier_code()]);
     feeding.retain(|node| node.tlv.number(classifier::FLOW_REFERENCE) == reference);
     if feeding.is_empty() {
-        let message = "no classifier leads packets into this low latency flow".into();
+        let message = "no classifier leads packets into this low latency flow";
         let fix = "add classifiers for NQB (IpTos = \"0xb4b4fc\") and ECT(1) (\"0x010101\")";
         return checker.report(Rule::D403, &fast.node, message, fix);
     }
-    let ranges: Vec<_> =
-        feeding.iter().flat_map(|classifier| tos_matches(checker, classifier)).collect();
-    let takes = |tos: u8, bits: u8| {
-        ranges.iter().any(|(_, [low, high, mask])| {
-            mask & bits != 0 && (*low..=*high).contains(&(tos & mask))
-        })
-    };
+    let ranges = feeding.iter().flat_map(|classifier| tos_ranges(checker, classifier));
+    let ranges: Vec<TosRange> = ranges.map(|(_, range)| range).collect();
     for (name, tos, bits, fix) in [
-        ("NQB (DSCP 45)", NQB, DSCP_BITS, "add a classifier with IpTos = \"0xb4b4fc\""),
+        ("NQB (DSCP 45)", NQB, !ECN_BITS, "add a classifier with IpTos = \"0xb4b4fc\""),
         ("ECT(1)", ECT1, ECN_BITS, "add a classifier with IpTos = \"0x010101\""),
     ] {
-        if !takes(tos, bits) {
+        if !matches_tos(&ranges, tos, bits) {
             let message = format!("no classifier leads {name} into this low latency flow");
             checker.report(Rule::D407, &fast.node, message, fix);
         }
@@ -199,7 +183,7 @@ fn algorithm(checker: &mut Checker<'_>, flow: &FlowNode<'_>, fast: bool) {
             ("classic", AqmAlgorithm::DocsisPie)
         };
         let message = format!("a {kind} flow with the other kind's algorithm");
-        let fix = format!("set AqmAlgorithm = {}", right.code());
+        let fix = format!("set AqmAlgorithm = {}", right as u8);
         checker.report(Rule::D408, &node, message, &fix);
     }
 }

@@ -1,4 +1,4 @@
-//! Rules that a file should keep, each finding with its number, severity, place and fix.
+//! Rules for configuration files. A finding has the rule's number, a severity, a place and a fix.
 
 mod buffers;
 mod integrity;
@@ -18,15 +18,13 @@ use crate::mic::Secret;
 use crate::qos::{Direction, ServiceFlow};
 use crate::tlv::{Config, Path};
 
-/// Severity of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
-    /// A modem or CMTS will refuse the file or ignore the setting.
+    /// Modems or the CMTS will refuse the file or ignore the setting.
     Error,
-    /// Some will, or the setting does not do what it seems to.
+    /// Some modems or CMTSs will refuse it, or the setting has another effect than it seems.
     Warning,
-    /// Worth knowing.
     Note,
 }
 
@@ -40,20 +38,15 @@ impl fmt::Display for Severity {
     }
 }
 
-/// A rule that a file does not keep, and where.
+/// A violation of a rule.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Finding {
-    /// The rule, which tells its number.
     pub rule: Rule,
-    /// Severity of the finding.
     pub severity: Severity,
-    /// Offset in the file of the setting concerned.
+    /// Offset of the setting in the file, bytes.
     pub offset: usize,
-    /// The setting concerned.
     pub path: Path,
-    /// The fault, in words.
     pub message: String,
-    /// The change that mends it.
     pub fix: String,
 }
 
@@ -64,9 +57,8 @@ impl fmt::Display for Finding {
     }
 }
 
-/// Checks the bytes of a file. Without a secret the CMTS's checks are left out, which is noted.
-///
-/// Findings are ordered by severity, then by place.
+/// Checks the bytes of a file. Returns the findings by severity, then by place. Without a secret
+/// the CMTS MIC is not checked, and a note says so.
 pub fn check(bytes: &[u8], secret: Option<&Secret>) -> Vec<Finding> {
     let mut findings = match Config::decode_lenient(bytes, &Limits::default()) {
         Err(error) => vec![structure::unreadable(&error)],
@@ -83,15 +75,14 @@ pub fn check(bytes: &[u8], secret: Option<&Secret>) -> Vec<Finding> {
     findings
 }
 
-/// A file, its settings with their places, and what has been found so far.
 struct Checker<'a> {
     config: &'a Config,
+    /// Length of the file.
     bytes: usize,
     nodes: Vec<Node<'a>>,
     findings: Vec<Finding>,
 }
 
-/// A service flow and where it stands.
 #[derive(Clone)]
 struct FlowNode<'a> {
     node: Node<'a>,
@@ -103,31 +94,36 @@ impl<'a> Checker<'a> {
         Self { config, bytes, nodes: config.walk(), findings: Vec::new() }
     }
 
-    fn report(&mut self, rule: Rule, node: &Node<'_>, message: String, fix: &str) {
-        self.findings.push(finding(rule, node.offset, node.path.clone(), message, fix));
+    fn report(&mut self, rule: Rule, node: &Node<'_>, message: impl Into<String>, fix: &str) {
+        self.findings.push(finding(rule, node.offset, node.path.clone(), message.into(), fix));
     }
 
-    /// A finding about the file as a whole, placed at its end.
-    fn report_file(&mut self, rule: Rule, message: String, fix: &str) {
-        self.findings.push(finding(rule, self.bytes, Path::default(), message, fix));
+    /// Reports a finding about the whole file, placed at its end.
+    fn report_file(&mut self, rule: Rule, message: impl Into<String>, fix: &str) {
+        self.findings.push(finding(rule, self.bytes, Path::default(), message.into(), fix));
     }
 
     /// The settings at a path of types from the top level down.
-    fn at(&self, codes: &[u8]) -> Vec<Node<'a>> {
-        self.nodes.iter().filter(|node| node.path.is(0, codes)).cloned().collect()
+    fn all(&self, codes: &[u8]) -> Vec<Node<'a>> {
+        self.nodes.iter().filter(|node| node.path.matches(0, codes)).cloned().collect()
     }
 
-    /// The first setting at a path of types inside another.
+    fn first(&self, codes: &[u8]) -> Option<Node<'a>> {
+        self.nodes.iter().find(|node| node.path.matches(0, codes)).cloned()
+    }
+
+    /// The first setting at a path of types inside `outer`.
     fn inside(&self, outer: &Node<'_>, codes: &[u8]) -> Option<Node<'a>> {
         let after = self.nodes.partition_point(|node| node.offset <= outer.offset);
         let depth = outer.path.depth();
         let inner = self.nodes[after..].iter().take_while(|node| node.path.depth() > depth);
-        inner.into_iter().find(|node| node.path.is(depth, codes)).cloned()
+        inner.into_iter().find(|node| node.path.matches(depth, codes)).cloned()
     }
 
     fn flows(&self) -> Vec<FlowNode<'a>> {
-        let nodes = Direction::BOTH.into_iter().flat_map(|direction| self.at(&[direction.code()]));
-        nodes
+        Direction::BOTH
+            .into_iter()
+            .flat_map(|direction| self.all(&[direction.flow_code()]))
             .filter_map(|node| Some(FlowNode { flow: ServiceFlow::from_tlv(node.tlv)?, node }))
             .collect()
     }

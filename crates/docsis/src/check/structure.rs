@@ -1,4 +1,4 @@
-//! Rules about the bytes, whatever they mean.
+//! Rules about the bytes and about mandatory settings.
 
 use super::{Checker, Finding, Rule, finding};
 use crate::code::flow;
@@ -9,9 +9,9 @@ use crate::schema::{self, Kind};
 use crate::tlv::{Ending, Item};
 use crate::value;
 
-/// Longest file that every modem accepts, bytes.
+/// Longest file that every modem accepts.
 const SAFE_FILE_BYTES: usize = 8192;
-/// Bytes of a value that the specification allows.
+/// Longest value that the specification allows.
 const SAFE_VALUE_BYTES: usize = 254;
 
 pub(super) fn unreadable(error: &DecodeError) -> Finding {
@@ -45,8 +45,8 @@ pub(super) fn check(checker: &mut Checker<'_>, defects: &[DecodeError]) {
 fn ending(checker: &mut Checker<'_>) {
     match checker.config.ending {
         Ending::Missing => {
-            let message = "there is no end marker".into();
-            checker.report_file(Rule::D102, message, "add a byte 255 after the last setting");
+            let fix = "add a byte 255 after the last setting";
+            checker.report_file(Rule::D102, "the file has no end marker", fix);
         }
         Ending::Marker { pads } if pads > 3 || !checker.bytes.is_multiple_of(4) => {
             let message = format!("{} bytes with {pads} pads at the end", checker.bytes);
@@ -93,7 +93,7 @@ fn out_of_range(kind: &Kind, bytes: &[u8]) -> Option<(String, String)> {
     let found = if has_range {
         kind.range_problem(bytes)
     } else {
-        value::render(kind, bytes).is_none().then(|| "cannot be understood".into())
+        value::render(kind, bytes).is_none().then(|| "cannot be decoded".into())
     };
     found.map(|found| (found, format!("accepted: {}", value::accepted(kind))))
 }
@@ -116,32 +116,25 @@ fn mandatory(checker: &mut Checker<'_>) {
         let name = schema::find(schema::TOP, code).map_or("", |field| field.name);
         checker.report_file(Rule::D110, format!("{name} ({code}) is missing"), fix);
     }
-    let flows = [&[top::UPSTREAM_FLOW], &[top::DOWNSTREAM_FLOW]];
-    let flows: Vec<Node<'_>> = flows.into_iter().flat_map(|codes| checker.at(codes)).collect();
-    for node in flows {
-        if checker.inside(&node, &[flow::REFERENCE]).is_none() {
-            let message = "ServiceFlowReference (1) is missing".to_owned();
+    for node in [top::UPSTREAM_FLOW, top::DOWNSTREAM_FLOW].map(|code| checker.all(&[code])).concat()
+    {
+        if node.tlv.child(flow::REFERENCE).is_none() {
+            let message = "ServiceFlowReference (1) is missing";
             checker.report(Rule::D110, &node, message, "add ServiceFlowReference = 1 to 65535");
         }
     }
-    if uses_classes && has_flows {
-        let class = checker.at(&[top::CLASS_OF_SERVICE])[0].clone();
-        let message = "class of service beside service flows: the CMTS rejects both".into();
+    if let Some(class) = checker.first(&[top::CLASS_OF_SERVICE]).filter(|_| has_flows) {
+        let message = "class of service beside service flows: the CMTS rejects both";
         checker.report(Rule::D111, &class, message, "delete ClassOfService (4)");
     }
 }
 
 fn after_mic(checker: &mut Checker<'_>) {
-    let items = &checker.config.items;
-    let Some(at) = items.iter().position(|item| is(item, CM_MIC)) else { return };
-    let rest = &items[at + 1..];
-    if !rest.iter().all(|item| is(item, CMTS_MIC)) {
-        let mic = checker.at(&[CM_MIC])[0].clone();
-        let message = "settings or pads follow the CM MIC".into();
+    let Some(mic) = checker.first(&[CM_MIC]) else { return };
+    let has_code = |item: &Item, code| matches!(item, Item::Tlv(tlv) if tlv.code == code);
+    let mut after = checker.config.items.iter().skip_while(|item| !has_code(item, CM_MIC)).skip(1);
+    if !after.all(|item| has_code(item, CMTS_MIC)) {
+        let message = "settings or pads follow the CM MIC";
         checker.report(Rule::D112, &mic, message, "move CmMic and CmtsMic to the end");
     }
-}
-
-fn is(item: &Item, code: u8) -> bool {
-    matches!(item, Item::Tlv(tlv) if tlv.code == code)
 }

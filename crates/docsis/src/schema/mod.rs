@@ -1,9 +1,28 @@
-//! What each setting is called, holds and means.
+//! Name, layout and meaning of each setting.
 //!
-//! Names follow the DOCSIS specifications (MULPI Annex C); the name that the open `docsis`
-//! encoder's text form uses stands beside each, or is the only name where the setting has nothing
-//! to do with latency. Ranges are the specification's; a value outside is reported by the checks,
-//! never refused by the decoder. Types without an entry are kept as bytes.
+//! Names follow the DOCSIS specifications (MULPI Annex C). Beside each is the name in the text form
+//! of the open `docsis` encoder; settings that do not affect latency have only that name. Ranges
+//! are the specification's: the checks report a value outside, the decoder accepts it. Types
+//! without an entry stay bytes.
+
+/// An array of settings, one per row: type, name, layout, meaning, then what differs from the
+/// default (`main`, `unit`, `repeats`, `main_range`: methods of [`Field`]). A row may also be a
+/// [`Field`] by name.
+macro_rules! fields {
+    ($($code:expr $(, $name:literal, $kind:expr, $text:literal $(, $rest:ident $args:tt)*)?;)*) => {
+        [$(field! { $code $(, $name, $kind, $text $(, $rest $args)*)? }),*]
+    };
+}
+
+/// One row of `fields!`.
+macro_rules! field {
+    ($field:expr) => {
+        $field
+    };
+    ($code:expr, $name:literal, $kind:expr, $text:literal $(, $rest:ident $args:tt)*) => {
+        $crate::schema::Field::new($code, $name, $kind, $text)$(.$rest $args)*
+    };
+}
 
 mod capabilities;
 mod classifiers;
@@ -18,7 +37,9 @@ mod snmp_access;
 
 pub use settings::TOP;
 
-/// The settings that may stand inside one aggregate.
+use crate::value::number;
+
+/// The settings that one aggregate may contain.
 pub type Scope = &'static [Field];
 
 /// Type of the vendor identifier inside an extension field (43.8).
@@ -27,24 +48,22 @@ pub const VENDOR_ID: u8 = 8;
 pub const GENERAL_VENDOR: [u8; 3] = [0xff; 3];
 
 /// One setting of the schema.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 pub struct Field {
     /// Type byte inside its aggregate.
     pub code: u8,
-    /// Name after the specification.
     pub name: &'static str,
-    /// Name in the `Main { ... }` form; empty where its encoder has no usable name.
+    /// Name in the `Main { ... }` form; empty if its encoder has no usable name.
     pub main_name: &'static str,
-    /// Layout of the value.
     pub kind: Kind,
-    /// Unit of a number; empty where it has none.
+    /// Empty if the value has no unit.
     pub unit: &'static str,
     /// The setting's effect on the modem, in one line.
     pub meaning: &'static str,
-    /// Whether it may stand several times in its aggregate.
+    /// Whether an aggregate may contain the setting several times.
     pub repeats: bool,
-    /// Numbers (or bytes of a [`Kind::Hex`]) that the encoder of the `Main { ... }` form takes
-    /// under this name, where it takes fewer than the specification allows.
+    /// Numbers (or lengths of a [`Kind::Hex`]) that the encoder of the `Main { ... }` form accepts
+    /// under this name; `None` if it accepts all that the specification allows.
     pub main_range: Option<(u32, u32)>,
 }
 
@@ -57,89 +76,70 @@ impl PartialEq for Field {
 impl Eq for Field {}
 
 /// Layout of a value.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 pub enum Kind {
-    /// A big-endian number of this many bytes, within a range.
+    /// A big-endian number of `width` bytes (1 to 4). The specification allows `low` to `high`.
     Number {
-        /// Bytes: 1 to 4.
         width: usize,
-        /// Smallest value that the specification allows.
         low: u32,
-        /// Largest value that the specification allows.
         high: u32,
     },
-    /// Characters without a terminator.
+    /// `low` to `high` characters without a terminator.
     Text {
-        /// Fewest characters.
         low: usize,
-        /// Most characters.
         high: usize,
     },
-    /// Characters and a zero byte, which is not counted.
+    /// `low` to `high` characters, then a zero byte.
     TextNul {
-        /// Fewest characters.
         low: usize,
-        /// Most characters.
         high: usize,
     },
-    /// Bytes, written as hexadecimal.
+    /// `low` to `high` bytes, written as hexadecimal.
     Hex {
-        /// Fewest bytes.
         low: usize,
-        /// Most bytes.
         high: usize,
     },
-    /// A list of one- or two-byte numbers.
+    /// `low` to `high` numbers of `width` bytes (1 or 2).
     List {
-        /// Bytes of one number: 1 or 2.
         width: usize,
-        /// Fewest numbers.
         low: usize,
-        /// Most numbers.
         high: usize,
     },
-    /// An IPv4 address.
     Ipv4,
-    /// IPv4 addresses, one after the other.
     Ipv4List,
-    /// An IPv6 address.
     Ipv6,
-    /// IPv6 addresses, one after the other.
     Ipv6List,
-    /// IPv6 prefixes, one after the other: each an address and the bits of it that count.
+    /// IPv6 prefixes: each an address, then a byte with the prefix length.
     Ipv6PrefixList,
-    /// An address of either version of IP.
+    /// An IPv4 or IPv6 address.
     Ip,
-    /// An address after a byte that tells its version: 1 is IPv4, 2 is IPv6.
+    /// A byte with the version (1 is IPv4, 2 is IPv6), then the address.
     TaggedIp,
     /// An IP address and a UDP port (SNMP transport address).
     Transport,
-    /// An Ethernet address.
     Mac,
-    /// An Ethernet address and its mask.
     MacMask,
     /// An SNMP object identifier in BER.
     Oid,
-    /// An object identifier and whether writing below it is denied.
+    /// An object identifier, then 1 if writing below it is denied and 0 if it is allowed.
     WriteControl,
     /// An SNMP variable binding in BER.
     VarBind,
-    /// No bytes: that the setting is there says it all.
+    /// No bytes: the presence of the setting is its value.
     Empty,
     /// Settings inside a setting.
     Aggregate(Scope),
-    /// An extension field: the specification's own when its vendor identifier is `ff:ff:ff`,
+    /// An extension field: the specification's own if its vendor identifier is `ff:ff:ff`,
     /// otherwise a vendor's, of which only the identifier is known.
     Extension(Scope),
 }
 
 impl Kind {
-    /// Whether the value holds settings.
     pub fn is_aggregate(&self) -> bool {
         matches!(self, Self::Aggregate(_) | Self::Extension(_))
     }
 
-    /// The settings inside an aggregate, given the vendor identifier found in it.
+    /// The settings that an aggregate with this vendor identifier may contain.
     pub fn scope(&self, vendor: Option<&[u8]>) -> Scope {
         match self {
             _ if self.is_foreign(vendor) => VENDOR,
@@ -148,80 +148,68 @@ impl Kind {
         }
     }
 
-    /// Whether this is an extension field of some vendor, whose layout is the vendor's affair.
+    /// Whether this is an extension field of a vendor, whose layout only the vendor knows.
     pub fn is_foreign(&self, vendor: Option<&[u8]>) -> bool {
         matches!(self, Self::Extension(_)) && vendor != Some(&GENERAL_VENDOR)
     }
 
-    /// The lengths accepted, in words, when the value's length is not one of them.
+    /// Returns the accepted lengths, in words, if the value has another length.
     pub fn length_problem(&self, value: &[u8]) -> Option<String> {
         let length = value.len();
+        let exactly = |bytes: usize| (length == bytes, bytes.to_string());
+        let multiple = |bytes: usize| {
+            (length > 0 && length.is_multiple_of(bytes), format!("a multiple of {bytes}"))
+        };
         let (ok, accepted) = match self {
-            Self::Number { width, .. } => (length == *width, format!("{width}")),
-            Self::List { width, .. } => {
-                (length > 0 && length.is_multiple_of(*width), format!("a multiple of {width}"))
-            }
-            Self::Ipv4 => (length == 4, "4".into()),
-            Self::Ipv4List => (length > 0 && length.is_multiple_of(4), "a multiple of 4".into()),
-            Self::Ipv6 => (length == 16, "16".into()),
-            Self::Ipv6List => (length > 0 && length.is_multiple_of(16), "a multiple of 16".into()),
-            Self::Ipv6PrefixList => {
-                (length > 0 && length.is_multiple_of(17), "a multiple of 17".into())
-            }
+            Self::Number { width, .. } => exactly(*width),
+            Self::List { width, .. } => multiple(*width),
+            Self::Ipv4 => exactly(4),
+            Self::Ipv4List => multiple(4),
+            Self::Ipv6 => exactly(16),
+            Self::Ipv6List => multiple(16),
+            Self::Ipv6PrefixList => multiple(17),
             Self::Ip => (matches!(length, 4 | 16), "4 (IPv4) or 16 (IPv6)".into()),
             Self::TaggedIp => {
-                let tag = value.first();
-                let ok = matches!((tag, length), (Some(1), 5) | (Some(2), 17));
+                let ok = matches!((value.first(), length), (Some(1), 5) | (Some(2), 17));
                 (ok, "1 and an IPv4 address, or 2 and an IPv6 address: 5 or 17".into())
             }
-            Self::Empty => (length == 0, "0".into()),
+            Self::Empty => exactly(0),
             Self::Transport => (matches!(length, 6 | 18), "6 (IPv4) or 18 (IPv6)".into()),
-            Self::Mac => (length == 6, "6".into()),
-            Self::MacMask => (length == 12, "12".into()),
+            Self::Mac => exactly(6),
+            Self::MacMask => exactly(12),
             Self::TextNul { .. } => {
-                let terminated = value.last() == Some(&0);
-                (terminated, "characters and a zero byte at the end".into())
+                (value.last() == Some(&0), "characters and a zero byte at the end".into())
             }
-            _ => (true, String::new()),
+            _ => return None,
         };
         (!ok).then_some(accepted)
     }
 
-    /// What is counted of a value that has a range, and whether that lies in it: the number
-    /// itself, or how many characters, bytes or numbers there are.
+    /// Returns the number, or the count of characters, bytes or numbers, in words if it is outside
+    /// the range.
     pub fn range_problem(&self, value: &[u8]) -> Option<String> {
         let length = value.len();
-        let (fits, found) = match *self {
+        let (low, high, found, words) = match *self {
             Self::Number { low, high, .. } => {
-                let number = value.iter().fold(0, |sum, byte| sum << 8 | u64::from(*byte));
-                ((u64::from(low)..=u64::from(high)).contains(&number), format!("is {number}"))
+                let number = number(value);
+                let fits = (u64::from(low)..=u64::from(high)).contains(&number);
+                return (!fits).then(|| format!("is {number}"));
             }
-            Self::Text { low, high } => {
-                ((low..=high).contains(&length), format!("has {length} characters"))
-            }
-            Self::TextNul { low, high } => {
-                let length = length.saturating_sub(1);
-                ((low..=high).contains(&length), format!("has {length} characters"))
-            }
-            Self::Hex { low, high } => {
-                ((low..=high).contains(&length), format!("has {length} bytes"))
-            }
-            Self::List { width, low, high } => {
-                let count = length / width;
-                ((low..=high).contains(&count), format!("has {count} numbers"))
-            }
-            _ => (true, String::new()),
+            Self::Text { low, high } => (low, high, length, "characters"),
+            Self::TextNul { low, high } => (low, high, length.saturating_sub(1), "characters"),
+            Self::Hex { low, high } => (low, high, length, "bytes"),
+            Self::List { width, low, high } => (low, high, length / width, "numbers"),
+            _ => return None,
         };
-        (!fits).then_some(found)
+        (!(low..=high).contains(&found)).then(|| format!("has {found} {words}"))
     }
 }
 
-/// The setting of a type inside an aggregate.
 pub fn find(scope: Scope, code: u8) -> Option<&'static Field> {
     scope.iter().find(|field| field.code == code)
 }
 
-/// The names that apply inside an aggregate of this type, given its vendor identifier.
+/// The settings that an aggregate of this type and vendor identifier may contain.
 pub fn inside(field: Option<&'static Field>, vendor: Option<&[u8]>) -> Scope {
     field.map_or(&[], |field| field.kind.scope(vendor))
 }
@@ -232,7 +220,7 @@ impl Field {
         Self { code, name, main_name: name, kind, unit, meaning, repeats, main_range }
     }
 
-    /// Whether the encoder of the `Main { ... }` form takes this value under the setting's name.
+    /// Whether the encoder of the `Main { ... }` form accepts this value under the setting's name.
     pub fn fits_main(&self, value: &[u8]) -> bool {
         let narrower = self.main_range.map(|(low, high)| match self.kind {
             Kind::Number { width, .. } => Kind::Number { width, low, high },
@@ -262,55 +250,62 @@ impl Field {
     }
 }
 
-const fn u8(code: u8, name: &'static str, low: u32, high: u32, meaning: &'static str) -> Field {
-    Field::new(code, name, Kind::Number { width: 1, low, high }, meaning)
+const fn u8(low: u32, high: u32) -> Kind {
+    Kind::Number { width: 1, low, high }
 }
 
-const fn u16(code: u8, name: &'static str, low: u32, high: u32, meaning: &'static str) -> Field {
-    Field::new(code, name, Kind::Number { width: 2, low, high }, meaning)
+const fn u16(low: u32, high: u32) -> Kind {
+    Kind::Number { width: 2, low, high }
 }
 
-const fn u32(code: u8, name: &'static str, low: u32, high: u32, meaning: &'static str) -> Field {
-    Field::new(code, name, Kind::Number { width: 4, low, high }, meaning)
+const fn u32(low: u32, high: u32) -> Kind {
+    Kind::Number { width: 4, low, high }
 }
 
-const fn hex(
-    code: u8,
-    name: &'static str,
-    low: usize,
-    high: usize,
-    meaning: &'static str,
-) -> Field {
-    Field::new(code, name, Kind::Hex { low, high }, meaning)
+const fn hex(low: usize, high: usize) -> Kind {
+    Kind::Hex { low, high }
 }
 
-const fn text(
-    code: u8,
-    name: &'static str,
-    low: usize,
-    high: usize,
-    meaning: &'static str,
-) -> Field {
-    Field::new(code, name, Kind::Text { low, high }, meaning)
+const fn list(width: usize, low: usize, high: usize) -> Kind {
+    Kind::List { width, low, high }
 }
 
-/// A name of a class, profile or template: 2 to 16 characters in all of the specification.
-const fn class_name(code: u8, name: &'static str, meaning: &'static str) -> Field {
-    Field::new(code, name, Kind::TextNul { low: 2, high: 16 }, meaning)
+const fn text(low: usize, high: usize) -> Kind {
+    Kind::Text { low, high }
 }
 
-const fn nested(code: u8, name: &'static str, scope: Scope, meaning: &'static str) -> Field {
-    Field::new(code, name, Kind::Aggregate(scope), meaning)
+const fn nested(scope: Scope) -> Kind {
+    Kind::Aggregate(scope)
 }
 
-const fn vendor_identifier() -> Field {
-    hex(VENDOR_ID, "VendorIdentifier", 3, 3, "organization; ffffff is the specification")
-}
-
-/// An extension field of a vendor.
-const VENDOR: Scope = &[vendor_identifier()];
 const MAX16: u32 = u16::MAX as u32;
 const MAX32: u32 = u32::MAX;
+const U8: Kind = u8(0, 255);
+const U16: Kind = u16(0, MAX16);
+const U32: Kind = u32(0, MAX32);
+/// A name of a class, profile or template: everywhere 2 to 16 characters.
+const CLASS_NAME: Kind = Kind::TextNul { low: 2, high: 16 };
+
+const VENDOR_IDENTIFIER: Field = field! {
+    VENDOR_ID, "VendorIdentifier", hex(3, 3), "organization; ffffff is the specification"
+};
+/// What is known of a vendor's extension field.
+const VENDOR: Scope = &[VENDOR_IDENTIFIER];
+
+/// Joins two tables. `N` must be the sum of `A` and `B`.
+const fn join<const A: usize, const B: usize, const N: usize>(
+    first: [Field; A],
+    second: [Field; B],
+) -> [Field; N] {
+    assert!(A + B == N);
+    let mut all = [first[0]; N];
+    let mut at = 1;
+    while at < N {
+        all[at] = if at < A { first[at] } else { second[at - A] };
+        at += 1;
+    }
+    all
+}
 
 #[cfg(test)]
 mod tests {

@@ -3,17 +3,17 @@
 use super::lexer::{Token, tokens};
 use super::{TextError, check_size, closest, normalise};
 use crate::decode::Limits;
-use crate::schema::{self, Field, Kind, Scope};
+use crate::schema::{self, Kind, Scope};
 use crate::tlv::{Config, Tlv};
 use crate::value;
 
-/// Reads a text in the form of the open `docsis` encoder. The result has no MICs and no pads.
+/// Parses a text in the form of the open `docsis` encoder. The result has no MICs and no pads.
 ///
-/// Names are looked up in the aggregate where they stand, so a misplaced setting is an error.
-/// Object identifiers must be numeric, and settings that read another file are refused.
+/// A name must be one of the enclosing aggregate, so a misplaced setting is an error. Object
+/// identifiers must be numeric. Settings that read another file are refused.
 ///
 /// # Errors
-/// Anything that is not understood, with its line.
+/// If a part of the text is not accepted (with its line).
 pub fn from_main(text: &str) -> Result<Config, TextError> {
     check_size(text)?;
     let tokens = tokens(text)?;
@@ -56,7 +56,7 @@ impl Parser {
         }
     }
 
-    /// Settings up to the closing brace, which is consumed.
+    /// Parses settings up to and including the closing brace.
     fn settings(
         &mut self,
         scope: Scope,
@@ -90,8 +90,8 @@ impl Parser {
         inside: &str,
         depth: usize,
     ) -> Result<Tlv, TextError> {
-        let by = |of: fn(&Field) -> &str| scope.iter().find(|field| of(field) == name);
-        let found = by(|field| field.main_name).or_else(|| by(|field| field.name));
+        let by_main_name = scope.iter().find(|field| field.main_name == name);
+        let found = by_main_name.or_else(|| scope.iter().find(|field| field.name == name));
         let Some(field) = found else { return self.fail(unknown(name, scope, inside)) };
         if let Kind::Aggregate(inner) | Kind::Extension(inner) = field.kind {
             self.expect(&Token::Open, &format!("{{ after {name}"))?;
@@ -104,7 +104,7 @@ impl Parser {
         }
     }
 
-    /// The words up to the semicolon, as one spelling of a value.
+    /// Joins the words up to the semicolon to one spelling of a value.
     fn value_text(&mut self, kind: &Kind, name: &str) -> Result<String, TextError> {
         let (mut words, mut quoted) = (Vec::new(), false);
         loop {
@@ -122,7 +122,7 @@ impl Parser {
         if wants_text && !(quoted && words.len() == 1) {
             return self.fail(format!("{name} wants one string in double quotes"));
         }
-        // The encoder's grammar wants some value, and encodes none.
+        // The encoder's grammar requires a value here, and does not encode it.
         if matches!(kind, Kind::Empty) && matches!(words.as_slice(), [word] if word == "0x00") {
             words.clear();
         }
@@ -144,7 +144,7 @@ impl Parser {
         }
     }
 
-    /// Reads what follows the keyword `GenericTLV`.
+    /// Parses the text after the keyword `GenericTLV`.
     fn generic(&mut self, depth: usize) -> Result<Tlv, TextError> {
         let code = self.number("TlvCode", usize::from(u8::MAX))? as u8;
         let value = match self.next() {
@@ -188,14 +188,15 @@ impl Parser {
 
     fn generic_typed(&mut self) -> Result<Vec<u8>, TextError> {
         let number = |width| Kind::Number { width, low: 0, high: u32::MAX };
-        let kind = match self.next() {
-            Some(Token::Word(word)) => match word.as_str() {
-                "Integer" => number(4),
-                "Short" => number(2),
-                "Char" => number(1),
-                "IPAddress" => Kind::Ipv4,
-                _ => return self.fail("TlvType accepts Integer, Short, Char or IPAddress"),
-            },
+        let word = match self.next() {
+            Some(Token::Word(word)) => word,
+            _ => String::new(),
+        };
+        let kind = match word.as_str() {
+            "Integer" => number(4),
+            "Short" => number(2),
+            "Char" => number(1),
+            "IPAddress" => Kind::Ipv4,
             _ => return self.fail("TlvType accepts Integer, Short, Char or IPAddress"),
         };
         self.expect(&Token::Word("TlvValue".into()), "TlvValue")?;
@@ -216,12 +217,10 @@ fn unknown(name: &str, scope: Scope, inside: &str) -> String {
         return format!("{name} reads another file; write its bytes instead (MfgCVCData 0x...)");
     }
     let names = scope.iter().map(|field| field.main_name).filter(|name| !name.is_empty());
-    let hint = closest(name, names).map_or_else(
-        || {
-            "write GenericTLV TlvCode N TlvLength L TlvValue 0x...; for a type without a name"
-                .into()
-        },
-        |close| format!("did you mean {close}?"),
-    );
+    let hint = match closest(name, names) {
+        Some(close) => format!("did you mean {close}?"),
+        None => "write GenericTLV TlvCode N TlvLength L TlvValue 0x...; for a type without a name"
+            .into(),
+    };
     format!("{inside} has no setting {name}; {hint}")
 }

@@ -8,8 +8,8 @@ use crate::schema::{self, Field, Kind, Scope};
 use crate::tlv::{Config, Item, Tlv, Value};
 use crate::value;
 
-/// Writes the settings as the open `docsis` encoder reads them. MICs and pads, which that
-/// encoder makes itself, become comments.
+/// Writes the settings in the form that the open `docsis` encoder reads. That encoder adds MICs and
+/// pads, so they become comments.
 pub fn to_main(config: &Config) -> String {
     let mut out = String::from("Main\n{\n");
     for item in &config.items {
@@ -40,31 +40,31 @@ fn setting(out: &mut String, tlv: &Tlv, scope: Scope, depth: usize) {
             }
             let _ = writeln!(out, "{indent}}}");
         }
-        (Value::Bytes(bytes), Some(field)) => {
-            let line = named(field, bytes).unwrap_or_else(|| generic(tlv));
-            let _ = writeln!(out, "{indent}{line}");
-        }
-        _ => {
-            let _ = writeln!(out, "{indent}{}", generic(tlv));
+        (value, field) => {
+            let named = match value {
+                Value::Bytes(bytes) => field.and_then(|field| named(field, bytes)),
+                Value::Nested(_) => None,
+            };
+            let _ = writeln!(out, "{indent}{}", named.unwrap_or_else(|| generic(tlv)));
         }
     }
 }
 
-/// The line with the setting's name; none where the encoder would not read the value back.
+/// Returns the line with the setting's name. `None` if the encoder would not read the value back.
 fn named(field: &Field, bytes: &[u8]) -> Option<String> {
     let text = value::render(&field.kind, bytes)?;
-    // Bytes outside the range go by number; of no bytes only the name can tell.
+    // A value outside the range needs GenericTLV, which cannot have an empty value.
     if !bytes.is_empty() && !field.fits_main(bytes) {
         return None;
     }
     let numbers = text.split(',').count();
     let spelled = match field.kind {
         Kind::Text { .. } | Kind::TextNul { .. } => quoted(&text)?,
-        // One number is read as an integer, not as a list; more than 128 are not read at all.
+        // The encoder reads one number as an integer, and lists of up to 128 numbers.
         Kind::List { .. } if !(2..=128).contains(&numbers) => return None,
         Kind::Ipv4List | Kind::Ipv6List if !(2..=15).contains(&numbers) => return None,
         Kind::Hex { .. } if bytes.is_empty() => return None,
-        // The encoder's grammar wants some value, and encodes none.
+        // The encoder's grammar requires a value here, and does not encode it.
         Kind::Empty => value::hex(&[0]),
         Kind::VarBind if text.ends_with(" HexString 0x") => {
             text.replace("HexString 0x", "String \"\"")
@@ -78,7 +78,7 @@ fn named(field: &Field, bytes: &[u8]) -> Option<String> {
     Some(format!("{} {spelled};", field.main_name))
 }
 
-/// A string literal; none for characters that the encoder's strings cannot carry.
+/// Returns a string literal. `None` if the encoder's strings cannot contain a character.
 fn quoted(text: &str) -> Option<String> {
     let carried = |byte| matches!(byte, b' '..=b'~') && byte != b'\\';
     text.bytes().all(carried).then(|| format!("\"{}\"", text.replace('"', "\\\"")))

@@ -1,9 +1,8 @@
 //! The two text forms: TOML ([`to_toml`], [`from_toml`]) and the `Main { ... }` form of the open
 //! `docsis` encoder ([`to_main`], [`from_main`]).
 //!
-//! TOML carries everything: reading it back gives the same bytes. The `Main` form has no place
-//! for pads, the end marker and the MICs, which its encoder makes itself; it carries all settings
-//! in their order.
+//! TOML carries the whole file: reading it back gives the same bytes. The `Main` form carries all
+//! settings in their order, without pads, end marker and MICs, which its encoder adds.
 
 mod lexer;
 mod main_read;
@@ -23,34 +22,25 @@ use crate::decode::{DecodeError, Limits};
 use crate::encode::EncodeError;
 use crate::tlv::Config;
 
-/// Longest text that is read, bytes.
+/// Longest accepted text.
 pub const MAX_TEXT_BYTES: usize = 4 * 1024 * 1024;
 
-/// Why a text is not a configuration, and where.
+/// Why a text is not a configuration.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum TextError {
-    /// More than [`MAX_TEXT_BYTES`].
     #[error("the text has {bytes} bytes; at most {MAX_TEXT_BYTES} are read")]
-    TooLarge {
-        /// Length of the text, bytes.
-        bytes: usize,
-    },
-    /// The text is not valid TOML.
+    TooLarge { bytes: usize },
     #[error("{0}")]
     Toml(String),
-    /// A setting, or the text around it.
     #[error("{place}: {problem}")]
     At {
         /// The line, and in TOML the key path.
         place: String,
-        /// What is wrong in that line, and what would be accepted.
         problem: String,
     },
-    /// The settings are clear but have no bytes.
     #[error(transparent)]
     Encode(#[from] EncodeError),
-    /// The settings together are not a file.
     #[error(transparent)]
     Decode(#[from] DecodeError),
 }
@@ -61,7 +51,7 @@ impl TextError {
     }
 }
 
-/// Reads a text of either form.
+/// Parses a text of either form.
 ///
 /// # Errors
 /// As [`from_main`] or [`from_toml`].
@@ -79,15 +69,15 @@ fn check_size(text: &str) -> Result<(), TextError> {
     }
 }
 
-/// The model that the same file's bytes would give: raw bytes of aggregates become settings.
+/// Encodes and decodes the model, so that aggregates given as raw bytes become settings.
 fn normalise(config: &Config) -> Result<Config, TextError> {
     let bytes = config.encode()?;
     Ok(Config::decode_lenient(&bytes, &Limits::default())?.0)
 }
 
-/// The closest of some names, if one is close enough to have been meant.
+/// Returns the name closest to `wanted`, if it is close enough to be a suggestion.
 fn closest<'a>(wanted: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    // No name is longer; what a hostile text has in place of one may be.
+    // Names are shorter than 64 characters; a hostile text is not.
     let start = |name: &str| name.to_lowercase().chars().take(64).collect::<String>();
     let distance = |name: &str| strsim::damerau_levenshtein(&start(wanted), &start(name));
     let best = names.map(|name| (distance(name), name)).min_by_key(|(distance, _)| *distance)?;

@@ -2,8 +2,8 @@
 
 use toml::de::{DeTable, DeValue};
 
-/// The line of a place as errors name it (`UpstreamServiceFlow[2].BufferControl`), counted from 1.
-/// Of a path that the text has only in part, the line of that part.
+/// Returns the line, counted from 1, of a key path such as `UpstreamServiceFlow[2].BufferControl`,
+/// or of the longest part of the path that the text has.
 pub(super) fn line_of(text: &str, place: &str) -> Option<usize> {
     let document = DeTable::parse(text).ok()?;
     let mut table = Some(document.get_ref());

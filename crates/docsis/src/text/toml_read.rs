@@ -4,24 +4,23 @@ use std::collections::{BTreeMap, VecDeque};
 
 use toml::{Table, Value as Toml};
 
-use super::toml_write::standard_pads;
 use super::{TextError, check_size, closest, normalise, toml_place};
 use crate::code::top;
+use crate::encode::standard_pads;
 use crate::schema::{self, Field, Kind, Scope};
 use crate::tlv::{Config, Ending, Item, Tlv};
 use crate::value;
 
-/// Reads a TOML text.
+/// Parses a TOML text.
 ///
-/// Keys are the specification's names, or `TlvN` with `0x` bytes for a type without a name.
-/// `{ Bytes = "0x..." }` stands for any value. Settings are in text order unless `Order` lists
-/// their types; settings that `Order` does not list come after those that it does (before the
-/// MICs). The file ends with the marker and pads to a multiple of four, unless `EndOfData` or
-/// `EndPads` say otherwise.
+/// Keys are the specification's names, or `TlvN` with `0x` bytes for a type without a name. Any
+/// value may be written as `{ Bytes = "0x..." }`. Settings have the order of the text, unless
+/// `Order` lists their types; settings missing in `Order` follow the listed ones (before the MICs).
+/// The file ends with the marker and pads to a multiple of four, unless `EndOfData` or `EndPads`
+/// override this.
 ///
 /// # Errors
-/// Text that is not TOML, an unknown name, or a value that does not fit, each with its line and
-/// key path.
+/// If the text is not TOML, or a name is unknown or a value not accepted (with line and key path).
 pub fn from_toml(text: &str) -> Result<Config, TextError> {
     check_size(text)?;
     read(text).map_err(|error| match error {
@@ -65,7 +64,7 @@ fn unlisted(place: &str, code: u8) -> TextError {
     TextError::at(place, problem)
 }
 
-/// The settings of a table in file order; an `Order` entry without a setting comes as none.
+/// Returns the settings of a table in file order. `None` is an `Order` entry without a setting.
 fn scope(
     table: &Table,
     place: &str,
@@ -110,14 +109,14 @@ fn named(
 }
 
 fn reorder(tlvs: Vec<Tlv>, order: &Toml, place: &str) -> Result<Vec<(u8, Option<Tlv>)>, TextError> {
-    let wrong = || TextError::at(place, "accepted: a list of types from 0 to 255");
+    let error = || TextError::at(place, "accepted: a list of types from 0 to 255");
     let mut waiting: BTreeMap<u8, VecDeque<(usize, Tlv)>> = BTreeMap::new();
     for (position, tlv) in tlvs.into_iter().enumerate() {
         waiting.entry(tlv.code).or_default().push_back((position, tlv));
     }
     let mut ordered = Vec::new();
-    for code in order.as_array().ok_or_else(wrong)? {
-        let code = code.as_integer().and_then(|code| u8::try_from(code).ok()).ok_or_else(wrong)?;
+    for code in order.as_array().ok_or_else(error)? {
+        let code = code.as_integer().and_then(|code| u8::try_from(code).ok()).ok_or_else(error)?;
         match waiting.get_mut(&code).and_then(VecDeque::pop_front) {
             Some((_, tlv)) => ordered.push((code, Some(tlv))),
             None if code == top::PAD => ordered.push((code, None)),
@@ -132,7 +131,7 @@ fn reorder(tlvs: Vec<Tlv>, order: &Toml, place: &str) -> Result<Vec<(u8, Option<
     Ok(ordered)
 }
 
-/// One key: a single setting, or a list of settings of the same type.
+/// Reads one key: a single setting, or a list of settings of the same type.
 fn settings(
     value: &Toml,
     code: u8,
@@ -183,13 +182,11 @@ fn setting(
     if !matches_kind {
         return Err(wrong_kind(field, place));
     }
-    let bytes = value::parse(&field.kind, &text)
-        .map_err(|error| TextError::at(place, with_unit(&error.to_string(), field)))?;
+    let bytes = value::parse(&field.kind, &text).map_err(|error| {
+        let unit = if field.unit.is_empty() { "" } else { ", in " };
+        TextError::at(place, format!("{error}{unit}{}", field.unit))
+    })?;
     Ok(Tlv::bytes(code, bytes))
-}
-
-fn with_unit(problem: &str, field: &Field) -> String {
-    if field.unit.is_empty() { problem.into() } else { format!("{problem}, in {}", field.unit) }
 }
 
 fn wrong_kind(field: &Field, place: &str) -> TextError {

@@ -3,15 +3,15 @@
 use std::fmt::Write;
 
 use crate::code::top;
-use crate::encode::{scope_of, value_bytes};
+use crate::encode::{scope_of, standard_pads, value_bytes};
 use crate::schema::{self, Field, Kind, Scope};
 use crate::tlv::{Config, Ending, Item, Tlv, Value};
 use crate::value;
 
 /// Writes a file as TOML with the specification's names, each with its unit and meaning.
 ///
-/// The order of settings in the file is kept: where it differs from the order of the text (TOML
-/// wants numbers before tables), a line `Order` lists the types in file order.
+/// If the settings' order in the file differs from the order in the text (TOML wants numbers before
+/// tables), a line `Order` lists the types in file order.
 pub fn to_toml(config: &Config) -> String {
     let mut out = String::from("# DOCSIS cable modem configuration\n");
     let tlvs: Vec<&Tlv> = config.tlvs().collect();
@@ -19,8 +19,7 @@ pub fn to_toml(config: &Config) -> String {
         Item::Pad => top::PAD,
         Item::Tlv(tlv) => tlv.code,
     });
-    let end = ending(config);
-    out.push_str(&end);
+    out.push_str(&ending(config));
     scope(&mut out, "", &tlvs, &order.collect::<Vec<_>>(), schema::TOP);
     out
 }
@@ -34,11 +33,6 @@ fn ending(config: &Config) -> String {
         }
         Ending::Marker { .. } => String::new(),
     }
-}
-
-/// Zero bytes that bring a file of this many bytes to a multiple of four.
-pub(super) fn standard_pads(bytes: usize) -> usize {
-    bytes.next_multiple_of(4) - bytes
 }
 
 struct Group<'a> {
@@ -121,8 +115,8 @@ fn tables(out: &mut String, prefix: &str, group: &Group<'_>) {
     let several = group.tlvs.len() > 1 || group.field.is_some_and(|field| field.repeats);
     let (open, close) = if several { ("[[", "]]") } else { ("[", "]") };
     let comment = group.field.map_or(String::new(), comment);
+    let path = format!("{prefix}{}", group.key);
     for tlv in &group.tlvs {
-        let path = format!("{prefix}{}", group.key);
         let _ = writeln!(out, "\n{open}{path}{close}{comment}");
         match &tlv.value {
             Value::Bytes(bytes) => {
@@ -131,8 +125,7 @@ fn tables(out: &mut String, prefix: &str, group: &Group<'_>) {
             Value::Nested(children) => {
                 let tlvs: Vec<&Tlv> = children.iter().collect();
                 let order: Vec<u8> = children.iter().map(|child| child.code).collect();
-                let inner = scope_of(tlv, group.field);
-                scope(out, &format!("{path}."), &tlvs, &order, inner);
+                scope(out, &format!("{path}."), &tlvs, &order, scope_of(tlv, group.field));
             }
         }
     }
