@@ -10,7 +10,7 @@ use underload_aqm::aqm::{Aqm, Store};
 use underload_aqm::config::LinkFacts;
 use underload_aqm::laws::{Event, Polls, Subject, replay, varied};
 use underload_aqm::packet::Packet;
-use underload_aqm::qdisc::{DropReason, Observer};
+use underload_aqm::qdisc::DropReason;
 use underload_aqm::queue::store::{Limit, Overflow, Single};
 use underload_aqm::registry::QueueSetup;
 use underload_aqm::rng::Rng;
@@ -24,12 +24,7 @@ struct MyBode {
 }
 
 impl Aqm for MyBode {
-    fn dequeue<P, S: Store<P>>(
-        &mut self,
-        now: Time,
-        store: &mut S,
-        observer: &mut dyn Observer<P>,
-    ) -> Option<Packet<P>> {
+    fn dequeue<P>(&mut self, now: Time, store: &mut impl Store<P>) -> Option<Packet<P>> {
         loop {
             let waited = now.since(store.head()?.arrived);
             let is_served = waited < self.bound || store.backlog().packets <= self.exempt;
@@ -37,7 +32,7 @@ impl Aqm for MyBode {
             if is_served {
                 return Some(packet);
             }
-            store.drop(now, packet, DropReason::Bound, observer);
+            store.drop(packet, DropReason::Bound);
         }
     }
 }

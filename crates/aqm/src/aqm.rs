@@ -4,33 +4,28 @@
 //! single queue ([`Single`](crate::queue::store::Single)) and each flow of a fair queue alike.
 
 use crate::packet::{Ecn, Meta, Packet};
-use crate::qdisc::{Backlog, DropReason, MarkReason, Observer};
+use crate::qdisc::{Backlog, DropReason, MarkReason};
 use crate::time::Time;
 
 /// An active queue management algorithm.
 pub trait Aqm {
-    /// Judges an arrival. `backlog` is what its queue holds before it.
+    /// Judges an arrival. `backlog` is that of its queue without the arrival.
     fn on_enqueue(&mut self, _now: Time, _meta: &Meta, _backlog: Backlog) -> Verdict {
         Verdict::Pass
     }
 
-    /// Takes the packet to transmit out of `store`, dropping and marking on the way as the
-    /// algorithm wants. The whole loop is the algorithm's, because several need to drop and look
-    /// at the next packet within one decision.
-    fn dequeue<P, S: Store<P>>(
-        &mut self,
-        _now: Time,
-        store: &mut S,
-        _observer: &mut dyn Observer<P>,
-    ) -> Option<Packet<P>> {
+    /// Takes the packet to transmit out of `store`, and drops and marks packets on the way. The
+    /// loop belongs to the algorithm, because several drop and judge the next packet in one
+    /// decision.
+    fn dequeue<P>(&mut self, _now: Time, store: &mut impl Store<P>) -> Option<Packet<P>> {
         store.pop()
     }
 
-    /// Told that an arrival was refused for lack of room, so that `on_enqueue` never saw it.
-    /// `backlog` is what its queue holds.
+    /// Called instead of `on_enqueue` for an arrival that finds no room. `backlog` is that of its
+    /// queue.
     fn on_refused(&mut self, _now: Time, _meta: &Meta, _backlog: Backlog) {}
 
-    /// Told that packets were taken from the head for lack of room, not by the AQM's own choice.
+    /// Called after packets were dropped from the head for lack of room.
     fn on_overlimit(&mut self, _now: Time, _packets: u32) {}
 
     /// Internal state worth plotting; see [`Qdisc::gauges`](crate::qdisc::Qdisc::gauges).
@@ -40,11 +35,11 @@ pub trait Aqm {
 /// Decision of an AQM about an arriving packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// Let it in.
+    /// Let the packet in.
     Pass,
-    /// Signal congestion: mark it where it is ECN-capable, else drop it.
+    /// Mark the packet if it is ECN-capable, else drop it.
     Signal,
-    /// Drop it, ECN-capable or not.
+    /// Drop the packet, ECN-capable or not.
     Drop,
 }
 
@@ -61,44 +56,49 @@ impl Verdict {
     }
 }
 
-/// The stored packets of one queue, as its AQM sees them while dequeuing.
+/// The packets of one queue while its AQM dequeues.
 pub trait Store<P> {
-    /// What stands at the head, without deciding. Packets are large: an algorithm that judges the
-    /// head in place and then takes it copies it once.
+    /// Returns the head. An algorithm that judges the head in place copies a packet, which is
+    /// large, once less.
     fn head(&self) -> Option<&Meta>;
 
     /// Takes the head.
     fn pop(&mut self) -> Option<Packet<P>>;
 
-    /// Packets and bytes that are stored in this queue.
+    /// Returns the backlog of this queue.
     fn backlog(&self) -> Backlog;
 
-    /// What the whole discipline holds: more than `backlog` where this is one flow of many.
+    /// Returns the backlog of the whole discipline, of which this queue may be one flow.
     fn total_backlog(&self) -> Backlog {
         self.backlog()
     }
 
-    /// Counts `packet` as dropped by the AQM and hands it to `observer`.
-    fn drop(
-        &mut self,
-        now: Time,
-        packet: Packet<P>,
-        reason: DropReason,
-        observer: &mut dyn Observer<P>,
-    );
+    /// Drops `packet`: counts it and hands it to the observer.
+    fn drop(&mut self, packet: Packet<P>, reason: DropReason);
 
-    /// Counts `packet`, already changed to CE, as marked.
-    fn marked(
-        &mut self,
-        now: Time,
-        packet: &Packet<P>,
-        reason: MarkReason,
-        observer: &mut dyn Observer<P>,
-    );
+    /// Reports that `packet` was marked: counts it and tells the observer.
+    fn marked(&mut self, packet: &Packet<P>, reason: MarkReason);
 }
 
-/// Marks `packet` where it is ECN-capable and says whether it was; the one place that decides.
-/// A packet that is CE already stays CE and counts as signalled, not as newly marked.
+/// Marks `packet` and returns it, or drops it if `ecn` is off or it is not ECN-capable.
+pub(crate) fn signal<P>(
+    ecn: bool,
+    mut packet: Packet<P>,
+    store: &mut impl Store<P>,
+) -> Option<Packet<P>> {
+    match if ecn { mark_if_capable(&mut packet.meta) } else { Marking::NotCapable } {
+        Marking::NotCapable => {
+            store.drop(packet, DropReason::ControlLaw);
+            return None;
+        }
+        Marking::AlreadyCe => {}
+        Marking::Marked => store.marked(&packet, MarkReason::ControlLaw),
+    }
+    Some(packet)
+}
+
+/// Marks a packet if it is ECN-capable; nothing else marks. A packet that is CE already counts as
+/// signalled, not as marked.
 pub(crate) fn mark_if_capable(meta: &mut Meta) -> Marking {
     match meta.ecn {
         Ecn::NotEct => Marking::NotCapable,

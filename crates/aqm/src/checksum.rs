@@ -1,6 +1,6 @@
 //! The Internet checksum (RFC 1071) and its incremental update (RFC 1624).
 
-/// The ones' complement sum of `bytes` as big-endian words, not yet folded or inverted.
+/// Returns the ones' complement sum of `bytes` as big-endian words, without folding or inverting.
 pub fn sum(bytes: &[u8]) -> u32 {
     let words = bytes.chunks(2).map(|pair| match *pair {
         [high, low] => u32::from(u16::from_be_bytes([high, low])),
@@ -10,13 +10,13 @@ pub fn sum(bytes: &[u8]) -> u32 {
     words.fold(0u32, u32::wrapping_add)
 }
 
-/// Folds the carries of a sum of fewer than 65,536 words back in.
+/// Folds the carries into a sum of fewer than 65,536 words.
 pub fn fold(sum: u32) -> u16 {
     let once = (sum & 0xffff) + (sum >> 16);
     ((once & 0xffff) + (once >> 16)) as u16
 }
 
-/// The checksum after one word under it changed from `old` to `new` (RFC 1624 equation 3).
+/// Returns the checksum after one word under it changed from `old` to `new` (RFC 1624 equation 3).
 pub fn replace(checksum: u16, old: u16, new: u16) -> u16 {
     !fold(u32::from(!checksum) + u32::from(!old) + u32::from(new))
 }

@@ -6,9 +6,9 @@ use alloc::vec;
 /// A histogram of durations in nanoseconds.
 ///
 /// Count, smallest, largest and mean are exact. A quantile is never too small, and too large by
-/// less than one part in 1024: every nanosecond below 2048 has a bucket of its own, then 1024
-/// buckets share each power of two. Durations of more than 73 minutes (2^42 ns) share the last
-/// bucket, whose quantile is the largest duration. 264 KiB, whatever is counted; counting does not
+/// less than one part in 1024: every nanosecond below 2048 has its own bucket, and 1024 buckets
+/// share each power of two above. Durations of more than 73 minutes (2^42 ns) share the last
+/// bucket, whose quantile is the largest duration. It takes 264 KiB, and counting does not
 /// allocate.
 #[derive(Clone, Debug)]
 pub struct Histogram {
@@ -21,7 +21,7 @@ pub struct Histogram {
 
 /// Buckets per power of two, as a power of two.
 const SUB_BITS: u32 = 10;
-/// From the power of two on that this bit stands for, durations are no longer told apart.
+/// Durations from 2^42 ns on share one bucket.
 const LONGEST_BITS: u32 = 42;
 const BUCKETS: usize = ((LONGEST_BITS - SUB_BITS + 1) as usize) << SUB_BITS;
 const LAST: usize = BUCKETS - 1;
@@ -33,14 +33,13 @@ impl Default for Histogram {
 }
 
 impl Histogram {
-    /// An empty one.
+    /// Returns an empty histogram.
     pub fn new() -> Self {
         let counts = vec![0; BUCKETS].into_boxed_slice();
         let counts = counts.try_into().expect("a slice of that many");
         Self { counts, count: 0, sum: 0, min: u64::MAX, max: 0 }
     }
 
-    /// Counts a duration.
     #[inline]
     pub fn record(&mut self, nanos: u64) {
         self.counts[bucket(nanos)] += 1;
@@ -50,7 +49,7 @@ impl Histogram {
         self.max = self.max.max(nanos);
     }
 
-    /// Counts whatever `other` has counted.
+    /// Adds the counts of `other`.
     pub fn merge(&mut self, other: &Self) {
         if other.count == 0 {
             return;
@@ -65,44 +64,40 @@ impl Histogram {
         self.max = self.max.max(other.max);
     }
 
-    /// Durations counted.
     pub const fn count(&self) -> u64 {
         self.count
     }
 
-    /// Whether nothing was counted.
     pub const fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// The smallest duration; `None` where there is none.
     pub fn min(&self) -> Option<u64> {
         (!self.is_empty()).then_some(self.min)
     }
 
-    /// The largest duration; `None` where there is none.
     pub fn max(&self) -> Option<u64> {
         (!self.is_empty()).then_some(self.max)
     }
 
-    /// The mean, rounded down; `None` where there is none.
+    /// Returns the mean, rounded down; `None` if empty.
     pub fn mean(&self) -> Option<u64> {
         (!self.is_empty()).then(|| (self.sum / u128::from(self.count)) as u64)
     }
 
-    /// The smallest duration that is not below `permille` thousandths of all, by the nearest rank;
-    /// 0 where nothing was counted.
+    /// Returns the smallest duration with at least `permille` thousandths of all at or below it
+    /// (nearest rank); 0 if empty.
     pub fn quantile(&self, permille: u32) -> u64 {
         self.quantiles([permille])[0]
     }
 
-    /// The same for several in one go, which must not decrease.
+    /// Returns several quantiles at once. `permilles` must not decrease.
     pub fn quantiles<const N: usize>(&self, permilles: [u32; N]) -> [u64; N] {
         self.at_ranks(permilles.map(|permille| nearest_rank(self.count, permille)))
     }
 
-    /// The durations of these ranks, 1 being the smallest of all; the ranks must not decrease. As
-    /// exact as a quantile. 0 where nothing was counted.
+    /// Returns the durations of these ranks, from 1 for the smallest. `ranks` must not decrease. As
+    /// exact as a quantile; 0 if empty.
     pub fn at_ranks<const N: usize>(&self, ranks: [u64; N]) -> [u64; N] {
         debug_assert!(ranks.is_sorted(), "{ranks:?}");
         let mut seen = 0;
@@ -117,8 +112,8 @@ impl Histogram {
     }
 }
 
-/// The rank of a quantile of `count` values: of the smallest with at least `permille` thousandths
-/// of them at or below it.
+/// Returns the rank of a quantile of `count` values: of the smallest value with at least `permille`
+/// thousandths at or below it.
 pub fn nearest_rank(count: u64, permille: u32) -> u64 {
     let rank = (u128::from(count) * u128::from(permille)).div_ceil(1_000) as u64;
     rank.max(1)
@@ -132,7 +127,7 @@ fn bucket(nanos: u64) -> usize {
     bucket.min(LAST)
 }
 
-/// The longest duration that is counted in `bucket`.
+/// Returns the longest duration that is counted in `bucket`.
 const fn upper_end(bucket: usize) -> u64 {
     if bucket >= LAST {
         return u64::MAX;

@@ -4,9 +4,9 @@ use core::fmt;
 
 use crate::time::Span;
 
-/// Rising edges between the bins of a latency histogram, in units of 0.01 ms as the TLV has them.
-/// `n` edges make `n + 1` bins: delays below the first, from each edge up to the next, and from
-/// the last one on.
+/// Rising edges between the bins of a latency histogram, in units of 0.01 ms as in the TLV. `n`
+/// edges make `n + 1` bins: below the first edge, from each edge up to the next, and from the last
+/// edge on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LatencyEdges {
     edges: [u16; Self::MOST],
@@ -14,13 +14,11 @@ pub struct LatencyEdges {
 }
 
 impl LatencyEdges {
-    /// Edges at most.
     pub const MOST: usize = 15;
-    /// Bins at most.
     pub const MOST_BINS: usize = Self::MOST + 1;
 
-    /// Edges in units of 0.01 ms; `None` where there are none, more than [`Self::MOST`], or they
-    /// do not rise.
+    /// Returns edges in units of 0.01 ms; `None` if there are none, more than [`Self::MOST`], or
+    /// they do not rise.
     pub fn new(edges: &[u16]) -> Option<Self> {
         let rises = edges.is_sorted_by(|before, after| before < after);
         if edges.is_empty() || edges.len() > Self::MOST || !rises {
@@ -31,22 +29,22 @@ impl LatencyEdges {
         Some(Self { edges: all, count: edges.len() })
     }
 
-    /// The edges, in order.
+    /// Returns the edges, in order.
     pub fn spans(&self) -> impl Iterator<Item = Span> {
         self.edges[..self.count].iter().map(|edge| UNIT * u64::from(*edge))
     }
 
-    /// The number of the bin that `delay` belongs to, below [`Self::MOST_BINS`].
+    /// Returns the index of the bin of `delay`, below [`Self::MOST_BINS`].
     pub fn bin(&self, delay: Span) -> usize {
         let units = delay.as_nanos() / UNIT.as_nanos();
         self.edges[..self.count].iter().filter(|edge| u64::from(**edge) <= units).count()
     }
 }
 
-/// What an edge counts; public sources do not settle it, see `docs/docsis.md`.
+/// The unit of an edge. Public sources do not settle it, see `docs/docsis.md`.
 const UNIT: Span = Span::from_micros(10);
 
-/// As a SPEC has them: `0.5ms+1ms+10ms`, in the largest unit that needs no fraction.
+/// Formats the edges as in a SPEC: `0.5ms+1ms+10ms`, in the largest unit without a fraction.
 impl fmt::Display for LatencyEdges {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (position, edge) in self.spans().enumerate() {

@@ -1,6 +1,7 @@
 //! The traits that carry the whole design: [`Qdisc`] stores and schedules, [`Observer`] is told of
 //! every packet that does not leave unchanged.
 
+use alloc::boxed::Box;
 use core::ops::{Add, Sub};
 
 use crate::packet::Packet;
@@ -16,57 +17,55 @@ use crate::time::{Span, Time};
 /// * There is no `peek`: an AQM cannot look without deciding.
 /// * No allocation once warm.
 pub trait Qdisc<P> {
-    /// Offers a packet. Whatever is dropped, it or another, goes back through `observer`.
+    /// Offers a packet. Dropped packets, the offered one or stored ones, go to `observer`.
     fn enqueue(&mut self, now: Time, packet: Packet<P>, observer: &mut dyn Observer<P>) -> Admit;
 
-    /// Asks for the packet to transmit from `now` on.
+    /// Takes the packet to transmit from `now` on.
     fn dequeue(&mut self, now: Time, observer: &mut dyn Observer<P>) -> Dequeue<P>;
 
-    /// Packets and bytes that are stored.
+    /// Returns the packets and bytes that are stored.
     fn backlog(&self) -> Backlog;
 
-    /// Counters since creation; each only grows.
+    /// Returns the counters since creation; each only grows.
     fn stats(&self) -> Stats;
 
-    /// Internal state worth plotting, by dotted name with its unit: `pie.probability`,
+    /// Reports internal state worth plotting, by dotted name with its unit: `pie.probability`,
     /// `codel.count`, `docsis-pie.delay_ns`.
     fn gauges(&self, _visit: &mut dyn FnMut(&'static str, f64)) {}
 
-    /// The service flows of a queue that waits for grants of its own for each of them; `None`: the
-    /// link takes what comes.
+    /// Returns the service flows of a queue that waits for grants for each of them; `None` if the
+    /// link serves the queue as a whole.
     fn service_flows(&mut self) -> Option<&mut dyn ServiceFlows<P>> {
         None
     }
 }
 
-/// The fate of the packet that was offered. Victims among the stored ones go to the observer.
+/// A queue discipline that may move to another thread.
+pub type BoxedQdisc<P> = Box<dyn Qdisc<P> + Send>;
+
+/// The fate of an offered packet. Dropped stored packets go to the observer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Admit {
-    /// The packet is in the queue.
     Queued,
-    /// The packet was dropped, and the observer has it.
+    /// The packet was dropped; the observer has it.
     Refused,
 }
 
-/// The answer of a queue that is asked for a packet.
+/// The answer to a dequeue.
 #[derive(Debug)]
 #[must_use]
 pub enum Dequeue<P> {
-    /// Transmit this one.
     Packet(Packet<P>),
-    /// The queue is empty.
     Empty,
-    /// The queue shapes: something is stored, and may leave at this instant. Asking earlier is
-    /// harmless.
+    /// The queue shapes: a stored packet may leave at this time. Asking earlier is harmless.
     NotBefore(Time),
 }
 
-/// Packets and bytes that a queue holds.
+/// The packets and bytes in a queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Backlog {
-    /// Packets stored.
     pub packets: u32,
-    /// Bytes of these packets, as the link charges them.
+    /// As the link charges them.
     pub bytes: u64,
 }
 
@@ -90,25 +89,24 @@ impl Backlog {
         self.bytes -= len as u64;
     }
 
-    /// What is left behind a packet of `len` bytes that leaves.
+    /// Returns the backlog behind a packet of `len` bytes that leaves.
     #[must_use]
     pub const fn without(mut self, len: u32) -> Self {
         self.remove(len);
         self
     }
 
-    /// Whether nothing is stored.
+    /// Whether no packet is stored.
     pub const fn is_empty(self) -> bool {
         self.packets == 0
     }
 }
 
-/// Packets and bytes counted together.
+/// A number of packets and of bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Count {
-    /// Packets.
     pub packets: u64,
-    /// Bytes, as the link charges them.
+    /// As the link charges them.
     pub bytes: u64,
 }
 
@@ -134,22 +132,21 @@ impl Count {
     }
 }
 
-/// Counters of a queue since its creation. `offered = sent + dropped + backlog`, always.
+/// Counters of a queue since its creation. Always `offered = sent + dropped + backlog`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
-    /// Everything that was offered.
     pub offered: Count,
-    /// Everything that left by dequeue.
+    /// Packets that left by dequeue.
     pub sent: Count,
-    /// Everything dropped while enqueuing.
+    /// Packets dropped while enqueuing.
     pub dropped_enqueue: Count,
-    /// Everything dropped while dequeuing.
+    /// Packets dropped while dequeuing.
     pub dropped_dequeue: Count,
-    /// Packets whose field was changed from ECT to CE.
+    /// Packets changed from ECT to CE.
     pub marked: u64,
 }
 
-/// The counters of a discipline made of several queues.
+/// The counters of a discipline with several queues.
 impl Add for Stats {
     type Output = Self;
     fn add(self, other: Self) -> Self {
@@ -164,8 +161,8 @@ impl Add for Stats {
 }
 
 impl Stats {
-    /// These counters with `sent` worked out from the law above, for a queue that holds `backlog`
-    /// and spares itself the counting.
+    /// Computes `sent` from the other counters, for a queue that stores `backlog` and does not
+    /// count it.
     #[must_use]
     pub(crate) fn with_sent(mut self, backlog: Backlog) -> Self {
         let held = Count { packets: u64::from(backlog.packets), bytes: backlog.bytes };
@@ -174,27 +171,29 @@ impl Stats {
     }
 }
 
-/// Told of every packet that does not leave unchanged; takes dropped packets back, so that
-/// buffers recycle and nothing disappears silently.
+/// Receives every packet that does not leave unchanged. Dropped packets are moved to it, so that
+/// buffers are recycled and no packet disappears silently.
 pub trait Observer<P> {
-    /// `packet` was dropped and is the observer's now.
+    /// Receives a dropped packet.
     fn dropped(&mut self, now: Time, packet: Packet<P>, reason: DropReason);
 
-    /// A packet was changed from ECT to CE.
+    /// Called for a packet that was changed from ECT to CE.
     fn marked(&mut self, _now: Time, _packet: &Packet<P>, _reason: MarkReason) {}
 
-    /// Queue protection sends `packet`, not yet changed in any way, to the classic queue.
-    /// `score`: how long the score of its flow takes to drain, this packet's part in it.
+    /// Called for an unchanged packet that queue protection moves to the classic queue. `score` is
+    /// the time in which the score of its flow drains, including this packet's part.
     fn sanctioned(&mut self, _now: Time, _packet: &Packet<P>, _score: Span) {}
 
-    /// A packet leaves the queue of `side`, and its sojourn falls into that bin of the histogram
-    /// that the queue is to keep; see [`LatencyEdges`](crate::latency_bins::LatencyEdges).
+    /// Called for a packet that leaves the queue of `side` with a sojourn in bin `bin` of its
+    /// histogram; see [`LatencyEdges`](crate::latency_bins::LatencyEdges).
     fn binned(&mut self, _side: Side, _bin: usize) {}
 
-    /// Rule number `rule` of a link changed `packet`, from 0; see [`remark`](crate::remark).
+    /// Called for a packet that rule `rule` of a link, from 0, changed; see
+    /// [`remark`](crate::remark).
     fn remarked(&mut self, _now: Time, _packet: &Packet<P>, _rule: usize) {}
 
-    /// A link transmits `packet` from `start` to `end`; its sojourn is `start - meta.arrived`.
+    /// Called for a packet that a link transmits from `start` to `end`; its sojourn is `start -
+    /// meta.arrived`.
     fn transmitted(&mut self, _start: Time, _end: Time, _packet: &Packet<P>) {}
 }
 
@@ -210,19 +209,18 @@ pub trait ServiceFlows<P> {
     fn serve(&mut self, now: Time, side: Side, observer: &mut dyn Observer<P>)
     -> Option<Packet<P>>;
 
-    /// Stores the cumulative grants of each flow, by [`Side`], which the queue reports among its
-    /// gauges. Proactive grants that pass while nothing waits are counted when the next packet
-    /// arrives.
+    /// Stores the cumulative grants of each flow, by [`Side`], which the queue reports as gauges.
+    /// Proactive grants that pass while no packet waits are counted when the next packet arrives.
     fn note_grants(&mut self, granted: [Granted; 2]);
 }
 
-/// An observer that drops what it is given.
+/// Discards dropped packets.
 impl<P> Observer<P> for () {
     fn dropped(&mut self, _now: Time, _packet: Packet<P>, _reason: DropReason) {}
 }
 
-/// An enum of reasons with one list of them: a reason that is added here has its name, and its
-/// place in every array of `ALL.len()` counters.
+/// Declares an enum of reasons once: each reason with its name, and its index in arrays of
+/// `ALL.len()` counters.
 macro_rules! reasons {
     ($(#[$about:meta])* $Reasons:ident { $($(#[$doc:meta])* $Reason:ident = $name:literal,)* }) => {
         $(#[$about])*
@@ -235,7 +233,7 @@ macro_rules! reasons {
             /// Every reason, in the order of declaration: `ALL[reason as usize]` is `reason`.
             pub const ALL: [Self; [$($name),*].len()] = [$(Self::$Reason),*];
 
-            /// The name in files.
+            /// Returns the name in files.
             pub const fn name(self) -> &'static str {
                 match self {
                     $(Self::$Reason => $name,)*
@@ -248,21 +246,21 @@ macro_rules! reasons {
 reasons! {
     /// Why a packet was dropped.
     DropReason {
-        /// The queue was full when it arrived.
+        /// The queue was full when the packet arrived.
         Overlimit = "overlimit",
-        /// It was at the head when an arrival overfilled the queue.
+        /// The packet was at the head when an arrival overfilled the queue.
         OverlimitHead = "overlimit-head",
-        /// It was at the head of the fattest flow when an arrival overfilled the queue.
+        /// The packet was at the head of the fattest flow when an arrival overfilled the queue.
         OverlimitFattest = "overlimit-fattest",
-        /// It alone is larger than the queue or the link can ever take.
+        /// The packet alone is larger than the queue or the link can ever accept.
         Oversize = "oversize",
-        /// An AQM chose it on arrival (RED, PIE).
+        /// An AQM chose the packet on arrival (RED, PIE).
         Early = "early",
-        /// An AQM's control law chose it at the head (CoDel).
+        /// An AQM's control law chose the packet at the head (CoDel).
         ControlLaw = "control-law",
-        /// It waited longer than the delay bound (BoDe).
+        /// The packet waited longer than the delay bound (BoDe).
         Bound = "bound",
-        /// The link lost it after transmission.
+        /// The link lost the packet after transmission.
         Loss = "loss",
     }
 }
@@ -277,13 +275,13 @@ impl DropReason {
 reasons! {
     /// Why a packet was marked.
     MarkReason {
-        /// An AQM would have dropped it on arrival.
+        /// An AQM would have dropped the packet on arrival.
         Early = "early",
-        /// An AQM's control law would have dropped it at the head.
+        /// An AQM's control law would have dropped the packet at the head.
         ControlLaw = "control-law",
-        /// It waited longer than the CE threshold.
+        /// The packet waited longer than the CE threshold.
         Threshold = "threshold",
-        /// The link marked it at random after transmission.
+        /// The link marked the packet at random after transmission.
         Link = "link",
     }
 }

@@ -9,27 +9,26 @@ use crate::time::Span;
 pub struct Rate(u64);
 
 impl Rate {
-    /// A rate of `bits` per second.
+    /// Returns a rate of `bits` per second.
     pub const fn from_bits_per_second(bits: u64) -> Self {
         Self(bits)
     }
 
-    /// A rate of `megabits` (10^6 bits) per second.
+    /// Returns a rate of `megabits` (10^6 bits) per second.
     pub const fn from_megabits_per_second(megabits: u64) -> Self {
         Self(megabits * 1_000_000)
     }
 
-    /// Bits per second.
     pub const fn bits_per_second(self) -> u64 {
         self.0
     }
 
-    /// Whether nothing passes.
+    /// Whether no packet passes.
     pub const fn is_zero(self) -> bool {
         self.0 == 0
     }
 
-    /// How long `bytes` take, rounded down to the nanosecond; `None` at rate zero.
+    /// Returns the time of `bytes`, rounded down to the nanosecond; `None` at rate zero.
     pub const fn time_for(self, bytes: u64) -> Option<Span> {
         if self.0 == 0 {
             return None;
@@ -37,14 +36,14 @@ impl Rate {
         Some(Span::from_nanos((bytes as u128 * 8_000_000_000 / self.0 as u128) as u64))
     }
 
-    /// Number of whole bytes that pass in `span`.
+    /// Returns the whole bytes that pass in `span`.
     pub const fn bytes_in(self, span: Span) -> u64 {
         (self.0 as u128 * span.as_nanos() as u128 / 8_000_000_000) as u64
     }
 }
 
 impl fmt::Display for Rate {
-    /// Prints as a SPEC would have it: `20mbit`, `600kbit`, `1gbit`.
+    /// Formats the rate as in a SPEC: `20mbit`, `600kbit`, `1gbit`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             n if n > 0 && n % 1_000_000_000 == 0 => write!(f, "{}gbit", n / 1_000_000_000),

@@ -9,60 +9,52 @@ use alloc::vec::Vec;
 
 use crate::packet::{Dscp, Ecn, Meta};
 
-/// Rules in the order in which they see a packet, each as the one before left it.
+/// Rules in the order in which they change a packet; each sees the result of the one before.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rules(Vec<Rule>);
 
-/// A change, and which packets it is for.
+/// A change, and the share of packets that it applies to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rule {
-    /// What is changed.
+    /// The change of the header.
     pub change: Change,
-    /// Which packets it is for, among those that have what it changes.
+    /// The share of matching packets that it applies to.
     pub share: Share,
 }
 
-/// What a rule changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// A DSCP of a set becomes another.
     Dscp {
-        /// The set: bit `n` stands for codepoint `n`.
+        /// The DSCPs to change: bit `n` stands for codepoint `n`.
         from: u64,
-        /// What becomes of them.
         to: NewDscp,
     },
     /// The ECN field becomes Not-ECT, whatever it was.
     EcnBleach,
-    /// One ECN codepoint becomes another.
     Ecn {
-        /// As it was.
         from: Ecn,
-        /// As it is then.
         to: Ecn,
     },
-    /// The whole byte of both fields becomes zero, as by a device that still takes it for the type
-    /// of service of RFC 791.
+    /// Both fields become zero, as behind a device that treats the byte as the type of service of
+    /// RFC 791.
     TosZero,
 }
 
-/// What a DSCP becomes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NewDscp {
-    /// This one.
     Value(Dscp),
-    /// Its class selector: the three upper bits stay, the three lower become zero.
+    /// The class selector: the three upper bits stay, the three lower become zero.
     Class,
 }
 
 /// A share of the packets: those whose draw, a fraction of 2^32, is from `from_q32` up to but not
-/// including `to_q32`. A packet draws once for all rules of a link: rules with separate shares are
-/// for separate packets.
+/// including `to_q32`. A packet draws once for all rules of a link, so rules with disjoint shares
+/// change different packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Share {
-    /// Least draw.
+    /// The smallest draw in the share.
     pub from_q32: u64,
-    /// Least draw above; greater than `from_q32`.
+    /// The smallest draw above the share; greater than `from_q32`.
     pub to_q32: u64,
 }
 
@@ -76,18 +68,16 @@ impl Share {
 }
 
 impl Rules {
-    /// Rules of a link, at most; what each changed has a counter.
+    /// The most rules of a link; each has a counter of changed packets.
     pub const MOST: usize = 8;
 
-    /// No rule.
     pub const NONE: Self = Self(Vec::new());
 
-    /// These rules; `None` where they are more than [`Rules::MOST`].
+    /// Returns the rules; `None` if there are more than [`Rules::MOST`].
     pub fn new(rules: Vec<Rule>) -> Option<Self> {
         (rules.len() <= Self::MOST).then_some(Self(rules))
     }
 
-    /// The rules, in order.
     pub fn as_slice(&self) -> &[Rule] {
         &self.0
     }
@@ -99,7 +89,7 @@ impl Rules {
 }
 
 impl Rule {
-    /// Changes the fields of a packet that drew `draw`, and returns whether that made a difference.
+    /// Changes the fields of a packet that drew `draw`. Returns whether a field differs.
     pub fn apply(&self, meta: &mut Meta, draw: u32) -> bool {
         if !self.share.contains(draw) {
             return false;

@@ -15,12 +15,12 @@ pub struct Rng {
 const MULTIPLIER: u64 = 6_364_136_223_846_793_005;
 
 impl Rng {
-    /// The root stream of a run.
+    /// Returns the root stream of a run.
     pub fn new(seed: u64) -> Self {
         Self::with_stream(seed, 0)
     }
 
-    /// An independent stream for the component `label`. The parent is not advanced.
+    /// Returns an independent stream for the component `label`. The parent is not advanced.
     #[must_use]
     pub fn child(&self, label: &str) -> Self {
         // FNV-1a over the label, then mixed with the parent's identity.
@@ -39,7 +39,7 @@ impl Rng {
         rng
     }
 
-    /// 32 uniform bits.
+    /// Returns 32 uniform bits.
     pub fn next_u32(&mut self) -> u32 {
         let old = self.state;
         self.state = old.wrapping_mul(MULTIPLIER).wrapping_add(self.increment);
@@ -47,13 +47,13 @@ impl Rng {
         xorshifted.rotate_right((old >> 59) as u32)
     }
 
-    /// 64 uniform bits.
+    /// Returns 64 uniform bits.
     pub fn next_u64(&mut self) -> u64 {
         (u64::from(self.next_u32()) << 32) | u64::from(self.next_u32())
     }
 
-    /// A uniform number below `bound` (Lemire 2019, without the rejection: the bias is below
-    /// `bound / 2^32`). Zero where `bound` is zero.
+    /// Returns a uniform number below `bound`, zero if `bound` is zero (Lemire 2019, without the
+    /// rejection: the bias is below `bound / 2^32`).
     pub fn below(&mut self, bound: u32) -> u32 {
         ((u64::from(self.next_u32()) * u64::from(bound)) >> 32) as u32
     }

@@ -6,7 +6,7 @@
 use core::fmt;
 use core::ops::{Add, AddAssign, Mul, Sub};
 
-/// Nanoseconds since the run began. Callers own the clock; nothing in this crate can read one.
+/// Nanoseconds since the run began. Callers have the clock; this crate cannot read one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Time(u64);
 
@@ -17,70 +17,59 @@ pub struct Span(u64);
 impl Time {
     /// The start of the run.
     pub const ZERO: Self = Self(0);
-    /// Later than anything that happens.
+    /// Later than every event.
     pub const MAX: Self = Self(u64::MAX);
 
-    /// An instant `nanos` after the start.
     pub const fn from_nanos(nanos: u64) -> Self {
         Self(nanos)
     }
 
-    /// An instant `micros` after the start.
     pub const fn from_micros(micros: u64) -> Self {
         Self(micros * 1_000)
     }
 
-    /// An instant `millis` after the start.
     pub const fn from_millis(millis: u64) -> Self {
         Self(millis * 1_000_000)
     }
 
-    /// An instant `seconds` after the start.
     pub const fn from_secs(seconds: u64) -> Self {
         Self(seconds * 1_000_000_000)
     }
 
-    /// Nanoseconds since the start.
     pub const fn as_nanos(self) -> u64 {
         self.0
     }
 
-    /// Time passed since `earlier`, or nothing where `earlier` is in fact later.
+    /// Returns the time since `earlier`; zero if `earlier` is later.
     pub const fn since(self, earlier: Self) -> Span {
         Span(self.0.saturating_sub(earlier.0))
     }
 }
 
 impl Span {
-    /// No time at all.
     pub const ZERO: Self = Self(0);
 
-    /// A span of `nanos` nanoseconds.
     pub const fn from_nanos(nanos: u64) -> Self {
         Self(nanos)
     }
 
-    /// A span of `micros` microseconds.
     pub const fn from_micros(micros: u64) -> Self {
         Self(micros * 1_000)
     }
 
-    /// A span of `millis` milliseconds.
     pub const fn from_millis(millis: u64) -> Self {
         Self(millis * 1_000_000)
     }
 
-    /// A span of `seconds` seconds.
     pub const fn from_secs(seconds: u64) -> Self {
         Self(seconds * 1_000_000_000)
     }
 
-    /// Length of the span, ns.
     pub const fn as_nanos(self) -> u64 {
         self.0
     }
 
-    /// `self - other`, or nothing where `other` is longer.
+    /// Returns `self - other`; zero if `other` is longer.
     #[must_use]
     pub const fn saturating_sub(self, other: Self) -> Self {
         Self(self.0.saturating_sub(other.0))
@@ -122,7 +111,7 @@ impl Mul<u64> for Span {
 }
 
 impl fmt::Display for Span {
-    /// Prints with the largest unit that leaves no fraction: `5ms`, `1500us`, `0s`.
+    /// Formats the span in the largest unit without a fraction: `5ms`, `1500us`, `0s`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             n if n % 1_000_000_000 == 0 => write!(f, "{}s", n / 1_000_000_000),

@@ -4,8 +4,8 @@
 use crate::rate::Rate;
 use crate::time::{Span, Time};
 
-/// Tokens are counted in nanobits (1e-9 bit): at `rate` bits per second, one nanosecond brings
-/// exactly `rate` of them, so nothing is ever rounded.
+/// A token bucket. Tokens are counted in nanobits (1e-9 bit): at `rate` bits per second, one
+/// nanosecond adds exactly `rate` of them, so nothing is rounded.
 #[derive(Clone, Debug)]
 pub(crate) struct TokenBucket {
     rate: Rate,
@@ -14,14 +14,13 @@ pub(crate) struct TokenBucket {
     updated: Time,
 }
 
-/// Nanobits in a byte.
 pub(crate) const NANOBITS_PER_BYTE: u64 = 8_000_000_000;
 
-/// Largest bucket, in bytes: its nanobits still fit 63 bits.
+/// The largest bucket: its nanobits still fit 63 bits.
 pub(crate) const MAX_BURST_BYTES: u64 = 1 << 30;
 
 impl TokenBucket {
-    /// A full bucket of `burst_bytes`, at most [`MAX_BURST_BYTES`].
+    /// Returns a full bucket of `burst_bytes`, at most [`MAX_BURST_BYTES`].
     pub fn new(rate: Rate, burst_bytes: u64) -> Self {
         let capacity_nanobits = burst_bytes.min(MAX_BURST_BYTES) * NANOBITS_PER_BYTE;
         Self { rate, capacity_nanobits, tokens_nanobits: capacity_nanobits, updated: Time::ZERO }
@@ -36,13 +35,14 @@ impl TokenBucket {
         self.updated = self.updated.max(now);
     }
 
-    /// Takes the tokens of `bytes` bytes, or all there are.
+    /// Consumes up to the tokens of `bytes`.
     pub const fn take(&mut self, bytes: u32) {
         let wanted = bytes as u64 * NANOBITS_PER_BYTE;
         self.tokens_nanobits = self.tokens_nanobits.saturating_sub(wanted);
     }
 
-    /// How long after the last [`refill`](Self::refill) the bucket holds `bytes`. `None`: never.
+    /// Returns the time after the last [`refill`](Self::refill) at which the bucket has `bytes`;
+    /// `None` if it never does.
     pub fn wait_for(&self, bytes: u32) -> Option<Span> {
         let wanted = u64::from(bytes) * NANOBITS_PER_BYTE;
         if wanted <= self.tokens_nanobits {
@@ -55,12 +55,11 @@ impl TokenBucket {
         Some(Span::from_nanos(missing.div_ceil(self.rate.bits_per_second())))
     }
 
-    /// Whole bytes of tokens.
     pub const fn bytes(&self) -> u64 {
         self.tokens_nanobits / NANOBITS_PER_BYTE
     }
 
-    /// Whether no more tokens fit.
+    /// Whether the bucket is full.
     pub const fn is_full(&self) -> bool {
         self.tokens_nanobits == self.capacity_nanobits
     }

@@ -7,85 +7,61 @@ use core::fmt;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ConfigError {
-    /// The text is not a SPEC at all.
     Syntax {
-        /// The whole text.
         text: String,
-        /// The fault in the value.
         problem: &'static str,
     },
-    /// No discipline or link has this name.
     UnknownName {
         /// `queue` or `link`.
         what: &'static str,
-        /// The name as written.
         name: String,
         /// Names that exist, separated by commas.
         known: String,
-        /// The name probably meant.
         suggestion: Option<String>,
     },
-    /// The discipline or link has no such parameter.
     UnknownKey {
-        /// The discipline or link.
         name: String,
-        /// The key as written.
         key: String,
         /// Keys that exist, separated by commas.
         known: String,
-        /// The key probably meant.
         suggestion: Option<String>,
     },
-    /// A key stands twice.
+    /// A key is given twice.
     Repeated {
-        /// The discipline or link.
         name: String,
-        /// The key.
         key: String,
     },
-    /// A parameter without a default is not given.
     Missing {
-        /// The discipline or link.
         name: String,
-        /// The key.
         key: String,
         /// The form that is accepted.
         expected: String,
     },
     /// A value cannot be read: wrong or missing unit, not a number, not one of the choices.
     BadValue {
-        /// The discipline or link.
         name: String,
-        /// The key.
         key: String,
-        /// The value as written.
         value: String,
         /// The values that are accepted.
         expected: String,
     },
-    /// A text that stands alone cannot be read as a quantity.
+    /// A text outside a SPEC cannot be parsed as a quantity.
     BadQuantity {
         /// The text as written, and what is accepted.
         refusal: String,
     },
-    /// A value can be read, but makes no sense.
+    /// A value can be parsed, but is out of range or contradicts another.
     OutOfRange {
-        /// The discipline or link.
         name: String,
-        /// The key.
         key: String,
-        /// The value as written.
         value: String,
         /// The range or relation that it breaks.
         expected: String,
     },
     /// A nested or referenced part is refused.
     Inside {
-        /// The discipline or link.
         name: String,
-        /// The key whose value is refused.
         key: String,
-        /// The reason, as text.
         problem: String,
     },
 }

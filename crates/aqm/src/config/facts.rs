@@ -3,17 +3,17 @@
 use crate::rate::Rate;
 use crate::time::Span;
 
-/// Facts about a link, for defaults of a queue that depend on it.
+/// Facts about a link, for defaults of queues.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LinkFacts {
-    /// Rate in the long run.
+    /// The long-term rate.
     pub rate: Option<Rate>,
-    /// Rate while a burst lasts, where it differs.
+    /// The rate during a burst, if it differs from `rate`.
     pub peak: Option<Rate>,
     /// Bytes that may pass at the peak rate.
     pub burst_bytes: Option<u64>,
-    /// From a request to its grant, where packets wait for grants: up to a MAP interval until it is
-    /// carried, and the grant's own delay.
+    /// The time from a request to its grant, on links where packets wait for grants: up to a MAP
+    /// interval until the request is sent, and the delay of the grant.
     pub request_loop: Option<Span>,
 }
 
@@ -22,7 +22,7 @@ impl LinkFacts {
     pub const UNKNOWN: Self =
         Self { rate: None, peak: None, burst_bytes: None, request_loop: None };
 
-    /// A link of that rate, without bursts.
+    /// Returns a link of that rate, without bursts.
     pub const fn of_rate(rate: Rate) -> Self {
         Self { rate: Some(rate), ..Self::UNKNOWN }
     }

@@ -13,33 +13,28 @@ use crate::time::Span;
 /// The value of a parameter that is not given.
 #[derive(Clone, Copy, Debug)]
 pub enum Fallback {
-    /// This value, written as a user would.
+    /// The default, as a user would write it.
     Value(&'static str),
     /// Pairs of a profile's name and its value. A profile that is not listed has the last value.
     PerProfile(&'static [(&'static str, &'static str)]),
-    /// Nothing: the algorithm does without; the text says what happens then.
+    /// There is no default; the text says what happens without the parameter.
     Absent(&'static str),
-    /// None: the parameter must be given.
     Required,
 }
 
 /// A parameter of a queue or a link.
 #[derive(Clone, Copy, Debug)]
 pub struct Param {
-    /// Key of the parameter in a SPEC.
     pub key: &'static str,
-    /// Form of the value.
     pub kind: Kind,
-    /// The value where the parameter is not given.
     pub fallback: Fallback,
     /// Smallest and largest value, inclusive, written as a user would. For a kind of two units
     /// the range binds only values in the unit of its bounds.
     pub range: Option<(&'static str, &'static str)>,
-    /// Meaning of the parameter, in one line.
     pub doc: &'static str,
 }
 
-/// A parameter whose value is a `T`: [`Values::get`](crate::config::Values::get) takes one.
+/// A parameter with a value of type `T`, which [`Values::get`](crate::config::Values::get) returns.
 #[derive(Debug)]
 pub struct Key<T> {
     param: Param,
@@ -60,12 +55,12 @@ impl<T: Quantity> Key<T> {
         Self { param, value: PhantomData }
     }
 
-    /// A parameter that is `default` where it is not given; written as a user would.
+    /// Returns a parameter with a default, written as a user would.
     pub const fn new(key: &'static str, default: &'static str, doc: &'static str) -> Self {
         Self::with(key, Fallback::Value(default), doc)
     }
 
-    /// A parameter whose default depends on the profile, see [`Fallback::PerProfile`].
+    /// Returns a parameter whose default depends on the profile, see [`Fallback::PerProfile`].
     pub const fn per_profile(
         key: &'static str,
         defaults: &'static [(&'static str, &'static str)],
@@ -74,57 +69,54 @@ impl<T: Quantity> Key<T> {
         Self::with(key, Fallback::PerProfile(defaults), doc)
     }
 
-    /// A parameter that must be given.
+    /// Returns a parameter without a default, which must be given.
     pub const fn required(key: &'static str, doc: &'static str) -> Self {
         Self::with(key, Fallback::Required, doc)
     }
 
-    /// The same parameter, `low` to `high` inclusive; see [`Param::range`].
+    /// Limits the parameter to `low` to `high` inclusive; see [`Param::range`].
     #[must_use]
     pub const fn within(mut self, low: &'static str, high: &'static str) -> Self {
         self.param.range = Some((low, high));
         self
     }
 
-    /// The same parameter with another default.
+    /// Replaces the default of the parameter.
     #[must_use]
     pub const fn or(mut self, default: &'static str) -> Self {
         self.param.fallback = Fallback::Value(default);
         self
     }
 
-    /// The key's name in a SPEC.
+    /// Returns the name of the key in a SPEC.
     pub const fn name(self) -> &'static str {
         self.param.key
     }
 
-    /// The key's row in a parameter table.
+    /// Returns the row of the parameter table.
     pub const fn param(self) -> Param {
         self.param
     }
 }
 
 impl<T: Quantity> Key<Option<T>> {
-    /// A parameter without a default; `meaning` says what holds where it is not given.
+    /// Returns a parameter without a default; `meaning` says what happens without it.
     pub const fn optional(key: &'static str, meaning: &'static str, doc: &'static str) -> Self {
         Self::with(key, Fallback::Absent(meaning), doc)
     }
 }
 
-/// What a parameter's value can be: how it is written, and what it is once read.
+/// The form of a parameter's value in a SPEC, and its type in the program.
 pub trait Quantity {
-    /// Type of the value in the program.
     type Value;
 
-    /// Form of the value in a SPEC.
     const KIND: Kind;
 
-    /// What was read, or holds by default, as the program works with it; `None` where there is
-    /// nothing, or something of another kind.
+    /// Converts a parsed or default value; `None` if there is none, or it is of another kind.
     fn of(value: Option<Value>) -> Option<Self::Value>;
 }
 
-/// A value that may be absent.
+/// A parameter that may be absent.
 impl<T: Quantity> Quantity for Option<T> {
     type Value = Option<T::Value>;
 
@@ -141,8 +133,8 @@ impl<T: Quantity> Quantity for Option<T> {
 /// Declares parameters, each once: as a [`Key`] for the code that reads its value, and as a row of
 /// the table `PARAMS`. `use KEY;` lists a key that is declared elsewhere.
 ///
-/// A default is `"VALUE"`, `{ "PROFILE": "VALUE", ... }`, `(required)`, or
-/// `("what happens without the parameter")` for an optional parameter without a default.
+/// A default is `"VALUE"`, `{ "PROFILE": "VALUE", ... }`, `(required)`, or `("what happens without
+/// the parameter")` for an optional parameter without a default.
 macro_rules! params {
     (@rows [$($param:expr,)*]) => {
         const PARAMS: &[$crate::config::Param] = &[$($param,)*];
@@ -198,16 +190,13 @@ macro_rules! choices {
 }
 pub(crate) use choices;
 
-/// A number of bytes.
 #[derive(Debug)]
 pub enum Bytes {}
-/// A number of packets.
 #[derive(Debug)]
 pub enum Packets {}
-/// A plain whole number.
 #[derive(Debug)]
 pub enum Count {}
-/// A decimal number, in millionths.
+/// A decimal number in millionths.
 #[derive(Debug)]
 pub enum Millionths {}
 /// A probability, as a fraction of 2^32.
@@ -217,21 +206,20 @@ pub enum Probability {}
 #[derive(Debug)]
 pub enum DscpSet {}
 
-/// A number of packets or of bytes, whichever the user wrote.
+/// A number of packets or of bytes; the unit decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PacketsOrBytes {
-    /// So many packets, of any size.
+    /// A number of packets of any size.
     Packets(u32),
-    /// So many bytes, in any number of packets.
+    /// A number of bytes in any number of packets.
     Bytes(u64),
 }
 
 /// A number of bytes, or the time that they take at a link's rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BytesOrSpan {
-    /// The size itself.
     Bytes(u64),
-    /// The size by its time.
+    /// The time that the bytes take.
     Span(Span),
 }
 

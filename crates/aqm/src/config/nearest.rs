@@ -2,14 +2,14 @@
 
 use alloc::vec::Vec;
 
-/// Letters of a word that are looked at; what a hostile file has in its place may be longer.
+/// Letters of a word that are compared; a hostile file may have a longer one.
 const MOST_LETTERS: usize = 64;
-/// Mistakes in a word, at most, that still let it be recognised.
+/// The most mistakes with which a word is still recognised.
 const MOST_MISTAKES: usize = 3;
 
-/// The known word that `word` was probably meant to be: the nearest within one mistake per three
-/// letters. A mistake is a letter too many, too few or wrong, or two neighbours swapped; capital
-/// letters are none.
+/// Returns the known word that `word` probably means: the nearest within one mistake per three
+/// letters. A mistake is an extra, missing or wrong letter, or two neighbours swapped. Case does
+/// not count.
 pub fn closest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let word = letters(word);
     // Of one letter nothing would be left.
@@ -22,7 +22,8 @@ fn letters(word: &str) -> Vec<char> {
     word.chars().take(MOST_LETTERS).map(|letter| letter.to_ascii_lowercase()).collect()
 }
 
-/// Damerau-Levenshtein distance with each letter changed once (optimal string alignment).
+/// Returns the Damerau-Levenshtein distance with each letter changed once (optimal string
+/// alignment).
 fn distance(a: &[char], b: &[char]) -> usize {
     let mut before: Vec<usize> = Vec::new();
     let mut above: Vec<usize> = (0..=b.len()).collect();

@@ -4,7 +4,8 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::fmt;
 
-/// A fraction of 2^32 in millionths: it is read to that at least, so it prints back as it was read.
+/// Formats a fraction of 2^32 in millionths, with at least the precision of the parser, so that a
+/// value prints as it was written.
 pub(super) fn millionths_of_q32(f: &mut fmt::Formatter<'_>, q32: u64) -> fmt::Result {
     decimal(f, (q32 * 1_000_000 + (1 << 31)) >> 32)
 }
@@ -51,7 +52,7 @@ pub(super) fn probability(text: &str) -> Option<u64> {
     Some((twice / divisor).div_ceil(2)).filter(|value| *value <= ONE_Q32)
 }
 
-/// The start of `text`, so that an error about a huge input stays readable.
+/// Returns the start of `text`, so that an error about a huge input stays readable.
 pub(super) fn shorten(text: &str) -> String {
     const SHOWN: usize = 120;
     match text.char_indices().nth(SHOWN) {

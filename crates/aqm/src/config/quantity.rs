@@ -11,10 +11,10 @@ use crate::rate::Rate;
 use crate::remark::Rules;
 use crate::time::Span;
 
-/// What a parameter's value is, and so which units it takes.
+/// The kind of a parameter's value, which decides its units.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// A length of time: `5ms`.
+    /// A time: `5ms`.
     Span,
     /// A rate: `20mbit`.
     Rate,
@@ -26,7 +26,6 @@ pub enum Kind {
     Limit,
     /// A number of bytes, or the time that they take at the link's rate.
     BytesOrSpan,
-    /// A plain whole number.
     Count,
     /// A plain decimal number, kept in millionths.
     Decimal,
@@ -34,7 +33,6 @@ pub enum Kind {
     Probability,
     /// `on` or `off`.
     Switch,
-    /// One of the given words.
     Choice(&'static [&'static str]),
     /// Differentiated Services codepoints, `45` or `45+46`, kept as a set of bits.
     DscpSet,
@@ -49,7 +47,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// What a user may write, for help and errors.
+    /// Returns what is accepted, for help and errors.
     pub const fn expectation(self) -> &'static str {
         match self {
             Self::Span => "a time such as 5ms (ns, us, ms, s, min, h)",
@@ -73,7 +71,7 @@ impl Kind {
         }
     }
 
-    /// What is wrong with a text that is no value of this kind, and what is accepted.
+    /// Returns what is wrong with a text that is not a value of this kind, and what is accepted.
     pub fn refusal(self, text: &str) -> String {
         let (has_units, text) = (!matches!(self.unit(), "count" | "number"), shorten(text));
         let is_number = scaled(&text, 1).is_some();
@@ -81,7 +79,7 @@ impl Kind {
         format!("`{text}`{what} expected {}", self.expectation())
     }
 
-    /// The name of the unit family, for tables.
+    /// Returns the name of the unit family, for tables.
     pub const fn unit(self) -> &'static str {
         match self {
             Self::Span => "time",
@@ -103,7 +101,7 @@ impl Kind {
         }
     }
 
-    /// Reads `text`. `None`: it is not a value of this kind.
+    /// Parses `text`; `None` if it is not a value of this kind.
     pub fn read(self, text: &str) -> Option<Value> {
         match self {
             Self::Span => span(text).map(Value::Span),
@@ -132,41 +130,29 @@ impl Kind {
     }
 }
 
-/// A value that has been read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Value {
-    /// Of [`Kind::Span`].
     Span(Span),
-    /// Of [`Kind::Rate`].
     Rate(Rate),
-    /// Of [`Kind::Bytes`].
     Bytes(u64),
-    /// Of [`Kind::Packets`].
     Packets(u32),
-    /// Of [`Kind::Count`].
     Count(u64),
     /// Of [`Kind::Decimal`], in millionths.
     Decimal(u64),
     /// Of [`Kind::Probability`], as a fraction of 2^32.
     Probability(u64),
-    /// Of [`Kind::Switch`].
     Switch(bool),
-    /// Of [`Kind::Choice`].
     Choice(&'static str),
     /// Of [`Kind::DscpSet`]: bit `n` stands for codepoint `n`.
     DscpSet(u64),
-    /// Of [`Kind::Edges`].
     Edges(LatencyEdges),
-    /// Of [`Kind::Text`].
     Text(String),
-    /// Of [`Kind::Queue`].
     Queue(Spec),
-    /// Of [`Kind::Rules`].
     Rules(Rules),
 }
 
 impl Value {
-    /// A number for comparing two values of the same unit.
+    /// Returns a number for comparing two values of the same unit.
     pub(super) fn magnitude(&self) -> Option<u64> {
         match self {
             Self::Span(span) => Some(span.as_nanos()),
@@ -177,14 +163,15 @@ impl Value {
         }
     }
 
-    /// Whether both are measured in the same unit.
+    /// Whether both values are measured in the same unit.
     pub(super) fn same_unit(&self, other: &Self) -> bool {
         core::mem::discriminant(self) == core::mem::discriminant(other)
     }
 }
 
 impl Value {
-    /// As text that differs wherever the values do; a probability is printed rounded otherwise.
+    /// Formats the value so that different values differ; probabilities are printed rounded
+    /// elsewhere.
     pub(super) fn exact(&self) -> String {
         match self {
             Self::Probability(q32) => format!("{q32}/2^32"),
@@ -223,7 +210,7 @@ impl fmt::Display for Value {
     }
 }
 
-/// Splits `text` before its unit, which may stand apart, and scales the number by it.
+/// Splits `text` before its unit, which a space may precede, and multiplies the number by it.
 fn with_unit(text: &str, units: &[(&str, u64)]) -> Option<u64> {
     let split = text.find(|c: char| !(c.is_ascii_digit() || c == '.'))?;
     let (number, unit) = text.split_at(split);
@@ -247,8 +234,8 @@ fn span(text: &str) -> Option<Span> {
     with_unit(text, &units).map(Span::from_nanos)
 }
 
-/// In bit/s, as `10Mb/s` and `10Mbps` too (`tc` alone means bytes by its `mbps`); `10MB/s` and
-/// `10MBps` are bytes, and refused.
+/// Parses a rate in bit/s, also `10Mb/s` and `10Mbps` (`tc` alone means bytes by its `mbps`);
+/// refuses `10MB/s` and `10MBps`, which are bytes.
 fn rate(text: &str) -> Option<Rate> {
     let units = [("bit", 1), ("kbit", 1_000), ("mbit", 1_000_000), ("gbit", 1_000_000_000)];
     let amount = text.strip_suffix("/s").or_else(|| text.strip_suffix("ps"));
@@ -259,7 +246,7 @@ fn rate(text: &str) -> Option<Rate> {
     read.map(Rate::from_bits_per_second)
 }
 
-/// In any case but that of the last letter, where a small one would be bits.
+/// Parses a size. Case does not count, except that of the last letter: a small one would be bits.
 fn bytes(text: &str) -> Option<u64> {
     let units = [("B", 1), ("kB", 1_000), ("MB", 1_000_000), ("KiB", 1 << 10), ("MiB", 1 << 20)];
     let is_clear = text.ends_with('B') || text.ends_with("ib") || text.ends_with("Ib");

@@ -17,17 +17,16 @@ use crate::config::number::{join, millionths_of_q32, probability, shorten};
 use crate::packet::{Dscp, Ecn};
 use crate::remark::{Change, NewDscp, Rule, Rules, Share};
 
-/// What networks are known to do, by name.
+/// A named change that networks are known to make.
 pub struct RemarkProfile {
-    /// Its name, as in `remark=peer-45`.
+    /// As in `remark=peer-45`.
     pub name: &'static str,
-    /// The rules that it stands for.
+    /// The rules, as a user would write them.
     pub rules: &'static str,
-    /// What does so, and in which direction.
+    /// Which networks do so, and in which direction.
     pub doc: &'static str,
 }
 
-/// Every profile.
 pub const REMARK_PROFILES: [RemarkProfile; 4] = [
     RemarkProfile {
         name: "comcast-edge",
@@ -51,14 +50,14 @@ pub const REMARK_PROFILES: [RemarkProfile; 4] = [
     },
 ];
 
-/// What a user may write, for help and errors.
+/// The accepted form, for help and errors.
 pub(super) const EXPECTED: &str = "rules joined by +, such as dscp:45>0, ecn:bleach, \
                                    ecn:ce>ect1@0%..30% or tos>0, or a profile";
 
-/// Reads rules.
+/// Parses rules.
 ///
 /// # Errors
-/// Which rule is wrong, and what would be accepted.
+/// Returns the wrong rule, and what is accepted.
 pub(super) fn read(text: &str) -> Result<Rules, String> {
     let mut rules: Vec<Rule> = Vec::new();
     for (number, item) in (1..).zip(text.split('+')) {

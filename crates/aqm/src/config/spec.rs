@@ -7,31 +7,28 @@ use core::fmt;
 use crate::config::ConfigError;
 use crate::config::number::shorten;
 
-/// A name and its items, not yet understood.
+/// A parsed name with its items, without their meaning.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Spec {
-    /// Name of a discipline or link; for a link it may be a bare rate.
+    /// A discipline or link; for a link also a bare rate.
     pub name: String,
-    /// The items behind the colon, in order.
     pub items: Vec<Item>,
 }
 
-/// One item of a [`Spec`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Item {
-    /// The key, where there is one.
     pub key: Option<String>,
-    /// The value as written, a nested SPEC with its brackets.
+    /// The value as written; a nested SPEC includes its brackets.
     pub value: String,
 }
 
-/// Nested brackets, at most; a limit on what a hostile file can make the parser do.
+/// The deepest nesting of brackets, which bounds the parser's work on a hostile file.
 const MAX_DEPTH: usize = 4;
-/// Bytes of a SPEC, at most; schedules may be long.
+/// The longest SPEC, in bytes; schedules may be long.
 const MAX_LEN: usize = 1 << 16;
 
 impl Spec {
-    /// A SPEC of that name with nothing behind the colon.
+    /// Returns a SPEC without items.
     pub fn new(name: &str) -> Self {
         Self { name: name.to_string(), items: Vec::new() }
     }
@@ -43,11 +40,11 @@ impl Spec {
         self
     }
 
-    /// Reads a SPEC string.
+    /// Parses a SPEC string.
     ///
     /// # Errors
-    /// [`ConfigError::Syntax`] where brackets do not match, a name or value is empty, or the text
-    /// is too long or nested too deep.
+    /// Returns [`ConfigError::Syntax`] if brackets do not match, a name or value is empty, or the
+    /// text is too long or nested too deep.
     pub fn parse(text: &str) -> Result<Self, ConfigError> {
         let syntax = |problem| ConfigError::Syntax { text: shorten(text), problem };
         if text.len() > MAX_LEN {
@@ -72,10 +69,10 @@ impl Spec {
         Ok(Self { name: name.to_string(), items })
     }
 
-    /// Reads the SPEC inside a bracketed value.
+    /// Parses the SPEC inside a bracketed value.
     ///
     /// # Errors
-    /// As [`Spec::parse`], and where the brackets are missing.
+    /// Returns the errors of [`Spec::parse`], and an error if the brackets are missing.
     pub fn parse_nested(value: &str) -> Result<Self, ConfigError> {
         let inner = value.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
         let missing = || ConfigError::Syntax {

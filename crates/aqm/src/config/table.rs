@@ -13,38 +13,35 @@ use crate::rate::Rate;
 /// A published variant of an algorithm.
 #[derive(Clone, Copy, Debug)]
 pub struct Profile {
-    /// Name of the profile: `rfc`, `linux`, `paper`.
     pub name: &'static str,
     /// The publication or program that the profile follows.
     pub doc: &'static str,
 }
 
-/// A discipline's or link's parameters with their meaning and source.
+/// A discipline or link: its parameters with their meaning, and its source.
 #[derive(Clone, Copy, Debug)]
 pub struct Definition {
-    /// Name of the discipline or link in a SPEC.
     pub name: &'static str,
-    /// Other names of it, as other programs write them, in small letters with hyphens.
+    /// Names in other programs, in lower case with hyphens.
     pub aliases: &'static [&'static str],
-    /// Summary in one line.
     pub summary: &'static str,
     /// RFC, paper or program that defines it.
     pub source: &'static str,
-    /// Its profiles, the default first; empty where there is but one.
+    /// The default is first. Empty if there is only one.
     pub profiles: &'static [Profile],
-    /// The parameters of this discipline or link alone.
+    /// Parameters of this discipline or link alone.
     pub params: &'static [Param],
-    /// Parameters that it has in common with others.
+    /// Parameters that several disciplines or links share.
     pub shared: &'static [Param],
     /// The parameter that an item without a key sets.
     pub positional: Option<&'static str>,
-    /// Accepts items whose key is not in the table (a schedule's times); told the key.
+    /// Accepts keys that are not in the table, such as a schedule's times.
     pub free_key: Option<fn(&str) -> bool>,
-    /// Another word for the key `profile`, where the profiles are presets.
+    /// Another name of the key `profile`, where profiles are presets.
     pub profile_key: Option<&'static str>,
 }
 
-/// A SPEC understood: every value read, in range, and with its default.
+/// A SPEC whose values are parsed, in range, and completed by defaults.
 #[derive(Clone, Debug)]
 pub struct Values {
     definition: &'static Definition,
@@ -53,11 +50,11 @@ pub struct Values {
     free: Vec<(String, String)>,
 }
 
-/// The text of a queue inside another's SPEC.
+/// Returns the text of a queue inside another's SPEC.
 pub type InnerText<'a> = dyn Fn(&Spec) -> Result<String, ConfigError> + 'a;
 
 impl Definition {
-    /// No name and nothing else: what a definition leaves out is as here.
+    /// A definition without a name, from which others take the fields that they leave out.
     pub const BARE: Self = Self {
         name: "",
         aliases: &[],
@@ -71,23 +68,26 @@ impl Definition {
         profile_key: None,
     };
 
-    /// Whether a SPEC may call it so: by its name, or as other programs write it. `fq_codel`,
-    /// `FQ-CoDel` and ns-3's `FqCoDelQueueDisc` are `fq-codel`.
+    /// Whether a SPEC may use this name: the definition's own, or one of other programs.
+    /// `fq_codel`, `FQ-CoDel` and ns-3's `FqCoDelQueueDisc` are `fq-codel`.
     pub fn is_called(&self, name: &str) -> bool {
         let plain = name.to_ascii_lowercase().replace('_', "-");
         let plain = plain.strip_suffix("queuedisc").unwrap_or(&plain);
         self.name == name || self.name == plain || self.aliases.contains(&plain)
     }
 
-    /// All parameters, the definition's own first.
+    /// Returns all parameters, the definition's own first. An own parameter replaces a shared one
+    /// with the same key.
     pub fn all_params(&self) -> impl Iterator<Item = &'static Param> + use<> {
-        self.params.iter().chain(self.shared)
+        let own = self.params;
+        let is_shared = |shared: &&Param| own.iter().all(|param| param.key != shared.key);
+        own.iter().chain(self.shared.iter().filter(is_shared))
     }
 
-    /// Understands `spec`.
+    /// Parses the values of `spec`, checks their ranges and fills in defaults.
     ///
     /// # Errors
-    /// Whatever is wrong with a key or value, naming it and what would be accepted.
+    /// Returns the wrong key or value, and what is accepted.
     pub fn resolve(&'static self, spec: &Spec) -> Result<Values, ConfigError> {
         let mut values =
             Values { definition: self, profile: None, given: Vec::new(), free: Vec::new() };
@@ -125,7 +125,7 @@ impl Definition {
         Ok(values)
     }
 
-    /// The values of a SPEC that says nothing but the profile.
+    /// Returns the values of a SPEC with nothing but a profile.
     #[cfg(test)]
     pub fn defaults(&'static self, profile: &str) -> Values {
         self.resolve(&Spec::new(self.name).with("profile", profile)).expect("a profile")
@@ -207,16 +207,16 @@ impl Definition {
 }
 
 impl Values {
-    /// The chosen profile; the empty string where the definition has none.
+    /// Returns the chosen profile; empty if the definition has none.
     pub fn profile(&self) -> &'static str {
         self.profile.unwrap_or_default()
     }
 
-    /// The name and every value that was given, with the profile always said: what to print and
-    /// record; `queue` says the same of a queue inside. Parsing it again gives the same.
+    /// Returns the name and every given value, with the profile, to print and record; it parses to
+    /// the same values. `queue` returns the label of an inner queue.
     ///
     /// # Errors
-    /// Those of `queue`.
+    /// Returns the errors of `queue`.
     pub fn label(&self, queue: &InnerText<'_>) -> Result<Spec, ConfigError> {
         let mut spec = self.name_and_profile();
         for (key, value) in &self.given {
@@ -232,12 +232,13 @@ impl Values {
         Ok(spec)
     }
 
-    /// The name and every parameter with the value that holds, given or by default, in the order of
-    /// the table: SPECs with the same meaning say the same, however they are written. Exact, where
-    /// [`Values::label`] is for readers: not to be parsed again. `queue` as there.
+    /// Returns the name and every parameter with its value, given or by default, in the order of
+    /// the table: SPECs of one meaning are equal, however they are written. Values are exact, so it
+    /// is not for readers (that is [`Values::label`]), nor for parsing. `queue` returns the meaning
+    /// of an inner queue.
     ///
     /// # Errors
-    /// Those of `queue`.
+    /// Returns the errors of `queue`.
     pub fn meaning(&self, queue: &InnerText<'_>) -> Result<Spec, ConfigError> {
         let mut spec = self.name_and_profile();
         for param in self.definition.all_params() {
@@ -267,16 +268,16 @@ impl Values {
         }
     }
 
-    /// The items whose keys are not in the table, in order.
+    /// Returns the items whose keys are not in the table, in order.
     pub fn free(&self) -> &[(String, String)] {
         &self.free
     }
 
-    /// The value of a parameter, given or by default.
+    /// Returns the value of a parameter, given or by default.
     ///
     /// # Panics
-    /// Where the definition does not list `key`: a mistake of the program, whatever a user wrote.
-    /// The tests of the registry read every table whole.
+    /// Panics if the definition does not list `key`, whatever the user wrote. The tests of the
+    /// registry read every table whole.
     pub fn get<T: Quantity>(&self, key: Key<T>) -> T::Value {
         let param = key.param();
         let listed = self.definition.all_params().find(|listed| listed.key == param.key);
@@ -305,22 +306,22 @@ impl Values {
         param.kind.read(text)
     }
 
-    /// Whether the SPEC itself says the parameter's value.
+    /// Whether the SPEC gives the parameter.
     pub fn is_given<T: Quantity>(&self, key: Key<T>) -> bool {
         self.given.iter().any(|(given, _)| *given == key.name())
     }
 
-    /// The rate that was given, else the link's.
+    /// Returns the given rate, else the link's.
     ///
     /// # Errors
-    /// Neither is known, or it is zero.
+    /// Returns an error if neither is known, or it is zero.
     pub fn rate(&self, key: Key<Option<Rate>>, link: &LinkFacts) -> Result<Rate, ConfigError> {
         let rate = self.get(key).or(link.rate).filter(|rate| !rate.is_zero());
         let expected = "a rate, such as 20mbit, because no link is known behind it";
         rate.ok_or_else(|| self.missing(key.name(), expected))
     }
 
-    /// A refusal of a SPEC without a parameter that has no default here.
+    /// Returns the error for a missing parameter.
     pub fn missing(&self, key: &str, expected: &str) -> ConfigError {
         ConfigError::Missing {
             name: self.definition.name.to_string(),
@@ -329,7 +330,7 @@ impl Values {
         }
     }
 
-    /// A refusal of a parameter's value by a rule that involves more than this value.
+    /// Returns the error for a value that contradicts another value or the link.
     pub fn refuse<T: Quantity>(&self, key: Key<T>, expected: &str) -> ConfigError {
         let listed = self.definition.all_params().find(|listed| listed.key == key.name());
         let value = listed.and_then(|listed| self.find(listed));

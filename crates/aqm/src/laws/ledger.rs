@@ -1,36 +1,35 @@
 //! A queue under supervision: every call is checked against a model that knows only packets.
 
-use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 use super::{Order, Subject};
 use crate::packet::{Dscp, Ecn, Meta, Packet};
 use crate::qdisc::{
-    Admit, Backlog, Count, Dequeue, DropReason, MarkReason, Observer, Qdisc, Stats,
+    Admit, Backlog, BoxedQdisc, Count, Dequeue, DropReason, MarkReason, Observer, Stats,
 };
 use crate::time::Time;
 
-/// A queue, and what is known to be in it.
+/// A queue and the packets that it must contain.
 pub struct Supervised {
-    queue: Box<dyn Qdisc<u32>>,
+    queue: BoxedQdisc<u32>,
     books: Books,
     limit: Option<Backlog>,
     may_mark: bool,
     next_id: u32,
     order: Order,
-    /// Per flow and, where that matters, side: the packet that left last.
+    /// The packet that left last, by flow and, for dual queues, side.
     last_sent: BTreeMap<(u32, bool), u32>,
 }
 
-/// What the observer was told, checked as it is told.
+/// What the observer was told; each call is checked.
 struct Books {
     stored: BTreeMap<u32, Stored>,
-    /// What `stored` adds up to.
+    /// The sum of `stored`.
     backlog: Backlog,
     stats: Stats,
     phase: Phase,
-    /// Packets dropped in the present call.
+    /// Packets dropped in the current call.
     dropped_now: Vec<u32>,
 }
 
@@ -47,7 +46,7 @@ enum Phase {
 }
 
 impl Books {
-    /// A packet leaves: nothing but its ECN field may have changed, and that only by a mark.
+    /// Removes a packet that leaves. Only its ECN field may have changed, and only by a mark.
     fn release(&mut self, packet: &Packet<u32>) -> Stored {
         let id = packet.payload;
         let stored = self.stored.remove(&id);
@@ -88,7 +87,7 @@ impl Observer<u32> for Books {
 }
 
 impl Supervised {
-    /// An empty queue of that kind.
+    /// Returns an empty queue of the subject.
     pub fn new(subject: &Subject, seed: u64) -> Self {
         Self {
             queue: subject.build(seed),
@@ -107,7 +106,7 @@ impl Supervised {
         }
     }
 
-    /// Offers a packet of `flow`, whose DSCP follows from the flow: one flow has one.
+    /// Offers a packet of `flow`. Its DSCP follows from the flow.
     pub fn enqueue(&mut self, now: Time, flow: u32, len: u32, ecn: Ecn) -> Admit {
         let id = self.next_id;
         self.next_id += 1;
@@ -129,7 +128,7 @@ impl Supervised {
         admit
     }
 
-    /// Asks for a packet; returns its identifier and whether it is CE.
+    /// Dequeues a packet; returns its identifier and whether it is CE.
     pub fn dequeue(&mut self, now: Time) -> Option<(u32, Ecn)> {
         self.books.phase = Phase::Dequeue;
         self.books.dropped_now.clear();
@@ -155,7 +154,7 @@ impl Supervised {
         sent
     }
 
-    /// Packets of one flow leave in the order in which they came.
+    /// Checks that the packets of one flow leave in the order in which they arrived.
     fn check_order(&mut self, meta: &Meta, ecn: Ecn, id: u32) {
         let side = match self.order {
             Order::Flow => false,
@@ -166,17 +165,18 @@ impl Supervised {
         assert!(last < Some(id), "flow {} is reordered", meta.flow);
     }
 
-    /// What the queue says it holds.
+    /// Returns the backlog that the queue reports.
     pub fn backlog(&self) -> Backlog {
         self.queue.backlog()
     }
 
-    /// What the queue counted.
+    /// Returns the counters that the queue reports.
     pub fn stats(&self) -> Stats {
         self.queue.stats()
     }
 
-    /// Compares the queue's totals with the books. Since the books only grow, so do its counters.
+    /// Compares the queue's totals with the books, which proves that its counters only grow, as the
+    /// books do.
     fn balance(&self) {
         let backlog = self.books.backlog;
         assert_eq!(self.queue.backlog(), backlog, "backlog");

@@ -31,7 +31,7 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use crate::packet::Ecn;
-use crate::qdisc::{Admit, Backlog, Qdisc};
+use crate::qdisc::{Admit, Backlog, BoxedQdisc};
 use crate::rng::Rng;
 use crate::time::{Span, Time};
 
@@ -40,33 +40,33 @@ pub use operations::{Operation, STARTS, perform};
 pub use replay::{Event, Polls, replay};
 pub use script::{Script, overload, trickle, varied};
 
-/// The link that every subject stands in front of.
+/// The link behind every subject.
 pub const LINK: &str = "10mbit";
 
 /// A discipline under test.
 pub struct Subject {
     name: String,
-    build: Box<dyn Fn(u64) -> Box<dyn Qdisc<u32>>>,
+    build: Box<dyn Fn(u64) -> BoxedQdisc<u32>>,
     limit: Option<Backlog>,
     order: Order,
     may_mark: bool,
 }
 
-/// Which packets leave in the order of their arrival.
+/// The packets that leave in the order of their arrival.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// Those of one flow.
+    /// The packets of one flow keep their order.
     Flow,
-    /// Those of one flow that are alike in being ECT(1) or CE: a dual queue keeps two queues.
+    /// The packets of one flow keep their order on each side of a dual queue: ECT(1) or CE, or not.
     FlowAndScalability,
-    /// None: queue protection moves a flow to another queue in the middle (RFC 9957 section 4).
+    /// No order: queue protection moves a flow to the other queue (RFC 9957 section 4).
     None,
 }
 
 impl Subject {
-    /// A discipline by a name for messages; `build` makes an empty queue whose random numbers
-    /// follow from the seed given.
-    pub fn new(name: &str, build: impl Fn(u64) -> Box<dyn Qdisc<u32>> + 'static) -> Self {
+    /// Returns a subject with a name for messages; `build` makes an empty queue whose random
+    /// numbers follow from the given seed.
+    pub fn new(name: &str, build: impl Fn(u64) -> BoxedQdisc<u32> + 'static) -> Self {
         Self {
             name: name.to_string(),
             build: Box::new(build),
@@ -76,44 +76,42 @@ impl Subject {
         }
     }
 
-    /// One that never holds more than that.
+    /// Declares that the queue never exceeds `limit`.
     #[must_use]
     pub fn limited_to(mut self, limit: Backlog) -> Self {
         self.limit = Some(limit);
         self
     }
 
-    /// One that keeps these packets in order, and no others.
+    /// Declares which packets keep their order.
     #[must_use]
     pub fn ordered_by(mut self, order: Order) -> Self {
         self.order = order;
         self
     }
 
-    /// One that never marks.
+    /// Declares that the queue never marks.
     #[must_use]
     pub fn without_marks(mut self) -> Self {
         self.may_mark = false;
         self
     }
 
-    /// Its name.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// What it never holds more of.
     pub fn limit(&self) -> Option<Backlog> {
         self.limit
     }
 
-    /// An empty queue whose random numbers follow from `seed`.
-    pub fn build(&self, seed: u64) -> Box<dyn Qdisc<u32>> {
+    /// Returns an empty queue whose random numbers follow from `seed`.
+    pub fn build(&self, seed: u64) -> BoxedQdisc<u32> {
         (self.build)(seed)
     }
 }
 
-/// A test of each law for a [`Subject`](crate::laws::Subject), an expression that makes one.
+/// Declares a test of each law for an expression that makes a [`Subject`](crate::laws::Subject).
 #[macro_export]
 macro_rules! laws {
     ($subject:expr) => {
@@ -133,10 +131,9 @@ macro_rules! laws {
 
 /// Sequences of operations that [`keeps_its_books`] tries from each start.
 const SEQUENCES: u64 = 48;
-/// Operations of each, at most.
 const MOST_OPERATIONS: u32 = 250;
 
-/// Keeps its books under random operations.
+/// Checks the queue's counters, order and marks under random operations.
 pub fn keeps_its_books(subject: &Subject) {
     for (number, start) in STARTS.into_iter().enumerate() {
         for seed in 0..SEQUENCES {
@@ -148,8 +145,8 @@ pub fn keeps_its_books(subject: &Subject) {
     }
 }
 
-/// The same seed gives the same fates, and a script of overload, silence, bursts and a trickle
-/// makes it drop or mark.
+/// Checks that the same seed gives the same fates. The script of overload, silence, bursts and a
+/// trickle must make the queue drop or mark.
 pub fn repeats_itself(subject: &Subject) {
     let script = varied(1, Time::ZERO);
     let events = replay(subject, &script, Polls::WhenDue);
@@ -158,7 +155,7 @@ pub fn repeats_itself(subject: &Subject) {
     assert!(signals > 0, "{}: the script provokes neither drop nor mark", subject.name);
 }
 
-/// Polls that are not needed change nothing, nor do late ones.
+/// Checks that unnecessary and late polls change nothing.
 pub fn does_not_feel_polls(subject: &Subject) {
     let script = varied(2, Time::ZERO);
     let late = replay(subject, &script, Polls::Late);
@@ -175,7 +172,7 @@ pub fn does_not_feel_polls(subject: &Subject) {
     assert!(late == polled, "{}, every us", subject.name);
 }
 
-/// After any history, a minute of silence is enough to forget it.
+/// Checks that a minute of silence erases any history.
 pub fn forgets_in_a_minute(subject: &Subject) {
     let mut script = varied(4, Time::ZERO);
     let first = script.len() as u32;
@@ -185,8 +182,8 @@ pub fn forgets_in_a_minute(subject: &Subject) {
     assert_eq!(events.iter().filter(sent).count(), 100, "{}", subject.name);
 }
 
-/// 32 bits of 1024 ns wrap after 73 minutes 18 s, of microseconds after 71 minutes 35 s: a run
-/// that lives through either sees the fates that it would see at the start. The offset is a
+/// Checks that a run across the wrap of a clock has the same fates as one at the start: 32 bits of
+/// 1024 ns wrap after 73 minutes 18 s, those of microseconds after 71 minutes 35 s. The offset is a
 /// multiple of 1024 ns and of every usual update interval.
 pub fn survives_the_wrap_of_a_clock(subject: &Subject) {
     for wrap_nanos in [1_u64 << 42, (1 << 32) * 1_000] {
@@ -211,7 +208,7 @@ pub fn survives_the_wrap_of_a_clock(subject: &Subject) {
     }
 }
 
-/// A packet beyond every limit is refused or passes alone; the queue goes on working.
+/// Checks that a packet beyond every limit is refused or passes alone, and that the queue works on.
 pub fn survives_a_giant(subject: &Subject) {
     let mut queue = Supervised::new(subject, 1);
     for round in 0..3 {
@@ -225,7 +222,7 @@ pub fn survives_a_giant(subject: &Subject) {
     }
 }
 
-/// With 64 kB packets, quantum and guard mean nothing: every flow must still be served.
+/// Checks that every flow is served with 64 kB packets, which exceed quantum and guard.
 pub fn serves_every_flow(subject: &Subject) {
     let mut queue = Supervised::new(subject, 1);
     let mut served = [0_u32; 5];

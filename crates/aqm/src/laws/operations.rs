@@ -5,32 +5,27 @@ use crate::packet::Ecn;
 use crate::rng::Rng;
 use crate::time::{Span, Time};
 
-/// Something that happens to a queue.
+/// An operation on a queue.
 #[derive(Clone, Copy, Debug)]
 pub enum Operation {
-    /// A packet is offered.
     Enqueue {
-        /// Number of its flow.
         flow: u32,
-        /// Bytes.
         len: u32,
-        /// Bits of its ECN field.
+        /// The bits of the ECN field.
         ecn: u8,
     },
-    /// A packet is asked for.
     Dequeue,
-    /// Time passes.
     Wait(Span),
 }
 
-/// Where sequences begin: at zero, just before 32 bits of 1024 ns wrap, and half a year later.
+/// The starts of sequences: zero, just before 32 bits of 1024 ns wrap, and half a year later.
 pub const STARTS: [Time; 3] =
     [Time::ZERO, Time::from_nanos((1 << 42) - 3_000_000), Time::from_secs(1 << 24)];
 
 impl Operation {
-    /// One at random: full packets, small ones, super-packets of 64 kB, and the empty and huge
-    /// ones of a hostile edge; waits of up to 3 ms, 60 ms or 20 s, or beyond the wrap of 32 bits
-    /// of microseconds (72 min) and of 1024 ns (73 min).
+    /// Returns a random operation: full packets, small packets, super-packets of 64 kB, and the
+    /// empty and huge packets of a hostile sender; waits of up to 3 ms, 60 ms or 20 s, or beyond
+    /// the wrap of 32 bits of microseconds (72 min) and of 1024 ns (73 min).
     pub fn random(rng: &mut Rng) -> Self {
         match rng.below(16) {
             0..8 => Self::Enqueue {
@@ -54,7 +49,7 @@ impl Operation {
     }
 }
 
-/// Performs `operations` from `start` on, then drains the queue; panics where a law is broken.
+/// Performs `operations` from `start` on, then drains the queue. Panics if a law is broken.
 pub fn perform(subject: &Subject, start: Time, operations: &[Operation]) {
     let mut queue = Supervised::new(subject, 7);
     let mut now = start;

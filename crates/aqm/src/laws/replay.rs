@@ -9,36 +9,27 @@ use crate::registry::LinkSetup;
 use crate::rng::Rng;
 use crate::time::{Span, Time};
 
-/// All that happened to packets, in order.
+/// The fate of a packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// A packet was dropped.
     Dropped {
-        /// Its place in the script, from 0.
+        /// The packet's index in the script.
         id: u32,
-        /// When.
         at: Time,
-        /// Why.
         reason: DropReason,
     },
-    /// A packet was marked.
     Marked {
-        /// Its place in the script, from 0.
+        /// The packet's index in the script.
         id: u32,
-        /// When.
         at: Time,
-        /// Why.
         reason: MarkReason,
     },
-    /// A packet was sent.
     Sent {
-        /// Its place in the script, from 0.
+        /// The packet's index in the script.
         id: u32,
-        /// Beginning of its transmission.
         start: Time,
-        /// End of it.
         end: Time,
-        /// Bits of its ECN field.
+        /// The bits of the ECN field.
         ecn: u8,
     },
 }
@@ -61,15 +52,15 @@ impl Observer<u32> for Log {
     }
 }
 
-/// When a link is polled beside what its contract asks for.
+/// When a link is polled besides its contract.
 pub enum Polls {
-    /// Only once, long after everything.
+    /// Once, long after the last packet.
     Late,
-    /// Whenever it says that something is due.
+    /// At the times that the link announces.
     WhenDue,
-    /// At every multiple of this.
+    /// At every multiple of this time.
     Every(Span),
-    /// At random gaps of up to 1 ms.
+    /// After random gaps of up to 1 ms.
     Random(Rng),
 }
 
@@ -83,7 +74,7 @@ impl Polls {
     }
 }
 
-/// Sends `script` through `subject` in front of a 10 Mbit/s link.
+/// Sends `script` through `subject` in front of a 10 Mbit/s link. Returns the fates in order.
 pub fn replay(subject: &Subject, script: &[(Time, Meta)], mut polls: Polls) -> Vec<Event> {
     let rng = Rng::new(11);
     let link = LinkSetup::parse(LINK).expect("a link");

@@ -9,8 +9,8 @@ use crate::time::{Span, Time};
 /// Arrivals in order of time.
 pub type Script = Vec<(Time, Meta)>;
 
-/// Overload of a 10 Mbit/s link by `percent` of its rate for `span`, in random gaps, from eight
-/// flows, ECN-capable or not.
+/// Returns arrivals that overload a 10 Mbit/s link by `percent` of its rate for `span`, in random
+/// gaps, from eight flows, some of them ECN-capable.
 pub fn overload(rng: &mut Rng, start: Time, span: Span, percent: u32) -> Script {
     let mut script = Vec::new();
     let mut now = start;
@@ -28,12 +28,12 @@ pub fn overload(rng: &mut Rng, start: Time, span: Span, percent: u32) -> Script 
     script
 }
 
-/// One small packet every `gap`, `count` of them.
+/// Returns `count` small packets, one every `gap`.
 pub fn trickle(start: Time, gap: Span, count: u64) -> Script {
     (0..count).map(|number| (start + gap * number, Meta::new(100, 3))).collect()
 }
 
-/// Overload, silence, bursts, trickle: 6 s.
+/// Returns 6 s of overload, silence, bursts and a trickle.
 pub fn varied(seed: u64, start: Time) -> Script {
     let mut rng = Rng::new(seed).child("script");
     let at = |millis| start + Span::from_millis(millis);

@@ -4,21 +4,21 @@ use crate::rate::Rate;
 use crate::time::{Span, Time};
 use crate::token_bucket::NANOBITS_PER_BYTE;
 
-/// A constant rate. What rounding to nanoseconds cuts off is carried through a busy period, so
+/// A constant rate. The remainders of rounding to nanoseconds are carried through a busy period, so
 /// that long runs do not drift.
 #[derive(Clone, Debug)]
 pub struct Constant {
     pub(super) rate: Rate,
     free_at: Time,
-    /// Fraction of a nanosecond that rounding has cut off since this busy period began, in units of
-    /// 1 / rate.
+    /// The fraction of a nanosecond that rounding has cut off in this busy period, in units of 1 /
+    /// rate.
     carry: u64,
-    /// Transmission time of the previous packet's length. It is cached because most packets are as
-    /// long as the one before, and a division costs as much as the rest of a transmission.
+    /// The transmission time of the previous packet's length, cached because most packets have the
+    /// same length as the one before, and a division costs as much as the rest of a transmission.
     last: Transmission,
 }
 
-/// How long a packet takes: whole nanoseconds, and the rest in units of 1 / rate.
+/// The transmission time of a packet: whole nanoseconds, and the rest in units of 1 / rate.
 #[derive(Clone, Copy, Debug, Default)]
 struct Transmission {
     len: u32,
@@ -27,7 +27,7 @@ struct Transmission {
 }
 
 impl Constant {
-    /// A link of `rate`, which must not be zero.
+    /// Returns a link of `rate`, which must not be zero.
     pub fn new(rate: Rate) -> Self {
         assert!(!rate.is_zero(), "configuration refuses a constant rate of zero");
         Self { rate, free_at: Time::ZERO, carry: 0, last: Transmission::default() }

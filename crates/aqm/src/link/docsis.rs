@@ -13,22 +13,22 @@ use crate::token_bucket::TokenBucket;
 
 use super::constant::Constant;
 
-/// The rate process; its bucket is full at first.
+/// The rate process. Its bucket is full at the start.
 #[derive(Clone, Debug)]
 pub struct DocsisUpstream {
     rate: Rate,
     bucket: TokenBucket,
     peak: Constant,
-    /// Tokens that a transmission waits for.
+    /// The tokens that a transmission waits for.
     start_bytes: u32,
 }
 
 impl DocsisUpstream {
-    /// Bytes of a maximum Ethernet frame with its check sequence and one VLAN tag.
+    /// A maximum Ethernet frame with its check sequence and one VLAN tag.
     pub const MAX_FRAME_BYTES: u64 = 1_522;
 
-    /// A service flow of `rate` (R), `burst_bytes` (B, at most 2^30) and `peak` (P). None may be
-    /// zero.
+    /// Returns a service flow of `rate` (R), `burst_bytes` (B, at most 2^30) and `peak` (P), none
+    /// of them zero.
     pub fn new(rate: Rate, burst_bytes: u64, peak: Rate) -> Self {
         assert!(!rate.is_zero() && burst_bytes > 0, "configuration refuses zeros");
         Self {
@@ -39,7 +39,6 @@ impl DocsisUpstream {
         }
     }
 
-    /// R.
     pub(super) const fn sustained_rate(&self) -> Rate {
         self.rate
     }

@@ -3,15 +3,14 @@
 use crate::rng::Rng;
 use crate::time::Span;
 
-/// One in Q63.
 const ONE_Q63: u64 = 1 << 63;
 /// exp(-1) in Q63.
 const INVERSE_E_Q63: u64 = 3_393_088_950_634_442_637;
-/// Above this mean (in Q16) a Poisson number is drawn as a rounded normal one.
+/// Means above this (in Q16) draw a rounded normal number instead of a Poisson number.
 const LARGE_MEAN_Q16: u64 = 16 << 16;
 
-/// A normal number of mean 0 and variance 1 in Q16: the sum of twelve uniform ones (Irwin-Hall),
-/// so never beyond six deviations; its kurtosis is 2.9 rather than 3.
+/// Returns a normal number of mean 0 and variance 1 in Q16: the sum of twelve uniform numbers
+/// (Irwin-Hall), so never beyond six deviations; its kurtosis is 2.9 rather than 3.
 pub(super) fn normal_q16(rng: &mut Rng) -> i64 {
     const MEAN: i64 = 12 * 0xffff / 2;
     let sum: u64 = (0..3)
@@ -23,8 +22,8 @@ pub(super) fn normal_q16(rng: &mut Rng) -> i64 {
     sum as i64 - MEAN
 }
 
-/// An exponential number of mean 1 in Q32, by von Neumann's comparison of uniform ones (1951):
-/// exact but for the grain of 2^-32.
+/// Returns an exponential number of mean 1 in Q32 by von Neumann's comparison of uniform numbers
+/// (1951): exact but for the grain of 2^-32.
 pub(super) fn exponential_q32(rng: &mut Rng) -> u64 {
     let mut whole = 0_u64;
     loop {
@@ -44,13 +43,13 @@ pub(super) fn exponential_q32(rng: &mut Rng) -> u64 {
     }
 }
 
-/// An exponential length of time.
+/// Returns an exponentially distributed time.
 pub(super) fn exponential_span(rng: &mut Rng, mean: Span) -> Span {
     let nanos = (u128::from(mean.as_nanos()) * u128::from(exponential_q32(rng))) >> 32;
     Span::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
 }
 
-/// A length of time of Pareto's law with shape 2: never below half its mean, density falling
+/// Returns a time of Pareto's law with shape 2: at least half its mean, with a density that falls
 /// with the third power.
 pub(super) fn pareto_span(rng: &mut Rng, mean: Span) -> Span {
     let root_q32 = rng.next_u64().isqrt().max(1);
@@ -58,8 +57,8 @@ pub(super) fn pareto_span(rng: &mut Rng, mean: Span) -> Span {
     Span::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
 }
 
-/// A Poisson number of this mean: by inversion of the distribution up to a mean of 16, above it a
-/// normal number of the same mean and variance, rounded.
+/// Returns a Poisson number of this mean: by inversion of the distribution up to a mean of 16,
+/// above it a rounded normal number of the same mean and variance.
 pub(super) fn poisson(rng: &mut Rng, mean_q16: u64) -> u64 {
     if mean_q16 > LARGE_MEAN_Q16 {
         let deviation_q16 = (u128::from(mean_q16) << 16).isqrt() as i64;
@@ -79,7 +78,7 @@ pub(super) fn poisson(rng: &mut Rng, mean_q16: u64) -> u64 {
     number
 }
 
-/// exp(-x) in Q63 of x in Q16.
+/// Returns exp(-x) in Q63 for x in Q16.
 pub(super) fn exp_minus_q63(x_q16: u64) -> u64 {
     let fraction_q16 = x_q16 & 0xffff;
     // Taylor's series in Horner's form; the first term left out is below 2^-63.

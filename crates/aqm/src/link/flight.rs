@@ -9,31 +9,30 @@ use crate::time::{Span, Time};
 
 use super::draw::{exponential_q32, normal_q16};
 
-/// Extra delays of one direction.
+/// The extra delays of one direction.
 #[derive(Clone, Debug)]
 pub struct Flight {
     options: FlightOptions,
     jitter_rng: Rng,
     reorder_rng: Rng,
-    /// No packet that keeps its place arrives before this instant.
+    /// A packet that keeps its order arrives no earlier than this.
     latest: Time,
-    /// When the DOCSIS upstream's grants so far are used up.
+    /// When the last of the upstream's grants so far ends.
     granted_until: Time,
 }
 
-/// Delays of a direction besides the constant one.
+/// The parameters of the extra delays of one direction.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct FlightOptions {
-    /// Random delay of each packet.
     pub jitter: Option<Jitter>,
-    /// Packets that fall behind.
+    /// Delays packets so that later ones overtake them.
     pub reorder: Option<Reorder>,
-    /// Delay of the DOCSIS upstream's medium access.
+    /// The delay of the DOCSIS upstream's medium access.
     pub grant: Option<RequestGrant>,
 }
 
 impl FlightOptions {
-    /// Whether there is no extra delay at all.
+    /// Whether there is no extra delay.
     pub const fn is_empty(&self) -> bool {
         self.jitter.is_none() && self.reorder.is_none() && self.grant.is_none()
     }
@@ -42,56 +41,54 @@ impl FlightOptions {
 /// A random delay from zero to `most`, drawn for each packet.
 #[derive(Clone, Copy, Debug)]
 pub struct Jitter {
-    /// Largest extra delay.
     pub most: Span,
-    /// Distribution of the jitter.
     pub law: JitterLaw,
-    /// A packet waits for those sent before it, as behind a link that retransmits; otherwise each
-    /// arrives when its own delay is over, and may overtake.
+    /// Whether a packet waits for those sent before it, as on a link that retransmits. Otherwise it
+    /// arrives after its own delay, and may overtake.
     pub keep_order: bool,
 }
 
-/// How jitter is distributed over zero to `most`.
+/// The distribution of jitter from zero to `most`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JitterLaw {
-    /// Evenly; mean half of `most`.
+    /// Uniform; the mean is half of `most`.
     Uniform,
-    /// Normal with mean half of `most` and a standard deviation of a sixth, cut at both ends.
+    /// Normal, cut at both ends; the mean is half of `most`, the standard deviation a sixth.
     Normal,
-    /// Exponential with a mean of an eighth of `most`, cut at its end (0.03 % of the packets).
+    /// Exponential, cut at `most` (0.03 % of the packets); the mean is an eighth of `most`.
     Exponential,
 }
 
-/// Packets that fall behind, so that later ones overtake them.
+/// Packets that are delayed so that later ones overtake them.
 #[derive(Clone, Copy, Debug)]
 pub struct Reorder {
-    /// Probability of each packet as a fraction of 2^32.
+    /// Probability per packet, as a fraction of 2^32.
     pub probability_q32: u64,
-    /// How much later a reordered packet arrives.
+    /// The extra delay of a reordered packet.
     pub by: Span,
 }
 
-/// The request-grant loop of a DOCSIS upstream, which a modem's AQM cannot see (RFC 8034,
-/// section 4.2): the delay comes after the packet has left the queue. Queues with service flows of
-/// their own wait for [`Grants`](super::Grants) instead.
+/// The request-grant loop of a DOCSIS upstream, which a modem's AQM cannot see (RFC 8034, section
+/// 4.2): the delay follows after the packet has left the queue. Queues with their own service flows
+/// wait for [`Grants`](super::Grants) instead.
 ///
-/// A packet that starts to leave the queue is requested at the next MAP boundary, and sent from
-/// `to_grant` after that boundary, or when earlier grants are used up, at the peak rate. Requests
-/// and grants of several packets overlap, so throughput stays as it is; contention and loss of
-/// requests are not modelled.
+/// A packet that leaves the queue is requested at the next MAP boundary. It is sent `to_grant`
+/// after that boundary, or when earlier grants are used up, at the peak rate. Requests and grants
+/// of several packets overlap, so the throughput is unchanged; contention and loss of requests are
+/// not modelled.
 #[derive(Clone, Copy, Debug)]
 pub struct RequestGrant {
     /// Time between MAP boundaries; not zero.
     pub map_interval: Span,
-    /// From the boundary that carries a request to the start of its grant.
+    /// From the MAP boundary that carries a request to the start of its grant.
     pub to_grant: Span,
-    /// Rate at which a grant is sent; not zero.
+    /// The rate of a granted transmission; not zero.
     pub peak: Rate,
 }
 
 impl RequestGrant {
-    /// When a packet of `len` bytes, whose transmission would have ended at `end` without
-    /// requests, has been sent.
+    /// Returns when a packet of `len` bytes has been sent, whose transmission would end at `end`
+    /// without requests.
     fn sent(&self, end: Time, len: u32, granted_until: Time) -> Time {
         let serialisation = self.peak.time_for(u64::from(len)).unwrap_or_default();
         let asked = end.since(Time::ZERO + serialisation).as_nanos();
@@ -101,7 +98,7 @@ impl RequestGrant {
 }
 
 impl Flight {
-    /// Extra delays that draw from child streams of `rng`.
+    /// Returns extra delays that draw from child streams of `rng`.
     pub fn new(options: FlightOptions, rng: &Rng) -> Self {
         Self {
             options,
@@ -112,8 +109,8 @@ impl Flight {
         }
     }
 
-    /// When a packet of `len` bytes, overhead included, reaches the far end, whose transmission
-    /// ended at `end` and which would arrive after `delay`.
+    /// Returns when a packet of `len` bytes, overhead included, reaches the far end. Its
+    /// transmission ended at `end`, and it would arrive after `delay`.
     pub(super) fn arrival(&mut self, end: Time, len: u32, delay: Span) -> Time {
         let mut sent = end;
         if let Some(grant) = self.options.grant {

@@ -21,7 +21,7 @@ use crate::service_flow::{Contract, FlowRates, Granted, ProactiveGrants, Side, W
 use crate::time::{Span, Time};
 use crate::token_bucket::{MAX_BURST_BYTES, NANOBITS_PER_BYTE};
 
-/// The state of modem and CMTS.
+/// The request-grant loop of modem and CMTS.
 #[derive(Clone, Debug)]
 pub struct Grants {
     timing: RequestGrant,
@@ -32,28 +32,27 @@ pub struct Grants {
     flows: [Flow; 2],
     /// Number of the next MAP boundary.
     next_map: u64,
-    /// Granted and not begun, in order of time: start and bytes by [`Side`].
+    /// Grants that have not begun, by time: start, and bytes by [`Side`].
     coming: VecDeque<(Time, [u64; 2])>,
-    /// End of the transmission that is under way.
+    /// When the current transmission ends.
     busy_until: Time,
 }
 
 #[derive(Clone, Debug)]
 struct Flow {
-    /// Sustained and peak rate of its own.
+    /// The flow's own sustained and peak rate.
     limits: [Option<Bucket>; 2],
-    /// Asked for and not granted.
+    /// Bytes requested and not granted.
     pending: u64,
-    /// In `coming`.
+    /// Bytes in `coming`.
     promised: u64,
-    /// Granted, begun and not used.
+    /// Bytes of grants that have begun, not used yet.
     credit: u64,
     counted: Granted,
 }
 
 impl Grants {
-    /// An idle upstream of `rate` and `burst_bytes` (not zero) for the flows of
-    /// `contract`.
+    /// Returns an idle upstream of `rate` and `burst_bytes` (not zero) for the flows of `contract`.
     pub fn new(timing: RequestGrant, rate: Rate, burst_bytes: u64, contract: &Contract) -> Self {
         assert!(timing.map_interval > Span::ZERO, "configuration refuses a MAP interval of zero");
         let ahead = timing.to_grant.as_nanos() / timing.map_interval.as_nanos() + 2;
@@ -69,12 +68,12 @@ impl Grants {
         }
     }
 
-    /// What each flow was granted so far.
+    /// Returns the cumulative grants of each flow.
     pub(super) fn granted(&self) -> [Granted; 2] {
         [self.flows[0].counted, self.flows[1].counted]
     }
 
-    /// A packet comes at `now` to an upstream that was idle: passes over what lies between.
+    /// Restarts an idle upstream when a packet arrives at `now`: skips the time between.
     pub(super) fn resume(&mut self, now: Time) {
         let map = self.timing.map_interval;
         let boundary = now.as_nanos().div_ceil(map.as_nanos());
@@ -90,13 +89,13 @@ impl Grants {
         self.reserve_ahead(Bucket::take);
     }
 
-    /// Whether nothing is being sent from `now` on.
+    /// Whether no transmission is under way at `now`.
     pub(super) fn is_free(&self, now: Time) -> bool {
         self.busy_until <= now
     }
 
-    /// What happens at `now`, the time that [`Grants::next_event`] named: requests, and grants
-    /// that begin.
+    /// Makes requests and begins the grants that are due at `now`, the time that
+    /// [`Grants::next_event`] returned.
     pub(super) fn advance(&mut self, now: Time, waiting: [Waiting; 2]) {
         if self.boundary() <= now {
             self.request(waiting);
@@ -114,7 +113,8 @@ impl Grants {
         }
     }
 
-    /// Whose packet is sent at `now`, if one can be; grants of flows that store nothing are lost.
+    /// Returns the side whose packet is sent at `now`, if any. Grants of a flow that stores nothing
+    /// are lost.
     pub(super) fn turn(&mut self, now: Time, waiting: [Waiting; 2]) -> Option<Side> {
         if !self.is_free(now) {
             return None;
@@ -134,14 +134,15 @@ impl Grants {
         None
     }
 
-    /// A packet of `side`, `len` bytes long, is sent until `end`.
+    /// Records that a packet of `side`, `len` bytes long, is sent until `end`.
     pub(super) fn sent(&mut self, side: Side, len: u32, end: Time) {
         let flow = &mut self.flows[side as usize];
         flow.credit = flow.credit.saturating_sub(u64::from(len));
         self.busy_until = end;
     }
 
-    /// When something happens next after `now`; `None`: nothing, before another packet comes.
+    /// Returns the time of the next event after `now`; `None` if there is none until another packet
+    /// arrives.
     pub(super) fn next_event(&mut self, now: Time, waiting: [Waiting; 2]) -> Option<Time> {
         let is_busy = !self.is_free(now);
         let asks = self.flows.iter().any(|flow| flow.pending > 0);
@@ -156,12 +157,12 @@ impl Grants {
         [end, grant, proactive].into_iter().flatten().chain([self.boundary()]).min()
     }
 
-    /// The time of the next MAP boundary.
+    /// Returns the time of the next MAP boundary.
     fn boundary(&self) -> Time {
         Time::ZERO + self.timing.map_interval * self.next_map
     }
 
-    /// The modem asks at the present boundary, and the CMTS grants.
+    /// Makes the modem's requests at the current boundary, and the CMTS's grants.
     fn request(&mut self, waiting: [Waiting; 2]) {
         for (flow, waiting) in self.flows.iter_mut().zip(waiting) {
             let asked = flow.pending + flow.promised + flow.credit;
@@ -190,7 +191,7 @@ impl Grants {
         }
     }
 
-    /// What the flows get of one MAP interval, of which `reserved` bytes are proactive grants.
+    /// Divides one MAP interval between the flows; `reserved` bytes of it are proactive grants.
     fn divide(&self, reserved: u64) -> [u64; 2] {
         let map = self.timing.map_interval;
         let budget = self.aggregate.iter().map(|bucket| bucket.bytes_at_end(map)).min();
@@ -206,8 +207,8 @@ impl Grants {
         [low_latency.min(spare - classic), classic]
     }
 
-    /// Applies `change` to the proactive grants that begin before the next MAP's grants do, which
-    /// the buckets account for at boundaries, and an idle upstream has none.
+    /// Applies `change` to the proactive grants that begin before those of the next MAP. Buckets
+    /// account for them at boundaries, and an idle upstream has none.
     fn reserve_ahead(&mut self, change: impl Fn(&mut Bucket, u64)) {
         let Some(proactive) = &self.proactive else { return };
         let until = proactive.first_from(self.boundary() + self.timing.to_grant);
@@ -221,7 +222,7 @@ impl Grants {
         self.aggregate.iter_mut().take(1).chain(own).for_each(change);
     }
 
-    /// Applies `change` to every bucket, with the flow that it belongs to.
+    /// Applies `change` to every bucket, with the side of a flow's bucket.
     fn buckets(&mut self, change: impl Fn(&mut Bucket, Option<Side>)) {
         self.aggregate.iter_mut().for_each(|bucket| change(bucket, None));
         for (flow, side) in self.flows.iter_mut().zip(Side::ALL) {
@@ -243,24 +244,23 @@ impl Flow {
         }
     }
 
-    /// A grant of `bytes` begins.
+    /// Begins a grant of `bytes`.
     const fn begin(&mut self, bytes: u64) {
         self.credit += bytes;
         self.counted.bytes += bytes;
     }
 
-    /// Bytes that its own rates allow in the next MAP interval.
+    /// Returns the bytes that the flow's own rates allow in the next MAP interval.
     fn most(&self, map: Span) -> u64 {
         let limits = self.limits.iter().flatten();
         limits.map(|bucket| bucket.bytes_at_end(map)).min().unwrap_or(u64::MAX)
     }
 }
 
-/// The grants that come at fixed instants: number `n` at `n` intervals.
+/// Grants at fixed times: number `n` after `n` intervals.
 #[derive(Clone, Debug)]
 struct Proactive {
     grants: ProactiveGrants,
-    /// Number of the next one.
     next: u64,
 }
 
@@ -269,12 +269,12 @@ impl Proactive {
         Time::ZERO + self.grants.interval * number
     }
 
-    /// The number of the first one that comes at `time` or later.
+    /// Returns the number of the first grant at `time` or later.
     fn first_from(&self, time: Time) -> u64 {
         time.as_nanos().div_ceil(self.grants.interval.as_nanos())
     }
 
-    /// Passes over those before `time`, and returns their bytes.
+    /// Skips the grants before `time`, and returns their bytes.
     fn pass(&mut self, time: Time) -> u64 {
         let first = self.first_from(time).max(self.next);
         let bytes = self.bytes_between(self.next, first);
@@ -286,7 +286,8 @@ impl Proactive {
         self.bytes_between(self.first_from(from), self.first_from(to))
     }
 
-    /// Bytes of the grants from number `from` up to `to`: whole bytes, whose sum does not drift.
+    /// Returns the bytes of the grants from number `from` up to `to`: whole bytes, whose sum does
+    /// not drift.
     fn bytes_between(&self, from: u64, to: u64) -> u64 {
         let interval = u128::from(self.grants.interval.as_nanos());
         let each = u128::from(self.grants.rate.bits_per_second()) * interval;
@@ -295,8 +296,8 @@ impl Proactive {
     }
 }
 
-/// A token bucket that is settled once per MAP interval, in nanobits; below zero where proactive
-/// grants took more than there was.
+/// A token bucket that is settled once per MAP interval, in nanobits. It is below zero after
+/// proactive grants took more than it had.
 #[derive(Clone, Debug)]
 struct Bucket {
     rate: Rate,
@@ -314,13 +315,13 @@ impl Bucket {
         i128::from(self.rate.bits_per_second()) * i128::from(time.as_nanos())
     }
 
-    /// Bytes that may be granted in the next interval.
+    /// Returns the bytes that may be granted in the next interval.
     fn bytes_at_end(&self, map: Span) -> u64 {
         let bytes = (self.tokens + self.income(map)).max(0) / nanobits(1);
         u64::try_from(bytes).unwrap_or(u64::MAX)
     }
 
-    /// An interval passes in which `bytes` are granted.
+    /// Settles an interval in which `bytes` are granted.
     fn settle(&mut self, map: Span, bytes: u64) {
         self.tokens = (self.tokens + self.income(map) - nanobits(bytes)).min(self.capacity);
     }

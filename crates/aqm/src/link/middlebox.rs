@@ -13,29 +13,29 @@ use crate::time::Time;
 pub struct Middlebox {
     options: MiddleboxOptions,
     mark_rng: Rng,
-    /// Draws each packet's place among the shares of the rules; `None` where they are for all.
+    /// Draws each packet's place among the shares of the rules; `None` if every rule applies to all
+    /// packets.
     share_rng: Option<Rng>,
 }
 
-/// What a middlebox does.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MiddleboxOptions {
-    /// Probability that an ECT(0) or ECT(1) packet becomes CE, each by itself, as a fraction of
-    /// 2^32. Packets that are not ECN-capable, and those that are CE already, draw nothing.
+    /// Probability that an ECT(0) or ECT(1) packet becomes CE, independent of others, as a fraction
+    /// of 2^32. For other packets nothing is drawn.
     pub mark_q32: u64,
-    /// What then changes both fields, in order.
+    /// Rules that change both fields afterwards, in order.
     pub rules: Rules,
 }
 
 impl MiddleboxOptions {
-    /// Whether nothing is ever changed.
+    /// Whether the middlebox changes nothing.
     pub fn is_empty(&self) -> bool {
         self.mark_q32 == 0 && self.rules.as_slice().is_empty()
     }
 }
 
 impl Middlebox {
-    /// A middlebox that draws from child streams of `rng`.
+    /// Returns a middlebox that draws from child streams of `rng`.
     pub fn new(options: MiddleboxOptions, rng: &Rng) -> Self {
         let share_rng = options.rules.draw().then(|| rng.child("remark"));
         Self { options, mark_rng: rng.child("mark"), share_rng }

@@ -30,14 +30,14 @@ pub use schedule::{Schedule, ScheduleError, Step};
 pub use trace::{Opportunities, Trace, TraceError};
 
 use crate::packet::{Meta, Packet};
-use crate::qdisc::{Dequeue, DropReason, Observer, Qdisc};
+use crate::qdisc::{BoxedQdisc, Dequeue, DropReason, Observer, Qdisc};
 use crate::rng::Rng;
 use crate::service_flow::Waiting;
 use crate::time::{Span, Time};
 
-/// The random numbers of a trial's link and queue, by direction (`up`, `down`) and place in the
-/// chain of links. Every world draws from these, so that one seed gives one course of a cellular
-/// link, simulated and live.
+/// Returns the random numbers of a trial's link and queue, by direction (`up`, `down`) and index in
+/// the chain of links. Every world draws from this stream, so that one seed gives one course of a
+/// cellular link, simulated and live.
 pub fn hop_stream(trial: &Rng, direction: &str, hop: usize) -> Rng {
     trial.child("network").child(&format!("{direction} hop {hop}"))
 }
@@ -52,81 +52,78 @@ pub fn hop_stream(trial: &Rng, direction: &str, hop: usize) -> Rng {
 /// * At one instant, arrivals (`send`) are enqueued before the link dequeues; therefore call
 ///   `send` for everything that arrived at `now` before `poll(now)`.
 pub struct Link<P> {
-    queue: Box<dyn Qdisc<P>>,
+    queue: BoxedQdisc<P>,
     rate: RateProcess,
     overhead_bytes: u32,
     delay: Span,
     flight: Option<Box<Flight>>,
-    /// Where each of the queue's service flows waits for grants.
+    /// The grants that the queue's service flows wait for.
     grants: Option<Box<Grants>>,
     loss: Loss,
     middlebox: Option<Box<Middlebox>>,
-    /// What the link does next, and when; [`Time::MAX`] where it has nothing to wait for.
+    /// When the link acts next, and what it does; [`Time::MAX`] if it waits for a packet.
     activity: Activity,
     wake: Time,
-    /// The packet in transmission, where it will be lost at the end of it.
+    /// The packet in transmission that will be lost at its end.
     doomed: Option<Packet<P>>,
-    /// Packets in transmission or beyond it, with the time at which they reach the far end, in its
-    /// order. A packet goes there as soon as its transmission begins, since everything about its
-    /// way is known by then: it is moved once less.
+    /// Packets in transmission or in flight, ordered by the time at which they arrive at the far
+    /// end. A packet enters when its transmission begins: everything about its path is known by
+    /// then, and it is moved once less.
     flying: VecDeque<(Time, Packet<P>)>,
-    /// Number of packets that `flying` may hold; more are lost, so that memory stays bounded.
+    /// The capacity of `flying`. Packets beyond it are lost, so that memory stays bounded.
     flying_limit: usize,
-    /// Whether a packet that leaves does nothing but arrive after `delay`: one test instead of one
-    /// for each thing that may happen to it.
+    /// Whether a packet that leaves only arrives after `delay`: one test instead of one per
+    /// feature.
     is_plain: bool,
 }
 
-/// The next thing that a link does.
+/// What a link does next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Activity {
-    /// Nothing until a packet arrives.
+    /// Waits for a packet.
     Idle,
-    /// Nothing, until its queue shapes no more or a packet arrives that need not wait.
+    /// Waits until the queue stops shaping, or for a packet that need not wait.
     Waiting,
     /// Asks its queue for a packet.
     Asking,
-    /// End of a transmission.
+    /// Ends a transmission.
     Sending,
-    /// Whatever is next among requests, grants and transmissions.
+    /// Handles the next request, grant or transmission.
     Granting,
 }
 
 /// Independent loss of transmitted packets.
 #[derive(Clone, Debug)]
 pub struct Loss {
-    /// Probability as a fraction of 2^32.
     pub probability_q32: u64,
-    /// Stream that decides.
     pub rng: Rng,
 }
 
 /// Everything a link consists of.
 pub struct LinkParts<P> {
-    /// The queue in front of the link.
-    pub queue: Box<dyn Qdisc<P>>,
-    /// When they may leave.
+    pub queue: BoxedQdisc<P>,
+    /// When packets may leave.
     pub rate: RateProcess,
     /// Link-layer bytes charged on top of each packet's length.
     pub overhead_bytes: u32,
     /// From the end of a transmission to arrival at the far end.
     pub delay: Span,
-    /// Delays on top of that; `None` where there are none.
+    /// Delays on top of `delay`.
     pub flight: Option<Box<Flight>>,
-    /// Grants that each of the queue's service flows waits for; `rate` is then what a grant is sent
-    /// at. For queues with service flows alone.
+    /// The grants that the queue's service flows wait for; `rate` is then the rate of a granted
+    /// transmission. Only for queues with service flows.
     pub grants: Option<Box<Grants>>,
     /// Random loss after transmission.
     pub loss: Loss,
-    /// What changes the packets that are not lost; `None` where nothing does.
+    /// Marks and remarks packets that are not lost.
     pub middlebox: Option<Box<Middlebox>>,
 }
 
-/// Packets in flight behind a link, at most: 10 Gbit/s of minimal packets for a second.
+/// 10 Gbit/s of minimal packets for a second.
 const FLYING_LIMIT: usize = 1 << 24;
 
 impl<P> Link<P> {
-    /// An idle link.
+    /// Returns an idle link.
     pub fn new(parts: LinkParts<P>) -> Self {
         Self {
             is_plain: parts.overhead_bytes == 0
@@ -168,8 +165,8 @@ impl<P> Link<P> {
         }
     }
 
-    /// Replays what happened before `now`, as `send` does first. An observer that must hear of an
-    /// arrival in its place among departures and drops is told after this.
+    /// Replays everything before `now`, as `send` does first. An observer that reports arrivals in
+    /// order with departures and drops calls this before it reports one.
     #[inline]
     pub fn advance_before(&mut self, now: Time, observer: &mut impl Observer<P>) {
         if self.wake < now {
@@ -189,8 +186,8 @@ impl<P> Link<P> {
         self.flying.pop_front()
     }
 
-    /// What `poll` would return, left in its place: a simulator that copies it from there moves it
-    /// once less, and discards it by [`Link::discard`].
+    /// Returns what [`poll`](Self::poll) would return and leaves it in place: a simulator that
+    /// copies the packet from there, and discards it by [`Link::discard`], moves it once less.
     #[inline]
     pub fn peek(
         &mut self,
@@ -203,20 +200,21 @@ impl<P> Link<P> {
         self.flying.front().filter(|(arrival, _)| *arrival <= now)
     }
 
-    /// Forgets the packet that [`Link::peek`] returned.
+    /// Discards the packet that [`Link::peek`] returned.
     #[inline]
     pub fn discard(&mut self) {
         self.flying.pop_front();
     }
 
-    /// The packet in flight that `position` others will arrive before, as far as is known now.
+    /// Returns the packet in flight before which `position` others will arrive, as far as is known
+    /// now.
     #[inline]
     pub fn in_flight_at(&self, position: usize) -> Option<&Packet<P>> {
         self.flying.get(position).map(|(_, packet)| packet)
     }
 
-    /// When `poll` could next return a packet: never later than it does, possibly earlier.
-    /// `None`: not before another `send`.
+    /// Returns when `poll` may next return a packet: never later than it does, possibly earlier.
+    /// `None` if not before another `send`.
     #[inline]
     pub fn next_event(&self) -> Option<Time> {
         let flying = self.flying.front().map(|(arrival, _)| *arrival);
@@ -228,17 +226,17 @@ impl<P> Link<P> {
         flying.into_iter().chain(next).min()
     }
 
-    /// The queue in front of the link.
+    /// Returns the queue in front of the link.
     pub fn queue(&self) -> &dyn Qdisc<P> {
         self.queue.as_ref()
     }
 
-    /// Packets transmitted or in transmission that have not reached the far end.
+    /// Returns the number of packets in transmission or in flight.
     pub fn in_flight(&self) -> usize {
         self.flying.len() + usize::from(self.doomed.is_some())
     }
 
-    /// Does everything that happens up to `last`, that instant included.
+    /// Does everything up to and including `last`.
     #[inline(never)]
     fn advance(&mut self, last: Time, observer: &mut impl Observer<P>) {
         while self.wake <= last {
@@ -261,7 +259,7 @@ impl<P> Link<P> {
         }
     }
 
-    /// Waits for the rate process to allow a transmission from `ready` on.
+    /// Waits until the rate process allows a transmission, from `ready` on.
     #[inline]
     fn ask(&mut self, ready: Time) {
         (self.activity, self.wake) = match self.rate.next_start(ready) {
@@ -295,7 +293,7 @@ impl<P> Link<P> {
         }
     }
 
-    /// Whatever happens at one instant of a link with requests and grants.
+    /// Handles one event of a link with requests and grants.
     #[inline(never)]
     fn grant(&mut self, observer: &mut impl Observer<P>) {
         let now = self.wake;
@@ -325,14 +323,14 @@ impl<P> Link<P> {
         self.grants = Some(grants);
     }
 
-    /// The packet in transmission, which ends now, is lost if it was to be.
+    /// Drops the packet whose transmission ends now, if it is to be lost.
     fn lose_doomed(&mut self, now: Time, observer: &mut impl Observer<P>) {
         if let Some(packet) = self.doomed.take() {
             observer.dropped(now, packet, DropReason::Loss);
         }
     }
 
-    /// What waits in each service flow.
+    /// Returns the backlog of each service flow.
     fn waiting(&mut self) -> [Waiting; 2] {
         self.queue.service_flows().map_or_else(Default::default, |flows| flows.waiting())
     }
@@ -355,7 +353,7 @@ impl<P> Link<P> {
         }
     }
 
-    /// Settles the way of a packet that may be late, changed or lost on it.
+    /// Determines the delay, change or loss of a packet behind the link.
     #[inline(never)]
     fn launch(
         &mut self,

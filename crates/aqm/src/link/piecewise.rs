@@ -11,31 +11,31 @@ use crate::token_bucket::NANOBITS_PER_BYTE;
 
 /// A rate over time, with a cursor that only moves forward.
 pub(super) trait Pieces {
-    /// The rate at the cursor.
+    /// Returns the rate at the cursor.
     fn rate(&self) -> Rate;
-    /// When the piece at the cursor ends; [`Time::MAX`] where it lasts for ever.
+    /// Returns the end of the piece at the cursor; [`Time::MAX`] if it lasts for ever.
     fn piece_end(&self) -> Time;
     /// Moves the cursor to the next piece.
     fn enter_next(&mut self);
-    /// Moves the cursor to the piece that holds at `time`.
+    /// Moves the cursor to the piece at `time`.
     fn seek(&mut self, time: Time);
-    /// Passes over what a transmission of `work_nanobits` from `now` on can be known to use up
-    /// whole; returns when it goes on, and with how much.
+    /// Skips the whole cycles that a transmission of `work_nanobits` from `now` on uses up. Returns
+    /// when it continues, and the remaining work.
     fn skip(&mut self, now: Time, work_nanobits: u64) -> (Time, u64) {
         (now, work_nanobits)
     }
 }
 
-/// The transmitter: when it is free again, and what rounding has cut off.
+/// When the transmitter is free again, and what rounding has cut off.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Transmitter {
     free_at: Time,
-    /// Work cut off so far in this busy period, in nanobits (1e-9 bit).
+    /// Work that rounding has cut off in this busy period, in nanobits (1e-9 bit).
     carry_nanobits: u64,
 }
 
 impl Transmitter {
-    /// The end of the first outage that `ready` falls into, else `ready`.
+    /// Returns the end of the first outage at `ready`, else `ready`.
     pub(super) fn next_start(&mut self, pieces: &mut impl Pieces, ready: Time) -> Time {
         pieces.seek(ready);
         let mut start = ready;
@@ -50,7 +50,7 @@ impl Transmitter {
         start
     }
 
-    /// The end of a transmission of `len` bytes from `start` on.
+    /// Returns the end of a transmission of `len` bytes from `start` on.
     pub(super) fn transmit(&mut self, pieces: &mut impl Pieces, start: Time, len: u32) -> Time {
         if start > self.free_at {
             self.carry_nanobits = 0;

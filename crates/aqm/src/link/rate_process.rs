@@ -17,20 +17,19 @@ use crate::token_bucket::NANOBITS_PER_BYTE;
 pub enum RateProcess {
     /// No limit: every packet passes at once.
     Unlimited,
-    /// One rate for ever.
     Constant(Constant),
-    /// A rate that changes at given instants.
+    /// A rate that changes at given times.
     Schedule(Schedule),
-    /// A recording of delivery opportunities, used as Mahimahi does.
+    /// A recording of delivery opportunities, as Mahimahi uses it.
     Opportunities(Opportunities),
     /// A token bucket with a peak rate.
     Docsis(DocsisUpstream),
-    /// A random process like a cellular link.
+    /// A random process that resembles a cellular link.
     Cellular(Box<Cellular>),
 }
 
 impl RateProcess {
-    /// This process from its beginning; a random one draws from a child stream of `rng`.
+    /// Returns this process at its start; a random one draws from a child stream of `rng`.
     #[must_use]
     pub fn started(&self, rng: &Rng) -> Self {
         match self {
@@ -41,7 +40,8 @@ impl RateProcess {
         }
     }
 
-    /// The first instant, `ready` or later, at which a transmission may start. `None`: never.
+    /// Returns the first time from `ready` on at which a transmission may start; `None` if there is
+    /// none.
     #[inline]
     pub fn next_start(&mut self, ready: Time) -> Option<Time> {
         match self {
@@ -58,9 +58,9 @@ impl RateProcess {
         !matches!(self, Self::Unlimited | Self::Constant(_))
     }
 
-    /// Bytes that a link which is never idle sends from `from` up to `to`, rounded down; of a token
-    /// bucket without its burst. `None`: any number. To be asked of a process that transmits
-    /// nothing, for windows that do not go back.
+    /// Returns the bytes that a link which is never idle sends from `from` up to `to`, rounded
+    /// down; those of a token bucket without its burst. `None` without a limit. Only for a process
+    /// that transmits nothing, and for windows that do not go back.
     pub fn offered_bytes(&mut self, from: Time, to: Time) -> Option<u64> {
         let steady =
             |rate: Rate| u128::from(rate.bits_per_second()) * u128::from(to.since(from).as_nanos());
@@ -75,8 +75,8 @@ impl RateProcess {
         Some((nanobits / u128::from(NANOBITS_PER_BYTE)) as u64)
     }
 
-    /// Transmits `len` bytes from `start`, an instant that [`RateProcess::next_start`] gave, and
-    /// returns the end. `None`: the packet can never be transmitted.
+    /// Transmits `len` bytes from `start`, which [`RateProcess::next_start`] returned. Returns the
+    /// end; `None` if the packet can never be transmitted.
     #[inline]
     pub fn transmit(&mut self, start: Time, len: u32) -> Option<Time> {
         match self {

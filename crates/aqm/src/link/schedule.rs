@@ -9,8 +9,8 @@ use super::piecewise::{Pieces, Transmitter};
 use crate::rate::Rate;
 use crate::time::{Span, Time};
 
-/// A rate over time, checked. A packet in mid-transmission at a change keeps the bits that it has
-/// sent; the rest go at the new rate.
+/// A checked rate over time. A packet in transmission at a change keeps the bits that were sent;
+/// the rest is sent at the new rate.
 #[derive(Clone, Debug)]
 pub struct Schedule {
     cursor: Cursor,
@@ -21,17 +21,17 @@ pub struct Schedule {
 struct Cursor {
     steps: Arc<[Step]>,
     period: Option<Period>,
-    /// The step that holds at the cursor, and where its cycle began.
+    /// The index of the step at the cursor, and the start of its cycle.
     index: usize,
     cycle_start: Time,
 }
 
-/// From `start` after the beginning of a cycle on, `rate` holds.
+/// A rate that holds from `start` on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Step {
-    /// Offset into the cycle.
+    /// Offset from the start of the cycle.
     pub start: Span,
-    /// Rate from then on; zero is an outage.
+    /// The rate from `start` on; zero is an outage.
     pub rate: Rate,
 }
 
@@ -48,9 +48,9 @@ pub enum ScheduleError {
     Empty,
     /// The first step starts later than zero.
     LateStart,
-    /// This step (counted from 1) does not start after the one before it.
+    /// The step with this number (from 1) does not start after the previous one.
     NotIncreasing(usize),
-    /// Nothing would ever pass again: the last rate, or with a repeat every rate, is zero.
+    /// No packet could ever pass: the last rate, or with a repeat every rate, is zero.
     NothingPasses,
     /// The repeat does not end after the start of the last step.
     ShortRepeat,
@@ -76,13 +76,13 @@ impl fmt::Display for ScheduleError {
 impl core::error::Error for ScheduleError {}
 
 impl Schedule {
-    /// Steps at most: a trace of nine hours that changes every millisecond.
+    /// A trace of nine hours that changes every millisecond.
     pub const MAX_STEPS: usize = 1 << 25;
 
-    /// A schedule that starts over every `repeat`, or whose last rate holds for ever.
+    /// Returns a schedule that starts over every `repeat`, or whose last rate holds for ever.
     ///
     /// # Errors
-    /// See [`ScheduleError`].
+    /// Returns a [`ScheduleError`] that names the first wrong step.
     pub fn new(steps: Vec<Step>, repeat: Option<Span>) -> Result<Self, ScheduleError> {
         let (Some(first), Some(last)) = (steps.first(), steps.last()) else {
             return Err(ScheduleError::Empty);
@@ -115,7 +115,8 @@ impl Schedule {
         Ok(Self { cursor, transmitter: Transmitter::default() })
     }
 
-    /// The rate to size things by: the mean over a repeat, else the first rate that is not zero.
+    /// Returns the mean rate of a repeat, else the first rate that is not zero; for defaults of
+    /// queues.
     pub fn nominal_rate(&self) -> Rate {
         match self.cursor.period {
             Some(period) => {
@@ -129,7 +130,7 @@ impl Schedule {
         }
     }
 
-    /// Integral of the rate.
+    /// Returns the integral of the rate.
     pub(super) fn offered_nanobits(&self, from: Time, to: Time) -> u128 {
         self.cursor.nanobits_until(to).saturating_sub(self.cursor.nanobits_until(from))
     }
@@ -144,7 +145,7 @@ impl Schedule {
 }
 
 impl Cursor {
-    /// Integral of the rate from the beginning on, wherever the cursor stands.
+    /// Returns the integral of the rate from the beginning to `time`, without the cursor.
     fn nanobits_until(&self, time: Time) -> u128 {
         let time = time.since(Time::ZERO);
         let (whole, offset) = match self.period {
@@ -203,8 +204,8 @@ impl Pieces for Cursor {
         self.index += behind.saturating_sub(1);
     }
 
-    /// Passes over the cycles that a transmission spends whole, so that the steps left to walk
-    /// are fewer than those of one cycle.
+    /// Skips the whole cycles of a transmission, so that fewer steps than those of one cycle
+    /// remain.
     fn skip(&mut self, now: Time, work_nanobits: u64) -> (Time, u64) {
         let Some(period) = self.period else { return (now, work_nanobits) };
         let cycles = u128::from(work_nanobits.saturating_sub(1)) / period.work_nanobits;

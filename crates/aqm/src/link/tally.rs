@@ -19,9 +19,9 @@ use crate::time::{Span, Time};
 /// Packets by fate. Bytes are as the link charges them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Offered to the queue.
+    /// Packets offered to the queue.
     pub offered: Count,
-    /// Transmission begun.
+    /// Packets whose transmission began.
     pub sent: Count,
     drops: [Count; DropReason::ALL.len()],
     marks: [u64; MarkReason::ALL.len()],
@@ -30,34 +30,34 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// What was dropped, by the reasons that occurred.
+    /// Returns the drops by reason, without reasons that did not occur.
     pub fn drops(&self) -> impl Iterator<Item = (DropReason, Count)> {
         let all = DropReason::ALL.into_iter().zip(self.drops);
         all.filter(|(_, count)| count.packets > 0)
     }
 
-    /// Packets changed from ECT to CE, by the reasons that occurred.
+    /// Returns the packets changed from ECT to CE by reason, without reasons that did not occur.
     pub fn marks(&self) -> impl Iterator<Item = (MarkReason, u64)> {
         MarkReason::ALL.into_iter().zip(self.marks).filter(|(_, packets)| *packets > 0)
     }
 
-    /// Packets changed by each rule of the link, as far as a link can have any.
+    /// Returns the packets changed by each rule of the link; rules that it does not have count 0.
     pub const fn remarks(&self) -> &[u64; Rules::MOST] {
         &self.remarks
     }
 
-    /// Packets by the bins of the latency histogram of each service flow, by [`Side`], as far as a
-    /// histogram can have any.
+    /// Returns the packets in each bin of the latency histogram of each service flow, by [`Side`];
+    /// bins that it does not have count 0.
     pub const fn bins(&self) -> &[[u64; LatencyEdges::MOST_BINS]; 2] {
         &self.bins
     }
 
-    /// Packets dropped for any reason.
+    /// Returns the packets dropped for any reason.
     pub fn dropped_packets(&self) -> u64 {
         self.drops.iter().map(|count| count.packets).sum()
     }
 
-    /// Packets marked for any reason.
+    /// Returns the packets marked for any reason.
     pub fn marked_packets(&self) -> u64 {
         self.marks.iter().sum()
     }
@@ -77,7 +77,7 @@ impl ops::Add for Counts {
     }
 }
 
-/// The counts between two instants.
+/// The counts between two times.
 impl ops::Sub for Counts {
     type Output = Self;
     fn sub(self, earlier: Self) -> Self {
@@ -92,7 +92,6 @@ impl ops::Sub for Counts {
     }
 }
 
-/// Bin by bin.
 fn pairwise<const N: usize>(
     first: &[[u64; N]; 2],
     second: &[[u64; N]; 2],
@@ -106,13 +105,13 @@ fn pairwise<const N: usize>(
 /// What queue protection did to one flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sanction {
-    /// Packets sent to the classic queue.
+    /// Packets moved to the classic queue.
     pub packets: u64,
-    /// When the first of them was.
+    /// When the first of them was moved.
     pub first: Time,
-    /// When the last of them was.
+    /// When the last of them was moved.
     pub last: Time,
-    /// The highest score that the flow had then, as the time that it takes to drain.
+    /// The highest score of the flow at such a time, as the time that it takes to drain.
     pub highest_score: Span,
 }
 
@@ -136,10 +135,12 @@ pub struct Sanctions {
 }
 
 impl Sanctions {
-    /// Flows that are told apart; more are counted together, so that memory stays bounded.
+    /// The flows that are counted one by one; others are counted together, so that memory stays
+    /// bounded.
     pub const MOST: usize = 1_024;
 
-    /// Each flow by its number, in order; `None` stands for all that are not told apart.
+    /// Returns each flow by its number, in order; `None` stands for all flows that are counted
+    /// together.
     pub fn flows(&self) -> impl Iterator<Item = (Option<u32>, &Sanction)> {
         let known = self.flows.iter().map(|(flow, sanction)| (Some(*flow), sanction));
         known.chain(self.others.iter().map(|sanction| (None, sanction)))
@@ -160,18 +161,18 @@ impl Sanctions {
     }
 }
 
-/// Distribution of the times that packets waited.
+/// The distributions of waiting times.
 #[derive(Clone, Debug)]
 pub struct Delays {
-    /// Start of transmission minus end of enqueue.
+    /// From the end of enqueue to the start of transmission.
     pub sojourn: Histogram,
-    /// The same and the packet's own transmission. `None` behind a constant rate, where that is
-    /// size over rate.
+    /// The sojourn and the packet's own transmission. `None` behind a constant rate, where the
+    /// transmission is size over rate.
     pub queuing_delay: Option<Histogram>,
 }
 
 impl Delays {
-    /// None so far; `varying`: the link's rate is not constant.
+    /// Returns empty distributions; `varying` for a link whose rate is not constant.
     pub fn new(varying: bool) -> Self {
         Self { sojourn: Histogram::new(), queuing_delay: varying.then(Histogram::new) }
     }
@@ -180,20 +181,18 @@ impl Delays {
 /// Counts and delays between two instants.
 #[derive(Clone, Debug)]
 pub struct Window {
-    /// First instant inside.
+    /// Inclusive.
     pub start: Time,
-    /// First instant after.
+    /// Exclusive.
     pub end: Time,
-    /// Fates of the packets.
     pub counts: Counts,
-    /// Delays of those sent.
     pub delays: Delays,
-    /// What queue protection did.
+    /// Packets that queue protection moved.
     pub sanctions: Sanctions,
 }
 
 impl Window {
-    /// Adds what happened in another window of the same link; the times become those of both.
+    /// Adds another window of the same link; the times become those of both.
     pub fn merge(&mut self, other: &Self) {
         self.start = self.start.min(other.start);
         self.end = self.end.max(other.end);
@@ -208,34 +207,31 @@ impl Window {
     }
 }
 
-/// The state of a link at one instant, and what happened since the row before.
+/// The state of a link, and what happened since the previous row.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Row {
-    /// When.
     pub time: Time,
-    /// In the queue.
     pub backlog: Backlog,
-    /// The longest since the row before.
+    /// The longest sojourn since the previous row.
     pub sojourn_max: Span,
-    /// Since the row before.
+    /// Since the previous row.
     pub sent: Count,
-    /// Packets, since the row before.
+    /// Packets since the previous row.
     pub drops: u64,
-    /// Packets, since the row before.
+    /// Packets since the previous row.
     pub marks: u64,
 }
 
 /// A link over time.
 #[derive(Clone, Debug, Default)]
 pub struct Curves {
-    /// In order of time.
     pub rows: Vec<Row>,
-    /// The queue's own state at the times of the rows, by name.
+    /// The queue's gauges at the times of `rows`, by name.
     pub gauges: BTreeMap<&'static str, Vec<(Time, f64)>>,
 }
 
 impl Curves {
-    /// Adds a row, and what `queue` shows of itself then.
+    /// Adds a row, with the gauges of `queue`.
     pub fn push<P>(&mut self, row: Row, queue: &dyn Qdisc<P>) {
         self.rows.push(row);
         let mut note = |name, value| self.gauges.entry(name).or_default().push((row.time, value));
@@ -246,21 +242,21 @@ impl Curves {
 /// Counts what one link does.
 #[derive(Clone, Debug)]
 pub struct Tally {
-    /// Since the beginning; `offered` is the queue's to count.
+    /// Since the beginning; `offered` comes from the queue's own counters.
     total: Counts,
-    /// The total when the window began, and when that was.
+    /// The total when the window began, and that time.
     before: Counts,
     start: Time,
     delays: Delays,
     sanctions: Sanctions,
-    /// The total at the last row of the curves, and the longest sojourn since.
+    /// The total at the last row, and the longest sojourn since.
     row_before: Counts,
     sojourn_max: Span,
 }
 
 impl Tally {
-    /// Nothing so far; the first window begins at `start`. `varying`: the link's rate is not
-    /// constant.
+    /// Returns an empty tally whose first window begins at `start`; `varying` for a link whose rate
+    /// is not constant.
     pub fn new(start: Time, varying: bool) -> Self {
         Self {
             total: Counts::default(),
@@ -273,37 +269,37 @@ impl Tally {
         }
     }
 
-    /// A packet was dropped by queue or link.
+    /// Counts a packet that the queue or the link dropped.
     pub fn dropped(&mut self, meta: &Meta, reason: DropReason) {
         self.total.drops[reason as usize].add(meta.len);
     }
 
-    /// Queue protection sent a packet of `flow`, whose score takes so long to drain, away.
+    /// Counts a packet of `flow` that queue protection moved; its score takes `score` to drain.
     #[cold]
     pub fn sanctioned(&mut self, now: Time, flow: u32, score: Span) {
         let sanction = Sanction { packets: 1, first: now, last: now, highest_score: score };
         self.sanctions.add(Some(flow), &sanction);
     }
 
-    /// A packet left the queue of `side` after a time of that bin.
+    /// Counts a packet that left the queue of `side` with a sojourn in bin `bin`.
     #[inline]
     pub fn binned(&mut self, side: Side, bin: usize) {
         self.total.bins[side as usize][bin] += 1;
     }
 
-    /// A packet was changed from ECT to CE.
+    /// Counts a packet that was changed from ECT to CE.
     pub fn marked(&mut self, reason: MarkReason) {
         self.total.marks[reason as usize] += 1;
     }
 
-    /// A packet was changed by this rule of the link.
+    /// Counts a packet that rule `rule` of the link changed.
     pub fn remarked(&mut self, rule: usize) {
         if let Some(count) = self.total.remarks.get_mut(rule) {
             *count += 1;
         }
     }
 
-    /// A packet's transmission began at `start`, and ends at `end`.
+    /// Counts a packet that is transmitted from `start` to `end`.
     #[inline]
     pub fn transmitted(&mut self, start: Time, end: Time, meta: &Meta) {
         let sojourn = start.since(meta.arrived);
@@ -315,23 +311,23 @@ impl Tally {
         self.sojourn_max = self.sojourn_max.max(sojourn);
     }
 
-    /// Fates since the beginning, without what was offered.
+    /// Returns the counts since the beginning, without `offered`.
     pub const fn total(&self) -> &Counts {
         &self.total
     }
 
-    /// What queue protection did since the window began.
+    /// Returns what queue protection did in this window.
     pub const fn sanctions(&self) -> &Sanctions {
         &self.sanctions
     }
 
-    /// Delays since the window began.
+    /// Returns the delays of this window.
     pub const fn delays(&self) -> &Delays {
         &self.delays
     }
 
-    /// Ends the window at `now`, where the next one begins. `offered` is what the queue was offered
-    /// since its creation ([`Stats::offered`](crate::qdisc::Stats::offered)).
+    /// Ends the window at `now` and begins the next one. `offered` is the queue's count since its
+    /// creation ([`Stats::offered`](crate::qdisc::Stats::offered)).
     pub fn end_window(&mut self, now: Time, offered: Count) -> Window {
         self.total.offered = offered;
         let counts = self.total - self.before;
@@ -343,7 +339,7 @@ impl Tally {
         Window { start, end: now, counts, delays, sanctions }
     }
 
-    /// Ends a row of the curves at `now`, when the queue holds `backlog`.
+    /// Ends a row of the curves at `now`. `backlog` is that of the queue.
     pub fn end_row(&mut self, now: Time, backlog: Backlog) -> Row {
         let since = self.total - self.row_before;
         self.row_before = self.total;

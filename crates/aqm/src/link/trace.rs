@@ -26,20 +26,21 @@ use crate::time::{Span, Time};
 /// A recording: the times of its delivery opportunities.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trace {
-    /// In milliseconds, not decreasing; the last, which is not zero, is the recording's length.
+    /// In milliseconds, not decreasing. The last, which is not zero, is the length of the
+    /// recording.
     opportunities_ms: Arc<[u32]>,
 }
 
-/// Why a recording was refused, with the line, counted from 1.
+/// Why a recording was refused, with the number of the line, from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TraceError {
     /// The trace has no line.
     Empty,
-    /// This line is empty.
+    /// The line with this number is empty.
     EmptyLine(usize),
-    /// This line is not a whole number of milliseconds up to 2^32 - 1 (49 days).
+    /// The line with this number is not a whole number of milliseconds up to 2^32 - 1 (49 days).
     NotANumber(usize),
-    /// This line's time is before that of the line before it.
+    /// The time in the line with this number is before that of the previous line.
     Decreasing(usize),
     /// All times are zero: the recording has no length.
     NoDuration,
@@ -72,10 +73,10 @@ impl Trace {
     /// Lines at most.
     pub const MAX_OPPORTUNITIES: usize = 1 << 24;
 
-    /// Reads a recording. Lines end with LF or CR LF; the last may do without.
+    /// Parses a recording. Lines end with LF or CR LF; the last may end without.
     ///
     /// # Errors
-    /// See [`TraceError`].
+    /// Returns a [`TraceError`] with the first wrong line.
     pub fn parse(bytes: &[u8]) -> Result<Self, TraceError> {
         let body = bytes.strip_suffix(b"\n").unwrap_or(bytes);
         if body.is_empty() {
@@ -104,19 +105,19 @@ impl Trace {
         Ok(Self { opportunities_ms: opportunities_ms.into() })
     }
 
-    /// The recording's length.
+    /// Returns the length of the recording.
     pub fn duration(&self) -> Span {
         Span::from_millis(u64::from(self.duration_ms()))
     }
 
-    /// The mean rate where each opportunity carries `opportunity_bytes`.
+    /// Returns the mean rate if each opportunity carries `opportunity_bytes`.
     pub fn mean_rate(&self, opportunity_bytes: u32) -> Rate {
         let bits = self.opportunities_ms.len() as u64 * u64::from(opportunity_bytes) * 8;
         let per_second = u128::from(bits) * 1_000 / u128::from(self.duration_ms());
         Rate::from_bits_per_second(per_second as u64)
     }
 
-    /// Profile `exact`: each millisecond's opportunities as a constant rate over it.
+    /// Returns profile `exact`: each millisecond's opportunities as a constant rate.
     pub fn to_schedule(&self, opportunity_bytes: u32) -> Schedule {
         let bits_per_ms = |count: u64| count * u64::from(opportunity_bytes) * 8;
         let rate = |count| Rate::from_bits_per_second(bits_per_ms(count) * 1_000);
@@ -135,7 +136,7 @@ impl Trace {
             .expect("a trace has a length and at least one opportunity")
     }
 
-    /// How many of the recording, over and over, are before `time`.
+    /// Returns the number of opportunities before `time`, with the recording repeated.
     fn opportunities_before(&self, time: Time) -> u64 {
         let time_ms = time.as_nanos().div_ceil(NANOS_PER_MS);
         // The cycles whose last opportunity is before `time`, and the one under way.
@@ -150,7 +151,7 @@ impl Trace {
     }
 }
 
-/// Appends a step, unless the rate before it goes on.
+/// Appends a step, unless its rate is that of the step before.
 fn push_step(steps: &mut Vec<Step>, start_ms: u32, rate: Rate) {
     if steps.last().is_none_or(|last| last.rate != rate) {
         steps.push(Step { start: Span::from_millis(u64::from(start_ms)), rate });
@@ -164,22 +165,22 @@ fn whole_number(digits: &[u8]) -> Option<u32> {
     })
 }
 
-/// Profile `mahimahi`: a link that transmits at the instants of a recording's opportunities.
+/// Profile `mahimahi`: a link that transmits at the times of a recording's opportunities.
 #[derive(Clone, Debug)]
 pub struct Opportunities {
     trace: Trace,
     opportunity_bytes: u32,
-    /// The next opportunity that nobody has used or missed, and where its cycle began.
+    /// The next opportunity that is neither used nor missed, and the start of its cycle.
     index: usize,
     cycle_start_ms: u64,
-    /// Bytes left of the last opportunity, good only at its own instant.
+    /// Bytes left of the last opportunity; only usable at its own time.
     left_bytes: u32,
     left_at: Time,
 }
 
 impl Opportunities {
-    /// A link that starts at the beginning of `trace`; each opportunity carries
-    /// `opportunity_bytes`, which must not be zero.
+    /// Returns a link at the start of `trace`; each opportunity carries `opportunity_bytes`, which
+    /// must not be zero.
     pub fn new(trace: Trace, opportunity_bytes: u32) -> Self {
         assert!(opportunity_bytes > 0, "configuration refuses empty opportunities");
         Self {
@@ -192,7 +193,7 @@ impl Opportunities {
         }
     }
 
-    /// Bytes of the opportunities from `from` on and before `to`, used or not.
+    /// Returns the bytes of the opportunities from `from` on and before `to`, used or not.
     pub(super) fn offered_bytes(&self, from: Time, to: Time) -> u64 {
         let number = self.trace.opportunities_before(to) - self.trace.opportunities_before(from);
         number * u64::from(self.opportunity_bytes)
@@ -239,7 +240,7 @@ impl Opportunities {
         }
     }
 
-    /// Passes over all opportunities before `ready`, without walking through them.
+    /// Skips all opportunities before `ready`, without walking through them.
     fn miss_before(&mut self, ready: Time) {
         if self.next_opportunity() >= ready {
             return;

@@ -25,31 +25,24 @@
 //! short queue under TCP, the paper's main claims (`crates/sim/tests/shelf.rs`). See
 //! `docs/queues/avq.md`.
 
-use alloc::boxed::Box;
-
 use crate::aqm::{Aqm, Verdict};
 use crate::config::{
     Bytes, ConfigError, Definition, LinkFacts, Millionths, Probability, Profile, Values, params,
 };
 use crate::packet::Meta;
-use crate::qdisc::{Backlog, Qdisc};
+use crate::qdisc::{Backlog, BoxedQdisc};
 use crate::queue::fifo::{LIMIT, OneQueue};
 use crate::rate::Rate;
 use crate::rng::Rng;
 use crate::time::Time;
 
-/// Parameters of [`Avq`].
+/// Parameters of [`Avq`]; the table of `avq` below explains them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AvqConfig {
-    /// What the link can send.
     pub rate: Rate,
-    /// Desired utilisation, as a fraction of 2^32.
     pub gamma_q32: u64,
-    /// Speed of the adaptation, in millionths per second.
     pub alpha_millionths: u64,
-    /// The virtual queue's buffer, in bytes.
     pub virtual_buffer_bytes: u64,
-    /// Whether ECN-capable packets are marked instead of dropped.
     pub ecn: bool,
 }
 
@@ -57,18 +50,19 @@ pub struct AvqConfig {
 #[derive(Clone, Debug)]
 pub struct Avq {
     config: AvqConfig,
-    /// The virtual queue's capacity, in bits per second as a fraction of 2^20.
+    /// The capacity of the virtual queue, bit/s as a fraction of 2^20.
     capacity_q20: u64,
-    /// What it holds, in billionths of a bit, so that a rate times a time is exact.
+    /// The backlog of the virtual queue, in billionths of a bit, so that a rate times a time is
+    /// exact.
     backlog_nanobits: u128,
-    /// Up to when it is drained.
+    /// The time up to which the virtual queue is drained.
     drained: Time,
-    /// Since when its capacity grows.
+    /// The time up to which the capacity has grown.
     grown: Time,
 }
 
 impl Avq {
-    /// An empty virtual queue at the link's rate.
+    /// Returns an empty virtual queue at the link's rate.
     pub const fn new(config: AvqConfig) -> Self {
         Self {
             capacity_q20: Self::full_q20(&config),
@@ -83,7 +77,8 @@ impl Avq {
         config.rate.bits_per_second() << 20
     }
 
-    /// Drains the virtual queue up to `now`; whether a packet of `len` bytes fits. If so it is in.
+    /// Drains the virtual queue up to `now`. If a packet of `len` bytes fits, adds it and returns
+    /// true.
     fn admits(&mut self, now: Time, len: u32) -> bool {
         let passed_ns = now.since(self.drained).as_nanos();
         let sent = (u128::from(self.capacity_q20) * u128::from(passed_ns)) >> 20;
@@ -98,8 +93,8 @@ impl Avq {
         fits
     }
 
-    /// Adapts the capacity to an arrival of `len` bytes that stays. It grows to the link's rate at
-    /// most, before the arrival is taken away.
+    /// Adapts the capacity to an arrival of `len` bytes that stays. The capacity first grows, at
+    /// most to the link's rate, and then shrinks by the arrival.
     fn adapt(&mut self, now: Time, len: u32) {
         let passed_ns = u128::from(now.since(self.grown).as_nanos().min(GROWTH_CAP_NS));
         self.grown = now;
@@ -136,14 +131,13 @@ impl Aqm for Avq {
 }
 
 const NANOBITS_PER_BYTE: u128 = 8_000_000_000;
-/// A longer silence (18 minutes) grows the capacity no more.
+/// A longer silence (18 minutes) does not grow the capacity further.
 const GROWTH_CAP_NS: u64 = 1 << 40;
 
-/// AVQ on one queue, ready to build.
 pub type AvqQueue = OneQueue<AvqConfig>;
 
 impl AvqQueue {
-    pub(crate) fn build<P: 'static>(&self, _: &Rng) -> Box<dyn Qdisc<P>> {
+    pub(crate) fn build<P: Send + 'static>(&self, _: &Rng) -> BoxedQdisc<P> {
         self.under(Avq::new(self.config))
     }
 }
@@ -179,19 +173,19 @@ pub(crate) fn configure(values: &Values, link: &LinkFacts) -> Result<AvqQueue, C
     AvqQueue::new(config, values)
 }
 
-/// The rate that was given, else the link's.
+/// Returns the parameter `rate`, else the link's rate.
 pub(in crate::queue) fn rate_of(values: &Values, link: &LinkFacts) -> Result<Rate, ConfigError> {
     values.rate(RATE, link).map(|rate| rate.min(MOST))
 }
 
-/// A faster link counts as this fast, which keeps the arithmetic in range.
+/// The arithmetic stays in range up to this rate; a faster link counts as this fast.
 const MOST: Rate = Rate::from_bits_per_second(1_000_000_000_000);
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::packet::{Ecn, Packet};
-    use crate::qdisc::Dequeue;
+    use crate::qdisc::{Dequeue, Qdisc};
     use crate::queue::store::{Limit, Overflow, Single};
     use crate::registry::{QueueConfig, QueueSetup};
     use crate::rng::Rng;

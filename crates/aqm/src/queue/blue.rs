@@ -32,34 +32,28 @@
 //! beside RED's with small buffers, the paper's main claim (`crates/sim/tests/shelf.rs`). See
 //! `docs/queues/blue.md`.
 
-use alloc::boxed::Box;
-
 use crate::aqm::{Aqm, Store, Verdict};
 use crate::config::{
     ConfigError, Definition, LinkFacts, PacketsOrBytes, Probability, Profile, Values, params,
 };
 use crate::packet::{Meta, Packet};
-use crate::qdisc::{Backlog, Observer, Qdisc};
+use crate::qdisc::{Backlog, BoxedQdisc};
 use crate::queue::fifo::{LIMIT, OneQueue};
 use crate::queue::store::Limit;
 use crate::rate::Rate;
 use crate::rng::Rng;
 use crate::time::{Span, Time};
 
-/// Parameters of [`Blue`].
+/// Parameters of [`Blue`]; the table of `blue` below explains them. `freeze` is not zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlueConfig {
-    /// Least time between two steps; not zero.
     pub freeze: Span,
-    /// Step up, as a fraction of 2^32.
     pub increment_q32: u64,
-    /// Step down, as a fraction of 2^32.
     pub decrement_q32: u64,
     /// A queue that holds more than this counts as a loss.
     pub threshold: Option<Limit>,
-    /// Whether ECN-capable packets are marked instead of dropped.
     pub ecn: bool,
-    /// The link's rate, for the end of the last transmission.
+    /// The rate of the link, which determines the end of the last transmission.
     pub rate: Option<Rate>,
 }
 
@@ -68,21 +62,21 @@ pub struct BlueConfig {
 pub struct Blue {
     config: BlueConfig,
     probability_q32: u64,
-    /// From when on the probability may move again.
+    /// The probability does not change before this.
     frozen_until: Time,
-    /// While nothing is stored: up to when idleness is accounted for, or from when on the link is
-    /// idle.
+    /// While nothing is stored: the time up to which idleness is accounted for, or the start of
+    /// idleness.
     idle_from: Time,
     rng: Rng,
 }
 
 impl Blue {
-    /// A controller that has signalled nothing and draws from `rng`.
+    /// Returns a controller that has signalled nothing and draws from `rng`.
     pub fn new(config: BlueConfig, rng: Rng) -> Self {
         Self { config, probability_q32: 0, frozen_until: Time::ZERO, idle_from: Time::ZERO, rng }
     }
 
-    /// Steps down for the idleness up to `now`, if there was any.
+    /// Steps down for idleness up to `now`.
     fn account_for_idleness(&mut self, now: Time) {
         let first = self.idle_from.max(self.frozen_until);
         // This arrival may be dropped, and leave the link idle.
@@ -96,7 +90,7 @@ impl Blue {
         self.frozen_until = first + self.config.freeze * events;
     }
 
-    /// Steps up for a loss, unless the last step is too fresh.
+    /// Steps up for a loss, unless the probability is frozen.
     fn lose(&mut self, now: Time) {
         if now >= self.frozen_until {
             self.probability_q32 = (self.probability_q32 + self.config.increment_q32).min(ONE_Q32);
@@ -123,12 +117,7 @@ impl Aqm for Blue {
         }
     }
 
-    fn dequeue<P, S: Store<P>>(
-        &mut self,
-        now: Time,
-        store: &mut S,
-        _observer: &mut dyn Observer<P>,
-    ) -> Option<Packet<P>> {
+    fn dequeue<P>(&mut self, now: Time, store: &mut impl Store<P>) -> Option<Packet<P>> {
         let packet = store.pop()?;
         if store.head().is_none() {
             let len = u64::from(packet.meta.len);
@@ -145,11 +134,10 @@ impl Aqm for Blue {
 
 const ONE_Q32: u64 = 1 << 32;
 
-/// BLUE on one queue, ready to build.
 pub type BlueQueue = OneQueue<BlueConfig>;
 
 impl BlueQueue {
-    pub(crate) fn build<P: 'static>(&self, rng: &Rng) -> Box<dyn Qdisc<P>> {
+    pub(crate) fn build<P: Send + 'static>(&self, rng: &Rng) -> BoxedQdisc<P> {
         self.under(Blue::new(self.config, rng.child("blue")))
     }
 }
@@ -189,7 +177,7 @@ pub(crate) fn configure(values: &Values, link: &LinkFacts) -> Result<BlueQueue, 
 mod tests {
     use super::*;
     use crate::packet::Ecn;
-    use crate::qdisc::Admit;
+    use crate::qdisc::{Admit, Qdisc};
     use crate::queue::store::{Overflow, Single};
     use crate::registry::{QueueConfig, QueueSetup};
 

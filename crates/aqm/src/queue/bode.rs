@@ -28,12 +28,10 @@
 //! of theirs; `paper` by hand-made cases at the edges; both by the law suite. See
 //! `docs/queues/bode.md`.
 
-use alloc::boxed::Box;
-
 use crate::aqm::{Aqm, Store};
 use crate::config::{ConfigError, Definition, Packets, Profile, Values, params};
 use crate::packet::{Meta, Packet};
-use crate::qdisc::{Backlog, DropReason, Observer, Qdisc};
+use crate::qdisc::{Backlog, BoxedQdisc, DropReason};
 use crate::queue::fifo::{LIMIT, OneQueue};
 use crate::rng::Rng;
 use crate::time::{Span, Time};
@@ -46,7 +44,7 @@ pub struct Paper {
 }
 
 impl Paper {
-    /// BoDe that serves what waited less than `bound`, and always the last `exempt_packets`.
+    /// Serves packets that waited less than `bound`, and always the last `exempt_packets`.
     pub const fn new(bound: Span, exempt_packets: u32) -> Self {
         Self { bound, exempt_packets }
     }
@@ -54,13 +52,8 @@ impl Paper {
 
 impl Aqm for Paper {
     #[inline]
-    fn dequeue<P, S: Store<P>>(
-        &mut self,
-        now: Time,
-        store: &mut S,
-        observer: &mut dyn Observer<P>,
-    ) -> Option<Packet<P>> {
-        serve_first(now, store, observer, |head, left| {
+    fn dequeue<P>(&mut self, now: Time, store: &mut impl Store<P>) -> Option<Packet<P>> {
+        serve_first(store, |head, left| {
             now.since(head.arrived) < self.bound || left.packets < self.exempt_packets
         })
     }
@@ -73,12 +66,13 @@ pub struct Patch {
     exempt_packets: u32,
 }
 
-/// Bytes of one packet with Mahimahi's 4-byte header: with no more left, the head is served.
+/// One packet with Mahimahi's 4-byte header: the head is served if no more bytes are left behind
+/// it.
 const PATCH_EXEMPT_BYTES: u64 = 1_504;
 
 impl Patch {
-    /// BoDe with `bound` rounded down to milliseconds. The authors' `min_thr` is
-    /// `exempt_packets - 1`; their 999 (rule off) is `exempt_packets` 1 or 0.
+    /// Rounds `bound` down to milliseconds. The authors' `min_thr` is `exempt_packets - 1`; their
+    /// 999 (rule off) is `exempt_packets` 1 or 0.
     pub const fn new(bound: Span, exempt_packets: u32) -> Self {
         Self { bound_ms: bound.as_nanos() / 1_000_000, exempt_packets }
     }
@@ -86,14 +80,9 @@ impl Patch {
 
 impl Aqm for Patch {
     #[inline]
-    fn dequeue<P, S: Store<P>>(
-        &mut self,
-        now: Time,
-        store: &mut S,
-        observer: &mut dyn Observer<P>,
-    ) -> Option<Packet<P>> {
+    fn dequeue<P>(&mut self, now: Time, store: &mut impl Store<P>) -> Option<Packet<P>> {
         let now_ms = now.as_nanos() / 1_000_000;
-        serve_first(now, store, observer, |head, left| {
+        serve_first(store, |head, left| {
             let arrived_ms = head.arrived.as_nanos() / 1_000_000;
             now_ms.saturating_sub(arrived_ms) <= self.bound_ms
                 || left.packets < self.exempt_packets
@@ -102,20 +91,18 @@ impl Aqm for Patch {
     }
 }
 
-/// BoDe on one queue, ready to build.
 pub type BodeQueue = OneQueue<BodeProfile>;
 
 /// BoDe in one of its profiles.
 #[derive(Clone, Debug)]
 pub enum BodeProfile {
-    /// As the paper describes it.
     Paper(Paper),
-    /// As the authors' release runs it.
+    /// The authors' release.
     Patch(Patch),
 }
 
 impl BodeQueue {
-    pub(crate) fn build<P: 'static>(&self, _: &Rng) -> Box<dyn Qdisc<P>> {
+    pub(crate) fn build<P: Send + 'static>(&self, _: &Rng) -> BoxedQdisc<P> {
         match &self.config {
             BodeProfile::Paper(bode) => self.under(bode.clone()),
             BodeProfile::Patch(bode) => self.under(bode.clone()),
@@ -155,12 +142,10 @@ pub(crate) fn configure(values: &Values) -> Result<BodeQueue, ConfigError> {
     BodeQueue::new(profile, values)
 }
 
-/// Drops from the head until `is_served` takes a packet, given what it leaves behind.
+/// Drops from the head until `is_served` accepts a packet, given the backlog behind it.
 #[inline]
-fn serve_first<P, S: Store<P>>(
-    now: Time,
-    store: &mut S,
-    observer: &mut dyn Observer<P>,
+fn serve_first<P>(
+    store: &mut impl Store<P>,
     is_served: impl Fn(&Meta, Backlog) -> bool,
 ) -> Option<Packet<P>> {
     loop {
@@ -168,21 +153,21 @@ fn serve_first<P, S: Store<P>>(
         if is_served(head, store.backlog().without(head.len)) {
             return store.pop();
         }
-        drop_head(now, store, observer);
+        drop_head(store);
     }
 }
 
 #[cold]
-fn drop_head<P, S: Store<P>>(now: Time, store: &mut S, observer: &mut dyn Observer<P>) {
+fn drop_head<P>(store: &mut impl Store<P>) {
     if let Some(packet) = store.pop() {
-        store.drop(now, packet, DropReason::Bound, observer);
+        store.drop(packet, DropReason::Bound);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::qdisc::Dequeue;
+    use crate::qdisc::{Dequeue, Qdisc};
     use crate::queue::store::{Limit, Overflow, Single};
     use alloc::vec::Vec;
 

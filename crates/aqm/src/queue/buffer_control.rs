@@ -25,11 +25,9 @@ use crate::time::Span;
 /// The three optional sizes of a service flow, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BufferControl {
-    /// Smallest size accepted.
     pub min: Option<u64>,
-    /// Size to come close to.
+    /// The size to approach.
     pub target: Option<u64>,
-    /// Largest size accepted.
     pub max: Option<u64>,
 }
 
@@ -38,11 +36,11 @@ pub struct BufferControl {
 pub struct BufferHardware {
     /// Granularity in bytes; not zero.
     pub block: u64,
-    /// Bytes that one flow can have at most.
+    /// The largest size of one flow's buffer.
     pub largest: u64,
 }
 
-/// The service flow is rejected: no size that the modem provides is in the range.
+/// No size that the modem provides is in the range, so the service flow is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rejected {
     control: BufferControl,
@@ -64,10 +62,11 @@ impl fmt::Display for Rejected {
 impl core::error::Error for Rejected {}
 
 impl BufferControl {
-    /// The size that `hardware` gives; `supplier_choice` is aimed at where there is no target.
+    /// Returns the size that `hardware` provides. Without a target, `supplier_choice` is the
+    /// target.
     ///
     /// # Errors
-    /// No size is acceptable.
+    /// Returns [`Rejected`] if no size is in the range.
     pub fn select(self, hardware: BufferHardware, supplier_choice: u64) -> Result<u64, Rejected> {
         let block = hardware.block;
         let first = self.min.unwrap_or(0).div_ceil(block).max(1);

@@ -29,22 +29,22 @@ use alloc::vec::Vec;
 
 use crate::config::{ConfigError, Definition, DscpSet, Key, Spec, Values, params};
 use crate::packet::{Dscp, Packet};
-use crate::qdisc::{Admit, Backlog, Dequeue, Observer, Qdisc, Stats};
+use crate::qdisc::{Admit, Backlog, BoxedQdisc, Dequeue, Observer, Qdisc, Stats};
 use crate::rng::Rng;
 use crate::time::Time;
 
-/// Classes by priority, highest first.
+/// One queue per class, by priority.
 pub struct DiffServ<P> {
-    classes: Vec<Box<dyn Qdisc<P>>>,
-    /// Class of each codepoint.
+    classes: Vec<BoxedQdisc<P>>,
+    /// The index of each codepoint's class.
     class_of: [u8; 64],
 }
 
 impl<P> DiffServ<P> {
-    /// Gives each class its queue, highest priority first, and the bit set of codepoints that it
-    /// claims (bit `n` for codepoint `n`). What nobody claims goes to the last class; where
-    /// several claim a codepoint, the highest has it. There must be at least one class.
-    pub fn new(classes: Vec<(u64, Box<dyn Qdisc<P>>)>) -> Self {
+    /// Takes the classes, highest priority first: the codepoints of each as a bit set (bit `n` for
+    /// codepoint `n`), and its queue. A codepoint in no set goes to the last class, one in several
+    /// sets to the highest. There must be at least one class.
+    pub fn new(classes: Vec<(u64, BoxedQdisc<P>)>) -> Self {
         assert!(!classes.is_empty(), "configuration always gives classes");
         let last = classes.len() - 1;
         let class_of = core::array::from_fn(|codepoint| {
@@ -52,11 +52,6 @@ impl<P> DiffServ<P> {
             classes.iter().position(claims).unwrap_or(last) as u8
         });
         Self { classes: classes.into_iter().map(|(_, queue)| queue).collect(), class_of }
-    }
-
-    /// The queues of the classes, highest priority first.
-    pub fn classes(&self) -> impl Iterator<Item = &dyn Qdisc<P>> {
-        self.classes.iter().map(AsRef::as_ref)
     }
 
     fn class(&self, dscp: Dscp) -> usize {
@@ -93,7 +88,8 @@ impl<P> Qdisc<P> for DiffServ<P> {
         self.classes.iter().fold(Stats::default(), |sum, class| sum + class.stats())
     }
 
-    /// What each class holds; the state of the disciplines inside has no room in one name space.
+    /// Reports the backlog of each class; the gauges of its discipline would clash in one name
+    /// space.
     fn gauges(&self, visit: &mut dyn FnMut(&'static str, f64)) {
         for (class, name) in self.classes.iter().zip(BACKLOG_GAUGES) {
             visit(name, class.backlog().bytes as f64);
@@ -107,17 +103,17 @@ const BACKLOG_GAUGES: [&str; 3] =
 /// DiffServ, ready to build; `Q` is the configuration of any discipline.
 #[derive(Clone, Debug)]
 pub struct DiffServConfig<Q> {
-    /// Per class, highest priority first: its codepoints as a bit set, and its queue.
+    /// Each class's codepoints as a bit set, and its queue; highest priority first.
     pub classes: Vec<(u64, Q)>,
 }
 
 impl<Q> DiffServConfig<Q> {
-    /// An empty queue, whose classes `build` makes out of their configurations.
-    pub(crate) fn build_with<P: 'static>(
+    /// Returns an empty queue; `build` makes its classes from their configurations.
+    pub(crate) fn build_with<P: Send + 'static>(
         &self,
         rng: &Rng,
-        build: impl Fn(&Q, &Rng) -> Box<dyn Qdisc<P>>,
-    ) -> Box<dyn Qdisc<P>> {
+        build: impl Fn(&Q, &Rng) -> BoxedQdisc<P>,
+    ) -> BoxedQdisc<P> {
         let class = |(number, (set, queue)): (usize, &(u64, Q))| {
             (*set, build(queue, &rng.child(&format!("class {number}"))))
         };
@@ -141,7 +137,7 @@ pub(crate) const DEFINITION: Definition = Definition {
     ..Definition::BARE
 };
 
-/// `understand` makes the configuration of a class out of its SPEC.
+/// Reads the parameters; `understand` makes the configuration of a class from its SPEC.
 pub(crate) fn configure<Q>(
     values: &Values,
     understand: impl Fn(&Spec) -> Result<Q, ConfigError>,

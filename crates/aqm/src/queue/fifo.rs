@@ -9,26 +9,23 @@ use alloc::boxed::Box;
 
 use crate::aqm::Aqm;
 use crate::config::{ConfigError, Definition, PacketsOrBytes, Values, params};
-use crate::qdisc::Qdisc;
+use crate::qdisc::BoxedQdisc;
 use crate::queue::store::{Limit, NoAqm, Overflow, Single};
 use crate::rng::Rng;
 
 /// Configuration of a FIFO.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FifoConfig {
-    /// The most that the queue holds.
     pub limit: Limit,
-    /// The packet that is dropped when the queue is full.
     pub overflow: Overflow,
 }
 
 params! {
-    /// How much a discipline on a single queue holds.
+    /// The limit of a discipline on a single queue.
     pub(crate) LIMIT: PacketsOrBytes = "limit", "1000p" in "1p".."16777216p",
         "how much the queue holds";
 }
 
-/// Tail-drop.
 pub(crate) const TAIL_DROP: Definition = Definition {
     name: "fifo",
     aliases: &["pfifo", "bfifo", "droptail", "drop-tail", "taildrop", "tail-drop"],
@@ -38,7 +35,6 @@ pub(crate) const TAIL_DROP: Definition = Definition {
     ..Definition::BARE
 };
 
-/// Head-drop.
 pub(crate) const HEAD_DROP: Definition = Definition {
     name: "head-drop",
     aliases: &["pfifo-head-drop", "drophead", "drop-head", "headdrop"],
@@ -53,24 +49,23 @@ pub(crate) const HEAD_DROP: Definition = Definition {
 pub struct OneQueue<C> {
     /// The algorithm's parameters, or the algorithm in its initial state.
     pub config: C,
-    /// How much the queue holds; arrivals beyond are dropped.
     pub limit: Limit,
 }
 
 impl<C> OneQueue<C> {
-    /// The queue that [`LIMIT`] bounds.
+    /// Returns the AQM with the limit of the parameter [`LIMIT`].
     pub(crate) fn new(config: C, values: &Values) -> Result<Self, ConfigError> {
         Ok(Self { config, limit: limit(values)? })
     }
 
-    /// An empty queue under `aqm`.
-    pub(crate) fn under<P: 'static>(&self, aqm: impl Aqm + 'static) -> Box<dyn Qdisc<P>> {
+    /// Returns an empty queue under `aqm`.
+    pub(crate) fn under<P: Send + 'static>(&self, aqm: impl Aqm + Send + 'static) -> BoxedQdisc<P> {
         Box::new(Single::new(aqm, self.limit, Overflow::Tail))
     }
 }
 
 impl FifoConfig {
-    pub(crate) fn build<P: 'static>(&self, _: &Rng) -> Box<dyn Qdisc<P>> {
+    pub(crate) fn build<P: Send + 'static>(&self, _: &Rng) -> BoxedQdisc<P> {
         Box::new(Single::new(NoAqm, self.limit, self.overflow))
     }
 }
@@ -79,7 +74,7 @@ pub(crate) fn configure(values: &Values, overflow: Overflow) -> Result<FifoConfi
     Ok(FifoConfig { limit: limit(values)?, overflow })
 }
 
-/// The value of [`LIMIT`]; at least one packet, or one maximum frame of bytes.
+/// Returns the value of [`LIMIT`], at least one packet or one smallest frame of bytes.
 pub(crate) fn limit(values: &Values) -> Result<Limit, ConfigError> {
     const SMALLEST_BYTES: u64 = 64;
     match values.get(LIMIT) {

@@ -25,7 +25,7 @@ use alloc::boxed::Box;
 
 use crate::aqm::Aqm;
 use crate::config::{Bytes, ConfigError, Count, Definition, Key, Packets, Profile, Values, params};
-use crate::qdisc::Qdisc;
+use crate::qdisc::BoxedQdisc;
 use crate::queue::codel::{self, Linux, Rfc};
 use crate::queue::store::fair::{Fair, FairConfig, FairOverflow};
 use crate::rng::Rng;
@@ -33,27 +33,24 @@ use crate::rng::Rng;
 /// FQ-CoDel, ready to build.
 #[derive(Clone, Debug)]
 pub struct FqCodelConfig {
-    /// The scheduler.
     pub fair: FairConfig,
-    /// CoDel as every flow starts with it.
+    /// The initial CoDel of every flow.
     pub codel: FlowCodel,
 }
 
 /// The CoDel of each flow.
 #[derive(Clone, Debug)]
 pub enum FlowCodel {
-    /// As Linux 6.12.
     Linux(Linux),
-    /// As RFC 8289.
     Rfc(Rfc),
 }
 
 impl FqCodelConfig {
-    pub(crate) fn build<P: 'static>(&self, _: &Rng) -> Box<dyn Qdisc<P>> {
-        fn fair<A: Aqm + Clone + 'static, P: 'static>(
+    pub(crate) fn build<P: Send + 'static>(&self, _: &Rng) -> BoxedQdisc<P> {
+        fn fair<A: Aqm + Clone + Send + 'static, P: Send + 'static>(
             config: FairConfig,
             aqm: &A,
-        ) -> Box<dyn Qdisc<P>> {
+        ) -> BoxedQdisc<P> {
             Box::new(Fair::new(config, |_| aqm.clone()))
         }
         match &self.codel {

@@ -32,7 +32,7 @@ use alloc::boxed::Box;
 use crate::config::{
     Bytes, ConfigError, Definition, Millionths, Probability, Profile, Values, params,
 };
-use crate::qdisc::Qdisc;
+use crate::qdisc::BoxedQdisc;
 use crate::queue::fq_codel::{FLOWS, LIMIT, MEMORY, QUANTUM};
 use crate::queue::pie::{self, PieLinux, PieLinuxConfig};
 use crate::queue::store::fair::{Fair, FairConfig, FairOverflow};
@@ -42,14 +42,13 @@ use crate::time::Span;
 /// FQ-PIE, ready to build.
 #[derive(Clone, Debug)]
 pub struct FqPieConfig {
-    /// The scheduler.
     pub fair: FairConfig,
     /// The PIE of every flow.
     pub pie: PieLinuxConfig,
 }
 
 impl FqPieConfig {
-    pub(crate) fn build<P: 'static>(&self, rng: &Rng) -> Box<dyn Qdisc<P>> {
+    pub(crate) fn build<P: Send + 'static>(&self, rng: &Rng) -> BoxedQdisc<P> {
         let mut seeds = rng.child("fq-pie");
         let pie = |_| PieLinux::new(self.pie.clone(), Rng::new(seeds.next_u64()));
         Box::new(Fair::new(self.fair, pie))
@@ -95,7 +94,7 @@ pub(crate) fn configure(values: &Values) -> Result<FqPieConfig, ConfigError> {
     Ok(FqPieConfig { fair, pie })
 }
 
-/// A probability in whole percents, as `tc` takes this one.
+/// Returns a probability in whole percents, as `tc` accepts it.
 fn whole_percents(probability_q32: u64) -> Option<u64> {
     (0..=100_u64).find(|percent| ((percent << 32) / 100).abs_diff(probability_q32) <= 1)
 }

@@ -17,40 +17,39 @@ use alloc::string::ToString;
 use alloc::sync::Arc;
 use core::fmt;
 
-use crate::aqm::{Aqm, Marking, Store, Verdict, mark_if_capable};
+use crate::aqm::{Aqm, Store, Verdict, signal};
 use crate::config::{ConfigError, Definition, Spec};
 use crate::packet::{Meta, Packet};
-use crate::qdisc::{Backlog, DropReason, MarkReason, Observer, Qdisc};
+use crate::qdisc::{Backlog, BoxedQdisc, DropReason};
 use crate::queue::fifo::{self, LIMIT};
 use crate::queue::store::{Limit, Overflow, Single};
 use crate::rng::Rng;
 use crate::time::Time;
 
-/// What decides about the packets of an own queue.
-pub trait Judge {
-    /// Judges an arrival for which there is room. `backlog` is what the queue holds before it.
+/// Decides about the packets of an own queue.
+pub trait Judge: Send {
+    /// Judges an arrival that finds room. `backlog` excludes it.
     fn on_enqueue(&mut self, _now: Time, _meta: &Meta, _backlog: Backlog) -> Verdict {
         Verdict::Pass
     }
 
-    /// Judges the head, when the link is free: [`Verdict::Pass`] sends it, [`Verdict::Signal`]
-    /// marks and sends it where it is ECN-capable and drops it otherwise. After a drop the next
-    /// packet is judged. `backlog` is what the queue holds, the head included.
+    /// Judges the head when the link is free: [`Verdict::Pass`] sends it; [`Verdict::Signal`] marks
+    /// and sends it if it is ECN-capable, and drops it otherwise. After a drop the next packet is
+    /// judged. `backlog` includes the head.
     fn on_dequeue(&mut self, _now: Time, _meta: &Meta, _backlog: Backlog) -> Verdict {
         Verdict::Pass
     }
 
-    /// Told that an arrival found no room. `backlog` is what the queue holds.
+    /// Called for an arrival that finds no room.
     fn on_refused(&mut self, _now: Time, _meta: &Meta, _backlog: Backlog) {}
 }
 
-/// Makes the judge of one queue, which draws its random numbers from the stream given.
+/// Makes the judge of one queue. The judge draws its random numbers from the given stream.
 pub type MakeJudge = dyn Fn(Rng) -> Box<dyn Judge> + Send + Sync;
 
 /// An own queue, ready to build.
 #[derive(Clone)]
 pub struct OwnQueue {
-    /// How much the queue holds; arrivals beyond are dropped.
     pub limit: Limit,
     /// Makes a judge for each queue that is built.
     pub make: Arc<MakeJudge>,
@@ -63,27 +62,26 @@ impl fmt::Debug for OwnQueue {
 }
 
 impl OwnQueue {
-    pub(crate) fn build<P: 'static>(&self, rng: &Rng) -> Box<dyn Qdisc<P>> {
+    pub(crate) fn build<P: Send + 'static>(&self, rng: &Rng) -> BoxedQdisc<P> {
         let judged = Judged((self.make)(rng.child("own")));
         Box::new(Single::new(judged, self.limit, Overflow::Tail))
     }
 }
 
-/// What a SPEC says of an own queue.
+/// The SPEC of an own queue.
 #[derive(Clone, Debug)]
 pub struct OwnSpec {
-    /// The SPEC as it was given: its text is what the queue is known by.
+    /// The SPEC as written, whose text names the queue.
     pub label: Spec,
-    /// How much the queue holds.
     pub limit: Limit,
 }
 
 impl OwnSpec {
-    /// Understands the SPEC of an own queue, `own:NAME,limit=1000p,KEY=VALUE...`; `None`: it is
-    /// one of another queue.
+    /// Parses the SPEC of an own queue, `own:NAME,limit=1000p,KEY=VALUE...`. Returns `None` for
+    /// another queue.
     ///
     /// # Errors
-    /// No name, or a limit that cannot be.
+    /// Returns an error if the name is missing or the limit is out of range.
     pub fn read(spec: &Spec) -> Result<Option<Self>, ConfigError> {
         if spec.name != DEFINITION.name {
             return Ok(None);
@@ -100,10 +98,10 @@ impl OwnSpec {
     }
 }
 
-/// The item without a key.
+/// The key of the item without a key.
 const NAME: &str = "name";
 
-/// Not in the registry, which can build whatever it lists.
+/// Not in the registry, which can build every discipline in it.
 const DEFINITION: Definition = Definition {
     name: "own",
     summary: "a queue whose decisions whoever runs it brings along",
@@ -115,7 +113,7 @@ const DEFINITION: Definition = Definition {
     ..Definition::BARE
 };
 
-/// The decisions of a judge as an AQM.
+/// An AQM that follows a judge.
 struct Judged(Box<dyn Judge>);
 
 impl Aqm for Judged {
@@ -127,27 +125,18 @@ impl Aqm for Judged {
         self.0.on_refused(now, meta, backlog);
     }
 
-    fn dequeue<P, S: Store<P>>(
-        &mut self,
-        now: Time,
-        store: &mut S,
-        observer: &mut dyn Observer<P>,
-    ) -> Option<Packet<P>> {
+    fn dequeue<P>(&mut self, now: Time, store: &mut impl Store<P>) -> Option<Packet<P>> {
         loop {
             let verdict = self.0.on_dequeue(now, store.head()?, store.backlog());
-            let mut packet = store.pop()?;
-            let marking = match verdict {
+            let packet = store.pop()?;
+            match verdict {
                 Verdict::Pass => return Some(packet),
-                Verdict::Signal => mark_if_capable(&mut packet.meta),
-                Verdict::Drop => Marking::NotCapable,
-            };
-            match marking {
-                Marking::NotCapable => store.drop(now, packet, DropReason::ControlLaw, observer),
-                Marking::AlreadyCe => return Some(packet),
-                Marking::Marked => {
-                    store.marked(now, &packet, MarkReason::ControlLaw, observer);
-                    return Some(packet);
+                Verdict::Signal => {
+                    if let Some(packet) = signal(true, packet, store) {
+                        return Some(packet);
+                    }
                 }
+                Verdict::Drop => store.drop(packet, DropReason::ControlLaw),
             }
         }
     }
@@ -158,7 +147,7 @@ mod tests {
     use super::*;
     use crate::config::LinkFacts;
     use crate::packet::Ecn;
-    use crate::qdisc::{Admit, Dequeue};
+    use crate::qdisc::{Admit, Dequeue, MarkReason, Observer, Qdisc};
     use crate::registry::QueueSetup;
     use alloc::vec::Vec;
 

@@ -26,45 +26,35 @@
 //! Drop rate within three standard deviations, evenness of drops, idle decay against the closed
 //! form, the adaptive rule's bounds, and the marking fractions that the kernel's own test asserts.
 
-use alloc::boxed::Box;
-
 use crate::aqm::{Aqm, Store, Verdict};
 use crate::config::{
     Bytes, ConfigError, Definition, LinkFacts, PacketsOrBytes, Probability, Profile, Values, params,
 };
 use crate::packet::{Meta, Packet};
-use crate::qdisc::{Backlog, Observer, Qdisc};
+use crate::qdisc::{Backlog, BoxedQdisc};
 use crate::queue::control::UpdateTimer;
 use crate::queue::fifo::{LIMIT, OneQueue};
 use crate::rate::Rate;
 use crate::rng::Rng;
 use crate::time::{Span, Time};
 
-/// Parameters of [`Red`].
+/// Parameters of [`Red`]; the table of `red` below explains them. `min` and `mean_packet_bytes` are
+/// not zero, and `max` is above `min`.
 #[derive(Clone, Copy, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "independent switches, as the papers have them")]
 pub struct RedConfig {
-    /// Whether thresholds and average count bytes, else packets.
+    /// Whether thresholds and average count bytes; else packets.
     pub bytes: bool,
-    /// Average below which nothing is dropped; not zero.
     pub min: u64,
-    /// Average at which the probability is `max_p`; above `min`.
     pub max: u64,
-    /// Weight of a new sample, as a fraction of 2^32.
     pub weight_q32: u64,
-    /// Probability at `max`, as a fraction of 2^32 (with `adaptive`, to begin with).
     pub max_p_q32: u64,
-    /// Whether the probability goes on rising from `max` to twice `max`, else it jumps to 1.
     pub gentle: bool,
-    /// Whether `max_p` adapts.
     pub adaptive: bool,
-    /// Whether ECN-capable packets are marked instead of dropped.
     pub ecn: bool,
-    /// Whether even ECN-capable packets are dropped above the band.
     pub hard_drop: bool,
-    /// Size of an average packet in bytes; not zero.
     pub mean_packet_bytes: u32,
-    /// Time that an average packet takes to leave, for the decay while idle.
+    /// The transmission time of an average packet, for the decay while idle.
     pub mean_packet_time: Span,
 }
 
@@ -76,14 +66,14 @@ pub struct Red {
     average_q24: u64,
     /// Arrivals since the last signal; `None` while the average is below the band.
     count: Option<u32>,
-    /// While nothing is stored: up to when the average has decayed.
+    /// While nothing is stored: the time up to which the average has decayed.
     idle_since: Time,
     adaptation: UpdateTimer,
     rng: Rng,
 }
 
 impl Red {
-    /// An idle controller that draws from `rng`.
+    /// Returns an idle controller that draws from `rng`.
     pub fn new(config: RedConfig, rng: Rng) -> Self {
         Self {
             max_p_q32: config.max_p_q32,
@@ -106,7 +96,7 @@ impl Red {
         }
     }
 
-    /// Adaptive RED: additive increase, multiplicative decrease of `max_p`.
+    /// Adapts `max_p`: additive increase, multiplicative decrease.
     fn adapt(&mut self) {
         let band_q24 = (self.config.max - self.config.min) << 24;
         let above_min_q24 = self.average_q24.saturating_sub(self.config.min << 24);
@@ -135,7 +125,7 @@ impl Red {
         };
     }
 
-    /// The probability by the average alone; `None`: below the band.
+    /// Returns the probability that follows from the average alone; `None` below the band.
     fn base_probability_q32(&self) -> Option<u64> {
         let (min_q24, max_q24) = (self.config.min << 24, self.config.max << 24);
         let ramp = |from_q24: u64, width_q24: u64, height_q32: u64| {
@@ -207,12 +197,7 @@ impl Aqm for Red {
     }
 
     #[inline]
-    fn dequeue<P, S: Store<P>>(
-        &mut self,
-        now: Time,
-        store: &mut S,
-        _observer: &mut dyn Observer<P>,
-    ) -> Option<Packet<P>> {
+    fn dequeue<P>(&mut self, now: Time, store: &mut impl Store<P>) -> Option<Packet<P>> {
         if store.backlog().packets == 1 {
             self.idle_since = now;
         }
@@ -227,7 +212,7 @@ impl Aqm for Red {
 }
 
 const ONE_Q32: u64 = 1 << 32;
-/// Where no rate of the link is known, the idle decay assumes that of `tc`.
+/// The rate of the idle decay if the link's is unknown, as in `tc`.
 const ASSUMED_RATE: Rate = Rate::from_megabits_per_second(10);
 const ADAPT_INTERVAL: Span = Span::from_millis(500);
 /// Longer queues count as this long, so that the average keeps 24 fractional bits.
@@ -237,7 +222,7 @@ fn scale_q32(value: u64, factor_q32: u64) -> u64 {
     ((u128::from(value) * u128::from(factor_q32)) >> 32) as u64
 }
 
-/// `base ^ exponent` by squaring.
+/// Returns `base ^ exponent` by squaring.
 fn power_q32(base_q32: u64, exponent: u64) -> u64 {
     let (mut result_q32, mut square_q32, mut rest) = (ONE_Q32, base_q32, exponent);
     while rest > 0 && result_q32 > 0 {
@@ -250,11 +235,10 @@ fn power_q32(base_q32: u64, exponent: u64) -> u64 {
     result_q32
 }
 
-/// RED on one queue, ready to build.
 pub type RedQueue = OneQueue<RedConfig>;
 
 impl RedQueue {
-    pub(crate) fn build<P: 'static>(&self, rng: &Rng) -> Box<dyn Qdisc<P>> {
+    pub(crate) fn build<P: Send + 'static>(&self, rng: &Rng) -> BoxedQdisc<P> {
         self.under(Red::new(self.config, rng.child("red")))
     }
 }
@@ -320,7 +304,7 @@ pub(crate) fn configure(values: &Values, link: &LinkFacts) -> Result<RedQueue, C
     RedQueue::new(config, values)
 }
 
-/// Whether they are bytes, then `min` and `max`.
+/// Returns whether the thresholds are in bytes, then `min` and `max`.
 fn thresholds(values: &Values, derived: &Defaults) -> Result<(bool, u64, u64), ConfigError> {
     use PacketsOrBytes::{Bytes, Packets};
     let (given_min, given_max) = (values.get(MIN), values.get(MAX));

@@ -29,14 +29,12 @@
 //! Prices against the closed form; rate and queue match for 4 and for 60 senders alike, the paper's
 //! main claim (`crates/sim/tests/shelf.rs`). See `docs/queues/rem.md`.
 
-use alloc::boxed::Box;
-
 use crate::aqm::{Aqm, Store, Verdict};
 use crate::config::{
     Bytes, ConfigError, Definition, LinkFacts, Millionths, Packets, Profile, Values, params,
 };
 use crate::packet::{Meta, Packet};
-use crate::qdisc::{Backlog, Observer, Qdisc};
+use crate::qdisc::{Backlog, BoxedQdisc};
 use crate::queue::avq::RATE;
 use crate::queue::control::{UpdateTimer, exp_of_minus_q32, ln_q48};
 use crate::queue::fifo::{LIMIT, OneQueue};
@@ -44,26 +42,18 @@ use crate::rate::Rate;
 use crate::rng::Rng;
 use crate::time::{Span, Time};
 
-/// Parameters of [`Rem`].
+/// Parameters of [`Rem`]; the table of `rem` below explains them. `interval` and
+/// `mean_packet_bytes` are not zero; `phi` is above one and at most two, `weight` at most one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RemConfig {
-    /// Gain of the price, in millionths.
     pub gamma_millionths: u64,
-    /// Weight of the queue beside the rate, in millionths.
     pub alpha_millionths: u64,
-    /// Base of the probability, in millionths; above one, at most two.
     pub phi_millionths: u64,
-    /// Queue to hold, in bytes.
     pub target_bytes: u64,
-    /// Time between updates; not zero.
     pub interval: Span,
-    /// Weight of the newest interval in the input rate, in millionths; at most one.
     pub weight_millionths: u64,
-    /// What counts as one packet, in bytes; not zero.
     pub mean_packet_bytes: u64,
-    /// Whether ECN-capable packets are marked instead of dropped.
     pub ecn: bool,
-    /// What the link can send.
     pub rate: Rate,
 }
 
@@ -71,14 +61,14 @@ pub struct RemConfig {
 #[derive(Clone, Debug)]
 pub struct Rem {
     config: RemConfig,
-    /// What the link can send in an interval, in 65536ths of a byte.
+    /// Bytes that the link can send in an interval, in 65536ths.
     capacity_q16: i128,
     ln_phi_q48: u64,
     price_cap_q32: i128,
     timer: UpdateTimer,
     /// In packets, as a fraction of 2^32.
     price_q32: i128,
-    /// Bytes that came since the last update.
+    /// Bytes since the last update.
     arrived_bytes: u64,
     /// Smoothed bytes per interval, in 65536ths.
     input_q16: i128,
@@ -87,7 +77,7 @@ pub struct Rem {
 }
 
 impl Rem {
-    /// A link without a price that draws from `rng`.
+    /// Returns a link without a price that draws from `rng`.
     pub fn new(config: RemConfig, rng: Rng) -> Self {
         let bits = i128::from(config.rate.bits_per_second());
         let ln_phi_q48 = ln_q48(config.phi_millionths);
@@ -123,7 +113,8 @@ impl Rem {
         }
     }
 
-    /// One update of the price. Its step, if all further ones will be the same while nothing comes.
+    /// Updates the price. Returns its step if all further steps will be equal until a packet
+    /// arrives.
     #[cold]
     fn update(&mut self, backlog: Backlog) -> Option<i128> {
         let config = &self.config;
@@ -159,12 +150,7 @@ impl Aqm for Rem {
         self.arrived_bytes += u64::from(meta.len);
     }
 
-    fn dequeue<P, S: Store<P>>(
-        &mut self,
-        now: Time,
-        store: &mut S,
-        _observer: &mut dyn Observer<P>,
-    ) -> Option<Packet<P>> {
+    fn dequeue<P>(&mut self, now: Time, store: &mut impl Store<P>) -> Option<Packet<P>> {
         self.advance(now, store.backlog());
         store.pop()
     }
@@ -176,16 +162,16 @@ impl Aqm for Rem {
 }
 
 const ONE_Q32: u64 = 1 << 32;
-/// The price stops where the probability is `1 - exp(-23)`, which is 1 but for less than 2^-32.
+/// The price stops rising where the probability is `1 - exp(-23)`, which is 1 but for less than
+/// 2^-32.
 const PRICE_CAP_EXPONENT: i128 = 23;
 /// More bytes count as this many, which keeps the arithmetic in range.
 const BYTES_CAP: u64 = 1 << 40;
 
-/// REM on one queue, ready to build.
 pub type RemQueue = OneQueue<RemConfig>;
 
 impl RemQueue {
-    pub(crate) fn build<P: 'static>(&self, rng: &Rng) -> Box<dyn Qdisc<P>> {
+    pub(crate) fn build<P: Send + 'static>(&self, rng: &Rng) -> BoxedQdisc<P> {
         self.under(Rem::new(self.config, rng.child("rem")))
     }
 }

@@ -32,7 +32,6 @@
 //! `tests/vectors.rs`: the kernel's own code in user space gives every packet the same fate. See
 //! `docs/queues/sfb.md`.
 
-use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 
 use crate::aqm::{Aqm, Store, Verdict};
@@ -40,30 +39,24 @@ use crate::config::{
     ConfigError, Count, Definition, Key, Packets, Probability, Profile, Values, params,
 };
 use crate::packet::{Meta, Packet};
-use crate::qdisc::{Backlog, Observer, Qdisc};
+use crate::qdisc::{Backlog, BoxedQdisc};
 use crate::queue::fifo::OneQueue;
 use crate::queue::store::Limit;
 use crate::rng::{Rng, mix};
 use crate::time::{Span, Time};
 
-/// Parameters of [`Sfb`].
+/// Parameters of [`Sfb`]; the table of `sfb` below explains them. A `rehash` of 0 is never.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SfbConfig {
-    /// A flow whose emptiest bin holds so many packets is refused more.
     pub max_packets: u32,
-    /// A bin that holds so many packets has its probability raised.
     pub target_packets: u32,
-    /// By how much a probability rises, in 65535ths.
+    /// The rise of a probability, in 65535ths.
     pub increment: u16,
-    /// By how much it falls, in 65535ths.
+    /// The fall of a probability, in 65535ths.
     pub decrement: u16,
-    /// Packets per second of all flows that do not react.
     pub penalty_rate: u64,
-    /// Packets of those flows that may come at once.
     pub penalty_burst: u64,
-    /// After how many milliseconds another hash takes over; 0: never.
     pub rehash_ms: u64,
-    /// For how many of them the next hash learns beforehand.
     pub warmup_ms: u64,
 }
 
@@ -72,21 +65,21 @@ pub struct SfbConfig {
 pub struct Sfb {
     config: SfbConfig,
     filters: [Filter; 2],
-    /// Which filter judges.
+    /// The index of the filter that judges.
     active: usize,
-    /// Whether the other one learns already.
+    /// Whether the other filter already learns.
     warming: bool,
     rehashed_ms: u64,
     tokens: u64,
     tokens_ms: u64,
-    /// Per stored packet, the hash that counts in each filter; 0 where none does.
+    /// Per stored packet, its hash in each filter; 0 if the filter does not count it.
     hashes: VecDeque<[u32; 2]>,
     keys: Rng,
     rng: Rng,
 }
 
 impl Sfb {
-    /// A filter that knows of no flow and draws from `rng`.
+    /// Returns empty filters that draw from `rng`.
     pub fn new(config: SfbConfig, rng: &Rng) -> Self {
         let mut keys = rng.child("hash");
         Self {
@@ -103,7 +96,7 @@ impl Sfb {
         }
     }
 
-    /// Hands over to the other filter, or lets it begin to learn, where the time has come.
+    /// Switches to the other filter, or lets it begin to learn, when that is due.
     fn advance(&mut self, now_ms: u64) {
         if self.config.rehash_ms == 0 {
             return;
@@ -119,7 +112,7 @@ impl Sfb {
         }
     }
 
-    /// Whether the penalty box has no room for another packet.
+    /// Whether the penalty box has no token for another packet.
     fn is_punished(&mut self, now_ms: u64) -> bool {
         let SfbConfig { penalty_rate, penalty_burst, .. } = self.config;
         if penalty_rate == 0 || penalty_burst == 0 {
@@ -137,7 +130,7 @@ impl Sfb {
         false
     }
 
-    /// What becomes of a packet that its flow's lowest probability is drawn for.
+    /// Draws the verdict on a packet by the lowest probability of its flow.
     fn draw(&mut self, meta: &Meta, probability: u16) -> Verdict {
         let drawn = (self.rng.next_u32() >> 16) as u16;
         if drawn >= probability {
@@ -150,7 +143,7 @@ impl Sfb {
         Verdict::Signal
     }
 
-    /// The verdict, and what the packet is counted by if it is let in.
+    /// Returns the verdict, and the hashes that count the packet if it is stored.
     fn judge(&mut self, now_ms: u64, meta: &Meta) -> (Verdict, [u32; 2]) {
         // As the kernel, which reads this before it changes filters.
         let active = self.active;
@@ -186,12 +179,7 @@ impl Aqm for Sfb {
         verdict
     }
 
-    fn dequeue<P, S: Store<P>>(
-        &mut self,
-        _now: Time,
-        store: &mut S,
-        _observer: &mut dyn Observer<P>,
-    ) -> Option<Packet<P>> {
+    fn dequeue<P>(&mut self, _now: Time, store: &mut impl Store<P>) -> Option<Packet<P>> {
         let packet = store.pop()?;
         for (filter, hash) in self.filters.iter_mut().zip(self.hashes.pop_front()?) {
             filter.count(hash, |packets| packets.saturating_sub(1));
@@ -208,14 +196,14 @@ impl Aqm for Sfb {
     }
 }
 
-/// One hash and what it has learnt.
+/// A hash and the bins that it selects.
 #[derive(Clone, Debug)]
 struct Filter {
     key: u64,
     bins: [[Bin; BINS]; LEVELS],
 }
 
-/// A part of the traffic: its packets in the queue, and a probability in 65535ths.
+/// The stored packets of a bin, and its probability in 65535ths.
 #[derive(Clone, Copy, Debug, Default)]
 struct Bin {
     packets: u16,
@@ -227,7 +215,7 @@ impl Filter {
         Self { key, bins: [[Bin::default(); BINS]; LEVELS] }
     }
 
-    /// Never 0, which stands for "not counted".
+    /// Never 0, which means "not counted".
     fn hash(&self, flow: u32) -> u32 {
         ((mix(self.key ^ u64::from(flow)) >> 32) as u32).max(1)
     }
@@ -237,7 +225,8 @@ impl Filter {
         self.bins.iter_mut().enumerate().map(move |(level, bins)| &mut bins[bin_of(level)])
     }
 
-    /// Adjusts the bins of a flow to its arrival; the fewest packets and the lowest probability.
+    /// Updates the bins of a flow for an arrival. Returns the fewest packets and the lowest
+    /// probability.
     fn visit(&mut self, hash: u32, config: &SfbConfig) -> Bin {
         let mut least = Bin { packets: u16::MAX, probability: CERTAIN };
         for bin in self.bins_of(hash) {
@@ -266,11 +255,10 @@ const CERTAIN: u16 = u16::MAX;
 /// A longer silence earns the penalty box no more tokens.
 const PENALTY_MEMORY_MS: u64 = 10_000;
 
-/// SFB, ready to build.
 pub type SfbQueue = OneQueue<SfbConfig>;
 
 impl SfbQueue {
-    pub(crate) fn build<P: 'static>(&self, rng: &Rng) -> Box<dyn Qdisc<P>> {
+    pub(crate) fn build<P: Send + 'static>(&self, rng: &Rng) -> BoxedQdisc<P> {
         self.under(Sfb::new(self.config, &rng.child("sfb")))
     }
 }
@@ -320,7 +308,7 @@ pub(crate) fn configure(values: &Values) -> Result<SfbQueue, ConfigError> {
     Ok(SfbQueue { config, limit: Limit::packets(values.get(LIMIT)) })
 }
 
-/// Rounded to the nearest, which gives the defaults of `tc`: 33 and 3.
+/// Rounds to the nearest, which results in the defaults of `tc`: 33 and 3.
 fn parts_of_65535(probability_q32: u64) -> u16 {
     ((probability_q32 * u64::from(CERTAIN) + (1 << 31)) >> 32) as u16
 }
@@ -330,6 +318,7 @@ mod tests {
     use super::*;
     use crate::config::LinkFacts;
     use crate::packet::Ecn;
+    use crate::qdisc::Qdisc;
     use crate::queue::store::{Overflow, Single};
     use crate::registry::{QueueConfig, QueueSetup};
     use alloc::string::ToString;

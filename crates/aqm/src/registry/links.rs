@@ -10,7 +10,7 @@ use crate::link::{
     Constant, Flight, FlightOptions, Grants, Link, LinkParts, Loss, Middlebox, MiddleboxOptions,
     RateProcess, cellular,
 };
-use crate::qdisc::Qdisc;
+use crate::qdisc::BoxedQdisc;
 use crate::registry::unknown;
 use crate::rng::Rng;
 use crate::time::Span;
@@ -21,9 +21,7 @@ pub type LoadFile<'a> = dyn FnMut(&str) -> Result<Vec<u8>, String> + 'a;
 /// A link as the registry knows it.
 #[derive(Clone, Copy, Debug)]
 pub struct LinkEntry {
-    /// Parameters and source of the link.
     pub definition: &'static Definition,
-    /// Makes its rate process out of values.
     configure: fn(&Values, &mut LoadFile<'_>) -> Result<LinkConfig, ConfigError>,
 }
 
@@ -55,55 +53,53 @@ pub const LINKS: &[LinkEntry] = &[
 /// A link ready to be built, with the SPEC to print.
 #[derive(Clone, Debug)]
 pub struct LinkSetup {
-    /// The SPEC in full. Parsing it gives the same link.
+    /// The complete SPEC, which parses to the same link.
     pub label: Spec,
     meaning: String,
-    /// When packets may leave, from the beginning on.
+    /// When packets may leave, from time zero.
     pub rate: RateProcess,
-    /// What a queue in front of this link may know of it.
+    /// What a queue in front of the link may know of it.
     facts: LinkFacts,
-    /// Delay from the end of a transmission to the arrival.
     pub delay: Span,
-    /// Delays on top of that.
+    /// Delays on top of `delay`.
     pub flight: FlightOptions,
-    /// Loss probability as a fraction of 2^32.
     pub loss_q32: u64,
-    /// What changes packets behind it.
+    /// Marks and remarks packets behind the link.
     pub middlebox: MiddleboxOptions,
     /// Bytes charged on top of each packet's length.
     pub overhead_bytes: u32,
 }
 
 impl LinkSetup {
-    /// Understands a SPEC string such as `20mbit` or `20mbit:delay=10ms,loss=1%`. A link that
-    /// names a file is refused: [`LinkSetup::parse_with`] takes those.
+    /// Parses a SPEC string such as `20mbit` or `20mbit:delay=10ms,loss=1%`. A link that names a
+    /// file is refused; see [`LinkSetup::parse_with`].
     ///
     /// # Errors
-    /// Whatever is wrong with the name, a key or a value, and what would be accepted.
+    /// Returns the wrong name, key or value, and what is accepted.
     pub fn parse(text: &str) -> Result<Self, ConfigError> {
         Self::from_spec(&Spec::parse(text)?)
     }
 
-    /// Understands a SPEC string, and takes the contents of a file that it names from `load`.
+    /// Parses a SPEC string; `load` reads a file that it names.
     ///
     /// # Errors
-    /// As [`LinkSetup::parse`], or what is wrong with the file.
+    /// Returns the errors of [`LinkSetup::parse`], or what is wrong with the file.
     pub fn parse_with(text: &str, load: &mut LoadFile<'_>) -> Result<Self, ConfigError> {
         Self::from_spec_with(&Spec::parse(text)?, load)
     }
 
-    /// Understands a SPEC, for example one made from a TOML table.
+    /// Reads a parsed SPEC, for example one from a TOML table.
     ///
     /// # Errors
-    /// As [`LinkSetup::parse`].
+    /// Returns the errors of [`LinkSetup::parse`].
     pub fn from_spec(spec: &Spec) -> Result<Self, ConfigError> {
         Self::from_spec_with(spec, &mut |_| Err("no file can be read here".to_string()))
     }
 
-    /// Understands a SPEC, and takes the contents of a file that it names from `load`.
+    /// Reads a parsed SPEC; `load` reads a file that it names.
     ///
     /// # Errors
-    /// As [`LinkSetup::parse_with`].
+    /// Returns the errors of [`LinkSetup::parse_with`].
     pub fn from_spec_with(spec: &Spec, load: &mut LoadFile<'_>) -> Result<Self, ConfigError> {
         if Kind::Rate.read(&spec.name).is_some() {
             return Self::bare_rate(spec);
@@ -130,7 +126,7 @@ impl LinkSetup {
         })
     }
 
-    /// `20mbit:loss=1%` stands for `rate:20mbit,loss=1%`, and prints as it was written.
+    /// Reads `20mbit:loss=1%`, which means `rate:20mbit,loss=1%` and is printed as it was written.
     fn bare_rate(spec: &Spec) -> Result<Self, ConfigError> {
         let mut full = Spec::new("rate");
         full.items.push(Item { key: None, value: spec.name.clone() });
@@ -138,24 +134,24 @@ impl LinkSetup {
         Ok(Self { label: spec.clone(), ..Self::from_spec(&full)? })
     }
 
-    /// What it says, whichever way it was written: links of one meaning are one link, as long as
-    /// the files that they name have one content.
+    /// Returns a text that is equal for links of one meaning, as long as the files that they name
+    /// have equal contents.
     pub fn meaning(&self) -> &str {
         &self.meaning
     }
 
-    /// What a queue in front of this link may know of it.
+    /// Returns what a queue in front of the link may know of it.
     pub const fn facts(&self) -> LinkFacts {
         self.facts
     }
 
-    /// The names of the rules by which the link changes packets, in order.
+    /// Returns the names of the rules by which the link changes packets, in order.
     pub fn rule_names(&self) -> Vec<String> {
         self.middlebox.rules.as_slice().iter().map(ToString::to_string).collect()
     }
 
-    /// Builds an idle link behind `queue`; whatever it draws comes from child streams of `rng`.
-    pub fn build<P>(&self, mut queue: Box<dyn Qdisc<P>>, rng: &Rng) -> Link<P> {
+    /// Builds an idle link behind `queue`. It draws random numbers from child streams of `rng`.
+    pub fn build<P>(&self, mut queue: BoxedQdisc<P>, rng: &Rng) -> Link<P> {
         let mut flight = self.flight;
         let mut rate = self.rate.started(rng);
         let contract = queue.service_flows().map(|flows| flows.contract());

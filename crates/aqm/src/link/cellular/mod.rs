@@ -32,10 +32,10 @@ use crate::time::{Span, Time};
 
 pub(crate) use params::{DEFINITION, configure};
 
-/// What a cellular link is like. See the module for how they work together.
+/// The parameters of a cellular link; see the module for how they work together.
 #[derive(Clone, Copy, Debug)]
 pub struct CellularConfig {
-    /// Rate that the motion is pulled towards, within the bounds.
+    /// The rate that the motion reverts to; within the bounds.
     pub centre: Rate,
     /// Lower bound of the rate outside outages.
     pub min: Rate,
@@ -43,13 +43,12 @@ pub struct CellularConfig {
     pub max: Rate,
     /// Standard deviation that the motion gathers in one second.
     pub volatility: Rate,
-    /// Time constant of the pull towards `centre`; `None`: none.
+    /// Time constant of the reversion to `centre`; `None` for no reversion.
     pub reversion: Option<Span>,
     /// How long each rate holds; not zero.
     pub tick: Span,
     /// Bytes of a delivery opportunity; not zero.
     pub opportunity_bytes: u32,
-    /// Outages, if any.
     pub outages: Option<Outages>,
     /// Time between fresh draws of the rate; `None`: never.
     pub reconfigure: Option<Span>,
@@ -58,13 +57,11 @@ pub struct CellularConfig {
 /// Times at which nothing passes.
 #[derive(Clone, Copy, Debug)]
 pub struct Outages {
-    /// Mean time from the end of one to the start of the next.
+    /// Mean time from the end of one outage to the start of the next.
     pub gap: Span,
     /// Mean length, before `longest` cuts it off.
     pub length: Span,
-    /// Greatest length.
     pub longest: Span,
-    /// Distribution of the length.
     pub law: OutageLaw,
 }
 
@@ -85,7 +82,7 @@ pub struct Cellular {
 }
 
 impl Cellular {
-    /// A link whose rate is drawn from `rng`.
+    /// Returns a link whose rate is drawn from `rng`.
     pub fn new(config: CellularConfig, rng: &Rng) -> Self {
         assert!(config.max > config.min, "configuration refuses an empty range of rates");
         assert!(config.tick > Span::ZERO, "configuration refuses a tick of zero");
@@ -93,14 +90,14 @@ impl Cellular {
         Self { process: Process::new(config, rng), transmitter: Transmitter::default() }
     }
 
-    /// The same link with the numbers of another stream, from its beginning.
+    /// Returns the same link at its start, with the random numbers of another stream.
     #[must_use]
     pub fn with_stream(&self, rng: &Rng) -> Self {
         Self::new(self.process.config, rng)
     }
 
-    /// The rate in the long run, outages counted: the mean of 4096 draws from the long-run
-    /// distribution (one or two percent from exact).
+    /// Returns the long-term rate, outages included: the mean of 4096 draws from the stationary
+    /// distribution (exact to one or two percent).
     pub fn nominal_rate(&self) -> Rate {
         const DRAWS: u64 = 4_096;
         let mut process = self.process.clone();
@@ -114,7 +111,7 @@ impl Cellular {
         Rate::from_bits_per_second((rate as u64).max(1))
     }
 
-    /// Integral of the rate; moves the process on.
+    /// Returns the integral of the rate, and advances the process to `to`.
     pub(super) fn offered_nanobits(&mut self, from: Time, to: Time) -> u128 {
         self.process.seek(from);
         let (mut now, mut nanobits) = (from, 0);
@@ -137,33 +134,34 @@ impl Cellular {
     }
 }
 
-/// The rate over time.
 #[derive(Clone, Debug)]
 struct Process {
     config: CellularConfig,
-    /// What one tick leaves of the distance from `centre`, in Q32; one without a pull.
+    /// The share of the distance from `centre` that remains after one tick, in Q32; one without
+    /// reversion.
     keep_q32: u64,
-    /// Standard deviation of one tick's step, and of the long run where there is a pull.
+    /// Standard deviation of one tick's step, and with reversion that of the stationary
+    /// distribution.
     step_deviation: u64,
     long_run_deviation: Option<u64>,
     /// Streams for the motion, the opportunities and the outages.
     motion: Rng,
     arrivals: Rng,
     gaps: Rng,
-    /// Rate of the motion, in bits per second.
+    /// The rate of the motion, bit/s.
     moving: u64,
-    /// Rate offered in the present tick.
+    /// The rate offered in the current tick.
     offered: Rate,
     tick_end: Time,
-    /// When the present outage ends, and the next begins.
+    /// When the current outage ends and the next one begins.
     outage_end: Time,
     next_outage: Time,
     next_reconfiguration: Time,
 }
 
-/// Ticks that are played one by one when nobody asked for the rate meanwhile: a day of ticks of
-/// 20 ms. After a longer silence, which no path has and a wrong time stamp makes, the motion has
-/// forgotten where it was and is drawn afresh, so that the work is bounded.
+/// Ticks that are stepped through one by one during a silence: a day of ticks of 20 ms. After a
+/// longer silence, which only a wrong time stamp produces, the rate is drawn anew, so that the work
+/// is bounded.
 const SILENCE_MAX_TICKS: u64 = 1 << 22;
 
 const ONE_Q32: u64 = 1 << 32;
@@ -209,9 +207,9 @@ impl Process {
         process
     }
 
-    /// A rate from the motion's long-run distribution: normal around `centre` within the bounds,
-    /// or uniform between them without a pull (and where the bounds hold only a small part of the
-    /// normal one, which is then close to uniform).
+    /// Draws a rate from the stationary distribution: normal around `centre` within the bounds;
+    /// uniform between the bounds without reversion, and if the bounds hold only a small part of
+    /// the normal one, which is then close to uniform.
     fn long_run_draw(&mut self) -> u64 {
         let (min, max) = (self.min(), self.max());
         if let Some(deviation) = self.long_run_deviation {
@@ -235,7 +233,7 @@ impl Process {
         self.config.max.bits_per_second() as i64
     }
 
-    /// One tick of the motion.
+    /// Advances the motion by one tick.
     fn step(&mut self) {
         let centre = self.config.centre.bits_per_second() as i64;
         let distance = self.moving as i64 - centre;
@@ -253,7 +251,7 @@ impl Process {
         self.moving = reflected.clamp(min, max) as u64;
     }
 
-    /// The rate that carries a Poisson number of opportunities within a tick.
+    /// Returns the rate that carries a Poisson number of opportunities within a tick.
     fn draw_opportunities(&mut self) -> Rate {
         let tick_nanos = u128::from(self.config.tick.as_nanos());
         let nanobits = u128::from(self.config.opportunity_bytes) * 8 * NANOS_PER_SECOND;
@@ -278,7 +276,7 @@ impl Process {
         self.plan_outage(self.outage_end);
     }
 
-    /// Goes on from the last tick before `time` as if it were the first.
+    /// Restarts the process at the last tick before `time`.
     fn skip_to(&mut self, time: Time) {
         let ticks = time.since(self.tick_end).as_nanos() / self.config.tick.as_nanos();
         self.tick_end += self.config.tick * ticks;
@@ -299,7 +297,7 @@ impl Process {
     }
 }
 
-/// `deviation` times a number in Q16.
+/// Returns `deviation` times a number in Q16.
 fn scaled(deviation: u64, number_q16: i64) -> i64 {
     ((i128::from(deviation) * i128::from(number_q16)) >> 16) as i64
 }

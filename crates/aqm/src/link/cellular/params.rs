@@ -85,7 +85,7 @@ pub(crate) fn configure(values: &Values) -> Result<LinkConfig, ConfigError> {
     Ok(LinkConfig::of_rate(RateProcess::Cellular(Box::new(process)), nominal))
 }
 
-/// The process that the values describe; its numbers come with the link's stream.
+/// Returns the process of the values, still without random numbers of a link's stream.
 fn process(values: &Values) -> Result<Cellular, ConfigError> {
     let above_zero = |key: Key<Span>| Some(values.get(key)).filter(|span| *span > Span::ZERO);
     let (centre, min, max) = (values.get(CENTRE), values.get(MIN), values.get(MAX));
@@ -117,7 +117,7 @@ fn process(values: &Values) -> Result<Cellular, ConfigError> {
     Ok(link)
 }
 
-/// Time is walked in ticks, so a link must not stay silent for years of them.
+/// Refuses a link that is silent for years: time is walked in ticks.
 fn refuse_what_hardly_ever_sends(
     values: &Values,
     config: &CellularConfig,

@@ -8,7 +8,7 @@ use crate::link::rate_process::RateProcess;
 use crate::rate::Rate;
 use crate::time::Span;
 
-/// Every MAP interval of a busy link costs time to compute.
+/// Shorter intervals would cost too much time: each is computed on a busy link.
 const LEAST_MAP: Span = Span::from_micros(100);
 
 params! {

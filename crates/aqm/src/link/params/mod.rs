@@ -17,20 +17,19 @@ use crate::link::flight::{FlightOptions, Jitter, JitterLaw, Reorder, RequestGran
 use crate::link::middlebox::MiddleboxOptions;
 use crate::link::rate_process::RateProcess;
 
-/// The properties that follow from a link's own parameters: when packets may leave, what a queue
-/// may know of the link, and how long packets wait for grants.
+/// What follows from a link's own parameters.
 #[derive(Debug)]
 pub(crate) struct LinkConfig {
-    /// When packets may leave, from the beginning on.
+    /// When packets may leave, from time zero.
     pub(crate) rate: RateProcess,
-    /// Facts of the link that a queue in front of it may know.
+    /// What a queue in front of the link may know of it.
     pub(crate) facts: LinkFacts,
-    /// Delay of the medium access behind the queue.
+    /// The delay of the medium access behind the queue.
     pub(crate) grant: Option<RequestGrant>,
 }
 
 impl LinkConfig {
-    /// A link whose queue may know its rate in the long run, and nothing else.
+    /// Returns a link whose queue knows nothing but its long-term rate.
     pub(in crate::link) const fn of_rate(rate: RateProcess, nominal: Rate) -> Self {
         Self { rate, facts: LinkFacts::of_rate(nominal), grant: None }
     }
@@ -60,9 +59,6 @@ params! {
 /// Parameters that every link has.
 pub(in crate::link) const SHARED: &[Param] = PARAMS;
 
-/// The parameters of [`SHARED`] except `overhead`, for links that declare `overhead` themselves.
-pub(in crate::link) const SHARED_WITHOUT_OVERHEAD: &[Param] = SHARED.split_at(SHARED.len() - 1).0;
-
 choices!(JitterLaw { "uniform" => Uniform, "normal" => Normal, "exponential" => Exponential, });
 
 /// Whether jitter keeps the order of packets.
@@ -70,7 +66,7 @@ enum JitterOrder {}
 
 choices!(JitterOrder => bool { "kept" => true, "free" => false, });
 
-/// The delays on top of [`DELAY`] that the values describe.
+/// Returns the delays on top of [`DELAY`].
 pub(crate) fn flight(values: &Values, grant: Option<RequestGrant>) -> FlightOptions {
     let most = values.get(JITTER);
     let (law, keep_order) = (values.get(JITTER_LAW), values.get(JITTER_ORDER));

@@ -3,7 +3,7 @@
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
-use super::{LinkConfig, OVERHEAD, SHARED_WITHOUT_OVERHEAD};
+use super::{LinkConfig, OVERHEAD, SHARED};
 use crate::config::{Bytes, ConfigError, Definition, Profile, Values, params};
 use crate::link::rate_process::RateProcess;
 use crate::link::trace::{Opportunities, Trace};
@@ -24,12 +24,12 @@ pub(crate) const DEFINITION: Definition = Definition {
         Profile { name: "exact", doc: "constant rate within each millisecond, nothing lost" },
     ],
     params: PARAMS,
-    shared: SHARED_WITHOUT_OVERHEAD,
+    shared: SHARED,
     positional: Some(FILE.name()),
     ..Definition::BARE
 };
 
-/// `load` reads the file that the link names.
+/// Builds the link; `load` reads its file.
 pub(crate) fn configure(
     values: &Values,
     load: &mut dyn FnMut(&str) -> Result<Vec<u8>, String>,

@@ -14,20 +14,20 @@
 use crate::rng::Rng;
 use crate::time::{Span, Time};
 
-/// What COBALT goes by; equal for all flows of a tin.
+/// COBALT's parameters, equal for all flows of a tin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Law {
-    /// Delay that may stand, and the time between two steps of BLUE.
+    /// The acceptable standing delay, and the time between two steps of BLUE.
     pub target: Span,
     /// From the first delay above target to the first signal.
     pub interval: Span,
-    /// How long a largest packet takes.
+    /// The transmission time of the largest packet.
     pub mtu_time: Span,
 }
 
 impl Law {
-    /// Whether a packet that waited for `sojourn` waited too long, where each of `turns` flows may
-    /// have had two packets before it, and a lone one four.
+    /// Whether a packet waited too long. Each of `turns` flows may have had two packets in front of
+    /// it, and a lone flow four.
     fn is_exceeded(&self, sojourn: Span, turns: u32) -> bool {
         sojourn > self.target
             && sojourn > self.mtu_time * u64::from(turns) * 2
@@ -38,36 +38,34 @@ impl Law {
 /// The state of one flow.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Cobalt {
-    /// When the next signal is due; where nothing is: until when the flow is remembered.
+    /// When the next signal is due; while none is due, the time until which the flow is remembered.
     drop_next: Time,
-    /// When BLUE moved last.
     blue_moved: Time,
-    /// Signals since the delay was good; the spacing is the interval over its root.
+    /// Signals since the delay was below target; the spacing is the interval over its square root.
     count: u32,
     /// 1 / sqrt(count) as a fraction of 2^32.
     reciprocal_sqrt_q32: u32,
-    /// BLUE's probability of dropping, as a fraction of 2^32.
+    /// BLUE's drop probability, as a fraction of 2^32.
     blue_q32: u32,
     dropping: bool,
 }
 
-/// What a packet that is about to leave meets.
+/// The verdict on a packet that is about to leave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Judgement {
-    /// It is to be dropped, unless it is the last of its flow.
+    /// Drop the packet, unless it is the last of its flow.
     pub drop: bool,
-    /// It is to be marked, if it stays.
+    /// Mark the packet, unless it is dropped.
     pub mark: bool,
 }
 
-/// Where a step of BLUE led.
+/// What a step of BLUE changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Blue {
-    /// It began to drop.
+    /// BLUE began to drop.
     Woke,
-    /// It no longer drops.
+    /// BLUE stopped dropping.
     Slept,
-    /// Neither.
     Same,
 }
 
@@ -76,7 +74,7 @@ const BLUE_UP_Q32: u32 = 1 << 24;
 const BLUE_DOWN_Q32: u32 = 1 << 20;
 
 impl Cobalt {
-    /// Told that a packet of the flow was dropped for lack of room.
+    /// Called when a packet of the flow was dropped for lack of room.
     #[cold]
     pub fn on_overflow(&mut self, now: Time, law: &Law) -> Blue {
         let mut blue = Blue::Same;
@@ -93,7 +91,7 @@ impl Cobalt {
         blue
     }
 
-    /// Told that the flow was served and had nothing.
+    /// Called when the flow was served and had no packet.
     pub fn on_empty(&mut self, now: Time, law: &Law) -> Blue {
         let mut blue = Blue::Same;
         if self.blue_q32 > 0 && now.since(self.blue_moved) > law.target {
@@ -110,8 +108,8 @@ impl Cobalt {
         blue
     }
 
-    /// Judges a packet that waited for `sojourn`; `is_capable`: ECN may tell its sender. With BLUE
-    /// asleep, no random number is drawn.
+    /// Judges a packet that waited for `sojourn`; `is_capable` if it is ECN-capable. While BLUE
+    /// sleeps, no random number is drawn.
     #[inline]
     pub fn judge(
         &mut self,
@@ -148,12 +146,12 @@ impl Cobalt {
         Judgement { drop, mark: signal && is_capable }
     }
 
-    /// Whether nothing is left to remember of the flow.
+    /// Whether no state of the flow is left to remember.
     pub fn is_at_rest(&self, now: Time) -> bool {
         self.blue_q32 == 0 && self.count == 0 && now >= self.drop_next
     }
 
-    /// Begins to signal, if it does not already.
+    /// Begins to signal, unless it does already.
     fn enter(&mut self, now: Time, law: &Law) {
         if !self.dropping {
             self.drop_next = self.after(now, law);
@@ -165,7 +163,8 @@ impl Cobalt {
         self.count > 0 && now >= self.drop_next
     }
 
-    /// Lets the count go down by every step that was due; whether the next lies behind `now`.
+    /// Decreases the count by every step that was due. Returns whether the next step is before
+    /// `now`.
     fn settle(&mut self, now: Time, law: &Law) -> bool {
         while self.is_due(now) {
             self.step_down(law);
@@ -178,14 +177,14 @@ impl Cobalt {
         self.drop_next = self.after(self.drop_next, law);
     }
 
-    /// The next instant of the schedule after `from`.
+    /// Returns the next time of the schedule after `from`.
     fn after(&self, from: Time, law: &Law) -> Time {
         let interval = law.interval.as_nanos() & u64::from(u32::MAX);
         from + Span::from_nanos((interval * u64::from(self.reciprocal_sqrt_q32)) >> 32)
     }
 
-    /// Sets the count and the reciprocal of its root: small ones are exact, from 16 on one step of
-    /// Newton's method from the neighbour's is good enough.
+    /// Sets the count and the reciprocal of its square root. Small ones are exact; from 16 on one
+    /// step of Newton's method from the neighbour's is accurate enough.
     fn set_count(&mut self, count: u32) {
         self.count = count;
         if let Some(exact) = RECIPROCAL_SQRT_Q32.get(count as usize) {
@@ -199,8 +198,8 @@ impl Cobalt {
     }
 }
 
-/// 1 / sqrt(n) as a fraction of 2^32, for n from 0 (which counts as 1) to 15. Linux's values, of
-/// which those for 4, 10 and 15 are off by one.
+/// 1 / sqrt(n) as a fraction of 2^32, for n from 0 (which counts as 1) to 15. Linux's values; those
+/// for 4, 10 and 15 are off by one.
 const RECIPROCAL_SQRT_Q32: [u32; 16] = [
     4_294_967_295,
     4_294_967_295,

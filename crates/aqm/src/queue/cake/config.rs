@@ -9,61 +9,60 @@ use crate::time::Span;
 /// Parameters of [`Cake`](super::Cake).
 #[derive(Clone, Debug)]
 pub struct CakeConfig {
-    /// Rate of CAKE's own shaper; `None` if the link behind the queue sets the pace.
+    /// The rate of CAKE's own shaper; `None` if the link behind the queue sets the pace.
     pub rate: Option<Rate>,
-    /// Overhead of the line below, which a packet is charged on top of its length.
+    /// The line's overhead, charged on top of each packet's length.
     pub overhead: Overhead,
     /// How packets are sorted by codepoint.
     pub tins: Tins,
-    /// Rule that groups packets into flows, and the hosts that get equal shares.
+    /// How packets are grouped into flows, and which hosts get equal shares.
     pub isolation: Isolation,
-    /// Round trip that senders are expected to have.
+    /// The round trip that senders are expected to have.
     pub rtt: Span,
-    /// Bytes stored at most.
     pub memory_bytes: u64,
-    /// Whether the link to protect lies before this queue: drops are charged too.
+    /// Whether the protected link is in front of this queue: drops are charged too.
     pub ingress: bool,
-    /// Largest packet in bytes, of which one and a half may always wait.
+    /// Largest packet; one and a half of it may always wait.
     pub mtu_bytes: u32,
 }
 
 impl CakeConfig {
-    /// Delay that may stand, where the rate is not too low for it; in whole microseconds, like
-    /// the kernel's.
+    /// Returns the acceptable standing delay, unless the rate is too low for it; in whole
+    /// microseconds, like the kernel's.
     pub(super) fn target(&self) -> Span {
         Span::from_micros((self.rtt.as_nanos() / 20_000).max(1))
     }
 }
 
-/// A rule that groups packets into flows, and selects the hosts that get equal shares.
+/// How packets are grouped into flows, and which hosts get equal shares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Isolation {
-    /// All is one flow.
+    /// All packets are one flow.
     None,
-    /// A flow is all that comes from one host.
+    /// A flow is all packets from one host.
     Source,
-    /// A flow is all that goes to one host.
+    /// A flow is all packets to one host.
     Destination,
-    /// A flow is all that goes from one host to another.
+    /// A flow is all packets from one host to another.
     Hosts,
     /// A flow is a 5-tuple.
     Flows,
-    /// 5-tuples, shared by their sources first.
+    /// 5-tuples; sources get equal shares.
     DualSource,
-    /// 5-tuples, shared by their destinations first.
+    /// 5-tuples; destinations get equal shares.
     DualDestination,
-    /// 5-tuples, shared by whichever of their hosts has more of them.
+    /// 5-tuples; the source or the destination gets an equal share, whichever has more flows.
     Triple,
 }
 
 impl Isolation {
-    /// Whether sources are given equal shares.
+    /// Whether sources get equal shares.
     #[inline]
     pub const fn shares_by_source(self) -> bool {
         matches!(self, Self::DualSource | Self::Triple)
     }
 
-    /// Whether destinations are given equal shares.
+    /// Whether destinations get equal shares.
     #[inline]
     pub const fn shares_by_destination(self) -> bool {
         matches!(self, Self::DualDestination | Self::Triple)

@@ -14,18 +14,17 @@ use alloc::vec::Vec;
 
 #[derive(Debug)]
 pub(super) struct Longest {
-    /// Bytes per queue.
     bytes: Vec<u64>,
-    /// Queues, none longer than the one at half its place.
+    /// A heap: no queue is longer than the one at half its index.
     heap: Vec<u16>,
-    /// The place of each queue in the heap.
+    /// The index of each queue in the heap.
     place: Vec<u16>,
-    /// Packets that may leave until the heap is left alone; zero: it is not kept.
+    /// Packets that may leave until the heap is no longer maintained; zero if it is not.
     kept_for: u16,
 }
 
 impl Longest {
-    /// Of so many queues, at most 65,536, all empty.
+    /// Returns an index of `queues` empty queues, at most 65,536.
     pub fn new(queues: usize) -> Self {
         let numbers: Vec<u16> = (0..queues).map(|queue| queue as u16).collect();
         Self { bytes: vec![0; queues], place: numbers.clone(), heap: numbers, kept_for: 0 }
@@ -52,18 +51,18 @@ impl Longest {
         }
     }
 
-    /// Told that a packet was sent.
+    /// Called when a packet was sent.
     #[inline]
     pub const fn on_sent(&mut self) {
         self.kept_for = self.kept_for.saturating_sub(1);
     }
 
-    /// Builds the heap anew at the next search.
+    /// Rebuilds the heap at the next search.
     pub const fn neglect(&mut self) {
         self.kept_for = 0;
     }
 
-    /// The queue with the most bytes, or one that had many when the heap was built.
+    /// Returns the queue with the most bytes, or one that had many when the heap was built.
     #[cold]
     pub fn find(&mut self) -> usize {
         if self.kept_for == 0 {
@@ -94,8 +93,8 @@ impl Longest {
         }
     }
 
-    /// Lets what is at `place` sink below larger children. Below the first step, children must
-    /// exceed what was last exchanged, not what sinks.
+    /// Moves the queue at `place` down below larger children. Below the first step, children must
+    /// exceed the queue that was exchanged last, not the one that moves.
     fn sink(&mut self, mut place: usize) {
         let mut most = self.bytes_at(place);
         loop {

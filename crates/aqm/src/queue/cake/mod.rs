@@ -58,30 +58,28 @@ use shaper::{Pace, Shaper, bytes_per_second};
 use tin::{Tin, law_of};
 use ways::QUEUES;
 
-/// Tins at most; the index of queues has room for all of them.
+/// The index of queues has room for the queues of this many tins.
 const MAX_TINS: usize = 8;
 
-/// What a packet takes of the memory at least, so that empty ones are bounded too.
+/// The least memory that a packet counts, so that empty packets are bounded, too.
 const LEAST_FOOTPRINT_BYTES: u32 = 64;
 
-/// CAKE.
 #[derive(Debug)]
 pub struct Cake<P> {
     config: CakeConfig,
     tins: Vec<Tin>,
     shaper: Option<Shaper>,
-    /// The tin served last.
     current: usize,
     longest: Longest,
     slab: Slab<P>,
     memory_bytes: u64,
     backlog: Backlog,
-    /// All but `sent`, which follows from the others.
+    /// All counters but `sent`, which follows from the others.
     stats: Stats,
     rng: Rng,
 }
 
-/// A flow by its tin and its queue there.
+/// A flow by its tin and its queue in the tin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Place {
     tin: usize,
@@ -89,7 +87,7 @@ struct Place {
 }
 
 impl Place {
-    /// Its number among the queues of all tins.
+    /// Returns the number of the queue among the queues of all tins.
     const fn number(self) -> usize {
         self.queue * MAX_TINS + self.tin
     }
@@ -99,18 +97,17 @@ impl Place {
     }
 }
 
-/// What became of a flow's turn.
+/// The outcome of a flow's turn.
 enum Turn<P> {
-    /// This packet leaves.
     Sends(Packet<P>),
-    /// The flow had nothing left.
+    /// The flow had no packet left.
     Ended,
-    /// It was charged for a drop, and may have used up its turn.
+    /// The flow was charged for a drop, and may have used up its turn.
     Charged,
 }
 
 impl<P> Cake<P> {
-    /// Empty; draws from `rng`.
+    /// Returns an empty queue that draws from `rng`.
     pub fn new(config: CakeConfig, rng: &Rng) -> Self {
         let rate = config.rate.map_or(0, bytes_per_second);
         let tin = |index| {
@@ -194,8 +191,8 @@ impl<P> Cake<P> {
         hit_arrival
     }
 
-    /// The queue to drop from. The index may name one that is empty: then it is built anew; and
-    /// where all packets are empty, any queue that has one will do.
+    /// Returns the queue to drop from. If the index names an empty queue, it is rebuilt. If all
+    /// packets are empty, any queue with a packet is returned.
     fn longest_queue(&mut self) -> Place {
         for _ in 0..2 {
             let place = Place::of_number(self.longest.find());
@@ -213,7 +210,7 @@ impl<P> Cake<P> {
         tin.is_some_and(|tin| tin.flows[place.queue].chain.packets() > 0)
     }
 
-    /// Moves the shaper and a tin's schedule on by a packet.
+    /// Advances the shaper and a tin's schedule by a packet.
     #[inline]
     fn charge_time(&mut self, now: Time, tin: usize, charged: u32, was_sent: bool) {
         if let Some(shaper) = &mut self.shaper {
@@ -222,7 +219,7 @@ impl<P> Cake<P> {
         }
     }
 
-    /// The tin whose turn it is, if any has something to send.
+    /// Returns the tin whose turn it is, if any has a packet.
     #[inline]
     fn choose_tin(&mut self, now: Time) -> Option<usize> {
         if self.shaper.is_some() {
@@ -243,7 +240,7 @@ impl<P> Cake<P> {
         }
     }
 
-    /// The highest tin that is within its rate, or the one that will be so first.
+    /// Returns the highest tin that is within its rate, or the one that will be so first.
     fn most_urgent_tin(&mut self, now: Time) -> Option<usize> {
         let mut best = None;
         for (index, tin) in self.tins.iter().enumerate().filter(|(_, tin)| tin.is_active()) {
@@ -256,8 +253,8 @@ impl<P> Cake<P> {
         Some(self.current)
     }
 
-    /// Serves a tin until a packet leaves; `None`: a flow was found empty, and the choice of the
-    /// tin begins anew. Only the first flow of a whole dequeue may be a decaying one.
+    /// Serves a tin until a packet leaves. `None` if a flow was found empty: then the tin is chosen
+    /// anew. Only the first flow of a whole dequeue may be a decaying one.
     fn serve(
         &mut self,
         now: Time,
@@ -282,7 +279,7 @@ impl<P> Cake<P> {
         }
     }
 
-    /// Takes a packet of a flow past its COBALT.
+    /// Takes a packet of a flow that COBALT does not drop.
     fn take(&mut self, now: Time, place: Place, observer: &mut dyn Observer<P>) -> Turn<P> {
         while let Some(mut packet) = self.pop(place) {
             let tin = &mut self.tins[place.tin];

@@ -7,13 +7,13 @@ use super::config::{CakeConfig, Isolation};
 use super::shaper::{Framing, Overhead};
 use super::tins::Tins;
 use crate::config::{Bytes, Definition, Profile, Values, choices, params};
-use crate::qdisc::Qdisc;
+use crate::qdisc::BoxedQdisc;
 use crate::rate::Rate;
 use crate::rng::Rng;
 use crate::time::Span;
 
 impl CakeConfig {
-    pub(crate) fn build<P: 'static>(&self, rng: &Rng) -> Box<dyn Qdisc<P>> {
+    pub(crate) fn build<P: Send + 'static>(&self, rng: &Rng) -> BoxedQdisc<P> {
         Box::new(Cake::new(self.clone(), rng))
     }
 }
@@ -114,7 +114,7 @@ pub(crate) fn configure(values: &Values) -> CakeConfig {
     }
 }
 
-/// Four times what the rate brings in a round trip, at least 4 MiB, at most as many largest
+/// Returns four times what the rate sends in a round trip, at least 4 MiB, at most as many largest
 /// packets as a queue has by default in Linux.
 fn default_memory_bytes(rate: Option<Rate>, rtt: Span, mtu_bytes: u32) -> u64 {
     let most = 10_240 * u64::from(mtu_bytes);

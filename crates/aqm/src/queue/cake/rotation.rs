@@ -1,21 +1,21 @@
 //! The lists in which the flows of a tin wait for their turn. Unlike those of a plain fair queue
 //! they are chained both ways: a flow that wakes leaves the decaying list from its middle.
 
-/// What chains a flow to its neighbours; kept small, since it lies in each flow's cache line.
+/// A flow's neighbours in its list; small, since it is in each flow's cache line.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Links {
     before: u16,
     after: u16,
 }
 
-/// Stands for "no flow".
+/// No flow.
 const NONE: u16 = u16::MAX;
 
 impl Links {
     pub const LOOSE: Self = Self { before: NONE, after: NONE };
 }
 
-/// Lets a list find the links of a flow.
+/// A flow with the links of a list.
 pub(super) trait Linked {
     fn links(&mut self) -> &mut Links;
 }
@@ -30,13 +30,13 @@ pub(super) struct Rotation {
 impl Rotation {
     pub const EMPTY: Self = Self { first: NONE, last: NONE };
 
-    /// The flow whose turn it is.
+    /// Returns the flow whose turn it is.
     #[inline]
     pub const fn first(self) -> Option<usize> {
         if self.first == NONE { None } else { Some(self.first as usize) }
     }
 
-    /// Adds a flow that is in no list.
+    /// Appends a flow that is in no list.
     pub fn push<F: Linked>(&mut self, index: usize, flows: &mut [F]) {
         let number = index as u16;
         *flows[index].links() = Links { before: self.last, after: NONE };
@@ -47,7 +47,7 @@ impl Rotation {
         self.last = number;
     }
 
-    /// Takes a flow of this list out.
+    /// Removes a flow of this list.
     pub fn remove<F: Linked>(&mut self, index: usize, flows: &mut [F]) {
         let Links { before, after } = core::mem::replace(flows[index].links(), Links::LOOSE);
         match before {

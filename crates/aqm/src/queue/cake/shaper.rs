@@ -5,30 +5,28 @@
 use crate::rate::Rate;
 use crate::time::{Span, Time};
 
-/// How the line below cuts and wraps packets.
+/// How the line frames packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Framing {
-    /// Not at all.
     None,
-    /// Into cells of 48 bytes that cost 53 (ADSL).
+    /// Cells of 48 bytes that cost 53 (ADSL).
     Atm,
-    /// Into 64 bytes and one more (VDSL2).
+    /// Blocks of 64 bytes that cost 65 (VDSL2).
     Ptm,
 }
 
-/// The bytes that the line below charges for a packet.
+/// The bytes that the line charges for a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Overhead {
-    /// Added to every packet, before it is cut.
+    /// Added to every packet before framing.
     pub bytes: u32,
-    /// What a packet counts at least then.
+    /// The smallest size that is charged before framing.
     pub minimum_bytes: u32,
-    /// How the result is cut.
     pub framing: Framing,
 }
 
 impl Overhead {
-    /// Charged for a packet of `len` bytes.
+    /// Returns the bytes that a packet of `len` bytes is charged.
     #[inline]
     pub fn charged(self, len: u32) -> u32 {
         let len = len.saturating_add(self.bytes).max(self.minimum_bytes);
@@ -49,10 +47,10 @@ pub(super) struct Pace {
 }
 
 impl Pace {
-    /// The slowest pace, 64 bytes per second: whatever happens, time goes on.
+    /// The slowest pace, so that every transmission ends.
     const LEAST_BYTES_PER_SECOND: u64 = 64;
 
-    /// The pace of so many bytes per second, in 34 significant bits.
+    /// Returns the pace of `bytes_per_second`, in 34 significant bits.
     pub fn new(bytes_per_second: u64) -> Self {
         let mut shift = 34;
         let second = Span::from_secs(1).as_nanos();
@@ -65,7 +63,7 @@ impl Pace {
         Self { scaled_nanos, shift }
     }
 
-    /// How long `bytes` take.
+    /// Returns the time of `bytes`.
     #[inline]
     pub fn time_for(self, bytes: u32) -> Span {
         let scaled = u128::from(bytes) * u128::from(self.scaled_nanos);
@@ -73,7 +71,7 @@ impl Pace {
     }
 }
 
-/// Bytes per second of `rate`, rounded down.
+/// Returns the bytes per second of `rate`, rounded down.
 pub(super) const fn bytes_per_second(rate: Rate) -> u64 {
     rate.bits_per_second() / 8
 }
@@ -83,7 +81,7 @@ pub(super) const fn bytes_per_second(rate: Rate) -> u64 {
 pub(super) struct Shaper {
     pace: Pace,
     next: Time,
-    /// As `next`, at two thirds of the rate and without what was dropped: a queue that drops more
+    /// As `next`, at two thirds of the rate and without dropped packets: a queue that drops more
     /// than it sends is not silent for longer than this.
     failsafe: Time,
 }
@@ -93,7 +91,7 @@ impl Shaper {
         Self { pace, next: Time::ZERO, failsafe: Time::ZERO }
     }
 
-    /// Told that a packet arrives where nothing is stored: idle time is not made up for.
+    /// Called when a packet arrives in an empty queue: idle time earns no credit.
     pub fn wake(&mut self, now: Time) {
         if self.next < now {
             self.next = now;
@@ -101,7 +99,7 @@ impl Shaper {
         }
     }
 
-    /// Until when nothing may leave, if that is later than `now`.
+    /// Returns the time until which no packet may leave, if it is after `now`.
     #[inline]
     pub fn wait(&self, now: Time) -> Option<Time> {
         let next = self.next.min(self.failsafe);

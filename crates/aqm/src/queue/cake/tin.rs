@@ -22,7 +22,7 @@ use crate::time::{Span, Time};
 #[derive(Debug)]
 pub(super) struct Tin {
     pub flows: Vec<Flow>,
-    /// The hash of the flow that each queue belongs to, or did last.
+    /// The hash of the current or last flow of each queue.
     tags: Vec<u32>,
     sources: Hosts,
     destinations: Hosts,
@@ -30,24 +30,23 @@ pub(super) struct Tin {
     old: Rotation,
     decaying: Rotation,
     pub law: Law,
-    /// Bytes of a turn, before it is divided among the flows of a host.
+    /// Bytes of a turn, before they are divided among the flows of a host.
     quantum: u32,
     pub bulk_flows: u32,
     pub sparse_flows: u32,
-    /// Flows whose BLUE drops.
+    /// Flows whose BLUE drops packets.
     pub unresponsive_flows: u32,
-    /// Packets stored.
     pub packets: u32,
     pub schedule: Schedule,
 }
 
-/// When it is a tin's turn among the tins.
+/// When a tin may send.
 #[derive(Debug)]
 pub(super) struct Schedule {
-    /// With a shaper: from when on the tin is within its rate.
+    /// With a shaper: when the tin is within its rate again.
     pub next: Time,
     pace: Pace,
-    /// Without: bytes that the tin may still send in this round.
+    /// Without a shaper: bytes that the tin may still send in this round.
     pub deficit: i64,
     pub weight: u32,
 }
@@ -59,7 +58,7 @@ pub(super) struct Flow {
     pub cobalt: Cobalt,
     pub chain: Chain,
     links: Links,
-    /// Bytes that it may still send in this turn.
+    /// Bytes that the flow may still send in this turn.
     deficit: i32,
     source: u16,
     destination: u16,
@@ -72,13 +71,13 @@ const _: () = assert!(size_of::<Flow>() == 64);
 enum State {
     /// In no list.
     Idle,
-    /// In the list of fresh flows.
+    /// In the list of new flows.
     Sparse,
-    /// Ran empty within its first turn: among the old ones, but counted as sparse.
+    /// Became empty in its first turn: in the list of old flows, but counted as sparse.
     SparseWaiting,
-    /// Among the old ones.
+    /// In the list of old flows.
     Bulk,
-    /// Empty, and not yet forgotten.
+    /// Empty, and still remembered.
     Decaying,
 }
 
@@ -89,7 +88,7 @@ impl Linked for Flow {
 }
 
 impl Tin {
-    /// An empty tin with that share of the rate (in bytes per second; zero: nothing shapes).
+    /// Returns an empty tin with that share of the rate (bytes per second; zero if nothing shapes).
     pub fn new(share: Share, law: Law) -> Self {
         let flow = || Flow {
             cobalt: Cobalt::default(),
@@ -123,13 +122,13 @@ impl Tin {
         }
     }
 
-    /// Whether it has something to send.
+    /// Whether the tin stores a packet.
     #[inline]
     pub const fn is_active(&self) -> bool {
         self.sparse_flows + self.bulk_flows > 0
     }
 
-    /// The queue of a packet.
+    /// Returns the queue of a packet.
     #[inline]
     pub fn flow_of(&mut self, meta: &Meta, isolation: Isolation) -> usize {
         if isolation == Isolation::None {
@@ -143,8 +142,8 @@ impl Tin {
         self.allot(hash, meta, isolation)
     }
 
-    /// A queue for a flow that does not have its home: its own, else an idle one, else its home,
-    /// which it then shares.
+    /// Returns a queue for a flow that does not have its home: its own, else an idle one, else its
+    /// home, which it then shares.
     #[cold]
     fn allot(&mut self, hash: u32, meta: &Meta, isolation: Isolation) -> usize {
         let own = places(hash).find(|&place| self.tags[place] == hash);
@@ -158,7 +157,7 @@ impl Tin {
         index
     }
 
-    /// Makes the packet's hosts those of a queue, and moves its count of bulk flows to them.
+    /// Assigns the packet's hosts to a queue, and moves its count of bulk flows to them.
     fn assign_hosts(&mut self, index: usize, meta: &Meta, isolation: Isolation) {
         let is_bulk = self.flows[index].state == State::Bulk;
         if is_bulk {
@@ -195,8 +194,8 @@ impl Tin {
         }
     }
 
-    /// The bytes of a flow's next turn: the quantum over the bulk flows of the busier of its
-    /// hosts. A random number below a byte makes up for the rounding in the long run.
+    /// Returns the bytes of a flow's next turn: the quantum divided by the bulk flows of the busier
+    /// of its hosts. A random number below a byte compensates the rounding in the long run.
     fn turn_bytes(&self, index: usize, isolation: Isolation, rng: &mut Rng) -> i32 {
         let flow = &self.flows[index];
         let mut load = 1;
@@ -211,7 +210,7 @@ impl Tin {
         ((self.quantum * part_q16 + dither_q16) >> 16) as i32
     }
 
-    /// Told that a packet has been stored in a queue: it is in some list from now on.
+    /// Called when a packet was stored in a queue, which is then in a list.
     #[inline]
     pub fn wake(&mut self, index: usize, isolation: Isolation, rng: &mut Rng) {
         match self.flows[index].state {
@@ -236,7 +235,8 @@ impl Tin {
         self.enter_hosts(index, isolation);
     }
 
-    /// The flow whose turn it is; a decaying one only where `may_decay`, or for want of others.
+    /// Returns the flow whose turn it is; a decaying one only if `may_decay`, or if there is no
+    /// other.
     #[inline]
     pub fn next_flow(&self, may_decay: bool) -> Option<usize> {
         let decaying = self.decaying.first();
@@ -244,8 +244,8 @@ impl Tin {
         first.or(self.fresh.first()).or(self.old.first()).or(decaying)
     }
 
-    /// Gives a flow that has used up its turn the next one, behind all others. Returns `false`,
-    /// and does nothing, where it has not.
+    /// Moves a flow that has used up its turn behind all others, with a new turn. Returns `false`,
+    /// and does nothing, if it has not.
     #[inline]
     pub fn turn_over(&mut self, index: usize, isolation: Isolation, rng: &mut Rng) -> bool {
         if self.flows[index].deficit > 0 {
@@ -266,7 +266,7 @@ impl Tin {
         true
     }
 
-    /// Ends the turn of a flow that has nothing to send.
+    /// Ends the turn of a flow that has no packet.
     pub fn retire(&mut self, now: Time, index: usize, isolation: Isolation) {
         let flow = &mut self.flows[index];
         let blue = flow.cobalt.on_empty(now, &self.law);
@@ -289,7 +289,7 @@ impl Tin {
         }
     }
 
-    /// Counts the flows whose BLUE drops.
+    /// Counts the flows whose BLUE drops packets.
     pub const fn count_blue(&mut self, blue: Blue) {
         match blue {
             Blue::Woke => self.unresponsive_flows += 1,
@@ -306,7 +306,7 @@ impl Tin {
         self.schedule.deficit -= i64::from(charged);
     }
 
-    /// The list that a flow is in.
+    /// Returns the list that a flow is in.
     fn list_of(&mut self, index: usize) -> ListOf<'_> {
         let list = match self.flows[index].state {
             State::Sparse => &mut self.fresh,
@@ -317,7 +317,7 @@ impl Tin {
     }
 }
 
-/// A list with the flows that it chains.
+/// A list and the flows that it links.
 struct ListOf<'a> {
     list: &'a mut Rotation,
     flows: &'a mut [Flow],
@@ -330,13 +330,13 @@ impl ListOf<'_> {
 }
 
 impl Schedule {
-    /// Told that a packet arrives in an empty tin: idle time is not made up for.
+    /// Called when a packet arrives in an empty tin: idle time earns no credit.
     pub fn wake(&mut self, now: Time) {
         self.next = self.next.max(now);
     }
 
-    /// Moves on by a packet of `charged` bytes that leaves at `now`. A tin that is late catches up,
-    /// one that is early is not put back further than by this packet.
+    /// Advances by a packet of `charged` bytes that leaves at `now`. A late tin catches up; an
+    /// early tin is delayed by no more than this packet.
     #[inline]
     pub fn advance(&mut self, now: Time, charged: u32) {
         let span = self.pace.time_for(charged);
@@ -348,7 +348,7 @@ impl Schedule {
     }
 }
 
-/// A turn: 1514 bytes, on slow links a 4096th of a second, at least 300 bytes.
+/// Returns the bytes of a turn: 1514, on slow links those of a 4096th of a second, at least 300.
 fn quantum_bytes(bytes_per_second: u64) -> u32 {
     match bytes_per_second {
         0 => 1_514,
@@ -356,7 +356,7 @@ fn quantum_bytes(bytes_per_second: u64) -> u32 {
     }
 }
 
-/// The law of a tin: at least one and a half largest packets of delay at its rate.
+/// Returns the law of a tin: at least one and a half largest packets of delay at its rate.
 pub(super) fn law_of(bytes_per_second: u64, mtu_bytes: u32, target: Span, rtt: Span) -> Law {
     let mtu_time = match bytes_per_second {
         0 => Span::ZERO,

@@ -3,29 +3,29 @@
 /// How packets are sorted into tins by their codepoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tins {
-    /// One tin for all.
+    /// One tin.
     BestEffort,
-    /// Eight, by the three highest bits alone (RFC 791).
+    /// Eight tins, by the three highest bits alone (RFC 791).
     Precedence,
     /// Background, best effort, latency sensitive.
     Three,
     /// Background, best effort, video, voice.
     Four,
-    /// Eight, by classes of RFC 4594.
+    /// Eight tins, by the classes of RFC 4594.
     Eight,
 }
 
-/// What one tin is given.
+/// The part of one tin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Share {
-    /// Its rate, where all of them is `rate`.
+    /// The rate of the tin, if the rate of all tins is `rate`.
     pub rate: u64,
-    /// Its weight while nothing shapes.
+    /// The weight of the tin while nothing shapes.
     pub weight: u32,
 }
 
 impl Tins {
-    /// How many there are.
+    /// Returns the number of tins.
     pub const fn count(self) -> usize {
         match self {
             Self::BestEffort => 1,
@@ -35,7 +35,7 @@ impl Tins {
         }
     }
 
-    /// The tin of a codepoint. A higher number goes first, within its share.
+    /// Returns the tin of a codepoint. A higher tin goes first, within its share.
     #[inline]
     pub const fn of(self, codepoint: u8) -> usize {
         let codepoint = codepoint & 63;
@@ -48,9 +48,9 @@ impl Tins {
         }
     }
 
-    /// What tin `tin` is given of `rate`. The tins of [`Tins::Three`] and [`Tins::Four`] have fixed
-    /// parts, and the one that goes first may fill no more than a quarter. Each of eight has seven
-    /// eighths of the one before it.
+    /// Returns the share of tin `tin` of `rate`. The tins of [`Tins::Three`] and [`Tins::Four`]
+    /// have fixed shares, and the one that goes first may use at most a quarter. Each of eight has
+    /// seven eighths of the one before it.
     pub(super) fn share(self, tin: usize, rate: u64) -> Share {
         let part = |shift: u32| Share { rate: rate >> shift, weight: 1_024 >> shift };
         match self {
@@ -66,7 +66,7 @@ impl Tins {
     }
 }
 
-/// A table of tins by codepoint: `rest`, but for the codepoints that are listed with theirs.
+/// Returns a table of tins by codepoint: `rest`, except for the listed codepoints.
 const fn table(rest: u8, listed: &[(u8, &[u8])]) -> [u8; 64] {
     let mut tins = [rest; 64];
     let mut row = 0;

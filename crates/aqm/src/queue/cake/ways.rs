@@ -10,7 +10,7 @@ pub(super) const QUEUES: usize = 1_024;
 
 const WAYS: usize = 8;
 
-/// The places of the set of `hash`, from its home on.
+/// Returns the places of the set of `hash`, its home first.
 #[inline]
 pub(super) fn places(hash: u32) -> impl Iterator<Item = usize> {
     let home = home(hash);
@@ -18,7 +18,7 @@ pub(super) fn places(hash: u32) -> impl Iterator<Item = usize> {
     (0..WAYS).map(move |way| set + (home + way) % WAYS)
 }
 
-/// The place that `hash` gets where it has a choice.
+/// Returns the preferred place of `hash`.
 #[inline]
 pub(super) const fn home(hash: u32) -> usize {
     hash as usize % QUEUES
@@ -36,8 +36,8 @@ impl Hosts {
         Self { tags: vec![0; QUEUES], bulk_flows: vec![0; QUEUES] }
     }
 
-    /// The entry of the host with that hash: its own, else one without bulk flows, else its home,
-    /// which it then shares.
+    /// Returns the entry of the host with that hash: its own, else one without bulk flows, else its
+    /// home, which it then shares.
     pub fn place(&mut self, hash: u32) -> u16 {
         let own = places(hash).find(|&place| self.tags[place] == hash);
         let found = own.or_else(|| places(hash).find(|&place| self.bulk_flows[place] == 0));
@@ -46,19 +46,18 @@ impl Hosts {
         place as u16
     }
 
-    /// How many bulk flows the host has.
     #[inline]
     pub fn bulk_flows(&self, host: u16) -> u16 {
         self.bulk_flows[usize::from(host)]
     }
 
-    /// Counts a bulk flow in, up to the number of queues.
+    /// Counts a new bulk flow, up to the number of queues.
     pub fn enter(&mut self, host: u16) {
         let count = &mut self.bulk_flows[usize::from(host)];
         *count = (*count + 1).min(QUEUES as u16);
     }
 
-    /// Counts a bulk flow out.
+    /// Removes a bulk flow from the count.
     pub fn leave(&mut self, host: u16) {
         let count = &mut self.bulk_flows[usize::from(host)];
         *count = count.saturating_sub(1);

@@ -5,27 +5,26 @@
 //! 73 minutes old looks as if it were still ahead, so the law resumes at the old rate.
 
 use super::CodelConfig;
-use super::rfc::signal;
-use crate::aqm::{Aqm, Marking, Store, mark_if_capable};
+use crate::aqm::{Aqm, Marking, Store, mark_if_capable, signal};
 use crate::packet::Packet;
-use crate::qdisc::{MarkReason, Observer};
+use crate::qdisc::MarkReason;
 use crate::time::{Span, Time};
 
 /// An instant or span in units of 1024 ns. Instants wrap every 73 minutes, so they are only ever
 /// compared through their difference.
 type Ticks = u32;
 
-/// CoDel, profile `linux`. Within a fair queue there is one per flow, so it is kept small.
+/// CoDel, profile `linux`; small, because a fair queue has one per flow.
 #[derive(Clone, Debug)]
 pub struct Linux {
     target: Ticks,
     interval: Ticks,
     guard_bytes: u32,
     ce_threshold: Option<Ticks>,
-    /// When the sojourn will have been above target for an interval; 0: it is not above.
+    /// When the sojourn will have been above target for an interval; 0 while it is below.
     first_above: Ticks,
     drop_next: Ticks,
-    /// Sojourn of the packet looked at last.
+    /// The sojourn of the last packet that was examined.
     sojourn: Ticks,
     count: u32,
     last_count: u32,
@@ -36,7 +35,7 @@ pub struct Linux {
 }
 
 impl Linux {
-    /// CoDel in its initial state.
+    /// Returns CoDel in its initial state.
     pub const fn new(config: CodelConfig) -> Self {
         Self {
             target: ticks_in(config.target),
@@ -54,15 +53,15 @@ impl Linux {
         }
     }
 
-    /// Marks, apart from the control law, every ECN-capable packet that waited longer than
-    /// `threshold`, whether or not ECN is on for the law.
+    /// Also marks every ECN-capable packet that waited longer than `threshold`, apart from the
+    /// control law and even if ECN is off for it.
     #[must_use]
     pub fn with_ce_threshold(mut self, threshold: Option<Span>) -> Self {
         self.ce_threshold = threshold.map(ticks_in);
         self
     }
 
-    /// `codel_should_drop` for a packet that arrived then and leaves `left_bytes` behind it.
+    /// `codel_should_drop` for a packet that leaves `left_bytes` behind it.
     #[inline]
     fn may_signal(&mut self, now: Ticks, arrived: Time, left_bytes: u64) -> bool {
         self.sojourn = now.wrapping_sub(ticks_at(arrived));
@@ -77,8 +76,8 @@ impl Linux {
         is_before(self.first_above, now)
     }
 
-    /// The next packet, and whether it may be signalled.
-    fn take<P, S: Store<P>>(&mut self, now: Ticks, store: &mut S) -> Option<(Packet<P>, bool)> {
+    /// Takes the next packet; returns also whether it may be signalled.
+    fn take<P>(&mut self, now: Ticks, store: &mut impl Store<P>) -> Option<(Packet<P>, bool)> {
         let Some(packet) = store.pop() else {
             self.first_above = 0;
             return None;
@@ -102,18 +101,17 @@ impl Linux {
         from.wrapping_add(spacing as Ticks)
     }
 
-    /// The rest of a dequeue that may end in a signal: the packet to transmit.
+    /// Finishes a dequeue that may signal. Returns the packet to transmit.
     #[cold]
-    fn act<P, S: Store<P>>(
+    fn act<P>(
         &mut self,
         now: Time,
         head: Packet<P>,
         may_signal: bool,
-        store: &mut S,
-        observer: &mut dyn Observer<P>,
+        store: &mut impl Store<P>,
     ) -> Option<Packet<P>> {
         let mut packet = if may_signal {
-            self.apply_law(now, head, store, observer)?
+            self.apply_law(now, head, store)?
         } else {
             self.dropping = false;
             head
@@ -121,23 +119,22 @@ impl Linux {
         if self.ce_threshold.is_some_and(|threshold| is_before(threshold, self.sojourn))
             && mark_if_capable(&mut packet.meta) == Marking::Marked
         {
-            store.marked(now, &packet, MarkReason::Threshold, observer);
+            store.marked(&packet, MarkReason::Threshold);
         }
         Some(packet)
     }
 
-    /// What follows when the law may signal `head`: the packet to transmit instead.
-    fn apply_law<P, S: Store<P>>(
+    /// Applies the law to a `head` that it may signal. Returns the packet to transmit.
+    fn apply_law<P>(
         &mut self,
         now: Time,
         head: Packet<P>,
-        store: &mut S,
-        observer: &mut dyn Observer<P>,
+        store: &mut impl Store<P>,
     ) -> Option<Packet<P>> {
         if self.dropping {
-            return self.catch_up(now, head, store, observer);
+            return self.catch_up(now, head, store);
         }
-        let next = match signal(self.ecn, now, head, store, observer) {
+        let next = match signal(self.ecn, head, store) {
             Some(marked) => Some(marked),
             None => self.take(ticks_at(now), store).map(|(next, _)| next),
         };
@@ -146,18 +143,17 @@ impl Linux {
     }
 
     /// The loop of the dropping state: several drops may be due at once, but only one mark.
-    fn catch_up<P, S: Store<P>>(
+    fn catch_up<P>(
         &mut self,
         time: Time,
         mut head: Packet<P>,
-        store: &mut S,
-        observer: &mut dyn Observer<P>,
+        store: &mut impl Store<P>,
     ) -> Option<Packet<P>> {
         let now = ticks_at(time);
         while self.dropping && !is_before(now, self.drop_next) {
             self.count = self.count.wrapping_add(1);
             self.newton_step();
-            if let Some(marked) = signal(self.ecn, time, head, store, observer) {
+            if let Some(marked) = signal(self.ecn, head, store) {
                 self.drop_next = self.control_law(self.drop_next);
                 return Some(marked);
             }
@@ -190,12 +186,7 @@ impl Linux {
 
 impl Aqm for Linux {
     #[inline]
-    fn dequeue<P, S: Store<P>>(
-        &mut self,
-        now: Time,
-        store: &mut S,
-        observer: &mut dyn Observer<P>,
-    ) -> Option<Packet<P>> {
+    fn dequeue<P>(&mut self, now: Time, store: &mut impl Store<P>) -> Option<Packet<P>> {
         let Some(head) = store.head() else {
             self.first_above = 0;
             self.dropping = false;
@@ -205,7 +196,7 @@ impl Aqm for Linux {
         let may_signal = self.may_signal(ticks_at(now), head.arrived, left_bytes);
         if may_signal || self.ce_threshold.is_some() {
             let head = store.pop()?;
-            return self.act(now, head, may_signal, store, observer);
+            return self.act(now, head, may_signal, store);
         }
         self.dropping = false;
         store.pop()

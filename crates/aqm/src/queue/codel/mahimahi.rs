@@ -8,7 +8,7 @@
 use super::spacing;
 use crate::aqm::{Aqm, Store};
 use crate::packet::Packet;
-use crate::qdisc::{Backlog, DropReason, Observer};
+use crate::qdisc::{Backlog, DropReason};
 use crate::time::{Span, Time};
 
 /// CoDel, profile `mahimahi`. All instants and spans are in whole milliseconds.
@@ -17,7 +17,7 @@ pub struct Mahimahi {
     target_ms: u64,
     interval_ms: u64,
     guard_bytes: u64,
-    /// When the sojourn will have been above target for an interval; 0: it is not above.
+    /// When the sojourn will have been above target for an interval; 0 while it is below.
     first_above_ms: u64,
     drop_next_ms: u64,
     count: u32,
@@ -26,7 +26,8 @@ pub struct Mahimahi {
 }
 
 impl Mahimahi {
-    /// CoDel in its initial state; `target` and `interval` are rounded down to milliseconds.
+    /// Returns CoDel in its initial state; `target` and `interval` are rounded down to
+    /// milliseconds.
     pub const fn new(target: Span, interval: Span, guard_bytes: u32) -> Self {
         Self {
             target_ms: target.as_nanos() / 1_000_000,
@@ -40,8 +41,7 @@ impl Mahimahi {
         }
     }
 
-    /// Whether the law would signal a packet that arrived then and leaves `left` behind it; never
-    /// one with nothing behind it.
+    /// Whether the law would signal a packet that leaves `left` behind it; never the last packet.
     #[inline]
     fn may_signal(&mut self, now_ms: u64, arrived: Time, left: Backlog) -> bool {
         let sojourn_ms = now_ms.saturating_sub(milliseconds(arrived));
@@ -56,29 +56,23 @@ impl Mahimahi {
         now_ms >= self.first_above_ms
     }
 
-    /// Loses the packet behind the head and says whether the law would have signalled it.
-    fn lose_follower<P, S: Store<P>>(
-        &mut self,
-        now: Time,
-        store: &mut S,
-        observer: &mut dyn Observer<P>,
-    ) -> bool {
+    /// Drops the packet behind the head. Returns whether the law would have signalled it.
+    fn lose_follower<P>(&mut self, now_ms: u64, store: &mut impl Store<P>) -> bool {
         let Some(follower) = store.pop() else { return false };
-        let may_signal = self.may_signal(milliseconds(now), follower.meta.arrived, store.backlog());
-        store.drop(now, follower, DropReason::ControlLaw, observer);
+        let may_signal = self.may_signal(now_ms, follower.meta.arrived, store.backlog());
+        store.drop(follower, DropReason::ControlLaw);
         may_signal
     }
 
     #[cold]
-    fn act<P, S: Store<P>>(&mut self, now: Time, store: &mut S, observer: &mut dyn Observer<P>) {
-        let now_ms = milliseconds(now);
+    fn act<P>(&mut self, now_ms: u64, store: &mut impl Store<P>) {
         if !self.dropping {
-            self.lose_follower(now, store, observer);
+            self.lose_follower(now_ms, store);
             self.enter(now_ms);
             return;
         }
         while self.dropping && now_ms >= self.drop_next_ms {
-            let may_signal = self.lose_follower(now, store, observer);
+            let may_signal = self.lose_follower(now_ms, store);
             self.count = self.count.wrapping_add(1);
             if may_signal {
                 self.drop_next_ms = self.control_law(self.drop_next_ms);
@@ -105,17 +99,13 @@ impl Mahimahi {
 
 impl Aqm for Mahimahi {
     #[inline]
-    fn dequeue<P, S: Store<P>>(
-        &mut self,
-        now: Time,
-        store: &mut S,
-        observer: &mut dyn Observer<P>,
-    ) -> Option<Packet<P>> {
+    fn dequeue<P>(&mut self, now: Time, store: &mut impl Store<P>) -> Option<Packet<P>> {
         let head = store.head()?;
         let left = store.backlog().without(head.len);
-        if self.may_signal(milliseconds(now), head.arrived, left) {
+        let now_ms = milliseconds(now);
+        if self.may_signal(now_ms, head.arrived, left) {
             let head = store.pop();
-            self.act(now, store, observer);
+            self.act(now_ms, store);
             return head;
         }
         self.dropping = false;

@@ -46,18 +46,15 @@ use crate::time::Span;
 /// Parameters that every profile has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CodelConfig {
-    /// Acceptable standing sojourn.
     pub target: Span,
-    /// Window over which the minimum sojourn is watched, and the first spacing of drops.
     pub interval: Span,
-    /// No signal while no more than these bytes are left behind the head.
+    /// No signal while at most this many bytes are left behind the head.
     pub guard_bytes: u32,
-    /// Whether ECN-capable packets are marked instead of dropped.
     pub ecn: bool,
 }
 
-/// `interval / sqrt(count)`, rounded down to the unit of `interval`. Exact: the square root of a
-/// quotient rounded down is the rounded-down square root of the quotient.
+/// Returns `interval / sqrt(count)`, rounded down to the unit of `interval`. Exact: the square root
+/// of a quotient rounded down is the rounded-down square root of the quotient.
 fn spacing(interval: u64, count: u32) -> u64 {
     let interval = u128::from(interval);
     (interval * interval / u128::from(count.max(1))).isqrt() as u64

@@ -1,30 +1,24 @@
 //! CoDel's parameters, and CoDel on a single queue out of them.
 
-use alloc::boxed::Box;
-
 use super::{CodelConfig, Linux, Mahimahi, Rfc};
 use crate::config::{Bytes, ConfigError, Definition, Profile, Values, params};
-use crate::qdisc::Qdisc;
+use crate::qdisc::BoxedQdisc;
 use crate::queue::fifo::{LIMIT, OneQueue};
 use crate::rng::Rng;
 use crate::time::Span;
 
-/// CoDel on one queue, ready to build.
 pub type CodelQueue = OneQueue<CodelProfile>;
 
 /// CoDel in one of its profiles.
 #[derive(Clone, Debug)]
 pub enum CodelProfile {
-    /// RFC 8289, exact.
     Rfc(Rfc),
-    /// Linux 6.12.
     Linux(Linux),
-    /// Mahimahi, defect included.
     Mahimahi(Mahimahi),
 }
 
 impl CodelQueue {
-    pub(crate) fn build<P: 'static>(&self, _: &Rng) -> Box<dyn Qdisc<P>> {
+    pub(crate) fn build<P: Send + 'static>(&self, _: &Rng) -> BoxedQdisc<P> {
         match &self.config {
             CodelProfile::Rfc(codel) => self.under(codel.clone()),
             CodelProfile::Linux(codel) => self.under(codel.clone()),
@@ -69,7 +63,7 @@ pub(crate) fn configure(values: &Values) -> Result<CodelQueue, ConfigError> {
     CodelQueue::new(profile, values)
 }
 
-/// The parameters that every profile has.
+/// Returns the parameters that every profile has.
 pub(crate) fn config(values: &Values) -> CodelConfig {
     CodelConfig {
         target: values.get(TARGET),
@@ -79,7 +73,7 @@ pub(crate) fn config(values: &Values) -> CodelConfig {
     }
 }
 
-/// The CE threshold, which only profile `linux` has.
+/// Returns the CE threshold, which only profile `linux` has.
 pub(crate) fn ce_threshold(values: &Values) -> Result<Option<Span>, ConfigError> {
     let threshold = values.get(CE_THRESHOLD);
     if threshold.is_some() && values.profile() != "linux" {

@@ -1,16 +1,15 @@
 //! CoDel as RFC 8289 section 5 writes it, with an exact square root.
 
 use super::{CodelConfig, spacing};
-use crate::aqm::{Aqm, Marking, Store, mark_if_capable};
+use crate::aqm::{Aqm, Store, signal};
 use crate::packet::Packet;
-use crate::qdisc::{DropReason, MarkReason, Observer};
 use crate::time::{Span, Time};
 
 /// CoDel, profile `rfc`.
 #[derive(Clone, Debug)]
 pub struct Rfc {
     config: CodelConfig,
-    /// When the sojourn will have been above target for an interval.
+    /// When the sojourn will have been above target for an interval; `None` while it is below.
     first_above: Option<Time>,
     drop_next: Time,
     count: u32,
@@ -19,7 +18,7 @@ pub struct Rfc {
 }
 
 impl Rfc {
-    /// CoDel in its initial state.
+    /// Returns CoDel in its initial state.
     pub const fn new(config: CodelConfig) -> Self {
         Self {
             config,
@@ -31,8 +30,8 @@ impl Rfc {
         }
     }
 
-    /// The judgement of `do_dequeue` (section 5.6): whether a packet that arrived then, and leaves
-    /// `left_bytes` behind it, may be signalled.
+    /// The judgement of `do_dequeue` (section 5.6): whether a packet that leaves `left_bytes`
+    /// behind it may be signalled.
     #[inline]
     fn may_signal(&mut self, now: Time, arrived: Time, left_bytes: u64) -> bool {
         let sojourn = now.since(arrived);
@@ -49,8 +48,8 @@ impl Rfc {
         }
     }
 
-    /// The next packet, and whether it may be signalled.
-    fn take<P, S: Store<P>>(&mut self, now: Time, store: &mut S) -> Option<(Packet<P>, bool)> {
+    /// Takes the next packet; returns also whether it may be signalled.
+    fn take<P>(&mut self, now: Time, store: &mut impl Store<P>) -> Option<(Packet<P>, bool)> {
         let Some(packet) = store.pop() else {
             self.first_above = None;
             return None;
@@ -63,19 +62,18 @@ impl Rfc {
         from + Span::from_nanos(spacing(self.config.interval.as_nanos(), self.count))
     }
 
-    /// What follows when `head` may be signalled: the packet to transmit instead.
+    /// Signals `head`, if the law says so. Returns the packet to transmit.
     #[cold]
-    fn act<P, S: Store<P>>(
+    fn act<P>(
         &mut self,
         now: Time,
         head: Packet<P>,
-        store: &mut S,
-        observer: &mut dyn Observer<P>,
+        store: &mut impl Store<P>,
     ) -> Option<Packet<P>> {
         if self.dropping {
-            return self.catch_up(now, head, store, observer);
+            return self.catch_up(now, head, store);
         }
-        let next = match signal(self.config.ecn, now, head, store, observer) {
+        let next = match signal(self.config.ecn, head, store) {
             Some(marked) => Some(marked),
             None => self.take(now, store).map(|(next, _)| next),
         };
@@ -84,16 +82,15 @@ impl Rfc {
     }
 
     /// The `while` loop of the dropping state: several drops may be due at once.
-    fn catch_up<P, S: Store<P>>(
+    fn catch_up<P>(
         &mut self,
         now: Time,
         mut head: Packet<P>,
-        store: &mut S,
-        observer: &mut dyn Observer<P>,
+        store: &mut impl Store<P>,
     ) -> Option<Packet<P>> {
         while self.dropping && now >= self.drop_next {
             self.count = self.count.saturating_add(1);
-            if let Some(marked) = signal(self.config.ecn, now, head, store, observer) {
+            if let Some(marked) = signal(self.config.ecn, head, store) {
                 self.drop_next = self.control_law(self.drop_next);
                 return Some(marked);
             }
@@ -108,7 +105,7 @@ impl Rfc {
         Some(head)
     }
 
-    /// Starts a dropping state, where the last one left off if that was lately.
+    /// Starts a dropping state; a recent one resumes where it ended.
     fn enter(&mut self, now: Time) {
         self.dropping = true;
         let delta = self.count.saturating_sub(self.last_count);
@@ -121,12 +118,7 @@ impl Rfc {
 
 impl Aqm for Rfc {
     #[inline]
-    fn dequeue<P, S: Store<P>>(
-        &mut self,
-        now: Time,
-        store: &mut S,
-        observer: &mut dyn Observer<P>,
-    ) -> Option<Packet<P>> {
+    fn dequeue<P>(&mut self, now: Time, store: &mut impl Store<P>) -> Option<Packet<P>> {
         let Some(head) = store.head() else {
             self.first_above = None;
             self.dropping = false;
@@ -135,7 +127,7 @@ impl Aqm for Rfc {
         let left_bytes = store.backlog().bytes - u64::from(head.len);
         if self.may_signal(now, head.arrived, left_bytes) {
             let head = store.pop()?;
-            return self.act(now, head, store, observer);
+            return self.act(now, head, store);
         }
         self.dropping = false;
         store.pop()
@@ -148,27 +140,5 @@ impl Aqm for Rfc {
     fn gauges(&self, visit: &mut dyn FnMut(&'static str, f64)) {
         visit("codel.count", f64::from(self.count));
         visit("codel.dropping", f64::from(u8::from(self.dropping)));
-    }
-}
-
-/// Marks `packet` and gives it back, or drops it.
-pub(super) fn signal<P, S: Store<P>>(
-    ecn: bool,
-    now: Time,
-    mut packet: Packet<P>,
-    store: &mut S,
-    observer: &mut dyn Observer<P>,
-) -> Option<Packet<P>> {
-    let marking = if ecn { mark_if_capable(&mut packet.meta) } else { Marking::NotCapable };
-    match marking {
-        Marking::NotCapable => {
-            store.drop(now, packet, DropReason::ControlLaw, observer);
-            None
-        }
-        Marking::AlreadyCe => Some(packet),
-        Marking::Marked => {
-            store.marked(now, &packet, MarkReason::ControlLaw, observer);
-            Some(packet)
-        }
     }
 }

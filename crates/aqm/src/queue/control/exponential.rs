@@ -5,7 +5,8 @@ const LN_2_Q32: u64 = 2_977_044_472;
 /// 1 / ln 2 as a fraction of 2^32.
 const LOG2_E_Q32: u64 = 6_196_328_019;
 
-/// `ln(value)` as a fraction of 2^48, for a value from 1 to 2 in millionths. Exact to 2^-44.
+/// Returns `ln(value)` as a fraction of 2^48, for a value from 1 to 2 in millionths. Exact to
+/// 2^-44.
 pub(crate) fn ln_q48(millionths: u64) -> u64 {
     // ln(v) = 2 artanh(z) = 2 (z + z^3/3 + z^5/5 + ...) with z = (v - 1) / (v + 1), at most 1/3.
     let (above, sum) = (millionths - 1_000_000, millionths + 1_000_000);
@@ -21,7 +22,7 @@ pub(crate) fn ln_q48(millionths: u64) -> u64 {
     2 * sum_q48
 }
 
-/// `exp(-x)` as a fraction of 2^32, for an `x` that is one too. Exact to 2^-28.
+/// Returns `exp(-x)` as a fraction of 2^32, for an `x` in the same unit. Exact to 2^-28.
 pub(crate) fn exp_of_minus_q32(x_q32: u64) -> u64 {
     // exp(-x) = 2^-(whole + part), and 2^-part = exp(-part ln 2) by its series.
     let exponent_q32 = (u128::from(x_q32) * u128::from(LOG2_E_Q32)) >> 32;

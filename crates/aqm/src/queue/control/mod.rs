@@ -12,12 +12,12 @@ use crate::time::{Span, Time};
 /// Probability one as a fixed-point number with 56 fractional bits.
 pub(crate) const ONE_Q56: u64 = 1 << 56;
 
-/// `numerator / denominator` in Q56.
+/// Returns `numerator / denominator` in Q56.
 pub(crate) const fn ratio_q56(numerator: u64, denominator: u64) -> u64 {
     (numerator as u128 * ONE_Q56 as u128 / denominator as u128) as u64
 }
 
-/// A Q56 number for display.
+/// Converts a Q56 number for display.
 pub(crate) fn q56_to_f64(value_q56: u64) -> f64 {
     value_q56 as f64 / ONE_Q56 as f64
 }
@@ -29,15 +29,15 @@ pub(crate) struct Gains {
     pub beta_microhertz: u64,
 }
 
-/// Delays beyond this (18 minutes) change nothing any more, and keep the arithmetic in range.
+/// Longer delays (18 minutes) count as this long, which keeps the arithmetic in range.
 const DELAY_CAP_NS: u64 = 1 << 40;
 
-/// Gains above one million hertz would overflow the arithmetic and mean nothing.
+/// Gains above one million hertz have no meaning and would overflow the arithmetic.
 const GAIN_CAP_MICROHERTZ: u64 = 1 << 40;
 
 impl Gains {
-    /// The change of probability in Q56 (RFC 8033 section 4.2), before any scaling:
-    /// `alpha * (delay - target) + beta * (delay - old_delay)`.
+    /// Returns the change of probability in Q56 (RFC 8033 section 4.2), before any scaling: `alpha
+    /// * (delay - target) + beta * (delay - old_delay)`.
     pub fn step_q56(self, delay: Span, old_delay: Span, target: Span) -> i128 {
         let nanos = |span: Span| i128::from(span.as_nanos().min(DELAY_CAP_NS));
         let gain = |microhertz: u64| i128::from(microhertz.min(GAIN_CAP_MICROHERTZ));
@@ -52,8 +52,8 @@ impl Gains {
 
 const STEPS_PER_ONE: i128 = 1_000_000_000_000_000;
 
-/// By how much a step is divided, as a power of two, at a low probability (RFC 8033 section 4.2
-/// and appendix A): 2048 below a millionth down to 2 below a tenth, 1 from there on.
+/// Returns the divisor of a step at a low probability, as a power of two (RFC 8033 section 4.2 and
+/// appendix A): from 2048 below a millionth down to 2 below a tenth, and 1 above.
 pub(crate) fn low_probability_shift(probability_q56: u64) -> u32 {
     LEVELS_Q56.iter().find(|(below_q56, _)| probability_q56 < *below_q56).map_or(0, |level| level.1)
 }
@@ -67,13 +67,13 @@ const LEVELS_Q56: [(u64, u32); 6] = [
     (ratio_q56(1, 10), 1),
 ];
 
-/// `probability + step`, never below zero nor above `limit_q56`.
+/// Returns `probability + step`, clamped to zero and `limit_q56`.
 pub(crate) fn add_clamped_q56(probability_q56: u64, step_q56: i128, limit_q56: u64) -> u64 {
     (i128::from(probability_q56) + step_q56).clamp(0, i128::from(limit_q56)) as u64
 }
 
-/// A periodic timer that nobody has to run: due updates are replayed at their nominal instants
-/// when the queue is next touched.
+/// A periodic timer that needs no caller: due updates are replayed at their nominal times when the
+/// queue is next used.
 #[derive(Clone, Debug)]
 pub(crate) struct UpdateTimer {
     next: Time,
@@ -81,14 +81,14 @@ pub(crate) struct UpdateTimer {
 }
 
 impl UpdateTimer {
-    /// Due first at `first`, then every `interval`, which must not be zero.
+    /// Schedules the timer at `first` and every `interval` (not zero) after it.
     pub fn new(first: Time, interval: Span) -> Self {
         assert!(interval > Span::ZERO, "configuration refuses an update interval of zero");
         Self { next: first, interval }
     }
 
-    /// The instant of an update that is due at `now`, if one is, and moves on to the next. No
-    /// update is due at the end of time: none comes after it, so it would be due for ever.
+    /// Returns the time of an update that is due at `now`, and schedules the next one. No update is
+    /// due at the end of time, where it would be due for ever.
     pub fn take_due(&mut self, now: Time) -> Option<Time> {
         if self.next > now || self.next == Time::MAX {
             return None;
@@ -98,8 +98,8 @@ impl UpdateTimer {
         Some(due)
     }
 
-    /// Leaves out all further updates that are due at `now`: for a state that they cannot change.
-    /// The instant of the last one, if there was any.
+    /// Skips all updates that are due at `now`, for a state that they cannot change. Returns the
+    /// time of the last one.
     pub fn skip_due(&mut self, now: Time) -> Option<Time> {
         if self.next > now || self.next == Time::MAX {
             return None;

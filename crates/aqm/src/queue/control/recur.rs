@@ -3,7 +3,7 @@
 use crate::queue::control::ONE_Q56;
 
 /// `recur()` of RFC 9332 appendix A: probabilities add up, and each whole one is a signal. Unlike
-/// chance, this never signals twice in a row at a low probability.
+/// random draws, this never signals twice in a row at a low probability.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Recur {
     sum_q56: u64,

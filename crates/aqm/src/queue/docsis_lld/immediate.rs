@@ -5,8 +5,8 @@ use crate::queue::docsis_pie::MAX_PACKET_BYTES;
 use crate::rate::Rate;
 use crate::time::Span;
 
-/// The probability that a packet is marked for the delay of its own queue: none below `start`, all
-/// from `end` on, linear between.
+/// The probability that a packet is marked for the delay of its own queue: 0 below `start`, 1 from
+/// `end` on, linear between.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Ramp {
     rate: Rate,
@@ -14,12 +14,12 @@ pub(super) struct Ramp {
     end: Span,
 }
 
-/// No threshold lies above what 16 bits of microseconds hold.
+/// The largest threshold: 16 bits of microseconds.
 const LATEST: Span = Span::from_micros(65_535);
 
 impl Ramp {
-    /// The ramp that ends at `threshold` (`MAXTH`) and is `2^range_exponent` ns long, moved up
-    /// where two largest frames at `rate` (`FLOOR`) take longer than its start.
+    /// Returns the ramp that ends at `threshold` (`MAXTH`) and is `2^range_exponent` ns long. It is
+    /// moved up if two largest frames at `rate` (`FLOOR`) take longer than its start.
     pub fn new(rate: Rate, threshold: Span, range_exponent: u8) -> Self {
         let range = Span::from_nanos(1 << range_exponent.min(30));
         let floor = rate.time_for(2 * MAX_PACKET_BYTES).unwrap_or(LATEST).min(LATEST);
@@ -27,17 +27,17 @@ impl Ramp {
         Self { rate, start, end: (start + range).min(LATEST) }
     }
 
-    /// Where it ends.
+    /// Returns the delay from which on every packet is marked.
     pub const fn end(&self) -> Span {
         self.end
     }
 
-    /// The delay that `bytes` stand for (`qdelayCoupledL`, annex O).
+    /// Returns the delay of `bytes` (`qdelayCoupledL`, annex O).
     pub fn delay_of(&self, bytes: u64) -> Span {
         self.rate.time_for(bytes).unwrap_or(Span::from_nanos(u64::MAX))
     }
 
-    /// The probability at `delay` (`calcProbNative`).
+    /// Returns the probability at `delay` (`calcProbNative`).
     pub fn probability_q56(&self, delay: Span) -> u64 {
         if delay >= self.end {
             return ONE_Q56;

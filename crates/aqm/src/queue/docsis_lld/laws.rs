@@ -102,7 +102,6 @@ fn the_low_latency_queue_is_full_where_a_largest_frame_would_not_fit() {
     }
 }
 
-/// Why packets were marked.
 #[derive(Default)]
 struct Marks(BTreeSet<MarkReason>);
 

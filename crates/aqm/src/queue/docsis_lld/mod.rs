@@ -43,7 +43,6 @@ mod virtual_queue;
 
 use alloc::boxed::Box;
 
-use crate::aqm::Store;
 use crate::aqm::Verdict;
 use crate::packet::{Ecn, Meta, Packet};
 use crate::qdisc::ServiceFlows;
@@ -63,12 +62,11 @@ use rates::{Rates, WHOLE_WEIGHT};
 use shaper::Shaper;
 use virtual_queue::VirtualQueue;
 
-/// The dual queue.
 #[derive(Debug)]
 pub struct DocsisLld<P> {
     config: DocsisLldConfig,
     ramp: Ramp,
-    /// Where the delay is not that of the backlog.
+    /// `None` if the delay is that of the backlog.
     virtual_queue: Option<VirtualQueue>,
     rates: Rates,
     classic: Controller,
@@ -79,14 +77,14 @@ pub struct DocsisLld<P> {
     credit: Credit,
     /// Bits that the low latency queue sent since the last update (`interval_bitsL`).
     low_latency_bits: u64,
-    /// Where a service flow has a rate of its own.
+    /// `None` if no service flow has its own rate.
     shapers: Option<Box<Shapers>>,
-    /// What the link granted, by [`Side`], where it grants.
+    /// The link's grants, by [`Side`]; `None` if the link does not grant.
     granted: Option<[Granted; 2]>,
     pair: Pair<P>,
 }
 
-/// What keeps each service flow to its own rates.
+/// The shapers of service flows with their own rates.
 #[derive(Debug)]
 struct Shapers {
     low_latency: Option<Shaper>,
@@ -94,7 +92,7 @@ struct Shapers {
 }
 
 impl Shapers {
-    /// `None` where neither flow has a rate of its own.
+    /// Returns `None` if neither flow has its own rate.
     fn new(config: &DocsisLldConfig) -> Option<Box<Self>> {
         let low_latency = Shaper::new(config.low_latency);
         let classic = Shaper::new(config.classic);
@@ -109,14 +107,14 @@ impl Shapers {
         }
     }
 
-    /// How long from `now` on until the head of `side`, `len` bytes long, may leave.
+    /// Returns how long from `now` on the head of `side`, `len` bytes long, has to wait.
     fn wait(&mut self, side: Side, now: Time, len: u32) -> Span {
         self.side(side).map_or(Span::ZERO, |shaper| shaper.wait(now, len))
     }
 }
 
 impl<P> DocsisLld<P> {
-    /// Empty; draws from `rng`.
+    /// Returns an empty queue that draws from `rng`.
     pub fn new(config: DocsisLldConfig, rng: &Rng) -> Self {
         assert!(!config.rate.is_zero(), "configuration refuses a rate of zero");
         let most = config.low_latency.within(config.rate);
@@ -177,7 +175,7 @@ impl<P> DocsisLld<P> {
         changed
     }
 
-    /// How long the classic backlog takes at what the low latency queue leaves of the rate.
+    /// Returns the time of the classic backlog at the rate that the low latency queue leaves.
     fn classic_delay(&self) -> Span {
         self.rates.classic_delay(self.pair.classic.backlog().bytes, self.low_latency_bits)
     }
@@ -253,7 +251,7 @@ impl<P> DocsisLld<P> {
 }
 
 impl<P> DocsisLld<P> {
-    /// Sends from the side whose turn it is, of those that may.
+    /// Sends from the side whose turn it is, of those that may send.
     fn send(
         &mut self,
         now: Time,
@@ -283,7 +281,7 @@ impl<P> DocsisLld<P> {
         Some(packet)
     }
 
-    /// The same where a flow waits for its own rate besides.
+    /// Dequeues if a flow also waits for its own rate.
     #[inline(never)]
     fn dequeue_shaped(&mut self, now: Time, observer: &mut dyn Observer<P>) -> Dequeue<P> {
         let waits = [Side::LowLatency, Side::Classic].map(|side| self.wait(side, now));
@@ -295,7 +293,7 @@ impl<P> DocsisLld<P> {
         self.send(now, [low_latency, classic], observer)
     }
 
-    /// How long from `now` on until the head of `side` may leave; `None`: there is none.
+    /// Returns how long from `now` on the head of `side` has to wait; `None` if `side` is empty.
     fn wait(&mut self, side: Side, now: Time) -> Option<Span> {
         let len = self.pair.side(side).head()?.len;
         Some(self.shapers.as_mut().map_or(Span::ZERO, |shapers| shapers.wait(side, now, len)))

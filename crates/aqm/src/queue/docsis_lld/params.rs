@@ -9,7 +9,7 @@ use crate::config::{
 };
 use crate::latency_bins::LatencyEdges;
 use crate::packet::Dscp;
-use crate::qdisc::Qdisc;
+use crate::qdisc::BoxedQdisc;
 use crate::queue::docsis_pie::MAX_PACKET_BYTES;
 use crate::rate::Rate;
 use crate::rng::Rng;
@@ -21,60 +21,58 @@ use crate::time::Span;
 pub struct DocsisLldConfig {
     /// Maximum sustained rate of the aggregate (`AMSR`, TLV 70.8); not zero.
     pub rate: Rate,
-    /// Rates of the low latency service flow.
     pub low_latency: FlowRates,
-    /// Rates of the classic service flow.
     pub classic: FlowRates,
     /// Latency target of the classic queue (TLV 40.2).
     pub target: Span,
-    /// Grants that the low latency flow gets without asking, behind a link with grants.
+    /// Grants that the low latency flow gets without a request, on a link with grants.
     pub proactive: Option<ProactiveGrants>,
-    /// From a request to its grant, where the delay of the low latency queue is that of a virtual
-    /// one (annex O, `qdelayCoupledV`); `None`: its backlog's (`qdelayCoupledL`).
+    /// The time from a request to its grant, if the delay of the low latency queue is that of a
+    /// virtual queue (annex O, `qdelayCoupledV`); `None` for that of its backlog
+    /// (`qdelayCoupledL`).
     pub virtual_loop: Option<Span>,
-    /// Buffer of the classic queue in bytes.
     pub classic_limit_bytes: u64,
-    /// Buffer of the low latency queue in bytes.
     pub low_latency_limit_bytes: u64,
-    /// Delay from which on every packet is marked (`MAXTH`, TLV 40.4), unless the link is slow.
+    /// The delay above which every packet is marked (`MAXTH`, TLV 40.4), unless the link is slow.
     pub threshold: Span,
     /// Length of the marking ramp as a power of two of nanoseconds (`LG_RANGE`, TLV 40.5).
     pub range_exponent: u8,
     /// Coupling factor in tenths (TLV 42.5).
     pub coupling_tenths: u8,
-    /// When the low latency queue is marked for the classic one.
+    /// When the coupling marks the low latency queue.
     pub coupled_while: CoupledWhile,
     /// Weight of the low latency queue, of 256 (TLV 42.6).
     pub weight: u8,
     /// Whether queue protection is on (TLV 42.7).
     pub protection: bool,
-    /// Delay above which flows can be sent away (TLV 42.8); `None`: where the ramp ends.
+    /// The delay above which flows can be moved to the classic queue (TLV 42.8); `None` for the end
+    /// of the ramp.
     pub critical_delay: Option<Span>,
-    /// Score that a flow may have at that delay (TLV 42.9).
+    /// The score that a flow may have at `critical_delay` (TLV 42.9).
     pub critical_score: Span,
     /// Drain rate of scores as a power of two of bytes per second (TLV 42.10).
     pub aging_exponent: u8,
     /// Codepoints of the low latency queue, as a bit set.
     pub dscp_set: u64,
-    /// Codepoint of the packets that queue protection sends away; `None`: as they are.
+    /// The new codepoint of packets that queue protection moves; `None` leaves it unchanged.
     pub sanctioned_dscp: Option<Dscp>,
-    /// Bins of the latency histograms, by [`Side`](crate::service_flow::Side) (TLV 40.6 of each
-    /// flow); `None`: none is kept.
+    /// The bins of the latency histograms, by [`Side`](crate::service_flow::Side) (TLV 40.6 of each
+    /// flow); `None` without a histogram.
     pub histograms: [Option<LatencyEdges>; 2],
 }
 
 /// When the coupled probability follows the classic one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CoupledWhile {
-    /// Always, as CableLabs' simulator has it: also while DOCSIS-PIE sleeps and drops nothing.
+    /// Also while DOCSIS-PIE sleeps and drops nothing, as in CableLabs' simulator.
     Always,
-    /// While DOCSIS-PIE is awake; else it is zero.
+    /// Only while DOCSIS-PIE is awake.
     Awake,
 }
 
 choices!(CoupledWhile { "always" => Always, "awake" => Awake, });
 
-/// What the delay of the low latency queue is taken from.
+/// What the delay of the low latency queue follows from.
 enum DelayModel {
     Queue,
     Virtual,
@@ -83,12 +81,12 @@ enum DelayModel {
 choices!(DelayModel { "queue" => Queue, "virtual" => Virtual, });
 
 impl DocsisLldConfig {
-    pub(crate) fn build<P: 'static>(&self, rng: &Rng) -> Box<dyn Qdisc<P>> {
+    pub(crate) fn build<P: Send + 'static>(&self, rng: &Rng) -> BoxedQdisc<P> {
         Box::new(DocsisLld::new(self.clone(), rng))
     }
 }
 
-/// The low latency buffer holds at least twenty largest frames.
+/// The low latency buffer is at least twenty largest frames.
 const LEAST_LIMIT_BYTES: u64 = 20 * MAX_PACKET_BYTES;
 
 params! {
@@ -193,7 +191,6 @@ pub(crate) fn configure(values: &Values, link: &LinkFacts) -> Result<DocsisLldCo
     })
 }
 
-/// The rates of one service flow.
 fn flow_rates(
     values: &Values,
     rate: Key<Option<Rate>>,
@@ -214,7 +211,7 @@ fn flow_rates(
     }
 }
 
-/// The grants without requests, of a flow that can have `most`.
+/// Returns the grants without requests, for a flow with a rate of at most `most`.
 fn proactive(values: &Values, most: Rate) -> Result<Option<ProactiveGrants>, ConfigError> {
     let Some(rate) = values.get(GRANT_RATE) else { return Ok(None) };
     if rate > most {
@@ -223,7 +220,7 @@ fn proactive(values: &Values, most: Rate) -> Result<Option<ProactiveGrants>, Con
     Ok(Some(ProactiveGrants { rate, interval: values.get(GRANT_INTERVAL) }))
 }
 
-/// The loop of the virtual queue; `None`: there is no virtual queue.
+/// Returns the loop of the virtual queue; `None` without a virtual queue.
 fn virtual_loop(values: &Values, link: &LinkFacts) -> Result<Option<Span>, ConfigError> {
     let given = values.get(REQUEST_LOOP);
     match values.get(DELAY) {
@@ -234,7 +231,7 @@ fn virtual_loop(values: &Values, link: &LinkFacts) -> Result<Option<Span>, Confi
     }
 }
 
-/// A buffer in bytes; a time is taken at `rate`, and is at least one largest frame.
+/// Returns a buffer in bytes; a time is converted at `rate`, to at least one largest frame.
 fn limit(values: &Values, key: Key<BytesOrSpan>, rate: Rate) -> Result<u64, ConfigError> {
     match values.get(key) {
         BytesOrSpan::Span(span) => Ok(rate.bytes_in(span).max(MAX_PACKET_BYTES)),

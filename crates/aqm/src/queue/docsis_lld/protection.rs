@@ -3,8 +3,8 @@
 use crate::queue::control::ONE_Q56;
 use crate::time::{Span, Time};
 
-/// Scores of the flows that congest the queue. A bucket holds the instant at which its score will
-/// have drained; a flow that needs none takes no bucket for longer than its packet.
+/// The scores of the flows that congest the queue. A bucket stores the time at which its score will
+/// have drained; a flow without a score occupies a bucket only for its packet.
 #[derive(Clone, Debug)]
 pub(super) struct Protection {
     critical_delay: Span,
@@ -14,7 +14,7 @@ pub(super) struct Protection {
     score_shift: u32,
     buckets: [Bucket; BUCKETS + 1],
     sanctioned: u64,
-    /// Of the last arrival.
+    /// The time of the last arrival.
     latest: Time,
 }
 
@@ -24,16 +24,16 @@ struct Bucket {
     expires: Time,
 }
 
-/// `2^BI_SIZE`; one more takes all flows that find none.
+/// `2^BI_SIZE`; one more bucket is for all flows that find none.
 const BUCKETS: usize = 32;
 const INDEX_BITS: u32 = 5;
-/// Buckets that a flow may look for (`ATTEMPTS`).
+/// Buckets that a flow may try (`ATTEMPTS`).
 const ATTEMPTS: u32 = 2;
-/// A score does not grow beyond this (`qLSCORE_MAX`); a flow that has it is sent away.
+/// The limit of a score (`qLSCORE_MAX`); a flow that reaches it is moved to the classic queue.
 const HIGHEST_SCORE: Span = Span::from_secs(5);
 
 impl Protection {
-    /// No scores. They drain at `2^aging_exponent` bytes of certain marking per second.
+    /// Returns empty scores, which drain at `2^aging_exponent` bytes of certain marking per second.
     pub fn new(critical_delay: Span, critical_score: Span, aging_exponent: u8) -> Self {
         let nanos = |span: Span| u128::from(span.as_nanos());
         Self {
@@ -46,19 +46,19 @@ impl Protection {
         }
     }
 
-    /// Packets sent to the classic queue so far.
+    /// Returns the packets moved to the classic queue.
     pub const fn sanctioned(&self) -> u64 {
         self.sanctioned
     }
 
-    /// The highest score at the last arrival, as the time that it takes to drain.
+    /// Returns the highest score at the last arrival, as the time in which it drains.
     pub fn highest_score(&self) -> Span {
         let scores = self.buckets.iter().map(|bucket| bucket.expires.since(self.latest));
         scores.max().unwrap_or(Span::ZERO)
     }
 
-    /// The flow's score, as the time that it takes to drain, where this packet loses its place: the
-    /// queue stands for more than the critical delay, and the score scaled by that is too high.
+    /// Returns the flow's score, as the time in which it drains, if this packet is moved: the delay
+    /// of the queue exceeds the critical delay, and the score scaled by the delay is too high.
     pub fn sanctions(
         &mut self,
         now: Time,
@@ -77,7 +77,7 @@ impl Protection {
         sanctioned.then_some(score)
     }
 
-    /// The flow's own bucket, else one that has drained, else the one that all others share.
+    /// Returns the flow's own bucket, else a drained one, else the one that all others share.
     fn pick(&mut self, now: Time, flow: u32) -> usize {
         let mut hash = spread(flow);
         let mut free = None;
@@ -98,7 +98,7 @@ impl Protection {
         index
     }
 
-    /// Adds the packet's score and returns the sum, as the time that it takes to drain.
+    /// Adds the packet's score and returns the sum, as the time in which it drains.
     fn fill(&mut self, index: usize, now: Time, len: u32, probability_q56: u64) -> Span {
         let scaled = (u128::from(probability_q56) * u128::from(len)) << self.score_shift;
         let nanos = (scaled / u128::from(ONE_Q56)).min(u128::from(HIGHEST_SCORE.as_nanos()));

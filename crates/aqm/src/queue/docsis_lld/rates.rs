@@ -6,21 +6,21 @@ use crate::rate::Rate;
 use crate::service_flow::FlowRates;
 use crate::time::Span;
 
-/// All of the link, in the unit of the scheduling weight (TLV 42.6).
+/// The whole link, in the unit of the scheduling weight (TLV 42.6).
 pub(super) const WHOLE_WEIGHT: u32 = 256;
 
-/// What the queue reckons with.
+/// The rates that the queue assumes.
 #[derive(Clone, Debug)]
 pub(super) struct Rates {
     aggregate: u64,
     classic: u64,
-    /// More than this the low latency flow is not taken to use: its weight's part of the aggregate
-    /// or its own rate.
+    /// The highest rate that the low latency flow is assumed to use: its weight's share of the
+    /// aggregate, or its own rate.
     low_latency_most: u64,
 }
 
 impl Rates {
-    /// In an aggregate of `rate`, where the low latency flow weighs `weight` of 256.
+    /// Returns the rates in an aggregate of `rate`; the low latency flow has `weight` of 256.
     pub fn new(rate: Rate, weight: u8, low_latency: FlowRates, classic: FlowRates) -> Self {
         let aggregate = rate.bits_per_second();
         let weighted = u128::from(aggregate) * u128::from(weight) / u128::from(WHOLE_WEIGHT);
@@ -31,9 +31,9 @@ impl Rates {
         }
     }
 
-    /// How long `classic_bytes` take at what the low latency flow leaves, going by the bits that it
-    /// sent in the update interval before (`qdelayCoupledC`): `r_L = min(weight * AMSR, MSR_L,
-    /// bits / interval)`, `r_C = min(AMSR - r_L, MSR_C)`.
+    /// Returns the time of `classic_bytes` at the rate that the low latency flow leaves, estimated
+    /// from the bits that it sent in the previous update interval (`qdelayCoupledC`): `r_L =
+    /// min(weight * AMSR, MSR_L, bits / interval)`, `r_C = min(AMSR - r_L, MSR_C)`.
     pub fn classic_delay(&self, classic_bytes: u64, low_latency_bits: u64) -> Span {
         let second = u128::from(Span::from_secs(1).as_nanos());
         let interval = u128::from(UPDATE_INTERVAL.as_nanos());

@@ -5,18 +5,18 @@ use crate::service_flow::FlowRates;
 use crate::time::{Span, Time};
 use crate::token_bucket::{MAX_BURST_BYTES, NANOBITS_PER_BYTE};
 
-/// Two token buckets: one of the sustained rate and burst, one of the peak rate and a largest
+/// Two token buckets: one with the sustained rate and burst, one with the peak rate and a largest
 /// frame.
 ///
-/// A packet larger than a bucket leaves when that is full, and goes into debt, so that the rate
-/// holds in the long run whatever the sizes are.
+/// A packet larger than a bucket leaves when the bucket is full, and puts it into debt, so that the
+/// rate holds in the long run for all sizes.
 #[derive(Clone, Debug)]
 pub(super) struct Shaper {
     sustained: Bucket,
     peak: Option<Bucket>,
 }
 
-/// Tokens in nanobits, negative while a debt is paid.
+/// Tokens in nanobits, negative while in debt.
 #[derive(Clone, Debug)]
 struct Bucket {
     rate: Rate,
@@ -26,20 +26,20 @@ struct Bucket {
 }
 
 impl Shaper {
-    /// Full buckets; `None` where the flow has no rate of its own.
+    /// Returns full buckets; `None` if the flow has no rate of its own.
     pub fn new(rates: FlowRates) -> Option<Self> {
         let sustained = Bucket::new(rates.sustained?, rates.burst_bytes);
         let peak = rates.peak.map(|rate| Bucket::new(rate, FlowRates::PEAK_BURST_BYTES));
         Some(Self { sustained, peak })
     }
 
-    /// How long from `now` on until a packet of `len` bytes may leave.
+    /// Returns how long from `now` on a packet of `len` bytes has to wait.
     pub fn wait(&mut self, now: Time, len: u32) -> Span {
         let sustained = self.sustained.wait(now, len);
         self.peak.as_mut().map_or(sustained, |peak| peak.wait(now, len).max(sustained))
     }
 
-    /// Takes what a packet of `len` bytes costs, after [`Shaper::wait`] said that it may leave.
+    /// Consumes the tokens of a packet of `len` bytes, which [`Shaper::wait`] allows.
     pub fn take(&mut self, len: u32) {
         self.sustained.take(len);
         if let Some(peak) = &mut self.peak {

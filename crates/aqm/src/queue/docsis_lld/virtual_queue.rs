@@ -15,13 +15,13 @@ use crate::time::{Span, Time};
 pub(super) struct VirtualQueue {
     /// `MAX_RATE`.
     rate: Rate,
-    /// Bytes that the wait for grants explains.
+    /// The backlog that the wait for grants explains.
     allowed_bytes: u64,
-    /// The virtual queue takes packets while its delay is below this.
+    /// The virtual queue accepts packets while its delay is below this.
     room: Span,
-    /// The real one takes packets while it holds less.
+    /// The real queue accepts packets while its backlog is below this.
     limit_bytes: u64,
-    /// When the virtual queue will have drained.
+    /// When the virtual queue will be empty.
     empty_at: Time,
     /// The mean backlog, in 2^-16 bytes.
     mean_q16: i64,
@@ -34,7 +34,8 @@ const UPDATE_INTERVAL: Span = Span::from_micros(500);
 const MEAN_SHIFT: u32 = 7;
 
 impl VirtualQueue {
-    /// Empty. `request_loop`: from a request to its grant; `limit_bytes`: the buffer.
+    /// Returns an empty queue. `request_loop` is the time from a request to its grant,
+    /// `limit_bytes` the buffer.
     pub fn new(
         rate: Rate,
         limit_bytes: u64,
@@ -57,7 +58,7 @@ impl VirtualQueue {
         }
     }
 
-    /// Replays the updates that are due at `now`, since which time `stored_bytes` were stored.
+    /// Replays the updates that are due at `now`; `stored_bytes` were stored since the last one.
     #[inline]
     pub fn advance(&mut self, now: Time, stored_bytes: u64) {
         while let Some(due) = self.timer.take_due(now) {
@@ -67,7 +68,7 @@ impl VirtualQueue {
         }
     }
 
-    /// The update at `due`; whether it moved the mean.
+    /// Makes the update at `due`. Returns whether the mean changed.
     fn update(&mut self, due: Time, stored_bytes: u64) -> bool {
         let stored_q16 = (stored_bytes.min(1 << 40) << 16) as i64;
         let step = (stored_q16 - self.mean_q16) >> MEAN_SHIFT;
@@ -76,32 +77,31 @@ impl VirtualQueue {
         step != 0
     }
 
-    /// Passes over the updates up to `now`, of which only the last can change anything, because
-    /// the mean stays.
+    /// Skips the updates up to `now`. The mean is constant, so only the last can change anything.
     fn rest(&mut self, now: Time) {
         if let Some(last) = self.timer.skip_due(now) {
             self.raise(last);
         }
     }
 
-    /// What is stored beyond what the wait for grants explains stands for congestion.
+    /// The backlog that the wait for grants does not explain counts as congestion.
     fn raise(&mut self, at: Time) {
         let over = ((self.mean_q16 >> 16) as u64).saturating_sub(self.allowed_bytes);
         self.empty_at = self.empty_at.max(at + self.time_for(over));
     }
 
-    /// Whether there is room for an arrival at `now` beside `stored_bytes`.
+    /// Whether an arrival at `now` fits beside `stored_bytes`.
     pub fn has_room(&self, now: Time, stored_bytes: u64) -> bool {
         self.empty_at.since(now) < self.room && stored_bytes < self.limit_bytes
     }
 
-    /// The delay with an arrival of `len` bytes at `now` included.
+    /// Adds an arrival of `len` bytes at `now`, and returns the delay with it.
     pub fn arrive(&mut self, now: Time, len: u32) -> Span {
         self.empty_at = self.empty_at.max(now) + self.time_for(u64::from(len));
         self.empty_at.since(now)
     }
 
-    /// The packet of `len` bytes that has just arrived is not stored.
+    /// Removes the packet of `len` bytes that has just arrived and is not stored.
     pub fn give_back(&mut self, len: u32) {
         let back = self.time_for(u64::from(len)).as_nanos();
         self.empty_at = Time::from_nanos(self.empty_at.as_nanos().saturating_sub(back));

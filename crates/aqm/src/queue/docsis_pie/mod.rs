@@ -34,7 +34,7 @@ use alloc::boxed::Box;
 use crate::aqm::{Aqm, Store, Verdict};
 use crate::config::{Bytes, BytesOrSpan, ConfigError, Definition, LinkFacts, Values, params};
 use crate::packet::{Meta, Packet};
-use crate::qdisc::{Backlog, Observer, Qdisc};
+use crate::qdisc::{Backlog, BoxedQdisc};
 use crate::queue::store::{Limit, Overflow, Single};
 use crate::rate::Rate;
 use crate::rng::Rng;
@@ -50,15 +50,15 @@ pub(crate) use controller::{Controller, MAX_PACKET_BYTES, UPDATE_INTERVAL};
 /// Parameters of [`DocsisPie`].
 #[derive(Clone, Debug)]
 pub struct DocsisPieConfig {
-    /// Delay to hold (`LATENCY_TARGET`); the standard's default is 10 ms.
+    /// The target delay (`LATENCY_TARGET`); the standard's default is 10 ms.
     pub target: Span,
     /// Maximum sustained traffic rate (`MSR`); not zero.
     pub rate: Rate,
     /// Peak traffic rate (`PEAK_RATE`); not below `rate`.
     pub peak: Rate,
-    /// Maximum traffic burst in bytes: the size of the token bucket.
+    /// Maximum traffic burst: the size of the token bucket.
     pub burst_bytes: u64,
-    /// Size of the buffer in bytes (`BUFFER_SIZE`): a third of it wakes the AQM.
+    /// Size of the buffer (`BUFFER_SIZE`): a third of it wakes the AQM.
     pub buffer_bytes: u64,
 }
 
@@ -72,7 +72,7 @@ pub struct DocsisPie {
 }
 
 impl DocsisPie {
-    /// An idle controller that draws from `rng`.
+    /// Returns an idle controller that draws from `rng`.
     pub fn new(config: DocsisPieConfig, rng: Rng) -> Self {
         assert!(!config.rate.is_zero(), "configuration refuses a sustained rate of zero");
         Self {
@@ -99,8 +99,8 @@ impl DocsisPie {
         }
     }
 
-    /// How long `bytes` take to leave: at the peak rate while the tokens of the sustained rate
-    /// last, then at the sustained rate.
+    /// Returns the time in which `bytes` leave: at the peak rate while the tokens of the sustained
+    /// rate last, then at the sustained rate.
     fn estimated_delay(&self, bytes: u64) -> Span {
         let at_peak = bytes.min(self.bucket.bytes());
         let nanos = |bytes: u64, rate: Rate| {
@@ -124,12 +124,7 @@ impl Aqm for DocsisPie {
     }
 
     #[inline]
-    fn dequeue<P, S: Store<P>>(
-        &mut self,
-        now: Time,
-        store: &mut S,
-        _observer: &mut dyn Observer<P>,
-    ) -> Option<Packet<P>> {
+    fn dequeue<P>(&mut self, now: Time, store: &mut impl Store<P>) -> Option<Packet<P>> {
         self.advance(now, store.backlog());
         let len = store.head()?.len;
         self.bucket.refill(now);
@@ -142,12 +137,11 @@ impl Aqm for DocsisPie {
     }
 }
 
-/// DOCSIS-PIE on one queue, ready to build.
 #[derive(Clone, Debug)]
 pub struct DocsisPieQueue(pub DocsisPieConfig);
 
 impl DocsisPieQueue {
-    pub(crate) fn build<P: 'static>(&self, rng: &Rng) -> Box<dyn Qdisc<P>> {
+    pub(crate) fn build<P: Send + 'static>(&self, rng: &Rng) -> BoxedQdisc<P> {
         let limit = Limit::bytes(self.0.buffer_bytes);
         let pie = DocsisPie::new(self.0.clone(), rng.child("docsis-pie"));
         Box::new(Single::new(pie, limit, Overflow::Tail))

@@ -14,7 +14,7 @@ use super::{Controller, Decision, side_of};
 /// Parameters of [`DualPi2Linux`], in the units of `sch_dualpi2.c`.
 #[derive(Clone, Debug)]
 pub struct DualPi2LinuxConfig {
-    /// Delay to hold in the classic queue.
+    /// The target delay of the classic queue.
     pub target: Span,
     /// Time between updates of the base probability; not zero.
     pub update_interval: Span,
@@ -24,58 +24,56 @@ pub struct DualPi2LinuxConfig {
     pub beta_256ths: u32,
     /// Coupling factor `k`, a whole number.
     pub coupling: u8,
-    /// From where on the low latency queue marks by itself (`step_thresh`).
+    /// The step above which the low latency queue marks natively (`step_thresh`).
     pub step: Step,
-    /// A packet that found fewer packets in the low latency queue is never marked by the step
+    /// The step never marks a packet that found fewer packets in the low latency queue
     /// (`min_qlen_step`).
     pub step_min_packets: u32,
     /// When the coupled AQM judges a packet (`drop_early`).
     pub drop: DropAt,
-    /// What the low latency queue does where `k * p` would pass one (`drop_overload`).
+    /// What the low latency queue does if `k * p` would exceed one (`drop_overload`).
     pub overload: Overload,
-    /// What the low latency queue takes (`ecn_mask`).
+    /// Which packets enter the low latency queue (`ecn_mask`).
     pub ecn: LowLatencyEcn,
-    /// Both queues together hold at most this much.
+    /// The limit of both queues together.
     pub limit: Limit,
-    /// The same in bytes of packets, besides `limit` (`memory_limit`); `None`: no such limit.
+    /// The limit of both queues in bytes, besides `limit` (`memory_limit`); `None` for none.
     pub memory_bytes: Option<u64>,
-    /// Nothing is signalled while less than two of these are stored.
+    /// No signal while less than two of these are stored.
     pub mtu_bytes: u32,
 }
 
-/// From where on the low latency queue marks by itself.
+/// The step above which the low latency queue marks natively.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// A packet that waited longer is marked.
+    /// Marks packets that waited longer.
     Sojourn(Span),
-    /// A packet that leaves more packets behind is marked.
+    /// Marks packets that leave more packets behind.
     Packets(u32),
 }
 
 /// When the coupled AQM judges a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DropAt {
-    /// When it leaves.
     Dequeue,
-    /// When it arrives.
     Enqueue,
 }
 
 /// What the low latency queue does in overload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Overload {
-    /// It drops as the classic queue does, and keeps its delay.
+    /// Drops as the classic queue does, which bounds its delay.
     Drop,
-    /// It marks all and drops nothing until the queue is full: `p` goes no higher than `1/k`.
+    /// Marks all packets and drops none until the queue is full: `p` is at most `1/k`.
     Overflow,
 }
 
-/// What the low latency queue takes.
+/// The packets of the low latency queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LowLatencyEcn {
     /// ECT(1) and CE.
     L4s,
-    /// ECT(0) too.
+    /// ECT(0), ECT(1) and CE.
     Any,
 }
 
@@ -87,17 +85,17 @@ pub struct DualPi2Linux {
     beta: u32,
     /// As a fraction of `u32::MAX`.
     probability: u32,
-    /// What the probability may rise to.
+    /// The largest value of the probability.
     most: u32,
     old_delay: Span,
-    /// Whether the step may mark each packet of the low latency queue, the oldest first; empty
-    /// where it may mark all.
+    /// Whether the step may mark each packet of the low latency queue, oldest first; empty if it
+    /// may mark all.
     may_step: VecDeque<bool>,
     rng: Rng,
 }
 
 impl DualPi2Linux {
-    /// An idle controller that draws from `rng`.
+    /// Returns an idle controller that draws from `rng`.
     pub fn new(config: DualPi2LinuxConfig, rng: Rng) -> Self {
         Self {
             alpha: scaled_gain(config.alpha_256ths),
@@ -126,7 +124,7 @@ impl DualPi2Linux {
         stored.bytes < 2 * u64::from(self.config.mtu_bytes)
     }
 
-    /// The coupled AQM on a packet of the low latency queue (`dualpi2_scalable_marking`).
+    /// Judges a packet of the low latency queue by the coupled AQM (`dualpi2_scalable_marking`).
     fn judge_coupled(&mut self) -> Decision {
         let coupled = self.coupled();
         if coupled > u64::from(u32::MAX) {
@@ -136,7 +134,7 @@ impl DualPi2Linux {
         if self.roll(coupled as u32) { MARK } else { Decision::Pass }
     }
 
-    /// The coupled AQM on a packet of either queue (`must_drop`).
+    /// Judges a packet of either queue by the coupled AQM (`must_drop`).
     fn judge(&mut self, side: Side, meta: &Meta, stored: Backlog) -> Decision {
         if self.is_short(stored) {
             return Decision::Pass;
@@ -147,7 +145,7 @@ impl DualPi2Linux {
         }
     }
 
-    /// The same of the classic queue (`dualpi2_classic_marking`).
+    /// Judges a packet of the classic queue by the coupled AQM (`dualpi2_classic_marking`).
     fn judge_squared(&mut self, meta: &Meta) -> Decision {
         let p = self.probability;
         if !(self.roll(p) && self.roll(p)) {
@@ -158,7 +156,8 @@ impl DualPi2Linux {
         if drops { Decision::Drop } else { MARK }
     }
 
-    /// The step on a packet that leaves `behind` packets in the low latency queue (`do_step_aqm`).
+    /// Whether the step marks a packet that leaves `behind` packets in the low latency queue
+    /// (`do_step_aqm`).
     fn is_past_step(&self, now: Time, meta: &Meta, behind: u32) -> bool {
         match self.config.step {
             Step::Sojourn(most) => now.since(meta.arrived) > most,
@@ -170,7 +169,8 @@ impl DualPi2Linux {
 const MARK: Decision = Decision::Mark(MarkReason::ControlLaw);
 const EARLY: Decision = Decision::Mark(MarkReason::Early);
 
-/// A gain of 1/256 Hz as a step of probability per 64 ns of delay (`dualpi2_scale_alpha_beta`).
+/// Converts a gain of 1/256 Hz to a step of probability per 64 ns of delay
+/// (`dualpi2_scale_alpha_beta`).
 const fn scaled_gain(gain_256ths: u32) -> u32 {
     (((gain_256ths as u64 * u32::MAX as u64) >> 2) / 1_000_000_000) as u32
 }

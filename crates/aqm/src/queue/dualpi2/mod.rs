@@ -47,10 +47,10 @@ mod linux;
 mod params;
 mod rfc;
 
-use crate::aqm::Store;
 use crate::packet::{Ecn, Meta, Packet};
 use crate::qdisc::{Admit, Backlog, Dequeue, DropReason, MarkReason, Observer, Qdisc, Stats};
 use crate::queue::control::UpdateTimer;
+use crate::queue::store::Ring;
 use crate::queue::store::dual::{Credit, Pair};
 use crate::service_flow::Side;
 use crate::time::{Span, Time};
@@ -60,19 +60,19 @@ pub(crate) use params::{DEFINITION, configure};
 pub use params::{DualPi2Config, DualPi2Profile};
 pub use rfc::{DualPi2Rfc, DualPi2RfcConfig};
 
-/// The part in which the profiles differ.
+/// The controller, in which the profiles differ.
 pub trait Controller {
-    /// The periodic update, with the waiting time of the older head. Returns whether further
-    /// updates would change nothing but what they remember of the delay, were it to grow on.
+    /// Makes the periodic update, with the waiting time of the older head. Returns whether further
+    /// updates with growing delays would change nothing but the remembered delay.
     fn update(&mut self, delay: Span) -> bool;
 
-    /// The queue that packets with that codepoint wait in.
+    /// Returns the queue of packets with that codepoint.
     fn side_of(&self, ecn: Ecn) -> Side {
         side_of(ecn)
     }
 
-    /// What happens to a packet that finds room, before it is stored beside `stored`, of which
-    /// `low_latency_packets` are in L.
+    /// Judges an arrival that finds room. `stored` is the backlog without it, with
+    /// `low_latency_packets` in L.
     fn judge_arrival(
         &mut self,
         _side: Side,
@@ -83,8 +83,8 @@ pub trait Controller {
         Decision::Pass
     }
 
-    /// What happens to a packet that leaves the low latency queue at `now`, where `stored` is
-    /// what both queues hold behind it and `queued` counts the packets of L, this one included.
+    /// Judges a packet that leaves the low latency queue at `now`. `stored` is the backlog of both
+    /// queues behind it; `queued` counts the packets of L, this one included.
     fn judge_low_latency(
         &mut self,
         now: Time,
@@ -93,26 +93,24 @@ pub trait Controller {
         stored: Backlog,
     ) -> Decision;
 
-    /// What happens to a packet that leaves the classic queue.
+    /// Judges a packet that leaves the classic queue.
     fn judge_classic(&mut self, meta: &Meta, stored: Backlog) -> Decision;
 
     /// Whether a packet of `len` bytes finds room.
     fn admits(&self, stored: Backlog, len: u32) -> bool;
 
-    /// The base probability, 0 to 1.
+    /// Returns the base probability, 0 to 1.
     fn probability(&self) -> f64;
 }
 
-/// What a controller wants done with a packet that is about to leave.
+/// A controller's decision about a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decision {
-    /// Send it as it is.
     Pass,
-    /// Mark it, where it is ECN-capable; else send it as it is.
+    /// Mark the packet if it is ECN-capable, else send it unchanged.
     Mark(MarkReason),
-    /// Mark it, where it is ECN-capable; else drop it.
+    /// Mark the packet if it is ECN-capable, else drop it.
     Signal,
-    /// Drop it.
     Drop,
 }
 
@@ -147,7 +145,7 @@ impl<C: Controller, P> DualPi2<C, P> {
         }
     }
 
-    /// Judges a packet that is to leave; it comes back where it is to be sent.
+    /// Judges a packet that leaves. Returns it unless it is dropped.
     fn settle(
         &mut self,
         side: Side,
@@ -164,13 +162,13 @@ impl<C: Controller, P> DualPi2<C, P> {
             Side::Classic => self.controller.judge_classic(&packet.meta, stored),
         };
         if self.carry_out(decision, side, now, &mut packet, observer) {
-            self.pair.side(side).drop(now, packet, DropReason::ControlLaw, observer);
+            self.pair.side(side).drop_dequeue(now, packet, DropReason::ControlLaw, observer);
             return None;
         }
         Some(packet)
     }
 
-    /// Marks the packet where that is decided. Whether it is to be dropped.
+    /// Marks the packet if the decision says so. Returns whether to drop it.
     #[inline]
     fn carry_out(
         &mut self,
@@ -194,7 +192,7 @@ impl<C: Controller, P> DualPi2<C, P> {
     }
 }
 
-/// Which queue RFC 9332 gives a packet: ECT(1) and CE to the low latency one.
+/// Returns the queue of RFC 9332: ECT(1) and CE go to the low latency queue.
 pub(crate) const fn side_of(ecn: Ecn) -> Side {
     match ecn {
         Ecn::Ect1 | Ecn::Ce => Side::LowLatency,
@@ -229,7 +227,7 @@ impl<C: Controller, P> Qdisc<P> for DualPi2<C, P> {
     fn dequeue(&mut self, now: Time, observer: &mut dyn Observer<P>) -> Dequeue<P> {
         self.advance(now);
         loop {
-            let waits = |ring: &dyn Store<P>| ring.head().is_some();
+            let waits = |ring: &Ring<P>| ring.head().is_some();
             let (l, c) = (waits(&self.pair.low_latency), waits(&self.pair.classic));
             let Some(side) = self.credit.choose(l, c) else { return Dequeue::Empty };
             let Some(packet) = self.pair.side(side).pop() else { return Dequeue::Empty };

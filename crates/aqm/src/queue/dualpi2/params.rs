@@ -10,7 +10,7 @@ use crate::config::{
     Bytes, ConfigError, Definition, Key, LinkFacts, Millionths, Packets, PacketsOrBytes,
     Probability, Profile, Quantity, Values, choices, params,
 };
-use crate::qdisc::Qdisc;
+use crate::qdisc::BoxedQdisc;
 use crate::queue::store::Limit;
 use crate::queue::store::dual::Credit;
 use crate::rng::Rng;
@@ -19,9 +19,8 @@ use crate::time::Span;
 /// DualPI2, ready to build.
 #[derive(Clone, Debug)]
 pub struct DualPi2Config {
-    /// Which DualPI2.
     pub profile: DualPi2Profile,
-    /// Share of the classic queue while both have something to send, in ten-thousandths.
+    /// The classic queue's share while both queues are backlogged, in ten-thousandths.
     pub classic_share: u32,
 }
 
@@ -35,7 +34,7 @@ pub enum DualPi2Profile {
 }
 
 impl DualPi2Config {
-    pub(crate) fn build<P: 'static>(&self, rng: &Rng) -> Box<dyn Qdisc<P>> {
+    pub(crate) fn build<P: Send + 'static>(&self, rng: &Rng) -> BoxedQdisc<P> {
         let credit = |mtu_bytes| Credit::new(self.classic_share, WHOLE_SHARE, mtu_bytes);
         match &self.profile {
             DualPi2Profile::Rfc(config) => {
@@ -52,7 +51,7 @@ impl DualPi2Config {
     }
 }
 
-/// All of the link, in the unit of [`DualPi2Config::classic_share`].
+/// The whole link, in the unit of [`DualPi2Config::classic_share`].
 const WHOLE_SHARE: u32 = 10_000;
 
 choices!(DropAt { "dequeue" => Dequeue, "enqueue" => Enqueue, });
@@ -153,7 +152,7 @@ fn rfc(values: &Values, link: &LinkFacts) -> Result<DualPi2RfcConfig, ConfigErro
     })
 }
 
-/// RFC 9332 has no such parameter.
+/// Refuses a parameter that RFC 9332 does not have.
 fn refuse_given<T: Quantity>(values: &Values, key: Key<T>) -> Result<(), ConfigError> {
     if values.is_given(key) {
         return Err(values.refuse(key, "profile=linux with it"));
@@ -195,7 +194,7 @@ fn linux(values: &Values) -> Result<DualPi2LinuxConfig, ConfigError> {
     })
 }
 
-/// What the PI controller aims at, how often, and how hard.
+/// The target, interval and gains of the PI controller.
 #[derive(Debug, PartialEq, Eq)]
 struct Control {
     target: Span,
@@ -241,9 +240,9 @@ fn control(values: &Values) -> Result<Control, ConfigError> {
     Ok(control)
 }
 
-/// What `tc` makes of round trips in microseconds: alpha is a tenth of the interval over the square
-/// of the longest, beta 0.3 over the longest. `tc` has both constants in single precision, a little
-/// above what they say, and cuts the results to 1/256.
+/// Returns what `tc` computes from round trips in microseconds: alpha is a tenth of the interval
+/// over the square of the longest, beta 0.3 over the longest. `tc` has both constants in single
+/// precision, a little above their values, and truncates the results to 1/256.
 fn by_round_trips(typical_micros: u64, max_micros: u64) -> Control {
     let update = typical_micros.min(max_micros / 3);
     let (update, most) = (u128::from(update.max(1)), u128::from(max_micros));
@@ -262,14 +261,14 @@ const fn micros(span: Span) -> u64 {
     span.as_nanos() / 1_000
 }
 
-/// How many typical round trips the longest is taken for (`RTT_TYP_TO_MAX`).
+/// The longest round trip is assumed to be this many typical ones (`RTT_TYP_TO_MAX`).
 const TYPICAL_IN_MAX: u64 = 6;
 /// 0.1 in single precision.
 const TENTH_IN_2_27THS: u128 = 13_421_773;
 /// 0.3 in single precision.
 const THREE_TENTHS_IN_2_25THS: u128 = 10_066_330;
 
-/// A gain in the kernel's unit, to the nearest.
+/// Converts a gain to the kernel's unit, rounded to the nearest.
 const fn in_256ths(microhertz: u64) -> u32 {
     ((microhertz * 256 + 500_000) / 1_000_000) as u32
 }

@@ -11,7 +11,7 @@ use super::{Controller, Decision};
 /// Parameters of [`DualPi2Rfc`], by the names of RFC 9332 appendix A.
 #[derive(Clone, Debug)]
 pub struct DualPi2RfcConfig {
-    /// Delay to hold in the classic queue (`target`).
+    /// The target delay of the classic queue (`target`).
     pub target: Span,
     /// Time between updates of the base probability (`Tupdate`); not zero.
     pub update_interval: Span,
@@ -25,9 +25,9 @@ pub struct DualPi2RfcConfig {
     pub ramp_start: Span,
     /// Length of the ramp (`range`); zero is a step.
     pub ramp_range: Span,
-    /// Both queues together hold at most this much (`limit`).
+    /// The limit of both queues together (`limit`).
     pub limit_bytes: u64,
-    /// Room that an arrival must find (`MTU`).
+    /// The room that an arrival must find (`MTU`).
     pub mtu_bytes: u32,
 }
 
@@ -54,7 +54,7 @@ struct State {
 }
 
 impl DualPi2Rfc {
-    /// An idle controller.
+    /// Returns an idle controller.
     pub fn new(config: DualPi2RfcConfig) -> Self {
         let million = 1_000_000_u128;
         let coupling = u128::from(config.coupling_millionths.max(1));
@@ -74,7 +74,7 @@ impl DualPi2Rfc {
         }
     }
 
-    /// The low latency queue's own AQM: a ramp over its sojourn.
+    /// Returns the probability of the low latency queue's own AQM: a ramp over its sojourn.
     fn native_q56(&self, sojourn: Span) -> u64 {
         let over = sojourn.saturating_sub(self.config.ramp_start);
         if over >= self.config.ramp_range {

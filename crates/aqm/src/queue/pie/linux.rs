@@ -2,16 +2,16 @@
 
 use crate::aqm::{Aqm, Store, Verdict};
 use crate::packet::{Meta, Packet};
-use crate::qdisc::{Backlog, Observer};
+use crate::qdisc::Backlog;
 use crate::rng::Rng;
 use crate::time::{Span, Time};
 
 use crate::queue::control::UpdateTimer;
 
-/// Parameters of [`PieLinux`], as `tc qdisc add ... pie` takes them.
+/// Parameters of [`PieLinux`], as in `tc qdisc add ... pie`.
 #[derive(Clone, Debug)]
 pub struct PieLinuxConfig {
-    /// Delay to hold.
+    /// The target delay.
     pub target: Span,
     /// Time between updates; the kernel rounds it up to whole jiffies. Not zero.
     pub update_interval: Span,
@@ -19,12 +19,11 @@ pub struct PieLinuxConfig {
     pub alpha_sixteenths: u32,
     /// Weight of the delay's change, in sixteenths of a hertz, 0 to 32.
     pub beta_sixteenths: u32,
-    /// Whether ECN-capable packets are marked instead of dropped.
     pub ecn: bool,
-    /// The highest probability at which they are, as a fraction of 2^56.
+    /// The highest probability at which ECN-capable packets are marked, as a fraction of 2^56.
     pub ecn_up_to_q56: u64,
-    /// The device's MTU and link-layer header in bytes: nothing is dropped while less than two of
-    /// them are stored.
+    /// The device's MTU and link-layer header: nothing is dropped while less than two of them are
+    /// stored.
     pub mtu_bytes: u32,
 }
 
@@ -38,7 +37,7 @@ pub struct PieLinux {
     rng: Rng,
 }
 
-/// What an update reads and writes; times in ticks of 64 ns.
+/// The state that an update reads and writes; times in ticks of 64 ns.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct State {
     probability_q56: u64,
@@ -50,7 +49,7 @@ struct State {
 }
 
 impl PieLinux {
-    /// An idle controller that draws from `rng`.
+    /// Returns an idle controller that draws from `rng`.
     pub fn new(config: PieLinuxConfig, rng: Rng) -> Self {
         Self {
             target_ticks: span_ticks(config.target),
@@ -154,15 +153,15 @@ impl PieLinux {
 }
 
 impl PieLinuxConfig {
-    /// A tenth: the kernel's PIE marks up to it.
+    /// The kernel's PIE marks up to this probability.
     pub(super) const TENTH_Q56: u64 = MAX_PROBABILITY / 10;
 
-    /// A probability of whole percents as `fq_pie` scales it, as a fraction of 2^56.
+    /// Returns a probability of whole percents as `fq_pie` scales it, as a fraction of 2^56.
     pub(in crate::queue) const fn percent_q56(percent: u64) -> u64 {
         percent * PERCENT_OF_MAX
     }
 
-    /// The change of probability, in the kernel's wrapping arithmetic.
+    /// Returns the change of probability, in the kernel's wrapping arithmetic.
     fn step(&self, probability_q56: u64, delay: u64, old_delay: u64, target: u64) -> i64 {
         let per_tick = MAX_PROBABILITY / TICKS_PER_SECOND;
         let mut alpha = (u64::from(self.alpha_sixteenths) * per_tick) >> 4;
@@ -202,12 +201,7 @@ impl Aqm for PieLinux {
     }
 
     #[inline]
-    fn dequeue<P, S: Store<P>>(
-        &mut self,
-        now: Time,
-        store: &mut S,
-        _observer: &mut dyn Observer<P>,
-    ) -> Option<Packet<P>> {
+    fn dequeue<P>(&mut self, now: Time, store: &mut impl Store<P>) -> Option<Packet<P>> {
         self.advance(now, store.backlog());
         let head = store.head()?;
         let left = store.backlog().without(head.len);

@@ -6,7 +6,7 @@
 
 use crate::aqm::{Aqm, Store, Verdict};
 use crate::packet::{Meta, Packet};
-use crate::qdisc::{Backlog, Observer};
+use crate::qdisc::Backlog;
 use crate::rng::Rng;
 use crate::time::{Span, Time};
 
@@ -15,9 +15,9 @@ use crate::queue::control::{ONE_Q56, add_clamped_q56, q56_to_f64, ratio_q56};
 /// Parameters of [`PieMahimahi`], both in whole milliseconds, rounded down.
 #[derive(Clone, Debug)]
 pub struct PieMahimahiConfig {
-    /// Delay to hold (`qdelay_ref`).
+    /// The target delay (`qdelay_ref`).
     pub target: Span,
-    /// Time for which a burst passes unharmed (`max_burst`).
+    /// How long a burst passes without drops (`max_burst`).
     pub max_burst: Span,
 }
 
@@ -31,21 +31,21 @@ pub struct PieMahimahi {
     rng: Rng,
 }
 
-/// What an update reads and writes.
+/// The state that an update reads and writes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct State {
     probability_q56: u64,
     delay_ms: u64,
     old_delay_ms: u64,
     burst_left_ms: u64,
-    /// Departures of the measurement under way, if one is: its first instant and its bytes.
+    /// The current measurement of departures: its start and its bytes.
     measurement: Option<(u64, u64)>,
-    /// Average departure rate in whole bytes per millisecond; 0: not known.
+    /// Average departure rate in whole bytes per millisecond; 0 while unknown.
     rate_bytes_per_ms: u64,
 }
 
 impl PieMahimahi {
-    /// An idle controller that draws from `rng`.
+    /// Returns an idle controller that draws from `rng`.
     pub fn new(config: &PieMahimahiConfig, rng: Rng) -> Self {
         Self {
             target_ms: config.target.as_nanos() / NANOS_PER_MS,
@@ -63,7 +63,7 @@ impl PieMahimahi {
         }
     }
 
-    /// The catch-up loop: every update that fell due sees the queue as it is now.
+    /// Makes all updates that are due; each sees the current queue.
     fn catch_up(&mut self, now_ms: u64, backlog_bytes: u64) {
         while now_ms - self.last_update_ms > UPDATE_MS {
             let before = self.state.clone();
@@ -112,7 +112,8 @@ impl PieMahimahi {
         }
     }
 
-    /// Measures the departure rate over 16 KiB and reduces the burst allowance by the time taken.
+    /// Measures the departure rate over 16 KiB, and reduces the burst allowance by the time of the
+    /// measurement.
     fn departed(&mut self, now_ms: u64, len: u32, left_bytes: u64) {
         let state = &mut self.state;
         if left_bytes >= MEASURED_BYTES && state.measurement.is_none() {
@@ -154,12 +155,7 @@ impl Aqm for PieMahimahi {
     }
 
     #[inline]
-    fn dequeue<P, S: Store<P>>(
-        &mut self,
-        now: Time,
-        store: &mut S,
-        _observer: &mut dyn Observer<P>,
-    ) -> Option<Packet<P>> {
+    fn dequeue<P>(&mut self, now: Time, store: &mut impl Store<P>) -> Option<Packet<P>> {
         let len = store.head()?.len;
         let left_bytes = store.backlog().without(len).bytes;
         self.departed(time_ms(now), len, left_bytes);
@@ -176,7 +172,7 @@ impl Aqm for PieMahimahi {
 
 const NANOS_PER_MS: u64 = 1_000_000;
 const UPDATE_MS: u64 = 30;
-/// Bytes of one measurement of the departure rate, and the backlog that starts one.
+/// The length of a measurement of the departure rate, and the backlog that starts one.
 const MEASURED_BYTES: u64 = 16_384;
 /// Mahimahi's packet size: 1500 bytes and 4 of TUN header.
 const PACKET_BYTES: u64 = 1_504;

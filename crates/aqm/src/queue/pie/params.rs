@@ -1,33 +1,28 @@
 //! PIE's parameters, and PIE on a single queue out of them.
 
-use alloc::boxed::Box;
 use alloc::format;
 
 use super::{PieLinux, PieLinuxConfig, PieMahimahi, PieMahimahiConfig, PieRfc, PieRfcConfig};
 use crate::config::{
     Bytes, ConfigError, Definition, Key, Millionths, Probability, Profile, Quantity, Values, params,
 };
-use crate::qdisc::Qdisc;
+use crate::qdisc::BoxedQdisc;
 use crate::queue::fifo::{LIMIT, OneQueue};
 use crate::rng::Rng;
 use crate::time::Span;
 
-/// PIE on one queue, ready to build.
 pub type PieQueue = OneQueue<PieProfile>;
 
 /// PIE in one of its profiles.
 #[derive(Clone, Debug)]
 pub enum PieProfile {
-    /// RFC 8033.
     Rfc(PieRfcConfig),
-    /// Linux 6.12.
     Linux(PieLinuxConfig),
-    /// Mahimahi.
     Mahimahi(PieMahimahiConfig),
 }
 
 impl PieQueue {
-    pub(crate) fn build<P: 'static>(&self, rng: &Rng) -> Box<dyn Qdisc<P>> {
+    pub(crate) fn build<P: Send + 'static>(&self, rng: &Rng) -> BoxedQdisc<P> {
         let rng = rng.child("pie");
         match &self.config {
             PieProfile::Rfc(config) => self.under(PieRfc::new(config.clone(), rng)),
@@ -100,7 +95,7 @@ fn linux(values: &Values) -> Result<PieLinuxConfig, ConfigError> {
     linux_config(values)
 }
 
-/// The kernel's PIE out of the parameters that `pie` and `fq-pie` name alike.
+/// Returns the kernel's PIE from the parameters that `pie` and `fq-pie` share.
 pub(in crate::queue) fn linux_config(values: &Values) -> Result<PieLinuxConfig, ConfigError> {
     Ok(PieLinuxConfig {
         target: values.get(TARGET),
@@ -129,7 +124,7 @@ fn mahimahi(values: &Values) -> Result<PieMahimahiConfig, ConfigError> {
     Ok(PieMahimahiConfig { target: values.get(TARGET), max_burst: values.get(BURST) })
 }
 
-/// Refuses any other value of what the chosen profile has built in.
+/// Refuses a value other than the one that is fixed in the chosen profile.
 fn fixed<T: Quantity>(
     values: &Values,
     key: Key<T>,
@@ -144,7 +139,7 @@ where
     Err(values.refuse(key, &format!("{built_in}, fixed in this profile")))
 }
 
-/// A gain in the kernel's unit: sixteenths of a hertz, 0 to 32.
+/// Returns a gain in the kernel's unit: sixteenths of a hertz, 0 to 32.
 fn sixteenths(values: &Values, key: Key<Millionths>) -> Result<u32, ConfigError> {
     let sixteen_millionths = values.get(key) * 16;
     if !sixteen_millionths.is_multiple_of(1_000_000) || sixteen_millionths > 32_000_000 {

@@ -2,7 +2,7 @@
 
 use crate::aqm::{Aqm, Store, Verdict};
 use crate::packet::{Meta, Packet};
-use crate::qdisc::{Backlog, Observer};
+use crate::qdisc::Backlog;
 use crate::rng::Rng;
 use crate::time::{Span, Time};
 
@@ -13,25 +13,25 @@ use crate::queue::control::{
 /// Parameters of [`PieRfc`], by the names of RFC 8033.
 #[derive(Clone, Debug)]
 pub struct PieRfcConfig {
-    /// Delay to hold (`QDELAY_REF`, section 4.2).
+    /// The target delay (`QDELAY_REF`, section 4.2).
     pub target: Span,
     /// Time between updates of the probability (`T_UPDATE`, section 4.2); not zero.
     pub update_interval: Span,
-    /// Time for which a burst passes unharmed (`MAX_BURST`, section 4.4).
+    /// How long a burst passes without drops (`MAX_BURST`, section 4.4).
     pub max_burst: Span,
     /// Weight of the delay's distance from its target, in millionths of a hertz (section 4.2).
     pub alpha_microhertz: u64,
     /// Weight of the delay's change, in millionths of a hertz (section 4.2).
     pub beta_microhertz: u64,
-    /// Size of an average packet in bytes: nothing is dropped while two or fewer of them are
-    /// stored (section 4.1).
+    /// Size of an average packet: nothing is dropped while two or fewer of them are stored (section
+    /// 4.1).
     pub mean_packet_bytes: u32,
     /// Whether ECN-capable packets are marked instead of dropped (section 5.1).
     pub ecn: bool,
-    /// Marking gives way to dropping at this probability, as a fraction of 2^32 (`mark_ecnth`,
-    /// section 5.1).
+    /// The probability above which packets are dropped instead of marked, as a fraction of 2^32
+    /// (`mark_ecnth`, section 5.1).
     pub ecn_threshold_q32: u64,
-    /// Whether drops are spread out (section 5.4); appendix A does without.
+    /// Whether drops are spaced evenly (section 5.4), unlike in appendix A.
     pub derandomize: bool,
 }
 
@@ -49,7 +49,7 @@ pub struct PieRfc {
     rng: Rng,
 }
 
-/// What an update reads and writes.
+/// The state that an update reads and writes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct State {
     probability_q56: u64,
@@ -59,7 +59,7 @@ struct State {
 }
 
 impl PieRfc {
-    /// An idle controller that draws from `rng`.
+    /// Returns an idle controller that draws from `rng`.
     pub fn new(config: PieRfcConfig, rng: Rng) -> Self {
         let state = State {
             probability_q56: 0,
@@ -97,7 +97,7 @@ impl PieRfc {
         }
     }
 
-    /// Section 4.2, with the limit on steps of section 5.5.
+    /// Makes the update of section 4.2, with the limit on steps of section 5.5.
     fn update(&mut self) {
         let state = &mut self.state;
         let shift = low_probability_shift(state.probability_q56);
@@ -165,12 +165,7 @@ impl Aqm for PieRfc {
     }
 
     #[inline]
-    fn dequeue<P, S: Store<P>>(
-        &mut self,
-        now: Time,
-        store: &mut S,
-        _observer: &mut dyn Observer<P>,
-    ) -> Option<Packet<P>> {
+    fn dequeue<P>(&mut self, now: Time, store: &mut impl Store<P>) -> Option<Packet<P>> {
         self.advance(now);
         let head = store.head()?;
         let is_last = store.backlog().packets == 1;
@@ -188,9 +183,10 @@ impl Aqm for PieRfc {
 const TWO_PERCENT_Q56: u64 = ratio_q56(2, 100);
 const TEN_PERCENT_Q56: u64 = ratio_q56(10, 100);
 const TWENTY_PERCENT_Q56: u64 = ratio_q56(20, 100);
-/// No signal before the probabilities since the last add up to this (section 5.4).
+/// No packet is signalled before the probabilities since the last signal add up to this (section
+/// 5.4).
 const SPREAD_LOW_Q56: u64 = ratio_q56(85, 100);
-/// Certainly a signal once they add up to this (section 5.4).
+/// A packet is signalled when they add up to this (section 5.4).
 const SPREAD_HIGH_Q56: u64 = ratio_q56(85, 10);
 
 #[cfg(test)]

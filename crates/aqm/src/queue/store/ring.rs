@@ -2,7 +2,6 @@
 
 use alloc::collections::VecDeque;
 
-use crate::aqm::Store;
 use crate::packet::{Meta, Packet};
 use crate::qdisc::{Backlog, DropReason, MarkReason, Observer, Stats};
 use crate::time::Time;
@@ -12,7 +11,7 @@ use crate::time::Time;
 pub struct Ring<P> {
     packets: VecDeque<Packet<P>>,
     bytes: u64,
-    /// All but `sent`, which follows from the others.
+    /// All counters but `sent`, which follows from the others.
     stats: Stats,
 }
 
@@ -29,7 +28,7 @@ impl<P> Ring<P> {
         self.stats.offered.add(len);
     }
 
-    /// Stores `packet` behind all others, as arrived `now`.
+    /// Stores `packet` last, with `now` as its arrival.
     #[inline]
     pub fn push(&mut self, now: Time, packet: Packet<P>) {
         self.bytes += u64::from(packet.meta.len);
@@ -40,12 +39,12 @@ impl<P> Ring<P> {
         }
     }
 
-    /// The counters. What was offered, is not stored and was not dropped has been sent.
+    /// Returns the counters. A packet that was offered and neither dropped nor stored was sent.
     pub fn stats(&self) -> Stats {
         self.stats.with_sent(self.backlog())
     }
 
-    /// Counts `packet` as dropped while enqueuing and hands it to `observer`.
+    /// Drops `packet` while enqueuing: counts it and hands it to `observer`.
     #[cold]
     pub fn drop_enqueue(
         &mut self,
@@ -57,27 +56,10 @@ impl<P> Ring<P> {
         self.stats.dropped_enqueue.add(packet.meta.len);
         observer.dropped(now, packet, reason);
     }
-}
 
-impl<P> Store<P> for Ring<P> {
-    #[inline]
-    fn head(&self) -> Option<&Meta> {
-        self.packets.front().map(|packet| &packet.meta)
-    }
-
-    #[inline]
-    fn pop(&mut self) -> Option<Packet<P>> {
-        self.bytes -= u64::from(self.head()?.len);
-        self.packets.pop_front()
-    }
-
-    #[inline]
-    fn backlog(&self) -> Backlog {
-        Backlog { packets: self.packets.len() as u32, bytes: self.bytes }
-    }
-
+    /// Drops `packet` while dequeuing: counts it and hands it to `observer`.
     #[cold]
-    fn drop(
+    pub fn drop_dequeue(
         &mut self,
         now: Time,
         packet: Packet<P>,
@@ -88,8 +70,9 @@ impl<P> Store<P> for Ring<P> {
         observer.dropped(now, packet, reason);
     }
 
+    /// Reports that `packet` was marked: counts it and tells `observer`.
     #[cold]
-    fn marked(
+    pub fn marked(
         &mut self,
         now: Time,
         packet: &Packet<P>,
@@ -98,5 +81,24 @@ impl<P> Store<P> for Ring<P> {
     ) {
         self.stats.marked += 1;
         observer.marked(now, packet, reason);
+    }
+
+    /// Returns the oldest packet's header.
+    #[inline]
+    pub fn head(&self) -> Option<&Meta> {
+        self.packets.front().map(|packet| &packet.meta)
+    }
+
+    /// Takes the oldest packet.
+    #[inline]
+    pub fn pop(&mut self) -> Option<Packet<P>> {
+        self.bytes -= u64::from(self.head()?.len);
+        self.packets.pop_front()
+    }
+
+    /// Returns the packets and bytes that are stored.
+    #[inline]
+    pub fn backlog(&self) -> Backlog {
+        Backlog { packets: self.packets.len() as u32, bytes: self.bytes }
     }
 }

@@ -2,27 +2,26 @@
 
 use crate::aqm::{Aqm, Marking, Store, Verdict, mark_if_capable};
 use crate::config::PacketsOrBytes;
-use crate::packet::Packet;
+use crate::packet::{Meta, Packet};
 use crate::qdisc::{Admit, Backlog, Dequeue, DropReason, MarkReason, Observer, Qdisc, Stats};
 use crate::queue::store::Ring;
 use crate::time::Time;
 
-/// How much a queue may hold; an arrival that would pass either limit overflows it.
+/// The limits of a queue; an arrival that would exceed either overflows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limit {
-    /// Packets at most.
     pub packets: u32,
-    /// Bytes at most, as the link charges them.
+    /// As the link charges them.
     pub bytes: u64,
 }
 
 impl Limit {
-    /// At most `packets` packets, of any size.
+    /// Returns a limit of `packets` packets of any size.
     pub const fn packets(packets: u32) -> Self {
         Self { packets, bytes: u64::MAX }
     }
 
-    /// At most `bytes` bytes, in any number of packets.
+    /// Returns a limit of `bytes` bytes in any number of packets.
     pub const fn bytes(bytes: u64) -> Self {
         Self { packets: u32::MAX, bytes }
     }
@@ -53,8 +52,8 @@ pub enum Overflow {
     /// The arrival.
     #[default]
     Tail,
-    /// The oldest, as many as it takes. An arrival larger than the byte limit empties the queue,
-    /// itself included (as Mahimahi's `drophead` does).
+    /// As many of the oldest as necessary. An arrival larger than the byte limit empties the queue
+    /// and is dropped itself (as Mahimahi's `drophead` does).
     Head,
 }
 
@@ -74,17 +73,17 @@ pub struct Single<A, P> {
 }
 
 impl<A: Aqm, P> Single<A, P> {
-    /// An empty queue.
+    /// Returns an empty queue.
     pub fn new(aqm: A, limit: Limit, overflow: Overflow) -> Self {
         Self { aqm, limit, overflow, ring: Ring::default() }
     }
 
-    /// The algorithm's state.
+    /// Returns the state of the algorithm.
     pub const fn aqm(&self) -> &A {
         &self.aqm
     }
 
-    /// The verdict on an arrival that finds no room.
+    /// Drops an arrival that finds no room.
     #[cold]
     fn refuse(&mut self, now: Time, packet: Packet<P>, observer: &mut dyn Observer<P>) -> Admit {
         self.aqm.on_refused(now, &packet.meta, self.ring.backlog());
@@ -92,7 +91,7 @@ impl<A: Aqm, P> Single<A, P> {
         Admit::Refused
     }
 
-    /// Makes room for an arrival of `len` bytes that is stored already, and says whether it stays.
+    /// Makes room for an arrival of `len` bytes, which is stored already. Returns whether it stays.
     #[inline(never)]
     fn drop_from_head(&mut self, now: Time, len: u32, observer: &mut dyn Observer<P>) -> Admit {
         let mut victims = 0;
@@ -108,7 +107,7 @@ impl<A: Aqm, P> Single<A, P> {
         if u64::from(len) > self.limit.bytes { Admit::Refused } else { Admit::Queued }
     }
 
-    /// Does what the AQM wants done with an arrival that it does not let pass as it is.
+    /// Marks or drops an arrival as the AQM decided.
     #[cold]
     fn signal_arrival(
         &mut self,
@@ -161,7 +160,7 @@ impl<A: Aqm, P> Qdisc<P> for Single<A, P> {
 
     #[inline]
     fn dequeue(&mut self, now: Time, observer: &mut dyn Observer<P>) -> Dequeue<P> {
-        let packet = self.aqm.dequeue(now, &mut self.ring, observer);
+        let packet = self.aqm.dequeue(now, &mut Serving { ring: &mut self.ring, now, observer });
         packet.map_or(Dequeue::Empty, Dequeue::Packet)
     }
 
@@ -179,10 +178,41 @@ impl<A: Aqm, P> Qdisc<P> for Single<A, P> {
     }
 }
 
+/// The queue while its AQM dequeues.
+struct Serving<'a, P> {
+    ring: &'a mut Ring<P>,
+    now: Time,
+    observer: &'a mut dyn Observer<P>,
+}
+
+impl<P> Store<P> for Serving<'_, P> {
+    #[inline]
+    fn head(&self) -> Option<&Meta> {
+        self.ring.head()
+    }
+
+    #[inline]
+    fn pop(&mut self) -> Option<Packet<P>> {
+        self.ring.pop()
+    }
+
+    #[inline]
+    fn backlog(&self) -> Backlog {
+        self.ring.backlog()
+    }
+
+    fn drop(&mut self, packet: Packet<P>, reason: DropReason) {
+        self.ring.drop_dequeue(self.now, packet, reason, self.observer);
+    }
+
+    fn marked(&mut self, packet: &Packet<P>, reason: MarkReason) {
+        self.ring.marked(self.now, packet, reason, self.observer);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::packet::Meta;
     use alloc::vec::Vec;
 
     struct Losses(Vec<u32>);

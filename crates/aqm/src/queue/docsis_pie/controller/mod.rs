@@ -8,7 +8,7 @@ use crate::queue::control::{
 use crate::rng::Rng;
 use crate::time::Span;
 
-/// What appendix A of RFC 8034 keeps between packets, without the token bucket.
+/// The state of appendix A of RFC 8034 between packets, without the token bucket.
 #[derive(Clone, Debug)]
 pub(crate) struct Controller {
     target: Span,
@@ -19,7 +19,7 @@ pub(crate) struct Controller {
     rng: Rng,
 }
 
-/// What an update reads and writes.
+/// The state that an update reads and writes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct State {
     pub probability_q56: u64,
@@ -28,19 +28,20 @@ pub(super) struct State {
     pub activity: Activity,
 }
 
-/// Whether the AQM takes part (`aqm_state_`).
+/// The state of the AQM (`aqm_state_`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Activity {
-    /// The queue has not been a third full since it was quiet: nothing is dropped.
+    /// The buffer has not been a third full since the queue was quiet: nothing is dropped.
     Inactive,
-    /// Ready; the next drop starts a burst allowance. Counts the quiet updates in a row.
-    Quiescent { quiet_updates: u32 },
-    /// Dropping.
+    /// The next drop starts a burst allowance. Counts consecutive quiet updates.
+    Quiescent {
+        quiet_updates: u32,
+    },
     Active,
 }
 
 impl Controller {
-    /// Idle, before a buffer of `buffer_bytes`.
+    /// Returns an idle controller for a buffer of `buffer_bytes`.
     pub fn new(target: Span, buffer_bytes: u64, rng: Rng) -> Self {
         Self {
             target,
@@ -57,7 +58,7 @@ impl Controller {
         }
     }
 
-    /// The probability for a packet of mean size.
+    /// Returns the probability for a packet of mean size.
     pub const fn probability_q56(&self) -> u64 {
         self.state.probability_q56
     }
@@ -67,7 +68,7 @@ impl Controller {
         self.state.activity == Activity::Inactive
     }
 
-    /// Judges an arrival of `len` bytes that finds `backlog` stored.
+    /// Judges an arrival of `len` bytes. `backlog` excludes it.
     #[inline]
     pub fn judge(&mut self, len: u32, backlog: Backlog) -> Verdict {
         if !self.drops(len, backlog) {
@@ -81,13 +82,13 @@ impl Controller {
         Verdict::Drop
     }
 
-    /// Told that an arrival found no room.
+    /// Called for an arrival that finds no room.
     pub const fn on_refused(&mut self) {
         self.accumulated_q56 = 0;
     }
 
-    /// The periodic update of appendix A.2, with the delay of this moment. Returns whether it
-    /// changed anything.
+    /// Makes the periodic update of appendix A.2 with the current delay. Returns whether it changed
+    /// anything.
     pub fn update(&mut self, delay: Span) -> bool {
         let target = self.target;
         let before = self.state.clone();
@@ -108,7 +109,7 @@ impl Controller {
         self.state != before
     }
 
-    /// Whether this arrival is to be dropped (`drop_early`).
+    /// Whether this arrival is dropped (`drop_early`).
     fn drops(&mut self, len: u32, backlog: Backlog) -> bool {
         let state = &mut self.state;
         if state.burst_left > Span::ZERO {
@@ -140,7 +141,7 @@ impl Controller {
         self.accumulated_q56 >= HIGH_Q56 || self.rng.next_u64() >> 8 <= packet_q56
     }
 
-    /// The state worth plotting.
+    /// Reports the state worth plotting.
     pub fn gauges(&self, visit: &mut dyn FnMut(&'static str, f64)) {
         visit("docsis-pie.probability", q56_to_f64(self.state.probability_q56));
         visit("docsis-pie.delay_ns", self.state.old_delay.as_nanos() as f64);
@@ -154,7 +155,7 @@ impl Controller {
     }
 }
 
-/// The control law of appendix A.2 while no burst allowance is left.
+/// Applies the control law of appendix A.2, for a state without burst allowance.
 fn next_probability_q56(state: &State, step_q56: i128, delay: Span) -> u64 {
     let old_q56 = state.probability_q56;
     let mut step_q56 = match old_q56 {
@@ -176,7 +177,7 @@ fn next_probability_q56(state: &State, step_q56: i128, delay: Span) -> u64 {
     add_clamped_q56(0, probability_q56, LIMIT_Q56)
 }
 
-/// The probability of one packet: in proportion to its size, at most 0.85.
+/// Returns the probability of one packet: proportional to its size, at most 0.85.
 pub(super) fn packet_probability_q56(probability_q56: u64, len: u32) -> u64 {
     (probability_q56 / MEAN_PACKET_BYTES).saturating_mul(u64::from(len)).min(LOW_Q56)
 }
@@ -200,7 +201,7 @@ const GAINS: Gains = Gains { alpha_microhertz: 250_000, beta_microhertz: 2_500_0
 /// Time between updates (`INTERVAL`).
 pub(crate) const UPDATE_INTERVAL: Span = Span::from_millis(16);
 const MAX_BURST: Span = Span::from_millis(142);
-/// Quiet updates after which the AQM goes to sleep with the next one: `BURST_RESET_TIMEOUT`, 1 s.
+/// The AQM sleeps after this many quiet updates and one more: `BURST_RESET_TIMEOUT`, 1 s.
 const RESET_UPDATES: u32 = 62;
 const MEAN_PACKET_BYTES: u64 = 1_024;
 const MIN_PACKET_BYTES: u64 = 64;
@@ -212,7 +213,7 @@ pub(super) const LIMIT_Q56: u64 = LOW_Q56 * (MEAN_PACKET_BYTES / MIN_PACKET_BYTE
 const TWO_PERCENT_Q56: u64 = ratio_q56(2, 100);
 const TEN_PERCENT_Q56: u64 = ratio_q56(10, 100);
 const TWENTY_PERCENT_Q56: u64 = ratio_q56(20, 100);
-/// The largest frame of DOCSIS 3.1, and the smallest buffer that means anything.
+/// The largest frame of DOCSIS 3.1, and the smallest useful buffer.
 pub(crate) const MAX_PACKET_BYTES: u64 = 2_000;
 
 #[cfg(test)]

@@ -2,11 +2,11 @@
 
 use crate::service_flow::Side;
 
-/// A credit that moves only while both queues wait: it rises by the classic weight with every byte
-/// of the low latency queue, and falls by the other weight with every byte of the classic one. The
-/// low latency queue sends while it is not positive. Over time the bytes divide as the weights
-/// do, and neither queue can starve the other (`c_protection` in Linux's `sch_dualpi2.c`; a
-/// weighted round robin as RFC 9332 section 4.2.2 allows).
+/// A credit that changes only while both queues wait: it rises by the classic weight with every
+/// byte of the low latency queue, and falls by the other weight with every byte of the classic
+/// queue. The low latency queue sends while the credit is not positive. In the long run the bytes
+/// divide as the weights do, and neither queue can starve the other (`c_protection` in Linux's
+/// `sch_dualpi2.c`; a weighted round robin as RFC 9332 section 4.2.2 allows).
 #[derive(Clone, Debug)]
 pub(crate) struct Credit {
     classic_weight: i64,
@@ -16,8 +16,8 @@ pub(crate) struct Credit {
 }
 
 impl Credit {
-    /// A scheduler that gives `classic_weight` parts of `total` to the classic queue. It starts in
-    /// favour of the heavier queue, by one packet of `mtu_bytes`.
+    /// Returns a scheduler that gives `classic_weight` parts of `total` to the classic queue. It
+    /// starts in favour of the heavier queue, by one packet of `mtu_bytes`.
     pub fn new(classic_weight: u32, total: u32, mtu_bytes: u32) -> Self {
         let (classic, low_latency) =
             (i64::from(classic_weight), i64::from(total.saturating_sub(classic_weight)));
@@ -25,12 +25,12 @@ impl Credit {
         Self { classic_weight: classic, low_latency_weight: low_latency, fresh, value: fresh }
     }
 
-    /// Forgets the past: both queues have been empty.
+    /// Resets the credit, when both queues have been empty.
     pub const fn reset(&mut self) {
         self.value = self.fresh;
     }
 
-    /// Which queue sends next; `None` where neither waits.
+    /// Returns the queue that sends next; `None` if neither waits.
     pub const fn choose(&self, low_latency_waits: bool, classic_waits: bool) -> Option<Side> {
         match (low_latency_waits, classic_waits) {
             (false, false) => None,

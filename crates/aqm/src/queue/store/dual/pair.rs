@@ -1,6 +1,6 @@
 //! The two stores of a dual queue.
 
-use crate::aqm::{Marking, Store, mark_if_capable};
+use crate::aqm::{Marking, mark_if_capable};
 use crate::packet::Packet;
 use crate::qdisc::{Admit, Backlog, DropReason, MarkReason, Observer, Stats};
 use crate::queue::store::Ring;
@@ -21,7 +21,6 @@ impl<P> Default for Pair<P> {
 }
 
 impl<P> Pair<P> {
-    /// The store of that side.
     pub const fn side(&mut self, side: Side) -> &mut Ring<P> {
         match side {
             Side::LowLatency => &mut self.low_latency,
@@ -29,23 +28,22 @@ impl<P> Pair<P> {
         }
     }
 
-    /// What both hold.
     pub fn backlog(&self) -> Backlog {
         self.low_latency.backlog() + self.classic.backlog()
     }
 
-    /// The counters of both.
     pub fn stats(&self) -> Stats {
         self.low_latency.stats() + self.classic.stats()
     }
 
-    /// How long the older of the two heads has been waiting at `now`; zero where nothing does.
+    /// Returns how long the older of the two heads has waited at `now`; zero if both queues are
+    /// empty.
     pub fn waiting_time(&self, now: Time) -> Span {
         let wait = |ring: &Ring<P>| ring.head().map_or(Span::ZERO, |head| now.since(head.arrived));
         wait(&self.low_latency).max(wait(&self.classic))
     }
 
-    /// Counts `packet` as offered to `side` and refused for lack of room.
+    /// Drops an arrival of `side` for lack of room.
     #[cold]
     pub fn refuse(
         &mut self,
@@ -57,7 +55,7 @@ impl<P> Pair<P> {
         self.drop_arrival(side, now, packet, DropReason::Overlimit, observer)
     }
 
-    /// Counts `packet` as offered to `side` and dropped before it was stored.
+    /// Drops an arrival of `side` before it was stored.
     #[cold]
     pub fn drop_arrival(
         &mut self,
@@ -73,7 +71,7 @@ impl<P> Pair<P> {
         Admit::Refused
     }
 
-    /// Stores `packet` on `side`.
+    /// Stores an arrival of `side`.
     pub fn store(&mut self, side: Side, now: Time, packet: Packet<P>) -> Admit {
         let ring = self.side(side);
         ring.offer(packet.meta.len);
@@ -81,7 +79,7 @@ impl<P> Pair<P> {
         Admit::Queued
     }
 
-    /// Marks `packet` of `side` where it is ECN-capable. Whether it is.
+    /// Marks `packet` of `side` if it is ECN-capable, and returns whether it is.
     pub fn mark(
         &mut self,
         side: Side,

@@ -14,7 +14,7 @@ const BLOCK: usize = 32;
 #[derive(Debug)]
 pub(super) struct Fattest {
     bytes: Vec<u64>,
-    /// Per block, no less than the bytes of any of its flows.
+    /// Per block, an upper bound of the bytes of its flows.
     bounds: Vec<u64>,
 }
 
@@ -38,7 +38,7 @@ impl Fattest {
         self.bytes[flow] -= u64::from(len);
     }
 
-    /// The flow with the most bytes, the first of several, and its bytes.
+    /// Returns the flow with the most bytes (the first of several), and its bytes.
     pub(super) fn find(&mut self) -> (usize, u64) {
         loop {
             let (block, bound) = first_maximum(&self.bounds);

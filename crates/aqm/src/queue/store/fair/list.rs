@@ -1,6 +1,6 @@
 //! A first-in first-out list of flows, chained by index through the flows themselves.
 
-/// An item that has room for the index of its successor in a list.
+/// An item with the index of its successor in a list.
 pub(super) trait Linked {
     /// The successor's index, [`LAST`] or [`UNLISTED`].
     fn next(&mut self) -> &mut u32;
@@ -14,7 +14,7 @@ pub(super) const UNLISTED: u32 = u32::MAX;
 /// Indices of flows in order of service.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FlowList {
-    /// First and last, where there is any.
+    /// The first and the last flow.
     ends: Option<(u32, u32)>,
 }
 
@@ -25,7 +25,7 @@ impl FlowList {
         self.ends.map(|(first, _)| first as usize)
     }
 
-    /// Adds a flow that is in no list.
+    /// Appends a flow that is in no list.
     pub(super) fn push<F: Linked>(&mut self, index: usize, flows: &mut [F]) {
         *flows[index].next() = LAST;
         let index = index as u32;
@@ -38,7 +38,7 @@ impl FlowList {
         };
     }
 
-    /// Takes the first flow out, if any.
+    /// Removes the first flow, if any.
     pub(super) fn pop<F: Linked>(&mut self, flows: &mut [F]) {
         let Some((first, last)) = self.ends else { return };
         let next = core::mem::replace(flows[first as usize].next(), UNLISTED);

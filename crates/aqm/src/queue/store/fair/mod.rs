@@ -34,33 +34,29 @@ use fattest::Fattest;
 use list::{FlowList, Linked, UNLISTED};
 use slab::{Chain, Slab};
 
-/// The parameters of the scheduler; the AQM brings its own.
+/// The parameters of the scheduler; the AQM has its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FairConfig {
-    /// Flows, at least 1.
+    /// The number of flows, at least 1.
     pub flows: u32,
-    /// Packets stored at most, over all flows.
     pub limit_packets: u32,
-    /// Bytes stored at most, over all flows.
     pub memory_bytes: u64,
-    /// Bytes of credit per turn.
     pub quantum_bytes: u32,
-    /// Who goes when the whole is full.
     pub overflow: FairOverflow,
-    /// Whether a flow's turn is over at a credit of exactly zero (Linux) or only below (RFC 8290
+    /// Whether a flow's turn ends at a credit of exactly zero (Linux), or only below (RFC 8290
     /// section 4.2).
     pub turn_ends_at_zero: bool,
 }
 
-/// Who goes when a fair queue is full.
+/// The packets that a full fair queue drops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FairOverflow {
-    /// Up to half the bytes of the flow with the most, from its head.
+    /// Up to half the bytes of the fattest flow, from its head.
     Fattest {
-        /// Packets that one overflow takes at most.
+        /// The most packets that one overflow drops.
         drop_batch: u32,
     },
-    /// The arrival, whoever filled the queue.
+    /// The arrival.
     Tail,
 }
 
@@ -80,14 +76,14 @@ pub struct Fair<A, P> {
 struct Flow<A> {
     aqm: A,
     chain: Chain,
-    /// Its successor in the new or old list.
+    /// The next flow in the new or old list.
     next: u32,
-    /// Bytes that it may still send in this turn.
+    /// Bytes that the flow may still send in this turn.
     credit: i32,
 }
 
 impl<A> Flow<A> {
-    /// Whether it is in the new or the old list.
+    /// Whether the flow is in the new or the old list.
     fn is_active(&self) -> bool {
         self.next != UNLISTED
     }
@@ -99,7 +95,7 @@ impl<A> Linked for Flow<A> {
     }
 }
 
-/// What all flows have in common.
+/// The packets and counters of all flows.
 #[derive(Debug)]
 struct Shared<P> {
     slab: Slab<P>,
@@ -109,12 +105,12 @@ struct Shared<P> {
 }
 
 impl<A, P> Fair<A, P> {
-    /// What a flow costs, beside the packets that it stores.
+    /// The memory of a flow, without its packets.
     pub(crate) const BYTES_PER_FLOW: usize = size_of::<Flow<A>>();
 }
 
 impl<A: Aqm, P> Fair<A, P> {
-    /// An empty queue; `aqm` makes the AQM of the flow with the given number.
+    /// Returns an empty queue; `aqm` makes the AQM of the flow with the given number.
     pub fn new(config: FairConfig, mut aqm: impl FnMut(u32) -> A) -> Self {
         let flow = |index| Flow { aqm: aqm(index), chain: Chain::EMPTY, next: UNLISTED, credit: 0 };
         Self {
@@ -136,7 +132,7 @@ impl<A: Aqm, P> Fair<A, P> {
             || self.shared.backlog.bytes > self.config.memory_bytes
     }
 
-    /// Whether an arrival of `len` bytes is to be refused for lack of room.
+    /// Whether an arrival of `len` bytes finds no room.
     #[inline]
     fn refuses(&self, len: u32) -> bool {
         let backlog = self.shared.backlog;
@@ -145,7 +141,7 @@ impl<A: Aqm, P> Fair<A, P> {
                 || backlog.bytes + u64::from(len) > self.config.memory_bytes)
     }
 
-    /// Refuses an arrival of the flow `index`, whose AQM is told.
+    /// Drops an arrival of flow `index` that finds no room.
     #[cold]
     fn refuse(
         &mut self,
@@ -198,8 +194,10 @@ impl<A: Aqm, P> Fair<A, P> {
         let mut hit_arrival = false;
         while victims < drop_batch && (victims == 0 || dropped_bytes < bytes / 2) {
             hit_arrival |= flow.chain.head() == Some(arrival);
-            let mut store = FlowStore { chain: &mut flow.chain, index, shared: &mut self.shared };
-            let Some(victim) = store.pop() else { break };
+            let (chain, shared) = (&mut flow.chain, &mut self.shared);
+            let Some(victim) = (FlowStore { chain, index, shared, now, observer }).pop() else {
+                break;
+            };
             dropped_bytes += u64::from(victim.meta.len);
             victims += 1;
             self.shared.stats.dropped_enqueue.add(victim.meta.len);
@@ -209,7 +207,7 @@ impl<A: Aqm, P> Fair<A, P> {
         hit_arrival
     }
 
-    /// The flow of a packet, without a division where the number of flows is a power of two.
+    /// Returns the flow of a packet, without a division if the number of flows is a power of two.
     #[inline]
     fn flow_of(&self, meta: &Meta) -> usize {
         let flows = self.config.flows;
@@ -218,7 +216,7 @@ impl<A: Aqm, P> Fair<A, P> {
         index as usize
     }
 
-    /// Does what the flow's AQM wants done with an arrival; `false`: it is to be dropped.
+    /// Signals an arrival as the flow's AQM decided. Returns false if it is to be dropped.
     #[cold]
     fn signal_arrival(
         &mut self,
@@ -239,7 +237,7 @@ impl<A: Aqm, P> Fair<A, P> {
         marking != Marking::NotCapable
     }
 
-    /// The flow whose turn it is, given its next quantum first where it has none left.
+    /// Returns the flow whose turn it is, after its next quantum if it had no credit left.
     fn next_flow(&mut self) -> Option<(usize, IsNew)> {
         loop {
             let (index, is_new) = match (self.new.first(), self.old.first()) {
@@ -264,7 +262,7 @@ impl<A: Aqm, P> Fair<A, P> {
         }
     }
 
-    /// Ends the turn of a flow that has nothing to send.
+    /// Ends the turn of a flow that has no packet.
     #[inline]
     fn retire(&mut self, index: usize, is_new: IsNew) {
         self.take_from(is_new);
@@ -319,8 +317,9 @@ impl<A: Aqm, P> Qdisc<P> for Fair<A, P> {
     fn dequeue(&mut self, now: Time, observer: &mut dyn Observer<P>) -> Dequeue<P> {
         while let Some((index, is_new)) = self.next_flow() {
             let flow = &mut self.flows[index];
-            let mut store = FlowStore { chain: &mut flow.chain, index, shared: &mut self.shared };
-            let served = flow.aqm.dequeue(now, &mut store, observer);
+            let (chain, shared) = (&mut flow.chain, &mut self.shared);
+            let mut store = FlowStore { chain, index, shared, now, observer };
+            let served = flow.aqm.dequeue(now, &mut store);
             if let Some(packet) = &served {
                 flow.credit = flow.credit.saturating_sub_unsigned(packet.meta.len);
                 return served.map_or(Dequeue::Empty, Dequeue::Packet);
@@ -345,11 +344,13 @@ impl<A: Aqm, P> Qdisc<P> for Fair<A, P> {
     }
 }
 
-/// One flow's packets as its AQM sees them.
+/// One flow while its AQM dequeues.
 struct FlowStore<'a, P> {
     chain: &'a mut Chain,
     index: usize,
     shared: &'a mut Shared<P>,
+    now: Time,
+    observer: &'a mut dyn Observer<P>,
 }
 
 impl<P> Store<P> for FlowStore<'_, P> {
@@ -374,26 +375,14 @@ impl<P> Store<P> for FlowStore<'_, P> {
         self.shared.backlog
     }
 
-    fn drop(
-        &mut self,
-        now: Time,
-        packet: Packet<P>,
-        reason: DropReason,
-        observer: &mut dyn Observer<P>,
-    ) {
+    fn drop(&mut self, packet: Packet<P>, reason: DropReason) {
         self.shared.stats.dropped_dequeue.add(packet.meta.len);
-        observer.dropped(now, packet, reason);
+        self.observer.dropped(self.now, packet, reason);
     }
 
-    fn marked(
-        &mut self,
-        now: Time,
-        packet: &Packet<P>,
-        reason: MarkReason,
-        observer: &mut dyn Observer<P>,
-    ) {
+    fn marked(&mut self, packet: &Packet<P>, reason: MarkReason) {
         self.shared.stats.marked += 1;
-        observer.marked(now, packet, reason);
+        self.observer.marked(self.now, packet, reason);
     }
 }
 

@@ -5,12 +5,12 @@ use alloc::vec::Vec;
 use crate::packet::{Meta, Packet};
 use crate::time::Time;
 
-/// Stands for "no node".
+/// No node.
 const NONE: u32 = u32::MAX;
 
-/// The nodes of all chains; freed ones are used again, the last freed first. A node's successor is
-/// kept apart from its packet, so that chaining leaves packets that are not needed yet alone: with
-/// many flows they are not in the nearest cache.
+/// The nodes of all chains; freed nodes are reused, the last freed first. Successors are stored
+/// apart from packets, so that linking does not touch packets that are not needed yet: with many
+/// flows they are not in the nearest cache.
 #[derive(Debug)]
 pub(in crate::queue) struct Slab<P> {
     nodes: Vec<Node<P>>,
@@ -18,7 +18,7 @@ pub(in crate::queue) struct Slab<P> {
     free: u32,
 }
 
-/// A packet in cache lines of its own: with many flows each is fetched from far away.
+/// A packet in its own cache lines: with many flows each is fetched from far away.
 #[derive(Debug)]
 #[repr(align(64))]
 struct Node<P>(Option<Packet<P>>);
@@ -28,14 +28,14 @@ impl<P> Slab<P> {
         Self { nodes: Vec::new(), next: Vec::new(), free: NONE }
     }
 
-    /// The packet's metadata in `node`.
+    /// Returns the metadata of the packet in `node`.
     #[inline]
     pub(in crate::queue) fn meta(&self, node: u32) -> Option<&Meta> {
         self.nodes[node as usize].0.as_ref().map(|packet| &packet.meta)
     }
 
-    /// Stores `packet` as arrived `now`. It is stamped in its place: wide loads of a packet that
-    /// was just written to stall.
+    /// Stores `packet` with `now` as its arrival. It is stamped in place: wide loads of a packet
+    /// that was just written to stall.
     #[inline]
     fn insert(&mut self, now: Time, packet: Packet<P>) -> u32 {
         let node = self.free;
@@ -63,7 +63,7 @@ impl<P> Slab<P> {
     }
 }
 
-/// The packets of one flow, first in, first out.
+/// The packets of one flow, first in first out.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::queue) struct Chain {
     head: u32,
@@ -78,12 +78,12 @@ impl Chain {
         self.packets
     }
 
-    /// The node of the oldest packet.
+    /// Returns the node of the oldest packet.
     pub(in crate::queue) const fn head(&self) -> Option<u32> {
         if self.packets == 0 { None } else { Some(self.head) }
     }
 
-    /// Stores `packet` behind all others, as arrived `now`, and returns its node.
+    /// Stores `packet` last, with `now` as its arrival, and returns its node.
     #[inline]
     pub(in crate::queue) fn push<P>(
         &mut self,
