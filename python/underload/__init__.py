@@ -39,6 +39,7 @@ from ._errors import (
     StoreError,
 )
 from ._frame import Frame
+from ._line import history, measure
 from ._own import Aqm, CongestionControl, OwnControl, OwnQueue, Verdict, own
 from ._plot import Plot, Plots
 from ._queue import Event, Link, Packet, Queue, link, queue, queues, replay
@@ -104,10 +105,12 @@ __all__ = [
     "Verdict",
     "docsis",
     "env",
+    "history",
     "linspace",
     "link",
     "load",
     "logspace",
+    "measure",
     "own",
     "queue",
     "queues",

@@ -27,12 +27,14 @@ __all__ = [
     "docsis_describe",
     "docsis_encode",
     "docsis_recommend",
+    "history",
     "hodges_lehmann",
     "jain_index",
     "kolmogorov_smirnov",
     "load",
     "mann_whitney",
     "mean_interval",
+    "measure",
     "quantiles",
     "queue_label",
     "queue_names",
@@ -107,6 +109,10 @@ class Run:
     def warnings(self) -> list[str]: ...
     def plots(self) -> list[tuple[str, str, str, str]]: ...
     def report(self, path: str) -> None: ...
+
+# Not on Windows.
+def measure(arguments: dict[str, Any]) -> tuple[str, str, list[str]]: ...
+def history(directory: object, metric: str, baseline: str, recent: str) -> str: ...
 
 _Brought = tuple[str, str, Callable[..., Any]]
 

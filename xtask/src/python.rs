@@ -24,6 +24,13 @@ const OTHERS_NEED: [&str; 4] = ["hypothesis", "numpy", "polars", "pytest"];
 /// Tries of an import, of which the fastest counts: the others waited for somebody.
 const IMPORTS: usize = 7;
 
+/// The variable of the environment that names the program whose server the tests measure against.
+const PROGRAM: &str = "UNDERLOAD_PROGRAM";
+
+fn program() -> anyhow::Result<PathBuf> {
+    Ok(std::path::absolute(target().join("debug/underload"))?)
+}
+
 /// By hand, with the arguments of the command line.
 pub fn run(arguments: &[&str]) -> anyhow::Result<()> {
     match arguments {
@@ -62,10 +69,12 @@ fn check(profile: Profile) -> anyhow::Result<()> {
     let tests = fs::canonicalize(PACKAGE)?.join("tests");
     let configuration = fs::canonicalize(PACKAGE)?.join("pyproject.toml");
     let configured = format!("--config-file={}", configuration.display());
+    let program = program()?;
     // From a folder that holds no package: what is imported is what was installed.
     let module = |arguments: &[&str]| {
         let mut command = Command::new(&python);
         command.arg("-m").args(arguments).current_dir(environments.folder.join("fresh"));
+        command.env(PROGRAM, &program);
         command
     };
     skips::succeed(module(&["pytest", "-q", "-rs", "-p", "no:cacheprovider"]).arg(tests))?;
@@ -180,8 +189,8 @@ impl Environments {
     /// its dependencies would be asked for, and all of them built once more.
     fn wheel_of_tests(&self, more: &[&str]) -> anyhow::Result<PathBuf> {
         let mut cargo = Command::new("cargo");
-        cargo.args(["build", "--quiet", "--workspace", "--lib", "--locked"]).args(FEATURES);
-        succeed(cargo.args(more))?;
+        cargo.args(["build", "--quiet", "--workspace", "--lib", "--bin=underload", "--locked"]);
+        succeed(cargo.args(FEATURES).args(more))?;
         let (start, end) = (std::env::consts::DLL_PREFIX, std::env::consts::DLL_SUFFIX);
         let library = target().join("debug").join(format!("{start}underload_py{end}"));
         let version = env!("CARGO_PKG_VERSION");
@@ -229,7 +238,7 @@ impl Environments {
             succeed(pip.args(["--no-deps", "--no-index", "--force-reinstall"]).arg(wheel))?;
             let mut pytest = Command::new(&python);
             pytest.args(["-m", "pytest", "-q", "-rs", "-p", "no:cacheprovider"]).arg(&tests);
-            skips::succeed(pytest.current_dir(&self.folder))
+            skips::succeed(pytest.env(PROGRAM, program()?).current_dir(&self.folder))
                 .with_context(|| format!("on Python {}", other.version))?;
             tested.push(other.version);
         }

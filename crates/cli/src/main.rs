@@ -42,7 +42,6 @@ mod path;
 mod present;
 #[cfg(feature = "whole")]
 mod progress;
-mod quantity;
 #[cfg(feature = "whole")]
 mod queues;
 #[cfg(feature = "whole")]
@@ -67,7 +66,7 @@ mod whole;
 use std::process::ExitCode;
 
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
-use underload_terminal::{VERSION, console, status};
+use underload_terminal::{VERSION, console, quantity, status};
 
 #[cfg(not(sockets))]
 use crate::elsewhere::{self as history, self as measure, self as path, self as survey};

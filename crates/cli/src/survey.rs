@@ -227,7 +227,7 @@ fn resolved(name: &str, wanted: &dyn Fn(&SocketAddr) -> bool) -> anyhow::Result<
     if name.contains('/') {
         bail!("{name:?}: neither a host nor a file; networks are not asked as a whole");
     }
-    let target = crate::measure::target::split_with(name, PORT)?;
+    let target = underload_line::target::split_port(name, PORT)?;
     let found = target.to_socket_addrs().with_context(|| format!("{name:?}"))?;
     let found: Vec<SocketAddr> = found.filter(wanted).collect();
     let first = |is: fn(&SocketAddr) -> bool| found.iter().copied().find(is);

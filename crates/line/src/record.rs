@@ -1,38 +1,27 @@
 //! The record of a run of measurements, and its steps on the disk.
 
 use underload_measure::{Outcome, Step};
-use underload_probe::preset::Step as PresetStep;
 use underload_record::schema::{
     ArmRecord, FORMAT_VERSION, Finding, RunRecord, ScenarioRecord, World,
 };
 use underload_store::{RunDir, StoreError, host};
 
-use super::arguments::Arguments;
+use crate::Request;
 
-/// What is going to be measured, once the server has let it.
+/// What is going to be measured.
 pub struct Plan {
-    /// The preset's name, or that of a test of another kind.
+    /// The preset, or the test of another project.
     pub name: String,
-    /// Who is measured against, as a record may name it.
+    /// The server, as a record may name it.
     pub server: String,
     /// An arm per step.
     pub arms: Vec<ArmRecord>,
-    /// Deviations from what was asked for, in words.
+    /// Sentences about what differs from the request.
     pub notes: Vec<String>,
 }
 
-/// The arms of steps of ours.
-pub fn arms(steps: &[PresetStep]) -> Vec<ArmRecord> {
-    let arm = |step: &PresetStep| ArmRecord {
-        name: step.name.clone(),
-        label: step.label.clone(),
-        ..ArmRecord::default()
-    };
-    steps.iter().map(arm).collect()
-}
-
-/// The record of a run that is about to begin.
-pub fn new(arguments: &Arguments, plan: &Plan) -> RunRecord {
+/// Returns the record of a run that is about to begin.
+pub fn new_record(request: &Request, plan: &Plan) -> RunRecord {
     let notes: Vec<&str> = plan.notes.iter().flat_map(|note| ["# ", note, "\n"]).collect();
     RunRecord {
         format_version: FORMAT_VERSION,
@@ -41,7 +30,7 @@ pub fn new(arguments: &Arguments, plan: &Plan) -> RunRecord {
         scenario: ScenarioRecord {
             name: format!("measure/{}", plan.name),
             title: format!("Latency under load to {}", plan.server),
-            text: format!("{}\n{}", arguments.command_line(), notes.concat()),
+            text: format!("{}\n{}", request.command_line(), notes.concat()),
             headline: None,
             plots: Vec::new(),
         },
@@ -58,11 +47,11 @@ pub fn new(arguments: &Arguments, plan: &Plan) -> RunRecord {
     }
 }
 
-/// Adds a step to a run, where it is safe once this returns.
+/// Adds a step to a run. The step is on the disk when this returns.
 ///
 /// # Errors
-/// Returns the error of the disk.
-pub fn store(step: Step, directory: &mut RunDir) -> Result<Finding, StoreError> {
+/// Returns an error if the files of the run cannot be written.
+pub fn store_step(step: Step, directory: &mut RunDir) -> Result<Finding, StoreError> {
     let Outcome { trial, samples, series } = step.outcome;
     directory.append_trial(&trial, &samples, &series)?;
     directory.sync()?;

@@ -9,122 +9,149 @@ use underload_probe::control::{
     Ask, ConnectOptions, Fingerprint, Remote, ServiceError, SessionNews, Trust,
 };
 use underload_probe::load::Token;
-use underload_probe::measure::Measurement;
+use underload_probe::measure::{self, Measurement};
 use underload_probe::network::current_network;
-use underload_probe::preset::{Knobs, Step, session_duration};
-use underload_record::schema::Finding;
+use underload_probe::preset::{Step, session_duration};
+use underload_record::schema::{ArmRecord, Finding};
 use underload_store::RunDir;
 use underload_terminal::exit::OrBadInput;
 use underload_terminal::home;
 use underload_terminal::interrupt::Interrupt;
 
-use super::Test;
-use super::arguments::Arguments;
-use super::record::{self, Plan};
-use super::target::Target;
-use super::view::View;
+use crate::target::{Target, resolve};
+use crate::{Plan, Request, Test, store_step};
 
-/// A granted session and what to do with it.
+/// What a user sees while a session measures.
+pub trait Progress {
+    /// Reports a sentence about the session, such as a server seen for the first time.
+    fn note(&mut self, text: &str);
+    /// Called once, before the first step.
+    fn start(&mut self, _steps: &[Step]) {}
+    fn begin_step(&mut self, _step: &Step) {}
+    /// Called several times per second while a step runs.
+    fn update(&mut self, _progress: &measure::Progress) {}
+    fn end_step(&mut self, _finding: &Finding) {}
+    /// Called once, after the last step or an error.
+    fn close(&mut self) {}
+}
+
+/// A granted session and the steps to measure in it.
 pub struct Session<'a> {
-    arguments: &'a Arguments,
+    request: &'a Request,
     remote: Remote,
     steps: Vec<Step>,
-    /// Deviations from what was asked for, in words.
+    /// Sentences about what differs from the request.
     notes: Vec<String>,
+    progress: &'a mut dyn Progress,
 }
 
 impl<'a> Session<'a> {
     /// Asks the server for a session that is long enough for the preset.
+    ///
+    /// # Errors
+    /// Returns an error if the host has no address, nothing answers there, the server is not
+    /// trusted, or it grants no session.
     pub fn open(
-        arguments: &'a Arguments,
-        target: &Target,
-        knobs: &Knobs,
+        request: &'a Request,
+        progress: &'a mut dyn Progress,
         interrupt: &Interrupt,
     ) -> anyhow::Result<Session<'a>> {
-        let preset = arguments.preset().0;
-        let duration = session_duration(&preset.steps(knobs, Token([0; 16])));
-        let options = options(arguments, duration, interrupt)?;
-        let remote = connect_or_wait(target, &options, arguments.wait, interrupt)?;
+        let target = resolve(&request.host, request.family).or_bad_input()?;
+        let duration = session_duration(&request.preset.steps(&request.knobs, Token([0; 16])));
+        let options = options(request, duration, interrupt)?;
+        let remote = connect_or_wait(&target, &options, request.wait, progress, interrupt)?;
         let (fingerprint, is_new) = remote.identity();
-        if is_new && arguments.trust == FIRST_USE {
-            eprintln!("{}: seen for the first time, key {fingerprint}", target.name);
+        if is_new && request.trust == FIRST_USE {
+            progress.note(&format!("{}: seen for the first time, key {fingerprint}", target.name));
         }
-        let mut steps = preset.steps(knobs, remote.token());
+        let mut steps = request.preset.steps(&request.knobs, remote.token());
         let mut notes = Vec::new();
         keep_to_markings(&mut steps, remote.granted().dscp_allowed, &mut notes);
         for note in &notes {
-            eprintln!("{note}");
+            progress.note(note);
         }
-        Ok(Self { arguments, remote, steps, notes })
+        Ok(Self { request, remote, steps, notes, progress })
+    }
+
+    fn measure_steps(
+        &mut self,
+        directory: &mut RunDir,
+        findings: &mut Vec<Finding>,
+        interrupt: &Interrupt,
+    ) -> anyhow::Result<()> {
+        for step in &self.steps {
+            if interrupt.is_requested() {
+                break;
+            }
+            self.progress.begin_step(step);
+            let measured = Measurement::run(
+                &step.config,
+                self.remote.endpoints(),
+                RunClock::start(),
+                &mut |progress| self.progress.update(&progress),
+                interrupt.flag(),
+            );
+            let news = self.remote.news().clone();
+            let measured = measured.map_err(|error| {
+                with_reason(&news, error.into()).context(format!("step {}", step.name))
+            })?;
+            if measured.cancelled {
+                break;
+            }
+            let step = underload_measure::step(step, measured, self.request.tier, &news);
+            self.progress.end_step(&step.finding);
+            findings.push(store_step(step, directory)?);
+            if let Some(reason) = &news.ended {
+                bail!("the server ended the session: {reason}");
+            }
+        }
+        Ok(())
     }
 }
 
 impl Test for Session<'_> {
     fn plan(&self) -> Plan {
+        let arm = |step: &Step| ArmRecord {
+            name: step.name.clone(),
+            label: step.label.clone(),
+            ..ArmRecord::default()
+        };
         Plan {
-            name: self.arguments.preset().to_string(),
-            server: self.arguments.shown_host(),
-            arms: record::arms(&self.steps),
+            name: self.request.preset.name().to_owned(),
+            server: self.request.shown_host(),
+            arms: self.steps.iter().map(arm).collect(),
             notes: self.notes.clone(),
         }
     }
 
-    /// An error is also what the server said where it ended the session.
     fn measure(
         &mut self,
         directory: &mut RunDir,
         findings: &mut Vec<Finding>,
         interrupt: &Interrupt,
     ) -> anyhow::Result<()> {
-        let mut view = View::start(&self.steps);
-        for step in &self.steps {
-            if interrupt.is_requested() {
-                break;
-            }
-            view.begin(step);
-            let measured = Measurement::run(
-                &step.config,
-                self.remote.endpoints(),
-                RunClock::start(),
-                &mut |progress| view.show(&progress),
-                interrupt.flag(),
-            );
-            let news = self.remote.news().clone();
-            let measured = match measured {
-                Ok(measured) => measured,
-                Err(error) => {
-                    view.close();
-                    return Err(told(&news, error.into()).context(format!("step {}", step.name)));
-                }
-            };
-            if measured.cancelled {
-                break;
-            }
-            let step = underload_measure::step(step, measured, self.arguments.tier, &news);
-            view.end(&step.finding);
-            findings.push(record::store(step, directory)?);
-            if let Some(reason) = &news.ended {
-                view.close();
-                bail!("the server ended the session: {reason}");
-            }
-        }
-        view.close();
-        Ok(())
+        self.progress.start(&self.steps);
+        let outcome = self.measure_steps(directory, findings, interrupt);
+        self.progress.close();
+        outcome
     }
 }
 
-/// The error, or what the server said if that is the reason for it.
-fn told(news: &SessionNews, error: anyhow::Error) -> anyhow::Error {
+/// Adds the server's reason to an error if the server ended the session.
+fn with_reason(news: &SessionNews, error: anyhow::Error) -> anyhow::Error {
     match &news.ended {
         Some(reason) => error.context(format!("the server ended the session: {reason}")),
         None => error,
     }
 }
 
-/// The word for trusting a server at first sight.
 const FIRST_USE: &str = "first-use";
 
-/// From `first-use`, a fingerprint, or a certificate's PEM file, of which the key counts.
+/// Parses `first-use`, a fingerprint, or the path of a certificate in PEM, whose key is trusted.
+///
+/// # Errors
+/// Returns an error if the fingerprint or the file is malformed, or if `first-use` finds no home
+/// directory for the file of known servers.
 pub fn trust(text: &str) -> anyhow::Result<Trust> {
     Ok(match text {
         FIRST_USE => Trust::FirstUse { known_servers: home::data()?.join("known-servers") },
@@ -139,31 +166,27 @@ pub fn trust(text: &str) -> anyhow::Result<Trust> {
 }
 
 fn options(
-    arguments: &Arguments,
+    request: &Request,
     duration: Duration,
     interrupt: &Interrupt,
 ) -> anyhow::Result<ConnectOptions> {
-    let trust = trust(&arguments.trust)?;
-    let token =
-        arguments.token_file.as_deref().map(home::secret_line).transpose().or_bad_input()?;
-    // Twice what is sold: lines are often given a little more, and bursts. What of UDP is sent goes
-    // with the control of the measurement.
-    let declared = |sold: Option<u64>| match (sold, arguments.udp) {
-        (Some(sold), _) => Some(sold.saturating_mul(2)),
-        (None, Some(rate)) => Some(rate.saturating_mul(2)),
-        (None, None) => None,
-    };
+    let trust = trust(&request.trust)?;
+    let token = request.token_file.as_deref().map(home::secret_line).transpose().or_bad_input()?;
+    // Twice the rate that is sold: many lines carry a little more, and bursts. UDP load also
+    // carries the control traffic of the measurement.
+    let udp = request.knobs.udp.map(|udp| udp.rate_bit_per_s);
+    let declared = |sold: Option<u64>| sold.or(udp).map(|rate| rate.saturating_mul(2));
     let ask = Ask {
-        up_bit_per_s: declared(arguments.tier.map(|tier| tier.up_bit_per_s)),
-        down_bit_per_s: declared(arguments.tier.map(|tier| tier.down_bit_per_s)),
+        up_bit_per_s: declared(request.tier.map(|tier| tier.up_bit_per_s)),
+        down_bit_per_s: declared(request.tier.map(|tier| tier.down_bit_per_s)),
         duration,
     };
     let (network, cancel) = (current_network(), interrupt.shared());
     Ok(ConnectOptions { trust, token, ask, network, cancel })
 }
 
-/// Load flows in classes that the server does not send are best effort; probes in such classes are
-/// sent, and the server says that it answers in the class that arrived.
+/// Makes load flows best effort whose DSCP the server does not send. Probes keep their class: the
+/// server answers each in the class that it arrived with.
 fn keep_to_markings(steps: &mut [Step], dscp_allowed: u64, notes: &mut Vec<String>) {
     let allows = |dscp: u8| dscp_allowed >> (dscp & 63) & 1 == 1;
     let mut refused = Vec::new();
@@ -188,6 +211,7 @@ fn connect_or_wait(
     target: &Target,
     options: &ConnectOptions,
     patience: Option<Duration>,
+    progress: &mut dyn Progress,
     interrupt: &Interrupt,
 ) -> anyhow::Result<Remote> {
     let until = Instant::now() + patience.unwrap_or(Duration::ZERO);
@@ -203,7 +227,7 @@ fn connect_or_wait(
         if again > until {
             return Err(error);
         }
-        eprintln!("{error:#}; waiting");
+        progress.note(&format!("{error:#}; waiting"));
         while Instant::now() < again {
             if interrupt.is_requested() {
                 return Err(error);
@@ -213,21 +237,21 @@ fn connect_or_wait(
     }
 }
 
-/// A session at the target, by whichever of its addresses answers first.
+/// Connects to the address of the target that answers first.
+///
+/// # Errors
+/// Returns an error if no address answers, or the server is not trusted or grants no session.
 pub fn connect(target: &Target, options: &ConnectOptions) -> anyhow::Result<Remote> {
     match Remote::connect(&target.name, &target.addresses, options) {
-        Err(error @ ServiceError::NoAnswer { .. }) => Err(hinted(error.into())),
+        Err(error @ ServiceError::NoAnswer { .. }) => Err(with_hint(error.into())),
         other => other.with_context(|| target.name.clone()),
     }
 }
 
-/// With what a user can do about an answer of the wrong kind, or none.
-fn hinted(error: anyhow::Error) -> anyhow::Error {
-    let of_system = |cause: &(dyn std::error::Error + 'static)| {
-        cause.downcast_ref::<std::io::Error>().map(std::io::Error::kind)
-    };
-    let kind = error.chain().find_map(of_system);
-    let hint = match kind {
+/// Adds what a user can do about a refused connection, or an answer that is not TLS.
+fn with_hint(error: anyhow::Error) -> anyhow::Error {
+    let io_error = error.chain().find_map(|cause| cause.downcast_ref::<std::io::Error>());
+    let hint = match io_error.map(std::io::Error::kind) {
         Some(std::io::ErrorKind::ConnectionRefused) => {
             "nothing listens there: is `underload serve` running, and on this port?"
         }

@@ -3,16 +3,14 @@
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs as _};
 
 use anyhow::{Context, bail};
-use underload_service::ServiceConfig;
+use underload_probe::control::SERVER_PORT;
 
 /// The address families that may be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Family {
-    /// Whatever the name has, in the resolver's order.
+    /// All addresses of the name, in the resolver's order.
     Any,
-    /// IPv4.
     V4,
-    /// IPv6.
     V6,
 }
 
@@ -26,21 +24,25 @@ pub struct Target {
 }
 
 impl Target {
-    /// The same with the addresses of one family each, IPv4 first; without families it lacks.
+    /// Splits the target by address family, IPv4 first. Skips a family without an address.
     pub fn families(&self) -> Vec<Self> {
-        let of = |wanted: fn(&SocketAddr) -> bool| Self {
+        let with = |wanted: fn(&SocketAddr) -> bool| Self {
             name: self.name.clone(),
             addresses: self.addresses.iter().copied().filter(wanted).collect(),
         };
-        let mut families = vec![of(SocketAddr::is_ipv4), of(SocketAddr::is_ipv6)];
+        let mut families = vec![with(SocketAddr::is_ipv4), with(SocketAddr::is_ipv6)];
         families.retain(|family| !family.addresses.is_empty());
         families
     }
 }
 
-/// Resolves `host`: a name, an address, either with `:PORT`, IPv6 with a port in brackets.
+/// Resolves `host`: a name or an address, either with `:PORT`; an IPv6 address with a port is in
+/// brackets.
+///
+/// # Errors
+/// Returns an error if `host` is malformed or has no address of the family.
 pub fn resolve(host: &str, family: Family) -> anyhow::Result<Target> {
-    let (name, port) = split(host)?;
+    let (name, port) = split_port(host, SERVER_PORT)?;
     let found = (name.as_str(), port).to_socket_addrs();
     let found: Vec<SocketAddr> = found.with_context(|| format!("HOST {name:?}"))?.collect();
     let wanted = |address: &&SocketAddr| match family {
@@ -57,12 +59,11 @@ pub fn resolve(host: &str, family: Family) -> anyhow::Result<Target> {
     Ok(Target { name, addresses })
 }
 
-fn split(host: &str) -> anyhow::Result<(String, u16)> {
-    split_with(host, ServiceConfig::PORT)
-}
-
-/// Name and port; the port is `default` where none is named.
-pub fn split_with(host: &str, default: u16) -> anyhow::Result<(String, u16)> {
+/// Splits `host` into name and port; without a port it is `default`.
+///
+/// # Errors
+/// Returns an error if `host` is empty, or its port is not a number from 1 to 65535.
+pub fn split_port(host: &str, default: u16) -> anyhow::Result<(String, u16)> {
     if let Ok(address) = host.parse::<IpAddr>() {
         return Ok((address.to_string(), default));
     }
@@ -102,10 +103,10 @@ mod tests {
             ("[2001:db8::1]", "2001:db8::1", 4862),
             ("[2001:db8::1]:99", "2001:db8::1", 99),
         ] {
-            assert_eq!(split(host).unwrap(), (name.to_owned(), port), "{host}");
+            assert_eq!(split_port(host, SERVER_PORT).unwrap(), (name.to_owned(), port), "{host}");
         }
         for wrong in ["", "a:0", "a:70000", "a:", "[::1", "[::1]x"] {
-            assert!(split(wrong).is_err(), "{wrong}");
+            assert!(split_port(wrong, SERVER_PORT).is_err(), "{wrong}");
         }
         let target = resolve("[::1]:7", Family::Any).unwrap();
         assert_eq!(target.name, "[::1]:7");

@@ -1,19 +1,19 @@
-//! Work without Python's lock, while its signals are still handled.
+//! Work without Python's lock, while Python's signals are still handled.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use pyo3::prelude::*;
 
 use crate::errors::raise;
 
-/// Between two looks at whether Python has a signal to handle.
-pub const BETWEEN_SIGNALS: Duration = Duration::from_millis(20);
+/// How often Python's signals are checked.
+const BETWEEN_SIGNALS: Duration = Duration::from_millis(20);
 
-/// Does `work` on a thread of its own. A signal that Python answers by an exception raises `stop`,
-/// and comes back in place of what the work gave.
+/// Does `work` on a separate thread. A signal that Python answers with an exception raises `stop`;
+/// the exception is returned when the work has ended.
 pub fn attend<T: Send>(
     py: Python<'_>,
     stop: &AtomicBool,
@@ -22,7 +22,7 @@ pub fn attend<T: Send>(
     attend_with(py, stop, |_| (), work)
 }
 
-/// The same; from that signal on `stopping` is called again and again until the work is done.
+/// Like [`attend`]; calls `stopping` repeatedly from the signal on until the work has ended.
 pub fn attend_with<T: Send>(
     py: Python<'_>,
     stop: &AtomicBool,
@@ -30,29 +30,52 @@ pub fn attend_with<T: Send>(
     work: impl FnOnce() -> T + Send,
 ) -> PyResult<T> {
     thread::scope(|scope| {
-        let (sender, mut receiver) = mpsc::channel::<()>();
+        let (sender, receiver) = mpsc::channel::<()>();
         let worker = scope.spawn(move || {
             let done = work();
-            // Whoever waits hears that nothing will be sent any more.
             drop(sender);
             done
         });
-        let mut broken = None;
-        loop {
-            let events = &mut receiver;
-            match py.detach(move || events.recv_timeout(BETWEEN_SIGNALS)) {
-                Ok(()) | Err(RecvTimeoutError::Disconnected) => break,
-                Err(RecvTimeoutError::Timeout) => {}
-            }
-            if broken.is_some() {
-                stopping(py);
-            } else if let Err(error) = py.check_signals() {
-                stop.store(true, Ordering::Relaxed);
-                broken = Some(error);
-            }
-        }
+        let waits = |_| {
+            stopping(py);
+            true
+        };
+        let broken = follow(py, receiver, stop, |()| Ok(()), waits);
         let fault = || raise(py, "Error", ("a fault of this program",));
         let done = py.detach(|| worker.join()).map_err(|_| fault());
         broken.map_or(done, Err)
     })
+}
+
+/// Passes events to `hear` until all senders are dropped. A signal, or an error of `hear`, raises
+/// `stop` and is returned. From then on no event is passed; `waits` is called repeatedly with the
+/// time since, and ends the wait by `false`.
+pub fn follow<E: Send>(
+    py: Python<'_>,
+    mut receiver: Receiver<E>,
+    stop: &AtomicBool,
+    mut hear: impl FnMut(E) -> PyResult<()>,
+    mut waits: impl FnMut(Duration) -> bool,
+) -> Option<PyErr> {
+    let mut broken: Option<(PyErr, Instant)> = None;
+    loop {
+        let events = &mut receiver;
+        let event = match py.detach(move || events.recv_timeout(BETWEEN_SIGNALS)) {
+            Err(RecvTimeoutError::Disconnected) => break,
+            Err(RecvTimeoutError::Timeout) => None,
+            Ok(event) => Some(event),
+        };
+        match &broken {
+            Some((_, since)) if !waits(since.elapsed()) => break,
+            Some(_) => {}
+            None => {
+                let heard = event.map_or(Ok(()), &mut hear).and_then(|()| py.check_signals());
+                if let Err(error) = heard {
+                    stop.store(true, Ordering::Relaxed);
+                    broken = Some((error, Instant::now()));
+                }
+            }
+        }
+    }
+    broken.map(|(error, _)| error)
 }

@@ -7,18 +7,14 @@ use underload_docsis::mic::Secret;
 use underload_docsis::recommend::{Choice, Upstream, table_2};
 use underload_docsis::{Config, Limits, text};
 
-use crate::errors::{raise, raise_words};
-
-fn wrong(py: Python<'_>, error: &dyn std::error::Error) -> PyErr {
-    raise_words(py, "DocsisError", error)
-}
+use crate::errors::{OrRaise, raise};
 
 fn decoded(py: Python<'_>, bytes: &[u8], is_lenient: bool) -> PyResult<Config> {
     if is_lenient {
         let decoded = Config::decode_lenient(bytes, &Limits::default());
-        return Ok(decoded.map_err(|error| wrong(py, &error))?.0);
+        return Ok(decoded.or_raise(py, "DocsisError")?.0);
     }
-    Config::decode(bytes).map_err(|error| wrong(py, &error))
+    Config::decode(bytes).or_raise(py, "DocsisError")
 }
 
 /// A file's bytes as text: `toml` or `main`.
@@ -44,7 +40,7 @@ pub fn docsis_decode(
 #[pyfunction]
 pub fn docsis_describe(py: Python<'_>, bytes: &[u8], is_lenient: bool) -> PyResult<String> {
     let config = decoded(py, bytes, is_lenient)?;
-    serde_json::to_string(&config.describe()).map_err(|error| wrong(py, &error))
+    serde_json::to_string(&config.describe()).or_raise(py, "DocsisError")
 }
 
 /// Text of either form as a file's bytes. With a secret all MICs are made; without one those of the
@@ -57,12 +53,12 @@ pub fn docsis_encode<'py>(
     secret: Option<&[u8]>,
     is_forced: bool,
 ) -> PyResult<Bound<'py, PyBytes>> {
-    let mut config = text::read(words).map_err(|error| wrong(py, &error))?;
+    let mut config = text::read(words).or_raise(py, "DocsisError")?;
     let secret = secret.map(Secret::new);
     if secret.is_some() || is_forced {
-        config.seal(secret.as_ref()).map_err(|error| wrong(py, &error))?;
+        config.seal(secret.as_ref()).or_raise(py, "DocsisError")?;
     }
-    let bytes = config.encode().map_err(|error| wrong(py, &error))?;
+    let bytes = config.encode().or_raise(py, "DocsisError")?;
     let findings = check(&bytes, secret.as_ref());
     let errors = findings.iter().filter(|finding| finding.severity == Severity::Error);
     let errors: Vec<String> = errors.map(ToString::to_string).collect();
@@ -81,7 +77,7 @@ pub fn docsis_check(
 ) -> PyResult<(String, Vec<String>)> {
     let secret = secret.map(Secret::new);
     let findings = check(bytes, secret.as_ref());
-    let json = serde_json::to_string(&findings).map_err(|error| wrong(py, &error))?;
+    let json = serde_json::to_string(&findings).or_raise(py, "DocsisError")?;
     Ok((json, findings.iter().map(ToString::to_string).collect()))
 }
 

@@ -7,7 +7,7 @@ use underload_sim::congestion::Algorithm;
 use underload_sim::env::{self, EnvironmentConfig, Steered};
 use underload_sim::net::HopConfig;
 
-use crate::errors::{raise, raise_words};
+use crate::errors::{OrRaise, raise};
 
 /// What was seen in a step, in the order of `underload_sim::env::Observation`.
 type Seen = (u64, u64, u64, u64, u32, u32, u64, u64, u64, u64, u32);
@@ -37,8 +37,7 @@ impl Environment {
         step: &str,
         seed: u64,
     ) -> PyResult<Self> {
-        let hop = HopConfig::parse(queue, link);
-        let hop = hop.map_err(|error| raise_words(py, "SpecError", &error))?;
+        let hop = HopConfig::parse(queue, link).or_raise(py, "SpecError")?;
         let flow = |name: &String| {
             let known = Algorithm::from_name(name);
             let problem = || format!("flows: `{name}`; expected {}", Algorithm::names());
@@ -54,8 +53,7 @@ impl Environment {
             seed,
             hop,
         };
-        let made = env::Environment::new(&config);
-        let inner = made.map_err(|error| raise_words(py, "EnvError", &error))?;
+        let inner = env::Environment::new(&config).or_raise(py, "EnvError")?;
         let offered = inner.offered_bytes(Time::ZERO, Time::ZERO + config.rtt);
         let pipe_packets = offered.map_or(1.0, |bytes| bytes as f64 / 1_500.0).max(1.0);
         Ok(Self { inner, pipe_packets, rtt: config.rtt, step: config.step })

@@ -6,7 +6,7 @@ use pyo3::call::PyCallArgs;
 use pyo3::prelude::*;
 use underload_run::scenario::{ScenarioError, ScenarioErrors};
 
-/// An exception of `underload._errors`, by its name.
+/// Returns an exception of `underload._errors` by its name.
 pub fn raise<'py>(py: Python<'py>, class: &str, arguments: impl PyCallArgs<'py>) -> PyErr {
     let made = || -> PyResult<PyErr> {
         let class = py.import("underload._errors")?.getattr(class)?;
@@ -15,12 +15,24 @@ pub fn raise<'py>(py: Python<'py>, class: &str, arguments: impl PyCallArgs<'py>)
     made().unwrap_or_else(|error| error)
 }
 
-/// The same, with an error and its causes for words.
+/// Returns an exception with the message of an error and its causes.
 pub fn raise_words(py: Python<'_>, class: &str, error: &dyn Error) -> PyErr {
     raise(py, class, (chain(error),))
 }
 
-/// What is wrong with a scenario: all faults in one exception.
+/// Converts errors of the libraries to exceptions.
+pub trait OrRaise<T> {
+    /// Raises the exception `class` with the error and its causes.
+    fn or_raise(self, py: Python<'_>, class: &str) -> PyResult<T>;
+}
+
+impl<T, E: Error> OrRaise<T> for Result<T, E> {
+    fn or_raise(self, py: Python<'_>, class: &str) -> PyResult<T> {
+        self.map_err(|error| raise_words(py, class, &error))
+    }
+}
+
+/// Returns one exception with all faults of a scenario.
 pub fn scenario(py: Python<'_>, errors: &ScenarioErrors) -> PyErr {
     let fault = |error: &ScenarioError| {
         (error.scenario.clone(), error.line, error.key.clone(), error.problem.clone())
@@ -29,7 +41,7 @@ pub fn scenario(py: Python<'_>, errors: &ScenarioErrors) -> PyErr {
     raise(py, "ScenarioError", (errors.to_string(), faults))
 }
 
-/// An error and its causes, outermost first, in one line.
+/// Joins the messages of an error and its causes, outermost first.
 pub fn chain(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();

@@ -14,7 +14,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
 use underload_store::{Column, Kind, RunData, Table, table_columns, table_groups};
 
-use crate::errors::{raise, raise_words};
+use crate::errors::{OrRaise, raise};
 
 /// A table in memory.
 #[pyclass(frozen, module = "underload._underload")]
@@ -43,8 +43,7 @@ impl Frame {
 
     /// A capsule of an `ArrowSchema`.
     fn __arrow_c_schema__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyCapsule>> {
-        let schema = FFI_ArrowSchema::try_from(&*self.schema);
-        let schema = schema.map_err(|error| raise_words(py, "Error", &error))?;
+        let schema = FFI_ArrowSchema::try_from(&*self.schema).or_raise(py, "Error")?;
         PyCapsule::new_with_value(py, schema, c"arrow_schema")
     }
 
@@ -101,15 +100,17 @@ impl Frame {
             let columns = group.into_iter().map(array).collect::<Result<_, _>>()?;
             RecordBatch::try_new(Arc::clone(&schema), columns)
         };
-        let batches = groups.into_iter().map(batch).collect::<Result<_, ArrowError>>();
-        let batches = batches.map_err(|error| raise_words(py, "Error", &error))?;
+        let batches = groups
+            .into_iter()
+            .map(batch)
+            .collect::<Result<_, ArrowError>>()
+            .or_raise(py, "Error")?;
         Ok(Self { schema, batches })
     }
 
     /// A table of one batch.
     pub fn of_arrays(py: Python<'_>, arrays: Vec<(&str, ArrayRef)>) -> PyResult<Self> {
-        let batch = RecordBatch::try_from_iter(arrays);
-        let batch = batch.map_err(|error| raise_words(py, "Error", &error))?;
+        let batch = RecordBatch::try_from_iter(arrays).or_raise(py, "Error")?;
         Ok(Self { schema: batch.schema(), batches: vec![batch] })
     }
 

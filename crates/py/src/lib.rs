@@ -10,6 +10,8 @@ mod docsis;
 mod env;
 mod errors;
 mod frame;
+#[cfg(unix)]
+mod line;
 mod own;
 mod queue;
 mod run;
@@ -30,6 +32,9 @@ mod _underload {
     use super::env::Environment;
     #[pymodule_export]
     use super::frame::Frame;
+    #[cfg(unix)]
+    #[pymodule_export]
+    use super::line::{history, measure};
     #[pymodule_export]
     use super::own::{Ack, Backlog, CongestionEvent, PacketMeta};
     #[pymodule_export]

@@ -1,7 +1,7 @@
 //! Queues and links step by step, and whole arrays of packets through them.
 
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use arrow_array::types::UInt8Type;
 use arrow_array::{ArrayRef, DictionaryArray, Int64Array, StringArray, UInt8Array, UInt64Array};
@@ -9,20 +9,20 @@ use arrow_buffer::NullBuffer;
 use numpy::PyReadonlyArray1;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use underload_aqm::config::{ConfigError, LinkFacts, Spec};
+use underload_aqm::config::{LinkFacts, Spec};
 use underload_aqm::link::Link as AqmLink;
 use underload_aqm::packet::{Dscp, Ecn, Meta, Packet};
-use underload_aqm::qdisc::{Admit, Dequeue, DropReason, MarkReason, Observer, Qdisc};
+use underload_aqm::qdisc::{Admit, BoxedQdisc, Dequeue, DropReason, MarkReason, Observer};
 use underload_aqm::queue::own::OwnSpec;
 use underload_aqm::registry::{LinkSetup, QUEUES, QueueSetup};
 use underload_aqm::rng::Rng;
 use underload_aqm::time::Time;
 use underload_run::modem_file;
-use underload_run::replay::{Fate, FateColumns, PacketColumns, replay_columns};
+use underload_run::replay::{ColumnsError, Fate, FateColumns, PacketColumns, replay_columns};
 use underload_run::source::load_file;
 
 use crate::attend::attend_with;
-use crate::errors::raise_words;
+use crate::errors::OrRaise;
 use crate::frame::Frame;
 use crate::own::{Brought, Watch};
 
@@ -33,12 +33,12 @@ fn named_file(name: &str) -> Result<Vec<u8>, String> {
 
 fn link_setup(py: Python<'_>, spec: &str) -> PyResult<LinkSetup> {
     let link = Spec::parse(spec).and_then(|spec| modem_file::link(&spec, &mut named_file));
-    link.map_err(|error| wrong(py, &error))
+    link.or_raise(py, "SpecError")
 }
 
 fn queue_setup(py: Python<'_>, spec: &str, link: &LinkFacts) -> PyResult<QueueSetup> {
     let queue = Spec::parse(spec).and_then(|spec| modem_file::queue(&spec, link, &mut named_file));
-    queue.map_err(|error| wrong(py, &error))
+    queue.or_raise(py, "SpecError")
 }
 
 /// A queue by its SPEC, or the one that Python brings along.
@@ -55,10 +55,6 @@ fn any_queue(
     }
 }
 
-fn wrong(py: Python<'_>, error: &ConfigError) -> PyErr {
-    raise_words(py, "SpecError", error)
-}
-
 /// Names of the queues that there are.
 #[pyfunction]
 pub fn queue_names() -> Vec<&'static str> {
@@ -70,7 +66,7 @@ pub fn queue_names() -> Vec<&'static str> {
 pub fn queue_label(py: Python<'_>, spec: &str, link: Option<&str>) -> PyResult<String> {
     let facts = facts(py, link)?;
     let own = Spec::parse(spec).and_then(|spec| OwnSpec::read(&spec));
-    if let Some(own) = own.map_err(|error| wrong(py, &error))? {
+    if let Some(own) = own.or_raise(py, "SpecError")? {
         return Ok(own.label.to_string());
     }
     Ok(queue_setup(py, spec, &facts)?.label.to_string())
@@ -150,10 +146,16 @@ impl Clock {
     }
 }
 
+/// Returns what a mutex contains, without locking it. Python may drop its objects on any thread, so
+/// they must be `Sync`; `&mut` proves that no other thread uses this one.
+fn exclusive<T>(contents: &mut Mutex<T>) -> &mut T {
+    contents.get_mut().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// A queue under way.
-#[pyclass(unsendable, module = "underload._underload")]
+#[pyclass(module = "underload._underload")]
 pub struct Queue {
-    discipline: Box<dyn Qdisc<u64>>,
+    discipline: Mutex<BoxedQdisc<u64>>,
     watch: Arc<Watch>,
     events: Events,
     clock: Clock,
@@ -173,7 +175,7 @@ impl Queue {
     ) -> PyResult<Self> {
         let watch = Arc::new(Watch::default());
         let setup = any_queue(py, spec, &facts(py, link)?, own, &watch)?;
-        let discipline = setup.build(&Rng::new(seed));
+        let discipline = Mutex::new(setup.build(&Rng::new(seed)));
         watch.check(py)?;
         let (events, clock) = (Events::default(), Clock::default());
         Ok(Self { discipline, watch, events, clock, next: 0, not_before: None })
@@ -193,7 +195,7 @@ impl Queue {
         let now = self.clock.at(now_ns)?;
         let number = self.next;
         self.next += 1;
-        let admit = self.discipline.enqueue(now, packet, &mut self.events);
+        let admit = exclusive(&mut self.discipline).enqueue(now, packet, &mut self.events);
         self.watch.check(py)?;
         Ok((number, admit == Admit::Queued))
     }
@@ -202,7 +204,7 @@ impl Queue {
     fn dequeue(&mut self, py: Python<'_>, now_ns: u64) -> PyResult<Option<Row>> {
         let now = self.clock.at(now_ns)?;
         self.not_before = None;
-        let answer = self.discipline.dequeue(now, &mut self.events);
+        let answer = exclusive(&mut self.discipline).dequeue(now, &mut self.events);
         self.watch.check(py)?;
         Ok(match answer {
             Dequeue::Packet(packet) => Some(row(&packet)),
@@ -221,14 +223,14 @@ impl Queue {
     }
 
     /// Packets and bytes that it holds.
-    fn backlog(&self) -> (u32, u64) {
-        let backlog = self.discipline.backlog();
+    fn backlog(&mut self) -> (u32, u64) {
+        let backlog = exclusive(&mut self.discipline).backlog();
         (backlog.packets, backlog.bytes)
     }
 
     /// Counters since its creation.
-    fn stats(&self) -> Vec<(&'static str, u64)> {
-        let stats = self.discipline.stats();
+    fn stats(&mut self) -> Vec<(&'static str, u64)> {
+        let stats = exclusive(&mut self.discipline).stats();
         vec![
             ("offered", stats.offered.packets),
             ("sent", stats.sent.packets),
@@ -239,9 +241,9 @@ impl Queue {
     }
 
     /// Internal state by dotted name.
-    fn gauges(&self) -> Vec<(&'static str, f64)> {
+    fn gauges(&mut self) -> Vec<(&'static str, f64)> {
         let mut gauges = Vec::new();
-        self.discipline.gauges(&mut |name, value| gauges.push((name, value)));
+        exclusive(&mut self.discipline).gauges(&mut |name, value| gauges.push((name, value)));
         gauges
     }
 
@@ -252,9 +254,9 @@ impl Queue {
 }
 
 /// A link under way, with its queue.
-#[pyclass(unsendable, module = "underload._underload")]
+#[pyclass(module = "underload._underload")]
 pub struct Link {
-    path: AqmLink<u64>,
+    path: Mutex<AqmLink<u64>>,
     watch: Arc<Watch>,
     events: Events,
     clock: Clock,
@@ -275,7 +277,7 @@ impl Link {
         let watch = Arc::new(Watch::default());
         let queue = any_queue(py, queue, &link.facts(), own, &watch)?;
         let rng = Rng::new(seed);
-        let path = link.build(queue.build(&rng), &rng);
+        let path = Mutex::new(link.build(queue.build(&rng), &rng));
         watch.check(py)?;
         Ok(Self { path, watch, events: Events::default(), clock: Clock::default(), next: 0 })
     }
@@ -293,7 +295,7 @@ impl Link {
         let packet = packet(self.next, (length, flow, dscp, ecn))?;
         let now = self.clock.at(now_ns)?;
         self.next += 1;
-        self.path.send(now, packet, &mut self.events);
+        exclusive(&mut self.path).send(now, packet, &mut self.events);
         self.watch.check(py)?;
         Ok(self.next - 1)
     }
@@ -302,7 +304,7 @@ impl Link {
     fn poll(&mut self, py: Python<'_>, now_ns: u64) -> PyResult<Vec<(u64, Row)>> {
         let now = self.clock.at(now_ns)?;
         let mut arrived = Vec::new();
-        while let Some((time, packet)) = self.path.poll(now, &mut self.events) {
+        while let Some((time, packet)) = exclusive(&mut self.path).poll(now, &mut self.events) {
             arrived.push((time.as_nanos(), row(&packet)));
         }
         self.watch.check(py)?;
@@ -310,14 +312,14 @@ impl Link {
     }
 
     /// When to poll next; `None`: not before another packet.
-    fn next_ns(&self) -> Option<u64> {
+    fn next_ns(&mut self) -> Option<u64> {
         // What arrived before the last call is there to be polled now.
-        self.path.next_event().map(|time| time.as_nanos().max(self.clock.0))
+        exclusive(&mut self.path).next_event().map(|time| time.as_nanos().max(self.clock.0))
     }
 
     /// Packets and bytes in its queue.
-    fn backlog(&self) -> (u32, u64) {
-        let backlog = self.path.queue().backlog();
+    fn backlog(&mut self) -> (u32, u64) {
+        let backlog = exclusive(&mut self.path).queue().backlog();
         (backlog.packets, backlog.bytes)
     }
 
@@ -364,9 +366,8 @@ pub fn replay(
     if let Some(fault) = watch.fault() {
         return Err(fault.raised(py, None));
     }
-    let replayed = replayed.map_err(|error: underload_run::replay::ColumnsError| {
-        raise_words(py, "PacketsError", &error)
-    })?;
+    let replayed: Result<_, ColumnsError> = replayed;
+    let replayed = replayed.or_raise(py, "PacketsError")?;
     Frame::of_arrays(py, replayed.unwrap_or_default())
 }
 

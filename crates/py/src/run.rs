@@ -2,22 +2,22 @@
 
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::sync::atomic::AtomicBool;
+use std::sync::mpsc::{self, Sender};
 use std::sync::{Arc, OnceLock};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use pyo3::prelude::*;
-use underload_record::schema::{Phase, Quantile, RunRecord, TrialRecord};
+use underload_record::schema::{ArmLatency, Phase, Quantile, RunRecord, TrialRecord};
 use underload_record::{metric_of, metric_over_trials, unknown_metric};
 use underload_run::own::Own;
 use underload_run::scenario;
 use underload_run::{Destination, Progress, Remains, RunError, Settings, WorldChoice};
 use underload_store::{RunData, RunDir, Table};
 
-use crate::attend::BETWEEN_SIGNALS;
-use crate::errors::{chain, raise, raise_words};
+use crate::attend::follow;
+use crate::errors::{OrRaise, chain, raise, raise_words};
 use crate::frame::Frame;
 use crate::own::{Brought, Watch, ecn_use};
 use crate::scenario::Scenario;
@@ -79,12 +79,24 @@ pub fn run(
     let stop = Arc::new(AtomicBool::new(false));
     let (watch, is_own) = (Watch::new(&stop), !(own.0.is_empty() && own.1.is_empty()));
     let settings = Settings { own: brought(py, own, &watch)?, ..settings(py, asked, &stop)? };
-    let (sender, mut receiver) = mpsc::channel();
+    let (sender, receiver) = mpsc::channel();
     let scenario = Arc::clone(&scenario.0);
     let work = move || underload_run::run(&scenario, &settings, &mut Told(sender));
     let work = move || if is_own { Watch::hosts(work) } else { work() };
     let worker = thread::Builder::new().name("underload".to_owned()).spawn(work)?;
-    let broken = follow(py, &mut receiver, hear, &stop, is_own.then_some(&watch))?;
+    let mut is_left_behind = false;
+    // A class whose method does not return is interrupted, and finally left behind.
+    let waits = |stopped: Duration| {
+        if is_own && stopped > PATIENCE {
+            watch.interrupt(py);
+        }
+        is_left_behind = is_own && stopped > MOST_PATIENCE;
+        !is_left_behind
+    };
+    let broken = follow(py, receiver, &stop, |event| tell(hear, event), waits);
+    if is_left_behind && let Some(broken) = broken {
+        return Err(interrupted(py, None, broken));
+    }
     let outcome = py.detach(|| worker.join());
     let Ok(outcome) = outcome else {
         return Err(raise(py, "RunError", ("the run ended by a fault of this program",)));
@@ -106,48 +118,7 @@ pub fn run(
     }
 }
 
-/// Passes a run's events to `hear` until the run ends. Returns the exception that stopped the run;
-/// the error is that exception if a class in Python, which `watch` watches, does not come back.
-fn follow(
-    py: Python<'_>,
-    receiver: &mut Receiver<Event>,
-    hear: &Bound<'_, PyAny>,
-    stop: &AtomicBool,
-    watch: Option<&Watch>,
-) -> PyResult<Option<PyErr>> {
-    let mut broken: Option<PyErr> = None;
-    let mut stopped_at: Option<Instant> = None;
-    loop {
-        let events = &mut *receiver;
-        let event = py.detach(move || events.recv_timeout(BETWEEN_SIGNALS));
-        let heard = match event {
-            Err(RecvTimeoutError::Disconnected) => return Ok(broken),
-            Err(RecvTimeoutError::Timeout) => py.check_signals(),
-            Ok(event) if broken.is_none() => tell(hear, event).and_then(|()| py.check_signals()),
-            Ok(_) => Ok(()),
-        };
-        if let Err(error) = heard
-            && broken.is_none()
-        {
-            stop.store(true, Ordering::Relaxed);
-            broken = Some(error);
-            stopped_at = Some(Instant::now());
-        }
-        // A class that does not come back is interrupted, and in the end left behind.
-        let (Some(watch), Some(at)) = (watch, stopped_at) else { continue };
-        let waited = at.elapsed();
-        if waited > PATIENCE {
-            watch.interrupt(py);
-        }
-        if waited > MOST_PATIENCE
-            && let Some(broken) = broken.take()
-        {
-            return Err(interrupted(py, None, broken));
-        }
-    }
-}
-
-/// After a signal, until a class in Python is interrupted, and until it is left behind.
+/// How long after a signal a class in Python is interrupted, and how long until it is left behind.
 const PATIENCE: Duration = Duration::from_millis(100);
 const MOST_PATIENCE: Duration = Duration::from_secs(3);
 
@@ -159,7 +130,7 @@ fn brought(
 ) -> PyResult<Own> {
     let queues = queues.into_iter().try_fold(Own::default(), |all, brought| {
         let (spec, make) = brought.queues(watch);
-        all.queue(&spec, make).map_err(|error| raise_words(py, "SpecError", &error))
+        all.queue(&spec, make).or_raise(py, "SpecError")
     })?;
     controls.into_iter().try_fold(queues, |all, (brought, ecn)| {
         let (name, make) = brought.controls(watch);
@@ -251,7 +222,7 @@ pub struct Run {
 pub fn load(py: Python<'_>, path: PathBuf, is_temporary: bool) -> PyResult<Run> {
     if path.is_file() {
         let data = py.detach(|| underload_report::load(&[&path]));
-        let data = data.map_err(|error| raise_words(py, "FormatError", &error))?.pop();
+        let data = data.or_raise(py, "FormatError")?.pop();
         return data.map(Run::of_data).ok_or_else(|| raise(py, "FormatError", ("no run",)));
     }
     let wrong = |error| raise_words(py, "StoreError", &error);
@@ -267,7 +238,7 @@ impl Run {
     /// The record as JSON, as `run.json` has it.
     fn json(&self, py: Python<'_>) -> PyResult<String> {
         let json = py.detach(|| serde_json::to_string(&*self.record));
-        json.map_err(|error| raise_words(py, "Error", &error))
+        json.or_raise(py, "Error")
     }
 
     /// Name, world, seed, whether it is complete, and the number of its trials.
@@ -296,18 +267,13 @@ impl Run {
     /// A statistic of the round trips of an arm's first open-loop probe in a phase, ms; `None`
     /// where nothing came back or too few samples tell it.
     fn round_trip(&self, arm: &str, phase: &str, statistic: &str) -> Option<f64> {
-        let mut summaries = self.record.summaries.iter();
-        let summary = summaries.find(|summary| summary.arm == arm)?;
-        let latency = summary.headline(Phase::from_name(phase)?)?;
+        let latency = self.headline(arm, phase)?;
         Some(latency.told_ns(Quantile::from_name(statistic)?)? as f64 / 1e6)
     }
 
     /// The name of the highest percentile of these that enough samples tell.
     fn highest_told(&self, arm: &str, phase: &str) -> Option<&'static str> {
-        let mut summaries = self.record.summaries.iter();
-        let summary = summaries.find(|summary| summary.arm == arm)?;
-        let latency = summary.headline(Phase::from_name(phase)?)?;
-        latency.highest_told().map(|(quantile, _)| quantile.name())
+        self.headline(arm, phase)?.highest_told().map(|(quantile, _)| quantile.name())
     }
 
     /// A metric of each valid trial of the arm.
@@ -339,7 +305,7 @@ impl Run {
     fn save(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
         let data = self.data(py)?;
         let written = py.detach(|| RunDir::write(path, &data));
-        written.map_err(|error| raise_words(py, "StoreError", &error))
+        written.or_raise(py, "StoreError")
     }
 
     /// The table that the program prints.
@@ -384,12 +350,17 @@ impl Run {
 }
 
 impl Run {
+    fn headline(&self, arm: &str, phase: &str) -> Option<&ArmLatency> {
+        let mut summaries = self.record.summaries.iter();
+        summaries.find(|summary| summary.arm == arm)?.headline(Phase::from_name(phase)?)
+    }
+
     fn of_data(data: RunData) -> Self {
         let record = Arc::new(data.record.clone());
         Self { record, directory: None, data: OnceLock::from(Arc::new(data)) }
     }
 
-    fn of_directory(record: RunRecord, directory: PathBuf) -> Self {
+    pub fn of_directory(record: RunRecord, directory: PathBuf) -> Self {
         let record = Arc::new(record);
         Self { record, directory: Some(directory), data: OnceLock::new() }
     }
@@ -402,7 +373,7 @@ impl Run {
             // So many that they are in the directory alone.
             record if record.trials.is_empty() => {
                 let read = py.detach(|| RunDir::read_record(&directory));
-                read.map_err(|error| raise_words(py, "StoreError", &error))?
+                read.or_raise(py, "StoreError")?
             }
             record => record,
         };
@@ -426,8 +397,7 @@ impl Run {
             return Ok(Arc::clone(data));
         }
         let path = self.directory.as_deref().unwrap_or(Path::new(""));
-        let data = py.detach(|| RunDir::read(path));
-        let data = data.map_err(|error| raise_words(py, "StoreError", &error))?;
+        let data = py.detach(|| RunDir::read(path)).or_raise(py, "StoreError")?;
         Ok(Arc::clone(self.data.get_or_init(|| Arc::new(data))))
     }
 

@@ -9,7 +9,7 @@ use underload_aqm::config::Kind;
 use underload_run::scenario::{self, Keys, Options, builtin};
 use underload_run::source::{Source, load_file};
 
-use crate::errors::{self, raise, raise_words};
+use crate::errors::{self, OrRaise, raise};
 
 /// A scenario that was checked.
 #[pyclass(frozen, module = "underload._underload")]
@@ -42,8 +42,7 @@ impl Scenario {
     /// A built-in scenario by its name, or the file at a path.
     #[staticmethod]
     fn find(py: Python<'_>, name: &str, asked: Asked) -> PyResult<Self> {
-        let source =
-            Source::find(name).map_err(|error| raise_words(py, "ScenarioError", &error))?;
+        let source = Source::find(name).or_raise(py, "ScenarioError")?;
         Self::of_source(py, &source, asked)
     }
 

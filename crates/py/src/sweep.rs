@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
-use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::sync::mpsc::{self, Sender};
 use std::sync::{Arc, OnceLock};
 use std::thread;
 
@@ -15,8 +15,8 @@ use underload_run::source::Source;
 use underload_run::sweep::{self, FlushTimes, SweepEnd, SweepProgress, SweepSettings};
 use underload_store::sweep::{SweepDir, SweepRows};
 
-use crate::attend::{BETWEEN_SIGNALS, attend};
-use crate::errors::{self, raise, raise_words};
+use crate::attend::{attend, follow};
+use crate::errors::{self, OrRaise, raise};
 use crate::frame::Frame;
 use crate::run::COMMIT;
 use crate::scenario::{Scenario, keys};
@@ -74,8 +74,7 @@ impl Sweep {
         files: BTreeMap<String, Vec<u8>>,
     ) -> PyResult<Self> {
         let source = Source { name: scenario, text: scenario_text };
-        let program = sweep::program(identity(py)?);
-        let program = program.map_err(|error| raise_words(py, "StoreError", &error))?;
+        let program = sweep::program(identity(py)?).or_raise(py, "StoreError")?;
         let parse = || sweep::Sweep::parse_with(text, name, Some(source), &program, files);
         let made = py.detach(parse);
         let made = made.map_err(|error| errors::scenario(py, &error))?;
@@ -125,8 +124,7 @@ impl Sweep {
     /// What distinguishes it, with the program that computes it, from every other sweep.
     #[getter]
     fn identity(&self, py: Python<'_>) -> PyResult<String> {
-        let json = serde_json::to_vec(&self.0.manifest());
-        let json = json.map_err(|error| raise_words(py, "Error", &error))?;
+        let json = serde_json::to_vec(&self.0.manifest()).or_raise(py, "Error")?;
         Ok(underload_run::cache::digest_text(&json))
     }
 
@@ -140,29 +138,13 @@ impl Sweep {
     ) -> PyResult<bool> {
         let stop = Arc::new(AtomicBool::new(false));
         let settings = SweepSettings { directory, workers: threads, stop: Arc::clone(&stop) };
-        let (sender, mut receiver) = mpsc::channel();
+        let (sender, receiver) = mpsc::channel();
         let own = Arc::clone(&self.0);
         let work = move || sweep::run(&own, &settings, &mut Told(sender), &mut |_| {});
         let worker = thread::Builder::new().name("underload".to_owned()).spawn(work)?;
-        let mut broken: Option<PyErr> = None;
-        loop {
-            let events = &mut receiver;
-            let heard = match py.detach(move || events.recv_timeout(BETWEEN_SIGNALS)) {
-                Err(RecvTimeoutError::Disconnected) => break,
-                Err(RecvTimeoutError::Timeout) => py.check_signals(),
-                Ok(event) if broken.is_none() => tell(hear, event),
-                Ok(_) => Ok(()),
-            };
-            if let Err(error) = heard
-                && broken.is_none()
-            {
-                stop.store(true, std::sync::atomic::Ordering::Relaxed);
-                broken = Some(error);
-            }
-        }
+        let broken = follow(py, receiver, &stop, |event| tell(hear, event), |_| true);
         let fault = || raise(py, "RunError", ("the sweep ended by a fault of this program",));
-        let ended = py.detach(|| worker.join()).map_err(|_| fault())?;
-        let ended = ended.map_err(|error| raise_words(py, "StoreError", &error))?;
+        let ended = py.detach(|| worker.join()).map_err(|_| fault())?.or_raise(py, "StoreError")?;
         broken.map_or(Ok(ended == SweepEnd::Complete), Err)
     }
 
@@ -176,8 +158,9 @@ impl Sweep {
 
     /// A directory that rows of other workers are put into, and what is to be said of its files.
     fn open(&self, py: Python<'_>, directory: PathBuf) -> PyResult<(SweepFolder, Vec<String>)> {
-        let opened = py.detach(|| SweepDir::open(&directory, self.0.manifest()));
-        let (folder, notes) = opened.map_err(|error| raise_words(py, "StoreError", &error))?;
+        let (folder, notes) = py
+            .detach(|| SweepDir::open(&directory, self.0.manifest()))
+            .or_raise(py, "StoreError")?;
         let sweep = Arc::clone(&self.0);
         Ok((SweepFolder { sweep, folder: Some(folder), times: FlushTimes::default() }, notes))
     }
@@ -200,8 +183,7 @@ pub fn identity(py: Python<'_>) -> PyResult<&'static str> {
         return Ok(known);
     }
     let module: PathBuf = py.import("underload._underload")?.getattr("__file__")?.extract()?;
-    let made = py.detach(|| module_identity(COMMIT, &module));
-    let made = made.map_err(|error| raise_words(py, "StoreError", &error))?;
+    let made = py.detach(|| module_identity(COMMIT, &module)).or_raise(py, "StoreError")?;
     Ok(IDENTITY.get_or_init(|| made))
 }
 
@@ -259,7 +241,7 @@ impl SweepFolder {
     /// Brings what was taken to the disk.
     fn flush(&mut self, py: Python<'_>) -> PyResult<()> {
         let folder = self.folder(py)?;
-        py.detach(|| folder.flush()).map_err(|error| raise_words(py, "StoreError", &error))
+        py.detach(|| folder.flush()).or_raise(py, "StoreError")
     }
 
     /// Leaves the directory to others. What was not flushed is lost.
@@ -270,8 +252,9 @@ impl SweepFolder {
     /// A row per cell, of what is stored so far.
     fn cells(&mut self, py: Python<'_>) -> PyResult<Frame> {
         let folder = self.folder(py)?;
-        let table = py.detach(|| folder.cell_columns(&AtomicBool::new(false)));
-        let (layout, columns) = table.map_err(|error| raise_words(py, "StoreError", &error))?;
+        let (layout, columns) = py
+            .detach(|| folder.cell_columns(&AtomicBool::new(false)))
+            .or_raise(py, "StoreError")?;
         Frame::of_columns(py, &layout, vec![columns])
     }
 }

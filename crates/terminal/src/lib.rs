@@ -5,6 +5,7 @@
 //! - [`exit`], [`status`]: from an error to an exit status and one message.
 //! - [`interrupt`]: Ctrl-C and SIGTERM.
 //! - [`home`]: where data is stored that outlives a run, and files with secrets.
+//! - [`quantity`]: numbers with units on the command line.
 //! - `manual`: completions, pages for `man`, the book's page of commands; a feature, because small
 //!   machines do without.
 
@@ -16,6 +17,7 @@ pub mod home;
 pub mod interrupt;
 #[cfg(feature = "manual")]
 pub mod manual;
+pub mod quantity;
 pub mod status;
 
 /// The commit that the program is built from: `-dirty` at its end if the sources are not that

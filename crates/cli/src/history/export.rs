@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use underload_record::history::{Followed, Trend};
 
-use super::collect::Collected;
+use underload_line::history::Collected;
 
 /// The latest run of each step that is still measured, in Prometheus' text format: who collects it
 /// takes every number for one of now.
@@ -111,8 +111,8 @@ fn tag(text: &str) -> String {
 mod tests {
     use underload_record::history::Windows;
 
-    use super::super::collect::Run;
     use super::*;
+    use underload_line::history::Run;
 
     fn collected() -> Collected {
         let steps = vec![(

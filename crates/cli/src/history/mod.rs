@@ -1,14 +1,9 @@
 //! `underload history`: the runs of `measure --every` over weeks.
 //!
-//! - [`collect`]: from run directories to numbers over time.
-//! - [`kept`]: the numbers that stay of a run whose directory is gone.
-//! - [`words`]: sentences about them.
-//! - [`export`]: the same for Prometheus and InfluxDB.
+//! `underload_line::history` reads and compares them; [`export`] writes the numbers for Prometheus
+//! and InfluxDB.
 
-mod collect;
 mod export;
-pub mod kept;
-mod words;
 
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -20,6 +15,7 @@ use clap::Args;
 use serde_json::json;
 use underload_compat::https;
 use underload_disk::{self as disk, Access};
+use underload_line::history::{History, collect, followed, sentence};
 use underload_record::history::{Followed, Trend, Windows};
 use underload_report::{history_page, one_line, plain_text, write_history};
 use underload_terminal::exit::OrBadInput;
@@ -72,14 +68,6 @@ pub struct Arguments {
 /// The line is worse than it was.
 const WORSE: u8 = 3;
 
-fn followed(text: &str) -> Result<Followed, String> {
-    let known = || Followed::ALL.map(Followed::name).join(", ");
-    Followed::ALL
-        .into_iter()
-        .find(|it| it.name() == text)
-        .ok_or_else(|| format!("there are {}", known()))
-}
-
 /// Reads, judges, prints, draws, and says by its exit status whether the line is worse.
 pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     if let Some(url) = &arguments.webhook {
@@ -93,7 +81,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         )));
     }
     let now_s = jiff::Timestamp::now().as_second();
-    let collected = collect::collect(&arguments.directory, now_s).or_bad_input()?;
+    let collected = collect(&arguments.directory, now_s).or_bad_input()?;
     for line in &collected.skipped {
         eprintln!("left out: {}", plain_text(line));
     }
@@ -104,13 +92,12 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         baseline_s: arguments.baseline.as_secs() as i64,
         recent_s: arguments.recent.as_secs() as i64,
     };
-    let trends = collected.trends(windows);
-    let sentences = words::sentences(&trends, arguments.metric, collected.runs.len());
-    // A file that cannot be written keeps neither the sentences nor the alert back.
-    let mut kept = draw(arguments, &trends, &sentences, &collected.skipped);
+    let history = History::new(collected, arguments.metric, windows);
+    // A file that cannot be written does not suppress the sentences or the alert.
+    let mut kept = draw(arguments, &history);
     let files = [
-        (&arguments.prometheus, export::prometheus(&collected, &trends)),
-        (&arguments.influx, export::influx(&collected)),
+        (&arguments.prometheus, export::prometheus(&history.collected, &history.trends)),
+        (&arguments.influx, export::influx(&history.collected)),
     ];
     for (path, text) in files {
         if let Some(path) = path {
@@ -118,8 +105,8 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         }
     }
     let stdout_is_taken = outputs.contains(&true);
-    let told = print(arguments, &trends, &sentences, &collected.skipped, stdout_is_taken);
-    let alerted = alert(arguments, &trends);
+    let told = print(arguments, &history, stdout_is_taken);
+    let alerted = alert(arguments, &history.trends);
     match kept.and(told) {
         Err(error) if alerted.is_err() => {
             eprintln!("error: {}", one_line(&format!("{error:#}")));
@@ -130,14 +117,10 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     }
 }
 
-fn draw(
-    arguments: &Arguments,
-    trends: &[Trend],
-    sentences: &[String],
-    skipped: &[String],
-) -> anyhow::Result<()> {
+fn draw(arguments: &Arguments, history: &History) -> anyhow::Result<()> {
+    let History { collected, trends, sentences } = history;
     let page = arguments.out.clone().unwrap_or_else(|| arguments.directory.join("history.html"));
-    let html = history_page("A line over time", sentences, trends, skipped);
+    let html = history_page("A line over time", sentences, trends, &collected.skipped);
     write_history(&page, &html.context("drawing the page")?)?;
     eprintln!("page: {}", page.display());
     Ok(())
@@ -154,29 +137,17 @@ fn written(path: &std::path::Path, text: &str) -> anyhow::Result<()> {
     }
 }
 
-fn print(
-    arguments: &Arguments,
-    trends: &[Trend],
-    sentences: &[String],
-    skipped: &[String],
-    stdout_is_taken: bool,
-) -> anyhow::Result<()> {
+fn print(arguments: &Arguments, history: &History, stdout_is_taken: bool) -> anyhow::Result<()> {
     let mut out = std::io::stdout().lock();
     if arguments.json {
-        let document = json!({
-            "version": 1,
-            "sentences": sentences,
-            "trends": trends,
-            "left_out": skipped,
-        });
-        serde_json::to_writer_pretty(&mut out, &document).context("writing JSON")?;
+        serde_json::to_writer_pretty(&mut out, &history.document()).context("writing JSON")?;
         writeln!(out).context("writing JSON")?;
     } else if stdout_is_taken {
-        for line in sentences {
+        for line in &history.sentences {
             eprintln!("{}", plain_text(line));
         }
     } else {
-        for line in sentences {
+        for line in &history.sentences {
             writeln!(out, "{}", plain_text(line)).context("writing the result")?;
         }
     }
@@ -191,21 +162,21 @@ fn alert(arguments: &Arguments, trends: &[Trend]) -> anyhow::Result<ExitCode> {
     }
     // Silence means that all is well.
     for trend in judged().filter(|it| it.change_percent.is_none()) {
-        eprintln!("--alert cannot judge: {}", plain_text(&words::sentence(trend)));
+        eprintln!("--alert cannot judge: {}", plain_text(&sentence(trend)));
     }
     let worse: Vec<&Trend> = judged().filter(|it| it.is_worse_by(f64::from(percent))).collect();
     if worse.is_empty() {
         return Ok(ExitCode::SUCCESS);
     }
     for trend in &worse {
-        eprintln!("ALERT: {}", plain_text(&words::sentence(trend)));
+        eprintln!("ALERT: {}", plain_text(&sentence(trend)));
     }
     if let Some(url) = &arguments.webhook {
         let alerts = worse.iter().map(|trend| {
             json!({
                 "step": trend.step,
                 "metric": trend.followed,
-                "says": words::sentence(trend),
+                "says": sentence(trend),
                 "baseline": trend.baseline,
                 "recent": trend.recent,
                 "change_percent": trend.change_percent,

@@ -1,19 +1,18 @@
 //! The command line of `underload measure`.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
 use clap::Args;
+use underload_line::target::Family;
+use underload_line::{Request, UDP_PACKET_BYTES, class, preset, tier};
 use underload_measure::Tier;
-use underload_probe::control::FLOWS_PER_SESSION_MAX;
-use underload_probe::load::{Token, check_congestion_control};
+use underload_probe::load::check_congestion_control;
 use underload_probe::preset::{Knobs, LoadDirections, Preset, UdpLoad};
-use underload_record::schema::{Direction, Ecn, Marking};
+use underload_record::schema::{Direction, Marking};
 
 use super::keep::{Keep, keep};
-use super::target::Family;
 use crate::quantity::{duration, rate};
 
 /// The command line of `underload measure`.
@@ -43,7 +42,7 @@ pub struct Arguments {
     pub host: String,
     /// What to measure [default: quick].
     #[arg(long, value_name = "NAME", value_parser = preset)]
-    preset: Option<PresetName>,
+    preset: Option<Preset>,
     /// Loads only the way up.
     #[arg(long, conflicts_with_all = ["down", "both"])]
     pub up: bool,
@@ -135,24 +134,11 @@ pub struct Arguments {
     pub open: bool,
 }
 
-/// A preset as the command line has it.
-#[derive(Debug, Clone, Copy)]
-pub struct PresetName(pub Preset);
-
-impl std::fmt::Display for PresetName {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(self.0.name())
-    }
-}
-
 impl Arguments {
-    /// Refuses what could not be measured with, whatever the server says.
+    /// Refuses settings that no server could measure with.
     pub fn check(&self) -> anyhow::Result<()> {
-        self.check_flows(&self.knobs()?)?;
-        if self.udp.is_none() {
-            check_congestion_control(&self.congestion_control).context("--congestion-control")?;
-        }
-        Ok(())
+        self.check_every()?;
+        self.request().check()
     }
 
     /// Refuses options that a test against a server of another kind would pass over in silence.
@@ -178,25 +164,6 @@ impl Arguments {
         check_congestion_control(&self.congestion_control).context("--congestion-control")
     }
 
-    /// Refuses a number of flows that would be passed over, or that no server grants.
-    fn check_flows(&self, knobs: &Knobs) -> anyhow::Result<()> {
-        let PresetName(preset) = self.preset();
-        if self.flows.is_some() && preset.has_fixed_flows() {
-            bail!("--flows: the numbers of flows are what {} compares", preset.name());
-        }
-        for step in preset.steps(knobs, Token([0; 16])) {
-            let flows = step.config.loads.len();
-            if flows > FLOWS_PER_SESSION_MAX {
-                bail!(
-                    "--flows: step {} would have {flows} in all, and a session has \
-                     {FLOWS_PER_SESSION_MAX} at most",
-                    step.name
-                );
-            }
-        }
-        Ok(())
-    }
-
     fn check_every(&self) -> anyhow::Result<()> {
         if self.every.is_some_and(|every| every < SHORTEST_PAUSE) {
             bail!("--every: at least 1min is accepted");
@@ -204,176 +171,51 @@ impl Arguments {
         Ok(())
     }
 
-    /// What is measured.
-    pub fn preset(&self) -> PresetName {
-        self.preset.unwrap_or(PresetName(Preset::Quick))
-    }
-
-    /// The settings of the preset that these arguments change.
-    pub fn knobs(&self) -> anyhow::Result<Knobs> {
+    /// Returns what to measure, and against which server.
+    pub fn request(&self) -> Request {
         let directions = match (self.up, self.down, self.both) {
             (true, ..) => LoadDirections::Only(Direction::Up),
             (_, true, _) => LoadDirections::Only(Direction::Down),
             (.., true) => LoadDirections::Both,
             _ => LoadDirections::AsPreset,
         };
-        for (name, length) in [("--duration", self.duration), ("--idle", self.idle)] {
-            if length.is_some_and(|length| length > LONGEST || length < SHORTEST) {
-                bail!("{name}: from 100ms to 1h is accepted");
-            }
-        }
-        if self.interval.is_some_and(|it| it < Duration::from_micros(100) || it > SLOWEST) {
-            bail!("--interval: from 100us to 1s is accepted");
-        }
-        self.check_every()?;
-        if self.classes.len() > CLASSES_MAX {
-            bail!("--class: at most {CLASSES_MAX} classes at once");
-        }
-        for (index, class) in self.classes.iter().enumerate() {
-            if self.classes[..index].contains(class) {
-                bail!("--class: {}/{} is given twice", class.dscp, class.ecn.name());
-            }
-        }
         let udp = self.udp.map(|rate_bit_per_s| UdpLoad {
             rate_bit_per_s,
-            packet_bytes: 1200,
+            packet_bytes: UDP_PACKET_BYTES,
             burst_packets: self.burst,
         });
-        Ok(Knobs {
-            congestion_control: self.congestion_control.clone(),
-            directions,
-            flows: self.flows,
-            udp,
-            duration: self.duration,
-            idle: self.idle,
-            interval: self.interval,
-            classes: self.classes.clone(),
-        })
-    }
-
-    /// The host as the record names it: an address is cut to its network.
-    pub fn shown_host(&self) -> String {
-        if self.keep_address { self.host.clone() } else { shortened(&self.host) }
-    }
-
-    /// The command that measures the same again, as the record keeps it.
-    pub fn command_line(&self) -> String {
-        let mut words = vec!["underload".to_owned(), "measure".to_owned(), self.shown_host()];
-        let is_ours = !self.host.contains("://") && self.host != "ndt7";
-        let mut option = |name: &str, value: String| words.extend([name.to_owned(), value]);
-        if is_ours {
-            option("--preset", self.preset().to_string());
-        }
-        option("--congestion-control", self.congestion_control.clone());
-        let time = |length: Duration| format!("{}us", length.as_micros());
-        for (name, length) in
-            [("--duration", self.duration), ("--idle", self.idle), ("--interval", self.interval)]
-        {
-            if let Some(length) = length {
-                option(name, time(length));
-            }
-        }
-        if let Some(flows) = self.flows {
-            option("--flows", flows.to_string());
-        }
-        if let Some(rate) = self.udp {
-            option("--udp", format!("{rate}bit"));
-            option("--burst", self.burst.to_string());
-        }
-        for class in &self.classes {
-            option("--class", format!("{}/{}", class.dscp, class.ecn.name()));
-        }
-        if let Some(tier) = self.tier {
-            option("--tier", format!("{}bit/{}bit", tier.down_bit_per_s, tier.up_bit_per_s));
-        }
-        for (name, is_set) in [("--up", self.up), ("--down", self.down), ("--both", self.both)] {
-            if is_set {
-                words.push(name.to_owned());
-            }
-        }
-        words.join(" ")
-    }
-
-    /// The address families that may be used.
-    pub fn family(&self) -> Family {
-        match (self.ipv4, self.ipv6) {
-            (true, _) => Family::V4,
-            (_, true) => Family::V6,
-            _ => Family::Any,
+        Request {
+            host: self.host.clone(),
+            preset: self.preset.unwrap_or(Preset::Quick),
+            knobs: Knobs {
+                congestion_control: self.congestion_control.clone(),
+                directions,
+                flows: self.flows,
+                udp,
+                duration: self.duration,
+                idle: self.idle,
+                interval: self.interval,
+                classes: self.classes.clone(),
+            },
+            tier: self.tier,
+            trust: self.trust.clone(),
+            token_file: self.token_file.clone(),
+            wait: self.wait,
+            family: match (self.ipv4, self.ipv6) {
+                (true, _) => Family::V4,
+                (_, true) => Family::V6,
+                _ => Family::Any,
+            },
+            keep_address: self.keep_address,
         }
     }
 }
 
-/// A literal address without the part that names a customer; names stay as they are. Of a URL what
-/// follows the host is left out: it may be a secret.
-fn shortened(host: &str) -> String {
-    if let Some((scheme, rest)) = host.split_once("://") {
-        let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
-        let authority = authority.rsplit('@').next().unwrap_or_default();
-        return format!("{scheme}://{}", shortened(authority));
-    }
-    let literal = host.parse::<SocketAddr>().map(|it| it.ip());
-    let bare = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
-    match literal.or(bare) {
-        Ok(address) if address.is_loopback() => host.to_owned(),
-        Ok(IpAddr::V4(address)) => {
-            format!("{}/24", Ipv4Addr::from_bits(address.to_bits() & !0xff))
-        }
-        Ok(IpAddr::V6(address)) => {
-            format!("{}/48", Ipv6Addr::from_bits(address.to_bits() >> 80 << 80))
-        }
-        Err(_) => host.to_owned(),
-    }
-}
-
-const LONGEST: Duration = Duration::from_hours(1);
-const SHORTEST: Duration = Duration::from_millis(100);
-const SLOWEST: Duration = Duration::from_secs(1);
 const SHORTEST_PAUSE: Duration = Duration::from_mins(1);
-const CLASSES_MAX: usize = 16;
-
-fn preset(text: &str) -> Result<PresetName, String> {
-    let known = || Preset::ALL.map(Preset::name).join(", ");
-    Preset::from_name(text).map(PresetName).ok_or_else(|| format!("there are {}", known()))
-}
-
-fn tier(text: &str) -> Result<Tier, String> {
-    let parts = text.split_once('/').context("expected DOWN/UP, such as 40mbit/10mbit");
-    let (down, up) = parts.map_err(|error| error.to_string())?;
-    Ok(Tier { down_bit_per_s: rate(down)?, up_bit_per_s: rate(up)? })
-}
-
-fn class(text: &str) -> Result<Marking, String> {
-    let wrong = || {
-        "expected a DSCP from 0 to 63 (or ef), and after a slash not-ect, ect0, ect1 or ce, such \
-         as 45/ect1"
-            .to_owned()
-    };
-    let (dscp, ecn) = text.split_once('/').unwrap_or((text, "not-ect"));
-    let dscp = match dscp {
-        "ef" | "EF" => 46,
-        number => number.parse().ok().filter(|dscp| *dscp < 64).ok_or_else(wrong)?,
-    };
-    let ecn = Ecn::from_name(ecn).ok_or_else(wrong)?;
-    Ok(Marking { dscp, ecn })
-}
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn classes_and_tiers_are_read() {
-        assert_eq!(class("45/ect1").unwrap(), Marking { dscp: 45, ecn: Ecn::Ect1 });
-        assert_eq!(class("ef").unwrap(), Marking { dscp: 46, ecn: Ecn::NotEct });
-        for wrong in ["64", "45/ect2", "", "/ect1", "af41"] {
-            assert!(class(wrong).is_err(), "{wrong}");
-        }
-        let tier = tier("40mbit/10mbit").unwrap();
-        assert_eq!((tier.down_bit_per_s, tier.up_bit_per_s), (40_000_000, 10_000_000));
-        assert!(super::tier("40mbit").is_err());
-        assert!(super::tier("40/10").is_err());
-    }
 
     /// What a server would refuse, or nobody would keep, is told before anything is measured.
     #[test]
@@ -401,24 +243,6 @@ mod tests {
         }
         for words in ["--flows 64", "--flows 32 --both", "--class 46 --class 46/ect1"] {
             assert!(checked(words).is_ok(), "{words}");
-        }
-    }
-
-    #[test]
-    fn records_name_networks_not_addresses() {
-        for (host, shown) in [
-            ("192.0.2.77", "192.0.2.0/24"),
-            ("192.0.2.77:99", "192.0.2.0/24"),
-            ("[2001:db8:1:2::3]:99", "2001:db8:1::/48"),
-            ("2001:db8:1:2::3", "2001:db8:1::/48"),
-            ("a.example:99", "a.example:99"),
-            ("127.0.0.1:5", "127.0.0.1:5"),
-            ("ndt7", "ndt7"),
-            ("ndt7://192.0.2.77:4443", "ndt7://192.0.2.0/24"),
-            ("https://me:pass@a.example:99/nq?key=1", "https://a.example:99"),
-            ("https://[2001:db8:1:2::3]/nq", "https://2001:db8:1::/48"),
-        ] {
-            assert_eq!(shortened(host), shown);
         }
     }
 }

@@ -14,7 +14,7 @@ use underload_terminal::interrupt::Interrupt;
 use super::arguments::Arguments;
 use super::keep::Keeper;
 use super::rhythm::Rhythm;
-use super::{Place, ndt7, once};
+use super::{ndt7, once};
 use crate::present::refuse_occupied;
 
 /// Runs that the directory's report shows, the latest ones.
@@ -48,7 +48,7 @@ pub fn run(arguments: &Arguments, every: Duration, interrupt: &Interrupt) -> any
     loop {
         let start = Instant::now();
         let now = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
-        let measured = once(arguments, Place::Below(&series), interrupt);
+        let measured = once(arguments, Some(&series), interrupt);
         let broken_off = interrupt.is_requested() && measured.is_err();
         if let Err(error) = measured {
             failed += 1;

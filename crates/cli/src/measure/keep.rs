@@ -11,8 +11,8 @@ use underload_store::RunDir;
 use underload_store::series::{Member, Series};
 use underload_terminal::console::{count, note, warning};
 
-use crate::history::kept::{self, Kept};
-use crate::quantity::{duration, size};
+use underload_line::history::kept::{self, Kept};
+use underload_terminal::quantity::{duration, size};
 
 /// Runs that are removed at once, at most: a clock that is wrong for an hour does not cost a year.
 const MOST_AT_ONCE: usize = 16;

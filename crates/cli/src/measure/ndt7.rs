@@ -12,6 +12,7 @@ use underload_compat::ndt7::{
 };
 use underload_compat::nq::NqTrust;
 use underload_disk::{self as disk, Access};
+use underload_line::{Plan, Test, store_step};
 use underload_measure::ForeignLoad;
 use underload_record::schema::{Direction, Finding, ForeignTest, Metric, Readings};
 use underload_report::plain_text;
@@ -20,11 +21,10 @@ use underload_terminal::exit::{OrBadInput, bad_input};
 use underload_terminal::home;
 use underload_terminal::interrupt::Interrupt;
 
+use super::Arguments;
 use super::foreign::{arms, check_every, directions};
-use super::record::{Plan, store};
 use super::responsiveness::trust;
 use super::rhythm::{PUBLIC_MEAN_LEAST, PUBLIC_PAUSE_LEAST};
-use super::{Arguments, Test};
 
 /// True if HOST names an ndt7 server, or the nearest one.
 pub fn is_wanted(host: &str) -> bool {
@@ -167,7 +167,7 @@ impl<'a> Ndt7<'a> {
 
 impl Test for Ndt7<'_> {
     fn plan(&self) -> Plan {
-        let host = self.arguments.shown_host();
+        let host = self.arguments.request().shown_host();
         let server = match self.candidates.first() {
             // Servers are tried in turn: which one it was stands with the steps.
             Some(located) if host == TEST && !located.place.is_empty() => {
@@ -193,7 +193,7 @@ impl Test for Ndt7<'_> {
             let server =
                 (self.arguments.host == TEST).then(|| self.candidates[self.at].target.name.clone());
             let step = told(direction, &result, server).step(index);
-            findings.push(store(step, directory)?);
+            findings.push(store_step(step, directory)?);
             self.results.push((direction, result));
         }
         Ok(())
@@ -206,7 +206,7 @@ impl Test for Ndt7<'_> {
             "server": if self.arguments.host == TEST {
                 located.target.name.clone()
             } else {
-                self.arguments.shown_host()
+                self.arguments.request().shown_host()
             },
             "place": located.place,
             "results": self.results.iter().map(as_json).collect::<Vec<Value>>(),

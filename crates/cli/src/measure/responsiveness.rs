@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use underload_compat::nq::{NqClient, NqOptions, NqResult, NqTrust};
+use underload_line::{Plan, Test, session, store_step};
 use underload_measure::ForeignLoad;
 use underload_probe::control::Trust;
 use underload_record::schema::{Direction, Finding, ForeignTest, Metric, Readings, Rpm};
@@ -11,9 +12,8 @@ use underload_store::RunDir;
 use underload_terminal::exit::OrBadInput;
 use underload_terminal::interrupt::Interrupt;
 
+use super::Arguments;
 use super::foreign::{arms, directions};
-use super::record::{Plan, store};
-use super::{Arguments, Test, session};
 
 /// What the test is called in records.
 const TEST: &str = "responsiveness";
@@ -52,7 +52,7 @@ impl Test for Nq<'_> {
     fn plan(&self) -> Plan {
         Plan {
             name: TEST.to_owned(),
-            server: self.arguments.shown_host(),
+            server: self.arguments.request().shown_host(),
             arms: arms(TEST, &self.directions),
             notes: Vec::new(),
         }
@@ -77,7 +77,7 @@ impl Test for Nq<'_> {
             let used =
                 (direction == Direction::Up).then(|| self.arguments.congestion_control.clone());
             let step = told(direction, &result, options.interval, used).step(index);
-            findings.push(store(step, directory)?);
+            findings.push(store_step(step, directory)?);
             self.results.push((direction, result));
         }
         Ok(())

@@ -35,15 +35,14 @@ const CURVE: usize = 50;
 const NAME_COLUMNS: usize = 20;
 
 impl View {
-    /// Begins a view of the steps to come.
-    pub fn start(steps: &[Step]) -> Self {
+    pub fn new() -> Self {
         let bar = ProgressBar::new_spinner();
         if let Ok(style) = ProgressStyle::with_template("{msg}") {
             bar.set_style(style);
         }
         Self {
             bar,
-            steps: steps.len(),
+            steps: 0,
             done: 0,
             title: String::new(),
             classes: Vec::new(),
@@ -51,39 +50,6 @@ impl View {
             lateness: Recent::default(),
             phase: None,
         }
-    }
-
-    /// A step begins.
-    pub fn begin(&mut self, step: &Step) {
-        self.done += 1;
-        self.phase = None;
-        self.rate = RateMeter::default();
-        self.lateness = Recent::default();
-        self.title = format!("[{}/{}] {}: {}", self.done, self.steps, step.name, step.label);
-        let class =
-            |name: &str| Class { name: name.to_owned(), history: VecDeque::new(), recent: None };
-        let probes = step.config.probe.classes.iter();
-        self.classes = probes.map(|probe| class(&probe.name)).collect();
-        if self.bar.is_hidden() {
-            underload_terminal::console::note!("{}", self.title);
-        }
-    }
-
-    /// Draws the present progress.
-    pub fn show(&mut self, progress: &Progress) {
-        self.rate.note(Instant::now(), progress.bytes_up, progress.bytes_down);
-        self.lateness.note(progress.lateness_ns);
-        for (class, recent) in self.classes.iter_mut().zip(&progress.recent) {
-            class.note(*recent);
-        }
-        if !self.bar.is_hidden() {
-            self.bar.set_message(self.picture(progress));
-            self.bar.tick();
-        } else if self.phase != Some(progress.phase) {
-            let most = progress.phase_max.as_secs_f64();
-            underload_terminal::console::note!("  {}: up to {} s", progress.phase, seconds(most));
-        }
-        self.phase = Some(progress.phase);
     }
 
     fn picture(&self, progress: &Progress) -> String {
@@ -107,9 +73,49 @@ impl View {
         lines.extend(self.classes.iter().map(Class::line));
         lines.join("\n")
     }
+}
 
-    /// A step has ended.
-    pub fn end(&mut self, finding: &Finding) {
+impl underload_line::Progress for View {
+    fn note(&mut self, text: &str) {
+        eprintln!("{text}");
+    }
+
+    fn start(&mut self, steps: &[Step]) {
+        self.steps = steps.len();
+    }
+
+    fn begin_step(&mut self, step: &Step) {
+        self.done += 1;
+        self.phase = None;
+        self.rate = RateMeter::default();
+        self.lateness = Recent::default();
+        self.title = format!("[{}/{}] {}: {}", self.done, self.steps, step.name, step.label);
+        let class =
+            |name: &str| Class { name: name.to_owned(), history: VecDeque::new(), recent: None };
+        let probes = step.config.probe.classes.iter();
+        self.classes = probes.map(|probe| class(&probe.name)).collect();
+        if self.bar.is_hidden() {
+            underload_terminal::console::note!("{}", self.title);
+        }
+    }
+
+    fn update(&mut self, progress: &Progress) {
+        self.rate.note(Instant::now(), progress.bytes_up, progress.bytes_down);
+        self.lateness.note(progress.lateness_ns);
+        for (class, recent) in self.classes.iter_mut().zip(&progress.recent) {
+            class.note(*recent);
+        }
+        if !self.bar.is_hidden() {
+            self.bar.set_message(self.picture(progress));
+            self.bar.tick();
+        } else if self.phase != Some(progress.phase) {
+            let most = progress.phase_max.as_secs_f64();
+            underload_terminal::console::note!("  {}: up to {} s", progress.phase, seconds(most));
+        }
+        self.phase = Some(progress.phase);
+    }
+
+    fn end_step(&mut self, finding: &Finding) {
         let mut lines = Vec::new();
         if !self.bar.is_hidden() {
             lines.push(self.title.clone());
@@ -126,8 +132,7 @@ impl View {
         }
     }
 
-    /// Takes everything off the screen that should not stay.
-    pub fn close(&mut self) {
+    fn close(&mut self) {
         self.bar.finish_and_clear();
     }
 }

@@ -23,9 +23,9 @@ use underload_terminal::exit::OrBadInput;
 use underload_terminal::home;
 use underload_terminal::interrupt::Interrupt;
 
-use crate::measure::session::{connect, trust};
-use crate::measure::target::{Family, Target, resolve};
 use crate::quantity::rate;
+use underload_line::session::{connect, trust};
+use underload_line::target::{Family, Target, resolve};
 
 /// The command line of `underload path`.
 #[derive(Debug, Args)]

@@ -76,8 +76,11 @@ impl Collected {
     }
 }
 
-/// Reads all runs below a directory, at `now_s` (seconds since 1970); what is broken, or has the
-/// time of a clock that was wrong, is named and left out.
+/// Reads all runs in a directory at `now_s` (seconds since 1970). Skips and names a run that is
+/// damaged, or whose time is impossible because its clock was wrong.
+///
+/// # Errors
+/// Returns an error if the directory cannot be read or has no runs.
 pub fn collect(directory: &Path, now_s: i64) -> anyhow::Result<Collected> {
     let mut collected = Collected::default();
     let folders = folders(directory, &mut collected.skipped)?;

@@ -15,6 +15,9 @@ mod message;
 pub mod private;
 mod trust;
 
+/// Default TCP and UDP port of `underload serve`.
+pub const SERVER_PORT: u16 = 4862;
+
 pub use channel::{
     CONVERSATION_MAX, Flagged, LOOK_INTERVAL, Lease, Limited, Watch, prepare, read_message,
     write_message,

@@ -15,157 +15,77 @@ use underload_sim::trial::TrialLabel;
 
 use super::{Brought, Maker, Object, Watch, give_up, said};
 
-/// An acknowledgement, as a class is told of it.
+/// An acknowledgement, as a congestion control sees it.
 #[pyclass(frozen, module = "underload._underload")]
 pub struct Ack(congestion::Ack);
 
-#[pymethods]
-impl Ack {
-    /// When it arrived, ns.
-    #[getter]
-    fn now_ns(&self) -> u64 {
-        self.0.now.as_nanos()
-    }
-
+getters! {
+    Ack(inner): format!("{inner:?}");
+    /// When the acknowledgement arrived, ns.
+    now_ns: u64 => inner.now.as_nanos();
     /// Segments by which a window may grow.
-    #[getter]
-    fn acknowledged(&self) -> u32 {
-        self.0.acknowledged
-    }
-
+    acknowledged: u32 => inner.acknowledged;
     /// Segments newly known to have arrived.
-    #[getter]
-    fn delivered(&self) -> u32 {
-        self.0.delivered
-    }
-
+    delivered: u32 => inner.delivered;
     /// Segments newly considered lost.
-    #[getter]
-    fn lost(&self) -> u32 {
-        self.0.lost
-    }
-
+    lost: u32 => inner.lost;
     /// Segments newly reported as marked.
-    #[getter]
-    fn marked(&self) -> u32 {
-        self.0.marked
-    }
-
-    /// Round trip of the last segment that it acknowledges, ns.
-    #[getter]
-    fn rtt_ns(&self) -> Option<u64> {
-        self.0.rtt.map(Span::as_nanos)
-    }
-
+    marked: u32 => inner.marked;
+    /// Round trip of the last acknowledged segment, ns.
+    rtt_ns: Option<u64> => inner.rtt.map(Span::as_nanos);
     /// Smallest round trip seen, ns.
-    #[getter]
-    fn min_rtt_ns(&self) -> u64 {
-        self.0.min_rtt.as_nanos()
-    }
-
+    min_rtt_ns: u64 => inner.min_rtt.as_nanos();
     /// Smoothed round trip, ns.
-    #[getter]
-    fn smoothed_rtt_ns(&self) -> u64 {
-        self.0.smoothed_rtt.as_nanos()
-    }
-
-    /// Segments in flight before it.
-    #[getter]
-    fn prior_in_flight(&self) -> u32 {
-        self.0.prior_in_flight
-    }
-
-    /// Segments in flight after it.
-    #[getter]
-    fn in_flight(&self) -> u32 {
-        self.0.in_flight
-    }
-
+    smoothed_rtt_ns: u64 => inner.smoothed_rtt.as_nanos();
+    /// Segments in flight before the acknowledgement.
+    prior_in_flight: u32 => inner.prior_in_flight;
+    /// Segments in flight after the acknowledgement.
+    in_flight: u32 => inner.in_flight;
     /// Segments delivered since the connection began.
-    #[getter]
-    fn total_delivered(&self) -> u32 {
-        self.0.total_delivered
-    }
-
-    /// Segments that had been delivered when the one that it samples was sent.
-    #[getter]
-    fn prior_delivered(&self) -> Option<u32> {
-        self.0.rate.map(|rate| rate.prior_delivered)
-    }
-
+    total_delivered: u32 => inner.total_delivered;
+    /// Segments delivered before the sampled segment was sent.
+    prior_delivered: Option<u32> => inner.rate.map(|rate| rate.prior_delivered);
     /// Delivery rate, segments per second.
-    #[getter]
-    fn delivery_rate(&self) -> Option<f64> {
-        let Delivered { segments, interval, .. } = self.0.rate?;
+    delivery_rate: Option<f64> => {
+        let Delivered { segments, interval, .. } = inner.rate?;
         (interval > Span::ZERO).then(|| f64::from(segments) * 1e9 / interval.as_nanos() as f64)
-    }
-
+    };
     /// Whether the application limited that rate.
-    #[getter]
-    fn app_limited(&self) -> bool {
-        self.0.rate.is_some_and(|rate| rate.app_limited)
-    }
-
+    app_limited: bool => inner.rate.is_some_and(|rate| rate.app_limited);
     /// Whether the window limits the sender.
-    #[getter]
-    fn window_limited(&self) -> bool {
-        self.0.window_limited
-    }
-
+    window_limited: bool => inner.window_limited;
     /// The transport's state.
-    #[getter]
-    fn state(&self) -> &'static str {
-        match self.0.state {
-            State::Open => "open",
-            State::Reducing => "reducing",
-            State::Recovery => "recovery",
-            State::Timeout => "timeout",
-        }
-    }
-
-    fn __repr__(&self) -> String {
-        format!("{:?}", self.0)
-    }
+    state: &'static str => match inner.state {
+        State::Open => "open",
+        State::Reducing => "reducing",
+        State::Recovery => "recovery",
+        State::Timeout => "timeout",
+    };
 }
 
-/// A loss, a mark or a timeout, as a class is told of it.
+/// A loss, a mark or a timeout, as a congestion control sees it.
 #[pyclass(frozen, module = "underload._underload")]
 pub struct CongestionEvent(Loss);
 
-#[pymethods]
-impl CongestionEvent {
-    /// When it was found, ns.
-    #[getter]
-    fn now_ns(&self) -> u64 {
-        self.0.now.as_nanos()
-    }
-
+getters! {
+    CongestionEvent(inner): format!("{inner:?}");
+    /// When the event was detected, ns.
+    now_ns: u64 => inner.now.as_nanos();
     /// Segments in flight.
-    #[getter]
-    fn in_flight(&self) -> u32 {
-        self.0.in_flight
-    }
-
+    in_flight: u32 => inner.in_flight;
     /// Smallest round trip seen, ns.
-    #[getter]
-    fn min_rtt_ns(&self) -> u64 {
-        self.0.min_rtt.as_nanos()
-    }
-
-    fn __repr__(&self) -> String {
-        format!("{:?}", self.0)
-    }
+    min_rtt_ns: u64 => inner.min_rtt.as_nanos();
 }
 
 impl Brought {
-    /// Its name in scenarios, and what makes it for each connection.
+    /// Returns the name in scenarios, and what makes the control of each connection.
     pub fn controls(self, watch: &Arc<Watch>) -> (String, Arc<MakeControl>) {
         let (spec, maker) = Maker::of(self, watch);
         (spec, Arc::new(move |trial: &TrialLabel, setup| maker.control(trial, setup)))
     }
 }
 
-/// What an accurate class reads of marks, by its name.
+/// Parses the use of ECN that a class names.
 pub fn ecn_use(name: Option<&str>) -> PyResult<Option<EcnUse>> {
     match name {
         None => Ok(None),
@@ -191,10 +111,9 @@ impl Maker {
     }
 }
 
-/// Methods of an object; `None`: what its class leaves as it is, where that does nothing.
+/// The methods of an object; `None` if its class does not override one that does nothing.
 type Methods = [Option<Py<PyAny>>; 6];
 
-/// Names of [`Methods`].
 const NAMES: [&str; 6] = ["on_ack", "on_loss", "on_ecn", "on_timeout", "on_undo", "on_restart"];
 const ACK: usize = 0;
 const LOSS: usize = 1;
@@ -206,7 +125,7 @@ const RESTART: usize = 5;
 /// An object that controls a connection.
 struct Control {
     object: Object,
-    /// Where the window and the pacing rate stand; `None`: it could not be made.
+    /// The object with the window and the pacing rate; `None` if it could not be created.
     state: Option<Py<PyAny>>,
     methods: Methods,
     /// Segments.
@@ -223,7 +142,7 @@ impl Control {
     }
 
     fn show(&self, window: &mut Window) {
-        // Not below its threshold: it grows as its owner says, and only when it is used up.
+        // At its threshold: the window grows only as the class decides.
         (window.size, window.threshold) = (self.window, self.window);
     }
 }
@@ -296,5 +215,5 @@ fn settings(object: &Bound<'_, PyAny>) -> PyResult<(u32, Option<PacketRate>)> {
     }
 }
 
-/// Bytes per second, at most: faster than any link.
+/// Faster than any link, bytes per second.
 const MOST_RATE: f64 = 1e12;

@@ -1,8 +1,33 @@
-//! Algorithms written in Python, asked by the simulator: what a class is told, what it may answer,
-//! and what becomes of a run whose class fails.
+//! Algorithms written in Python and called by the simulator: their arguments, their answers, and
+//! their failures.
 //!
-//! An object's first failure ends the run: it is kept in the [`Watch`] of the run, which raises the
-//! run's stop, and nothing of Python is called any more.
+//! An object's first failure ends the run: the [`Watch`] of the run stores it and raises the run's
+//! stop, and no Python code is called after it.
+
+/// Implements the `repr` and the getters of a class that wraps one value.
+macro_rules! getters {
+    (
+        $Class:ident($inner:ident): $repr:expr;
+        $($(#[$doc:meta])* $name:ident: $Type:ty => $value:expr;)+
+    ) => {
+        #[pymethods]
+        impl $Class {
+            fn __repr__(&self) -> String {
+                let $inner = &self.0;
+                $repr
+            }
+
+            $(
+                $(#[$doc])*
+                #[getter]
+                fn $name(&self) -> $Type {
+                    let $inner = &self.0;
+                    $value
+                }
+            )+
+        }
+    };
+}
 
 mod control;
 mod queue;
@@ -21,31 +46,31 @@ use crate::run::Run;
 pub use control::{Ack, CongestionEvent, ecn_use};
 pub use queue::{Backlog, PacketMeta};
 
-/// An algorithm that Python brings along: its SPEC, the name of its class, and what makes an object
-/// of a seed and gives what is called of it.
+/// An algorithm written in Python: its SPEC, the name of its class, and a function that creates an
+/// object from a seed and returns its methods.
 #[derive(FromPyObject)]
 pub struct Brought(String, String, Py<PyAny>);
 
 /// The first failure of an object.
 pub struct Fault {
-    /// Class and method.
+    /// The class and the method.
     what: String,
     trial: Option<TrialLabel>,
     error: PyErr,
 }
 
-/// Looks after the objects of one run, replay or queue.
+/// Watches the objects of one run, replay or queue.
 #[derive(Default)]
 pub struct Watch {
-    /// Raised by a failure; the run's own, so that it ends.
+    /// Raised by a failure; it is the run's own flag, which ends the run.
     stop: Arc<AtomicBool>,
     fault: Mutex<Option<Fault>>,
-    /// Python's name for the thread that the objects work on; 0: none yet.
+    /// Python's identifier of the thread that calls the objects; 0 before the first call.
     thread: AtomicU64,
 }
 
 impl Watch {
-    /// Looks after what `stop` ends.
+    /// Watches the objects of what `stop` ends.
     pub fn new(stop: &Arc<AtomicBool>) -> Arc<Self> {
         Arc::new(Self { stop: Arc::clone(stop), ..Self::default() })
     }
@@ -56,12 +81,12 @@ impl Watch {
         self.stop.store(true, Ordering::Relaxed);
     }
 
-    /// The failure, if there was one.
+    /// Returns the first failure, and forgets it.
     pub fn fault(&self) -> Option<Fault> {
         self.fault.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    /// Raises the failure of a queue that goes on afterwards.
+    /// Raises the failure of a queue, which works again afterwards.
     pub fn check(&self, py: Python<'_>) -> PyResult<()> {
         if !self.stop.swap(false, Ordering::Relaxed) {
             return Ok(());
@@ -69,26 +94,26 @@ impl Watch {
         self.fault().map_or(Ok(()), |fault| Err(fault.raised(py, None)))
     }
 
-    /// Interrupts an object that does not come back by itself.
+    /// Interrupts a method that does not return.
     pub fn interrupt(&self, py: Python<'_>) {
         let thread = self.thread.load(Ordering::Relaxed);
         if thread != 0 {
-            // Whether it is still there does not matter: the wait for it goes on.
+            // If the thread has ended, the caller notices that by itself.
             let _ = py
                 .import("underload._own")
                 .and_then(|own| own.call_method1("interrupt_thread", (thread,)));
         }
     }
 
-    /// Does `work`, on a thread that Python does not know, with a state of Python's that lasts
-    /// until its end: one for each call would cost more than the calls.
+    /// Does `work` on a thread that Python does not know, with one thread state of Python: a state
+    /// per call would cost more than the calls.
     pub fn hosts<T: Send>(work: impl FnOnce() -> T + Send) -> T {
         Python::attach(|py| py.detach(work))
     }
 }
 
 impl Fault {
-    /// The exception that it becomes, with what was finished before it; Ctrl-C stays what it is.
+    /// Returns the exception, with the trials that were finished before; Ctrl-C stays Ctrl-C.
     pub fn raised(self, py: Python<'_>, rest: Option<Run>) -> PyErr {
         let Self { what, trial, error } = self;
         if error.is_instance_of::<PyKeyboardInterrupt>(py) {
@@ -108,7 +133,7 @@ impl Fault {
     }
 }
 
-/// Makes the objects of one class.
+/// Creates the objects of one class.
 struct Maker {
     class: Arc<str>,
     make: Py<PyAny>,
@@ -121,7 +146,7 @@ impl Maker {
         (spec, Self { class: class.into(), make, watch: Arc::clone(watch) })
     }
 
-    /// An object for a trial, and what `read` finds of it; `None`: it could not be made.
+    /// Creates an object for a trial. Returns it with what `read` returns, `None` after a failure.
     fn object<T>(
         &self,
         trial: Option<&TrialLabel>,
@@ -139,7 +164,7 @@ impl Maker {
     }
 }
 
-/// An object of somebody's class, by what an error has to name.
+/// An object of a user's class: what an error names.
 struct Object {
     class: Arc<str>,
     trial: Option<TrialLabel>,
@@ -147,7 +172,7 @@ struct Object {
 }
 
 impl Object {
-    /// Calls a method and reads its answer; `None` where it failed, or one did before.
+    /// Calls a method and reads its answer; `None` if it fails or a method failed before.
     fn ask<T>(
         &self,
         name: &str,
@@ -161,7 +186,7 @@ impl Object {
         self.guard(name, |py| read(&method.bind(py).call1(arguments)?))
     }
 
-    /// Does something with Python; what goes wrong is this object's method's.
+    /// Runs `work`, and reports its exception as a failure of the method `name`.
     fn guard<T>(&self, name: &str, work: impl FnOnce(Python<'_>) -> PyResult<T>) -> Option<T> {
         let fail = |error| {
             self.watch.fail(format!("{}.{name}", self.class), self.trial.as_ref(), error);
@@ -170,17 +195,16 @@ impl Object {
     }
 }
 
-/// Gives up what Python owns on the thread that used it, as some of Python's objects demand.
+/// Drops Python's objects on the thread that used them, as some require.
 fn give_up<T>(owned: T) {
-    // None: Python has ended, and all of it is gone.
+    // `None` after Python has ended: its objects are gone.
     Python::try_attach(|_| drop(owned));
 }
 
-/// An answer as an error repeats it.
+/// Returns the start of an answer, for an error.
 fn said(answer: &Bound<'_, PyAny>) -> String {
     let said = answer.repr().map_or_else(|_| "?".to_owned(), |it| it.to_string());
     said.chars().take(MOST_SAID).collect()
 }
 
-/// Characters of a wrong answer that an error repeats.
 const MOST_SAID: usize = 200;

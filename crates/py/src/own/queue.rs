@@ -17,89 +17,56 @@ use underload_run::own::MakeQueue;
 use underload_sim::trial::TrialLabel;
 
 use super::{Brought, Maker, Object, Watch, give_up, said};
-use crate::errors::raise_words;
+use crate::errors::OrRaise;
 
-/// What a class that decides about packets is told of one.
+/// A packet, as a class that decides about packets sees it.
 #[pyclass(frozen, module = "underload._underload")]
 pub struct PacketMeta(Meta);
 
-#[pymethods]
-impl PacketMeta {
-    /// Bytes.
-    #[getter]
-    fn length(&self) -> u32 {
-        self.0.len
-    }
-
-    /// Number or hash of its flow.
-    #[getter]
-    fn flow(&self) -> u32 {
-        self.0.flow
-    }
-
-    /// Differentiated Services codepoint.
-    #[getter]
-    fn dscp(&self) -> u8 {
-        self.0.dscp.value()
-    }
-
-    /// Name of its ECN field.
-    #[getter]
-    fn ecn(&self) -> &'static str {
-        self.0.ecn.name()
-    }
-
-    /// When it was stored, ns; of an arrival that is not yet.
-    #[getter]
-    fn arrived_ns(&self) -> u64 {
-        self.0.arrived.as_nanos()
-    }
-
-    fn __repr__(&self) -> String {
-        let (length, flow, dscp) = (self.0.len, self.0.flow, self.0.dscp.value());
-        let (ecn, arrived_ns) = (self.0.ecn.name(), self.0.arrived.as_nanos());
+getters! {
+    PacketMeta(inner): {
+        let (length, flow, dscp) = (inner.len, inner.flow, inner.dscp.value());
+        let (ecn, arrived_ns) = (inner.ecn.name(), inner.arrived.as_nanos());
         format!(
             "PacketMeta(length={length}, flow={flow}, dscp={dscp}, ecn={ecn:?}, \
              arrived_ns={arrived_ns})"
         )
-    }
+    };
+    /// Bytes.
+    length: u32 => inner.len;
+    /// Number or hash of the flow.
+    flow: u32 => inner.flow;
+    /// Differentiated Services codepoint.
+    dscp: u8 => inner.dscp.value();
+    /// Name of the ECN codepoint.
+    ecn: &'static str => inner.ecn.name();
+    /// When the packet was stored, ns; undefined for an arrival.
+    arrived_ns: u64 => inner.arrived.as_nanos();
 }
 
 /// Packets and bytes that a queue holds.
 #[pyclass(frozen, module = "underload._underload")]
 pub struct Backlog(Held);
 
-#[pymethods]
-impl Backlog {
-    /// Packets.
-    #[getter]
-    fn packets(&self) -> u32 {
-        self.0.packets
-    }
-
-    /// Bytes.
-    #[getter]
-    fn bytes(&self) -> u64 {
-        self.0.bytes
-    }
-
-    fn __repr__(&self) -> String {
-        format!("Backlog(packets={}, bytes={})", self.0.packets, self.0.bytes)
-    }
+getters! {
+    Backlog(inner): format!("Backlog(packets={}, bytes={})", inner.packets, inner.bytes);
+    packets: u32 => inner.packets;
+    /// As the link charges them.
+    bytes: u64 => inner.bytes;
 }
 
 impl Brought {
-    /// Its SPEC, and what makes its queues in trials.
+    /// Returns the SPEC, and what makes the queues of trials.
     pub fn queues(self, watch: &Arc<Watch>) -> (String, Arc<MakeQueue>) {
         let (spec, maker) = Maker::of(self, watch);
         (spec, Arc::new(move |trial: &TrialLabel, rng| maker.judge(Some(trial), rng)))
     }
 
-    /// A queue outside of trials.
+    /// Returns a queue outside of trials.
     pub fn queue(self, py: Python<'_>, watch: &Arc<Watch>) -> PyResult<QueueSetup> {
         let (spec, maker) = Maker::of(self, watch);
-        let read = Spec::parse(&spec).and_then(|spec| OwnSpec::read(&spec));
-        let read = read.map_err(|error| raise_words(py, "SpecError", &error))?;
+        let read =
+            Spec::parse(&spec).and_then(|spec| OwnSpec::read(&spec)).or_raise(py, "SpecError")?;
         let Some(OwnSpec { label, limit }) = read else {
             return Err(PyValueError::new_err(format!("{spec} names no own queue")));
         };
@@ -117,10 +84,10 @@ impl Maker {
     }
 }
 
-/// What is called of an object.
+/// The methods of an object; `None` if its class does not override one.
 type Methods = [Option<Py<PyAny>>; 3];
 
-/// An object that decides about packets; `None`: what its class leaves as it is.
+/// An object that decides about packets.
 struct Decider {
     object: Object,
     on_enqueue: Option<Py<PyAny>>,
@@ -154,7 +121,7 @@ impl Judge for Decider {
     }
 }
 
-/// An answer, in the words of `underload.Verdict`.
+/// Parses an `underload.Verdict`.
 fn verdict(answer: &Bound<'_, PyAny>) -> PyResult<Verdict> {
     match answer.cast::<PyString>().ok().map(|text| text.to_str()).transpose()? {
         Some("pass") => Ok(Verdict::Pass),

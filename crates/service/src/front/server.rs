@@ -10,7 +10,7 @@ use std::thread::{Builder, JoinHandle};
 use socket2::{Domain, Socket, Type};
 
 use underload_probe::RunClock;
-use underload_probe::control::{Fingerprint, ServiceError, in_full};
+use underload_probe::control::{Fingerprint, SERVER_PORT, ServiceError, in_full};
 use underload_probe::endpoint::{Gate, Reflector, ReflectorConfig, ReflectorCounts};
 use underload_probe::load::{FlowHost, LoadServerConfig, UdpFlows, UdpPort};
 use underload_probe::network::{Line, current_network};
@@ -67,7 +67,7 @@ pub enum Access {
 
 impl ServiceConfig {
     /// Default TCP and UDP port.
-    pub const PORT: u16 = 4862;
+    pub const PORT: u16 = SERVER_PORT;
 
     /// Loopback only, default ports, everybody, what one machine can do.
     pub fn on_loopback(identity: Identity) -> Self {

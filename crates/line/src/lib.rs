@@ -1,0 +1,21 @@
+//! An access line, measured against a server: the request, the session, the stored run, and the
+//! runs of weeks compared. The program and the Python package share it; neither prints here.
+//!
+//! - [`Request`]: what to measure and against which server; [`target`] resolves the server's name.
+//! - [`Session`]: one measurement through a session at `underload serve`, step by step.
+//! - [`Test`], [`measure`]: any measurement whose steps are stored as a run.
+//! - [`history`]: stored runs over weeks.
+
+pub mod history;
+mod place;
+mod record;
+mod request;
+pub mod session;
+pub mod target;
+mod test;
+
+pub use place::Place;
+pub use record::{Plan, new_record, store_step};
+pub use request::{Request, UDP_PACKET_BYTES, class, preset, tier};
+pub use session::{Progress, Session};
+pub use test::{Measured, NO_VERDICT, Test, measure};

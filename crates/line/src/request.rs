@@ -1,0 +1,234 @@
+//! What to measure, and against which server.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use underload_measure::Tier;
+use underload_probe::control::FLOWS_PER_SESSION_MAX;
+use underload_probe::load::{Token, check_congestion_control};
+use underload_probe::preset::{Knobs, LoadDirections, Preset};
+use underload_record::schema::{Direction, Ecn, Marking};
+use underload_terminal::quantity::rate;
+
+use crate::target::Family;
+
+/// What to measure, and against which server. Errors name its fields as `underload measure` names
+/// its options.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// The server: a name or an address, with its port unless that is 4862; or the URL of another
+    /// project's server.
+    pub host: String,
+    pub preset: Preset,
+    /// The settings of the preset that differ from its own.
+    pub knobs: Knobs,
+    /// The rates that the line is sold with.
+    pub tier: Option<Tier>,
+    /// `first-use`, a fingerprint (`sha256:...`), or the path of a certificate in PEM.
+    pub trust: String,
+    /// A file whose first line is the token to show.
+    pub token_file: Option<PathBuf>,
+    /// How long to wait for a busy server; `None` does not wait.
+    pub wait: Option<Duration>,
+    pub family: Family,
+    /// Stores the server's whole address in the record instead of its /24 or /48.
+    pub keep_address: bool,
+}
+
+/// Size of the IP packets of UDP load.
+pub const UDP_PACKET_BYTES: u16 = 1200;
+
+const LONGEST: Duration = Duration::from_hours(1);
+const SHORTEST: Duration = Duration::from_millis(100);
+const SLOWEST: Duration = Duration::from_secs(1);
+const CLASSES_MAX: usize = 16;
+
+impl Request {
+    /// Refuses settings that no server could measure with.
+    ///
+    /// # Errors
+    /// Returns the setting, as an option, and what is accepted.
+    pub fn check(&self) -> anyhow::Result<()> {
+        let Knobs { duration, idle, interval, ref classes, .. } = self.knobs;
+        for (name, length) in [("--duration", duration), ("--idle", idle)] {
+            if length.is_some_and(|length| length > LONGEST || length < SHORTEST) {
+                bail!("{name}: from 100ms to 1h is accepted");
+            }
+        }
+        if interval.is_some_and(|it| it < Duration::from_micros(100) || it > SLOWEST) {
+            bail!("--interval: from 100us to 1s is accepted");
+        }
+        if classes.len() > CLASSES_MAX {
+            bail!("--class: at most {CLASSES_MAX} classes at once");
+        }
+        for (index, class) in classes.iter().enumerate() {
+            if classes[..index].contains(class) {
+                bail!("--class: {}/{} is given twice", class.dscp, class.ecn.name());
+            }
+        }
+        self.check_flows()?;
+        if self.knobs.udp.is_none() {
+            check_congestion_control(&self.knobs.congestion_control)
+                .context("--congestion-control")?;
+        }
+        Ok(())
+    }
+
+    /// Refuses a number of flows that the preset would ignore, or that no server grants.
+    fn check_flows(&self) -> anyhow::Result<()> {
+        if self.knobs.flows.is_some() && self.preset.has_fixed_flows() {
+            bail!("--flows: the numbers of flows are what {} compares", self.preset.name());
+        }
+        for step in self.preset.steps(&self.knobs, Token([0; 16])) {
+            let flows = step.config.loads.len();
+            if flows > FLOWS_PER_SESSION_MAX {
+                bail!(
+                    "--flows: step {} would have {flows} in all, and a session has \
+                     {FLOWS_PER_SESSION_MAX} at most",
+                    step.name
+                );
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the host as a record names it: an address is cut to its network.
+    pub fn shown_host(&self) -> String {
+        if self.keep_address { self.host.clone() } else { shortened(&self.host) }
+    }
+
+    /// Returns the command that repeats the measurement, for the record.
+    pub fn command_line(&self) -> String {
+        let Knobs { congestion_control, directions, flows, udp, duration, idle, interval, classes } =
+            &self.knobs;
+        let mut words = vec!["underload".to_owned(), "measure".to_owned(), self.shown_host()];
+        let mut option = |name: &str, value: String| words.extend([name.to_owned(), value]);
+        if !self.host.contains("://") && self.host != "ndt7" {
+            option("--preset", self.preset.name().to_owned());
+        }
+        option("--congestion-control", congestion_control.clone());
+        for (name, length) in [("--duration", duration), ("--idle", idle), ("--interval", interval)]
+        {
+            if let Some(length) = length {
+                option(name, format!("{}us", length.as_micros()));
+            }
+        }
+        if let Some(flows) = flows {
+            option("--flows", flows.to_string());
+        }
+        if let Some(udp) = udp {
+            option("--udp", format!("{}bit", udp.rate_bit_per_s));
+            option("--burst", udp.burst_packets.to_string());
+        }
+        for class in classes {
+            option("--class", format!("{}/{}", class.dscp, class.ecn.name()));
+        }
+        if let Some(tier) = self.tier {
+            option("--tier", format!("{}bit/{}bit", tier.down_bit_per_s, tier.up_bit_per_s));
+        }
+        words.extend(match directions {
+            LoadDirections::AsPreset => None,
+            LoadDirections::Only(Direction::Up) => Some("--up".to_owned()),
+            LoadDirections::Only(Direction::Down) => Some("--down".to_owned()),
+            LoadDirections::Both => Some("--both".to_owned()),
+        });
+        words.join(" ")
+    }
+}
+
+/// Cuts a literal address to its network; keeps names. Of a URL only scheme and host remain: what
+/// follows may be a secret.
+fn shortened(host: &str) -> String {
+    if let Some((scheme, rest)) = host.split_once("://") {
+        let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+        let authority = authority.rsplit('@').next().unwrap_or_default();
+        return format!("{scheme}://{}", shortened(authority));
+    }
+    let literal = host.parse::<SocketAddr>().map(|it| it.ip());
+    let bare = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
+    match literal.or(bare) {
+        Ok(address) if address.is_loopback() => host.to_owned(),
+        Ok(IpAddr::V4(address)) => {
+            format!("{}/24", Ipv4Addr::from_bits(address.to_bits() & !0xff))
+        }
+        Ok(IpAddr::V6(address)) => {
+            format!("{}/48", Ipv6Addr::from_bits(address.to_bits() >> 80 << 80))
+        }
+        Err(_) => host.to_owned(),
+    }
+}
+
+/// Parses the name of a preset.
+///
+/// # Errors
+/// Returns the names of all presets if `text` is none of them.
+pub fn preset(text: &str) -> Result<Preset, String> {
+    let known = || Preset::ALL.map(Preset::name).join(", ");
+    Preset::from_name(text).ok_or_else(|| format!("there are {}", known()))
+}
+
+/// Parses `DOWN/UP`, such as `40mbit/10mbit`.
+///
+/// # Errors
+/// Returns what is accepted.
+pub fn tier(text: &str) -> Result<Tier, String> {
+    let (down, up) = text.split_once('/').ok_or("expected DOWN/UP, such as 40mbit/10mbit")?;
+    Ok(Tier { down_bit_per_s: rate(down)?, up_bit_per_s: rate(up)? })
+}
+
+/// Parses `DSCP` or `DSCP/ECN`, such as `45/ect1`.
+///
+/// # Errors
+/// Returns what is accepted.
+pub fn class(text: &str) -> Result<Marking, String> {
+    let expected = || {
+        "expected a DSCP from 0 to 63 (or ef), and after a slash not-ect, ect0, ect1 or ce, such \
+         as 45/ect1"
+            .to_owned()
+    };
+    let (dscp, ecn) = text.split_once('/').unwrap_or((text, "not-ect"));
+    let dscp = match dscp {
+        "ef" | "EF" => 46,
+        number => number.parse().ok().filter(|dscp| *dscp < 64).ok_or_else(expected)?,
+    };
+    let ecn = Ecn::from_name(ecn).ok_or_else(expected)?;
+    Ok(Marking { dscp, ecn })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn classes_and_tiers_are_parsed() {
+        assert_eq!(class("45/ect1").unwrap(), Marking { dscp: 45, ecn: Ecn::Ect1 });
+        assert_eq!(class("ef").unwrap(), Marking { dscp: 46, ecn: Ecn::NotEct });
+        for wrong in ["64", "45/ect2", "", "/ect1", "af41"] {
+            assert!(class(wrong).is_err(), "{wrong}");
+        }
+        let tier = tier("40mbit/10mbit").unwrap();
+        assert_eq!((tier.down_bit_per_s, tier.up_bit_per_s), (40_000_000, 10_000_000));
+        assert!(super::tier("40mbit").is_err());
+        assert!(super::tier("40/10").is_err());
+    }
+
+    #[test]
+    fn records_name_networks_not_addresses() {
+        for (host, shown) in [
+            ("192.0.2.77", "192.0.2.0/24"),
+            ("192.0.2.77:99", "192.0.2.0/24"),
+            ("[2001:db8:1:2::3]:99", "2001:db8:1::/48"),
+            ("2001:db8:1:2::3", "2001:db8:1::/48"),
+            ("a.example:99", "a.example:99"),
+            ("127.0.0.1:5", "127.0.0.1:5"),
+            ("ndt7", "ndt7"),
+            ("ndt7://192.0.2.77:4443", "ndt7://192.0.2.0/24"),
+            ("https://me:pass@a.example:99/nq?key=1", "https://a.example:99"),
+            ("https://[2001:db8:1:2::3]/nq", "https://2001:db8:1::/48"),
+        ] {
+            assert_eq!(shortened(host), shown);
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! A measurement whose steps are stored as a run.
+
+use std::path::PathBuf;
+use std::time::Instant;
+
+use anyhow::{Context, bail};
+use serde::Serialize;
+use serde_json::Value;
+use underload_disk::{self as disk, Access};
+use underload_record::schema::{Finding, RunRecord};
+use underload_report::{finding_lines, load, write_report};
+use underload_store::{RunData, RunDir};
+use underload_terminal::interrupt::Interrupt;
+
+use crate::Plan;
+
+/// A measurement whose server has accepted it.
+pub trait Test {
+    /// Returns what is going to be measured.
+    fn plan(&self) -> Plan;
+
+    /// Runs the steps. Each step that ends is stored in `directory`, its finding in `findings`.
+    ///
+    /// # Errors
+    /// Returns an error if a step cannot begin or cannot be stored.
+    fn measure(
+        &mut self,
+        directory: &mut RunDir,
+        findings: &mut Vec<Finding>,
+        interrupt: &Interrupt,
+    ) -> anyhow::Result<()>;
+
+    /// Returns the raw results of a test against another project's server; `None` for
+    /// `underload serve`.
+    fn details(&self) -> Option<Value> {
+        None
+    }
+}
+
+/// A stored measurement of at least one step. It serialises to the document of
+/// `underload measure --json`.
+#[derive(Serialize)]
+pub struct Measured {
+    /// The verdict, in sentences.
+    pub verdict: Vec<String>,
+    /// A finding per step.
+    pub findings: Vec<Finding>,
+    /// The raw results of another project's server; `None` for `underload serve`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub details: Option<Value>,
+    /// The record, as in `run.json`.
+    pub run: RunRecord,
+    /// The run directory.
+    #[serde(skip)]
+    pub directory: PathBuf,
+    /// What ended the measurement before its last step.
+    #[serde(skip)]
+    ended_by: Option<anyhow::Error>,
+}
+
+/// What a measurement without a valid step means.
+pub const NO_VERDICT: &str = "no step is valid, so there is no verdict about the line";
+
+/// Runs a test and stores it as a run in `directory`.
+///
+/// # Errors
+/// Returns an error if no step was finished, and then removes the directory; also if the run
+/// cannot be stored.
+pub fn measure(
+    mut test: Box<dyn Test + '_>,
+    mut directory: RunDir,
+    interrupt: &Interrupt,
+) -> anyhow::Result<Measured> {
+    let path = directory.path().to_owned();
+    let start = Instant::now();
+    let mut findings = Vec::new();
+    let outcome = test.measure(&mut directory, &mut findings, interrupt);
+    let details = test.details();
+    // Ends the session, so that the server is free for others while the run is written.
+    drop(test);
+    if findings.is_empty() {
+        let removed = directory.abandon();
+        outcome?;
+        removed.context("removing the files of a run without a step")?;
+        bail!("interrupted before anything was measured");
+    }
+    directory.set_verdict(finding_lines(&findings));
+    let run = directory.finish(start.elapsed().as_secs_f64()).context("finishing the run")?;
+    let verdict = run.verdict.clone();
+    Ok(Measured { verdict, findings, details, run, directory: path, ended_by: outcome.err() })
+}
+
+impl Measured {
+    /// Writes `findings.json` and the report into the run directory. Returns the run, and the path
+    /// of the report.
+    ///
+    /// # Errors
+    /// Returns an error if a file cannot be written, or the run cannot be read back.
+    pub fn write_files(&self) -> anyhow::Result<(Vec<RunData>, PathBuf)> {
+        let path = self.directory.join("findings.json");
+        let mut text = serde_json::json!({ "verdict": self.verdict, "findings": self.findings });
+        if let Some(details) = &self.details {
+            text["details"] = details.clone();
+        }
+        let text = serde_json::to_vec_pretty(&text)?;
+        disk::write_new(&path, &text, Access::Usual).with_context(|| path.display().to_string())?;
+        let runs = load(&[&self.directory])?;
+        let page = write_report(&self.directory, &runs).context("writing the report")?;
+        Ok((runs, page))
+    }
+
+    /// Whether at least one step is valid.
+    pub fn has_verdict(&self) -> bool {
+        self.findings.iter().any(|finding| finding.valid)
+    }
+
+    /// Succeeds if every step was measured.
+    ///
+    /// # Errors
+    /// Returns what ended the measurement early.
+    pub fn into_result(self, interrupt: &Interrupt) -> anyhow::Result<()> {
+        if let Some(error) = self.ended_by {
+            return Err(error);
+        }
+        if interrupt.is_requested() {
+            bail!("interrupted; the finished steps are in {}", self.directory.display());
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,205 @@
+//! Measurements of an access line, and the stored runs of weeks.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use pyo3::prelude::*;
+use underload_line::history::{History, collect, followed};
+use underload_line::target::Family;
+use underload_line::{
+    NO_VERDICT, Place, Progress, Request, Session, Test as _, UDP_PACKET_BYTES, class, new_record,
+    preset, tier,
+};
+use underload_probe::preset::{Knobs, LoadDirections, UdpLoad};
+use underload_record::history::Windows;
+use underload_record::schema::Direction;
+use underload_store::{RunDir, StoreError};
+use underload_terminal::exit;
+use underload_terminal::interrupt::Interrupt;
+use underload_terminal::quantity::{duration, rate};
+
+use crate::attend::attend;
+use crate::errors::raise;
+use crate::run::Run;
+
+/// The arguments of `underload.measure`.
+#[derive(FromPyObject)]
+pub struct Arguments {
+    #[pyo3(item)]
+    server: String,
+    #[pyo3(item)]
+    preset: String,
+    #[pyo3(item)]
+    load: Option<String>,
+    #[pyo3(item)]
+    flows: Option<u32>,
+    #[pyo3(item)]
+    congestion_control: String,
+    #[pyo3(item)]
+    udp: Option<String>,
+    #[pyo3(item)]
+    burst: u16,
+    #[pyo3(item)]
+    classes: Vec<String>,
+    #[pyo3(item)]
+    duration: Option<String>,
+    #[pyo3(item)]
+    idle: Option<String>,
+    #[pyo3(item)]
+    interval: Option<String>,
+    #[pyo3(item)]
+    tier: Option<String>,
+    #[pyo3(item)]
+    trust: String,
+    #[pyo3(item)]
+    token_file: Option<PathBuf>,
+    #[pyo3(item)]
+    wait: Option<String>,
+    #[pyo3(item)]
+    family: Option<u8>,
+    #[pyo3(item)]
+    keep_address: bool,
+    #[pyo3(item)]
+    out: Option<PathBuf>,
+}
+
+impl Arguments {
+    fn request(&self) -> Result<Request, String> {
+        fn read<T>(
+            name: &str,
+            text: Option<&String>,
+            parse: impl Fn(&str) -> Result<T, String>,
+        ) -> Result<Option<T>, String> {
+            text.map(|text| parse(text).map_err(|error| format!("{name}: {error}"))).transpose()
+        }
+        if self.server == "ndt7" || self.server.contains("://") {
+            let expected = "expected the name or address of a machine that runs `underload serve`";
+            return Err(format!("server: `{}`; {expected}", self.server));
+        }
+        let directions = match self.load.as_deref() {
+            None => LoadDirections::AsPreset,
+            Some("up") => LoadDirections::Only(Direction::Up),
+            Some("down") => LoadDirections::Only(Direction::Down),
+            Some("both") => LoadDirections::Both,
+            Some(other) => return Err(format!("load: `{other}`; expected up, down or both")),
+        };
+        let time = |name, text: &Option<String>| read(name, text.as_ref(), duration);
+        let classes = self.classes.iter().map(|text| class(text));
+        let request = Request {
+            host: self.server.clone(),
+            preset: preset(&self.preset).map_err(|error| format!("preset: {error}"))?,
+            knobs: Knobs {
+                congestion_control: self.congestion_control.clone(),
+                directions,
+                flows: self.flows,
+                udp: read("udp", self.udp.as_ref(), rate)?.map(|rate_bit_per_s| UdpLoad {
+                    rate_bit_per_s,
+                    packet_bytes: UDP_PACKET_BYTES,
+                    burst_packets: self.burst,
+                }),
+                duration: time("duration", &self.duration)?,
+                idle: time("idle", &self.idle)?,
+                interval: time("interval", &self.interval)?,
+                classes: classes
+                    .collect::<Result<_, _>>()
+                    .map_err(|error| format!("classes: {error}"))?,
+            },
+            tier: read("tier", self.tier.as_ref(), tier)?,
+            trust: self.trust.clone(),
+            token_file: self.token_file.clone(),
+            wait: time("wait", &self.wait)?,
+            family: match self.family {
+                None => Family::Any,
+                Some(4) => Family::V4,
+                Some(6) => Family::V6,
+                Some(other) => return Err(format!("family: {other}; expected 4 or 6")),
+            },
+            keep_address: self.keep_address,
+        };
+        // The library names options of the command line.
+        let checked = request.check().map_err(|error| format!("{error:#}"));
+        checked.map_err(|error| error.trim_start_matches("--").to_owned())?;
+        Ok(request)
+    }
+}
+
+/// Collects the notes of a session.
+struct Notes(Vec<String>);
+
+impl Progress for Notes {
+    fn note(&mut self, text: &str) {
+        self.0.push(text.to_owned());
+    }
+}
+
+/// Measures a line and stores the run. Returns the document of `underload measure --json`, the run
+/// directory, and notes about the session.
+#[pyfunction]
+pub fn measure(py: Python<'_>, arguments: Arguments) -> PyResult<(String, PathBuf, Vec<String>)> {
+    let request = arguments.request().map_err(|problem| raise(py, "RunError", (problem,)))?;
+    let place = arguments.out.as_deref().map_or(Place::Default, Place::Directory);
+    let interrupt = Interrupt::default();
+    let mut notes = Notes(Vec::new());
+    let measured = attend(py, interrupt.flag(), || -> anyhow::Result<_> {
+        place.check_vacant()?;
+        let test = Session::open(&request, &mut notes, &interrupt)?;
+        let plan = test.plan();
+        let directory = place.create(&plan.name, new_record(&request, &plan))?;
+        let measured = underload_line::measure(Box::new(test), directory, &interrupt)?;
+        measured.write_files()?;
+        Ok((serde_json::to_string(&measured)?, measured))
+    })?;
+    let (document, measured) = measured.map_err(|error| line_error(py, &error, None))?;
+    let path = measured.directory.clone();
+    if !measured.has_verdict() {
+        notes.0.push(NO_VERDICT.to_owned());
+    }
+    match measured.into_result(&interrupt) {
+        Ok(()) => Ok((document, path, notes.0)),
+        Err(error) => Err(line_error(py, &error, Some(&path))),
+    }
+}
+
+/// Compares the runs in a directory over time. Returns the document of `underload history --json`.
+#[pyfunction]
+pub fn history(
+    py: Python<'_>,
+    directory: PathBuf,
+    metric: &str,
+    baseline: &str,
+    recent: &str,
+) -> PyResult<String> {
+    let metric = followed(metric)
+        .map_err(|error| raise(py, "NoSuchMetric", (format!("metric: `{metric}`; {error}"),)))?;
+    let seconds = |name: &str, text: &str| {
+        let time =
+            duration(text).map_err(|error| raise(py, "Error", (format!("{name}: {error}"),)));
+        time.map(|time| time.as_secs() as i64)
+    };
+    let windows = Windows {
+        baseline_s: seconds("baseline", baseline)?,
+        recent_s: seconds("recent", recent)?,
+    };
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
+    let store_error = |words: String| raise(py, "StoreError", (words,));
+    let collected = py.detach(|| collect(&directory, now.as_secs() as i64));
+    let collected = collected.map_err(|error| store_error(exit::causes(&error).join(": ")))?;
+    if collected.runs.is_empty() {
+        return Err(store_error(format!("{}: no run that can be read", directory.display())));
+    }
+    Ok(py.detach(|| History::new(collected, metric, windows).document()).to_string())
+}
+
+/// Converts an error of the library. The exception has the finished steps of the run in
+/// `directory`.
+fn line_error(py: Python<'_>, error: &anyhow::Error, directory: Option<&Path>) -> PyErr {
+    let class = if error.is::<StoreError>() { "StoreError" } else { "RunError" };
+    let words = exit::causes(error).join(": ");
+    let run = directory.and_then(|path| Some((RunDir::read_record(path).ok()?, path)));
+    match run {
+        Some((record, path)) => {
+            raise(py, class, (words, Run::of_directory(record, path.to_owned())))
+        }
+        None => raise(py, class, (words,)),
+    }
+}

@@ -1,0 +1,105 @@
+"""Measurements against a server on loopback, and the runs of weeks."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import underload as ul
+
+PROGRAM = Path(os.environ.get("UNDERLOAD_PROGRAM") or shutil.which("underload") or "none")
+
+pytestmark = [
+    pytest.mark.skipif(
+        not PROGRAM.exists(),
+        reason="SKIPPED line: no `underload` in PATH, and UNDERLOAD_PROGRAM names none",
+    ),
+    # A busy machine makes measurements invalid.
+    pytest.mark.filterwarnings("ignore:no step is valid"),
+]
+
+
+@pytest.fixture
+def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Any]]:
+    """A server that ends with its test; the file of known servers is in the test's directory."""
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    monkeypatch.chdir(tmp_path)
+    command = [PROGRAM, "serve", "--bind", "127.0.0.1", "--port", "0", "--json"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
+        assert process.stdout is not None
+        yield json.loads(process.stdout.readline())
+        process.terminate()
+
+
+def quick(server: dict[str, Any], **more: Any) -> dict[str, Any]:
+    settings = {"load": "up", "idle": "200ms", "duration": "400ms", "trust": server["fingerprint"]}
+    return ul.measure(server["addresses"][0], **{**settings, **more})
+
+
+def test_a_measurement_is_the_programs_document(server: dict[str, Any]) -> None:
+    measured = quick(server, tier="900mbit/900mbit", classes=["0", "45/ect1"], out="runs/first")
+    (finding,) = measured["findings"]
+    assert finding["step"] == "up" and finding["goodput_up_mbit_s"] > 1
+    assert measured["directory"] == Path("runs/first") and measured["verdict"]
+    stored = json.loads(Path("runs/first/run.json").read_text())
+    assert measured["run"]["scenario"] == stored["scenario"]
+    assert "--tier 900000000bit/900000000bit --up" in stored["scenario"]["text"]
+    samples = ul.load(measured["directory"]).samples.to_dict()
+    assert len(samples["rtt_ns"]) > 10
+    assert (measured["directory"] / "report.html").exists()
+    with pytest.raises(ul.StoreError, match="runs/first"):
+        quick(server, out="runs/first")
+
+
+def test_runs_are_compared_over_time(server: dict[str, Any]) -> None:
+    valid = 0
+    for number in range(20):
+        measured = quick(server, out=f"runs/history/{number}")
+        valid += measured["findings"][0]["valid"]
+        if valid == 2:
+            break
+    else:
+        pytest.skip("SKIPPED history: the machine is too busy for a valid measurement")
+    told = ul.history(metric="load-p50")
+    assert told["sentences"][-1] == "2 runs were read." and len(told["left_out"]) == number - 1
+    (trend,) = [trend for trend in told["trends"] if trend["metric"] == "load-p50"]
+    assert trend["step"] == "up" and len(trend["points"]) == 2
+    command = [PROGRAM, "history", "runs/history", "--metric", "load-p50", "--json"]
+    assert told == json.loads(subprocess.run(command, capture_output=True, check=True).stdout)
+
+
+def test_a_server_seen_for_the_first_time_is_a_warning(server: dict[str, Any]) -> None:
+    with pytest.warns(UserWarning, match="seen for the first time"):
+        quick(server, trust="first-use")
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ({"duration": "5"}, "^duration: `5` has no unit; expected a time"),
+        ({"udp": "fast"}, "^udp: `fast`: expected a rate"),
+        ({"classes": ["99"]}, "^classes: expected a DSCP from 0 to 63"),
+        ({"preset": "slow"}, "^preset: there are quick"),
+        ({"load": "sideways"}, "^load: `sideways`; expected up, down or both"),
+        ({"flows": 65}, "^flows: step up would have 65"),
+        ({"family": 5}, "^family: 5; expected 4 or 6"),
+        ({"server": "ndt7"}, "^server: `ndt7`; expected the name or address"),
+        ({"server": "127.0.0.1:1"}, "`underload serve` running"),
+    ],
+)
+def test_a_wrong_argument_is_named(more: dict[str, Any], words: str, tmp_path: Path) -> None:
+    fingerprint = "sha256:" + 64 * "0"
+    arguments = {"server": "127.0.0.1", "load": "up", "trust": fingerprint, **more}
+    with pytest.raises(ul.RunError, match=words):
+        ul.measure(**arguments)
+    with pytest.raises(ul.StoreError, match="no runs"):
+        ul.history(tmp_path)
+    with pytest.raises(ul.NoSuchMetric, match="load-p99"):
+        ul.history(tmp_path, metric="latency")
