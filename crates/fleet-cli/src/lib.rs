@@ -142,10 +142,10 @@ struct Simulate {
     /// Number of servers [default: the plan's]; 0: as few as refuse at most 1 % of runs.
     #[arg(long, value_name = "COUNT", value_parser = up_to(0, SERVERS_MAX))]
     servers: Option<u32>,
-    /// Number of days.
+    /// Number of days to simulate.
     #[arg(long, default_value_t = 1, value_parser = up_to(1, DAYS_MAX))]
     days: u32,
-    /// The same seed gives the same days.
+    /// Seed of random numbers; equal seeds give equal days.
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// Percentage of lines that vanish during a run and never return their lease.

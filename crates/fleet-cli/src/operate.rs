@@ -129,7 +129,7 @@ impl Remove {
 #[command(after_help = "Examples:
   underload fleet server east --address east.example:4862")]
 pub(super) struct Server {
-    /// The server's name.
+    /// Name of the server.
     name: String,
     /// The address that agents connect to from now on. A server cannot change it by itself.
     #[arg(long, value_name = "HOST:PORT")]
@@ -155,7 +155,7 @@ pub(super) struct Codes {
     /// Makes codes for measurement servers instead of devices.
     #[arg(long, conflicts_with = "lines")]
     server: bool,
-    /// Number of codes.
+    /// Number of codes to make.
     #[arg(long, value_name = "N", default_value_t = 1, conflicts_with = "lines",
         value_parser = clap::value_parser!(u32).range(1..=100_000))]
     count: u32,

@@ -24,7 +24,7 @@ use super::{json, write_stdout};
   underload fleet study comcast-study --store sqlite:fleet --html study.html
   underload fleet study low-latency-trial --store sqlite:fleet --by region,hour")]
 pub(super) struct Arguments {
-    /// The plan's name.
+    /// Name of the plan.
     plan: String,
     /// The orchestrator's store: sqlite:DIR or postgres://USER@HOST/DATABASE [default:
     /// sqlite:~/.local/share/underload/fleet].
@@ -40,7 +40,7 @@ pub(super) struct Arguments {
     /// Only lines with this value, such as model=XB7; may be given several times.
     #[arg(long = "where", value_name = "NAME=VALUE")]
     only: Vec<String>,
-    /// The same seed gives the same intervals.
+    /// Seed of random numbers; equal seeds give equal intervals.
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// Writes a page to this file.

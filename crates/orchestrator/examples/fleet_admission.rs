@@ -1,11 +1,10 @@
 //! How many runs a second PostgreSQL admits: `cargo xtask bench fleet-admission [SECONDS]`.
 //!
-//! Sixteen workers, each with a connection of its own, ask for the next run of one device after
-//! the other, get a lease and give it back: two transactions a run, each acknowledged when it is
-//! on disk. First alone, one request in a transaction; then as the orchestrator does it, where
-//! requests that wait share one. Beside them the plain alternative, two statements
-//! `UPDATE .. WHERE` a run without devices, schedules, segments, leases or reasons. At the end 64
-//! devices race for 10 places.
+//! Sixteen workers, each with its own connection, request the next run of one device after the
+//! other, get a lease and release it: two transactions per run, each acknowledged when it is on
+//! disk. First with one request per transaction; then as the orchestrator does it, where waiting
+//! requests share a transaction. For comparison, two statements `UPDATE .. WHERE` per run without
+//! devices, schedules, segments, leases or reasons. At the end 64 devices compete for 10 places.
 
 #![expect(clippy::print_stdout, reason = "a benchmark tells what it found")]
 
@@ -35,11 +34,11 @@ use scratch::Scratch;
 const PLAN: &str = "low-latency-trial";
 const NOW_MS: u64 = 1_795_348_800_000;
 const WORKERS: usize = 16;
-/// Devices that are put in at a time.
+/// Devices that are inserted per transaction.
 const BATCH: u64 = 2_000;
-/// Connections of those that race: fewer than the server takes.
+/// Connections of the competing devices: fewer than the server's limit.
 const CONNECTIONS: usize = 48;
-/// Requests that wait at once where requests share transactions.
+/// Concurrent requests when requests share transactions.
 const WAITING: usize = 256;
 
 type Failure = Box<dyn Error + Send + Sync>;
@@ -63,7 +62,7 @@ fn main() -> Result<(), Failure> {
     if got == places { Ok(()) } else { Err("not as many as there are places".into()) }
 }
 
-/// Counts the pairs of so many threads until the time is over.
+/// Counts the pairs of transactions that the threads complete until the time is over.
 fn count(
     lasts: Duration,
     work: impl Fn(usize, &AtomicBool, &AtomicU64) -> Result<(), Failure> + Sync,
@@ -124,7 +123,7 @@ fn alone(url: &str, lasts: Duration) -> Result<f64, Failure> {
     })
 }
 
-/// Asks for a run of a device and gives it back. False if it was refused.
+/// Requests a run of a device and releases it. Returns false if the run was refused.
 fn admit(
     rules: &Orchestrator,
     store: &mut SqlStore,
@@ -204,7 +203,7 @@ async fn admit_shared(
     released.map(drop).map_err(|_| "a lease was not given back")
 }
 
-/// Of so many devices that ask at once, those that got a run.
+/// Returns how many of the devices that request a run at once get one.
 fn race(url: &str, places: u64, racers: u64) -> Result<u64, Failure> {
     let text = Plan::built_in(PLAN).ok_or("no such plan")?;
     let plan = Plan::parse(text)?;
@@ -253,8 +252,8 @@ fn id(number: u64) -> DeviceId {
     DeviceId(id)
 }
 
-/// Puts in a plan, servers that take so much, and so many devices whose run is due, each in a
-/// segment of its own. Gives their number.
+/// Inserts a plan, servers of that capacity, and devices with a due run, each in its own segment.
+/// Returns the number of devices.
 fn fill(url: &str, up_bit_per_s: u64, devices: u64) -> Result<u64, Failure> {
     let mut store = SqlStore::postgres(url)?;
     let mut tx = store.begin(&Needs::default())?;

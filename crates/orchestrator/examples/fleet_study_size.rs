@@ -1,11 +1,11 @@
-//! How long a study's questions take over many stored series: `cargo xtask bench fleet-study-size
-//! [MILLIONS] [DIR]`.
+//! How long the queries of a study take over many stored series: `cargo xtask bench
+//! fleet-study-size [MILLIONS] [DIR]`.
 //!
-//! A stored series is one run's histogram of one class in one step, with all that is known of its
-//! line: a row of the archive's Parquet files. They get there the usual way: results of 100,000
-//! lines, six runs a day with four series each, are appended to a SQLite store, put together, and
-//! moved to files once their day is over. Then it is asked what the study page asks first, the
-//! same of one segment, which only the runs tell, and the whole study of the program.
+//! A stored series is the histogram of one class in one step of one run, with the attributes of its
+//! line: a row of the archive's Parquet files. Results of 100,000 lines, six runs a day with four
+//! series each, are appended to an SQLite store, folded, and moved to files once their day is over.
+//! Then the example runs the first query of the study page, the same for one segment, which needs
+//! single runs, and the whole study of the program.
 
 #![expect(clippy::print_stdout, reason = "a benchmark tells what it found")]
 
@@ -27,16 +27,16 @@ use underload_orchestrator::store::{SqlArchive, SqlStore, Work};
 use underload_orchestrator::study::{Question, study};
 
 const PLAN: &str = "low-latency-trial";
-/// 2026-01-01.
+/// The start of 2026-01-01, UTC.
 const START_MS: u64 = 1_767_225_600_000;
 const DAY_MS: u64 = 86_400_000;
 const LINES: u64 = 100_000;
 const RUNS_PER_DAY: u64 = 6;
 const SERIES_PER_RUN: u64 = 4;
-/// Results of a transaction.
+/// Results per transaction.
 const BATCH: usize = 5_000;
-/// Histograms of a class that runs are drawn from: so many that compression finds few of them
-/// twice in what it compresses at once.
+/// Histograms per class that runs are drawn from: enough that compression finds few of them twice
+/// in one block.
 const SHAPES: usize = 16_384;
 const PROBES: u32 = 350;
 
@@ -118,7 +118,7 @@ fn fill(mut store: SqlStore, runs: u64) -> Result<(), Failure> {
             tx.append(&results)?;
             tx.commit()?;
         }
-        // As if the next day had begun an hour ago.
+        // An hour into the next day.
         let now_ms = START_MS + (day + 1) * DAY_MS + 3_600_000;
         while keeper.step(now_ms)?.what != Work::Nothing {}
     }

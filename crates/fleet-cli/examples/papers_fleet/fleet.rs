@@ -17,7 +17,7 @@ use underload_fleet::store::{CodeFor, Needs, Store, Transaction};
 
 /// Requests that are committed together, as those of many devices are.
 const BATCH: usize = 256;
-/// 2020-10-01.
+/// The start of 2020-10-01, UTC.
 pub const START_MS: u64 = 1_601_510_400_000;
 const DAY_MS: u64 = 86_400_000;
 const HEARTBEAT_MS: u64 = 10_000;

@@ -12,7 +12,6 @@ use underload_run::{Destination, Settings, run};
 
 /// A simulated line, and what each of its runs showed.
 pub struct SimulatedLine {
-    /// The scenario's arm.
     pub arm: String,
     /// The conditions that were drawn for it.
     pub conditions: BTreeMap<String, String>,
@@ -22,9 +21,7 @@ pub struct SimulatedLine {
 
 /// Names of a plan's steps without and under load.
 pub struct Steps {
-    /// Without.
     pub idle: &'static str,
-    /// Under an upload.
     pub loaded: &'static str,
 }
 

@@ -162,7 +162,6 @@ impl Line {
         wire.gateway.as_ref().map_or(0, |gateway| gateway.read(Direction::Up).sent.bytes)
     }
 
-    /// Stops forwarding packets.
     pub(super) fn cut(&self) {
         let mut wire = self.wire();
         if let Some(gateway) = wire.gateway.take() {
@@ -172,7 +171,6 @@ impl Line {
         }
     }
 
-    /// Forwards packets again.
     pub(super) fn mend(&self) -> anyhow::Result<()> {
         let mut wire = self.wire();
         if wire.gateway.is_none() {

@@ -52,7 +52,6 @@ fn limits() -> Limits {
 }
 
 impl Home {
-    /// Starts the agent.
     pub(super) fn start(
         line: Arc<Line>,
         fleet: &Fleet,

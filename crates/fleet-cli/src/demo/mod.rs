@@ -50,7 +50,7 @@ Examples:
   underload fleet demo --keep fleet --exit && underload fleet study demo-aqm-study \\
     --store sqlite:fleet/store --html study.html")]
 pub(super) struct Arguments {
-    /// Time to measure.
+    /// Time to measure, in seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = 180,
         value_parser = clap::value_parser!(u64).range(20..=86_400))]
     seconds: u64,

@@ -1,5 +1,5 @@
-//! The plain alternative: axum and SQLite with group commit, which stores each body under the key
-//! that its sender gives it and knows no device, no rule and no limit.
+//! The baseline: axum and SQLite with group commit, which stores each body under the key that its
+//! sender chose, without devices, rules or limits.
 
 use std::path::Path;
 
@@ -25,7 +25,7 @@ struct Insert {
     done: oneshot::Sender<bool>,
 }
 
-/// As many as the orchestrator takes into one transaction.
+/// As many as the orchestrator's [`underload_orchestrator::http::batch::BATCH_MAX`].
 const BATCH_MAX: usize = underload_orchestrator::http::batch::BATCH_MAX;
 
 pub fn serve(directory: &Path) -> anyhow::Result<()> {

@@ -1,4 +1,4 @@
-//! Requests over TLS, with as little work as there can be: the load shares the machine.
+//! Requests over TLS with little work, because the load shares the machine with the server.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -11,7 +11,6 @@ use tokio::net::{TcpSocket, TcpStream};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-/// Whom to ask.
 #[derive(Clone)]
 pub struct Target {
     address: SocketAddr,
@@ -19,13 +18,12 @@ pub struct Target {
     name: ServerName<'static>,
 }
 
-/// A connection that stays open.
+/// A persistent connection.
 pub struct Connection {
     stream: TlsStream<TcpStream>,
     buffer: Vec<u8>,
 }
 
-/// An answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Answer {
     pub status: u16,
@@ -46,7 +44,7 @@ impl Target {
         Ok(Self { address, tls: TlsConnector::from(Arc::new(config)), name })
     }
 
-    /// Connects, from an address of loopback's network.
+    /// Connects from an address of the loopback network.
     pub async fn connect(&self, from: Ipv4Addr) -> io::Result<Connection> {
         let socket = TcpSocket::new_v4()?;
         socket.bind((IpAddr::V4(from), 0).into())?;
@@ -58,7 +56,7 @@ impl Target {
 }
 
 impl Connection {
-    /// Sends a request and reads its answer, whose length has to be told.
+    /// Sends a request and reads its answer, which must have a `Content-Length`.
     pub async fn ask(&mut self, request: &[u8]) -> io::Result<Answer> {
         self.stream.write_all(request).await?;
         self.stream.flush().await?;
@@ -74,7 +72,7 @@ impl Connection {
     }
 }
 
-/// The answer that the bytes begin with, once all of it is there, and its length.
+/// Parses the answer at the start of `bytes` once it is complete. Also returns its length.
 fn parse(bytes: &[u8]) -> io::Result<Option<(Answer, usize)>> {
     let Some(end) = bytes.windows(4).position(|it| it == b"\r\n\r\n") else { return Ok(None) };
     let bad = || io::Error::from(io::ErrorKind::InvalidData);

@@ -1,9 +1,9 @@
-//! Agents that come back after an outage, each with what it measured meanwhile.
+//! Agents that return after an outage, each with the results that it measured meanwhile.
 //!
-//! Each has an address and a connection of its own, proves its key, hands in, asks for more, and
-//! goes away. Who is told to come back later does so by the rules of an agent, and who gets no
-//! answer, too. They come back within a minute, which is harder than what agents do: after an hour
-//! without an answer they are spread over an hour.
+//! Each agent has its own address and connection, opens a session, hands in its results, requests a
+//! run, and disconnects. After `Retry-After` or without an answer it retries as an agent does. All
+//! return within a minute, which is harder than reality: after an hour without an answer agents
+//! spread over an hour.
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -26,27 +26,28 @@ use super::fleet::{self, Sender, key, now_ms, result};
 use super::host::Host;
 use super::quantile;
 
-/// Connections of this process at most, more than an orchestrator takes; by their descriptors.
+/// Maximum number of connections of this process, by its descriptors: more than an orchestrator
+/// accepts.
 const AT_ONCE: usize = 10_000;
-/// An agent waits so long for a connection, and so long for an answer.
+/// Timeouts of connecting, and of an answer.
 const PATIENCE: Duration = Duration::from_secs(30);
 const HOUR_MS: u64 = 3_600_000;
 
 #[derive(Debug, Default)]
 struct Told {
-    /// Answers, by request and status.
+    /// Number of answers by request and status.
     answers: BTreeMap<(&'static str, u16), u64>,
     no_answer: u64,
-    /// Above 499, without a time to come back at.
+    /// Statuses above 499 without `Retry-After`.
     faults: u64,
     stored_new: u64,
-    /// When each had handed in, milliseconds after the first came.
+    /// When each agent had handed in its results, milliseconds after the first one connected.
     done_ms: Vec<u32>,
 }
 
 type Shared = Arc<Mutex<Told>>;
 
-/// Results that an agent has: from one to three.
+/// Results of an agent: one to three.
 fn spooled(number: u32) -> u64 {
     1 + u64::from(number % 3)
 }
@@ -105,7 +106,7 @@ fn lock(told: &Shared) -> std::sync::MutexGuard<'_, Told> {
     told.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Results, and devices that have as many as they handed in.
+/// Returns the stored results, and the devices of which all results are stored.
 fn kept(directory: &std::path::Path) -> anyhow::Result<(u64, u64)> {
     let database = Database::open_with_flags(
         directory.join("fleet.sqlite"),
@@ -125,9 +126,8 @@ struct Agent {
     places: Arc<Semaphore>,
 }
 
-/// Why an agent goes away without having handed in.
+/// Why an agent disconnects before it has handed in its results.
 enum Away {
-    /// Not now.
     Later(u64),
     NoAnswer,
 }
@@ -191,7 +191,7 @@ impl Agent {
         let (is_busy, waiting, dropped, attributes) = (false, 0, 0, None);
         let next = Next { epoch: 0, request: 1, is_busy, waiting, dropped, attributes };
         let next = sender.request("/v1/next", &serde_json::to_string(&next)?, 1);
-        // What it is told is not what is measured here; it would come back for that, too.
+        // The outcome of the request for a run is not measured here.
         let _: Result<NextAnswer, Away> = self.ask(&mut connection, "next", &next).await?;
         Ok(None)
     }

@@ -1,4 +1,4 @@
-//! A fleet as it stands in a store, and what its devices send.
+//! A fleet in a store, and the requests of its devices.
 
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -18,10 +18,10 @@ use underload_fleet::request::{SessionSecrets, authenticate, open_session};
 use underload_fleet::store::{Device, Needs, Server, Store as _};
 use underload_orchestrator::store::SqlStore;
 
-/// The header that names a body, for the server that knows no results.
+/// The header with the key of a body, for the baseline server.
 pub const KEY: &str = "x-key";
 
-/// One latency step and one upload, two markings each: four series a run.
+/// One latency step and one upload, two markings each: four series per run.
 pub const PLAN: &str = r#"
 name = "load"
 title = "What a benchmark sends"
@@ -49,15 +49,14 @@ capacity = "1000gbit"
 "#;
 
 const FLEET_SECRET: [u8; 32] = [5; 32];
-/// Devices that are put into the store at once.
+/// Devices that are inserted per transaction.
 const AT_ONCE: u32 = 20_000;
-/// Of ten million devices, 300 each.
+/// Segments of ten million devices, 300 each.
 const SEGMENTS: u32 = 33_333;
 const CAPACITY_BIT_PER_S: u64 = 1_000_000_000_000;
-/// Larger than the number of any device.
+/// Above the numbers of all devices.
 pub const SERVER: u32 = u32::MAX;
 
-/// Who sends something.
 pub struct Sender {
     pub id: DeviceId,
     opened: SessionSecrets,
@@ -76,17 +75,17 @@ fn public_key(number: u32) -> anyhow::Result<[u8; 32]> {
     Ok(key(number)?.public_key().as_ref().try_into()?)
 }
 
-/// A store with so many devices, a server and a plan. `stands` says where a device stands.
+/// Creates a store with devices, a server and a plan. `stands` sets the schedule of a device.
 ///
-/// As many segments as ten million devices have: where fewer devices do what these do, more of
-/// them share a segment at the same time than would, and are refused.
+/// The segments are those of ten million devices: if fewer devices send as many requests, more of
+/// them share a segment at the same time, and are refused, than in reality.
 pub fn fill(directory: &Path, devices: u32, stands: impl Fn(&mut Device)) -> anyhow::Result<()> {
     let per_segment = (devices / SEGMENTS).max(1);
     let mut store = SqlStore::sqlite(directory)?;
     let now_ms = now_ms();
     let mut tx = store.begin(&Needs::default())?;
     let seed = [6; 32];
-    // As an orchestrator that begins would draw them.
+    // Drawn as by an orchestrator that starts.
     tx.put_setting("fleet/secret", &FLEET_SECRET)?;
     tx.put_setting("fleet/lease-key", &seed)?;
     let lease_key = Ed25519KeyPair::from_seed_unchecked(&seed).map_err(|_| anyhow!("no key"))?;
@@ -159,20 +158,20 @@ fn server(public_key: [u8; 32], now_ms: u64) -> Server {
 }
 
 impl Sender {
-    /// With a session that was opened before.
+    /// Uses a session that was opened before.
     pub fn new(number: u32) -> anyhow::Result<Self> {
         let id = DeviceId::of_key(&public_key(number)?);
         Ok(Self { id, opened: open_session(&FLEET_SECRET, id, now_ms() + 3_600_000) })
     }
 
-    /// With the session that an orchestrator opened.
+    /// Uses the session that an orchestrator opened.
     pub fn of_session(id: DeviceId, session: &str, key: &str) -> anyhow::Result<Self> {
         let key: Vec<u8> = HEXLOWER.decode(key.as_bytes())?;
         let key = key.as_slice().try_into()?;
         Ok(Self { id, opened: SessionSecrets { session: session.to_owned(), key } })
     }
 
-    /// A request as this sender signs it.
+    /// Returns a signed request of this sender.
     pub fn request(&self, path: &str, body: &str, number: u64) -> Vec<u8> {
         let at_ms = now_ms();
         let tag = authenticate(&self.opened.key, "POST", path, at_ms, body.as_bytes());
@@ -188,7 +187,7 @@ impl Sender {
     }
 }
 
-/// A request of somebody without a session.
+/// Returns a request without a session.
 pub fn plain(path: &str, message: &impl Serialize) -> anyhow::Result<Vec<u8>> {
     let body = serde_json::to_string(message)?;
     let length = body.len();
@@ -196,7 +195,7 @@ pub fn plain(path: &str, message: &impl Serialize) -> anyhow::Result<Vec<u8>> {
     Ok(format!("{head}\r\ncontent-type: application/json\r\n\r\n{body}").into_bytes())
 }
 
-/// A series of so many probes, spread over thirty bins.
+/// Returns a series of `probes`, spread over thirty bins.
 fn series(dscp: u8, probes: u64) -> SeriesResult {
     let mut bins = Bins::default();
     (0..probes).for_each(|probe| bins.add_to(400 + (probe * probe % 30) as u16, 1));
@@ -212,7 +211,7 @@ fn series(dscp: u8, probes: u64) -> SeriesResult {
     }
 }
 
-/// The result of a run; 0 for one that nobody scheduled, which measures latency alone.
+/// Returns the result of a run; 0 for an unscheduled one, which measures latency only.
 pub fn result(run: u64, at_ms: u64) -> RunResult {
     let step = |name: &str, kind, goodput, classes: &[u8]| StepResult {
         step: name.to_owned(),
@@ -242,10 +241,9 @@ pub fn result(run: u64, at_ms: u64) -> RunResult {
     }
 }
 
-/// Results from this number on.
+/// Returns results with numbers from `first` on.
 pub fn results(first: u64, results: Vec<RunResult>) -> String {
     let numbered = (first..).zip(results).map(|(sequence, result)| Numbered { sequence, result });
     let results = Results { epoch: 0, results: numbered.collect() };
-    // Numbers and text: nothing that JSON could not hold.
     serde_json::to_string(&results).unwrap_or_default()
 }

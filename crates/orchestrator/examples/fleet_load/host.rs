@@ -1,4 +1,4 @@
-//! An orchestrator in a process of its own, and what it takes of the machine.
+//! An orchestrator in another process, and its use of the machine.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -16,24 +16,24 @@ use rustls::{ServerConfig, version};
 use underload_orchestrator::http::{Config, Core, Limits, Tell, serve as serve_core, system_clock};
 use underload_orchestrator::store::SqlStore;
 
-/// A server that was started.
+/// A running server.
 pub struct Host {
     child: Child,
     pub address: SocketAddr,
     pub certificate: CertificateDer<'static>,
 }
 
-/// What a process has used.
+/// Resources that a process has used.
 #[derive(Clone, Copy, Debug)]
 pub struct Used {
     pub processor_s: f64,
     pub memory_mib: f64,
 }
 
-/// Results that the keeper puts together at once.
+/// Results that the keeper folds per transaction.
 const ROLLED_UP: usize = 2_000;
 const KEEPER_PAUSE: Duration = Duration::from_secs(1);
-/// The kernel counts processor time in hundredths of a second for `/proc`.
+/// Unit of processor time in `/proc`: hundredths of a second.
 const TICKS: f64 = 100.0;
 const PAGE_MIB: f64 = 4_096.0 / 1_048_576.0;
 
@@ -61,7 +61,7 @@ impl Host {
         used_by(self.child.id())
     }
 
-    /// Ends it in good order.
+    /// Stops the server cleanly.
     pub fn stop(mut self) -> anyhow::Result<()> {
         drop(self.child.stdin.take());
         let status = self.child.wait()?;
@@ -70,11 +70,11 @@ impl Host {
     }
 }
 
-/// What a process has used so far.
+/// Reads the resources that a process has used.
 pub fn used_by(process: u32) -> anyhow::Result<Used> {
     let of = |file: &str| fs::read_to_string(format!("/proc/{process}/{file}"));
     let (stat, statm) = (of("stat")?, of("statm")?);
-    // Behind the name, which may hold anything: user and system time are the 12th and 13th.
+    // After the name, which may have any characters, user and system time are the fields 12 and 13.
     let fields = stat.rsplit_once(')').context("a name")?.1.split_whitespace();
     let ticks: Vec<f64> = fields.skip(11).take(2).filter_map(|it| it.parse().ok()).collect();
     let pages: f64 = statm.split(' ').nth(1).context("a second field")?.parse()?;
@@ -84,13 +84,12 @@ pub fn used_by(process: u32) -> anyhow::Result<Used> {
 
 impl Drop for Host {
     fn drop(&mut self) {
-        // Whoever stopped it has waited already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// A certificate for loopback, and how to serve with it.
+/// Returns a certificate for loopback, and its TLS configuration.
 pub fn identity() -> anyhow::Result<(Arc<ServerConfig>, CertificateDer<'static>)> {
     let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()])?;
     let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(made.signing_key.serialize_der()));
@@ -102,7 +101,7 @@ pub fn identity() -> anyhow::Result<(Arc<ServerConfig>, CertificateDer<'static>)
     Ok((Arc::new(config), made.cert.der().clone()))
 }
 
-/// Tells the other process where to, and waits until that closes the pipe.
+/// Prints the address for the other process, and waits until that closes the pipe.
 pub fn until_told(address: SocketAddr, certificate: &CertificateDer<'_>) -> anyhow::Result<()> {
     println!("{address} {}", HEXLOWER.encode(certificate));
     std::io::stdout().flush()?;

@@ -1,12 +1,12 @@
-//! How much an orchestrator takes: `fleet_load uploads|steady|return [OPTIONS]`.
+//! The load that an orchestrator sustains: `fleet_load uploads|steady|return [OPTIONS]`.
 //!
-//! The orchestrator is another process, over TLS on loopback and with SQLite in a scratch folder;
-//! both share the processors of this machine. Limits are those that an orchestrator begins with.
+//! The orchestrator is another process, over TLS on loopback and with SQLite in a scratch
+//! directory; both share the processors of this machine. It has the default limits.
 //!
-//! - `uploads [--seconds N] [--rounds N]`: results as fast as 256 connections hand them in, beside
-//!   a server that stores the bytes of the same requests and does nothing else.
-//! - `steady [--seconds N] [--devices N]`: what ten million devices ask for, at their pace.
-//! - `return [--agents N] [--within SECONDS]`: agents that all come back after an outage.
+//! - `uploads [--seconds N] [--rounds N]`: results as fast as 256 connections hand them in,
+//! compared with a server that only stores the bytes of these requests.
+//! - `steady [--seconds N] [--devices N]`: the requests of ten million devices, at their rate.
+//! - `return [--agents N] [--within SECONDS]`: agents that all return after an outage.
 
 #![expect(clippy::print_stdout, reason = "an example that prints its tables")]
 
@@ -35,27 +35,26 @@ fn main() -> anyhow::Result<()> {
         ["return", rest @ ..] => {
             comeback::run(number(rest, "--agents", 100_000)?, number(rest, "--within", 60)?)
         }
-        // What the others start.
+        // The commands that the others start.
         ["serve", directory] => host::serve(Path::new(directory)),
         ["serve-bare", directory] => bare::serve(Path::new(directory)),
         _ => bail!("usage: fleet_load uploads|steady|return [--seconds N] [--rounds N] ..."),
     }
 }
 
-/// The value of an option, if it is there.
+/// Returns the value of an option; `None` if it is missing.
 fn number(arguments: &[&str], name: &str, default: u32) -> anyhow::Result<u32> {
     let Some(place) = arguments.iter().position(|it| *it == name) else { return Ok(default) };
     let value = arguments.get(place + 1).with_context(|| format!("{name} needs a value"))?;
     value.parse().with_context(|| format!("{name} {value}"))
 }
 
-/// The middle one.
 fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
 }
 
-/// The value that this share does not exceed.
+/// Returns the quantile `share`.
 fn quantile(sorted: &[u32], share: f64) -> u32 {
     let rank = (sorted.len() as f64 * share).ceil() as usize;
     sorted.get(rank.max(1) - 1).copied().unwrap_or(0)

@@ -1,4 +1,4 @@
-//! What ten million devices ask for on an average day, at their pace.
+//! The requests of ten million devices on an average day, at their rate.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -17,13 +17,13 @@ use super::fleet::{self, SERVER, Sender, now_ms, result};
 use super::host::{Host, Used};
 use super::quantile;
 
-/// Six runs a day of ten million devices: three requests and four series each.
+/// Six runs a day of ten million devices, with three requests and four series per run.
 const RUNS_PER_S: f64 = 10_000_000.0 * 6.0 / 86_400.0;
 const CONNECTIONS: u32 = 256;
-/// From the answer to the result.
+/// Time from the answer to the result.
 const RUN_LASTS: Duration = Duration::from_secs(10);
 const HEARTBEAT: Duration = Duration::from_secs(10);
-/// From one line of the table to the next.
+/// Interval of the lines of the table.
 const EACH: Duration = Duration::from_secs(30);
 
 #[derive(Debug, Default)]
@@ -82,7 +82,7 @@ pub fn run(seconds: u32, devices: u32) -> anyhow::Result<()> {
     host.stop()
 }
 
-/// Its first run has just become due.
+/// Its first run is due now.
 fn is_due(device: &mut Device) {
     device.schedules.push(Schedule {
         plan: "load".to_owned(),
@@ -96,7 +96,7 @@ fn is_due(device: &mut Device) {
     });
 }
 
-/// Prints what the orchestrator takes, and says what it had taken at the beginning.
+/// Prints the resources of the orchestrator. Returns those that it had used at the start.
 fn watch(host: &Host, counts: &Counts, begun: Instant, ends: Instant) -> anyhow::Result<Used> {
     std::thread::sleep(begun.saturating_duration_since(Instant::now()));
     let first = host.used()?;
@@ -115,10 +115,11 @@ fn watch(host: &Host, counts: &Counts, begun: Instant, ends: Instant) -> anyhow:
     Ok(first)
 }
 
-/// What is to be done, when, by which device.
+/// A due request: when, and by which device.
 type Due = Reverse<(Instant, u32, Option<(u64, u64)>)>;
 
-/// One of the connections, with its share of the devices: how late each answer was, microseconds.
+/// Runs one connection with its share of the devices. Returns the delay of each answer,
+/// microseconds.
 async fn line(
     target: Target,
     counts: Arc<Counts>,
@@ -138,7 +139,7 @@ async fn line(
     let mut late_us = Vec::new();
     while let Some(Reverse((at, number, run))) = todo.pop() {
         sleep_until(at.into()).await;
-        // Neighbours of a segment do not follow each other.
+        // Devices of one segment are not consecutive.
         let sender = Sender::new((u64::from(number) * 7_919 % u64::from(devices)) as u32)?;
         match run {
             None => {
@@ -199,7 +200,7 @@ async fn hand_in(
     Ok(())
 }
 
-/// The measurement server is alive.
+/// Sends heartbeats of the measurement server.
 async fn heartbeats(target: Target, ends: Instant) -> anyhow::Result<()> {
     let mut connection = target.connect(Ipv4Addr::LOCALHOST).await?;
     let sender = Sender::new(SERVER)?;

@@ -1,4 +1,4 @@
-//! Durable uploads as fast as they go.
+//! Durable uploads at the maximum rate.
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -17,13 +17,13 @@ use super::host::{Host, used_by};
 use super::{median, quantile};
 
 const DEVICES: u32 = 200_000;
-/// Runs that each device was given; what it hands in after these nobody scheduled.
+/// Scheduled runs of each device; its further results are unscheduled.
 const GIVEN: u64 = 3;
 const CONNECTIONS: usize = 256;
-/// Results of a request where a device hands in many at once.
+/// Results of a request with many.
 const MANY: usize = 16;
 
-/// Which server, and how many results a request has.
+/// The server, and the results per request.
 struct Side {
     name: &'static str,
     host: Host,
@@ -36,11 +36,11 @@ struct Round {
     per_s: f64,
     p50_ms: f64,
     p99_ms: f64,
-    /// Processor time of the server for each request.
+    /// Processor time of the server per request.
     us: f64,
-    /// That of this process, which makes the load.
+    /// Processor time per request of this process, which generates the load.
     load_us: f64,
-    /// Processors that both kept busy.
+    /// Processors that both used.
     busy: f64,
 }
 
@@ -137,7 +137,7 @@ impl Side {
     }
 }
 
-/// Hands in results until then, and says how long each request took, microseconds.
+/// Hands in results until `ends`. Returns how long each request took, microseconds.
 async fn upload(
     target: Target,
     senders: Arc<Vec<Sender>>,
@@ -153,7 +153,7 @@ async fn upload(
         let sender = &senders[(number % u64::from(DEVICES)) as usize];
         let turn = number / u64::from(DEVICES);
         let run = if turn < GIVEN && results == 1 { turn + 1 } else { 0 };
-        // No number twice, also where requests held one result before.
+        // Numbers are not reused after rounds of one result per request.
         let first = turn * MANY as u64 + 1;
         let body = template.body(first, run, results);
         let request = sender.request("/v1/results", &body, first);
@@ -167,7 +167,7 @@ async fn upload(
     Ok(took_us)
 }
 
-/// A result without its numbers.
+/// The JSON of a result around its numbers.
 struct Template([String; 3]);
 
 impl Template {
@@ -181,7 +181,7 @@ impl Template {
         Self([head, middle, tail].map(str::to_owned))
     }
 
-    /// A request with so many results.
+    /// Returns a request with numbered results.
     fn body(&self, first: u64, run: u64, results: usize) -> String {
         let Self([head, middle, tail]) = self;
         let one = |sequence| format!("{head}{sequence}{middle}{run}{tail}");

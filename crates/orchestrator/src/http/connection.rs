@@ -1,4 +1,4 @@
-//! Connections: how many, for whom, and how long each step may take.
+//! Serves connections, with limits on their number and on the time of each step.
 
 use std::net::SocketAddr;
 use std::pin::pin;
@@ -22,33 +22,31 @@ use underload_probe::network::{CustomerNetwork, Evict, Place, PlaceLimits, Place
 
 use super::core::Limits;
 
-/// The place of a connection.
 type Connection = Place<CustomerNetwork>;
 
-/// What every connection needs.
+/// The state that all connections share.
 pub(super) struct Listening {
     pub router: Router,
     pub tls: Option<TlsAcceptor>,
     pub limits: Limits,
     pub places: Places<CustomerNetwork>,
-    /// True once no more requests are wanted.
+    /// True once the server stops.
     pub stopping: watch::Receiver<bool>,
 }
 
-/// A TLS handshake takes at most so long.
 const HANDSHAKE_MAX: Duration = Duration::from_secs(10);
-/// Bytes of a request's head at most.
+/// Maximum number of bytes of a request's head.
 const HEAD_MAX: usize = 16 << 10;
 const HEADERS_MAX: usize = 64;
-/// Answers in flight get so long to end.
+/// How long answers in flight may take when the server stops.
 pub(super) const GOODBYE_MAX: Duration = Duration::from_secs(10);
-/// A connection is safe from others of its network for this long after its latest request.
+/// How long after its latest request a connection cannot be evicted for others of its network.
 const GRACE: Duration = Duration::from_secs(1);
-/// Out of descriptors, or a connection that died before it was accepted.
+/// Pause after a failed accept: no descriptors, or the connection died before it was accepted.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 impl Listening {
-    /// Accepts until it is told to stop, and then waits for what is in flight.
+    /// Accepts connections until the server stops, and then waits for the answers in flight.
     pub async fn run(self: Arc<Self>, listener: TcpListener) {
         let mut stopping = self.stopping.clone();
         loop {
@@ -62,7 +60,7 @@ impl Listening {
             let (evict, evicted) = evict();
             let network = CustomerNetwork::of_host(from.ip());
             let place = self.places.take(Instant::now(), network, Some(evict));
-            // A refused connection gets no answer: that would cost a handshake.
+            // No answer to a refused connection: it would cost a handshake.
             let Some(place) = place else { continue };
             let listening = Arc::clone(&self);
             tokio::spawn(async move {
@@ -78,7 +76,7 @@ impl Listening {
     }
 
     async fn converse(&self, stream: TcpStream, from: SocketAddr, place: &Connection) {
-        // Answers are written whole.
+        // Answers are written in one piece, so nothing is gained by waiting for more.
         let _ = stream.set_nodelay(true);
         let Some(tls) = &self.tls else { return self.requests(stream, from, place).await };
         let patience = HANDSHAKE_MAX.min(self.limits.idle_max);
@@ -96,21 +94,20 @@ impl Listening {
     ) {
         let router = TowerToHyperService::new(self.router.clone());
         let service = service_fn(|mut request: Request<Incoming>| {
-            // Silent connections are evicted before those that ask.
+            // Silent connections are evicted before those with recent requests.
             place.renew(Instant::now());
             request.extensions_mut().insert(ConnectInfo(from));
             router.call(request)
         });
         let mut http = Builder::new();
         http.timer(TokioTimer::new())
-            // It runs from the end of one request to the end of the next one's head.
+            // From the end of one request to the end of the next one's head.
             .header_read_timeout(self.limits.idle_max)
             .max_headers(HEADERS_MAX)
             .max_header_size(HEAD_MAX);
         let mut served = pin!(http.serve_connection(TokioIo::new(stream), service));
         let mut stopping = self.stopping.clone();
         let stopped = pin!(stopping.wait_for(|stop| *stop));
-        // Whatever ends a connection, there is nobody left to tell.
         if unless(stopped, served.as_mut()).await.is_none() {
             served.as_mut().graceful_shutdown();
             let _ = timeout(GOODBYE_MAX, served).await;
@@ -118,7 +115,6 @@ impl Listening {
     }
 }
 
-/// The places of connections.
 pub(super) fn places(limits: &Limits) -> Places<CustomerNetwork> {
     Places::new(PlaceLimits {
         in_all: limits.connections,
@@ -127,7 +123,7 @@ pub(super) fn places(limits: &Limits) -> Places<CustomerNetwork> {
     })
 }
 
-/// Ends whoever waits for the receiver.
+/// Returns a function whose call ends a wait for the receiver.
 pub(super) fn evict() -> (Evict, oneshot::Receiver<()>) {
     let (evict, evicted) = oneshot::channel();
     (Box::new(move || drop(evict)), evicted)

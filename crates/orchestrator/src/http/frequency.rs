@@ -1,12 +1,12 @@
-//! How often somebody asked in this minute, in memory that does not grow with who asks.
+//! Counts requests per minute by sender, in constant memory.
 
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hash};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Counts requests by who sent them. Each sender counts in two places, which he cannot foretell
-/// and may share with others; the smaller count is believed, so that who shares one of them with
-/// somebody busy is not held responsible.
+/// Counts requests by sender. Each sender counts in two places, which a keyed hash chooses and
+/// which others may share. The smaller count decides, so a busy sender in one of the places refuses
+/// nobody else.
 #[derive(Debug)]
 pub(crate) struct Frequency {
     /// The minute in the upper half, its count in the lower.
@@ -15,12 +15,11 @@ pub(crate) struct Frequency {
     per_minute: u32,
 }
 
-/// 2 MiB; a quarter of a million senders a minute find two free places.
+/// 2 MiB: a quarter of a million senders per minute have two free places.
 const PLACES: usize = 1 << 18;
 const MINUTE_MS: u64 = 60_000;
 
 impl Frequency {
-    /// Admits so many requests of one sender in a minute.
     pub fn new(per_minute: u32) -> Self {
         let places = (0..PLACES).map(|_| AtomicU64::new(0)).collect();
         Self { places, keyed: RandomState::new(), per_minute }
@@ -29,7 +28,7 @@ impl Frequency {
     /// Counts a request.
     ///
     /// # Errors
-    /// Seconds to the next minute, if it is one too many of this one.
+    /// Returns the seconds to the next minute if the sender has exceeded `per_minute`.
     pub fn admit(&self, who: impl Hash, now_ms: u64) -> Result<(), u64> {
         let hash = self.keyed.hash_one(who);
         let minute = now_ms / MINUTE_MS;
@@ -42,7 +41,7 @@ impl Frequency {
     }
 }
 
-/// Counts one more in `minute`, and says how many that are.
+/// Counts one more request in `minute`. Returns the new count.
 fn count(place: &AtomicU64, minute: u32) -> u32 {
     let more = |kept: u64| {
         let count = if (kept >> 32) as u32 == minute { kept as u32 } else { 0 };

@@ -1,4 +1,5 @@
-//! From a request to a rule: limits, signatures, bodies, and one turn in a transaction.
+//! Calls the rule for a request: checks limits and signatures, reads the body, and executes the
+//! rule in a transaction.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -30,12 +31,12 @@ pub(super) struct Host {
     strangers: Frequency,
 }
 
-/// A rule for messages of strangers.
+/// A rule for messages without a session.
 pub(super) type Rule<M, A> = fn(&Orchestrator, &mut Turn<'_>, &M) -> Answer<A>;
 /// A rule for messages of devices.
 pub(super) type SignedRule<M, A> = fn(&Orchestrator, &mut Turn<'_>, DeviceId, &M) -> Answer<A>;
 
-/// Bytes of a message that holds no list at most.
+/// Maximum number of bytes of a message without lists.
 pub(super) const SMALL_MAX: usize = 16 << 10;
 
 impl Host {
@@ -131,7 +132,7 @@ impl Host {
     }
 }
 
-/// Requests of one device follow each other.
+/// The `sender` of a device, which keeps its requests in order.
 fn place_of(device: DeviceId) -> u64 {
     device.0.iter().take(8).fold(0, |sum, byte| sum << 8 | u64::from(*byte))
 }

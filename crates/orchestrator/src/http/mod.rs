@@ -1,11 +1,11 @@
-//! An orchestrator on the network: HTTPS, and what keeps it up when strangers come.
+//! The HTTPS server of an orchestrator, and its defences against overload.
 //!
 //! - [`batch`]: many requests in one transaction, answered once it is on disk.
 //! - [`certificate`]: TLS with a certificate in files.
-//! - `connection`, `read`, `frequency`: a limit on each step of a request.
-//! - `signed`: who sent it.
-//! - `core`: the rules with the threads that keep their state; `host`: from a request to a rule.
-//! - `api`, `operators`: which request goes to which rule of the fleet.
+//! - `connection`, `read`, `frequency`: limits on each step of a request.
+//! - `signed`: authenticates the sender.
+//! - `core`: the rules, and the threads that write their state; `host`: calls rules for requests.
+//! - `api`, `operators`: the routes of devices, servers and operators.
 
 mod api;
 pub mod batch;
@@ -38,19 +38,18 @@ pub use operators::{
     AppliedPlan, ApplyPlan, Codes, Done, NewCodes, RemoveDevice, SetServerAddress, StopPlan,
 };
 
-/// Where and how to serve.
+/// Configuration of the server.
 pub struct Config {
-    /// Address and port; port 0 for any.
+    /// Address and port; port 0 chooses a free one.
     pub listen: SocketAddr,
-    /// The certificate; `None` for plain HTTP, on loopback alone.
+    /// `None` for plain HTTP, which is served on loopback only.
     pub tls: Option<Arc<ServerConfig>>,
-    /// What is allowed.
     pub limits: Limits,
-    /// What answers beside the fleet's own requests.
+    /// Routes beside those of the API.
     pub pages: Option<Router>,
 }
 
-/// A running orchestrator. Dropping it breaks off what is in flight.
+/// A running server. Dropping it aborts the requests in flight.
 #[derive(Debug)]
 pub struct Running {
     address: SocketAddr,
@@ -60,10 +59,6 @@ pub struct Running {
     core: Arc<Core>,
 }
 
-/// Starts to serve.
-///
-/// # Errors
-/// [`StartError`].
 pub fn serve(core: Arc<Core>, config: Config) -> Result<Running, StartError> {
     let Config { listen, tls, limits, pages } = config;
     if tls.is_none() && !listen.ip().to_canonical().is_loopback() {
@@ -91,24 +86,23 @@ pub fn serve(core: Arc<Core>, config: Config) -> Result<Running, StartError> {
 }
 
 impl Running {
-    /// Where it listens.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Its rules and stores, for whoever runs in the same program.
+    /// The rules and stores, for other code of the same program.
     pub fn core(&self) -> &Arc<Core> {
         &self.core
     }
 
-    /// Takes no more requests, and returns once those in flight are answered.
+    /// Stops accepting requests, and returns once those in flight are answered.
     pub fn stop(mut self) {
         let _ = self.stop.send(true);
         if let (Some(runtime), Some(served)) = (&self.runtime, self.served.take()) {
-            // It ends by itself, some time after the last patience of a connection.
+            // `served` ends by itself once the timeouts of all connections have passed.
             let _ = runtime.block_on(async { tokio::time::timeout(GOODBYE_MAX * 2, served).await });
         }
-        // So that the store is free when this returns.
+        // Waits, so that the store is closed when this returns.
         if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_timeout(GOODBYE_MAX);
         }

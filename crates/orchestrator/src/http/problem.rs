@@ -1,4 +1,4 @@
-//! Answers that are not what was asked for.
+//! Error answers of the API.
 
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher as _;
@@ -13,7 +13,6 @@ use underload_fleet::removal::Removal;
 
 use super::batch::NotDone;
 
-/// Why a request was not done.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Failure {
     status: StatusCode,
@@ -21,9 +20,9 @@ pub(super) struct Failure {
     retry_after_s: Option<u64>,
 }
 
-/// Of what a peer wrote, an answer repeats so many characters at most.
+/// Characters of a message, which may quote a peer.
 const MESSAGE_MAX: usize = 300;
-/// After which a request may come again that found no room, at least.
+/// Minimum `Retry-After` of a request that was refused for load.
 const BUSY_S: u64 = 5;
 
 impl Failure {
@@ -39,19 +38,18 @@ impl Failure {
         self
     }
 
-    /// Not to come again before so many seconds, and up to twice as many.
+    /// Sets `Retry-After` to `seconds`, with jitter up to twice that.
     pub fn after(self, seconds: u64) -> Self {
         Self { retry_after_s: Some(jittered(seconds.max(1))), ..self }
     }
 
-    /// There is no room now.
     pub fn busy(message: &str) -> Self {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "busy", message).after(BUSY_S)
     }
 }
 
-/// From so many seconds to twice as many, so that who was sent away together does not come back
-/// together.
+/// Returns a random number from `seconds` to twice that, so that senders that were refused together
+/// do not retry together.
 fn jittered(seconds: u64) -> u64 {
     static KEYED: std::sync::LazyLock<RandomState> = std::sync::LazyLock::new(RandomState::new);
     static COUNTER: AtomicU64 = AtomicU64::new(0);
@@ -63,7 +61,7 @@ impl From<NotDone> for Failure {
     fn from(reason: NotDone) -> Self {
         match reason {
             NotDone::Full => Self::busy("too many requests wait"),
-            // What a database says may name its host: that is for its operator.
+            // A database's error may name its host, which only the operator may see.
             NotDone::Away { .. } => {
                 let status = StatusCode::SERVICE_UNAVAILABLE;
                 Self::new(status, "store-away", "nothing can be stored now").after(BUSY_S)

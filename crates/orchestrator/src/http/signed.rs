@@ -1,4 +1,4 @@
-//! Requests of devices and servers: believed before anything else is done for them.
+//! Authenticates requests of devices and servers.
 
 use axum::http::{HeaderMap, StatusCode};
 use underload_fleet::device::DeviceId;
@@ -6,18 +6,16 @@ use underload_fleet::request::{Authenticated, RequestError, holder, parse_time, 
 
 use super::problem::Failure;
 
-/// The headers of a request that say who sent it.
+/// The headers that authenticate a request.
 pub(super) struct Signed<'a> {
     session: &'a str,
     tag: &'a str,
     at_ms: u64,
 }
 
-/// The session's text.
 pub const SESSION: &str = "underload-session";
 /// When the request was sent, milliseconds since 1970.
 pub const TIME: &str = "underload-time";
-/// What authenticates it.
 pub const TAG: &str = "underload-tag";
 
 impl<'a> Signed<'a> {
@@ -31,12 +29,12 @@ impl<'a> Signed<'a> {
         Ok(Self { session, tag, at_ms })
     }
 
-    /// Whose session it is, before its body is read.
+    /// Returns the holder of the session, before the body is read.
     pub fn holder(&self, secret: &[u8; 32], now_ms: u64) -> Result<DeviceId, Failure> {
         holder(secret, now_ms, self.session).map_err(refused)
     }
 
-    /// That the holder of the session sent it, as it is.
+    /// Verifies that the holder of the session sent this request.
     pub fn verify(
         &self,
         secret: &[u8; 32],

@@ -1,4 +1,4 @@
-//! Attempts to log in.
+//! Limits attempts to log in.
 
 use std::net::IpAddr;
 
@@ -7,10 +7,10 @@ use underload_probe::network::CustomerNetwork;
 use super::problem::Problem;
 use crate::http::Frequency;
 
-/// Tokens that one form may try in a minute.
+/// Maximum number of attempts with one form per minute.
 const ATTEMPTS_PER_FORM: u32 = 10;
-/// Tokens that the forms of one network may try in a minute. A token is too long to be guessed:
-/// the limit bounds the work of the store, as that of other requests without a session.
+/// Maximum number of attempts from one network per minute. It bounds the work of the store, as for
+/// other requests without a session; tokens are too long to be guessed.
 const ATTEMPTS_PER_NETWORK: u32 = 600;
 
 /// Attempts to log in, counted by form and by network.
@@ -28,7 +28,7 @@ impl Default for Attempts {
 }
 
 impl Attempts {
-    /// Counts an attempt of a form that this orchestrator made.
+    /// Counts an attempt with an authentic form.
     pub(super) fn admit(
         &self,
         form: &str,

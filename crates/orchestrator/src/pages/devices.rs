@@ -15,14 +15,13 @@ use super::sheet::{Figure, Section, Sheet};
 use super::summary::{extent, quantile_ms};
 use super::table::{Cell, Table, count, number, words};
 
-/// Devices of a page.
+/// Maximum number of devices on a page.
 const PAGE: usize = 50;
-/// Devices of a CSV file or a JSON document, which goes on with `after`.
+/// Maximum number of devices in a CSV file or JSON document; `after` continues.
 const FILE: usize = 10_000;
-/// Newest results of a device that are shown.
+/// Maximum number of results of a device.
 const RESULTS: usize = 100;
 
-/// Devices in the order of their identifiers.
 pub(super) fn list(archive: &mut dyn Archive, ask: &Ask) -> Result<Sheet, Problem> {
     use super::question::Format;
     let filter = Filter { attributes: ask.question.filter.attributes.clone(), ..Filter::default() };
@@ -93,7 +92,7 @@ fn table(devices: &[Device]) -> Table {
     }
 }
 
-/// One device: what it is, when it runs, what it measured.
+/// One device: its attributes, schedules and results.
 pub(super) fn one(archive: &mut dyn Archive, ask: &Ask, id: DeviceId) -> Result<Sheet, Problem> {
     let before = u128::from_be_bytes(id.0).checked_sub(1);
     let before = before.map(|before| DeviceId(before.to_be_bytes()));
@@ -228,10 +227,9 @@ fn result_table(results: &[StoredResult]) -> Table {
 
 const RESULT_COLUMNS: usize = 14;
 
-/// Curves of the chart at most.
 const CURVES: usize = 8;
 
-/// The highest percentile that at least half of the series of these runs tell.
+/// The highest percentile for which at least half of the series have enough probes.
 fn usual_highest(results: &[StoredResult]) -> Option<Quantile> {
     let steps = results.iter().flat_map(|stored| &stored.result.steps);
     let sent = steps.flat_map(|step| &step.series).map(|series| series.sent);

@@ -1,8 +1,7 @@
-//! Tells pages that something has changed, as server-sent events.
+//! Notifies pages of changes by server-sent events.
 //!
-//! One task asks the store for all who look, and only while somebody does. An event says that
-//! there is something new and nothing else: the page fetches what it shows, by its own filters
-//! and its own rights.
+//! One task queries the store for all pages, only while there are pages. An event has no data: the
+//! page fetches its content with its own filters and rights.
 
 use std::convert::Infallible;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -22,18 +21,17 @@ use super::problem::Problem;
 use super::question::DAY_MS;
 use super::readers::Readers;
 
-/// The store is asked so often.
+/// Interval of queries.
 const EVERY: Duration = Duration::from_secs(5);
-/// Pages that wait for events at once.
+/// Maximum number of pages that receive events.
 const SEATS: usize = 256;
-/// Of these, of one token: a hung or hostile browser of one person keeps no other's pages still.
+/// Maximum number of pages of one token, so that one browser cannot use up all seats.
 const SEATS_EACH: usize = 32;
-/// After so long a page has to ask again, and to show again who it is.
+/// After this time a page must connect and authenticate again.
 const LASTS: Duration = Duration::from_mins(5);
 
-/// Who waits for what.
 pub(super) struct Live {
-    /// Of pages, by the name of their reader's token.
+    /// Pages by the name of their visitor's token.
     seats: Places<String>,
     stamp: watch::Sender<u64>,
     is_asking: AtomicBool,
@@ -54,7 +52,7 @@ impl Default for Live {
 }
 
 impl Live {
-    /// Events for one page of the reader with that token.
+    /// Returns events for a page of the visitor with this token.
     pub(super) fn stream(
         self: &Arc<Self>,
         reader: String,
@@ -72,7 +70,7 @@ impl Live {
             Ok::<Event, Infallible>(event)
         });
         let ends = Instant::now() + LASTS;
-        // A pause that long ends the stream, too; the browser opens another.
+        // A pause of [`LASTS`] also ends the stream; the browser opens another.
         let events = events.timeout(LASTS).map_while(Result::ok);
         let events = events.take_while(move |_| Instant::now() < ends);
         Ok(Sse::new(events).keep_alive(KeepAlive::default()).into_response())
@@ -92,14 +90,14 @@ impl Live {
                 }
                 tokio::time::sleep(EVERY).await;
             }
-            // A store could be reordered behind the count of receivers: a reader that subscribed
-            // and found `is_asking` set would then be counted by nobody.
+            // Not a plain store, which could be reordered after the count of receivers: a reader
+            // that subscribed and saw `is_asking` set would then not be counted.
             self.is_asking.swap(false, Ordering::AcqRel);
         }
     }
 }
 
-/// Another number when servers, plans or today's runs have changed; never 0.
+/// Returns a number that changes with servers, plans and today's runs; never 0.
 fn stamp(archive: &mut dyn Archive, today: u32) -> Result<u64, Problem> {
     let mut hash = DefaultHasher::new();
     for server in archive.servers()? {

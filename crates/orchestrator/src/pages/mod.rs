@@ -1,19 +1,19 @@
-//! Pages about what was collected, for people with a browser; the same as JSON and CSV.
+//! Pages about the results for browsers, also as JSON and CSV.
 //!
-//! Floors, each on those below it:
+//! Layers, each of which uses those below it:
 //!
-//! - [`router`]: everything below `/` but the requests of devices and servers.
-//! - `login`: the login, and what operators send.
-//! - `state`: what all handlers share.
-//! - `page`: the pages; `overview`, `study`, `devices`, `servers`, `plans` make a `sheet` of tables
-//!   and charts, which is then written as HTML, JSON or CSV; `options`: their filters.
-//! - `summary`: numbers and words of many round trips; `live`: tells a page that something has
-//!   changed; `readers`: who answers from the store; `sessions`, `attempts`: who looks.
-//! - `sheet`, `table`, `question`: what is shown, and what an address asks.
-//! - `problem`, `shell`, `visitor`: what went wrong, what stands around every page, and for whom.
+//! - [`router`]: all paths except those of the API.
+//! - `login`: the login, and the actions of operators.
+//! - `state`: the state that all handlers share.
+//! - `page`: the pages; `overview`, `study`, `devices`, `servers`, `plans` create a `sheet` of
+//!   tables and charts, which is written as HTML, JSON or CSV; `options`: their filters.
+//! - `summary`: quantiles and descriptions of sums; `live`: notifies pages of changes; `readers`:
+//!   queries the store; `sessions`, `attempts`: authenticate visitors.
+//! - `sheet`, `table`, `question`: the content of a page, and the query in an address.
+//! - `problem`, `shell`, `visitor`: errors, the frame of every page, and the visitor.
 //!
-//! Every page is whole without a script. The script reads values off charts, zooms, and fetches
-//! the part of a page that changes with a filter.
+//! Every page is complete without its script, which reads values off charts, zooms, and fetches the
+//! part of a page that depends on a filter.
 
 mod attempts;
 mod devices;
@@ -56,10 +56,9 @@ use visitor::Visitor;
 
 pub use state::{Action, LEAST_DEVICES, Operate, Settings};
 
-/// Bytes of a form at most: a plan, of which each byte may have become three.
+/// Maximum number of bytes of a form: a plan, of which each byte may be encoded as three.
 const FORM_MAX: usize = 3 * plan::BYTES_MAX + 4_096;
 
-/// All pages.
 pub fn router(settings: Settings) -> Router {
     let mut router = Router::new().route("/", get(show));
     for place in ["overview", "study", "devices", "servers", "plans"] {
@@ -81,12 +80,11 @@ pub fn router(settings: Settings) -> Router {
         .with_state(Pages::new(settings))
 }
 
-/// Events that say that something has changed.
+/// Streams events about changes.
 async fn events(State(pages): State<Shared>, visitor: Visitor) -> Result<Response, Problem> {
     pages.live.stream(visitor.operator.name, &pages.readers, pages.clock)
 }
 
-/// Every page.
 async fn show(
     State(pages): State<Shared>,
     visitor: Visitor,

@@ -11,12 +11,11 @@ use underload_report::one_line;
 use super::problem::Problem;
 use super::question::{ALL_PLANS, Ask, Choice, GROUPS, LOADS, SCALES};
 
-/// Values of an attribute that are offered; any other can be typed.
+/// Maximum number of values of an attribute that are offered; others can be typed.
 const OFFERED: usize = 200;
-/// What is offered is looked up again after so long.
+/// How long the offered values are cached.
 const REMEMBERED_MS: u64 = 60_000;
 
-/// Fields of a form.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Field {
     Plan,
@@ -73,7 +72,7 @@ pub(super) const DEVICES: [Field; 7] = [
     Field::Attribute("measured"),
 ];
 
-/// Values that were found, with the number of devices that each has.
+/// The values that a form offers, with the number of devices of each.
 #[derive(Debug, Default)]
 pub(super) struct Known {
     plans: Vec<String>,
@@ -85,7 +84,7 @@ pub(super) struct Known {
 impl Known {
     pub(super) fn read(archive: &mut dyn Archive) -> Result<Self, Problem> {
         let mut plans = archive.plans()?;
-        // The first is what is meant where nobody says which.
+        // The first one is the default of [`super::question::Question::choose_plan`].
         plans.sort_by_key(|plan| Reverse((plan.stopped_ms.is_none(), plan.applied_ms)));
         let plans = plans.into_iter().map(|plan| plan.name).collect();
         let cohorts = archive.sums(&Filter::default(), &[Dimension::Cohort])?;
@@ -105,14 +104,14 @@ impl Known {
         Ok(Self { plans, cohorts, dscps, attributes })
     }
 
-    /// A form that asks the page at that path.
+    /// Returns the form of the page at `path`.
     pub(super) fn form(&self, ask: &Ask, path: &str, fields: &[Field]) -> Result<Markup, Problem> {
         let mut controls = Vec::new();
         for field in fields {
             controls.push(self.field(ask, *field)?);
         }
         Ok(html! {
-            // Open on a desk; on a phone what they choose from would fill the screen.
+            // The style sheet opens it on wide screens; on a phone it would fill the screen.
             details.choice {
                 summary { "Filters" }
                 form.filters method="get" action=(path) role="search" aria-label="Filters" {
@@ -181,7 +180,7 @@ impl Known {
     }
 }
 
-/// Values that enough devices have.
+/// Returns the values of at least `least_devices` devices.
 fn visible<'v>(values: &'v [(String, u64)], ask: &Ask) -> impl Iterator<Item = (&'v str, &'v str)> {
     let least = ask.least_devices;
     let enough = values.iter().filter(move |(_, devices)| *devices >= least);
@@ -227,7 +226,7 @@ fn select<'v>(
     }
 }
 
-/// More values than a list may have: typed, with some of them offered.
+/// A text field, for more values than a list may have; some are offered.
 fn typed<'v>(
     name: &str,
     title: &str,
@@ -253,7 +252,6 @@ fn input(name: &str, title: &str, kind: &str, said: &str) -> Markup {
     }
 }
 
-/// What was found a moment ago.
 #[derive(Default)]
 pub(super) struct Options(Mutex<Option<(u64, Arc<Known>)>>);
 

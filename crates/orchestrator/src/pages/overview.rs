@@ -1,4 +1,4 @@
-//! The first page: delays day by day, what became of runs, and servers' load.
+//! The first page: delays by day, outcomes of runs, and servers.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -15,7 +15,7 @@ use super::sheet::{Figure, Section, Sheet};
 use super::summary::{self, Loaded, largest, quantile_ms};
 use super::table::{Cell, Table, count, number, words};
 
-/// Days that are shown where nobody says which.
+/// Days that are shown by default.
 const DAYS: u32 = 30;
 pub(super) fn sheet(archive: &mut dyn Archive, ask: &Ask) -> Result<Sheet, Problem> {
     let mut filter = ask.question.filter.clone();
@@ -51,7 +51,7 @@ pub(super) fn sheet(archive: &mut dyn Archive, ask: &Ask) -> Result<Sheet, Probl
     })
 }
 
-/// The day on which the plan that is asked for was applied, or the first of all plans.
+/// Returns the day on which the plan of the filter was applied, or the first of all plans.
 fn first_day(archive: &mut dyn Archive, filter: &Filter) -> Result<Option<u32>, Problem> {
     let plans = archive.plans()?.into_iter();
     let meant = plans.filter(|row| filter.plan.as_ref().is_none_or(|name| row.name == *name));
@@ -75,7 +75,7 @@ pub(super) fn headline(ask: &Ask, whole: &Loaded, by: &[Dimension], filter: &Fil
     let part = |(p99, name): &(f64, String)| {
         format!("{} ms ({name})", underload_report::significant(*p99))
     };
-    // Of many, the two that are furthest apart.
+    // Of more than two, the lowest and the highest.
     let (parts, between) = match known.as_slice() {
         [first, .., last] if known.len() > 2 => (vec![part(first), part(last)], " to "),
         few => (few.iter().map(part).collect(), " and "),
@@ -97,7 +97,7 @@ pub(super) fn headline(ask: &Ask, whole: &Loaded, by: &[Dimension], filter: &Fil
     )
 }
 
-/// Of groups whose 99th percentile was lost; `None` where there are none.
+/// Describes the groups whose 99th percentile is a lost probe; `None` without names.
 fn lost_words(names: &[String]) -> Option<String> {
     let of = match names {
         [] => return None,
@@ -204,7 +204,7 @@ fn days_figure(
         }
         let points: Vec<(f64, f64)> = known.iter().map(|(day, p99, _)| (*day, *p99)).collect();
         point_notes.push(known.into_iter().map(|(_, _, note)| note).collect());
-        // A single day is no line.
+        // A line needs two days.
         let rings = Curve::rings(&name, points.clone());
         curves.push(if points.len() > 1 { Curve::line(&name, points) } else { rings });
     }
@@ -248,11 +248,11 @@ fn share(count: u64, all: u64) -> Cell {
     Cell::Share(count as f64 * 100.0 / all.max(1) as f64)
 }
 
-/// Reasons that are told; the rest are one row.
+/// Maximum number of reasons; the others are one row.
 const REASONS: usize = 20;
 
-/// Runs that did not measure, by outcome and kind of reason. At least as many devices as any single
-/// reason of a kind has have that kind.
+/// Counts the runs that did not measure, by outcome and kind of reason. The number of devices of a
+/// kind is a lower bound: the largest number of any of its reasons.
 fn kinds_of_reasons(outcomes: &Outcomes) -> Vec<OutcomeCount> {
     let mut kinds: BTreeMap<(Outcome, String), OutcomeCount> = BTreeMap::new();
     for of in outcomes.counts.iter().filter(|of| of.outcome != Outcome::Measured) {
@@ -265,7 +265,7 @@ fn kinds_of_reasons(outcomes: &Outcomes) -> Vec<OutcomeCount> {
     kinds.into_values().collect()
 }
 
-/// Reasons of fewer devices than a visitor may see are among all others.
+/// Reasons of fewer devices than `least_devices` are in the last row.
 fn reason_table(outcomes: &Outcomes, least_devices: u64) -> Table {
     let all = total(outcomes);
     let mut reasons = kinds_of_reasons(outcomes);

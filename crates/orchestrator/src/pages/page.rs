@@ -1,4 +1,4 @@
-//! The pages: their addresses, whom they are for, and what makes each.
+//! The pages: their addresses, rights and content.
 
 use axum::http::Uri;
 use maud::{Markup, html};
@@ -58,7 +58,7 @@ impl Page {
         matches!(self, Self::Devices | Self::Device(_))
     }
 
-    /// Whether its charts are of one plan.
+    /// Returns whether the charts are of one plan.
     pub(super) const fn is_of_a_plan(self) -> bool {
         matches!(self, Self::Overview | Self::Study)
     }
@@ -74,7 +74,7 @@ impl Page {
         }
     }
 
-    /// The form of its filters; empty where it has none.
+    /// Returns the form of the filters; empty if there are none.
     pub(super) fn filters(self, ask: &Ask, options: &Known) -> Result<Markup, Problem> {
         match self {
             Self::Overview => options.form(ask, "/", &options::OVERVIEW),

@@ -1,4 +1,4 @@
-//! Plans: what they measure, what they cost, and the two things that an operator does with them.
+//! Plans: their steps and load, and forms to apply and stop them.
 
 use axum::http::StatusCode;
 use axum::response::{IntoResponse as _, Response};
@@ -15,7 +15,7 @@ use super::shell;
 use super::table::{Cell, Table, number, words};
 use super::visitor::Visitor;
 
-/// Entries of the operators' log that are shown.
+/// Maximum number of entries of the operators' log.
 const LOG: usize = 50;
 
 pub(super) fn sheet(archive: &mut dyn Archive, ask: &Ask) -> Result<Sheet, Problem> {
@@ -108,7 +108,7 @@ fn form(visitor: &Visitor, text: &str) -> Markup {
         form.act method="post" action="/plans/apply" {
             (visitor.form_field())
             label for="text" { "The plan's file (TOML)" }
-            // Browsers drop the first line break.
+            // Browsers drop the first line break, so the text begins with one.
             textarea #text name="text" rows="16" required spellcheck="false"
                 maxlength=(BYTES_MAX) { "\n" (text) }
             button type="submit" name="do" value="check" { "Check" }
@@ -119,9 +119,9 @@ fn form(visitor: &Visitor, text: &str) -> Markup {
     }
 }
 
-/// What became of a plan that was not applied.
+/// The result of checking a plan, which was not applied.
 pub(super) enum Verdict {
-    /// Each mistake, or the reason why the plan cannot be applied now.
+    /// All mistakes, or why the plan cannot be applied now.
     Refused(String),
     Checked(Box<Plan>),
 }
@@ -134,7 +134,7 @@ pub(super) fn check(text: &str, now_ms: u64) -> Verdict {
     }
 }
 
-/// The form with the text that was sent, and the verdict on it.
+/// Returns the form with the text that was sent and the result of the check.
 pub(super) fn answer(visitor: &Visitor, text: &str, verdict: &Verdict) -> Response {
     let (status, said) = match verdict {
         Verdict::Refused(mistakes) => (
@@ -156,7 +156,7 @@ pub(super) fn answer(visitor: &Visitor, text: &str, verdict: &Verdict) -> Respon
     (status, shell::document("Apply a plan", Some(around), &content)).into_response()
 }
 
-/// What a plan takes, as the table of plans has it.
+/// Formats the load of a plan for the table of plans.
 fn load(plan: &Plan) -> Markup {
     let load = Load::of(plan);
     let rows = [

@@ -1,4 +1,4 @@
-//! What went wrong, as a page says it.
+//! Errors of pages, shown as pages.
 
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Redirect, Response};
@@ -7,20 +7,17 @@ use underload_fleet::store::StoreError;
 
 use super::shell;
 
-/// Why there is no answer.
+/// Why a page cannot be shown.
 #[derive(Debug)]
 pub(super) enum Problem {
-    /// Nobody knows who asks. The address is where to go on after the login.
+    /// The visitor is not logged in. The address is the one to open after the login.
     Stranger(Option<String>),
-    /// Only operators may.
     NotAllowed(&'static str),
-    /// There is no such thing.
     NotFound(&'static str),
-    /// The question makes no sense, and why.
+    /// The query is invalid, and why.
     Bad(String),
-    /// Too many ask; another try helps after so many seconds.
+    /// Too many queries; retry after this many seconds.
     Busy(&'static str, u64),
-    /// The store could not answer.
     Store(StoreError),
 }
 
@@ -48,7 +45,7 @@ impl Problem {
             Self::NotFound(what) => ("Not here", (*what).to_owned()),
             Self::Bad(why) => ("This cannot be answered", why.clone()),
             Self::Busy(why, _) => ("Too many at once", (*why).to_owned()),
-            // What a database says may name its address or its tables: it is for its own log.
+            // A database's error may name its address or tables, which only its operator may see.
             Self::Store(StoreError::Temporary { .. }) => (
                 "The store does not answer",
                 "Nothing is lost: agents keep what they measured. Try again in a moment.".into(),

@@ -1,4 +1,4 @@
-//! Archives that several pages ask at once, each on a thread that may wait.
+//! Connections for concurrent queries of pages, each on a thread that may block.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,24 +9,24 @@ use underload_fleet::store::{Archive, StoreError};
 
 use super::problem::Problem;
 
-/// A page waits for an archive at most so long.
+/// How long a page waits for a connection.
 const WAIT: Duration = Duration::from_secs(10);
 
-/// Archives that are free.
+/// A pool of archives.
 pub(super) struct Readers {
     free: Mutex<Vec<Box<dyn Archive>>>,
     seats: Arc<Semaphore>,
-    /// Of these, of one token, by its name: all but one, so that who asks for much, or has gone
-    /// and left a long question behind, leaves one to everybody else.
+    /// Per token, by its name: all archives but one. So a visitor with many or long queries leaves
+    /// one to all others.
     each: Mutex<BTreeMap<String, Arc<Semaphore>>>,
     seats_each: usize,
 }
 
-/// One of them, given back however its question ends.
+/// A borrowed archive, returned when dropped.
 struct Borrowed {
     archive: Option<Box<dyn Archive>>,
     home: Arc<Readers>,
-    /// Free when the archive is back, and not already when nobody waits for the answer any more.
+    /// Released with the archive, and not when the visitor stops waiting.
     _seats: [OwnedSemaphorePermit; 2],
 }
 
@@ -44,7 +44,7 @@ impl Readers {
         Arc::new(Self { free: Mutex::new(archives), seats, each: Mutex::default(), seats_each })
     }
 
-    /// The seats of a token. They are kept: there are as many as operators made tokens.
+    /// The seats of a token, which are never removed: there are few tokens.
     fn of(&self, who: &str) -> Arc<Semaphore> {
         let mut each = self.each.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(own) = each.get(who) {
@@ -55,7 +55,7 @@ impl Readers {
         own
     }
 
-    /// What an archive answers to whoever has the token of that name; "" is the program itself.
+    /// Runs `ask` on an archive for the owner of a token; "" is the program itself.
     pub(super) async fn ask<T: Send + 'static>(
         self: &Arc<Self>,
         who: &str,

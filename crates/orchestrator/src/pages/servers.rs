@@ -1,4 +1,4 @@
-//! Measurement servers, and what they carry now.
+//! Measurement servers and their load.
 
 use underload_fleet::admission::Rules;
 use underload_fleet::store::{Archive, Server};
@@ -17,7 +17,7 @@ pub(super) fn sheet(archive: &mut dyn Archive, ask: &Ask) -> Result<Sheet, Probl
     })
 }
 
-/// Whether a server has been heard of so lately that somebody is sent to it.
+/// Returns whether the server's latest heartbeat is recent enough for it to get runs.
 fn is_alive(server: &Server, now_ms: u64) -> bool {
     let timeout_ms = Rules::default().heartbeat_timeout.as_nanos() / 1_000_000;
     server.heard_ms > 0 && now_ms.saturating_sub(server.heard_ms) <= timeout_ms

@@ -1,9 +1,8 @@
-//! Who looks: a login by a token, then a cookie that nobody else can make.
+//! Sessions of visitors: a login with a token sets an authenticated cookie.
 //!
-//! No orchestrator remembers a session, so that any of several answers it. The cookie names the
-//! token by its hash, and says until when; a code over both, keyed by a secret that all
-//! orchestrators share, shows that one of them wrote it. Whoever has a cookie has also a token
-//! that is still good: that is looked up again after [`REMEMBERED_MS`].
+//! Sessions are not stored, so that any of several orchestrators can serve them. The cookie has the
+//! hash of the token and an expiry, authenticated with a secret that all orchestrators share. The
+//! token must still be valid, which is checked again after [`REMEMBERED_MS`].
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -14,36 +13,34 @@ use ring::hmac::{HMAC_SHA256, Key, sign, verify};
 
 use crate::operator::Operator;
 
-/// A session is good for so long.
 pub(super) const SESSION_MS: u64 = 12 * 3_600_000;
-/// A form of a stranger, which is the login's, is good for so long.
+/// How long the form of the login is valid.
 pub(super) const FORM_MS: u64 = 3_600_000;
-/// A token that was taken back ends its sessions after so long at most.
+/// How long a valid token is cached: a revoked one ends its sessions within this time.
 pub(super) const REMEMBERED_MS: u64 = 5_000;
-/// Sessions that are remembered at once; more are looked up each time.
+/// Maximum number of cached tokens.
 const REMEMBERED: usize = 1_024;
 
-/// What a cookie says.
+/// The content of a cookie.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Claim {
-    /// The token's name.
     pub(super) name: String,
     /// SHA-256 of the token's text, hexadecimal.
     pub(super) sha256: String,
     pub(super) expires_ms: u64,
 }
 
-/// Makes cookies and reads them.
+/// Creates and verifies cookies.
 pub(super) struct Sessions {
     key: Key,
     is_tls: bool,
     known: Mutex<HashMap<Claim, Seen>>,
 }
 
-/// Who a cookie was of when it was looked up.
+/// A cached lookup of a token.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Seen {
-    /// `None` where its token was not good any more.
+    /// `None` if the token was not valid.
     pub(super) operator: Option<Operator>,
     at_ms: u64,
 }
@@ -61,13 +58,13 @@ impl Sessions {
         Self { key, is_tls, known: Mutex::default() }
     }
 
-    /// The text of a cookie.
+    /// Returns the text of a session's cookie.
     pub(super) fn text(&self, claim: &Claim) -> String {
         let Claim { name, sha256, expires_ms } = claim;
         self.sealed("session", &format!("{name}.{sha256}.{expires_ms}"))
     }
 
-    /// What a cookie says, if it is ours and its time is not over.
+    /// Returns the content of a cookie if it is authentic and has not expired.
     pub(super) fn claim(&self, text: &str, now_ms: u64) -> Option<Claim> {
         let said = self.opened("session", text)?;
         let mut parts = said.split('.');
@@ -76,7 +73,7 @@ impl Sessions {
         (now_ms < expires_ms).then_some(Claim { name, sha256, expires_ms })
     }
 
-    /// What goes with every form of a session: a page of another origin cannot know it.
+    /// Returns the token of the session's forms, which pages of other origins do not know.
     pub(super) fn form_token(&self, session: &str) -> String {
         HEXLOWER.encode(sign(&self.key, format!("form\n{session}").as_bytes()).as_ref())
     }
@@ -86,7 +83,7 @@ impl Sessions {
         verify(&self.key, format!("form\n{session}").as_bytes(), &token).is_ok()
     }
 
-    /// The cookie of somebody who is not logged in, so that his form is his.
+    /// Returns the text of the cookie of the login's form, which binds the form to its browser.
     pub(super) fn stranger(&self, random: [u8; 16], now_ms: u64) -> String {
         let said = format!("{}.{}", HEXLOWER.encode(&random), now_ms.saturating_add(FORM_MS));
         self.sealed("stranger", &said)
@@ -109,7 +106,7 @@ impl Sessions {
         Some(said)
     }
 
-    /// Who that is, as it was looked up a moment ago; `None` where it must be looked up.
+    /// Returns the cached lookup of a token; `None` if there is none or it is too old.
     pub(super) fn remembered(&self, claim: &Claim, now_ms: u64) -> Option<Seen> {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let seen = known.get(claim)?;
@@ -126,14 +123,13 @@ impl Sessions {
         }
     }
 
-    /// The value of `Set-Cookie`.
     pub(super) fn cookie(&self, kind: Cookie, text: &str, lasts_ms: u64) -> String {
         let (name, secure) = (self.cookie_name(kind), if self.is_tls { "; Secure" } else { "" });
         let seconds = lasts_ms / 1_000;
         format!("{name}={text}; Path=/; Max-Age={seconds}; HttpOnly; SameSite=Strict{secure}")
     }
 
-    /// The text of a cookie in a request.
+    /// Returns the text of a cookie in a request.
     pub(super) fn cookie_of<'h>(&self, headers: &'h HeaderMap, kind: Cookie) -> Option<&'h str> {
         let name = self.cookie_name(kind);
         let lines = headers.get_all(header::COOKIE).into_iter();
@@ -142,7 +138,7 @@ impl Sessions {
         pairs.find(|(found, _)| *found == name).map(|(_, text)| text)
     }
 
-    /// With the prefix that lets only this host set it, over TLS.
+    /// Over TLS, with the prefix `__Host-`: only this host can set the cookie.
     fn cookie_name(&self, kind: Cookie) -> &'static str {
         match (kind, self.is_tls) {
             (Cookie::Session, true) => "__Host-underload",
@@ -153,12 +149,10 @@ impl Sessions {
     }
 }
 
-/// Which cookie.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Cookie {
-    /// Of somebody who has logged in.
     Session,
-    /// Of somebody who looks at the login's form.
+    /// Binds the login's form to its browser.
     Stranger,
 }
 

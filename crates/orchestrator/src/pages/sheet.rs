@@ -1,4 +1,4 @@
-//! What a page shows, before it is HTML, JSON or CSV.
+//! The content of a page, written as HTML, JSON or CSV.
 
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
@@ -10,35 +10,33 @@ use super::problem::Problem;
 use super::question::Question;
 use super::table::Table;
 
-/// A page.
 #[derive(Debug, Default)]
 pub(super) struct Sheet {
     pub(super) title: String,
-    /// What is to be known first, in sentences.
+    /// The most important findings.
     pub(super) sentences: Vec<String>,
     pub(super) sections: Vec<Section>,
 }
 
-/// A table, and a chart of it where there is one.
+/// A table with an optional chart.
 #[derive(Debug)]
 pub(super) struct Section {
     pub(super) heading: String,
     pub(super) note: String,
     pub(super) figure: Option<Figure>,
     pub(super) table: Table,
-    /// Forms and texts below it, for pages only.
+    /// Forms and texts below the table, in HTML only.
     pub(super) more: Markup,
 }
 
-/// A chart.
 #[derive(Debug)]
 pub(super) struct Figure {
     pub(super) diagram: Diagram,
-    /// How many tests and devices it is of, and what was left out.
+    /// Describes its tests and devices, and what is missing.
     pub(super) caption: String,
-    /// Names of the form's fields that hold the ends of its horizontal scale.
+    /// Names of the form's fields for the ends of the horizontal scale.
     pub(super) zoom: (&'static str, &'static str),
-    /// Of the first panel's curves: what else is to be known of each point; may be empty.
+    /// Notes on each point of the first panel's curves; may be empty.
     pub(super) point_notes: Vec<Vec<String>>,
 }
 
@@ -55,7 +53,7 @@ impl Section {
 }
 
 impl Sheet {
-    /// What changes of the page with the question.
+    /// Returns the part of the page that depends on the query.
     pub(super) fn html(&self, question: &Question, path: &str) -> Result<Markup, Problem> {
         let mut sections = Vec::new();
         for section in &self.sections {
@@ -70,7 +68,6 @@ impl Sheet {
         })
     }
 
-    /// Every table.
     pub(super) fn json(&self, now_ms: u64) -> Response {
         let tables = self.sections.iter();
         let tables: Map<String, Value> =
@@ -85,7 +82,7 @@ impl Sheet {
         axum::Json(document).into_response()
     }
 
-    /// One table: the one that is asked for, or the first.
+    /// Writes the table that the query names, or the first.
     pub(super) fn csv(&self, question: &Question) -> Result<Response, Problem> {
         let wanted = question.text("table");
         let is_it = |section: &&Section| wanted.is_none_or(|name| section.table.name == name);
@@ -138,7 +135,7 @@ impl Figure {
         let data = json!({ "zoom": [low, high], "panels": self.panels(&frames) });
         Ok(html! {
             figure {
-                // A reader with the keyboard walks along the values with the arrow keys.
+                // Focusable: arrow keys read the values.
                 div.chart.scroll tabindex="0" role="group"
                     aria-label={ (self.diagram.title) ". Arrow keys read values." }
                     data-chart=(data) {

@@ -1,4 +1,4 @@
-//! What stands around every page.
+//! The frame of every page.
 
 use std::fmt::Write as _;
 use std::sync::LazyLock;
@@ -12,7 +12,7 @@ use ring::digest::{SHA256, digest};
 
 use super::visitor::Visitor;
 
-/// The places that every page leads to.
+/// The links of every page.
 const PLACES: [(&str, &str, bool); 5] = [
     ("/", "Overview", false),
     ("/study", "Study", false),
@@ -21,14 +21,13 @@ const PLACES: [(&str, &str, bool); 5] = [
     ("/plans", "Plans", false),
 ];
 
-/// Who looks at what.
+/// The visitor and the address of a page.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Around<'a> {
     pub(super) visitor: &'a Visitor,
     pub(super) path: &'a str,
 }
 
-/// A whole document.
 pub(super) fn document(title: &str, around: Option<Around<'_>>, content: &Markup) -> Html<String> {
     let document = html! {
         (DOCTYPE)
@@ -77,11 +76,11 @@ fn bar(around: Around<'_>) -> Markup {
     }
 }
 
-/// A file that is part of the program.
+/// A file embedded in the program.
 struct Asset {
     kind: &'static str,
     text: String,
-    /// Changes with the text, so that a browser may keep what it has.
+    /// Changes with the text, so that browsers may cache it for ever.
     version: String,
 }
 
@@ -106,7 +105,7 @@ static SCRIPT: LazyLock<Asset> = LazyLock::new(|| {
 static ICON: LazyLock<Asset> =
     LazyLock::new(|| Asset::new("image/svg+xml", include_str!("icon.svg").to_owned()));
 
-/// A file that pages name.
+/// Serves a file that pages refer to.
 pub(super) fn asset(name: &str) -> Response {
     let asset = match name {
         "style.css" => &STYLE,
@@ -121,7 +120,7 @@ pub(super) fn asset(name: &str) -> Response {
     (headers, asset.text.clone()).into_response()
 }
 
-/// What a browser may do with anything from here: run our script, and nothing else.
+/// Restricts browsers to our own script, styles and connections.
 const HEADERS: [(header::HeaderName, &str); 5] = [
     (
         header::CONTENT_SECURITY_POLICY,
@@ -130,12 +129,12 @@ const HEADERS: [(header::HeaderName, &str); 5] = [
     ),
     (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
     (header::X_FRAME_OPTIONS, "DENY"),
-    // Not `no-referrer`, with which browsers hide where a form was sent from.
+    // Not `no-referrer`, with which browsers send no `Origin` with forms.
     (header::REFERRER_POLICY, "same-origin"),
     (header::VARY, "cookie"),
 ];
 
-/// Adds the headers to an answer.
+/// Adds [`HEADERS`] to an answer.
 pub(super) async fn guard(request: Request, next: Next) -> Response {
     let mut response = next.run(request).await;
     let headers = response.headers_mut();

@@ -23,9 +23,6 @@ use crate::operator::Operator;
 pub trait Operate: Send + Sync + 'static {
     /// Returns the operator whose token has this name and this SHA-256, in hexadecimal digits;
     /// `None` if no token matches, or if the token was revoked or has expired by `now_ms`.
-    ///
-    /// # Errors
-    /// [`StoreError`].
     fn who_has(
         &self,
         now_ms: u64,
@@ -33,10 +30,7 @@ pub trait Operate: Send + Sync + 'static {
         sha256: &str,
     ) -> Result<Option<Operator>, StoreError>;
 
-    /// Does it, and writes it down. The inner error says why not.
-    ///
-    /// # Errors
-    /// [`StoreError`].
+    /// Executes an action and logs it. The inner error says why it was rejected.
     fn act(
         &self,
         now_ms: u64,
@@ -48,23 +42,22 @@ pub trait Operate: Send + Sync + 'static {
 /// An action that an operator triggers on a page.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Action {
-    /// Applies the plan that this text is.
+    /// Applies the plan with this text.
     ApplyPlan(String),
-    /// Stops the plan of that name.
+    /// Stops the plan with this name.
     StopPlan(String),
-    /// Tells a device to stop for good.
+    /// Removes a device for good.
     RemoveDevice(DeviceId),
 }
 
 /// The configuration of the pages.
 pub struct Settings {
-    /// As many questions are answered at once; at least one.
+    /// One for each concurrent query; at least one.
     pub archives: Vec<Box<dyn Archive>>,
-    /// Authenticates operators and carries out their actions.
     pub operate: Arc<dyn Operate>,
-    /// All orchestrators of a fleet have the same.
+    /// A secret that all orchestrators of a fleet share.
     pub secret: [u8; 32],
-    /// Whether browsers reach them over TLS.
+    /// Whether browsers use TLS.
     pub is_tls: bool,
     /// Minimum number of devices in a group that viewers may see; see [`LEAST_DEVICES`].
     pub least_devices: u64,
@@ -134,7 +127,7 @@ impl FromRequestParts<Shared> for Visitor {
     }
 }
 
-/// Waits for the store on a thread that may.
+/// Runs `work` on a thread that may block.
 pub(super) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, StoreError> + Send + 'static,
 ) -> Result<T, Problem> {

@@ -1,4 +1,4 @@
-//! Distributions of delays: groups of lines side by side.
+//! Distributions of the delays of groups.
 
 use underload_fleet::store::{Archive, Dimension, Sum};
 use underload_report::diagram::{Curve, Diagram, Mark, Panel, Scale};
@@ -10,11 +10,10 @@ use super::sheet::{Figure, Section, Sheet};
 use super::summary::{self, Loaded, cumulative, largest, made_of, quantile_ms, shares};
 use super::table::{Cell, Table, number, words};
 
-/// Bars of a histogram at most.
+/// Maximum number of bars of a histogram.
 const BARS: usize = 40;
-/// Width of a bar where that many of them reach far enough: those of the published figures.
+/// Width of a bar in the published figures, used if [`BARS`] of them cover the range.
 const BAR_MS: f64 = 15.0;
-/// Rows of the table at most.
 const GROUPS_MAX: usize = 500;
 
 pub(super) fn sheet(archive: &mut dyn Archive, ask: &Ask) -> Result<Sheet, Problem> {
@@ -35,7 +34,7 @@ pub(super) fn sheet(archive: &mut dyn Archive, ask: &Ask) -> Result<Sheet, Probl
     Ok(Sheet { title: "Study".to_owned(), sentences, sections })
 }
 
-/// The delays that are looked at, milliseconds.
+/// A range of delays, milliseconds.
 #[derive(Debug, Clone, Copy)]
 struct Range {
     low: f64,
@@ -44,7 +43,7 @@ struct Range {
 }
 
 impl Range {
-    /// What was asked for, or nearly all that was measured; `None` where nothing was.
+    /// The range of the query, or nearly all that was measured; `None` without data.
     fn of(ask: &Ask, whole: &Loaded) -> Result<Option<Self>, Problem> {
         let groups = largest(whole);
         let of = |share| groups.iter().filter_map(move |sum| quantile_ms(&sum.bins, 0, share));
@@ -114,7 +113,7 @@ fn distribution(ask: &Ask, whole: &Loaded, by: &[Dimension], range: Range) -> Se
     section
 }
 
-/// What lies within the range, with the shares at its ends.
+/// Returns the points within the range, and the shares at its ends.
 fn clipped(points: Vec<(f64, f64)>, range: Range) -> Vec<(f64, f64)> {
     let before = points.iter().rfind(|point| point.0 < range.low).map_or(0.0, |point| point.1);
     let last = points.iter().rfind(|point| point.0 <= range.high).map_or(before, |point| point.1);
@@ -137,7 +136,7 @@ fn bar_width_ms(range: Range) -> f64 {
     round.into_iter().find(|width| *width >= least).unwrap_or(least)
 }
 
-/// Bars of one width from a multiple of it on.
+/// Bars of equal width, the first at a multiple of it.
 #[derive(Debug, Clone, Copy)]
 struct Bars {
     from_ms: f64,
@@ -159,7 +158,6 @@ impl Bars {
         self.from_ms + self.width_ms * bar as f64
     }
 
-    /// The bars of one group.
     fn panel(self, name: &str, shares: &[f64], highest: f64) -> Panel {
         let shown = shares.iter().enumerate().filter(|(_, share)| **share > 0.0);
         let middle = |bar| self.start_ms(bar) + self.width_ms / 2.0;

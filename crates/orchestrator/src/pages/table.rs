@@ -1,4 +1,4 @@
-//! Tables: what every page, every JSON document and every CSV file is made of.
+//! Tables, as HTML, JSON and CSV.
 
 use maud::{Markup, html};
 use serde_json::{Value, json};
@@ -7,32 +7,28 @@ use underload_report::{one_line, significant, thousands};
 
 use super::question::moment;
 
-/// A table with its columns.
 #[derive(Debug, Clone)]
 pub(super) struct Table {
-    /// For programs.
+    /// Name of the table in JSON documents and CSV files.
     pub(super) name: &'static str,
     pub(super) columns: Vec<Column>,
     pub(super) rows: Vec<Vec<Cell>>,
 }
 
-/// What stands below each other.
 #[derive(Debug, Clone)]
 pub(super) struct Column {
-    /// For programs.
+    /// Name of the column in JSON documents and CSV files.
     key: &'static str,
-    /// For people.
     title: String,
     /// Empty for words and counts.
     unit: &'static str,
     is_text: bool,
 }
 
-/// A value.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Cell {
     Text(String),
-    /// A device and its page. A page shows the first eight of its 32 digits.
+    /// A link to a device, shown as the first eight of its 32 digits.
     Device(DeviceId),
     Count(u64),
     Number(f64),
@@ -43,17 +39,14 @@ pub(super) enum Cell {
     Nothing,
 }
 
-/// A column of words.
 pub(super) fn words(key: &'static str, title: &str) -> Column {
     Column { key, title: title.to_owned(), unit: "", is_text: true }
 }
 
-/// A column of counts.
 pub(super) fn count(key: &'static str, title: &str) -> Column {
     Column { key, title: title.to_owned(), unit: "", is_text: false }
 }
 
-/// A column of numbers.
 pub(super) fn number(key: &'static str, title: &str, unit: &'static str) -> Column {
     Column { key, title: title.to_owned(), unit, is_text: false }
 }
@@ -118,13 +111,13 @@ impl Cell {
 }
 
 impl Table {
-    /// As a part of a page; where it is wider than the page it scrolls by itself.
+    /// A table wider than the page scrolls by itself.
     pub(super) fn html(&self, caption: &str) -> Markup {
         if self.rows.is_empty() {
             return html! { p.note { "Nothing yet." } };
         }
         html! {
-            // A wide one is scrolled with the keyboard, too.
+            // Focusable, so that the keyboard scrolls it.
             div.scroll.narrow[self.columns.len() <= NARROW] tabindex="0" role="group"
                 aria-label={ (caption) ", table" } {
                 table {
@@ -180,17 +173,17 @@ impl Column {
     }
 }
 
-/// So few columns would stand too far apart over the width of a page.
+/// Tables with at most this many columns do not fill the width of a page.
 const NARROW: usize = 5;
 /// Shown in place of a number that does not exist.
 const NOTHING: &str = "–";
 
-/// Digits that say something: bins are 2 % wide.
+/// Drops digits that mean nothing: bins are 2 % wide.
 fn rounded(value: f64) -> f64 {
     (value * 1e4).round() / 1e4
 }
 
-/// A text that no spreadsheet takes for a formula, quoted where it must be.
+/// Escapes a text so that no spreadsheet reads a formula, and quotes it if needed.
 fn csv_text(text: &str) -> String {
     let text = one_line(text);
     let is_formula = text.trim_start().starts_with(['=', '+', '-', '@', '＝', '＋', '－', '＠']);

@@ -4,7 +4,6 @@ use maud::{Markup, html};
 
 use crate::operator::{Operator, Role};
 
-/// Somebody who has logged in.
 #[derive(Debug, Clone)]
 pub(super) struct Visitor {
     pub(super) operator: Operator,

@@ -1,4 +1,4 @@
-//! Operators who act from a page.
+//! Executes the actions of operators on pages.
 
 use std::sync::Arc;
 
@@ -11,8 +11,7 @@ use crate::operator::{self, Operator};
 use crate::pages::{Action, Operate};
 use crate::random;
 
-/// Does what operators ask for, in transactions of the one queue that devices' requests go
-/// through.
+/// Executes actions in the queue of the devices' requests.
 pub(super) struct Desk {
     core: Arc<Core>,
 }
@@ -22,7 +21,7 @@ impl Desk {
         Self { core }
     }
 
-    /// Waits for it; on a thread that may wait.
+    /// Executes `work` and waits for it. Must not be called on a thread of asynchronous tasks.
     fn ask<A: Send + 'static>(
         &self,
         needs: Needs,

@@ -1,4 +1,4 @@
-//! A whole orchestrator: a store, requests, pages, and what goes on in the background.
+//! A whole orchestrator: its store, API, pages and background work.
 
 mod background;
 mod desk;
@@ -22,49 +22,40 @@ use crate::store::{Opened, Place};
 use background::Background;
 use desk::Desk;
 
-/// What an orchestrator is told.
+/// Configuration of an orchestrator.
 pub struct Setup {
-    /// Where it keeps what it knows.
     pub store: Place,
-    /// Where days go that are past, if not to the usual place.
+    /// Directory for past days; `None` for the default of [`Place::open`].
     pub archive: Option<PathBuf>,
-    /// How long what is kept.
     pub retention: Retention,
-    /// Address and port; port 0 for any.
+    /// Address and port; port 0 chooses a free one.
     pub listen: SocketAddr,
-    /// Its certificate; `None` for plain HTTP, on loopback alone.
+    /// `None` for plain HTTP, which is served on loopback only.
     pub tls: Option<Arc<ServerConfig>>,
-    /// Whether browsers come over TLS, which somebody in front of it may end.
+    /// Whether browsers use TLS, which a proxy may terminate.
     pub is_public_tls: bool,
-    /// Limits of what may come in; fewer connections where descriptors are fewer.
+    /// With fewer connections if the process has fewer descriptors.
     pub limits: Limits,
-    /// Where the first operator's token is put.
+    /// Directory for the first operator's token.
     pub state: PathBuf,
-    /// Hears what an operator may want to know.
     pub tell: Tell,
 }
 
-/// A running orchestrator.
 #[derive(Debug)]
 pub struct Service {
-    // In this order: who works in the background ends after the last request.
+    // Dropped in this order: background work ends after the last request.
     running: Running,
     background: Background,
 }
 
-/// Who acts first.
 const FIRST_OPERATOR: &str = "admin";
 const FIRST_TOKEN: &str = "admin.token";
 const DAY_MS: u64 = 86_400_000;
-/// The first token is good for so long.
 const FIRST_TOKEN_DAYS: u64 = 365;
 
 impl Service {
-    /// Opens the store and starts to serve. Where the store knows no operator yet, a token for one
-    /// is put into the state directory.
-    ///
-    /// # Errors
-    /// [`StartError`].
+    /// Opens the store and starts the server. If the store has no operator yet, creates a token for
+    /// one in the state directory.
     pub fn start(setup: Setup) -> Result<Self, StartError> {
         let opened = setup.store.open(setup.archive.as_deref(), setup.retention)?;
         let Opened { mut stores, archives, housekeeping } = opened;
@@ -89,24 +80,23 @@ impl Service {
         Ok(Self { running, background })
     }
 
-    /// Where it listens.
     pub fn address(&self) -> SocketAddr {
         self.running.address()
     }
 
-    /// Its rules and stores, for whoever runs in the same program.
+    /// The rules and stores, for other code of the same program.
     pub fn core(&self) -> &Arc<Core> {
         self.running.core()
     }
 
-    /// Takes no more requests, and returns once those in flight are answered.
+    /// Stops accepting requests, and returns once those in flight are answered.
     pub fn stop(self) {
         self.running.stop();
         drop(self.background);
     }
 }
 
-/// Where the first operator's token is put.
+/// The file of the first operator's token.
 pub fn first_token(state: &Path) -> PathBuf {
     state.join(FIRST_TOKEN)
 }
@@ -128,14 +118,15 @@ fn first_operator(
     let path = first_token(state);
     let written = disk::private_directory(state)
         .and_then(|()| disk::write_whole(&path, format!("{token}\n").as_bytes(), Access::Owner));
-    // A token in a file that is not good yet is made again; one that nobody has could not be.
+    // Written before the commit: if that fails, the next start replaces the token in the file,
+    // while a committed token without a file would be lost.
     written.map_err(|error| StoreError::temporary(path.display().to_string()).because(error))?;
     tx.commit()?;
     tell(&format!("a token for the operator `{name}`, good for a year: {}", path.display()));
     Ok(())
 }
 
-/// Pages and devices have secrets that do not tell of each other.
+/// Derives the secret of pages, from which the fleet's secret cannot be computed.
 fn for_pages(fleet_secret: &[u8; 32]) -> [u8; 32] {
     let tag = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, fleet_secret), b"pages");
     let mut secret = [0; 32];

@@ -18,7 +18,7 @@ use super::sqlite::Sqlite;
 use super::tables::{DEVICES, LOCATION, attribute_column, device_of, encoded, setting};
 use super::transaction::plans;
 
-/// Answers questions about a store, also of another process, and changes nothing.
+/// A read-only connection to a store, which another process may use.
 pub struct SqlArchive {
     database: Box<dyn Database>,
     planned: Arc<Planned>,
@@ -29,15 +29,12 @@ impl SqlArchive {
         Self { database, planned: Arc::default() }
     }
 
-    /// Opens the store in a directory for reading.
-    ///
-    /// # Errors
-    /// [`StoreError`], also if there is none.
+    /// Opens the existing store in a directory for reading.
     pub fn sqlite(directory: &Path) -> Result<Self, StoreError> {
         Ok(Self::new(Box::new(Sqlite::reader(directory)?)))
     }
 
-    /// A question about the series that the plans have.
+    /// Starts a query of the series that the plans have.
     fn question<'a>(
         &mut self,
         filter: &'a Filter,
@@ -47,14 +44,14 @@ impl SqlArchive {
         Ok(Question::new(filter, by, Arc::clone(&self.planned)))
     }
 
-    /// The files that days were moved to, if any were. To be opened before results are read: as
-    /// long as they are open, none is deleted.
+    /// Opens the files that days were moved to, if any. Must be called before results are read:
+    /// while the files are open, none is deleted.
     fn files(&mut self) -> Result<Option<Files>, StoreError> {
         let location: Option<Location> = setting(&mut *self.database, LOCATION)?;
         location.map(|location| Files::open(&location, self.database.folder())).transpose()
     }
 
-    /// Asks within one view of the store, which writers do not change meanwhile.
+    /// Runs queries on a consistent view of the store.
     fn ask<T>(
         &mut self,
         ask: impl FnOnce(&mut dyn Database) -> Result<T, StoreError>,
@@ -149,7 +146,7 @@ impl Archive for SqlArchive {
         limit: usize,
     ) -> Result<Vec<Device>, StoreError> {
         let Some((condition, mut values)) = condition(filter) else { return Ok(Vec::new()) };
-        // No identifier is shorter than none.
+        // Empty bytes sort before all identifiers.
         values.push(after.map_or(Value::Bytes(Vec::new()), Value::from));
         values.push(limit.into());
         let (names, next) = (DEVICES.names(), values.len());
@@ -168,7 +165,7 @@ impl Archive for SqlArchive {
 
     fn values(&mut self, attribute: &str, limit: usize) -> Result<Vec<(String, u64)>, StoreError> {
         let Some(column) = attribute_column(attribute) else { return Ok(Vec::new()) };
-        // Texts in the order of their bytes, as everywhere else.
+        // Orders equal counts by the bytes of the value, in both databases.
         let sql = format!(
             "SELECT {column}, count(*) FROM devices GROUP BY {column}
                 ORDER BY 2 DESC, {column} COLLATE \"C\" LIMIT $1"
@@ -248,8 +245,8 @@ impl Archive for SqlArchive {
     }
 }
 
-/// The attributes that a filter asks for as a condition on devices, with its values; `None` if no
-/// device has such an attribute.
+/// Returns the attributes of a filter as a condition on devices, with its values; `None` if the
+/// filter has an unknown attribute.
 fn condition(filter: &Filter) -> Option<(String, Vec<Value>)> {
     let mut condition = String::new();
     let mut values = Vec::new();
@@ -260,7 +257,7 @@ fn condition(filter: &Filter) -> Option<(String, Vec<Value>)> {
     Some((condition, values))
 }
 
-/// The plans of a store: those that are known, if they are the same.
+/// Returns the plans of a store: `known`, if they have not changed.
 pub(super) fn planned(
     database: &mut dyn Database,
     known: &Arc<Planned>,
@@ -281,7 +278,7 @@ pub(super) fn numbers(
     rows.into_iter().map(|mut row| Ok((DeviceId(row.array()?), row.small()?))).collect()
 }
 
-/// Keys by their numbers that a question means, with the line of the answer.
+/// The keys of a query by their numbers, each with its line of the answer.
 type Keys = BTreeMap<i64, (Key, u32)>;
 
 fn keys(
@@ -319,8 +316,8 @@ pub(super) fn keys_after(
     rows.into_iter().map(|mut row| Ok((row.long()?, row.json()?))).collect()
 }
 
-/// Shows the cells of a level and kind in the days of a filter that have one of these keys: day,
-/// hour, key.
+/// Calls `see` with the cells of a level and kind that have one of `keys`, on the days of a filter,
+/// each with its day, hour and key.
 fn visit_cells(
     view: &mut dyn Database,
     (level, kind): (Level, i16),
@@ -353,7 +350,7 @@ fn visit_cells(
     }
 }
 
-/// Shows results that were not put together with others yet, each with the number of its device.
+/// Calls `see` with the results that were not folded yet, each with the number of its device.
 fn visit_late(
     view: &mut dyn Database,
     filter: &Filter,
@@ -370,8 +367,8 @@ fn visit_late(
     })
 }
 
-/// The last result that was folded, by its transaction and number: results are folded in that
-/// order. `None` if `lock` skips it, because another keeper is at work.
+/// Returns the transaction and number of the last result that was folded, in whose order results
+/// are folded. `None` if `lock` skipped the row because another keeper is at work.
 pub(super) fn rolled_up(
     database: &mut dyn Database,
     lock: &str,
@@ -380,12 +377,11 @@ pub(super) fn rolled_up(
     row.map(|mut row| Ok((row.long()?, row.long()?))).transpose()
 }
 
-/// Results with their numbers.
 type Page = [(i64, StoredResult)];
 
-/// Shows pages of results of the plan and the days of a filter after the one of that transaction
-/// and number, in the order of their numbers, until `see` says false. Results that are added
-/// meanwhile are not shown.
+/// Calls `see` with pages of results of the filter's plan and days, in the order of their numbers,
+/// until it returns false. Begins after the result with `from_change` and `from_number`, and leaves
+/// out results that are added meanwhile.
 fn visit_results(
     view: &mut dyn Database,
     filter: &Filter,
@@ -393,7 +389,7 @@ fn visit_results(
     see: &mut dyn FnMut(&mut dyn Database, &Page) -> Result<bool, StoreError>,
 ) -> Result<(), StoreError> {
     let (from, until) = days(filter);
-    // Without the first number a planner may walk through all of them to get to the last ones.
+    // Without the first number a query planner may scan all results to find the last ones.
     let sql = "SELECT coalesce(min(number), 1) - 1, coalesce(max(number), 0) FROM results
         WHERE {later}";
     let Some(mut row) = view.query(sql, &[values![from_change, from_number]])?.pop() else {
@@ -435,7 +431,7 @@ const RESULTS: &str = "SELECT r.number, r.device, r.body FROM (
         ) first
     ) measured JOIN results r ON r.number = measured.number
     WHERE before < $9 ORDER BY r.number";
-/// Rows that are read at a time.
+/// Maximum number of rows of a page.
 const PAGE: usize = 2_000;
-/// Bytes of results that are read at a time, and those of one more.
+/// Bytes of a page of results, which its last result may exceed.
 const PAGE_BYTES: usize = 1 << 20;

@@ -16,16 +16,16 @@ use underload_fleet::store::StoreError;
 
 use super::encode::from_json;
 
-/// A connection to a database. After an error nothing of the transaction lasts.
+/// A connection to a database. An error ends the transaction without changes.
 pub(super) trait Database: Send {
     fn begin(&mut self, kind: Begin) -> Result<(), StoreError>;
-    /// Makes sure that this transaction is the only one that reserves or gives back.
+    /// Makes this transaction the only one that reserves or frees leases.
     fn take_turn(&mut self) -> Result<(), StoreError> {
         Ok(())
     }
-    /// Makes the transaction last; it is on disk when this returns.
+    /// Commits the transaction, synced to disk.
     fn commit(&mut self) -> Result<(), StoreError>;
-    /// Takes the open transaction back, if there is one.
+    /// Rolls back the open transaction, if any.
     fn roll_back(&mut self);
     /// Returns the rows that a statement selects for rows of values.
     fn query(&mut self, sql: &str, rows: &[Vec<Value>]) -> Result<Vec<Row>, StoreError>;
@@ -46,14 +46,13 @@ pub(super) trait Database: Send {
 /// The kind of transaction that [`Database::begin`] starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Begin {
-    /// Reads the store as it is at one instant.
+    /// Reads a consistent view of the store.
     View,
-    /// Changes the store.
     Change,
-    /// Reserves or gives back.
+    /// Reserves or frees leases.
     Admission,
-    /// Claims work by the lock of a row, which is written after [`Begin::Change`]. Begins nothing
-    /// in a database that locks no rows.
+    /// Claims work by locking a row, which is written after [`Begin::Change`]. Does nothing in a
+    /// database without row locks.
     Fold,
 }
 
@@ -95,7 +94,6 @@ from! {
     bool, value => Self::Number(i64::from(value));
     // Numbers above 2^63 are stored as the signed number of the same bits.
     u64, value => Self::Number(value as i64);
-    // A limit.
     usize, value => Self::Number(i64::try_from(value).unwrap_or(i64::MAX));
     &str, value => Self::Text(value.to_owned());
     String, value => Self::Text(value);
@@ -119,7 +117,7 @@ impl Row {
         Self(values.into_iter())
     }
 
-    /// The next value, which may be absent.
+    /// Reads the next value, which may be null.
     pub(super) fn optional(&mut self) -> Result<Option<i64>, StoreError> {
         match self.0.next() {
             Some(Value::Null) => Ok(None),
@@ -132,12 +130,12 @@ impl Row {
         self.optional()?.ok_or_else(|| damaged("number"))
     }
 
-    /// A number that may be above 2^63.
+    /// Reads a number that may be above 2^63.
     pub(super) fn number(&mut self) -> Result<u64, StoreError> {
         self.long().map(|number| number as u64)
     }
 
-    /// A number of a smaller type.
+    /// Reads a number of a smaller type.
     pub(super) fn small<T: TryFrom<i64>>(&mut self) -> Result<T, StoreError> {
         T::try_from(self.long()?).map_err(|_| damaged("number"))
     }
@@ -156,12 +154,12 @@ impl Row {
         }
     }
 
-    /// Bytes of a fixed number, such as an identifier or a key.
+    /// Reads bytes of a fixed length, such as an identifier.
     pub(super) fn array<const N: usize>(&mut self) -> Result<[u8; N], StoreError> {
         self.bytes()?.try_into().map_err(|_| damaged("key"))
     }
 
-    /// A value that is stored as JSON.
+    /// Reads a value that is stored as JSON.
     pub(super) fn json<T: DeserializeOwned>(&mut self) -> Result<T, StoreError> {
         from_json(&self.text()?)
     }
@@ -171,8 +169,8 @@ fn damaged(kind: &str) -> StoreError {
     StoreError::broken(format!("a stored row is damaged: it has no {kind}"))
 }
 
-/// A statement as a database reads it: with `words` replaced in their order, and the table of
-/// values as `table` writes it for these types.
+/// Returns the SQL of a statement: replaces `words`, in their order, and the table of values, which
+/// `table` writes for the types of its columns.
 pub(super) fn statement(
     sql: &str,
     words: &[(&str, &str)],

@@ -1,12 +1,11 @@
-//! Where an orchestrator keeps what it knows.
+//! The store of an orchestrator.
 //!
 //! A [`SqlStore`] in SQLite needs no set-up and serves one orchestrator, one in PostgreSQL serves
-//! any number of them at once. Each of the two is a `database` that runs statements; what is stored
-//! and how is the same and written once: rows of devices, servers, leases and plans (`tables`),
-//! changed in transactions (`transaction`); results as bytes of a few hundred each (`encode`);
-//! which of a device's sequence numbers were seen (`seen`), which outlives the results; and sums of
-//! results that answer what pages ask without reading results again (`rollup`, `keeper`,
-//! `archive`). Old days are in `files`. Writers never wait for readers.
+//! any number. Both implement `database`, which runs statements; all else is written once: rows of
+//! devices, servers, leases and plans (`tables`), changed in transactions (`transaction`); results,
+//! encoded in a few hundred bytes each (`encode`); the sequence numbers that devices have handed in
+//! (`seen`), which outlive the results; and sums of results, from which pages are answered
+//! (`rollup`, `keeper`, `archive`). Old days are in `files`. Writers never wait for readers.
 
 mod archive;
 mod database;

@@ -1,4 +1,4 @@
-//! Where a store is, as a command line says it.
+//! The location of a store, as on a command line.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -11,41 +11,36 @@ use super::archive::SqlArchive;
 use super::housekeeping::Housekeeping;
 use super::open::SqlStore;
 
-/// Where a store is.
+/// The location of a store.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Place {
     /// A directory, for one orchestrator.
     Sqlite(PathBuf),
-    /// A database, for any number of them.
+    /// The URL of a database, for any number of orchestrators.
     Postgres(String),
 }
 
-/// A text that names no store.
+/// The text is not the location of a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("expected sqlite:DIR or postgres://USER@HOST/DATABASE")]
 pub struct NotAPlace;
 
-/// A store at work: who writes, who answers questions, and who keeps it in order.
+/// The connections of an orchestrator to its store.
 pub struct Opened {
-    /// Who writes; all of them at once.
+    /// Connections for concurrent transactions.
     pub stores: Vec<Box<dyn Store>>,
-    /// Who answers questions; all of them at once.
+    /// Connections for concurrent queries.
     pub archives: Vec<Box<dyn Archive>>,
-    /// Who keeps it in order.
     pub housekeeping: Housekeeping,
 }
 
-/// Connections that write, where a store takes several at once.
+/// Connections that write, if the database supports more than one.
 const WRITERS: usize = 4;
-/// Questions that are answered at once.
 const READERS: usize = 3;
 
 impl Place {
-    /// Opens it for an orchestrator, and makes it where it is missing. Old days go to that folder;
-    /// by default to `archive` in a directory, and nowhere from a database.
-    ///
-    /// # Errors
-    /// [`StoreError`].
+    /// Opens the store for an orchestrator, and creates it if it is missing. `archive` is that of
+    /// [`SqlStore::housekeeping`].
     pub fn open(&self, archive: Option<&Path>, retention: Retention) -> Result<Opened, StoreError> {
         let (store, writers) = match self {
             Self::Sqlite(directory) => (SqlStore::sqlite(directory)?, 1),
@@ -61,10 +56,7 @@ impl Place {
         Ok(Opened { stores, archives, housekeeping })
     }
 
-    /// For a short change, also while an orchestrator is at work.
-    ///
-    /// # Errors
-    /// [`StoreError`].
+    /// Opens the store for a short change, also while an orchestrator uses it.
     pub fn beside(&self) -> Result<Box<dyn Store>, StoreError> {
         Ok(Box::new(match self {
             Self::Sqlite(directory) => SqlStore::beside(directory)?,
@@ -72,10 +64,7 @@ impl Place {
         }))
     }
 
-    /// Who answers questions, also while an orchestrator is at work.
-    ///
-    /// # Errors
-    /// [`StoreError`].
+    /// Opens the store for queries, also while an orchestrator uses it.
     pub fn archive(&self) -> Result<Box<dyn Archive>, StoreError> {
         Ok(Box::new(match self {
             Self::Sqlite(directory) => SqlArchive::sqlite(directory)?,
@@ -83,7 +72,7 @@ impl Place {
         }))
     }
 
-    /// The directory, where it is one.
+    /// The directory; `None` for a database.
     pub fn directory(&self) -> Option<&Path> {
         match self {
             Self::Sqlite(directory) => Some(directory),

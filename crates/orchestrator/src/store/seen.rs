@@ -1,10 +1,10 @@
-//! Which sequence numbers of a device were kept already, exactly, at a bit each.
+//! The sequence numbers of the results that each device has handed in, one bit each.
 //!
-//! A result may be handed in again after it was moved to files or folded into sums, so that what
-//! was seen is kept apart from the results: for each device and epoch a row of [`WIDTH`] bits for
-//! each [`WIDTH`] numbers in a row that any was seen of. Whoever leaves holes in its numbers pays
-//! with at most one such row for each result, and only its newest rows stay: what is older counts
-//! as seen ([`SEEN_ROWS`](underload_fleet::store::SEEN_ROWS)).
+//! A result may be handed in again after it was moved to files or folded into sums, so these bits
+//! are stored apart from the results: for each device and epoch a row of [`WIDTH`] bits for each
+//! [`WIDTH`] consecutive numbers of which at least one was seen. A device with gaps in its numbers
+//! takes at most one row per result, and only its newest rows are stored: older numbers count as
+//! seen ([`SEEN_ROWS`](underload_fleet::store::SEEN_ROWS)).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,17 +12,17 @@ use underload_fleet::device::DeviceId;
 use underload_fleet::orchestrator::MADE_EPOCH;
 use underload_fleet::store::SEEN_WIDTH as WIDTH;
 
-/// Which row: device, epoch, number divided by [`WIDTH`].
+/// The key of a row: device, epoch, number divided by [`WIDTH`].
 pub(super) type Place = (DeviceId, u32, u64);
-/// A row's bits, the lowest number first, without the zeros at the end.
+/// The bits of a row, lowest number first, without trailing zero bytes.
 pub(super) type Bits = Vec<u8>;
 
-/// The row that a number is in.
+/// Returns the row of a number.
 pub(super) fn place(device: DeviceId, epoch: u32, sequence: u64) -> Place {
     (device, epoch, sequence / WIDTH)
 }
 
-/// Sets the bit of a number. True if it was not set.
+/// Sets the bit of a number. Returns whether it was not set before.
 pub(super) fn set(bits: &mut Bits, sequence: u64) -> bool {
     let bit = (sequence % WIDTH) as usize;
     if bits.len() <= bit / 8 {
@@ -34,52 +34,50 @@ pub(super) fn set(bits: &mut Bits, sequence: u64) -> bool {
     is_new
 }
 
-/// Rows that a transaction looked at.
+/// Rows that a transaction has read.
 #[derive(Debug, Default)]
 pub(super) struct Rows {
     rows: BTreeMap<Place, Row>,
 }
 
-/// A row as it was and as it is to be.
 #[derive(Debug, Default)]
 pub(super) struct Row {
-    /// As it is stored; `None` where it is not.
+    /// The stored bits; `None` if the row is not stored.
     pub(super) stored: Option<Bits>,
-    /// As it is to be.
+    /// The bits to store.
     pub(super) bits: Bits,
 }
 
 impl Rows {
-    /// Whether the row was looked at.
+    /// Returns whether the row was read.
     pub(super) fn has(&self, place: &Place) -> bool {
         self.rows.contains_key(place)
     }
 
-    /// Takes a row as it is stored.
+    /// Adds a row as it is stored.
     pub(super) fn put(&mut self, place: Place, stored: Option<Bits>) {
         let bits = stored.clone().unwrap_or_default();
         self.rows.insert(place, Row { stored, bits });
     }
 
-    /// Takes a row that is older than all that are stored: each of its numbers was seen.
+    /// Adds a row that is older than all stored rows: each of its numbers counts as seen.
     pub(super) fn put_forgotten(&mut self, place: Place) {
         self.put(place, Some(vec![u8::MAX; WIDTH as usize / 8]));
     }
 
-    /// Devices that have rows which are not stored yet, with whether these are of outcomes that
-    /// orchestrators made.
+    /// Returns the devices with rows that are not stored yet, and whether those rows are of
+    /// outcomes that orchestrators made.
     pub(super) fn grown(&self) -> BTreeSet<(DeviceId, bool)> {
         let new = self.rows.iter().filter(|(_, row)| row.stored.is_none());
         new.map(|((device, epoch, _), _)| (*device, *epoch == MADE_EPOCH)).collect()
     }
 
-    /// Marks a number as seen. True if it was not.
+    /// Marks a number as seen. Returns whether it was not seen before.
     pub(super) fn mark(&mut self, device: DeviceId, epoch: u32, sequence: u64) -> bool {
         let row = self.rows.entry(place(device, epoch, sequence)).or_default();
         set(&mut row.bits, sequence)
     }
 
-    /// Rows that have changed.
     pub(super) fn changed(&self) -> impl Iterator<Item = (&Place, &Row)> {
         self.rows.iter().filter(|(_, row)| row.stored.as_ref() != Some(&row.bits))
     }

@@ -1,4 +1,4 @@
-//! Tables of a store, and what their rows are.
+//! The tables of a store and their rows.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -99,7 +99,6 @@ pub(super) const SUMS: Table = Table {
 };
 
 impl Table {
-    /// Names of columns with commas.
     pub(super) fn names(&self) -> String {
         names(self.columns)
     }
@@ -108,32 +107,32 @@ impl Table {
         names(&self.columns[..self.keys])
     }
 
-    /// Selects the rows with keys, in their order.
+    /// Selects the rows with the given keys, ordered by key.
     pub(super) fn get(&self) -> String {
         let Self { name, keys, columns } = self;
         let (key, rows) = (self.key(), rows(&columns[..*keys]));
         format!("SELECT {} FROM {name} WHERE ({key}) IN ({rows}) ORDER BY {key}", self.names())
     }
 
-    /// Adds rows; fails if there is one with the key of one of them.
+    /// Adds rows; fails if a key exists.
     pub(super) fn insert(&self) -> String {
         format!("INSERT INTO {} ({}) {}", self.name, self.names(), rows(self.columns))
     }
 
-    /// Adds rows; skips those whose key is stored already.
+    /// Adds rows; skips those whose key exists.
     pub(super) fn add(&self) -> String {
         format!("{} ON CONFLICT DO NOTHING", self.insert())
     }
 
-    /// Adds rows, or changes those with their keys.
+    /// Adds rows, or replaces those with equal keys.
     pub(super) fn put(&self) -> String {
         let changed = self.columns[self.keys..].iter();
         let set: Vec<_> = changed.map(|(name, _)| format!("{name} = excluded.{name}")).collect();
         format!("{} ON CONFLICT ({}) DO UPDATE SET {}", self.insert(), self.key(), set.join(", "))
     }
 
-    /// Changes the last column of rows that are still as they were read: their values are followed
-    /// by the one that was read.
+    /// Changes the last column of rows in which it still has the value that was read, which follows
+    /// the new values.
     pub(super) fn swap(&self) -> String {
         let Self { name, keys, columns } = self;
         let last = columns[columns.len() - 1];
@@ -149,7 +148,7 @@ impl Table {
         )
     }
 
-    /// Deletes the rows with keys.
+    /// Deletes the rows with the given keys.
     pub(super) fn delete(&self) -> String {
         let rows = rows(&self.columns[..self.keys]);
         format!("DELETE FROM {} WHERE ({}) IN ({rows})", self.name, self.key())
@@ -201,7 +200,7 @@ pub(super) fn device_values(device: &Device) -> Result<Vec<Value>, StoreError> {
 pub(super) fn device_of(mut row: Row) -> Result<Device, StoreError> {
     let (id, public_key) = (DeviceId(row.array()?), row.array()?);
     let (model, firmware) = (row.text()?, row.text()?);
-    // The tier follows from its rates.
+    // Skips the tier, which follows from its rates.
     row.text()?;
     Ok(Device {
         id,
@@ -229,18 +228,18 @@ pub(super) fn device_of(mut row: Row) -> Result<Device, StoreError> {
     })
 }
 
-/// The result of a row of number, device and body.
+/// Reads a row of number, device and body.
 pub(super) fn encoded(mut row: Row) -> Result<Encoded, StoreError> {
     Ok(Encoded { number: row.long()?, device: DeviceId(row.array()?), body: row.bytes()? })
 }
 
-/// The column of an attribute that may be filtered by.
+/// Returns the column of an attribute; `None` if there is no such attribute.
 pub(super) fn attribute_column(name: &str) -> Option<&'static str> {
     Attributes::NAMES.into_iter().find(|known| *known == name)
 }
 
-/// An instant that is compared as it is stored: the databases know signed numbers only, so all
-/// are moved down by 2^63, which keeps their order.
+/// Converts an instant for comparisons in a database, which has only signed numbers: subtracts
+/// 2^63, which keeps the order.
 pub(super) fn to_instant(at_ms: u64) -> i64 {
     at_ms.wrapping_sub(1 << 63) as i64
 }
@@ -250,7 +249,7 @@ fn instant_of(stored: i64) -> u64 {
     (stored as u64).wrapping_add(1 << 63)
 }
 
-/// A setting that is stored as JSON.
+/// Reads a setting that is stored as JSON.
 pub(super) fn setting<T: DeserializeOwned>(
     database: &mut dyn Database,
     name: &str,
@@ -275,5 +274,5 @@ pub(super) fn put_setting(
 
 /// Name of the setting with the size of the next process's first batch.
 pub(super) const BATCH: &str = "roll-up batch";
-/// Name of the setting with the place of the archive.
+/// Name of the setting with the location of the archive.
 pub(super) const LOCATION: &str = "archive";

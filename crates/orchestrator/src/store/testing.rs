@@ -130,7 +130,6 @@ pub(super) fn with_invented_steps(device: u64, sequence: u64) -> StoredResult {
     stored
 }
 
-/// Keeps results.
 pub(super) fn append(store: &mut dyn Store, results: &[StoredResult]) -> Vec<bool> {
     let mut change = store.begin(&Needs::default()).expect("it begins");
     let are_new = change.append(results).expect("they are kept");

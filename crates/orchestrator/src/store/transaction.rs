@@ -1,5 +1,5 @@
-//! Changes that are made together: rows are read once, changed in memory and written at the end,
-//! all rows of a table with one statement.
+//! Transactions: rows are read once, changed in memory, and written at the end, all rows of a table
+//! with one statement.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -72,7 +72,7 @@ impl<V> Default for Swapped<V> {
 }
 
 impl<K: Ord + Clone, V: Clone> Cached<K, V> {
-    /// Takes a row as it is stored, unless it was read or changed before.
+    /// Adds a stored row, unless it was read or changed before.
     fn load(&mut self, key: K, value: Option<V>) {
         self.rows.entry(key).or_insert(value);
     }
@@ -82,12 +82,12 @@ impl<K: Ord + Clone, V: Clone> Cached<K, V> {
         self.changed.insert(key);
     }
 
-    /// Whether the row was read or changed.
+    /// Returns whether the row was read or changed.
     fn is_known(&self, key: &K) -> bool {
         self.rows.contains_key(key)
     }
 
-    /// The row, as far as it was read or changed.
+    /// Returns the row if it was read or changed and exists.
     fn get(&self, key: &K) -> Option<V> {
         self.rows.get(key).cloned().flatten()
     }
@@ -174,7 +174,7 @@ impl<'a> SqlTransaction<'a> {
         Ok(())
     }
 
-    /// Leases by number, device and segment of what is needed.
+    /// Loads the needed leases, and those of the needed devices and their segments.
     fn load_needed_leases(&mut self) -> Result<(), StoreError> {
         let lines = self.devices.present();
         let segments = lines.map(|device| device.attributes.segment.clone());
@@ -214,7 +214,7 @@ impl<'a> SqlTransaction<'a> {
         Ok(())
     }
 
-    /// Reads the leases of a condition, for each row of values.
+    /// Loads the leases that meet a condition, for each row of values.
     fn leases_where(&mut self, condition: &str, rows: &[Vec<Value>]) -> Result<(), StoreError> {
         let sql = format!("SELECT body FROM leases WHERE {condition}");
         for mut row in self.database.query(&sql, rows)? {
@@ -247,7 +247,7 @@ impl<'a> SqlTransaction<'a> {
         Ok(())
     }
 
-    /// The oldest rows that are kept, of senders that have as many rows as are kept.
+    /// Returns the oldest stored row of each sender that has [`SEEN_ROWS`] rows.
     fn oldest_seen(
         &mut self,
         places: &[seen::Place],
@@ -264,7 +264,7 @@ impl<'a> SqlTransaction<'a> {
         Ok(oldest)
     }
 
-    /// The rows of all needed devices that their next results most likely belong to.
+    /// Loads the last row of each needed device, to which its next results most likely belong.
     fn load_last_seen(&mut self) -> Result<(), StoreError> {
         let mut until: BTreeMap<DeviceId, Option<(u32, u64)>> =
             self.needs.devices.iter().map(|device| (*device, None)).collect();
@@ -311,7 +311,7 @@ impl<'a> SqlTransaction<'a> {
         self.write_seen()
     }
 
-    /// Marks what was seen, and forgets the rows that are older than those that are kept.
+    /// Writes the seen numbers, and deletes all but the newest [`SEEN_ROWS`] rows of a sender.
     fn write_seen(&mut self) -> Result<(), StoreError> {
         let (mut new, mut known) = (Vec::new(), Vec::new());
         for (place, row) in self.seen.changed() {
@@ -353,7 +353,7 @@ impl Transaction for SqlTransaction<'_> {
     }
 
     fn overdue(&mut self, now_ms: u64, limit: usize) -> Result<Vec<DeviceId>, StoreError> {
-        // Each orchestrator takes others.
+        // Skips devices that another orchestrator is settling.
         let sql = format!(
             "SELECT {} FROM devices WHERE settle_ms <= $1
                 ORDER BY settle_ms, id LIMIT $2 FOR UPDATE SKIP LOCKED",
@@ -518,7 +518,7 @@ impl Drop for SqlTransaction<'_> {
     }
 }
 
-/// All plans, by name.
+/// Returns all plans, ordered by name.
 pub(super) fn plans(database: &mut dyn Database) -> Result<Vec<PlanRow>, StoreError> {
     let rows = database.query("SELECT body FROM plans", &[vec![]])?;
     let plans = rows.into_iter().map(|mut row| row.json());
@@ -554,15 +554,15 @@ fn seen_of(mut row: Row) -> Result<(seen::Place, Vec<u8>), StoreError> {
     Ok(((DeviceId(row.array()?), row.small()?, row.number()?), row.bytes()?))
 }
 
-/// A device, and whether not its own results but those that were made in its stead are meant.
+/// A device, and whether orchestrators made its results in its stead.
 type Sender = (DeviceId, bool);
 
 fn sender_keys(senders: &BTreeSet<Sender>) -> Vec<Vec<Value>> {
     senders.iter().map(|(device, is_made)| values![*device, *is_made]).collect()
 }
 
-/// Selects the oldest row that is kept of each sender; its columns are null if the sender has
-/// fewer rows than are kept.
+/// Selects the oldest of the newest [`SEEN_ROWS`] rows of each sender; its columns are null if the
+/// sender has fewer rows.
 fn oldest_seen() -> String {
     let of = |column: &str| {
         format!(

@@ -1,9 +1,9 @@
-//! The days of a line: lag of each class, as `run`'s study of lines has it.
+//! The days of a line: lag of each class, as in the study of lines of the crate `run`.
 //!
-//! The round trips of a day's runs are pooled, never their percentiles averaged. A run whose load
-//! did not fill the line shows no working latency: it counts from 95 % of the most that the same
-//! line moved in that step until the day is over. Runs may come late, so a day is over when a run
-//! of the third day after it has come; what comes later counts everywhere but here, and is told.
+//! The round trips of a day's runs are pooled; percentiles are not averaged. A run counts if its
+//! goodput reached 95 % of the highest that the line had in that step up to the end of the day:
+//! with less load there is no working latency. Runs may arrive late, so a day is closed when a run
+//! of the third day after it arrives. Later runs of the day are only counted.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -12,34 +12,34 @@ use underload_fleet::outcome::StepResult;
 use underload_fleet::store::StoredResult;
 use underload_record::cohorts::{ClassDays, Line, SeriesName};
 
-/// Days that are open beside the newest.
+/// Days that are open besides the newest.
 const DAYS_OPEN: u32 = 2;
-/// Of the most that the line moved in a step.
+/// Share of the line's highest goodput in a step from which a load is full.
 const FULL_SHARE: f64 = 0.95;
-/// Runs of a line and day at most; what is more adds memory and no knowledge.
+/// Maximum number of runs of a line and day, which bounds the memory.
 const RUNS_MOST: usize = 48;
 
 #[derive(Default)]
 pub(super) struct Days {
-    /// The days that are open, and their runs.
+    /// Open days with their runs.
     open: VecDeque<(u32, Vec<Run>)>,
-    /// Days before are over.
+    /// Earlier days are closed.
     from_day: u32,
-    /// The most that each step moved, bit/s.
+    /// Highest goodput in each step, bit/s.
     most: BTreeMap<String, u64>,
     late: u64,
-    /// Bins of the open days.
+    /// Memory of the open days, in bins.
     cells: usize,
 }
 
 struct Run {
-    /// Bits per second of each loaded step.
+    /// Goodput of each loaded step, bit/s.
     moved: Vec<(String, u64)>,
     series: Vec<RunSeries>,
 }
 
 struct RunSeries {
-    /// Of the series.
+    /// Index of the series in [`underload_record::cohorts::Lines`].
     place: usize,
     /// Round trips by bin.
     bins: Box<[(u16, u16)]>,
@@ -47,14 +47,15 @@ struct RunSeries {
 }
 
 impl Days {
-    /// Adds a run that measured.
+    /// Adds a measured run.
     pub(super) fn add(&mut self, line: &mut Line, names: &[SeriesName], kept: &StoredResult) {
         let day = kept.day();
         if day < self.from_day {
             self.late += 1;
             return;
         }
-        // Latency alone has no lag. Names that the plan does not have would have no end.
+        // Only loads have lag, and only steps of the plan count, so that devices cannot use up
+        // memory by invented names.
         let is_loaded = |step: &StepResult| {
             let kind = step.kind.name();
             kind != IDLE && names.iter().any(|name| name.step == step.step && name.load == kind)
@@ -93,12 +94,11 @@ impl Days {
         }
     }
 
-    /// Bins that are kept for the open days.
     pub(super) fn cells(&self) -> usize {
         self.cells
     }
 
-    /// Ends all days; gives the runs that came too late.
+    /// Closes all days. Returns the number of runs that arrived too late.
     pub(super) fn finish(&mut self, line: &mut Line, names: &[SeriesName]) -> u64 {
         while !self.open.is_empty() {
             self.close_oldest(line, names);
@@ -143,7 +143,6 @@ impl Days {
 }
 
 impl Run {
-    /// Whether probes of a series were sent.
     fn has(&self, place: usize) -> bool {
         self.series.iter().any(|series| series.place == place)
     }
@@ -170,13 +169,13 @@ impl Class {
     }
 }
 
-/// The place of a series; `None` where the plan has none of the kind.
+/// The index of a series; `None` if the plan does not have it.
 pub(super) fn place_of(names: &[SeriesName], step: &StepResult, dscp: u8) -> Option<usize> {
     let kind = step.kind.name();
     names.iter().position(|name| name.dscp == dscp && name.step == step.step && name.load == kind)
 }
 
-/// Of all probes of a series; `None` where there are none, or it is one that was lost.
+/// The quantile of the probes sent in a series; `None` without probes, or if it is a lost one.
 fn quantile(runs: &[&Run], place: usize, share: f64) -> Option<f64> {
     let (mut counts, mut lost) = ([0_u64; BIN_MAX as usize + 1], 0_u64);
     let all = runs.iter().flat_map(|run| &run.series);
@@ -196,7 +195,7 @@ fn quantile(runs: &[&Run], place: usize, share: f64) -> Option<f64> {
     found.map(|(bin, _)| value_of(bin))
 }
 
-/// Adds a day. Classes are held against the lowest marking of their step.
+/// Adds a day. Compares classes with the lowest marking of their step.
 fn note(line: &mut Line, names: &[SeriesName], of_day: &[(usize, Class)], least: Option<u8>) {
     let against = of_day.iter().find(|(place, _)| Some(names[*place].dscp) == least);
     let lag = against.map(|(_, class)| class.lag()).filter(|lag| *lag > 0.0);

@@ -1,11 +1,11 @@
-//! Numbers that others published of studies that a built-in plan repeats.
+//! Published numbers of studies that a built-in plan repeats.
 //!
-//! The bands are those of the scenarios that simulate the same studies, `comcast/study` and
+//! The bands are those of the scenarios that simulate these studies, `comcast/study` and
 //! `low-latency/ull`.
 
 use underload_record::schema::{CohortSeries, CohortStudy, Expectation};
 
-/// Those of the plan beside what was measured; none where the plan repeats nobody's study.
+/// Returns the published numbers with the measured ones; empty if the plan repeats no study.
 pub(super) fn numbers(study: &CohortStudy) -> Vec<Expectation> {
     match study.plan.as_str() {
         "comcast-study" => aqm_study(study).unwrap_or_default(),
@@ -40,7 +40,7 @@ impl Published<'_> {
     }
 }
 
-/// The reference is taken for the lines without AQM, the one other cohort for those with it.
+/// Assumes that the reference has the lines without AQM, and the only other cohort those with it.
 fn aqm_study(study: &CohortStudy) -> Option<Vec<Expectation>> {
     let series = study.series.iter().find(|series| series.load == "upload")?;
     let [comparison] = series.comparisons.as_slice() else { return None };

@@ -175,7 +175,6 @@ pub(super) struct Lists {
     ends: Vec<usize>,
 }
 
-/// A finished file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::store) struct Written {
     pub(super) rows: u64,

@@ -32,7 +32,7 @@ pub(in crate::store) struct Manifest {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(in crate::store) struct PlanDay {
-    /// Days since 1970.
+    /// Days since 1970-01-01, UTC.
     pub(in crate::store) day: u32,
     pub(in crate::store) plan: String,
     /// All results of the day with numbers up to this are in `parts`.
@@ -40,7 +40,6 @@ pub(in crate::store) struct PlanDay {
     pub(in crate::store) parts: Vec<Part>,
 }
 
-/// A file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(in crate::store) struct Part {
@@ -52,7 +51,7 @@ pub(in crate::store) struct Part {
     /// Highest number of its results.
     pub(in crate::store) last: i64,
     pub(in crate::store) bytes: u64,
-    /// Hexadecimal.
+    /// Hexadecimal SHA-256 of the file.
     pub(in crate::store) sha256: String,
 }
 

@@ -1,4 +1,4 @@
-//! Days in files: small parts become one, and old days are added up.
+//! Days in files: merges small parts, and reduces old days to sums.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -13,7 +13,7 @@ use crate::store::files::{
     self, Manifest, Numbered, Order, Part, PlanDay, Rows, RunsReader, RunsWriter, Sums,
 };
 
-/// Does what is next to be done with a day, and gives the files that are no longer named.
+/// Does the next piece of work on a day. Also returns the files that the manifest no longer names.
 pub(super) fn step(
     folder: &Path,
     manifest: &mut Manifest,
@@ -34,8 +34,8 @@ pub(super) fn step(
     }
 }
 
-/// Parts of a day that are worth becoming one: each is at most some times as large as those before
-/// it together, so that a row is written again a few times only.
+/// Returns parts of a day to merge: each has at most [`GROWTH`] times the rows of the smaller ones
+/// together, so that a row is rewritten only a few times.
 fn small_parts(day: &PlanDay) -> Option<Vec<Part>> {
     let runs = day.parts.iter().filter(|part| part.rows_are == Rows::Runs);
     let mut runs: Vec<&Part> = runs.collect();
@@ -115,7 +115,7 @@ fn add_up(
     Ok((Work::AddedUp(results), gone))
 }
 
-/// Names new files of a day in the place of old ones.
+/// Replaces files of a day in the manifest.
 fn replace(
     folder: &Path,
     manifest: &mut Manifest,
@@ -129,8 +129,8 @@ fn replace(
     manifest.write(folder)
 }
 
-/// Shows the results of all parts in the order of files. Parts are checked first: what is damaged
-/// must not be written again as if it were whole.
+/// Merges the results of all parts in their order. Verifies the parts first, so that damaged rows
+/// are not rewritten with a valid hash.
 fn in_order(
     folder: &Path,
     plan: &str,
@@ -158,9 +158,9 @@ fn in_order(
     Ok(())
 }
 
-/// Parts that become one at a time.
+/// Maximum number of parts to merge at once.
 const MERGED_AT_ONCE: usize = 16;
-/// How much larger than those before it a part may be.
+/// How many times larger a part may be than the smaller ones together.
 const GROWTH: u64 = 4;
-/// Rows of a file that parts are merged into, at most.
+/// Maximum number of rows of a merged file.
 const ROWS_MOST: u64 = 2_000_000;

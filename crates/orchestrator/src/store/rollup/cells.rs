@@ -1,4 +1,4 @@
-//! Cells, what they are of, and how they are stored.
+//! Cells of sums, their keys, and their encoding.
 
 use roaring::RoaringBitmap;
 use serde::{Deserialize, Serialize};
@@ -22,7 +22,6 @@ pub(in crate::store) enum Level {
 }
 
 impl Level {
-    /// As it is stored.
     pub(in crate::store) fn number(self) -> i16 {
         match self {
             Self::Cohorts => 0,
@@ -37,7 +36,7 @@ impl Level {
 pub(in crate::store) struct Key {
     pub(in crate::store) plan: String,
     pub(in crate::store) cohort: String,
-    /// The line, where the level tells lines apart: [`LINE`].
+    /// Values of [`LINE`], at the levels of lines.
     pub(in crate::store) line: Option<[String; 5]>,
     pub(in crate::store) of: Of,
 }
@@ -45,14 +44,14 @@ pub(in crate::store) struct Key {
 /// The subject of a cell: the series that it sums, or the outcome of runs that it counts.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(in crate::store) enum Of {
-    /// Series of probes that were measured.
+    /// A measured series of probes.
     Series { step: String, kind: Kind, dscp: u8 },
-    /// Ends of runs that were due.
+    /// Due runs with an outcome.
     Runs { outcome: Outcome, reason: String },
 }
 
 impl Of {
-    /// As it is stored: which of the two.
+    /// Returns [`SERIES`] or [`RUNS`].
     pub(in crate::store) fn number(&self) -> i16 {
         match self {
             Self::Series { .. } => SERIES,
@@ -66,7 +65,8 @@ pub(in crate::store) const SERIES: i16 = 0;
 /// Stored number of cells of runs.
 pub(in crate::store) const RUNS: i16 = 1;
 
-/// The attributes in [`Key::line`]. Segments are too many, and what was measured varies.
+/// The attributes in [`Key::line`], without those with many values (`segment`) or that vary
+/// (`measured`).
 pub(in crate::store) const LINE: [&str; 5] = ["model", "firmware", "tier", "region", "configured"];
 
 /// The address of a cell. `hour` is 0 except at [`Level::Hours`].
@@ -117,12 +117,11 @@ pub(in crate::store) struct Cell {
     pub(in crate::store) lost: u64,
     /// Number of series or runs in the sum.
     pub(in crate::store) tests: u64,
-    /// The numbers of the devices that they are of.
+    /// Numbers of their devices.
     pub(in crate::store) devices: RoaringBitmap,
 }
 
 impl Cell {
-    /// Adds all that another has.
     pub(in crate::store) fn merge(&mut self, other: &Self) {
         self.bins.merge(&other.bins);
         self.sent = self.sent.saturating_add(other.sent);
@@ -132,7 +131,7 @@ impl Cell {
     }
 }
 
-/// A cell as it is stored.
+/// An encoded cell.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::store) struct CellBytes {
     pub(in crate::store) bins: Vec<u8>,
@@ -147,7 +146,7 @@ pub(in crate::store) struct CellBytes {
 impl From<&Cell> for CellBytes {
     fn from(cell: &Cell) -> Self {
         let mut set = Vec::with_capacity(cell.devices.serialized_size());
-        // Memory takes whatever is written to it.
+        // Writing to memory cannot fail.
         let _ = cell.devices.serialize_into(&mut set);
         let mut bytes = Self {
             bins: bytes_of_bins(&cell.bins),
@@ -163,7 +162,7 @@ impl From<&Cell> for CellBytes {
 }
 
 impl CellBytes {
-    /// Reads what follows the key of a row.
+    /// Reads the columns after the key of a row.
     pub(in crate::store) fn of(mut row: Row) -> Result<Self, StoreError> {
         let (bins, devices) = (row.bytes()?, row.bytes()?);
         Ok(Self { bins, devices, sent: row.long()?, lost: row.long()?, tests: row.long()? })
@@ -180,7 +179,7 @@ impl CellBytes {
         Ok(Cell { bins, sent, lost, tests, devices })
     }
 
-    /// Shows each bin with its count, and returns the devices.
+    /// Calls `see` with each bin and its count. Returns the devices.
     ///
     /// # Errors
     /// As [`Self::read`].
@@ -205,5 +204,5 @@ impl CellBytes {
     }
 }
 
-/// Start of the devices of a cell with a checksum. A set alone starts with another byte.
+/// First byte of the devices of a cell with a checksum; no set begins with it.
 const CHECKED: u8 = 2;

@@ -1,4 +1,4 @@
-//! Puts results together in memory.
+//! Folds results into cells in memory.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -12,7 +12,6 @@ use super::cells::{Cell, Key, LINE, Level, Of, Place};
 use super::planned::Planned;
 use crate::store::encode::Encoded;
 
-/// Puts results together in memory.
 #[derive(Debug, Default)]
 pub(in crate::store) struct Rollup {
     planned: Arc<Planned>,
@@ -56,7 +55,7 @@ impl Rollup {
         Ok(Some(folded))
     }
 
-    /// Adds a result of the device with that number.
+    /// Adds a result. `number` is that of its device.
     pub(in crate::store) fn add(&mut self, stored: &StoredResult, device: u32) {
         let result = &stored.result;
         let line = LINE.map(|name| stored.attributes.get(name).unwrap_or_default());
@@ -79,7 +78,7 @@ impl Rollup {
         }
     }
 
-    /// The cell of a series or run, which is counted.
+    /// Counts a series or run, and returns its cell.
     fn count(&mut self, key: Key, stored: &StoredResult, device: u32) -> &mut Cell {
         let next = self.keys.len() as u32;
         let key = *self.keys.entry(key).or_insert(next);
@@ -89,7 +88,7 @@ impl Rollup {
         cell
     }
 
-    /// The cells of all levels.
+    /// Returns the cells of all levels.
     pub(in crate::store) fn finish(self) -> BTreeMap<Place, Cell> {
         let mut keys: Vec<(Key, u32)> = self.keys.into_iter().collect();
         keys.sort_by_key(|(_, number)| *number);

@@ -1,12 +1,11 @@
-//! Results put together, so that a page's question does not read results again.
+//! Sums of results, so that pages do not read the results again.
 //!
-//! There are three levels, each told apart by more than the one before: cohorts by day, lines
-//! (model, firmware, tier, region, configured) by day, the same by hour. A question is answered
-//! from the first level that knows all it asks for, and from the results themselves where none
-//! does, as for one segment. A keeper puts results together in the order in which they came and
-//! notes how far it is; what came later is added from the results when a question is asked, so
-//! that an answer is always about all that was kept. Devices of a cell are a set of numbers, so
-//! that those of many cells are counted once each.
+//! There are three levels of rising detail: cohorts by day, lines (model, firmware, tier, region,
+//! configured) by day, and lines by hour. A query uses the first level with all its dimensions, or
+//! the results themselves if none has them, as for one segment. A keeper folds results in the order
+//! of arrival and stores its progress; a query adds the results that arrived later, so it covers
+//! all stored results. The devices of a cell are a set, so that the devices of many cells are
+//! counted once each.
 
 mod batch;
 mod cells;
