@@ -4,7 +4,7 @@
 //! directory; both share the processors of this machine. It has the default limits.
 //!
 //! - `uploads [--seconds N] [--rounds N]`: results as fast as 256 connections hand them in,
-//! compared with a server that only stores the bytes of these requests.
+//!   compared with a server that only stores the bytes of these requests.
 //! - `steady [--seconds N] [--devices N]`: the requests of ten million devices, at their rate.
 //! - `return [--agents N] [--within SECONDS]`: agents that all return after an outage.
 
