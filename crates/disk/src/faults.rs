@@ -1,4 +1,4 @@
-//! A file system that fails where a test wants it to, and that knows what a power cut would leave.
+//! A file system that fails where a test wants it to, and that simulates power cuts.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,33 +12,32 @@ use std::path::{Path, PathBuf};
 
 use super::Step;
 
-/// What goes wrong at the step of this number, counted from 0.
+/// A fault at the step with this number, counted from 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
-    /// It fails for want of room, and the next ones do not.
+    /// The disk is full at this step only.
     NoSpaceOnce(usize),
-    /// It fails for want of room, and every later one that needs some.
+    /// The disk is full at this and all later steps that need space.
     NoSpaceFrom(usize),
-    /// The program is killed: it is not taken, and none after it, not even those that tidy up.
+    /// The program is killed before this step: no later step happens, not even a clean-up.
     Kill(usize),
 }
 
-/// What a path holds: a file's bytes, or `None` for a directory.
+/// Content of a directory: a file's bytes, or `None` for a directory.
 pub type Tree = BTreeMap<PathBuf, Option<Vec<u8>>>;
 
-/// Result of an action that met a fault, and what a power cut would leave of its files.
+/// The outcome of an action with a fault.
 #[derive(Debug)]
 pub struct Outcome<T> {
-    /// The value that the action returned.
     pub result: T,
-    /// Whether it came as far as the fault.
+    /// Whether the action reached the fault.
     pub is_hit: bool,
-    /// What the disk may hold after a power cut at its end, each a possibility: only what was
-    /// synced; the names as they were, with the bytes that were synced; and one changed name alone.
+    /// Possible contents of the disk after a power cut at the end: only what was synced; the
+    /// present names with the synced bytes; and each changed name alone.
     pub after_power_cut: Vec<Tree>,
 }
 
-/// Takes an action on files below `root`, on this thread, with a fault.
+/// Runs an action on files below `root`, in this thread, with a fault.
 ///
 /// # Panics
 /// If `root` cannot be read.
@@ -50,8 +49,8 @@ pub fn with<T>(root: &Path, fault: Fault, action: impl FnOnce() -> T) -> Outcome
     Outcome { result, is_hit: state.is_hit, after_power_cut: state.disk.after_power_cut() }
 }
 
-/// Takes an action on a directory that holds `before`, with every kind of fault at every step, and
-/// lets `judge` see the directory after each. The last time of each kind there is no fault.
+/// Runs an action on a directory that contains `before`, with every kind of fault at every step,
+/// and calls `judge` with the directory after each. The last run of each kind has no fault.
 ///
 /// # Panics
 /// If the directory cannot be made.
@@ -75,19 +74,12 @@ pub fn at_every_step<T>(
     }
 }
 
-/// A temporary directory that others cannot enter, as whatever holds secrets has to be.
-///
-/// # Errors
-/// The error of the system call.
+/// A temporary directory that others cannot enter, as secrets require.
 pub fn private_tempdir() -> io::Result<tempfile::TempDir> {
     tempdir_in(&std::env::temp_dir())
 }
 
-/// As [`private_tempdir`], in memory where that is possible: thousands of syncs of a real disk take
-/// minutes.
-///
-/// # Errors
-/// The error of the system call.
+/// Like [`private_tempdir`], in memory if possible: thousands of syncs of a real disk take minutes.
 pub fn tempdir_in_memory() -> io::Result<tempfile::TempDir> {
     tempdir_in(Path::new("/dev/shm")).or_else(|_| private_tempdir())
 }
@@ -96,7 +88,7 @@ fn tempdir_in(place: &Path) -> io::Result<tempfile::TempDir> {
     tempfile::Builder::new().permissions(fs::Permissions::from_mode(0o700)).tempdir_in(place)
 }
 
-/// All that is below a directory.
+/// Returns everything below a directory.
 ///
 /// # Panics
 /// If it cannot be read.
@@ -118,7 +110,7 @@ pub fn tree(root: &Path) -> Tree {
     found
 }
 
-/// Writes a tree below a directory, which is emptied first.
+/// Replaces the content of a directory with a tree.
 ///
 /// # Panics
 /// If it cannot be written.
@@ -126,7 +118,7 @@ pub fn restore(root: &Path, tree: &Tree) {
     if root.exists() {
         fs::remove_dir_all(root).expect("the directory of a test");
     }
-    // Secrets are refused where others can read them.
+    // Secrets are refused if others can read them.
     let make = |path: &Path| {
         let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(path);
         made.expect("a directory");
@@ -186,8 +178,8 @@ impl State {
     }
 }
 
-/// What of a real directory is known to be on the disk. Files are told apart by their inode; they
-/// are held open so that no other file gets the same.
+/// The synced state of a real directory. Files are identified by their inodes, and kept open so
+/// that no inode is reused.
 struct Disk {
     root: PathBuf,
     names: BTreeMap<PathBuf, Names>,

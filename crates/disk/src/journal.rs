@@ -1,5 +1,5 @@
-//! A file of lines that grows at its end: what was written and synced outlives a kill and a power
-//! cut, and what was not written whole is cut off.
+//! A file of lines that grows at its end. Synced lines survive a kill and a power cut; an
+//! incomplete line is cut off.
 
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};
@@ -7,24 +7,23 @@ use std::path::{Path, PathBuf};
 
 use super::{Access, GrowingFile, create_new, directory_of, reopen, sync_directory, write_whole};
 
-/// A file of lines, to be appended to.
 #[derive(Debug)]
 pub struct Journal {
     path: PathBuf,
     access: Access,
     /// `None` before the first line and after a rewrite.
     file: Option<GrowingFile>,
-    /// Bytes of whole lines.
+    /// Bytes of complete lines.
     bytes: u64,
-    /// Whether part of a line may follow them.
+    /// Whether an incomplete line may follow them.
     is_torn: bool,
 }
 
-/// The lines of a journal.
+/// Lines of a journal.
 #[derive(Debug, Default)]
 pub struct Lines {
     content: Vec<u8>,
-    /// Bytes of whole lines.
+    /// Bytes of complete lines.
     whole: usize,
 }
 
@@ -32,17 +31,17 @@ impl Journal {
     /// Opens a journal and reads its lines. A missing file is created with the first line.
     ///
     /// # Errors
-    /// As [`Lines::read`].
+    /// See [`Lines::read`].
     pub fn open(path: &Path, bytes_max: u64, access: Access) -> io::Result<(Self, Lines)> {
         let lines = Lines::read(path, bytes_max)?;
         let (bytes, is_torn) = (lines.whole as u64, lines.is_torn());
         Ok((Self { path: path.to_owned(), access, file: None, bytes, is_torn }, lines))
     }
 
-    /// Creates a journal with a first line. Both are on the disk when this returns.
+    /// Creates a journal with a first line, durably.
     ///
     /// # Errors
-    /// [`io::ErrorKind::AlreadyExists`], or the error of the system call.
+    /// [`io::ErrorKind::AlreadyExists`] if the file exists.
     pub fn create(path: &Path, line: &[u8], access: Access) -> io::Result<Self> {
         let mut journal = Self::over(create_new(path, access)?, 0);
         journal.access = access;
@@ -51,26 +50,23 @@ impl Journal {
         Ok(journal)
     }
 
-    /// A journal in an open file that has `bytes` bytes of whole lines.
+    /// A journal in an open file with `bytes` bytes of complete lines.
     pub fn over(file: GrowingFile, bytes: u64) -> Self {
         let path = file.path.clone();
         Self { path, access: Access::Usual, file: Some(file), bytes, is_torn: false }
     }
 
-    /// Bytes of whole lines.
+    /// Bytes of complete lines.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Whether part of a line could not be cut off. The next append tries again.
+    /// Whether an incomplete line could not be cut off. The next append tries again.
     pub fn is_torn(&self) -> bool {
         self.is_torn
     }
 
-    /// Appends a line, which ends in a line break.
-    ///
-    /// # Errors
-    /// Returns the error of the system call; the line is cut off then.
+    /// Appends a line with its line break; cuts it off after an error.
     pub fn append(&mut self, line: &[u8]) -> io::Result<()> {
         if self.is_torn {
             self.cut()?;
@@ -80,16 +76,13 @@ impl Journal {
             self.bytes += line.len() as u64;
         } else {
             self.is_torn = true;
-            // An error of this clean-up is ignored: the caller needs the error of the write.
+            // The caller receives the error of the write.
             let _ = self.cut();
         }
         written
     }
 
-    /// Appends a line and brings it to the disk.
-    ///
-    /// # Errors
-    /// Returns the error of the system call; the line is cut off then.
+    /// Appends a line and syncs it; cuts it off after an error.
     pub fn append_synced(&mut self, line: &[u8]) -> io::Result<()> {
         let before = self.bytes;
         self.append(line)?;
@@ -101,20 +94,15 @@ impl Journal {
         synced
     }
 
-    /// Brings all lines to the disk.
-    ///
-    /// # Errors
-    /// Returns the error of the system call.
+    /// Syncs all lines.
     pub fn sync(&self) -> io::Result<()> {
         self.file.as_ref().map_or(Ok(()), GrowingFile::sync)
     }
 
-    /// Replaces all lines of the file with `lines`.
-    ///
-    /// # Errors
-    /// Returns the error of the system call; the file has the old lines or the new ones then.
+    /// Replaces all lines of the file with `lines`. After an error the file has the old or the new
+    /// lines.
     pub fn rewrite(&mut self, lines: &[u8]) -> io::Result<()> {
-        // Whichever file has the name then is opened for the next line.
+        // The next line reopens the file that has the name by then.
         self.file = None;
         let written = write_whole(&self.path, lines, self.access);
         let found = match &written {
@@ -152,10 +140,10 @@ impl Journal {
 }
 
 impl Lines {
-    /// Reads a journal of at most `bytes_max` bytes. A missing one has no lines.
+    /// Reads a journal. A missing file has no lines.
     ///
     /// # Errors
-    /// [`io::ErrorKind::FileTooLarge`], or the error of the system call.
+    /// [`io::ErrorKind::FileTooLarge`] if the file has more than `bytes_max` bytes.
     pub fn read(path: &Path, bytes_max: u64) -> io::Result<Self> {
         let file = match File::open(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Self::default()),
@@ -169,18 +157,18 @@ impl Lines {
         Ok(content.into())
     }
 
-    /// The whole lines, without their line breaks.
+    /// Returns the complete lines without their line breaks.
     pub fn iter(&self) -> impl Iterator<Item = &[u8]> {
         let lines = self.content[..self.whole].split_inclusive(|byte| *byte == b'\n');
         lines.map(|line| &line[..line.len() - 1])
     }
 
-    /// Whether part of a line follows the whole ones: a kill or a power cut came before its end.
+    /// Whether an incomplete line follows, because of a kill or a power cut.
     pub fn is_torn(&self) -> bool {
         self.whole < self.content.len()
     }
 
-    /// Whether there is nothing, not even part of a line.
+    /// Whether the file is empty.
     pub fn is_empty(&self) -> bool {
         self.content.is_empty()
     }
@@ -244,7 +232,7 @@ mod tests {
                 faults::restore(root, tree);
                 let (mut journal, lines) = open(root);
                 assert_eq!(&lines[..2], ["old", "more"], "{fault:?}: {lines:?}");
-                // The rewrite takes away the first two, or fails and leaves them.
+                // The rewrite removes the first two lines, or fails and leaves them.
                 let is_there = |line: &&String| lines.contains(line) || line.as_str() < "line 2";
                 assert!(progress.synced.iter().all(|line| is_there(&line)), "{fault:?}: {lines:?}");
                 assert!(lines[2..].iter().all(|line| progress.tried.contains(line)), "{lines:?}");

@@ -1,16 +1,17 @@
-//! Files that are there whole or not at all, and never in the place of somebody else's.
+//! Durable files, which exist whole or not at all, and private files.
 //!
-//! [`write_whole`] replaces a file, [`write_new`] makes one where none is; both go through a file
-//! of an unpredictable name beside it, which is synced, renamed, and its directory synced: whoever
-//! is killed, or loses power, leaves the old file or the new one. [`NewFile`] is the same for what
-//! does not fit in memory. [`create_new`] opens a file that grows in place, and refuses one that is
-//! there; [`reopen`] goes on with one, and a [`Journal`] has whole lines only. What holds secrets
-//! goes through [`private_directory`] and [`open_private`], which refuse what others can open.
-//! Every step on the file system passes `step`, where tests let it fail, stop, or lose what was not
-//! synced (the feature `testkit`, module `faults`).
+//! [`write_whole`] replaces a file and [`write_new`] creates one. Both write a file with an
+//! unpredictable name beside it, sync and rename it, and sync its directory: after a kill or a
+//! power cut there is the old file or the new one. [`NewFile`] does the same for data that does not
+//! fit in memory. [`create_new`] creates a file that grows in place, [`reopen`] continues it, and a
+//! [`Journal`] keeps only its complete lines. Secrets go through [`private_directory`] and
+//! [`open_private`], which refuse what others can open. Every step on the file system goes through
+//! `step`, where tests let it fail, stop, or lose what was not synced (the feature `testkit`,
+//! module `faults`).
 
 #[cfg(any(test, feature = "testkit"))]
 pub mod faults;
+pub mod folders;
 mod journal;
 mod private;
 mod rights;
@@ -26,40 +27,36 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// Start of the names of files that are not finished. A killed program may leave one behind.
+/// Prefix of the names of unfinished files. A killed program may leave some behind.
 pub const UNFINISHED: &str = ".underload-";
 
 /// Who may read a new file or enter a new folder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Access {
-    /// Its owner alone.
+    /// Only its owner.
     Owner,
-    /// Whom the umask allows, or whom the file that it replaces allowed.
+    /// Users that the umask allows, or that the replaced file allowed.
     Usual,
 }
 
-/// A step on the file system, with the path that it is about.
+/// A step on the file system, with its path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step<'a> {
-    /// A new directory.
     CreateDirectory(&'a Path),
-    /// A new file.
     Create(&'a Path),
-    /// Writing bytes into a file.
+    /// Bytes are written to a file.
     Write(&'a Path),
-    /// A file's bytes to the disk.
+    /// The bytes of a file are synced.
     Sync(&'a Path),
-    /// A finished file gets this name.
+    /// A finished file is renamed to this path.
     Rename(&'a Path),
-    /// A directory's names to the disk.
+    /// The names in a directory are synced.
     SyncDirectory(&'a Path),
-    /// A file goes away.
     Remove(&'a Path),
-    /// A directory goes away.
     RemoveDirectory(&'a Path),
 }
 
-/// Takes a step, unless a test says that it fails.
+/// Executes a step, unless a test lets it fail.
 fn step<T>(step: Step<'_>, take: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
     #[cfg(any(test, feature = "testkit"))]
     return faults::pass(step, take);
@@ -70,27 +67,25 @@ fn step<T>(step: Step<'_>, take: impl FnOnce() -> io::Result<T>) -> io::Result<T
     }
 }
 
-/// Writes a file whole or not at all, in the place of the one that is there.
-///
-/// # Errors
-/// What the file system said; the old file is unchanged then.
+/// Writes a file whole or not at all, and replaces an existing one. After an error the old file is
+/// unchanged.
 pub fn write_whole(path: &Path, bytes: &[u8], access: Access) -> io::Result<()> {
     let mut file = NewFile::beside(path, access)?;
     file.write_all(bytes)?;
     file.replace()
 }
 
-/// Writes a file whole or not at all, where none of its name is.
+/// Writes a file whole or not at all.
 ///
 /// # Errors
-/// [`io::ErrorKind::AlreadyExists`], or what the file system said.
+/// [`io::ErrorKind::AlreadyExists`] if the file exists.
 pub fn write_new(path: &Path, bytes: &[u8], access: Access) -> io::Result<()> {
     let mut file = NewFile::beside(path, access)?;
     file.write_all(bytes)?;
     file.claim()
 }
 
-/// A file under another name until it is complete; removed if it never is.
+/// A file with a temporary name until it is complete. Dropping an incomplete one removes it.
 #[derive(Debug)]
 pub struct NewFile {
     file: GrowingFile,
@@ -99,19 +94,19 @@ pub struct NewFile {
 }
 
 impl NewFile {
-    /// Begins a file that will be called `path`. A link is followed; what is there and is no file
-    /// (a terminal, a pipe) is written to as it is.
+    /// Begins a file with the final name `path`. A link is followed; a terminal or a pipe is
+    /// written to directly.
     ///
     /// # Errors
-    /// What the file system said, [`io::ErrorKind::IsADirectory`] for a directory.
+    /// [`io::ErrorKind::IsADirectory`] for a directory.
     pub fn beside(path: &Path, access: Access) -> io::Result<Self> {
         let is_link = fs::symlink_metadata(path).is_ok_and(|facts| facts.is_symlink());
-        // Links of these name what is open already, like the standard output.
+        // Links in these directories name open files, such as the standard output.
         let is_open = is_link && ["/dev", "/proc"].iter().any(|start| path.starts_with(start));
         let mode = match (access, fs::metadata(path)) {
             (_, Ok(facts)) if facts.is_dir() => return Err(io::ErrorKind::IsADirectory.into()),
             (Access::Usual, Ok(facts)) if is_open || !facts.is_file() => return Self::device(path),
-            (Access::Usual, Ok(facts)) => rights::of(&facts),
+            (Access::Usual, Ok(facts)) => rights::mode(&facts),
             (Access::Usual, Err(_)) => 0o666,
             (Access::Owner, _) => 0o600,
         };
@@ -119,10 +114,10 @@ impl NewFile {
         let directory = directory_of(&target);
         let mut file = step(Step::Create(&target), || {
             let mut builder = tempfile::Builder::new();
-            rights::give(builder.prefix(UNFINISHED), mode);
+            rights::set_mode(builder.prefix(UNFINISHED), mode);
             builder.tempfile_in(directory)
         })?;
-        // Removing it is a step of ours, like every other.
+        // Removing the file has to be a `step`.
         file.disable_cleanup(true);
         let (file, path) = file.into_parts();
         let file = GrowingFile { file, path: path.keep().map_err(|error| error.error)? };
@@ -135,20 +130,14 @@ impl NewFile {
         Ok(Self { file, target: path.to_owned(), is_unfinished: false })
     }
 
-    /// The finished file, in the place of any other of its name.
-    ///
-    /// # Errors
-    /// What the file system said; the file of that name is unchanged then, unless the disk could
-    /// not confirm the change.
+    /// Finishes the file and replaces an existing one, which is unchanged after an error unless the
+    /// disk could not confirm the rename.
     pub fn replace(self) -> io::Result<()> {
         self.finish(|from, to| fs::rename(from, to))
     }
 
-    /// As [`NewFile::replace`], for what can be made again and carries a checksum: after a power
-    /// cut it may be there with other bytes.
-    ///
-    /// # Errors
-    /// What the file system said; the file of that name is unchanged then.
+    /// Like [`NewFile::replace`] but without syncing, for data that can be made again and has a
+    /// checksum: after a power cut the file may have other bytes.
     pub fn replace_unsynced(mut self) -> io::Result<()> {
         if self.is_unfinished {
             let (from, to) = (&self.file.path, &self.target);
@@ -158,17 +147,17 @@ impl NewFile {
         Ok(())
     }
 
-    /// The finished file, if no other has its name.
+    /// Finishes the file.
     ///
     /// # Errors
-    /// [`io::ErrorKind::AlreadyExists`], or what the file system said.
+    /// [`io::ErrorKind::AlreadyExists`] if a file with its name exists.
     pub fn claim(self) -> io::Result<()> {
         let target = self.target.clone();
         let mut is_claimed = false;
         let finished = self.finish(|from, to| {
             let from = tempfile::TempPath::try_from_path(from)?;
             from.persist_noclobber(to).map_err(|error| {
-                // It is removed by us, as every unfinished file.
+                // Dropping `self` removes the file.
                 drop(error.path.keep());
                 error.error
             })?;
@@ -176,7 +165,7 @@ impl NewFile {
             Ok(())
         });
         if finished.is_err() && is_claimed {
-            // Its name is not known to be on the disk: not at all, then.
+            // The name may not be on the disk, so the file must not exist.
             let _ = remove(&target);
         }
         finished
@@ -206,54 +195,45 @@ impl Write for NewFile {
 impl Drop for NewFile {
     fn drop(&mut self) {
         if self.is_unfinished {
-            // What failed first is what the caller hears of.
+            // The caller receives the first error.
             let _ = remove(&self.file.path);
         }
     }
 }
 
-/// A file that is written in place.
+/// A file that grows in place.
 #[derive(Debug)]
 pub struct GrowingFile {
     file: File,
     path: PathBuf,
 }
 
-/// Opens a new file for writing in place, whose reader copes with half of it.
+/// Creates a file that grows in place, whose reader accepts an incomplete end.
 ///
 /// # Errors
-/// [`io::ErrorKind::AlreadyExists`], or what the file system said.
+/// [`io::ErrorKind::AlreadyExists`] if the file exists.
 pub fn create_new(path: &Path, access: Access) -> io::Result<GrowingFile> {
     let create = || {
         let mut options = OpenOptions::new();
-        rights::give_to(options.append(true).create_new(true), access);
+        rights::set_access(options.append(true).create_new(true), access);
         options.open(path)
     };
     Ok(GrowingFile { file: step(Step::Create(path), create)?, path: path.to_owned() })
 }
 
-/// Opens such a file again, to go on behind its end.
-///
-/// # Errors
-/// [`io::ErrorKind::NotFound`], or what the file system said.
+/// Opens a file of [`create_new`] to append to it.
 pub fn reopen(path: &Path) -> io::Result<GrowingFile> {
     let open = || OpenOptions::new().append(true).open(path);
     Ok(GrowingFile { file: step(Step::Write(path), open)?, path: path.to_owned() })
 }
 
 impl GrowingFile {
-    /// Brings what was written to the disk.
-    ///
-    /// # Errors
-    /// The error of the system call, for example that the disk is full.
+    /// Syncs the bytes that were written.
     pub fn sync(&self) -> io::Result<()> {
         step(Step::Sync(&self.path), || self.file.sync_all())
     }
 
-    /// Takes back what was written beyond so many bytes.
-    ///
-    /// # Errors
-    /// The error of the system call.
+    /// Truncates the file to `bytes`.
     pub fn cut(&self, bytes: u64) -> io::Result<()> {
         step(Step::Write(&self.path), || self.file.set_len(bytes))
     }
@@ -269,10 +249,7 @@ impl Write for GrowingFile {
     }
 }
 
-/// Makes a directory and those above it where they are missing. True if this call made it.
-///
-/// # Errors
-/// The error of the system call.
+/// Creates a directory and its missing ancestors. Returns whether this call created it.
 pub fn create_directory(path: &Path, access: Access) -> io::Result<bool> {
     if path.is_dir() {
         return Ok(false);
@@ -282,27 +259,27 @@ pub fn create_directory(path: &Path, access: Access) -> io::Result<bool> {
         create_directory(parent, access)?;
     }
     let mode = if access == Access::Owner { 0o700 } else { 0o777 };
-    let made = step(Step::CreateDirectory(path), || rights::make_folder(path, mode));
+    let made = step(Step::CreateDirectory(path), || rights::create_folder(path, mode));
     match made {
         Ok(()) => {
             let synced = sync_directory(parent);
             if synced.is_err() {
-                // Not known to be on the disk: not at all, then.
+                // The name may not be on the disk, so the directory must not exist.
                 let _ = remove_empty_directory(path);
             }
             synced.map(|()| true)
         }
-        // Somebody else was quicker.
+        // Another program created it first.
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => Ok(false),
         Err(error) => Err(error),
     }
 }
 
-/// Refuses a path below `root` in which a link leads elsewhere: a directory that somebody else made
-/// could have files changed that are not in it. `root` itself may be a link.
+/// Refuses a path below `root` that goes through a link: whoever made a directory could lead writes
+/// to files outside of it. `root` itself may be a link.
 ///
 /// # Errors
-/// [`io::ErrorKind::PermissionDenied`] with the link to remove, or the error of the system call.
+/// [`io::ErrorKind::PermissionDenied`] with the link to remove.
 pub fn refuse_links(root: &Path, path: &Path) -> io::Result<()> {
     let below = path.ancestors().take_while(|path| *path != root);
     let is_link = |path: &&Path| fs::symlink_metadata(path).is_ok_and(|facts| facts.is_symlink());
@@ -312,19 +289,13 @@ pub fn refuse_links(root: &Path, path: &Path) -> io::Result<()> {
     })
 }
 
-/// Brings the names in a directory to the disk.
-///
-/// # Errors
-/// What the disk said. File systems that cannot sync a directory do not fail for it.
+/// Syncs the names in a directory. A file system that cannot sync directories is no error.
 pub fn sync_directory(path: &Path) -> io::Result<()> {
     step(Step::SyncDirectory(path), || rights::sync_names(path))
 }
 
-/// Brings the bytes of files to the disk, several side by side: file systems then write their
-/// journal once for many.
-///
-/// # Errors
-/// The error of the first file that could not be synced.
+/// Syncs several files at once: file systems then write their journal once for many. Returns the
+/// first error.
 pub fn sync_files(paths: &[PathBuf]) -> io::Result<()> {
     let sync = |paths: &[PathBuf]| {
         let one = |path: &PathBuf| step(Step::Sync(path), || rights::sync_bytes(path));
@@ -338,7 +309,7 @@ pub fn sync_files(paths: &[PathBuf]) -> io::Result<()> {
         let share = paths.len().div_ceil(SYNCED_AT_ONCE);
         let threads = paths.chunks(share).map(|paths| {
             let spawned = std::thread::Builder::new().spawn_scoped(scope, move || sync(paths));
-            // Where there is no thread to be had it only takes longer.
+            // Without a thread, syncing only takes longer.
             spawned.map_err(|_| sync(paths))
         });
         let threads: Vec<_> = threads.collect();
@@ -349,42 +320,35 @@ pub fn sync_files(paths: &[PathBuf]) -> io::Result<()> {
     })
 }
 
-/// Files from which on several threads sync them, and how many.
+/// Number of files above which threads sync them, and number of threads.
 const SYNCED_BY_ONE: usize = 4;
 const SYNCED_AT_ONCE: usize = 16;
 
-/// Removes a file.
-///
-/// # Errors
-/// What the file system said; one that is gone already is none.
+/// Removes a file. A missing file is no error.
 pub fn remove(path: &Path) -> io::Result<()> {
-    gone(step(Step::Remove(path), || fs::remove_file(path)))
+    ignore_missing(step(Step::Remove(path), || fs::remove_file(path)))
 }
 
-/// Removes a directory if nothing is in it. What is left in it stays, and it with it.
-///
-/// # Errors
-/// The error of the system call.
+/// Removes a directory if it is empty. Otherwise it stays, which is no error.
 pub fn remove_empty_directory(path: &Path) -> io::Result<()> {
-    match gone(step(Step::RemoveDirectory(path), || fs::remove_dir(path))) {
+    match ignore_missing(step(Step::RemoveDirectory(path), || fs::remove_dir(path))) {
         Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => Ok(()),
         done => done,
     }
 }
 
-fn gone(removed: io::Result<()>) -> io::Result<()> {
+fn ignore_missing(removed: io::Result<()>) -> io::Result<()> {
     removed.or_else(|error| match error.kind() {
         io::ErrorKind::NotFound => Ok(()),
         _ => Err(error),
     })
 }
 
-/// Locks a directory against other programs that change the same file of it, until the result is
-/// dropped or the program ends, however it ends.
+/// Locks a directory against other programs that change the same file in it, until the result is
+/// dropped or the program ends. File systems without locks are no error.
 ///
 /// # Errors
-/// What the file system said, [`io::ErrorKind::WouldBlock`] if another one has it for longer than
-/// `patience`. Where the file system has no locks there is none, and no error.
+/// [`io::ErrorKind::WouldBlock`] if another program holds the lock for longer than `patience`.
 pub fn lock_directory(path: &Path, patience: Duration) -> io::Result<File> {
     let directory = File::open(path)?;
     let start = Instant::now();
@@ -399,7 +363,7 @@ pub fn lock_directory(path: &Path, patience: Duration) -> io::Result<File> {
     }
 }
 
-/// The directory that a path's last name is in.
+/// Returns the directory that contains a path.
 pub fn directory_of(path: &Path) -> &Path {
     match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,

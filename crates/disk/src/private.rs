@@ -1,8 +1,8 @@
-//! Files and folders that hold secrets: only their owner may open them.
+//! Files and folders with secrets, which only their owner may open.
 //!
-//! A folder that others can enter is refused, because a database chooses the rights of the files
-//! that it makes there. A single file, such as a key, is judged by its rights and owner. Systems
-//! without numeric rights (Windows) refuse nothing.
+//! A folder that others can enter is refused, because a database chooses the permissions of the
+//! files in it. A single file, such as a key, is checked by its mode and owner. Systems without
+//! numeric modes (Windows) refuse nothing.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read as _};
@@ -13,24 +13,23 @@ use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as
 
 use super::{Access, create_directory};
 
-/// The access to a file that users other than its owner may have.
+/// Access to a file for users other than its owner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Others {
-    /// None. A group may read a file of root's, which is how an administrator hands a secret to a
+    /// None. A group may read a file of root's, so that an administrator can give a secret to a
     /// service.
     Nobody,
-    /// A group may read it, such as the group of all servers that use a certificate's key.
+    /// A group may read it, such as the group of all servers that use a certificate.
     GroupReads,
-    /// All may read it; only the owner may write it.
+    /// All users may read it.
     AllRead,
 }
 
-/// Makes a folder with mode 700 if it is missing. An existing one must be as private, and belong to
-/// this user.
+/// Creates a folder with mode 700 if it is missing. An existing folder must be as private and
+/// belong to this user.
 ///
 /// # Errors
-/// [`io::ErrorKind::PermissionDenied`], with the remedy, if others own the folder or can enter it,
-/// or the error of the system call.
+/// [`io::ErrorKind::PermissionDenied`] with the remedy, if others own the folder or can enter it.
 pub fn private_directory(path: &Path) -> io::Result<()> {
     create_directory(path, Access::Owner)?;
     #[cfg(unix)]
@@ -41,11 +40,11 @@ pub fn private_directory(path: &Path) -> io::Result<()> {
     check_directory(path)
 }
 
-/// Refuses a folder that users other than its owner can read, change or enter. Root may read and
-/// change the folders of other users, such as that of a service.
+/// Refuses a folder that users other than its owner can read, change or enter. Root may use the
+/// folders of other users, such as that of a service.
 ///
 /// # Errors
-/// As [`private_directory`].
+/// See [`private_directory`].
 pub fn check_directory(path: &Path) -> io::Result<()> {
     #[cfg(unix)]
     if std::fs::metadata(path)?.mode() & 0o077 != 0 {
@@ -58,17 +57,16 @@ pub fn check_directory(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Opens a file that belongs to this user or to root and that others can access only as `others`
+/// Opens a file that belongs to this user or to root and that others can access at most as `others`
 /// allows.
 ///
 /// # Errors
-/// [`io::ErrorKind::PermissionDenied`], with the command that mends it, or the error of the system
-/// call.
+/// [`io::ErrorKind::PermissionDenied`] with the command that repairs it.
 pub fn open_private(path: &Path, others: Others) -> io::Result<File> {
     let file = File::open(path)?;
     #[cfg(unix)]
     {
-        // The name may lead to another file by now.
+        // The open file, because the name may refer to another file by now.
         let facts = file.metadata()?;
         if let Some(what) = complaint((facts.mode(), facts.uid()), user(), others, path) {
             return Err(refused(what));
@@ -82,7 +80,7 @@ pub fn open_private(path: &Path, others: Others) -> io::Result<File> {
 /// Reads a file that [`open_private`] accepts with [`Others::Nobody`].
 ///
 /// # Errors
-/// As [`open_private`], and [`io::ErrorKind::FileTooLarge`] if it has more than `bytes_max` bytes.
+/// See [`open_private`]; [`io::ErrorKind::FileTooLarge`] if it has more than `bytes_max` bytes.
 pub fn read_private(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     open_private(path, Others::Nobody)?.take(bytes_max + 1).read_to_end(&mut bytes)?;
@@ -92,11 +90,8 @@ pub fn read_private(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Makes an empty file with mode 600 if it is missing. Removes the rights of others from an
-/// existing one that belongs to this user. For files that a library writes.
-///
-/// # Errors
-/// The error of the system call.
+/// Creates an empty file with mode 600 if it is missing, and removes the permissions of others from
+/// an existing one of this user. For files that a library writes.
 pub fn make_private(path: &Path) -> io::Result<()> {
     let mut options = OpenOptions::new();
     options.write(true).create(true).truncate(false);
@@ -105,11 +100,8 @@ pub fn make_private(path: &Path) -> io::Result<()> {
     close_to_others(&options.open(path)?)
 }
 
-/// Removes the rights of others from a regular file that belongs to this user. Terminals, pipes and
-/// files of other users stay as they are.
-///
-/// # Errors
-/// The error of the system call.
+/// Removes the permissions of others from a regular file of this user. Terminals, pipes and files
+/// of other users are left alone.
 pub fn close_to_others(file: &File) -> io::Result<()> {
     #[cfg(unix)]
     {
@@ -141,10 +133,10 @@ fn foreign(owner: u32, user: u32) -> Option<String> {
     is_foreign.then(|| format!("it belongs to user {owner}: chown it to the user of this program"))
 }
 
-/// The reason to refuse a file with this mode and owner to a user.
+/// Returns why a file with this mode and owner is refused to a user.
 #[cfg(unix)]
 fn complaint((mode, owner): (u32, u32), user: u32, others: Others, path: &Path) -> Option<String> {
-    // An owner can change the rights of a file.
+    // The owner of a file can change its mode.
     if owner != 0
         && let Some(what) = foreign(owner, user)
     {
@@ -181,7 +173,7 @@ mod tests {
         let folder = root.path().join("a/b");
         private_directory(&folder).unwrap();
         assert_eq!((mode(&folder), mode(folder.parent().unwrap())), (0o700, 0o700));
-        // Folders above it may be open to all, as /var/lib and /tmp are.
+        // The folders above may be open to all, like /var/lib and /tmp.
         set(folder.parent().unwrap(), 0o1777);
         private_directory(&folder).unwrap();
         for exposed in [0o755, 0o750, 0o710, 0o701, 0o720, 0o1777] {
@@ -192,7 +184,7 @@ mod tests {
             assert!(error.to_string().contains(&remedy), "{exposed:o}: {error}");
             assert_eq!(mode(&folder), exposed & 0o777, "it is left as it is");
         }
-        // A link is judged by what it leads to.
+        // A link is checked by its target.
         let link = root.path().join("link");
         std::os::unix::fs::symlink(&folder, &link).unwrap();
         assert!(private_directory(&link).is_err());

@@ -1,4 +1,4 @@
-//! What is left after every fault at every step.
+//! Directories after every fault at every step.
 
 use std::os::unix::fs::PermissionsExt as _;
 
@@ -9,7 +9,7 @@ fn one(name: &str, content: &[u8]) -> Tree {
     Tree::from([(PathBuf::from(name), Some(content.to_vec()))])
 }
 
-/// The files whose names are not those of unfinished ones.
+/// The files that are not unfinished ones.
 fn finished(tree: &Tree) -> Tree {
     let is_finished = |path: &PathBuf| !path.to_string_lossy().contains(UNFINISHED);
     let kept = tree.iter().filter(|(path, _)| is_finished(path));
@@ -47,7 +47,7 @@ fn a_new_file_never_replaces_another() {
 #[test]
 fn the_power_cut_of_these_tests_finds_what_was_not_synced() {
     let (old, new) = (one("keys", b"old"), one("keys", b"new"));
-    // As `write_whole`, without bringing bytes or names to the disk.
+    // Like `write_whole`, without syncing.
     let careless = |root: &Path| {
         let mut file = create_new(&root.join("keys.new"), Access::Usual)?;
         file.write_all(b"new")?;
@@ -78,7 +78,7 @@ fn links_are_followed_and_what_is_no_file_is_written_to() {
     assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
     let error = write_whole(directory.path(), b"x", Access::Usual).unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::IsADirectory);
-    // A pipe stays a pipe, and what reads it gets the bytes.
+    // A pipe stays a pipe, and its reader receives the bytes.
     let (reader, writer) = io::pipe().unwrap();
     let path = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&writer));
     let mut into = NewFile::beside(Path::new(&path), Access::Usual).unwrap();

@@ -103,13 +103,9 @@ fn existing(folder: &Path) -> Result<Vec<(SystemTime, PathBuf, u64)>, CacheError
     }
 }
 
-/// `underload/trials` in `$XDG_CACHE_HOME`, `~/.cache` or `%LOCALAPPDATA%`.
+/// `trials` in the user's folder of caches.
 fn folder() -> Result<PathBuf, CacheError> {
-    let base = env::var_os("XDG_CACHE_HOME").filter(|path| !path.is_empty()).map(PathBuf::from);
-    let base = base.or_else(|| Some(PathBuf::from(env::var_os("HOME")?).join(".cache")));
-    // Windows.
-    let base = base.or_else(|| Some(PathBuf::from(env::var_os("LOCALAPPDATA")?)));
-    Ok(base.ok_or(CacheError::NoFolder)?.join("underload").join("trials"))
+    Ok(disk::folders::cache().ok_or(CacheError::NoFolder)?.join("trials"))
 }
 
 /// A folder of simulated trials.

@@ -1,27 +1,21 @@
-//! Where the program keeps what outlives a run.
+//! The directory of stored data, and files with secrets.
 
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use underload_disk::read_private;
 
-/// Bytes of a file with a secret at most.
+/// Longest file with a secret.
 const SECRET_BYTES_MAX: u64 = 64 << 10;
 
-/// `$XDG_DATA_HOME/underload`, else `~/.local/share/underload`.
+/// Returns the directory of data: [`underload_disk::folders::data`].
 pub fn data() -> anyhow::Result<PathBuf> {
-    let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
-    let base = set("XDG_DATA_HOME")
-        .map(PathBuf::from)
-        .or_else(|| set("HOME").map(|home| PathBuf::from(home).join(".local/share")))
-        .context(
-            "neither XDG_DATA_HOME nor HOME is set: say where with the command's own option",
-        )?;
-    Ok(base.join("underload"))
+    underload_disk::folders::data()
+        .context("neither XDG_DATA_HOME nor HOME is set: name the directory with an option")
 }
 
-/// Lets nobody else read the file that the standard output goes to, before a secret is written
-/// there; a terminal and a pipe stay as they are.
+/// Removes access of other users from the file that standard output is redirected to, before a
+/// secret is written to it. Terminals and pipes are left alone.
 #[cfg(unix)]
 pub fn private_stdout() -> anyhow::Result<()> {
     use std::os::fd::AsFd as _;
@@ -30,8 +24,7 @@ pub fn private_stdout() -> anyhow::Result<()> {
     underload_disk::close_to_others(&file.into()).context("the standard output")
 }
 
-/// The first line of a file with a secret, which must not be empty, and which others must not be
-/// able to read.
+/// Reads the first line of a file with a secret, which must not be empty or readable by others.
 pub fn secret_line(path: &Path) -> anyhow::Result<String> {
     let bytes = read_private(path, SECRET_BYTES_MAX).with_context(|| path.display().to_string())?;
     let text = String::from_utf8(bytes).with_context(|| path.display().to_string())?;

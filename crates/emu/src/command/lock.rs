@@ -1,10 +1,10 @@
-//! Locks that one process holds, and that end with it however it ends.
+//! Locks that a process holds until it releases them or ends.
 //!
 //! A lock is a file that is locked (`flock`) in a directory that only its user can write to:
-//! `/run/underload` for root, `$XDG_RUNTIME_DIR/underload` for others. Nobody else on the machine
-//! can take it, as they could take a name among the abstract sockets. Where neither directory is
-//! to be had (a user namespace without either), an abstract socket serves: only processes of the
-//! same network could take that one, and there are none but this user's.
+//! `/run/underload` for root, `$XDG_RUNTIME_DIR/underload` for others. Other users cannot take it,
+//! as they could take an abstract socket. If neither directory is available (in a user namespace),
+//! an abstract socket is used: only processes of the same network could take it, and those are all
+//! of this user.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;
@@ -17,33 +17,32 @@ use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
 use nix::unistd::geteuid;
 
-/// A lock that is held while this value lives.
+/// A lock, which is released when dropped.
 #[derive(Debug)]
 pub struct Lock {
-    held: Held,
+    kind: Kind,
 }
 
 #[derive(Debug)]
-enum Held {
+enum Kind {
     File { path: PathBuf, _file: Flock<File> },
     Socket { _listener: UnixListener },
 }
 
-/// Root's directory.
 const SYSTEM_DIRECTORY: &str = "/run/underload";
-/// How often a file is opened anew that its last holder removed meanwhile.
+/// Number of attempts if other processes remove the file between opening and locking.
 const TRIES: u32 = 16;
 
 impl Lock {
-    /// Takes the lock called `name`. `None`: another process has it.
+    /// Takes the lock `name`; `None` if another process has it.
     pub fn take(name: &str) -> Option<Self> {
         match directory() {
-            Some(directory) => Self::of_file(&directory, name),
-            None => Self::of_socket(name),
+            Some(directory) => Self::from_file(&directory, name),
+            None => Self::from_socket(name),
         }
     }
 
-    fn of_file(directory: &Path, name: &str) -> Option<Self> {
+    fn from_file(directory: &Path, name: &str) -> Option<Self> {
         let path = directory.join(format!("{name}.lock"));
         for _ in 0..TRIES {
             let mut options = OpenOptions::new();
@@ -54,43 +53,44 @@ impl Lock {
                 Err((_, Errno::EINTR)) => continue,
                 Err(_) => return None,
             };
-            // Between opening and locking, its last holder may have removed the name.
+            // Between opening and locking, the last holder may have removed the name.
             if is_at(&file, &path) {
-                return Some(Self { held: Held::File { path, _file: file } });
+                return Some(Self { kind: Kind::File { path, _file: file } });
             }
         }
         None
     }
 
-    fn of_socket(name: &str) -> Option<Self> {
+    fn from_socket(name: &str) -> Option<Self> {
         let address = SocketAddr::from_abstract_name(format!("underload-{name}")).ok()?;
         let listener = UnixListener::bind_addr(&address).ok()?;
-        Some(Self { held: Held::Socket { _listener: listener } })
+        Some(Self { kind: Kind::Socket { _listener: listener } })
     }
 }
 
 impl Drop for Lock {
     fn drop(&mut self) {
-        // Still locked: whoever waits for it finds out that the name has gone, and makes another.
-        if let Held::File { path, .. } = &self.held {
+        // The file is still locked: a process that waits for it finds the name missing, and creates
+        // another.
+        if let Kind::File { path, .. } = &self.kind {
             let _ = fs::remove_file(path);
         }
     }
 }
 
 fn is_at(file: &File, path: &Path) -> bool {
-    let of = |metadata: io::Result<fs::Metadata>| metadata.ok().map(|it| (it.dev(), it.ino()));
-    of(file.metadata()).is_some_and(|own| of(fs::symlink_metadata(path)) == Some(own))
+    let inode = |metadata: io::Result<fs::Metadata>| metadata.ok().map(|it| (it.dev(), it.ino()));
+    inode(file.metadata()).is_some_and(|own| inode(fs::symlink_metadata(path)) == Some(own))
 }
 
-/// The directory for locks of this user, made where it is missing.
+/// Returns the directory of this user's locks, which is created if it is missing.
 fn directory() -> Option<PathBuf> {
-    let own = std::env::var_os("XDG_RUNTIME_DIR").map(|base| PathBuf::from(base).join("underload"));
+    let own = underload_disk::folders::runtime();
     let system = geteuid().is_root().then(|| PathBuf::from(SYSTEM_DIRECTORY));
     system.into_iter().chain(own.filter(|path| path.is_absolute())).find(|path| is_ours(path))
 }
 
-/// Whether `path` is, or can be made, a directory that nobody but this user can write to.
+/// Whether `path` is, or can be created as, a directory that only this user can write to.
 fn is_ours(path: &Path) -> bool {
     let _ = DirBuilder::new().mode(0o700).create(path);
     let writable_by_others = 0o022;
@@ -108,19 +108,19 @@ mod tests {
     #[test]
     fn one_holds_it_and_then_another() {
         let directory = tempfile::tempdir().expect("a directory");
-        let held = Lock::of_file(directory.path(), "a").expect("free");
-        assert!(Lock::of_file(directory.path(), "a").is_none());
-        assert!(Lock::of_file(directory.path(), "b").is_some());
+        let held = Lock::from_file(directory.path(), "a").expect("free");
+        assert!(Lock::from_file(directory.path(), "a").is_none());
+        assert!(Lock::from_file(directory.path(), "b").is_some());
         drop(held);
         assert_eq!(fs::read_dir(directory.path()).expect("a directory").count(), 0);
-        assert!(Lock::of_file(directory.path(), "a").is_some());
+        assert!(Lock::from_file(directory.path(), "a").is_some());
     }
 
     #[test]
     fn a_name_that_a_dead_process_left_is_free() {
         let directory = tempfile::tempdir().expect("a directory");
         fs::write(directory.path().join("a.lock"), "").expect("a file");
-        assert!(Lock::of_file(directory.path(), "a").is_some());
+        assert!(Lock::from_file(directory.path(), "a").is_some());
     }
 
     #[test]
@@ -128,7 +128,7 @@ mod tests {
         let directory = tempfile::tempdir().expect("a directory");
         let victim = directory.path().join("victim");
         std::os::unix::fs::symlink(&victim, directory.path().join("a.lock")).expect("a link");
-        assert!(Lock::of_file(directory.path(), "a").is_none());
+        assert!(Lock::from_file(directory.path(), "a").is_none());
         assert!(!victim.exists());
     }
 
@@ -155,7 +155,7 @@ mod tests {
             for _ in 0..4 {
                 scope.spawn(|| {
                     for _ in 0..500 {
-                        let Some(_held) = Lock::of_file(directory.path(), "a") else { continue };
+                        let Some(_held) = Lock::from_file(directory.path(), "a") else { continue };
                         assert_eq!(holders.fetch_add(1, SeqCst), 0);
                         takes.fetch_add(1, SeqCst);
                         holders.fetch_sub(1, SeqCst);
