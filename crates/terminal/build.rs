@@ -1,4 +1,4 @@
-//! Tells the programs which commit they are built from.
+//! Passes the commit of the sources to the programs.
 
 use std::path::Path;
 

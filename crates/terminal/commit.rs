@@ -1,14 +1,14 @@
-//! Which commit is built, and what has to be looked at to know.
+//! The commit of the sources, and the files that it depends on.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What of the repository the program is made of; a change elsewhere makes no other program.
+/// Sources of the program; other files do not affect it.
 const SOURCES: [&str; 4] = ["Cargo.toml", "Cargo.lock", "crates", "scenarios"];
 
-/// The commit that is built, which stands for its results in caches: `-dirty` at its end where the
-/// sources are not that commit's, `unknown` outside a checkout.
+/// Returns the commit of the sources, which identifies their results in caches, with `-dirty` at
+/// its end if they have changed since; `unknown` outside a checkout.
 pub fn commit(root: &Path) -> String {
     let Some(commit) = git(root, &["rev-parse", "HEAD"]) else { return "unknown".to_owned() };
     let status = [&["status", "--porcelain", "--"][..], &SOURCES].concat();
@@ -18,8 +18,8 @@ pub fn commit(root: &Path) -> String {
     }
 }
 
-/// What changes the answer of [`commit`]: the sources of every crate, and where HEAD is. Not git's
-/// index, which every `git status` may write: each would link the program anew.
+/// Returns the files that [`commit`] depends on: the sources of every crate, and HEAD. Git's index
+/// is not included, because every `git status` may write it and would relink the program.
 pub fn watched(root: &Path) -> Vec<PathBuf> {
     let crates = fs::read_dir(root.join("crates")).into_iter().flatten().flatten();
     let of_crates = crates
@@ -30,7 +30,7 @@ pub fn watched(root: &Path) -> Vec<PathBuf> {
         .filter_map(|name| git(root, &["rev-parse", "--git-path", name]))
         .map(|path| root.join(path));
     let mut all: Vec<PathBuf> = of_crates.chain(of_all).chain(of_git).collect();
-    // One that is not there would be taken for changed each time.
+    // Cargo treats missing files as changed each time.
     all.retain(|path| path.exists());
     all.sort();
     all

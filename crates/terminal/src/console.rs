@@ -1,4 +1,4 @@
-//! What the terminal is told, and in which colours: the options that every command has.
+//! Messages on the terminal, their colours, and the options of every command.
 
 use std::borrow::Cow;
 use std::fmt::{self, Write as _};
@@ -30,21 +30,21 @@ pub struct Options {
     verbose: bool,
 }
 
-/// Behind the options of the command itself.
+/// After the options of the command itself.
 const LAST: usize = 900;
 
-/// 0 quiet, 1 as usual, 2 verbose.
+/// 0 quiet, 1 normal, 2 verbose.
 static LOUDNESS: AtomicU8 = AtomicU8::new(1);
 
 impl Options {
-    /// Holds from now on.
+    /// Sets the colours and the verbosity of all later output.
     pub fn apply(self) {
         let loudness = if self.quiet { 0 } else { 1 + u8::from(self.verbose) };
         LOUDNESS.store(loudness, Ordering::Relaxed);
         set_colors(self.color);
     }
 
-    /// Returns the words of a command line that mean the same.
+    /// Returns the same options as words of a command line.
     pub fn words(self) -> impl Iterator<Item = &'static str> {
         let color = match self.color {
             ColorChoice::Auto => None,
@@ -57,7 +57,6 @@ impl Options {
     }
 }
 
-/// Colours of all that is printed from now on.
 fn set_colors(choice: ColorChoice) {
     match choice {
         ColorChoice::Auto => anstream::ColorChoice::Auto,
@@ -67,7 +66,8 @@ fn set_colors(choice: ColorChoice) {
     .write_global();
 }
 
-/// What `--color` says in a command line that is not read yet: its help is coloured, too.
+/// Returns the value of `--color` in a command line before it is parsed, because its help is
+/// coloured, too.
 pub fn color_asked(words: impl Iterator<Item = std::ffi::OsString>) -> ColorChoice {
     let mut choice = ColorChoice::Auto;
     let mut is_value = false;
@@ -84,55 +84,53 @@ pub fn color_asked(words: impl Iterator<Item = std::ffi::OsString>) -> ColorChoi
     choice
 }
 
-/// Whether only results, warnings and errors are wanted.
 pub fn is_quiet() -> bool {
     LOUDNESS.load(Ordering::Relaxed) == 0
 }
 
-/// Whether more is wanted than usual.
 pub fn is_verbose() -> bool {
     LOUDNESS.load(Ordering::Relaxed) >= 2
 }
 
-/// Progress and prose on stderr, left out by `--quiet`.
+/// Prints progress or a note to stderr, unless `--quiet` is set.
 pub fn say_note(text: fmt::Arguments<'_>) {
     if !is_quiet() {
         say_warning(text);
     }
 }
 
-/// What only `--verbose` tells.
+/// Prints a detail to stderr if `--verbose` is set.
 pub fn say_detail(text: fmt::Arguments<'_>) {
     if is_verbose() {
         say_warning(text);
     }
 }
 
-/// What is always told on stderr. A stderr that is closed is no reason to end.
+/// Prints a warning to stderr. Errors are ignored, because stderr may be closed.
 pub fn say_warning(text: fmt::Arguments<'_>) {
     let text = text.to_string();
     let mut stderr = io::stderr().lock();
     let _ = writeln!(stderr, "{}", paint(&text, on_stderr()));
 }
 
-/// Why the program ends; verbosely, each cause on a line of its own.
+/// Prints the error that ends the program; with `--verbose`, each cause on its own line.
 pub fn say_error(error: &anyhow::Error) {
     let causes = crate::exit::causes(error);
     let between = if is_verbose() { "\n  because " } else { ": " };
     say_warning(format_args!("error: {}", causes.join(between)));
 }
 
-/// Progress and prose: see [`say_note`].
+/// Prints a note: see [`say_note`].
 #[macro_export]
 macro_rules! note {
     ($($text:tt)*) => { $crate::console::say_note(format_args!($($text)*)) };
 }
-/// What only `--verbose` tells: see [`say_detail`].
+/// Prints a detail: see [`say_detail`].
 #[macro_export]
 macro_rules! detail {
     ($($text:tt)*) => { $crate::console::say_detail(format_args!($($text)*)) };
 }
-/// What is always told: see [`say_warning`].
+/// Prints a warning: see [`say_warning`].
 #[macro_export]
 macro_rules! warning {
     ($($text:tt)*) => { $crate::console::say_warning(format_args!($($text)*)) };
@@ -143,12 +141,12 @@ fn on_stderr() -> bool {
     AutoStream::choice(&io::stderr()) != anstream::ColorChoice::Never
 }
 
-/// A result with its verdicts in colour, where stdout takes colours.
+/// Colours the verdicts in a result if stdout supports colours.
 pub fn result(text: &str) -> Cow<'_, str> {
     paint(text, AutoStream::choice(&io::stdout()) != anstream::ColorChoice::Never)
 }
 
-/// Words that say how it went, and their colours: bold red, red, yellow, green.
+/// Words that are coloured: bold red, red, yellow, cyan, green.
 const WORDS: [(&str, &str); 9] = [
     ("INVALID", "1;31"),
     ("INCOMPLETE", "1;31"),
@@ -161,7 +159,7 @@ const WORDS: [(&str, &str); 9] = [
     ("met", "32"),
 ];
 
-/// Text with the words that say how it went in their colours.
+/// Colours the words in [`WORDS`].
 fn paint(text: &str, colored: bool) -> Cow<'_, str> {
     if !colored || !WORDS.iter().any(|(word, _)| text.contains(word)) {
         return Cow::Borrowed(text);
@@ -187,7 +185,7 @@ fn paint(text: &str, colored: bool) -> Cow<'_, str> {
     Cow::Owned(painted)
 }
 
-/// `1 trial`, `2 trials`: a count with its word in the right number.
+/// Returns a count with its noun in the singular or plural: `1 trial`, `2 trials`.
 pub fn count(number: usize, word: &str) -> String {
     if number == 1 { format!("1 {word}") } else { format!("{number} {word}s") }
 }

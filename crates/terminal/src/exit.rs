@@ -1,10 +1,10 @@
-//! What an error says of itself, so that it becomes an exit status and a message on stderr.
+//! Errors with exit statuses.
 
 use std::fmt;
 
 use underload_record::text::plain_text;
 
-/// Marks an error as the input's fault: exit status 2 instead of 1.
+/// Marks an error as caused by the input: exit status 2 instead of 1.
 #[derive(Debug)]
 pub struct BadInput;
 
@@ -16,16 +16,14 @@ impl fmt::Display for BadInput {
 
 impl std::error::Error for BadInput {}
 
-/// Marks an error as the end that a signal asked for: exit status 128 + its number, as a shell
-/// tells of a program that the signal ended.
+/// Marks an error as caused by a signal: exit status 128 plus its number, as shells report it.
 #[derive(Debug, Clone, Copy)]
 pub struct Stopped {
-    /// The exit status.
     pub status: u8,
 }
 
 impl Stopped {
-    /// By the signal of that number.
+    /// The status for a signal number.
     pub fn by(signal: usize) -> Self {
         Self { status: u8::try_from(128 + signal).unwrap_or(u8::MAX) }
     }
@@ -39,9 +37,9 @@ impl fmt::Display for Stopped {
 
 impl std::error::Error for Stopped {}
 
-/// Says that an error is the input's fault.
+/// Marks errors as caused by the input.
 pub trait OrBadInput<T> {
-    /// Turns the error into one that ends the program with status 2.
+    /// Marks the error as caused by the input.
     fn or_bad_input(self) -> anyhow::Result<T>;
 }
 
@@ -51,23 +49,23 @@ impl<T, E: Into<anyhow::Error>> OrBadInput<T> for Result<T, E> {
     }
 }
 
-/// An error that is the input's fault.
+/// Marks an error as caused by the input.
 pub fn bad_input(error: impl Into<anyhow::Error>) -> anyhow::Error {
-    // The mark goes outermost, where `code` finds it and leaves it out of the message.
+    // Outermost, where `causes` removes it from the message.
     error.into().context(BadInput)
 }
 
-/// The chain of causes on one line, outermost first, without the marks.
+/// The causes on one line, outermost first.
 #[cfg(test)]
 pub fn message(error: &anyhow::Error) -> String {
     causes(error).join(": ")
 }
 
-/// Each cause, outermost first, without the marks.
+/// Returns the causes without marks, outermost first.
 pub fn causes(error: &anyhow::Error) -> Vec<String> {
     let marks = [BadInput.to_string(), Stopped::by(0).to_string()];
     let causes = error.chain().map(ToString::to_string).filter(|cause| !marks.contains(cause));
-    // Causes quote files of strangers.
+    // Causes may quote untrusted files.
     causes.map(|cause| plain_text(&cause)).collect()
 }
 

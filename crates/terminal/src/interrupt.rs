@@ -1,4 +1,4 @@
-//! Ctrl-C: the trial under way ends, what was completed is kept.
+//! Ctrl-C and SIGTERM: the trial under way ends, and completed trials are kept.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -9,12 +9,12 @@ use signal_hook::flag;
 
 use crate::exit::Stopped;
 
-/// Whether the user asked to stop. A second request ends the program at once; the namespaces and
-/// all that runs in them end with it.
+/// Whether the user asked to stop. A second signal ends the program at once, with its namespaces
+/// and all programs in them.
 #[derive(Debug, Clone, Default)]
 pub struct Interrupt {
     requested: Arc<AtomicBool>,
-    /// The number of the signal that asked first.
+    /// Number of the first signal.
     signal: Arc<AtomicUsize>,
 }
 
@@ -25,8 +25,8 @@ impl Interrupt {
         held_back(|| {
             for signal in [SIGINT, SIGTERM] {
                 let (requested, number) = (&interrupt.requested, &interrupt.signal);
-                // In this order: the first signal finds the flag down, the second finds it up;
-                // whoever finds it up finds the number there, too.
+                // The order matters: the first signal finds the flag unset, the second finds it
+                // set, and a reader that finds it set also finds the number.
                 flag::register_conditional_default(signal, Arc::clone(requested))
                     .and_then(|_| flag::register_usize(signal, Arc::clone(number), signal as usize))
                     .and_then(|_| flag::register(signal, Arc::clone(requested)))
@@ -37,35 +37,33 @@ impl Interrupt {
         Ok(interrupt)
     }
 
-    /// The flag itself, for loops that look at it.
+    /// Returns the flag for loops that poll it.
     pub fn flag(&self) -> &AtomicBool {
         &self.requested
     }
 
-    /// The flag itself, for a thread or for something that outlives this borrow.
+    /// Returns the flag for another thread.
     pub fn shared(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.requested)
     }
 
-    /// Whether it was asked for.
     pub fn is_requested(&self) -> bool {
         self.requested.load(Ordering::Relaxed)
     }
 
-    /// An outcome as the user knows it: what fails once a stop was asked for fails because of that,
-    /// and the exit status says so.
+    /// Marks an error that follows a request to stop as caused by the signal, for the exit status.
     pub fn explain<T>(&self, outcome: anyhow::Result<T>) -> anyhow::Result<T> {
         outcome.map_err(|error| if self.is_requested() { self.stopped(error) } else { error })
     }
 
-    /// Marks an error as the end that was asked for.
+    /// Marks an error as caused by the signal.
     pub fn stopped(&self, error: anyhow::Error) -> anyhow::Error {
         error.context(Stopped::by(self.signal.load(Ordering::Relaxed)))
     }
 }
 
-/// Registers what answers Ctrl-C and SIGTERM while neither is delivered to this thread: one that
-/// comes when half of it is there would be lost, and waits instead. Before other threads start.
+/// Registers signal handlers while Ctrl-C and SIGTERM are blocked in this thread: a signal between
+/// two registrations would be lost. Call this before other threads start.
 #[cfg(unix)]
 pub fn held_back(register: impl FnOnce() -> anyhow::Result<()>) -> anyhow::Result<()> {
     use nix::sys::signal::{SigSet, SigmaskHow, Signal};
@@ -77,7 +75,7 @@ pub fn held_back(register: impl FnOnce() -> anyhow::Result<()>) -> anyhow::Resul
     outcome
 }
 
-/// Signals are no such thing here: what answers Ctrl-C is registered as it is.
+/// Runs `register`; signals cannot be blocked on this system.
 #[cfg(not(unix))]
 pub fn held_back(register: impl FnOnce() -> anyhow::Result<()>) -> anyhow::Result<()> {
     register()

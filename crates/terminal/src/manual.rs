@@ -1,4 +1,4 @@
-//! The command line for shells, for `man` and for the book.
+//! Completions, man pages, and the book's page of commands.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -12,25 +12,22 @@ use underload_disk::{self as disk, Access};
 
 use crate::console::{self, note};
 
-/// The command line of `completions`.
 #[derive(Debug, Args)]
 pub struct Completions {
-    /// The shell.
     #[arg(value_enum)]
     shell: Shell,
 }
 
-/// The command line of `man`.
 #[derive(Debug, Args)]
 pub struct Manual {
-    /// Writes a page for each command there, named as the command with hyphens; without it the
-    /// page of the whole program is printed.
+    /// Directory for one page per command, named after the command with hyphens. Without it, the
+    /// page of the program is printed.
     #[arg(value_name = "DIR")]
     directory: Option<PathBuf>,
 }
 
 impl Completions {
-    /// Prints the shell's script.
+    /// Prints the completion script of the shell.
     pub fn run(&self, command: Command) -> anyhow::Result<()> {
         std::io::stdout()
             .lock()
@@ -39,17 +36,17 @@ impl Completions {
     }
 }
 
-/// Returns the script that completes the words of a program in a shell.
+/// Returns the completion script of a program for a shell.
 pub fn completions(shell: Shell, mut command: Command) -> Vec<u8> {
     let name = command.get_name().to_owned();
-    // Into memory: what clap writes to a closed pipe itself ends the program.
+    // Into memory, because clap itself ends the program if it writes to a closed pipe.
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut command, name, &mut script);
     script
 }
 
 impl Manual {
-    /// Prints the program's page, or writes all of them.
+    /// Prints the program's page, or writes all pages.
     pub fn run(&self, command: Command) -> anyhow::Result<()> {
         let pages = pages(command)?;
         let Some(directory) = &self.directory else {
@@ -71,7 +68,7 @@ fn write(path: &Path, page: &[u8]) -> anyhow::Result<()> {
         .with_context(|| format!("writing {}", path.display()))
 }
 
-/// Returns every command's page for `man` with its file's name, the program's own first.
+/// Returns the file name and text of every command's man page, the program's own first.
 pub fn pages(command: Command) -> anyhow::Result<Vec<(String, Vec<u8>)>> {
     let mut command = command.disable_help_subcommand(true);
     command.build();
@@ -93,10 +90,10 @@ fn add_pages(command: &Command, pages: &mut Vec<(String, Vec<u8>)>) -> std::io::
 pub const NOTE: &str =
     "<!-- Written by `cargo xtask reference` from the program. Do not edit it here. -->\n";
 
-/// Columns of the help in the book, whatever the terminal has.
+/// Width of the help in the book.
 const COLUMNS: usize = 100;
 
-/// Returns the help of every command as Markdown, a heading for each.
+/// Returns the help of every command as Markdown with a heading for each.
 pub fn markdown(command: Command) -> String {
     let mut text = String::new();
     let mut program = command.term_width(COLUMNS);

@@ -1,4 +1,4 @@
-//! How a subcommand's outcome becomes an exit status and one message on stderr.
+//! Exit statuses of subcommands.
 
 use std::io;
 use std::process::ExitCode;
@@ -6,10 +6,10 @@ use std::process::ExitCode;
 use crate::console;
 use crate::exit::{BadInput, Stopped};
 
-/// The exit status of an outcome; an error is printed with its causes on one line.
+/// Returns the exit status of an outcome. Prints an error with its causes on one line.
 ///
-/// A reader that closed the pipe (`underload queues | head -1`) has had what it wanted: status 0.
-/// Who pressed Ctrl-C ended the reader as well: that is no such case.
+/// A reader that closed the pipe (`underload queues | head -1`) is no error: status 0. After a
+/// signal, which also ends the reader, the signal's status takes precedence.
 pub fn code(outcome: anyhow::Result<()>) -> ExitCode {
     let Err(error) = outcome else {
         return ExitCode::SUCCESS;
@@ -25,7 +25,7 @@ pub fn code(outcome: anyhow::Result<()>) -> ExitCode {
     if error.downcast_ref::<BadInput>().is_some() { ExitCode::from(2) } else { ExitCode::FAILURE }
 }
 
-/// As [`code`], for a subcommand that has an exit status of its own to give.
+/// Like [`code`], for a subcommand that returns its own exit status.
 pub fn own_code(outcome: anyhow::Result<ExitCode>) -> ExitCode {
     outcome.unwrap_or_else(|error| code(Err(error)))
 }
@@ -33,7 +33,7 @@ pub fn own_code(outcome: anyhow::Result<ExitCode>) -> ExitCode {
 fn is_broken_pipe(error: &anyhow::Error) -> bool {
     let kind = |cause: &(dyn std::error::Error + 'static)| {
         let plain = cause.downcast_ref::<io::Error>().map(io::Error::kind);
-        // What a writer said is not among the causes of what the encoder says.
+        // serde_json does not report an I/O error as its cause.
         plain.or_else(|| cause.downcast_ref::<serde_json::Error>()?.io_error_kind())
     };
     error.chain().filter_map(kind).any(|kind| kind == io::ErrorKind::BrokenPipe)

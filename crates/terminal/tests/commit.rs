@@ -1,4 +1,5 @@
-//! The commit that the program says it was built from: caches tell its results from others by it.
+//! The commit that a program was built from, which separates its results in caches from those of
+//! others.
 
 use std::fs;
 use std::path::Path;
@@ -19,8 +20,8 @@ fn write(root: &Path, name: &str, text: &str) {
     fs::write(path, text).unwrap();
 }
 
-/// A change of the sources that is not committed makes another program, and Cargo is told to look
-/// at whatever can be changed: else the results of the one before would be taken for its own.
+/// An uncommitted change of the sources makes another program, and Cargo watches everything that
+/// can change: otherwise caches would mix its results with those of the previous program.
 #[test]
 fn a_changed_source_is_seen_and_a_glance_at_the_checkout_builds_nothing() {
     let folder = tempfile::tempdir().unwrap();
