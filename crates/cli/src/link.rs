@@ -102,7 +102,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let (words, log) = (arguments.command(), arguments.log.clone());
     let command = LinkCommand { gateway, command: words, log, keeps_stdout: arguments.json };
     let mut note = |text: &str| note!("underload link: {text}");
-    let outcome = match command.run_watched(privilege, &mut note, meter) {
+    let outcome = match command.run(privilege, &mut note, meter) {
         Ok(outcome) => outcome,
         Err(error) => {
             let Some(status) = error.exit_status() else { return Err(error.into()) };

@@ -1,5 +1,5 @@
-//! How punctual the emulator is on this machine: ping through a delay each way, idle and with
-//! every core kept busy by other processes.
+//! Measures the lateness of the emulator on this machine: ping through a delay each way, idle and
+//! with every core kept busy by other processes.
 //!
 //! ```text
 //! cargo run --release -p underload-emu --example punctuality -- [--seconds N] [--repeat N]

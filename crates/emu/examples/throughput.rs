@@ -1,4 +1,4 @@
-//! How fast and how punctual the emulator is on this machine: iperf3 and ping between the
+//! Measures the speed and lateness of the emulator on this machine: iperf3 and ping between the
 //! namespaces of a lab, through one queue and link each way. Prints one line per variant.
 //!
 //! ```text
@@ -122,7 +122,7 @@ fn measure(
     Ok((received_megabits(&printed)?, report, lab.kernel_drops()?))
 }
 
-/// Takes the receiver's rate out of iperf3's JSON (UDP: the one sum, less what was lost).
+/// Parses the receiver's rate in iperf3's JSON (for UDP its only sum, less the lost packets).
 fn received_megabits(json: &str) -> Result<f64> {
     let end = json.rfind("\"sum_received\"").or_else(|| json.rfind("\"sum\":"));
     let Some(start) = end else { bail!("iperf3 printed no sum: {json}") };

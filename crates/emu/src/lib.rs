@@ -1,15 +1,16 @@
 //! Real-time emulation: the links of `underload-aqm` on live packets between namespaces.
 //!
-//! Four floors; each stands on those below it and knows none above.
+//! Each layer uses only the layers below it:
 //!
-//! | floor | what it is for |
+//! | layer | purpose |
 //! |---|---|
-//! | [`command`] | a command behind an emulated link, as Mahimahi's shells run it |
-//! | [`gateway`] | the wire, running: links and queues on live packets, and a report of what they did |
-//! | [`packet`] | packets as bytes: read, cut, put together, kept in recycled buffers |
-//! | [`machine`] | privilege, namespaces, TUN devices, the clock, and waiting |
+//! | [`command`] | runs a command behind an emulated link, as Mahimahi's shells do |
+//! | [`gateway`] | carries live packets through links and queues, and reports what they did |
+//! | [`packet`] | packets as bytes: parsing, cutting, joining, in recycled buffers |
+//! | [`machine`] | privileges, namespaces, TUN devices, the clock, and waiting |
 //!
-//! `packet` and `machine` do not know each other. Elsewhere than on Linux there is `packet` alone.
+//! `packet` and `machine` are independent of each other. On systems other than Linux there is only
+//! `packet`.
 
 #[cfg(target_os = "linux")]
 pub mod command;

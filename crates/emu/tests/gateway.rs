@@ -1,5 +1,5 @@
 //! Real packets through a real gateway: reachability, delay, loss, marks, integrity, both IP
-//! versions. Traffic stays in namespaces that the test made; nothing asserts on speed.
+//! versions. Traffic stays in the namespaces of the test, and no test depends on speed.
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
@@ -68,7 +68,7 @@ fn tcp_arrives_intact_with_and_without_offload_over_both_ip_versions() {
     let sent = pattern(4_000_000);
     for offload in [Offload::On, Offload::Off] {
         for server in [IpAddr::V4(SERVER_V4), IpAddr::V6(SERVER_V6)] {
-            // Losses and a short queue cut super-packets apart.
+            // Losses and a short queue split super-packets.
             let config = config("400mbit:delay=1ms,loss=0.2%", "fifo:limit=100p", offload);
             let gateway = start(&lab, config);
             let arrived = transfer(&lab, server, &sent);
@@ -172,8 +172,8 @@ fn a_gateway_can_follow_another_in_the_same_lab() {
     }
 }
 
-/// Segments of one super-packet leave with different markings: each header, its checksum and its
-/// length are its own.
+/// Segments of one super-packet leave with different markings, each with its own header, checksum
+/// and length.
 #[test]
 fn remarked_tcp_arrives_intact_over_both_ip_versions() {
     let Some(_) = lab("remarked_tcp_arrives_intact_over_both_ip_versions") else { return };
@@ -194,7 +194,7 @@ fn remarked_tcp_arrives_intact_over_both_ip_versions() {
     }
 }
 
-/// Unmarked packets count as marked ones here, so that TCP keeps the low latency queue long.
+/// Unmarked packets count as marked here, so that TCP keeps the low latency queue long.
 #[test]
 fn flows_that_queue_protection_sends_away_are_named_by_their_ports() {
     let Some(lab) = lab("flows_that_queue_protection_sends_away_are_named_by_their_ports") else {
@@ -232,8 +232,8 @@ fn marks_reach_the_receiver_in_place_of_drops() {
             let up = &report.lane(Direction::Up).expect("up").recording.whole.link;
             let marks = up.counts.marked_packets();
             assert!(marks > 0, "{offload:?} {server}: the premise: something was marked");
-            // A sender that never hears of the marks would fill the queue until it overflows; one
-            // that does keeps the standing queue near the target.
+            // A sender without feedback about marks fills the queue until it overflows; a sender
+            // with feedback keeps it near the target.
             let median = up.delays.sojourn.quantile(500);
             assert!(median < 50_000_000, "{offload:?} {server}: median sojourn {median} ns");
         }

@@ -1,4 +1,4 @@
-//! The lab without a gateway: namespaces, addresses, and that nothing outlives its owner.
+//! A lab without a gateway: its namespaces and addresses, and that everything ends with its owner.
 
 use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::process::{Command, Stdio};
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use underload_emu::machine::privilege::can_create_namespaces;
 use underload_emu::machine::{CLIENT_V4, CLIENT_V6, Lab, LabConfig, SERVER_V4};
 
-/// A lab, or `None` after saying why the named test cannot run.
+/// A lab, or `None` after printing why the test is skipped.
 fn lab(test: &str) -> Option<Lab> {
     if !can_create_namespaces() {
         eprintln!("SKIPPED {test}: this process may not create network namespaces (run as root)");
@@ -70,7 +70,7 @@ fn a_refused_congestion_control_is_named() {
 fn commands_and_their_children_end_with_the_lab() {
     let Some(lab) = lab("commands_and_their_children_end_with_the_lab") else { return };
     let mut command = Command::new("sh");
-    // The grandchild leaves the process group, holds the pipe, and would live for a minute.
+    // The grandchild leaves the process group, has the pipe open, and would run for a minute.
     command.args(["-c", "setsid sleep 60 & echo started; wait"]).stdout(Stdio::piped());
     let mut process = lab.client().spawn(command).expect("sh");
     let mut pipe = process.child().stdout.take().expect("piped");
@@ -78,7 +78,7 @@ fn commands_and_their_children_end_with_the_lab() {
     std::io::Read::read_exact(&mut pipe, &mut word).expect("a word");
     let before = Instant::now();
     drop((process, lab));
-    // End of file: nobody holds the other end any more.
+    // End of file: no process has the other end open.
     let rest = std::io::read_to_string(pipe).expect("end of file");
     assert_eq!(rest, "");
     assert!(before.elapsed() < Duration::from_secs(30));

@@ -1,5 +1,5 @@
-//! Commands behind a link. Each test makes a namespace that plays the host, and runs the `link`
-//! example in it: the machine's own network is not touched.
+//! Commands behind a link. Each test creates a namespace as the host and runs the `link` example in
+//! it, so that the machine's own network is not changed.
 
 use std::path::PathBuf;
 use std::process::{ChildStdout, Command, Stdio};
@@ -10,7 +10,7 @@ use nix::unistd::Pid;
 use underload_emu::machine::privilege::can_create_namespaces;
 use underload_emu::machine::{Namespace, Process};
 
-/// A host to play in and the program, or `None` after saying why the test cannot run.
+/// The namespace of the host and the program, or `None` after printing why the test is skipped.
 fn host(test: &str) -> Option<(Namespace, PathBuf)> {
     if !can_create_namespaces() {
         eprintln!("SKIPPED {test}: this process may not create network namespaces (run as root)");
@@ -28,13 +28,13 @@ fn host(test: &str) -> Option<(Namespace, PathBuf)> {
         return None;
     }
     let host = Namespace::create("host").expect("a namespace");
-    // An address beyond the link, so that there is something to route to.
+    // An address beyond the link, so that there is a route.
     host.configure("addr add 192.0.2.1/32 dev lo\n").expect("an address");
     host.set_parameter("net/ipv4/ip_forward", "0").expect("a switch");
     Some((host, program))
 }
 
-/// What `script` prints, and its exit code, behind the link given by `arguments`.
+/// Returns the output of `script` behind the link given by `arguments`, and its exit status.
 fn behind(host: &Namespace, program: &PathBuf, arguments: &[&str], script: &str) -> (String, i32) {
     let mut command = Command::new(program);
     command.args(arguments).args(["--", "sh", "-c", script]).stdout(Stdio::piped());
@@ -45,7 +45,7 @@ fn behind(host: &Namespace, program: &PathBuf, arguments: &[&str], script: &str)
     (printed, status.code().unwrap_or(-1))
 }
 
-/// Tables and forwarding of the host, as text.
+/// Returns the tables and forwarding switches of the host, as text.
 fn traces(host: &Namespace) -> (String, String) {
     let mut nft = Command::new("nft");
     nft.args(["list", "tables"]);
@@ -107,7 +107,7 @@ fn the_log_has_every_packet_of_the_command() {
         let text = std::fs::read_to_string(directory.path().join(format!("{direction}.log")));
         let text = text.expect("a log");
         assert!(text.starts_with("# mahimahi mm-link ("), "{text}");
-        // 972 bytes, 8 of ICMP, 20 of IP and 4 as Mahimahi counts.
+        // 972 bytes, 8 of ICMP, 20 of IP, and 4 that Mahimahi adds.
         assert_eq!(text.matches(" + 1004\n").count(), 3, "{text}");
         assert_eq!(text.matches(" - 1004 ").count(), 3, "{text}");
         assert!(text.contains(" # 1504\n"));
@@ -137,7 +137,7 @@ fn a_signal_goes_to_the_command() {
     assert_eq!(traces(&host), nothing());
 }
 
-/// A command that says that it runs, and then does so until it is ended.
+/// A command that prints that it runs, and then runs until it is ended.
 fn lasting(host: &Namespace, program: &PathBuf, script: &str) -> (Process, ChildStdout) {
     let mut command = Command::new(program);
     command.args(["--", "sh", "-c", script]).stdin(Stdio::piped()).stdout(Stdio::piped());
@@ -170,7 +170,7 @@ fn after_a_kill_the_kernel_and_the_watcher_clean_up() {
     assert!(tables.contains("underload-0"), "the premise: a table is there");
     assert_eq!(forwarding, "1", "the premise: it forwards");
     send(&mut process, Signal::SIGKILL);
-    // End of file: the kernel ended the grandchild that had left the process group.
+    // End of file: the kernel killed the grandchild, which had left the process group.
     std::io::read_to_string(pipe).expect("end of file");
     process.wait().expect("an end");
     wait_until("the table and the switch stay", || traces(&host) == nothing());
@@ -197,6 +197,15 @@ fn after_a_kill_of_both_the_next_start_cleans_up() {
 }
 
 #[test]
+fn a_link_that_fails_ends_its_command() {
+    let Some((host, program)) = host("a_link_that_fails_ends_its_command") else { return };
+    let start = Instant::now();
+    let (printed, code) = behind(&host, &program, &[], "ip link delete ul0; exec sleep 50");
+    assert!(code != 0 && start.elapsed() < Duration::from_secs(40), "{code} {printed}");
+    assert_eq!(traces(&host), nothing());
+}
+
+#[test]
 fn a_log_of_an_unlimited_direction_ends_with_the_command() {
     let test = "a_log_of_an_unlimited_direction_ends_with_the_command";
     let Some((host, program)) = host(test) else { return };
@@ -218,7 +227,7 @@ fn logs_that_cannot_be_written_do_not_hold_signals_off() {
     let test = "logs_that_cannot_be_written_do_not_hold_signals_off";
     let Some((host, program)) = host(test) else { return };
     let directory = tempfile::tempdir().expect("a directory");
-    // Opening a pipe that nobody reads takes for ever.
+    // Opening a pipe without a reader blocks.
     let pipe = directory.path().join("uplink.log");
     nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).expect("a pipe");
     let mut command = Command::new(&program);
@@ -227,7 +236,8 @@ fn logs_that_cannot_be_written_do_not_hold_signals_off() {
     let early = process.wait_for(Duration::from_millis(500)).expect("waiting");
     assert!(early.is_none(), "the premise: it hangs");
     wait_until("it does not end", || {
-        // The first may still be the command's; of the others the second one ends it.
+        // The first signal may still reach the command; the second one after its end ends the
+        // program.
         let ended = process.wait_for(Duration::from_millis(100)).expect("waiting").is_some();
         if !ended {
             send(&mut process, Signal::SIGTERM);
@@ -269,12 +279,12 @@ fn a_socket_of_somebody_else_does_not_hold_a_link_up() {
     assert_eq!((printed.as_str(), code), ("100.126.0.1\n", 0));
 }
 
-/// A neighbour of `host` at 10.99.NET.2, to which the host is 10.99.NET.1.
+/// A neighbour of `host` with the address 10.99.NET.2, where the host has 10.99.NET.1.
 fn neighbour(host: &Namespace, name: &str, network: u8) -> Namespace {
     let neighbour = Namespace::create(name).expect("a namespace");
     neighbour
         .enter(|| {
-            // A namespace without a name is called by a thread that is in it.
+            // `ip` identifies a namespace without a name by a thread in it.
             let thread = std::fs::read_link("/proc/thread-self").expect("/proc");
             let thread = thread.file_name().expect("a number").to_string_lossy().into_owned();
             host.configure(&format!(
@@ -307,7 +317,7 @@ fn a_host_that_was_no_router_becomes_one_for_the_command_alone() {
     for was_router in [false, true] {
         let switch = if was_router { "1" } else { "0" };
         host.set_parameter("net/ipv4/ip_forward", switch).expect("a switch");
-        // The command reaches what the host reaches, whether or not it was a router.
+        // The command reaches what the host reaches, whether or not the host was a router.
         let (mut process, _pipe) = lasting(&host, &program, script);
         assert_eq!(traces(&host).1, "1", "the premise: it forwards");
         assert_eq!(reaches(&left, "10.99.2.2"), was_router, "between neighbours");

@@ -1,5 +1,5 @@
-//! Which way into and out of the kernel is the fastest and the promptest: the same bare forwarder
-//! (no queue, no link) over TUN devices, packet sockets and packet rings. Prints the table of
+//! Compares ways into and out of the kernel by speed and delay: the same forwarder without queue
+//! and link over TUN devices, packet sockets and packet rings. Prints the table of
 //! `docs/emulator-io.md`.
 //!
 //! ```text
@@ -24,7 +24,7 @@ struct Options {
     /// Seconds of each measurement of throughput.
     #[arg(long, default_value_t = 3)]
     seconds: u64,
-    /// Measurements of each; the table shows the median.
+    /// Measurements of each variant; the table shows the median.
     #[arg(long, default_value_t = 3)]
     repeat: usize,
 }
@@ -43,7 +43,7 @@ enum Pipe {
     Ring(sys::Ring, OwnedFd, OwnedFd),
 }
 
-/// What must stay alive while a forwarder runs.
+/// Devices and namespaces that have to exist while a forwarder runs.
 struct Bench {
     _anchors: Vec<Process>,
     client: Namespace,
@@ -159,7 +159,7 @@ fn veth_bench(kind: Kind, offload: bool) -> Result<(Bench, Vec<Pipe>)> {
     Ok((Bench { _anchors: anchors, client, server, _gate: gate }, pipes))
 }
 
-/// Moves frames until told to stop. A frame that the far end refuses is lost, as on a wire.
+/// Forwards frames until it is stopped. A frame that the far end refuses is lost, as on a wire.
 fn forward(mut pipe: Pipe, stop: &AtomicBool) {
     let mut buffer = vec![0; 1 << 17];
     while !stop.load(Relaxed) {

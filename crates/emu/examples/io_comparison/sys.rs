@@ -10,8 +10,8 @@ use nix::errno::Errno;
 const BLOCK_BYTES: usize = 1 << 20;
 const BLOCKS: usize = 32;
 
-/// A packet socket on one device that sees what arrives there, with a `virtio_net_hdr` before each
-/// frame. The calling thread must be in the device's network.
+/// A packet socket on one device, which receives frames with a `virtio_net_hdr`. The calling thread
+/// must be in the device's network.
 pub fn packet_socket(device: &str) -> io::Result<OwnedFd> {
     let name = CString::new(device)?;
     // SAFETY: plain system calls; the new descriptor is owned at once, structures outlive calls.
@@ -53,7 +53,7 @@ pub struct Ring {
 unsafe impl Send for Ring {}
 
 impl Ring {
-    /// Gives the socket a ring whose blocks are handed over after a millisecond at the latest.
+    /// Gives the socket a ring whose blocks are delivered after at most a millisecond.
     pub fn new(socket: &OwnedFd) -> io::Result<Self> {
         set(socket, libc::PACKET_VERSION, &(libc::tpacket_versions::TPACKET_V3 as i32))?;
         let request = libc::tpacket_req3 {
@@ -79,8 +79,8 @@ impl Ring {
         Ok(Self { memory: memory.cast(), block: 0 })
     }
 
-    /// Hands each frame of the next block, `virtio_net_hdr` first, to `take`; then gives the block
-    /// back. `false`: the block still belongs to the kernel.
+    /// Calls `take` with each frame of the next block, `virtio_net_hdr` first, and returns the
+    /// block to the kernel. Returns false if the block still belongs to the kernel.
     pub fn take_block(&mut self, mut take: impl FnMut(&[u8])) -> bool {
         // SAFETY: `block` stays below BLOCKS; the status word is read before and written after
         // everything else in the block, and the kernel keeps offsets within the block.
@@ -116,7 +116,7 @@ pub fn send(socket: &OwnedFd, frame: &[u8]) -> io::Result<()> {
     Errno::result(sent).map(drop).map_err(Into::into)
 }
 
-/// Receives one frame, `virtio_net_hdr` first; `None`: there is none now.
+/// Receives one frame, `virtio_net_hdr` first; `None` if there is none now.
 pub fn receive(socket: &OwnedFd, buffer: &mut [u8]) -> io::Result<Option<usize>> {
     // SAFETY: the slice outlives the call.
     let got = unsafe {

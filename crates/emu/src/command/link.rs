@@ -1,14 +1,14 @@
-//! A command behind an emulated link, as Mahimahi's shells do it.
+//! Runs a command behind an emulated link, as Mahimahi's shells do.
 //!
 //! ```text
 //!   command's namespace                this process          the caller's network
 //!   100.126.N.2, default route ── ul0 ── Gateway ── ulN ── 100.126.N.1, masqueraded
 //! ```
 //!
-//! The command reaches what the caller's network reaches. "Up" is from the command outwards. The
-//! environment has an address of the caller's machine, `UNDERLOAD_BASE`: the outer one, or where
-//! `pasta` stands between, the one that it hands on to the machine. A command that itself puts a
-//! command behind a link nests: the inner link's caller's network is the outer link's namespace.
+//! The command reaches what the caller's network reaches. "Up" is away from the command. The
+//! environment variable `UNDERLOAD_BASE` is an address of the caller's machine: the outer address,
+//! or the one that `pasta` forwards to the machine. Links nest: for a link inside another, the
+//! caller's network is the namespace of the outer link.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -19,7 +19,6 @@ use std::os::unix::thread::JoinHandleExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -29,95 +28,71 @@ use nix::sys::pthread::pthread_kill;
 use nix::sys::signal::{SigSet, Signal, kill, raise};
 use nix::sys::wait::{Id, WaitPidFlag, waitid};
 use nix::unistd::Pid;
-use underload_aqm::registry::LinkSetup;
-use underload_aqm::rng::Rng;
 use underload_record::schema::Direction;
 
 use super::uplink::{Uplink, UplinkError};
 use super::{log, resolver};
 use crate::gateway::{
-    Events, Gateway, GatewayConfig, GatewayError, GatewayReport, Journal, LaneConfig, Live, Reading,
+    Gateway, GatewayConfig, GatewayError, GatewayReport, Journal, LaneConfig, Reading,
 };
 use crate::machine::privilege::{INSIDE_PASTA, Privilege};
 use crate::machine::{Clock, Namespace, NamespaceError, Tun, TunError};
 
-/// What to run, and behind what.
+/// A command, and the links that it runs behind.
 #[derive(Clone, Debug)]
 pub struct LinkCommand {
-    /// The links, seen from the command.
     pub gateway: GatewayConfig,
     /// The command and its arguments.
     pub command: Vec<OsString>,
-    /// Where `uplink.log`, `downlink.log` and `samples.csv` go, if anywhere.
+    /// Directory of `uplink.log`, `downlink.log` and `samples.csv`; `None` for no logs.
     pub log: Option<PathBuf>,
-    /// Gives the command this process's stderr as its stdout: that of this process is for others.
+    /// Whether the command's stdout goes to this process's stderr, because the caller needs stdout.
     pub keeps_stdout: bool,
 }
 
-/// How it ended.
+/// The outcome of a command.
 #[derive(Debug)]
 pub struct LinkOutcome {
-    /// That of the command.
     pub status: ExitStatus,
-    /// From the command's start to its end.
     pub elapsed: Duration,
-    /// What the links did.
     pub report: GatewayReport,
-    /// Why the logs are not whole.
+    /// Why the logs are incomplete.
     pub log_failure: Option<LinkError>,
 }
 
-/// Why a command could not be run behind a link.
+/// Why a command could not run behind a link.
 #[derive(Debug, thiserror::Error)]
 pub enum LinkError {
-    /// Nothing to run.
     #[error("no command given: expected one after `--`")]
     NoCommand,
-    /// The command could not be started.
     #[error("{command} cannot be run")]
     Start {
-        /// The program, without its arguments.
+        /// The program without its arguments.
         command: String,
-        /// What failed on the way into its namespace.
+        /// The failed step.
         source: NamespaceError,
     },
-    /// The command's output could not be sent elsewhere.
     #[error("sending the command's output to stderr")]
     Stdout(#[source] io::Error),
-    /// The command could not be waited for.
     #[error("waiting for the command")]
     Wait(#[source] io::Error),
-    /// A signal ended the writing of the logs.
     #[error("the logs in {} were cut short by a signal", directory.display())]
-    LogsCutShort {
-        /// Where they are.
-        directory: PathBuf,
-    },
-    /// A log could not be written.
+    LogsCutShort { directory: PathBuf },
     #[error("{} cannot be written", path.display())]
-    Log {
-        /// The file, by the path that was opened.
-        path: PathBuf,
-        /// The error of the system call.
-        source: io::Error,
-    },
-    /// The address range or the way out failed.
+    Log { path: PathBuf, source: io::Error },
     #[error(transparent)]
     Uplink(#[from] UplinkError),
-    /// The namespace failed.
     #[error(transparent)]
     Namespace(#[from] NamespaceError),
-    /// A device failed.
     #[error(transparent)]
     Tun(#[from] TunError),
-    /// The gateway failed.
     #[error(transparent)]
     Gateway(#[from] GatewayError),
 }
 
 impl LinkError {
-    /// The exit status that shells and `env` have for this: 127 for a command that does not exist,
-    /// 126 for one that cannot be run.
+    /// Returns the exit status of shells and `env` for this error: 127 for a command that does not
+    /// exist, 126 for one that cannot be run.
     pub fn exit_status(&self) -> Option<u8> {
         match self {
             Self::Start { source: NamespaceError::Step { source, .. }, .. } => {
@@ -130,44 +105,33 @@ impl LinkError {
 
 /// Name of the command's device.
 const DEVICE: &str = "ul0";
-/// The only end of the wire that is Ethernet-like is the host's.
+/// The host's end is the only Ethernet-like end of the wire.
 const MTU: u16 = 1500;
 
 impl LinkCommand {
-    /// Runs the command to its end. `note` is told what will not work, in words for the user.
+    /// Runs the command to its end. `note` receives messages about what will not work. `watcher` is
+    /// shown the counters of the links meanwhile.
     ///
-    /// Meanwhile Ctrl-C is the command's affair, and other signals that would end this process
-    /// are passed on to it. After the command's end the first such signal ends the writing of the
-    /// logs, a second one this process. Call it from the main thread, before starting others.
+    /// Ctrl-C goes to the command, and other signals that would end this process are forwarded to
+    /// it. After the command's end the first such signal ends the writing of the logs, and a second
+    /// one ends this process. If the link fails, the command is ended. Call this function from the
+    /// main thread, before other threads start.
     ///
     /// # Errors
-    /// Where a step is refused; the system is then as it was before.
+    /// After an error the system is as it was before.
     pub fn run(
-        &self,
-        privilege: Privilege,
-        note: &mut dyn FnMut(&str),
-    ) -> Result<LinkOutcome, LinkError> {
-        self.run_watched(privilege, note, None)
-    }
-
-    /// The same, while somebody is shown what the links do.
-    ///
-    /// # Errors
-    /// As [`LinkCommand::run`].
-    pub fn run_watched(
         &self,
         privilege: Privilege,
         note: &mut dyn FnMut(&str),
         watcher: Option<Box<dyn Watch>>,
     ) -> Result<LinkOutcome, LinkError> {
         let signals = forwarded_signals();
-        // Threads inherit the mask: only this one is to take the signals.
+        // Threads inherit the mask, so that only this one receives the signals.
         let _ = signals.thread_block();
         let outcome = self.run_with_signals_blocked(privilege, note, signals, watcher);
         let _ = signals.thread_unblock();
         outcome
     }
-
     fn run_with_signals_blocked(
         &self,
         privilege: Privilege,
@@ -178,24 +142,7 @@ impl LinkCommand {
         let (program, arguments) = self.command.split_first().ok_or(LinkError::NoCommand)?;
         let uplink = Uplink::create()?;
         uplink.notes.iter().for_each(|text| note(text));
-        if privilege == Privilege::UserNamespace {
-            uplink.host().configure("link set lo up")?;
-            note(
-                "without root, neither this machine nor anything beyond can be reached: be root, \
-                 install `pasta` (Debian: passt), or start server and link in one shell of \
-                 `unshare --map-root-user --net`",
-            );
-        }
-        let outer = || uplink.range().outer_v4().to_string();
-        let base = if privilege == Privilege::Pasta {
-            note(
-                "without root, by way of `pasta`: it sends TCP without congestion control, so \
-                 downloads are not worth measuring",
-            );
-            uplink.gateway_v4().unwrap_or_else(outer)
-        } else {
-            outer()
-        };
+        let base = base_address(&uplink, privilege, note)?;
         let (inside, devices) = connect(&uplink, note)?;
         let is_abandoned = Arc::new(AtomicBool::new(false));
         let (journals, logs) = self.open_logs(&is_abandoned)?;
@@ -209,11 +156,21 @@ impl LinkCommand {
             command: program.to_string_lossy().into_owned(),
             source,
         })?;
-        let watching = watcher.map(|watcher| Watching::start(watcher, gateway.counters()));
-        let ended = attend(child, signals, &is_abandoned);
-        let elapsed = begin.elapsed();
-        watching.into_iter().for_each(Watching::end);
-        let (status, attendant) = ended.map_err(LinkError::Wait)?;
+        let target = Target {
+            id: Pid::from_raw(child.id() as i32),
+            stage: Arc::new(Mutex::new(Stage::Running)),
+        };
+        let (ended, elapsed) = std::thread::scope(|scope| {
+            let watching = scope.spawn(|| watch(&gateway, &target, watcher));
+            let ended = attend(child, signals, &target, &is_abandoned)
+                .inspect_err(|_| *locked(&target.stage) = Stage::Over);
+            let elapsed = begin.elapsed();
+            watching.thread().unpark();
+            // A panic of the watcher does not change the command's outcome.
+            let _ = watching.join();
+            (ended, elapsed)
+        });
+        let (status, signal_thread) = ended.map_err(LinkError::Wait)?;
         let report = gateway.stop()?;
         let finish = |directory: &PathBuf| {
             finish_logs(directory, logs, &report)?;
@@ -224,11 +181,11 @@ impl LinkCommand {
             Ok(())
         };
         let log_failure = self.log.as_ref().and_then(|directory| finish(directory).err());
-        attendant.dismiss();
+        signal_thread.stop();
         Ok(LinkOutcome { status, elapsed, report, log_failure })
     }
 
-    /// The command, with the address of this machine in its environment.
+    /// Returns the command, with an address of this machine in its environment.
     fn command_at(
         &self,
         program: &OsStr,
@@ -264,7 +221,11 @@ impl LinkCommand {
             let (journal, events) = Journal::new();
             let rng = self.gateway.stream(direction);
             let (link, abandoned) = (lane.link.clone(), Arc::clone(is_abandoned));
-            writers.push(LogWriter::start(path, header, link, rng, events, abandoned));
+            let target = path.clone();
+            let thread = std::thread::spawn(move || {
+                log::write_events(&target, &header, &link, &rng, &events, &abandoned)
+            });
+            writers.push(LogWriter { path, thread });
             journal
         };
         let journals =
@@ -274,52 +235,26 @@ impl LinkCommand {
     }
 }
 
-/// Is shown what the links do while the command runs, by a thread of its own.
+/// Is shown the counters of a link while its command runs, on another thread.
 pub trait Watch: Send {
-    /// What both directions, up first, have counted so far.
+    /// Shows the present counters of both directions, up first.
     fn look(&mut self, readings: [Reading; 2]);
     /// The command has ended.
     fn end(&mut self);
 }
 
-/// The thread that shows.
-struct Watching {
-    thread: JoinHandle<()>,
-    is_over: Arc<AtomicBool>,
-}
-
-impl Watching {
-    fn start(mut watcher: Box<dyn Watch>, counters: [Arc<Live>; 2]) -> Self {
-        let is_over = Arc::new(AtomicBool::new(false));
-        let stop = Arc::clone(&is_over);
-        let thread = std::thread::spawn(move || {
-            while !stop.load(Relaxed) {
-                watcher.look([counters[0].read(), counters[1].read()]);
-                std::thread::park_timeout(LOOK_INTERVAL);
-            }
-            watcher.end();
-        });
-        Self { thread, is_over }
-    }
-
-    fn end(self) {
-        self.is_over.store(true, Relaxed);
-        self.thread.thread().unpark();
-        // A panic in it has no bearing on the command's end.
-        let _ = self.thread.join();
-    }
-}
-
-/// From one look to the next.
+/// Interval at which the link is checked and its counters are shown.
 const LOOK_INTERVAL: Duration = Duration::from_millis(500);
+/// A command that runs for longer than this after its link failed is killed.
+const TERMINATION_MAX: Duration = Duration::from_secs(5);
 
-/// Refuses a directory that holds files of the logs' names, before the command starts. A pipe may
-/// be there: nothing in it is lost.
+/// Refuses a directory with earlier logs before the command starts. A pipe is accepted, because
+/// writing to it destroys nothing.
 fn check_new(directory: &Path) -> Result<(), LinkError> {
     for name in ["uplink.log", "downlink.log", SAMPLES] {
         let path = directory.join(name);
         if path.is_file() {
-            let words = "it is there already: name another directory";
+            let words = "it exists already: name another directory";
             let source = io::Error::new(io::ErrorKind::AlreadyExists, words);
             return Err(LinkError::Log { path, source });
         }
@@ -327,30 +262,13 @@ fn check_new(directory: &Path) -> Result<(), LinkError> {
     Ok(())
 }
 
-/// The log of both directions over time.
+/// Name of the log of both directions over time.
 const SAMPLES: &str = "samples.csv";
 
-/// A thread that writes one direction's log.
+/// The thread that writes one direction's log.
 struct LogWriter {
     path: PathBuf,
     thread: JoinHandle<io::Result<u64>>,
-}
-
-impl LogWriter {
-    fn start(
-        path: PathBuf,
-        header: String,
-        link: LinkSetup,
-        rng: Rng,
-        events: Receiver<Events>,
-        is_abandoned: Arc<AtomicBool>,
-    ) -> Self {
-        let target = path.clone();
-        let thread = std::thread::spawn(move || {
-            log::write_events(&target, &header, &link, &rng, &events, &is_abandoned)
-        });
-        Self { path, thread }
-    }
 }
 
 fn finish_logs(
@@ -366,7 +284,35 @@ fn finish_logs(
     log::write_samples(&path, report).map_err(|source| LinkError::Log { path, source })
 }
 
-/// Makes the command's namespace and both devices, and connects it to the host's network.
+/// Returns the address under which the command reaches this machine, and notes what it cannot
+/// reach.
+fn base_address(
+    uplink: &Uplink,
+    privilege: Privilege,
+    note: &mut dyn FnMut(&str),
+) -> Result<String, LinkError> {
+    let outer = uplink.range().outer_v4().to_string();
+    match privilege {
+        Privilege::Root => Ok(outer),
+        Privilege::UserNamespace => {
+            uplink.host().configure("link set lo up")?;
+            note(
+                "without root, neither this machine nor anything beyond can be reached: run as \
+                 root, install `pasta` (Debian: passt), or start server and link in one shell of \
+                 `unshare --map-root-user --net`",
+            );
+            Ok(outer)
+        }
+        Privilege::Pasta => {
+            note(
+                "without root, the link goes through `pasta`, which sends TCP without congestion \
+                 control: downloads are not worth measuring",
+            );
+            Ok(uplink.gateway_v4().unwrap_or(outer))
+        }
+    }
+}
+/// Creates the command's namespace and both devices, and connects it to the host's network.
 fn connect(
     uplink: &Uplink,
     note: &mut dyn FnMut(&str),
@@ -402,7 +348,7 @@ fn connect(
     Ok((inside, (inner, outer)))
 }
 
-/// The `resolv.conf` that the command must see instead of the machine's, if it must.
+/// Returns the `resolv.conf` for the command if the machine's would not work.
 fn name_service(outer: Ipv4Addr, inner: Ipv4Addr, note: &mut dyn FnMut(&str)) -> Option<String> {
     let present = fs::read_to_string("/etc/resolv.conf").ok()?;
     let resolver = resolver::loopback_resolver(&present)?;
@@ -415,44 +361,74 @@ fn name_service(outer: Ipv4Addr, inner: Ipv4Addr, note: &mut dyn FnMut(&str)) ->
     }
 }
 
-/// What would end this process, and is the command's affair.
+/// Signals that would end this process and are meant for the command.
 fn forwarded_signals() -> SigSet {
     use Signal::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
     SigSet::from_iter([SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2])
 }
 
-/// The thread that takes signals while the command runs, and after its end.
-struct Attendant {
+/// The running command, to which signals are sent.
+struct Target {
+    id: Pid,
+    /// Locked while a signal is sent, so that the command is not reaped meanwhile and its number is
+    /// not reused.
+    stage: Arc<Mutex<Stage>>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// The command runs, and signals are forwarded to it.
+    Running,
+    /// The command has ended; a signal means that its logs are not wanted.
+    Ending,
+    Over,
+}
+
+/// Shows the counters of the links while the command runs, and ends it if the gateway fails.
+fn watch(gateway: &Gateway, target: &Target, mut watcher: Option<Box<dyn Watch>>) {
+    let mut failed: Option<Instant> = None;
+    let is_running = || *locked(&target.stage) == Stage::Running;
+    while is_running() {
+        if let Some(watcher) = &mut watcher {
+            watcher.look([Direction::Up, Direction::Down].map(|it| gateway.read(it)));
+        }
+        if !gateway.is_running() {
+            let since = *failed.get_or_insert_with(Instant::now);
+            let is_overdue = since.elapsed() > TERMINATION_MAX;
+            let stage = locked(&target.stage);
+            if *stage == Stage::Running {
+                let signal = if is_overdue { Signal::SIGKILL } else { Signal::SIGTERM };
+                let _ = kill(target.id, signal);
+            }
+        }
+        std::thread::park_timeout(LOOK_INTERVAL);
+    }
+    if let Some(mut watcher) = watcher {
+        watcher.end();
+    }
+}
+
+/// The thread that receives signals while the command runs and until its logs are written.
+struct SignalThread {
     stage: Arc<Mutex<Stage>>,
     thread: JoinHandle<()>,
 }
 
-#[derive(Clone, Copy, Debug)]
-enum Stage {
-    /// The command runs: signals are passed on to it.
-    Running,
-    /// It has ended: a signal means that the rest is not wanted.
-    Ending,
-    /// Nothing is left to do.
-    Over,
-}
-
-/// Waits for the command, while a thread passes on what is sent to this process. Ctrl-C and Ctrl-\
-/// reach the command by themselves where it shares our terminal. Once the command has ended, the
-/// first signal sets `is_abandoned`, and the second one ends this process.
+/// Waits for the command, while a thread forwards signals of this process. Ctrl-C and Ctrl-\\ reach
+/// a command in the same terminal directly. Once the command has ended, the first signal sets
+/// `is_abandoned`, and the second one ends this process.
 fn attend(
     mut child: Child,
     signals: SigSet,
+    target: &Target,
     is_abandoned: &Arc<AtomicBool>,
-) -> io::Result<(ExitStatus, Attendant)> {
+) -> io::Result<(ExitStatus, SignalThread)> {
     use std::io::IsTerminal as _;
-    let id = Pid::from_raw(child.id() as i32);
-    let stage = Arc::new(Mutex::new(Stage::Running));
+    let (id, stage) = (target.id, &target.stage);
     let shares_terminal = io::stdin().is_terminal();
-    let (present, is_abandoned) = (Arc::clone(&stage), Arc::clone(is_abandoned));
+    let (present, is_abandoned) = (Arc::clone(stage), Arc::clone(is_abandoned));
     let thread = std::thread::Builder::new().name("signals".to_owned()).spawn(move || {
         while let Ok(signal) = signals.wait() {
-            // Held until the signal is passed on: the command is not reaped before.
             let stage = locked(&present);
             match *stage {
                 Stage::Running => {
@@ -472,18 +448,18 @@ fn attend(
             }
         }
     })?;
-    // Not reaped yet, its number cannot become another process's while signals are passed on.
+    // Not reaped yet: its number cannot be reused while signals are forwarded.
     let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT;
     while waitid(Id::Pid(id), flags) == Err(Errno::EINTR) {}
-    *locked(&stage) = Stage::Ending;
-    Ok((child.wait()?, Attendant { stage, thread }))
+    *locked(stage) = Stage::Ending;
+    Ok((child.wait()?, SignalThread { stage: Arc::clone(stage), thread }))
 }
 
-impl Attendant {
-    fn dismiss(self) {
+impl SignalThread {
+    fn stop(self) {
         *locked(&self.stage) = Stage::Over;
-        // A panic in it has no bearing on the command's end.
-        // A number to Rust, and to musl a pointer.
+        // A panic of the thread does not change the command's outcome.
+        // The type is an integer in Rust and a pointer in musl.
         let thread = self.thread.as_pthread_t() as libc::pthread_t;
         if pthread_kill(thread, Signal::SIGUSR1).is_ok() {
             let _ = self.thread.join();

@@ -1,10 +1,10 @@
-//! Logs of a link: per packet in Mahimahi's format, which its graph scripts read, and our own
-//! samples over time.
+//! Logs of a link: per packet in Mahimahi's format, which its graph scripts read, and samples over
+//! time.
 //!
 //! Mahimahi counts four bytes of TUN header in every packet, and so does its log. Its opportunities
 //! (`#`) are what a link saturated with full packets would have carried, counted in the same way:
-//! computed by the same link model, summed up per millisecond. A link without a rate, or faster
-//! than [`CAPACITY_TOLD_MAX`], has no opportunities to tell.
+//! the same link model computes them, and they are summed up per millisecond. A link without a
+//! rate, or faster than [`OPPORTUNITY_RATE_MAX`], has no opportunities.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -25,23 +25,20 @@ use underload_aqm::time::{Span, Time};
 use crate::gateway::{Event, Events, GatewayReport};
 
 const TUN_HEADER_BYTES: u32 = 4;
-/// A full packet, without the header that the log adds to it as to every other.
+/// IP length of a full packet; the log adds the header to it as to every packet.
 const OPPORTUNITY_BYTES: u32 = 1500;
-/// The fastest link whose opportunities are told: each is computed, and beyond this the log would
-/// fall behind the packets.
-pub const CAPACITY_TOLD_MAX: Rate = Rate::from_megabits_per_second(100_000);
-/// Departures are told when transmission starts, up to so much ahead of their time.
+/// The fastest link whose opportunities are logged: each is computed, and the log of a faster link
+/// would fall behind its packets.
+pub const OPPORTUNITY_RATE_MAX: Rate = Rate::from_megabits_per_second(100_000);
+/// Departures are reported when transmission starts, up to this much ahead of their time.
 const REORDER: Span = Span::from_secs(2);
-/// Events kept for ordering, at most.
+/// Most events that wait to be ordered.
 const REORDER_MAX: usize = 1 << 20;
 
-/// Writes one direction's log until the journal ends, and returns the number of events. The link
-/// draws from `rng`, as the one in service does, so that its capacity is told and not another.
+/// Writes one direction's log until the journal ends, and returns the number of events. `rng` is
+/// the stream of the running link, so that both have the same capacity.
 ///
-/// Once `is_abandoned`, what is left is not written; the log says so in its last line.
-///
-/// # Errors
-/// Where the file cannot be written. Nobody waits for the reader of a journal.
+/// Once `is_abandoned`, the rest is not written, and the last line says so.
 pub fn write_events(
     path: &Path,
     header: &str,
@@ -52,7 +49,7 @@ pub fn write_events(
 ) -> io::Result<u64> {
     let mut log = Log {
         file: BufWriter::new(open_new(path)?),
-        capacity: Capacity::of(link, rng),
+        capacity: Capacity::new(link, rng),
         waiting: BinaryHeap::new(),
         written: 0,
         is_abandoned,
@@ -68,10 +65,10 @@ pub fn write_events(
     Ok(log.written)
 }
 
-/// The last line of a log that a signal cut short.
+/// Last line of a log that a signal cut short.
 const ABANDONED: &str = "# cut short by a signal";
 
-/// A file that was not there, or a pipe or device that was.
+/// Creates a file; opens an existing pipe or device.
 fn open_new(path: &Path) -> io::Result<File> {
     match File::create_new(path) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists && !path.is_file() => {
@@ -81,7 +78,7 @@ fn open_new(path: &Path) -> io::Result<File> {
     }
 }
 
-/// The comments at the start of a log.
+/// Returns the comments at the start of a log.
 pub fn header(direction: &str, link: &str, queue: &str, path: &Path, command: &str) -> String {
     format!(
         "# mahimahi mm-link ({direction}) [{link}] > {}\n\
@@ -95,32 +92,12 @@ pub fn header(direction: &str, link: &str, queue: &str, path: &Path, command: &s
 
 struct Log<'a> {
     file: BufWriter<File>,
-    /// `None` where the link has no opportunities to tell.
+    /// `None` if the link has no opportunities.
     capacity: Option<Capacity>,
-    waiting: BinaryHeap<Reverse<(Time, u64, Line)>>,
+    /// Events by time and number.
+    waiting: BinaryHeap<Reverse<(Time, u64, Event)>>,
     written: u64,
     is_abandoned: &'a AtomicBool,
-}
-
-/// An event without an order of its own: time and number order it.
-#[derive(Debug)]
-struct Line(Event);
-
-impl PartialEq for Line {
-    fn eq(&self, _: &Self) -> bool {
-        true
-    }
-}
-impl Eq for Line {}
-impl PartialOrd for Line {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-impl Ord for Line {
-    fn cmp(&self, _: &Self) -> std::cmp::Ordering {
-        std::cmp::Ordering::Equal
-    }
 }
 
 impl Log<'_> {
@@ -131,7 +108,7 @@ impl Log<'_> {
                 newest = newest.max(time);
             }
             let number = self.written + self.waiting.len() as u64;
-            self.waiting.push(Reverse((time, number, Line(event))));
+            self.waiting.push(Reverse((time, number, event)));
             self.write_until(newest - REORDER)?;
         }
         self.write_until(Time::MAX)
@@ -142,7 +119,7 @@ impl Log<'_> {
             if *time > limit && self.waiting.len() < REORDER_MAX {
                 break;
             }
-            let Some(Reverse((time, _, Line(event)))) = self.waiting.pop() else { break };
+            let Some(Reverse((time, _, event))) = self.waiting.pop() else { break };
             if let Some(capacity) = &mut self.capacity {
                 capacity.write_until(time, &mut self.file, self.is_abandoned)?;
             }
@@ -166,12 +143,12 @@ fn write_event(file: &mut impl Write, time: Time, event: Event) -> io::Result<()
             let waited = waited.as_nanos() / 1_000_000;
             writeln!(file, "{ms} - {} {waited}", bytes + TUN_HEADER_BYTES)
         }
-        // Unlike Mahimahi's own logs, drops at dequeue are told too.
+        // Unlike Mahimahi's own logs, this one has drops at dequeue, too.
         Event::Drop { bytes } => writeln!(file, "{ms} d 1 {}", bytes + TUN_HEADER_BYTES),
     }
 }
 
-/// When a link that is never idle would have finished each opportunity.
+/// The times at which a link that is never idle finishes each opportunity.
 struct Capacity {
     link: Link<()>,
     reached: Time,
@@ -180,9 +157,9 @@ struct Capacity {
 }
 
 impl Capacity {
-    /// `None` for a link whose opportunities have no end, or come too fast to be told one by one.
-    fn of(link: &LinkSetup, rng: &Rng) -> Option<Self> {
-        let is_too_fast = link.facts().rate.is_some_and(|rate| rate > CAPACITY_TOLD_MAX);
+    /// `None` for a link without a rate, or faster than [`OPPORTUNITY_RATE_MAX`].
+    fn new(link: &LinkSetup, rng: &Rng) -> Option<Self> {
+        let is_too_fast = link.facts().rate.is_some_and(|rate| rate > OPPORTUNITY_RATE_MAX);
         if is_too_fast || matches!(link.rate, RateProcess::Unlimited) {
             return None;
         }
@@ -202,7 +179,7 @@ impl Capacity {
         file: &mut impl Write,
         is_abandoned: &AtomicBool,
     ) -> io::Result<()> {
-        // In steps, so that a long silence does not pile opportunities up.
+        // In steps, so that opportunities do not pile up during a long silence.
         while self.reached < limit {
             stop_if(is_abandoned)?;
             self.reached = limit.min(self.reached + Span::from_millis(10));
@@ -215,7 +192,7 @@ impl Capacity {
                 self.bytes += u64::from(packet.meta.len + TUN_HEADER_BYTES);
             }
         }
-        // No more can come for a millisecond that is over.
+        // A past millisecond gets no more opportunities.
         if self.ms < limit.as_nanos() / 1_000_000 { self.flush(file) } else { Ok(()) }
     }
 
@@ -227,9 +204,9 @@ impl Capacity {
     }
 }
 
-/// A queue that always has an opportunity's worth to send.
+/// A queue that always has a full packet to send.
 struct Saturated {
-    /// What the link adds to an arrival, and takes away again at the far end.
+    /// The overhead that the link adds on arrival and removes at the far end.
     overhead_bytes: u32,
 }
 
@@ -253,9 +230,6 @@ impl Qdisc<()> for Saturated {
 }
 
 /// Writes the time series of both directions as CSV.
-///
-/// # Errors
-/// Where the file cannot be written.
 pub fn write_samples(path: &Path, report: &GatewayReport) -> io::Result<()> {
     let mut file = BufWriter::new(open_new(path)?);
     writeln!(
@@ -293,7 +267,7 @@ mod tests {
         let (mut journal, receiver) = Journal::new();
         let at = Time::from_millis;
         journal.write(at(1), Event::Arrival { bytes: 1500 });
-        // Told at its start, before the arrival that precedes its end.
+        // Reported when its transmission starts, before the arrival that precedes its end.
         journal.write(at(3), Event::Departure { bytes: 1500, waited: Span::from_millis(2) });
         journal.write(at(2), Event::Arrival { bytes: 100 });
         journal.write(at(2), Event::Drop { bytes: 100 });
@@ -305,7 +279,7 @@ mod tests {
         assert_eq!(text, expected);
     }
 
-    /// What is written of a journal that has ended, and how many events.
+    /// Returns the number of events in a journal that has ended, and the log.
     fn logged(link: &LinkSetup, receiver: &Receiver<Events>, is_abandoned: bool) -> (u64, String) {
         let directory = tempfile::tempdir().expect("a directory");
         let path = directory.path().join("uplink.log");
@@ -337,7 +311,7 @@ mod tests {
 
     #[test]
     fn full_packets_use_all_of_the_opportunities() {
-        // One full packet per millisecond: what is sent and what could be are counted alike, with
+        // One full packet per millisecond: sent packets and opportunities are counted alike, with
         // and without an overhead on the link.
         for spec in ["12mbit", "12032kbit:overhead=4B"] {
             let link = LinkSetup::parse(spec).expect("a link");
@@ -346,7 +320,8 @@ mod tests {
                 let of_mark = text.lines().filter_map(|line| line.split_once(mark));
                 of_mark.map(|(_, rest)| rest.parse::<u64>().expect("bytes")).sum()
             };
-            // Those of 1 to 9 ms: the one that ends with the departure is not over yet.
+            // The opportunities of 1 to 9 ms; the one that ends with the departure is not written
+            // yet.
             assert_eq!(sum(" # "), 9 * 1504, "{spec}: {text}");
         }
     }

@@ -1,9 +1,8 @@
-//! A command behind an emulated link: its namespace, its way to the caller's network and to names,
-//! and the logs of what passed.
+//! Runs a command behind an emulated link: its namespace, its connection to the caller's network
+//! and to name servers, and the logs of its packets.
 //!
-//! [`LinkCommand`] joins a gateway with all of that. As root the way outwards changes the host
-//! (masquerading, forwarding): locks tell who still needs the change, and a child that outlives a
-//! kill undoes it.
+//! As root the connection changes the host (masquerading, forwarding). Locks show which processes
+//! still need the change, and a child that survives a kill of this process undoes it.
 
 mod link;
 mod lock;

@@ -1,8 +1,8 @@
 //! Name service behind a link.
 //!
-//! A command's namespace has a loopback of its own, so a `resolv.conf` that points to a resolver
-//! on the host's loopback (systemd-resolved, dnsmasq) leads nowhere. Then the command sees another
-//! `resolv.conf`, which names the host's end of the link, where a relay passes queries on.
+//! A command's namespace has its own loopback, so a `resolv.conf` that names a resolver on the
+//! host's loopback (systemd-resolved, dnsmasq) does not work. The command then sees another
+//! `resolv.conf`, which names the host's end of the link, where a relay forwards queries.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
@@ -10,36 +10,33 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
-/// Queries under way, at most; more are dropped, as an overloaded resolver drops them.
+/// Most queries under way; more are dropped, as by an overloaded resolver.
 const QUERIES_MAX: usize = 64;
 const ANSWER_LIMIT: Duration = Duration::from_secs(10);
 
-/// The name servers in the text of a `resolv.conf`.
+/// Returns the name servers of a `resolv.conf`.
 fn name_servers(resolv_conf: &str) -> Vec<IpAddr> {
     let lines = resolv_conf.lines().filter_map(|line| line.trim().strip_prefix("nameserver"));
     lines.filter_map(|rest| rest.split('%').next()?.trim().parse().ok()).collect()
 }
 
-/// The resolver on the host's loopback that `resolv_conf` relies on, if it relies on nothing else.
+/// Returns the resolver on the host's loopback if `resolv_conf` names only such resolvers.
 pub fn loopback_resolver(resolv_conf: &str) -> Option<IpAddr> {
     let servers = name_servers(resolv_conf);
     let first = *servers.first()?;
     servers.iter().all(IpAddr::is_loopback).then_some(first)
 }
 
-/// `resolv_conf` with its name servers replaced by `server`.
+/// Returns `resolv_conf` with `server` instead of its name servers.
 pub fn with_name_server(resolv_conf: &str, server: Ipv4Addr) -> String {
     let kept = resolv_conf.lines().filter(|line| !line.trim().starts_with("nameserver"));
     let text: String = kept.flat_map(|line| [line, "\n"]).collect();
     format!("{text}nameserver {server}\n")
 }
 
-/// Answers queries of `client` at `address` by asking `resolver`, in threads that end with the
-/// process. Nobody else is answered: the address belongs to a device of the host, and Linux takes
-/// packets for it from every device.
-///
-/// # Errors
-/// Where port 53 of the address is taken.
+/// Relays queries of `client` at `address` to `resolver`, in threads that end with the process.
+/// Others are ignored: the address belongs to a device of the host, and Linux accepts packets for
+/// it on every device.
 pub fn relay(address: Ipv4Addr, client: Ipv4Addr, resolver: IpAddr) -> io::Result<()> {
     relay_at(SocketAddr::from((address, 53)), client, SocketAddr::from((resolver, 53)))
 }
@@ -74,8 +71,8 @@ fn relay_at(inside: SocketAddr, client: Ipv4Addr, outside: SocketAddr) -> io::Re
     Ok(())
 }
 
-/// Runs one query in a thread of its own, unless too many are under way. A failed query is one
-/// that the client will repeat: nothing else is to be done about it.
+/// Runs one query in its own thread, unless too many are under way. Errors are ignored, because the
+/// client repeats a failed query.
 fn in_thread(
     under_way: &Arc<AtomicUsize>,
     query: impl FnOnce() -> io::Result<()> + Send + 'static,
@@ -135,7 +132,7 @@ mod tests {
         assert_eq!(v4("nameserver fe80::1%eth0\n"), None);
     }
 
-    /// Whether a relay on loopback answers 127.0.0.1 if it is there for `client`.
+    /// Whether a relay for `client` on loopback answers 127.0.0.1.
     fn is_answered(client: Ipv4Addr) -> bool {
         let resolver = UdpSocket::bind("127.0.0.1:0").expect("a socket");
         let outside = resolver.local_addr().expect("an address");
@@ -145,7 +142,7 @@ mod tests {
                 let _ = resolver.send_to(&query[..length], from);
             }
         });
-        // A port that is free for both protocols just now.
+        // A port that is currently free for both protocols.
         let probe = UdpSocket::bind("127.0.0.1:0").expect("a socket");
         let inside = probe.local_addr().expect("an address");
         drop(probe);

@@ -1,14 +1,13 @@
-//! The way from a command's namespace to the host's network: an address range, masquerading, and
-//! forwarding that is switched back when the last user leaves.
+//! The connection from a command's namespace to the host's network: an address range,
+//! masquerading, and forwarding that is switched back when the last command ends.
 //!
-//! Everything but two things vanishes with this process by itself: the `nft` table and the
-//! forwarding switches. Both are undone on drop; after a kill by a child that outlives us
-//! ([`super::watcher`]), and should that be killed too, by the next start. Whether a table's owner
-//! still lives is told by a lock that the kernel releases ([`super::lock`]); its name has the
-//! number of the network that the table is in.
+//! All of this ends with this process, except for the `nft` table and the forwarding switches. Both
+//! are undone on drop; after a kill, by a child that survives it ([`super::watcher`]); and if the
+//! child is killed, too, by the next start. A lock that the kernel releases ([`super::lock`]) shows
+//! whether a table's owner still lives; its name contains the number of the table's network.
 //!
-//! A host that forwards is a router for everybody who sends it packets. Where it was none before,
-//! the table lets pass only what comes from a command's device, and what answers that.
+//! A host that forwards is a router for everyone who sends packets to it. If it was none before,
+//! the table only accepts packets from a command's device, and answers to them.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::process::Command;
@@ -18,30 +17,27 @@ use super::lock::Lock;
 use super::watcher::Watcher;
 use crate::machine::{NamespaceError, Network};
 
-/// Address ranges, and so commands behind a link on one network at a time.
+/// Number of address ranges, and so of commands behind a link on one network at a time.
 const SLOTS: u8 = 250;
 const TABLE_PREFIX: &str = "underload-";
-/// The host's devices are called so, and by their number.
+/// Prefix of the names of the host's devices, before their numbers.
 const DEVICE_PREFIX: &str = "ul";
-/// Forwarding between devices, as parameters below `/proc/sys`.
+/// Switches for forwarding between devices, below `/proc/sys`.
 const FORWARD_V4: &str = "net/ipv4/ip_forward";
 const FORWARD_V6: &str = "net/ipv6/conf/all/forwarding";
 
-/// Why the host's side could not be set up.
+/// Why the host's side of a link could not be set up.
 #[derive(Debug, thiserror::Error)]
 pub enum UplinkError {
-    /// All address ranges are taken.
     #[error("all {SLOTS} address ranges 100.126.N.0/30 are in use on this host")]
     NoRange,
-    /// Another start holds the lock for long.
     #[error("another underload is still setting up its link (waited {0:?})")]
     Busy(Duration),
-    /// A step was refused.
     #[error(transparent)]
     Namespace(#[from] NamespaceError),
 }
 
-/// An address range that nobody else on this network uses while this value lives.
+/// An address range that only this process uses on its network.
 #[derive(Debug)]
 pub struct Range {
     number: u8,
@@ -49,7 +45,7 @@ pub struct Range {
 }
 
 impl Range {
-    /// Takes the first free range; the calling thread must be in the host's network.
+    /// Takes the first free range. The calling thread must be in the host's network.
     fn take(locks: Locks) -> Result<Self, UplinkError> {
         let local: Vec<IpAddr> = nix::ifaddrs::getifaddrs()
             .into_iter()
@@ -68,27 +64,26 @@ impl Range {
             .ok_or(UplinkError::NoRange)
     }
 
-    /// The host's end.
+    /// Address of the host's end.
     pub fn outer_v4(&self) -> Ipv4Addr {
         Ipv4Addr::new(100, 126, self.number, 1)
     }
 
-    /// The command's end.
+    /// Address of the command's end.
     pub fn inner_v4(&self) -> Ipv4Addr {
         Ipv4Addr::new(100, 126, self.number, 2)
     }
 
-    /// The host's end.
+    /// IPv6 address of the host's end.
     pub fn outer_v6(&self) -> Ipv6Addr {
         Ipv6Addr::new(0xfd75, 0x6c, 1, u16::from(self.number), 0, 0, 0, 1)
     }
 
-    /// The command's end.
+    /// IPv6 address of the command's end.
     pub fn inner_v6(&self) -> Ipv6Addr {
         Ipv6Addr::new(0xfd75, 0x6c, 1, u16::from(self.number), 0, 0, 0, 2)
     }
 
-    /// Name of the host's device.
     pub fn device(&self) -> String {
         format!("{DEVICE_PREFIX}{}", self.number)
     }
@@ -105,16 +100,16 @@ struct Locks {
 }
 
 impl Locks {
-    fn of(host: &Network) -> Result<Self, UplinkError> {
+    fn new(host: &Network) -> Result<Self, UplinkError> {
         Ok(Self { network: host.id()? })
     }
 
-    /// The lock called `name`, if nobody in this network has it.
+    /// Takes the lock `name` of this network; `None` if another process has it.
     fn take(self, name: &str) -> Option<Lock> {
         Lock::take(&format!("link-{}-{name}", self.network))
     }
 
-    /// Set-up and tear-down of different processes do not interleave.
+    /// Takes the lock that keeps set-ups and tear-downs of processes apart.
     fn take_setup(self, limit: Duration) -> Result<Lock, UplinkError> {
         let deadline = Instant::now() + limit;
         loop {
@@ -136,15 +131,15 @@ pub struct Uplink {
     range: Range,
     locks: Locks,
     has_table: bool,
-    /// Undoes what we cannot, where it could be started.
+    /// Undoes the changes after a kill; `None` if it could not be started.
     _watcher: Option<Watcher>,
-    /// Whether IPv6 leads beyond the host.
+    /// Whether IPv6 reaches beyond the host.
     pub has_v6: bool,
-    /// What does not work, in words for the user.
+    /// Messages for the user about what does not work.
     pub notes: Vec<String>,
 }
 
-/// The forwarding switches as they were before the first of all present users came.
+/// The forwarding switches before the first of the present commands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Before {
     v4: bool,
@@ -152,7 +147,7 @@ struct Before {
 }
 
 impl Before {
-    /// As a word in the comment of a table.
+    /// Formats the switches for the comment of a table.
     fn to_comment(self) -> String {
         format!("forward4={} forward6={}", u8::from(self.v4), u8::from(self.v6))
     }
@@ -169,16 +164,13 @@ impl Before {
 const SETUP_LIMIT: Duration = Duration::from_secs(10);
 
 impl Uplink {
-    /// Takes an address range of the network that the calling thread is in, and lets it reach
-    /// what that network reaches.
-    ///
-    /// # Errors
-    /// Where no range is free. What is merely out of reach becomes a note.
+    /// Takes an address range of the network of the calling thread, and connects it to whatever
+    /// that network reaches. What cannot be reached becomes a note.
     pub fn create() -> Result<Self, UplinkError> {
-        // Before any thread starts. Where it cannot be had, the next start cleans up.
+        // Before any thread starts. Without a watcher, the next start cleans up after a kill.
         let watcher = Watcher::start(clean_up_after_a_kill).ok();
         let host = Network::current("host")?;
-        let locks = Locks::of(&host)?;
+        let locks = Locks::new(&host)?;
         let _setup = locks.take_setup(SETUP_LIMIT)?;
         let inherited = remove_orphans(&host, locks);
         let range = Range::take(locks)?;
@@ -198,19 +190,17 @@ impl Uplink {
         Ok(uplink)
     }
 
-    /// The neighbour that the host's IPv4 default route leads to.
+    /// Returns the IPv4 gateway of the host's default route.
     pub fn gateway_v4(&self) -> Option<String> {
         let mut show = Command::new("ip");
         show.args(["-4", "route", "show", "default"]);
         via(&self.host().run(show, "").ok()?)
     }
 
-    /// The address range.
     pub fn range(&self) -> &Range {
         &self.range
     }
 
-    /// The host's network.
     pub fn host(&self) -> &Network {
         &self.host
     }
@@ -232,15 +222,15 @@ impl Uplink {
     }
 }
 
-/// The table of a range: its command's address becomes the host's, and where this host was no
-/// router before, it becomes one for nobody else.
+/// The table of a range: masquerades its command's address, and if this host was no router before,
+/// keeps it from becoming one for others.
 fn table_script(range: &Range, before: Before, has_v6: bool) -> String {
     let (name, device, comment) = (range.table(), range.device(), before.to_comment());
     let (v4, v6) = (range.inner_v4(), range.inner_v6());
     let switched_on = [("ipv4", !before.v4), ("ipv6", has_v6 && !before.v6)];
     let mut guards = String::new();
     for (family, _) in switched_on.into_iter().filter(|(_, is_switched_on)| *is_switched_on) {
-        // Other links have tables of their own, whose commands' packets pass here too.
+        // Other links have their own tables, and their commands' packets pass here, too.
         let stranger = format!("meta nfproto {family} iifname != \"{DEVICE_PREFIX}*\"");
         guards.extend([
             format!("{stranger} oifname != \"{DEVICE_PREFIX}*\" drop\n"),
@@ -262,8 +252,7 @@ fn table_script(range: &Range, before: Before, has_v6: bool) -> String {
     )
 }
 
-/// Removes the tables whose owners have died, and returns the switches as they were before the
-/// owners that live.
+/// Removes the tables of dead processes, and returns the switches before the living ones.
 fn remove_orphans(host: &Network, locks: Locks) -> Option<Before> {
     let mut inherited = None;
     for (number, before) in tables(host) {
@@ -275,11 +264,11 @@ fn remove_orphans(host: &Network, locks: Locks) -> Option<Before> {
     inherited
 }
 
-/// What the watcher does. Nobody hears of an error: the next start tries again.
+/// Runs in the watcher. Errors are ignored, because the next start tries again.
 fn clean_up_after_a_kill() {
     let clean_up = || -> Result<(), UplinkError> {
         let host = Network::current("host")?;
-        let locks = Locks::of(&host)?;
+        let locks = Locks::new(&host)?;
         let _setup = locks.take_setup(SETUP_LIMIT)?;
         remove_orphans(&host, locks);
         Ok(())
@@ -300,7 +289,7 @@ impl Drop for Uplink {
     }
 }
 
-/// The neighbour that a list of routes leads to.
+/// Returns the gateway of the first route in the output of `ip route`.
 fn via(routes: &str) -> Option<String> {
     let mut words = routes.lines().next()?.split_whitespace();
     words.find(|word| *word == "via")?;
@@ -308,8 +297,8 @@ fn via(routes: &str) -> Option<String> {
     Some(address.to_string())
 }
 
-/// Whether IPv6 has a default route that forwarding would not take away: routes learned from
-/// router advertisements are dropped by a host that becomes a router.
+/// Whether there is an IPv6 default route that survives forwarding: a host that becomes a router
+/// drops routes from router advertisements.
 fn leads_beyond_v6(host: &Network) -> bool {
     let mut show = Command::new("ip");
     show.args(["-6", "route", "show", "default"]);
@@ -317,9 +306,9 @@ fn leads_beyond_v6(host: &Network) -> bool {
     !routes.trim().is_empty() && !routes.contains("proto ra")
 }
 
-/// Our tables on this network: number, and the switches that its comment remembers.
+/// Returns the number of each of our tables, and the switches in its comment.
 fn tables(host: &Network) -> Vec<(String, Option<Before>)> {
-    // Without nft there are no tables of ours.
+    // Without `nft` there are no tables.
     let list = nft(host, "list tables inet\n").unwrap_or_default();
     let prefix = format!("table inet {TABLE_PREFIX}");
     let numbers = list.lines().filter_map(|line| line.trim().strip_prefix(&prefix));
@@ -331,9 +320,9 @@ fn tables(host: &Network) -> Vec<(String, Option<Before>)> {
         .collect()
 }
 
-/// Removes a table; if it was the last, forwarding becomes again what it was before the first.
+/// Removes a table. If it was the last, the forwarding switches are restored.
 fn remove_table(host: &Network, number: &str, before: Option<Before>) {
-    // Failing here means that somebody removed it by hand, which is as good.
+    // An error means that the table was removed by hand.
     let _ = nft(host, &format!("delete table inet {TABLE_PREFIX}{number}\n"));
     if !tables(host).is_empty() {
         return;
@@ -355,7 +344,7 @@ fn read_switch(host: &Network, path: &str) -> Result<bool, NamespaceError> {
     Ok(text.is_ok_and(|text| text.trim() == "1"))
 }
 
-/// Writes a switch only where it changes something: writing forwarding resets other parameters.
+/// Writes a switch if its value changes, because writing it resets other parameters.
 fn write_switch(host: &Network, path: &str, on: bool) -> Result<(), NamespaceError> {
     if read_switch(host, path)? == on {
         return Ok(());

@@ -1,7 +1,7 @@
-//! A child that outlives this process, however it ends, to undo what the kernel does not.
+//! A child that survives this process, however it ends, to undo what the kernel does not undo.
 //!
-//! It is forked before the first thread starts, holds the reading end of a pipe, and sleeps. The
-//! end of file without a word means that this process was killed.
+//! It is forked before the first thread starts, and reads from a pipe. An end of file without a
+//! byte means that this process was killed.
 
 use std::io::{self, PipeReader, PipeWriter, Read as _, Write as _};
 use std::os::fd::AsRawFd as _;
@@ -12,7 +12,7 @@ use nix::unistd::{ForkResult, Pid, getpid, getppid, setsid};
 
 use crate::machine::{privilege, sys};
 
-/// The end of the pipe that this process holds, and the child.
+/// The write end of the pipe, and the child.
 #[derive(Debug)]
 pub struct Watcher {
     pipe: Option<PipeWriter>,
@@ -20,11 +20,12 @@ pub struct Watcher {
 }
 
 impl Watcher {
-    /// Starts a child that runs `clean_up` once this process has been killed. It has no open files
-    /// of ours, and no terminal.
+    /// Starts a child that runs `clean_up` once this process has been killed. The child has no
+    /// terminal and none of our open files.
     ///
     /// # Errors
-    /// Where this process has other threads (a child of them could not do much), or may not fork.
+    /// Returns an error if this process has other threads, because a forked child may then not
+    /// allocate.
     pub fn start(clean_up: impl FnOnce()) -> io::Result<Self> {
         let threads = privilege::threads();
         if threads > 1 {
@@ -37,7 +38,7 @@ impl Watcher {
             ForkResult::Child => {
                 drop(writer);
                 let was_killed = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-                    if wait_for_the_end(reader) {
+                    if was_parent_killed(reader) {
                         wait_until_dead(parent);
                         clean_up();
                     }
@@ -50,7 +51,7 @@ impl Watcher {
 
 impl Drop for Watcher {
     fn drop(&mut self) {
-        // A byte says that everything is undone. A child that is gone has nothing to read it.
+        // A byte means that everything is undone. Errors are ignored: the child may be dead.
         if let Some(mut pipe) = self.pipe.take() {
             let _ = pipe.write_all(&[1]);
         }
@@ -58,15 +59,15 @@ impl Drop for Watcher {
     }
 }
 
-/// Whether the other end was closed without a word.
-fn wait_for_the_end(reader: PipeReader) -> bool {
-    // Without a session of its own it would get the terminal's signals.
+/// Waits for the other end of the pipe to close. Returns whether it did so without a byte.
+fn was_parent_killed(reader: PipeReader) -> bool {
+    // A session of its own keeps the terminal's signals away.
     let _ = setsid();
     let _ = std::env::set_current_dir("/");
     if sys::keep_only(reader.as_raw_fd()).is_err() {
         return false;
     }
-    // SIGPIPE is ignored, other signals are blocked by whoever started us, or end us as they may.
+    // SIGPIPE is ignored; other signals are blocked or end the child.
     let mut reader = reader;
     let mut byte = [0];
     loop {
@@ -78,9 +79,9 @@ fn wait_for_the_end(reader: PipeReader) -> bool {
     }
 }
 
-/// A process that ends closes its files one after the other, the pipe before the locks that it
-/// took later, and has closed all of them when its children get another parent. Until then what it
-/// held looks as if somebody lived who needs it.
+/// Waits until the parent has released its locks. A dying process closes its files one after the
+/// other, the pipe before the locks that it took later, and has closed all of them when its
+/// children get another parent.
 fn wait_until_dead(parent: Pid) {
     let start = Instant::now();
     while getppid() == parent && start.elapsed() < DEATH_LASTS_MAX {
@@ -88,5 +89,5 @@ fn wait_until_dead(parent: Pid) {
     }
 }
 
-/// A process that takes longer to end is left to the next start.
+/// If a process takes longer to die, cleaning up is left to the next start.
 const DEATH_LASTS_MAX: Duration = Duration::from_secs(30);

@@ -1,4 +1,4 @@
-//! What a gateway is told: a link and a queue for each direction, and how to carry packets.
+//! The configuration of a gateway.
 
 use underload_aqm::link::hop_stream;
 use underload_aqm::rate::Rate;
@@ -7,30 +7,27 @@ use underload_aqm::rng::Rng;
 use underload_aqm::time::Span;
 use underload_record::schema::Direction;
 
-/// One direction: a queue and the link behind it.
+/// One direction: a queue and its link.
 #[derive(Clone, Debug)]
 pub struct LaneConfig {
-    /// Rate, delay, loss, overhead.
+    /// Rate, delay, loss and overhead.
     pub link: LinkSetup,
-    /// The queue in front of the link.
     pub queue: QueueSetup,
 }
 
-/// Whether the kernel may hand over super-packets.
+/// Whether the kernel may deliver super-packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Offload {
-    /// Where the link's peak rate is above [`Offload::AUTO_RATE`]. Below it, segmentation is left
-    /// to the kernel, so that senders behave as on a wire without offload.
+    /// If the link's peak rate is above [`Offload::AUTO_RATE`]. At lower rates the kernel segments,
+    /// so that senders behave as on a wire without offload.
     #[default]
     Auto,
-    /// Always.
     On,
-    /// Never.
     Off,
 }
 
 impl Offload {
-    /// Where `Auto` switches over: at 200 Mbit/s a super-packet of 64 KiB takes 2.6 ms.
+    /// The limit of `Auto`: at 200 Mbit/s a super-packet of 64 KiB takes 2.6 ms.
     pub const AUTO_RATE: Rate = Rate::from_megabits_per_second(200);
 
     pub(super) fn is_on(self, link: &LinkSetup) -> bool {
@@ -49,38 +46,35 @@ impl Offload {
 /// Number of threads that carry the packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Threads {
-    /// One thread for both directions.
     #[default]
     One,
-    /// One thread for each direction.
+    /// One thread per direction.
     Two,
 }
 
 /// Links, threads and limits of a gateway.
 #[derive(Clone, Debug)]
 pub struct GatewayConfig {
-    /// The link from the client to the server.
+    /// Link from the client to the server.
     pub up: LaneConfig,
-    /// The link from the server to the client.
+    /// Link from the server to the client.
     pub down: LaneConfig,
-    /// Seed of everything random, and key of the flow hash.
+    /// Seed of all random numbers, and key of the flow hash.
     pub seed: u64,
-    /// Whether the kernel may hand over super-packets.
     pub offload: Offload,
-    /// Number of threads.
     pub threads: Threads,
-    /// Whether to ask for real-time priority and resident memory.
+    /// Whether to request real-time priority and resident memory.
     pub realtime: bool,
-    /// How long before a deadline a thread stops sleeping.
+    /// Time before a deadline at which a thread stops sleeping and spins.
     pub spin: Span,
     /// Interval of the time series.
     pub sample_interval: Span,
-    /// Bytes of buffers for each direction, at most.
+    /// Limit of the buffers of each direction.
     pub buffer_limit_bytes: usize,
 }
 
 impl GatewayConfig {
-    /// The defaults for two directions.
+    /// A configuration with defaults for everything but the links.
     pub fn new(up: LaneConfig, down: LaneConfig) -> Self {
         Self {
             up,
@@ -95,7 +89,7 @@ impl GatewayConfig {
         }
     }
 
-    /// Where one direction's link and queue draw their random numbers from.
+    /// Returns the random stream of a direction's link and queue.
     pub(crate) fn stream(&self, direction: Direction) -> Rng {
         hop_stream(&Rng::new(self.seed), direction.name(), 0)
     }

@@ -1,35 +1,29 @@
-//! Every packet's arrival, departure and drop, on its way to a file without holding packets up.
+//! Events of packets, passed to a log without delaying the packets.
 
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 
 use underload_aqm::time::{Span, Time};
 
-/// Something that happened to a packet. Bytes are those of the IP packet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// An event of a packet. `bytes` is the length of the IP packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Event {
     /// The packet arrived at the queue.
     Arrival {
-        /// Length of the IP packet.
         bytes: u32,
     },
-    /// The link has sent it.
+    /// The link has sent the packet, `waited` after it was enqueued.
     Departure {
-        /// Length of the IP packet.
         bytes: u32,
-        /// Since it was enqueued, its transmission included.
         waited: Span,
     },
-    /// The packet was dropped.
     Drop {
-        /// Length of the IP packet.
         bytes: u32,
     },
 }
 
-/// A batch of events, each with its instant.
 pub type Events = Vec<(Time, Event)>;
 
-/// The data path's end: it never waits. What the other end does not take in time is counted.
+/// The sender of events, which never waits. Events that the receiver is too slow for are counted.
 #[derive(Debug)]
 pub struct Journal {
     batch: Events,
@@ -37,20 +31,19 @@ pub struct Journal {
     lost: u64,
 }
 
-/// Events in a batch.
+/// Events per batch.
 const BATCH: usize = 4096;
-/// Batches under way at most: 16 MiB.
+/// Most batches on their way: 16 MiB.
 const BATCHES_MAX: usize = 128;
 
 impl Journal {
-    /// A journal, and where its batches arrive. Batches need not be in order of time: a link that
-    /// is looked at late tells late what happened in between.
+    /// A journal and the receiver of its batches. Batches may be out of order, because a link that
+    /// is polled late reports events late.
     pub fn new() -> (Self, Receiver<Events>) {
         let (sender, receiver) = sync_channel(BATCHES_MAX);
         (Self { batch: Vec::with_capacity(BATCH), sender, lost: 0 }, receiver)
     }
 
-    /// Adds an event.
     pub fn write(&mut self, time: Time, event: Event) {
         self.batch.push((time, event));
         if self.batch.len() >= BATCH {
@@ -58,7 +51,7 @@ impl Journal {
         }
     }
 
-    /// Sends what there is.
+    /// Sends the present batch.
     pub fn flush(&mut self) {
         if self.batch.is_empty() {
             return;
@@ -71,7 +64,7 @@ impl Journal {
         }
     }
 
-    /// Sends the rest, and tells how many events were lost.
+    /// Sends the rest and returns the number of lost events.
     pub fn finish(mut self) -> u64 {
         self.flush();
         self.lost

@@ -15,29 +15,26 @@ use crate::packet::{
     segment_length,
 };
 
-/// Packets read in one go before those that are due get their turn; the super-packet that passes
-/// the limit is the last.
+/// Number of packets read before due packets are delivered; the last super-packet may exceed it.
 const READ_MAX: u64 = 64;
-/// Packets delivered in one go before arrivals get their turn.
+/// Most packets delivered before arrivals are read.
 const DELIVER_MAX: usize = 256;
-/// Segments of a super-packet written together, at most; a 64 KiB frame of minimal segments has
-/// more, and is then written in parts.
+/// Most segments of a super-packet that are written together; a 64 KiB frame of minimal segments is
+/// written in several parts.
 const RUN_MAX: usize = 128;
 
-/// Counts of reads, writes and batches of one direction.
+/// Counters of reads and writes of one direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct IoStats {
-    /// Frames read.
     pub frames_read: u64,
-    /// Of these, super-packets.
+    /// Super-packets among these frames.
     pub super_packets_read: u64,
-    /// Packets cut out of all frames: what the queue saw.
+    /// Packets after cutting, as the queue saw them.
     pub packets: u64,
-    /// Frames written.
     pub frames_written: u64,
-    /// Most frames read in one go.
+    /// Most frames read at once.
     pub batch_max: u64,
-    /// Times that at least one frame was there.
+    /// Number of reads that found at least one frame.
     pub batches: u64,
 }
 
@@ -62,9 +59,7 @@ pub struct Lane {
     sink: Tun,
     link: Link<Handle>,
     key: FlowKey,
-    /// What the direction has recorded so far.
     pub recorder: Recorder,
-    /// Counts of reads and writes so far.
     pub io: IoStats,
     run: Run,
     headers: Box<Headers>,
@@ -80,7 +75,7 @@ struct Lost {
 
 /// Consecutive segments of one frame that leave together.
 struct Run {
-    /// The first of them, and the DSCP and ECN byte of all.
+    /// The first segment, and the DSCP and ECN byte of all.
     first: Option<(Handle, u8)>,
     due: Vec<Time>,
 }
@@ -106,7 +101,6 @@ impl Lane {
         }
     }
 
-    /// The link that packets pass.
     pub fn link(&self) -> &Link<Handle> {
         &self.link
     }
@@ -116,27 +110,23 @@ impl Lane {
         self.recorder.sample(now, self.link.queue());
     }
 
-    /// From `now` on the caller does something else.
+    /// Begins a phase of the trial at `now`.
     pub fn begin(&mut self, phase: Phase, now: Time) {
         self.recorder.begin(phase, now, self.link.queue());
     }
 
-    /// Closes the recording and gives it.
+    /// Returns the finished recording.
     pub fn finish(self, now: Time) -> Recording {
         self.recorder.finish(now, self.link.queue())
     }
 
-    /// Publishes the counters.
+    /// Publishes the counters for other threads.
     pub fn publish(&mut self) {
         self.recorder.publish(self.link.queue().backlog());
     }
 
-    /// Reads what has arrived, up to a limit. A packet's arrival is the moment at which the read
-    /// that fetched it returned; the segments of a super-packet arrive together. Returns the
-    /// number of frames.
-    ///
-    /// # Errors
-    /// Where the device is gone.
+    /// Reads arrived frames, up to a limit. A packet arrives when the read returns; the segments of
+    /// a super-packet arrive together. Returns the number of frames.
     pub fn receive(&mut self, clock: &Clock) -> io::Result<usize> {
         let mut frames = 0;
         let packets_max = self.io.packets + READ_MAX;
@@ -164,8 +154,8 @@ impl Lane {
         let found = classify(packet, self.key).map_err(|_| lost(InputDrop::NotAPacket, 1))?;
         let segments =
             segment_count(&vnet, &found.layout).map_err(|_| lost(InputDrop::BadSuperPacket, 1))?;
-        let kept = self.recorder.pool.keep(length, vnet, found.layout, segments);
-        let mut handle = kept.ok_or(lost(InputDrop::NoBuffer, segments))?;
+        let stored = self.recorder.pool.store(length, vnet, found.layout, segments);
+        let mut handle = stored.ok_or(lost(InputDrop::NoBuffer, segments))?;
         self.io.packets += u64::from(segments);
         self.io.super_packets_read += u64::from(segments > 1);
         for segment in 0..segments {
@@ -178,7 +168,7 @@ impl Lane {
         Ok(())
     }
 
-    /// Writes what is due, up to a limit. Returns the number of packets.
+    /// Writes due packets, up to a limit. Returns their number.
     pub fn deliver(&mut self, clock: &Clock) -> usize {
         let now = clock.now();
         let mut packets = 0;
@@ -196,7 +186,7 @@ impl Lane {
         packets
     }
 
-    /// When `deliver` will next have something to do.
+    /// When `deliver` has something to do next.
     pub fn next_event(&self) -> Option<Time> {
         self.link.next_event()
     }

@@ -1,9 +1,8 @@
-//! The wire between two TUN devices, running: packets pass links and queues at their instants, and
-//! each one's fate is recorded.
+//! The running wire between two TUN devices: packets pass links and queues in real time, and each
+//! packet's fate is recorded.
 //!
-//! [`Gateway`] starts one thread, or one for each direction; a thread carries lanes, one per
-//! direction: device, link, device. It stands on `packet` for what it carries and on `machine` for
-//! devices, the clock and waiting, and knows nothing of who wanted it.
+//! [`Gateway`] starts one thread, or one per direction. A thread carries lanes, one per direction:
+//! device, link, device. Packets come from `packet`, and devices, clock and waiting from `machine`.
 
 use std::io;
 use std::sync::Arc;
@@ -34,7 +33,7 @@ pub use report::{GatewayReport, LaneReport};
 pub(crate) use recorder::Live;
 use thread::{LaneParts, Outcome, Thread};
 
-/// Why a gateway could not start, or why it stopped.
+/// Why a gateway could not start, or why it failed.
 #[derive(Debug, thiserror::Error)]
 pub enum GatewayError {
     /// The system refused a descriptor, a thread or an offload.
@@ -43,12 +42,10 @@ pub enum GatewayError {
     /// A device failed while packets were carried.
     #[error("the gateway stopped: device {device}")]
     Device {
-        /// Name of the device in its network namespace.
+        /// Name of the device in its namespace.
         device: String,
-        /// The error of the system call.
         source: io::Error,
     },
-    /// A thread of the gateway panicked.
     #[error("the gateway failed (a bug): its thread panicked")]
     Panicked,
 }
@@ -71,11 +68,8 @@ struct Worker {
 }
 
 impl Gateway {
-    /// Starts to carry packets between the client's and the server's device. Times count on
+    /// Starts to carry packets between the client's and the server's device. All times are of
     /// `clock`.
-    ///
-    /// # Errors
-    /// Where the system refuses a descriptor, an offload or a thread.
     pub fn start(
         config: GatewayConfig,
         devices: (&Tun, &Tun),
@@ -84,10 +78,7 @@ impl Gateway {
         Self::start_with_journals(config, devices, clock, [None, None])
     }
 
-    /// The same, with every packet's events also going to a journal for each direction.
-    ///
-    /// # Errors
-    /// As [`Gateway::start`].
+    /// Like [`Gateway::start`], with a journal of each direction's events.
     pub(crate) fn start_with_journals(
         config: GatewayConfig,
         (client, server): (&Tun, &Tun),
@@ -152,16 +143,16 @@ impl Gateway {
         self.clock
     }
 
-    /// Counts packets from now on as packets of `phase`.
+    /// Counts packets from now on in `phase`.
     pub fn begin(&self, phase: Phase) {
         for worker in &self.workers {
-            // A thread that has failed tells so in `stop`.
+            // `stop` reports a thread that has failed.
             let _ = worker.phases.send(phase);
             worker.notify();
         }
     }
 
-    /// What a direction has counted so far.
+    /// Returns the present counters of a direction.
     pub fn read(&self, direction: Direction) -> Reading {
         match direction {
             Direction::Up => self.live[0].read(),
@@ -169,22 +160,17 @@ impl Gateway {
         }
     }
 
-    /// Both directions' counters, up first, for a thread of its own.
-    pub(crate) fn counters(&self) -> [Arc<Live>; 2] {
-        self.live.clone()
-    }
-
-    /// Whether packets are still carried; if not, [`Gateway::stop`] tells why.
+    /// Whether packets are carried; if not, [`Gateway::stop`] reports why.
     pub fn is_running(&self) -> bool {
         let is_alive =
             |worker: &Worker| worker.thread.as_ref().is_some_and(|thread| !thread.is_finished());
         self.workers.iter().all(is_alive)
     }
 
-    /// Stops, and reports. Packets still in queues or on their way are discarded.
+    /// Stops, and returns the report. Packets in queues or on links are discarded.
     ///
     /// # Errors
-    /// Where a device had failed.
+    /// Returns an error if a device or a thread had failed.
     pub fn stop(mut self) -> Result<GatewayReport, GatewayError> {
         let outcomes = self.join()?;
         let mut report = GatewayReport {
@@ -228,7 +214,7 @@ impl Drop for Gateway {
 
 impl Worker {
     fn notify(&self) {
-        // Full means that it has been told already.
+        // An overflow means that the thread has a notification already.
         let _ = self.wake.write(1);
     }
 }

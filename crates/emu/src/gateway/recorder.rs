@@ -1,8 +1,7 @@
-//! What one direction did: every packet's fate, counted and timed, without allocation or locks.
+//! The recorder of one direction, which counts every packet's fate without allocation or locks.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use underload_aqm::histogram::Histogram;
 use underload_aqm::link::tally::{self, Curves, Sanctions, Tally};
@@ -15,21 +14,21 @@ use underload_record::schema::{Phase, ValidityLimits};
 use super::journal::{Event, Journal};
 use crate::packet::{Handle, Pool, flow_name, segment_length};
 
-/// Why a packet never reached the queue, or never left the gateway after it.
+/// Why a packet did not reach the queue, or was lost after the link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum InputDrop {
     /// Not an IP packet, or shorter than its header states.
     NotAPacket,
     /// A super-packet that cannot be cut.
     BadSuperPacket,
-    /// Every packet buffer was in use.
+    /// All packet buffers were in use.
     NoBuffer,
-    /// The device at the far end refused it.
+    /// The device at the far end refused the packet.
     DeviceRefused,
 }
 
 impl InputDrop {
-    /// The name in files, beside those of [`DropReason`].
+    /// The name in files, next to those of [`DropReason`].
     pub const fn name(self) -> &'static str {
         match self {
             Self::NotAPacket => "not-a-packet",
@@ -43,25 +42,24 @@ impl InputDrop {
 /// Counters and distributions of one phase.
 #[derive(Clone, Debug)]
 pub struct Window {
-    /// The trial's phase.
     pub phase: Phase,
-    /// What the queue and the link counted in that phase.
+    /// Counts of the queue and the link.
     pub link: tally::Window,
-    /// What the gateway counted outside of both.
+    /// Counts of the gateway outside of queue and link.
     pub gateway: Outside,
 }
 
-/// What a gateway counts beside its links.
+/// Counts of a gateway outside of its links.
 #[derive(Clone, Debug, Default)]
 pub struct Outside {
     /// Packets lost outside of queue and link; those of unknown length count as zero bytes.
     pub input_drops: BTreeMap<InputDrop, Count>,
-    /// Return of the write to the device minus the instant at which the packet was due, ns.
+    /// Time from the instant at which the packet was due to the return of the write, ns.
     pub lateness: Histogram,
 }
 
 impl Window {
-    /// Adds another window's counts to this one's; the times become those of both together.
+    /// Adds the counts of another window and extends the times to both.
     pub fn merge(&mut self, other: &Self) {
         self.link.merge(&other.link);
         for (reason, count) in &other.gateway.input_drops {
@@ -72,77 +70,54 @@ impl Window {
     }
 }
 
-/// Rows kept at most: at 10 ms, three hours.
+/// Most rows of the time series: at 10 ms, three hours.
 const ROWS_MAX: usize = 1 << 20;
 
-/// Counters that can be read while the gateway runs.
+/// Counters that other threads can read while the gateway runs.
 #[derive(Debug, Default)]
-pub struct Live {
-    sent_packets: AtomicU64,
-    sent_bytes: AtomicU64,
-    dropped: AtomicU64,
-    marked: AtomicU64,
-    backlog_packets: AtomicU64,
-    backlog_bytes: AtomicU64,
-    delivered: AtomicU64,
-    late: AtomicU64,
-}
+pub struct Live(Mutex<Reading>);
 
 /// The counters of a direction at one instant.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reading {
     /// Transmitted since the start.
     pub sent: Count,
-    /// Packets dropped since the start, for whatever reason.
+    /// Packets dropped since the start, for any reason.
     pub dropped: u64,
     /// Packets marked since the start.
     pub marked: u64,
-    /// What waits in the queue now.
+    /// Packets in the queue now.
     pub backlog: Backlog,
-    /// Packets that were handed over since the start.
+    /// Packets written to the far device since the start.
     pub delivered: u64,
-    /// Of these, packets that were so late that a trial with one in a hundred of them is invalid.
+    /// Those of them that were later than the limit of a valid trial, which allows one in a
+    /// hundred.
     pub late: u64,
 }
 
 impl Live {
-    /// The counters, each from (nearly) the same instant.
     pub fn read(&self) -> Reading {
-        Reading {
-            sent: Count {
-                packets: self.sent_packets.load(Relaxed),
-                bytes: self.sent_bytes.load(Relaxed),
-            },
-            dropped: self.dropped.load(Relaxed),
-            marked: self.marked.load(Relaxed),
-            backlog: Backlog {
-                packets: self.backlog_packets.load(Relaxed) as u32,
-                bytes: self.backlog_bytes.load(Relaxed),
-            },
-            delivered: self.delivered.load(Relaxed),
-            late: self.late.load(Relaxed),
-        }
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Records one direction, and owns its buffers: a dropped packet's buffer is free again at once.
+/// Records one direction and owns its buffers: the buffer of a dropped packet is free at once.
 #[derive(Debug)]
 pub struct Recorder {
-    /// The buffers that hold the packets.
     pub pool: Pool,
-    /// The phases that are over.
+    /// Finished phases.
     windows: Vec<Window>,
     phase: Phase,
     tally: Tally,
     /// Counts of the present phase.
     outside: Outside,
     curves: Curves,
-    /// Of those that queue protection sent away.
+    /// Names of the flows that queue protection sanctioned.
     flow_names: BTreeMap<u32, String>,
-    /// Packets lost outside of queue and link, ever and since the last row of the curves.
+    /// Packets lost outside of queue and link, in total and since the last row of the time series.
     input_drops: u64,
     row_input_drops: u64,
-    /// Packets that were handed over, ever, and those of them that were too late.
+    /// Packets written in total, and those of them that were too late.
     delivered: u64,
     late: u64,
     late_from_ns: u64,
@@ -151,7 +126,7 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// A recorder whose first phase starts now. `varying`: the link's rate is not constant.
+    /// A recorder whose first phase starts now. `varying`: whether the link's rate varies.
     pub fn new(
         pool: Pool,
         live: Arc<Live>,
@@ -177,7 +152,7 @@ impl Recorder {
         }
     }
 
-    /// From `now` on the caller does something else.
+    /// Begins a phase at `now`.
     pub fn begin(&mut self, phase: Phase, now: Time, queue: &dyn Qdisc<Handle>) {
         let link = self.tally.end_window(now, queue.stats().offered);
         let gateway = std::mem::take(&mut self.outside);
@@ -185,19 +160,19 @@ impl Recorder {
         self.windows.push(Window { phase, link, gateway });
     }
 
-    /// A packet is about to be offered to the queue.
+    /// Records a packet that is about to be offered to the queue.
     pub fn arrived(&mut self, now: Time, bytes: u32) {
         self.log(now, Event::Arrival { bytes });
     }
 
-    /// A packet, or what was none, is lost outside of the queue.
+    /// Counts a packet, or malformed bytes, lost outside of the queue.
     pub fn input_dropped(&mut self, reason: InputDrop, bytes: u32) {
         self.outside.input_drops.entry(reason).or_default().add(bytes);
         self.input_drops += 1;
         self.row_input_drops += 1;
     }
 
-    /// A packet was written that was due at `due`.
+    /// Records a packet that was due at `due` and has been written.
     pub fn delivered(&mut self, due: Time, written: Time) {
         let late_ns = written.since(due).as_nanos();
         self.outside.lateness.record(late_ns);
@@ -205,17 +180,19 @@ impl Recorder {
         self.late += u64::from(late_ns > self.late_from_ns);
     }
 
-    /// Publishes the counters.
+    /// Publishes the counters, unless another thread is reading them: the next call does so then.
     pub fn publish(&mut self, backlog: Backlog) {
         let total = self.tally.total();
-        self.live.sent_packets.store(total.sent.packets, Relaxed);
-        self.live.sent_bytes.store(total.sent.bytes, Relaxed);
-        self.live.dropped.store(total.dropped_packets() + self.input_drops, Relaxed);
-        self.live.marked.store(total.marked_packets(), Relaxed);
-        self.live.backlog_packets.store(u64::from(backlog.packets), Relaxed);
-        self.live.backlog_bytes.store(backlog.bytes, Relaxed);
-        self.live.delivered.store(self.delivered, Relaxed);
-        self.live.late.store(self.late, Relaxed);
+        if let Ok(mut reading) = self.live.0.try_lock() {
+            *reading = Reading {
+                sent: total.sent,
+                dropped: total.dropped_packets() + self.input_drops,
+                marked: total.marked_packets(),
+                backlog,
+                delivered: self.delivered,
+                late: self.late,
+            };
+        }
     }
 
     /// Appends a row to the time series.
@@ -231,7 +208,7 @@ impl Recorder {
         }
     }
 
-    /// Closes the last phase and gives all that was recorded.
+    /// Closes the last phase and returns the recording.
     pub fn finish(mut self, now: Time, queue: &dyn Qdisc<Handle>) -> Recording {
         self.begin(Phase::Whole, now, queue);
         let start = self.windows.first().map_or(now, |window| window.link.start);
@@ -250,7 +227,7 @@ impl Recorder {
         }
     }
 
-    /// The packet's length without what the link charges on top.
+    /// The packet's length without the overhead of the link.
     fn ip_length(&mut self, handle: Handle) -> u32 {
         segment_length(self.pool.frame(handle), handle.segment)
     }
@@ -262,20 +239,19 @@ impl Recorder {
     }
 }
 
-/// Everything that one direction recorded.
+/// The recording of one direction.
 #[derive(Clone, Debug)]
 pub struct Recording {
-    /// All phases together.
     pub whole: Window,
-    /// The phases in order; the first, before any was named, is [`Phase::Whole`].
+    /// The phases in order; the first, before any was begun, is [`Phase::Whole`].
     pub windows: Vec<Window>,
-    /// The time series.
+    /// Time series.
     pub curves: Curves,
-    /// Names of the flows that queue protection sent away, by the hash of each.
+    /// Names of the flows that queue protection sanctioned, by their hashes.
     pub flow_names: BTreeMap<u32, String>,
-    /// Events that the log could not take in time.
+    /// Events that the log was too slow for.
     pub lost_events: u64,
-    /// Most bytes of buffers that were in use at once.
+    /// Size of all buffers.
     pub buffer_bytes: usize,
 }
 

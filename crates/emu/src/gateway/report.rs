@@ -1,4 +1,4 @@
-//! What a gateway did, in the terms of `underload-record`.
+//! The report of a gateway, in the terms of `underload-record`.
 
 use underload_aqm::histogram::Histogram;
 use underload_aqm::link::RateProcess;
@@ -12,44 +12,38 @@ use super::lane::IoStats;
 use super::recorder::{Recording, Window};
 use crate::machine::Realtime;
 
-/// Everything that a gateway recorded from start to stop.
+/// The report of a gateway from start to stop.
 #[derive(Clone, Debug)]
 pub struct GatewayReport {
-    /// Both directions.
     pub lanes: Vec<(Direction, LaneReport)>,
-    /// Real-time scheduling that the system granted.
     pub realtime: Realtime,
-    /// How often the threads slept while waiting for a deadline.
+    /// Number of sleeps of all threads.
     pub sleeps: u64,
-    /// Time that the threads spent spinning on the clock.
+    /// Time that all threads spun.
     pub spun: Span,
-    /// Number of threads.
     pub threads: Threads,
 }
 
-/// What one direction recorded.
+/// The report of one direction.
 #[derive(Clone, Debug)]
 pub struct LaneReport {
     /// Name of the link in records.
     pub name: LinkName,
-    /// The link's rate by itself, from the gateway's start on: what it offered.
+    /// The link's rate from the gateway's start on, regardless of traffic.
     pub offer: RateProcess,
-    /// Packets that waited when the gateway stopped.
+    /// Packets in the queue when the gateway stopped.
     pub left_in_queue: Backlog,
-    /// Counts of reads, writes and batches.
     pub io: IoStats,
-    /// Fates, times and curves.
     pub recording: Recording,
 }
 
 impl GatewayReport {
-    /// The report of a direction.
     pub fn lane(&self, direction: Direction) -> Option<&LaneReport> {
         self.lanes.iter().find(|(of, _)| *of == direction).map(|(_, lane)| lane)
     }
 
-    /// How late packets left, both directions and all phases together. `None`: none left. Above
-    /// the limit of [`underload_record::schema::ValidityLimits`] a trial is invalid.
+    /// Lateness of packets in both directions and all phases; `None` if none left. Above the limit
+    /// of [`underload_record::schema::ValidityLimits`] a trial is invalid.
     pub fn lateness(&self) -> Option<Distribution> {
         let mut all = Histogram::new();
         for (_, lane) in &self.lanes {
@@ -58,7 +52,7 @@ impl GatewayReport {
         distribution(&all)
     }
 
-    /// What each bottleneck did, in each phase. What passed before the first one belongs to none.
+    /// Summaries of each bottleneck and phase, except for the time before the first phase.
     pub fn bottlenecks(&self) -> Vec<BottleneckSummary> {
         let summaries = self.lanes.iter().flat_map(|(_, lane)| {
             let phases = lane.recording.windows.iter().filter(|w| w.phase != Phase::Whole);
@@ -67,12 +61,12 @@ impl GatewayReport {
         summaries.collect()
     }
 
-    /// What each bottleneck did from start to stop.
+    /// Summaries of each bottleneck from start to stop.
     pub fn whole(&self) -> Vec<BottleneckSummary> {
         self.lanes.iter().map(|(_, lane)| lane.bottleneck(&lane.recording.whole)).collect()
     }
 
-    /// The curves over time of trial number `trial`.
+    /// Time series of trial number `trial`.
     pub fn series(&self, trial: u32) -> Vec<Series> {
         self.lanes.iter().flat_map(|(_, lane)| lane.series(trial)).collect()
     }

@@ -1,4 +1,4 @@
-//! A thread of the gateway: it builds its lanes, carries their packets, and reports at the end.
+//! A thread of the gateway: builds its lanes, carries their packets, and reports at the end.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -23,18 +23,18 @@ use super::report::LaneReport;
 use crate::machine::{Clock, Realtime, Tun, Waiter};
 use crate::packet::{FlowKey, Handle, Pool};
 
-/// What the thread works with, besides its lanes.
+/// The state of a thread besides its lanes.
 pub(super) struct Thread {
     pub(super) clock: Clock,
     pub(super) config: GatewayConfig,
-    /// Set by another thread: stop.
+    /// Set by another thread to stop this one.
     pub(super) stop: Arc<AtomicBool>,
-    /// Written to by another thread, so that a sleep ends.
+    /// Written by another thread to end a sleep.
     pub(super) wake: Arc<EventFd>,
     pub(super) phases: Receiver<Phase>,
 }
 
-/// What a lane is built from. Links are built on the thread that runs them.
+/// The parts of a lane. Its link is built in the thread that runs it.
 pub(super) struct LaneParts {
     pub(super) direction: Direction,
     pub(super) source: Tun,
@@ -44,7 +44,7 @@ pub(super) struct LaneParts {
     pub(super) journal: Option<Journal>,
 }
 
-/// What the thread hands back when it has stopped.
+/// The result of a thread.
 pub(super) struct Outcome {
     pub(super) lanes: Vec<(Direction, LaneReport)>,
     pub(super) realtime: Realtime,
@@ -53,7 +53,7 @@ pub(super) struct Outcome {
 }
 
 impl Thread {
-    /// Carries packets until told to stop.
+    /// Carries packets until `stop` is set.
     pub(super) fn run(self, lanes: Vec<LaneParts>) -> Result<Outcome, GatewayError> {
         let realtime = Realtime::request(self.config.realtime);
         let sources: io::Result<Vec<OwnedFd>> =
@@ -99,7 +99,7 @@ impl Thread {
                     lane.sample(now);
                     lane.publish();
                 }
-                // Slots that were missed stay missed: a row says how long it covers.
+                // Missed slots are skipped: a row contains its duration.
                 while next_sample <= now {
                     next_sample += self.config.sample_interval;
                 }
@@ -107,7 +107,7 @@ impl Thread {
             if work == 0 {
                 let events = lanes.iter().filter_map(|(_, lane)| lane.next_event());
                 let due = events.min();
-                // Nobody waits for a sample: it does not deserve to be spun for.
+                // Samples are not urgent enough for spinning.
                 waiter.wait(&self.clock, due, Some(next_sample), inputs);
                 let _ = self.wake.read();
             }
@@ -115,8 +115,8 @@ impl Thread {
         Ok(())
     }
 
-    /// What is due by now belongs to the phase before. What is read from now on belongs to this
-    /// one: it was sent after [`super::Gateway::begin`], or not long before.
+    /// Begins a phase. Packets that are due by now belong to the previous phase. Packets read from
+    /// now on belong to the new one: they were sent after [`super::Gateway::begin`] or just before.
     fn begin(&self, phase: Phase, lanes: &mut [(LaneLabels, Lane)]) {
         for (_, lane) in lanes.iter_mut() {
             lane.deliver(&self.clock);
@@ -153,7 +153,7 @@ impl Thread {
     }
 }
 
-/// A lane's place in the report.
+/// The labels of a lane in the report.
 struct LaneLabels {
     name: LinkName,
     device: String,

@@ -1,13 +1,11 @@
-//! The clock that real time is read from.
+//! The clock of real time.
 
 use std::time::Instant;
 
 use underload_aqm::time::Time;
 
-/// `CLOCK_MONOTONIC` in nanoseconds since the clock was made.
-///
-/// `std::time::Instant` is that clock on Linux: it does not jump when the time of day is set, and
-/// reading it costs no system call.
+/// A monotonic clock (`CLOCK_MONOTONIC`) in nanoseconds since its creation. Reading it costs no
+/// system call.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
     origin: Instant,
@@ -19,12 +17,11 @@ impl Clock {
         Self { origin: Instant::now() }
     }
 
-    /// The present instant.
     pub fn now(&self) -> Time {
         Time::from_nanos(self.origin.elapsed().as_nanos() as u64)
     }
 
-    /// The instant of `CLOCK_MONOTONIC` at which this clock read zero, so that others can convert.
+    /// The instant at which this clock read zero, for conversions.
     pub fn origin(&self) -> Instant {
         self.origin
     }

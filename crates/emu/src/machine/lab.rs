@@ -1,4 +1,4 @@
-//! Two hosts and a wire between them, on one machine.
+//! A client and a server with a wire between them, on one machine.
 //!
 //! ```text
 //!   client namespace            this process              server namespace
@@ -6,37 +6,32 @@
 //!   programs, kernel TCP  ── ul0 ── Gateway ── ul0 ──  kernel TCP, programs
 //! ```
 //!
-//! The gateway is this process, so the bottleneck never sits in a sender's own egress queue, where
-//! the kernel would hold the sender back before the queue fills (TCP small queues).
+//! The gateway is this process, so that the bottleneck is never in a sender's own egress queue,
+//! where TCP small queues would hold the sender back before the queue fills.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use super::namespace::{Namespace, NamespaceError, Network};
 use super::tun::{Tun, TunError};
 
-/// IPv4 address of the client.
 pub const CLIENT_V4: Ipv4Addr = Ipv4Addr::new(10, 203, 0, 1);
-/// IPv4 address of the server.
 pub const SERVER_V4: Ipv4Addr = Ipv4Addr::new(10, 203, 0, 2);
-/// IPv6 address of the client.
 pub const CLIENT_V6: Ipv6Addr = Ipv6Addr::new(0xfd75, 0x6c, 0, 0, 0, 0, 0, 1);
-/// IPv6 address of the server.
 pub const SERVER_V6: Ipv6Addr = Ipv6Addr::new(0xfd75, 0x6c, 0, 0, 0, 0, 0, 2);
 
-/// Name of the device in both namespaces.
 const DEVICE: &str = "ul0";
 
-/// What a lab may be told.
+/// Configuration of a lab.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LabConfig {
     /// Largest IP packet, bytes: 1280 to 9000.
     pub mtu: u16,
-    /// Congestion control of every TCP connection that does not choose its own. The machine's
-    /// default may be anything, so name it.
+    /// Congestion control of every TCP connection that does not choose its own; `None` for the
+    /// machine's default.
     pub congestion_control: Option<String>,
-    /// Whether TCP asks for ECN.
+    /// Whether TCP requests ECN.
     pub ecn: bool,
-    /// Frames that the kernel keeps for us before it drops some (and we count them).
+    /// Frames that the kernel queues for the gateway; more are dropped and counted.
     pub device_queue_frames: u32,
 }
 
@@ -51,30 +46,19 @@ impl Default for LabConfig {
     }
 }
 
-/// Why a lab could not be set up.
+/// Why a lab could not be created.
 #[derive(Debug, thiserror::Error)]
 pub enum LabError {
-    /// A value of the configuration is out of range.
     #[error("lab: {key} is {value}: accepted is {accepted}")]
-    Config {
-        /// The field of [`LabConfig`].
-        key: &'static str,
-        /// What it was.
-        value: String,
-        /// What it may be.
-        accepted: String,
-    },
-    /// A namespace could not be made or configured.
+    Config { key: &'static str, value: String, accepted: String },
     #[error(transparent)]
     Namespace(#[from] NamespaceError),
-    /// A device could not be made.
     #[error(transparent)]
     Tun(#[from] TunError),
 }
 
-/// A client and a server that can reach each other only through a running
-/// [`Gateway`](crate::gateway::Gateway). Everything in it ends when it is dropped or when this
-/// process ends.
+/// A client and a server that reach each other only through a running
+/// [`Gateway`](crate::gateway::Gateway). All of it ends when it is dropped or this process ends.
 #[derive(Debug)]
 pub struct Lab {
     client: Namespace,
@@ -84,10 +68,7 @@ pub struct Lab {
 }
 
 impl Lab {
-    /// Sets both namespaces up. Needs what [`super::privilege::enter`] gives.
-    ///
-    /// # Errors
-    /// Where the configuration is out of range, or the machine refuses a step.
+    /// Creates both namespaces and their devices. Needs [`super::privilege::enter`].
     pub fn create(config: &LabConfig) -> Result<Self, LabError> {
         config.check()?;
         let client = Namespace::create("client")?;
@@ -99,26 +80,23 @@ impl Lab {
         Ok(Self { client, server, client_device, server_device })
     }
 
-    /// Where load and probes start.
+    /// The namespace where load and probes start.
     pub fn client(&self) -> &Namespace {
         &self.client
     }
 
-    /// Where they end.
+    /// The namespace of the servers.
     pub fn server(&self) -> &Namespace {
         &self.server
     }
 
-    /// The two ends of the wire: of the client, of the server.
+    /// The client's and the server's end of the wire.
     pub fn devices(&self) -> (&Tun, &Tun) {
         (&self.client_device, &self.server_device)
     }
 
-    /// Frames that the kernel dropped at the devices because the gateway did not fetch them in
-    /// time (or was not running), and frames from the gateway that it refused.
-    ///
-    /// # Errors
-    /// Where a namespace cannot be entered.
+    /// Counts frames that the kernel dropped at the devices because the gateway did not read them
+    /// in time or was not running, and frames from the gateway that it refused.
     pub fn kernel_drops(&self) -> Result<u64, NamespaceError> {
         let client = self.client.kernel_drops(DEVICE)?.unwrap_or(0);
         let server = self.server.kernel_drops(DEVICE)?.unwrap_or(0);
@@ -154,9 +132,9 @@ impl LabConfig {
             None => String::new(),
         };
         network.set_parameter("net/ipv4/tcp_ecn", if self.ecn { "1" } else { "2" })?;
-        // What one trial learned of the path must not speed up the next.
+        // A trial must not profit from the path metrics of an earlier one.
         network.set_parameter("net/ipv4/tcp_no_metrics_save", "1")?;
-        // No packets but those of the trial: no router solicitations, no link-local address.
+        // No packets besides the trial's: no router solicitations, no link-local address.
         network.set_parameter("net/ipv6/conf/ul0/router_solicitations", "0")?;
         let outcome = network.configure(&format!(
             "link set {DEVICE} mtu {mtu} txqueuelen {frames} addrgenmode none\n\

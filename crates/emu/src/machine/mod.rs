@@ -1,8 +1,8 @@
-//! What an emulation needs of the machine: the right to create namespaces, namespaces and TUN
-//! devices in them, a clock, and threads that wake up in time.
+//! The machine's part of an emulation: the right to create namespaces, namespaces and TUN devices,
+//! a clock, and threads that wake up in time.
 //!
-//! Everything made here belongs to this process and goes with it, however it ends. No packet is
-//! looked into. All `unsafe` code of the crate is in `sys`.
+//! Everything created here ends with this process. Packets are not inspected. All `unsafe` code of
+//! the crate is in `sys`.
 
 mod clock;
 mod lab;

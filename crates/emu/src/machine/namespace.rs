@@ -1,9 +1,9 @@
-//! Network namespaces without names: each lives as long as this process holds it.
+//! Network namespaces without names, which end with this process.
 //!
-//! Nothing is written to `/run/netns`. A namespace is kept by an open descriptor, its TUN devices
-//! by theirs, and its processes by the first process of their process namespace, which dies with
-//! the thread that made it. So when this process ends, by whatever means, the kernel removes all
-//! of it, and no start ever has to clean up after another.
+//! Nothing is written to `/run/netns`. An open descriptor keeps a namespace alive, descriptors keep
+//! its TUN devices, and the first process of its process namespace keeps its processes; that
+//! process dies with the thread that created it. So when this process ends, however it does, the
+//! kernel removes everything, and no start has to clean up after another.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -23,42 +23,30 @@ use nix::unistd::Pid;
 
 use super::sys;
 
-/// Why a namespace, or something in it, could not be made.
+/// Why a namespace, or something in it, could not be created.
 #[derive(Debug, thiserror::Error)]
 pub enum NamespaceError {
-    /// A step of the set-up failed.
     #[error("{step} in the {namespace} namespace")]
     Step {
-        /// The step that failed, as the message has it: "reading its address".
+        /// As the message has it: "reading its address".
         step: &'static str,
-        /// Name of the namespace in messages.
         namespace: String,
-        /// The error of the system call.
         source: io::Error,
     },
-    /// A command that configures the network failed, or is not installed.
+    /// A command that configures the network failed or is not installed.
     #[error("`{command}` in the {namespace} namespace: {message}")]
-    Command {
-        /// With its arguments.
-        command: String,
-        /// Name of the namespace in messages.
-        namespace: String,
-        /// What it wrote to its standard error.
-        message: String,
-    },
+    Command { command: String, namespace: String, message: String },
     /// The kernel refused a parameter of the network, or to run a command that configures it.
     #[error("`{command}` in the {namespace} namespace")]
     Refused {
-        /// The command, or for a parameter the one that would set it.
+        /// The command, or the `sysctl` that would set the parameter.
         command: String,
-        /// Name of the namespace in messages.
         namespace: String,
-        /// The kernel's reason.
         source: io::Error,
     },
 }
 
-/// A network to act in: one of our namespaces, or the one that this process started in.
+/// One of our network namespaces, or the one that this process started in.
 #[derive(Debug)]
 pub struct Network {
     name: String,
@@ -66,10 +54,7 @@ pub struct Network {
 }
 
 impl Network {
-    /// The network that the calling thread is in.
-    ///
-    /// # Errors
-    /// Where `/proc` is not mounted.
+    /// The network of the calling thread.
     pub fn current(name: &str) -> Result<Self, NamespaceError> {
         let name = name.to_owned();
         match File::open("/proc/thread-self/ns/net") {
@@ -80,19 +65,16 @@ impl Network {
         }
     }
 
-    /// Its name in messages.
+    /// Name in messages.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Runs `action` in a thread inside this network and returns what it returns. Sockets and
-    /// devices made there stay there; their descriptors work in any thread.
-    ///
-    /// # Errors
-    /// Where no thread can be started or the network cannot be entered.
+    /// Runs `action` in a thread inside this network and returns its result. Sockets and devices
+    /// that it creates stay in the network; their descriptors work in any thread.
     ///
     /// # Panics
-    /// Where `action` panics.
+    /// If `action` panics.
     pub fn enter<T: Send>(&self, action: impl FnOnce() -> T + Send) -> Result<T, NamespaceError> {
         std::thread::scope(|scope| {
             let thread = std::thread::Builder::new().name(self.name.clone());
@@ -111,20 +93,14 @@ impl Network {
         })
     }
 
-    /// A number that no other network has while this one lives.
-    ///
-    /// # Errors
-    /// Where its file cannot be examined.
+    /// Returns a number that no other network has while this one exists.
     pub fn id(&self) -> Result<u64, NamespaceError> {
         use std::os::unix::fs::MetadataExt as _;
         let metadata = self.file.metadata();
         metadata.map(|it| it.ino()).map_err(|source| self.failed("examining the network", source))
     }
 
-    /// Runs the `ip` commands in `lines`, all or, on the first error, no more.
-    ///
-    /// # Errors
-    /// With the words of `ip`, or that it is not installed.
+    /// Runs `ip` commands, one per line, up to the first error.
     pub fn configure(&self, lines: &str) -> Result<(), NamespaceError> {
         let mut command = Command::new("ip");
         command.args(["-batch", "-"]);
@@ -132,9 +108,6 @@ impl Network {
     }
 
     /// Writes a kernel parameter of this network, by its path below `/proc/sys`.
-    ///
-    /// # Errors
-    /// Where there is no such parameter or it refuses the value.
     pub fn set_parameter(&self, path: &str, value: &str) -> Result<(), NamespaceError> {
         let written = self.enter(|| std::fs::write(format!("/proc/sys/{path}"), value))?;
         written.map_err(|source| NamespaceError::Refused {
@@ -145,9 +118,6 @@ impl Network {
     }
 
     /// Runs a short command inside with `input` on its standard input, and returns its output.
-    ///
-    /// # Errors
-    /// Where it cannot be started or fails.
     pub fn run(&self, mut command: Command, input: &str) -> Result<String, NamespaceError> {
         let name = format!("{command:?}").replace('"', "");
         command.env("PATH", with_system_programs(std::env::var_os("PATH")));
@@ -160,7 +130,7 @@ impl Network {
         let outcome = self.enter(|| -> io::Result<Output> {
             let mut child = command.spawn()?;
             if let Some(mut pipe) = child.stdin.take() {
-                // A command that fails early closes its input: its own message tells more.
+                // A command that fails early closes its input; its own message is more useful.
                 let _ = pipe.write_all(input.as_bytes());
             }
             child.wait_with_output()
@@ -181,11 +151,8 @@ impl Network {
         }
     }
 
-    /// Packets that the kernel itself dropped at device `device` of this network, on the way to us
-    /// and from us. `None` if there is no such device.
-    ///
-    /// # Errors
-    /// Where the network cannot be entered.
+    /// Counts the packets that the kernel dropped at a device of this network, in both directions;
+    /// `None` if there is no such device.
     pub fn kernel_drops(&self, device: &str) -> Result<Option<u64>, NamespaceError> {
         let table = self.enter(|| std::fs::read_to_string("/proc/thread-self/net/dev"))?;
         Ok(table.ok().and_then(|table| drops_in_device_table(&table, device)))
@@ -196,8 +163,8 @@ impl Network {
     }
 }
 
-/// A search path that ends where programs of system administration lie: that of a user who is not
-/// root leaves `nft` out on Debian.
+/// Appends the directories of administration programs to a search path; on Debian, only root's path
+/// contains `nft`.
 fn with_system_programs(path: Option<OsString>) -> OsString {
     let mut path = path.unwrap_or_default();
     if !path.is_empty() {
@@ -207,7 +174,7 @@ fn with_system_programs(path: Option<OsString>) -> OsString {
     path
 }
 
-/// Columns 4 (receive) and 12 (transmit) of `/proc/net/dev` after the device's name.
+/// Sums up columns 4 (receive) and 12 (transmit) after the device's name in `/proc/net/dev`.
 fn drops_in_device_table(table: &str, device: &str) -> Option<u64> {
     let row = table.lines().find_map(|line| {
         let (name, numbers) = line.split_once(':')?;
@@ -217,7 +184,7 @@ fn drops_in_device_table(table: &str, device: &str) -> Option<u64> {
     Some(numbers.get(3)? + numbers.get(11)?)
 }
 
-/// A network namespace of our own, with a process namespace for what runs in it.
+/// A new network namespace, with a process namespace for its commands.
 #[derive(Debug)]
 pub struct Namespace {
     network: Network,
@@ -228,18 +195,12 @@ pub struct Namespace {
 type Job = Box<dyn FnOnce() + Send>;
 
 impl Namespace {
-    /// A new namespace, empty but for its loopback device. `name` appears in messages.
-    ///
-    /// # Errors
-    /// Where the kernel refuses it; see [`super::privilege::enter`].
+    /// Creates a namespace with only a loopback device. `name` appears in messages.
     pub fn create(name: &str) -> Result<Self, NamespaceError> {
         Self::create_with(name, None)
     }
 
-    /// The same, with `resolv_conf` as the content of `/etc/resolv.conf` for its processes.
-    ///
-    /// # Errors
-    /// As for [`Namespace::create`].
+    /// Like [`Namespace::create`], with another content of `/etc/resolv.conf` for its processes.
     pub fn create_with(name: &str, resolv_conf: Option<&str>) -> Result<Self, NamespaceError> {
         let (jobs, inbox) = channel::<Job>();
         let (ready, outcome) = channel();
@@ -270,18 +231,15 @@ impl Namespace {
         Ok(Self { network, jobs: Some(jobs), holder: Some(holder) })
     }
 
-    /// Starts `command` inside, as the leader of a process group of its own. It, and all that it
-    /// starts, ends at the latest with this namespace.
-    ///
-    /// # Errors
-    /// Where it cannot be started.
+    /// Starts `command` inside, as the leader of its own process group. All of its processes end at
+    /// the latest with this namespace.
     pub fn spawn(&self, mut command: Command) -> Result<Process, NamespaceError> {
         use std::os::unix::process::CommandExt as _;
         command.process_group(0);
         self.spawn_in_our_group(command).map(|child| Process { child })
     }
 
-    /// The same, but in this process's own group: it shares the terminal, and its Ctrl-C.
+    /// Like [`Namespace::spawn`], in this process's own group, so that it shares the terminal.
     pub(crate) fn spawn_in_our_group(&self, mut command: Command) -> Result<Child, NamespaceError> {
         let (reply, outcome) = channel();
         let job: Job = Box::new(move || {
@@ -312,9 +270,8 @@ impl Drop for Namespace {
     }
 }
 
-/// Kills the first process of a process namespace, and with it all others. It ends when all of them
-/// are reaped; one whose [`Process`] is still held is reaped only there, so this does not wait for
-/// long: it has been killed all the same.
+/// Kills the first process of a process namespace, and with it all others. It is gone when all of
+/// them are reaped. A [`Process`] that still exists is reaped only later, so the wait is bounded.
 fn end_process_namespace(init: Pid) {
     const LOOKS: u32 = 100;
     let _ = kill(init, Signal::SIGKILL);
@@ -326,8 +283,8 @@ fn end_process_namespace(init: Pid) {
     }
 }
 
-/// Moves the calling thread into namespaces of its own, and starts the first process of the
-/// process namespace.
+/// Moves the calling thread into new namespaces, and starts the first process of the process
+/// namespace.
 fn unshare_all(resolv_conf: Option<&str>) -> Result<(File, Pid), (&'static str, io::Error)> {
     let step = |step: &'static str| move |errno: nix::Error| (step, io::Error::from(errno));
     unshare(CloneFlags::CLONE_NEWNET | CloneFlags::CLONE_NEWNS)
@@ -345,8 +302,8 @@ fn unshare_all(resolv_conf: Option<&str>) -> Result<(File, Pid), (&'static str, 
     Ok((file, init))
 }
 
-/// Lays a file over `/etc/resolv.conf` in this mount namespace. The file's name is removed at
-/// once: the mount alone keeps it.
+/// Mounts a file over `/etc/resolv.conf` in this mount namespace. The file's name is removed at
+/// once; the mount keeps the file.
 fn cover_resolv_conf(text: &str) -> io::Result<()> {
     if !std::path::Path::new("/etc/resolv.conf").exists() {
         return Ok(());
@@ -366,23 +323,16 @@ pub struct Process {
 }
 
 impl Process {
-    /// The standard handles and number of the command.
+    /// The command's process, with its standard handles.
     pub fn child(&mut self) -> &mut Child {
         &mut self.child
     }
 
-    /// Waits for its end.
-    ///
-    /// # Errors
-    /// As `std::process::Child::wait`.
     pub fn wait(&mut self) -> io::Result<ExitStatus> {
         self.child.wait()
     }
 
-    /// Waits for its end for at most `limit`; `None`: it still runs.
-    ///
-    /// # Errors
-    /// As `std::process::Child::try_wait`.
+    /// Waits for at most `limit`; `None` if the command still runs.
     pub fn wait_for(&mut self, limit: Duration) -> io::Result<Option<ExitStatus>> {
         let deadline = Instant::now() + limit;
         loop {
@@ -396,13 +346,13 @@ impl Process {
         }
     }
 
-    /// Asks it, and its process group, to end.
+    /// Sends SIGTERM to the process group.
     pub fn terminate(&self) {
         self.signal(Signal::SIGTERM);
     }
 
     fn signal(&self, signal: Signal) {
-        // It may just have ended by itself.
+        // It may have just ended by itself.
         let _ = killpg(Pid::from_raw(self.child.id() as i32), signal);
     }
 }

@@ -1,4 +1,4 @@
-//! What a process needs before it may create namespaces, and how it gets it.
+//! The right to create namespaces, and how a process gets it.
 
 use std::io;
 use std::os::unix::process::CommandExt as _;
@@ -9,15 +9,15 @@ use nix::errno::Errno;
 use nix::sched::{CloneFlags, unshare};
 use nix::unistd::{Gid, Uid, getegid, geteuid};
 
-/// How this process may create network namespaces.
+/// How this process can create network namespaces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Privilege {
-    /// As it stands: it is root, or has the capability.
+    /// Directly: it is root or has the capability.
     Root,
-    /// By a user namespace that [`enter`] created; the host's network is out of reach.
+    /// In a user namespace that [`enter`] created; the host's network cannot be reached.
     UserNamespace,
-    /// By a user namespace that `pasta` connects to the host's network: what the host reaches is
-    /// reached, and the host itself at the address of its default route.
+    /// In a user namespace that `pasta` connects to the host's network: it reaches what the host
+    /// reaches, and the host itself at the address of its default route.
     Pasta,
 }
 
@@ -26,34 +26,21 @@ pub enum Privilege {
 pub enum PrivilegeError {
     /// A user namespace can only be entered before the first thread starts.
     #[error("a user namespace must be entered before other threads start ({threads} are running)")]
-    Threads {
-        /// Threads of this process.
-        threads: usize,
-    },
-    /// The machine forbids user namespaces to users.
+    Threads { threads: usize },
+    /// The machine does not allow user namespaces.
     #[error("creating a user namespace is refused: run as root, or {advice}")]
     Refused {
-        /// The error of the system call.
         source: io::Error,
         /// The setting to change.
         advice: String,
     },
-    /// The user namespace exists but its user table could not be written.
+    /// The tables of users and groups could not be written.
     #[error("{file} cannot be written: run as root")]
-    Map {
-        /// The file, by the path that was opened.
-        file: &'static str,
-        /// The error of the system call.
-        source: io::Error,
-    },
+    Map { file: &'static str, source: io::Error },
 }
 
-/// Makes sure that this process may create network namespaces: at once as root, otherwise by a new
-/// user and network namespace in which the user is root. Call it first in `main`.
-///
-/// # Errors
-/// Where the machine refuses user namespaces, the error names the setting; where threads already
-/// run, it says so.
+/// Ensures that this process can create network namespaces: root can, and other users enter a new
+/// user and network namespace in which they are root. Call it first in `main`.
 pub fn enter() -> Result<Privilege, PrivilegeError> {
     if can_create_namespaces() {
         return Ok(Privilege::Root);
@@ -69,7 +56,7 @@ pub fn enter() -> Result<Privilege, PrivilegeError> {
     Ok(Privilege::UserNamespace)
 }
 
-/// Threads of this process. One that has been joined may still be on its way out: it is given time.
+/// Counts the threads of this process. A joined thread may still be ending, so this waits for it.
 pub(crate) fn threads() -> usize {
     const LOOKS: u32 = 100;
     let count = || std::fs::read_dir("/proc/self/task").map_or(1, Iterator::count);
@@ -82,8 +69,8 @@ pub(crate) fn threads() -> usize {
     count()
 }
 
-/// Whether this process may create network namespaces as it stands. Tried in a thread of its own,
-/// so that the caller's network does not change.
+/// Whether this process can create network namespaces. Tries it in a separate thread, so that the
+/// caller's network does not change.
 pub fn can_create_namespaces() -> bool {
     std::thread::spawn(|| unshare(CloneFlags::CLONE_NEWNET | CloneFlags::CLONE_NEWNS).is_ok())
         .join()
@@ -99,7 +86,7 @@ fn map_to_root(user: Uid, group: Gid) -> Result<(), PrivilegeError> {
     write("/proc/self/gid_map", format!("0 {group} 1"))
 }
 
-/// The setting that stands in the way, as far as the machine tells.
+/// Returns the setting that forbids user namespaces, as far as the machine shows it.
 fn advice(errno: Errno) -> String {
     let is_set = |path: &str, value: &str| {
         std::fs::read_to_string(Path::new("/proc/sys").join(path))
@@ -118,16 +105,12 @@ fn advice(errno: Errno) -> String {
         .to_owned()
 }
 
-/// Set for a process that `pasta` was asked to start, so that it is not asked again, and not for
-/// what that process starts.
+/// Set for a process that `pasta` started, so that it does not start `pasta` again; removed for
+/// its own commands.
 pub(crate) const INSIDE_PASTA: &str = "UNDERLOAD_INSIDE_PASTA";
 
-/// The same as [`enter`], but where it would leave the host's network out of reach and `pasta` is
-/// installed, starts this program again inside a network that `pasta` connects, and does not
-/// return.
-///
-/// # Errors
-/// As [`enter`].
+/// Like [`enter`], but if that would put the host's network out of reach and `pasta` is installed,
+/// starts this program again inside a network that `pasta` connects, and does not return.
 pub fn enter_with_internet() -> Result<Privilege, PrivilegeError> {
     let is_inside = std::env::var_os(INSIDE_PASTA).is_some();
     if can_create_namespaces() {
@@ -140,7 +123,7 @@ pub fn enter_with_internet() -> Result<Privilege, PrivilegeError> {
         let mut pasta = Command::new("pasta");
         pasta.args(["--config-net", "--quiet", "--"]).arg(program);
         pasta.args(std::env::args_os().skip(1)).env(INSIDE_PASTA, "1");
-        // Returns only where pasta cannot be started; then the link leads to this machine alone.
+        // Returns only if `pasta` cannot be started; then the link only reaches this machine.
         let _ = pasta.exec();
     }
     enter()

@@ -1,4 +1,4 @@
-//! What the machine can do so that a thread wakes up in time, and waiting until an instant.
+//! Real-time scheduling of a thread, and waiting until an instant.
 
 use std::time::Duration;
 
@@ -10,21 +10,21 @@ use underload_aqm::time::{Span, Time};
 use super::clock::Clock;
 use super::sys;
 
-/// Low among the real-time priorities: above every ordinary process is all that is needed.
+/// Low among the real-time priorities, because it only has to be above ordinary processes.
 const PRIORITY: i32 = 10;
 
-/// What was granted. Each refusal is harmless; lateness tells what it cost.
+/// What the system granted. Refusals are harmless; the measured lateness shows their cost.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Realtime {
-    /// The thread runs before every ordinary process. `Err`: why not.
+    /// Whether the thread runs before every ordinary process; `None` if not requested.
     pub priority: Option<Result<(), String>>,
-    /// Memory stays resident. `Err`: why not.
+    /// Whether memory stays resident; `None` if not requested.
     pub memory_locked: Option<Result<(), String>>,
 }
 
 impl Realtime {
-    /// Asks for timers without slack and, where `wanted`, for real-time priority and resident
-    /// memory, for the calling thread.
+    /// Requests timers without slack for the calling thread and, if `wanted`, real-time priority
+    /// and resident memory.
     pub fn request(wanted: bool) -> Self {
         // One microsecond: the default of 50 would be added to every wait.
         let _ = prctl::set_timerslack(1_000);
@@ -38,12 +38,12 @@ impl Realtime {
     }
 }
 
-/// Waits for an instant: asleep until shortly before it, then spinning, but spinning no more than
-/// a share of the time, because a thread that always spins is preempted for long when it matters.
+/// Waits for an instant: sleeps until shortly before it and then spins, but only for a share of the
+/// time, because a thread that always spins is preempted for long when it matters.
 #[derive(Debug)]
 pub struct Waiter {
     margin: Span,
-    /// Nanoseconds of spinning still allowed.
+    /// Nanoseconds of spinning that are still allowed.
     budget_ns: u64,
     asked: Time,
     is_spinning: bool,
@@ -51,15 +51,15 @@ pub struct Waiter {
     spun: Span,
 }
 
-/// At most a quarter of the time is spun.
+/// The thread spins for at most one part in this many of the time.
 const SPIN_DIVISOR: u64 = 4;
-/// At most so much of it in one go.
+/// Longest uninterrupted spinning.
 const BUDGET_MAX_NS: u64 = 2_000_000;
-/// Asleep no longer than this.
+/// Longest sleep.
 const SLEEP_MAX: Span = Span::from_millis(100);
 
 impl Waiter {
-    /// Spins for the last `margin` before a deadline. Zero: never.
+    /// A waiter that spins for the last `margin` before a deadline, or never if it is zero.
     pub fn new(margin: Span, now: Time) -> Self {
         Self {
             margin,
@@ -71,18 +71,18 @@ impl Waiter {
         }
     }
 
-    /// How often it slept.
+    /// Number of sleeps.
     pub fn sleeps(&self) -> u64 {
         self.sleeps
     }
 
-    /// How long it spun in all.
+    /// Total time of spinning.
     pub fn spun(&self) -> Span {
         self.spun
     }
 
-    /// Waits for `deadline`, or for `alarm` with less care, or until one of `inputs` can be read,
-    /// or (spinning) not at all: the caller then looks at its inputs and asks again.
+    /// Waits for `deadline`, less precisely for `alarm`, or until one of `inputs` is readable.
+    /// While spinning it returns at once, so that the caller checks its inputs and calls again.
     pub fn wait(
         &mut self,
         clock: &Clock,
@@ -111,7 +111,7 @@ impl Waiter {
         let sleep = alarm.map_or(sleep, |alarm| sleep.min(alarm.since(now)));
         self.sleeps += 1;
         let limit = TimeSpec::from(Duration::from_nanos(sleep.as_nanos()));
-        // An interrupted wait is a short wait: the caller looks again.
+        // An interrupted wait is a short wait: the caller checks again.
         let _ = ppoll(inputs, Some(limit), None);
     }
 }
@@ -135,7 +135,7 @@ mod tests {
         }
         let total = clock.now().as_nanos();
         let allowed = BUDGET_MAX_NS + total / SPIN_DIVISOR;
-        // One look may overrun the budget, by as long as the machine takes the thread away.
+        // The last check may exceed the budget for as long as the thread is preempted.
         assert!(waiter.spun().as_nanos() < allowed + total / 4, "{:?} of {total}", waiter.spun());
         assert!(waiter.sleeps() > 0);
     }

@@ -1,4 +1,4 @@
-//! A folder in memory that nobody else sees and that goes with this process, however it ends.
+//! A folder in memory that only this process sees and that ends with it.
 
 use std::fs::DirBuilder;
 use std::io;
@@ -8,22 +8,17 @@ use std::path::PathBuf;
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
 
-/// Why there is no such folder.
+/// Why the folder could not be created.
 #[derive(Debug, thiserror::Error)]
 #[error("a folder in memory at {}", at.display())]
 pub struct ScratchError {
-    /// Where it would have been.
     at: PathBuf,
-    /// The error of the system call.
     source: io::Error,
 }
 
-/// Lays `megabytes` of memory over the folder for temporary files, for this process alone, and
-/// returns a new folder in it. Call it before other threads start, after
-/// [`super::privilege::enter`]: threads that run already go on seeing what was there.
-///
-/// # Errors
-/// Where the machine refuses mounts.
+/// Mounts `megabytes` of memory over the folder of temporary files, for this process alone, and
+/// returns a new folder in it. Call it before other threads start, because they would still see the
+/// old folder, and after [`super::privilege::enter`].
 pub fn scratch(megabytes: u32) -> Result<PathBuf, ScratchError> {
     let at = std::env::temp_dir();
     let made = cover(&at, megabytes).and_then(|()| {

@@ -1,4 +1,4 @@
-//! The few system calls for which no safe wrapper exists.
+//! System calls without a safe wrapper.
 #![expect(unsafe_code, reason = "ioctl, fork and scheduling calls have no safe wrapper in nix")]
 
 use std::io;
@@ -9,11 +9,11 @@ use std::process::Command;
 use nix::sys::signal::{SigSet, Signal};
 use nix::unistd::{ForkResult, Pid, fork, pipe};
 
-/// Frames carry a `virtio_net_hdr`, no link-layer header, and the device is a TUN.
+/// A TUN device whose frames have a `virtio_net_hdr` and no link-layer header.
 const TUN_FLAGS: libc::c_int = libc::IFF_TUN | libc::IFF_NO_PI | libc::IFF_VNET_HDR;
 
-/// Checksum and TCP segmentation offload (both IP versions, with CWR): what the device may leave
-/// to us.
+/// Offloads of checksums and TCP segmentation (both IP versions, with CWR), which the device may
+/// leave to this process.
 const TUN_OFFLOADS: libc::c_ulong =
     (libc::TUN_F_CSUM | libc::TUN_F_TSO4 | libc::TUN_F_TSO6 | libc::TUN_F_TSO_ECN) as libc::c_ulong;
 
@@ -33,7 +33,7 @@ pub fn attach_tun(file: &impl AsFd, name: &str) -> io::Result<()> {
     nix::errno::Errno::result(result).map(drop).map_err(Into::into)
 }
 
-/// Lets the device hand over super-packets with unfinished checksums, or not.
+/// Sets whether the device may deliver super-packets with incomplete checksums.
 pub fn set_tun_offload(file: &impl AsFd, on: bool) -> io::Result<()> {
     let offloads = if on { TUN_OFFLOADS } else { 0 };
     // SAFETY: the descriptor is open for the call, and TUNSETOFFLOAD takes its argument by value.
@@ -41,17 +41,16 @@ pub fn set_tun_offload(file: &impl AsFd, on: bool) -> io::Result<()> {
     nix::errno::Errno::result(result).map(drop).map_err(Into::into)
 }
 
-/// The command will start with no signal blocked, whatever the thread blocks that starts it. The
-/// thread's own mask stays: were it opened meanwhile, a signal could end this process.
+/// Lets the command start with no signal blocked, whatever the starting thread blocks. The thread's
+/// own mask stays, because a signal could otherwise end this process.
 pub fn block_no_signal_in(command: &mut Command) {
     // SAFETY: between fork and exec it calls pthread_sigmask alone, which is async-signal-safe.
     unsafe { command.pre_exec(|| SigSet::empty().thread_set_mask().map_err(io::Error::from)) };
 }
 
-/// Forks the first process of a new process namespace (the caller has just unshared it) and
-/// returns its number. It mounts `/proc`, sleeps, and dies with the calling *thread*; the kernel
-/// then kills every process of the namespace. That holds whichever way the thread ends, `SIGKILL`
-/// of this process included.
+/// Forks the first process of a process namespace that the caller has just unshared. It mounts
+/// `/proc`, sleeps, and dies with the calling *thread*, even after `SIGKILL` of this process; the
+/// kernel then kills every process of the namespace.
 pub fn fork_namespace_init() -> io::Result<Pid> {
     let (alive_read, alive_write) = pipe()?;
     // SAFETY: the child calls async-signal-safe functions only and never returns.
@@ -81,7 +80,7 @@ fn namespace_init(alive: &OwnedFd, write_end: RawFd) -> ! {
         }
         libc::setsid();
         libc::signal(libc::SIGCHLD, libc::SIG_IGN);
-        // Refused in some containers: then the command sees the process numbers of the outside.
+        // Some containers refuse this: then the command sees the process numbers outside.
         let (kind, path) = (c"proc".as_ptr(), c"/proc".as_ptr());
         libc::mount(kind, path, kind, libc::MS_NOSUID | libc::MS_NODEV, std::ptr::null());
         libc::syscall(libc::SYS_close_range, 0, libc::c_uint::MAX, 0);
@@ -91,21 +90,21 @@ fn namespace_init(alive: &OwnedFd, write_end: RawFd) -> ! {
     }
 }
 
-/// Forks this process. The caller has made sure that it has no other thread, so that the child may
-/// do what any process may; it must end by [`exit_now`] and not return to our callers.
+/// Forks this process. The caller must ensure that it has no other thread, so that the child may
+/// do anything; the child must end by [`exit_now`] and not return to the callers.
 pub fn fork_process() -> io::Result<ForkResult> {
     // SAFETY: there is one thread: no lock is held by a thread that the child does not have.
     Ok(unsafe { fork() }?)
 }
 
-/// Ends the calling process without running anything that its parent will run too.
+/// Ends the calling process without destructors or handlers, which its parent will run, too.
 pub fn exit_now(status: libc::c_int) -> ! {
     // SAFETY: takes its argument by value and does not return.
     unsafe { libc::_exit(status) }
 }
 
-/// Closes every descriptor of this process but `kept`; the standard ones lead to `/dev/null`.
-/// Only for a process that owns no other descriptor in a value that it will drop.
+/// Closes every descriptor except `kept`, and opens `/dev/null` as the standard ones. Only for a
+/// process that has no other descriptor in a value that it will drop.
 pub fn keep_only(kept: RawFd) -> io::Result<()> {
     let null = std::fs::File::options().read(true).write(true).open("/dev/null")?;
     // SAFETY: descriptors are named by number; the caller promises that no value still owns those
@@ -124,10 +123,10 @@ pub fn keep_only(kept: RawFd) -> io::Result<()> {
     Ok(())
 }
 
-/// Gives the calling thread real-time priority (`SCHED_FIFO`), not inherited by its children.
+/// Gives the calling thread real-time priority (`SCHED_FIFO`), which children do not inherit.
 pub fn set_realtime_priority(priority: libc::c_int) -> io::Result<()> {
-    // The kernel's structure has the priority alone. Its call, and not the C library's, because
-    // musl refuses what POSIX would have it do to a whole process.
+    // The kernel's structure has only the priority. musl's function is not used, because it refuses
+    // what POSIX would have it do to a whole process.
     let policy = libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK;
     // SAFETY: `priority` lives through the call, which reads an int; 0 names the calling thread.
     let result =
@@ -135,8 +134,8 @@ pub fn set_realtime_priority(priority: libc::c_int) -> io::Result<()> {
     nix::errno::Errno::result(result).map(drop).map_err(Into::into)
 }
 
-/// Keeps what is mapped now from being paged out once it is touched. What is mapped later is not
-/// locked: under a limit (RLIMIT_MEMLOCK) that would make allocations fail.
+/// Keeps present mappings resident once they are touched. Later mappings are not locked, because
+/// RLIMIT_MEMLOCK would then let allocations fail.
 pub fn lock_memory() -> io::Result<()> {
     // SAFETY: takes flags by value.
     let result = unsafe { libc::mlockall(libc::MCL_CURRENT | libc::MCL_ONFAULT) };

@@ -1,4 +1,4 @@
-//! TUN devices: a network's end of the wire that this process is.
+//! TUN devices, the ends of the wire that this process is.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, IoSlice, Read as _, Write as _};
@@ -8,40 +8,26 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use super::namespace::{NamespaceError, Network};
 use super::sys;
 
-/// A TUN device whose frames carry a `virtio_net_hdr`. The device disappears with the last
-/// descriptor to it.
+/// A TUN device whose frames have a `virtio_net_hdr`. It is removed with its last descriptor.
 #[derive(Debug)]
 pub struct Tun {
     file: File,
     name: String,
 }
 
-/// Why a TUN device could not be made.
+/// Why a TUN device could not be created.
 #[derive(Debug, thiserror::Error)]
 pub enum TunError {
-    /// The device file is missing or closed to us.
     #[error("/dev/net/tun cannot be opened: try `modprobe tun`, and mode 0666 for non-root")]
     Open(#[source] io::Error),
-    /// The kernel refused the device.
     #[error("creating TUN device {name} in the {network} network")]
-    Attach {
-        /// Name of the device.
-        name: String,
-        /// Name of the network in messages.
-        network: String,
-        /// The error of the system call.
-        source: io::Error,
-    },
-    /// The network could not be entered.
+    Attach { name: String, network: String, source: io::Error },
     #[error(transparent)]
     Namespace(#[from] NamespaceError),
 }
 
 impl Tun {
     /// Creates the device `name` in `network`. It is down and has no address yet.
-    ///
-    /// # Errors
-    /// Where `/dev/net/tun` cannot be opened or the kernel refuses the device.
     pub fn create(network: &Network, name: &str) -> Result<Self, TunError> {
         network.enter(|| {
             let mut options = OpenOptions::new();
@@ -58,32 +44,23 @@ impl Tun {
         })?
     }
 
-    /// Its name in its network.
+    /// Name in its network.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// A second handle to the same device.
-    ///
-    /// # Errors
-    /// Where descriptors run out.
+    /// Returns another handle of the same device.
     pub fn try_clone(&self) -> io::Result<Self> {
         Ok(Self { file: self.file.try_clone()?, name: self.name.clone() })
     }
 
-    /// Whether the kernel may hand over super-packets of up to 64 KiB and leave checksums
-    /// unfinished. Off, it hands over what would be on the wire.
-    ///
-    /// # Errors
-    /// Where the kernel refuses.
+    /// Sets whether the kernel may deliver super-packets of up to 64 KiB with incomplete checksums,
+    /// instead of the packets that would be on the wire.
     pub fn set_offload(&self, on: bool) -> io::Result<()> {
         sys::set_tun_offload(&self.file, on)
     }
 
-    /// Reads one frame; `None`: there is none now.
-    ///
-    /// # Errors
-    /// Where the device is gone or down.
+    /// Reads one frame; `None` if there is none now.
     pub fn read(&self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
         match (&self.file).read(buffer) {
             Ok(length) => Ok(Some(length)),
@@ -92,10 +69,7 @@ impl Tun {
         }
     }
 
-    /// Writes one frame that lies in two pieces.
-    ///
-    /// # Errors
-    /// Where the kernel refuses the frame.
+    /// Writes one frame, which is given in two parts.
     pub fn write(&self, head: &[u8], rest: &[u8]) -> io::Result<()> {
         if rest.is_empty() {
             (&self.file).write(head).map(drop)

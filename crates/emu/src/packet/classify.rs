@@ -1,63 +1,56 @@
-//! Reads the headers of a packet once, and tells the queue what it may know.
+//! Parses the headers of a packet for the queue, as a pure function of the bytes and a key.
 //!
-//! A pure function of the bytes and a key. What it does with unusual packets:
-//! * fragments, the first included, belong to the flow of their addresses and protocol, so that
-//!   the parts of a datagram stay together and in order;
+//! Unusual packets are treated as follows:
+//! * fragments, also the first, belong to the flow of their addresses and protocol, so that the
+//!   parts of a datagram stay together and in order;
 //! * ICMP echo belongs to a flow of its identifier, other protocols to addresses and protocol;
-//! * IPv6 extension headers are walked, at most [`EXTENSION_HEADERS_MAX`] of them; past that, or
-//!   past an unknown one, the flow is that of addresses and protocol;
-//! * bytes behind the length that the IP header states are ignored; a packet shorter than its
-//!   header states is refused, as is anything but IP versions 4 and 6.
+//! * at most [`EXTENSION_HEADERS_MAX`] IPv6 extension headers are parsed; after more, or after an
+//!   unknown one, the flow is that of addresses and protocol;
+//! * bytes beyond the length in the IP header are ignored; a packet that is shorter than its header
+//!   states is rejected, and so is anything but IP versions 4 and 6.
 
 use underload_aqm::packet::{Dscp, Ecn, Meta};
 use underload_aqm::time::Time;
 
-/// The key of the flow hash. The same key gives the same flows, so that runs repeat.
+/// The key of the flow hash. Equal keys give equal flows, so that runs are repeatable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FlowKey(pub u64);
 
-/// What was found in a packet's headers.
+/// The parsed headers of a packet.
 #[derive(Clone, Copy, Debug)]
 pub struct Classified {
-    /// For the queue; `len` is that of the IP packet.
+    /// Properties for the queue; `len` is the length of the IP packet.
     pub meta: Meta,
-    /// Where things are.
     pub layout: Layout,
 }
 
-/// Where the parts of a packet are.
+/// Positions of the parts of a packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Layout {
-    /// IP version.
     pub version: Version,
     /// Length of the IP packet.
     pub length: u32,
-    /// Where the transport header starts: the length of the IP header with its extensions.
+    /// Start of the transport header: the length of the IP header with its extensions.
     pub transport: u16,
     /// Length of all headers, if the packet is an unfragmented TCP segment.
     pub tcp_payload: Option<u16>,
 }
 
-/// IP version.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Version {
-    /// RFC 791.
     #[default]
     V4,
-    /// RFC 8200.
     V6,
 }
 
 /// Why bytes are not a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotAPacket {
-    /// The version field is neither 4 nor 6.
     #[error("not an IP packet")]
     Version,
-    /// It ends before its headers or its stated length do.
+    /// The bytes end before the headers or the stated length.
     #[error("shorter than its IP header states")]
     Truncated,
-    /// The IPv4 header length is below its minimum.
     #[error("an IPv4 header of less than 20 bytes")]
     HeaderLength,
 }
@@ -72,10 +65,7 @@ const ICMP6: u8 = 58;
 const SCTP: u8 = 132;
 const UDP_LITE: u8 = 136;
 
-/// Reads the headers of the IP packet in `bytes`.
-///
-/// # Errors
-/// Where the bytes are not an IP packet.
+/// Parses the headers of the IP packet in `bytes`.
 pub fn classify(bytes: &[u8], key: FlowKey) -> Result<Classified, NotAPacket> {
     match bytes.first().ok_or(NotAPacket::Truncated)? >> 4 {
         4 => classify_v4(bytes, key),
@@ -139,8 +129,8 @@ fn classify_v6(bytes: &[u8], key: FlowKey) -> Result<Classified, NotAPacket> {
     })
 }
 
-/// A name for the flow of a packet that [`classify`] accepted: `udp 4000 to 443`, or the protocol
-/// alone where there are no ports. Without addresses, which a record must not carry.
+/// Names the flow of a packet that [`classify`] accepted: `udp 4000 to 443`, or only the protocol
+/// if it has no ports. The name has no addresses, because a record must not contain any.
 pub fn flow_name(packet: &[u8], layout: &Layout) -> String {
     let (protocol, is_fragment) = match layout.version {
         Version::V4 => {
@@ -170,7 +160,7 @@ pub fn flow_name(packet: &[u8], layout: &Layout) -> String {
     }
 }
 
-/// Where the headers that IPv6 may put before the transport end.
+/// The protocol after the IPv6 extension headers, and where it starts.
 struct UpperLayer {
     protocol: u8,
     start: usize,
@@ -206,7 +196,7 @@ fn upper_layer(packet: &[u8], first: u8) -> UpperLayer {
     upper
 }
 
-/// The part of the transport header that tells flows between two hosts apart.
+/// The part of the transport header that distinguishes flows between two hosts.
 fn selector(protocol: u8, body: &[u8]) -> u32 {
     match protocol {
         TCP | UDP | SCTP | UDP_LITE => {
@@ -255,8 +245,8 @@ fn word(bytes: &[u8], at: usize) -> u32 {
     u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
 }
 
-/// Two rounds of multiply-and-fold. Not cryptographic: whoever sends packets through an emulated
-/// link of his own gains nothing from collisions, but the key must change all of the result.
+/// Two rounds of multiply-and-fold. It is not cryptographic, because collisions on one's own
+/// emulated link gain an attacker nothing, but the key has to change the whole result.
 fn mix(a: u64, b: u64) -> u64 {
     let fold = |x: u64, y: u64| {
         let product = u128::from(x) * u128::from(y);
@@ -325,7 +315,7 @@ mod tests {
         assert_ne!(flow(&udp4(1000, 0)), flow(&udp4(1001, 0)));
         // More fragments set, then the last fragment.
         assert_eq!(flow(&udp4(1000, 0x2000)), flow(&udp4(1001, 0x0005)));
-        // Do not fragment is no fragment.
+        // The flag "do not fragment" does not make a fragment.
         assert_eq!(flow(&udp4(1000, 0x4000)), flow(&udp4(1000, 0)));
     }
 
@@ -362,7 +352,7 @@ mod tests {
         for port in 0..6400 {
             buckets[classify(&udp4(port, 0), KEY).unwrap().meta.flow as usize % 64] += 1;
         }
-        // 100 expected in each; 6 standard deviations are 60.
+        // Each bucket expects 100; 6 standard deviations are 60.
         assert!(buckets.iter().all(|count| (40..160).contains(count)), "{buckets:?}");
     }
 

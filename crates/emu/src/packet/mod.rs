@@ -1,7 +1,7 @@
-//! Packets as bytes: headers read once, super-packets cut into what would be on the wire and put
-//! together again, in recycled buffers.
+//! Packets as bytes: parsed headers, super-packets that are cut into the packets of the wire and
+//! joined again, and recycled buffers.
 //!
-//! Functions of their input alone: no device, no clock and no system call.
+//! All functions depend only on their arguments: no device, clock or system call.
 
 mod classify;
 mod pool;

@@ -1,12 +1,12 @@
 //! Frames in recycled buffers of bounded total size.
 //!
-//! Buffers come in three sizes, so that a queue of small packets does not hold a super-packet's
-//! buffer for each. They are allocated on first use and then recycled for ever.
+//! Buffers have three sizes, so that small packets in a queue do not occupy buffers for
+//! super-packets. They are allocated on first use and never freed.
 
 use super::classify::Layout;
 use super::vnet::VnetHeader;
 
-/// What a link carries: one segment of a frame. A frame that is no super-packet has one.
+/// A packet on a link: one segment of a frame. A frame that is no super-packet has one segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Handle {
     slot: u32,
@@ -21,45 +21,44 @@ impl Handle {
     }
 }
 
-/// A frame as it was read from a device, and how many of its segments are still needed.
+/// A frame that was read from a device.
 #[derive(Debug)]
 pub struct Frame {
-    /// `virtio_net_hdr`, then the packet. Longer than the frame.
+    /// `virtio_net_hdr`, the packet, and unused space.
     pub bytes: Box<[u8]>,
-    /// The parsed `virtio_net_hdr`.
     pub vnet: VnetHeader,
-    /// Where the packet's parts are.
     pub layout: Layout,
-    /// Segments in the super-packet, at least 1.
+    /// Number of segments, at least 1.
     pub segments: u16,
+    /// Segments that are not released yet.
     references: u16,
 }
 
 impl Frame {
-    /// The packet.
+    /// The IP packet.
     pub fn packet(&self) -> &[u8] {
         &self.bytes[VnetHeader::LEN..][..self.layout.length as usize]
     }
 }
 
-/// Sizes of buffers: an Ethernet frame, a jumbo frame or a small super-packet, the largest
-/// super-packet (65,535 bytes and an IPv6 header).
+/// Sizes of buffers: for an Ethernet frame, for a jumbo frame or a small super-packet, and for the
+/// largest super-packet (65,535 bytes and an IPv6 header).
 const SIZES: [usize; 3] = [2048, 16_384, 65_536 + 64];
 
-/// Recycled frames.
+/// A pool of recycled frames.
 #[derive(Debug)]
 pub struct Pool {
     frames: Vec<Frame>,
     free: [Vec<u32>; SIZES.len()],
-    /// Read into; swapped with a frame's buffer where the sizes agree.
+    /// The buffer that frames are read into; swapped with a frame's buffer of the same size.
     landing: Box<[u8]>,
     allocated_bytes: usize,
     limit_bytes: usize,
 }
 
 impl Pool {
-    /// An empty pool that will use `limit_bytes` at most, and reads frames of up to `frame_max`
-    /// bytes, the `virtio_net_hdr` included.
+    /// An empty pool of at most `limit_bytes` for frames of up to `frame_max` bytes with their
+    /// `virtio_net_hdr`.
     pub fn new(limit_bytes: usize, frame_max: usize) -> Self {
         let class = size_class(frame_max);
         Self {
@@ -71,14 +70,14 @@ impl Pool {
         }
     }
 
-    /// Where the next frame is to be read.
+    /// Returns the buffer for the next frame.
     pub fn landing(&mut self) -> &mut [u8] {
         &mut self.landing
     }
 
-    /// Keeps the frame of `length` bytes that was read to [`Pool::landing`], with one reference
-    /// for each segment. `None`: the pool is exhausted.
-    pub fn keep(
+    /// Stores the frame of `length` bytes in [`Pool::landing`], with one reference for each
+    /// segment; `None` if the pool is exhausted.
+    pub fn store(
         &mut self,
         length: usize,
         vnet: VnetHeader,
@@ -97,12 +96,12 @@ impl Pool {
         Some(Handle { slot, segment: 0 })
     }
 
-    /// The frame of a segment.
+    /// Returns the frame of a segment.
     pub fn frame(&mut self, handle: Handle) -> &mut Frame {
         &mut self.frames[handle.slot as usize]
     }
 
-    /// Gives `segments` segments of a frame back.
+    /// Releases `segments` segments of a frame.
     pub fn release(&mut self, handle: Handle, segments: u16) {
         let frame = &mut self.frames[handle.slot as usize];
         debug_assert!(frame.references >= segments, "a segment was released twice");
@@ -112,7 +111,7 @@ impl Pool {
         }
     }
 
-    /// Bytes in buffers, in use or not.
+    /// Size of all buffers.
     pub fn allocated_bytes(&self) -> usize {
         self.allocated_bytes
     }
@@ -123,7 +122,7 @@ impl Pool {
         }
         let size = SIZES[class];
         if self.allocated_bytes + size > self.limit_bytes {
-            // A larger buffer will do, if one is free.
+            // Use a larger buffer if one is free.
             return self.free[class + 1..].iter_mut().find_map(Vec::pop);
         }
         self.allocated_bytes += size;
@@ -138,7 +137,7 @@ impl Pool {
     }
 }
 
-/// The smallest size that holds `length` bytes; the largest for anything longer.
+/// Index of the smallest size for `length` bytes, or of the largest size.
 fn size_class(length: usize) -> usize {
     SIZES.iter().position(|size| length <= *size).unwrap_or(SIZES.len() - 1)
 }
@@ -147,19 +146,19 @@ fn size_class(length: usize) -> usize {
 mod tests {
     use super::*;
 
-    fn keep(pool: &mut Pool, length: usize, segments: u16) -> Option<Handle> {
-        pool.keep(length, VnetHeader::default(), Layout::default(), segments)
+    fn store(pool: &mut Pool, length: usize, segments: u16) -> Option<Handle> {
+        pool.store(length, VnetHeader::default(), Layout::default(), segments)
     }
 
     #[test]
     fn a_frame_is_free_only_after_its_last_segment() {
         let mut pool = Pool::new(2 * SIZES[0], 1514);
-        let first = keep(&mut pool, 1000, 3).unwrap();
-        assert_eq!(keep(&mut pool, 1000, 1), None, "the landing buffer counts");
+        let first = store(&mut pool, 1000, 3).unwrap();
+        assert_eq!(store(&mut pool, 1000, 1), None, "the landing buffer counts");
         pool.release(first, 2);
-        assert_eq!(keep(&mut pool, 1000, 1), None);
+        assert_eq!(store(&mut pool, 1000, 1), None);
         pool.release(first, 1);
-        assert_eq!(keep(&mut pool, 1000, 1), Some(first));
+        assert_eq!(store(&mut pool, 1000, 1), Some(first));
     }
 
     #[test]
@@ -167,7 +166,7 @@ mod tests {
         for (frame_max, length) in [(1514, 1000), (65_000, 1000), (65_000, 60_000)] {
             let mut pool = Pool::new(1 << 20, frame_max);
             pool.landing()[..length].fill(7);
-            let handle = keep(&mut pool, length, 1).unwrap();
+            let handle = store(&mut pool, length, 1).unwrap();
             pool.landing().fill(9);
             assert!(pool.frame(handle).bytes[..length].iter().all(|byte| *byte == 7));
         }
@@ -177,7 +176,7 @@ mod tests {
     fn a_warm_pool_does_not_grow() {
         let mut pool = Pool::new(1 << 20, 65_000);
         for length in [100, 2000, 10_000, 60_000].into_iter().cycle().take(1000) {
-            let handle = keep(&mut pool, length, 1).unwrap();
+            let handle = store(&mut pool, length, 1).unwrap();
             pool.release(handle, 1);
         }
         assert_eq!(pool.allocated_bytes(), SIZES[0] + SIZES[1] + 2 * SIZES[2]);
@@ -186,9 +185,9 @@ mod tests {
     #[test]
     fn an_exhausted_size_borrows_a_larger_buffer() {
         let mut pool = Pool::new(2 * SIZES[1], 10_000);
-        let large = keep(&mut pool, 10_000, 1);
-        assert_eq!(keep(&mut pool, 100, 1), None);
+        let large = store(&mut pool, 10_000, 1);
+        assert_eq!(store(&mut pool, 100, 1), None);
         pool.release(large.unwrap(), 1);
-        assert_eq!(keep(&mut pool, 100, 1), large);
+        assert_eq!(store(&mut pool, 100, 1), large);
     }
 }

@@ -1,12 +1,12 @@
-//! Cuts super-packets into the packets that would be on the wire, without copying their payload,
-//! and puts neighbours together again.
+//! Cuts super-packets into the packets of the wire without copying their payload, and joins
+//! neighbours again.
 //!
-//! A super-packet of TCP stays in the buffer it was read to; a segment is a number. Each passes
-//! the queue alone with its own length. What leaves is a run of consecutive segments of one frame
-//! that share their fate: its headers are written anew, its payload is a slice of the buffer.
-//! Transport checksums stay unfinished, and the device header says so, where the kernel handed
-//! them over unfinished: it never reads the payload for traffic that stays on this machine, and
-//! completes the sum for what leaves it.
+//! A TCP super-packet stays in the buffer that it was read into, and a segment is a number. Each
+//! segment passes the queue separately with its own length. Consecutive segments of one frame with
+//! the same fate leave as a run: headers are written anew, and the payload is a slice of the
+//! buffer. Transport checksums that the kernel delivered incomplete stay incomplete, as the device
+//! header states: the kernel does not verify them for traffic on this machine, and completes them
+//! for traffic that leaves it.
 
 use std::ops::RangeInclusive;
 
@@ -16,22 +16,19 @@ use super::classify::{Layout, Version};
 use super::pool::Frame;
 use super::vnet::VnetHeader;
 
-/// Bytes of IP and TCP headers of a super-packet, at most; IPv6 extensions included.
+/// Longest IP and TCP headers of a super-packet in bytes, with IPv6 extensions.
 pub const HEADERS_MAX: usize = 256;
 
-/// Room for the device header and the packet's headers of a run.
+/// Buffer for the device header and the packet headers of a run.
 pub type Headers = [u8; VnetHeader::LEN + HEADERS_MAX];
 
-/// A frame whose device header and packet headers contradict each other, or that is cut in a way
-/// we did not offer.
+/// The error for a frame whose device header and packet headers contradict each other, or with an
+/// offload that was not enabled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a super-packet that is not an unfragmented TCP packet of sane size")]
 pub struct BadSuperPacket;
 
-/// Into how many packets the frame is to be cut.
-///
-/// # Errors
-/// Where it is a super-packet that cannot be cut.
+/// Returns the number of packets that a frame is cut into.
 pub fn segment_count(vnet: &VnetHeader, layout: &Layout) -> Result<u16, BadSuperPacket> {
     if vnet.gso_type == VnetHeader::GSO_NONE {
         return Ok(1);
@@ -49,7 +46,7 @@ pub fn segment_count(vnet: &VnetHeader, layout: &Layout) -> Result<u16, BadSuper
     Ok(payload.div_ceil(u32::from(vnet.gso_size)).max(1) as u16)
 }
 
-/// Length of segment number `segment` of a frame as an IP packet on the wire.
+/// Length of a segment as an IP packet on the wire.
 pub fn segment_length(frame: &Frame, segment: u16) -> u32 {
     let Some(headers) = frame.layout.tcp_payload.filter(|_| frame.segments > 1) else {
         return frame.layout.length;
@@ -59,8 +56,8 @@ pub fn segment_length(frame: &Frame, segment: u16) -> u32 {
     u32::from(headers) + size.min(payload - u32::from(segment) * size)
 }
 
-/// What to write to the device for the segments `run` of a frame, all with `tos` as the byte of
-/// their DSCP and ECN fields: headers and payload, one after the other.
+/// Returns headers and payload to write to the device for the segments `run` of a frame, all with
+/// `tos` as the byte of DSCP and ECN.
 pub fn assemble<'a>(
     frame: &'a mut Frame,
     run: &RangeInclusive<u16>,
@@ -113,7 +110,7 @@ fn gso_type(frame: &Frame, run: &RangeInclusive<u16>, has_cwr: bool) -> u8 {
     }
 }
 
-/// Writes the DSCP and ECN fields, and keeps the checksum of an IPv4 header right.
+/// Writes DSCP and ECN, and updates the checksum of an IPv4 header.
 fn set_tos(ip: &mut [u8], version: Version, tos: u8) {
     match version {
         Version::V4 => {
@@ -128,8 +125,8 @@ fn set_tos(ip: &mut [u8], version: Version, tos: u8) {
     }
 }
 
-/// Writes the packet's length; in IPv4 also the identification, which counts up from segment to
-/// segment as the kernel's own segmentation does.
+/// Writes the packet's length; in IPv4 also the identification, which increases by one per segment
+/// as in the kernel's segmentation.
 fn set_length(ip: &mut [u8], version: Version, length: usize, segment: u16) {
     match version {
         Version::V4 => {
@@ -142,7 +139,7 @@ fn set_length(ip: &mut [u8], version: Version, length: usize, segment: u16) {
     }
 }
 
-/// Changes one word of an IPv4 header and the checksum over it (RFC 1624).
+/// Changes one word of an IPv4 header and updates its checksum (RFC 1624).
 fn replace_word(ip: &mut [u8], at: usize, old: u16, new: u16) {
     if old == new {
         return;
@@ -152,8 +149,8 @@ fn replace_word(ip: &mut [u8], at: usize, old: u16, new: u16) {
     ip[10..12].copy_from_slice(&checksum.to_be_bytes());
 }
 
-/// Moves the sequence number on, and leaves FIN and PSH to the last segment and CWR to the first
-/// (RFC 3168 section 6.1.2). Returns whether CWR is set.
+/// Advances the sequence number, and clears FIN and PSH except on the last segment and CWR except
+/// on the first (RFC 3168 section 6.1.2). Returns whether CWR is set.
 fn cut_tcp_header(tcp: &mut [u8], offset: u32, is_last: bool) -> bool {
     const CWR: u8 = 0x80;
     const FIN_AND_PSH: u8 = 0x09;
@@ -168,7 +165,7 @@ fn cut_tcp_header(tcp: &mut [u8], offset: u32, is_last: bool) -> bool {
     tcp[13] & CWR != 0
 }
 
-/// What an unfinished checksum field holds: the folded sum of the pseudo-header, not inverted.
+/// Returns the value of an incomplete checksum: the folded sum of the pseudo-header, not inverted.
 fn pseudo_header_sum(ip: &[u8], version: Version, transport_length: usize) -> u16 {
     const TCP: u32 = 6;
     let addresses = match version {
@@ -187,7 +184,7 @@ mod tests {
     const SEQUENCE: u32 = 0xffff_f000;
     const FLAGS: u8 = 0x99; // CWR, ACK, PSH, FIN
 
-    /// A super-packet as a TUN device hands it over.
+    /// A super-packet as a TUN device delivers it.
     fn super_packet(version: Version, payload: &[u8], size: u16) -> Vec<u8> {
         let mut tcp = vec![0, 80, 1, 0];
         tcp.extend(SEQUENCE.to_be_bytes());
@@ -233,10 +230,10 @@ mod tests {
         let vnet = VnetHeader::read(bytes.first_chunk().unwrap());
         let layout = classify(&bytes[VnetHeader::LEN..], FlowKey(1)).unwrap().layout;
         let segments = segment_count(&vnet, &layout).unwrap();
-        pool.keep(bytes.len(), vnet, layout, segments).unwrap()
+        pool.store(bytes.len(), vnet, layout, segments).unwrap()
     }
 
-    /// Checks everything in a written frame that a receiver would, and returns its payload.
+    /// Checks everything in a written frame that a receiver checks, and returns the payload.
     fn received(frame: &[u8], run: &RangeInclusive<u16>, segments: u16, size: u16) -> Vec<u8> {
         let vnet = VnetHeader::read(frame.first_chunk().unwrap());
         let packet = &frame[VnetHeader::LEN..];
@@ -280,7 +277,7 @@ mod tests {
             let mut arrived = Vec::new();
             let mut start = 0;
             for last in 0..segments {
-                // The whole frame is written as it came: see the next test.
+                // A whole frame is written unchanged, which the next test checks.
                 let must_cut = last == 0 && segments > 1;
                 if last + 1 < segments && !cuts[usize::from(last)] && !must_cut { continue; }
                 let run = start..=last;
@@ -311,10 +308,11 @@ mod tests {
             let (head, piece) = assemble(pool.frame(handle), &(1..=1), 0x02, &mut scratch);
             let mut packet = [&head[VnetHeader::LEN..], piece].concat();
             let transport = if version == Version::V4 { 20 } else { 40 };
-            // As the kernel finishes it: sum from the start, field included, inverted.
+            // The kernel completes the checksum with the inverted sum from its start on, the field
+            // included.
             let finished = !fold(sum(&packet[transport..]));
             packet[transport + 16..transport + 18].copy_from_slice(&finished.to_be_bytes());
-            // As a receiver verifies it: pseudo-header and segment sum up to all ones.
+            // A receiver verifies that pseudo-header and segment sum up to all ones.
             let addresses = &packet[if version == Version::V4 { 12..20 } else { 8..40 }];
             let segment = &packet[transport..];
             let total = sum(addresses) + 6 + segment.len() as u32 + sum(segment);
@@ -338,7 +336,7 @@ mod tests {
                 assert_eq!(fold(sum(&head[VnetHeader::LEN..][..20])), 0xffff);
             }
             let differing = head.iter().zip(&frame).filter(|(a, b)| a != b).count();
-            // The byte and two of the checksum; IPv6 has its field across two bytes.
+            // The marking and two bytes of the checksum in IPv4; two bytes in IPv6.
             assert!(differing <= 3, "{version:?}: {differing}");
             assert_eq!(classify(&head[VnetHeader::LEN..], FlowKey(1)).unwrap().meta.tos(), 0xb7);
         }
