@@ -1,4 +1,4 @@
-//! Where orchestrators are: keys, codes and tokens go to nobody in the clear, except within this
+//! Addresses of orchestrators. Keys, codes and tokens are sent in the clear only within this
 //! machine.
 
 use std::fmt;
@@ -19,16 +19,16 @@ use crate::reach::Reach;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Address(String);
 
-/// Why a text is no address of an orchestrator.
+/// Why a text is not an address of an orchestrator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AddressError {
-    /// It has a user, a path or a query, or is no URL at all.
+    /// It has a user, a path or a query, or is not a URL.
     #[error("expected https://HOST[:PORT], without a user and without a path")]
     Form,
-    /// It is plain HTTP to another machine, or to a name that may be one.
+    /// It is plain HTTP to another machine, or to a name that may belong to one.
     #[error(
         "expected https://HOST[:PORT]: plain HTTP would show keys and tokens to others, and is \
-         for `localhost`, 127.0.0.1 and [::1] alone"
+         accepted only for `localhost`, 127.0.0.1 and [::1]"
     )]
     Plain,
 }
@@ -37,7 +37,7 @@ impl FromStr for Address {
     type Err = AddressError;
 
     fn from_str(text: &str) -> Result<Self, AddressError> {
-        // The parser of whoever sends: both see the same host.
+        // The parser of the HTTP client, so that both see the same host.
         let uri: Uri = text.parse().map_err(|_| AddressError::Form)?;
         let (Some(scheme), Some(authority)) = (uri.scheme_str(), uri.authority()) else {
             return Err(AddressError::Form);
@@ -64,7 +64,7 @@ impl Address {
         self.0.split_once("://").map_or("", |(_, authority)| authority)
     }
 
-    /// Returns the network that it is in, as far as the text says; [`Reach::Global`] for a name.
+    /// Returns the network of the address as far as its text shows; [`Reach::Global`] for a name.
     pub(crate) fn reach(&self) -> Reach {
         let uri = self.0.parse::<Uri>();
         let host = uri.as_ref().ok().and_then(Uri::host).unwrap_or_default();
@@ -82,7 +82,7 @@ impl fmt::Display for Address {
     }
 }
 
-/// Whether a host is this machine, whoever is asked for its address.
+/// Whether a host always is this machine, whatever a resolver answers.
 fn is_this_machine(host: &str) -> bool {
     literal(host).map_or(host.eq_ignore_ascii_case("localhost"), |ip| ip.is_loopback())
 }
@@ -91,14 +91,14 @@ fn literal(host: &str) -> Option<IpAddr> {
     host.trim_start_matches('[').trim_end_matches(']').parse().ok()
 }
 
-/// Finds a host. In the clear it leads to this machine alone, whatever `localhost` stands for.
+/// Resolves hosts. With plain HTTP it accepts only addresses of this machine, also for `localhost`.
 #[derive(Debug, Default)]
 pub(crate) struct Finder(DefaultResolver);
 
-/// The host that was connected to last, and the network that it is in.
+/// The host of the last connection, and its network.
 ///
-/// A host's name is looked up before each request, and the request may then use a connection that
-/// was made before: only a new connection tells where the host is.
+/// A host's name is resolved before each request, which may then use an existing connection: only a
+/// new connection shows where the host is.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Connected(Arc<Mutex<Option<(String, Reach)>>>);
 
@@ -142,7 +142,7 @@ impl Resolver for Finder {
             return Ok(found);
         }
         let host = uri.host().unwrap_or_default();
-        Err(Error::BadUri(format!("{host} leads to another machine, and this is plain HTTP")))
+        Err(Error::BadUri(format!("{host} is another machine, and this is plain HTTP")))
     }
 }
 
@@ -230,8 +230,7 @@ mod tests {
         }
     }
 
-    /// A name that leads to `first` when it is looked up for the first time, and to a private
-    /// address from then on.
+    /// A name that resolves to `first` the first time, and to a private address from then on.
     #[derive(Debug)]
     struct Rebinding {
         first: SocketAddr,
@@ -299,7 +298,7 @@ mod tests {
         };
         let address: Address = "https://192.0.2.2:4870".parse().expect("an address");
         assert_eq!(address.authority(), "192.0.2.2:4870");
-        // What a resolver would answer for `localhost` here stands in the URL.
+        // An address in the URL stands for what a resolver would answer for `localhost`.
         assert!(matches!(find("http://192.0.2.2/"), Err(Error::BadUri(_))));
         assert!(matches!(find("http://[2001:db8::1]/"), Err(Error::BadUri(_))));
         for good in ["http://127.0.0.1/", "http://[::1]:1/", "https://192.0.2.2/"] {

@@ -20,57 +20,57 @@ use crate::device::Config;
 use crate::measure::Measurer;
 use crate::spool::{BYTES_DEFAULT, BYTES_MIN};
 
-/// What an agent is told.
+/// Options of an agent.
 #[derive(Debug, Args)]
 pub struct Arguments {
-    /// Whom to ask, https://HOST[:PORT]; may be given several times, for when one is away.
+    /// Address of an orchestrator, https://HOST[:PORT]; may be given several times, in case one is
+    /// unavailable.
     #[arg(long, value_name = "URL", required = true)]
     orchestrator: Vec<Address>,
-    /// Where it keeps its key, and results until they are stored.
+    /// Directory for the key, and for results until an orchestrator has stored them.
     #[arg(long, value_name = "DIR")]
     state: PathBuf,
-    /// A code of an operator, which makes this a device; needed once. Every user of a machine can
-    /// read its command lines: UNDERLOAD_CODE in the environment does the same unseen.
+    /// Code from an operator that enrols this device; needed once. Every user of a machine can read
+    /// its command lines; the variable UNDERLOAD_CODE in the environment is not shown to them.
     #[arg(long, value_name = "CODE")]
     enrol: Option<String>,
-    /// The key of the orchestrators, "sha256:" and 64 digits [default: the system's authorities].
+    /// The orchestrators' key, "sha256:" and 64 digits [default: the system's authorities].
     #[arg(long, value_name = "KEY")]
     trust: Option<Trust>,
-    /// The network interface that leads to the line, may be given several times, or none: a home
-    /// that uses it is not measured [default: those of the default routes].
+    /// Network interface of the line; may be given several times, or `none`. A home that uses the
+    /// interface is not measured [default: the interfaces of the default routes].
     #[arg(long, value_name = "NAME")]
     interface: Vec<String>,
-    /// The home's own traffic beside a measurement, at most, such as 1mbit; a plain number is
+    /// Traffic of the home up to which its line is measured, such as 1mbit; a plain number is
     /// kbit/s.
     #[arg(long, value_name = "RATE", default_value = QUIET_DEFAULT, value_parser = quiet_rate)]
     quiet_below: u64,
-    /// Asks for the first time at a random instant within so many seconds: after a power cut of a
-    /// region not all of them ask at once.
+    /// Longest time before the first request, which is random, so that devices do not send theirs
+    /// together after a power cut.
     #[arg(long, value_name = "SECONDS", default_value_t = 60,
         value_parser = clap::value_parser!(u64).range(0..=86_400))]
     start_within: u64,
-    /// Results wait in so many KiB of its disk at most.
+    /// Limit of the results that wait on disk.
     #[arg(long, value_name = "KIB", default_value_t = BYTES_DEFAULT >> 10,
         value_parser = clap::value_parser!(u64).range((BYTES_MIN >> 10)..=1 << 20))]
     spool: u64,
-    /// The longest run of this line, at most 1h; no orchestrator lifts this limit or the three
-    /// below.
+    /// Longest run of this line, at most 1h; no orchestrator lifts this limit or the three below.
     #[arg(long, value_name = "TIME", default_value = "1h", value_parser = run_max)]
     run_max: Span,
-    /// Runs of this line in any 24 hours, at most.
+    /// Most runs of this line in any 24 hours.
     #[arg(long, value_name = "COUNT", default_value_t = Limits::default().runs_per_day,
         value_parser = clap::value_parser!(u32).range(1..=100_000))]
     runs_max: u32,
-    /// Traffic of all runs of this line in any 24 hours, at most, sent and received.
+    /// Most traffic of all runs of this line in any 24 hours, sent and received.
     #[arg(long, value_name = "SIZE", default_value = DAY_DEFAULT, value_parser = volume)]
     day_max: u64,
-    /// Traffic of all runs of this line in any 30 days, at most, sent and received.
+    /// Most traffic of all runs of this line in any 30 days, sent and received.
     #[arg(long, value_name = "SIZE", default_value = MONTH_DEFAULT, value_parser = volume)]
     month_max: u64,
     /// Model of the modem or gateway.
     #[arg(long, default_value = "")]
     model: String,
-    /// Its firmware.
+    /// Firmware of the modem or gateway.
     #[arg(long, default_value = "")]
     firmware: String,
     /// The rate that the line is sold with upstream, such as 35mbit; a plain number is Mbit/s.
@@ -79,16 +79,16 @@ pub struct Arguments {
     /// The rate that the line is sold with downstream, such as 1gbit; a plain number is Mbit/s.
     #[arg(long, value_name = "MBIT", default_value_t = 0.0, value_parser = mbit)]
     tier_down: f64,
-    /// The segment of the access network that it shares with its neighbours.
+    /// Segment of the access network that the line shares with its neighbours.
     #[arg(long, default_value = "")]
     segment: String,
-    /// Its region.
+    /// Region of the line.
     #[arg(long, default_value = "")]
     region: String,
 }
 
 impl Arguments {
-    /// An agent as told; `stop` ends it.
+    /// Returns the configuration of an agent that `stop` ends.
     pub fn config(&self, stop: &Arc<AtomicBool>) -> Config {
         let bit_per_s = |mbit: f64| (mbit * 1e6) as u64;
         let (up, down) = (bit_per_s(self.tier_up), bit_per_s(self.tier_down));
@@ -133,10 +133,10 @@ impl Arguments {
     }
 }
 
-/// The bytes of [`Limits::default`], as they are written on a command line.
+/// The defaults of [`Limits`], as written on a command line.
 const DAY_DEFAULT: &str = "5GB";
 const MONTH_DEFAULT: &str = "50GB";
-/// Time to mend an orchestrator whose store was restored from an old copy.
+/// Time to repair an orchestrator whose store was restored from a backup.
 const CONFIRM_REMOVAL: Span = Span::from_secs(86_400);
 
 /// Returns the code of a command line, or else the one in [`CODE_VARIABLE`].
@@ -145,13 +145,13 @@ pub fn code(named: Option<&str>) -> Option<String> {
     code.filter(|code| !code.is_empty())
 }
 
-/// The variable of the environment that has a code.
+/// Environment variable of the enrolment code.
 pub const CODE_VARIABLE: &str = "UNDERLOAD_CODE";
 
-/// [`BUSY_DEFAULT`](crate::measure::BUSY_DEFAULT), as it is written on a command line.
+/// [`BUSY_DEFAULT`](crate::measure::BUSY_DEFAULT), as written on a command line.
 const QUIET_DEFAULT: &str = "250kbit";
 
-/// A rate with its unit, bit/s.
+/// Parses a rate with its unit, bit/s.
 fn rate(text: &str) -> Option<u64> {
     match Kind::Rate.read(text) {
         Some(Value::Rate(rate)) => Some(rate.bits_per_second()),

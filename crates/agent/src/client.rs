@@ -1,4 +1,4 @@
-//! Requests to orchestrators: sessions, authentication, and what a refusal means.
+//! Requests to orchestrators: sessions, authentication, and the classification of failures.
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -20,16 +20,16 @@ use crate::identity::Identity;
 use crate::reach::Reach;
 use crate::tls::{TlsConnector, Trust};
 
-/// Asks orchestrators in the name of a device or a server.
+/// A client of the orchestrators for a device or a server.
 #[derive(Debug)]
 pub struct Client {
     http: Agent,
     orchestrators: Vec<Address>,
-    /// The network of each of them.
+    /// The network of each orchestrator.
     reaches: Vec<Reach>,
     connected: Connected,
     session: Option<Opened>,
-    /// What the orchestrator's clock showed, and when.
+    /// A reading of the orchestrator's clock, milliseconds since 1970, and when it was taken.
     clock: Option<(Instant, u64)>,
 }
 
@@ -40,13 +40,12 @@ struct Opened {
     expires_ms: u64,
 }
 
-/// Why there is no answer.
+/// Why a request failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{words}")]
 pub struct Failure {
-    /// What it means for what comes next.
+    /// How the device reacts.
     pub trouble: Trouble,
-    /// In words.
     pub words: String,
     /// The orchestrator's name for the problem, such as `session-over`; empty if the answer is not
     /// an orchestrator's.
@@ -71,25 +70,25 @@ impl Failure {
     }
 }
 
-/// A request with its answer takes at most so long.
+/// Longest time of a request with its answer.
 const REQUEST_MAX: Duration = Duration::from_secs(30);
 const CONNECT_MAX: Duration = Duration::from_secs(10);
-/// Bytes of an answer at most.
+/// Longest answer, in bytes.
 pub(crate) const ANSWER_MAX: u64 = 1 << 20;
-/// A session that ends so soon is not begun a request with.
+/// A session that expires sooner than this is renewed before a request.
 const SESSION_LEAST_MS: u64 = 60_000;
-/// Where "later" does not say when.
+/// The delay of "later" without `Retry-After`.
 const LATER_MS: u64 = 60_000;
 
 impl Client {
-    /// Asks these orchestrators, and nobody to whom they redirect.
+    /// A client of these orchestrators, which follows no redirects.
     ///
     /// # Errors
-    /// [`ServiceError::Tls`].
+    /// Returns [`ServiceError::Tls`] if the TLS configuration is not supported.
     pub fn new(orchestrators: Vec<Address>, trust: Trust) -> Result<Self, ServiceError> {
         let config = Agent::config_builder()
             .http_status_as_error(false)
-            // Whoever is led elsewhere shows there what it shows here.
+            // A redirect would send the credentials to another host.
             .max_redirects(0)
             .proxy(None)
             .user_agent(VERSION)
@@ -107,17 +106,16 @@ impl Client {
         Ok(Self { http, orchestrators, reaches, connected, session: None, clock: None })
     }
 
-    /// The network that an orchestrator is in, by the connection that it answered on.
+    /// Returns the network of an orchestrator, by the connection that it last answered on.
     pub fn reach(&self, orchestrator: usize) -> Reach {
         self.reaches.get(orchestrator).copied().unwrap_or(Reach::Global)
     }
 
-    /// How many orchestrators it knows.
     pub fn orchestrators(&self) -> usize {
         self.orchestrators.len()
     }
 
-    /// The orchestrator's clock, milliseconds since 1970; this machine's while that is not known.
+    /// Returns the orchestrator's clock, milliseconds since 1970; the system's if it is unknown.
     pub fn now_ms(&self) -> u64 {
         match self.clock {
             Some((then, now_ms)) => now_ms.saturating_add(then.elapsed().as_millis() as u64),
@@ -125,10 +123,10 @@ impl Client {
         }
     }
 
-    /// Becomes a device or a server.
+    /// Enrols a device or a server.
     ///
     /// # Errors
-    /// [`Failure`]; [`Trouble::Refused`] if the code is not good.
+    /// [`Trouble::Refused`] if the code is not valid.
     pub fn enrol(
         &mut self,
         orchestrator: usize,
@@ -141,10 +139,7 @@ impl Client {
         read(&self.send(orchestrator, "/v1/enrol", &body, &[])?)
     }
 
-    /// Asks with a message.
-    ///
-    /// # Errors
-    /// [`Failure`].
+    /// Sends a message in the current session.
     pub fn ask<M: Serialize, A: DeserializeOwned>(
         &mut self,
         orchestrator: usize,
@@ -155,10 +150,7 @@ impl Client {
         self.ask_text(orchestrator, identity, path, &written(message)?)
     }
 
-    /// Asks with a message in JSON.
-    ///
-    /// # Errors
-    /// [`Failure`].
+    /// Sends a message in JSON in the current session.
     pub fn ask_text<A: DeserializeOwned>(
         &mut self,
         orchestrator: usize,
@@ -168,7 +160,7 @@ impl Client {
     ) -> Result<A, Failure> {
         let first = self.authenticated(orchestrator, identity, path, body);
         let answer = match first {
-            // Its session ended, or its clock was set: once more with a new one.
+            // The session ended or the clock was set: tries once more with a new session.
             Err(failure) if SESSION_CODES.contains(&&*failure.code) => {
                 self.session = None;
                 self.authenticated(orchestrator, identity, path, body)
@@ -178,10 +170,7 @@ impl Client {
         read(&answer.map_err(|failure| failure.verified(identity))?)
     }
 
-    /// Asks in the name of an operator, whose token it is.
-    ///
-    /// # Errors
-    /// [`Failure`].
+    /// Sends a message with an operator's token.
     pub fn ask_as_operator<M: Serialize, A: DeserializeOwned>(
         &mut self,
         orchestrator: usize,
@@ -225,14 +214,14 @@ impl Client {
         };
         let before = self.now_ms();
         let answer = match open(self) {
-            // The refusal has told the time.
+            // The refusal contained the orchestrator's time.
             Err(failure)
                 if failure.trouble == Trouble::Refused
                     && before.abs_diff(self.now_ms()) > SESSION_LEAST_MS =>
             {
                 open(self)?
             }
-            // The time that an orchestrator showed is wrong once its clock is set back, and the
+            // The known time is wrong once the orchestrator's clock is set back, and the `Date`
             // header may repeat the old time until the clock has caught up.
             Err(failure) if failure.code == "stale" && self.clock.take().is_some() => open(self)?,
             other => other?,
@@ -241,7 +230,7 @@ impl Client {
         self.clock = Some((Instant::now(), session.now_ms));
         let key = HEXLOWER.decode(session.key.as_bytes()).ok();
         let key = key.and_then(|key| key.try_into().ok());
-        let key = key.ok_or_else(|| not_understood("the session's key is none"))?;
+        let key = key.ok_or_else(|| not_understood("the session's key is malformed"))?;
         Ok(Opened { text: session.session, key, expires_ms: session.expires_ms })
     }
 
@@ -252,21 +241,23 @@ impl Client {
         body: &str,
         headers: &[(&str, &str)],
     ) -> Result<Vec<u8>, Failure> {
-        let base = self.orchestrators.get(orchestrator).ok_or_else(|| nobody(orchestrator))?;
+        let unknown =
+            || Failure::no_answer(format!("there is no orchestrator {}", orchestrator + 1));
+        let base = self.orchestrators.get(orchestrator).ok_or_else(unknown)?;
         let mut request =
             self.http.post(format!("{base}{path}")).header("content-type", "application/json");
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
         let sent = request.send(body);
-        let failed = |error: ureq::Error| Failure::no_answer(format!("{base}: {error}"));
-        let mut response = sent.map_err(failed)?;
+        let error = |error: ureq::Error| Failure::no_answer(format!("{base}: {error}"));
+        let mut response = sent.map_err(error)?;
         let status = response.status().as_u16();
         let date = date_ms(&response);
         let after_s = header_of(&response, header::RETRY_AFTER.as_str());
         let after_s = after_s.and_then(|text| text.parse::<u64>().ok());
         let bytes = response.body_mut().with_config().limit(ANSWER_MAX).read_to_vec();
-        let bytes = bytes.map_err(failed)?;
+        let bytes = bytes.map_err(error)?;
         if (200..300).contains(&status) {
             if let Some(reach) = self.connected.reach_of(base) {
                 self.reaches[orchestrator] = reach;
@@ -280,7 +271,7 @@ impl Client {
                 removal: None,
             });
         let is_other = |date: &u64| date.abs_diff(self.now_ms()) > SESSION_LEAST_MS;
-        // Whose time is wrong is refused, and told the right one.
+        // A request with a wrong time is refused, and the answer contains the right time.
         let has_wrong_time = status == 401 && !code.is_empty();
         if let Some(date) = date.filter(|date| has_wrong_time && is_other(date)) {
             self.clock = Some((Instant::now(), date));
@@ -299,7 +290,7 @@ pub const VERSION: &str = concat!("underload ", env!("CARGO_PKG_VERSION"));
 const SESSION: &str = "underload-session";
 const TIME: &str = "underload-time";
 const TAG: &str = "underload-tag";
-/// What is said of a session that another one mends.
+/// Codes of failures that a new session resolves.
 const SESSION_CODES: [&str; 4] = ["no-session", "session-over", "stale", "forged"];
 
 /// Classifies a status. A proxy may answer with any status, so a status without an orchestrator's
@@ -323,7 +314,7 @@ fn header_of<'a>(response: &'a Response<Body>, name: &str) -> Option<&'a str> {
     response.headers().get(name)?.to_str().ok()
 }
 
-/// What the header `Date` says (RFC 9110 section 5.6.7), milliseconds since 1970.
+/// Parses the header `Date` (RFC 9110 section 5.6.7), milliseconds since 1970.
 fn date_ms(response: &Response<Body>) -> Option<u64> {
     read_date(header_of(response, header::DATE.as_str())?)
 }
@@ -339,11 +330,6 @@ fn written(message: &impl Serialize) -> Result<String, Failure> {
 
 fn read<A: DeserializeOwned>(answer: &[u8]) -> Result<A, Failure> {
     serde_json::from_slice(answer).map_err(|error| not_understood(&error.to_string()))
-}
-
-fn nobody(orchestrator: usize) -> Failure {
-    let words = format!("there is no orchestrator {}", orchestrator + 1);
-    Failure::no_answer(words)
 }
 
 fn not_understood(why: &str) -> Failure {
@@ -391,12 +377,12 @@ mod tests {
     #[test]
     fn only_a_signed_removal_of_this_enrolment_removes() {
         let directory = underload_disk::faults::private_tempdir().expect("a directory");
-        let identity = Identity::load_or_create(directory.path()).expect("a key");
+        let mut identity = Identity::load_or_create(directory.path()).expect("a key");
         let pair = |seed| Ed25519KeyPair::from_seed_unchecked(&[seed; 32]).expect("a key");
         let lease_key = HEXLOWER.encode(pair(1).public_key().as_ref());
         let (device, enrolled_ms) = (identity.device(), Some(7));
         let enrolled = Enrolled { device, lease_key, enrolled_ms };
-        identity.note_enrolled(&enrolled).expect("written");
+        identity.note_enrolled(enrolled).expect("written");
         let gone = |removal: Option<Removal>| {
             let (code, message) = ("removed".to_owned(), String::new());
             let removal = removal.map(Box::new);
@@ -424,7 +410,7 @@ mod tests {
             let message = serde_json::json!({});
             let answer = client.ask::<_, ()>(0, &identity, "/v1/next", &message);
             assert_eq!(answer.expect_err("it is no answer").trouble, trouble, "{body}");
-            // This answer to the request that opens a session.
+            // The same body as the answer to the request that opens a session.
             let asked = serve(vec![(410, body.clone())]);
             let mut client = Client::new(vec![asked], Trust::Authorities).expect("a client");
             let answer = client.ask::<_, ()>(0, &identity, "/v1/next", &message);
@@ -445,7 +431,7 @@ mod tests {
         let session = serde_json::to_string(&session).expect("JSON");
         let asked = serve(vec![(401, stale), (200, session), (200, "null".to_owned())]);
         let mut client = Client::new(vec![asked], Trust::Authorities).expect("a client");
-        // Three days ahead, as the orchestrator was.
+        // Three days ahead, as the orchestrator's clock was.
         client.clock = Some((Instant::now(), now_ms + 3 * 86_400_000));
         let message = serde_json::json!({});
         assert_eq!(client.ask::<_, ()>(0, &identity, "/v1/next", &message), Ok(()));

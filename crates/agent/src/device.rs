@@ -1,4 +1,4 @@
-//! A device at work: does what [`underload_fleet::agent`] decides, until it is told to stop.
+//! A device at work: executes the tasks of [`underload_fleet::agent`] until it is stopped.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -23,97 +23,83 @@ use crate::reach::Reach;
 use crate::spool::Spool;
 use crate::tls::Trust;
 
-/// What a device is, and where it keeps it.
+/// The configuration of a device.
 pub struct Config {
     /// At least one.
     pub orchestrators: Vec<Address>,
-    /// Whom to believe.
     pub trust: Trust,
-    /// The directory of its key and of what it keeps.
+    /// Directory of the key and the spool.
     pub state: PathBuf,
-    /// To become a device, if it is none yet.
+    /// Code that enrols the device, if it is not enrolled yet.
     pub code: Option<String>,
-    /// What it knows of its line.
+    /// Attributes of the line that the user gave.
     pub attributes: Attributes,
-    /// How it measures.
     pub measurer: Measurer,
-    /// Bytes on disk at most.
+    /// Limit of the spool on disk.
     pub spool_bytes: u64,
     /// See [`Settings::start_within`].
     pub start_within: Span,
     /// See [`Settings::confirm_removal`].
     pub confirm_removal: Span,
-    /// Limits of this home, which no answer of an orchestrator lifts.
+    /// Limits of this home, which no orchestrator lifts.
     pub limits: Limits,
 }
 
 /// Why a device ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// It was told to.
     Stopped,
-    /// An orchestrator has removed it.
     Removed,
 }
 
-/// Why a device cannot work.
+/// Why a device cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum AgentError {
-    /// Its key, or what is kept beside it.
     #[error(transparent)]
     Identity(#[from] IdentityError),
-    /// Its certificate check cannot be set up.
     #[error(transparent)]
     Tls(#[from] underload_probe::control::ServiceError),
-    /// What it keeps.
     #[error("{}", path.display())]
-    Spool {
-        /// Where.
-        path: PathBuf,
-        /// What the file system said.
-        source: std::io::Error,
-    },
-    /// It is no device yet, and has no code to become one.
+    Spool { path: PathBuf, source: std::io::Error },
     #[error(
         "this device is not enrolled: give a code that an operator made, by --enrol or in \
          UNDERLOAD_CODE"
     )]
     NotEnrolled,
-    /// The code is not good.
     #[error("not enrolled: {0}")]
     Enrolment(Failure),
-    /// The system has no random numbers to give.
-    #[error("the system gives no random numbers")]
+    #[error("the system cannot generate random numbers")]
     Randomness,
 }
 
-/// One look after the other, so long as nothing is to be done.
-const LOOK_INTERVAL: Duration = Duration::from_millis(200);
-/// How long the counters of interfaces are watched before a decision.
+/// Interval at which a sleeping device checks whether it was stopped.
+const STOP_INTERVAL: Duration = Duration::from_millis(200);
+/// Time over which the traffic of interfaces is measured before a decision.
 const BUSY_WINDOW: Duration = Duration::from_secs(1);
-/// After which enrolling is tried again where nobody answers.
+/// Pause before the next attempt to enrol if no orchestrator answers.
 const ENROL_AGAIN: Duration = Duration::from_secs(10);
-/// An enrolment is tried again within this time, whatever an answer says.
+/// Longest pause that an answer may demand before the next attempt to enrol.
 const ENROL_LATER_MAX: Duration = Duration::from_hours(1);
 const ALONE: &str = "alone.json";
-/// Minimum interval between two writes of that file, because flash wears out.
+/// Shortest interval between two writes of that file, because flash wears out.
 const ALONE_PAUSE: Span = Span::from_secs(3_600);
 
-/// Works until `stop` is raised or it is removed. `tell` hears what an operator may want to know.
+/// Runs a device until `stop` is set or the device is removed. `tell` receives messages for the
+/// operator.
 ///
 /// # Errors
-/// [`AgentError`], at its start.
+/// Returns an error if the device cannot start.
 pub fn run(config: Config, stop: &AtomicBool, tell: &dyn Fn(&str)) -> Result<End, AgentError> {
-    let identity = Identity::load_or_create(&config.state)?;
+    let mut identity = Identity::load_or_create(&config.state)?;
     let removal = identity.removal();
     if removal.is_some_and(|notice| notice.is_confirmed) {
         return Ok(End::Removed);
     }
     let directory = config.state.join("spool");
-    let failed = |source| AgentError::Spool { path: directory.clone(), source };
-    let spool = Spool::open(&directory, config.spool_bytes, now_s(system_ms())).map_err(failed)?;
+    let error = |source| AgentError::Spool { path: directory.clone(), source };
+    let spool = Spool::open(&directory, config.spool_bytes, now_s(system_ms())).map_err(error)?;
     let mut client = Client::new(config.orchestrators.clone(), config.trust)?;
-    if !identity.is_enrolled() && !enrol(&config, &identity, &mut client, stop, tell)? {
+    if !identity.is_enrolled() && !enrol(&config, &mut identity, &mut client, stop, tell)? {
         return Ok(End::Stopped);
     }
     let mut seed = [0; 8];
@@ -153,23 +139,23 @@ pub fn run(config: Config, stop: &AtomicBool, tell: &dyn Fn(&str)) -> Result<End
     Ok(device.work())
 }
 
-/// Shows the code until somebody answers. False if it was stopped before.
+/// Sends the code until an orchestrator accepts it. Returns false if the device was stopped before.
 fn enrol(
     config: &Config,
-    identity: &Identity,
+    identity: &mut Identity,
     client: &mut Client,
     stop: &AtomicBool,
     tell: &dyn Fn(&str),
 ) -> Result<bool, AgentError> {
     let code = config.code.as_deref().ok_or(AgentError::NotEnrolled)?;
     let mut told = String::new();
-    for turn in 0.. {
-        let orchestrator = turn % client.orchestrators().max(1);
+    for attempt in 0.. {
+        let orchestrator = attempt % client.orchestrators().max(1);
         let attributes = config.attributes.clone();
         let failure = match client.enrol(orchestrator, identity, code, attributes, None) {
             Ok(enrolled) => {
-                identity.note_enrolled(&enrolled)?;
                 tell(&format!("enrolled as {}", enrolled.device));
+                identity.note_enrolled(enrolled)?;
                 return Ok(true);
             }
             Err(failure) => failure,
@@ -201,9 +187,9 @@ struct Device<'a> {
     spool: Spool,
     measurer: Measurer,
     state: PathBuf,
-    /// As it is on disk.
+    /// The content of [`ALONE`] on disk.
     alone: Option<Alone>,
-    /// As it is on disk.
+    /// The removal on disk.
     removal: Option<RemovalNotice>,
     /// When `alone` may be stored again.
     alone_at: Time,
@@ -222,13 +208,13 @@ impl Device<'_> {
             let local = self.local();
             let task = self.agent.next(now, &local, &mut self.rng);
             self.spool.set_usage(self.agent.usage());
-            // A lease is given back and a result kept even by who is told to stop.
-            let is_last_word = match &task {
+            // A stopped device still stores its result and releases its lease.
+            let is_final = match &task {
                 Task::Keep(_) => true,
                 Task::Release { .. } => !self.agent.is_away(),
                 _ => false,
             };
-            if self.stop.load(Ordering::Relaxed) && !is_last_word {
+            if self.stop.load(Ordering::Relaxed) && !is_final {
                 return End::Stopped;
             }
             let news = match task {
@@ -237,7 +223,7 @@ impl Device<'_> {
                     continue;
                 }
                 Task::Stop => return End::Removed,
-                task => self.done(task),
+                task => self.execute(task),
             };
             let news = news.unwrap_or_else(|failure| {
                 if failure.words != told {
@@ -254,17 +240,17 @@ impl Device<'_> {
             let has_run = matches!(news, News::Ran(_));
             self.agent.hear(now, news, &mut self.rng);
             if has_run {
-                // A disk that is full now is full when the result is stored.
+                // If the disk is full, storing the result fails, too, and is reported.
                 let _ = self.spool.note_usage(self.agent.usage());
             }
             self.remember();
         }
     }
 
-    fn done(&mut self, task: Task) -> Result<News, Failure> {
+    fn execute(&mut self, task: Task) -> Result<News, Failure> {
         Ok(match task {
             Task::Ask { orchestrator, request } => {
-                // Unwritten it would be asked again after a restart, which is harmless.
+                // If this fails, the request is repeated after a restart, which is harmless.
                 let _ = self.spool.note_request(request.request);
                 let answer: NextAnswer = self.ask(orchestrator, "/v1/next", &request)?;
                 News::Next(Box::new(answer))
@@ -285,8 +271,8 @@ impl Device<'_> {
                 if stored.refused > 0 {
                     let refused = stored.refused;
                     (self.tell)(&format!(
-                        "{refused} results were refused: of runs that this device was not given, \
-                         or of more runs of its own than its plan allows"
+                        "{refused} results were refused: this device was not assigned their runs, \
+                         or made more runs without an assignment than its plan allows"
                     ));
                 }
                 self.spool.note_stored(batch.epoch, batch.through);
@@ -295,7 +281,7 @@ impl Device<'_> {
             Task::Run(task) => News::Ran(Box::new(self.run(&task))),
             Task::Keep(result) => self.keep(&result),
             Task::Discard => {
-                (self.tell)("a result that no orchestrator takes is dropped");
+                (self.tell)("a result that orchestrators reject is dropped");
                 self.spool.discard();
                 News::Discarded
             }
@@ -318,11 +304,11 @@ impl Device<'_> {
     }
 
     fn run(&mut self, task: &RunTask) -> Ran {
-        // What is not known to have begun could be made twice.
+        // A run whose beginning is not stored could be made twice.
         if let Err(error) = self.spool.note_began(&task.began) {
             return Ran::Over {
                 outcome: Outcome::Failed,
-                reason: format!("nothing can be written down: {error}"),
+                reason: format!("the beginning of the run cannot be stored: {error}"),
                 began: self.now(),
                 steps: Vec::new(),
                 bytes: 0,
@@ -344,7 +330,7 @@ impl Device<'_> {
                 News::Kept
             }
             Err(error) => {
-                (self.tell)(&format!("run {run} of {plan} cannot be kept: {error}"));
+                (self.tell)(&format!("run {run} of {plan} cannot be stored: {error}"));
                 News::NotKept
             }
         }
@@ -359,7 +345,8 @@ impl Device<'_> {
         }
     }
 
-    /// Until then, or until it is told to stop; then looks whether the home uses its line.
+    /// Sleeps until `until` or until the device is stopped; then checks whether the home uses its
+    /// line.
     fn wait(&mut self, until: Time) {
         let left = Duration::from_nanos(until.since(self.now()).as_nanos());
         if !sleep(left, self.stop) {
@@ -377,7 +364,7 @@ impl Device<'_> {
         self.is_busy = rate(0).max(rate(1)) > self.measurer.busy_bit_per_s;
     }
 
-    /// Stores what has to outlive a restart. Orchestrators repeat whatever cannot be stored.
+    /// Stores state for a restart. Errors are ignored: orchestrators repeat what is not stored.
     fn remember(&mut self) {
         let now = self.now();
         if self.agent.alone() != self.alone.as_ref() && now >= self.alone_at {
@@ -397,7 +384,7 @@ impl Device<'_> {
     }
 }
 
-/// Where the disk is full it is tried again after so long.
+/// Pause before the next attempt if the disk is full.
 const DISK_AGAIN_MS: u64 = 60_000;
 
 fn since(start: Instant) -> Time {
@@ -408,17 +395,17 @@ fn now_s(now_ms: u64) -> u32 {
     u32::try_from(now_ms / 1_000).unwrap_or(u32::MAX)
 }
 
-/// False if it was told to stop meanwhile.
+/// Sleeps for `time`. Returns false if the device was stopped meanwhile.
 fn sleep(time: Duration, stop: &AtomicBool) -> bool {
     let until = Instant::now().checked_add(time);
     loop {
         if stop.load(Ordering::Relaxed) {
             return false;
         }
-        let left = until.map_or(LOOK_INTERVAL, |it| it.saturating_duration_since(Instant::now()));
+        let left = until.map_or(STOP_INTERVAL, |it| it.saturating_duration_since(Instant::now()));
         if left.is_zero() {
             return true;
         }
-        std::thread::sleep(left.min(LOOK_INTERVAL));
+        std::thread::sleep(left.min(STOP_INTERVAL));
     }
 }

@@ -1,4 +1,4 @@
-//! Who a device or a server is: an Ed25519 key of its own, which never leaves its directory.
+//! The identity of a device or a server: an Ed25519 key, which never leaves its directory.
 
 use std::fs::File;
 use std::io::{self, Read as _};
@@ -16,53 +16,40 @@ use underload_fleet::message::{Enrol, Enrolled, OpenSession, ServerAddress};
 use underload_fleet::removal::Removal;
 use underload_probe::control::{ServiceError, read_secret};
 
-/// A key, and what an orchestrator made of it.
+/// A key and its enrolment.
 #[derive(Debug)]
 pub struct Identity {
     pair: Ed25519KeyPair,
     public_key: [u8; 32],
     directory: PathBuf,
+    enrolled: Option<Enrolled>,
 }
 
-/// Why there is no identity.
+/// Why an identity cannot be loaded or changed.
 #[derive(Debug, thiserror::Error)]
 pub enum IdentityError {
     /// The key's file cannot be used: others can read it, for example.
     #[error(transparent)]
     Secret(#[from] ServiceError),
-    /// A file cannot be read or written.
     #[error("{}", path.display())]
-    File {
-        /// Which.
-        path: PathBuf,
-        /// What the file system said.
-        source: io::Error,
-    },
-    /// A file does not hold what it should.
+    File { path: PathBuf, source: io::Error },
     #[error("{} is damaged: remove it, and enrol again", path.display())]
-    Damaged {
-        /// Which.
-        path: PathBuf,
-    },
-    /// The system has no random numbers to give.
-    #[error("the system gives no random numbers")]
+    Damaged { path: PathBuf },
+    #[error("the system cannot generate random numbers")]
     Randomness,
 }
 
 const KEY: &str = "device.key";
 const ENROLLED: &str = "enrolled.json";
 const REMOVAL: &str = "removal.json";
-/// Bytes of a file of this directory at most.
+/// Longest file of this directory, in bytes.
 const FILE_MAX: u64 = 64 << 10;
 
 impl Identity {
-    /// The key in `directory`, made there if none is.
-    ///
-    /// # Errors
-    /// [`IdentityError`].
+    /// Loads the key in `directory`, or creates it.
     pub fn load_or_create(directory: &Path) -> Result<Self, IdentityError> {
         let path = directory.join(KEY);
-        let failed = |source| IdentityError::File { path: path.clone(), source };
+        let error = |source| IdentityError::File { path: path.clone(), source };
         disk::private_directory(directory)
             .map_err(|source| IdentityError::File { path: directory.to_owned(), source })?;
         if !path.exists() {
@@ -70,9 +57,9 @@ impl Identity {
             SystemRandom::new().fill(&mut seed).map_err(|_| IdentityError::Randomness)?;
             let text = format!("{}\n", HEXLOWER.encode(&seed));
             match disk::write_new(&path, text.as_bytes(), Access::Owner) {
-                // Another program was quicker; its key is as good.
+                // Another program created the key first.
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-                written => written.map_err(failed)?,
+                written => written.map_err(error)?,
             }
         }
         let bytes = read_secret(&path)?;
@@ -80,15 +67,16 @@ impl Identity {
         let seed = HEXLOWER.decode(bytes.trim_ascii()).map_err(|_| damaged())?;
         let pair = Ed25519KeyPair::from_seed_unchecked(&seed).map_err(|_| damaged())?;
         let public_key = pair.public_key().as_ref().try_into().map_err(|_| damaged())?;
-        Ok(Self { pair, public_key, directory: directory.to_owned() })
+        let enrolled = read_json::<Enrolled>(&directory.join(ENROLLED), FILE_MAX);
+        let enrolled = enrolled.filter(|it| it.device == DeviceId::of_key(&public_key));
+        Ok(Self { pair, public_key, directory: directory.to_owned(), enrolled })
     }
 
-    /// Its identifier.
     pub fn device(&self) -> DeviceId {
         DeviceId::of_key(&self.public_key)
     }
 
-    /// Shows a code, to become a device, or a server that is reached there.
+    /// Returns the request that enrols a device, or a server with an address.
     pub fn enrol(
         &self,
         code: &str,
@@ -104,7 +92,7 @@ impl Identity {
         }
     }
 
-    /// Opens a session, at an instant of the orchestrator's clock.
+    /// Returns the request that opens a session at `at_ms` of the orchestrator's clock.
     pub fn open_session(&self, at_ms: u64) -> OpenSession {
         let device = self.device();
         let signed = OpenSession::signed(device, at_ms);
@@ -112,27 +100,22 @@ impl Identity {
         OpenSession { device, at_ms, signature }
     }
 
-    /// Whether an orchestrator knows this key, as far as it is remembered.
+    /// Whether an orchestrator accepted this key.
     pub fn is_enrolled(&self) -> bool {
-        self.enrolled().is_some()
+        self.enrolled.is_some()
     }
 
-    fn enrolled(&self) -> Option<Enrolled> {
-        let enrolled = self.read::<Enrolled>(ENROLLED)?;
-        (enrolled.device == self.device()).then_some(enrolled)
+    /// Stores that an orchestrator accepted this key. If that fails, the enrolment is known until
+    /// the program ends.
+    pub fn note_enrolled(&mut self, enrolled: Enrolled) -> Result<(), IdentityError> {
+        let written = self.write(ENROLLED, &enrolled);
+        self.enrolled = Some(enrolled);
+        written
     }
 
-    /// Remembers that an orchestrator knows this key.
-    ///
-    /// # Errors
-    /// [`IdentityError::File`].
-    pub fn note_enrolled(&self, enrolled: &Enrolled) -> Result<(), IdentityError> {
-        self.write(ENROLLED, enrolled)
-    }
-
-    /// Whether a removal ends this enrolment, and is signed with the key that was learned then.
+    /// Whether a removal is of this enrolment, and signed with the key from the enrolment.
     pub fn is_ended_by(&self, removal: &Removal) -> bool {
-        let Some(enrolled) = self.enrolled() else { return false };
+        let Some(enrolled) = &self.enrolled else { return false };
         let key = HEXLOWER.decode(enrolled.lease_key.as_bytes()).ok();
         let key: Option<[u8; 32]> = key.and_then(|key| key.try_into().ok());
         removal.device == enrolled.device
@@ -140,21 +123,14 @@ impl Identity {
             && key.is_some_and(|key| removal.is_signed_by(&key))
     }
 
-    /// The stored statement of orchestrators that this device was removed.
+    /// Returns the stored statement of orchestrators that this device was removed.
     pub fn removal(&self) -> Option<RemovalNotice> {
-        self.read::<Option<RemovalNotice>>(REMOVAL)?
+        read_json::<Option<RemovalNotice>>(&self.directory.join(REMOVAL), FILE_MAX)?
     }
 
-    /// Stores the statement of orchestrators that this device was removed, or that it was not.
-    ///
-    /// # Errors
-    /// [`IdentityError::File`].
+    /// Stores the statement of orchestrators that this device was removed, or `None`.
     pub fn note_removal(&self, notice: Option<RemovalNotice>) -> Result<(), IdentityError> {
         self.write(REMOVAL, &notice)
-    }
-
-    fn read<T: DeserializeOwned>(&self, name: &str) -> Option<T> {
-        read_json(&self.directory.join(name), FILE_MAX)
     }
 
     fn write(&self, name: &str, content: &impl Serialize) -> Result<(), IdentityError> {
@@ -215,39 +191,45 @@ mod tests {
     #[test]
     fn an_enrolment_is_of_its_key() {
         let directory = underload_disk::faults::private_tempdir().expect("a directory");
-        let identity = Identity::load_or_create(directory.path()).expect("a key");
+        let mut identity = Identity::load_or_create(directory.path()).expect("a key");
         assert!(!identity.is_enrolled() && identity.removal().is_none());
         let lease_key = "00".repeat(32);
         let enrolled = Enrolled { device: identity.device(), lease_key, enrolled_ms: None };
-        identity.note_enrolled(&enrolled).expect("written");
+        identity.note_enrolled(enrolled.clone()).expect("written");
         assert!(identity.is_enrolled());
+        assert!(Identity::load_or_create(directory.path()).expect("a key").is_enrolled());
         fs::remove_file(directory.path().join(KEY)).expect("removed");
-        let other = Identity::load_or_create(directory.path()).expect("a key");
-        assert!(!other.is_enrolled(), "another key is nobody yet");
+        let mut other = Identity::load_or_create(directory.path()).expect("a key");
+        assert!(!other.is_enrolled(), "another key is not enrolled");
+        // An enrolment that cannot be stored is not repeated.
+        fs::remove_dir_all(directory.path()).expect("removed");
+        let enrolled = Enrolled { device: other.device(), ..enrolled };
+        other.note_enrolled(enrolled).expect_err("no directory");
+        assert!(other.is_enrolled());
     }
 
     #[test]
     fn a_removal_is_believed_only_if_signed_for_this_enrolment() {
         let directory = underload_disk::faults::private_tempdir().expect("a directory");
-        let identity = Identity::load_or_create(directory.path()).expect("a key");
+        let mut identity = Identity::load_or_create(directory.path()).expect("a key");
         let pair = |seed| Ed25519KeyPair::from_seed_unchecked(&[seed; 32]).expect("a key");
         let (lease_key, device) = (pair(1), identity.device());
         let removal = |enrolled_ms, key| Removed { device, enrolled_ms }.sign(key, 50);
         assert!(!identity.is_ended_by(&removal(7, &lease_key)), "it never enrolled");
-        let enrol = |enrolled_ms| {
+        let enrol = |identity: &mut Identity, enrolled_ms| {
             let lease_key = HEXLOWER.encode(lease_key.public_key().as_ref());
             let enrolled = Enrolled { device, lease_key, enrolled_ms };
-            identity.note_enrolled(&enrolled).expect("written");
+            identity.note_enrolled(enrolled).expect("written");
         };
-        enrol(Some(7));
+        enrol(&mut identity, Some(7));
         assert!(identity.is_ended_by(&removal(7, &lease_key)));
         assert!(!identity.is_ended_by(&removal(6, &lease_key)), "an old copy of the store");
         let other_key = pair(2);
         assert!(!identity.is_ended_by(&removal(7, &other_key)), "another fleet's key");
         let other = Removed { device: DeviceId([3; 16]), enrolled_ms: 7 }.sign(&lease_key, 50);
         assert!(!identity.is_ended_by(&other), "another device");
-        // The orchestrator that enrolled it did not tell when.
-        enrol(None);
+        // The orchestrator that enrolled it did not report the time.
+        enrol(&mut identity, None);
         assert!(identity.is_ended_by(&removal(6, &lease_key)));
     }
 

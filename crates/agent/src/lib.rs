@@ -1,17 +1,17 @@
-//! Measures a line by a plan: asks an orchestrator, runs, keeps what was measured, hands it in.
+//! The agent: measures a line by plan, as an orchestrator permits, and sends the results.
 //!
-//! What to do when is decided by [`underload_fleet::agent`], without a socket, a clock or a file;
-//! here is what it takes to do it.
+//! [`underload_fleet::agent`] decides what to do next, without a socket, a clock or a file; this
+//! crate does it.
 //!
 //! - [`device`]: a device at work.
-//! - [`identity`], [`client`], [`address`]: who it is, its requests, and where they may go.
-//! - [`spool`]: what is kept on disk, whatever happens.
-//! - [`measure`]: a run, on the library of `underload measure`.
+//! - [`identity`], [`client`], [`address`]: its key, its requests, and where they may go.
+//! - [`spool`]: results on disk.
+//! - [`measure`]: a run, with the library of `underload measure`.
 //! - `member`: a measurement server of a fleet (the feature of that name).
 //! - [`reach`]: the addresses that are measured to.
-//! - [`arguments`]: its command line, for every program that is one.
+//! - [`arguments`]: the command line of all programs that are agents.
 //!
-//! Threads and no runtime, no database, no page: it fits beside a router's own work.
+//! It uses threads without an async runtime, so that it fits beside a router's own work.
 
 pub mod address;
 pub mod arguments;

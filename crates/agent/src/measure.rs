@@ -1,4 +1,4 @@
-//! A run: a session at a server, the steps of a plan through it, and what they showed.
+//! A run: a session at a server, the steps of a plan, and their results.
 
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs as _};
 use std::sync::Arc;
@@ -19,84 +19,79 @@ use underload_probe::load::{LoadFlow, Token, Transport};
 use underload_probe::measure::{Measurement, MeasurementConfig, MeasurementResult, Progress, Ramp};
 use underload_probe::network::Line;
 use underload_probe::network::SocketSource;
-use underload_record::schema::{Direction, Marking, ValidityLimits};
+use underload_record::schema::{Direction, Marking, Phase, ValidityLimits};
 
 use crate::reach::Reach;
 use crate::series::series_of;
 
-/// Where and how a line is measured.
+/// The measurement settings of a line.
 #[derive(Clone)]
 pub struct Measurer {
-    /// The line's network.
+    /// Sockets of the line's network.
     pub network: Arc<dyn SocketSource>,
-    /// Interfaces that carry what the home sends and receives.
+    /// Interfaces that carry the home's traffic.
     pub line: Line,
-    /// A home that sends or receives more than this besides a run uses its line, bit/s.
+    /// Traffic of the home besides a run above which the line is in use, bit/s.
     pub busy_bit_per_s: u64,
-    /// What the line is sold, up and down, bit/s; 0 where nobody knows.
+    /// Rates that the line is sold with, up and down, bit/s; 0 if unknown.
     pub tier_bit_per_s: (u64, u64),
-    /// Above which lateness of this machine a run is invalid.
+    /// Limits of this machine's lateness, above which a run is invalid.
     pub limits: ValidityLimits,
-    /// Raised by whoever wants a run to end.
+    /// Ends the run when set.
     pub cancel: Arc<AtomicBool>,
-    /// Who carries the line's packets, where it is a program on this machine: an emulated line.
+    /// The emulator of the line, if it is emulated on this machine.
     pub carrier: Option<Arc<dyn Carrier>>,
 }
 
-/// Carries a line's packets, and knows when it did not do so as a line would.
+/// The emulator of a line, which counts packets that it handled worse than a line would.
 pub trait Carrier: Send + Sync {
-    /// What it has carried so far.
     fn carried(&self) -> Carried;
 }
 
-/// Packets of an emulated line, since it began.
+/// Counters of an emulated line since its start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Carried {
-    /// Packets.
     pub packets: u64,
-    /// Of these, packets that came later than the line would have brought them, by more than
-    /// [`ValidityLimits::lateness_p99_ns`] has by default.
+    /// Packets delivered later than the line would have, by more than the default of
+    /// [`ValidityLimits::lateness_p99_ns`].
     pub late: u64,
-    /// Packets that got lost beside the line's own queues.
+    /// Packets lost outside of the line's own queues.
     pub lost: u64,
 }
 
 impl Carried {
-    /// Why what was measured between two looks is not to be believed.
+    /// Returns why measurements between two readings are invalid.
     fn doubt(self, later: Self) -> Option<String> {
         let between = |now: u64, before: u64| now.saturating_sub(before);
         let lost = between(later.lost, self.lost);
         if lost > 0 {
-            return Some("the emulated line lost packets beside its queues".to_owned());
+            return Some("the emulated line lost packets outside of its queues".to_owned());
         }
         let (packets, late) =
             (between(later.packets, self.packets), between(later.late, self.late));
-        // So many that the 99th percentile is beyond the limit.
+        // More than 1 %, so that the 99th percentile exceeds the limit.
         (late * 100 > packets)
             .then(|| format!("the emulated line was late with {late} of {packets} packets"))
     }
 }
 
-/// What a home may use and still count as quiet, if nobody says otherwise: 250 kbit/s.
+/// Default of the traffic below which a home counts as quiet: 250 kbit/s.
 pub const BUSY_DEFAULT: u64 = 250_000;
-/// A probe whose answer takes longer counts as lost.
+/// A probe without an answer after this time is lost.
 const LOSS_TIMEOUT: Duration = Duration::from_secs(3);
-/// A session is asked for this much longer than each of its steps: connecting, and the last
-/// answers.
+/// Time that a session lasts longer than each of its steps, for connecting and the last answers.
 const STEP_MARGIN: Duration = Duration::from_secs(4);
-/// Addresses of each family that are tried of a server at most.
+/// Most addresses of each family that are tried for a server.
 const ADDRESSES_MAX: usize = 2;
 /// IPv4 and UDP headers of a probe, bytes.
 const PROBE_HEADER_BYTES: u32 = 28;
-/// What is sent in the direction of a load, in percent of what arrived: headers, what was lost
-/// and what still queues.
+/// Traffic in the direction of a load, in percent of what arrived: headers, lost and queued data.
 const LOAD_PERCENT: u64 = 125;
-/// What acknowledgements take in the other direction, in percent of it.
+/// Acknowledgements in the other direction, in percent of the load.
 const ACK_PERCENT: u64 = 5;
 
 impl Measurer {
-    /// Makes a run, to a server that `reach` includes. `now` returns the time on the agent's own
-    /// clock.
+    /// Makes a run at a server that `reach` includes. `now` returns the time of the agent's clock.
     pub fn run(&self, task: &RunTask, reach: Reach, now: &dyn Fn() -> Time) -> Ran {
         let mut remote = match self.connect(task, reach) {
             Ok(remote) => remote,
@@ -106,17 +101,17 @@ impl Measurer {
         let (mut outcome, mut reason, mut steps) = (Outcome::Measured, String::new(), Vec::new());
         let mut meter = Meter { bytes: 0, bytes_max: task.bytes_max };
         for step in &task.steps {
-            let shown = self.step(step, &mut remote, &mut meter);
-            match shown {
+            match self.step(step, &mut remote, &mut meter) {
                 Ok((result, None)) => steps.push(result),
                 Ok((result, Some((worse, why)))) => {
                     steps.push(result);
-                    // The first reason stands; a home that uses its line ends the run.
+                    // The first reason counts. A home that uses its line ends the run.
                     if outcome == Outcome::Measured {
                         (outcome, reason) = (worse, why);
                     }
                     if worse == Outcome::CrossTraffic {
-                        (outcome, reason) = (worse, "the home used its line meanwhile".to_owned());
+                        (outcome, reason) =
+                            (worse, "the home used its line during the run".to_owned());
                         break;
                     }
                 }
@@ -145,7 +140,7 @@ impl Measurer {
         let options = ConnectOptions {
             trust: Trust::Pinned(known),
             token: task.lease.clone(),
-            // The lease says how much.
+            // The lease contains the rates.
             ask: Ask {
                 up_bit_per_s: None,
                 down_bit_per_s: None,
@@ -157,7 +152,7 @@ impl Measurer {
         Remote::connect(address, &addresses, &options).map_err(|error| in_words(&error))
     }
 
-    /// What a step showed, and why it is not to be believed.
+    /// Returns the result of a step, and the outcome and reason if it is not valid.
     fn step(
         &self,
         step: &AssignedStep,
@@ -186,7 +181,7 @@ impl Measurer {
         } else if let Some(why) = self.doubt(&measured, emulated) {
             Some((Outcome::Invalid, format!("{}: {why}", step.name)))
         } else if is_held_up {
-            let why = "the lease's rate held the load up, not the line";
+            let why = "the rate of the lease limited the load, not the line";
             Some((Outcome::Invalid, format!("{}: {why}", step.name)))
         } else {
             None
@@ -194,7 +189,7 @@ impl Measurer {
         Ok((result, fault))
     }
 
-    /// Measures until `meter` or whoever raises `cancel` ends it.
+    /// Measures a step until it ends, `meter` is full or `cancel` is set.
     fn metered(
         &self,
         step: &AssignedStep,
@@ -204,7 +199,7 @@ impl Measurer {
     ) -> Result<MeasurementResult, String> {
         let (stop, before) = (AtomicBool::new(false), meter.bytes);
         let mut watch = |progress: Progress| {
-            // A server that reports less than arrived must not get more.
+            // Sent bytes count even if the server reports fewer received bytes.
             let up = progress.bytes_up.max(progress.bytes_sent);
             let load = up.saturating_add(progress.bytes_down);
             let probes = progress.probes_sent.saturating_add(progress.probes_answered) / 2;
@@ -239,7 +234,9 @@ impl Measurer {
     }
 
     fn result_of(&self, step: &AssignedStep, measured: &MeasurementResult) -> StepResult {
-        let goodput = direction_of(step.kind).map(|it| goodput(measured, it).unwrap_or(0));
+        let direction = direction_of(step.kind);
+        let goodput = direction.map(|it| goodput(measured, it).unwrap_or(0));
+        let phase = if direction.is_some() { Phase::Load } else { Phase::Idle };
         let tier = match step.kind {
             Kind::Latency => 0,
             Kind::Upload => self.tier_bit_per_s.0,
@@ -251,11 +248,11 @@ impl Measurer {
             kind: step.kind,
             goodput_bit_per_s: goodput,
             tier_percent: goodput.filter(|_| tier > 0).map(percent),
-            series: series_of(&step.classes, phase_of(step.kind), &measured.samples),
+            series: series_of(&step.classes, phase, &measured.samples),
         }
     }
 
-    /// Whether the interfaces carried more than the step itself.
+    /// Whether the interfaces carried more than the step itself and the allowed traffic.
     fn is_foreign(
         &self,
         step: &AssignedStep,
@@ -271,7 +268,7 @@ impl Measurer {
     }
 }
 
-/// Counts what a run moves, and ends it where it would move more than the home allows.
+/// Counts the traffic of a run against the home's limit.
 struct Meter {
     bytes: u64,
     bytes_max: u64,
@@ -283,12 +280,12 @@ impl Meter {
     }
 }
 
-/// Payload that the load delivered.
+/// Payload that the load delivered, bytes.
 fn load_bytes(measured: &MeasurementResult) -> u64 {
     measured.loads.iter().filter_map(|log| log.delivered.last()).map(|it| it.bytes).sum()
 }
 
-/// Bytes that a step itself receives and sends: load, acknowledgements and probes.
+/// Estimated bytes that a step receives and sends: load, acknowledgements and probes.
 fn own_bytes(step: &AssignedStep, load: u64, probes: u64) -> [u64; 2] {
     let probes = probes.saturating_mul(u64::from(step.probe_bytes.max(100)));
     let percent = |percent: u64| load.saturating_mul(percent) / 100;
@@ -300,8 +297,8 @@ fn own_bytes(step: &AssignedStep, load: u64, probes: u64) -> [u64; 2] {
     }
 }
 
-/// The addresses of a server that an agent with this reach measures to. A name is looked up once,
-/// and the addresses that were judged are the ones that are connected to.
+/// Returns the addresses of a server that an agent with this reach may measure to. The name is
+/// resolved once, so that exactly the checked addresses are connected to.
 fn usable(address: &str, reach: Reach) -> Vec<SocketAddr> {
     let found = address.to_socket_addrs().map(Iterator::collect::<Vec<_>>).unwrap_or_default();
     let of_family = |is_v4: bool| {
@@ -328,15 +325,6 @@ fn without_addresses(reason: &str) -> String {
     words.collect::<Vec<_>>().join(" ")
 }
 
-/// The phase that counts.
-fn phase_of(kind: Kind) -> underload_record::schema::Phase {
-    match kind {
-        Kind::Latency => underload_record::schema::Phase::Idle,
-        Kind::Upload | Kind::Download => underload_record::schema::Phase::Load,
-    }
-}
-
-/// The direction that a step loads.
 fn direction_of(kind: Kind) -> Option<Direction> {
     match kind {
         Kind::Latency => None,
@@ -345,8 +333,8 @@ fn direction_of(kind: Kind) -> Option<Direction> {
     }
 }
 
-/// A step as a measurement: one TCP flow with CUBIC loads the line, for a given time before the
-/// part that counts, and probes go out on their schedule whatever comes back.
+/// Converts a step: one TCP flow with CUBIC loads the line, from a fixed time before the measured
+/// part on, and probes are sent on a fixed schedule.
 fn config_of(step: &AssignedStep, token: Token) -> MeasurementConfig {
     let duration = Duration::from_millis(step.duration_ms);
     let direction = direction_of(step.kind);

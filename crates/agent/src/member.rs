@@ -1,5 +1,5 @@
-//! A measurement server of a fleet: it tells its orchestrators that it is alive and what room it
-//! has, and honours the leases that they give.
+//! A measurement server of a fleet: sends heartbeats to its orchestrators, and accepts the leases
+//! that they grant.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -20,7 +20,7 @@ use crate::arguments::CODE_VARIABLE;
 use crate::client::{Client, Failure};
 use crate::identity::Identity;
 
-/// A server's place in a fleet, before it serves.
+/// A server of a fleet before it serves.
 pub struct Member {
     client: Client,
     identity: Identity,
@@ -30,36 +30,34 @@ pub struct Member {
     tell: fn(&str),
 }
 
-/// Why a server does not become one of a fleet.
+/// Why a server cannot join a fleet.
 #[derive(Debug, thiserror::Error)]
 pub enum MemberError {
-    /// The server is not enrolled and has no enrolment code.
     #[error(
         "--fleet: this server is not enrolled yet: give --enrol CODE, or {CODE_VARIABLE} in the \
          environment"
     )]
     NoCode,
-    /// An orchestrator refused the code.
     #[error("this server is not enrolled")]
     Refused(#[source] Failure),
 }
 
 impl Member {
     /// Enrols a server with this code, unless it is enrolled already. If no orchestrator answers,
-    /// it is tried again later. `tell` receives what an operator may want to know.
+    /// each heartbeat tries again. `tell` receives messages for the operator.
     ///
     /// # Errors
-    /// Returns an error if there is no code, or an orchestrator refuses it.
+    /// Returns an error if the code is missing, or if an orchestrator rejects it.
     pub fn new(
         mut client: Client,
-        identity: Identity,
+        mut identity: Identity,
         code: Option<String>,
         address: ServerAddress,
         tell: fn(&str),
     ) -> Result<Self, MemberError> {
         if !identity.is_enrolled() {
             let code = code.as_ref().ok_or(MemberError::NoCode)?;
-            match enrol(&mut client, &identity, 0, code, &address, tell) {
+            match enrol(&mut client, &mut identity, 0, code, &address, tell) {
                 Err(failure) if failure.trouble == Trouble::NoAnswer => {
                     tell(&format!("{failure}; trying again"));
                 }
@@ -70,29 +68,29 @@ impl Member {
         Ok(Self { client, identity, code, address, reader: Arc::new(reader), tell })
     }
 
-    /// Returns the verifier that a [`Service`] checks its clients' leases with.
+    /// Returns the verifier of the leases that clients of a [`Service`] present.
     pub fn leases(&self) -> Arc<dyn Leases> {
         Arc::clone(&self.reader) as Arc<dyn Leases>
     }
 
-    /// Keeps the orchestrators informed until the result is dropped.
+    /// Sends heartbeats until the result is dropped.
     ///
     /// # Errors
-    /// Returns an error if the system gives no thread.
+    /// Returns an error if the system cannot start a thread.
     pub fn start(self, service: Arc<Service>, limits: Limits) -> io::Result<Membership> {
         let stop = Arc::<AtomicBool>::default();
         let capacity =
             [limits.up_bit_per_s, limits.down_bit_per_s].map(|rate| rate.min(CAPACITY_MAX));
         let stopped = Arc::clone(&stop);
         let carried = Carried::new(&service);
-        let beating =
-            Beating { member: self, service, capacity, carried, sent_to: None, stop: stopped };
-        let thread = Builder::new().name("heartbeat".to_owned()).spawn(move || beating.run())?;
+        let heartbeats =
+            Heartbeats { member: self, service, capacity, carried, sent_to: None, stop: stopped };
+        let thread = Builder::new().name("heartbeat".to_owned()).spawn(move || heartbeats.run())?;
         Ok(Membership { stop, thread: Some(thread) })
     }
 }
 
-/// A server that is one of a fleet. Dropping it tells the orchestrators that it leaves.
+/// A server in a fleet. Dropping it tells the orchestrators that the server leaves.
 pub struct Membership {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
@@ -122,9 +120,9 @@ const SILENCE_MAX: Duration = Duration::from_secs(30);
 const INTERVAL: (Duration, Duration) = (Duration::from_secs(10), Duration::from_secs(1));
 /// The longest interval, and that of a server that was removed: it may be enrolled again.
 const INTERVAL_REMOVED: Duration = Duration::from_mins(10);
-/// How long saying goodbye may take.
+/// Longest wait for the last heartbeat.
 const GOODBYE_MAX: Duration = Duration::from_secs(2);
-/// Ended leases in one heartbeat.
+/// Most ended leases in one heartbeat.
 const ENDED_MAX: usize = 4_096;
 
 /// A verifier of leases, with the keys and the clock of the latest heartbeat answer.
@@ -141,12 +139,12 @@ struct State {
     /// milliseconds since 1970; `None` before the first answer and while the server is removed.
     clock: Option<(Instant, u64)>,
     ended: Vec<u64>,
-    /// Leases of sessions that go on.
+    /// Leases of sessions under way.
     held: BTreeSet<u64>,
 }
 
 impl State {
-    /// The orchestrator's clock, milliseconds since 1970; `None` until it was heard.
+    /// The orchestrator's clock, milliseconds since 1970; `None` before the first answer.
     fn now_ms(&self) -> Option<u64> {
         self.clock.map(|(heard, heard_ms)| heard_ms + heard.elapsed().as_millis() as u64)
     }
@@ -158,7 +156,7 @@ impl State {
 
 impl Reader {
     fn state(&self) -> MutexGuard<'_, State> {
-        // Nothing that holds the lock can panic half-way through a change.
+        // No code that panics holds the lock.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -199,7 +197,7 @@ impl Leases for Reader {
 
 fn enrol(
     client: &mut Client,
-    identity: &Identity,
+    identity: &mut Identity,
     orchestrator: usize,
     code: &str,
     address: &ServerAddress,
@@ -207,15 +205,15 @@ fn enrol(
 ) -> Result<(), Failure> {
     let server = Some(address.clone());
     let enrolled = client.enrol(orchestrator, identity, code, Attributes::default(), server)?;
-    if let Err(error) = identity.note_enrolled(&enrolled) {
-        // Not fatal: the next heartbeat enrols again, and the orchestrator accepts a used code from
-        // the key that used it.
+    if let Err(error) = identity.note_enrolled(enrolled) {
+        // Not fatal: the server enrols again after a restart, and orchestrators accept a used code
+        // from the key that used it.
         tell(&error.to_string());
     }
     Ok(())
 }
 
-/// The traffic counters of a server at the last query, to compute rates since then.
+/// Traffic counters of a server at the last query, from which rates are computed.
 struct Carried {
     at: Instant,
     moved: (u64, u64),
@@ -228,7 +226,7 @@ impl Carried {
         Self { at: Instant::now(), moved: state.moved_bytes, probed: state.probed_bytes }
     }
 
-    /// Towards it and from it, bit/s.
+    /// Rates towards the server and from it since the last query, bit/s.
     fn since(&mut self, service: &Service) -> [u64; 2] {
         let now = Self::new(service);
         let elapsed_ms = (now.at.duration_since(self.at).as_millis() as u64).max(1);
@@ -242,7 +240,7 @@ impl Carried {
     }
 }
 
-struct Beating {
+struct Heartbeats {
     member: Member,
     service: Arc<Service>,
     capacity: [u64; 2],
@@ -253,7 +251,7 @@ struct Beating {
     stop: Arc<AtomicBool>,
 }
 
-impl Beating {
+impl Heartbeats {
     fn run(mut self) {
         let tell = self.member.tell;
         let (mut orchestrator, mut told) = (0, String::new());
@@ -327,9 +325,9 @@ impl Beating {
         let [up, down] = self.carried.since(&self.service);
         let (ended, held) = {
             let state = reader.state();
-            // A list that is not whole would end the leases that it lacks.
-            let is_whole = state.held.len() <= ENDED_MAX;
-            let now_ms = state.now_ms().filter(|_| is_whole);
+            // Leases that are missing in the list end, so an incomplete list is not sent.
+            let is_complete = state.held.len() <= ENDED_MAX;
+            let now_ms = state.now_ms().filter(|_| is_complete);
             let ids = || state.held.iter().copied().collect();
             let held = now_ms.map(|at_ms| HeldLeases { at_ms, ids: ids() });
             (state.ended.clone(), held)
@@ -345,7 +343,7 @@ impl Beating {
             held,
             is_leaving,
         };
-        let asked = Instant::now();
+        let sent = Instant::now();
         let answer: HeartbeatAnswer =
             client.ask(orchestrator, identity, "/v1/heartbeat", &heartbeat)?;
         if answer.agents_sent_to != self.sent_to {
@@ -361,7 +359,7 @@ impl Beating {
         }
         let mut state = reader.state();
         state.ended.retain(|id| !heartbeat.ended.contains(id));
-        state.clock = Some((asked, answer.now_ms));
+        state.clock = Some((sent, answer.now_ms));
         let read = |key: &String| HEXLOWER.decode(key.as_bytes()).ok()?.try_into().ok();
         state.keys = answer.lease_keys.iter().filter_map(read).collect();
         let wait = Duration::from_millis(answer.next_ms.saturating_sub(answer.now_ms));

@@ -1,7 +1,7 @@
-//! Addresses that an agent measures to.
+//! The addresses that an agent measures to.
 //!
-//! An orchestrator names servers, and a broken-into one could name the printer of a home or the
-//! modem's page. So an agent measures to global addresses alone, or to those of the network that
+//! Orchestrators name the servers, and an attacker who controls one could name a home's printer or
+//! its modem. So an agent measures only to global addresses, and to addresses of the network that
 //! its orchestrator is in: a laboratory without global addresses, or one machine.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -54,8 +54,8 @@ impl Reach {
             [10, ..] | [172, 16..=31, ..] | [192, 168, ..] | [100, 64..=127, ..] => {
                 Some(Self::Private)
             }
-            // In this order: "this network", multicast and reserved with broadcast; link-local;
-            // protocol assignments and documentation; documentation; 6to4 relays; benchmarking.
+            // In order: this network, multicast, reserved and broadcast; link-local; protocol
+            // assignments and documentation; documentation; 6to4 relays; benchmarking.
             [0 | 224..=255, ..]
             | [169, 254, ..]
             | [192, 0, 0 | 2, _]
@@ -137,7 +137,7 @@ mod tests {
             assert_eq!([global, private, here].map(|it| reach.includes(it)), may, "{reach:?}");
             assert!(!reach.includes(ip("169.254.169.254")), "{reach:?}");
         }
-        // A name that leads to several networks is not in a private one.
+        // A name that resolves to several networks is not in a private one.
         assert_eq!(Reach::of_all([private, ip("fd00::1")]), Reach::Private);
         assert_eq!(Reach::of_all([private, global]), Reach::Global);
         assert_eq!(Reach::of_all([private, here]), Reach::Global);

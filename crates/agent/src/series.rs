@@ -1,4 +1,4 @@
-//! From samples of probes to what is handed in of them.
+//! Converts samples of probes to results.
 
 use underload_fleet::bins::Bins;
 use underload_fleet::outcome::SeriesResult;
@@ -7,7 +7,7 @@ use underload_record::schema::{
 };
 use underload_record::summarise;
 
-/// What each series of probes showed in a phase; the series are numbered as their markings are.
+/// Returns a result for each series of probes in a phase. Series are numbered like `classes`.
 pub(crate) fn series_of(classes: &[u8], phase: Phase, samples: &[Sample]) -> Vec<SeriesResult> {
     let of_series = |(index, dscp): (usize, &u8)| {
         let is_of = |it: &&Sample| usize::from(it.flow) == index && it.phase == phase;
@@ -34,7 +34,7 @@ fn one(dscp: u8, samples: &[Sample]) -> SeriesResult {
     }
 }
 
-/// A quantile of all probes sent; `None` where it is a lost one.
+/// Returns a quantile of all sent probes; `None` if that probe was lost.
 fn of_sent_us(summary: &LatencySummary, quantile: Quantile) -> Option<u64> {
     match summary.of_sent(quantile)? {
         Judged::Answered(ns) => Some(micros(ns)),
@@ -42,7 +42,7 @@ fn of_sent_us(summary: &LatencySummary, quantile: Quantile) -> Option<u64> {
     }
 }
 
-/// To the nearest.
+/// Rounds to the nearest microsecond.
 fn micros(nanos: i64) -> u64 {
     nanos.max(0).unsigned_abs().saturating_add(500) / 1_000
 }

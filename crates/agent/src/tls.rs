@@ -1,4 +1,4 @@
-//! HTTPS to whom one believes: the owner of a key, or whom the system's authorities vouch for.
+//! HTTPS that trusts the owner of a key, or the system's certificate authorities.
 
 use std::fmt;
 use std::io::{Read as _, Write as _};
@@ -15,12 +15,12 @@ use ureq::unversioned::transport::{
     TransportAdapter,
 };
 
-/// Whom to believe.
+/// Which orchestrators are trusted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trust {
-    /// The orchestrator with this key and no other.
+    /// Only the orchestrator with this key.
     Pinned(Fingerprint),
-    /// Whom the system's authorities vouch for, under the name in the address.
+    /// Orchestrators with a certificate of the system's authorities for the name in the address.
     Authorities,
 }
 
@@ -34,16 +34,16 @@ impl FromStr for Trust {
 }
 
 impl Trust {
-    /// TLS for this.
+    /// Returns the TLS configuration.
     ///
     /// # Errors
-    /// [`ServiceError::Tls`] if the cryptography at hand cannot do it.
+    /// Returns [`ServiceError::Tls`] if the cryptography provider does not support it.
     pub(crate) fn config(self) -> Result<Arc<ClientConfig>, ServiceError> {
         match self {
             Self::Pinned(fingerprint) => fingerprint.client_config(),
             Self::Authorities => {
                 let mut roots = RootCertStore::empty();
-                // Without any nobody is believed.
+                // Without authorities, no orchestrator is trusted.
                 roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
                 let provider = Arc::new(provider::default_provider());
                 let builder = ClientConfig::builder_with_provider(provider)
@@ -55,7 +55,6 @@ impl Trust {
     }
 }
 
-/// Puts TLS on a connection.
 pub(crate) struct TlsConnector(pub Arc<ClientConfig>);
 
 impl fmt::Debug for TlsConnector {
@@ -91,7 +90,6 @@ impl<In: Transport> Connector<In> for TlsConnector {
     }
 }
 
-/// A connection with TLS.
 pub(crate) struct TlsTransport {
     buffers: LazyBuffers,
     stream: StreamOwned<ClientConnection, TransportAdapter>,

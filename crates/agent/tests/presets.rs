@@ -1,4 +1,4 @@
-//! A plan's presets are what the presets of a measurement do.
+//! The presets of a plan are equal to the presets of a measurement.
 
 use underload_fleet::plan::{Kind, PRESETS, preset};
 use underload_probe::load::Token;
@@ -12,7 +12,7 @@ fn a_plans_presets_are_those_of_a_measurement() {
         let planned = preset(name).expect("it is one of them");
         let measured = Preset::from_name(name).expect("it is one of them, too");
         let measured = measured.steps(&Knobs::default(), Token([0; 16]));
-        // An idle phase in front of each load is one step in front of all.
+        // A measurement is idle before each load; a plan is idle once before all of them.
         let idle = planned.iter().filter(|step| step.name == "idle");
         for step in idle.clone() {
             assert_eq!(step.duration.as_nanos(), measured[0].config.idle.as_nanos() as u64);

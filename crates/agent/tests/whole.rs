@@ -1,5 +1,5 @@
-//! A device from its enrolment to its removal, at a measurement server of this machine and before
-//! a stand-in of an orchestrator that refuses what a real one refuses.
+//! A device from its enrolment to its removal, with a measurement server on this machine and a mock
+//! orchestrator that refuses what a real one refuses.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -35,7 +35,7 @@ const SECRET: [u8; 32] = [9; 32];
 const HOUR_MS: u64 = 3_600_000;
 const ENROLLED_MS: u64 = 1_800_000_000_000;
 
-/// What the stand-in was told.
+/// The requests that the mock received.
 #[derive(Debug, Default)]
 struct Seen {
     paths: Vec<String>,
@@ -48,7 +48,7 @@ struct StandIn {
     seen: Arc<Mutex<Seen>>,
 }
 
-/// Its clock is an hour ahead of this machine's.
+/// The mock's clock is an hour ahead of this machine's.
 fn now_ms() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970");
     since.as_millis() as u64 + HOUR_MS
@@ -117,7 +117,7 @@ fn answer(stream: &TcpStream, server: &ServerAddress, seen: &Mutex<Seen>) -> Opt
     };
     drop(seen);
     let date = "Date: Wed, 21 Oct 2015 07:28:00 GMT\r\n";
-    // Only a refusal's is looked at, and this one is not of today.
+    // The `Date` of a success is ignored; this one is years old.
     let now = httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_millis(now_ms()));
     let date = if status == 401 { format!("Date: {now}\r\n") } else { date.to_owned() };
     let mut stream = stream;
@@ -187,7 +187,7 @@ fn signed(path: &str, body: &[u8], server: &ServerAddress, seen: &mut Seen) -> (
                 steps,
                 lease: "of no use here".to_owned(),
                 lease_id: next.request,
-                // At the second time nobody is there.
+                // The server is absent at the second attempt.
                 servers: vec![if next.request == 1 { server.clone() } else { nobody }],
             };
             said(&NextAnswer {
@@ -216,7 +216,7 @@ fn measurer() -> Measurer {
         line: Line::Ignored,
         busy_bit_per_s: 0,
         tier_bit_per_s: (1_000_000_000, 0),
-        // A busy machine is not what is tested here.
+        // A busy machine must not make runs invalid.
         limits: ValidityLimits {
             lateness_p99_ns: u64::MAX,
             slots_missed_percent: 100.0,
@@ -230,7 +230,7 @@ fn measurer() -> Measurer {
 fn config(stand_in: &StandIn, state: &std::path::Path, code: &str) -> Config {
     let any = u64::MAX;
     Config {
-        // The first one is away.
+        // The first orchestrator is absent.
         orchestrators: ["http://127.0.0.1:1", &*stand_in.address]
             .map(|url| url.parse().expect("this machine"))
             .to_vec(),
@@ -242,7 +242,7 @@ fn config(stand_in: &StandIn, state: &std::path::Path, code: &str) -> Config {
         spool_bytes: BYTES_DEFAULT,
         start_within: Span::ZERO,
         confirm_removal: Span::from_millis(100),
-        // Loopback moves gigabytes in a second.
+        // Loopback transfers gigabytes in a second.
         limits: Limits { bytes_per_day: any, bytes_per_month: any, ..Limits::default() },
     }
 }
@@ -296,7 +296,8 @@ fn a_device_from_its_enrolment_to_its_removal() {
     assert!(up.goodput_bit_per_s > Some(1_000_000) && up.tier_percent > Some(0.0), "{up:?}");
     assert_eq!((second.result.outcome, second.result.steps.len()), (Outcome::Refused, 0));
     assert!(second.result.reason.contains("no answer"), "{second:?}");
-    // Kept and given back before it is handed in; and sessions are opened once.
+    // The result is stored and the lease released before the result is sent; a session is opened
+    // once.
     let count = |path: &str| seen.paths.iter().filter(|it| *it == path).count();
     assert_eq!((count("/v1/release"), count("/v1/move")), (1, 1), "{:?}", seen.paths);
     assert_eq!((count("/v1/enrol"), count("/v1/session")), (2, 2), "one at the wrong time");
@@ -331,7 +332,7 @@ fn a_run_ends_at_the_bytes_that_the_home_allows() {
     assert!(bytes >= bytes_max, "they are counted: {bytes}");
 }
 
-/// Forwards connections to `server`, without its reports of how much of a load arrived.
+/// Forwards connections to `server`, without its reports of the received load.
 fn without_reports(server: SocketAddr) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("bound");

@@ -1,4 +1,4 @@
-//! The agent alone, for machines where every megabyte counts. `underload fleet agent` is the same.
+//! The agent alone, for machines with little memory. `underload fleet agent` does the same.
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use signal_hook::flag;
 use underload_agent::arguments::Arguments;
 use underload_agent::device::{self, End};
 
-/// Measures this line by a plan, as an orchestrator admits it.
+/// Measures this line by a plan, as an orchestrator permits.
 #[derive(Debug, Parser)]
 #[command(version)]
 struct Program {
@@ -22,7 +22,7 @@ fn main() -> ExitCode {
     let program = Program::parse();
     let stop = Arc::<AtomicBool>::default();
     for signal in [SIGINT, SIGTERM] {
-        // The second one ends it at once.
+        // The second signal ends the program at once.
         let watched = flag::register_conditional_default(signal, Arc::clone(&stop))
             .and_then(|_| flag::register(signal, Arc::clone(&stop)));
         if let Err(error) = watched {

@@ -1,8 +1,8 @@
-//! Lines of a spool, and reading all of them.
+//! The lines of a spool, and reading them.
 //!
-//! A line is `TAG s STATE` or `TAG r EPOCH RESULT`, states and results in JSON, which has no line
-//! breaks. `TAG` is the first half of the SHA-256 of what stands behind it: against bits that
-//! flipped, not against an enemy.
+//! A line is `TAG s STATE` or `TAG r EPOCH RESULT`, with state and result in JSON, which has no
+//! line breaks. `TAG` is the first half of the SHA-256 of the rest of the line. It detects bit
+//! errors, not attacks.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -15,41 +15,40 @@ use underload_disk::Lines;
 use underload_fleet::agent::{Began, Usage};
 use underload_fleet::message::Numbered;
 
-/// Where a device stands.
+/// The state of a device.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct State {
-    /// 0 before the first.
+    /// 0 before the first epoch.
     pub epoch: u32,
-    /// The last number of this epoch that was given to a result.
+    /// Number of the last result of this epoch.
     pub sequence: u64,
-    /// The last result that need not be kept any more, by epoch and number.
+    /// Epoch and number of the last result that is acknowledged or lost.
     pub stored: (u32, u64),
     pub dropped: u64,
     pub request: u64,
     pub began: Option<Began>,
-    /// Whether that run has no result.
+    /// Whether the run in `began` has no result.
     pub is_running: bool,
-    /// Runs and traffic of the last day and month.
     #[serde(default)]
     pub usage: Usage,
 }
 
 impl State {
     pub(super) fn begin_epoch(&mut self, now_s: u32) {
-        // The largest numbers what the orchestrator says in a device's stead. A clock that is far
-        // ahead leaves enough numbers for all later epochs.
+        // The largest number is the epoch of an orchestrator's outcomes. A limit to the clock
+        // leaves enough numbers for all later epochs.
         self.epoch = (self.epoch + 1).max(now_s.min(EPOCH_CLOCK_MAX_S)).min(u32::MAX - 1);
         self.sequence = 0;
         self.request = 0;
-        // A number of the epoch before.
+        // The number was of the previous epoch.
         if let Some(began) = &mut self.began {
             began.request = 0;
         }
     }
 }
 
-/// An epoch is not taken from a clock that is beyond the year 2100, seconds since 1970.
+/// Latest clock that numbers an epoch: the year 2100, seconds since 1970.
 const EPOCH_CLOCK_MAX_S: u32 = 4_102_444_800;
 
 /// A line to be written.
@@ -68,20 +67,20 @@ impl Line<'_> {
     }
 }
 
-/// All that a directory holds.
+/// The content of a spool's directory.
 #[derive(Debug, Default)]
 pub(super) struct Found {
-    /// Numbers of the files, rising.
+    /// Numbers of the files in ascending order.
     pub files: Vec<u64>,
     pub state: Option<State>,
-    /// Those that still wait, in their order: epoch, number, JSON.
+    /// Epoch, number and JSON of each result that is not acknowledged, in order.
     pub results: Vec<(u32, u64, String)>,
     pub is_damaged: bool,
     /// Results among the damaged lines.
     pub results_damaged: u64,
 }
 
-/// More than any limit that makes sense.
+/// Longest file that is read; more than any limit that makes sense.
 const FILE_BYTES_MAX: u64 = 256 << 20;
 /// Hexadecimal digits of a line's tag.
 const TAG_LEN: usize = 32;
@@ -102,10 +101,9 @@ pub(super) fn read_all(directory: &Path, name: &str) -> io::Result<Found> {
         found.read_lines(&lines, &mut results);
     }
     let state = found.state.clone().unwrap_or_default();
-    let is_left = |key: &(u32, u64)| *key > state.stored;
-    let left = results.into_iter().filter(|(key, _)| is_left(key));
-    found.results = left.map(|((epoch, sequence), json)| (epoch, sequence, json)).collect();
-    // A result's number stands in no state until the next one is written.
+    let waiting = results.into_iter().filter(|(key, _)| *key > state.stored);
+    found.results = waiting.map(|((epoch, sequence), json)| (epoch, sequence, json)).collect();
+    // The state contains the number of a result only once the next state is written.
     if let (Some(state), Some((epoch, sequence, _))) = (&mut found.state, found.results.last())
         && *epoch == state.epoch
     {
@@ -116,19 +114,19 @@ pub(super) fn read_all(directory: &Path, name: &str) -> io::Result<Found> {
 
 impl Found {
     fn read_lines(&mut self, lines: &Lines, results: &mut BTreeMap<(u32, u64), String>) {
-        // A torn line was never reported as kept, or its end is damaged.
+        // An incomplete line was never reported as stored, or its end is damaged.
         self.is_damaged |= lines.is_empty() || lines.is_torn();
         for line in lines.iter() {
             let words = std::str::from_utf8(line).ok().and_then(checked);
-            if words.and_then(|words| self.take(words, results)).is_none() {
+            if words.and_then(|words| self.add(words, results)).is_none() {
                 self.is_damaged = true;
                 self.results_damaged += u64::from(line.get(TAG_LEN + 1) == Some(&b'r'));
             }
         }
     }
 
-    /// `None` for a line that is none.
-    fn take(&mut self, words: &str, results: &mut BTreeMap<(u32, u64), String>) -> Option<()> {
+    /// Adds the content of a line; `None` if it is malformed.
+    fn add(&mut self, words: &str, results: &mut BTreeMap<(u32, u64), String>) -> Option<()> {
         let (kind, rest) = words.split_once(' ')?;
         match kind {
             "s" => self.state = Some(serde_json::from_str(rest).ok()?),
@@ -139,9 +137,9 @@ impl Found {
                 results.insert((epoch, numbered.sequence), json.to_owned());
                 if let Some(state) = &mut self.state {
                     let result = &numbered.result;
-                    let of_run =
+                    let is_of_run =
                         |began: &Began| began.plan == result.plan && began.run == result.run;
-                    state.is_running &= !state.began.as_ref().is_some_and(of_run);
+                    state.is_running &= !state.began.as_ref().is_some_and(is_of_run);
                 }
             }
             _ => return None,

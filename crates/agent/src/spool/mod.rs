@@ -1,14 +1,14 @@
-//! What a device keeps on disk until it is known to be stored elsewhere.
+//! Results and the state of a device on disk, until an orchestrator has stored the results.
 //!
-//! Lines are appended to a file and synced before they count; when a file is long enough the next
-//! one begins, and the oldest goes once all that it holds is stored. Together they stay below a
-//! limit: where results wait for so long that there is no room, the oldest are dropped and counted.
-//! Each line carries a checksum. What a kill or a power cut left unfinished is ignored, since
-//! nobody was told that it was kept; where a line that was finished is damaged, what else was lost
-//! with it is not known, so results are numbered in a new epoch from then on.
+//! Lines are appended to a file and synced before they count. A new file begins when the last one
+//! is long enough; the oldest file is deleted once all of its results are acknowledged. All files
+//! together stay below a limit: if results wait for too long, the oldest are dropped and counted.
+//! Each line has a checksum. A line that a kill or a power cut left incomplete is ignored, because
+//! it was never reported as stored. If a complete line is damaged, other lines may have been lost
+//! with it, so that a new epoch of result numbers begins.
 //!
-//! Opening writes what still counts into new files and then removes the old ones, so that damage
-//! and leftovers of a kill are read once.
+//! Opening a spool writes what still counts into new files and then removes the old ones, so that
+//! damage and leftovers are read only once.
 
 mod line;
 
@@ -24,12 +24,12 @@ use underload_fleet::outcome::RunResult;
 
 use line::{Line, State};
 
-/// Results and where a device stands, on disk.
+/// The spool of a device.
 #[derive(Debug)]
 pub struct Spool {
     directory: PathBuf,
     bytes_max: u64,
-    /// Those that are there, the oldest first; the last one is written to.
+    /// Existing files, oldest first; lines are appended to the last.
     files: VecDeque<SpoolFile>,
     /// `None` before the first line of a file, and after an error.
     journal: Option<Journal>,
@@ -48,7 +48,7 @@ struct SpoolFile {
 struct Entry {
     epoch: u32,
     sequence: u64,
-    /// Number of its file.
+    /// Number of the file that contains the result.
     file: u64,
     /// [`Numbered`] in JSON.
     json: String,
@@ -57,31 +57,30 @@ struct Entry {
 /// Results for one request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Batch {
-    /// Of all of them.
+    /// Epoch of all results.
     pub epoch: u32,
-    /// The last one's number.
+    /// Number of the last result.
     pub through: u64,
     /// [`underload_fleet::message::Results`] in JSON.
     pub body: String,
 }
 
-/// Bytes on disk, if nobody says otherwise.
+/// Default of the limit on disk, in bytes.
 pub const BYTES_DEFAULT: u64 = 1 << 20;
-/// Fewer would not hold what one run measured.
+/// Smallest limit: less would not fit the result of a run.
 pub const BYTES_MIN: u64 = 64 << 10;
-/// A file is this part of all bytes.
+/// Number of files that the limit is divided into.
 const FILES: u64 = 8;
-/// Bytes of a line that says where the device stands, at most.
+/// Longest line with a device's state, in bytes.
 const STATE_MAX: u64 = 4 << 10;
-/// Start of the names of the files.
-const NAME: &str = "spool-";
+const NAME_PREFIX: &str = "spool-";
 
 impl Spool {
-    /// With what `directory` holds, which is made if it is not there. A new epoch begins at
-    /// `now_s`, seconds since 1970, or one above the last.
+    /// Opens the spool in `directory`, which is created if it is missing. An epoch that begins now
+    /// has the number `now_s`, seconds since 1970, or one more than the last.
     ///
     /// # Errors
-    /// What the file system said; [`io::ErrorKind::WouldBlock`] if another agent uses it.
+    /// [`io::ErrorKind::WouldBlock`] if another agent uses the directory.
     pub fn open(directory: &Path, bytes_max: u64, now_s: u32) -> io::Result<Self> {
         disk::create_directory(directory, Access::Owner)?;
         let lock = disk::lock_directory(directory, std::time::Duration::from_secs(2));
@@ -89,7 +88,7 @@ impl Spool {
             io::ErrorKind::WouldBlock => io::Error::new(error.kind(), "another agent uses it"),
             _ => error,
         })?;
-        let found = line::read_all(directory, NAME)?;
+        let found = line::read_all(directory, NAME_PREFIX)?;
         let mut state = found.state.unwrap_or_default();
         let last_epoch = found.results.last().map_or(0, |(epoch, ..)| *epoch);
         state.epoch = state.epoch.max(last_epoch);
@@ -124,22 +123,22 @@ impl Spool {
         self.state.epoch
     }
 
-    /// Results that wait.
+    /// Number of results that are not acknowledged.
     pub fn waiting(&self) -> u64 {
         self.waiting.len() as u64
     }
 
-    /// Results that were lost so far.
+    /// Number of results that were lost.
     pub fn dropped(&self) -> u64 {
         self.state.dropped
     }
 
-    /// Bytes on disk.
+    /// Size on disk, in bytes.
     pub fn bytes(&self) -> u64 {
         self.files.iter().map(|file| file.bytes).sum()
     }
 
-    /// What an agent has to know to go on.
+    /// Returns the state that an agent needs to continue.
     pub fn memory(&self) -> Memory {
         let began = self.state.began.clone();
         let interrupted = began.clone().filter(|_| self.state.is_running);
@@ -153,17 +152,11 @@ impl Spool {
     }
 
     /// Stores runs and traffic now.
-    ///
-    /// # Errors
-    /// Returns the error of the file system.
     pub fn note_usage(&mut self, usage: &Usage) -> io::Result<()> {
         self.change(|state| state.usage.clone_from(usage))
     }
 
-    /// Remembers the number of a request.
-    ///
-    /// # Errors
-    /// What the file system said; nothing has changed then, here and in the other functions.
+    /// Stores the number of a request. If this or another change fails, the state is unchanged.
     pub fn note_request(&mut self, request: u64) -> io::Result<()> {
         if request == self.state.request {
             return Ok(());
@@ -171,10 +164,7 @@ impl Spool {
         self.change(|state| state.request = request)
     }
 
-    /// Remembers that a run began.
-    ///
-    /// # Errors
-    /// What the file system said.
+    /// Stores that a run began.
     pub fn note_began(&mut self, began: &Began) -> io::Result<()> {
         self.change(|state| {
             state.is_running = true;
@@ -182,13 +172,12 @@ impl Spool {
         })
     }
 
-    /// Keeps a result; it outlives a power cut when this returns.
+    /// Stores a result durably.
     ///
     /// # Errors
-    /// What the file system said; [`io::ErrorKind::FileTooLarge`] for more than an eighth of the
-    /// limit.
+    /// [`io::ErrorKind::FileTooLarge`] for a result of more than an eighth of the limit.
     pub fn keep(&mut self, result: &RunResult) -> io::Result<()> {
-        // Even if it fails: the number may be on disk all the same.
+        // Used up even if an error follows, because the line may be on disk.
         self.state.sequence += 1;
         let (epoch, sequence) = (self.state.epoch, self.state.sequence);
         let numbered = Numbered { sequence, result: result.clone() };
@@ -202,14 +191,14 @@ impl Spool {
             self.waiting.pop_back();
             return Err(error);
         }
-        let of_run = |began: &Began| began.plan == result.plan && began.run == result.run;
-        if self.state.began.as_ref().is_some_and(of_run) {
+        let is_of_run = |began: &Began| began.plan == result.plan && began.run == result.run;
+        if self.state.began.as_ref().is_some_and(is_of_run) {
             self.state.is_running = false;
         }
         Ok(())
     }
 
-    /// The oldest results, all of one epoch, at most so many; `None` where none wait.
+    /// Returns at most `most` of the oldest results, all of one epoch; `None` if none wait.
     pub fn oldest(&self, most: usize) -> Option<Batch> {
         let epoch = self.waiting.front()?.epoch;
         let mut body = format!("{{\"epoch\":{epoch},\"results\":[");
@@ -229,15 +218,15 @@ impl Spool {
         Some(Batch { epoch, through, body })
     }
 
-    /// Results up to this one are stored elsewhere. Where that cannot be written down they are
-    /// handed in again after a restart, which changes nothing.
+    /// Deletes acknowledged results. If that cannot be stored, they are sent again after a restart,
+    /// which changes nothing.
     pub fn note_stored(&mut self, epoch: u32, through: u64) {
         let is_stored = |entry: &Entry| (entry.epoch, entry.sequence) <= (epoch, through);
         while self.waiting.front().is_some_and(is_stored) {
             self.waiting.pop_front();
         }
         let _ = self.change(|state| state.stored = (epoch, through));
-        // They go when room is needed, too.
+        // Files without results are also deleted when space is needed.
         let _ = self.remove_empty();
     }
 
@@ -252,16 +241,12 @@ impl Spool {
         }
     }
 
-    /// Begins a new epoch, at `now_s`, seconds since 1970, or one above the last.
-    ///
-    /// # Errors
-    /// What the file system said.
+    /// Begins a new epoch with the number `now_s`, seconds since 1970, or one more than the last.
     pub fn renew(&mut self, now_s: u32) -> io::Result<()> {
         self.change(|state| state.begin_epoch(now_s))
     }
 
-    /// Changes where the device stands, which is on disk when this returns. Results that were
-    /// appended and are not synced are synced with it.
+    /// Changes the state and syncs it, together with results that were appended and are not synced.
     fn change(&mut self, change: impl FnOnce(&mut State)) -> io::Result<()> {
         let before = self.state.clone();
         change(&mut self.state);
@@ -283,7 +268,7 @@ impl Spool {
         Ok(())
     }
 
-    /// Until so many bytes and a state fit below the limit.
+    /// Deletes the oldest files until `bytes` and a state fit below the limit.
     fn make_room(&mut self, bytes: u64) -> io::Result<()> {
         let needed = bytes + STATE_MAX;
         while self.bytes() + needed > self.bytes_max {
@@ -295,8 +280,8 @@ impl Spool {
         Ok(())
     }
 
-    /// What waits in the oldest file is counted as lost before the file goes: a kill in between
-    /// loses no count.
+    /// Drops the results of the oldest file. They are counted as lost before the file is removed,
+    /// so that the count survives a kill in between.
     fn drop_oldest_file(&mut self) -> io::Result<()> {
         let Some(oldest) = self.files.front().map(|file| file.number) else { return Ok(()) };
         let lost: Vec<_> = self.waiting.iter().take_while(|entry| entry.file <= oldest).collect();
@@ -341,13 +326,13 @@ impl Spool {
     fn sync(&mut self) -> io::Result<()> {
         let synced = self.journal.as_ref().map_or(Ok(()), Journal::sync);
         if synced.is_err() {
-            // Nobody knows what of it is on disk.
+            // It is unknown which lines are on disk.
             self.journal = None;
         }
         synced
     }
 
-    /// Begins a file with a line of where the device stands.
+    /// Begins a file with the state.
     fn begin_file(&mut self, number: u64) -> io::Result<()> {
         let path = self.path(number);
         let text = Line::State(&self.state).text()?;
@@ -358,7 +343,7 @@ impl Spool {
                 Ok(())
             }
             Err(error) => {
-                // The next attempt has the same name.
+                // The next attempt uses the same name.
                 let _ = disk::remove(&path);
                 Err(error)
             }
@@ -370,7 +355,7 @@ impl Spool {
     }
 
     fn path(&self, number: u64) -> PathBuf {
-        self.directory.join(format!("{NAME}{number:010}"))
+        self.directory.join(format!("{NAME_PREFIX}{number:010}"))
     }
 }
 

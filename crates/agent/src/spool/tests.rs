@@ -1,4 +1,4 @@
-//! What is left after a kill, a power cut, a full disk or a flipped bit.
+//! The spool after a kill, a power cut, a full disk or a flipped bit.
 
 use std::collections::BTreeSet;
 
@@ -45,7 +45,7 @@ fn read(batch: &Batch) -> Results {
     results
 }
 
-/// Number and run of all that waits.
+/// Sequence number and run of each waiting result.
 fn waiting(spool: &mut Spool) -> Vec<((u32, u64), u64)> {
     let mut found = Vec::new();
     while let Some(batch) = spool.oldest(1) {
@@ -163,7 +163,7 @@ fn a_flipped_bit_loses_one_result_and_its_epoch_and_is_counted() {
         assert!(spool.epoch() > NOW_S || spool.waiting() == 3, "{place}: {}", spool.epoch());
         assert!(spool.dropped() <= 1, "{place}");
         let left: BTreeSet<u64> = runs(&mut spool).into_iter().collect();
-        // A line break that became something else joins two lines.
+        // A damaged line break joins two lines.
         assert!(left.len() >= 2 || flipped[place] == b'\n' ^ 4, "{place}: {left:?}");
         assert!(left.iter().all(|run| (1..=3).contains(run)), "{place}: {left:?}");
         drop(spool);
@@ -173,7 +173,7 @@ fn a_flipped_bit_loses_one_result_and_its_epoch_and_is_counted() {
     }
 }
 
-/// What an action at a faulty disk was told.
+/// The return values of an action on a faulty disk.
 #[derive(Debug, Default)]
 struct Told {
     kept: Vec<u64>,
@@ -182,7 +182,7 @@ struct Told {
     delivered_runs: Vec<u64>,
 }
 
-/// Keeps results of runs from `first` on and delivers some.
+/// Stores results of runs from `first` on and acknowledges some.
 fn work(root: &Path, count: u64, padding: usize) -> Told {
     let mut told = Told::default();
     let Ok(mut spool) = Spool::open(root, BYTES_MIN, NOW_S + 1) else { return told };
@@ -272,7 +272,7 @@ fn runs_and_traffic_outlive_a_restart() {
     spool.note_usage(&usage).expect("written");
     drop(spool);
     assert_eq!(open(directory.path()).memory().usage, usage);
-    // The next line that is written stores it, too.
+    // The next line contains the usage, too.
     let mut spool = open(directory.path());
     spool.set_usage(&Usage::default());
     spool.note_request(1).expect("written");
