@@ -1,4 +1,4 @@
-//! A day of the low latency trial on as many lines as you say: `a_day 10000000`.
+//! A day of the low latency trial on any number of lines: `a_day 10000000`.
 
 #![expect(clippy::print_stdout, reason = "a program for a terminal")]
 

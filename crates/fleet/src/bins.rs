@@ -1,43 +1,43 @@
-//! Delays in fixed logarithmic bins, which add exactly, in any order, on any machine.
+//! Delays in fixed logarithmic bins, whose counts add exactly, in any order, on any machine.
 //!
 //! The bin of a delay of `x` microseconds is `ceil(ln(x) / ln(1.02))`: each bin's upper edge is
-//! 2 % above its lower, so that a quantile read from bins is within 1 % of the exact one. Sums of
-//! counts are integers, so that a total does not depend on who added what to what.
+//! 2 % above its lower edge, so that a quantile of the bins is within 1 % of the exact one.
 
 use serde::{Deserialize, Serialize};
 
 /// Ratio of a bin's upper to its lower edge.
 pub const GAMMA: f64 = 1.02;
-/// The bin of the longest delay that is told apart: about 100 s. Longer ones are in it, too.
+/// The last bin, from about 100 s; longer delays are also in it.
 pub const BIN_MAX: u16 = 931;
 
-/// Counts of delays by bin; bins without any are not stored. As JSON a list of `[bin, count]`.
+/// Counts of delays by bin; empty bins are not stored. As JSON a list of `[bin, count]`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "Vec<(u16, u64)>", into = "Vec<(u16, u64)>")]
 pub struct Bins {
-    /// Rising by bin, without zeros: most have some tens.
+    /// In ascending order, without zeros; a typical series has some tens.
     counts: Vec<(u16, u64)>,
 }
 
-/// The bin of a delay of so many microseconds; 1 microsecond and less is bin 0.
+/// Returns the bin of a delay; 1 microsecond and less is in bin 0.
 pub fn bin_of(micros: f64) -> u16 {
     let bin = libm::ceil(libm::log(micros.max(1.0)) / libm::log(GAMMA));
-    // A cast of what no integer holds gives the nearest.
+    // A float above the largest integer is cast to the largest.
     (bin as u16).min(BIN_MAX)
 }
 
-/// The delay that stands for a bin, microseconds: no delay of the bin is more than 1 % from it.
+/// Returns the delay that represents a bin, microseconds: all delays of the bin are within 1 % of
+/// it.
 pub fn value_of(bin: u16) -> f64 {
     libm::pow(GAMMA, f64::from(bin)) * 2.0 / (1.0 + GAMMA)
 }
 
 impl Bins {
-    /// Counts a delay of so many microseconds.
+    /// Counts a delay.
     pub fn add(&mut self, micros: f64) {
         self.add_to(bin_of(micros), 1);
     }
 
-    /// Counts so many delays of a bin.
+    /// Adds `count` delays to a bin.
     pub fn add_to(&mut self, bin: u16, count: u64) {
         let bin = bin.min(BIN_MAX);
         match self.counts.last() {
@@ -55,7 +55,7 @@ impl Bins {
         }
     }
 
-    /// Adds all that another has.
+    /// Adds all counts of `other`.
     pub fn merge(&mut self, other: &Self) {
         let mut merged = Vec::with_capacity(self.counts.len() + other.counts.len());
         let mut own = self.counts.iter().copied().peekable();
@@ -70,18 +70,18 @@ impl Bins {
         self.counts = merged;
     }
 
-    /// Bins with their counts, rising.
+    /// Returns the bins and their counts in ascending order.
     pub fn iter(&self) -> impl Iterator<Item = (u16, u64)> + '_ {
         self.counts.iter().copied()
     }
 
-    /// Delays in all bins.
+    /// Number of delays.
     pub fn count(&self) -> u64 {
         self.iter().fold(0, |sum, (_, count)| sum.saturating_add(count))
     }
 
-    /// The smallest delay that is not exceeded by this share of all, from 0 to 1, microseconds,
-    /// within 1 %; `None` where nothing was counted.
+    /// Returns the smallest delay that at least the share `share` of the delays, from 0 to 1, does
+    /// not exceed, in microseconds and within 1 %; `None` if there are no delays.
     pub fn quantile(&self, share: f64) -> Option<f64> {
         let count = self.count();
         let rank = (libm::ceil(share.clamp(0.0, 1.0) * count as f64) as u64).max(1);
@@ -94,7 +94,7 @@ impl Bins {
     }
 }
 
-/// Why a list is no set of bins.
+/// The error for a list that is not valid as bins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("bins are [bin, count], rising, each bin at most {BIN_MAX}, each count more than 0")]
 pub struct NotBins;

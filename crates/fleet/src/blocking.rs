@@ -1,24 +1,24 @@
-//! How often a pool of servers has no room.
+//! How often a pool of servers is full.
 //!
-//! Tests that begin independently of each other find a pool of size C full as calls find a bundle
-//! of trunks busy. With tests of one size that is Erlang's B formula (Erlang 1917); with several
-//! sizes the recursion of Kaufman (1981) and Roberts (1981), of which Erlang's is the case of one.
+//! Runs that begin independently of each other find a pool of servers full as often as calls find a
+//! trunk group busy: for runs of one size by Erlang's B formula (Erlang 1917), for several sizes by
+//! the recursion of Kaufman (1981) and Roberts (1981), of which Erlang's formula is a special case.
 
-/// Tests of one size.
+/// Runs of one size.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Class {
-    /// Tests that would be under way on average if none were refused.
+    /// Mean number of runs under way if none were refused.
     pub erlang: f64,
-    /// Units of the pool that one of them takes.
+    /// Units of the pool that one run takes.
     pub units: usize,
 }
 
-/// The share of tests of each class that find less than their units free in a pool of `capacity`
-/// units, from 0 to 1.
+/// Returns the share of runs of each class, from 0 to 1, that find fewer units free than they take
+/// in a pool of `capacity` units.
 ///
 /// The distribution of used units q follows from `q p(q) = sum of erlang * units * p(q - units)`.
 pub fn blocking(classes: &[Class], capacity: usize) -> Vec<f64> {
-    // Scaled on the way: with a thousand erlang the terms would leave the range of a float.
+    // Rescaled in between, because the terms of a thousand erlang exceed the range of a float.
     let mut weights = vec![0.0; capacity + 1];
     weights[0] = 1.0;
     let mut sum = 1.0;
@@ -44,14 +44,14 @@ pub fn blocking(classes: &[Class], capacity: usize) -> Vec<f64> {
 /// Far below the largest float, and far above any sum that matters.
 const RESCALE_ABOVE: f64 = 1e200;
 
-/// The share of calls that find all `slots` busy (Erlang's B formula).
-pub fn erlang_b(erlang: f64, slots: usize) -> f64 {
-    blocking(&[Class { erlang, units: 1 }], slots)[0]
-}
-
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
+
+    /// Returns the share of calls that find all `slots` busy (Erlang's B formula).
+    pub(crate) fn erlang_b(erlang: f64, slots: usize) -> f64 {
+        blocking(&[Class { erlang, units: 1 }], slots)[0]
+    }
 
     fn close(found: f64, want: f64, within: f64) {
         assert!((found - want).abs() <= within, "{found} is not {want}");

@@ -1,56 +1,56 @@
-//! A device that measures its line, and what is known of the two.
+//! Devices and the attributes of their lines.
 
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// A device, for the operator: the first half of the SHA-256 of its public key. Results of a study
-/// carry a [`Pseudonym`] instead.
+/// Identifies a device to the operator: the first half of the SHA-256 of its public key. Results of
+/// a study have a [`Pseudonym`] instead.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[cfg_attr(feature = "openapi", schema(value_type = String, pattern = "^[0-9a-f]{32}$"))]
 #[serde(try_from = "String", into = "String")]
 pub struct DeviceId(pub [u8; 16]);
 
-/// A device within one study: whoever knows two studies cannot tell that it was the same.
+/// Identifies a device within one study, so that devices of two studies cannot be matched.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Pseudonym(pub [u8; 16]);
 
-/// What an operator knows of a line and its device. Every text is at most
-/// [`Attributes::CHARACTERS_MAX`] long; no address of hardware or network belongs here.
+/// Attributes of a line and its device. Each text has at most [`Attributes::CHARACTERS_MAX`]
+/// characters and must not contain an address of hardware or network.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields, default)]
 pub struct Attributes {
     /// Model of the modem or gateway.
     pub model: String,
-    /// Its firmware.
+    /// Firmware of the modem or gateway.
     pub firmware: String,
-    /// What the line is sold, upstream, bit/s; 0 where nobody said.
+    /// Upstream rate that the line is sold with, bit/s; 0 if unknown.
     pub tier_up_bit_per_s: u64,
-    /// What the line is sold, downstream, bit/s; 0 where nobody said.
+    /// Downstream rate that the line is sold with, bit/s; 0 if unknown.
     pub tier_down_bit_per_s: u64,
-    /// Segment of the access network that its neighbours share, such as a CMTS service group.
+    /// Segment of the access network that the line shares, such as a CMTS service group.
     pub segment: String,
-    /// Region, as coarse as the operator likes.
+    /// Region, as coarse as the operator chooses.
     pub region: String,
-    /// The upstream's buffer, AQM and low latency setting as configured.
+    /// Buffer, AQM and low latency setting of the upstream as configured.
     pub configured: String,
-    /// The same as `underload path` found it.
+    /// Buffer, AQM and low latency setting of the upstream as `underload path` measured them.
     pub measured: String,
 }
 
 impl Attributes {
-    /// Characters of a text at most.
+    /// Most characters of a text.
     pub const CHARACTERS_MAX: usize = 64;
 
-    /// The attributes that a plan may choose cohorts by and a page may filter by.
+    /// Attributes that a plan may choose cohorts by and a page may filter by.
     pub const NAMES: [&str; 7] =
         ["model", "firmware", "tier", "segment", "region", "configured", "measured"];
 
-    /// An attribute by its name, as text; the tier as `UP/DOWN` in Mbit/s.
+    /// Returns an attribute by its name, as text; the tier as `UP/DOWN` in Mbit/s.
     pub fn get(&self, name: &str) -> Option<String> {
         let mbit = |rate: u64| rate as f64 / 1e6;
         Some(match name {
@@ -67,12 +67,11 @@ impl Attributes {
         })
     }
 
-    /// What is wrong where [`Self::is_acceptable`] says no, in words.
-    pub const LIMITS: &str = "an attribute is longer than 64 characters, holds control \
+    /// The error message for attributes that are not [acceptable](Self::is_acceptable).
+    pub const LIMITS: &str = "an attribute is longer than 64 characters, contains control \
                               characters, or is a rate above a petabit per second";
 
-    /// Whether every text is short enough and without control characters, and every rate one that
-    /// a line can have.
+    /// Whether every text is short enough and without control characters, and every rate plausible.
     pub fn is_acceptable(&self) -> bool {
         let texts = [
             &self.model,
@@ -90,15 +89,15 @@ impl Attributes {
     }
 }
 
-/// Of a line, bit/s. Databases count to 2^63.
+/// Highest plausible rate of a line, bit/s. Databases count to 2^63.
 const RATE_MAX: u64 = 1_000_000_000_000_000;
 
-/// Whether a text has so many characters at most. JSON's schemas count them, not bytes.
+/// Whether a text has at most `most` characters. JSON schemas count characters, not bytes.
 pub(crate) fn is_within(text: &str, most: usize) -> bool {
     text.len() <= most || text.chars().nth(most).is_none()
 }
 
-/// A text that is not 32 hexadecimal digits.
+/// The error for a text that is not 32 hexadecimal digits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("not 32 hexadecimal digits")]
 pub struct NotAnIdentifier;
@@ -147,7 +146,7 @@ identifier!(DeviceId);
 identifier!(Pseudonym);
 
 impl DeviceId {
-    /// Of the device with that Ed25519 public key.
+    /// Returns the identifier of the device with this Ed25519 public key.
     pub fn of_key(public_key: &[u8; 32]) -> Self {
         let digest = ring::digest::digest(&ring::digest::SHA256, public_key);
         let mut id = [0; 16];
@@ -157,7 +156,7 @@ impl DeviceId {
 }
 
 impl Pseudonym {
-    /// Of a device in the study that has this key.
+    /// Returns the pseudonym of a device in the study with this key.
     pub fn of(study_key: &[u8; 32], device: DeviceId) -> Self {
         let key = ring::hmac::Key::new(ring::hmac::HMAC_SHA256, study_key);
         let tag = ring::hmac::sign(&key, &device.0);

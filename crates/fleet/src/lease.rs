@@ -1,8 +1,8 @@
-//! Leases: signed by the orchestrator, good at one server, once, for a while.
+//! Leases: signed by an orchestrator, valid at one server, once, for a limited time.
 //!
 //! A lease is `ull1.CLAIMS.SIGNATURE`: claims in JSON and an Ed25519 signature over them, both in
-//! base64url. The server checks it without asking anybody: it knows the public key from its own
-//! heartbeats, its own name and the time.
+//! base64url. The server verifies it without a request: it has the public key from its heartbeats,
+//! its own name, and the time.
 
 use data_encoding::BASE64URL_NOPAD;
 use ring::signature::{ED25519, Ed25519KeyPair, UnparsedPublicKey};
@@ -10,60 +10,54 @@ use serde::{Deserialize, Serialize};
 
 use crate::device::DeviceId;
 
-/// What a lease allows.
+/// The permissions of a lease.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Claims {
-    /// Unique; what a server remembers so that it is used once.
+    /// Unique. A server remembers used leases by it.
     pub id: u64,
-    /// Who may run.
     pub device: DeviceId,
-    /// At which server, by its name.
+    /// Name of the server.
     pub server: String,
     /// Highest rate towards the server, bit/s.
     pub up_bit_per_s: u64,
     /// Highest rate from the server, bit/s.
     pub down_bit_per_s: u64,
-    /// The run does not begin before, milliseconds since 1970.
+    /// Earliest start of the run, milliseconds since 1970.
     pub not_before_ms: u64,
-    /// Nor after.
+    /// Latest start of the run.
     pub not_after_ms: u64,
-    /// How long the run takes.
+    /// Longest duration of the run.
     pub lasts_ms: u64,
-    /// From then on nothing is reserved any more.
+    /// When the reservation ends.
     pub expires_ms: u64,
 }
 
-/// Why a lease is not honoured.
+/// Why a lease is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LeaseError {
-    /// It is no lease, or longer than any.
-    #[error("this is no lease")]
+    #[error("this is not a lease")]
     NotALease,
-    /// None of the known keys signed it.
     #[error("the lease is not signed by an orchestrator of this server")]
     Signature,
-    /// It is for another server.
     #[error("the lease is for another server")]
     Server,
-    /// Its time has not come.
     #[error("the lease does not begin yet")]
     Early,
-    /// Its time is over.
     #[error("the lease is over")]
     Late,
 }
 
 const PREFIX: &str = "ull1";
-/// Bytes of a lease at most.
+/// Longest lease, in bytes.
 pub const LEASE_MAX: usize = 2_048;
-/// Clocks of orchestrator and server may differ by so much.
+/// Largest difference between the clocks of orchestrator and server that is accepted.
 pub const SKEW_MS: u64 = 5_000;
 
 impl Claims {
-    /// The signed lease.
+    /// Returns the signed lease.
     pub fn sign(&self, key: &Ed25519KeyPair) -> String {
-        // Numbers and text: nothing that JSON could not hold.
+        // Numbers and text always serialize.
         let json = serde_json::to_vec(self).unwrap_or_default();
         let signature = key.sign(&json);
         let [claims, signature] =
@@ -71,10 +65,11 @@ impl Claims {
         format!("{PREFIX}.{claims}.{signature}")
     }
 
-    /// What a lease allows that one of `keys` signed, for this server, now.
+    /// Verifies a lease that one of `keys` signed, for this server and time, and returns its
+    /// claims.
     ///
     /// # Errors
-    /// Why it is not honoured.
+    /// Returns why the lease is rejected.
     pub fn verify(
         text: &str,
         keys: &[[u8; 32]],
@@ -111,7 +106,7 @@ impl Claims {
         let is_good = |key: &&[u8; 32]| {
             UnparsedPublicKey::new(&ED25519, &key[..]).verify(&json, &signature).is_ok()
         };
-        // Nothing is read before its signature was checked.
+        // The claims are parsed only after their signature was verified.
         keys.iter().find(is_good).ok_or(LeaseError::Signature)?;
         serde_json::from_slice(&json).map_err(|_| LeaseError::NotALease)
     }

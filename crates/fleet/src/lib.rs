@@ -1,21 +1,22 @@
 //! The rules of measuring many lines, without a socket, a clock or a store.
 //!
-//! Throughput of a fleet's control is small; its test traffic is not. Ten million lines that each
-//! fill their upstream six times a day send 243 Gbit/s, and three hundred lines that share a
-//! segment of the access network overlap their tests one time in five unless somebody prevents it.
-//! So a plan says what to measure on whom, how often and at which cost, and every run asks first.
+//! The control traffic of a fleet is small; its test traffic is not. Ten million lines that each
+//! fill their upstream six times a day send 243 Gbit/s, and of three hundred lines that share a
+//! segment of the access network one test in five overlaps another unless that is prevented. So a
+//! plan defines what is measured, on which lines, how often and at which cost, and every run needs
+//! permission.
 //!
-//! - [`plan`]: what to measure, read from a file; the load that it makes, before it makes it.
-//! - [`schedule`]: when a line runs next, so that no two lines fall into step.
-//! - [`device`], [`store`]: lines and those who measure them, and where all of it is kept.
-//! - [`message`], [`request`], [`lease`]: what is said, by whom, and what is allowed.
-//! - [`outcome`], [`bins`]: what became of a run, and the delays that it saw.
-//! - [`agent`]: what a device does next, whatever it hears.
-//! - [`orchestrator`]: what is answered, as changes of a store; [`agent`]: what a device does next.
-//! - [`retention`]: how long what was measured is kept, and in what form.
-//! - [`admission`]: who may run now: the line, its segment and a server, all or nothing.
-//! - [`blocking`]: how often a pool of servers is full, by the formula that telephone networks use.
-//! - [`simulate`]: a day of millions of lines, by the same rules, in virtual time.
+//! - [`plan`]: what to measure, parsed from a file, and the load that it causes.
+//! - [`schedule`]: when a line runs next, so that lines do not synchronise.
+//! - [`device`], [`store`]: devices and their attributes, and the state of a fleet.
+//! - [`message`], [`request`], [`lease`], [`removal`]: messages and their authentication.
+//! - [`outcome`], [`bins`]: outcomes of runs, and delays in bins.
+//! - [`agent`]: what a device does next.
+//! - [`orchestrator`]: the answers to requests, as changes of a store.
+//! - [`retention`]: how long results are stored, and in which form.
+//! - [`admission`]: who may run now: a line, its segment and a server, all or nothing.
+//! - [`blocking`]: how often a pool of servers is full, by the formula of telephone networks.
+//! - [`simulate`]: a day of millions of lines in virtual time, by the same rules.
 //!
 //! Time and randomness are arguments: [`Time`](underload_aqm::time::Time) counts from the start
 //! of the first day, and a seed repeats a day exactly.
@@ -25,8 +26,6 @@ pub mod agent;
 pub mod bins;
 pub mod blocking;
 pub mod device;
-#[cfg(any(test, feature = "conformance"))]
-pub mod faults;
 pub mod lease;
 pub mod message;
 pub mod orchestrator;

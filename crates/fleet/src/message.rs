@@ -1,17 +1,17 @@
-//! What devices and servers say to an orchestrator, and what it answers: JSON over HTTPS.
+//! Messages of devices and servers to an orchestrator, and its answers: JSON over HTTPS.
 //!
-//! Only devices and servers ask. An instant is in milliseconds since 1970, by the clock of the
-//! orchestrator. A request that is sent again gets the same answer and changes nothing more.
+//! Only devices and servers send requests. Instants are in milliseconds since 1970 by the
+//! orchestrator's clock. A repeated request gets the same answer and changes nothing.
 //!
-//! | request | who | what for |
+//! | request | sender | purpose |
 //! |---|---|---|
-//! | `POST /v1/enrol` | anybody with a code | becomes a device or a server with a key of its own |
+//! | `POST /v1/enrol` | anyone with a code | enrols a device or a server with its own key |
 //! | `POST /v1/session` | device, server | proves the key once, for an hour of requests |
-//! | `POST /v1/next` | device | is it my turn, and may I? |
-//! | `POST /v1/move` | device | the server refused: another one, please |
-//! | `POST /v1/release` | device | the run is over |
-//! | `POST /v1/results` | device | what was measured |
-//! | `POST /v1/heartbeat` | server | I am alive, have such room, and saw these leases |
+//! | `POST /v1/next` | device | requests a run |
+//! | `POST /v1/move` | device | requests another server, because one refused the run |
+//! | `POST /v1/release` | device | releases the lease after the run |
+//! | `POST /v1/results` | device | sends results |
+//! | `POST /v1/heartbeat` | server | reports that it is alive, its capacity, and its leases |
 
 use serde::{Deserialize, Serialize};
 
@@ -21,28 +21,28 @@ use crate::outcome::RunResult;
 use crate::plan::Kind;
 use crate::removal::Removal;
 
-/// Bytes of a request at most.
+/// Longest request, in bytes.
 pub const REQUEST_MAX: usize = 1 << 20;
-/// Results in a request at most.
+/// Most results in a request.
 pub const RESULTS_MAX: usize = 256;
-/// Servers that a device is told at most.
+/// Most servers in an answer to a device.
 pub const SERVERS_MAX: usize = 4;
 
-/// Becomes a device, or a server; the code is good once.
+/// Enrols a device or a server; each code is valid once.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Enrol {
-    /// From the operator.
+    /// Code from the operator.
     pub code: String,
-    /// Ed25519, 64 hexadecimal digits.
+    /// Ed25519 public key, 64 hexadecimal digits.
     pub public_key: String,
-    /// Signature over the code by that key, 128 hexadecimal digits: the key is the sender's.
+    /// Signature of the code by that key, 128 hexadecimal digits; proves that the sender has it.
     pub proof: String,
-    /// What the line is. What the operator wrote beside the code wins.
+    /// Attributes of the line. Those that the operator wrote beside the code take precedence.
     #[serde(default)]
     pub attributes: Attributes,
-    /// Where a server is reached; `None` from a device.
+    /// Address of a server; `None` from a device.
     #[serde(default)]
     pub server: Option<ServerAddress>,
 }
@@ -51,26 +51,27 @@ pub struct Enrol {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Enrolled {
-    /// Its identifier from now on.
+    /// Identifier of the device or server.
     pub device: DeviceId,
-    /// The key that leases and removals are signed with, 64 hexadecimal digits.
+    /// Public key of leases and removals, 64 hexadecimal digits.
     pub lease_key: String,
-    /// When it enrolled, milliseconds since 1970; a removal names it. `None` for a server, and from
-    /// an orchestrator of version 0.1.
+    /// When the device enrolled, milliseconds since 1970; a removal names this instant. `None` for
+    /// a server, and from an orchestrator of version 0.1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub enrolled_ms: Option<u64>,
 }
 
-/// Opens a session: signed with the sender's own key, over [`OpenSession::signed`].
+/// Opens a session. The sender signs [`OpenSession::signed`] with its own key.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct OpenSession {
-    /// Who.
+    /// Identifier of the sender.
     pub device: DeviceId,
-    /// When; refused if it is further from the orchestrator's clock than five minutes.
+    /// Time of the request; refused if it differs from the orchestrator's clock by more than five
+    /// minutes.
     pub at_ms: u64,
-    /// 128 hexadecimal digits.
+    /// Signature, 128 hexadecimal digits.
     pub signature: String,
 }
 
@@ -78,40 +79,40 @@ pub struct OpenSession {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Session {
-    /// Goes with every request.
+    /// Token that every request of the session carries.
     pub session: String,
-    /// Authenticates every request, 64 hexadecimal digits.
+    /// Key that authenticates the requests of the session, 64 hexadecimal digits.
     pub key: String,
-    /// When it ends.
+    /// End of the session.
     pub expires_ms: u64,
     /// The orchestrator's clock.
     pub now_ms: u64,
 }
 
-/// Is it my turn?
+/// Requests a run.
 ///
-/// A device asks while it runs nothing, and after what it measured is kept on its disk. Who asks
-/// with a new number and says that nothing waits has no result of the runs that it was given
-/// before: they count as missed.
+/// A device sends this while it runs nothing, and after all results of earlier runs are on its
+/// disk. A request with a new number and without waiting results states that the device has no
+/// result of the runs that it was assigned before: they count as missed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Next {
-    /// Counts how often the device lost what it knew; below `u32::MAX`, which numbers the outcomes
-    /// that the orchestrator makes in its stead.
+    /// Incremented when the device loses its memory; below `u32::MAX`, which numbers the outcomes
+    /// that the orchestrator makes.
     pub epoch: u32,
-    /// Counts the requests of this epoch; the same number again gets the same answer.
+    /// Number of the request in this epoch. A repeated number gets the same answer.
     pub request: u64,
-    /// The home uses its line now.
+    /// Whether the home uses its line now.
     #[serde(default)]
     pub is_busy: bool,
-    /// Results that wait to be handed in.
+    /// Results that have not been sent.
     #[serde(default)]
     pub waiting: u64,
-    /// Results that were lost because too many waited, in all.
+    /// Results that were lost because too many waited, in total.
     #[serde(default)]
     pub dropped: u64,
-    /// Changes what is known of the line.
+    /// Attributes of the line that have changed.
     #[serde(default)]
     pub attributes: Option<Attributes>,
 }
@@ -122,15 +123,15 @@ pub struct Next {
 pub struct NextAnswer {
     /// The orchestrator's clock.
     pub now_ms: u64,
-    /// Not to ask again before.
+    /// Earliest time of the next request.
     pub next_poll_ms: u64,
-    /// What to do now; `None` for nothing.
+    /// The run to make now, if one is due and admitted.
     #[serde(default)]
     pub run: Option<Assignment>,
-    /// Why a run that is due may not start.
+    /// Why a due run may not begin.
     #[serde(default)]
     pub refusal: Option<Refusal>,
-    /// What to go on with while no orchestrator answers.
+    /// Measurements to take while no orchestrator answers.
     #[serde(default)]
     pub alone: Option<Alone>,
 }
@@ -139,21 +140,21 @@ pub struct NextAnswer {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Assignment {
-    /// The plan's name.
+    /// Name of the plan.
     pub plan: String,
-    /// Which run of this device, from 1.
+    /// Number of the device's run, from 1.
     pub run: u64,
-    /// Not to begin before.
+    /// Earliest start.
     pub not_before_ms: u64,
-    /// Not to begin after.
+    /// Latest start.
     pub not_after_ms: u64,
-    /// What to measure.
+    /// Steps to measure.
     pub steps: Vec<AssignedStep>,
-    /// The signed lease, for the first of the servers.
+    /// Signed lease for the first server.
     pub lease: String,
-    /// To move it and to give it back by.
+    /// Number of the lease, for moving and releasing it.
     pub lease_id: u64,
-    /// Where to; the others are asked for one after the other if the first refuses.
+    /// Servers, the one of the lease first. If it refuses, the device requests a move to another.
     pub servers: Vec<ServerAddress>,
 }
 
@@ -161,63 +162,63 @@ pub struct Assignment {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct AssignedStep {
-    /// Its name.
+    /// Name of the step.
     pub name: String,
-    /// The load.
+    /// Load beside the probes.
     pub kind: Kind,
-    /// How long it measures.
+    /// Time that is measured.
     pub duration_ms: u64,
-    /// How long it loads before.
+    /// Time of load before the measurement.
     pub warm_up_ms: u64,
-    /// A series of probes for each DSCP.
+    /// DSCP of each series of probes.
     pub classes: Vec<u8>,
-    /// From one probe of a series to the next.
+    /// Interval between probes of a series.
     pub interval_ms: u64,
-    /// Bytes of a probe.
+    /// Size of a probe in bytes.
     pub probe_bytes: u32,
 }
 
-/// What a device does on its own: latency without load, which needs no lease of anybody.
+/// Measurements that a device takes on its own: latency without load, which needs no lease.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Alone {
-    /// The plan's name.
+    /// Name of the plan.
     pub plan: String,
     /// Mean runs a day.
     pub runs_per_day: f64,
-    /// Window of the day, seconds since midnight.
+    /// Start of the daily window, seconds since midnight.
     pub from_s: u32,
-    /// Window of the day, seconds since midnight.
+    /// End of the daily window, seconds since midnight.
     pub until_s: u32,
-    /// After this instant the plan is over.
+    /// End of the plan; `None` if it has none.
     pub until_ms: Option<u64>,
-    /// Only [`Kind::Latency`].
+    /// Steps without load ([`Kind::Latency`]).
     pub steps: Vec<AssignedStep>,
-    /// Where to.
+    /// Servers to measure to.
     pub servers: Vec<ServerAddress>,
 }
 
-/// Where a measurement server is.
+/// The address of a measurement server.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct ServerAddress {
-    /// Its name, unique.
+    /// Unique name.
     pub name: String,
     /// `HOST:PORT` of its control port.
     pub address: String,
-    /// `sha256:` and 64 hexadecimal digits: its certificate.
+    /// Fingerprint of its certificate: `sha256:` and 64 hexadecimal digits.
     pub fingerprint: String,
 }
 
-/// The server refused, or was not there.
+/// Requests another server, because the server of the lease refused the run or was unreachable.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Move {
-    /// Of the assignment.
+    /// Number of the lease from the assignment.
     pub lease_id: u64,
-    /// The servers that were tried, by name.
+    /// Names of the servers that were tried.
     pub tried: Vec<String>,
 }
 
@@ -225,18 +226,19 @@ pub struct Move {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Moved {
-    /// The new lease; `None` where no other server has room, and the old one has ended.
+    /// The new lease; `None` if no other server has enough capacity, in which case the old lease
+    /// has ended.
     pub lease: Option<String>,
-    /// The server that it is for.
+    /// Server of the new lease.
     pub server: Option<ServerAddress>,
 }
 
-/// A run is over.
+/// Releases the lease of a run that has ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Release {
-    /// Of the assignment.
+    /// Number of the lease from the assignment.
     pub lease_id: u64,
 }
 
@@ -244,18 +246,18 @@ pub struct Release {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Released {
-    /// Whether it was held until now.
+    /// Whether the lease existed until now.
     pub was_held: bool,
 }
 
-/// What was measured.
+/// Sends results.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Results {
     /// See [`Next::epoch`].
     pub epoch: u32,
-    /// At most [`RESULTS_MAX`].
+    /// Results, at most [`RESULTS_MAX`].
     pub results: Vec<Numbered>,
 }
 
@@ -264,60 +266,60 @@ pub struct Results {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Numbered {
-    /// Counts the results of this epoch from 1.
+    /// Number of the result in this epoch, from 1.
     pub sequence: u64,
-    /// What happened.
+    /// The result.
     pub result: RunResult,
 }
 
-/// The answer to [`Results`], sent once all of it is on disk.
+/// The answer to [`Results`], sent once they are on disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Stored {
-    /// Results that were new.
+    /// Number of new results.
     pub new: u32,
-    /// Results that were there before, or whose runs have their outcomes already.
+    /// Results that were stored before, or whose runs already have outcomes.
     pub known: u32,
-    /// Results that are not stored: of runs that this device was not given, or of more runs that
-    /// it made without being asked than its plan allows.
+    /// Results that are not stored, because the device was not assigned their runs, or made more
+    /// runs without an assignment than its plan allows.
     #[serde(default)]
     pub refused: u32,
 }
 
-/// A server is alive. One that got no answer for 30 s ends the runs that have leases: these are
-/// void then, and who held them may have got others.
+/// Reports that a server is alive. A server without an answer for 30 s ends the runs with leases:
+/// their leases are void then, and their devices may have been granted others.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Heartbeat {
-    /// Where it is reached.
+    /// Name and address of the server.
     pub address: ServerAddress,
-    /// What it takes, bit/s.
+    /// Capacity towards the server, bit/s.
     pub up_bit_per_s: u64,
-    /// What it sends, bit/s.
+    /// Capacity from the server, bit/s.
     pub down_bit_per_s: u64,
-    /// Sessions that it serves now.
+    /// Sessions under way.
     pub sessions: u32,
-    /// What it carries now, towards it, bit/s.
+    /// Present traffic towards the server, bit/s.
     #[serde(default)]
     pub carried_up_bit_per_s: u64,
-    /// What it carries now, from it, bit/s.
+    /// Present traffic from the server, bit/s.
     #[serde(default)]
     pub carried_down_bit_per_s: u64,
     /// Leases whose sessions ended since the last heartbeat that was answered.
     #[serde(default)]
     pub ended: Vec<u64>,
-    /// Leases that sessions hold, all of them; `None` from a server that does not report them. A
-    /// lease that is not in the list and that no run could begin with any more when the list was
-    /// made is over.
+    /// All leases that sessions use; `None` from a server that does not report them. A lease that
+    /// is missing here, and that no run could have begun to use any more when the list was made,
+    /// ends.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub held: Option<HeldLeases>,
-    /// It goes away in good order: nobody is to be sent to it any more.
+    /// Whether the server shuts down and accepts no more runs.
     #[serde(default)]
     pub is_leaving: bool,
 }
 
-/// The leases that sessions of a server hold at one time.
+/// The leases that the sessions of a server use at one time.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
@@ -325,7 +327,7 @@ pub struct HeldLeases {
     /// When the list was made, by the orchestrator's clock as the server knows it, milliseconds
     /// since 1970: a heartbeat may arrive late.
     pub at_ms: u64,
-    /// The leases, by their numbers.
+    /// Numbers of the leases.
     pub ids: Vec<u64>,
 }
 
@@ -335,32 +337,31 @@ pub struct HeldLeases {
 pub struct HeartbeatAnswer {
     /// The orchestrator's clock.
     pub now_ms: u64,
-    /// Keys that leases may be signed with, 64 hexadecimal digits each, newest first.
+    /// Public keys that leases may be signed with, 64 hexadecimal digits each, newest first.
     pub lease_keys: Vec<String>,
-    /// When the next heartbeat is expected.
+    /// When the next heartbeat is due.
     pub next_ms: u64,
-    /// The address that agents measure to, if it differs from the heartbeat's. Only an operator
-    /// changes it.
+    /// The address that agents are sent to, if it differs from that of the heartbeat. Only an
+    /// operator changes it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agents_sent_to: Option<String>,
 }
 
-/// What was wrong with a request; the body of every answer above 399.
+/// Why a request failed; the body of every answer with a status above 399.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Problem {
-    /// For programs, for example `not-enrolled`.
+    /// Identifier for programs, for example `not-enrolled`.
     pub code: String,
-    /// For people.
+    /// Description for people.
     pub message: String,
-    /// The signed removal, with the code `removed` and if the sender proved to be that device or
-    /// server; else `None`.
+    /// The signed removal, with the code `removed` if the sender proved its identity; else `None`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub removal: Option<Box<Removal>>,
 }
 
 impl OpenSession {
-    /// What its signature covers.
+    /// Returns the text that the signature covers.
     pub fn signed(device: DeviceId, at_ms: u64) -> String {
         format!("underload session\n{device}\n{at_ms}\n")
     }

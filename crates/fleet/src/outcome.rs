@@ -1,4 +1,4 @@
-//! What became of a run, and what it measured.
+//! Outcomes and results of runs.
 
 use std::collections::BTreeSet;
 
@@ -8,27 +8,26 @@ use crate::bins::{Bins, bin_of};
 use crate::device::is_within;
 use crate::plan::{Kind, Plan};
 
-/// What became of a run that was due. Every run that was due has exactly one.
+/// The outcome of a run that was due. Each such run has exactly one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Outcome {
-    /// It measured, and what it measured may be believed.
+    /// The run measured and its numbers are valid.
     Measured,
-    /// It measured, but the device was too busy for its numbers to be believed.
+    /// The run measured, but the device was too busy for its numbers to be valid.
     Invalid,
-    /// Nobody had room for it until its time was over.
+    /// No capacity was free until its time was over.
     Refused,
-    /// The home used its line, before or during the run.
+    /// The home used its line before or during the run.
     CrossTraffic,
-    /// It began and did not end: a server that vanished, a connection that broke.
+    /// The run began and did not end, for example because the server vanished.
     Failed,
-    /// It was due, and the device did not ask, or asked and was not heard of again.
+    /// The device did not ask for the run, or asked and sent no result.
     Missed,
 }
 
 impl Outcome {
-    /// Every outcome.
     pub const ALL: [Self; 6] = [
         Self::Measured,
         Self::Invalid,
@@ -38,7 +37,7 @@ impl Outcome {
         Self::Missed,
     ];
 
-    /// In words, for people.
+    /// The name for people.
     pub fn words(self) -> &'static str {
         match self {
             Self::Measured => "measured",
@@ -51,81 +50,81 @@ impl Outcome {
     }
 }
 
-/// What a run handed in. No address is part of it.
+/// The result of a run. It contains no address.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct RunResult {
-    /// The plan, by its name.
+    /// Name of the plan.
     pub plan: String,
-    /// Which run of the device under this plan, from 1; 0 for one that nobody scheduled, made while
-    /// no orchestrator answered ([`crate::message::Alone`]).
+    /// Number of the device's run under this plan, from 1; 0 for a run without an assignment, made
+    /// while no orchestrator answered ([`crate::message::Alone`]).
     pub run: u64,
-    /// When it began, or should have; milliseconds since 1970 by the device's clock, set right by
-    /// what the orchestrator's showed.
+    /// When the run began, or was due; milliseconds since 1970 by the device's clock, corrected by
+    /// the orchestrator's.
     pub at_ms: u64,
-    /// What became of it.
+    /// Outcome of the run.
     pub outcome: Outcome,
-    /// Why, in words; empty where it measured.
+    /// Reason in words; empty if the run measured.
     #[serde(default)]
     pub reason: String,
-    /// The server that it measured to, by its name; empty where it reached none.
+    /// Name of the server that was measured to; empty if none was reached.
     #[serde(default)]
     pub server: String,
-    /// The program that measured, with its version.
+    /// Program that measured, with its version.
     #[serde(default)]
     pub version: String,
-    /// What each step showed.
+    /// Results of the steps.
     #[serde(default)]
     pub steps: Vec<StepResult>,
 }
 
-/// What a step of a run showed.
+/// The result of a step.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct StepResult {
-    /// Its name in the plan.
+    /// Name of the step in the plan.
     pub step: String,
-    /// What it loaded.
+    /// Load of the step.
     pub kind: Kind,
-    /// Payload that arrived through the loaded direction, bit/s; `None` without load.
+    /// Payload received in the loaded direction, bit/s; `None` without load.
     #[serde(default)]
     pub goodput_bit_per_s: Option<u64>,
-    /// The same in percent of the tier; `None` where no tier is known.
+    /// Goodput in percent of the tier; `None` if the tier is unknown.
     #[serde(default)]
     pub tier_percent: Option<f64>,
-    /// The series of probes, one for each marking.
+    /// Series of probes, one for each DSCP.
     pub series: Vec<SeriesResult>,
 }
 
-/// What one series of probes showed.
+/// The result of one series of probes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct SeriesResult {
-    /// Its marking.
+    /// DSCP of the probes.
     pub dscp: u8,
-    /// Probes that were sent.
+    /// Number of probes.
     pub sent: u64,
-    /// Probes that no answer came to in time. Quantiles take them as longer than all others.
+    /// Probes without an answer in time. Quantiles count them as longer than all others.
     pub lost: u64,
-    /// Round trips of the others, in bins.
+    /// Round-trip times of the other probes.
     pub bins: Bins,
-    /// Half of all probes took at most so long, microseconds; `None` where that one was lost.
+    /// Median over all probes, microseconds; `None` if that probe was lost.
     pub p50_us: Option<u64>,
-    /// 99 of 100 probes took at most so long, microseconds; `None` where that one was lost.
+    /// 99th percentile over all probes, microseconds; `None` if that probe was lost.
     pub p99_us: Option<u64>,
-    /// Mean of the round trips, microseconds; `None` where all were lost.
+    /// Mean of the round-trip times, microseconds; `None` if all probes were lost.
     pub mean_us: Option<u64>,
-    /// The longest round trip, microseconds; `None` where all were lost.
+    /// Longest round-trip time, microseconds; `None` if all probes were lost.
     pub max_us: Option<u64>,
 }
 
 impl SeriesResult {
-    /// Whether its numbers can be of the round trips that its bins have: each between the least and
-    /// the greatest of them, as far as rounding to microseconds lets one tell, and all above the
-    /// first bin, whose microsecond no answer of another machine takes.
+    /// Whether the quantiles and the mean are possible for the bins: each within the bins with
+    /// counts, allowing for rounding to microseconds, and above the first bin, because no other
+    /// machine answers within a microsecond.
     fn is_of_its_bins(&self) -> bool {
         let (mut bins, numbers) =
             (self.bins.iter(), [self.p50_us, self.p99_us, self.mean_us, self.max_us]);
@@ -144,14 +143,14 @@ impl SeriesResult {
 }
 
 impl StepResult {
-    /// The series, the first one of each marking.
+    /// Returns the first series of each DSCP.
     pub fn distinct_series(&self) -> impl Iterator<Item = &SeriesResult> {
         let mut markings = 0;
         self.series.iter().filter(move |series| is_first_of(&mut markings, series.dscp))
     }
 }
 
-/// Whether `markings`, a set of DSCP values, was without `dscp`, which it then contains.
+/// Adds `dscp` to a set of DSCP values. Returns whether it was missing.
 fn is_first_of(markings: &mut u64, dscp: u8) -> bool {
     let bit = 1 << (dscp & 63);
     let is_first = *markings & bit == 0;
@@ -159,8 +158,9 @@ fn is_first_of(markings: &mut u64, dscp: u8) -> bool {
     is_first
 }
 
-/// Returns a reason without its numbers: `waited for a CPU 33 % of the time` and `38 %` are one
-/// kind, `waited for a CPU … % of the time`. Addresses and times count as numbers.
+/// Returns a reason with its numbers replaced, so that reasons of one kind are equal: `waited for a
+/// CPU 33 % of the time` becomes `waited for a CPU … % of the time`. Addresses and times count as
+/// numbers.
 pub fn kind_of_reason(reason: &str) -> String {
     let mut kind = String::with_capacity(reason.len());
     let mut letters = reason.chars().peekable();
@@ -170,7 +170,7 @@ pub fn kind_of_reason(reason: &str) -> String {
         if letter.is_ascii_digit() && !is_part_of_word {
             let is_number = |it: &char| it.is_ascii_digit() || matches!(it, '.' | ',' | ':' | ' ');
             let mut rest = letters.clone();
-            // Separators count where a digit follows.
+            // Separators are part of the number if a digit follows.
             while let Some(next) = rest.next_if(is_number) {
                 if next.is_ascii_digit() {
                     letters = rest.clone();
@@ -187,7 +187,7 @@ pub fn kind_of_reason(reason: &str) -> String {
 }
 
 impl RunResult {
-    /// The steps of a run that measured, the first one of each name.
+    /// Returns the first step of each name; none if the run did not measure.
     pub fn distinct_steps(&self) -> impl Iterator<Item = &StepResult> {
         let steps = if self.outcome == Outcome::Measured { &self.steps[..] } else { &[] };
         let is_first = move |(place, step): &(usize, &StepResult)| {
@@ -196,17 +196,17 @@ impl RunResult {
         steps.iter().enumerate().filter(is_first).map(|(_, step)| step)
     }
 
-    /// The series that count in pooled numbers, with their steps. Each step and marking counts
-    /// once, and only in a run that the orchestrator scheduled: a device cannot add weight by
-    /// repeating series or by making further runs.
+    /// Returns the series that count in sums, with their steps. Each step and DSCP counts once, and
+    /// only in runs that the orchestrator scheduled: a device cannot gain weight by repeating
+    /// series or by making more runs.
     pub fn pooled_series(&self) -> impl Iterator<Item = (&StepResult, &SeriesResult)> {
         let steps = self.distinct_steps().filter(|_| self.run > 0);
         steps.flat_map(|step| step.distinct_series().map(move |series| (step, series)))
     }
 
-    /// Removes everything that the plan does not measure: steps of another name or load, markings
-    /// that the step does not probe, repetitions, series of more than [`Self::PROBES_EXCESS`]
-    /// times the probes of the step, and throughput without load.
+    /// Removes what the plan does not measure: steps with another name or load, other DSCPs,
+    /// repetitions, series with more than [`Self::PROBES_EXCESS`] times the step's probes, and
+    /// goodput without load.
     pub fn keep_planned(&mut self, plan: &Plan) {
         let mut names = BTreeSet::new();
         self.steps.retain_mut(|step| {
@@ -227,67 +227,64 @@ impl RunResult {
         });
     }
 
-    /// A series may have this many times the probes that its step sends, for clocks that differ.
+    /// Factor by which the probes of a series may exceed the plan's, because clocks differ.
     pub const PROBES_EXCESS: u64 = 2;
-    /// Steps of a run at most.
+    /// Most steps of a run.
     pub const STEPS_MAX: usize = 64;
-    /// Series of a step at most.
+    /// Most series of a step.
     pub const SERIES_MAX: usize = 64;
-    /// Probes of a series at most, so that sums of many series do not overflow.
+    /// Most probes of a series; sums of many series do not overflow.
     pub const PROBES_MAX: u64 = 1 << 40;
-    /// The longest round trip: no run lasts longer than this hour.
+    /// Longest round-trip time: no run lasts longer than this hour.
     pub const DELAY_MAX_US: u64 = 3_600_000_000;
-    /// The greatest share of its tier that a line may reach: ten thousand times what it was sold.
+    /// Highest goodput in percent of the tier.
     pub const PERCENT_MAX: f64 = 1e6;
-    /// Characters of a name at most.
+    /// Most characters of a name.
     pub const NAME_MAX: usize = 128;
-    /// Bytes of a name at most: 64 characters of a server's name take up to 256.
+    /// Most bytes of a name: 64 characters of a server's name take up to 256.
     pub const NAME_BYTES_MAX: usize = 256;
 
-    /// Whether a plan, a step, a server, a version or a reason may have this text. No database
-    /// stores the character 0.
+    /// Whether a text is valid as a plan, step, server, version or reason. No database stores NUL.
     pub fn is_name(text: &str) -> bool {
         let is_short = is_within(text, Self::NAME_MAX) && text.len() <= Self::NAME_BYTES_MAX;
         is_short && !text.contains('\0')
     }
 
-    /// What is wrong with it that its type lets through; `None` where nothing is.
+    /// Returns why a result is invalid; `None` if it is valid.
     pub fn fault(&self) -> Option<&'static str> {
+        let steps = || self.steps.iter();
+        let series = || steps().flat_map(|step| &step.series);
         let names = [&self.plan, &self.reason, &self.server, &self.version];
-        let steps = self.steps.iter().map(|step| &step.step);
-        let mut names = names.into_iter().chain(steps);
-        if !names.all(|name| Self::is_name(name)) {
-            return Some(
-                "a name is longer than 128 characters or 256 bytes, or holds the character 0",
-            );
-        }
-        let too_many = self.steps.iter().any(|step| step.series.len() > Self::SERIES_MAX);
-        if self.steps.len() > Self::STEPS_MAX || too_many {
-            return Some("more than 64 steps, or series of a step");
-        }
-        let mut series = self.steps.iter().flat_map(|step| &step.series);
-        if series.clone().any(|series| series.dscp > 63) {
-            return Some("a DSCP is above 63");
-        }
-        if series.clone().any(|series| series.sent > Self::PROBES_MAX) {
-            return Some("more than a trillion probes");
-        }
-        if series.any(|series| series.bins.count().checked_add(series.lost) != Some(series.sent)) {
-            return Some("answered and lost probes are not those that were sent");
-        }
-        let mut series = self.steps.iter().flat_map(|step| &step.series);
-        if series.any(|series| !series.is_of_its_bins()) {
-            return Some("a delay is not within the bins of its series, or not above 1 us");
-        }
-        let mut rates = self.steps.iter().filter_map(|step| step.goodput_bit_per_s);
-        if rates.any(|rate| rate > i64::MAX as u64) {
-            return Some("a rate is above 2^63");
-        }
-        let percent = self.steps.iter().filter_map(|step| step.tier_percent);
-        if !percent.clone().all(|percent| (0.0..=Self::PERCENT_MAX).contains(&percent)) {
-            return Some("a percentage of the tier is not a number from 0 to 1,000,000");
-        }
-        None
+        let mut names = names.into_iter().chain(steps().map(|step| &step.step));
+        let is_short = |step: &StepResult| step.series.len() <= Self::SERIES_MAX;
+        let mut rates = steps().filter_map(|step| step.goodput_bit_per_s);
+        let mut percents = steps().filter_map(|step| step.tier_percent);
+        let checks = [
+            (
+                names.all(|name| Self::is_name(name)),
+                "a name is longer than 128 characters or 256 bytes, or contains the character 0",
+            ),
+            (
+                self.steps.len() <= Self::STEPS_MAX && steps().all(is_short),
+                "more than 64 steps, or series of a step",
+            ),
+            (series().all(|it| it.dscp <= 63), "a DSCP is above 63"),
+            (series().all(|it| it.sent <= Self::PROBES_MAX), "more than a trillion probes"),
+            (
+                series().all(|it| it.bins.count().checked_add(it.lost) == Some(it.sent)),
+                "the numbers of answered and lost probes do not add up to those sent",
+            ),
+            (
+                series().all(SeriesResult::is_of_its_bins),
+                "a delay is not within the bins of its series, or not above 1 us",
+            ),
+            (rates.all(|rate| i64::try_from(rate).is_ok()), "a rate is above 2^63"),
+            (
+                percents.all(|percent| (0.0..=Self::PERCENT_MAX).contains(&percent)),
+                "a percentage of the tier is not a number from 0 to 1,000,000",
+            ),
+        ];
+        checks.into_iter().find(|(is_valid, _)| !is_valid).map(|(_, fault)| fault)
     }
 }
 

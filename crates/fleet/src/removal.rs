@@ -1,8 +1,8 @@
-//! An orchestrator's signed statement that a device was removed.
+//! Signed statements of an orchestrator that a device was removed.
 //!
-//! An agent that was removed stops for good, and measures again only after a visit on site. So
-//! neither a status of HTTP nor TLS is enough: the statement is signed with the key of the leases,
-//! which the device learned when it enrolled, and it names the enrolment that it ends.
+//! A removed agent stops for good, and measures again only after a visit on site. So an HTTP status
+//! or TLS is not enough: the statement is signed with the key of the leases, which the device
+//! received when it enrolled, and it names the enrolment that it ends.
 
 use data_encoding::HEXLOWER;
 use ring::signature::{ED25519, Ed25519KeyPair, UnparsedPublicKey};
@@ -13,10 +13,9 @@ use crate::device::DeviceId;
 /// The enrolment that a removal ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Removed {
-    /// The device, which follows from its key.
     pub device: DeviceId,
-    /// When it enrolled, milliseconds since 1970; 0 for a server. A store that was restored from an
-    /// old copy knows an older enrolment of the same key.
+    /// When the device enrolled, milliseconds since 1970; 0 for a server. A store that was restored
+    /// from a backup may have an older enrolment of the same key.
     pub enrolled_ms: u64,
 }
 
@@ -41,7 +40,7 @@ fn signed_text(removed: Removed, at_ms: u64) -> String {
 }
 
 impl Removed {
-    /// States, signed at `at_ms`, that this enrolment was ended.
+    /// Signs that this enrolment ended, at `at_ms`.
     pub fn sign(self, key: &Ed25519KeyPair, at_ms: u64) -> Removal {
         let signature = HEXLOWER.encode(key.sign(signed_text(self, at_ms).as_bytes()).as_ref());
         Removal { device: self.device, enrolled_ms: self.enrolled_ms, at_ms, signature }
@@ -49,12 +48,12 @@ impl Removed {
 }
 
 impl Removal {
-    /// The enrolment that it ends.
+    /// Returns the enrolment that the statement ends.
     pub fn removed(&self) -> Removed {
         Removed { device: self.device, enrolled_ms: self.enrolled_ms }
     }
 
-    /// Whether the owner of that public key signed it.
+    /// Whether the owner of `public_key` signed the statement.
     pub fn is_signed_by(&self, public_key: &[u8; 32]) -> bool {
         let text = signed_text(self.removed(), self.at_ms);
         let signature = HEXLOWER.decode(self.signature.as_bytes());

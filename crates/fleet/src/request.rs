@@ -1,31 +1,29 @@
-//! Who sent a request, and that nobody changed it.
+//! Authentication of requests.
 //!
-//! Checking a signature takes fifty times as long as checking a keyed hash, and a fleet hands in
+//! Verifying a signature takes fifty times as long as verifying a keyed hash, and a fleet sends
 //! thousands of results a second. So a device proves its key once ([`crate::message::OpenSession`])
 //! and gets a session, whose key authenticates each request with HMAC-SHA-256. The orchestrator
-//! remembers no session: the session's text says whose it is and until when, authenticated by a
-//! secret that all orchestrators of a fleet share, and the session's key follows from that text.
+//! stores no session: the session's text contains the device and the expiry, authenticated by a
+//! secret that all orchestrators of a fleet share, and the session's key is derived from that text.
 
 use data_encoding::HEXLOWER;
 use ring::hmac::{self, HMAC_SHA256, Key, sign};
 
 use crate::device::DeviceId;
 
-/// A session is good for so long.
+/// Lifetime of a session.
 pub const SESSION_MS: u64 = 3_600_000;
-/// A request is good for so long before and after its time.
+/// Largest difference between a request's time and the orchestrator's clock.
 pub const FRESH_MS: u64 = 300_000;
 
-/// Why a request is not believed.
+/// Why a request is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RequestError {
-    /// Not a session of this fleet.
-    #[error("this is no session of this fleet")]
+    #[error("this is not a session of this fleet")]
     Session,
-    /// The session is over: open another.
     #[error("the session is over: open another")]
     Expired,
-    /// The request is too old, or of the future.
+    /// The request's time differs by more than [`FRESH_MS`].
     #[error("the request's time is more than five minutes off")]
     Stale,
     /// The request was changed, or its sender does not have the session's key.
@@ -33,16 +31,14 @@ pub enum RequestError {
     Forged,
 }
 
-/// A session of a device: its text, which goes with each request, and its key.
+/// The text of a session, which each request carries, and its key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SessionSecrets {
-    /// Its text.
     pub session: String,
-    /// Its key.
     pub key: [u8; 32],
 }
 
-/// A new session.
+/// Opens a session.
 pub fn open_session(fleet_secret: &[u8; 32], device: DeviceId, expires_ms: u64) -> SessionSecrets {
     let claims = format!("{device}.{expires_ms}");
     let tag = tagged(fleet_secret, "session", claims.as_bytes());
@@ -58,16 +54,16 @@ pub fn authenticate(key: &[u8; 32], method: &str, target: &str, at_ms: u64, body
     HEXLOWER.encode(sign(&Key::new(HMAC_SHA256, key), &covered).as_ref())
 }
 
-/// Parses the time of a request, which has one spelling: decimal digits without sign or leading
-/// zeros.
+/// Parses the time of a request. Only one spelling is accepted: decimal digits without a sign or
+/// leading zeros.
 pub fn parse_time(text: &str) -> Option<u64> {
     text.parse().ok().filter(|at_ms: &u64| at_ms.to_string() == text)
 }
 
-/// Whose session it is, which says nothing yet of who sent the request.
+/// Returns the device of a valid session. [`verify`] checks that this device sent the request.
 ///
 /// # Errors
-/// [`RequestError::Session`], [`RequestError::Expired`].
+/// [`RequestError::Session`] or [`RequestError::Expired`].
 pub fn holder(
     fleet_secret: &[u8; 32],
     now_ms: u64,
@@ -86,11 +82,11 @@ pub fn holder(
     Ok(device)
 }
 
-/// That whoever has the key of the request's session sent it, lately, and as it is. Whether there
-/// is such a session at all, [`holder`] tells.
+/// Verifies that the holder of the session's key sent exactly this request, at most [`FRESH_MS`]
+/// ago. [`holder`] checks the session itself.
 ///
 /// # Errors
-/// [`RequestError::Stale`], [`RequestError::Forged`].
+/// [`RequestError::Stale`] or [`RequestError::Forged`].
 pub fn verify(
     fleet_secret: &[u8; 32],
     now_ms: u64,
@@ -104,8 +100,8 @@ pub fn verify(
     let Authenticated { method, target, at_ms, body, .. } = *request;
     let key = Key::new(HMAC_SHA256, &key);
     let is_tag_of = |line: &str| hmac::verify(&key, &covered(line, at_ms, body), &tag).is_ok();
-    // Agents of version 0.1 sign the path alone. All their requests are POST without a query, so
-    // that such a tag is good for nothing else.
+    // Agents of version 0.1 sign only the path. All of their requests are POST without a query, so
+    // such a tag is accepted for nothing else.
     let is_first_form = || method == "POST" && !target.contains('?') && is_tag_of(target);
     if is_tag_of(&format!("{method} {target}")) || is_first_form() {
         return Ok(());
@@ -113,10 +109,7 @@ pub fn verify(
     Err(RequestError::Forged)
 }
 
-/// Who sent a request: [`holder`], and then [`verify`].
-///
-/// # Errors
-/// Why it is not believed.
+/// Returns the sender of a request: calls [`holder`] and [`verify`].
 pub fn sender(
     fleet_secret: &[u8; 32],
     now_ms: u64,
@@ -127,20 +120,18 @@ pub fn sender(
     Ok(device)
 }
 
-/// A request as it came.
+/// A request with its authentication.
 #[derive(Clone, Copy, Debug)]
 pub struct Authenticated<'a> {
-    /// The session's text.
     pub session: &'a str,
-    /// What [`authenticate`] gave.
+    /// The result of [`authenticate`].
     pub tag: &'a str,
-    /// When it was sent.
+    /// When it was sent, milliseconds since 1970.
     pub at_ms: u64,
     /// The HTTP method, such as `POST`.
     pub method: &'a str,
     /// The request target: path and query.
     pub target: &'a str,
-    /// Its body, byte for byte.
     pub body: &'a [u8],
 }
 

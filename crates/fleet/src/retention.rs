@@ -1,8 +1,9 @@
-//! What is kept of what was measured, and for how long.
+//! Forms in which results are stored, and for how long.
 //!
-//! As it came for a few days, in the database. Then the same as columns: each run with its bins.
-//! After that the sums of the lines that are alike: bins add exactly, so that nothing is lost but
-//! who it was. A day goes from one form to the next as a whole, by the day on which runs began.
+//! For a few days results are rows of the database. Then a day is moved to columns: each run with
+//! its bins. After that only sums over equal lines remain: bins add exactly, so that the sums lose
+//! nothing but the identity of the devices. A day moves as a whole, by the day on which its runs
+//! began.
 
 use std::collections::BTreeMap;
 
@@ -14,12 +15,12 @@ use crate::outcome::Outcome;
 use crate::plan::Kind;
 use crate::store::StoredResult;
 
-/// For how many days, with that of its runs, a form is kept.
+/// Days for which each form is stored, counted with the day of the runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Retention {
-    /// As it came.
+    /// Rows of the database.
     pub raw_days: u32,
-    /// Each run with its bins; from the day of its runs, too.
+    /// Each run with its bins; also counted from the day of the runs.
     pub bins_days: u32,
 }
 
@@ -29,20 +30,20 @@ impl Default for Retention {
     }
 }
 
-/// A form in which a day is kept.
+/// The form in which a day is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Form {
-    /// As it came, in the database.
+    /// Rows of the database.
     Raw,
     /// Each run with its bins, as columns.
     Bins,
-    /// Sums of lines that are alike.
+    /// Sums over equal lines.
     Sums,
 }
 
 impl Retention {
-    /// The form in which a day is to be kept; both count days since 1970. What has not ended yet
-    /// is kept as it came.
+    /// Returns the form of a day; both arguments count days since 1970. The present day is always
+    /// [`Form::Raw`].
     pub fn form(self, day: u32, today: u32) -> Form {
         match today.saturating_sub(day) {
             age if age < self.raw_days.max(1) => Form::Raw,
@@ -52,62 +53,49 @@ impl Retention {
     }
 }
 
-/// What a sum is of.
+/// The lines, time and step that a sum counts.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct SumKey {
-    /// The plan.
     pub plan: String,
-    /// The cohort.
     pub cohort: String,
     /// Days since 1970.
     pub day: u32,
     /// Hour of the day, UTC.
     pub hour: u8,
-    /// As [`crate::device::Attributes::get`] has it.
+    /// See [`crate::device::Attributes::get`].
     pub tier: String,
-    /// The region.
     pub region: String,
-    /// The firmware.
     pub firmware: String,
-    /// The step.
     pub step: String,
-    /// What it loaded.
     pub kind: Kind,
-    /// The marking.
     pub dscp: u8,
 }
 
-/// Series of lines that are alike.
+/// A sum of series of equal lines.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SumOf {
-    /// All round trips.
+    /// Round-trip times.
     pub bins: Bins,
-    /// Probes that were sent.
     pub sent: u64,
-    /// Probes that were lost.
     pub lost: u64,
-    /// Series that were put together.
+    /// Number of series.
     pub tests: u64,
-    /// Devices that they are of.
+    /// Number of devices.
     pub devices: u64,
 }
 
-/// What an end of runs is counted by.
+/// The runs that a count of outcomes includes.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct EndKey {
-    /// The plan.
     pub plan: String,
-    /// The cohort.
     pub cohort: String,
     /// Days since 1970.
     pub day: u32,
-    /// Which end.
     pub outcome: Outcome,
-    /// Why.
     pub reason: String,
 }
 
-/// Adds up the results of a day. Those of a device are to come one after the other: devices are
+/// Sums up the results of a day. The results of a device must be consecutive, because devices are
 /// counted without remembering them.
 #[derive(Clone, Debug, Default)]
 pub struct Fold {
@@ -116,14 +104,13 @@ pub struct Fold {
 }
 
 impl Fold {
-    /// Adds a result.
-    pub fn add(&mut self, kept: &StoredResult) {
-        let result = &kept.result;
-        if kept.was_due() {
+    pub fn add(&mut self, stored: &StoredResult) {
+        let result = &stored.result;
+        if stored.was_due() {
             let end = EndKey {
                 plan: result.plan.clone(),
-                cohort: kept.cohort.clone(),
-                day: kept.day(),
+                cohort: stored.cohort.clone(),
+                day: stored.day(),
                 outcome: result.outcome,
                 reason: result.reason.clone(),
             };
@@ -132,12 +119,12 @@ impl Fold {
         for (step, series) in result.pooled_series() {
             let key = SumKey {
                 plan: result.plan.clone(),
-                cohort: kept.cohort.clone(),
-                day: kept.day(),
-                hour: kept.hour(),
-                tier: kept.attributes.get("tier").unwrap_or_default(),
-                region: kept.attributes.region.clone(),
-                firmware: kept.attributes.firmware.clone(),
+                cohort: stored.cohort.clone(),
+                day: stored.day(),
+                hour: stored.hour(),
+                tier: stored.attributes.get("tier").unwrap_or_default(),
+                region: stored.attributes.region.clone(),
+                firmware: stored.attributes.firmware.clone(),
                 step: step.step.clone(),
                 kind: step.kind,
                 dscp: series.dscp,
@@ -147,18 +134,17 @@ impl Fold {
             sum.sent = sum.sent.saturating_add(series.sent);
             sum.lost = sum.lost.saturating_add(series.lost);
             sum.tests += 1;
-            if last.replace(kept.pseudonym) != Some(kept.pseudonym) {
+            if last.replace(stored.pseudonym) != Some(stored.pseudonym) {
                 sum.devices += 1;
             }
         }
     }
 
-    /// The sums, by what they are of.
     pub fn sums(&self) -> impl Iterator<Item = (&SumKey, &SumOf)> {
         self.sums.iter().map(|(key, (sum, _))| (key, sum))
     }
 
-    /// How often runs came to each end.
+    /// Returns the number of runs by outcome and reason.
     pub fn ends(&self) -> impl Iterator<Item = (&EndKey, u64)> {
         self.ends.iter().map(|(key, count)| (key, *count))
     }
@@ -178,7 +164,7 @@ mod tests {
         let forms = [100, 94, 93, 11, 10, 0].map(|day| rules.form(day, 100));
         assert_eq!(forms, [Form::Raw, Form::Raw, Form::Bins, Form::Bins, Form::Sums, Form::Sums]);
         assert_eq!(rules.form(101, 100), Form::Raw, "of a clock that is ahead");
-        // The day that is under way is never folded.
+        // The present day is never folded.
         assert_eq!(Retention { raw_days: 0, bins_days: 0 }.form(7, 7), Form::Raw);
     }
 

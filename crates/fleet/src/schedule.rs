@@ -1,22 +1,20 @@
 //! When a line runs next.
 //!
-//! Times on the clock's marks would be the same for all: ten million lines that start within a
-//! minute of the hour are 240 times the average. So the time to the next run is drawn from an
-//! exponential distribution, which remembers nothing: lines do not fall into step, and an outage
-//! does not put them there.
+//! Ten million lines that start within the same minute of the hour would cause 240 times the mean
+//! load. So the time to the next run is exponentially distributed and independent of earlier runs:
+//! lines do not synchronise, not even after an outage.
 
 use underload_aqm::rng::Rng;
 use underload_aqm::time::{Span, Time};
 
-/// A day.
 pub const DAY: Span = Span::from_secs(86_400);
 
 /// The part of every day in which runs may begin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Window {
-    /// Since midnight.
+    /// Time since midnight.
     pub from: Span,
-    /// Since midnight, later than `from` and at most a day.
+    /// Time since midnight, later than `from` and at most a day.
     pub until: Span,
 }
 
@@ -24,12 +22,11 @@ impl Window {
     /// The whole day.
     pub const ALWAYS: Self = Self { from: Span::ZERO, until: DAY };
 
-    /// Length of the window.
     pub const fn length(self) -> Span {
         self.until.saturating_sub(self.from)
     }
 
-    /// How much of all windows has passed at `now`.
+    /// Returns how much time within windows has passed at `now`, nanoseconds.
     fn open_until(self, now: Time) -> u64 {
         let (days, of_day) =
             (now.as_nanos() / DAY.as_nanos(), Span::from_nanos(now.as_nanos() % DAY.as_nanos()));
@@ -37,7 +34,7 @@ impl Window {
         days * self.length().as_nanos() + today.as_nanos()
     }
 
-    /// The instant at which so much of all windows has passed.
+    /// Returns the instant at which `open_ns` of time within windows has passed.
     fn when_open(self, open_ns: u64) -> Time {
         let length = self.length().as_nanos();
         let (days, rest) = (open_ns / length, open_ns % length);
@@ -46,42 +43,42 @@ impl Window {
     }
 }
 
-/// When a line that runs `per_day` times a day on average, more than 0, runs next after `now`.
+/// Draws the time of a line's next run after `now`; `per_day`, its mean, is more than 0.
 pub fn next_run(rng: &mut Rng, now: Time, per_day: f64, window: Window) -> Time {
     let mean_ns = window.length().as_nanos() as f64 / per_day;
     let wait_ns = -libm::log(uniform(rng)) * mean_ns;
-    // A cast of what no integer holds gives the largest.
+    // A float above the largest integer is cast to the largest.
     window.when_open(window.open_until(now).saturating_add(wait_ns as u64))
 }
 
-/// When a refused line asks again: at random within a time that doubles with every refusal, so
-/// that those who were refused together do not come back together ("full jitter").
+/// Draws the wait after a refusal: uniform within a time that doubles with every refusal, so that
+/// lines refused together do not come back together ("full jitter").
 pub fn retry_after(rng: &mut Rng, refusals: u32) -> Span {
     let most = RETRY_FIRST.as_nanos() << refusals.min(RETRY_DOUBLINGS);
     RETRY_LEAST + Span::from_nanos((uniform(rng) * most as f64) as u64)
 }
 
-/// When a run that was due at `due` and was held back now, after so many times before, is asked
-/// for again; `None` where that would be later than it may begin.
-pub fn again(
+/// Draws the next attempt of a run that was due at `due` and was held back now, after `refusals`
+/// earlier attempts; `None` if it would be later than `start_within` allows.
+pub fn next_attempt(
     rng: &mut Rng,
     now: Time,
     refusals: u32,
     due: Time,
     start_within: Span,
 ) -> Option<Time> {
-    let again = now + retry_after(rng, refusals);
-    (again <= due + start_within).then_some(again)
+    let next = now + retry_after(rng, refusals);
+    (next <= due + start_within).then_some(next)
 }
 
-/// A first refusal is followed by another request within so much time.
+/// Longest wait after the first refusal, beyond [`RETRY_LEAST`].
 pub const RETRY_FIRST: Span = Span::from_secs(60);
-/// Nobody asks again sooner.
+/// Shortest wait after a refusal.
 pub const RETRY_LEAST: Span = Span::from_secs(1);
-/// 60 s doubled six times: about an hour.
+/// The wait doubles this often, from 60 s to about an hour.
 const RETRY_DOUBLINGS: u32 = 6;
 
-/// Above 0, at most 1.
+/// Uniform above 0, at most 1.
 pub(crate) fn uniform(rng: &mut Rng) -> f64 {
     ((rng.next_u64() >> 11) + 1) as f64 / (1_u64 << 53) as f64
 }
@@ -106,8 +103,8 @@ mod tests {
         let runs = runs(Window::ALWAYS, 6.0, 5_000);
         let mean = runs.len() as f64 / 5_000.0;
         assert!((mean - 6.0).abs() < 0.15, "{mean} runs a day");
-        // Of an exponential, the share beyond the mean is 1/e, and so is that beyond twice the
-        // mean of those beyond the mean.
+        // Of an exponential distribution, 1/e is beyond the mean, and 1/e of that beyond twice the
+        // mean.
         let gaps: Vec<u64> =
             runs.windows(2).map(|pair| pair[1].since(pair[0]).as_nanos()).collect();
         let beyond = |hours: u64| {

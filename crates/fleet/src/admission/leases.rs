@@ -1,69 +1,69 @@
-//! The leases that are held, found by their numbers and by when they end.
+//! Leases by number and by expiry.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use underload_aqm::time::Time;
 
-use super::{Held, LeaseId};
+use super::{LeaseId, Reservation};
 
-/// A place for a lease, used again and again.
+/// A slot for a lease, which is reused.
 #[derive(Debug)]
-struct Place {
-    /// Counts the leases that were here: an old number finds nothing.
+struct Slot {
+    /// Number of leases that ended in this slot, so that old numbers find nothing.
     generation: u32,
-    held: Option<Held>,
+    reservation: Option<Reservation>,
 }
 
-/// No tree is walked for a lease: two are made for every run of a country.
+/// Slots instead of a tree, because two leases are looked up for every run of a country.
 #[derive(Debug, Default)]
 pub(super) struct Leases {
-    places: Vec<Place>,
+    slots: Vec<Slot>,
     free: Vec<u32>,
-    /// What was given back stays until its time is over.
+    /// An entry of a lease that was released stays until it expires.
     expiries: BinaryHeap<Reverse<(Time, LeaseId)>>,
 }
 
 impl Leases {
-    pub fn add(&mut self, held: Held, expires: Time) -> LeaseId {
-        let place = self.free.pop().unwrap_or_else(|| {
-            self.places.push(Place { generation: 0, held: None });
-            self.places.len() as u32 - 1
+    pub fn add(&mut self, reservation: Reservation, expires: Time) -> LeaseId {
+        let number = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(Slot { generation: 0, reservation: None });
+            self.slots.len() as u32 - 1
         });
-        let Place { generation, held: empty } = &mut self.places[place as usize];
-        *empty = Some(held);
-        let id = LeaseId(u64::from(*generation) << 32 | u64::from(place));
+        let slot = &mut self.slots[number as usize];
+        slot.reservation = Some(reservation);
+        let id = LeaseId(u64::from(slot.generation) << 32 | u64::from(number));
         self.expiries.push(Reverse((expires, id)));
         id
     }
 
-    pub fn remove(&mut self, id: LeaseId) -> Option<Held> {
+    pub fn remove(&mut self, id: LeaseId) -> Option<Reservation> {
         let (generation, number) = ((id.0 >> 32) as u32, id.0 as u32);
-        let place = self.places.get_mut(number as usize)?;
-        if place.generation != generation {
+        let slot = self.slots.get_mut(number as usize)?;
+        if slot.generation != generation {
             return None;
         }
-        let held = place.held.take()?;
-        place.generation = place.generation.wrapping_add(1);
+        let reservation = slot.reservation.take()?;
+        slot.generation = slot.generation.wrapping_add(1);
         self.free.push(number);
-        Some(held)
+        Some(reservation)
     }
 
-    /// A lease whose time is over at `now`.
-    pub fn remove_expired(&mut self, now: Time) -> Option<Held> {
+    /// Removes a lease that has expired at `now`, until none is left.
+    pub fn remove_expired(&mut self, now: Time) -> Option<Reservation> {
         while let Some(Reverse((expires, id))) = self.expiries.peek().copied() {
             if expires > now {
                 return None;
             }
             self.expiries.pop();
-            if let Some(held) = self.remove(id) {
-                return Some(held);
+            if let Some(reservation) = self.remove(id) {
+                return Some(reservation);
             }
         }
         None
     }
 
     pub fn count(&self) -> usize {
-        self.places.len() - self.free.len()
+        self.slots.len() - self.free.len()
     }
 }

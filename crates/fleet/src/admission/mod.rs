@@ -1,62 +1,59 @@
-//! Who may run now.
+//! Admission: who may run now.
 //!
-//! A run takes three things at once: its line, the segment of the access network that the line
-//! shares, and room on a server in each direction. It gets all of them or none, in one step, so
-//! that two requests cannot both take the last. What it gets is a lease that ends by itself: a
-//! line that vanishes in the middle of a run frees what it held without anybody's help. Whatever
-//! is not known to be free is refused.
+//! A run needs three things at once: its line, the segment of the access network that the line
+//! shares, and capacity of a server in each direction. It gets all of them or none, in one step, so
+//! that two requests cannot both take the last. A granted run gets a lease that expires: a line
+//! that vanishes during a run frees its reservations without help. What is not known to be free is
+//! refused.
 
 mod decide;
 mod leases;
-mod pool;
 
 use serde::{Deserialize, Serialize};
 use underload_aqm::rng::Rng;
 use underload_aqm::time::{Span, Time};
 
-pub use decide::{Asked, Choice, Rates, Room};
+pub use decide::{Choice, Demand, Rates, ServerLoad};
 use leases::Leases;
-use pool::Pool;
-pub use pool::{ServerId, ServerUse};
 
-/// A line, by the number that it was enrolled under. Numbers are given one after the other: memory
-/// is taken for all below the largest that was seen.
+/// Number of a line. Lines are numbered consecutively: memory is allocated for all numbers below
+/// the largest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct LineId(pub u32);
 
-/// A segment of the access network; numbered as lines are.
+/// Number of a segment of the access network, consecutive like those of lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SegmentId(pub u32);
 
-/// A lease, unique for ever.
+/// Number of a server, in the order in which they were added.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ServerId(pub u32);
+
+/// Unique number of a lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct LeaseId(pub u64);
 
-/// What a line asks for.
+/// A request for a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Request {
-    /// The line.
     pub line: LineId,
-    /// Its segment.
     pub segment: SegmentId,
-    /// Whether the run fills the line, and with it a part of the segment.
+    /// Whether the run fills the line, and with it part of the segment.
     pub is_loaded: bool,
-    /// The most that it sends to the server at once, bit/s.
+    /// Highest rate towards the server, bit/s.
     pub up_bit_per_s: u64,
-    /// The most that it takes from the server at once, bit/s.
+    /// Highest rate from the server, bit/s.
     pub down_bit_per_s: u64,
-    /// How long it takes.
+    /// Longest duration of the run.
     pub lasts: Span,
 }
 
-/// What a line got.
+/// A granted lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Lease {
-    /// To give it back by.
     pub id: LeaseId,
-    /// The server that has room for it.
     pub server: ServerId,
-    /// From then on nothing is reserved for it any more.
+    /// When the reservations end.
     pub expires: Time,
 }
 
@@ -65,22 +62,21 @@ pub struct Lease {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Refusal {
-    /// It holds a lease already.
+    /// The line already has a lease.
     LineBusy,
-    /// Another line of its segment is being loaded.
+    /// Another line of the segment is being loaded.
     SegmentBusy,
-    /// No server of those that were tried has room.
+    /// None of the servers that were tried has enough free capacity.
     ServersFull,
     /// No server is known to be alive.
     NoServer,
-    /// No server could ever have room for it: it need not ask again.
+    /// No server has enough capacity, so that no retry can succeed.
     TooLarge,
-    /// The plan's lines share segments, and nobody said which one this is in.
+    /// The plan's lines share segments, and the segment of this line is unknown.
     SegmentUnknown,
 }
 
 impl Refusal {
-    /// Every refusal.
     pub const ALL: [Self; 6] = [
         Self::LineBusy,
         Self::SegmentBusy,
@@ -90,7 +86,6 @@ impl Refusal {
         Self::SegmentUnknown,
     ];
 
-    /// In words.
     pub fn words(self) -> &'static str {
         match self {
             Self::LineBusy => "line busy",
@@ -103,23 +98,22 @@ impl Refusal {
     }
 }
 
-/// Why a run that was due did not begin when it was asked for.
+/// Why a due run could not begin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Reason {
-    /// The home sent or received itself.
+    /// The home used its line.
     HomeBusy,
-    /// It was not admitted.
+    /// The run was not admitted.
     Refused(Refusal),
 }
 
 impl Reason {
-    /// Asking again would not help.
+    /// Whether no retry can succeed.
     pub fn is_final(self) -> bool {
         self == Self::Refused(Refusal::TooLarge)
     }
 
-    /// In words.
     pub fn words(self) -> &'static str {
         match self {
             Self::HomeBusy => "home busy",
@@ -128,14 +122,14 @@ impl Reason {
     }
 }
 
-/// What holds for all runs.
+/// Rules for all runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rules {
     /// Lines of a segment that may be loaded at once; `None` for any number.
     pub loaded_per_segment: Option<u32>,
-    /// A lease lasts as long as its run and this.
+    /// Time between the end of a run and the expiry of its lease.
     pub lease_grace: Span,
-    /// A server that was not heard of for so long has no room.
+    /// A server without a heartbeat for this long is not used.
     pub heartbeat_timeout: Span,
 }
 
@@ -149,11 +143,11 @@ impl Default for Rules {
     }
 }
 
-/// What is reserved.
+/// Leases and reservations of a fleet.
 #[derive(Debug)]
 pub struct Admission {
     rules: Rules,
-    pool: Pool,
+    servers: Vec<ServerLoad>,
     leases: Leases,
     /// A bit for each line with a lease.
     lines: Vec<u64>,
@@ -162,15 +156,15 @@ pub struct Admission {
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Held {
+struct Reservation {
     line: LineId,
-    /// Of a run that loads its line.
+    /// `None` for a run that does not load its line.
     segment: Option<SegmentId>,
     server: ServerId,
     rates: Rates,
 }
 
-/// The element of that number, with what was missing below it.
+/// Returns an element; extends the list up to it.
 fn grown<T: Default + Clone>(list: &mut Vec<T>, place: usize) -> &mut T {
     if list.len() <= place {
         list.resize(place + 1, T::default());
@@ -179,31 +173,35 @@ fn grown<T: Default + Clone>(list: &mut Vec<T>, place: usize) -> &mut T {
 }
 
 impl Admission {
-    /// Nothing is reserved, and no server known.
+    /// An admission without servers and leases.
     pub fn new(rules: Rules) -> Self {
         Self {
             rules,
-            pool: Pool::default(),
+            servers: Vec::new(),
             leases: Leases::default(),
             lines: Vec::new(),
             segments: Vec::new(),
         }
     }
 
-    /// Adds a server that takes and sends so much, bit/s. It has room from its first heartbeat on.
+    /// Adds a server with this capacity in each direction. It is used from its first heartbeat on.
     pub fn add_server(&mut self, capacity_bit_per_s: u64) -> ServerId {
-        self.pool.add(capacity_bit_per_s)
+        let capacity = Rates { up: capacity_bit_per_s, down: capacity_bit_per_s };
+        self.servers.push(ServerLoad { capacity, reserved: Rates::default(), heard: None });
+        ServerId(self.servers.len() as u32 - 1)
     }
 
-    /// A server is alive. One that is not known changes nothing.
+    /// Records a heartbeat. Unknown servers are ignored.
     pub fn heartbeat(&mut self, now: Time, server: ServerId) {
-        self.pool.heartbeat(now, server);
+        if let Some(server) = self.servers.get_mut(server.0 as usize) {
+            server.heard = Some(now);
+        }
     }
 
-    /// Reserves all that a run takes, or nothing.
+    /// Reserves everything that a run needs.
     ///
     /// # Errors
-    /// What there is none of.
+    /// Returns why the run is refused; nothing is reserved then.
     pub fn reserve(
         &mut self,
         now: Time,
@@ -213,15 +211,17 @@ impl Admission {
         self.expire(now);
         let segment = request.is_loaded.then_some(request.segment);
         let rates = Rates { up: request.up_bit_per_s, down: request.down_bit_per_s };
-        let asked = Asked {
+        let demand = Demand {
             rates,
             has_lease: self.is_running(request.line),
             loaded_in_segment: segment.map(|segment| self.loaded_in(segment)),
         };
-        let choice = self.rules.decide(now, &asked, self.pool.rooms(), rng)?;
-        let server = self.pool.take(choice.first(), rates);
+        let choice = self.rules.decide(now, &demand, &self.servers, rng)?;
+        self.servers[choice.first()].reserve(rates);
+        let server = ServerId(choice.first() as u32);
         let expires = now + request.lasts + self.rules.lease_grace;
-        let id = self.leases.add(Held { line: request.line, segment, server, rates }, expires);
+        let reservation = Reservation { line: request.line, segment, server, rates };
+        let id = self.leases.add(reservation, expires);
         let (word, bit) = word_and_bit(request.line);
         *grown(&mut self.lines, word) |= bit;
         if let Some(segment) = segment {
@@ -230,27 +230,27 @@ impl Admission {
         Ok(Lease { id, server, expires })
     }
 
-    /// A run is over. False where the lease has ended before, or never was.
+    /// Ends a lease. Returns false if it does not exist any more.
     pub fn release(&mut self, id: LeaseId) -> bool {
-        let held = self.leases.remove(id);
-        if let Some(held) = held {
-            self.free(&held);
+        let reservation = self.leases.remove(id);
+        if let Some(reservation) = reservation {
+            self.free(&reservation);
         }
-        held.is_some()
+        reservation.is_some()
     }
 
-    /// Ends the leases whose time is over; every reservation does so first.
+    /// Ends the leases that have expired; every reservation does so first.
     pub fn expire(&mut self, now: Time) {
-        while let Some(held) = self.leases.remove_expired(now) {
-            self.free(&held);
+        while let Some(reservation) = self.leases.remove_expired(now) {
+            self.free(&reservation);
         }
     }
 
-    fn free(&mut self, held: &Held) {
-        let (word, bit) = word_and_bit(held.line);
+    fn free(&mut self, reservation: &Reservation) {
+        let (word, bit) = word_and_bit(reservation.line);
         *grown(&mut self.lines, word) &= !bit;
-        self.pool.give_back(held.server, held.rates);
-        if let Some(segment) = held.segment {
+        self.servers[reservation.server.0 as usize].release(reservation.rates);
+        if let Some(segment) = reservation.segment {
             *grown(&mut self.segments, segment.0 as usize) -= 1;
         }
     }
@@ -260,23 +260,23 @@ impl Admission {
         self.lines.get(word).is_some_and(|bits| bits & bit != 0)
     }
 
-    /// Lines of a segment that are being loaded.
+    /// Number of lines of a segment that are being loaded.
     pub fn loaded_in(&self, segment: SegmentId) -> u32 {
         self.segments.get(segment.0 as usize).copied().unwrap_or(0)
     }
 
-    /// Leases that are held.
+    /// Number of leases.
     pub fn leases(&self) -> usize {
         self.leases.count()
     }
 
-    /// What is reserved of every server.
-    pub fn servers(&self) -> impl Iterator<Item = ServerUse> {
-        self.pool.servers()
+    /// Returns the capacity and reservations of every server, in the order of their numbers.
+    pub fn servers(&self) -> &[ServerLoad] {
+        &self.servers
     }
 }
 
-/// Where the bit of a line is.
+/// Index of the word, and mask, of a line's bit.
 fn word_and_bit(line: LineId) -> (usize, u64) {
     (line.0 as usize / 64, 1 << (line.0 % 64))
 }

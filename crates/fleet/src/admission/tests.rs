@@ -12,7 +12,7 @@ fn at(seconds: u64) -> Time {
     Time::from_secs(seconds)
 }
 
-/// Servers of one gigabit that are alive now.
+/// An admission with servers of one gigabit that are alive.
 fn admission(servers: u32, rules: Rules) -> Admission {
     let mut admission = Admission::new(rules);
     for _ in 0..servers {
@@ -42,7 +42,7 @@ fn of_many_that_race_for_one_server_only_as_many_as_fit_get_in() {
     let asked: Vec<_> = asked.collect();
     assert_eq!(asked.iter().filter(|it| it.is_ok()).count(), 10);
     assert!(asked[10..].iter().all(|it| *it == Err(Refusal::ServersFull)));
-    assert_eq!(admission.servers().next().map(|server| server.up_bit_per_s), Some(GBIT));
+    assert_eq!(admission.servers()[0].reserved.up, GBIT);
 }
 
 #[test]
@@ -58,7 +58,7 @@ fn all_or_nothing_with_the_reason() {
     let down = Request { down_bit_per_s: GBIT - 1_999_999, ..run(3, 9) };
     assert_eq!(ask(down), Err(Refusal::ServersFull), "up has room, down has not");
     assert_eq!(ask(Request { up_bit_per_s: GBIT + 1, ..run(4, 4) }), Err(Refusal::TooLarge));
-    // The refused took nothing: their lines and segments are free.
+    // Refused requests reserved nothing: their lines and segments are free.
     assert!(ask(run(3, 9)).is_ok() && ask(run(4, 4)).is_ok());
     assert_eq!(admission.leases(), 4);
 }
@@ -76,11 +76,11 @@ fn a_line_that_vanished_frees_all_it_held_when_its_lease_ends() {
     assert_eq!(ask(&mut admission, 25, 2), Err(Refusal::SegmentBusy));
     let second = ask(&mut admission, 26, 1).expect("all is free");
     assert_ne!(second, lease.id);
-    // What comes late changes nothing of who has it now.
+    // A late release does not change the present leases.
     assert!(!admission.release(lease.id) && !admission.release(LeaseId(99)));
     assert_eq!(ask(&mut admission, 27, 3), Err(Refusal::SegmentBusy));
     assert!(admission.release(second) && !admission.release(second));
-    assert_eq!(admission.servers().next().map(|server| server.up_bit_per_s), Some(0));
+    assert_eq!(admission.servers()[0].reserved.up, 0);
 }
 
 #[test]
@@ -106,7 +106,7 @@ fn a_few_choices_spread_well() {
     for line in 0..500 {
         admission.reserve(at(1), &run(line, line), &mut rng).expect("half of it is free");
     }
-    let used: Vec<u64> = admission.servers().map(|server| server.up_bit_per_s).collect();
+    let used: Vec<u64> = admission.servers().iter().map(|server| server.reserved.up).collect();
     let (least, most) = (used.iter().min().unwrap(), used.iter().max().unwrap());
     assert!(*least >= 300_000_000 && *most <= 700_000_000, "{least} to {most}");
 }
@@ -130,7 +130,7 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 proptest! {
-    /// Whatever is asked, given back, forgotten or silent: nothing is taken twice, and in the end
+    /// Whatever is requested, released or expires: nothing is reserved twice, and in the end
     /// everything is free.
     #[test]
     fn nothing_is_ever_taken_twice(
@@ -153,7 +153,7 @@ proptest! {
                     prop_assert_eq!(admission.leases(), before + usize::from(outcome.is_ok()));
                     given.extend(outcome.map(|lease| lease.id));
                 }
-                // Some of them a second time, or after they ended.
+                // Some are released twice, or after they expired.
                 Step::Release(place) => {
                     if let Some(id) = given.get(place) {
                         admission.release(*id);
@@ -163,7 +163,7 @@ proptest! {
                 Step::Hear(server) => admission.heartbeat(now, ServerId(server)),
             }
             for server in admission.servers() {
-                prop_assert!(server.up_bit_per_s.max(server.down_bit_per_s) <= GBIT);
+                prop_assert!(server.reserved.up.max(server.reserved.down) <= GBIT);
             }
             for segment in 0..4 {
                 prop_assert!(admission.loaded_in(SegmentId(segment)) <= limit);
@@ -171,8 +171,8 @@ proptest! {
         }
         admission.expire(Time::MAX);
         prop_assert_eq!(admission.leases(), 0);
-        let is_free = |server: ServerUse| server.up_bit_per_s == 0 && server.down_bit_per_s == 0;
-        prop_assert!(admission.servers().all(is_free));
+        let is_free = |server: &ServerLoad| server.reserved == Rates::default();
+        prop_assert!(admission.servers().iter().all(is_free));
         prop_assert!((0..4).all(|segment| admission.loaded_in(SegmentId(segment)) == 0));
     }
 }

@@ -1,9 +1,8 @@
-//! Limits of a home that hold for every orchestrator.
+//! Limits of one home, which hold for every orchestrator.
 //!
-//! An orchestrator says what is measured, where to and when. Whoever breaks into one would own the
-//! lines of all homes; these limits are the agent's own, and no answer lifts them. Time is that of
-//! a clock which only goes forward while the agent runs, so no clock that is set, by whomever,
-//! renews an allowance.
+//! Orchestrators decide what is measured, where and when, so an attacker who controls one controls
+//! the lines of all homes. The agent enforces these limits itself and no answer lifts them. Time
+//! is that of a monotonic clock while the agent runs, so that setting a clock renews no allowance.
 
 use std::collections::VecDeque;
 
@@ -16,31 +15,29 @@ use crate::outcome::RunResult;
 use crate::plan::RUN_LASTS_MAX;
 use crate::schedule::DAY;
 
-/// Limits of one home.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Longest run to accept: the durations and warm-ups of all its steps.
     pub run_lasts: Span,
-    /// Runs that may begin in any 24 hours. Requests for runs are limited to four times as many,
-    /// after the first [`ASK_BURST`].
+    /// Runs that may begin in any 24 hours. After the first [`ASK_BURST`], requests for runs are
+    /// limited to four times this number.
     pub runs_per_day: u32,
-    /// Bytes that runs send and receive in any 24 hours, at most.
+    /// Bytes that runs may send and receive in any 24 hours.
     pub bytes_per_day: u64,
-    /// Bytes that runs send and receive in any 30 days, at most.
+    /// Bytes that runs may send and receive in any 30 days.
     pub bytes_per_month: u64,
 }
 
-/// Servers that one run tries at most.
+/// Most servers that one run tries.
 pub const TRIES_MAX: usize = 4;
-/// The pause between two tries of one run.
+/// Pause between two attempts of one run.
 pub const TRY_PAUSE: Span = Span::from_secs(3);
-/// Requests for runs that are not paced after the agent starts.
+/// Requests for runs after the agent starts that are not paced.
 pub const ASK_BURST: u64 = 60;
-/// Probes of a run at most: their samples are in memory until it ends.
+/// Most probes of a run: their samples are in memory until it ends.
 const PROBES_MAX: u64 = 300_000;
-/// Bytes of a probe at most, with its headers.
+/// Largest probe, with its headers.
 const PROBE_BYTES_MAX: u32 = 1_500;
-/// Bytes of a server's address at most.
 const ADDRESS_BYTES_MAX: usize = 256;
 /// The traffic of an interrupted run is unknown; it counts as this fraction of the day's bytes.
 const INTERRUPTED_PART: u64 = 10;
@@ -61,29 +58,25 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// Returns the reason why the steps of a run may not be measured, `None` if they may. Called
-    /// before anything is summed or allocated.
+    /// Returns why the steps of a run are rejected, `None` if they are accepted. Called before
+    /// anything is summed or allocated.
     pub(super) fn fault(&self, steps: &[AssignedStep]) -> Option<String> {
         if steps.is_empty() || steps.len() > RunResult::STEPS_MAX {
             return Some(format!("{} steps; expected 1 to {}", steps.len(), RunResult::STEPS_MAX));
         }
         let (mut lasts_ms, mut probes) = (0_u64, 0_u64);
         for step in steps {
+            let series = step.classes.len();
+            let has_classes = (1..=RunResult::SERIES_MAX).contains(&series)
+                && step.classes.iter().all(|dscp| *dscp <= 63);
             if !is_name(&step.name) {
                 return Some("a step's name; expected 1 to 128 printable characters".to_owned());
-            }
-            let series = step.classes.len();
-            if !(1..=RunResult::SERIES_MAX).contains(&series)
-                || step.classes.iter().any(|it| *it > 63)
-            {
-                return Some(format!(
-                    "{series} series of probes; expected 1 to 64 of DSCP 0 to 63"
-                ));
-            }
-            if step.interval_ms == 0 || step.probe_bytes > PROBE_BYTES_MAX {
-                return Some(
-                    "probes; expected an interval from 1 ms, at most 1500 bytes".to_owned(),
-                );
+            } else if !has_classes {
+                let expected = "expected 1 to 64 of DSCP 0 to 63";
+                return Some(format!("{series} series of probes; {expected}"));
+            } else if step.interval_ms == 0 || step.probe_bytes > PROBE_BYTES_MAX {
+                let expected = "expected an interval from 1 ms, at most 1500 bytes";
+                return Some(format!("probes; {expected}"));
             }
             let step_ms = step.warm_up_ms.saturating_add(step.duration_ms);
             lasts_ms = lasts_ms.saturating_add(step_ms);
@@ -99,24 +92,22 @@ impl Limits {
             .then(|| format!("{probes} probes in a run; this agent sends at most {PROBES_MAX}"))
     }
 
-    /// The mean interval between two requests for runs.
+    /// Mean interval between two requests for runs.
     pub(super) fn ask_interval(&self) -> Span {
         Span::from_nanos(DAY.as_nanos() / 4 / u64::from(self.runs_per_day.max(1)))
     }
 }
 
-/// Whether this is a name, and one that a result may carry.
+/// Whether a result may carry this text as a name.
 pub(super) fn is_name(text: &str) -> bool {
     !text.is_empty() && RunResult::is_name(text) && !text.chars().any(char::is_control)
 }
 
-/// Whether an answer's server has a name and texts that are short enough for an address.
 pub(super) fn is_server(server: &ServerAddress) -> bool {
     let texts = [&server.address, &server.fingerprint];
     is_name(&server.name) && texts.iter().all(|text| text.len() <= ADDRESS_BYTES_MAX)
 }
 
-/// Whether a text is short enough for a lease.
 pub(super) fn is_lease(text: &str) -> bool {
     text.len() <= LEASE_MAX
 }
@@ -125,18 +116,18 @@ pub(super) fn is_lease(text: &str) -> bool {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Usage {
-    /// How much of the present hour has passed, milliseconds.
+    /// Milliseconds of the present hour that have passed.
     hour_ms: u64,
-    /// How many hours of the present day have passed.
+    /// Hours of the present day that have passed.
     hours: u32,
-    /// Runs and bytes of the present hour and of the 24 before, the present first.
+    /// Runs and bytes of the present hour and of the 24 before, newest first.
     by_hour: VecDeque<(u32, u64)>,
-    /// Bytes of the present day and of the 30 before, the present first.
+    /// Bytes of the present day and of the 30 before, newest first.
     by_day: VecDeque<u64>,
 }
 
 const HOUR_MS: u64 = 3_600_000;
-/// Entries of a day: the present hour, and all that a day before now reaches into.
+/// Entries of a day: the present hour and the 24 before, the oldest of which is partly in the day.
 const HOURS: usize = 25;
 const DAYS: usize = 31;
 
@@ -144,7 +135,7 @@ impl Usage {
     pub(super) fn pass(&mut self, span: Span) {
         let ms = self.hour_ms.saturating_add(span.as_nanos() / 1_000_000);
         self.hour_ms = ms % HOUR_MS;
-        // Nothing is older than the oldest entry.
+        // After this many hours all entries are new.
         for _ in 0..(ms / HOUR_MS).min(DAYS as u64 * 24) {
             self.by_hour.push_front((0, 0));
             self.by_hour.truncate(HOURS);
@@ -184,7 +175,7 @@ impl Usage {
         &mut self.by_hour[0]
     }
 
-    /// Bytes that a run may move now.
+    /// Bytes that a run may transfer now.
     pub(super) fn bytes_left(&self, limits: &Limits) -> u64 {
         let sum = |bytes: &mut dyn Iterator<Item = u64>| bytes.fold(0, u64::saturating_add);
         let day = sum(&mut self.by_hour.iter().map(|(_, bytes)| *bytes));
@@ -193,7 +184,7 @@ impl Usage {
         of_day.min(limits.bytes_per_month.saturating_sub(month))
     }
 
-    /// Returns the limit that keeps a run from beginning now, if there is one.
+    /// Returns the limit that prevents a run from beginning now.
     pub(super) fn exhausted(&self, limits: &Limits) -> Option<&'static str> {
         let runs = self.by_hour.iter().fold(0_u32, |sum, (runs, _)| sum.saturating_add(*runs));
         if runs >= limits.runs_per_day {
@@ -203,7 +194,7 @@ impl Usage {
     }
 }
 
-/// The reason of a run that did not begin, or ended early, for want of bytes.
+/// Reason of a run that did not begin, or ended early, because its bytes were used up.
 pub const LIMIT_OF_BYTES: &str =
     "this agent's limit of bytes a day (--day-max) or a month (--month-max) is reached";
 
@@ -211,7 +202,7 @@ pub const LIMIT_OF_BYTES: &str =
 /// [`Limits::ask_interval`].
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pace {
-    /// When the next request would be due if there had been one each interval.
+    /// When the next request would be due if requests had been sent at each interval.
     reached: Time,
 }
 
@@ -224,7 +215,6 @@ impl Pace {
         self.reached = self.reached.max(now) + limits.ask_interval();
     }
 
-    /// When the next request may be made.
     pub(super) fn next(self, limits: &Limits) -> Time {
         let burst = limits.ask_interval() * ASK_BURST;
         Time::from_nanos(self.reached.as_nanos().saturating_sub(burst.as_nanos()))
@@ -284,7 +274,7 @@ mod tests {
     fn no_24_hours_and_no_30_days_exceed_their_bytes() {
         let limits = Limits { bytes_per_day: 1_000, bytes_per_month: 9_000, ..Limits::default() };
         let (mut usage, mut moved) = (Usage::default(), Vec::new());
-        // Takes whatever is left, each 20 minutes for 100 days.
+        // Uses whatever is left every 20 minutes for 100 days.
         for slot in 0..100 * 72_usize {
             let bytes = usage.bytes_left(&limits).min(if slot % 5 == 0 { 700 } else { 90 });
             usage.add_bytes(bytes);
@@ -320,8 +310,7 @@ mod tests {
         for (name, text) in BUILT_IN {
             let plan = Plan::parse(text).expect(name);
             let load = Load::of(&plan);
-            // Payload that was delivered, with 25 % for headers and losses and 5 % for
-            // acknowledgements.
+            // Delivered payload, plus 25 % for headers and losses and 5 % for acknowledgements.
             let counted = |payload: f64| 1.3 * payload;
             let run: f64 = load.steps.iter().map(|step| step.bytes_per_run).sum();
             let day = counted(run) * plan.runs_per_day.max(1.0);

@@ -1,4 +1,4 @@
-//! What a device has to know after it was switched off.
+//! What a device stores to continue after a restart.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,24 +7,20 @@ use super::Settings;
 use super::limits::Usage;
 use crate::message::Alone;
 
-/// What a device remembers of its time before; nothing at first.
+/// What a device stored before it was started; empty the first time.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Memory {
-    /// The last request of this epoch that may have been sent, from 1; 0 for none.
+    /// Number of the last request of this epoch that may have been sent; 0 if none was.
     pub request: u64,
-    /// The last run that began.
     pub began: Option<Began>,
     /// A run that began and has no result.
     pub interrupted: Option<Began>,
-    /// What it measures while no orchestrator answers.
+    /// Measurements to take while no orchestrator answers.
     pub alone: Option<Alone>,
-    /// The statement of orchestrators that it was removed; `None` while it is not.
     pub removal: Option<RemovalNotice>,
-    /// Runs and traffic of the last day and month.
     pub usage: Usage,
 }
 
-/// The statement of orchestrators that a device was removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RemovalNotice {
@@ -35,27 +31,24 @@ pub struct RemovalNotice {
     pub is_confirmed: bool,
 }
 
-/// A run that began; to be on disk before the run begins.
+/// A run that began, as stored before it begins.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Began {
-    /// The request whose answer it was; 0 for a run without a lease.
+    /// Number of the request that was answered with this run; 0 for a run without a lease.
     pub request: u64,
-    /// The plan's name.
     pub plan: String,
-    /// Which run of the device.
     pub run: u64,
-    /// When, by the orchestrator's clock, milliseconds since 1970.
+    /// Start by the orchestrator's clock, milliseconds since 1970.
     pub at_ms: u64,
-    /// To give it back by.
+    /// The lease to release; `None` for a run without a lease.
     pub lease_id: Option<u64>,
-    /// The server's name.
     pub server: String,
 }
 
 impl Memory {
-    /// Whether the last request's answer is known to have come. Asking again is harmless, but for
-    /// a run that began: it would be given again.
+    /// Whether the answer to the last request is known to have arrived. Repeating a request is
+    /// harmless unless its run began: the same run would be assigned again.
     pub(super) fn is_answered(&self) -> bool {
         let began = self.began.as_ref().or(self.interrupted.as_ref());
         self.request == 0 || began.is_some_and(|began| began.request == self.request)

@@ -1,18 +1,17 @@
-//! What a device does next: asks, runs, keeps, hands in, waits.
+//! The state machine of a device: which request, run or wait comes next.
 //!
-//! A state machine without a socket, a clock or a file: [`Agent::next`] says what is to be done
-//! now, whoever drives it does that, and [`Agent::hear`] is told what came of it. Times are of a
-//! clock that only goes forward; what the orchestrator's clock shows is learned from its answers,
-//! so that a step of the device's own clock moves nothing.
+//! It has no socket, clock or file. [`Agent::next`] returns the next task, the caller executes it,
+//! and [`Agent::hear`] receives the result. Times are of a monotonic clock; the agent learns the
+//! orchestrator's clock from answers, so a step of the device's own clock changes nothing.
 //!
-//! - One thing at a time: nothing is sent while a line is measured.
-//! - A run that loads the line needs a lease. While no orchestrator answers only what the last
-//!   [`Alone`] allows is measured: latency.
-//! - A result is kept before its lease is given back, and handed in until it is known to be stored.
-//! - A device that is told to come back later comes back later, at a random instant.
+//! - One task at a time: nothing is sent while a line is measured.
+//! - A run that loads the line needs a lease. While no orchestrator answers, the device measures
+//!   only what the last [`Alone`] allows: latency.
+//! - A result is on disk before its lease is released, and is sent until an orchestrator has
+//!   acknowledged it.
+//! - A device that is told to come back later does so at a random instant.
 //! - A device stops for good once two signed statements say that it was removed, the second one
-//!   [`Settings::confirm_removal`] after the first. Nothing else that an orchestrator answers stops
-//!   it.
+//!   [`Settings::confirm_removal`] after the first. No other answer stops it.
 
 pub mod limits;
 mod memory;
@@ -26,64 +25,62 @@ use crate::message::{Alone, Moved, Next, NextAnswer, RESULTS_MAX, Release};
 use crate::outcome::{Outcome, RunResult};
 use crate::schedule::{next_run, retry_after, uniform};
 use limits::{Pace, is_lease, is_server};
-use run::{Held, LATE, acceptable, window_of};
+use run::{LATE, PendingRun, acceptable, window_of};
 
 pub use limits::{Limits, Usage};
 pub use memory::{Began, Memory, RemovalNotice};
 pub use task::{Local, News, Ran, RunTask, Task, Trouble};
 
-/// What does not change while a device runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// How many orchestrators it knows, at least one; they are told apart by their place.
+    /// Number of known orchestrators, at least one. Each is identified by its index.
     pub orchestrators: usize,
-    /// It asks first at a random instant within so long after its start: a power cut ends for many
-    /// at once.
+    /// The first request is sent at a random instant within this time after the start, because a
+    /// power cut ends for many devices at once.
     pub start_within: Span,
-    /// The program and its version, for results.
+    /// The program and its version, stored with results.
     pub version: String,
-    /// What the device knows of its line, told once.
+    /// Attributes of the line, sent with the first request only.
     pub attributes: Option<crate::device::Attributes>,
-    /// How long after the first statement of its removal a second one makes the device stop for
+    /// A second statement of the removal, at least this long after the first, stops the device for
     /// good.
     pub confirm_removal: Span,
-    /// Limits of this home.
     pub limits: Limits,
 }
 
-/// A device's decisions.
 #[derive(Clone, Debug)]
 pub struct Agent {
     settings: Settings,
-    /// What the orchestrator's clock showed, and when.
+    /// A reading of the orchestrator's clock in milliseconds since 1970, and when it was taken.
     clock: (Time, u64),
     request: u64,
     is_answered: bool,
-    /// Who is asked now.
+    /// Index of the orchestrator that receives the next request.
     orchestrator: usize,
-    /// Orchestrators that did not answer since one did.
+    /// Orchestrators in a row that did not answer.
     silent: usize,
-    /// How often all of them did not.
+    /// Rounds in a row in which no orchestrator answered.
     rounds: u32,
-    /// Nobody is to be asked before.
+    /// Earliest time of the next request of any kind.
     contact_at: Time,
-    /// It need not ask before.
+    /// Earliest time of the next request for a run.
     poll_at: Time,
-    /// Results of a request; 0 where not even one alone is taken.
+    /// Results per request; 0 after an orchestrator rejected a single result.
     batch: usize,
-    asked: Asked,
+    last_request: RequestKind,
     in_hand: InHand,
-    /// A lease to give back, until it will have ended by itself.
+    /// A lease to release, and when it has expired at the latest.
     release: Option<(u64, Time)>,
     alone: Option<Alone>,
     alone_at: Option<Time>,
+    /// Results that could not be stored.
     lost: u64,
     must_renew: bool,
-    /// Requests in a row that were outdated.
+    /// Consecutive requests that were answered with [`Trouble::Outdated`].
     outdated: u32,
     removal: Option<RemovalNotice>,
     usage: Usage,
-    /// Up to when time has passed for `usage`.
+    /// The time up to which `usage` has been advanced.
     usage_at: Time,
     pace: Pace,
 }
@@ -91,39 +88,38 @@ pub struct Agent {
 #[derive(Clone, Debug)]
 enum InHand {
     Nothing,
-    Run(Box<Held>),
-    Move(Box<Held>),
+    Run(Box<PendingRun>),
+    Move(Box<PendingRun>),
     Keep { result: Box<RunResult>, tries: u32, at: Time },
 }
 
-/// The request that was made last.
+/// The kind of the last request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Asked {
+enum RequestKind {
     Next,
     Move,
     Release,
     HandIn,
 }
 
-/// Nobody asks more often, whatever the orchestrator says.
+/// The shortest and the longest interval between requests for runs, whatever an answer says.
 const POLL_LEAST: Span = Span::from_secs(1);
-/// Nor less often.
 const POLL_MOST: Span = Span::from_millis(POLL_MOST_MS);
 const POLL_MOST_MS: u64 = 86_400_000;
-/// The shortest and the longest time for which it can be sent away.
+/// Bounds of the delay that [`Trouble::Later`] may demand.
 const LATER_LEAST_MS: u64 = 1_000;
 const LATER_MOST_MS: u64 = 3_600_000;
-/// A lease that could not be given back for so long has ended by itself.
+/// A lease that could not be released for this long has expired.
 const RELEASE_WITHIN: Span = Span::from_secs(60);
-/// Approximate bytes of a try that ends without a session: two handshakes.
+/// Approximate traffic of an attempt that ends without a session: two handshakes.
 const TRY_BYTES: u64 = 10_000;
-/// Where a result could not be kept it is tried again after so long, so often.
+/// Interval and number of the attempts to store a result.
 const KEEP_AGAIN: Span = Span::from_secs(60);
 const KEEP_TRIES: u32 = 5;
 
 impl Agent {
-    /// A device that begins, with what it remembers. `wall_ms` is what its own clock shows, in
-    /// milliseconds since 1970, which is believed until an orchestrator's is known.
+    /// Starts a device with what it stored before. `wall_ms` is its own clock, in milliseconds
+    /// since 1970, which is used until an orchestrator's clock is known.
     pub fn begin(
         settings: Settings,
         memory: Memory,
@@ -142,7 +138,7 @@ impl Agent {
             contact_at: start,
             poll_at: start,
             batch: RESULTS_MAX,
-            asked: Asked::Next,
+            last_request: RequestKind::Next,
             in_hand: InHand::Nothing,
             release: None,
             alone: memory.alone.and_then(|alone| acceptable(alone, &settings.limits)),
@@ -168,40 +164,41 @@ impl Agent {
         agent
     }
 
-    /// What the orchestrator's clock shows, milliseconds since 1970, as far as it is known.
+    /// Returns the orchestrator's clock at `now`, milliseconds since 1970.
     pub fn now_ms(&self, now: Time) -> u64 {
         let (then, then_ms) = self.clock;
         let ms = |span: Span| span.as_nanos() / 1_000_000;
-        // What has been may be asked for, too: a run began before the clock was last looked at.
+        // `now` may be before the last reading: a run began before the clock was last read.
         then_ms.saturating_add(ms(now.since(then))).saturating_sub(ms(then.since(now)))
     }
 
-    /// The clock was found to show this, for example by what a refusal said.
+    /// Sets the orchestrator's clock, for example from the time in a refusal.
     pub fn set_clock(&mut self, now: Time, now_ms: u64) {
         self.clock = (now, now_ms);
     }
 
-    /// What it measures while it is alone; worth remembering over a restart.
+    /// Returns the measurements allowed without an orchestrator, to be stored over a restart.
     pub fn alone(&self) -> Option<&Alone> {
         self.alone.as_ref()
     }
 
-    /// The statement of orchestrators that it was removed, to be stored over a restart.
+    /// Returns the statement of orchestrators that the device was removed, to be stored.
     pub fn removal(&self) -> Option<RemovalNotice> {
         self.removal
     }
 
-    /// Runs and traffic of the last day and month, to be stored over a restart.
+    /// Returns runs and traffic of the last day and month, to be stored over a restart.
     pub fn usage(&self) -> &Usage {
         &self.usage
     }
 
-    /// Whether no orchestrator answered when it was last tried.
+    /// Whether no orchestrator answered in the last round of requests.
     pub fn is_away(&self) -> bool {
         self.rounds > 0
     }
 
-    /// What is to be done now. The same again, if nothing was heard since and no time passed.
+    /// Returns the task to execute now. A repeated call at the same time, with nothing heard in
+    /// between, returns the same task.
     pub fn next(&mut self, now: Time, local: &Local, rng: &mut Rng) -> Task {
         if self.removal.is_some_and(|notice| notice.is_confirmed) {
             return Task::Stop;
@@ -231,26 +228,26 @@ impl Agent {
         let exhausted = self.usage.exhausted(&self.settings.limits);
         let bytes_left = self.usage.bytes_left(&self.settings.limits);
         let void = match &self.in_hand {
-            InHand::Run(held) => {
-                held.is_void(now, local, exhausted).map(|void| (held.clone(), void))
+            InHand::Run(pending) => {
+                pending.is_void(now, local, exhausted).map(|void| (pending.clone(), void))
             }
-            InHand::Move(held) if held.is_late(now) => {
-                Some((held.clone(), (Outcome::Failed, LATE.to_owned())))
+            InHand::Move(pending) if pending.is_late(now) => {
+                Some((pending.clone(), (Outcome::Failed, LATE.to_owned())))
             }
             _ => None,
         };
-        if let Some((held, (outcome, reason))) = void {
-            self.end_unmeasured(&held, outcome, &reason, now);
+        if let Some((pending, (outcome, reason))) = void {
+            self.end_unmeasured(&pending, outcome, &reason, now);
         }
         match &self.in_hand {
-            InHand::Run(held) if now < held.from => Some(Task::Wait { until: held.from }),
-            InHand::Run(held) => Some(Task::Run(held.task(self.now_ms(now), bytes_left))),
-            InHand::Move(held) if now < self.contact_at => {
-                Some(Task::Wait { until: self.contact_at.min(held.late_at()) })
+            InHand::Run(pending) if now < pending.from => Some(Task::Wait { until: pending.from }),
+            InHand::Run(pending) => Some(Task::Run(pending.task(self.now_ms(now), bytes_left))),
+            InHand::Move(pending) if now < self.contact_at => {
+                Some(Task::Wait { until: self.contact_at.min(pending.late_at()) })
             }
-            InHand::Move(held) => {
-                let request = held.to_move();
-                self.asked = Asked::Move;
+            InHand::Move(pending) => {
+                let request = pending.to_move();
+                self.last_request = RequestKind::Move;
                 Some(Task::Move { orchestrator: self.orchestrator, request })
             }
             InHand::Keep { result, at, .. } if now >= *at => Some(Task::Keep(result.clone())),
@@ -262,7 +259,7 @@ impl Agent {
         let orchestrator = self.orchestrator;
         if let Some((lease_id, until)) = self.release {
             if now < until {
-                self.asked = Asked::Release;
+                self.last_request = RequestKind::Release;
                 return Some(Task::Release { orchestrator, request: Release { lease_id } });
             }
             self.release = None;
@@ -272,7 +269,7 @@ impl Agent {
         }
         if local.waiting > 0 {
             let most = self.batch;
-            self.asked = Asked::HandIn;
+            self.last_request = RequestKind::HandIn;
             let hand_in = Task::HandIn { orchestrator, most };
             return Some(if most == 0 { Task::Discard } else { hand_in });
         }
@@ -283,7 +280,7 @@ impl Agent {
             self.request += 1;
             self.is_answered = false;
         }
-        self.asked = Asked::Next;
+        self.last_request = RequestKind::Next;
         let request = Next {
             epoch: local.epoch,
             request: self.request,
@@ -295,7 +292,7 @@ impl Agent {
         Some(Task::Ask { orchestrator, request })
     }
 
-    /// A run without a lease, if it is time for one.
+    /// Begins a run without a lease when one is due.
     fn next_alone(&mut self, now: Time, local: &Local, rng: &mut Rng) -> Option<Task> {
         let alone = self.alone.as_ref().filter(|_| self.rounds > 0)?;
         let now_ms = self.now_ms(now);
@@ -314,12 +311,12 @@ impl Agent {
             return None;
         }
         self.alone_at = None;
-        let held = Held::alone(alone, now, rng);
-        self.in_hand = InHand::Run(Box::new(held));
+        let pending = PendingRun::alone(alone, now, rng);
+        self.in_hand = InHand::Run(Box::new(pending));
         self.next_in_hand(now, local)
     }
 
-    /// When there is something to do next, unless something is heard before.
+    /// Returns when the next task is due if nothing is heard before.
     fn wake_at(&self, now: Time, local: &Local) -> Time {
         let must_contact = local.waiting > 0 || self.release.is_some() || self.must_renew;
         let contact =
@@ -327,7 +324,7 @@ impl Agent {
         let mut wake = contact;
         match &self.in_hand {
             InHand::Keep { at, .. } if must_contact => wake = wake.min(*at),
-            // It asks for nothing before.
+            // No other request is due before.
             InHand::Keep { at, .. } => wake = *at,
             _ if self.rounds > 0 => wake = self.alone_at.map_or(wake, |at| wake.min(at)),
             _ => {}
@@ -335,7 +332,7 @@ impl Agent {
         wake.max(now + Span::from_millis(1))
     }
 
-    /// What came of the task that [`Agent::next`] gave last.
+    /// Receives the result of the task that [`Agent::next`] returned last.
     pub fn hear(&mut self, now: Time, news: News, rng: &mut Rng) {
         match news {
             News::Next(answer) => {
@@ -376,9 +373,9 @@ impl Agent {
         self.clock = (now, answer.now_ms);
         self.is_answered = true;
         self.outdated = 0;
-        // Told once.
+        // Attributes are sent once.
         self.settings.attributes = None;
-        // Whatever an answer says, it is within what a span can be.
+        // Bounds what an answer may demand.
         let from_now =
             |at_ms: u64| Span::from_millis(at_ms.saturating_sub(answer.now_ms).min(POLL_MOST_MS));
         let limits = &self.settings.limits;
@@ -389,58 +386,58 @@ impl Agent {
         let Some(run) = answer.run else { return };
         let from = now + from_now(run.not_before_ms).min(POLL_MOST);
         let until = now + from_now(run.not_after_ms).min(POLL_MOST);
-        if let Some(held) = Held::leased(run, (from, until), self.request, limits) {
-            self.in_hand = InHand::Run(Box::new(held));
+        if let Some(pending) = PendingRun::leased(run, (from, until), self.request, limits) {
+            self.in_hand = InHand::Run(Box::new(pending));
         }
     }
 
     fn moved(&mut self, now: Time, moved: Moved) {
-        let InHand::Move(held) = &self.in_hand else { return };
-        let mut held = held.clone();
+        let InHand::Move(pending) = &self.in_hand else { return };
+        let mut pending = pending.clone();
         if let (Some(lease), Some(server)) = (moved.lease, moved.server)
             && is_lease(&lease)
             && is_server(&server)
         {
-            held.goes_to(server, lease);
-            self.in_hand = InHand::Run(held);
+            pending.goes_to(server, lease);
+            self.in_hand = InHand::Run(pending);
             return;
         }
-        // The orchestrator has ended it.
-        held.lease_id = None;
-        let reason = held.why.clone();
-        self.end_unmeasured(&held, Outcome::Refused, &reason, now);
+        // The orchestrator has released the lease.
+        pending.lease_id = None;
+        let reason = pending.why.clone();
+        self.end_unmeasured(&pending, Outcome::Refused, &reason, now);
     }
 
     fn ran(&mut self, now: Time, ran: Ran) {
-        let InHand::Run(held) = &self.in_hand else { return };
-        let mut held = held.clone();
+        let InHand::Run(pending) = &self.in_hand else { return };
+        let mut pending = pending.clone();
         match ran {
             Ran::Over { outcome, reason, began, steps, bytes } => {
-                self.count_run(&held, bytes);
-                let mut result = self.result_of(&held.plan, held.run, outcome, &reason);
+                self.count_run(&pending, bytes);
+                let mut result = self.result_of(&pending.plan, pending.run, outcome, &reason);
                 result.at_ms = self.now_ms(began);
-                result.server = held.server_name();
+                result.server = pending.server_name();
                 result.steps = steps;
-                self.end(&held, result, now);
+                self.end(&pending, result, now);
             }
             Ran::TurnedAway { reason } => {
-                self.count_run(&held, TRY_BYTES);
-                held.turned_away(reason, now);
-                if !held.may_try_again() {
-                    let reason = held.why.clone();
-                    self.end_unmeasured(&held, Outcome::Failed, &reason, now);
-                } else if held.lease_id.is_some() {
-                    self.in_hand = InHand::Move(held);
+                self.count_run(&pending, TRY_BYTES);
+                pending.turned_away(reason, now);
+                if !pending.may_try_again() {
+                    let reason = pending.why.clone();
+                    self.end_unmeasured(&pending, Outcome::Failed, &reason, now);
+                } else if pending.lease_id.is_some() {
+                    self.in_hand = InHand::Move(pending);
                 } else {
-                    self.in_hand = InHand::Run(held);
+                    self.in_hand = InHand::Run(pending);
                 }
             }
         }
     }
 
-    fn count_run(&mut self, held: &Held, bytes: u64) {
+    fn count_run(&mut self, pending: &PendingRun, bytes: u64) {
         self.usage.add_bytes(bytes);
-        if held.is_first_try() {
+        if pending.is_first_try() {
             self.usage.add_run();
         }
     }
@@ -450,7 +447,7 @@ impl Agent {
             Trouble::Removed { at_ms } => self.stated_removed(now, at_ms),
             Trouble::Later { after_ms } => {
                 let after = Span::from_millis(after_ms.clamp(LATER_LEAST_MS, LATER_MOST_MS));
-                // Those who were sent away together do not come back together.
+                // Spreads devices that were sent away together.
                 self.contact_at = now + after + share_of(after, uniform(rng));
             }
             Trouble::Outdated => {
@@ -458,8 +455,8 @@ impl Agent {
                 self.contact_at = now + retry_after(rng, self.outdated);
                 self.outdated = self.outdated.saturating_add(1);
             }
-            Trouble::Unfit if self.asked == Asked::HandIn => {
-                // One of its results is one that nobody takes.
+            Trouble::Unfit if self.last_request == RequestKind::HandIn => {
+                // The batch contains a result that orchestrators reject.
                 self.batch /= 2;
             }
             Trouble::Unfit | Trouble::Refused => {
@@ -472,8 +469,8 @@ impl Agent {
     }
 
     /// An orchestrator stated, and signed, that this device was removed. The device measures
-    /// nothing until an orchestrator answers otherwise, and stops for good once the removal is
-    /// stated again, by another orchestrator where there is one.
+    /// nothing until an orchestrator answers otherwise, and stops for good once another statement
+    /// confirms the first. The next orchestrator is asked for it, if there are several.
     fn stated_removed(&mut self, now: Time, at_ms: u64) {
         let first_ms = self.removal.map_or(at_ms, |notice| notice.first_ms.min(at_ms));
         let confirm_ms = self.settings.confirm_removal.as_nanos() / 1_000_000;
@@ -486,7 +483,7 @@ impl Agent {
     }
 
     fn no_answer(&mut self, now: Time, rng: &mut Rng) {
-        if self.asked == Asked::HandIn {
+        if self.last_request == RequestKind::HandIn {
             // A smaller request may get through: it takes less time, and proxies limit its size.
             self.batch = (self.batch / 2).max(1);
         }
@@ -505,15 +502,15 @@ impl Agent {
         self.orchestrator = (self.orchestrator + 1) % self.settings.orchestrators.max(1);
     }
 
-    /// What was asked for last will not be had: a lease ends by itself, too.
+    /// Gives up the last request. Its lease, if any, expires by itself.
     fn give_up(&mut self, now: Time) {
-        if self.asked == Asked::Release {
+        if self.last_request == RequestKind::Release {
             self.release = None;
         }
-        if let InHand::Move(held) = &self.in_hand {
-            let held = held.clone();
-            let reason = held.why.clone();
-            self.end_unmeasured(&held, Outcome::Failed, &reason, now);
+        if let InHand::Move(pending) = &self.in_hand {
+            let pending = pending.clone();
+            let reason = pending.why.clone();
+            self.end_unmeasured(&pending, Outcome::Failed, &reason, now);
         }
     }
 
@@ -526,16 +523,16 @@ impl Agent {
         }
     }
 
-    /// A run ends without having measured.
-    fn end_unmeasured(&mut self, held: &Held, outcome: Outcome, reason: &str, now: Time) {
-        let mut result = self.result_of(&held.plan, held.run, outcome, reason);
+    /// Ends a run that measured nothing.
+    fn end_unmeasured(&mut self, pending: &PendingRun, outcome: Outcome, reason: &str, now: Time) {
+        let mut result = self.result_of(&pending.plan, pending.run, outcome, reason);
         result.at_ms = self.now_ms(now);
-        result.server = held.server_name();
-        self.end(held, result, now);
+        result.server = pending.server_name();
+        self.end(pending, result, now);
     }
 
-    fn end(&mut self, held: &Held, result: RunResult, now: Time) {
-        self.release = held.lease_id.map(|id| (id, now + RELEASE_WITHIN));
+    fn end(&mut self, pending: &PendingRun, result: RunResult, now: Time) {
+        self.release = pending.lease_id.map(|id| (id, now + RELEASE_WITHIN));
         self.keep(result, now);
     }
 

@@ -1,4 +1,4 @@
-//! A run that a device has in hand.
+//! A run that a device was assigned and has not finished.
 
 use underload_aqm::rng::Rng;
 use underload_aqm::time::{Span, Time};
@@ -11,29 +11,28 @@ use crate::outcome::Outcome;
 use crate::plan::Kind;
 use crate::schedule::Window;
 
-/// What is to be run, where, and until when.
-#[derive(Clone, Debug)]
-pub(super) struct Held {
+#[derive(Clone, Debug, Default)]
+pub(super) struct PendingRun {
     pub plan: String,
     pub run: u64,
     pub from: Time,
-    /// Not to begin after.
+    /// Latest time to begin.
     pub until: Time,
     pub lease_id: Option<u64>,
-    /// Why the last server did not take it.
+    /// Reason of the last server that refused the run.
     pub why: String,
-    /// Why this home does not allow it.
+    /// Limit of this home that the run violates.
     fault: Option<String>,
     request: u64,
     steps: Vec<AssignedStep>,
     lease: Option<String>,
-    /// Those that may be gone to; the first is the next.
+    /// Servers left to try, the next one first.
     servers: Vec<ServerAddress>,
     tried: Vec<String>,
 }
 
-impl Held {
-    /// A run that an orchestrator gave; `None` if it has names that no result may carry.
+impl PendingRun {
+    /// A run from an orchestrator's answer; `None` if a name, lease or server is malformed.
     pub(super) fn leased(
         run: Assignment,
         (from, until): (Time, Time),
@@ -41,7 +40,7 @@ impl Held {
         limits: &Limits,
     ) -> Option<Self> {
         let mut servers = run.servers;
-        // The lease is for the first alone.
+        // The lease is for the first server only.
         servers.truncate(1);
         if !is_name(&run.plan) || !is_lease(&run.lease) || !servers.iter().all(is_server) {
             return None;
@@ -52,49 +51,40 @@ impl Held {
             from,
             until,
             lease_id: Some(run.lease_id),
-            why: String::new(),
             fault: limits.fault(&run.steps),
             request,
             steps: run.steps,
             lease: Some(run.lease),
             servers,
-            tried: Vec::new(),
+            ..Self::default()
         })
     }
 
     /// A run without a lease, of the measurements that [`acceptable`] returned.
     pub(super) fn alone(alone: &Alone, now: Time, rng: &mut Rng) -> Self {
-        let steps = alone.steps.clone();
         let mut servers = alone.servers.clone();
         let first = rng.below((servers.len() as u32).max(1));
         servers.rotate_left(first as usize);
         Self {
             plan: alone.plan.clone(),
-            run: 0,
             from: now,
             until: now + POLL_MOST,
-            lease_id: None,
-            why: String::new(),
-            fault: None,
-            request: 0,
-            steps,
-            lease: None,
+            steps: alone.steps.clone(),
             servers,
-            tried: Vec::new(),
+            ..Self::default()
         }
     }
 
-    /// Whether its time was over before it began.
+    /// Whether it can no longer begin.
     pub(super) fn is_late(&self, now: Time) -> bool {
         now > self.until
     }
 
-    /// From then on its time is over.
     pub(super) fn late_at(&self) -> Time {
         self.until + Span::from_millis(1)
     }
 
-    /// Why it is not to be made now, if it is not.
+    /// Returns the outcome and reason if it must not begin now.
     pub(super) fn is_void(
         &self,
         now: Time,
@@ -137,7 +127,7 @@ impl Held {
     }
 
     pub(super) fn to_move(&self) -> Move {
-        // The number is of a lease: whoever has none does not move.
+        // Only runs with a lease move.
         Move { lease_id: self.lease_id.unwrap_or(0), tried: self.tried.clone() }
     }
 
@@ -146,7 +136,7 @@ impl Held {
         self.lease = Some(lease);
     }
 
-    /// The first server did not take it; the next one is tried after a pause.
+    /// Records that the first server refused the run; the next one is tried after a pause.
     pub(super) fn turned_away(&mut self, reason: String, now: Time) {
         self.why = reason;
         self.from = now + TRY_PAUSE;
@@ -155,33 +145,30 @@ impl Held {
         }
     }
 
-    /// Whether no server was tried yet.
     pub(super) fn is_first_try(&self) -> bool {
         self.tried.is_empty()
     }
 
-    /// Whether another server may be tried.
     pub(super) fn may_try_again(&self) -> bool {
         let may_move = self.lease_id.is_some() || !self.servers.is_empty();
         may_move && self.tried.len() < TRIES_MAX
     }
 
-    /// Where it went, or would have gone.
+    /// The server that it uses, or tried last.
     pub(super) fn server_name(&self) -> String {
         let first = self.servers.first().map(|server| &server.name);
         first.or(self.tried.last()).cloned().unwrap_or_default()
     }
 }
 
-/// Why it was not made.
 pub(super) const LATE: &str = "its time was over before it began";
 
 fn nowhere() -> ServerAddress {
     ServerAddress { name: String::new(), address: String::new(), fingerprint: String::new() }
 }
 
-/// Reduces an answer to the measurements that need no lease: latency alone, at as many servers as a
-/// run may try, as often as this home allows. `None` if nothing is left.
+/// Reduces an answer to measurements that need no lease: latency, at no more servers than a run may
+/// try, and no more often than this home allows. `None` if none is left.
 pub(super) fn acceptable(mut alone: Alone, limits: &Limits) -> Option<Alone> {
     alone.steps.retain(|step| step.kind == Kind::Latency);
     alone.servers.retain(is_server);

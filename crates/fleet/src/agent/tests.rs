@@ -1,4 +1,4 @@
-//! What a device does, told step by step, and whatever it hears.
+//! The decisions of a device, step by step, and under any sequence of answers.
 
 use super::*;
 use crate::message::{AssignedStep, Assignment, ServerAddress};
@@ -83,7 +83,7 @@ fn turned_away() -> News {
     News::Ran(Box::new(Ran::TurnedAway { reason: "no room".to_owned() }))
 }
 
-/// A device and the two things that it is driven by.
+/// A device with its time and random numbers.
 struct Driven {
     agent: Agent,
     now: Time,
@@ -101,7 +101,7 @@ impl Driven {
             limits: limits(),
         };
         let (now, mut rng) = (Time::ZERO, Rng::new(1));
-        // Its own clock stands in 1970.
+        // The device's own clock shows 1970.
         Self { agent: Agent::begin(settings, memory, now, 0, &mut rng), now, rng }
     }
 
@@ -157,7 +157,7 @@ fn asks_runs_keeps_gives_back_and_hands_in() {
     driven.hear(News::Released);
     assert_eq!(driven.next(&WAITING), Task::HandIn { orchestrator: 0, most: RESULTS_MAX });
     driven.hear(News::Stored);
-    // The poll counts from the answer, whatever the device's own clock shows.
+    // The next request depends on the answer and not on the device's own clock.
     assert_eq!(driven.wait(&IDLE), SECOND * 590);
     let Task::Ask { request, .. } = driven.next(&IDLE) else { panic!() };
     assert_eq!(request.request, 2);
@@ -186,7 +186,7 @@ fn alone_it_measures_latency_only_and_without_a_lease() {
         }
     }
     assert!((430..=530).contains(&runs), "24 a day: {runs}");
-    // Half an hour on average in the end, and both are tried each time.
+    // The last waits are half an hour on average, and both orchestrators are tried each time.
     assert!((800..=1_000).contains(&asked[0]), "{asked:?}");
     assert_eq!(asked[0], asked[1]);
     driven.now = driven.agent.contact_at;
@@ -269,7 +269,7 @@ fn a_removal_that_is_taken_back_or_repeated_stops_no_device() {
     let mut driven = Driven::begin(Memory::default());
     driven.next(&IDLE);
     driven.hear(removed(WALL_MS));
-    // The statement was recorded and is replayed.
+    // An attacker recorded the statement and replays it.
     for _ in 0..100 {
         driven.wait(&IDLE);
         assert!(matches!(driven.next(&IDLE), Task::Ask { .. }));
@@ -285,7 +285,7 @@ fn a_removal_that_is_taken_back_or_repeated_stops_no_device() {
             driven.now = until;
         }
     }
-    // An orchestrator answers as if nothing had been: whatever follows counts from its beginning.
+    // An orchestrator answers normally: a later removal starts anew.
     assert!(matches!(driven.next(&IDLE), Task::Ask { .. }));
     driven.hear(answer(None));
     assert_eq!(driven.agent.removal(), None);
@@ -293,7 +293,7 @@ fn a_removal_that_is_taken_back_or_repeated_stops_no_device() {
     driven.next(&IDLE);
     driven.hear(removed(WALL_MS + 2 * CONFIRM_MS));
     assert!(matches!(driven.next(&IDLE), Task::Wait { .. }));
-    // A clock that was set back by a year in between.
+    // The clock is set back by a year in between.
     driven.wait(&IDLE);
     driven.next(&IDLE);
     driven.hear(removed(WALL_MS - 365 * CONFIRM_MS));
@@ -375,7 +375,7 @@ fn what_was_interrupted_failed_and_is_not_made_again() {
     driven.hear(News::Released);
     let Task::Ask { request, .. } = driven.next(&IDLE) else { panic!() };
     assert_eq!(request.request, 6);
-    // Nobody knows whether this one was answered: it is asked again, under its number.
+    // It is unknown whether this request was answered: it is repeated with its number.
     let mut driven = Driven::begin(Memory { request: 6, ..memory(None) });
     let Task::Ask { request, .. } = driven.next(&IDLE) else { panic!() };
     assert_eq!(request.request, 6);
@@ -404,8 +404,8 @@ fn a_full_disk_is_waited_for_and_then_the_result_counts_as_lost() {
     assert_eq!(request.dropped, 1);
 }
 
-/// Whatever is heard: each run that was given ends in one result, no load without a lease, no
-/// request before its time, and no two in a row without an answer between.
+/// For any sequence of answers: each assigned run ends in one result, no load without a lease, no
+/// request before its time, and no two in a row without an answer between them.
 fn trouble(random: &mut Rng) -> News {
     News::Trouble(match random.below(4) {
         0 => Trouble::NoAnswer,
@@ -472,7 +472,7 @@ fn whatever_is_heard_each_run_has_one_end() {
     }
 }
 
-/// An orchestrator that names another server whenever one is not there.
+/// An orchestrator that names another server whenever one is unreachable.
 #[test]
 fn a_run_tries_four_servers_with_a_pause_between() {
     let mut driven = Driven::with_run();
@@ -498,8 +498,8 @@ fn a_run_tries_four_servers_with_a_pause_between() {
     assert!(matches!(driven.next(&IDLE), Task::Release { .. }), "the lease is given back");
 }
 
-/// An orchestrator that gives a run with each answer, for ten days and over restarts: no 24 hours
-/// have more runs and bytes than the home allows.
+/// An orchestrator that assigns a run with each answer, for ten days and over restarts: no 24 hours
+/// exceed the runs and bytes that the home allows.
 #[test]
 fn no_answer_lifts_the_limits_of_a_home() {
     let home = Limits {
@@ -515,7 +515,7 @@ fn no_answer_lifts_the_limits_of_a_home() {
     let mut began_at = Time::ZERO;
     while driven.now < end {
         if driven.now >= restarts_at && matches!(driven.agent.in_hand, InHand::Nothing) {
-            // The clocks of the device and of the orchestrator jump by years meanwhile.
+            // The clocks of the device and of the orchestrator jump by years in between.
             restarts_at = driven.now + SECOND * 40_000;
             let usage = driven.agent.usage().clone();
             let memory = Memory { usage, request: 1, ..Memory::default() };
@@ -580,7 +580,7 @@ fn a_run_that_no_home_allows_is_an_outcome_and_no_run() {
         "steps",
     );
     failed(|run| run.steps[0].classes = (0..20_000).map(|it| (it % 64) as u8).collect(), "series");
-    // No result may carry these names.
+    // Results must not contain these names.
     for change in [
         |run: &mut Assignment| run.plan = "x".repeat(1_000_000),
         |run: &mut Assignment| run.plan = "\u{20000}".repeat(65),
@@ -616,7 +616,7 @@ fn what_is_measured_alone_is_within_the_limits_of_the_home() {
     ] {
         assert_eq!(kept(none.clone()), None, "{none:?}");
     }
-    // Nobody answers, and the home's limit is low: it waits, and does not spin.
+    // No orchestrator answers and the home's limit is low: the device waits and does not spin.
     let mut driven = Driven::begin(Memory { alone: Some(alone()), ..Memory::default() });
     driven.agent.settings.limits.runs_per_day = 2;
     let (mut runs, mut turns) = (0, 0);
@@ -663,6 +663,6 @@ fn no_instant_that_an_answer_names_is_too_far_away() {
     let News::Next(mut answer) = answer(Some(run)) else { panic!("it is one") };
     answer.next_poll_ms = u64::MAX;
     driven.hear(News::Next(answer));
-    // It waits for what it was given, but not for ever.
+    // The device waits as long as the answer demands, up to a limit.
     assert!(driven.wait(&IDLE) <= SECOND * 86_400);
 }

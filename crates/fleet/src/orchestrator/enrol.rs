@@ -1,10 +1,10 @@
-//! Who becomes a device or a server, and proves to be one.
+//! Enrolment of devices and servers, and opening sessions.
 
 use data_encoding::HEXLOWER_PERMISSIVE;
 use ring::signature::{ED25519, UnparsedPublicKey};
 use serde::{Deserialize, Serialize};
 
-use super::{Kind, Orchestrator, Rejection, Stop, line_setting};
+use super::{Answer, Kind, Orchestrator, Rejection, Stop, answer, line_setting, reject};
 use crate::device::{Attributes, DeviceId, is_within};
 use crate::message::{Enrol, Enrolled, OpenSession, ServerAddress, Session};
 use crate::removal::Removed;
@@ -13,8 +13,10 @@ use crate::store::{Code, CodeFor, Device, Server, StoreError, Transaction};
 
 const TEXT_MAX: usize = 256;
 const SERVER_NAME_MAX: usize = 64;
+/// Longest code, in bytes.
+const CODE_MAX: usize = 128;
 
-/// SHA-256 of a code as people may write it: hyphens, spaces and case do not matter.
+/// Returns the SHA-256 of a code without hyphens and spaces, in upper case.
 pub(super) fn hash_of(code: &str) -> [u8; 32] {
     let is_part = |letter: &char| !letter.is_whitespace() && *letter != '-';
     let plain: String = code.chars().filter(is_part).collect::<String>().to_ascii_uppercase();
@@ -23,9 +25,6 @@ pub(super) fn hash_of(code: &str) -> [u8; 32] {
     hash.copy_from_slice(digest.as_ref());
     hash
 }
-
-/// Bytes of a code at most.
-const CODE_MAX: usize = 128;
 
 fn hex<const N: usize>(text: &str) -> Option<[u8; N]> {
     if text.len() != 2 * N {
@@ -38,7 +37,7 @@ fn is_signed(public_key: &[u8; 32], text: &str, signature: &[u8; 64]) -> bool {
     UnparsedPublicKey::new(&ED25519, &public_key[..]).verify(text.as_bytes(), signature).is_ok()
 }
 
-/// What is known of a line: what the operator said, and for the rest what the device says.
+/// Attributes of a line: the operator's, and where they are empty the device's.
 fn merged(operator: &Attributes, device: &Attributes) -> Attributes {
     let text = |first: &String, second: &String| {
         if first.is_empty() { second.clone() } else { first.clone() }
@@ -56,12 +55,12 @@ fn merged(operator: &Attributes, device: &Attributes) -> Attributes {
     }
 }
 
-/// The attributes of a line that an operator wrote, and the number of changes that its device may
-/// still make to the others. Each device that enrols has one, as a setting of the store.
+/// Which attributes of a line an operator wrote, and the number of changes that its device may
+/// still make to the others. Stored for each device as a setting.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(default)]
 struct LineRecord {
-    /// `None` if the device enrolled before this was stored.
+    /// `None` if the device enrolled before this record existed.
     operator: Option<Attributes>,
     changes_left: u64,
     /// The day of the latest change, days since 1970.
@@ -74,8 +73,8 @@ impl Default for LineRecord {
     }
 }
 
-/// Changes that a device may make at once; one more with each day. A store keeps separate sums for
-/// each kind of line, for years.
+/// Changes that a device may make at once; each day allows one more. A store keeps separate sums
+/// for each kind of line, for years.
 const CHANGES_MAX: u64 = 4;
 const DAY_MS: u64 = 86_400_000;
 
@@ -94,11 +93,11 @@ impl LineRecord {
         tx.put_setting(&name, &bytes)
     }
 
-    /// Takes one change. Returns false if the device has none left.
+    /// Uses up one change. Returns false if the device has none left.
     fn change(&mut self, today: u64) -> bool {
         let earned = today.saturating_sub(self.day);
         self.changes_left = self.changes_left.saturating_add(earned).min(CHANGES_MAX);
-        // A day later than tomorrow is of a clock that was ahead and has been set back.
+        // A day after tomorrow is of a clock that was ahead and has been set back.
         self.day = if self.day > today + 1 { today } else { self.day.max(today) };
         let may_change = self.changes_left > 0;
         self.changes_left = self.changes_left.saturating_sub(1);
@@ -106,7 +105,7 @@ impl LineRecord {
     }
 }
 
-/// Whether the segment of a line is a claim of its device, and not an operator's word.
+/// Whether the device claims the segment of its line, and no operator wrote it.
 pub(super) fn is_segment_claimed(
     tx: &mut dyn Transaction,
     device: DeviceId,
@@ -115,16 +114,16 @@ pub(super) fn is_segment_claimed(
     Ok(operator.is_some_and(|operator| operator.segment.is_empty()))
 }
 
-/// Returns the attributes of a line once its device has reported `told`. Attributes that an
-/// operator wrote stay, and so do all if the device has changed some too often lately.
-pub(super) fn reported(
+/// Returns the attributes of a line after its device reported `reported`. Attributes that an
+/// operator wrote stay; all stay if the device has used up its changes.
+pub(super) fn changed_attributes(
     tx: &mut dyn Transaction,
     now_ms: u64,
     device: &Device,
-    told: &Attributes,
+    reported: &Attributes,
 ) -> Result<Attributes, StoreError> {
     let known = &device.attributes;
-    let told = updated(known, told);
+    let told = updated(known, reported);
     if told == *known {
         return Ok(told);
     }
@@ -137,7 +136,7 @@ pub(super) fn reported(
     Ok(changed)
 }
 
-/// What a device says later: firmware and what it measured change, the rest is filled in once.
+/// Attributes after a report: firmware and measurements change, others are only filled in.
 fn updated(known: &Attributes, told: &Attributes) -> Attributes {
     let newer = |known: &String, told: &String| {
         if told.is_empty() { known.clone() } else { told.clone() }
@@ -150,105 +149,117 @@ fn updated(known: &Attributes, told: &Attributes) -> Attributes {
     }
 }
 
-/// Refuses attributes that no line has.
 pub(super) fn acceptable(attributes: &Attributes) -> Result<(), Rejection> {
     if attributes.is_acceptable() {
         return Ok(());
     }
-    Err(Rejection::new(Kind::BadRequest, "bad-attributes", Attributes::LIMITS))
+    reject(Kind::BadRequest, "bad-attributes", Attributes::LIMITS)
 }
 
-/// Refuses an address that cannot be one.
 pub(super) fn acceptable_address(address: &ServerAddress) -> Result<(), Rejection> {
-    let bad = |message: &str| Err(Rejection::new(Kind::BadRequest, "bad-address", message));
-    let texts = [&address.name, &address.address, &address.fingerprint];
-    let is_text = |text: &str| is_within(text, TEXT_MAX) && !text.chars().any(char::is_control);
-    if !texts.into_iter().all(|text| is_text(text)) {
-        return bad("a text is longer than 256 characters or holds control characters");
+    let ServerAddress { name, address, fingerprint } = address;
+    let is_text = |text: &String| is_within(text, TEXT_MAX) && !text.chars().any(char::is_control);
+    let port = address.rsplit_once(':').and_then(|(_, port)| port.parse::<u16>().ok());
+    let digits = fingerprint.strip_prefix("sha256:").unwrap_or_default();
+    let checks = [
+        (
+            [name, address, fingerprint].into_iter().all(is_text),
+            "a text is longer than 256 characters or contains control characters",
+        ),
+        (
+            !name.is_empty() && is_within(name, SERVER_NAME_MAX),
+            "a server's name has 1 to 64 characters",
+        ),
+        (port.is_some_and(|port| port > 0), "a server's address is HOST:PORT"),
+        (
+            digits.len() == 64 && digits.bytes().all(|byte| byte.is_ascii_hexdigit()),
+            "a fingerprint is `sha256:` and 64 hexadecimal digits",
+        ),
+    ];
+    match checks.into_iter().find(|(is_valid, _)| !is_valid) {
+        Some((_, message)) => reject(Kind::BadRequest, "bad-address", message),
+        None => Ok(()),
     }
-    if address.name.is_empty() || !is_within(&address.name, SERVER_NAME_MAX) {
-        return bad("a server's name has 1 to 64 characters");
-    }
-    let port = address.address.rsplit_once(':').and_then(|(_, port)| port.parse::<u16>().ok());
-    if port.is_none_or(|port| port == 0) {
-        return bad("a server's address is HOST:PORT");
-    }
-    let digits = address.fingerprint.strip_prefix("sha256:").unwrap_or_default();
-    if digits.len() != 64 || !digits.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-        return bad("a fingerprint is `sha256:` and 64 hexadecimal digits");
-    }
-    Ok(())
 }
 
 impl Orchestrator {
-    pub(super) fn enrol_or_stop(
+    /// Enrols a device or a server with a code.
+    pub fn enrol(
         &self,
         tx: &mut dyn Transaction,
         now_ms: u64,
-        it: &Enrol,
-    ) -> Result<Enrolled, Stop> {
-        acceptable(&it.attributes)?;
-        let bad = |message| Rejection::new(Kind::BadRequest, "bad-key", message);
-        let key: [u8; 32] =
-            hex(&it.public_key).ok_or_else(|| bad("a key is 64 hexadecimal digits"))?;
-        let proof: [u8; 64] =
-            hex(&it.proof).ok_or_else(|| bad("a proof is 128 hexadecimal digits"))?;
-        if it.code.len() > CODE_MAX || !is_signed(&key, &it.code, &proof) {
-            let message = "the code is not signed by this key";
-            return Err(Rejection::new(Kind::Unauthorized, "bad-proof", message).into());
-        }
-        let device = DeviceId::of_key(&key);
-        let code = usable(tx.code(&hash_of(&it.code))?, device, now_ms)?;
-        let is_again = code.used_by.is_some();
-        let enrolled_ms = match (code.makes, &it.server) {
-            (CodeFor::Device, None) => Some(enrol_device(tx, now_ms, key, &code, it, is_again)?),
-            (CodeFor::Server, Some(address)) => {
-                enrol_server(tx, key, address, is_again)?;
-                None
+        request: &Enrol,
+    ) -> Answer<Enrolled> {
+        answer(|| {
+            acceptable(&request.attributes)?;
+            let bad = |message| Rejection::new(Kind::BadRequest, "bad-key", message);
+            let key: [u8; 32] =
+                hex(&request.public_key).ok_or_else(|| bad("a key is 64 hexadecimal digits"))?;
+            let proof: [u8; 64] =
+                hex(&request.proof).ok_or_else(|| bad("a proof is 128 hexadecimal digits"))?;
+            if request.code.len() > CODE_MAX || !is_signed(&key, &request.code, &proof) {
+                let message = "the code is not signed by this key";
+                return reject(Kind::Unauthorized, "bad-proof", message);
             }
-            (CodeFor::Device, Some(_)) => {
-                let message = "this code makes a device, not a server";
-                return Err(Rejection::new(Kind::Forbidden, "for-a-device", message).into());
+            let device = DeviceId::of_key(&key);
+            let code = usable(tx.code(&hash_of(&request.code))?, device, now_ms)?;
+            let is_again = code.used_by.is_some();
+            let enrolled_ms = match (code.makes, &request.server) {
+                (CodeFor::Device, None) => {
+                    Some(enrol_device(tx, now_ms, key, &code, request, is_again)?)
+                }
+                (CodeFor::Server, Some(address)) => {
+                    enrol_server(tx, key, address, is_again)?;
+                    None
+                }
+                (CodeFor::Device, Some(_)) => {
+                    let message = "this code makes a device, not a server";
+                    return reject(Kind::Forbidden, "for-a-device", message);
+                }
+                (CodeFor::Server, None) => {
+                    let message = "this code makes a server, not a device";
+                    return reject(Kind::Forbidden, "for-a-server", message);
+                }
+            };
+            if !is_again {
+                tx.put_code(&Code { used_by: Some(device), ..code })?;
             }
-            (CodeFor::Server, None) => {
-                let message = "this code makes a server, not a device";
-                return Err(Rejection::new(Kind::Forbidden, "for-a-server", message).into());
-            }
-        };
-        if !is_again {
-            tx.put_code(&Code { used_by: Some(device), ..code })?;
-        }
-        let lease_key = data_encoding::HEXLOWER.encode(&self.lease_key());
-        Ok(Enrolled { device, lease_key, enrolled_ms })
+            let lease_key = data_encoding::HEXLOWER.encode(&self.lease_key());
+            Ok(Enrolled { device, lease_key, enrolled_ms })
+        })
     }
 
-    pub(super) fn open_session_or_stop(
+    /// Opens a session for a device or a server that proves its key.
+    pub fn open_session(
         &self,
         tx: &mut dyn Transaction,
         now_ms: u64,
-        it: &OpenSession,
-    ) -> Result<Session, Stop> {
-        let denied = |code, message: &str| Rejection::new(Kind::Unauthorized, code, message);
-        if now_ms.abs_diff(it.at_ms) > FRESH_MS {
-            let message = format!("the time is more than five minutes off: it is {now_ms}");
-            return Err(denied("stale", &message).into());
-        }
-        let Some(known) = known(tx, it.device)? else {
-            return Err(denied("not-enrolled", "no such device or server").into());
-        };
-        let text = OpenSession::signed(it.device, it.at_ms);
-        let signature = hex(&it.signature);
-        if !signature.is_some_and(|signature| is_signed(&known.key, &text, &signature)) {
-            return Err(denied("bad-signature", "not signed by the key that enrolled").into());
-        }
-        // Told to nobody else than who has the key.
-        if let Some(removed) = known.removed {
-            return Err(Rejection::gone(removed).into());
-        }
-        let expires_ms = now_ms + SESSION_MS;
-        let opened = open_session(&self.fleet_secret, it.device, expires_ms);
-        let key = data_encoding::HEXLOWER.encode(&opened.key);
-        Ok(Session { session: opened.session, key, expires_ms, now_ms })
+        request: &OpenSession,
+    ) -> Answer<Session> {
+        answer(|| {
+            if now_ms.abs_diff(request.at_ms) > FRESH_MS {
+                let message = format!("the time is more than five minutes off: it is {now_ms}");
+                return reject(Kind::Unauthorized, "stale", message);
+            }
+            let Some(sender) = sender(tx, request.device)? else {
+                let message = "no such device or server";
+                return reject(Kind::Unauthorized, "not-enrolled", message);
+            };
+            let text = OpenSession::signed(request.device, request.at_ms);
+            let signature = hex(&request.signature);
+            if !signature.is_some_and(|signature| is_signed(&sender.key, &text, &signature)) {
+                let message = "not signed by the key that enrolled";
+                return reject(Kind::Unauthorized, "bad-signature", message);
+            }
+            // Only the owner of the key learns of the removal.
+            if let Some(removed) = sender.removed {
+                return Err(Rejection::gone(removed).into());
+            }
+            let expires_ms = now_ms + SESSION_MS;
+            let opened = open_session(&self.fleet_secret, request.device, expires_ms);
+            let key = data_encoding::HEXLOWER.encode(&opened.key);
+            Ok(Session { session: opened.session, key, expires_ms, now_ms })
+        })
     }
 }
 
@@ -257,38 +268,23 @@ fn enrol_device(
     now_ms: u64,
     public_key: [u8; 32],
     code: &Code,
-    it: &Enrol,
+    request: &Enrol,
     is_again: bool,
 ) -> Result<u64, Stop> {
     let id = DeviceId::of_key(&public_key);
-    let attributes = merged(&code.attributes, &it.attributes);
+    let attributes = merged(&code.attributes, &request.attributes);
     if tx.servers()?.iter().any(|server| server.device == id) {
-        let message = "this key is of a server";
-        return Err(Rejection::new(Kind::Conflict, "key-taken", message).into());
+        return reject(Kind::Conflict, "key-taken", "this key is of a server");
     }
     let device = match tx.device(id)? {
-        // A code does not make a device again that was removed since.
+        // A used code does not enrol a removed device again.
         Some(device) if device.is_removed && is_again => {
             return Err(Rejection::gone(device.enrolment()).into());
         }
         Some(device) if is_again => return Ok(device.enrolled_ms),
-        // A removal before this instant is of another enrolment.
+        // A removal before this instant does not end this enrolment.
         Some(device) => Device { attributes, enrolled_ms: now_ms, is_removed: false, ..device },
-        None => Device {
-            id,
-            public_key,
-            attributes,
-            enrolled_ms: now_ms,
-            seen_ms: now_ms,
-            is_removed: false,
-            epoch: 0,
-            request: 0,
-            waiting: 0,
-            dropped: 0,
-            schedules: Vec::new(),
-            settle_ms: u64::MAX,
-            made: 0,
-        },
+        None => Device::new(id, public_key, attributes, now_ms),
     };
     let mut record = LineRecord::read(tx, id)?;
     if record.operator.as_ref() != Some(&code.attributes) {
@@ -299,26 +295,26 @@ fn enrol_device(
     Ok(device.enrolled_ms)
 }
 
-struct Known {
+struct Sender {
     key: [u8; 32],
     removed: Option<Removed>,
 }
 
-fn known(tx: &mut dyn Transaction, id: DeviceId) -> Result<Option<Known>, Stop> {
+fn sender(tx: &mut dyn Transaction, id: DeviceId) -> Result<Option<Sender>, Stop> {
     if let Some(device) = tx.device(id)? {
         let removed = device.is_removed.then(|| device.enrolment());
-        return Ok(Some(Known { key: device.public_key, removed }));
+        return Ok(Some(Sender { key: device.public_key, removed }));
     }
     let server = tx.servers()?.into_iter().find(|server| server.device == id);
-    Ok(server.map(|server| Known {
+    Ok(server.map(|server| Sender {
         key: server.public_key,
         removed: server.is_removed.then(|| server.enrolment()),
     }))
 }
 
-/// A code that this key may use.
+/// Returns the code if this key may use it.
 fn usable(code: Option<Code>, by: DeviceId, now_ms: u64) -> Result<Code, Rejection> {
-    let denied = |name, message: &str| Err(Rejection::new(Kind::Forbidden, name, message));
+    let denied = |name, message: &str| reject(Kind::Forbidden, name, message);
     let Some(code) = code else { return denied("code-unknown", "no such code") };
     if code.used_by == Some(by) {
         return Ok(code);
@@ -342,18 +338,17 @@ fn enrol_server(
     let device = DeviceId::of_key(&public_key);
     let servers = tx.servers()?;
     if tx.device(device)?.is_some() {
-        let message = "this key is of a device";
-        return Err(Rejection::new(Kind::Conflict, "key-taken", message).into());
+        return reject(Kind::Conflict, "key-taken", "this key is of a device");
     }
     let old = servers.iter().find(|server| server.device == device);
     if old.is_some_and(|old| old.address.name != address.name) {
         let message = "this key is of a server of another name";
-        return Err(Rejection::new(Kind::Conflict, "another-name", message).into());
+        return reject(Kind::Conflict, "another-name", message);
     }
     let of_name = servers.iter().find(|server| server.address.name == address.name);
     let server = match of_name {
         Some(server) if server.device == device && is_again => return Ok(()),
-        // A new key of the same server, as after a new disk: what was reserved stays so.
+        // A new key of the same server, as after a new disk: its reservations stay.
         Some(server) if server.device == device || server.is_removed => Server {
             device,
             public_key,
@@ -364,22 +359,9 @@ fn enrol_server(
         },
         Some(_) => {
             let message = "there is a server of that name; remove it first";
-            return Err(Rejection::new(Kind::Conflict, "name-taken", message).into());
+            return reject(Kind::Conflict, "name-taken", message);
         }
-        None => Server {
-            address: address.clone(),
-            device,
-            public_key,
-            is_removed: false,
-            up_bit_per_s: 0,
-            down_bit_per_s: 0,
-            reserved_up_bit_per_s: 0,
-            reserved_down_bit_per_s: 0,
-            carried_up_bit_per_s: 0,
-            carried_down_bit_per_s: 0,
-            sessions: 0,
-            heard_ms: 0,
-        },
+        None => Server::new(address.clone(), device, public_key),
     };
     Ok(tx.put_server(&server)?)
 }

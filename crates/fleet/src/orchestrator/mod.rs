@@ -1,25 +1,25 @@
-//! What an orchestrator answers, as changes of a [`Transaction`].
+//! The rules of an orchestrator: its answers to requests, as changes of a [`Transaction`].
 //!
-//! Each method is one request: it looks at the store, changes it, and says what to answer. Time,
+//! Each method handles one request: it reads and changes the store, and returns the answer. Time,
 //! randomness and the sender are arguments, so that the same code runs behind HTTPS and in
-//! simulations. Orchestrators know nothing that is not in the store: any number of them may share
-//! one. A rejected request has changed nothing.
+//! simulations. An orchestrator has no state besides the store, so several may share one. A
+//! rejected request has changed nothing.
 //!
 //! # Every run that was due has one outcome
 //!
 //! A device's [`Schedule`](crate::store::Schedule) counts the runs of a plan. A run ends in one of
-//! two ways, and each takes it off the schedule in the transaction that keeps its outcome:
+//! two ways. Each removes it from the schedule in the transaction that stores its outcome:
 //!
-//! - It was not given to the device: the orchestrator says what became of it. Refused or held back
-//!   by the home's own traffic until `start_within` was over, or missed where the device did not
-//!   ask in time. While a device is silent, [`Orchestrator::settle`] does so.
-//! - It was given ([`OpenRun`](crate::store::OpenRun)): the device says what became of it, and the
-//!   first result that it hands in for that run counts. Only where no result can come any more the
-//!   orchestrator says that it was missed: the device asks for more and says that nothing waits,
-//!   it is removed, or it is silent for [`OWED_MS`].
+//! - It was not assigned to the device: the orchestrator makes the outcome. The run was refused or
+//!   postponed for the home's own traffic until `start_within` was over, or missed because the
+//!   device did not ask in time. [`Orchestrator::settle`] does so for silent devices.
+//! - It was assigned ([`OpenRun`](crate::store::OpenRun)): the first result that the device sends
+//!   for this run is its outcome. The orchestrator counts the run as missed once no result can
+//!   come: the device asks for another run and reports that no result waits, it is removed, or it
+//!   is silent for [`OWED_MS`].
 //!
-//! What the orchestrator says is kept as a result of the device, with the epoch [`MADE_EPOCH`],
-//! which no device may use.
+//! An outcome that the orchestrator makes is stored as a result of the device with the epoch
+//! [`MADE_EPOCH`], which no device may use.
 
 mod admit;
 mod enrol;
@@ -33,16 +33,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use ring::signature::{Ed25519KeyPair, KeyPair as _};
-use underload_aqm::rng::Rng;
 use underload_aqm::time::{Span, Time};
 
 use crate::admission::{Reason, Refusal, Rules};
 use crate::device::DeviceId;
 use crate::lease::Claims;
-use crate::message::{
-    Enrol, Enrolled, Heartbeat, HeartbeatAnswer, Move, Moved, Next, NextAnswer, OpenSession,
-    Release, Released, Results, Session, Stored,
-};
 use crate::plan::Plan;
 use crate::removal::{Removal, Removed};
 use crate::store::{Device, HeldLease, PlanRow, StoreError, Transaction};
@@ -50,36 +45,35 @@ use crate::store::{Device, HeldLease, PlanRow, StoreError, Transaction};
 pub use crate::store::MADE_EPOCH;
 pub use operate::{NewCode, applicable};
 
-/// A run that was given may begin within so long.
+/// An assigned run may begin within this time.
 pub const START_MS: u64 = 30_000;
-/// A step takes so much longer than it measures and loads: connections, and the last answers.
+/// Time of a step beyond its warm-up and duration: connecting, and waiting for the last answers.
 pub const STEP_EXTRA_MS: u64 = 3_000;
-/// A silent device's results are waited for so long after their runs were given.
+/// A silent device may send the result of a run for this long after the run was assigned.
 pub const OWED_MS: u64 = 30 * 86_400_000;
-/// Runs at most whose results a device owes; it gets no other before.
+/// Most runs without a result; a device with as many is assigned no other.
 pub const OPEN_MAX: usize = 64;
-/// Plans at most that are not over.
+/// Most plans that are not over.
 pub const PLANS_MAX: usize = 32;
-/// Outcomes at most that one request makes; the next one goes on.
+/// Most outcomes that one request makes; the next request continues.
 const MADE_MAX: usize = 256;
-/// Leases that a heartbeat may end at most.
+/// Most leases that a heartbeat may end.
 pub const HEARTBEAT_ENDED_MAX: usize = 4_096;
-/// The setting of a store that records what an operator wrote of a device's line.
+/// Interval of a server's heartbeats.
+pub const HEARTBEAT_MS: u64 = 10_000;
+
+/// Name of the setting that records which attributes of a device's line an operator wrote.
 pub fn line_setting(device: DeviceId) -> String {
     format!("line/{device}")
 }
 
-/// Servers send a heartbeat so often.
-pub const HEARTBEAT_MS: u64 = 10_000;
-
-/// What an orchestrator is told at its start.
+/// Settings of an orchestrator.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Settings {
-    /// What holds for all runs.
     pub rules: Rules,
-    /// A device that has nothing to do asks again within so long.
+    /// Longest interval between requests of a device that has nothing to do.
     pub poll_ms: u64,
-    /// Keys that leases may still be signed with, besides the present one; newest first.
+    /// Earlier keys that leases may still be signed with, newest first.
     pub previous_lease_keys: Vec<[u8; 32]>,
 }
 
@@ -89,59 +83,40 @@ impl Default for Settings {
     }
 }
 
-/// What is wrong with a request.
+/// The kind of a rejection; its value is the HTTP status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u16)]
 pub enum Kind {
-    /// It is none that could be answered.
-    BadRequest,
-    /// Its sender is not who it says.
-    Unauthorized,
-    /// Its sender may not.
-    Forbidden,
-    /// There is no such thing.
-    NotFound,
-    /// It does not go with what is there.
-    Conflict,
-    /// Its sender is to stop for good.
-    Gone,
-    /// It asks for too much at once.
-    TooLarge,
-    /// Not so often.
-    TooMany,
-    /// Not now.
-    Unavailable,
+    BadRequest = 400,
+    Unauthorized = 401,
+    Forbidden = 403,
+    NotFound = 404,
+    Conflict = 409,
+    /// The sender was removed and stops for good.
+    Gone = 410,
+    TooLarge = 413,
+    TooMany = 429,
+    Unavailable = 503,
 }
 
 impl Kind {
-    /// The status of HTTP.
+    /// Returns the HTTP status.
     pub fn status(self) -> u16 {
-        match self {
-            Self::BadRequest => 400,
-            Self::Unauthorized => 401,
-            Self::Forbidden => 403,
-            Self::NotFound => 404,
-            Self::Conflict => 409,
-            Self::Gone => 410,
-            Self::TooLarge => 413,
-            Self::TooMany => 429,
-            Self::Unavailable => 503,
-        }
+        self as u16
     }
 }
 
-/// A request is not answered. Nothing has changed.
+/// Why a request was rejected. Nothing has changed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct Rejection {
-    /// What kind of fault it is.
     pub kind: Kind,
-    /// For programs, for example `not-enrolled`.
+    /// Identifier for programs, for example `not-enrolled`.
     pub code: &'static str,
-    /// For people.
     pub message: String,
-    /// When another try may help, seconds.
+    /// Delay after which a retry may succeed; `None` if it cannot.
     pub retry_after_s: Option<u64>,
-    /// With [`Kind::Gone`], the enrolment that was ended; see [`Orchestrator::sign_removal`].
+    /// With [`Kind::Gone`], the enrolment that ended; see [`Orchestrator::sign_removal`].
     pub removed: Option<Removed>,
 }
 
@@ -150,15 +125,23 @@ impl Rejection {
         Self { kind, code, message: message.into(), retry_after_s: None, removed: None }
     }
 
-    /// The sender was removed.
     fn gone(removed: Removed) -> Self {
         let message = "this device or server was removed";
         Self { removed: Some(removed), ..Self::new(Kind::Gone, "removed", message) }
     }
 }
 
-/// What came of a request: the answer or why there is none, unless the store failed.
+/// The answer to a request, or why it was rejected, unless the store failed.
 pub type Answer<T> = Result<Result<T, Rejection>, StoreError>;
+
+/// Returns a rejection as an error.
+fn reject<T, E: From<Rejection>>(
+    kind: Kind,
+    code: &'static str,
+    message: impl Into<String>,
+) -> Result<T, E> {
+    Err(Rejection::new(kind, code, message).into())
+}
 
 /// Why a request ends before its answer.
 enum Stop {
@@ -178,26 +161,27 @@ impl From<StoreError> for Stop {
     }
 }
 
-fn answer<T>(done: Result<T, Stop>) -> Answer<T> {
-    match done {
+/// Runs `work`, which ends early with a [`Stop`], and returns its answer.
+fn answer<T>(work: impl FnOnce() -> Result<T, Stop>) -> Answer<T> {
+    match work() {
         Ok(answer) => Ok(Ok(answer)),
         Err(Stop::Rejected(rejection)) => Ok(Err(rejection)),
         Err(Stop::Failed(error)) => Err(error),
     }
 }
 
-/// Admits runs and takes results. See the module.
+/// Admits runs and stores results; see the [module](self).
 #[derive(Debug)]
 pub struct Orchestrator {
     settings: Settings,
     lease_key: Ed25519KeyPair,
     fleet_secret: [u8; 32],
-    /// Plans that were parsed, with their texts.
+    /// Parsed plans by name, each with its text.
     parsed: Mutex<BTreeMap<String, (String, Arc<Plan>)>>,
+    /// Runs that were held back since the start, by reason: [`Reason::HomeBusy`] and the refusals.
     held_back: [AtomicU64; Refusal::ALL.len() + 1],
 }
 
-/// A plan that was applied.
 #[derive(Debug, Clone)]
 struct Applied {
     row: PlanRow,
@@ -205,19 +189,19 @@ struct Applied {
 }
 
 impl Applied {
-    /// No run is due from then on.
+    /// No run is due at or after this time.
     fn ends_ms(&self) -> u64 {
         let until = self.plan.until_ms.unwrap_or(u64::MAX);
         self.row.stopped_ms.map_or(until, |stopped| stopped.min(until))
     }
 }
 
-/// A store's answer, as an instant.
+/// Converts milliseconds of the store.
 fn time(ms: u64) -> Time {
     Time::from_nanos(ms.saturating_mul(1_000_000))
 }
 
-/// An instant, as a store keeps it; rounded up, so that what is due has come.
+/// Converts to milliseconds of the store, rounded up so that nothing is due before `time`.
 fn millis(time: Time) -> u64 {
     time.as_nanos().div_ceil(1_000_000)
 }
@@ -226,87 +210,14 @@ fn span_ms(span: Span) -> u64 {
     span.as_nanos().div_ceil(1_000_000)
 }
 
-#[expect(clippy::missing_errors_doc, reason = "the store's, which changes nothing")]
 impl Orchestrator {
-    /// An orchestrator that signs leases with that key, and sessions with that secret of its
-    /// fleet.
+    /// An orchestrator that signs leases with `lease_key`, and sessions with the secret that all
+    /// orchestrators of the fleet share.
     pub fn new(settings: Settings, lease_key: Ed25519KeyPair, fleet_secret: [u8; 32]) -> Self {
         let (parsed, held_back) = (Mutex::default(), std::array::from_fn(|_| AtomicU64::new(0)));
         Self { settings, lease_key, fleet_secret, parsed, held_back }
     }
-
-    /// Somebody becomes a device or a server.
-    pub fn enrol(&self, tx: &mut dyn Transaction, now_ms: u64, it: &Enrol) -> Answer<Enrolled> {
-        answer(self.enrol_or_stop(tx, now_ms, it))
-    }
-
-    /// A device or a server proves its key.
-    pub fn open_session(
-        &self,
-        tx: &mut dyn Transaction,
-        now_ms: u64,
-        it: &OpenSession,
-    ) -> Answer<Session> {
-        answer(self.open_session_or_stop(tx, now_ms, it))
-    }
-
-    /// A device asks whether it is its turn.
-    pub fn next(
-        &self,
-        tx: &mut dyn Transaction,
-        now_ms: u64,
-        rng: &mut Rng,
-        sender: DeviceId,
-        it: &Next,
-    ) -> Answer<NextAnswer> {
-        answer(self.next_or_stop(tx, now_ms, rng, sender, it))
-    }
-
-    /// A device was turned away by the server of its lease.
-    pub fn move_lease(
-        &self,
-        tx: &mut dyn Transaction,
-        now_ms: u64,
-        rng: &mut Rng,
-        sender: DeviceId,
-        it: &Move,
-    ) -> Answer<Moved> {
-        answer(self.move_or_stop(tx, now_ms, rng, sender, it))
-    }
-
-    /// A device gives back its lease.
-    pub fn release(
-        &self,
-        tx: &mut dyn Transaction,
-        sender: DeviceId,
-        it: &Release,
-    ) -> Answer<Released> {
-        answer(admit::release_or_stop(tx, sender, it))
-    }
-
-    /// A device hands in what it measured.
-    pub fn results(
-        &self,
-        tx: &mut dyn Transaction,
-        now_ms: u64,
-        sender: DeviceId,
-        it: &Results,
-    ) -> Answer<Stored> {
-        answer(self.results_or_stop(tx, now_ms, sender, it))
-    }
-
-    /// A server is alive.
-    pub fn heartbeat(
-        &self,
-        tx: &mut dyn Transaction,
-        now_ms: u64,
-        sender: DeviceId,
-        it: &Heartbeat,
-    ) -> Answer<HeartbeatAnswer> {
-        answer(self.heartbeat_or_stop(tx, now_ms, sender, it))
-    }
-
-    /// How often a run that was due was held back since this orchestrator began, by reason.
+    /// Returns how many due runs were held back since this orchestrator started, by reason.
     pub fn held_back(&self) -> Vec<(Reason, u64)> {
         let refused = Refusal::ALL.into_iter().map(Reason::Refused);
         let reasons = std::iter::once(Reason::HomeBusy).chain(refused);
@@ -324,20 +235,20 @@ impl Orchestrator {
         self.held_back[place].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// The public key of its leases.
+    /// Returns the public key of its leases.
     pub fn lease_key(&self) -> [u8; 32] {
         let mut key = [0; 32];
         key.copy_from_slice(self.lease_key.public_key().as_ref());
         key
     }
 
-    /// Signs that an enrolment was ended, for the device that asked.
+    /// Signs that an enrolment ended, for the device that asked.
     pub fn sign_removal(&self, removed: Removed, now_ms: u64) -> Removal {
         removed.sign(&self.lease_key, now_ms)
     }
 
-    /// All plans, also those that are over. One that cannot be read stops everything: what it
-    /// demanded is not known.
+    /// Reads all plans, also those that are over. A plan that cannot be read is an error, because
+    /// its limits are unknown.
     fn plans(&self, tx: &mut dyn Transaction) -> Result<Vec<Applied>, StoreError> {
         let rows = tx.plans()?;
         let mut parsed = self.parsed.lock().unwrap_or_else(PoisonError::into_inner);
@@ -361,10 +272,10 @@ impl Orchestrator {
     }
 }
 
-/// The device that sent a request.
+/// Returns the device that sent a request.
 fn enrolled(tx: &mut dyn Transaction, sender: DeviceId) -> Result<Device, Stop> {
     let Some(device) = tx.device(sender)? else {
-        return Err(Rejection::new(Kind::Forbidden, "not-a-device", "not a device").into());
+        return reject(Kind::Forbidden, "not-a-device", "not a device");
     };
     if device.is_removed {
         return Err(Rejection::gone(device.enrolment()).into());
@@ -387,7 +298,7 @@ fn claims(lease: &HeldLease, plan: &Plan) -> Claims {
     }
 }
 
-/// How long a run takes at most once it has begun.
+/// Longest time that a run takes once it has begun.
 fn lasts_ms(plan: &Plan) -> u64 {
     span_ms(plan.run_lasts()) + plan.steps.len() as u64 * STEP_EXTRA_MS
 }

@@ -1,4 +1,4 @@
-//! Is it a device's turn, and may it?
+//! Requests for runs.
 
 use std::cmp::Ordering;
 
@@ -6,10 +6,10 @@ use underload_aqm::rng::Rng;
 use underload_aqm::time::Span;
 
 use super::admit::{self, Admitted};
-use super::settle::{Ended, NOT_HANDED_IN, keep, missed, of_name, settle};
+use super::settle::{Ended, NOT_HANDED_IN, missed, plan_named, settle, store_outcomes};
 use super::{
-    Applied, Kind, MADE_EPOCH, MADE_MAX, OPEN_MAX, Orchestrator, Rejection, START_MS, Stop, claims,
-    enrol, enrolled, lasts_ms, span_ms,
+    Answer, Applied, Kind, MADE_EPOCH, MADE_MAX, OPEN_MAX, Orchestrator, START_MS, answer, claims,
+    enrol, enrolled, lasts_ms, reject, span_ms,
 };
 use crate::admission::{Reason, Refusal};
 use crate::device::DeviceId;
@@ -18,7 +18,7 @@ use crate::message::{Alone, AssignedStep, Assignment, Next, NextAnswer, ServerAd
 use crate::plan::{Kind as Load, Plan, Step};
 use crate::store::{Device, HeldLease, Leases, OpenRun, Schedule, StoreError, Transaction};
 
-/// A device that asked is not to ask again sooner.
+/// Shortest interval between two requests for a run.
 const POLL_LEAST_MS: u64 = 1_000;
 
 /// A request that is being answered.
@@ -26,53 +26,66 @@ struct Turn<'a> {
     now_ms: u64,
     plans: &'a [Applied],
     device: Device,
-    /// It was seen by a clock that has been set back since.
+    /// Whether a clock that has since been set back dated its last request.
     is_from_later: bool,
     ended: Vec<Ended>,
 }
 
 impl Orchestrator {
-    pub(super) fn next_or_stop(
+    /// Assigns a device the run that is due, if it is admitted.
+    pub fn next(
         &self,
         tx: &mut dyn Transaction,
         now_ms: u64,
         rng: &mut Rng,
         sender: DeviceId,
-        it: &Next,
-    ) -> Result<NextAnswer, Stop> {
-        let device = enrolled(tx, sender)?;
-        if it.epoch == MADE_EPOCH {
-            let message = "this epoch is the orchestrator's";
-            return Err(Rejection::new(Kind::BadRequest, "bad-epoch", message).into());
-        }
-        if let Some(told) = &it.attributes {
-            enrol::acceptable(told)?;
-        }
-        let plans = self.plans(tx)?;
-        match (it.epoch, it.request).cmp(&(device.epoch, device.request)) {
-            Ordering::Less => {
-                let message = format!(
-                    "epoch {} and request {} were answered: begin a new epoch",
-                    device.epoch, device.request
-                );
-                Err(Rejection::new(Kind::Conflict, "outdated", message).into())
+        request: &Next,
+    ) -> Answer<NextAnswer> {
+        answer(|| {
+            let device = enrolled(tx, sender)?;
+            if request.epoch == MADE_EPOCH {
+                let message = "this epoch is the orchestrator's";
+                return reject(Kind::BadRequest, "bad-epoch", message);
             }
-            Ordering::Equal => Ok(self.answer_again(tx, now_ms, &device, &plans)?),
-            Ordering::Greater => {
-                let is_from_later = device.seen_ms > now_ms.saturating_add(2 * SKEW_MS);
-                let attributes = match &it.attributes {
-                    Some(told) => enrol::reported(tx, now_ms, &device, told)?,
-                    None => device.attributes.clone(),
-                };
-                let device = asked(Device { attributes, ..device }, now_ms, it);
-                let turn = Turn { now_ms, plans: &plans, device, is_from_later, ended: Vec::new() };
-                Ok(self.take_turn(tx, rng, turn, it)?)
+            if let Some(reported) = &request.attributes {
+                enrol::acceptable(reported)?;
             }
-        }
+            let plans = self.plans(tx)?;
+            match (request.epoch, request.request).cmp(&(device.epoch, device.request)) {
+                Ordering::Less => {
+                    let message = format!(
+                        "epoch {} and request {} were answered: begin a new epoch",
+                        device.epoch, device.request
+                    );
+                    reject(Kind::Conflict, "outdated", message)
+                }
+                Ordering::Equal => Ok(self.answer_again(tx, now_ms, &device, &plans)?),
+                Ordering::Greater => {
+                    let is_from_later = device.seen_ms > now_ms.saturating_add(2 * SKEW_MS);
+                    let attributes = match &request.attributes {
+                        Some(told) => enrol::changed_attributes(tx, now_ms, &device, told)?,
+                        None => device.attributes.clone(),
+                    };
+                    let device = Device {
+                        attributes,
+                        epoch: request.epoch,
+                        request: request.request,
+                        // Databases count to 2^63.
+                        waiting: request.waiting.min(i64::MAX as u64),
+                        dropped: request.dropped.min(i64::MAX as u64),
+                        seen_ms: now_ms,
+                        ..device
+                    };
+                    let (plans, ended) = (&plans[..], Vec::new());
+                    let turn = Turn { now_ms, plans, device, is_from_later, ended };
+                    Ok(self.take_turn(tx, rng, turn, request)?)
+                }
+            }
+        })
     }
 
-    /// The same number again: what it got is given again while it may still begin, and nothing
-    /// else happens.
+    /// Answers a repeated request: returns the same run while it may still begin, and changes
+    /// nothing.
     fn answer_again(
         &self,
         tx: &mut dyn Transaction,
@@ -88,24 +101,17 @@ impl Orchestrator {
                 && now_ms <= lease.given_ms.saturating_add(START_MS)
                 && device.schedules.iter().any(is_open)
         });
-        let applied = lease.as_ref().and_then(|lease| of_name(plans, &lease.plan));
-        let run = match (&lease, applied) {
+        let applied = lease.as_ref().and_then(|lease| plan_named(plans, &lease.plan));
+        let (run, poll_ms) = match (&lease, applied) {
             (Some(lease), Some(applied)) => {
                 let servers = self.servers_for(tx, now_ms, Some(&lease.server))?;
-                Some(self.assignment(lease, servers, &applied.plan))
+                let run = self.assignment(lease, servers, &applied.plan);
+                (Some(run), lasts_ms(&applied.plan))
             }
-            _ => None,
+            _ => (None, POLL_LEAST_MS),
         };
-        let polls_ms = run.as_ref().map_or(POLL_LEAST_MS, |_| {
-            applied.map_or(POLL_LEAST_MS, |applied| lasts_ms(&applied.plan))
-        });
-        Ok(NextAnswer {
-            now_ms,
-            next_poll_ms: now_ms + polls_ms,
-            run,
-            refusal: None,
-            alone: self.alone(tx, now_ms, device, plans)?,
-        })
+        let alone = self.alone(tx, now_ms, device, plans)?;
+        Ok(NextAnswer { now_ms, next_poll_ms: now_ms + poll_ms, run, refusal: None, alone })
     }
 
     fn take_turn(
@@ -113,7 +119,7 @@ impl Orchestrator {
         tx: &mut dyn Transaction,
         rng: &mut Rng,
         mut turn: Turn<'_>,
-        it: &Next,
+        request: &Next,
     ) -> Result<NextAnswer, StoreError> {
         let now_ms = turn.now_ms;
         turn.join(rng);
@@ -122,12 +128,12 @@ impl Orchestrator {
         if let Some(over) = lease.take_if(|lease| lease.expires_ms <= now_ms) {
             admit::end(tx, &over)?;
         }
-        if it.waiting == 0 {
+        if request.waiting == 0 {
             turn.give_up_all_but(lease.as_ref());
         }
         let (mut run, mut refusal) = (None, None);
         if let Some(place) = turn.due() {
-            match self.try_to_run(tx, rng, &mut turn, place, it.is_busy)? {
+            match self.try_to_run(tx, rng, &mut turn, place, request.is_busy)? {
                 Ok(assignment) => run = Some(assignment),
                 Err(reason) => {
                     self.count(reason);
@@ -137,18 +143,18 @@ impl Orchestrator {
                 }
             }
         }
-        // Who has a run asks once it is handed in; another one may be due by then.
+        // A device with a run asks again when it has sent the result, or when another run is due.
         let wake_ms = turn.wake_ms(self.settings.poll_ms, rng);
         let next_poll_ms = match &run {
             Some(run) => run.not_after_ms.min(wake_ms).max(now_ms + POLL_LEAST_MS),
             None => wake_ms,
         };
         let alone = self.alone(tx, now_ms, &turn.device, turn.plans)?;
-        keep(tx, now_ms, turn.device, turn.plans, &turn.ended)?;
+        store_outcomes(tx, now_ms, turn.device, turn.plans, &turn.ended)?;
         Ok(NextAnswer { now_ms, next_poll_ms, run, refusal, alone })
     }
 
-    /// Gives the device the run that is due, or holds it back.
+    /// Assigns the run that is due, or holds it back.
     fn try_to_run(
         &self,
         tx: &mut dyn Transaction,
@@ -159,7 +165,7 @@ impl Orchestrator {
     ) -> Result<Result<Assignment, Reason>, StoreError> {
         let now_ms = turn.now_ms;
         let plans = turn.plans;
-        let Some(applied) = of_name(plans, &turn.device.schedules[place].plan) else {
+        let Some(applied) = plan_named(plans, &turn.device.schedules[place].plan) else {
             return Ok(Err(Reason::Refused(Refusal::TooLarge)));
         };
         let run = turn.device.schedules[place].run;
@@ -202,7 +208,8 @@ impl Orchestrator {
         }
     }
 
-    /// What the device may do on its own: the latency of the first of its plans that measures some.
+    /// Returns what the device may measure while no orchestrator answers: the latency steps of its
+    /// first plan that has any.
     fn alone(
         &self,
         tx: &mut dyn Transaction,
@@ -211,14 +218,15 @@ impl Orchestrator {
         plans: &[Applied],
     ) -> Result<Option<Alone>, StoreError> {
         let is_latency = |step: &&Step| step.kind == Load::Latency;
-        let applied = device.schedules.iter().filter_map(|it| of_name(plans, &it.plan));
-        let mut those = applied.filter(|applied| {
+        let mut applied =
+            device.schedules.iter().filter_map(|schedule| plan_named(plans, &schedule.plan));
+        let measures_latency = |applied: &&Applied| {
             now_ms < applied.ends_ms() && applied.plan.steps.iter().any(|it| is_latency(&it))
-        });
-        let Some(Applied { plan, row }) = those.next() else { return Ok(None) };
+        };
+        let Some(Applied { plan, row }) = applied.find(measures_latency) else { return Ok(None) };
         let mut servers = self.servers_for(tx, now_ms, None)?;
         if !servers.is_empty() {
-            // Not all of them to the same.
+            // Spreads devices over the servers.
             let first = usize::from(device.id.0[0]) % servers.len();
             servers.rotate_left(first);
         }
@@ -235,19 +243,6 @@ impl Orchestrator {
     }
 }
 
-/// What a device told.
-fn asked(device: Device, now_ms: u64, it: &Next) -> Device {
-    Device {
-        epoch: it.epoch,
-        request: it.request,
-        // Databases count to 2^63.
-        waiting: it.waiting.min(i64::MAX as u64),
-        dropped: it.dropped.min(i64::MAX as u64),
-        seen_ms: now_ms,
-        ..device
-    }
-}
-
 fn assigned(step: &Step) -> AssignedStep {
     AssignedStep {
         name: step.name.clone(),
@@ -261,14 +256,14 @@ fn assigned(step: &Step) -> AssignedStep {
 }
 
 impl Turn<'_> {
-    /// Takes part in the plans that are for it.
+    /// Adds schedules for the plans that include this device.
     fn join(&mut self, rng: &mut Rng) {
         for applied in self.plans.iter().filter(|applied| self.now_ms < applied.ends_ms()) {
             let Applied { row, plan } = applied;
             let known = self.device.schedules.iter_mut().find(|it| it.plan == row.name);
             match known {
-                // It was removed, and is a device again: the runs go on where they were.
-                // So they do where a clock that was ahead drew the next one.
+                // The device was removed and enrolled again, or a clock that was ahead drew the
+                // next time: its runs continue from now.
                 Some(schedule)
                     if schedule.due_ms == u64::MAX
                         || self.is_from_later && schedule.wake_ms() > self.now_ms =>
@@ -289,8 +284,8 @@ impl Turn<'_> {
         }
     }
 
-    /// The device has no result of the runs that it was given: none will come. The run whose lease
-    /// is held may still be under way.
+    /// Counts assigned runs as missed because the device has no results to send. The run with a
+    /// lease may still be under way.
     fn give_up_all_but(&mut self, lease: Option<&HeldLease>) {
         for schedule in &mut self.device.schedules {
             let name = &schedule.plan;
@@ -302,10 +297,10 @@ impl Turn<'_> {
     }
 
     fn ends_ms(&self, schedule: &Schedule) -> u64 {
-        of_name(self.plans, &schedule.plan).map_or(0, Applied::ends_ms)
+        plan_named(self.plans, &schedule.plan).map_or(0, Applied::ends_ms)
     }
 
-    /// The run that is due: of several the one that was due first.
+    /// Returns the index of the schedule whose run has been due for longest.
     fn due(&self) -> Option<usize> {
         let owed: usize = self.device.schedules.iter().map(|it| it.open.len()).sum();
         if owed >= OPEN_MAX || self.ended.len() >= MADE_MAX {
@@ -317,9 +312,9 @@ impl Turn<'_> {
         due.min_by_key(|(_, schedule)| schedule.due_ms).map(|(place, _)| place)
     }
 
-    /// When the device is to ask again: when something is due, and now and then for what is new.
+    /// When the device is to ask again: when a run is due, and within `most_ms` for new plans.
     fn wake_ms(&self, most_ms: u64, rng: &mut Rng) -> u64 {
-        // At random, so that those who asked together do not do so for ever.
+        // Random, so that devices that asked together do not stay together.
         let half_ms = most_ms / 2;
         let rest_ms = u64::from(rng.below(u32::try_from(half_ms).unwrap_or(u32::MAX)));
         let latest_ms = self.now_ms + half_ms + rest_ms;

@@ -1,4 +1,4 @@
-//! What becomes of runs that a device does not tell of.
+//! Outcomes of runs that the device itself does not report.
 
 use underload_aqm::rng::Rng;
 
@@ -8,10 +8,10 @@ use crate::device::Pseudonym;
 use crate::lease::SKEW_MS;
 use crate::outcome::{Outcome, RunResult};
 use crate::plan::Plan;
-use crate::schedule::{again, next_run};
+use crate::schedule::{next_attempt, next_run};
 use crate::store::{Device, Schedule, StoreError, StoredResult, Transaction};
 
-/// A run that has ended without its device.
+/// A run whose outcome the orchestrator makes.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Ended {
     pub plan: String,
@@ -22,19 +22,21 @@ pub(super) struct Ended {
 }
 
 const DAY_MS: f64 = 86_400_000.0;
-/// A device may store this many runs that it made without being asked for each run that its plan
+/// Runs that a device may make without an assignment and have stored, for each run that its plan
 /// makes due.
 const OWN_EXCESS: f64 = 2.0;
-/// Runs of that kind that a device may store at once beyond that rate.
+/// Runs without an assignment that may be stored at once beyond that rate.
 const OWN_BURST: u64 = 16;
-/// Runs of that kind that a device may store at once after an absence: more than its spool holds.
+/// Runs without an assignment that may be stored at once after an absence: more than a device's
+/// spool holds.
 const OWN_SAVED_MAX: u64 = 8_192;
 
 const NOT_ASKED: &str = "the device did not ask in time";
 pub(super) const NOT_HANDED_IN: &str = "no result was handed in";
+pub(super) const REMOVED: &str = "the device was removed";
 
 impl Schedule {
-    /// Begins a plan: the first run is drawn as all others.
+    /// Begins a plan and draws the time of the first run.
     pub(super) fn begin(name: &str, plan: &Plan, now_ms: u64, rng: &mut Rng) -> Self {
         Self {
             plan: name.to_owned(),
@@ -48,47 +50,50 @@ impl Schedule {
         }
     }
 
-    /// Returns [`Schedule::own_ms`] after one more run that the device made without being asked;
-    /// `None` if the run would exceed the rate.
+    /// Returns [`Schedule::own_ms`] after another run that was made without an assignment; `None`
+    /// if the run exceeds the rate.
     ///
-    /// While no orchestrator answers a device makes as many runs as its plan makes due. It may
+    /// While no orchestrator answers, a device makes as many runs as its plan makes due. It may
     /// store [`OWN_EXCESS`] times as many, and [`OWN_BURST`] at once, which a device that follows
     /// the plan exceeds once in a billion outages.
     pub(super) fn after_own_run(&self, plan: &Plan, now_ms: u64) -> Option<u64> {
         let one_ms = (DAY_MS / (OWN_EXCESS * plan.runs_per_day)).max(1.0) as u64;
         let earliest_ms = now_ms.saturating_sub(one_ms.saturating_mul(OWN_SAVED_MAX));
         let latest_ms = now_ms.saturating_add(one_ms.saturating_mul(OWN_BURST));
-        // An instant that is later yet is of a clock that was ahead and has been set back.
+        // A later instant is of a clock that was ahead and has been set back.
         let is_of_now = self.own_ms <= latest_ms.saturating_add(2 * SKEW_MS);
         let own_ms = if is_of_now { self.own_ms.max(earliest_ms) } else { now_ms };
         let after_ms = own_ms.saturating_add(one_ms);
         (after_ms <= latest_ms).then_some(after_ms)
     }
 
-    /// On to the next run. It is drawn from when this one was due, whatever became of it, so that
-    /// as many are due as the plan says.
+    /// Draws the next run from the time when this one was due, whatever its outcome, so that the
+    /// plan's number of runs are due.
     pub(super) fn advance(&mut self, plan: &Plan, rng: &mut Rng) {
         self.run += 1;
         self.due_ms = drawn(plan, self.due_ms, rng);
         (self.held_back, self.refusals, self.retry_ms) = (None, 0, 0);
     }
 
-    /// When it may be asked for.
+    /// When the run may be assigned.
     pub(super) fn wake_ms(&self) -> u64 {
         self.due_ms.max(self.retry_ms)
     }
 
-    /// The run that is next ends without having been given.
-    fn conclude(&self) -> Ended {
-        let (outcome, reason) = match self.held_back {
-            None => (Outcome::Missed, NOT_ASKED),
-            Some(reason @ Reason::HomeBusy) => (Outcome::CrossTraffic, reason.words()),
-            Some(reason @ Reason::Refused(_)) => (Outcome::Refused, reason.words()),
-        };
+    fn ended(&self, outcome: Outcome, reason: &'static str) -> Ended {
         Ended { plan: self.plan.clone(), run: self.run, due_ms: self.due_ms, outcome, reason }
     }
 
-    /// The run that is due may not begin now: it is asked for again, or ends.
+    /// Returns the outcome of the next run, which was never assigned.
+    fn conclude(&self) -> Ended {
+        match self.held_back {
+            None => self.ended(Outcome::Missed, NOT_ASKED),
+            Some(reason @ Reason::HomeBusy) => self.ended(Outcome::CrossTraffic, reason.words()),
+            Some(reason @ Reason::Refused(_)) => self.ended(Outcome::Refused, reason.words()),
+        }
+    }
+
+    /// Postpones the run that is due and may not begin now, or ends it.
     pub(super) fn hold_back(
         &mut self,
         plan: &Plan,
@@ -98,7 +103,7 @@ impl Schedule {
     ) -> Option<Ended> {
         self.held_back = Some(reason);
         let (now, due) = (time(now_ms), time(self.due_ms));
-        let at = again(rng, now, self.refusals, due, plan.start_within);
+        let at = next_attempt(rng, now, self.refusals, due, plan.start_within);
         if let Some(at) = at.filter(|_| !reason.is_final()) {
             self.retry_ms = millis(at);
             self.refusals = self.refusals.saturating_add(1);
@@ -109,23 +114,17 @@ impl Schedule {
         Some(ended)
     }
 
-    /// Its device is removed: what was due is missed, and nothing is due any more.
+    /// Ends the schedule because its device is removed: a run that was due is missed.
     pub(super) fn leave(&mut self, now_ms: u64) -> Option<Ended> {
         let is_due = self.due_ms <= now_ms;
-        let ended = is_due.then(|| Ended {
-            plan: self.plan.clone(),
-            run: self.run,
-            due_ms: self.due_ms,
-            outcome: Outcome::Missed,
-            reason: "the device was removed",
-        });
+        let ended = is_due.then(|| self.ended(Outcome::Missed, REMOVED));
         self.run += u64::from(is_due);
         self.due_ms = u64::MAX;
         (self.held_back, self.refusals, self.retry_ms) = (None, 0, 0);
         ended
     }
 
-    /// Takes off the runs whose time is over, at most so many.
+    /// Ends the runs whose time is over, at most `most` of those that were not assigned.
     fn settle(&mut self, applied: &Applied, now_ms: u64, most: usize, rng: &mut Rng) -> Vec<Ended> {
         let (ends_ms, within_ms) = (applied.ends_ms(), span_ms(applied.plan.start_within));
         let is_owed = |given_ms: u64| given_ms.saturating_add(OWED_MS) >= now_ms;
@@ -143,7 +142,7 @@ impl Schedule {
         ended
     }
 
-    /// When an outcome is owed that its device does not give; `u64::MAX` for never.
+    /// When the orchestrator has to make the next outcome; `u64::MAX` if none is owed.
     fn settle_ms(&self, applied: &Applied) -> u64 {
         let ends_ms = applied.ends_ms();
         let late_ms = self.due_ms.saturating_add(span_ms(applied.plan.start_within) + 1);
@@ -153,7 +152,7 @@ impl Schedule {
     }
 }
 
-/// A run that was given and that no result comes of.
+/// An assigned run whose result never came.
 pub(super) fn missed(plan: &str, open: &crate::store::OpenRun, reason: &'static str) -> Ended {
     Ended {
         plan: plan.to_owned(),
@@ -168,11 +167,11 @@ fn drawn(plan: &Plan, after_ms: u64, rng: &mut Rng) -> u64 {
     millis(next_run(rng, time(after_ms), plan.runs_per_day, plan.window))
 }
 
-pub(super) fn of_name<'a>(plans: &'a [Applied], name: &str) -> Option<&'a Applied> {
+pub(super) fn plan_named<'a>(plans: &'a [Applied], name: &str) -> Option<&'a Applied> {
     plans.iter().find(|applied| applied.row.name == name)
 }
 
-/// Takes all runs off a device whose time is over; at most [`MADE_MAX`] of them.
+/// Ends the runs of a device whose time is over, about [`MADE_MAX`] at most.
 pub(super) fn settle(
     device: &mut Device,
     plans: &[Applied],
@@ -181,14 +180,14 @@ pub(super) fn settle(
 ) -> Vec<Ended> {
     let mut ended = Vec::new();
     for schedule in &mut device.schedules {
-        if let Some(applied) = of_name(plans, &schedule.plan) {
+        if let Some(applied) = plan_named(plans, &schedule.plan) {
             let most = MADE_MAX.saturating_sub(ended.len());
             ended.extend(schedule.settle(applied, now_ms, most, rng));
         }
     }
-    // The device may still hand in runs that it made without being asked before the plan was over.
+    // The device may still send runs that it made without an assignment before the plan ended.
     device.schedules.retain(|schedule| {
-        let ends_ms = of_name(plans, &schedule.plan).map_or(0, Applied::ends_ms);
+        let ends_ms = plan_named(plans, &schedule.plan).map_or(0, Applied::ends_ms);
         let is_waited_for = now_ms < ends_ms.saturating_add(OWED_MS);
         !schedule.open.is_empty() || is_waited_for || schedule.due_ms < ends_ms
     });
@@ -196,12 +195,8 @@ pub(super) fn settle(
 }
 
 impl Orchestrator {
-    /// Speaks for devices that are silent, and frees what they hold: to be called every few
-    /// seconds. Returns how many devices it was for; as many as `limit` means that there may be
-    /// more.
-    ///
-    /// # Errors
-    /// The store's, which changes nothing.
+    /// Makes the outcomes of silent devices, and frees expired leases; to be called every few
+    /// seconds. Returns the number of devices: if it is `limit`, there may be more.
     pub fn settle(
         &self,
         tx: &mut dyn Transaction,
@@ -209,22 +204,22 @@ impl Orchestrator {
         rng: &mut Rng,
         limit: usize,
     ) -> Result<usize, StoreError> {
-        self.free(tx, now_ms)?;
-        self.date_again(tx, now_ms)?;
+        self.freed(tx, now_ms)?.write(tx)?;
+        self.redate_future_leases(tx, now_ms)?;
         let overdue = tx.overdue(now_ms, limit)?;
         let plans = self.plans(tx)?;
         for id in &overdue {
             if let Some(mut device) = tx.device(*id)? {
                 let ended = settle(&mut device, &plans, now_ms, rng);
-                keep(tx, now_ms, device, &plans, &ended)?;
+                store_outcomes(tx, now_ms, device, &plans, &ended)?;
             }
         }
         Ok(overdue.len())
     }
 }
 
-/// Keeps a device, and what became of its runs.
-pub(super) fn keep(
+/// Stores a device, and the outcomes of its runs that ended.
+pub(super) fn store_outcomes(
     tx: &mut dyn Transaction,
     now_ms: u64,
     mut device: Device,
@@ -245,20 +240,20 @@ pub(super) fn keep(
             steps: Vec::new(),
         };
         let numbers = (MADE_EPOCH, device.made);
-        results.push(stored(tx, now_ms, &device, plans, numbers, result)?);
+        results.push(stored_result(tx, now_ms, &device, plans, numbers, result)?);
     }
     if !results.is_empty() {
         tx.append(&results)?;
     }
-    let of = |schedule: &Schedule| {
-        of_name(plans, &schedule.plan).map_or(u64::MAX, |applied| schedule.settle_ms(applied))
+    let settle_ms = |schedule: &Schedule| {
+        plan_named(plans, &schedule.plan).map_or(u64::MAX, |applied| schedule.settle_ms(applied))
     };
-    device.settle_ms = device.schedules.iter().map(of).min().unwrap_or(u64::MAX);
+    device.settle_ms = device.schedules.iter().map(settle_ms).min().unwrap_or(u64::MAX);
     tx.put_device(&device)
 }
 
-/// A result as it is kept: the line within its study.
-pub(super) fn stored(
+/// A result as it is stored, with the line's pseudonym and cohort in the plan.
+pub(super) fn stored_result(
     tx: &mut dyn Transaction,
     now_ms: u64,
     device: &Device,
@@ -269,9 +264,9 @@ pub(super) fn stored(
     let name = &result.plan;
     let key = tx.setting(&study_key(name))?.and_then(|key| <[u8; 32]>::try_from(key).ok());
     let key = key.ok_or_else(|| {
-        StoreError::broken(format!("the study key of the plan `{name}` is not there"))
+        StoreError::broken(format!("the study key of the plan `{name}` is missing"))
     })?;
-    let plan = of_name(plans, name).map(|applied| &applied.plan);
+    let plan = plan_named(plans, name).map(|applied| &applied.plan);
     let cohort = plan.and_then(|plan| plan.cohort_of(device.id, &device.attributes));
     Ok(StoredResult {
         device: device.id,
@@ -285,7 +280,7 @@ pub(super) fn stored(
     })
 }
 
-/// The setting that a plan's pseudonyms are made by.
+/// Name of the setting with the key that makes a plan's pseudonyms.
 pub(super) fn study_key(plan: &str) -> String {
     format!("study-key/{plan}")
 }

@@ -1,26 +1,23 @@
-//! Which lines a plan measures, and which of its groups each is in.
+//! The lines that a plan measures, and their cohorts.
 
 use std::collections::BTreeMap;
 
 use super::Plan;
 use crate::device::{Attributes, DeviceId};
 
-/// A group of lines that is compared with the others.
+/// A group of lines that is compared with others.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Cohort {
-    /// Its name.
     pub name: String,
-    /// Who is in it.
     pub rule: CohortRule,
 }
 
-/// Who is in a cohort.
 #[derive(Debug, Clone, PartialEq)]
 pub enum CohortRule {
-    /// Lines that have, in one of these alternatives, for each attribute one of its values.
+    /// Lines that match one of the alternatives: each of its attributes has one of its values.
     Where(Vec<BTreeMap<String, Vec<String>>>),
-    /// A random share of all lines, from 0 to 1: drawn by a hash of device and plan, so that a
-    /// line stays where it is.
+    /// A random share of all lines, from 0 to 1. A hash of device and plan draws them, so that a
+    /// line always is in the same cohort.
     Share(f64),
 }
 
@@ -35,8 +32,8 @@ impl Cohort {
 }
 
 impl Plan {
-    /// The cohort of a line, empty where the plan has none; `None` where it is not measured: it is
-    /// not of the sample, or in no cohort of a plan that has some.
+    /// Returns the cohort of a line, empty if the plan has none. `None` if the line is not
+    /// measured: it is not in the sample, or in no cohort of a plan that has some.
     pub fn cohort_of(&self, device: DeviceId, attributes: &Attributes) -> Option<&str> {
         let sampled = f64::from(self.lines.sample) / f64::from(self.lines.count);
         if drawn(&self.name, "sample", device) >= sampled {
@@ -46,18 +43,18 @@ impl Plan {
             return Some("");
         }
         let mut left = drawn(&self.name, "cohort", device);
-        let is_it = |cohort: &&Cohort| match cohort.rule {
+        let contains_line = |cohort: &&Cohort| match cohort.rule {
             CohortRule::Where(_) => cohort.has(attributes),
             CohortRule::Share(share) => {
                 left -= share;
                 left < 0.0
             }
         };
-        self.cohorts.iter().find(is_it).map(|cohort| cohort.name.as_str())
+        self.cohorts.iter().find(contains_line).map(|cohort| cohort.name.as_str())
     }
 }
 
-/// From 0 to below 1, always the same for a device, a plan and a purpose, and apart from others.
+/// A number from 0 to below 1 that follows from the device, plan and purpose, and looks random.
 fn drawn(plan: &str, purpose: &str, device: DeviceId) -> f64 {
     let text = format!("{purpose}\n{device}\n{plan}");
     let digest = ring::digest::digest(&ring::digest::SHA256, text.as_bytes());

@@ -1,4 +1,4 @@
-//! The file of a plan.
+//! Parsing and checking a plan's file.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,13 +15,13 @@ use super::{
 use crate::device::Attributes;
 use crate::schedule::{DAY, Window};
 
-/// Steps of a run, tiers of a plan, and classes of a step, at most each.
+/// Most steps of a run, tiers of a plan, cohorts, and classes of a step.
 pub(crate) const ENTRIES_MAX: usize = 64;
 /// A run ends on the day on which it begins, or on the next.
 pub(crate) const RUN_LASTS_MAX: Span = Span::from_secs(3_600);
-/// Probes closer to each other are a load.
+/// Probes at shorter intervals are a load.
 const INTERVAL_MIN: Span = Span::from_millis(1);
-/// More runs than this follow each other without a pause.
+/// More runs than this leave no pause between them.
 const RUNS_PER_DAY_MAX: f64 = 10_000.0;
 
 #[derive(Deserialize)]
@@ -70,7 +70,7 @@ struct FileCohort {
     share_percent: Option<f64>,
 }
 
-/// One table of attributes, or several, of which one suffices.
+/// One table of attributes, or several of which one has to match.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Alternatives {
@@ -99,7 +99,7 @@ struct FileTier {
 #[serde(deny_unknown_fields)]
 struct FileStep {
     name: String,
-    kind: FileKind,
+    kind: Kind,
     #[serde(deserialize_with = "values::span")]
     duration: Span,
     #[serde(default, deserialize_with = "values::some_span")]
@@ -108,14 +108,6 @@ struct FileStep {
     #[serde(default, deserialize_with = "values::some_span")]
     interval: Option<Span>,
     probe_bytes: Option<u32>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum FileKind {
-    Latency,
-    Upload,
-    Download,
 }
 
 #[derive(Deserialize)]
@@ -138,43 +130,43 @@ struct FileBudget {
 
 pub(super) fn parse(text: &str) -> Result<Plan, PlanError> {
     if text.len() > BYTES_MAX {
-        return Err(fault("longer than 1 MiB"));
+        return Err(error("longer than 1 MiB"));
     }
     let Reading { file, mistakes, text, numbers } = mistakes::read::<File>(text);
-    let faults = Faults { text: &text, numbers: &numbers, found: mistakes };
+    let errors = Errors { text: &text, numbers: &numbers, found: mistakes };
     match file {
-        Some(file) => plan(faults, file),
-        None => Err(faults.told()),
+        Some(file) => plan(errors, file),
+        None => Err(errors.into_error()),
     }
 }
 
-fn fault(problem: impl Into<String>) -> PlanError {
+fn error(problem: impl Into<String>) -> PlanError {
     PlanError { line: None, problem: problem.into(), others: Vec::new() }
 }
 
-/// Refuses a number outside of what a key takes.
+/// Rejects a number outside of the range of a key.
 fn within(key: &str, value: f64, least: f64, most: f64) -> Result<f64, PlanError> {
-    // What is no number is in no range.
+    // NaN is in no range.
     if (least..=most).contains(&value) {
         return Ok(value);
     }
-    Err(fault(format!("{key}: {value} is not from {least} to {most}")))
+    Err(error(format!("{key}: {value} is not from {least} to {most}")))
 }
 
 fn count(key: &str, found: usize) -> Result<(), PlanError> {
     within(key, found as f64, 1.0, ENTRIES_MAX as f64).map(drop)
 }
 
-/// What is wrong with a file, all of it that can be told apart.
-struct Faults<'a> {
+/// The errors of a file, as many as can be told apart.
+struct Errors<'a> {
     text: &'a str,
     /// See [`Reading::numbers`].
     numbers: &'a [usize],
     found: Vec<PlanError>,
 }
 
-impl Faults<'_> {
-    /// What was read, or nothing where it is wrong: in the `index`th section of that name.
+impl Errors<'_> {
+    /// Returns what was read, or records its error, in the `index`th section named `section`.
     fn in_section<T>(
         &mut self,
         (section, index): (&str, usize),
@@ -188,34 +180,34 @@ impl Faults<'_> {
         .ok()
     }
 
-    /// The first one of the file, with all others.
-    fn told(mut self) -> PlanError {
+    /// Returns the first error of the file, with all others.
+    fn into_error(mut self) -> PlanError {
         self.found.sort_by_key(|mistake| mistake.line.unwrap_or(usize::MAX));
         let mut found = self.found.into_iter();
-        let first = found.next().unwrap_or_else(|| fault("it cannot be read"));
+        let first = found.next().unwrap_or_else(|| error("it cannot be read"));
         PlanError { others: found.collect(), ..first }
     }
 }
 
-fn plan(mut faults: Faults<'_>, file: File) -> Result<Plan, PlanError> {
+fn plan(mut errors: Errors<'_>, file: File) -> Result<Plan, PlanError> {
     let top = ("", 0);
-    faults.in_section(top, name("name", &file.name, true));
-    faults.in_section(top, within("runs_per_day", file.runs_per_day, 1e-6, RUNS_PER_DAY_MAX));
+    errors.in_section(top, name("name", &file.name, true));
+    errors.in_section(top, within("runs_per_day", file.runs_per_day, 1e-6, RUNS_PER_DAY_MAX));
     let start_within = file.start_within.unwrap_or(Span::from_secs(3_600));
     let start_s = start_within.as_nanos() as f64 / 1e9;
-    faults.in_section(top, within("start_within (s)", start_s, 0.0, 86_400.0));
+    errors.in_section(top, within("start_within (s)", start_s, 0.0, 86_400.0));
     let servers = f64::from(file.servers.count);
     let servers = within("servers.count", servers, 1.0, f64::from(SERVERS_MAX));
-    faults.in_section(("servers", 0), servers);
+    errors.in_section(("servers", 0), servers);
     let requests = file.budget.requests_per_second.unwrap_or(0.0);
     let requests = within("budget.requests_per_second", requests, 0.0, 1e12);
-    faults.in_section(("budget", 0), requests);
-    let lines = faults.in_section(("lines", 0), lines(&file.lines));
-    let tiers = faults.in_section(("tier", 0), tiers(&file.tier));
-    let cohorts = cohorts(&mut faults, file.cohort);
-    let steps = steps(&mut faults, file.preset.as_deref(), file.step);
-    let (Some(lines), Some(tiers), true) = (lines, tiers, faults.found.is_empty()) else {
-        return Err(faults.told());
+    errors.in_section(("budget", 0), requests);
+    let lines = errors.in_section(("lines", 0), lines(&file.lines));
+    let tiers = errors.in_section(("tier", 0), tiers(&file.tier));
+    let cohorts = cohorts(&mut errors, file.cohort);
+    let steps = steps(&mut errors, file.preset.as_deref(), file.step);
+    let (Some(lines), Some(tiers), true) = (lines, tiers, errors.found.is_empty()) else {
+        return Err(errors.into_error());
     };
     let plan = Plan {
         name: file.name,
@@ -237,44 +229,44 @@ fn plan(mut faults: Faults<'_>, file: File) -> Result<Plan, PlanError> {
         },
     };
     let fits = fits(&plan);
-    faults.in_section(top, fits).ok_or(()).map_err(|()| faults.told())?;
+    errors.in_section(top, fits).ok_or(()).map_err(|()| errors.into_error())?;
     Ok(plan)
 }
 
-fn steps(faults: &mut Faults<'_>, named: Option<&str>, files: Vec<FileStep>) -> Vec<Step> {
+fn steps(errors: &mut Errors<'_>, named: Option<&str>, files: Vec<FileStep>) -> Vec<Step> {
     if let Some(name) = named {
         let steps = preset(name)
-            .ok_or_else(|| fault(format!("preset: `{name}` is none of {}", PRESETS.join(", "))));
+            .ok_or_else(|| error(format!("preset: `{name}`: expected {}", PRESETS.join(", "))));
         let steps = match (steps, files.is_empty()) {
-            (Ok(_), false) => Err(fault("preset: its steps stand for themselves: no [[step]]")),
+            (Ok(_), false) => Err(error("preset: a plan with a preset has no [[step]]")),
             (steps, _) => steps,
         };
-        return faults.in_section(("", 0), steps).unwrap_or_default();
+        return errors.in_section(("", 0), steps).unwrap_or_default();
     }
-    faults.in_section(("step", 0), count("[[step]]", files.len()));
+    errors.in_section(("step", 0), count("[[step]]", files.len()));
     let mut names = BTreeSet::new();
     let read = |(index, file): (usize, FileStep)| {
-        // What was measured is told apart by the names of steps.
+        // Results are assigned to steps by name.
         let is_known = !names.insert(file.name.clone());
-        faults.in_section(("step", index), step(file, is_known))
+        errors.in_section(("step", index), step(file, is_known))
     };
     files.into_iter().enumerate().filter_map(read).collect()
 }
 
-/// That a run can be done as often as it is asked for, and by some server at all.
+/// Checks that a run fits into an hour, the runs of a day into the window, and a run onto a server.
 fn fits(plan: &Plan) -> Result<(), PlanError> {
     let (lasts, of_day) = (plan.run_lasts(), plan.window.length());
     if lasts > RUN_LASTS_MAX {
-        return Err(fault("[[step]]: the steps of a run last longer than an hour together"));
+        return Err(error("[[step]]: the steps of a run last longer than an hour together"));
     }
     if plan.runs_per_day * lasts.as_nanos() as f64 > of_day.as_nanos() as f64 {
-        return Err(fault("runs_per_day: so many runs do not fit one after the other"));
+        return Err(error("runs_per_day: the runs do not fit one after the other into the window"));
     }
     for (place, tier) in plan.tiers.iter().enumerate() {
         let (up, down) = plan.peak_bit_per_s(tier);
         if up.max(down) > plan.servers.capacity.bits_per_second() {
             let tier = format!("[[tier]] {}", place + 1);
-            return Err(fault(format!("{tier}: a run takes more than servers.capacity")));
+            return Err(error(format!("{tier}: a run takes more than servers.capacity")));
         }
     }
     Ok(())
@@ -290,23 +282,23 @@ fn lines(file: &FileLines) -> Result<Lines, PlanError> {
     Ok(Lines { count: file.count, sample, per_segment, busy })
 }
 
-/// Lower-case letters, digits and hyphens: fit for addresses, files and columns.
+/// Accepts lower-case letters, digits and hyphens, which are safe in URLs, file names and columns.
 fn name(key: &str, name: &str, may_be_empty: bool) -> Result<(), PlanError> {
     let is_good = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
     let is_empty = name.is_empty() && !may_be_empty;
     if is_empty || name.len() > NAME_MAX || !name.bytes().all(is_good) {
         let expected = "expected lower-case letters, digits and hyphens, at most 64";
-        return Err(fault(format!("{key}: `{name}`: {expected}")));
+        return Err(error(format!("{key}: `{name}`: {expected}")));
     }
     Ok(())
 }
 
-fn cohorts(faults: &mut Faults<'_>, files: Vec<FileCohort>) -> Vec<Cohort> {
+fn cohorts(errors: &mut Errors<'_>, files: Vec<FileCohort>) -> Vec<Cohort> {
     let too_many = files.len() > ENTRIES_MAX;
     let mut cohorts: Vec<Cohort> = Vec::new();
     for (index, file) in files.into_iter().enumerate() {
         let is_known = cohorts.iter().any(|cohort| cohort.name == file.name);
-        cohorts.extend(faults.in_section(("cohort", index), cohort(file, is_known)));
+        cohorts.extend(errors.in_section(("cohort", index), cohort(file, is_known)));
     }
     let share = |cohort: &Cohort| match cohort.rule {
         CohortRule::Share(share) => Some(share),
@@ -315,31 +307,31 @@ fn cohorts(faults: &mut Faults<'_>, files: Vec<FileCohort>) -> Vec<Cohort> {
     let shares: Vec<f64> = cohorts.iter().filter_map(share).collect();
     let sum: f64 = shares.iter().sum();
     let together = if too_many {
-        Err(fault("[[cohort]]: more than 64"))
+        Err(error("[[cohort]]: more than 64"))
     } else if !shares.is_empty() && shares.len() < cohorts.len() {
-        Err(fault("[[cohort]]: some have `where` and some `share_percent`"))
+        Err(error("[[cohort]]: some have `where` and some `share_percent`"))
     } else if sum > 1.0 + 1e-9 {
-        Err(fault(format!("[[cohort]]: the shares are {} % together", sum * 100.0)))
+        Err(error(format!("[[cohort]]: the shares add up to {} %", sum * 100.0)))
     } else {
         Ok(())
     };
-    faults.in_section(("cohort", 0), together);
+    errors.in_section(("cohort", 0), together);
     cohorts
 }
 
 fn cohort(file: FileCohort, is_known: bool) -> Result<Cohort, PlanError> {
     name("[[cohort]] name", &file.name, false)?;
-    let wrong = |problem: &str| fault(format!("cohort `{}`: {problem}", file.name));
+    let error = |problem: &str| error(format!("cohort `{}`: {problem}", file.name));
     if is_known {
-        return Err(wrong("there are two of that name"));
+        return Err(error("duplicate name"));
     }
     let rule = match (file.has, file.share_percent) {
-        (Some(has), None) => CohortRule::Where(alternatives(has).map_err(|it| wrong(&it))?),
+        (Some(has), None) => CohortRule::Where(alternatives(has).map_err(|it| error(&it))?),
         (None, Some(percent)) => {
             let percent = within("[[cohort]] share_percent", percent, 0.0, 100.0)?;
             CohortRule::Share(percent / 100.0)
         }
-        _ => return Err(wrong("expected either `where` or `share_percent`")),
+        _ => return Err(error("expected either `where` or `share_percent`")),
     };
     Ok(Cohort { name: file.name, rule })
 }
@@ -354,7 +346,7 @@ fn alternatives(has: Alternatives) -> Result<Vec<BTreeMap<String, Vec<String>>>,
         let unknown = table.keys().find(|name| !Attributes::NAMES.contains(&name.as_str()));
         if let Some(name) = unknown {
             let known = Attributes::NAMES.join(", ");
-            return Err(format!("`{name}` is no attribute, which are {known}"));
+            return Err(format!("unknown attribute `{name}`; expected {known}"));
         }
         let values = |values| match values {
             Values::One(value) => vec![value],
@@ -369,7 +361,7 @@ fn tiers(files: &[FileTier]) -> Result<Vec<Tier>, PlanError> {
     count("[[tier]]", files.len())?;
     let shares = files.iter().filter_map(|tier| tier.share_percent);
     if files.len() > 1 && shares.clone().count() < files.len() {
-        return Err(fault("[[tier]]: share_percent is missing, and there are several tiers"));
+        return Err(error("[[tier]]: share_percent is missing, and there are several tiers"));
     }
     let read = |tier: &FileTier| {
         let percent = tier.share_percent.unwrap_or(100.0);
@@ -379,7 +371,7 @@ fn tiers(files: &[FileTier]) -> Result<Vec<Tier>, PlanError> {
     let tiers: Vec<Tier> = files.iter().map(read).collect::<Result<_, _>>()?;
     let sum: f64 = tiers.iter().map(|tier| tier.share).sum();
     if (sum - 1.0).abs() > 1e-6 {
-        return Err(fault(format!("[[tier]]: the shares are {} % together, not 100", sum * 100.0)));
+        return Err(error(format!("[[tier]]: the shares add up to {} %, not 100", sum * 100.0)));
     }
     Ok(tiers)
 }
@@ -387,34 +379,30 @@ fn tiers(files: &[FileTier]) -> Result<Vec<Tier>, PlanError> {
 fn step(file: FileStep, is_known: bool) -> Result<Step, PlanError> {
     let name = file.name;
     if is_known {
-        return Err(fault(format!("step `{name}`: there are two of that name")));
+        return Err(error(format!("step `{name}`: duplicate name")));
     }
     let key = |key: &str| format!("step `{name}`: {key}");
     let classes = file.classes.unwrap_or_else(|| vec![0]);
     count(&key("classes"), classes.len())?;
     if let Some(dscp) = classes.iter().find(|dscp| **dscp > 63) {
-        return Err(fault(format!("{}: {dscp} is no DSCP, which are 0 to 63", key("classes"))));
+        let problem = format!("{dscp} is not a DSCP; expected 0 to 63");
+        return Err(error(format!("{}: {problem}", key("classes"))));
     }
     let mut seen = BTreeSet::new();
     if let Some(dscp) = classes.iter().find(|dscp| !seen.insert(**dscp)) {
-        return Err(fault(format!("{}: DSCP {dscp} is given twice", key("classes"))));
+        return Err(error(format!("{}: DSCP {dscp} is given twice", key("classes"))));
     }
     let interval = file.interval.unwrap_or(Span::from_millis(20));
     if interval < INTERVAL_MIN {
-        return Err(fault(format!("{} is less than 1 ms", key("interval"))));
+        return Err(error(format!("{} is less than 1 ms", key("interval"))));
     }
     let probe_bytes = file.probe_bytes.unwrap_or(100);
     within(&key("probe_bytes"), f64::from(probe_bytes), 28.0, 1_500.0)?;
     if file.duration == Span::ZERO {
-        return Err(fault(format!("{} is 0", key("duration"))));
+        return Err(error(format!("{} is 0", key("duration"))));
     }
-    let kind = match file.kind {
-        FileKind::Latency => Kind::Latency,
-        FileKind::Upload => Kind::Upload,
-        FileKind::Download => Kind::Download,
-    };
     let warm_up = file.warm_up.unwrap_or(Span::ZERO);
-    let duration = file.duration;
+    let (kind, duration) = (file.kind, file.duration);
     Ok(Step { name, kind, duration, warm_up, classes, interval, probe_bytes })
 }
 
@@ -466,7 +454,7 @@ capacity = "10gbit"
             let text = SMALL.replace("title", &format!("until = \"{day}\"\ntitle"));
             Plan::parse(&text).map(|plan| plan.until_ms)
         };
-        // By `date -u -d DAY +%s`.
+        // Computed with `date -u -d DAY +%s`.
         for (day, seconds) in [
             ("1970-01-01", 0),
             ("2000-02-29", 951_782_400),
@@ -519,7 +507,7 @@ capacity = "10gbit"
         assert_eq!(of(&plan), cohorts);
         let renamed = Plan { name: "another".to_owned(), ..plan };
         let same = of(&renamed).iter().zip(&cohorts).filter(|(a, b)| a == b).count();
-        // 1/16 + 1/4 + 1/16 of them by chance.
+        // By chance 1/16 + 1/4 + 1/16 of the lines.
         assert!(same.abs_diff(1_500) < 130, "{same} are where they were under another name");
         let sampled = Plan { lines: Lines { sample: 100, ..renamed.lines }, ..renamed };
         let left = of(&sampled).iter().filter(|it| *it != "none").count();
@@ -565,8 +553,8 @@ capacity = "10gbit"
             (("= 6", "= 6\nwindow = \"00:00-24:01\""), "expected a part of the day"),
             (("\"10gbit\"", "\"10mbit\""), "[[tier]] 1: a run takes more than servers.capacity"),
             (("[[step]]", "[[tier]]\nup=\"1mbit\"\ndown=\"1mbit\"\n[[step]]"), "share_percent"),
-            (("up = \"35", "share_percent = 50\nup = \"35"), "are 50 % together, not 100"),
-            (("\"7s\"", "\"7s\"\nclasses = [64]"), "step `loaded`: classes: 64 is no DSCP"),
+            (("up = \"35", "share_percent = 50\nup = \"35"), "add up to 50 %, not 100"),
+            (("\"7s\"", "\"7s\"\nclasses = [64]"), "step `loaded`: classes: 64 is not a DSCP"),
             (("\"7s\"", "\"7s\"\nclasses = []"), "step `loaded`: classes: 0 is not from 1 to 64"),
             (
                 ("\"7s\"", "\"7s\"\nclasses = [0, 45, 0]"),
@@ -577,15 +565,15 @@ capacity = "10gbit"
                     "[servers]",
                     "[[step]]\nname=\"loaded\"\nkind=\"latency\"\nduration=\"1s\"\n[servers]",
                 ),
-                "line 14: step `loaded`: there are two of that name",
+                "line 14: step `loaded`: duplicate name",
             ),
             (("title =", "name = \"A b\"\ntitle ="), "line 2: name: `A b`: expected lower-case"),
-            (("title =", "preset = \"ull\"\ntitle ="), "line 2: preset: its steps stand"),
+            (("title =", "preset = \"ull\"\ntitle ="), "line 2: preset: a plan with a preset"),
             (("title =", "until = \"2026-02-29\"\ntitle ="), "`2026-02-29`: expected a day"),
             (("[[tier]]", "[[cohort]]\nname=\"a\"\n[[tier]]"), "line 6: cohort `a`: expected"),
             (
                 ("[[tier]]", "[[cohort]]\nname=\"a\"\nwhere={modle=\"x\"}\n[[tier]]"),
-                "`modle` is no attribute",
+                "unknown attribute `modle`",
             ),
             (
                 ("[[tier]]", "[[cohort]]\nname=\"a\"\nshare_percent=101\n[[tier]]"),
@@ -618,7 +606,7 @@ capacity = "10gbit"
             "line 8: `35`: expected a rate",
             "line 12: unknown variant `uplaod`",
             "line 13: `7`: expected a time",
-            "line 14: step `loaded`: classes: 99 is no DSCP",
+            "line 14: step `loaded`: classes: 99 is not a DSCP",
             "line 15: unknown key `sevrers`; did you mean `servers`?",
             "line 16: servers.count: 0 is not",
         ] {

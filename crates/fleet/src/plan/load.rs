@@ -1,4 +1,4 @@
-//! The load that a plan makes, before it makes it.
+//! The load that a plan causes.
 
 use serde::Serialize;
 use underload_aqm::time::Span;
@@ -7,7 +7,7 @@ use super::{Kind, Plan, SERVERS_MAX, Servers, Step, Tier};
 use crate::blocking::{Class, blocking};
 use crate::schedule::DAY;
 
-/// What a plan costs on average.
+/// The average load of a plan.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Load {
@@ -15,28 +15,28 @@ pub struct Load {
     pub runs_per_s: f64,
     /// Runs that begin per second within the window.
     pub runs_per_s_in_window: f64,
-    /// Requests per second: a run asks, gives its lease back and hands in its result.
+    /// Requests per second: a run requests a lease, releases it, and sends its result.
     pub requests_per_s: f64,
     /// Series of probes that are stored per second.
     pub rows_per_s: f64,
-    /// What they take a day as compressed columns, bytes; see [`ROW_BYTES`].
+    /// Bytes stored per day as compressed columns; see [`ROW_BYTES`].
     pub stored_bytes_per_day: f64,
-    /// Each step of a run.
+    /// The load of each step of a run.
     pub steps: Vec<StepLoad>,
-    /// What a line sends and receives in 30 days, bytes.
+    /// Bytes that a line sends and receives in 30 days.
     pub line_bytes_per_month: f64,
-    /// Mean of what all servers receive and send together, within the window, bit/s.
+    /// Traffic of all servers together, mean within the window, bit/s.
     pub servers_bit_per_s: Directions,
-    /// What the leases of runs reserve of all servers, mean within the window, percent.
+    /// Share of all servers that leases reserve, mean within the window, percent.
     pub servers_reserved_percent: Directions,
-    /// Runs that would find no room on the servers, if they were one pool, percent.
+    /// Runs that would find the servers full if they were one pool, percent.
     pub blocked_percent: f64,
-    /// Runs that begin while another of their segment is under way, percent, were it not
-    /// prevented; absent where runs load nothing.
+    /// Runs that would begin during another run of their segment if that were not prevented,
+    /// percent; absent if runs load nothing.
     pub segment_overlap_percent: Option<f64>,
 }
 
-/// Of the lines' upstream and downstream.
+/// A value for each direction.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Directions {
@@ -46,45 +46,42 @@ pub struct Directions {
     pub down: f64,
 }
 
-/// What a step costs.
+/// The load of a step.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct StepLoad {
-    /// Its name.
+    /// Name of the step.
     pub name: String,
-    /// Lines that are at it at once, mean over the day.
+    /// Lines that run the step at once, mean over the day.
     pub concurrent: f64,
-    /// Mean of what it sends, up and down together, over the day, bit/s.
+    /// Traffic of the step, up and down together, mean over the day, bit/s.
     pub bit_per_s: f64,
-    /// Of one run, up and down together, bytes.
+    /// Bytes of one run, up and down together.
     pub bytes_per_run: f64,
 }
 
 /// A budget that a plan exceeds.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Excess {
-    /// The key.
     pub key: &'static str,
-    /// What the plan takes, in the key's unit.
+    /// The plan's value, in the key's unit.
     pub takes: f64,
-    /// What it may take.
     pub may_take: f64,
 }
 
-/// A stored row: 21.5 bytes of results (eleven columns of 10 million rows as zstd Parquet), and
-/// 150 of its bins, which is an estimate.
+/// Bytes of a stored row: 21.5 of results (eleven columns of 10 million rows as zstd Parquet) and
+/// an estimated 150 of bins.
 pub const ROW_BYTES: f64 = 171.5;
-/// Requests of a run: for a lease, to give it back, and to hand in what was measured.
+/// Requests of a run: for a lease, to release it, and to send the result.
 const REQUESTS_PER_RUN: f64 = 3.0;
 /// Days of a month that a budget is for.
 const DAYS_PER_MONTH: f64 = 30.0;
-/// A pool is counted in so many units at most: enough that a unit more or less says nothing.
+/// Most units of a pool in the calculation: one unit more or less does not matter.
 const POOL_UNITS_MAX: f64 = 1e5;
-/// Of several sizes the smallest is so many units.
+/// Units of the smallest run if runs differ in size.
 const UNITS_OF_THE_SMALLEST: f64 = 16.0;
 
 impl Load {
-    /// The load of a plan.
     pub fn of(plan: &Plan) -> Self {
         let runs_per_s = f64::from(plan.lines.sample) * plan.runs_per_day / seconds(DAY);
         let in_window = runs_per_s * seconds(DAY) / seconds(plan.window.length());
@@ -108,7 +105,6 @@ impl Load {
         }
     }
 
-    /// The budgets that it exceeds.
     pub fn excesses(&self, plan: &Plan) -> Vec<Excess> {
         let Directions { up, down } = self.servers_bit_per_s;
         let gigabytes = |bytes: f64| bytes / 1e9;
@@ -128,8 +124,8 @@ impl Load {
     }
 }
 
-/// The least servers of a plan's capacity with which at most that share of its runs finds no room,
-/// from 0 to 1; `None` where more than [`SERVERS_MAX`] would be needed.
+/// Returns the smallest number of servers with which at most the share `blocked` of the runs, from
+/// 0 to 1, finds the servers full; `None` if more than [`SERVERS_MAX`] would be needed.
 pub fn servers_for(plan: &Plan, blocked: f64) -> Option<u32> {
     let suffices = |count: u32| {
         let plan = Plan { servers: Servers { count, ..plan.servers }, ..plan.clone() };
@@ -154,15 +150,15 @@ fn seconds(span: Span) -> f64 {
     span.as_nanos() as f64 / 1e9
 }
 
-/// Mean over the tiers of a plan.
-fn mean_over_tiers(plan: &Plan, of: impl Fn(&Tier) -> f64) -> f64 {
-    plan.tiers.iter().map(|tier| tier.share * of(tier)).sum()
+/// Mean of `value` over the tiers of a plan.
+fn mean_over_tiers(plan: &Plan, value: impl Fn(&Tier) -> f64) -> f64 {
+    plan.tiers.iter().map(|tier| tier.share * value(tier)).sum()
 }
 
 fn step_load(plan: &Plan, step: &Step, runs_per_s: f64) -> StepLoad {
     let rate = mean_over_tiers(plan, |tier| {
         let (up, down) = step.bit_per_s(tier);
-        // Beside a load, its probes are below what the load's own rate is known to.
+        // The probes beside a load are less than the uncertainty of the load's rate.
         let loaded = up.max(down) as f64;
         if step.kind == Kind::Latency { up as f64 + down as f64 } else { loaded }
     });
@@ -186,7 +182,7 @@ fn servers_bit_per_s(plan: &Plan, runs_per_s: f64) -> Directions {
     Directions { up: of(|rates| rates.0), down: of(|rates| rates.1) }
 }
 
-/// All servers of a plan, bit/s each way.
+/// Capacity of all servers of a plan in each direction, bit/s.
 fn pool_bit_per_s(plan: &Plan) -> f64 {
     f64::from(plan.servers.count) * plan.servers.capacity.bits_per_second() as f64
 }
@@ -199,7 +195,7 @@ fn reserved_percent(plan: &Plan, erlang: f64) -> Directions {
     Directions { up: of(|rates| rates.0), down: of(|rates| rates.1) }
 }
 
-/// Of the direction that is scarcer.
+/// The larger share of both directions.
 fn blocked_percent(plan: &Plan, erlang: f64) -> f64 {
     let of = |direction: fn((u64, u64)) -> u64| {
         let bits = |tier: &Tier| direction(plan.peak_bit_per_s(tier)).max(1) as f64;
@@ -207,7 +203,7 @@ fn blocked_percent(plan: &Plan, erlang: f64) -> f64 {
         let (pool, unit) = (pool_bit_per_s(plan), pool_unit(plan, &rates));
         let class = |(tier, rate): (&Tier, &f64)| {
             let units = (rate / unit).round().max(1.0);
-            // Where runs are no whole number of units, what they take together stays the same.
+            // Rounding to units leaves the total traffic as it is.
             let erlang = erlang * tier.share * rate / (units * unit);
             Class { erlang, units: units as usize }
         };
@@ -218,8 +214,8 @@ fn blocked_percent(plan: &Plan, erlang: f64) -> f64 {
     of(|rates| rates.0).max(of(|rates| rates.1))
 }
 
-/// What the pool is counted in, bit/s: runs, where all are of one size, else small parts of the
-/// smallest; but no more units than [`POOL_UNITS_MAX`].
+/// The unit of the pool, bit/s: the size of a run if all are of one size, else a fraction of the
+/// smallest; large enough for at most [`POOL_UNITS_MAX`] units.
 fn pool_unit(plan: &Plan, rates: &[f64]) -> f64 {
     let smallest = rates.iter().copied().fold(f64::INFINITY, f64::min);
     let largest = rates.iter().copied().fold(0.0, f64::max);
@@ -227,7 +223,7 @@ fn pool_unit(plan: &Plan, rates: &[f64]) -> f64 {
     fine.max(pool_bit_per_s(plan) / POOL_UNITS_MAX)
 }
 
-/// A run begins while a Poisson number of the segment's others is under way.
+/// A run overlaps if a Poisson number of the segment's other runs is not zero.
 fn overlap_percent(plan: &Plan, erlang: f64) -> f64 {
     let segments = f64::from(plan.lines.count) / f64::from(plan.lines.per_segment);
     (1.0 - libm::exp(-erlang / segments)) * 100.0
@@ -238,7 +234,7 @@ mod tests {
     use underload_aqm::rate::Rate;
 
     use super::*;
-    use crate::blocking::erlang_b;
+    use crate::blocking::tests::erlang_b;
 
     /// Ten million lines, six times a day.
     fn load(step: &str, tier: &str) -> Load {
@@ -334,7 +330,7 @@ mod tests {
         let mut plan = plan("kind = \"latency\"\nduration = \"11s\"", TIER);
         plan.servers.capacity = Rate::from_megabits_per_second(1_000);
         assert_eq!(servers_for(&plan, 0.01), Some(1));
-        // As many slots as runs fit, whatever the pool's size: Erlang's formula.
+        // As many slots as runs fit, for any size of the pool: Erlang's formula.
         let mut plan = self::plan("kind = \"upload\"\nduration = \"10s\"", TIER);
         for (lines, servers) in [(10_000_000, 3), (10_000, 1), (20_000_000, 6)] {
             plan.lines.sample = lines;
@@ -346,7 +342,7 @@ mod tests {
             let found = Load::of(&plan).blocked_percent;
             assert!((found - want).abs() < 1e-9, "{found} is not {want}");
         }
-        // Two sizes that are no multiples of each other: about that of their mean size.
+        // Two sizes that are not multiples of each other block about as often as their mean size.
         let tiers = "share_percent = 50\nup = \"33mbit\"\ndown = \"1gbit\"\n\
                      [[tier]]\nshare_percent = 50\nup = \"37mbit\"\ndown = \"1gbit\"";
         let mut two = self::plan("kind = \"upload\"\nduration = \"10s\"", tiers);

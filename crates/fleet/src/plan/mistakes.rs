@@ -1,37 +1,37 @@
-//! All mistakes in a plan's text, where the reader of TOML reports the first one alone.
+//! Finds all mistakes in a plan's text, of which the TOML parser reports only the first.
 //!
-//! Each mistake that it reports is repaired in a copy of the text, and the copy is read again: an
-//! unknown key is renamed to the one that was meant or removed, a value of the wrong type is
-//! replaced by one that the key takes, and a key that is missing is added.
+//! Each reported mistake is repaired in a copy of the text, which is parsed again: an unknown key
+//! is renamed to the key that was probably meant, or removed; a value of the wrong type is replaced
+//! by one that the key accepts; a missing key is added.
 
 use serde::de::DeserializeOwned;
 use underload_aqm::config::closest;
 
 use super::error::PlanError;
 
-/// A file, as far as it could be read, and what is wrong with it.
+/// The result of parsing a file with its mistakes.
 pub(super) struct Reading<F> {
-    /// `None` if some mistake could not be repaired.
+    /// `None` if a mistake could not be repaired.
     pub file: Option<F>,
     pub mistakes: Vec<PlanError>,
-    /// The text that `file` was read from.
+    /// The repaired text that `file` was parsed from.
     pub text: String,
-    /// The line of the user's text that each line of `text` is, counted from 1.
+    /// For each line of `text`, the number of the user's line, from 1.
     pub numbers: Vec<usize>,
 }
 
-/// Mistakes that are reported at most.
+/// Most mistakes that are reported.
 const MISTAKES_MAX: usize = 64;
-/// Bytes of a text that is repaired at most.
+/// Longest text that is repaired.
 const REPAIRED_BYTES_MAX: usize = 64 << 10;
-/// Each key takes at least one of these.
+/// Each key accepts at least one of these.
 const VALUES: [&str; 7] = ["1", "\"1mbit\"", "\"1s\"", "\"1MB\"", "\"latency\"", "\"x\"", "[]"];
 
-/// Reads a file with all its mistakes.
+/// Parses a file and finds its mistakes.
 pub(super) fn read<F: DeserializeOwned>(text: &str) -> Reading<F> {
     let numbers = (1..=text.lines().count().max(1)).collect();
     let mut reading = Reading { file: None, mistakes: Vec::new(), text: text.to_owned(), numbers };
-    // A very long text takes long to read again: only its first mistake is reported.
+    // Each repair parses the text again, so a very long text is not repaired.
     let most = if text.len() > REPAIRED_BYTES_MAX { 1 } else { MISTAKES_MAX };
     while reading.mistakes.len() < most {
         let error = match toml::from_str::<F>(&reading.text) {
@@ -52,11 +52,11 @@ pub(super) fn read<F: DeserializeOwned>(text: &str) -> Reading<F> {
     reading
 }
 
-/// A mistake as the reader of TOML reports it.
+/// A mistake as the TOML parser reports it.
 struct Mistake {
     problem: String,
     span: std::ops::Range<usize>,
-    /// Counted from 0; `None` if the reader gives no place.
+    /// Counted from 0; `None` if the parser reports no position.
     line: Option<usize>,
     kind: Kind,
 }
@@ -109,7 +109,7 @@ impl Mistake {
 }
 
 impl<F: DeserializeOwned> Reading<F> {
-    /// Returns false if nothing takes the mistake away.
+    /// Repairs a mistake. Returns false if no candidate removes it.
     fn repair(&mut self, mistake: &Mistake) -> bool {
         let Some(line) = mistake.line else { return false };
         let candidates: Vec<(String, Vec<usize>)> = match &mistake.kind {
@@ -149,7 +149,7 @@ impl<F: DeserializeOwned> Reading<F> {
         true
     }
 
-    /// The text without a line, or without a section if the line is its header.
+    /// Returns the text with a line emptied, or with a whole section if the line is its header.
     fn without(&self, line: usize) -> (String, Vec<usize>) {
         let lines: Vec<&str> = self.text.lines().collect();
         let is_header = |line: &&str| line.trim_start().starts_with('[');
@@ -164,7 +164,7 @@ impl<F: DeserializeOwned> Reading<F> {
         (kept.collect::<Vec<_>>().join("\n") + "\n", self.numbers.clone())
     }
 
-    /// The text with a key below a section's header, or at the top.
+    /// Returns the text with a key added below the section header at `line`, or at the top.
     fn with(&self, line: usize, key: &str, value: &str) -> (String, Vec<usize>) {
         let mut lines: Vec<String> = self.text.lines().map(str::to_owned).collect();
         let mut numbers = self.numbers.clone();

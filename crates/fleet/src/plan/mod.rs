@@ -1,4 +1,4 @@
-//! What to measure, on which lines, how often, and what that costs.
+//! Plans: what to measure, on which lines and how often, and the load that this causes.
 
 mod cohort;
 mod error;
@@ -22,51 +22,49 @@ pub use load::{Directions, Excess, Load, ROW_BYTES, StepLoad, servers_for};
 pub use preset::{PRESETS, preset};
 pub use values::traffic_bytes;
 
-/// A file of more bytes is no plan.
+/// Longest plan file.
 pub const BYTES_MAX: usize = 1 << 20;
-/// Bytes of a plan's or a cohort's name at most.
+/// Longest name of a plan or a cohort, in bytes.
 pub const NAME_MAX: usize = 64;
-/// Lines at most: a day of them is simulated within a few gigabytes.
+/// Most lines: a day of them is simulated within a few gigabytes of memory.
 pub const LINES_MAX: u32 = 100_000_000;
-/// Servers at most.
+/// Most servers.
 pub const SERVERS_MAX: u32 = 100_000;
 
-/// A plan that has been read and checked.
+/// A plan that was parsed and checked.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Plan {
-    /// Lower-case letters, digits and hyphens; unique among the plans of a fleet. Empty in a file
-    /// that is only looked at.
+    /// Lower-case letters, digits and hyphens; unique among the plans of a fleet. May be empty in a
+    /// file that is not applied.
     pub name: String,
     /// One line for people.
     pub title: String,
-    /// Whose study it repeats and what it assumes; may be empty.
+    /// The study that the plan repeats, and its assumptions; may be empty.
     pub description: String,
-    /// Runs of a line on an average day, more than 0.
+    /// Mean runs of a line per day, more than 0.
     pub runs_per_day: f64,
-    /// When runs may begin.
+    /// Part of the day in which runs may begin.
     pub window: Window,
-    /// No run begins from then on, milliseconds since 1970.
+    /// No run begins at or after this time, milliseconds since 1970.
     pub until_ms: Option<u64>,
-    /// A run that is refused asks again for so long, and then counts as refused.
+    /// A run that is refused for this long after it was due counts as refused.
     pub start_within: Span,
-    /// The lines.
+    /// Lines in the plan.
     pub lines: Lines,
-    /// Groups that are compared; none for one group.
+    /// Groups that are compared; empty for a single group.
     pub cohorts: Vec<Cohort>,
-    /// The tiers that they are sold, at least one; their shares add up to 1.
+    /// Tiers of the lines, at least one; their shares add up to 1.
     pub tiers: Vec<Tier>,
-    /// What a run does, one after the other; at least one step.
+    /// Steps of a run, in order, at least one.
     pub steps: Vec<Step>,
-    /// Where it measures to.
     pub servers: Servers,
-    /// What it may cost.
     pub budget: Budget,
 }
 
-/// The lines of a plan.
+/// Lines of a plan.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Lines {
-    /// Lines that there are.
+    /// All lines.
     pub count: u32,
     /// Lines that are measured, drawn at random.
     pub sample: u32,
@@ -76,32 +74,30 @@ pub struct Lines {
     pub busy: f64,
 }
 
-/// What a line is sold.
+/// The rates that a line is sold with.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Tier {
     /// Share of the lines, from 0 to 1.
     pub share: f64,
-    /// Upstream.
     pub up: Rate,
-    /// Downstream.
     pub down: Rate,
 }
 
-/// What a step of a run sends besides its probes.
+/// The load of a step besides its probes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
-    /// Nothing.
+    /// No load.
     Latency,
-    /// As much as the upstream takes.
+    /// Fills the upstream.
     Upload,
-    /// As much as the downstream takes.
+    /// Fills the downstream.
     Download,
 }
 
 impl Kind {
-    /// As plans and results write it.
+    /// The name in plans and results.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Latency => "latency",
@@ -114,41 +110,40 @@ impl Kind {
 /// A step of a run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Step {
-    /// Its name.
     pub name: String,
-    /// The load beside the probes.
+    /// Load beside the probes.
     pub kind: Kind,
-    /// How long it measures.
+    /// Time that is measured.
     pub duration: Span,
-    /// How long it loads before that; nothing of it is measured.
+    /// Time of load before the measurement.
     pub warm_up: Span,
-    /// Marking of each series of probes, DSCP.
+    /// DSCP of each series of probes.
     pub classes: Vec<u8>,
-    /// From one probe of a series to the next.
+    /// Interval between probes of a series.
     pub interval: Span,
-    /// Bytes of a probe, and of its answer.
+    /// Size of a probe and of its answer.
     pub probe_bytes: u32,
 }
 
 impl Step {
-    /// Probes of one of its series.
+    /// Number of probes in each series.
     pub fn probes(&self) -> u64 {
         self.duration.as_nanos() / self.interval.as_nanos().max(1) + 1
     }
 
-    /// How long a line is at it.
+    /// Time that the step takes.
     pub fn lasts(&self) -> Span {
         self.warm_up + self.duration
     }
 
-    /// What its probes send each way, bit/s.
+    /// Rate of its probes in each direction, bit/s.
     pub fn probes_bit_per_s(&self) -> u64 {
         let series = self.classes.len() as u128;
         let bits = u128::from(self.probe_bytes) * 8 * series * 1_000_000_000;
         u64::try_from(bits / u128::from(self.interval.as_nanos().max(1))).unwrap_or(u64::MAX)
     }
 
-    /// What it sends through a line of that tier: up and down, bit/s.
+    /// Rates through a line of this tier: up and down, bit/s.
     pub fn bit_per_s(&self, tier: &Tier) -> (u64, u64) {
         let probes = self.probes_bit_per_s();
         match self.kind {
@@ -159,68 +154,67 @@ impl Step {
     }
 }
 
-/// The servers of a plan, all alike.
+/// Servers of a plan, all equal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Servers {
-    /// How many.
     pub count: u32,
-    /// What each takes and each sends.
+    /// Capacity of one server in each direction.
     pub capacity: Rate,
 }
 
-/// What a plan may cost; nothing is limited that is not said.
+/// Limits of a plan's load; `None` is no limit.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Budget {
     /// Bytes that a line sends and receives in 30 days.
     pub line_bytes_per_month: Option<u64>,
-    /// Mean of all servers together, up and down each, bit/s.
+    /// Mean of all servers together in each direction, bit/s.
     pub servers_bit_per_s: Option<u64>,
-    /// Requests to whoever admits runs, per second on average.
+    /// Requests to the orchestrator, mean per second.
     pub requests_per_s: Option<f64>,
 }
 
 impl Plan {
-    /// Reads a plan.
+    /// Parses and checks a plan.
     ///
     /// # Errors
-    /// What is wrong, with its line where it has one.
+    /// Returns all errors of the text, with their lines.
     pub fn parse(text: &str) -> Result<Self, PlanError> {
         file::parse(text)
     }
 
-    /// A plan that is built in, by its name; see [`BUILT_IN`].
+    /// Returns the text of a built-in plan.
     pub fn built_in(name: &str) -> Option<&'static str> {
         BUILT_IN.iter().find(|(known, _)| *known == name).map(|(_, text)| *text)
     }
 
-    /// Whether its last day is over, so that it would measure nothing, milliseconds since 1970.
+    /// Whether its last day is over at `now_ms`, milliseconds since 1970.
     pub fn is_over(&self, now_ms: u64) -> bool {
         self.until_ms.is_some_and(|until| now_ms >= until)
     }
 
-    /// The step of that name and load; `None` if the plan has none.
+    /// Returns the step of this name and load.
     pub fn step(&self, name: &str, kind: Kind) -> Option<&Step> {
         self.steps.iter().find(|step| step.name == name && step.kind == kind)
     }
 
-    /// How long a run takes.
+    /// Time that a run takes.
     pub fn run_lasts(&self) -> Span {
         self.steps.iter().fold(Span::ZERO, |sum, step| sum + step.lasts())
     }
 
-    /// The most that a run sends at once through a line of that tier: up and down, bit/s.
+    /// Highest rates of a run through a line of this tier: up and down, bit/s.
     pub fn peak_bit_per_s(&self, tier: &Tier) -> (u64, u64) {
         let peaks = self.steps.iter().map(|step| step.bit_per_s(tier));
         peaks.fold((0, 0), |most, rates| (most.0.max(rates.0), most.1.max(rates.1)))
     }
 
-    /// Whether a run fills a line, which it must not do while a neighbour does.
+    /// Whether a run fills its line. Such runs of one segment must not overlap.
     pub fn loads_lines(&self) -> bool {
         self.steps.iter().any(|step| step.kind != Kind::Latency)
     }
 }
 
-/// The plans that are built in, and their texts.
+/// Names and texts of the built-in plans.
 pub const BUILT_IN: [(&str, &str); 2] = [
     ("comcast-study", include_str!("../../plans/comcast-study.toml")),
     ("low-latency-trial", include_str!("../../plans/low-latency-trial.toml")),

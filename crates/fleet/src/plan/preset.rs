@@ -1,7 +1,7 @@
-//! Steps that have a name of their own: those of the measurements that `underload` makes by preset.
+//! Predefined steps, which measure like the presets of `underload`.
 //!
-//! A plan's step loads one way at a time, so presets that load both at once, or compare numbers of
-//! flows, are not among them. A warm-up lasts as long as a preset waits for a steady state at most.
+//! A plan's step loads one direction at a time, so presets that load both, or that compare numbers
+//! of flows, are missing. The warm-up is as long as a preset waits for a steady state at most.
 
 use underload_aqm::time::Span;
 
@@ -14,7 +14,7 @@ const WARM_UP: Span = Span::from_secs(5);
 const INTERVAL: Span = Span::from_millis(10);
 const PROBE_BYTES: u32 = 100;
 
-/// The steps of a preset; `None` for a name that is none.
+/// Returns the steps of a preset; `None` if the name is unknown.
 pub fn preset(name: &str) -> Option<Vec<Step>> {
     let step = |name: &str, kind, seconds, classes: &[u8]| Step {
         name: name.to_owned(),

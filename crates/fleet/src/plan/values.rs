@@ -1,4 +1,4 @@
-//! Values with units in a plan's file; a wrong one is told with its line.
+//! Deserializing values with units in a plan's file. An error is reported with its line.
 
 use serde::de::{Deserialize, Deserializer, Error};
 use underload_aqm::config::{Kind, Value};
@@ -7,7 +7,7 @@ use underload_aqm::time::Span;
 
 use crate::schedule::Window;
 
-/// `35mbit`, above 0.
+/// Reads a rate above 0, such as `35mbit`.
 pub(super) fn rate<'de, D: Deserializer<'de>>(from: D) -> Result<Rate, D::Error> {
     let text = String::deserialize(from)?;
     match Kind::Rate.read(&text) {
@@ -16,12 +16,12 @@ pub(super) fn rate<'de, D: Deserializer<'de>>(from: D) -> Result<Rate, D::Error>
     }
 }
 
-/// As [`rate`], where there may be none.
+/// As [`rate`], for an optional key.
 pub(super) fn some_rate<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Rate>, D::Error> {
     rate(from).map(Some)
 }
 
-/// `10s`, `20ms`, `30min`, `1h`.
+/// Reads a time such as `10s`, `20ms`, `30min` or `1h`.
 pub(super) fn span<'de, D: Deserializer<'de>>(from: D) -> Result<Span, D::Error> {
     let text = String::deserialize(from)?;
     let long = [("min", 60_u64), ("h", 3_600)].into_iter().find_map(|(unit, seconds)| {
@@ -37,12 +37,12 @@ pub(super) fn span<'de, D: Deserializer<'de>>(from: D) -> Result<Span, D::Error>
     }
 }
 
-/// As [`span`], where there may be none.
+/// As [`span`], for an optional key.
 pub(super) fn some_span<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Span>, D::Error> {
     span(from).map(Some)
 }
 
-/// `250MB`, `7.9GB`.
+/// Reads a volume such as `250MB` or `7.9GB`.
 pub(super) fn some_bytes<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
     let text = String::deserialize(from)?;
     let expected = "expected bytes, such as 500MB or 8GB";
@@ -51,7 +51,7 @@ pub(super) fn some_bytes<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u6
 
 /// Parses a volume of traffic with its unit, such as `250MB` or `7.9GB`.
 pub fn traffic_bytes(text: &str) -> Option<u64> {
-    // Decimal units in which traffic is sold, beyond those of a queue's limit.
+    // Traffic is sold in larger units than those of a queue's limit.
     let (number, scale) = match text.strip_suffix("GB") {
         Some(number) => (format!("{number}MB"), 1_000),
         None => (text.to_owned(), 1),
@@ -62,7 +62,7 @@ pub fn traffic_bytes(text: &str) -> Option<u64> {
     }
 }
 
-/// `19:00-23:00`.
+/// Reads a part of the day such as `19:00-23:00`.
 pub(super) fn some_window<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Window>, D::Error> {
     let text = String::deserialize(from)?;
     let window = text.split_once('-').and_then(|(from, until)| {
@@ -73,34 +73,24 @@ pub(super) fn some_window<'de, D: Deserializer<'de>>(from: D) -> Result<Option<W
     window.map(Some).ok_or_else(|| D::Error::custom(format!("`{text}`: {expected}")))
 }
 
-/// `2026-12-31`: the midnight, UTC, with which that day ends, milliseconds since 1970.
+/// Reads a day such as `2026-12-31`. Returns its end, milliseconds since 1970 (UTC).
 pub(super) fn some_date<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
     let text = String::deserialize(from)?;
     let expected = "expected a day from 1970 to 9999, such as 2026-12-31";
-    let midnight = midnight_ms(&text).map(|begins| begins + 86_400_000);
-    midnight.map(Some).ok_or_else(|| D::Error::custom(format!("`{text}`: {expected}")))
+    let end_ms = days_since_1970(&text).map(|days| (days + 1) * 86_400_000);
+    end_ms.map(Some).ok_or_else(|| D::Error::custom(format!("`{text}`: {expected}")))
 }
 
-/// The midnight with which a day begins.
-fn midnight_ms(text: &str) -> Option<u64> {
-    let parts: Vec<&str> = text.split('-').collect();
-    let [year, month, day] = parts[..] else { return None };
-    let number = |text: &str, digits: usize| {
-        let is_plain = text.len() == digits && text.bytes().all(|byte| byte.is_ascii_digit());
-        is_plain.then(|| text.parse::<u64>().ok())?
-    };
-    let (year, month, day) = (number(year, 4)?, number(month, 2)?, number(day, 2)?);
-    let is_leap = year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
-    let february = if is_leap { 29 } else { 28 };
-    let lengths = [31, february, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
-    let length = *lengths.get(usize::try_from(month).ok()?.checked_sub(1)?)?;
-    if year < 1970 || day < 1 || day > length {
-        return None;
-    }
-    let leap_days = |before: u64| (before - 1) / 4 - (before - 1) / 100 + (before - 1) / 400;
-    let of_years = (year - 1970) * 365 + leap_days(year) - leap_days(1970);
-    let of_months: u64 = lengths[..month as usize - 1].iter().sum();
-    Some((of_years + of_months + day - 1) * 86_400_000)
+/// Parses a date and counts its days since 1970 in the Gregorian calendar.
+fn days_since_1970(text: &str) -> Option<u64> {
+    let parsed: toml::value::Datetime = text.parse().ok()?;
+    let date = parsed.date.filter(|date| parsed.time.is_none() && date.year >= 1970)?;
+    // The year begins in March, so that a leap day is its last day.
+    let years = u64::from(date.year) - u64::from(date.month < 3);
+    let months = (u64::from(date.month) + 9) % 12;
+    let leap_days = years / 4 - years / 100 + years / 400;
+    // Days from the first of March of the year 0 to 1970-01-01: 719,468.
+    Some(365 * years + leap_days + (153 * months + 2) / 5 + u64::from(date.day) - 1 - 719_468)
 }
 
 fn time_of_day(text: &str) -> Option<Span> {

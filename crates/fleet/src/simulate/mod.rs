@@ -1,7 +1,7 @@
-//! Days of millions of lines in virtual time, by the rules that real ones obey.
+//! Days of millions of lines in virtual time, by the rules of a real fleet.
 //!
 //! Schedule and admission are the code of [`crate::schedule`] and [`crate::admission`]; only lines,
-//! homes and the way between them and whoever admits are pretended.
+//! homes and the network between them and the orchestrator are simulated.
 
 mod tally;
 mod wheel;
@@ -11,40 +11,36 @@ use underload_aqm::time::{Span, Time};
 
 use crate::admission::{Admission, LeaseId, LineId, Reason, Request, Rules, SegmentId, ServerId};
 use crate::plan::Plan;
-use crate::schedule::{DAY, again, next_run, uniform};
+use crate::schedule::{DAY, next_attempt, next_run, uniform};
 
 pub use tally::Outcome;
 use tally::Tally;
 use wheel::Wheel;
 
-/// What is simulated besides a plan.
+/// Settings of a simulation besides the plan.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Settings {
-    /// The same seed gives the same days.
     pub seed: u64,
     /// Whole days, at least one.
     pub days: u32,
-    /// Share of runs whose line vanishes in the middle, so that nobody gives the lease back.
+    /// Share of runs whose line vanishes during the run, so that its lease expires.
     pub vanishing: f64,
-    /// What holds for all runs.
     pub rules: Rules,
 }
 
-/// Days at most: seconds are counted in 32 bits.
+/// Most days: seconds are counted in 32 bits.
 pub const DAYS_MAX: u32 = 366;
-/// How often servers say that they are alive.
+/// Interval of the servers' heartbeats, seconds.
 const HEARTBEAT_SECONDS: u64 = 10;
 
-/// Something that happens.
 #[derive(Debug, Clone, Copy)]
 enum Event {
-    /// A line wants to run, as it was scheduled to, or again after refusals.
+    /// A line requests its run, for the first time or after refusals.
     Wants { line: u32, scheduled: Time, refusals: u32 },
-    /// A run has ended as it should.
+    /// A run has ended regularly.
     Ended { lease: LeaseId },
 }
 
-/// Where a line is, and what it is sold.
 #[derive(Debug, Clone, Copy)]
 struct Line {
     segment: SegmentId,
@@ -55,7 +51,7 @@ struct Simulation<'a> {
     plan: &'a Plan,
     settings: &'a Settings,
     lines: Vec<Line>,
-    /// What a line of each tier asks for; line and segment are filled in.
+    /// Request of a line for each tier, without line and segment.
     requests: Vec<Request>,
     admission: Admission,
     servers: Vec<ServerId>,
@@ -64,10 +60,10 @@ struct Simulation<'a> {
     rng: Rng,
 }
 
-/// Simulates days of a plan; `progress` is told after each hour of them.
+/// Simulates the days of a plan. Calls `progress` after each simulated hour.
 ///
 /// # Panics
-/// Where the days are none or more than [`DAYS_MAX`].
+/// If the number of days is 0 or more than [`DAYS_MAX`].
 pub fn simulate(plan: &Plan, settings: &Settings, progress: &mut dyn FnMut(Span)) -> Outcome {
     assert!((1..=DAYS_MAX).contains(&settings.days), "{} days", settings.days);
     let mut simulation = Simulation::new(plan, settings);
@@ -79,7 +75,7 @@ pub fn simulate(plan: &Plan, settings: &Settings, progress: &mut dyn FnMut(Span)
         }
     }
     let Simulation { mut admission, tally, wheel, .. } = simulation;
-    // By now each has been given back, or has ended by itself.
+    // By now each lease was released or has expired.
     admission.expire(Time::from_secs(wheel.len() as u64));
     tally.outcome(plan, settings, admission.leases())
 }
@@ -90,7 +86,7 @@ impl<'a> Simulation<'a> {
         let mut admission = Admission::new(settings.rules);
         let capacity = plan.servers.capacity.bits_per_second();
         let servers = (0..plan.servers.count).map(|_| admission.add_server(capacity)).collect();
-        // What was scheduled on the last day may begin late, and then takes its time.
+        // A run scheduled on the last day may begin late.
         let tail = plan.start_within + plan.run_lasts() + settings.rules.lease_grace;
         let seconds = u64::from(settings.days) * seconds(DAY) + seconds(tail) + 1;
         Self {
@@ -112,7 +108,7 @@ impl<'a> Simulation<'a> {
         }
     }
 
-    /// A line's next run, where it is on one of the days.
+    /// Schedules a line's next run if it is within the simulated days.
     fn schedule(&mut self, now: Time, line: u32) {
         let next = next_run(&mut self.rng, now, self.plan.runs_per_day, self.plan.window);
         if next < Time::ZERO + DAY * u64::from(self.settings.days) {
@@ -125,7 +121,7 @@ impl<'a> Simulation<'a> {
             for server in &self.servers {
                 self.admission.heartbeat(Time::from_secs(second), *server);
             }
-            self.tally.note_use(self.admission.servers());
+            self.tally.sample_reservations(self.admission.servers());
         }
         self.wheel.begin_second();
         while let Some((now, event)) = self.wheel.take() {
@@ -136,7 +132,7 @@ impl<'a> Simulation<'a> {
                 Event::Ended { lease } => {
                     let is_held = self.admission.release(lease);
                     debug_assert!(is_held, "a run ends before its lease");
-                    self.tally.done();
+                    self.tally.finish();
                 }
             }
         }
@@ -145,12 +141,12 @@ impl<'a> Simulation<'a> {
 
     fn want(&mut self, now: Time, line: u32, scheduled: Time, refusals: u32) {
         if refusals == 0 {
-            self.tally.scheduled();
+            self.tally.scheduled += 1;
             self.schedule(now, line);
         }
         let Err(reason) = self.try_to_run(now, line, refusals == 0) else { return };
         self.tally.refuse(reason);
-        let again = again(&mut self.rng, now, refusals, scheduled, self.plan.start_within);
+        let again = next_attempt(&mut self.rng, now, refusals, scheduled, self.plan.start_within);
         let Some(at) = again.filter(|_| !reason.is_final()) else {
             self.tally.give_up(reason);
             return;
@@ -159,7 +155,7 @@ impl<'a> Simulation<'a> {
     }
 
     fn try_to_run(&mut self, now: Time, line: u32, is_first: bool) -> Result<(), Reason> {
-        // The line sees the traffic of its home itself, and asks nobody.
+        // The line itself detects its home's traffic and sends no request.
         if self.plan.lines.busy > 0.0 && uniform(&mut self.rng) <= self.plan.lines.busy {
             return Err(Reason::HomeBusy);
         }
@@ -171,7 +167,7 @@ impl<'a> Simulation<'a> {
         let is_overlapping = request.is_loaded && self.admission.loaded_in(segment) > 1;
         self.tally.started(is_overlapping);
         if self.settings.vanishing > 0.0 && uniform(&mut self.rng) <= self.settings.vanishing {
-            self.tally.vanished();
+            self.tally.vanished += 1;
             return Ok(());
         }
         self.wheel.add(now + request.lasts, Event::Ended { lease: lease.id });
@@ -183,19 +179,19 @@ const fn seconds(span: Span) -> u64 {
     span.as_nanos().div_ceil(1_000_000_000)
 }
 
-/// The lines that are measured: all of them, or a random sample.
+/// The measured lines: all of them, or a random sample.
 fn lines(plan: &Plan, rng: &mut Rng) -> Vec<Line> {
     let segments = plan.lines.count.div_ceil(plan.lines.per_segment);
     let is_sample = plan.lines.sample < plan.lines.count;
     let line = |number: u32| {
         let segment = if is_sample { rng.below(segments) } else { number / plan.lines.per_segment };
         let mut left = uniform(rng);
-        let is_it = |share: f64| {
+        let takes = |share: f64| {
             left -= share;
             left <= 0.0
         };
         let shares = plan.tiers.iter().map(|tier| tier.share);
-        let tier = shares.map(is_it).position(|is_it| is_it).unwrap_or(plan.tiers.len() - 1);
+        let tier = shares.map(takes).position(|takes| takes).unwrap_or(plan.tiers.len() - 1);
         Line { segment: SegmentId(segment), tier: tier as u8 }
     };
     (0..plan.lines.sample).map(line).collect()

@@ -1,56 +1,54 @@
-//! What is counted, and what follows from it.
+//! Counters of a simulation, and its outcome.
 
 use std::collections::BTreeMap;
 
 use serde::Serialize;
 
 use super::Settings;
-use crate::admission::{Reason, Refusal, ServerUse};
+use crate::admission::{Reason, Refusal, ServerLoad};
 use crate::plan::Plan;
 use crate::schedule::DAY;
 
-/// What came of the days.
+/// The outcome of a simulation.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Outcome {
     /// Lines that were measured.
     pub lines: u32,
-    /// Days.
     pub days: u32,
-    /// Runs that were to be.
+    /// Runs that were due.
     pub scheduled: u64,
-    /// Runs that were done.
     pub done: u64,
-    /// Runs whose line vanished in the middle.
+    /// Runs whose line vanished during the run.
     pub vanished: u64,
-    /// Runs that were not done, by the reason of their last refusal.
+    /// Runs that never began, by the reason of their last refusal.
     pub given_up: BTreeMap<String, u64>,
-    /// Refusals by reason; a run may meet several before it begins.
+    /// Refusals by reason; one run may be refused several times.
     pub refusals: BTreeMap<String, u64>,
-    /// Requests per second: mean over the days.
+    /// Mean over the days.
     pub requests_per_s: f64,
     /// The 99.9th percentile over seconds.
     pub requests_per_s_p999: u32,
     /// The busiest second.
     pub requests_per_s_max: u32,
-    /// Reserved of all servers in the fuller direction, mean over the days, percent.
+    /// Reserved share of all servers in the fuller direction, mean over the days, percent.
     pub servers_reserved_percent: f64,
-    /// The same at its highest.
+    /// Highest value of the same share.
     pub servers_reserved_max_percent: f64,
-    /// Of runs that asked for the first time, those that found no room, percent.
+    /// Runs that found the servers full at their first request, percent.
     pub blocked_percent: f64,
-    /// Of runs that began, those that loaded a segment that another was loading, percent.
+    /// Runs that loaded a segment together with another run, percent.
     pub overlap_percent: f64,
-    /// Leases that were held when all was over: none, or a rule is wrong.
+    /// Leases at the end; 0 unless a rule is wrong.
     pub leases_left: usize,
 }
 
 #[derive(Debug, Default)]
 pub(super) struct Tally {
-    scheduled: u64,
+    pub scheduled: u64,
     started: u64,
     overlapping: u64,
     done: u64,
-    vanished: u64,
+    pub vanished: u64,
     given_up: BTreeMap<Reason, u64>,
     refusals: BTreeMap<Reason, u64>,
     first_asked: u64,
@@ -61,10 +59,6 @@ pub(super) struct Tally {
 }
 
 impl Tally {
-    pub fn scheduled(&mut self) {
-        self.scheduled += 1;
-    }
-
     pub fn asked(&mut self, is_first: bool, refused: Option<Refusal>) {
         self.this_second += 1;
         if is_first {
@@ -78,16 +72,11 @@ impl Tally {
         self.overlapping += u64::from(is_overlapping);
     }
 
-    /// A run is over: its lease is given back, and its result handed in.
-    pub fn done(&mut self) {
+    /// Counts a run that is done: its lease is released, and its result sent.
+    pub fn finish(&mut self) {
         self.this_second += 2;
         self.done += 1;
     }
-
-    pub fn vanished(&mut self) {
-        self.vanished += 1;
-    }
-
     pub fn refuse(&mut self, reason: Reason) {
         *self.refusals.entry(reason).or_default() += 1;
     }
@@ -96,12 +85,12 @@ impl Tally {
         *self.given_up.entry(reason).or_default() += 1;
     }
 
-    pub fn note_use(&mut self, servers: impl Iterator<Item = ServerUse>) {
+    pub fn sample_reservations(&mut self, servers: &[ServerLoad]) {
         let (mut up, mut down, mut capacity) = (0.0, 0.0, 0.0);
         for server in servers {
-            up += server.up_bit_per_s as f64;
-            down += server.down_bit_per_s as f64;
-            capacity += server.capacity_bit_per_s as f64;
+            up += server.reserved.up as f64;
+            down += server.reserved.down as f64;
+            capacity += server.capacity.up as f64;
         }
         self.reserved.push(if capacity > 0.0 { up.max(down) / capacity * 100.0 } else { 0.0 });
     }
@@ -116,7 +105,7 @@ impl Tally {
         let all: u64 = requests.iter().map(|count| u64::from(*count)).sum();
         requests.truncate(seconds);
         requests.sort_unstable();
-        let samples = settings.days as usize * looks_per_day();
+        let samples = settings.days as usize * samples_per_day();
         let reserved = &self.reserved[..samples.min(self.reserved.len())];
         let percent = |part: u64, of: u64| part as f64 / of.max(1) as f64 * 100.0;
         let named = |counts: BTreeMap<Reason, u64>| {
@@ -142,7 +131,6 @@ impl Tally {
     }
 }
 
-/// How often the use of servers is looked at in a day.
-const fn looks_per_day() -> usize {
+const fn samples_per_day() -> usize {
     (DAY.as_nanos() / 1_000_000_000 / super::HEARTBEAT_SECONDS) as usize
 }

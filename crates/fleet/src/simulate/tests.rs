@@ -1,7 +1,7 @@
-//! Simulated days held against formulae.
+//! Simulated days compared with formulas.
 
 use super::*;
-use crate::blocking::erlang_b;
+use crate::blocking::tests::erlang_b;
 use crate::plan::Load;
 
 const SETTINGS: Settings = Settings {
@@ -41,7 +41,7 @@ fn every_scheduled_run_has_one_outcome_and_the_load_is_as_planned() {
     let plan = plan("count = 20_000", "count = 10\ncapacity = \"10gbit\"");
     let outcome = run(&plan, &SETTINGS);
     let load = Load::of(&plan);
-    // Of 120,000 the standard deviation is 346.
+    // 120,000 runs have a standard deviation of 346.
     assert!(outcome.scheduled.abs_diff(120_000) < 1_500, "{outcome:?}");
     assert!(outcome.refusals.keys().all(|reason| reason == "line busy"), "{outcome:?}");
     let near = |found: f64, want: f64| assert!((found / want - 1.0).abs() < 0.02, "{found} {want}");
@@ -60,7 +60,7 @@ fn segments_overlap_as_poisson_says_unless_one_waits_for_the_other() {
     assert!((free.overlap_percent - predicted).abs() < 0.5, "{free:?}, {predicted}");
     let ruled = run(&plan, &ONE_PER_SEGMENT);
     assert!(ruled.overlap_percent <= 0.0, "{ruled:?}");
-    // Within the hour nearly all find their minute.
+    // Within the hour nearly all runs find a free minute.
     assert!(ruled.refusals["segment busy"] > 25_000, "{ruled:?}");
     assert!(ruled.done as f64 > 0.999 * ruled.scheduled as f64, "{ruled:?}");
 }
@@ -73,7 +73,7 @@ fn a_full_pool_blocks_as_erlang_says() {
     let outcome = run(&plan, &settings);
     let predicted = erlang_b(4.46, 10) * 100.0;
     assert!((Load::of(&plan).blocked_percent - predicted).abs() < 0.01);
-    // Who was refused comes back, which Erlang's callers do not: a little more than 1 %.
+    // Refused runs are retried, unlike Erlang's callers: a little more than 1 %.
     assert!((0.9..1.4).contains(&outcome.blocked_percent), "{outcome:?}, {predicted}");
 }
 
@@ -87,7 +87,7 @@ fn busy_homes_and_lines_that_vanish_are_counted() {
     // One refusal for each run on average: 1/2 + 1/4 + ...
     let refused = outcome.refusals["home busy"] as f64 / outcome.scheduled as f64;
     assert!((refused - 1.0).abs() < 0.05, "{outcome:?}");
-    // Some seven requests fit into the hour: 1/128.
+    // About seven requests fit into the hour: 1/128.
     let given_up = outcome.given_up["home busy"] as f64 / outcome.scheduled as f64;
     assert!((0.003..0.012).contains(&given_up), "{outcome:?}");
     let never = Plan { lines: crate::plan::Lines { busy: 1.0, ..plan.lines }, ..plan };

@@ -1,15 +1,14 @@
-//! Events in the order of their times.
+//! A queue of events ordered by time.
 
 use underload_aqm::time::Time;
 
-/// Events by the second in which they happen, each second in the order of time. A heap of ten
-/// million lines would be walked from top to bottom for each; here a second is sorted when it
-/// comes.
+/// Events by the second in which they happen. Each second is sorted when it begins, which is faster
+/// than a heap of ten million events.
 pub(super) struct Wheel<E> {
     seconds: Vec<Vec<(Time, E)>>,
-    /// The second that is being taken, latest first.
+    /// Events left in the present second, latest first.
     now: Vec<(Time, E)>,
-    /// Seconds that were begun.
+    /// Number of seconds that have begun.
     begun: usize,
 }
 
@@ -18,13 +17,13 @@ impl<E: Copy> Wheel<E> {
         Self { seconds: (0..seconds).map(|_| Vec::new()).collect(), now: Vec::new(), begun: 0 }
     }
 
-    /// Seconds that it has.
+    /// Number of seconds.
     pub fn len(&self) -> usize {
         self.seconds.len()
     }
 
-    /// Adds an event that is not before any that was taken. One beyond the last second does not
-    /// happen.
+    /// Adds an event that is not before any that was taken. Events beyond the last second are
+    /// dropped.
     pub fn add(&mut self, at: Time, event: E) {
         let second = (at.as_nanos() / 1_000_000_000) as usize;
         if second < self.begun {
@@ -38,16 +37,17 @@ impl<E: Copy> Wheel<E> {
         }
     }
 
-    /// Goes on to the next second, whose events can be taken then.
+    /// Begins the next second.
     pub fn begin_second(&mut self) {
         self.now = std::mem::take(&mut self.seconds[self.begun]);
-        // Stable, and reversed before: what was added first is taken first.
+        // The sort is stable and the list reversed first, so that equal times come in the order in
+        // which they were added.
         self.now.reverse();
         self.now.sort_by_key(|(time, _)| std::cmp::Reverse(*time));
         self.begun += 1;
     }
 
-    /// The next event of this second.
+    /// Takes the next event of the present second.
     pub fn take(&mut self) -> Option<(Time, E)> {
         self.now.pop()
     }

@@ -1,4 +1,4 @@
-//! Questions about what was collected, for pages and studies.
+//! Queries of stored results, for pages and studies.
 
 use std::collections::BTreeMap;
 
@@ -10,45 +10,42 @@ use crate::bins::Bins;
 use crate::device::{Attributes, DeviceId};
 use crate::outcome::{Outcome, SeriesResult, StepResult};
 
-/// Which results are meant.
+/// Selects results; `None` and empty select all.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Filter {
-    /// Of this plan.
     pub plan: Option<String>,
-    /// Of this cohort.
     pub cohort: Option<String>,
-    /// Of lines with these attributes, by [`crate::device::Attributes::NAMES`].
+    /// Values of attributes of the line, by [`crate::device::Attributes::NAMES`].
     pub attributes: BTreeMap<String, String>,
-    /// Begun in this hour of the day, UTC, 0 to 23.
+    /// Hour of the day in which the run began, UTC, 0 to 23.
     pub hour: Option<u8>,
-    /// From this day on, days since 1970.
+    /// First day, days since 1970.
     pub from_day: Option<u32>,
-    /// Before this day, days since 1970.
+    /// Day after the last, days since 1970.
     pub until_day: Option<u32>,
 }
 
 impl Filter {
-    /// Whether a result is meant.
-    pub fn meets(&self, kept: &StoredResult) -> bool {
+    pub fn meets(&self, stored: &StoredResult) -> bool {
         let is = |wanted: &Option<String>, found: &str| {
             wanted.as_deref().is_none_or(|wanted| wanted == found)
         };
-        is(&self.plan, &kept.result.plan)
-            && is(&self.cohort, &kept.cohort)
-            && self.hour.is_none_or(|hour| hour == kept.hour())
-            && self.from_day.is_none_or(|day| kept.day() >= day)
-            && self.until_day.is_none_or(|day| kept.day() < day)
-            && self.meets_attributes(&kept.attributes)
+        is(&self.plan, &stored.result.plan)
+            && is(&self.cohort, &stored.cohort)
+            && self.hour.is_none_or(|hour| hour == stored.hour())
+            && self.from_day.is_none_or(|day| stored.day() >= day)
+            && self.until_day.is_none_or(|day| stored.day() < day)
+            && self.meets_attributes(&stored.attributes)
     }
 
-    /// Whether a line is meant. An attribute that there is none of is never met.
+    /// Whether a line has the attributes of the filter. No line has an unknown attribute.
     pub fn meets_attributes(&self, attributes: &Attributes) -> bool {
         self.attributes.iter().all(|(name, value)| attributes.get(name).as_ref() == Some(value))
     }
 }
 
-/// What sums are told apart by.
+/// A property by which sums are grouped.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Dimension {
@@ -56,127 +53,115 @@ pub enum Dimension {
     Day,
     /// Hour of the day, UTC.
     Hour,
-    /// The plan.
     Plan,
-    /// The cohort.
     Cohort,
-    /// The step of the run.
     Step,
-    /// What the step loaded: `latency`, `upload`, `download`.
     Kind,
-    /// The marking.
     Dscp,
     /// An attribute of the line, by its name.
     Attribute(String),
 }
 
 impl Dimension {
-    /// Name of the attribute; `None` of other dimensions.
+    /// Returns the name of the attribute, or `None` for other dimensions.
     pub fn attribute(&self) -> Option<&str> {
         if let Self::Attribute(name) = self { Some(name) } else { None }
     }
 
-    /// The value of a series.
-    pub fn of(&self, kept: &StoredResult, step: &StepResult, series: &SeriesResult) -> String {
+    /// Returns the value of a series.
+    pub fn value(&self, stored: &StoredResult, step: &StepResult, series: &SeriesResult) -> String {
         match self {
-            Self::Day => kept.day().to_string(),
-            Self::Hour => kept.hour().to_string(),
-            Self::Plan => kept.result.plan.clone(),
-            Self::Cohort => kept.cohort.clone(),
+            Self::Day => stored.day().to_string(),
+            Self::Hour => stored.hour().to_string(),
+            Self::Plan => stored.result.plan.clone(),
+            Self::Cohort => stored.cohort.clone(),
             Self::Step => step.step.clone(),
             Self::Kind => step.kind.name().to_owned(),
             Self::Dscp => series.dscp.to_string(),
-            Self::Attribute(name) => kept.attributes.get(name).unwrap_or_default(),
+            Self::Attribute(name) => stored.attributes.get(name).unwrap_or_default(),
         }
     }
 }
 
-/// Results that were put together.
+/// A sum of series.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Sum {
-    /// A value for each dimension that was asked for.
+    /// A value for each dimension of the query.
     pub key: Vec<String>,
-    /// All round trips.
+    /// Round-trip times.
     pub bins: Bins,
-    /// Probes that were sent.
     pub sent: u64,
-    /// Probes that were lost.
     pub lost: u64,
-    /// Series that were put together.
+    /// Number of series.
     pub tests: u64,
-    /// Devices that they are of.
+    /// Number of devices.
     pub devices: u64,
 }
 
-/// What became of runs that were due.
+/// Outcomes of runs that were due.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Outcomes {
-    /// Each end and reason, in their order.
+    /// Ordered by outcome and reason.
     pub counts: Vec<OutcomeCount>,
-    /// Devices that all of them are of.
+    /// Number of devices in all counts.
     pub devices: u64,
 }
 
-/// How often runs came to an end.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OutcomeCount {
-    /// Which end.
     pub outcome: Outcome,
-    /// Why.
     pub reason: String,
-    /// How often.
     pub count: u64,
-    /// Devices that they are of.
+    /// Number of devices.
     pub devices: u64,
 }
 
-/// Days of which only sums are kept ([`crate::retention::Form::Sums`]).
+/// Days of which only sums are stored ([`crate::retention::Form::Sums`]).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Summed {
-    /// How many.
+    /// Number of days.
     pub days: u32,
     /// The day after the last of them, days since 1970.
     pub until_day: u32,
 }
 
-/// A place that can be asked what was collected. Sums are of [`RunResult::pooled_series`].
+/// Queries of a store. Sums are of [`RunResult::pooled_series`].
 ///
 /// [`RunResult::pooled_series`]: crate::outcome::RunResult::pooled_series
-#[expect(clippy::missing_errors_doc, reason = "all fail with `StoreError`, changing nothing")]
 pub trait Archive: Send {
-    /// How often runs that were due came to each end ([`StoredResult::was_due`]).
+    /// Counts the outcomes of runs that were due ([`StoredResult::was_due`]).
     fn outcomes(&mut self, filter: &Filter) -> Result<Outcomes, StoreError>;
-    /// Bins added up, told apart by these dimensions.
+    /// Sums up series, grouped by `by`.
     fn sums(&mut self, filter: &Filter, by: &[Dimension]) -> Result<Vec<Sum>, StoreError>;
-    /// Devices in the order of their identifiers, after that one, at most so many. Only the
-    /// filter's attributes count.
+    /// Returns at most `limit` devices after `after`, ordered by identifier. Of the filter only the
+    /// attributes apply.
     fn devices(
         &mut self,
         filter: &Filter,
         after: Option<DeviceId>,
         limit: usize,
     ) -> Result<Vec<Device>, StoreError>;
-    /// How many devices there are with these attributes.
+    /// Counts the devices with the attributes of the filter.
     fn count_devices(&mut self, filter: &Filter) -> Result<u64, StoreError>;
-    /// Values that an attribute has, with the number of devices, the most frequent first; those
-    /// that are equally frequent in the order of their bytes. None of what is no attribute.
+    /// Returns the values of an attribute with the number of devices, the most frequent first and
+    /// equally frequent ones in byte order. Empty for an unknown attribute.
     fn values(&mut self, attribute: &str, limit: usize) -> Result<Vec<(String, u64)>, StoreError>;
-    /// The newest results of a device.
+    /// Returns the newest results of a device, newest first.
     fn results_of(
         &mut self,
         device: DeviceId,
         limit: usize,
     ) -> Result<Vec<StoredResult>, StoreError>;
-    /// Shows all results that are meant, until `see` says false: those that were moved away first,
-    /// day by day, then the others in the order in which they came.
+    /// Calls `see` for each selected result until it returns false: first for archived results, day
+    /// by day, then for the others in the order in which they were stored.
     fn visit(
         &mut self,
         filter: &Filter,
         see: &mut dyn FnMut(&StoredResult) -> bool,
     ) -> Result<(), StoreError>;
-    /// As [`Archive::visit`], for sums and studies: a result has its device, cohort, day, outcome
-    /// and series, and these attributes of its line and those of the filter. Other fields may be
-    /// empty.
+    /// Calls `see` as [`Archive::visit`] does, for sums and studies. A result has its device,
+    /// cohort, day, outcome and series, and of the attributes of its line those in `attributes` and
+    /// in the filter. Other fields may be empty.
     fn visit_measured(
         &mut self,
         filter: &Filter,
@@ -186,13 +171,13 @@ pub trait Archive: Send {
         let _ = attributes;
         self.visit(filter, see)
     }
-    /// The days that are meant and that [`Archive::visit`] shows nothing of, except for what came
-    /// after they were added up. Only the filter's plan and days count.
+    /// Returns the selected days whose results [`Archive::visit`] no longer has, except for those
+    /// stored after the day was summed up. Of the filter only the plan and days apply.
     fn summed(&mut self, filter: &Filter) -> Result<Summed, StoreError>;
-    /// All servers, by name.
+    /// Returns all servers, by name.
     fn servers(&mut self) -> Result<Vec<Server>, StoreError>;
-    /// All plans, by name.
+    /// Returns all plans, by name.
     fn plans(&mut self) -> Result<Vec<PlanRow>, StoreError>;
-    /// The newest entries of the operators' log.
+    /// Returns the newest entries of the operators' log, newest first.
     fn log(&mut self, limit: usize) -> Result<Vec<LogEntry>, StoreError>;
 }

@@ -1,4 +1,4 @@
-//! A store in memory: for simulations, for tests, and as the reference of the others.
+//! A store in memory, for simulations and tests; the reference for other stores.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,8 +10,8 @@ use super::transaction::{
 };
 use crate::device::DeviceId;
 
-/// A store that is gone with its last handle. Handles that were cloned are of the same store, as
-/// several orchestrators of one database are.
+/// A store that ends with its last handle. Clones are handles of the same store, like several
+/// orchestrators of one database.
 #[derive(Clone, Debug, Default)]
 pub struct Memory {
     state: Arc<Mutex<State>>,
@@ -26,21 +26,13 @@ struct State {
     plans: BTreeMap<String, PlanRow>,
     settings: BTreeMap<String, Vec<u8>>,
     results: Vec<StoredResult>,
-    kept: BTreeSet<(DeviceId, u32, u64)>,
+    /// Device, epoch and sequence of each result.
+    seen: BTreeSet<(DeviceId, u32, u64)>,
     log: Vec<LogEntry>,
 }
 
-/// What was there before a change.
-enum Undo {
-    Device(DeviceId, Option<Device>),
-    Code([u8; 32], Option<Code>),
-    Server(String, Option<Server>),
-    Lease(u64, Option<HeldLease>),
-    Plan(String, Option<PlanRow>),
-    Setting(String, Option<Vec<u8>>),
-    Result,
-    Log,
-}
+/// Reverts a change.
+type Undo = Box<dyn FnOnce(&mut State)>;
 
 struct Changes<'a> {
     state: MutexGuard<'a, State>,
@@ -48,22 +40,21 @@ struct Changes<'a> {
 }
 
 impl Memory {
-    /// An empty store.
     pub fn new() -> Self {
         Self::default()
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // Whoever panicked held a transaction, which was taken back when it was dropped.
+        // A thread that panicked dropped its transaction, which reverted it.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// All leases that are held, by their numbers.
+    /// Returns all leases, by number.
     pub fn leases(&self) -> Vec<HeldLease> {
         self.state().leases.values().cloned().collect()
     }
 
-    /// All that was kept, in the order in which it came.
+    /// Returns all results in the order in which they were stored.
     pub fn results(&self) -> Vec<StoredResult> {
         self.state().results.clone()
     }
@@ -78,34 +69,46 @@ impl Store for Memory {
 impl Drop for Changes<'_> {
     fn drop(&mut self) {
         while let Some(undo) = self.undo.pop() {
-            self.state.take_back(undo);
+            undo(&mut self.state);
         }
     }
 }
 
-/// Puts back a value, or takes away what was not there.
-fn restore<K: Ord, V>(map: &mut BTreeMap<K, V>, key: K, value: Option<V>) {
+/// Inserts a value, or removes it if `value` is `None`. Returns the value before.
+fn set<K: Ord, V>(map: &mut BTreeMap<K, V>, key: K, value: Option<V>) -> Option<V> {
     match value {
-        Some(value) => drop(map.insert(key, value)),
-        None => drop(map.remove(&key)),
+        Some(value) => map.insert(key, value),
+        None => map.remove(&key),
+    }
+}
+
+impl Changes<'_> {
+    fn put<K: Ord + Clone + 'static, V: 'static>(
+        &mut self,
+        map: fn(&mut State) -> &mut BTreeMap<K, V>,
+        key: K,
+        value: Option<V>,
+    ) {
+        let old = set(map(&mut self.state), key.clone(), value);
+        self.undo.push(Box::new(move |state| drop(set(map(state), key, old))));
     }
 }
 
 impl State {
-    /// Whether a result is older than what is remembered of its device.
+    /// Whether a result is older than the record of results of its device.
     fn is_forgotten(&self, (device, epoch, sequence): (DeviceId, u32, u64)) -> bool {
         let (first, mut last) = match epoch {
             MADE_EPOCH => (MADE_EPOCH, (device, MADE_EPOCH, u64::MAX)),
             _ => (0, (device, MADE_EPOCH - 1, u64::MAX)),
         };
         for _ in 0..SEEN_ROWS {
-            let rows = self.kept.range((device, first, 0)..=last);
+            let rows = self.seen.range((device, first, 0)..=last);
             let Some((_, newer_epoch, newer)) = rows.last() else { return false };
             let row = newer / SEEN_WIDTH;
             if (epoch, sequence / SEEN_WIDTH) >= (*newer_epoch, row) {
                 return false;
             }
-            // The end of the row before.
+            // The end of the previous row.
             last = match (row.checked_mul(SEEN_WIDTH), newer_epoch.checked_sub(1)) {
                 (Some(start @ 1..), _) => (device, *newer_epoch, start - 1),
                 (_, Some(older)) if older >= first => (device, older, u64::MAX),
@@ -113,23 +116,6 @@ impl State {
             };
         }
         true
-    }
-
-    fn take_back(&mut self, undo: Undo) {
-        match undo {
-            Undo::Device(key, old) => restore(&mut self.devices, key, old),
-            Undo::Code(key, old) => restore(&mut self.codes, key, old),
-            Undo::Server(key, old) => restore(&mut self.servers, key, old),
-            Undo::Lease(key, old) => restore(&mut self.leases, key, old),
-            Undo::Plan(key, old) => restore(&mut self.plans, key, old),
-            Undo::Setting(key, old) => restore(&mut self.settings, key, old),
-            Undo::Result => {
-                if let Some(result) = self.results.pop() {
-                    self.kept.remove(&(result.device, result.epoch, result.sequence));
-                }
-            }
-            Undo::Log => drop(self.log.pop()),
-        }
     }
 }
 
@@ -139,8 +125,7 @@ impl Transaction for Changes<'_> {
     }
 
     fn put_device(&mut self, device: &Device) -> Result<(), StoreError> {
-        let old = self.state.devices.insert(device.id, device.clone());
-        self.undo.push(Undo::Device(device.id, old));
+        self.put(|state| &mut state.devices, device.id, Some(device.clone()));
         Ok(())
     }
 
@@ -156,8 +141,7 @@ impl Transaction for Changes<'_> {
     }
 
     fn put_code(&mut self, code: &Code) -> Result<(), StoreError> {
-        let old = self.state.codes.insert(code.hash, code.clone());
-        self.undo.push(Undo::Code(code.hash, old));
+        self.put(|state| &mut state.codes, code.hash, Some(code.clone()));
         Ok(())
     }
 
@@ -166,9 +150,7 @@ impl Transaction for Changes<'_> {
     }
 
     fn put_server(&mut self, server: &Server) -> Result<(), StoreError> {
-        let name = server.address.name.clone();
-        let old = self.state.servers.insert(name.clone(), server.clone());
-        self.undo.push(Undo::Server(name, old));
+        self.put(|state| &mut state.servers, server.address.name.clone(), Some(server.clone()));
         Ok(())
     }
 
@@ -181,14 +163,12 @@ impl Transaction for Changes<'_> {
     }
 
     fn put_lease(&mut self, lease: &HeldLease) -> Result<(), StoreError> {
-        let old = self.state.leases.insert(lease.id, lease.clone());
-        self.undo.push(Undo::Lease(lease.id, old));
+        self.put(|state| &mut state.leases, lease.id, Some(lease.clone()));
         Ok(())
     }
 
     fn end_lease(&mut self, id: u64) -> Result<(), StoreError> {
-        let old = self.state.leases.remove(&id);
-        self.undo.push(Undo::Lease(id, old));
+        self.put(|state| &mut state.leases, id, None);
         Ok(())
     }
 
@@ -197,22 +177,24 @@ impl Transaction for Changes<'_> {
     }
 
     fn put_plan(&mut self, plan: &PlanRow) -> Result<(), StoreError> {
-        let old = self.state.plans.insert(plan.name.clone(), plan.clone());
-        self.undo.push(Undo::Plan(plan.name.clone(), old));
+        self.put(|state| &mut state.plans, plan.name.clone(), Some(plan.clone()));
         Ok(())
     }
 
     fn append(&mut self, results: &[StoredResult]) -> Result<Vec<bool>, StoreError> {
-        let mut keep = |result: &StoredResult| {
+        let mut append = |result: &StoredResult| {
             let key = (result.device, result.epoch, result.sequence);
-            let is_new = !self.state.is_forgotten(key) && self.state.kept.insert(key);
+            let is_new = !self.state.is_forgotten(key) && self.state.seen.insert(key);
             if is_new {
                 self.state.results.push(result.clone());
-                self.undo.push(Undo::Result);
+                self.undo.push(Box::new(move |state| {
+                    state.results.pop();
+                    state.seen.remove(&key);
+                }));
             }
             is_new
         };
-        Ok(results.iter().map(&mut keep).collect())
+        Ok(results.iter().map(&mut append).collect())
     }
 
     fn setting(&mut self, name: &str) -> Result<Option<Vec<u8>>, StoreError> {
@@ -220,14 +202,13 @@ impl Transaction for Changes<'_> {
     }
 
     fn put_setting(&mut self, name: &str, value: &[u8]) -> Result<(), StoreError> {
-        let old = self.state.settings.insert(name.to_owned(), value.to_vec());
-        self.undo.push(Undo::Setting(name.to_owned(), old));
+        self.put(|state| &mut state.settings, name.to_owned(), Some(value.to_vec()));
         Ok(())
     }
 
     fn log(&mut self, entry: &LogEntry) -> Result<(), StoreError> {
         self.state.log.push(entry.clone());
-        self.undo.push(Undo::Log);
+        self.undo.push(Box::new(|state| drop(state.log.pop())));
         Ok(())
     }
 
@@ -241,13 +222,13 @@ impl Archive for Memory {
     fn outcomes(&mut self, filter: &Filter) -> Result<Outcomes, StoreError> {
         let mut counts = BTreeMap::<_, (u64, BTreeSet<DeviceId>)>::new();
         let mut all = BTreeSet::new();
-        let is_meant = |kept: &&StoredResult| kept.was_due() && filter.meets(kept);
-        for kept in self.state().results.iter().filter(is_meant) {
-            let end = (kept.result.outcome, kept.result.reason.clone());
-            let (count, devices) = counts.entry(end).or_default();
+        let is_selected = |stored: &&StoredResult| stored.was_due() && filter.meets(stored);
+        for stored in self.state().results.iter().filter(is_selected) {
+            let outcome = (stored.result.outcome, stored.result.reason.clone());
+            let (count, devices) = counts.entry(outcome).or_default();
             *count += 1;
-            devices.insert(kept.device);
-            all.insert(kept.device);
+            devices.insert(stored.device);
+            all.insert(stored.device);
         }
         let row = |((outcome, reason), (count, devices)): (_, (u64, BTreeSet<_>))| OutcomeCount {
             outcome,
@@ -262,15 +243,15 @@ impl Archive for Memory {
     fn sums(&mut self, filter: &Filter, by: &[Dimension]) -> Result<Vec<Sum>, StoreError> {
         let mut sums = BTreeMap::<Vec<String>, (Sum, BTreeSet<DeviceId>)>::new();
         let state = self.state();
-        for kept in state.results.iter().filter(|kept| filter.meets(kept)) {
-            for (step, series) in kept.result.pooled_series() {
-                let key: Vec<_> = by.iter().map(|it| it.of(kept, step, series)).collect();
+        for stored in state.results.iter().filter(|stored| filter.meets(stored)) {
+            for (step, series) in stored.result.pooled_series() {
+                let key: Vec<_> = by.iter().map(|it| it.value(stored, step, series)).collect();
                 let (sum, devices) = sums.entry(key).or_default();
                 sum.bins.merge(&series.bins);
                 sum.sent = sum.sent.saturating_add(series.sent);
                 sum.lost = sum.lost.saturating_add(series.lost);
                 sum.tests += 1;
-                devices.insert(kept.device);
+                devices.insert(stored.device);
             }
         }
         let row = |(key, (sum, devices)): (_, (Sum, BTreeSet<_>))| Sum {
@@ -289,14 +270,14 @@ impl Archive for Memory {
     ) -> Result<Vec<Device>, StoreError> {
         let state = self.state();
         let devices = state.devices.values().filter(|device| after.is_none_or(|it| device.id > it));
-        let meant = devices.filter(|device| filter.meets_attributes(&device.attributes));
-        Ok(meant.take(limit).cloned().collect())
+        let selected = devices.filter(|device| filter.meets_attributes(&device.attributes));
+        Ok(selected.take(limit).cloned().collect())
     }
 
     fn count_devices(&mut self, filter: &Filter) -> Result<u64, StoreError> {
         let state = self.state();
-        let is_meant = |device: &&Device| filter.meets_attributes(&device.attributes);
-        Ok(state.devices.values().filter(is_meant).count() as u64)
+        let is_selected = |device: &&Device| filter.meets_attributes(&device.attributes);
+        Ok(state.devices.values().filter(is_selected).count() as u64)
     }
 
     fn values(&mut self, attribute: &str, limit: usize) -> Result<Vec<(String, u64)>, StoreError> {
@@ -318,7 +299,7 @@ impl Archive for Memory {
         limit: usize,
     ) -> Result<Vec<StoredResult>, StoreError> {
         let state = self.state();
-        let results = state.results.iter().rev().filter(|kept| kept.device == device);
+        let results = state.results.iter().rev().filter(|stored| stored.device == device);
         Ok(results.take(limit).cloned().collect())
     }
 
@@ -327,9 +308,9 @@ impl Archive for Memory {
         filter: &Filter,
         see: &mut dyn FnMut(&StoredResult) -> bool,
     ) -> Result<(), StoreError> {
-        let meant: Vec<_> =
-            self.state().results.iter().filter(|kept| filter.meets(kept)).cloned().collect();
-        meant.iter().all(see);
+        let selected: Vec<_> =
+            self.state().results.iter().filter(|stored| filter.meets(stored)).cloned().collect();
+        selected.iter().all(see);
         Ok(())
     }
 

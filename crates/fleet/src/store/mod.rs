@@ -1,9 +1,8 @@
-//! What is kept, and the trait of those who keep it.
+//! The state of a fleet, and the traits of stores.
 //!
-//! The rules of this crate change state only through a [`Transaction`]: all of it or nothing, and
-//! one after the other as far as anybody can tell. What was committed is on disk. A store in
-//! memory stands here, for simulations and as the reference of the others; SQLite and PostgreSQL
-//! are in the crate `orchestrator`, and one suite of conformance holds all of them.
+//! The rules of this crate change state only through a [`Transaction`], which is atomic, isolated
+//! and durable. A store in memory is here, for simulations and as the reference; the stores in
+//! SQLite and PostgreSQL are in the crate `orchestrator`. One conformance suite checks all of them.
 
 mod archive;
 #[cfg(any(test, feature = "conformance"))]

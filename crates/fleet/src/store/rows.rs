@@ -1,4 +1,4 @@
-//! What is kept of each thing.
+//! Rows of a store.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,135 +8,124 @@ use crate::message::ServerAddress;
 use crate::outcome::RunResult;
 use crate::removal::Removed;
 
-/// A device, and where it stands with its plans.
+/// A device and its schedules.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Device {
-    /// Its identifier.
     pub id: DeviceId,
-    /// Ed25519.
+    /// Ed25519 public key.
     pub public_key: [u8; 32],
-    /// What its line is.
     pub attributes: Attributes,
-    /// When it became one, milliseconds since 1970.
+    /// When it enrolled, milliseconds since 1970.
     pub enrolled_ms: u64,
-    /// When it asked last, milliseconds since 1970.
+    /// When it last requested a run, milliseconds since 1970.
     pub seen_ms: u64,
-    /// It is to stop for good.
     pub is_removed: bool,
     /// See [`crate::message::Next::epoch`].
     pub epoch: u32,
-    /// The last request that was answered.
+    /// Number of the last request that was answered.
     pub request: u64,
-    /// Results that it says wait.
+    /// Results that have not been sent, as the device reported.
     pub waiting: u64,
-    /// Results that it says were lost.
+    /// Results that were lost, as the device reported.
     pub dropped: u64,
-    /// Where it stands with each plan that it takes part in.
+    /// One schedule for each plan that includes the device.
     pub schedules: Vec<Schedule>,
-    /// When an outcome is owed that only the orchestrator can give, milliseconds since 1970;
-    /// `u64::MAX` for never.
+    /// When the orchestrator has to make the next outcome, milliseconds since 1970; `u64::MAX` if
+    /// none is owed.
     pub settle_ms: u64,
-    /// Outcomes that the orchestrator made in its stead; numbers them.
+    /// Number of outcomes that the orchestrator made for this device; their sequence numbers.
     pub made: u64,
 }
 
-/// Where a device stands with a plan.
+/// The runs of a device under a plan.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Schedule {
-    /// The plan's name.
     pub plan: String,
     /// Number of the next run, from 1.
     pub run: u64,
-    /// When it is due, milliseconds since 1970.
+    /// When this run is due, milliseconds since 1970.
     pub due_ms: u64,
-    /// Why it did not begin when it was asked for last; `None` before it was asked for.
+    /// Why the run could not begin at the last request; `None` before the first request.
     pub held_back: Option<Reason>,
-    /// How often it was refused since.
+    /// How often the run was refused.
     pub refusals: u32,
-    /// Not to be asked for again before, milliseconds since 1970.
+    /// Earliest time of the next attempt, milliseconds since 1970.
     pub retry_ms: u64,
-    /// Runs that were given to the device and that no outcome is known of, rising.
+    /// Runs that were assigned and have no outcome, in ascending order.
     pub open: Vec<OpenRun>,
-    /// When the device's own runs that were stored would have been due at the rate that they are
-    /// limited to, milliseconds since 1970.
+    /// The rate limit of runs without an assignment: when the stored ones would have been due at
+    /// that rate, milliseconds since 1970.
     #[serde(default)]
     pub own_ms: u64,
 }
 
-/// A run that a device was given, and whose result it owes.
+/// An assigned run whose result the device owes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OpenRun {
-    /// Its number.
     pub run: u64,
     /// When it was due, milliseconds since 1970.
     pub due_ms: u64,
-    /// When it was given, milliseconds since 1970.
+    /// When it was assigned, milliseconds since 1970.
     pub given_ms: u64,
 }
 
-/// What a code makes of who shows it.
+/// What a code enrols.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum CodeFor {
-    /// A device.
     Device,
-    /// A measurement server.
     Server,
 }
 
-/// A code for enrolment. Its text is known to nobody but who it was given to.
+/// A code for enrolment. Its text is not stored.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Code {
     /// SHA-256 of the text.
     pub hash: [u8; 32],
-    /// What for.
     pub makes: CodeFor,
-    /// What the operator knows of the line; fields that are empty are the device's to fill.
+    /// The operator's attributes of the line; the device fills in the empty ones.
     pub attributes: Attributes,
     /// The end of its validity, milliseconds since 1970.
     pub expires_ms: u64,
-    /// Who used it; a code is good once. The same key may show it again, if the answer was lost.
+    /// The key that used it, which may use it again if the answer was lost.
     pub used_by: Option<DeviceId>,
 }
 
 /// A measurement server.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Server {
-    /// Where it is; its name is unique.
+    /// Name and address; the name is unique.
     pub address: ServerAddress,
-    /// Who it is: follows from its key, as a device's identifier does. It is no device.
+    /// Identifier that follows from the public key, as for a device.
     pub device: DeviceId,
-    /// Ed25519.
+    /// Ed25519 public key.
     pub public_key: [u8; 32],
-    /// It is to stop for good.
     pub is_removed: bool,
-    /// What it takes, bit/s.
+    /// Capacity towards the server, bit/s.
     pub up_bit_per_s: u64,
-    /// What it sends, bit/s.
+    /// Capacity from the server, bit/s.
     pub down_bit_per_s: u64,
-    /// Reserved of what it takes, bit/s.
+    /// Reserved towards the server, bit/s.
     pub reserved_up_bit_per_s: u64,
-    /// Reserved of what it sends, bit/s.
+    /// Reserved from the server, bit/s.
     pub reserved_down_bit_per_s: u64,
-    /// What it said to carry, towards it, bit/s.
+    /// Traffic towards the server, as it reported, bit/s.
     pub carried_up_bit_per_s: u64,
-    /// What it said to carry, from it, bit/s.
+    /// Traffic from the server, as it reported, bit/s.
     pub carried_down_bit_per_s: u64,
-    /// Sessions that it said to serve.
+    /// Sessions, as the server reported.
     pub sessions: u32,
-    /// When it was heard of last, milliseconds since 1970; 0: never.
+    /// Time of the last heartbeat, milliseconds since 1970; 0 if none.
     pub heard_ms: u64,
 }
 
-/// A lease that is held.
+/// A lease that has not ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HeldLease {
-    /// Its number.
     pub id: u64,
-    /// Who holds it.
     pub device: DeviceId,
-    /// At which server, by its name.
+    /// Name of the server.
     pub server: String,
     /// The segment that is loaded; `None` for a run without load.
     pub segment: Option<String>,
@@ -144,89 +133,126 @@ pub struct HeldLease {
     pub up_bit_per_s: u64,
     /// Reserved from the server, bit/s.
     pub down_bit_per_s: u64,
-    /// The run that it is for: its plan.
+    /// Plan of the run.
     pub plan: String,
-    /// The run's number.
     pub run: u64,
-    /// When it was given, milliseconds since 1970.
+    /// When it was granted, milliseconds since 1970.
     pub given_ms: u64,
-    /// When it ends by itself, milliseconds since 1970.
+    /// When it expires, milliseconds since 1970.
     pub expires_ms: u64,
 }
 
 /// A plan that was applied.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PlanRow {
-    /// Its name.
     pub name: String,
-    /// Its file, as it was given.
+    /// The plan's file, unchanged.
     pub text: String,
-    /// When it was applied first, milliseconds since 1970.
+    /// When it was first applied, milliseconds since 1970.
     pub applied_ms: u64,
     /// When it was stopped, milliseconds since 1970.
     pub stopped_ms: Option<u64>,
 }
 
-/// A result as it is kept.
+/// A result with the line that it was measured on.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StoredResult {
-    /// Who handed it in.
     pub device: DeviceId,
     /// See [`crate::message::Results::epoch`].
     pub epoch: u32,
     /// See [`crate::message::Numbered::sequence`].
     pub sequence: u64,
-    /// When it came, milliseconds since 1970.
+    /// When it was stored, milliseconds since 1970.
     pub stored_ms: u64,
-    /// The device within its plan.
+    /// The device's pseudonym in its plan.
     pub pseudonym: Pseudonym,
-    /// Its cohort; empty where its plan has none.
+    /// Cohort of the line; empty if the plan has none.
     pub cohort: String,
-    /// What was known of the line then.
+    /// Attributes of the line at that time.
     pub attributes: Attributes,
-    /// What happened.
     pub result: RunResult,
 }
 
 impl Device {
-    /// The enrolment that a removal of this device ends.
+    /// A device that has just enrolled.
+    pub fn new(
+        id: DeviceId,
+        public_key: [u8; 32],
+        attributes: Attributes,
+        enrolled_ms: u64,
+    ) -> Self {
+        Self {
+            id,
+            public_key,
+            attributes,
+            enrolled_ms,
+            seen_ms: enrolled_ms,
+            is_removed: false,
+            epoch: 0,
+            request: 0,
+            waiting: 0,
+            dropped: 0,
+            schedules: Vec::new(),
+            settle_ms: u64::MAX,
+            made: 0,
+        }
+    }
+
+    /// Returns the enrolment that a removal of this device ends.
     pub fn enrolment(&self) -> Removed {
         Removed { device: self.id, enrolled_ms: self.enrolled_ms }
     }
 }
 
 impl Server {
-    /// The enrolment that a removal of this server ends.
+    /// A server that has just enrolled and has sent no heartbeat.
+    pub fn new(address: ServerAddress, device: DeviceId, public_key: [u8; 32]) -> Self {
+        Self {
+            address,
+            device,
+            public_key,
+            is_removed: false,
+            up_bit_per_s: 0,
+            down_bit_per_s: 0,
+            reserved_up_bit_per_s: 0,
+            reserved_down_bit_per_s: 0,
+            carried_up_bit_per_s: 0,
+            carried_down_bit_per_s: 0,
+            sessions: 0,
+            heard_ms: 0,
+        }
+    }
+
+    /// Returns the enrolment that a removal of this server ends.
     pub fn enrolment(&self) -> Removed {
         Removed { device: self.device, enrolled_ms: 0 }
     }
 }
 
 impl StoredResult {
-    /// The day on which it began, days since 1970, UTC.
+    /// Day on which the run began, days since 1970, UTC.
     pub fn day(&self) -> u32 {
         u32::try_from(self.result.at_ms / 86_400_000).unwrap_or(u32::MAX)
     }
 
-    /// Whether the run was due: what a device measured on its own, as it does while nobody answers,
-    /// has no number and says nothing of the runs that were.
+    /// Whether the run was due. Runs that a device makes while no orchestrator answers have no
+    /// number, and do not count as outcomes.
     pub fn was_due(&self) -> bool {
         self.result.run > 0
     }
 
-    /// The hour of the day in which it began, UTC.
+    /// Hour of the day in which the run began, UTC.
     pub fn hour(&self) -> u8 {
         (self.result.at_ms / 3_600_000 % 24) as u8
     }
 }
 
-/// What an operator did.
+/// An entry of the operators' log.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LogEntry {
-    /// When, milliseconds since 1970.
+    /// Milliseconds since 1970.
     pub at_ms: u64,
-    /// Who, by the name of the token.
+    /// Name of the operator's token.
     pub who: String,
-    /// What, in words.
     pub what: String,
 }

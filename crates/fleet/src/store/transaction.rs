@@ -1,19 +1,19 @@
-//! The traits of those who keep what a fleet is and measured.
+//! Transactions of a store.
 
 use super::rows::{Code, Device, HeldLease, LogEntry, PlanRow, Server, StoredResult};
 use crate::device::DeviceId;
 
-/// Consecutive result numbers per row of the record of results that were stored.
+/// Consecutive result numbers in one row of the record of stored results.
 pub const SEEN_WIDTH: u64 = 512;
-/// Rows of that record for a device's own results, and for those that orchestrators made in its
-/// stead. A device numbers results in rising order and hands the oldest in first: a result older
-/// than these rows was handed in before, or does not exist.
+/// Rows of that record for a device's results, and as many for the outcomes that orchestrators
+/// made. A device numbers its results in ascending order and sends the oldest first: a result older
+/// than these rows was sent before, or does not exist.
 pub const SEEN_ROWS: usize = 64;
 
-/// The epoch of outcomes that orchestrators make in a device's stead.
+/// Epoch of the outcomes that orchestrators make.
 pub const MADE_EPOCH: u32 = u32::MAX;
 
-/// Why a store could not do it. Nothing has changed.
+/// Why a transaction failed. Nothing has changed.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// A retry may succeed: the database is unreachable, its disk is full, or another transaction
@@ -22,15 +22,13 @@ pub enum StoreError {
     Temporary {
         /// The step that failed, and where.
         step: String,
-        /// Why it failed, if anybody said so.
         source: Option<Cause>,
     },
-    /// No other try helps: the store is damaged, or of another version.
+    /// No retry succeeds: the store is damaged, or of another version.
     #[error("{step}")]
     Broken {
         /// The step that failed, and where.
         step: String,
-        /// Why it failed, if anybody said so.
         source: Option<Cause>,
     },
 }
@@ -39,12 +37,10 @@ pub enum StoreError {
 pub type Cause = Box<dyn std::error::Error + Send + Sync>;
 
 impl StoreError {
-    /// An error of a step that may succeed later.
     pub fn temporary(step: impl Into<String>) -> Self {
         Self::Temporary { step: step.into(), source: None }
     }
 
-    /// An error of a step that fails each time.
     pub fn broken(step: impl Into<String>) -> Self {
         Self::Broken { step: step.into(), source: None }
     }
@@ -59,7 +55,7 @@ impl StoreError {
         }
     }
 
-    /// The step and its causes in one line.
+    /// Returns the step and all causes in one line.
     pub fn in_full(&self) -> String {
         let first: &dyn std::error::Error = self;
         let all = std::iter::successors(Some(first), |error| error.source());
@@ -71,20 +67,15 @@ impl StoreError {
 /// one order. The transaction can read all other rows, too.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Needs {
-    /// Devices, by their identifiers.
     pub devices: Vec<DeviceId>,
-    /// Leases, by their numbers.
     pub leases: Vec<u64>,
-    /// Something is reserved or given back: such transactions follow each other.
+    /// Whether leases are granted or ended: such transactions run one after another.
     pub admits: bool,
 }
 
-/// A place that keeps state.
+/// A database of one fleet.
 pub trait Store: Send {
     /// Begins a transaction that will read the rows of `needs`.
-    ///
-    /// # Errors
-    /// [`StoreError`].
     fn begin(&mut self, needs: &Needs) -> Result<Box<dyn Transaction + '_>, StoreError>;
 }
 
@@ -115,8 +106,8 @@ impl Leases<'_> {
         }
     }
 
-    /// Returns the first `limit` selected leases: in the order of their expiry if they are selected
-    /// by it, and of their numbers.
+    /// Returns the first `limit` selected leases, ordered by their number, and before that by their
+    /// expiry if they are selected by it.
     pub fn first<'l>(
         self,
         leases: impl Iterator<Item = &'l HeldLease>,
@@ -129,45 +120,44 @@ impl Leases<'_> {
     }
 }
 
-/// Changes that are made together. Dropping it takes all of them back.
-#[expect(clippy::missing_errors_doc, reason = "all fail with `StoreError`, changing nothing")]
+/// Changes that are committed together. Dropping a transaction reverts all of them.
 pub trait Transaction {
-    /// Returns a device; `None` if the store has no device with this identifier.
+    /// Returns a device.
     fn device(&mut self, id: DeviceId) -> Result<Option<Device>, StoreError>;
-    /// Adds a device or changes it.
+    /// Inserts or replaces a device.
     fn put_device(&mut self, device: &Device) -> Result<(), StoreError>;
-    /// Devices whose [`Device::settle_ms`] is not after this instant, at most `limit`, the earliest
-    /// first.
+    /// Returns at most `limit` devices whose [`Device::settle_ms`] is not after `now_ms`, the
+    /// earliest first.
     fn overdue(&mut self, now_ms: u64, limit: usize) -> Result<Vec<DeviceId>, StoreError>;
-    /// A code for enrolment, by the SHA-256 of its text.
+    /// Returns a code for enrolment by the SHA-256 of its text.
     fn code(&mut self, hash: &[u8; 32]) -> Result<Option<Code>, StoreError>;
-    /// Adds a code or changes it.
+    /// Inserts or replaces a code.
     fn put_code(&mut self, code: &Code) -> Result<(), StoreError>;
-    /// All servers, by name.
+    /// Returns all servers, by name.
     fn servers(&mut self) -> Result<Vec<Server>, StoreError>;
-    /// Adds a server or changes it.
+    /// Inserts or replaces a server.
     fn put_server(&mut self, server: &Server) -> Result<(), StoreError>;
     /// Returns a lease by its number.
     fn lease(&mut self, id: u64) -> Result<Option<HeldLease>, StoreError>;
     /// Returns at most `limit` leases, as [`Leases::first`] orders them.
     fn leases(&mut self, of: Leases<'_>, limit: usize) -> Result<Vec<HeldLease>, StoreError>;
-    /// Adds a lease, or changes the one of that number.
+    /// Inserts or replaces a lease.
     fn put_lease(&mut self, lease: &HeldLease) -> Result<(), StoreError>;
     /// Removes the lease with this number.
     fn end_lease(&mut self, id: u64) -> Result<(), StoreError>;
-    /// All plans, by name.
+    /// Returns all plans, by name.
     fn plans(&mut self) -> Result<Vec<PlanRow>, StoreError>;
-    /// Adds a plan or changes it.
+    /// Inserts or replaces a plan.
     fn put_plan(&mut self, plan: &PlanRow) -> Result<(), StoreError>;
-    /// Keeps results. For each: whether it was new, which it is not if one of the same device,
-    /// epoch and sequence was kept before, or is older than [`SEEN_ROWS`] rows.
+    /// Stores results. Returns for each whether it is new: no result of the same device, epoch and
+    /// sequence was stored before, and it is not older than [`SEEN_ROWS`] rows.
     fn append(&mut self, results: &[StoredResult]) -> Result<Vec<bool>, StoreError>;
-    /// A secret or a setting, by its name.
+    /// Returns a secret or a setting by its name.
     fn setting(&mut self, name: &str) -> Result<Option<Vec<u8>>, StoreError>;
-    /// Keeps a secret or a setting.
+    /// Inserts or replaces a secret or a setting.
     fn put_setting(&mut self, name: &str, value: &[u8]) -> Result<(), StoreError>;
-    /// Writes down what an operator did.
+    /// Records what an operator did.
     fn log(&mut self, entry: &LogEntry) -> Result<(), StoreError>;
-    /// Makes all of it last; it is on disk when this returns.
+    /// Commits all changes; they are on disk when this returns.
     fn commit(self: Box<Self>) -> Result<(), StoreError>;
 }

@@ -3,7 +3,7 @@
 use super::*;
 
 impl Fleet {
-    /// A device whose code says nothing of its line, and which claims these attributes.
+    /// A device that claims these attributes, with a code that has none.
     fn claiming(&mut self, seed: u8, claimed: Attributes) -> DeviceId {
         let code = self.code(CodeFor::Device, seed, Attributes::default());
         self.enrol_as(seed, &code, claimed, None).expect("the code is good").device
@@ -14,7 +14,7 @@ impl Fleet {
         self.claiming(seed, Attributes { segment, ..Attributes::default() })
     }
 
-    /// The run that a device gets now, or why it gets none.
+    /// The run that a device is assigned now, or why it is assigned none.
     fn run_or_refusal(&mut self, id: DeviceId) -> Result<Assignment, Option<Refusal>> {
         let mut schedule = self.device(id);
         schedule.schedules[0].due_ms = self.now;
@@ -68,7 +68,7 @@ fn what_an_operator_wrote_of_a_line_stays_and_a_device_changes_the_rest_rarely()
         }
     }
     assert_eq!(kinds.len(), 14, "one more each day");
-    // A clock that was years ahead for a while.
+    // The clock is years ahead for a while.
     fleet.now += 3_000 * 24 * 60 * MINUTE;
     claim(&mut fleet, 20_000);
     fleet.now -= 3_000 * 24 * 60 * MINUTE;
@@ -111,7 +111,7 @@ fn a_segment_that_a_device_claims_does_not_hold_back_lines_that_an_operator_put_
     assert_eq!(fleet.run_or_refusal(another), busy, "an operator's line is loaded");
     fleet.release(written, run.lease_id).expect("it holds it");
     fleet.run_or_refusal(another).expect("all is free");
-    // A later report changes no claim into an operator's word, nor the other way round.
+    // A later report does not turn a claim into an operator's attribute, or the reverse.
     let told = Attributes { segment: "cmts-1".to_owned(), ..Attributes::default() };
     let late = fleet.claiming(5, Attributes::default());
     let next = Next { request: 1_000, attributes: Some(told), ..NEXT };

@@ -1,4 +1,4 @@
-//! Requests and what they change.
+//! Requests and the changes that they make.
 
 use ring::signature::{Ed25519KeyPair, KeyPair as _};
 use underload_aqm::rng::Rng;
@@ -6,7 +6,10 @@ use underload_aqm::rng::Rng;
 use super::*;
 use crate::device::Attributes;
 use crate::lease::SKEW_MS;
-use crate::message::{Assignment, HeldLeases, Numbered, ServerAddress};
+use crate::message::{
+    Assignment, Enrol, Enrolled, Heartbeat, HeartbeatAnswer, HeldLeases, Move, Moved, Next,
+    NextAnswer, Numbered, OpenSession, Release, Released, Results, ServerAddress, Stored,
+};
 use crate::outcome::{Outcome, RunResult};
 use crate::store::{Archive as _, CodeFor, Filter, Memory, Needs, Schedule, Server, Store as _};
 
@@ -75,7 +78,7 @@ impl Fleet {
         }
     }
 
-    /// With a plan and a server.
+    /// A fleet with a plan and a server.
     fn ready() -> Self {
         let mut fleet = Self::new();
         fleet.apply(PLAN).expect("it is new");
@@ -180,14 +183,14 @@ impl Fleet {
         servers.into_iter().find(|server| server.address.name == name).expect("it is there")
     }
 
-    /// On to when the device's next run is due, all servers being alive.
+    /// Advances to the device's next due run, with all servers alive.
     fn until_due(&mut self, id: DeviceId) {
         self.next(id);
         self.now = self.schedule(id).wake_ms().max(self.now);
         self.heartbeat(200, "east").expect("it is known");
     }
 
-    /// The run that a device gets when it is due.
+    /// The run that a device is assigned when it is due.
     fn given(&mut self, id: DeviceId) -> Assignment {
         self.until_due(id);
         self.next(id).run.expect("all is free")
@@ -257,7 +260,7 @@ fn a_run_from_the_plan_to_its_outcome() {
     assert_eq!((run.run, run.steps.len(), run.servers.len()), (1, 2, 1));
     let keys = [fleet.orchestrator.lease_key()];
     let claims = Claims::verify(&run.lease, &keys, "east", fleet.now).expect("it is signed");
-    // 12 s of steps, 3 s for each of the two, to begin within 30 s, and 15 s.
+    // 12 s of steps, 3 s for each of the two, 30 s to begin, and 15 s of grace.
     assert_eq!(
         (claims.lasts_ms, claims.expires_ms),
         (18_000, fleet.now + 30_000 + 18_000 + 15_000)
@@ -289,7 +292,7 @@ fn a_code_is_good_once_and_for_what_it_was_made_for() {
     let refused = |done: Result<Enrolled, Rejection>| done.expect_err("it is not good").code;
     assert_eq!(refused(fleet.enrol_with(1, "GUESSED", None)), "code-unknown");
     assert_eq!(refused(fleet.enrol_with(1, &code, Some(address("east")))), "for-a-device");
-    // As somebody types it.
+    // A code as a person types it.
     let typed = format!(" {}-{}", &code[..5].to_lowercase(), &code[5..]);
     let enrolled = fleet.enrol_with(1, &typed, None).expect("it is good");
     assert_eq!(
@@ -298,7 +301,7 @@ fn a_code_is_good_once_and_for_what_it_was_made_for() {
     );
     let known = fleet.device(id_of(1)).attributes;
     assert_eq!((known.region.as_str(), known.model.as_str()), ("north", "told"));
-    // The answer was lost: the same key again, even when the code is not valid any more.
+    // The answer was lost: the same key may use the code again, even after it expired.
     fleet.now += 61 * MINUTE;
     assert_eq!(fleet.enrol_with(1, &code, None), Ok(enrolled.clone()));
     assert_eq!(refused(fleet.enrol_with(2, &code, None)), "code-used");
@@ -313,12 +316,12 @@ fn a_code_is_good_once_and_for_what_it_was_made_for() {
     fleet.now += 1;
     let enrolled_again = fleet.enrol_with(1, &again, None).expect("the code is new");
     assert!(!fleet.device(id_of(1)).is_removed);
-    // The removal was of the enrolment before.
+    // The removal was of the previous enrolment.
     assert_eq!((ended.device, Some(ended.enrolled_ms)), (id_of(1), enrolled.enrolled_ms));
     assert_eq!(enrolled_again.enrolled_ms, Some(fleet.now));
     let removal = fleet.orchestrator.sign_removal(ended, fleet.now);
     assert!(removal.is_signed_by(&fleet.orchestrator.lease_key()));
-    // Signed by another key than it shows.
+    // Signed by another key than the one in the request.
     let key = pair(9);
     let enrol = Enrol {
         code: again.clone(),
@@ -334,7 +337,7 @@ fn a_code_is_good_once_and_for_what_it_was_made_for() {
 #[test]
 fn a_lease_that_no_session_used_is_freed_and_one_in_use_is_not() {
     let mut fleet = Fleet::new();
-    // Five minutes of load: a lease would be held for as long.
+    // A lease of five minutes of load would last as long.
     fleet.apply(&PLAN.replace("\"7s\"", "\"5min\"")).expect("it is new");
     fleet.enrol_server(200, "east").expect("it is new");
     fleet.heartbeat(200, "east").expect("it is known");
@@ -348,12 +351,12 @@ fn a_lease_that_no_session_used_is_freed_and_one_in_use_is_not() {
         fleet.say(200, &sent).expect("it is known");
         fleet.store.leases().len()
     };
-    // A session may begin for 30 s, by clocks that are 5 s off, and is in the next heartbeat, up to
-    // 10 s later.
+    // A session may begin within 30 s, by clocks that differ by 5 s, and is in the next heartbeat,
+    // up to 10 s later.
     assert_eq!(beat(&mut fleet, 50_000, Some(vec![])), 1);
     assert_eq!(beat(&mut fleet, 60_000, None), 1, "a server that does not report them");
     assert_eq!(beat(&mut fleet, 60_000, Some(vec![run.lease_id])), 1, "a session holds it");
-    // A list that was made before the session began arrives after.
+    // A list that was made before the session began arrives after it.
     fleet.now = given + 90_000;
     let held = Some(HeldLeases { at_ms: given + 20_000, ids: vec![] });
     let late = Heartbeat { address: address("east"), held, ..HEARTBEAT };
@@ -452,7 +455,7 @@ fn the_same_request_again_gets_the_same_and_an_older_one_nothing() {
     let again = fleet.ask(device, &asked).expect("it may ask").run.expect("the same");
     assert_eq!((again.lease, again.run), (run.lease.clone(), run.run));
     assert_eq!(fleet.store.leases().len(), 1);
-    // It could not begin any more.
+    // The run could not begin any more.
     fleet.now += START_MS;
     assert_eq!(fleet.ask(device, &asked).expect("it may ask").run, None);
     let older = fleet.ask(device, &Next { request: asked.request - 1, ..NEXT });
@@ -460,7 +463,7 @@ fn the_same_request_again_gets_the_same_and_an_older_one_nothing() {
     assert_eq!((older.kind.status(), older.code), (409, "outdated"));
     let made = fleet.ask(device, &Next { epoch: MADE_EPOCH, ..NEXT }).expect_err("not its epoch");
     assert_eq!(made.kind.status(), 400);
-    // A new epoch begins from 1; a lease that is held is not given twice.
+    // A new epoch starts at 1; an existing lease is not granted twice.
     let answer = fleet.ask(device, &Next { epoch: 1, ..NEXT }).expect("a new epoch");
     assert_eq!(answer.run, None);
     assert_eq!(fleet.outcomes(), [], "its run may be under way");
@@ -476,7 +479,7 @@ fn what_is_held_back_is_tried_again_and_ends_with_its_reason() {
     let (first, second) = (fleet.enrol(1, "cmts-1"), fleet.enrol(2, "cmts-1"));
     fleet.until_due(second);
     let due = fleet.schedule(second).due_ms;
-    // Its neighbour holds the segment.
+    // A neighbour has reserved the segment.
     let lease = crate::store::HeldLease {
         expires_ms: u64::MAX >> 1,
         ..crate::store::conformance::samples::lease(7, first, "east", Some("cmts-1"))
@@ -519,7 +522,7 @@ fn who_is_silent_is_spoken_for() {
     let mut fleet = Fleet::ready();
     let device = fleet.enrol(1, "");
     let run = fleet.given(device);
-    // Of 24 a day, none is asked for in ten days; the run that was given is waited for.
+    // Of 24 runs a day, none is requested for ten days; the assigned run stays open.
     fleet.now += 10 * 24 * 60 * MINUTE;
     let mut settled = 0;
     while fleet.change(|it, tx, now, rng| Ok(Ok(it.settle(tx, now, rng, 9)?))) == Ok(1) {
@@ -527,13 +530,13 @@ fn who_is_silent_is_spoken_for() {
     }
     let [(Outcome::Missed, reason, missed)] = &fleet.outcomes()[..] else { panic!("missed only") };
     assert_eq!(reason, "the device did not ask in time");
-    // 240 on average, a standard deviation of 16.
+    // 240 on average, with a standard deviation of 16.
     assert!(missed.abs_diff(240) < 70, "{missed}");
     assert!(settled <= 2, "{settled} times");
-    // It comes back with the result, and then goes on from where it is due.
+    // The device comes back with the result, and its runs continue from the next due one.
     assert_eq!(fleet.hand_in(device, 1, run.run).map(|stored| stored.new), Ok(1));
     assert!(fleet.schedule(device).due_ms + 20 * MINUTE >= fleet.now);
-    // A month later nothing is waited for any more.
+    // A month later no run is open.
     let late = fleet.given(device).run;
     fleet.now += OWED_MS + 1;
     for _ in 0..4 {
@@ -563,7 +566,7 @@ fn a_plan_that_is_stopped_ends_what_was_due_and_does_not_come_back() {
         (schedules.len(), settle_ms)
     };
     assert_eq!(of_device(&mut fleet), (1, u64::MAX));
-    // Runs that it made without being asked before the end are stored.
+    // Runs that the device made without an assignment before the end are stored.
     assert_eq!(fleet.hand_in(device, 2, 0).map(|stored| stored.new), Ok(1));
     fleet.now += OWED_MS;
     fleet.next(device);
@@ -633,13 +636,13 @@ fn a_lease_moves_with_all_it_holds_or_ends() {
         let used = [first.as_str(), other].map(|name| fleet.server(name).reserved_up_bit_per_s);
         assert_eq!(used, [0, 100_000_000]);
     }
-    // The first server's word of it does not end what has gone on.
+    // A report of the first server does not end the lease that has moved.
     let old_seed = if first == "east" { 200 } else { 202 };
     let told = Heartbeat { address: address(&first), ended: vec![run.lease_id], ..HEARTBEAT };
     fleet.say(old_seed, &told).expect("it is known");
     assert_eq!(fleet.store.leases().len(), 1);
     let none = Moved { lease: None, server: None };
-    // Nor does the same request, when it comes once more after the run has begun.
+    // A repeated request does not end it either, after the run has begun.
     let begun = std::mem::replace(&mut fleet.now, run.not_after_ms + 1);
     assert_eq!(go(&mut fleet, &[&first], device), Ok(none.clone()));
     assert_eq!(fleet.store.leases().len(), 1);
@@ -658,7 +661,7 @@ fn a_silent_servers_leases_are_void_once_none_can_begin() {
     let run = fleet.given(first);
     assert_eq!(run.servers[0].name, "east");
     let given = fleet.now;
-    // West is heard of, east is not. Is the segment free, for a neighbour whose run is due?
+    // West sends heartbeats, east does not. Is the segment free for a neighbour whose run is due?
     let is_free = |fleet: &mut Fleet| {
         fleet.heartbeat(202, "west").expect("it is known");
         fleet.change(|it, tx, now, rng| Ok(Ok(it.settle(tx, now, rng, 1)?))).expect("it may");
@@ -685,7 +688,7 @@ fn a_server_heard_by_a_clock_that_was_set_back_is_silent_until_it_is_heard_again
     assert_eq!(fleet.next(device).refusal, Some(Refusal::NoServer), "heard a year from now");
     fleet.heartbeat(200, "east").expect("it is known");
     assert_eq!(fleet.server("east").heard_ms, due);
-    // And a heartbeat that comes late, after a newer one of a clock a little ahead.
+    // A heartbeat arrives late, after a newer one of a clock that is slightly ahead.
     fleet.now = due - SKEW_MS;
     fleet.heartbeat(200, "east").expect("it is known");
     assert_eq!(fleet.server("east").heard_ms, due);
@@ -708,7 +711,7 @@ fn a_clock_that_was_ahead_and_is_set_back_holds_up_nobody() {
         fleet.change(|it, tx, now, rng| Ok(Ok(it.settle(tx, now, rng, 9)?))).expect("it may");
     };
     settle(&mut fleet);
-    // It is held from now on for as long as a run takes that has begun.
+    // The lease lasts from now on for as long as a run that has begun.
     let lease = fleet.store.leases().remove(0);
     let lasts = run.not_after_ms - run.not_before_ms + 12_000 + 2 * STEP_EXTRA_MS + 15_000;
     assert_eq!((lease.given_ms, lease.expires_ms), (now, now + lasts));

@@ -19,7 +19,7 @@ fn step(name: &str, kind: LoadKind, series: Vec<SeriesResult>) -> StepResult {
 }
 
 impl Fleet {
-    /// Hands in one result with these steps, and returns the one that was stored.
+    /// Sends one result with these steps, and returns the stored one.
     fn stored(&mut self, id: DeviceId, it: Numbered) -> RunResult {
         let results = Results { epoch: 0, results: vec![it] };
         let stored = self.change(|by, tx, now, _| by.results(tx, now, id, &results));
@@ -27,7 +27,7 @@ impl Fleet {
         self.store.results().pop().expect("it is there").result
     }
 
-    /// All probes in pooled numbers by the bin that they are in.
+    /// All probes in pooled numbers, by bin.
     fn pooled(&mut self) -> Bins {
         let mut bins = Bins::default();
         let sums = self.store.sums(&Filter::default(), &[]).expect("memory");
@@ -76,7 +76,7 @@ fn a_device_does_not_choose_the_day_of_a_scheduled_run() {
     assert_eq!(fleet.stored(device, it).at_ms, given_ms + 48_000);
 }
 
-/// Hands in `count` runs of the device's own, and returns how many were stored.
+/// Sends `count` runs without an assignment, and returns how many were stored.
 fn own_runs(fleet: &mut Fleet, device: DeviceId, from: u64, count: u64) -> u64 {
     (from..from + count).map(|it| u64::from(fleet.hand_in(device, it, 0).expect("ok").new)).sum()
 }
@@ -90,21 +90,21 @@ fn runs_of_its_own_are_stored_at_the_plans_rate_and_none_is_lost_of_who_was_away
     assert_eq!(own_runs(&mut fleet, device, 1_000, 100), 16, "at once");
     let know = fleet.hand_in(device, 1_000, 0).expect("ok");
     assert_eq!((know.new, know.refused), (0, 1), "nothing is left of the rate");
-    // A week of 24 a day, twice as many: an honest device has 168 on average.
+    // A week of 24 runs a day, doubled: an honest device makes 168 on average.
     fleet.now += 7 * 24 * 60 * MINUTE;
     assert_eq!(own_runs(&mut fleet, device, 2_000, 500), 336);
     // Two years: more than a spool holds, and no more.
     fleet.now += 730 * 24 * 60 * MINUTE;
     assert_eq!(own_runs(&mut fleet, device, 10_000, 9_000), 8_192 + 16);
-    // By a clock that is set back the rate goes on from there.
+    // After the clock is set back, the rate continues from there.
     fleet.now -= 700 * 24 * 60 * MINUTE;
     assert_eq!(own_runs(&mut fleet, device, 20_000, 50), 16);
     fleet.now += 24 * 60 * MINUTE;
     assert_eq!(own_runs(&mut fleet, device, 30_000, 100), 48);
 }
 
-/// Plays a day of `count` devices. Each tenth reports 900 ms as often as it may, the others report
-/// 20 ms as the plan says. Returns all probes in pooled numbers.
+/// Plays a day of `count` devices. Every tenth reports 900 ms as often as it may, the others report
+/// 20 ms according to the plan. Returns all probes in pooled numbers.
 fn day_with_one_hostile_in_ten(count: u8) -> Bins {
     let mut fleet = Fleet::ready();
     for seed in 1..=count {
@@ -117,7 +117,7 @@ fn day_with_one_hostile_in_ten(count: u8) -> Bins {
             let idle = |us, sent| step("idle", LoadKind::Latency, vec![series(0, us, sent)]);
             it.result.steps = vec![idle(20_000, 101)];
             if is_hostile {
-                // The largest result, once for the run and once for a run that it made itself.
+                // The largest result, once for the assigned run and once without an assignment.
                 let series = vec![series(0, 900_000, 202); 64];
                 it.result.steps = vec![step("idle", LoadKind::Latency, series); 64];
                 let mut own = it.clone();
@@ -134,7 +134,7 @@ fn day_with_one_hostile_in_ten(count: u8) -> Bins {
 #[test]
 fn a_tenth_of_the_devices_has_at_most_two_elevenths_of_the_weight() {
     let pooled = day_with_one_hostile_in_ten(20);
-    // 18 devices of 12 runs of 101 probes, two of 12 runs of twice as many.
+    // 18 devices with 12 runs of 101 probes, and two with 12 runs of twice as many.
     let weights: Vec<u64> = pooled.iter().map(|(_, count)| count).collect();
     assert_eq!(weights, [18 * 12 * 101, 2 * 12 * 202]);
     let ms = [0.5, 0.81, 0.82, 0.99].map(|share| pooled.quantile(share).expect("some") / 1e3);
@@ -168,7 +168,7 @@ fn what_a_device_hands_in_is_bounded_and_its_own() {
     shorter.result.steps[0].series[0].mean_us = Some(0);
     let fault = hand_in(&mut fleet, 0, vec![shorter]).expect_err("its mean is not of its bins");
     assert!(fault.message.contains("not within the bins"), "{}", fault.message);
-    // A clock that is years ahead or behind.
+    // The device's clock is years ahead or behind.
     let mut future = numbered(1, run.run);
     future.result.at_ms = u64::MAX;
     let mut long = numbered(9, run.run);

@@ -1,63 +1,63 @@
-//! What every store does, checked. A store's own tests run it:
+//! The conformance suite of stores, which a store's own tests run:
 //!
 //! ```ignore
 //! conformance::run(|| Sqlite::open(&new_folder()));
 //! conformance::race(|| Sqlite::open(&one_folder), 4);
 //! ```
 //!
-//! The store in memory is the reference that questions are held against; some answers that are
-//! written down here by hand hold that one.
+//! The store in memory is the reference for queries; it is itself checked against answers that were
+//! worked out by hand.
 
 pub mod samples;
 
-mod asked;
-mod kept;
+mod queries;
+mod rows;
 
 use super::{Archive, Needs, Store, StoreError, Transaction};
 
-/// Checks a store; `make` gives an empty one each time.
+/// Checks a store. `make` returns a new, empty one.
 ///
 /// # Panics
-/// Where it does something else.
+/// If the store does not conform.
 pub fn run<S: Store + Archive>(mut make: impl FnMut() -> S) {
-    kept::rows_are_as_they_were_put(&mut make());
-    kept::what_is_not_committed_is_gone(&mut make());
-    kept::changes_are_seen_before_they_are_committed(&mut make());
-    kept::a_result_is_kept_once(&mut make());
-    kept::what_is_older_than_is_remembered_is_known(&mut make());
-    kept::leases_are_found_by_all_that_they_hold(&mut make());
-    kept::the_overdue_come_in_their_order(&mut make());
-    kept::large_things_are_kept(&mut make());
-    asked::answers_that_were_worked_out_by_hand(&mut make());
+    rows::rows_are_as_they_were_put(&mut make());
+    rows::what_is_not_committed_is_gone(&mut make());
+    rows::changes_are_seen_before_they_are_committed(&mut make());
+    rows::a_result_is_kept_once(&mut make());
+    rows::what_is_older_than_is_remembered_is_known(&mut make());
+    rows::leases_are_found_by_all_that_they_hold(&mut make());
+    rows::the_overdue_come_in_their_order(&mut make());
+    rows::large_things_are_kept(&mut make());
+    queries::answers_that_were_worked_out_by_hand(&mut make());
     for seed in 1..=3 {
-        asked::as_the_reference_answers(&mut make(), seed);
+        queries::as_the_reference_answers(&mut make(), seed);
     }
 }
 
-/// Checks that transactions of several handles of one empty store follow each other; `open` gives
-/// a handle for each thread.
+/// Checks that transactions of several handles of one empty store are serialized. `open` returns a
+/// handle for each thread.
 ///
 /// # Panics
-/// Where they do not.
+/// If transactions overlap.
 pub fn race<S: Store + 'static>(mut open: impl FnMut() -> S, handles: usize) {
     let name = "counter";
     let threads: Vec<_> = (0..handles)
         .map(|_| {
             let mut store = open();
-            std::thread::spawn(move || kept::race_for_places(&mut store, name))
+            std::thread::spawn(move || rows::race_for_places(&mut store, name))
         })
         .collect();
     let got: usize = threads.into_iter().map(|it| it.join().expect("it does not panic")).sum();
-    assert_eq!(got, kept::PLACES, "of {handles} that raced so many got a place");
+    assert_eq!(got, rows::PLACES, "of {handles} that raced so many got a place");
     let mut store = open();
     change(&mut store, |tx| {
-        let taken = kept::counter(tx, name)?;
-        assert_eq!(taken, kept::PLACES as u64);
+        let taken = rows::counter(tx, name)?;
+        assert_eq!(taken, rows::PLACES as u64);
         Ok(())
     });
 }
 
-/// A transaction that is committed.
+/// Runs and commits a transaction.
 fn change<T>(
     store: &mut dyn Store,
     by: impl FnOnce(&mut dyn Transaction) -> Result<T, StoreError>,

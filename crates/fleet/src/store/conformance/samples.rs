@@ -1,4 +1,4 @@
-//! Rows of every kind, drawn from a seed.
+//! Rows of every kind, drawn at random.
 
 use underload_aqm::rng::Rng;
 
@@ -11,11 +11,11 @@ use crate::store::{
     Code, CodeFor, Device, HeldLease, LogEntry, OpenRun, PlanRow, Schedule, Server, StoredResult,
 };
 
-/// The largest number that is kept, but for what is said to be `u64::MAX`.
+/// The largest number that is stored, except for fields that may be `u64::MAX`.
 pub const LARGEST: u64 = i64::MAX as u64;
 
-/// Texts that stores have stumbled over: quotes, patterns, other writing, an end of the length
-/// that an attribute may have, what looks like a number or like nothing.
+/// Texts that stores have stumbled over: quotes, patterns, other scripts, the maximum length of an
+/// attribute, and text that looks like a number or like nothing.
 pub const TEXTS: [&str; 12] = [
     "",
     "XB7",
@@ -35,14 +35,13 @@ fn text(rng: &mut Rng) -> String {
     TEXTS[rng.below(TEXTS.len() as u32) as usize].to_owned()
 }
 
-/// An identifier whose last byte is that number.
+/// An identifier that ends with `number`.
 pub fn id(number: u8) -> DeviceId {
     let mut id = [0x80; 16];
     id[15] = number;
     DeviceId(id)
 }
 
-/// Attributes of a line.
 pub fn attributes(rng: &mut Rng) -> Attributes {
     let tiers = [0, 12_500_000, 35_000_000, 1_000_000_000_000_000];
     let mut tier = || tiers[rng.below(4) as usize];
@@ -95,7 +94,7 @@ pub fn device(rng: &mut Rng, id: DeviceId) -> Device {
     }
 }
 
-/// A code that nobody used.
+/// A code that was not used.
 pub fn code(rng: &mut Rng) -> Code {
     Code {
         hash: std::array::from_fn(|_| rng.next_u32() as u8),
@@ -106,7 +105,6 @@ pub fn code(rng: &mut Rng) -> Code {
     }
 }
 
-/// A server of that name.
 pub fn server(rng: &mut Rng, name: &str) -> Server {
     Server {
         address: ServerAddress {
@@ -128,7 +126,6 @@ pub fn server(rng: &mut Rng, name: &str) -> Server {
     }
 }
 
-/// A lease of that number.
 pub fn lease(number: u64, device: DeviceId, server: &str, segment: Option<&str>) -> HeldLease {
     HeldLease {
         id: number,
@@ -144,7 +141,6 @@ pub fn lease(number: u64, device: DeviceId, server: &str, segment: Option<&str>)
     }
 }
 
-/// A plan of that name.
 pub fn plan(name: &str) -> PlanRow {
     PlanRow {
         name: name.to_owned(),
@@ -154,13 +150,12 @@ pub fn plan(name: &str) -> PlanRow {
     }
 }
 
-/// What an operator did.
 pub fn log_entry(number: u64) -> LogEntry {
     let what = TEXTS[number as usize % TEXTS.len()];
     LogEntry { at_ms: number, who: "o'brien".to_owned(), what: format!("{number}: {what}") }
 }
 
-/// A result of the device with that number.
+/// A result of the device `device`.
 pub fn result(rng: &mut Rng, device: u8, epoch: u32, sequence: u64) -> StoredResult {
     let outcome = match rng.below(3) {
         0 => Outcome::ALL[rng.below(6) as usize],

@@ -1,104 +1,48 @@
-//! A device: the agent's decisions, a disk, and a wire.
-
-use std::collections::VecDeque;
+//! The devices: the agent's decisions, a disk, and a connection.
 
 use underload_aqm::time::{Span, Time};
-
-use super::hostile::honest_steps;
-use super::world::{
-    Caller, Event, Held, Reply, Request, START_MS, TIMEOUT_MS, World, id_of, line_in,
+use underload_fleet::agent::{
+    Agent, Began, Limits, Local, Memory, News, Ran, Settings, Task, Trouble,
 };
-use crate::agent::{
-    Agent, Began, Limits, Local, Memory, News, Ran, RemovalNotice, RunTask, Settings, Task,
-    Trouble, Usage,
-};
-use crate::device::{Attributes, DeviceId};
-use crate::message::{Numbered, Results};
-use crate::outcome::{Outcome, RunResult};
-use crate::store;
+use underload_fleet::bins::{Bins, bin_of};
+use underload_fleet::message::{Numbered, Results};
+use underload_fleet::outcome::{Outcome, RunResult, SeriesResult, StepResult};
+use underload_fleet::plan::Kind;
 
-/// What is there after a power cut.
-#[derive(Debug, Default)]
-struct Disk {
-    epoch: u32,
-    sequence: u64,
-    spool: VecDeque<(u32, Numbered)>,
-    request: u64,
-    began: Option<Began>,
-    is_running: bool,
-    dropped: u64,
-    removal: Option<RemovalNotice>,
-    usage: Usage,
-}
+use super::world::{Caller, Checked, Disk, Doing, Event, Reply, Request, TIMEOUT_MS, World};
 
-/// Shorter than in life, so that the end of a removal is in the time that is played.
+/// Shorter than in production, so that the simulated time includes the end of a removal.
 const CONFIRM_REMOVAL: Span = Span::from_secs(600);
+/// Probes of a run in the two series of the plan, as honest devices send them.
+pub const PROBES: [u64; 2] = [250, 600];
+const HONEST_US: u64 = 20_000;
 
-/// A request that was made, or a run that is under way.
-#[derive(Debug)]
-enum Doing {
-    Nothing,
-    Asks { batch: Option<(u32, u64)> },
-    Connects(Box<RunTask>),
-    Runs { began: Time, has_load: bool },
+/// A series of `sent` probes that all took `us`.
+pub fn series(dscp: u8, us: u64, sent: u64) -> SeriesResult {
+    let mut bins = Bins::default();
+    bins.add_to(bin_of(us as f64), sent);
+    let us = Some(us);
+    let (p50_us, p99_us, mean_us, max_us) = (us, us, us, us);
+    SeriesResult { dscp, sent, lost: 0, bins, p50_us, p99_us, mean_us, max_us }
 }
 
-pub(super) struct Device {
-    pub id: DeviceId,
-    pub segment: u32,
-    pub is_removed: bool,
-    /// Nobody hears of it again.
-    pub is_gone: bool,
-    /// Its disk was lost at least once.
-    pub has_forgotten: bool,
-    pub life: u64,
-    /// `None` while it is off.
-    agent: Option<Agent>,
-    started_ms: u64,
-    disk: Disk,
-    doing: Doing,
-    call: u64,
+pub fn step(name: &str, kind: Kind, series: Vec<SeriesResult>) -> StepResult {
+    let (goodput_bit_per_s, tier_percent) = (None, None);
+    StepResult { step: name.to_owned(), kind, goodput_bit_per_s, tier_percent, series }
 }
 
-impl Device {
-    pub fn new(place: usize, segment: u32) -> Self {
-        Self {
-            id: id_of(1, place),
-            segment,
-            is_removed: false,
-            is_gone: false,
-            has_forgotten: false,
-            life: 0,
-            agent: None,
-            started_ms: START_MS,
-            disk: Disk::default(),
-            doing: Doing::Nothing,
-            call: 0,
-        }
-    }
-
-    pub fn row(&self) -> store::Device {
-        store::Device::enrolled(self.id, self.attributes())
-    }
-
-    pub fn attributes(&self) -> Attributes {
-        line_in(self.segment)
-    }
-
-    /// What its disk holds and nobody has acknowledged.
-    pub fn waiting(&self) -> usize {
-        self.disk.spool.len()
-    }
-
-    fn now(&self, now_ms: u64) -> Time {
-        Time::from_millis(now_ms - self.started_ms)
-    }
+/// The steps of an honest device's run, with the loaded one if the run had a lease.
+pub fn honest_steps(has_load: bool) -> Vec<StepResult> {
+    let [idle, loaded] = PROBES.map(|sent| vec![series(0, HONEST_US, sent)]);
+    let loaded = step("loaded", Kind::Upload, loaded);
+    let steps = std::iter::once(step("idle", Kind::Latency, idle));
+    steps.chain(has_load.then_some(loaded)).collect()
 }
 
 impl World {
-    pub fn device_starts(&mut self, place: usize) -> Held {
+    pub fn device_starts(&mut self, place: usize) -> Checked {
         let loses_disk = self.mishap(50);
-        // Its clock stands anywhere within a day.
+        // Its clock is wrong by up to half a day.
         let wall_ms = self.now_ms - 43_200_000 + u64::from(self.rng.below(86_400_000));
         let now_s = (self.now_ms / 1_000) as u32;
         let start_within_s = [0, 5, 60][self.rng.below(3) as usize];
@@ -142,13 +86,13 @@ impl World {
         self.devices[place].life += 1;
         self.devices[place].call += 1;
         self.session_breaks(place);
-        // A program that is started again at once, or a home that is without power for a while.
+        // The program restarts at once, or the home has no power for some time.
         let most = [1_000, 10_000, 900_000][self.rng.below(3) as usize];
         let long = 500 + u64::from(self.rng.below(most));
         self.after(long, Event::DeviceStarts { place });
     }
 
-    /// A device that nobody hears of again.
+    /// Ends a device for good.
     pub fn device_goes(&mut self, place: usize) {
         let device = &mut self.devices[place];
         device.agent = None;
@@ -158,7 +102,7 @@ impl World {
         self.session_breaks(place);
     }
 
-    /// Whether it dies here.
+    /// Lets the device die with a small probability. Returns whether it died.
     fn dies(&mut self, place: usize) -> bool {
         let dies = self.mishap(4);
         if dies {
@@ -167,8 +111,8 @@ impl World {
         dies
     }
 
-    pub fn device_wakes(&mut self, place: usize, life: u64) -> Held {
-        // One of the times at which it was to look has come; others may have passed since.
+    pub fn device_wakes(&mut self, place: usize, life: u64) -> Checked {
+        // Several wake-ups may be scheduled; those that come too late or too early are ignored.
         if self.devices[place].life != life || !matches!(self.devices[place].doing, Doing::Nothing)
         {
             return Ok(());
@@ -191,7 +135,7 @@ impl World {
             let news = match task {
                 Task::Wait { until } => {
                     let wait = until.since(now).as_nanos().div_ceil(1_000_000);
-                    self.after(wait.max(1), Event::Wakes { place, life });
+                    self.after(wait.max(1), Event::Wake { place, life });
                     return Ok(());
                 }
                 Task::Stop => {
@@ -229,13 +173,13 @@ impl World {
         match task {
             Task::Ask { orchestrator, request } => {
                 self.devices[place].disk.request = request.request;
-                self.device_asks(place, orchestrator, Request::Next(request), None);
+                self.device_requests(place, orchestrator, Request::Next(request), None);
             }
             Task::Move { orchestrator, request } => {
-                self.device_asks(place, orchestrator, Request::Move(request), None);
+                self.device_requests(place, orchestrator, Request::Move(request), None);
             }
             Task::Release { orchestrator, request } => {
-                self.device_asks(place, orchestrator, Request::Release(request), None);
+                self.device_requests(place, orchestrator, Request::Release(request), None);
             }
             Task::HandIn { orchestrator, most } => {
                 let spool = &self.devices[place].disk.spool;
@@ -246,7 +190,7 @@ impl World {
                 let results: Vec<_> = batch.map(|(_, numbered)| numbered.clone()).collect();
                 let through = results.last().map_or(0, |numbered| numbered.sequence);
                 let request = Request::Results(Results { epoch, results });
-                self.device_asks(place, orchestrator, request, Some((epoch, through)));
+                self.device_requests(place, orchestrator, request, Some((epoch, through)));
             }
             Task::Run(task) => {
                 let device = &mut self.devices[place];
@@ -254,13 +198,13 @@ impl World {
                 device.disk.began = Some(task.began.clone());
                 device.doing = Doing::Connects(task);
                 let life = device.life;
-                // Its name is looked up for long, or its connection is made at the third attempt.
+                // The name takes long to resolve, or the connection succeeds at the third attempt.
                 let most = if self.mishap(100) { 30_000 } else { 2_000 };
                 let wait = 20 + u64::from(self.rng.below(most));
-                self.after(wait, Event::Connects { place, life });
+                self.after(wait, Event::Connect { place, life });
             }
-            Task::Keep(result) => return Ok(Some(self.device_keeps(place, *result))),
-            Task::Discard => return Err("a result was taken by nobody".to_owned()),
+            Task::Keep(result) => return Ok(Some(self.device_stores(place, *result))),
+            Task::Discard => return Err("an orchestrator rejected a result".to_owned()),
             Task::Renew => {
                 let device = &mut self.devices[place];
                 device.disk.epoch = (device.disk.epoch + 1).max((self.now_ms / 1_000) as u32);
@@ -272,15 +216,15 @@ impl World {
         Ok(None)
     }
 
-    fn device_keeps(&mut self, place: usize, result: RunResult) -> News {
+    fn device_stores(&mut self, place: usize, result: RunResult) -> News {
         let is_full = self.mishap(5);
         let disk = &mut self.devices[place].disk;
         disk.sequence += 1;
         if is_full {
             return News::NotKept;
         }
-        let is_its = |began: &Began| began.plan == result.plan && began.run == result.run;
-        if disk.began.as_ref().is_some_and(is_its) {
+        let is_of_run = |began: &Began| began.plan == result.plan && began.run == result.run;
+        if disk.began.as_ref().is_some_and(is_of_run) {
             disk.is_running = false;
         }
         let numbered = Numbered { sequence: disk.sequence, result };
@@ -288,7 +232,7 @@ impl World {
         News::Kept
     }
 
-    fn device_asks(
+    fn device_requests(
         &mut self,
         place: usize,
         orchestrator: usize,
@@ -297,36 +241,31 @@ impl World {
     ) {
         let device = &mut self.devices[place];
         device.call += 1;
-        device.doing = Doing::Asks { batch };
-        let by = Caller::Device { place, life: device.life, call: device.call };
+        device.doing = Doing::Requests { batch };
+        let from = Caller { is_server: false, place, life: device.life, call: device.call };
         let sent_ms = self.now_ms;
-        self.send(Event::Asked { orchestrator, by, sent_ms, request });
-        self.after(TIMEOUT_MS, Event::Answered { to: by, reply: Err(Trouble::NoAnswer) });
+        self.send(Event::Request { orchestrator, from, sent_ms, request });
+        self.after(TIMEOUT_MS, Event::Reply { to: from, reply: Err(Trouble::NoAnswer) });
     }
 
-    pub fn device_hears(
-        &mut self,
-        place: usize,
-        life: u64,
-        call: u64,
-        reply: Result<Reply, Trouble>,
-    ) -> Held {
+    pub fn device_hears(&mut self, caller: Caller, reply: Result<Reply, Trouble>) -> Checked {
+        let Caller { place, life, call, .. } = caller;
         let device = &mut self.devices[place];
         if (device.life, device.call) != (life, call) {
             return Ok(());
         }
-        let Doing::Asks { batch } = std::mem::replace(&mut device.doing, Doing::Nothing) else {
+        let Doing::Requests { batch } = std::mem::replace(&mut device.doing, Doing::Nothing) else {
             return Ok(());
         };
         device.call += 1;
-        // It has heard and not acted on it yet.
+        // The device may die after it received the answer and before it acts on it.
         if self.dies(place) {
             return Ok(());
         }
         let news = match reply {
             Ok(Reply::Next(answer)) => {
                 if let Some(run) = &answer.run {
-                    self.ledger.given(place, run.run);
+                    self.ledger.assigned.insert((place, run.run));
                 }
                 News::Next(answer)
             }
@@ -339,26 +278,27 @@ impl World {
                 self.device_forgets(place, batch.unwrap_or_default());
                 News::Stored
             }
-            Ok(Reply::Heartbeat(_)) => return Err("a device got a server's answer".to_owned()),
+            Ok(Reply::Heartbeat(_)) => return Err("a device received a server's answer".to_owned()),
             Err(trouble) => News::Trouble(trouble),
         };
         self.device_hears_news(place, news);
         self.device_wakes(place, life)
     }
 
-    /// What was acknowledged need not be kept.
+    /// Deletes acknowledged results.
     fn device_forgets(&mut self, place: usize, through: (u32, u64)) {
         let spool = &mut self.devices[place].disk.spool;
         while let Some((epoch, numbered)) = spool.front() {
             if (*epoch, numbered.sequence) > through {
                 break;
             }
-            self.ledger.acknowledged(place, *epoch, numbered);
+            let (sequence, run) = (numbered.sequence, numbered.result.run);
+            self.ledger.acknowledged.push((place, *epoch, sequence, run));
             spool.pop_front();
         }
     }
 
-    pub fn device_connects(&mut self, place: usize, life: u64) -> Held {
+    pub fn device_connects(&mut self, place: usize, life: u64) -> Checked {
         let device = &mut self.devices[place];
         if device.life != life {
             return Ok(());
@@ -382,7 +322,7 @@ impl World {
         }
     }
 
-    pub fn run_ends(&mut self, place: usize, life: u64) -> Held {
+    pub fn run_ends(&mut self, place: usize, life: u64) -> Checked {
         let device = &mut self.devices[place];
         if device.life != life {
             return Ok(());

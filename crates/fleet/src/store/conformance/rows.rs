@@ -1,4 +1,4 @@
-//! What is put is there, whole or not at all.
+//! Checks of rows and transactions.
 
 use underload_aqm::rng::Rng;
 
@@ -72,7 +72,7 @@ impl Rows {
 
 pub(super) fn rows_are_as_they_were_put(store: &mut (impl Store + Archive)) {
     change(store, |tx| Rows::new(1).are_absent(tx));
-    // Each is put a second time, with other values.
+    // Each row is replaced by one with other values.
     for seed in [1, 2] {
         let rows = Rows { code: Rows::new(1).code, ..Rows::new(seed) };
         change(store, |tx| rows.put(tx));
@@ -112,7 +112,7 @@ pub(super) fn what_is_not_committed_is_gone(store: &mut (impl Store + Archive)) 
     };
     store.visit(&crate::store::Filter::default(), count).expect("it answers");
     assert_eq!(seen, 0, "results that were not committed");
-    // Nor is it remembered that the result was there.
+    // The store does not remember the result either.
     assert_eq!(change(store, |tx| tx.append(std::slice::from_ref(&result))), [true]);
 }
 
@@ -133,7 +133,7 @@ pub(super) fn changes_are_seen_before_they_are_committed(store: &mut dyn Store) 
         tx.end_lease(rows.lease.id)?;
         assert_eq!((tx.lease(rows.lease.id)?, leases(tx, Leases::Of(id(1))).pop()), (None, None));
         assert_eq!(leases(tx, Leases::LoadedIn("'segment'")), []);
-        // Ending what has ended changes nothing.
+        // Ending a lease again changes nothing.
         tx.end_lease(rows.lease.id)
     });
 }
@@ -172,13 +172,13 @@ pub(super) fn what_is_older_than_is_remembered_is_known(store: &mut (impl Store 
         let oldest = 7 * SEEN_WIDTH;
         let are_new = [1, oldest - 1, oldest, oldest + 1, rows * SEEN_WIDTH + 5].map(&mut one);
         assert_eq!(are_new, [false, false, false, true, true], "of epoch {epoch}");
-        // Numbers that are far apart take no more rows.
+        // Numbers that are far apart do not take more rows.
         for row in (rows * 2)..(rows * 3) {
             one(row * SEEN_WIDTH);
         }
         assert!(!one(rows * SEEN_WIDTH + 6), "it is too old by now");
     }
-    // Of an older epoch all is known; another device's results are its own.
+    // Results of older epochs are known; another device is not affected.
     let older = [samples::result(&mut rng, 1, 2, 9), samples::result(&mut rng, 2, 2, 9)];
     assert_eq!(change(store, |tx| tx.append(&older)), [false, true]);
 }
@@ -207,7 +207,7 @@ pub(super) fn leases_are_found_by_all_that_they_hold(store: &mut dyn Store) {
         assert_eq!(leases(tx, Leases::Of(id(3))), std::slice::from_ref(c));
         assert_eq!(leases(tx, Leases::Of(id(9))), []);
         assert_eq!(leases(tx, Leases::ExpiredAt(99)), []);
-        // At the instant of its expiry it has expired; those of one instant by their numbers.
+        // A lease has expired at the instant of its expiry. Equal instants are ordered by number.
         assert_eq!(leases(tx, Leases::ExpiredAt(100)), [d.clone(), b.clone()]);
         assert_eq!(
             leases(tx, Leases::ExpiredAt(300)),
@@ -226,7 +226,7 @@ pub(super) fn leases_are_found_by_all_that_they_hold(store: &mut dyn Store) {
         assert_eq!(east.iter().map(|lease| lease.id).collect::<Vec<_>>(), [1, 4, 5]);
         assert_eq!(tx.leases(Leases::At("east"), 2)?.len(), 2);
         assert_eq!(leases(tx, Leases::At("north")), []);
-        // Moved to another server, and out of its segment.
+        // The lease moves to another server, and its run no longer loads the segment.
         tx.put_lease(&lease(4, 2, "west", None, 400))?;
         assert_eq!(leases(tx, Leases::LoadedIn("s1")).len(), 1);
         assert_eq!(leases(tx, Leases::At("east")).len(), 2);
@@ -280,7 +280,7 @@ pub(super) fn large_things_are_kept(store: &mut (impl Store + Archive)) {
     });
 }
 
-/// So many places are there for those who race.
+/// Number of places that the racing threads take.
 pub(super) const PLACES: usize = 25;
 
 pub(super) fn counter(tx: &mut dyn Transaction, name: &str) -> Result<u64, StoreError> {
@@ -288,14 +288,14 @@ pub(super) fn counter(tx: &mut dyn Transaction, name: &str) -> Result<u64, Store
     Ok(bytes.map_or(0, u64::from_be_bytes))
 }
 
-/// Takes places until there are none. How many it got.
+/// Takes places until none is left. Returns how many it took.
 pub(super) fn race_for_places(store: &mut dyn Store, name: &str) -> usize {
     let mut got = 0;
     loop {
         match take_a_place(store, name) {
             Ok(true) => got += 1,
             Ok(false) => return got,
-            // Somebody else was first.
+            // Another transaction was first.
             Err(StoreError::Temporary { .. }) => {}
             Err(error) => panic!("{error}"),
         }

@@ -3,72 +3,41 @@
 
 use std::collections::BTreeMap;
 
-use super::world::{CAPACITY, Event, Held, Reply, Request, World, id_of};
-use crate::bins::{Bins, bin_of};
-use crate::device::{Attributes, DeviceId};
-use crate::message::{Move, Next, Numbered, Release, Results};
-use crate::outcome::{Outcome, RunResult, SeriesResult, StepResult};
-use crate::plan::Kind;
-use crate::store::{self, Archive as _, Filter};
+use underload_fleet::bins::{Bins, bin_of};
+use underload_fleet::device::{Attributes, DeviceId};
+use underload_fleet::message::{Move, Next, Numbered, Release, Results};
+use underload_fleet::outcome::{Outcome, RunResult, StepResult};
+use underload_fleet::plan::Kind;
+use underload_fleet::store::{Archive as _, Filter};
 
-/// 60 requests a minute, which is what the orchestrator's HTTP server admits of one device.
+use super::device::{PROBES, series, step};
+use super::world::{CAPACITY, Checked, Event, Reply, Request, World};
+
+/// 60 requests a minute, as many as the orchestrator's HTTP server accepts from one device.
 const INTERVAL_MS: u64 = 1_000;
-/// Probes of a run in the two series of the plan, as honest devices send them.
-pub(super) const PROBES: [u64; 2] = [250, 600];
-const HONEST_US: u64 = 20_000;
 const HOSTILE_US: u64 = 900_000;
 
-/// An enrolled device under an attacker's control, which sends forged requests.
-#[derive(Debug, Clone)]
-pub(super) struct Hostile {
-    pub id: DeviceId,
-    request: u64,
-    sequence: u64,
-    /// The last run that it was given, with its lease.
-    run: u64,
-    lease_id: u64,
-}
-
-impl Hostile {
-    pub fn new(place: usize) -> Self {
-        Self { id: id_of(3, place), request: 0, sequence: 0, run: 0, lease_id: 0 }
-    }
-
-    pub fn row(&self) -> store::Device {
-        store::Device::enrolled(self.id, Attributes::default())
-    }
-}
-
-/// A series of `sent` probes that all took `us`.
-fn series(dscp: u8, us: u64, sent: u64) -> SeriesResult {
-    let mut bins = Bins::default();
-    bins.add_to(bin_of(us as f64), sent);
-    let us = Some(us);
-    let (p50_us, p99_us, mean_us, max_us) = (us, us, us, us);
-    SeriesResult { dscp, sent, lost: 0, bins, p50_us, p99_us, mean_us, max_us }
-}
-
-fn step(name: &str, kind: Kind, series: Vec<SeriesResult>) -> StepResult {
-    let (goodput_bit_per_s, tier_percent) = (None, None);
-    StepResult { step: name.to_owned(), kind, goodput_bit_per_s, tier_percent, series }
-}
-
-/// The steps of an honest device's run, with the loaded one if the run had a lease.
-pub(super) fn honest_steps(has_load: bool) -> Vec<StepResult> {
-    let [idle, loaded] = PROBES.map(|sent| vec![series(0, HONEST_US, sent)]);
-    let loaded = step("loaded", Kind::Upload, loaded);
-    let steps = std::iter::once(step("idle", Kind::Latency, idle));
-    steps.chain(has_load.then_some(loaded)).collect()
+/// The results of a fleet with hostile devices.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Endured {
+    /// Requests of hostile devices.
+    pub attacks: u64,
+    /// Stored results of each honest device.
+    pub honest_runs: Vec<u64>,
+    /// Stored results of each hostile device.
+    pub hostile_results: Vec<u64>,
+    /// Probes of hostile devices in pooled numbers.
+    pub hostile_probes: u64,
 }
 
 impl World {
     /// Sends one request of the hostile device at `place`, and schedules the next one.
-    pub fn attacks(&mut self, place: usize) -> Held {
-        self.after(INTERVAL_MS, Event::Attacks { place });
+    pub fn attack(&mut self, place: usize) -> Checked {
+        self.after(INTERVAL_MS, Event::Attack { place });
         let request = self.hostile_request(place);
         let id = self.hostile[place].id;
         let at = self.rng.below(2) as usize;
-        if !self.is_up(at) {
+        if !self.processes[at].is_up {
             return Ok(());
         }
         self.report.attacks += 1;
@@ -85,7 +54,7 @@ impl World {
         let kind = self.rng.below(6);
         let number = self.rng.below(1_000_000);
         let other = self.rng.below(self.devices.len() as u32);
-        // Numbers of leases are random: let this device know all of them.
+        // Numbers of leases are random: here the attacker knows all of them.
         let leases = self.store.leases();
         let leaked = leases.get(number as usize % leases.len().max(1)).map_or(0, |it| it.id);
         let attacker = &mut self.hostile[place];
@@ -132,7 +101,7 @@ impl World {
     }
 
     /// Counts the results of each device, and the probes of hostile devices in pooled numbers.
-    pub fn endured(&mut self) -> Result<super::Endured, String> {
+    pub fn endured(&mut self) -> Result<Endured, String> {
         let sums = self.store.sums(&Filter::default(), &[]).map_err(|error| error.to_string())?;
         let mut pooled = Bins::default();
         for sum in &sums {
@@ -146,12 +115,10 @@ impl World {
             *stored.entry(kept.device).or_default() += 1;
         }
         let results = |id: DeviceId| stored.get(&id).copied().unwrap_or_default();
-        Ok(super::Endured {
+        Ok(Endured {
             honest_runs: self.devices.iter().map(|device| results(device.id)).collect(),
             hostile_results: self.hostile.iter().map(|it| results(it.id)).collect(),
-            pooled_probes: pooled.count(),
             hostile_probes,
-            requests: self.report.requests,
             attacks: self.report.attacks,
         })
     }

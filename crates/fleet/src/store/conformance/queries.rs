@@ -1,4 +1,4 @@
-//! Questions about what was collected.
+//! Checks of queries.
 
 use std::collections::BTreeMap;
 
@@ -38,7 +38,7 @@ fn one_step(dscp: u8, bin: u16, count: u64, lost: u64) -> StepResult {
     }
 }
 
-/// Of device `number`, on a day since the 20,000th, at an hour.
+/// A run of the device `number`, `day` days after the 20,000th since 1970.
 fn run_of(number: u8, sequence: u64, day: u64, hour: u64, steps: Vec<StepResult>) -> StoredResult {
     let sample = samples::result(&mut Rng::new(1), number, 0, sequence);
     let result = RunResult {
@@ -59,8 +59,8 @@ fn run_of(number: u8, sequence: u64, day: u64, hour: u64, steps: Vec<StepResult>
     StoredResult { result, attributes, cohort: "aqm".to_owned(), ..sample }
 }
 
-/// Four runs of two devices: three that measured, the second of them without being asked to, which
-/// is in no sum, and one that did not.
+/// Four runs of two devices: three that measured, the second of them without an assignment, so that
+/// it is in no sum, and one that was missed.
 fn four_runs() -> [StoredResult; 4] {
     let mut missed = run_of(2, 2, 1, 23, Vec::new());
     missed.result.outcome = Outcome::Missed;
@@ -69,7 +69,7 @@ fn four_runs() -> [StoredResult; 4] {
     alone.result.run = 0;
     let mut two_series = one_step(0, 10, 5, 1);
     two_series.series.extend(one_step(45, 3, 2, 0).series);
-    // A step or a marking that comes again is not counted again.
+    // A repeated step or DSCP is counted once.
     two_series.series.push(two_series.series[0].clone());
     [
         run_of(1, 1, 0, 0, vec![two_series.clone(), two_series]),
@@ -178,7 +178,7 @@ fn outcomes_and_results_worked_out_by_hand<S: Archive>(store: &mut S, runs: [Sto
     assert_eq!(seen, [first, second], "as they came, until told to stop");
 }
 
-/// All that is asked, of a store and of the reference, which have the same in them.
+/// Compares the answers of a store to those of the reference, after both stored the same rows.
 pub(super) fn as_the_reference_answers<S: Store + Archive>(store: &mut S, seed: u64) {
     let mut rng = Rng::new(seed).child("conformance");
     let mut reference = Memory::new();
@@ -240,7 +240,7 @@ fn answers(archive: &mut dyn Archive, filter: &Filter, by: &[Dimension]) -> Answ
     }
 }
 
-/// One that something meets.
+/// A filter that matches at least one of the results or devices.
 fn any_filter(rng: &mut Rng, results: &[StoredResult], devices: &[Device]) -> Filter {
     let result = &results[rng.below(results.len() as u32) as usize];
     let device = &devices[rng.below(devices.len() as u32) as usize];
