@@ -1,4 +1,4 @@
-//! How large the agent's program is, and how much memory it takes while it measures.
+//! The size of the agent's program, and its memory while it measures.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader};
@@ -10,13 +10,12 @@ use anyhow::{Context, bail};
 
 use crate::cargo::{succeed, target};
 use crate::dist::Program;
+use crate::process::{Running, first_line};
 
-/// Name of the benchmark.
 pub const NAME: &str = "fleet-agent-size";
-/// What it shows.
 pub const WHAT: &str = "bytes of underload-agent, stripped, and its memory while it measures";
 
-/// A run of the low latency trial: three classes alone, then beside a full upload.
+/// Steps of the low latency trial: three classes idle, then during an upload.
 const PLAN: &str = r#"
 name = "size"
 title = "How much memory a run takes"
@@ -41,20 +40,10 @@ classes = [0, 8, 45]
 count = 1
 capacity = "1gbit"
 "#;
-/// Runs after which the most memory is read.
+/// Runs after which the peak memory is read.
 const RUNS: usize = 3;
 
-/// A program that ends with the benchmark.
-struct Running(Child);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-/// Builds the agent as it is installed, and fails if it is larger than it may be.
+/// Builds the agent as it is installed, and fails if the program is too large.
 pub fn check() -> anyhow::Result<PathBuf> {
     let build = ["build", "--locked", "--profile", "dist", "--package", "underload-agent"];
     succeed(Command::new("cargo").args(build))?;
@@ -68,7 +57,7 @@ pub fn check() -> anyhow::Result<PathBuf> {
     Ok(agent)
 }
 
-/// Builds, runs, and prints.
+/// Prints the size of the agent, and its memory while it measures.
 pub fn run(_: &[&str]) -> anyhow::Result<()> {
     let agent = fs::canonicalize(check()?)?;
     let programs = ["--package", "underload", "--package", "underload-fleet-cli"];
@@ -89,7 +78,7 @@ fn measure(agent: &Path, folder: &Path) -> anyhow::Result<()> {
         command
     };
     let (_orchestrator, said) =
-        started(underload("fleet orchestrator --store sqlite:store --listen 127.0.0.1:0"))?;
+        first_line(underload("fleet orchestrator --store sqlite:store --listen 127.0.0.1:0"))?;
     let url = said.strip_prefix("listening ").context("the orchestrator's address")?.to_owned();
     let reach = format!("--orchestrator {url} --token store/admin.token");
     fs::write(folder.join("plan.toml"), PLAN)?;
@@ -102,7 +91,7 @@ fn measure(agent: &Path, folder: &Path) -> anyhow::Result<()> {
     let at = format!("--bind 127.0.0.1 --port {port} --public 127.0.0.1:{port} --name east");
     let capacity = "--capacity-up 1gbit --capacity-down 1gbit";
     let server = format!("serve {at} {capacity} --fleet {url} --enrol {}", code("--server")?);
-    let _server = started(underload(&server))?;
+    let _server = first_line(underload(&server))?;
     let mut command = Command::new(agent);
     command.args(["--orchestrator", &url, "--enrol", &code("")?, "--interface", "none"]);
     command.args(["--start-within", "0", "--tier-up", "35", "--tier-down", "800", "--state"]);
@@ -122,16 +111,7 @@ fn measure(agent: &Path, folder: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Starts it and waits for the first line that it prints.
-fn started(mut command: Command) -> anyhow::Result<(Running, String)> {
-    let mut child = Running(command.stdout(Stdio::piped()).spawn()?);
-    let mut line = String::new();
-    let out = child.0.stdout.take().context("its output")?;
-    BufReader::new(out).read_line(&mut line)?;
-    Ok((child, line.trim().to_owned()))
-}
-
-/// The most memory that a process has held at once.
+/// Returns the peak memory of a process.
 fn memory_kib(child: &Child) -> anyhow::Result<u64> {
     let path = PathBuf::from(format!("/proc/{}/status", child.id()));
     let text = fs::read_to_string(path)?;

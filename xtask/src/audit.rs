@@ -1,27 +1,26 @@
-//! What others' tools find: dependencies that are unused, withdrawn, vulnerable or under another
-//! licence, and misspelt words. Nothing here is needed to build or to test, so where a tool is not
-//! installed its part is skipped by name.
+//! Results of other tools: unused, withdrawn or vulnerable dependencies, their licences, and
+//! misspelt words. Neither builds nor tests need them, so the part of a missing tool is skipped.
 
 use std::process::Command;
 
 use anyhow::{Context, bail};
 
-/// One part of the audit.
+/// A part of the audit.
 struct Part {
     name: &'static str,
-    /// The program, with what it is asked.
+    /// The program with its arguments.
     command: &'static [&'static str],
-    /// The crate that brings it.
+    /// The crate that contains the program.
     package: &'static str,
-    /// What it does where it needs the network and has none.
+    /// The part without network; `None` if it needs none.
     offline: Option<Offline>,
 }
 
-/// A part that asks a database of others.
+/// A part that reads a database over the network.
 struct Offline {
-    /// What it says where the database cannot be reached.
+    /// Text of the error if the database cannot be reached.
     unreachable: &'static str,
-    /// Asks what was fetched before, and what that says where nothing was.
+    /// The command that reads a copy from before, and the text of its error without one.
     command: &'static [&'static str],
     missing: &'static str,
 }
@@ -46,7 +45,7 @@ const PARTS: [Part; 4] = [
     Part {
         name: "unused dependencies",
         command: &["cargo-shear"],
-        // Newer ones want a newer Rust than this workspace.
+        // Newer versions need a newer Rust than this workspace.
         package: "cargo-shear@1.9.1",
         offline: None,
     },
@@ -58,14 +57,14 @@ const PARTS: [Part; 4] = [
     },
 ];
 
-/// What became of a part.
+/// The result of a part.
 enum Outcome {
     Passed,
     Skipped(String),
     Failed(String),
 }
 
-/// Every part, by hand: one that cannot be done is an error.
+/// Runs every part; a skipped one is an error.
 pub fn run() -> anyhow::Result<()> {
     let skipped = audit()?;
     if skipped > 0 {
@@ -74,12 +73,12 @@ pub fn run() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Every part that can be done here.
+/// Runs every part whose tool is installed.
 pub fn where_installed() -> anyhow::Result<()> {
     audit().map(|_| ())
 }
 
-/// Gives how many parts were skipped.
+/// Runs all parts and returns how many were skipped.
 fn audit() -> anyhow::Result<usize> {
     let (mut skipped, mut failed) = (0, 0);
     for part in &PARTS {

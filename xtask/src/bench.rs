@@ -14,7 +14,7 @@ struct Bench {
 }
 
 enum Task {
-    /// A package, its example and the example's arguments.
+    /// Package, example, and the example's arguments.
     Example(&'static str, &'static str, &'static [&'static str]),
     /// Arguments of Cargo, separated by spaces.
     Cargo(&'static str),
@@ -114,7 +114,7 @@ const BENCHES: &[Bench] = &[
     Bench { name: python::NAME, what: python::WHAT, task: Task::Ours(python::compare) },
 ];
 
-/// Runs the benchmark that is named first, with the other arguments for it.
+/// Runs the named benchmark with the other arguments.
 pub fn run(arguments: &[&str]) -> anyhow::Result<()> {
     let Some((name, rest)) = arguments.split_first() else {
         for bench in BENCHES {

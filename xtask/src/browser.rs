@@ -1,5 +1,5 @@
-//! Pages in a browser: reports of runs, the fleet's with many devices, and those as the pictures of
-//! the docs.
+//! Pages in a browser: reports of runs, those of a fleet with many devices, and pictures for the
+//! docs.
 
 use std::process::Command;
 
@@ -7,15 +7,15 @@ use anyhow::{Context, bail};
 
 use crate::cargo::{FEATURES, succeed};
 
-/// Devices where nobody says how many.
+/// Number of devices by default.
 const DEVICES: &str = "100000";
 const PICTURES: &str = "docs/images/fleet";
 
-/// Looks at reports, then at all pages of a fleet with so many devices in a store, and tells how
-/// soon they are painted; or takes the pictures of the docs.
+/// Opens reports, then all pages of a fleet with the given number of devices, and prints how soon
+/// each is painted; or takes the pictures of the docs.
 pub fn run(arguments: &[&str]) -> anyhow::Result<()> {
     let mut command = Command::new("cargo");
-    // Of the whole workspace, as all checks: of one package alone, everything would be built again.
+    // The whole workspace, as in all checks: a single package would build everything again.
     command.args(["test", "--locked", "--workspace", "--test", "browser"]).args(FEATURES);
     command.args(["--", "--nocapture", "--test-threads=1"]);
     match arguments {

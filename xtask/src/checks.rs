@@ -8,7 +8,7 @@ use anyhow::{Context, bail};
 
 use crate::cargo::{FEATURES, succeed, target};
 
-/// Every check, in order of how soon it says something, and how long each took.
+/// Runs every check, the quickest first, and prints how long each took.
 pub fn all() -> anyhow::Result<()> {
     type Check = fn() -> anyhow::Result<()>;
     let steps: [(&str, Check); 9] = [
@@ -24,7 +24,7 @@ pub fn all() -> anyhow::Result<()> {
     ];
     let start = Instant::now();
     let mut took = Vec::new();
-    // While tests wait for clocks and for each other, the fuzz targets are built.
+    // The fuzz targets are built while tests wait for clocks and for each other.
     let mut built_aside = None;
     for (name, check) in steps {
         eprintln!("==> {name}");
@@ -47,9 +47,9 @@ pub fn all() -> anyhow::Result<()> {
 
 const TEST: &str = "test, doc, python, features";
 
-/// All tests. While they wait for clocks and for each other, the documentation is made, the Python
-/// package tested and each set of features compiled; all build in the tests' folder, so they begin
-/// when those are built.
+/// Runs all tests. While they wait for clocks and for each other, builds the documentation, tests
+/// the Python package and compiles each set of features; these share the tests' folder, so they
+/// begin when the tests are built.
 fn tests_and_others() -> anyhow::Result<()> {
     std::thread::scope(|scope| {
         let mut others = None;
@@ -65,9 +65,8 @@ fn tests_and_others() -> anyhow::Result<()> {
     })
 }
 
-/// Everything compiles with the oldest Rust that `Cargo.toml` promises. Where that is the Rust that
-/// runs all checks, they have shown it; where it is not installed, only clippy's
-/// `incompatible_msrv` has looked.
+/// Compiles everything with the oldest Rust that `Cargo.toml` promises, unless all checks already
+/// use that version. Without it, only clippy's `incompatible_msrv` has checked.
 pub fn msrv() -> anyhow::Result<()> {
     let manifest = fs::read_to_string("Cargo.toml").context("Cargo.toml")?;
     let oldest = manifest
@@ -96,16 +95,16 @@ pub fn msrv() -> anyhow::Result<()> {
     succeed(command.env("CARGO_TARGET_DIR", target().join("msrv")))
 }
 
-/// Sets of features beside those of `dist`: macOS and Windows have no network namespaces; the
-/// Python module, the book's page with sliders.
+/// Sets of features beside those of `dist`: for macOS and Windows, which have no network
+/// namespaces; of the Python module; of the book's page with sliders.
 const FEATURE_SETS: [&[&str]; 3] = [
     &["--package", "underload", "--no-default-features", "--features", "whole"],
     &["--package", "underload-py"],
     &["--package", "underload-playground"],
 ];
 
-/// Each set of features that is installed compiles by itself. The other checks are of the whole
-/// workspace, where one package may use what another one asks of a library.
+/// Compiles each set of features by itself. In the whole workspace, which the other checks build,
+/// one package may use a library's feature that only another package enables.
 pub fn features() -> anyhow::Result<()> {
     for set in crate::dist::STEPS.iter().map(|step| step.arguments).chain(FEATURE_SETS) {
         let mut command = Command::new("cargo");
@@ -114,42 +113,42 @@ pub fn features() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Seconds of `fuzz_time` by hand.
+/// Seconds of [`fuzz_time`] by hand.
 pub const SECONDS_BY_HAND: u64 = 60;
-/// Seconds of it in CI, as for every fuzz target.
+/// Seconds of [`fuzz_time`] in CI.
 const CI_SECONDS: u64 = 10;
 
-/// Conversations of a server with clients that pause at random, for so many seconds.
+/// Runs conversations of a server with clients that pause at random, for `seconds`.
 pub fn fuzz_time(seconds: u64) -> anyhow::Result<()> {
     let test = "front::conversation::tests::no_pauses_between_bytes_stretch_a_limit";
     let mut command = Command::new("cargo");
-    // Of the whole workspace, as the tests before: of one package alone, other features of its
-    // dependencies would be asked for, and everything built a second time.
+    // The whole workspace, as in the tests before: a single package would enable other features of
+    // its dependencies and build everything a second time.
     command.args(["test", "--quiet", "--locked", "--workspace", "--lib"]).args(FEATURES);
     command.args(["--", "--exact", test]);
     let output = command.env("UNDERLOAD_FUZZ_SECONDS", seconds.to_string()).output()?;
     let said = String::from_utf8_lossy(&output.stdout);
     eprint!("{}", String::from_utf8_lossy(&output.stderr));
-    // A name that matches no test is a success for cargo.
+    // Cargo succeeds even if no test has the name.
     if !output.status.success() || !said.contains("test result: ok. 1 passed") {
         bail!("{test} did not run and pass:\n{said}");
     }
     Ok(())
 }
 
-/// Formatting.
+/// Checks the formatting.
 pub fn fmt() -> anyhow::Result<()> {
     succeed(Command::new("cargo").args(["fmt", "--all", "--check"]))
 }
 
-/// Lints of every target, warnings denied.
+/// Runs the lints for every target, with warnings as errors.
 pub fn clippy() -> anyhow::Result<()> {
     let mut command = Command::new("cargo");
     command.args(["clippy", "--quiet", "--workspace", "--all-targets", "--locked"]).args(FEATURES);
     succeed(command.args(["--", "-Dwarnings"]))
 }
 
-/// Documentation, broken links and missing pages denied.
+/// Builds the documentation, with warnings such as broken links as errors.
 pub fn doc() -> anyhow::Result<()> {
     let mut command = Command::new("cargo");
     command.args(["doc", "--quiet", "--workspace", "--no-deps", "--locked"]).args(FEATURES);

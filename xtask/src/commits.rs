@@ -1,10 +1,10 @@
-//! Commits say why: each has a first line that fits a list, and a body.
-
-use std::process::Command;
+//! Checks commits: a short first line with the area, and a body with the reason.
 
 use anyhow::bail;
 
-/// Columns of a first line, at most.
+use crate::process::git;
+
+/// Longest first line, columns.
 const SUBJECT_MAX: usize = 72;
 /// Commits made since this time follow these rules. A date also works in a fresh or shallow clone,
 /// where no branch and no tag says which commits are new.
@@ -15,14 +15,12 @@ const SINCE: &str = "--since=2026-11-24T05:00:00Z";
 /// # Errors
 /// Returns an error if a commit breaks a rule, or if git cannot list the commits.
 pub fn check(base: Option<&str>) -> anyhow::Result<()> {
-    if git(&["rev-parse", "--git-dir"]).is_none() {
+    if git(&["rev-parse", "--git-dir"]).is_err() {
         crate::skips::report("commits", "there is no git history here");
         return Ok(());
     }
     let which = base.map_or_else(|| SINCE.to_owned(), |base| format!("{base}..HEAD"));
-    let Some(log) = git(&["log", "--no-merges", "-z", "--format=%h%n%B", &which]) else {
-        bail!("git log {which} failed");
-    };
+    let log = git(&["log", "--no-merges", "-z", "--format=%h%n%B", &which])?;
     let commits: Vec<&str> = log.split('\0').filter(|commit| !commit.is_empty()).collect();
     if commits.is_empty() && base.is_none() {
         bail!("git log {which} lists no commit, so nothing was checked");
@@ -38,13 +36,7 @@ pub fn check(base: Option<&str>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What git says, where it succeeds.
-fn git(arguments: &[&str]) -> Option<String> {
-    let output = Command::new("git").args(arguments).output().ok()?;
-    output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
-}
-
-/// What is wrong with a commit, given as its short name and its message.
+/// Describes the fault of a commit, given as its short name and its message.
 fn problem(commit: &str) -> Option<String> {
     let mut lines = commit.trim_end().lines();
     let name = lines.next().unwrap_or_default();
@@ -60,7 +52,7 @@ fn problem(commit: &str) -> Option<String> {
         ));
     }
     let blank = lines.next().is_none_or(|line| line.trim().is_empty());
-    // Who else wrote it is not why.
+    // Names of authors are not a reason.
     let says = |line: &str| !line.trim().is_empty() && !line.contains("-by: ");
     if !blank || !lines.any(says) {
         return Some(format!("{name} {subject}: has no body below a blank line that says why"));

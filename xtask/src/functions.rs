@@ -1,4 +1,4 @@
-//! How long functions are: a function fits a screen.
+//! Checks the length of functions: a function fits a screen.
 
 use proc_macro2::Span;
 use syn::spanned::Spanned as _;
@@ -8,7 +8,7 @@ use syn::{Block, ImplItemFn, ItemFn, Signature, TraitItemFn};
 /// Lines of a function, at most, from `fn` to its closing brace.
 pub const MAX_LINES: usize = 60;
 
-/// The functions of a source file that are longer than `limit` lines.
+/// Reports the functions of a source file that are longer than `limit` lines.
 pub fn problems(file: &str, text: &str, limit: usize) -> Vec<String> {
     let mut lengths = Lengths::default();
     match syn::parse_file(text) {

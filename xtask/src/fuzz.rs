@@ -1,10 +1,10 @@
-//! The fuzz targets: compiled, then run for some seconds each from the kept corpus.
+//! The fuzz targets: compiled, then run for some seconds each from the stored corpus.
 //!
-//! A target is built by the Rust that builds everything else: the passes that count which branches
-//! an input takes are part of stable LLVM, and libFuzzer itself is C++ that comes with
-//! `libfuzzer-sys`. So neither nightly Rust nor `cargo-fuzz` is asked for, only a C++ compiler; the
-//! address sanitiser, which both would add, finds faults of unsafe code, which stands in the `sys`
-//! modules alone. For hours on one target, `cargo +nightly fuzz run TARGET` is the better way.
+//! The usual Rust builds the targets: the passes that count which branches an input takes are part
+//! of stable LLVM, and libFuzzer itself is C++ in `libfuzzer-sys`. So only a C++ compiler is
+//! needed, neither nightly Rust nor `cargo-fuzz`. These two would add the address sanitiser, which
+//! finds defects of unsafe code; only the `sys` modules have any. To fuzz one target for hours, use
+//! `cargo +nightly fuzz run TARGET`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,24 +14,25 @@ use std::sync::Mutex;
 use anyhow::{Context, bail};
 
 use crate::cargo::{succeed, target};
+use crate::process::fresh_folder;
 
 /// Seconds for each target.
 const SECONDS: u64 = 3;
-/// Targets at once: a small machine has two cores.
+/// Targets that run at once: a small machine has two cores.
 const AT_ONCE: usize = 2;
-/// One input may take so long, in seconds, before it counts as a hang.
+/// Time after which an input counts as a hang, s.
 const HANG_SECONDS: u64 = 15;
-/// One target may take so much memory, in MB.
+/// Memory limit of a target, MB.
 const MEMORY_MB: u64 = 2048;
 
-/// What makes code count its branches for libFuzzer, as `cargo fuzz` sets it.
+/// Compiler flags that count branches for libFuzzer, as `cargo fuzz` sets them.
 const COVERAGE: &str = "--cfg fuzzing -Cdebug-assertions -Cpasses=sancov-module \
                         -Cllvm-args=-sanitizer-coverage-level=4 \
                         -Cllvm-args=-sanitizer-coverage-inline-8bit-counters \
                         -Cllvm-args=-sanitizer-coverage-pc-table \
                         -Cllvm-args=-sanitizer-coverage-trace-compares";
 
-/// The step of CI: runs every target where a C++ compiler is, else compiles them.
+/// Runs every target, as a step of CI; without a C++ compiler only compiles them.
 pub fn where_possible() -> anyhow::Result<()> {
     let compiler = std::env::var("CXX").unwrap_or_else(|_| "c++".to_owned());
     if Command::new(&compiler).arg("--version").output().is_ok_and(|it| it.status.success()) {
@@ -42,7 +43,7 @@ pub fn where_possible() -> anyhow::Result<()> {
     check()
 }
 
-/// The targets still compile, without a C++ compiler: nothing is linked.
+/// Compiles the targets without linking, which needs no C++ compiler.
 pub fn check() -> anyhow::Result<()> {
     same_versions()?;
     let mut command = Command::new("cargo");
@@ -52,7 +53,7 @@ pub fn check() -> anyhow::Result<()> {
     succeed(command.env("RUSTFLAGS", "--cfg fuzzing -Dwarnings"))
 }
 
-/// Runs the targets of those names, or all.
+/// Runs the named targets, or all.
 pub fn run(names: &[&str]) -> anyhow::Result<()> {
     let all = targets()?;
     if let Some(unknown) = names.iter().find(|name| !all.iter().any(|it| it == *name)) {
@@ -88,7 +89,7 @@ fn next(left: &Mutex<impl Iterator<Item = String>>) -> Option<String> {
     left.lock().expect("no thread panics").next()
 }
 
-/// The names of all targets.
+/// Returns the names of all targets, sorted.
 fn targets() -> anyhow::Result<Vec<String>> {
     let folder = Path::new("fuzz/fuzz_targets");
     let mut names = Vec::new();
@@ -102,14 +103,14 @@ fn targets() -> anyhow::Result<Vec<String>> {
     Ok(names)
 }
 
-/// The same versions of the same libraries. The copy is not kept, so it cannot fall behind.
+/// Copies the lock file, so that all libraries have the versions of the workspace. The copy is not
+/// committed.
 fn same_versions() -> anyhow::Result<()> {
     fs::copy("Cargo.lock", "fuzz/Cargo.lock").context("fuzz/Cargo.lock")?;
     Ok(())
 }
 
-/// Begins to build the targets behind everything else. What does not begin, or fails, is told when
-/// they are wanted.
+/// Starts to build the targets with low priority. A failure is reported by the later [`build`].
 pub fn build_aside() -> Option<Child> {
     same_versions().ok()?;
     let folder = target().join("fuzz");
@@ -117,7 +118,7 @@ pub fn build_aside() -> Option<Child> {
     build.ok()
 }
 
-/// Builds every target and gives the folder of the programs.
+/// Builds every target and returns the folder of the programs.
 fn build() -> anyhow::Result<PathBuf> {
     same_versions()?;
     let host = host()?;
@@ -126,7 +127,7 @@ fn build() -> anyhow::Result<PathBuf> {
     Ok(folder.join(host).join("debug"))
 }
 
-/// By way of another program, which may hold it back.
+/// Returns the command that builds, run by a program such as `nice`.
 fn build_command(way: &str, host: &str, folder: &Path) -> Command {
     let mut command = Command::new(way);
     command.arg("cargo");
@@ -137,7 +138,7 @@ fn build_command(way: &str, host: &str, folder: &Path) -> Command {
     command
 }
 
-/// `x86_64-unknown-linux-gnu` or another.
+/// Returns the host target, such as `x86_64-unknown-linux-gnu`.
 fn host() -> anyhow::Result<String> {
     let output = Command::new("rustc").arg("-vV").output().context("rustc -vV")?;
     let said = String::from_utf8(output.stdout).context("rustc -vV")?;
@@ -145,14 +146,11 @@ fn host() -> anyhow::Result<String> {
     Ok(host.context("rustc -vV names no host")?.to_owned())
 }
 
-/// Runs one target and gives how many inputs it has tried.
+/// Runs one target and returns the number of inputs that it tried.
 fn fuzz(programs: &Path, name: &str) -> anyhow::Result<u64> {
-    // What is found goes to a folder of its own, first in the list, and is not kept.
+    // New inputs go to the first folder, which is not committed.
     let scratch = target().join("fuzz").join("found").join(name);
-    if scratch.exists() {
-        fs::remove_dir_all(&scratch).with_context(|| scratch.display().to_string())?;
-    }
-    fs::create_dir_all(&scratch).with_context(|| scratch.display().to_string())?;
+    fresh_folder(&scratch)?;
     let artifacts = Path::new("fuzz/artifacts").join(name);
     fs::create_dir_all(&artifacts).with_context(|| artifacts.display().to_string())?;
     let mut command = Command::new(programs.join(name));
@@ -173,7 +171,7 @@ fn fuzz(programs: &Path, name: &str) -> anyhow::Result<u64> {
     executions(&said).with_context(|| format!("{name} ended without fuzzing:\n{said}"))
 }
 
-/// How many inputs were tried, where branches were counted and there was at least one.
+/// Returns the number of inputs that were tried; `None` without counted branches or inputs.
 fn executions(said: &str) -> Option<u64> {
     said.lines().find(|line| line.contains("inline 8-bit counters"))?;
     let units =

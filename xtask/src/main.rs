@@ -19,6 +19,7 @@ mod names;
 mod notebooks;
 mod pages;
 mod playground;
+mod process;
 mod python;
 mod pythons;
 mod same_code;
@@ -35,7 +36,7 @@ mod web;
 use std::env;
 use std::process::ExitCode;
 
-/// What there is, for people and for the check of what the documentation names.
+/// The help, from which the check of the documentation also takes the names of commands.
 pub const USAGE: &str = "\
 usage: cargo xtask COMMAND
 
@@ -73,7 +74,7 @@ usage: cargo xtask COMMAND
 fn main() -> ExitCode {
     let arguments: Vec<String> = env::args().skip(1).collect();
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    // A list of allowed skips that cannot be read ends the command before it begins.
+    // Fails early if the list of allowed skips cannot be read.
     let strictness = match skips::Strictness::from_env() {
         Ok(strictness) => strictness,
         Err(error) => return failed(&error),

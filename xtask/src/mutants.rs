@@ -1,5 +1,5 @@
-//! `cargo xtask mutants`: the code changed in one place after another, in the areas whose every
-//! line a test has to hold. cargo-mutants does it; an area is a configuration file of it.
+//! `cargo xtask mutants`: changes the code place by place, in areas where tests must notice every
+//! change. cargo-mutants does the work; an area is a configuration file of it.
 
 use std::fs;
 use std::path::Path;
@@ -7,7 +7,7 @@ use std::process::Command;
 
 use anyhow::{Context, bail};
 
-/// The areas: `AREA.toml`.
+/// The folder of the areas' files, `AREA.toml`.
 const FOLDER: &str = ".cargo/mutants";
 
 const USAGE: &str = "\
@@ -17,7 +17,7 @@ Runs cargo-mutants over an area, with its arguments: `--re PATTERN` takes the ch
 text matches, `--shard k/n` a part, `--list` only lists. Fails where no test notices a change,
 unless the area's file in .cargo/mutants excludes the change with the reason.";
 
-/// Runs one area, or lists all.
+/// Runs one area, or lists all areas.
 pub fn run(arguments: &[&str]) -> anyhow::Result<()> {
     let [area, options @ ..] = arguments else {
         eprintln!("{USAGE}\n\nareas:");

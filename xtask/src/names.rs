@@ -1,7 +1,7 @@
-//! What the documentation names is there: files, tests, constants, commands of Cargo.
+//! Checks that files, tests, constants and Cargo commands in the documentation exist.
 //!
-//! A table that says which test holds a promise rots silently when the test is renamed. So every
-//! span of code in the documentation that looks like a name of this repository is looked up.
+//! A table of promises and their tests goes stale when a test is renamed. So every span of code in
+//! the documentation that looks like a name of this repository is looked up.
 
 use std::fs;
 
@@ -9,7 +9,7 @@ use anyhow::Context;
 
 use crate::pages::{has_extension, notebook_texts};
 
-/// Folders below which pages name things of the present. The changelog names things of the past.
+/// Pages and folders that are checked; not the changelog, which has names of the past.
 const PAGES: [&str; 5] =
     ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "docs/", "python/notebooks/"];
 
@@ -20,16 +20,16 @@ struct Source {
     text: String,
 }
 
-/// Everything that can be named.
+/// All names of the repository.
 pub struct Names {
     files: Vec<String>,
     sources: Vec<Source>,
-    /// The commands of `cargo xtask`.
+    /// Commands of `cargo xtask`.
     commands: Vec<String>,
 }
 
 impl Names {
-    /// Of the tracked files, and of the usage of `cargo xtask`.
+    /// Collects the names in the tracked files and in the usage of `cargo xtask`.
     pub fn read(files: &[&str], usage: &str) -> anyhow::Result<Self> {
         let mut sources = Vec::new();
         for file in files.iter().filter(|file| has_extension(file, "rs")) {
@@ -42,7 +42,7 @@ impl Names {
         Ok(Self { files, sources, commands: commands.collect() })
     }
 
-    /// What the pages among the files name, and is not there.
+    /// Returns unknown names in all checked pages.
     pub fn problems(&self) -> Vec<String> {
         let is_page = |file: &&String| {
             let is_text = has_extension(file, "md") || has_extension(file, "ipynb");
@@ -59,7 +59,7 @@ impl Names {
         problems
     }
 
-    /// What a page names, and is not there.
+    /// Returns unknown names in a page.
     fn unknown(&self, page: &str) -> Vec<String> {
         let (mut code, mut prose, mut fenced) = (Vec::new(), String::new(), false);
         for line in page.lines() {
@@ -77,7 +77,7 @@ impl Names {
         commands.chain(spans().flat_map(|span| self.span(span))).collect()
     }
 
-    /// What a span of code names, and is not there.
+    /// Returns unknown names in a span of code.
     fn span(&self, span: &str) -> Vec<String> {
         let missing = |what: &str| vec![format!("there is no `{what}`")];
         if has_only(span, "/.-") && has_extension(span, "rs") {
@@ -91,11 +91,11 @@ impl Names {
             let gone = paths.into_iter().filter(|path| !foreign(path) && !self.item(path));
             return gone.flat_map(|path| missing(&path)).collect();
         }
-        // A sentence as a name is a test's, or a metric's, which has a direction put to its end.
+        // A name of four words or more is a test's, or a metric's, which may end with a direction.
         let is_sentence = span.matches('_').count() >= 3 && has_only(span, "");
         let stem = span.trim_end_matches("_up").trim_end_matches("_down");
-        let told = |source: &Source| source.text.contains(stem);
-        if is_sentence && !self.sources.iter().any(told) {
+        let has_name = |source: &Source| source.text.contains(stem);
+        if is_sentence && !self.sources.iter().any(has_name) {
             return missing(span);
         }
         Vec::new()
@@ -105,7 +105,7 @@ impl Names {
     fn item(&self, path: &str) -> bool {
         let mut modules: Vec<&str> = path.split("::").collect();
         let Some(name) = modules.pop() else { return false };
-        // Methods and variants: their type stands in the same file.
+        // The type of a method or variant is in the same file.
         modules.retain(|module| !module.starts_with(char::is_uppercase));
         let kinds = ["fn", "const", "static", "struct", "enum", "trait", "type", "mod", "use"];
         self.sources.iter().any(|source| {
@@ -123,7 +123,7 @@ impl Names {
         })
     }
 
-    /// A test, an example or a command of `cargo` that is not there.
+    /// Returns the first unknown test, example or command in a command line of `cargo`.
     fn command(&self, line: &str) -> Option<String> {
         let words: Vec<&str> = line.split_whitespace().collect();
         let start = words.iter().position(|word| *word == "cargo")?;
@@ -153,40 +153,40 @@ impl Names {
     }
 }
 
-/// The modules that lead to a file, its crate first.
+/// Returns the modules of a file, its crate first.
 fn modules(file: &str) -> Vec<String> {
     let parts = file.trim_start_matches("crates/").trim_end_matches(".rs").split('/');
     let silent = ["src", "mod", "lib", "main"];
     parts.filter(|part| !silent.contains(part)).map(str::to_owned).collect()
 }
 
-/// Whether there are only letters, digits, underscores and these.
+/// Whether a span has only letters, digits, underscores and the `others`.
 fn has_only(span: &str, others: &str) -> bool {
     let known = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
     !span.is_empty() && span.chars().all(|letter| known(letter) || others.contains(letter))
 }
 
-/// `a::{b, c}` is `a::b` and `a::c`.
+/// Expands `a::{b, c}` to `a::b` and `a::c`.
 fn expand(span: &str) -> Vec<String> {
     let Some((before, rest)) = span.split_once('{') else { return vec![span.to_owned()] };
     let inside = rest.split_once('}').map_or(rest, |(inside, _)| inside);
     inside.split(',').map(|name| format!("{before}{}", name.trim())).collect()
 }
 
-/// Whether the one list is within the other, in order.
+/// Whether `whole` contains all of `part`, in order.
 fn is_within(part: &[&str], whole: &[String]) -> bool {
     let mut whole = whole.iter();
     part.iter()
         .all(|wanted| whole.any(|it| it == wanted || (it == "cli" && *wanted == "underload")))
 }
 
-/// Whether the text stands there, and no longer word.
+/// Whether a text contains `wanted` as a whole word.
 fn has_word(text: &str, wanted: &str) -> bool {
     let ends = |rest: &str| !rest.starts_with(|it: char| it.is_ascii_alphanumeric() || it == '_');
     text.match_indices(wanted).any(|(at, _)| ends(&text[at + wanted.len()..]))
 }
 
-/// Whether a line begins with the name, as a variant of an enum does.
+/// Whether a line begins with the name, like a variant of an enum.
 fn is_variant(text: &str, name: &str) -> bool {
     let upper = name.starts_with(char::is_uppercase);
     upper && text.lines().any(|line| has_word_first(line.trim_start(), name))

@@ -1,5 +1,5 @@
-//! `cargo xtask notebooks`: the notebooks run as a reader would run them, and made into pages of
-//! the book. In CI they run in short forms, by the same script (`python/notebooks/run.py`).
+//! `cargo xtask notebooks`: runs the notebooks and makes pages of the book from them. In CI they
+//! run in short forms. The script for both is `python/notebooks/run.py`.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -13,19 +13,19 @@ use crate::cargo::{succeed, target};
 use crate::pages::{has_extension, outward};
 use crate::skips;
 
-/// Where the notebooks and what runs them are.
+/// Folder of the notebooks and of the script that runs them.
 const FOLDER: &str = "python/notebooks";
-/// Set, it makes notebooks run short forms of everything.
+/// Variable that makes notebooks run their short forms.
 const QUICK: &str = "UNDERLOAD_QUICK";
-/// The line of the book's contents below which the pages stand.
+/// The line of the book's contents after which the pages are inserted.
 const ABOVE: &str = "- [Notebooks](notebooks.md)\n";
 
-/// Where the pages are made.
+/// Returns the folder of the made pages.
 fn pages() -> PathBuf {
     target().join("notebooks")
 }
 
-/// Every notebook, by its name.
+/// Returns all notebooks, sorted.
 fn notebooks() -> anyhow::Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     for entry in fs::read_dir(FOLDER).context(FOLDER)? {
@@ -36,7 +36,7 @@ fn notebooks() -> anyhow::Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// All of them, or those named, whole, with `python`; gives a page for each.
+/// Runs all notebooks, or the named ones, with `python`, and makes a page of each.
 pub fn run_whole(python: &Path, names: &[&str]) -> anyhow::Result<()> {
     let known = notebooks()?;
     let is_named = |path: &&PathBuf| {
@@ -55,7 +55,7 @@ pub fn run_whole(python: &Path, names: &[&str]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// All of them in their short forms, within seconds.
+/// Runs the short forms of all notebooks, which takes seconds.
 pub fn run_quickly(python: &Path) -> anyhow::Result<()> {
     skips::succeed(script(python).env(QUICK, "1").args(notebooks()?))
 }
@@ -66,8 +66,8 @@ fn script(python: &Path) -> Command {
     command
 }
 
-/// Puts the pages that were made into the book's sources, and into its contents. One that is older
-/// than its notebook shows what is no longer true: it is left out, and told.
+/// Copies the made pages into the book's sources, and lists them in its contents. Skips pages that
+/// are older than their notebook.
 pub fn into_book(docs: &Path) -> anyhow::Result<()> {
     let mut listed = String::new();
     for notebook in notebooks()? {

@@ -8,17 +8,17 @@ use anyhow::Context;
 use crate::cargo::{succeed, target};
 use crate::targets;
 
-/// What a browser runs.
+/// The target that browsers run.
 const TARGET: &str = "wasm32-unknown-unknown";
-/// The page's script and style.
+/// The folder of the page's script and style.
 const PAGE: &str = "crates/playground/page";
 
-/// Where the module lies once it is built.
+/// Returns the path of the built module.
 fn module() -> PathBuf {
     target().join("playground/playground.wasm")
 }
 
-/// Builds the module; where nothing builds for the target, says so and builds none.
+/// Builds the module, or reports a skip without a toolchain for the target.
 pub fn build() -> anyhow::Result<()> {
     let mut cargo = match targets::cargo(TARGET) {
         Ok(cargo) => cargo,
@@ -39,14 +39,14 @@ pub fn build() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Puts the page's script, its style and, if it was built, the module into the book's sources.
+/// Copies script, style and the module, if it was built, into the book's sources.
 pub fn into_book(folder: &Path) -> anyhow::Result<()> {
     fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
     for name in ["playground.js", "playground.css"] {
         let from = Path::new(PAGE).join(name);
         fs::copy(&from, folder.join(name)).with_context(|| from.display().to_string())?;
     }
-    // As text in a script, because a page from a disk may fetch nothing.
+    // As text in a script, because a page from a disk may not fetch files.
     let text = match fs::read(module()) {
         Ok(module) => {
             let text = data_encoding::BASE64.encode(&module);

@@ -1,5 +1,5 @@
-//! `cargo xtask python`: the Python package as its users get it. A wheel is made, installed into a
-//! fresh environment, and its tests, types, stubs and notebooks are checked there.
+//! `cargo xtask python`: builds the Python package as a wheel, installs it into a fresh
+//! environment, and checks its tests, types, stubs and notebooks there.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,16 +12,16 @@ use crate::notebooks;
 use crate::pythons::{self, Installed};
 use crate::skips;
 
-/// Environments and wheels, below cargo's folder.
+/// Folder of environments and wheels, in Cargo's folder.
 const FOLDER: &str = "python";
-/// The package's own folder.
+/// Folder of the package's sources.
 const PACKAGE: &str = "python";
-/// Bytes of a wheel for users, at most.
+/// Size limit of a wheel for users, bytes.
 const WHEEL_MOST: u64 = 15 << 20;
-/// What is installed for a Python that is not the one of all checks; tests that need more are
-/// skipped there, and say so.
+/// Packages that are installed for other versions of Python; tests that need more are skipped
+/// there.
 const OTHERS_NEED: [&str; 4] = ["hypothesis", "numpy", "polars", "pytest"];
-/// Tries of an import, of which the fastest counts: the others waited for somebody.
+/// Number of timed imports, of which the fastest counts: the others waited for other processes.
 const IMPORTS: usize = 7;
 
 /// The variable of the environment that names the program whose server the tests measure against.
@@ -31,7 +31,7 @@ fn program() -> anyhow::Result<PathBuf> {
     Ok(std::path::absolute(target().join("debug/underload"))?)
 }
 
-/// By hand, with the arguments of the command line.
+/// Runs the command with its arguments.
 pub fn run(arguments: &[&str]) -> anyhow::Result<()> {
     match arguments {
         [] => check(Profile::Test),
@@ -41,19 +41,19 @@ pub fn run(arguments: &[&str]) -> anyhow::Result<()> {
     }
 }
 
-/// In CI, where there is a Python that can make environments and a registry that answers.
+/// Runs the checks in CI; reports a skip if no environment can be made.
 pub fn where_possible() -> anyhow::Result<()> {
     check(Profile::AfterTests)
 }
 
-/// Whose wheel it is.
+/// The build of a wheel.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Profile {
-    /// Not optimised, and quickly built.
+    /// Not optimised, and quick to build.
     Test,
-    /// The same, of what the tests of the workspace were built from.
+    /// As `Test`, from the artefacts of the workspace tests.
     AfterTests,
-    /// That of users, made by maturin.
+    /// For users, by maturin.
     Release,
 }
 
@@ -61,7 +61,7 @@ fn check(profile: Profile) -> anyhow::Result<()> {
     let Some(environments) = Environments::prepare()? else { return Ok(()) };
     let wheel = match profile {
         Profile::Test => environments.wheel_of_tests(&[])?,
-        // The tests' dependencies have features of their own: asked for, nothing is built again.
+        // With the features of the tests' dependencies nothing is built again.
         Profile::AfterTests => environments.wheel_of_tests(&["--tests"])?,
         Profile::Release => environments.wheel_of_users()?,
     };
@@ -70,7 +70,7 @@ fn check(profile: Profile) -> anyhow::Result<()> {
     let configuration = fs::canonicalize(PACKAGE)?.join("pyproject.toml");
     let configured = format!("--config-file={}", configuration.display());
     let program = program()?;
-    // From a folder that holds no package: what is imported is what was installed.
+    // Runs in a folder without the package, so that the installed one is imported.
     let module = |arguments: &[&str]| {
         let mut command = Command::new(&python);
         command.arg("-m").args(arguments).current_dir(environments.folder.join("fresh"));
@@ -83,26 +83,24 @@ fn check(profile: Profile) -> anyhow::Result<()> {
     notebooks::run_quickly(&python)?;
     environments.test_on_others(&wheel, profile)?;
     if profile == Profile::Release {
-        tell_cost(&wheel, &python)?;
+        print_cost(&wheel, &python)?;
     }
     Ok(())
 }
 
-/// `cargo xtask notebooks`, with a wheel of what the tests are built from.
+/// Runs `cargo xtask notebooks`, with a wheel as for tests.
 pub fn notebooks(names: &[&str]) -> anyhow::Result<()> {
     let Some(environments) = Environments::prepare()? else { return Ok(()) };
     let python = environments.fresh(&environments.wheel_of_tests(&[])?)?;
     notebooks::run_whole(&python, names)
 }
 
-/// Name of [`compare`] among the benchmarks.
 pub const NAME: &str = "python";
-/// What it shows.
 pub const WHAT: &str = "the Python package beside the program (`runs`, `packets`, `own`, \
                         `environment`, `sweep`, `rows`, `ray`)";
 
-/// The package of users beside the program and its replay, all built for release: all of it, or
-/// the part that is named first, with its size.
+/// Compares the package of users with the program and its replay, all built for release. The first
+/// argument names a part of the comparison, the second its size.
 pub fn compare(arguments: &[&str]) -> anyhow::Result<()> {
     let Some(environments) = Environments::prepare()? else { return Ok(()) };
     let mut cargo = Command::new("cargo");
@@ -121,7 +119,7 @@ pub fn compare(arguments: &[&str]) -> anyhow::Result<()> {
     succeed(bench.arg(release.join("examples/replay_columns")).args(arguments))
 }
 
-/// The tests that need Ray, which is too large for every check.
+/// Runs the tests that need Ray, which is too large to install in every check.
 fn on_ray() -> anyhow::Result<()> {
     let Some(environments) = Environments::prepare()? else { return Ok(()) };
     let python = environments.fresh(&environments.wheel_of_tests(&[])?)?;
@@ -132,14 +130,14 @@ fn on_ray() -> anyhow::Result<()> {
     succeed(tests.current_dir(environments.folder.join("fresh")))
 }
 
-/// What `underload[ray]` stands for.
+/// Installs the packages of `underload[ray]`.
 fn install_ray(python: &Path) -> anyhow::Result<()> {
     let wanted = fs::read_to_string(Path::new(PACKAGE).join("pyproject.toml"))?;
     succeed(pip_install(python).args(optional_packages(&wanted, "ray")?))
 }
 
-/// Size of the wheel and time of its import.
-fn tell_cost(wheel: &Path, python: &Path) -> anyhow::Result<()> {
+/// Prints the size of the wheel and the time of its import.
+fn print_cost(wheel: &Path, python: &Path) -> anyhow::Result<()> {
     let bytes = fs::metadata(wheel)?.len();
     let code = "import time; start = time.perf_counter(); import underload; \
                 print(time.perf_counter() - start)";
@@ -156,16 +154,17 @@ fn tell_cost(wheel: &Path, python: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// An environment with what tests need, kept from one time to the next, and a fresh one.
+/// An environment with the packages that tests need, kept between runs, and a fresh one.
 struct Environments {
-    /// Absolute: what is run does not run here.
+    /// Absolute, because programs run in other folders.
     folder: PathBuf,
-    /// The one that is kept.
+    /// The environment that is kept between runs.
     kept: PathBuf,
 }
 
 impl Environments {
-    /// Installs what tests need, unless the same is there already. `None`, and told: it cannot be.
+    /// Installs the packages that tests need, unless they are installed. Returns `None` and reports
+    /// a skip if that fails.
     fn prepare() -> anyhow::Result<Option<Self>> {
         let folder = std::path::absolute(target().join(FOLDER))?;
         fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
@@ -185,8 +184,8 @@ impl Environments {
         Ok(Some(Self { folder, kept }))
     }
 
-    /// By the command that built the workspace for its tests: with `--package`, other features of
-    /// its dependencies would be asked for, and all of them built once more.
+    /// Builds a wheel with the command that built the workspace's tests: `--package` would enable
+    /// other features of its dependencies and build all of them again.
     fn wheel_of_tests(&self, more: &[&str]) -> anyhow::Result<PathBuf> {
         let mut cargo = Command::new("cargo");
         cargo.args(["build", "--quiet", "--workspace", "--lib", "--bin=underload", "--locked"]);
@@ -220,8 +219,8 @@ impl Environments {
         wheels.next().context("maturin made no wheel")
     }
 
-    /// The package's tests on every other Python that is installed, with what most of them need:
-    /// the wheel is one for all of them. In CI on the oldest and the newest.
+    /// Runs the package's tests on every other installed Python, in CI only on the oldest and the
+    /// newest. One wheel fits all of them.
     fn test_on_others(&self, wheel: &Path, profile: Profile) -> anyhow::Result<()> {
         let own = pythons::version(&interpreter(&self.kept)).context("the kept Python")?;
         let is_other = |it: &Installed| !own.starts_with(&format!("3.{}.", it.minor));
@@ -246,8 +245,8 @@ impl Environments {
         Ok(())
     }
 
-    /// The environment of another Python, kept from one time to the next. `None`, and told: it
-    /// cannot be.
+    /// Returns the environment of another Python, kept between runs. Returns `None` and reports a
+    /// skip if it cannot be made.
     fn other(&self, other: &Installed) -> anyhow::Result<Option<PathBuf>> {
         let Installed { minor, version, program } = other;
         let folder = self.folder.join(format!("python3.{minor}"));
@@ -265,7 +264,7 @@ impl Environments {
         Ok(Some(python))
     }
 
-    /// A new environment with the wheel in it; what it needs beside that comes from the kept one.
+    /// Makes a new environment with the wheel; other packages come from the kept environment.
     fn fresh(&self, wheel: &Path) -> anyhow::Result<PathBuf> {
         let fresh = self.folder.join("fresh");
         succeed(Command::new(interpreter(&self.kept)).args(["-m", "venv", "--clear"]).arg(&fresh))?;
@@ -273,7 +272,7 @@ impl Environments {
         succeed(pip_install(&python).args(["--no-deps", "--no-index"]).arg(wheel))?;
         let lent = site_packages(&interpreter(&self.kept))?;
         fs::write(site_packages(&python)?.join("kept.pth"), format!("{}\n", lent.display()))?;
-        // What packages keep beside their modules: nbconvert's forms of a page.
+        // Data of packages outside of their modules, such as nbconvert's templates.
         let share = fresh.join("share");
         fs::create_dir_all(&share)?;
         std::os::unix::fs::symlink(self.kept.join("share/jupyter"), share.join("jupyter"))?;
@@ -281,7 +280,7 @@ impl Environments {
     }
 }
 
-/// Makes an environment with these packages, or tells why it cannot be.
+/// Makes an environment with these packages, or returns why that failed.
 fn make(python: &Path, folder: &Path, packages: &[String]) -> Result<(), String> {
     let mut venv = Command::new(python);
     venv.args(["-m", "venv", "--clear"]).arg(folder);
@@ -315,7 +314,7 @@ fn site_packages(python: &Path) -> anyhow::Result<PathBuf> {
     Ok(PathBuf::from(String::from_utf8_lossy(&output.stdout).trim()))
 }
 
-/// A list of the package's optional dependencies.
+/// Returns a list of the package's optional dependencies.
 fn optional_packages(project: &str, name: &str) -> anyhow::Result<Vec<String>> {
     let project: toml::Table = project.parse().context("python/pyproject.toml")?;
     let lists = project.get("project").and_then(|it| it.get("optional-dependencies"));

@@ -1,26 +1,24 @@
-//! Every Python that is installed, from the oldest that the package supports on.
+//! Finds all installed versions of Python that the package supports.
 
 use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The oldest that the package supports, `requires-python` in `python/pyproject.toml`.
+/// The oldest supported version, `requires-python` in `python/pyproject.toml`.
 const OLDEST: u32 = 10;
-/// The newest that is looked for: years from now.
+/// The newest version that is looked for, years from now.
 const NEWEST: u32 = 40;
 
-/// A Python 3.
+/// An installed Python 3.
 pub struct Installed {
-    /// 13 of 3.13.
+    /// The minor version, 13 for 3.13.
     pub minor: u32,
-    /// Its version in full.
     pub version: String,
-    /// Its interpreter.
     pub program: PathBuf,
 }
 
-/// The first of each version that runs: `python3.N` on the path, then those that pyenv keeps.
+/// Returns the first `python3.N` of each version that runs, on the path or kept by pyenv.
 pub fn installed() -> Vec<Installed> {
     let folders = folders();
     let first = |minor: u32| {
@@ -30,14 +28,14 @@ pub fn installed() -> Vec<Installed> {
     (OLDEST..=NEWEST).filter_map(first).collect()
 }
 
-/// The version of an interpreter, if it runs and is of this one: what pyenv puts on the path does
-/// not run unless it is switched on.
+/// Returns an interpreter if it runs and has this version. Programs that pyenv puts on the path
+/// fail unless their version is selected.
 fn of(minor: u32, program: PathBuf) -> Option<Installed> {
     let version = version(&program)?;
     version.starts_with(&format!("3.{minor}.")).then_some(Installed { minor, version, program })
 }
 
-/// The version of an interpreter in full: `3.13.0`.
+/// Returns the full version of an interpreter, such as `3.13.0`.
 pub fn version(program: &Path) -> Option<String> {
     let code = "import platform, venv; print(platform.python_version())";
     let output = Command::new(program).args(["-c", code]).output().ok()?;

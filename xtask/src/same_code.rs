@@ -5,12 +5,12 @@
 //! count. Documentation that a derive or a macro turns into help texts counts as text.
 
 use std::fs;
-use std::process::Command;
 
 use anyhow::{Context, bail};
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
 
 use crate::pages::has_extension;
+use crate::process::git;
 
 /// Compares the source files of the working tree with those of the commit `base`.
 pub fn check(base: &str) -> anyhow::Result<()> {
@@ -39,14 +39,6 @@ pub fn check(base: &str) -> anyhow::Result<()> {
     }
     println!("{} changed source files have the code of {base}", sources.len());
     Ok(())
-}
-
-fn git(arguments: &[&str]) -> anyhow::Result<String> {
-    let output = Command::new("git").args(arguments).output().context("git")?;
-    if !output.status.success() {
-        bail!("git {}: {}", arguments.join(" "), String::from_utf8_lossy(&output.stderr));
-    }
-    Ok(String::from_utf8(output.stdout)?)
 }
 
 /// Describes the first place where the code of two texts differs.

@@ -1,19 +1,16 @@
-//! The simulator beside the live world: the same scenarios in both, then the differences.
+//! The same scenarios simulated and live, and their differences.
 
-use std::fs;
-use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, bail};
 
-use crate::cargo::succeed;
+use crate::cargo::{build_program, target};
+use crate::process::fresh_folder;
 
-/// Name of the benchmark.
 pub const NAME: &str = "sim-live";
-/// What it shows.
 pub const WHAT: &str = "working latency and goodput, simulated against live (takes 6 minutes)";
 
-/// Scenario, override, folder.
+/// Scenario, override, and name of the folder.
 const CASES: [(&str, Option<&str>, &str); 3] = [
     ("comcast/upstream", None, "upstream-cubic"),
     ("comcast/upstream", Some("flow.upload.congestion_control=bbr"), "upstream-bbr"),
@@ -23,13 +20,8 @@ const CASES: [(&str, Option<&str>, &str); 3] = [
 /// Runs every case in both worlds and prints the differences. Other arguments go to every
 /// `underload run`, for example `--short`.
 pub fn run(arguments: &[&str]) -> anyhow::Result<()> {
-    succeed(Command::new("cargo").args(["build", "--profile=bench", "-p", "underload"]))?;
-    let target = std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into());
-    let program = Path::new(&target).join("release/underload");
-    let folder = Path::new(&target).join(NAME);
-    if folder.exists() {
-        fs::remove_dir_all(&folder).with_context(|| format!("removing {}", folder.display()))?;
-    }
+    let (program, folder) = (build_program()?, target().join(NAME));
+    fresh_folder(&folder)?;
     for (scenario, change, name) in CASES {
         let out = |world: &str| folder.join(format!("{name}-{world}"));
         for world in ["live", "sim"] {
@@ -38,7 +30,7 @@ pub fn run(arguments: &[&str]) -> anyhow::Result<()> {
             if let Some(change) = change {
                 command.args(["--set", change]);
             }
-            // The records are what counts; a run in which no trial is valid says so itself.
+            // A run without a valid trial still has a record to compare.
             let status = command.args(arguments).stdout(std::process::Stdio::null()).status();
             status.with_context(|| format!("{command:?}"))?;
         }
@@ -49,7 +41,7 @@ pub fn run(arguments: &[&str]) -> anyhow::Result<()> {
         }
         let run = |world: &str| folder.join(format!("{name}-{world}"));
         let mut command = Command::new(&program);
-        // It is the table that is wanted; that a number is missed is no failure of this.
+        // Status 1 means that numbers are missed, which is a result.
         let status = command.args(["report", "--compare"]).args([run("sim"), run("live")]).status();
         let status = status.with_context(|| format!("{command:?}"))?;
         if status.code().is_none_or(|code| code > 1) {

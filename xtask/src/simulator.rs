@@ -1,4 +1,4 @@
-//! The simulator's speed beside ns-3's, and its cost per packet and per flow as flows are added.
+//! The simulator's speed compared with ns-3's, and its cost per packet and flow by number of flows.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -7,11 +7,9 @@ use std::process::Command;
 
 use anyhow::{Context, bail};
 
-use crate::cargo::succeed;
+use crate::cargo::{succeed, target};
 
-/// Name of the benchmark.
 pub const NAME: &str = "simulator";
-/// What it shows.
 pub const WHAT: &str = "delivered packets per CPU second beside ns-3, cost by number of flows";
 
 /// A dumbbell of long CUBIC flows; round trip 40 ms.
@@ -19,7 +17,7 @@ struct Dumbbell {
     mbit: u32,
     flows: u32,
     seconds: u32,
-    /// What ns-3 simulates of it: a rate per CPU second needs no longer.
+    /// Time that ns-3 simulates: its rate per CPU second needs no longer runs.
     peer_seconds: u32,
 }
 
@@ -28,7 +26,7 @@ const DUMBBELLS: [Dumbbell; 2] = [
     Dumbbell { mbit: 1_000, flows: 50, seconds: 10, peer_seconds: 2 },
 ];
 const RTT_MS: u32 = 40;
-/// Our name of each discipline and ns-3's.
+/// underload's name of each discipline and ns-3's.
 const QUEUES: [(&str, &str); 4] = [
     ("fifo", "fifo"),
     ("codel:profile=linux", "codel"),
@@ -36,13 +34,12 @@ const QUEUES: [(&str, &str); 4] = [
     ("fq-codel", "fq-codel"),
 ];
 const FLOW_COUNTS: [u32; 5] = [1, 10, 100, 1_000, 10_000];
-/// Runs of each of ours, interleaved; the median is shown.
+/// Interleaved runs of underload, of which the median is shown.
 const ROUNDS: usize = 5;
 
 /// Without arguments, prints all tables; with arguments, makes the one run that they describe.
 pub fn run(arguments: &[&str]) -> anyhow::Result<()> {
-    let target = std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into());
-    let target = Path::new(&target);
+    let target = &target();
     let build =
         ["build", "--quiet", "--profile=bench", "-p", "underload-sim", "--example", "dumbbell"];
     succeed(Command::new("cargo").args(build))?;
@@ -62,7 +59,7 @@ pub fn run(arguments: &[&str]) -> anyhow::Result<()> {
     by_flows(&program)
 }
 
-/// Compiles the program for ns-3, where its headers and libraries are installed.
+/// Compiles the program for ns-3, if its headers and libraries are installed.
 fn build_peer(target: &Path) -> anyhow::Result<PathBuf> {
     const MODULES: [&str; 6] = [
         "ns3-core",
@@ -77,7 +74,7 @@ fn build_peer(target: &Path) -> anyhow::Result<PathBuf> {
     let program = folder.join("ns3_dumbbell");
     let mut compile = Command::new("g++");
     compile.args(["-O2", "-std=c++17", "xtask/peers/ns3_dumbbell.cc", "-o"]).arg(&program);
-    // Without the libraries that ns-3 was itself linked against: their headers may be missing.
+    // Without the libraries that ns-3 itself needs: their headers may be missing.
     for question in ["--cflags", "--libs-only-L", "--libs-only-l"] {
         let mut ask = Command::new("pkg-config");
         let answer = ask.arg(question).args(MODULES).output().context("pkg-config")?;
@@ -119,7 +116,7 @@ fn beside_peer(program: &Path, peer: Option<&Path>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What a paced sender with marks as its feedback costs beside one without.
+/// Compares a paced sender that reacts to marks with one that does not.
 fn by_algorithm(program: &Path) -> anyhow::Result<()> {
     const ALGORITHMS: [&str; 2] = ["cubic", "prague"];
     println!("delivered packets per CPU second by congestion control, {RTT_MS} ms");
@@ -184,13 +181,13 @@ fn by_flows(program: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What a program said of its run.
+/// The results that a program printed.
 #[derive(Clone, Copy)]
 struct Measured {
     delivered: f64,
     drops: f64,
     cpu_seconds: f64,
-    /// Peak of the whole process; 0 where it does not say.
+    /// Peak of the whole process; 0 if the program does not print it.
     memory_kib: f64,
 }
 

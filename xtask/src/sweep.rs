@@ -1,4 +1,4 @@
-//! Sweeps beside runs, killed beside not, large beside small.
+//! Benchmarks of sweeps: against runs, killed or not, small and large.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,34 +8,24 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail, ensure};
 
-use crate::cargo::succeed;
+use crate::cargo::{build_program, target};
+use crate::process::fresh_folder;
 
-/// Name of the benchmark.
 pub const NAME: &str = "sweep";
-/// What it shows.
 pub const WHAT: &str =
     "the study of cable lines as a sweep beside a run; kills; memory (`study`, `kill`, `memory`)";
 
-/// Lines of each arm of the study.
+/// Lines of each arm of the study by default.
 const LINES: u32 = 13_000;
-/// Runs of each, interleaved; the median is shown.
+/// Interleaved runs of each, of which the median is shown.
 const ROUNDS: usize = 3;
-/// Kills of a sweep.
+/// Number of kills of a sweep.
 const KILLS: u32 = 3;
 
-/// All of it, or the part that is named first, with its size.
+/// Runs all parts, or the part that is named first, with its size.
 pub fn run(arguments: &[&str]) -> anyhow::Result<()> {
-    succeed(Command::new("cargo").args([
-        "build",
-        "--quiet",
-        "--profile=bench",
-        "-p",
-        "underload",
-    ]))?;
-    let target = std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into());
-    let program = fs::canonicalize(Path::new(&target).join("release/underload"))
-        .context("the program that was built")?;
-    let folder = Path::new(&target).join("bench-sweep");
+    let program = fs::canonicalize(build_program()?)?;
+    let folder = target().join("bench-sweep");
     let size = |position: usize, usual: u32| -> anyhow::Result<u32> {
         arguments.get(position).map_or(Ok(usual), |text| Ok(text.parse()?))
     };
@@ -52,10 +42,10 @@ pub fn run(arguments: &[&str]) -> anyhow::Result<()> {
     }
 }
 
-/// The study of so many lines of each arm, as a run and as a sweep.
+/// Runs the study of `lines` lines of each arm, as a run and as a sweep.
 fn study(program: &Path, folder: &Path, lines: u32) -> anyhow::Result<()> {
     println!("comcast/study, {lines} lines of each arm; median of {ROUNDS} interleaved runs");
-    fresh(folder)?;
+    fresh_folder(folder)?;
     let file = folder.join("study.toml");
     fs::write(&file, format!("scenario = \"comcast/study\"\nrepeats = {lines}\n"))?;
     let (mut runs, mut sweeps) = (Vec::new(), Vec::new());
@@ -81,15 +71,15 @@ fn study(program: &Path, folder: &Path, lines: u32) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A sweep that is killed beside one that is not.
+/// Compares a sweep that is killed several times with one that is not.
 fn kill(program: &Path, folder: &Path, cells: u32) -> anyhow::Result<()> {
     println!("{cells} cells, killed {KILLS} times with SIGKILL, beside the same left alone");
-    fresh(folder)?;
+    fresh_folder(folder)?;
     let file = short_trials(folder, cells)?;
     let (whole, killed) = (folder.join("whole"), folder.join("killed"));
     let usage = Usage::of(sweep(program, &file).arg("--output").arg(&whole))?;
     usage.print("left alone");
-    // Late enough that something is stored, early enough that something is left.
+    // Late enough that rows are stored, early enough that some are missing.
     let after = Duration::from_secs_f64(usage.seconds / f64::from(KILLS + 1));
     for number in 1..=KILLS {
         let mut child = sweep(program, &file).arg("--output").arg(&killed).spawn()?;
@@ -117,11 +107,11 @@ fn kill(program: &Path, folder: &Path, cells: u32) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The peak memory of sweeps of several sizes.
+/// Prints the peak memory of sweeps of several sizes.
 fn memory(program: &Path, folder: &Path, cells: u32) -> anyhow::Result<()> {
     println!("peak memory by number of cells");
     for cells in [cells / 100, cells / 10, cells] {
-        fresh(folder)?;
+        fresh_folder(folder)?;
         let file = short_trials(folder, cells)?;
         let out = folder.join("out");
         Usage::of(sweep(program, &file).arg("--output").arg(&out))?
@@ -137,7 +127,7 @@ fn sweep(program: &Path, file: &Path) -> Command {
     command
 }
 
-/// A sweep of so many short trials.
+/// Writes a sweep of `cells` short trials.
 fn short_trials(folder: &Path, cells: u32) -> anyhow::Result<PathBuf> {
     fs::write(folder.join("line.toml"), LINE)?;
     let file = folder.join("short.toml");
@@ -176,14 +166,7 @@ name = "codel"
 path.up_queue = "codel:profile=linux"
 "#;
 
-fn fresh(folder: &Path) -> anyhow::Result<()> {
-    if folder.exists() {
-        fs::remove_dir_all(folder)?;
-    }
-    Ok(fs::create_dir_all(folder)?)
-}
-
-/// What a program took.
+/// Time and memory that a program used.
 #[derive(Debug, Clone, Copy)]
 struct Usage {
     seconds: f64,
@@ -192,7 +175,7 @@ struct Usage {
 }
 
 impl Usage {
-    /// Of a command that must succeed.
+    /// Runs a command, which must succeed.
     fn of(command: &mut Command) -> anyhow::Result<Self> {
         let begun = Instant::now();
         let mut child = command.stdout(Stdio::null()).spawn().context("starting the program")?;
@@ -209,7 +192,7 @@ impl Usage {
         Ok(usage)
     }
 
-    /// What the kernel says of a program that still runs.
+    /// Reads the kernel's counters of a running program.
     fn look(&mut self, child: &Child) {
         let id = child.id();
         let status = fs::read_to_string(format!("/proc/{id}/status")).unwrap_or_default();
@@ -240,5 +223,5 @@ impl Usage {
     }
 }
 
-/// Of Linux, whatever its timer.
+/// The unit of Linux in `/proc`, independent of its timer.
 const TICKS_PER_SECOND: f64 = 100.0;

@@ -1,12 +1,12 @@
-//! What builds for other machines: a toolchain's own targets, or what the environment offers.
+//! Cargo for other machines: by an installed target, or by a program from the environment.
 //!
-//! `UNDERLOAD_CARGO_TARGET_NAME` names a program that stands for `cargo` for that target, with the
-//! linker, the C compiler and the standard library that it takes; `packaging/cargo-zig` is one.
+//! `UNDERLOAD_CARGO_TARGET_NAME` names a program that replaces `cargo` for that target and chooses
+//! linker, C compiler and standard library; `packaging/cargo-zig` is one.
 
 use std::path::Path;
 use std::process::Command;
 
-/// Cargo for a target, or why there is none and what would help.
+/// Returns Cargo for a target, or what is missing and how to get it.
 pub fn cargo(target: &str) -> Result<Command, String> {
     let variable = variable(target);
     if let Some(program) = std::env::var_os(&variable) {
@@ -21,7 +21,7 @@ pub fn cargo(target: &str) -> Result<Command, String> {
     ))
 }
 
-/// The variable that names what stands for Cargo.
+/// Returns the variable that names a replacement of Cargo.
 fn variable(target: &str) -> String {
     format!("UNDERLOAD_CARGO_{}", target.to_uppercase().replace('-', "_"))
 }

@@ -1,8 +1,8 @@
-//! Runs all tests and counts honestly: a test that could not run says `SKIPPED name: reason` and
-//! is not counted as passed.
+//! Runs and counts all tests. A test that cannot run prints `SKIPPED name: reason` and does not
+//! count as passed.
 //!
-//! Cargo builds the programs of tests and would run them one after the other. Half of the time they
-//! wait, for a browser or for a measurement in real time, so these run beside the others.
+//! Cargo would run the test programs one after the other. Those that wait half of the time, for a
+//! browser or a measurement in real time, run in parallel with the others.
 
 use std::fs::{self, File};
 use std::io::Write as _;
@@ -17,7 +17,7 @@ use serde_json::Value;
 use crate::cargo::FEATURES;
 use crate::skips;
 
-/// Programs that mostly wait: half of the time of all tests.
+/// Programs that mostly wait, which take half of the time of all tests.
 const WAITING: [&str; 5] = ["browser", "demo", "kill", "measure_foreign", "web"];
 
 const LOG: &str = "target/test.log";
@@ -29,17 +29,17 @@ struct Count {
     failed: usize,
     ignored: usize,
     skipped: Vec<String>,
-    /// Seconds of each program.
+    /// Seconds and name of each program.
     took: Vec<(f64, String)>,
-    /// Programs that ended with a failure.
+    /// Programs that failed.
     ended_badly: Vec<String>,
 }
 
-/// A program of tests.
+/// A test program.
 struct Program {
     name: String,
     path: PathBuf,
-    /// The folder of its package, where Cargo would run it.
+    /// The folder of the package, where Cargo would run the program.
     folder: PathBuf,
 }
 
@@ -85,7 +85,7 @@ fn cargo_test(which: &[&str]) -> Command {
     command
 }
 
-/// Builds the programs of tests.
+/// Builds the test programs.
 fn build(extra: &[&str]) -> anyhow::Result<Vec<Program>> {
     let all: &[&str] = &["--lib", "--bins", "--tests"];
     let mut command = cargo_test(if extra.is_empty() { all } else { extra });
@@ -126,7 +126,7 @@ fn run_each(programs: &[Program], count: Count, log: &Mutex<File>) -> anyhow::Re
 }
 
 impl Count {
-    /// Runs a program, counts what it prints and writes that to the log.
+    /// Runs a program, counts its results and writes its output to the log.
     fn run(&mut self, name: &str, command: &mut Command, log: &Mutex<File>) -> anyhow::Result<()> {
         let start = Instant::now();
         // All output is read, because tests that pass report their skips in it.
@@ -172,16 +172,15 @@ impl Count {
         }
     }
 
-    /// The programs that took longest: where `./check` can become quicker.
+    /// Returns the slowest programs.
     fn slowest(&mut self) -> String {
         self.took.sort_by(|a, b| b.0.total_cmp(&a.0));
-        let told = self.took.iter().take(SLOWEST_TOLD);
-        told.map(|(took, name)| format!("{took:.0} {name}")).collect::<Vec<_>>().join(", ")
+        let slowest = self.took.iter().take(SLOWEST);
+        slowest.map(|(took, name)| format!("{took:.0} {name}")).collect::<Vec<_>>().join(", ")
     }
 }
 
-/// How many slow programs are told.
-const SLOWEST_TOLD: usize = 10;
+const SLOWEST: usize = 10;
 
 fn print_failures(log: &Path) {
     let text = fs::read_to_string(log).unwrap_or_default();

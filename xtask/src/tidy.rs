@@ -2,30 +2,29 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::Command;
 
 use anyhow::{Context, bail};
 
 use crate::functions;
 use crate::names::Names;
 use crate::pages::has_extension;
+use crate::process::git;
 
-/// Lines of a source file, at most: one file, one idea.
+/// Most lines of a source file: one file, one idea.
 const MAX_LINES: usize = 800;
-/// Columns of a source line, at most.
+/// Most columns of a source line.
 const MAX_COLUMNS: usize = 100;
-/// The page that every other page of the documentation is named on.
+/// The page that links to every other page of the documentation.
 const INDEX: &str = "docs/README.md";
-/// The book's table of contents, which is no page.
+/// The book's table of contents, which is not a page.
 const CONTENTS: &str = "docs/SUMMARY.md";
 
 /// Checks every file that git tracks.
 pub fn check() -> anyhow::Result<()> {
-    let output = Command::new("git").args(["ls-files", "-z"]).output().context("git ls-files")?;
-    let files = String::from_utf8(output.stdout).context("git ls-files")?;
-    // What was deleted or moved and is not committed yet is still listed.
-    let is_there = |file: &&str| !file.is_empty() && Path::new(file).exists();
-    let files: Vec<&str> = files.split('\0').filter(is_there).collect();
+    let files = git(&["ls-files", "-z"])?;
+    // Files that were deleted or moved since the last commit are still listed.
+    let exists = |file: &&str| !file.is_empty() && Path::new(file).exists();
+    let files: Vec<&str> = files.split('\0').filter(exists).collect();
     let mut problems = modules_beside_folders(&files);
     for file in &files {
         let Ok(text) = fs::read_to_string(file) else { continue };
@@ -60,7 +59,7 @@ fn check_source(file: &str, text: &str, problems: &mut Vec<String>) {
     }
     for (number, line) in (1..).zip(text.lines()) {
         let columns = line.chars().count();
-        // A row of a table cannot be broken.
+        // Rows of tables cannot be wrapped.
         if columns > MAX_COLUMNS && !line.trim_start().starts_with("//! |") {
             problems.push(format!("{file}:{number}: {columns} columns; at most {MAX_COLUMNS}"));
         }
@@ -75,7 +74,7 @@ fn check_source(file: &str, text: &str, problems: &mut Vec<String>) {
     }
 }
 
-/// Words that mark unfinished work; put together here so that this file passes its own check.
+/// Returns words that mark unfinished work, assembled so that this file passes its own check.
 fn forbidden() -> [String; 3] {
     ["TO", "FIX", "XX"].map(|start| match start {
         "TO" => format!("{start}DO"),
@@ -84,7 +83,7 @@ fn forbidden() -> [String; 3] {
     })
 }
 
-/// One unit, one word: bytes and bit/s.
+/// Checks that units have one name: bytes and bit/s.
 fn check_units(file: &str, text: &str, problems: &mut Vec<String>) {
     if FOREIGN_FILES.contains(&file) {
         return;
@@ -101,12 +100,11 @@ fn check_units(file: &str, text: &str, problems: &mut Vec<String>) {
     }
 }
 
-/// Files whose words are those of a standard: SNMP's types.
+/// Files that use the words of a standard.
 const FOREIGN_FILES: [&str; 1] = ["crates/docsis/src/snmp.rs"];
 
-/// Names that others gave, or that others' programs read already, in two parts so that this file
-/// passes its own check: a method of the standard library, a type of content, a field of the
-/// control protocol, a counter of `/metrics`.
+/// Names that cannot change, in two parts so that this file passes its own check: a method of the
+/// standard library, a content type, a field of the control protocol, a counter of `/metrics`.
 const FOREIGN_NAMES: [(&str, &str); 4] = [
     (".oct", "ets()"),
     ("application/oct", "et-stream"),
@@ -114,8 +112,8 @@ const FOREIGN_NAMES: [(&str, &str); 4] = [
     ("underload_load_oct", "ets_total"),
 ];
 
-/// The short word for bits per second, with nothing but a number or an underscore before it: what
-/// stands in a unit such as Mbps of another tool's output is that tool's.
+/// Whether a line has the short word for bits per second after nothing but a number or an
+/// underscore. Units such as Mbps are those of another tool's output.
 fn has_rate_word(line: &str) -> bool {
     let word = format!("{}s", "bp");
     let alone = |(at, _): (usize, &str)| {
@@ -130,7 +128,7 @@ fn has_conflict_marker(text: &str) -> bool {
     text.lines().any(|line| line.starts_with("<<<<<<< ") || line.starts_with(">>>>>>> "))
 }
 
-/// A module with files of its own has its first file among them: one style everywhere.
+/// Reports modules with submodules whose first file is outside of their folder.
 fn modules_beside_folders(files: &[&str]) -> Vec<String> {
     let modules = files.iter().filter_map(|file| file.strip_suffix(".rs"));
     let has_files = |module: &&str| {
@@ -141,7 +139,7 @@ fn modules_beside_folders(files: &[&str]) -> Vec<String> {
     beside.map(|it| format!("{it}.rs: stands beside its folder; move it to {it}/mod.rs")).collect()
 }
 
-/// Every page is named in the index, and every link of the index leads to a page.
+/// Reports pages that the index does not link to, and links of the index to missing pages.
 fn index_problems(index: &str, files: &[&str]) -> Vec<String> {
     let links: Vec<&str> = index
         .split("](")

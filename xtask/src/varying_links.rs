@@ -1,4 +1,4 @@
-//! TCP over links whose rate varies, simulated beside live: goodput and retransmissions.
+//! TCP over links with varying rates, simulated and live: goodput and retransmissions.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,15 +7,13 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, bail};
 use serde_json::Value;
 
-use crate::cargo::succeed;
+use crate::cargo::{build_program, target};
 
-/// Name of the benchmark.
 pub const NAME: &str = "varying-links";
-/// What it shows.
 pub const WHAT: &str =
     "goodput and retransmissions over varying links, simulated against live (an hour)";
 
-/// Links by name; of recorded ones the file's name in the folder of traces.
+/// Links by name; for recorded ones the file name in the folder of traces.
 const LINKS: [(&str, &str); 6] = [
     ("steps", "steps:0s=12mbit,20s=3mbit,22s=12mbit,26s=2mbit,28s=12mbit,repeat=30s"),
     ("lte-driving", "cellular:preset=lte-driving"),
@@ -50,8 +48,8 @@ interval = "50ms"
 timeout = "4s"
 "#;
 
-/// Runs every cell whose name (`steps/3000kB/cubic`) holds one of the arguments, all without any.
-/// `--traces DIR` is where Mahimahi's recordings are, unpacked; without it their cells are
+/// Runs every cell whose name (`steps/3000kB/cubic`) contains one of the arguments, or all cells.
+/// `--traces DIR` names the folder of unpacked Mahimahi recordings; without it their cells are
 /// skipped.
 pub fn run(arguments: &[&str]) -> anyhow::Result<()> {
     let (traces, wanted) = match arguments {
@@ -61,12 +59,7 @@ pub fn run(arguments: &[&str]) -> anyhow::Result<()> {
     if let Some(unknown) = wanted.iter().find(|wanted| wanted.starts_with('-')) {
         bail!("`bench {NAME}` takes `--traces DIR` first and parts of names, not `{unknown}`");
     }
-    succeed(Command::new("cargo").args(["build", "--profile=bench", "-p", "underload"]))?;
-    let target = std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into());
-    let bench = Bench {
-        program: Path::new(&target).join("release/underload"),
-        folder: Path::new(&target).join(NAME),
-    };
+    let bench = Bench { program: build_program()?, folder: target().join(NAME) };
     fs::create_dir_all(&bench.folder)?;
     fs::write(bench.scenario(), SCENARIO)?;
     println!("| cell | goodput sim | live | ratio | sent again sim | live | ratio | live trial |");
@@ -102,7 +95,7 @@ struct Bench {
     folder: PathBuf,
 }
 
-/// What a run says of its only flow.
+/// The results of a run's only flow.
 struct Outcome {
     goodput: f64,
     again: f64,
@@ -148,7 +141,7 @@ impl Bench {
         command.args(["--set", &format!("path.down_queue=fifo:limit={limit}")]);
         command.args(["--set", &format!("flow.download.congestion_control={control}")]);
         command.arg("--out").arg(&out).stdout(Stdio::null()).stderr(Stdio::null());
-        // A live trial on a busy machine is recorded as invalid, which the table says.
+        // A live trial on a busy machine is recorded as invalid, which the table shows.
         command.status().with_context(|| format!("{command:?}"))?;
         read(&out.join("run.json"))
     }

@@ -1,24 +1,23 @@
-//! The page of `serve --web` in Chromium and Firefox, with its workers and without, beside
-//! `underload measure`: one after the other behind the same emulated links, on a machine as busy as
-//! it is or with as many more programs that compute as asked for.
+//! The page of `serve --web` in Chromium and Firefox, with and without workers, compared with
+//! `underload measure`: one after the other behind equal emulated links, if asked for beside other
+//! programs that keep the processor busy.
 
 use std::fs::{self, File};
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::process::{ChildStdout, Command, Stdio};
 
 use anyhow::{Context, bail};
 use serde_json::Value;
 
-use crate::cargo::{FEATURES, succeed, target};
+use crate::cargo::{FEATURES, build_program, succeed, target};
+use crate::process::{Running, fresh_folder};
 
-/// Name of the benchmark.
 pub const NAME: &str = "web";
-/// What it shows.
 pub const WHAT: &str =
     "the page in Chromium and Firefox beside `measure` on one line (8 minutes, as root)";
 
-/// A plain buffer each way, of a tenth and a twentieth of a second.
+/// Plain buffers of about 0.1 s up and 0.05 s down.
 const LINK: [&str; 10] = [
     "--up",
     "10mbit",
@@ -32,9 +31,9 @@ const LINK: [&str; 10] = [
     "10ms",
 ];
 const ROUNDS: usize = 3;
-/// The test that drives a browser at an address.
+/// The test that drives a browser to an address.
 const DRIVER: &str = "a_browser_measures_the_page_at_an_address";
-/// What is compared, where it lies in `Numbers`, and how far apart it may be.
+/// The compared values, in the order of [`Numbers`], and their accepted differences.
 const COLUMNS: [(&str, Goal); 7] = [
     ("idle p50, ms", Goal::Ms(3.0)),
     ("down p50, ms", Goal::Ms(3.0)),
@@ -51,16 +50,16 @@ enum Goal {
     Percent(f64),
 }
 
-/// A value for each column, and what a page says its device itself took, under load down and up, ms
-/// (p99); none where too few probes came back.
+/// A value for each of [`COLUMNS`], and the delay in the page's own device under load down and up,
+/// ms (p99); `None` if too few probes were answered.
 type Numbers = [Option<f64>; 9];
-/// Where these two stand, beside their columns.
+/// Positions of the 99th percentiles, and of the device's own delay that belongs to each.
 const OWN: [(usize, usize); 2] = [(2, 7), (5, 8)];
-/// A page says more than this beside its verdict, ms.
-const OWN_TOLD_MS: f64 = 10.0;
+/// A page warns of a delay in its device above this, ms.
+const OWN_WARNED_MS: f64 = 10.0;
 
-/// Runs every client three times and prints the medians; with the path of a program, with that one
-/// instead of a release build; with `--busy N` beside N programs that only compute.
+/// Runs every client three times and prints the medians. PROGRAM replaces a release build; `--busy
+/// N` starts N programs that only compute.
 pub fn run(arguments: &[&str]) -> anyhow::Result<()> {
     let (program, busy) = match arguments {
         [] => (None, 0),
@@ -69,21 +68,20 @@ pub fn run(arguments: &[&str]) -> anyhow::Result<()> {
         [program, "--busy", busy] => (Some(*program), busy.parse()?),
         _ => bail!("cargo xtask bench {NAME} [PROGRAM] [--busy N]"),
     };
-    let program = if let Some(program) = program {
-        PathBuf::from(program)
-    } else {
-        succeed(Command::new("cargo").args(["build", "--profile=bench", "-p", "underload"]))?;
-        target().join("release/underload")
-    };
+    let program = program.map_or_else(build_program, |program| Ok(PathBuf::from(program)))?;
     let folder = std::path::absolute(target().join(NAME))?;
-    let _ = fs::remove_dir_all(&folder);
-    fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
+    fresh_folder(&folder)?;
     let driver = driver()?;
     let bench = Bench { program: std::path::absolute(program)?, driver, folder };
     let server = bench.serve()?;
-    let clients: Vec<Client> = CLIENTS.into_iter().filter(Client::is_there).collect();
+    let clients: Vec<Client> = CLIENTS.into_iter().filter(Client::is_installed).collect();
     let mut all: Vec<Vec<Numbers>> = vec![Vec::new(); clients.len()];
-    let _computing = Computing::start(busy)?;
+    let mut computing = Vec::new();
+    for _ in 0..busy {
+        let mut command = Command::new("sh");
+        command.args(["-c", "while :; do :; done"]).stdin(Stdio::null());
+        computing.push(Running(command.spawn().context("a program that computes")?));
+    }
     for round in 0..ROUNDS {
         for (client, results) in clients.iter().zip(&mut all) {
             results.push(bench.measure(*client, &server, round)?);
@@ -93,7 +91,7 @@ pub fn run(arguments: &[&str]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Who measures: its name, the program of a browser, what stands behind the page's address.
+/// A measuring client: its name, the program of a browser, the query of the page's address.
 #[derive(Clone, Copy)]
 struct Client {
     name: &'static str,
@@ -110,58 +108,25 @@ const CLIENTS: [Client; 5] = [
 ];
 
 impl Client {
-    /// Whether it is installed; if not, that is told.
-    fn is_there(&self) -> bool {
+    /// Whether the client is installed; reports a skip if not.
+    fn is_installed(&self) -> bool {
         let Some(browser) = self.browser else { return true };
         let version = Command::new(browser).arg("--version").output();
-        let is_there = version.is_ok_and(|version| version.status.success());
-        if !is_there {
+        let is_installed = version.is_ok_and(|version| version.status.success());
+        if !is_installed {
             crate::skips::report(self.name, &format!("apt install {browser}"));
         }
-        is_there
+        is_installed
     }
 }
 
-/// Programs that take all the processor they get; they end when this is dropped.
-struct Computing(Vec<Child>);
-
-impl Computing {
-    fn start(programs: usize) -> anyhow::Result<Self> {
-        let mut computing = Self(Vec::new());
-        for _ in 0..programs {
-            let mut command = Command::new("sh");
-            command.args(["-c", "while :; do :; done"]).stdin(Stdio::null());
-            computing.0.push(command.spawn().context("a program that computes")?);
-        }
-        Ok(computing)
-    }
-}
-
-impl Drop for Computing {
-    fn drop(&mut self) {
-        for child in &mut self.0 {
-            // Neither fails but for a process that has ended, which is what is wanted.
-            let _ = child.kill();
-            let _ = child.wait();
-        }
-    }
-}
-
-/// A server under way; it ends when this is dropped.
+/// A running server.
 struct Server {
-    child: Child,
+    _process: Running,
     _output: BufReader<ChildStdout>,
     port: u64,
     page: u64,
     fingerprint: String,
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        // Neither fails but for a process that has ended, which is what is wanted.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
 }
 
 struct Bench {
@@ -173,7 +138,7 @@ struct Bench {
 impl Bench {
     fn command(&self) -> Command {
         let mut command = Command::new(&self.program);
-        // Whom it knows is this benchmark's alone.
+        // A home of its own, so that the fingerprints of this benchmark do not mix with others.
         command.env("HOME", &self.folder).env_remove("XDG_DATA_HOME").stdin(Stdio::null());
         command
     }
@@ -183,8 +148,7 @@ impl Bench {
         command.args(["serve", "--bind", "0.0.0.0", "--port", "0", "--web", "0", "--json"]);
         command.args(["--anonymous", "--quota", "1000GB", "--anonymous-quota", "1000GB"]);
         command.args(["--capacity-up", "1gbit", "--capacity-down", "1gbit", "--interface", "none"]);
-        let mut child = command.stdout(Stdio::piped()).spawn().context("serve")?;
-        let mut output = BufReader::new(child.stdout.take().context("its output")?);
+        let (process, mut output) = Running::start(&mut command)?;
         let mut text = String::new();
         let listens: Value = loop {
             if output.read_line(&mut text)? == 0 {
@@ -194,24 +158,24 @@ impl Bench {
                 break document;
             }
         };
-        let of_address = |name: &str| {
+        let port_of = |name: &str| {
             let text = listens.pointer(name).and_then(Value::as_str);
             let port = text.and_then(|text| text.rsplit(':').next()?.parse().ok());
             port.with_context(|| format!("no {name} in {listens}"))
         };
         let fingerprint = listens["fingerprint"].as_str().context("no fingerprint")?.to_owned();
-        let (port, page) = (of_address("/addresses/0")?, of_address("/other_tools/0/address")?);
-        Ok(Server { child, _output: output, port, page, fingerprint })
+        let (port, page) = (port_of("/addresses/0")?, port_of("/other_tools/0/address")?);
+        Ok(Server { _process: process, _output: output, port, page, fingerprint })
     }
 
-    /// One measurement by one client behind links of its own.
+    /// Runs one measurement by one client behind separate links.
     fn measure(&self, client: Client, server: &Server, round: usize) -> anyhow::Result<Numbers> {
         let named: String = client.name.chars().filter(char::is_ascii_alphabetic).collect();
         let file = self.folder.join(format!("{named}-{round}.json"));
         let mut command = self.command();
         command.arg("link").args(LINK).args(["--", "sh", "-c"]);
         if let Some(browser) = client.browser {
-            // As `measure` sends; else a browser's uploads go as this machine happens to prefer.
+            // `measure` also sends with cubic; a browser would use the machine's default.
             let script = format!(
                 "echo cubic > /proc/sys/net/ipv4/tcp_congestion_control && \
                  UNDERLOAD_WEB_URL=https://$UNDERLOAD_BASE:{}/{} \
@@ -253,7 +217,7 @@ impl Bench {
     }
 }
 
-/// The test program that drives browsers, built.
+/// Builds the test program that drives browsers.
 fn driver() -> anyhow::Result<PathBuf> {
     let mut command = Command::new("cargo");
     command.args(["test", "--locked", "--workspace", "--test", "web"]).args(FEATURES);
@@ -266,7 +230,7 @@ fn driver() -> anyhow::Result<PathBuf> {
     path.filter(|path| Path::exists(path)).context("the test program was not built")
 }
 
-/// Of the document of `measure --json`.
+/// Reads the document of `measure --json`.
 fn of_measure(document: &Value) -> Numbers {
     let finding = |step: &str| {
         let findings = document["findings"].as_array().into_iter().flatten();
@@ -291,7 +255,7 @@ fn of_measure(document: &Value) -> Numbers {
     ]
 }
 
-/// Of the file that the page keeps.
+/// Reads the file that the page stores.
 fn of_page(document: &Value) -> Numbers {
     let of = |phase: &str, name: &str| {
         let rows = document["summary"].as_array().into_iter().flatten();
@@ -314,7 +278,7 @@ fn of_page(document: &Value) -> Numbers {
     ]
 }
 
-/// The middle one of those there are; none unless most rounds have one.
+/// Returns the median of a column; `None` unless most rounds have a value.
 fn median(results: &[Numbers], column: usize) -> Option<f64> {
     let mut values: Vec<f64> = results.iter().filter_map(|numbers| numbers[column]).collect();
     if values.len() * 2 <= results.len() {
@@ -349,23 +313,24 @@ fn print(clients: &[Client], all: &[Vec<Numbers>]) {
         };
         let differences: Vec<String> = COLUMNS.iter().enumerate().map(difference).collect();
         println!("| {}, less | {} |", client.name, differences.join(" | "));
-        let Singles { near, near_told, far, far_told } = singles(results, base);
+        let Singles { near, near_warned, far, far_warned } = singles(results, base);
         eprintln!(
-            "{}: single 99th percentiles: {near} within the goal, where the page said {near_told} \
-             times that the device was busy; {far} not, where it said so {far_told} times",
+            "{}: single 99th percentiles: {near} within the goal, where the page warned \
+             {near_warned} times that the device was busy; {far} not, where it warned {far_warned} \
+             times",
             client.name
         );
     }
 }
 
-/// How many single 99th percentiles are within the goal or not, and how many of them under a page
-/// that says that its device was busy.
+/// Numbers of single 99th percentiles within the goal or not, and how many of each came with a
+/// warning of the page that its device was busy.
 #[derive(Debug, Default, PartialEq)]
 struct Singles {
     near: usize,
-    near_told: usize,
+    near_warned: usize,
     far: usize,
-    far_told: usize,
+    far_warned: usize,
 }
 
 fn singles(results: &[Numbers], base: &[Numbers]) -> Singles {
@@ -375,13 +340,13 @@ fn singles(results: &[Numbers], base: &[Numbers]) -> Singles {
             continue;
         };
         for numbers in results {
-            let is_told = usize::from(numbers[own].is_some_and(|own| own > OWN_TOLD_MS));
+            let is_warned = usize::from(numbers[own].is_some_and(|own| own > OWN_WARNED_MS));
             if numbers[column].is_some_and(|value| (value - base).abs() <= most) {
                 singles.near += 1;
-                singles.near_told += is_told;
+                singles.near_warned += is_warned;
             } else {
                 singles.far += 1;
-                singles.far_told += is_told;
+                singles.far_warned += is_warned;
             }
         }
     }
@@ -425,7 +390,7 @@ mod tests {
         // Of p99 down both; `measure` has none up to compare with.
         let mut far = expected;
         (far[2], far[7]) = (Some(13.1), Some(10.1));
-        let counted = Singles { near: 1, near_told: 0, far: 1, far_told: 1 };
+        let counted = Singles { near: 1, near_warned: 0, far: 1, far_warned: 1 };
         assert_eq!(singles(&[expected, far], &[expected]), counted);
     }
 }

@@ -8,7 +8,7 @@ use crate::pages::{has_extension, notebook_texts, resolve};
 /// The book's table of contents.
 const CONTENTS: &str = "docs/SUMMARY.md";
 
-/// What is wrong with the links of the tracked pages, and with the table of contents.
+/// Returns the faults of links in the tracked pages and of the table of contents.
 pub fn problems(files: &[&str]) -> Vec<String> {
     let read = |file: &str| fs::read_to_string(file).ok();
     let mut problems = missing_of_contents(files, &read(CONTENTS).unwrap_or_default());
@@ -23,7 +23,7 @@ pub fn problems(files: &[&str]) -> Vec<String> {
     problems
 }
 
-/// Pages that the table of contents lacks.
+/// Returns faults for pages that are not in the table of contents.
 fn missing_of_contents(files: &[&str], contents: &str) -> Vec<String> {
     let listed: BTreeSet<String> = links(contents).map(|it| resolve(CONTENTS, it)).collect();
     let pages = files.iter().filter(|file| has_extension(file, "md") && file.starts_with("docs/"));
@@ -31,7 +31,7 @@ fn missing_of_contents(files: &[&str], contents: &str) -> Vec<String> {
     missing.map(|page| format!("{page}: {CONTENTS} does not list it")).collect()
 }
 
-/// Links of a page whose file, or whose heading, is not there.
+/// Returns faults for links of a page whose file or heading does not exist.
 fn dead(
     file: &str,
     page: &str,
@@ -56,7 +56,7 @@ fn dead(
     problems
 }
 
-/// The page without blocks and spans of code.
+/// Removes blocks and spans of code from a page.
 fn without_code(page: &str) -> String {
     let mut fenced = false;
     let mut text = String::new();
@@ -64,7 +64,7 @@ fn without_code(page: &str) -> String {
         if line.trim_start().starts_with("```") {
             fenced = !fenced;
         } else if !fenced {
-            // Odd parts stand between backticks; in a heading they are part of its name.
+            // Odd parts are between backticks; in a heading they are part of its name.
             let parts = line.split('`').enumerate();
             let is_heading = line.starts_with('#');
             text.extend(parts.filter(|(at, _)| is_heading || at % 2 == 0).map(|(_, part)| part));
@@ -74,19 +74,19 @@ fn without_code(page: &str) -> String {
     text
 }
 
-/// Where the links of a page lead.
+/// Returns the targets of the links of a page.
 fn links(page: &str) -> impl Iterator<Item = &str> {
     let ends = |rest: &'_ str| rest.find([')', ' ']).unwrap_or(rest.len());
     page.split("](").skip(1).map(move |rest| &rest[..ends(rest)])
 }
 
-/// The names that a page's headings have in links.
+/// Returns the anchors of a page's headings.
 fn headings(page: &str) -> BTreeSet<String> {
     let titles = page.lines().filter(|line| line.starts_with('#'));
     titles.map(|line| name(line.trim_start_matches('#').trim())).collect()
 }
 
-/// The name of a heading in links, as the forge and mdBook make it.
+/// Returns the anchor of a heading, as the forge and mdBook make it.
 fn name(title: &str) -> String {
     let kept = |it: char| it.is_alphanumeric() || it == '_' || it == '-' || it == ' ';
     title.to_lowercase().chars().filter(|it| kept(*it)).collect::<String>().replace(' ', "-")

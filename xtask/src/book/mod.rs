@@ -1,7 +1,7 @@
 //! `cargo xtask book`: the documentation as a book with search, built by mdBook.
 //!
-//! The pages in `docs/` are for the forge and for the book alike. What leads out of `docs/` there
-//! (`../ARCHITECTURE.md`) leads to the forge from the book, so the pages are copied first.
+//! The pages in `docs/` are read on the forge and in the book. Links out of `docs/`, such as
+//! `../ARCHITECTURE.md`, lead to the forge from the book, so the pages are copied first.
 
 pub mod links;
 
@@ -14,9 +14,9 @@ use anyhow::{Context, bail};
 
 use crate::cargo::{FEATURES, succeed, target};
 use crate::pages::{outward, resolve};
+use crate::process::fresh_folder;
 use crate::skips;
 
-/// What the book is made of.
 const SOURCE: &str = "docs";
 /// The pages that the program writes.
 const WRITTEN: [(&str, &[&str]); 4] = [
@@ -26,7 +26,7 @@ const WRITTEN: [(&str, &[&str]); 4] = [
     ("fleet", &["underload-fleet", "reference"]),
 ];
 
-/// Builds the book into `target/book`; without mdBook it says so and builds none.
+/// Builds the book into `target/book`, or reports a skip without mdBook.
 pub fn build() -> anyhow::Result<()> {
     let version = match Command::new("mdbook").arg("--version").output() {
         Err(error) if error.kind() == ErrorKind::NotFound => {
@@ -36,12 +36,7 @@ pub fn build() -> anyhow::Result<()> {
         output => output.context("mdbook --version")?,
     };
     let (folder, book) = (target().join("book-source"), target().join("book"));
-    match fs::remove_dir_all(&folder) {
-        Err(error) if error.kind() != ErrorKind::NotFound => {
-            return Err(error).context(folder.display().to_string());
-        }
-        _ => {}
-    }
+    fresh_folder(&folder)?;
     copy(Path::new(SOURCE), &folder.join(SOURCE))?;
     crate::notebooks::into_book(&folder.join(SOURCE))?;
     crate::playground::into_book(&folder.join(SOURCE).join("playground"))?;
@@ -60,14 +55,12 @@ pub fn build() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Copies pages with what they show; a link out of the folder becomes one to the forge.
+/// Copies pages and pictures. Links out of the folder become links to the forge.
 fn copy(from: &Path, to: &Path) -> anyhow::Result<()> {
     fs::create_dir_all(to).with_context(|| to.display().to_string())?;
     for entry in fs::read_dir(from).with_context(|| from.display().to_string())? {
-        let (path, place) = {
-            let entry = entry?;
-            (entry.path(), to.join(entry.file_name()))
-        };
+        let path = entry?.path();
+        let place = to.join(path.file_name().unwrap_or_default());
         if path.is_dir() {
             copy(&path, &place)?;
         } else if path.extension().is_some_and(|it| it == "md") && !path.ends_with("SUMMARY.md") {
@@ -81,12 +74,12 @@ fn copy(from: &Path, to: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Links and pictures of the built pages whose file is not there.
+/// Returns links and pictures of the built pages whose file is missing.
 fn dead_links(book: &Path) -> anyhow::Result<Vec<String>> {
     let mut pages = Vec::new();
     html_below(book, &mut pages)?;
     let mut dead = Vec::new();
-    // The page that stands for all that are missing is shown at any address.
+    // The page for missing pages is shown at any address.
     for page in pages.iter().filter(|page| !page.ends_with("404.html")) {
         let text = fs::read_to_string(page).with_context(|| page.display().to_string())?;
         let here = page.strip_prefix(book)?.to_string_lossy().into_owned();
@@ -118,7 +111,7 @@ fn html_below(folder: &Path, pages: &mut Vec<PathBuf>) -> anyhow::Result<()> {
 
 /// Writes the pages that follow from the program.
 pub fn reference() -> anyhow::Result<()> {
-    // Of the whole workspace, as all checks build it: alone it would be built a second time.
+    // The whole workspace, as in all checks: a single package would be built a second time.
     let mut build = Command::new("cargo");
     build.args(["build", "--quiet", "--locked", "--workspace", "--bins"]);
     succeed(build.args(FEATURES))?;

@@ -1,4 +1,4 @@
-//! Files in files: tar, gzip and ar, and checksums. The same contents give the same bytes.
+//! Archive formats (tar, gzip, ar) and checksums. Equal contents give equal bytes.
 
 use std::io::Write as _;
 
@@ -9,29 +9,28 @@ use ring::digest;
 /// A file or folder in an archive.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
-    /// Its path, from the root and without a slash before it.
+    /// Path from the root, without a leading slash.
     pub path: String,
-    /// Permissions.
     pub mode: u32,
-    /// The user and the group that it belongs to.
+    /// User and group.
     pub owner: u32,
-    /// Its contents; `None` for a folder.
+    /// `None` for a folder.
     pub contents: Option<Vec<u8>>,
 }
 
 impl Entry {
-    /// A file of root.
+    /// Makes a file of root.
     pub fn file(path: impl Into<String>, mode: u32, contents: impl Into<Vec<u8>>) -> Self {
         Self { path: path.into(), mode, owner: 0, contents: Some(contents.into()) }
     }
 
-    /// A folder.
+    /// Makes a folder.
     pub fn folder(path: impl Into<String>, mode: u32, owner: u32) -> Self {
         Self { path: path.into(), mode, owner, contents: None }
     }
 }
 
-/// The folders that entries lie in, before them, each once; all in order of their paths.
+/// Adds the parent folders of all entries, and sorts by path.
 pub fn with_folders(entries: Vec<Entry>) -> Vec<Entry> {
     let mut all = entries;
     let paths: Vec<String> = all.iter().map(|entry| entry.path.clone()).collect();
@@ -47,7 +46,7 @@ pub fn with_folders(entries: Vec<Entry>) -> Vec<Entry> {
     all
 }
 
-/// A tar archive, every time `epoch`.
+/// Writes a tar archive with `epoch` as every time.
 pub fn tar(entries: &[Entry], epoch: u64) -> anyhow::Result<Vec<u8>> {
     let mut archive = tar::Builder::new(Vec::new());
     for entry in entries {
@@ -71,14 +70,14 @@ pub fn tar(entries: &[Entry], epoch: u64) -> anyhow::Result<Vec<u8>> {
     Ok(archive.into_inner()?)
 }
 
-/// Compressed, without a name or a time of its own.
+/// Compresses, without name and time in the header.
 pub fn gzip(bytes: &[u8]) -> anyhow::Result<Vec<u8>> {
     let mut encoder = GzBuilder::new().mtime(0).write(Vec::new(), Compression::best());
     encoder.write_all(bytes)?;
     Ok(encoder.finish()?)
 }
 
-/// An ar archive of files with short names, as packages of Debian are.
+/// Writes an ar archive of files with short names, as Debian's packages are.
 pub fn ar(members: &[(&str, &[u8])], epoch: u64) -> Vec<u8> {
     let mut bytes = b"!<arch>\n".to_vec();
     for (name, contents) in members {
@@ -87,7 +86,7 @@ pub fn ar(members: &[(&str, &[u8])], epoch: u64) -> Vec<u8> {
         debug_assert_eq!(header.len(), 60, "{name}");
         bytes.extend_from_slice(header.as_bytes());
         bytes.extend_from_slice(contents);
-        // Members begin at even places.
+        // Members begin at even offsets.
         if length % 2 == 1 {
             bytes.push(b'\n');
         }
@@ -95,7 +94,7 @@ pub fn ar(members: &[(&str, &[u8])], epoch: u64) -> Vec<u8> {
     bytes
 }
 
-/// SHA-256 as hexadecimal digits.
+/// Returns SHA-256 as hexadecimal digits.
 pub fn sha256(bytes: &[u8]) -> String {
     HEXLOWER.encode(digest::digest(&digest::SHA256, bytes).as_ref())
 }

@@ -1,4 +1,4 @@
-//! Static programs for a target, built by whatever builds for it on this machine.
+//! Static programs for a target, built by any toolchain for it on this machine.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -11,15 +11,15 @@ use super::{Built, Program, Target};
 use crate::cargo::succeed;
 use crate::targets;
 
-/// One run of Cargo, and the programs that it builds with their names as Cargo has them.
+/// A run of Cargo, and its programs with Cargo's names.
 pub struct Step {
     /// Arguments of `cargo build` that select packages and binaries.
     pub arguments: &'static [&'static str],
     programs: &'static [(&'static str, Program)],
 }
 
-/// The agent is built beside the whole program, because all of its dependencies are. The program of
-/// fleets is not: what it asks of shared libraries would get into the others.
+/// The agent is built with the whole program, which has all of its dependencies. The fleet program
+/// is built alone, because its features of shared libraries would get into the others.
 pub const STEPS: [Step; 3] = [
     Step {
         arguments: &["--package", "underload", "--package", "underload-agent", "--bins"],
@@ -35,7 +35,7 @@ pub const STEPS: [Step; 3] = [
     },
 ];
 
-/// Where a program goes.
+/// Returns the path of a program.
 pub fn place(folder: &Path, program: Program, target: Target) -> PathBuf {
     folder.join(format!("{}-{}-linux", program.name(), target.machine))
 }
@@ -71,8 +71,8 @@ pub fn all(
     Ok(Ok(built))
 }
 
-/// Nothing of where it is built gets into the programs: folders have other names in them, and
-/// compilers of C are told the time.
+/// Makes a build independent of its place: replaces the names of folders in the programs, and sets
+/// the time for C compilers.
 fn reproducible(cargo: &mut Command, epoch: u64) -> anyhow::Result<&mut Command> {
     let here = std::env::current_dir()?;
     let mut names = vec![(here, "/underload")];

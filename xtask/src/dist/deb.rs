@@ -1,4 +1,4 @@
-//! Packages for Debian and its kin, written without Debian's tools.
+//! Packages for Debian and derived systems, written without Debian's tools.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -12,24 +12,23 @@ use super::archive::{Entry, ar, gzip, tar, with_folders};
 use super::start::Runner;
 use super::{Built, Program, source};
 
-/// What a package says of itself.
+/// The properties of a package.
 struct Package {
     name: &'static str,
     depends: &'static str,
     recommends: &'static str,
     summary: &'static str,
-    /// Lines of prose.
     description: &'static [&'static str],
-    /// The unit below `packaging`.
+    /// Name of the systemd unit in `packaging`.
     unit: &'static str,
-    /// Where the file with its options goes, the one file that people change.
+    /// Path of the file with options, the only file that users edit.
     options: &'static str,
 }
 
 const WHOLE: Package = Package {
     name: "underload",
     depends: "passwd",
-    // Whom `measure https://` trusts, and what `link` and live runs call.
+    // Certificates for `measure https://`; tools of `link` and live runs.
     recommends: "ca-certificates, iproute2, nftables, passt",
     summary: "measure, explain and fix latency under load",
     description: &[
@@ -72,20 +71,20 @@ const AGENT: Package = Package {
     options: "etc/default/underload-agent",
 };
 
-/// Only root may read options: until it is used, the code among them makes anybody this device.
+/// Readable by root alone: an unused enrolment code in it would make any reader this device.
 const OPTIONS_MODE: u32 = 0o600;
 
-/// Shells as the program calls them, and where their completions go: before and after its name.
+/// Shells, and the parts of their completion files' paths before and after the program's name.
 const SHELLS: [(&str, &str, &str); 3] = [
     ("bash", "usr/share/bash-completion/completions/", ""),
     ("zsh", "usr/share/zsh/vendor-completions/_", ""),
     ("fish", "usr/share/fish/vendor_completions.d/", ".fish"),
 ];
-/// What maintainers are told to say.
+/// The maintainer in the packages.
 const MAINTAINER: &str = "The underload authors <underload@users.noreply.github.com>";
 
-/// Writes the package of a program, if it has one. What the program tells of itself, its pages for
-/// `man` and its completions, is asked of it.
+/// Writes the package of a program, if it has one. The program itself prints its manual pages and
+/// completions.
 pub fn write(
     built: &Built,
     runner: &Runner,
@@ -102,8 +101,8 @@ pub fn write(
     let binary = fs::read(&built.path).with_context(|| built.path.display().to_string())?;
     entries.push(Entry::file(format!("usr/bin/{}", package.name), 0o755, binary));
     if built.program != Program::Agent {
-        match told(built, runner, folder)? {
-            Some(told) => entries.extend(told),
+        match documentation(built, runner, folder)? {
+            Some(documentation) => entries.extend(documentation),
             None => crate::skips::report(
                 &format!("man pages and completions of {} {}", package.name, built.target.debian),
                 "the program cannot be started here",
@@ -118,7 +117,7 @@ pub fn write(
     Ok(Some(path))
 }
 
-/// What every package has beside its program.
+/// Returns the files of every package beside its program.
 fn common(package: &Package) -> anyhow::Result<Vec<Entry>> {
     let name = package.name;
     let unit = String::from_utf8(source(&format!("packaging/{}", package.unit))?)?;
@@ -126,25 +125,25 @@ fn common(package: &Package) -> anyhow::Result<Vec<Entry>> {
     let documents = format!("usr/share/doc/{name}");
     let changes = gzip(&source("CHANGELOG.md")?)?;
     Ok(vec![
-        Entry::file(format!("usr/lib/systemd/system/{}", package.unit), 0o644, of_system(&unit)),
+        Entry::file(format!("usr/lib/systemd/system/{}", package.unit), 0o644, packaged(&unit)),
         Entry::file(package.options, OPTIONS_MODE, options),
         Entry::file(format!("{documents}/copyright"), 0o644, copyright()?),
         Entry::file(format!("{documents}/changelog.gz"), 0o644, changes),
     ])
 }
 
-/// A unit is called as what it starts.
+/// Returns the unit's name without its ending.
 fn stem(package: &Package) -> &str {
     package.unit.trim_end_matches(".service")
 }
 
-/// A unit as a package has it: the program is the system's, and how to install it is done.
-fn of_system(unit: &str) -> String {
+/// Converts a unit for a package: with the system's path, and without the instructions to install.
+fn packaged(unit: &str) -> String {
     let body: Vec<&str> = unit.lines().skip_while(|line| !line.starts_with('[')).collect();
     body.join("\n").replace("/usr/local/bin/", "/usr/bin/") + "\n"
 }
 
-/// Both licences, as Debian's format names them.
+/// Returns both licences in Debian's format.
 fn copyright() -> anyhow::Result<String> {
     let mut text = String::from(
         "Format: https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/\n\n\
@@ -157,7 +156,7 @@ fn copyright() -> anyhow::Result<String> {
     Ok(text)
 }
 
-/// Lines of a field: each after a space, an empty one as a full stop.
+/// Formats lines of a field: each after a space, an empty one as a full stop.
 fn indented(text: &str) -> String {
     text.lines().fold(String::new(), |mut all, line| {
         let line = if line.trim().is_empty() { "." } else { line };
@@ -166,8 +165,12 @@ fn indented(text: &str) -> String {
     })
 }
 
-/// Pages for `man` and completions, by the program itself; `None` where nothing runs it.
-fn told(built: &Built, runner: &Runner, folder: &Path) -> anyhow::Result<Option<Vec<Entry>>> {
+/// Returns manual pages and completions from the program; `None` if it cannot run here.
+fn documentation(
+    built: &Built,
+    runner: &Runner,
+    folder: &Path,
+) -> anyhow::Result<Option<Vec<Entry>>> {
     let pages = folder.join("man");
     let Some(mut man) = runner.command(&built.path, folder) else { return Ok(None) };
     crate::cargo::succeed(man.args(["--quiet", "man", "man"]))?;
@@ -189,7 +192,7 @@ fn told(built: &Built, runner: &Runner, folder: &Path) -> anyhow::Result<Option<
     Ok(Some(entries))
 }
 
-/// The package: its version, what it says of itself, its files.
+/// Assembles the package: format version, metadata, files.
 fn bytes(
     package: &Package,
     architecture: &str,
@@ -214,7 +217,7 @@ fn bytes(
 
 fn control(package: &Package, architecture: &str, entries: &[Entry]) -> String {
     let bytes = |entry: &Entry| entry.contents.as_ref().map_or(1, Vec::len) as u64;
-    // As Debian counts: each file in whole KiB, a folder as one.
+    // Debian counts each file in whole KiB and a folder as one.
     let kibibytes: u64 = entries.iter().map(|entry| bytes(entry).div_ceil(1024)).sum();
     let mut text = format!(
         "Package: {}\nVersion: {}\nArchitecture: {architecture}\nMaintainer: {MAINTAINER}\n",
@@ -232,7 +235,7 @@ fn control(package: &Package, architecture: &str, entries: &[Entry]) -> String {
     text + &indented(&package.description.join("\n"))
 }
 
-/// MD5 of every file but the one that people change, as `dpkg --verify` reads it.
+/// Returns the MD5 of every file except the options, for `dpkg --verify`.
 fn sums(entries: &[Entry], options: &str) -> String {
     let mut text = String::new();
     for entry in entries.iter().filter(|entry| entry.path != options) {
@@ -331,7 +334,7 @@ mod tests {
 
     #[test]
     fn a_unit_of_the_system_starts_the_systems_program() {
-        let unit = of_system("# How to install.\n\n[Unit]\nExecStart=/usr/local/bin/underload x\n");
+        let unit = packaged("# How to install.\n\n[Unit]\nExecStart=/usr/local/bin/underload x\n");
         assert_eq!(unit, "[Unit]\nExecStart=/usr/bin/underload x\n");
     }
 }

@@ -1,50 +1,51 @@
-//! `cargo xtask dist [TARGET…]`: what is installed, in `target/dist`, each program started once.
+//! `cargo xtask dist [TARGET…]`: everything that is installed, in `target/dist`, with each program
+//! started once.
 //!
-//! - [`build`]: static programs for each target, by whatever builds for it here.
-//! - [`start`]: every program does a real job, on this machine or in an emulator of another.
-//! - [`deb`]: packages for Debian and its kin.
+//! - [`build`]: static programs for each target.
+//! - [`start`]: a real job for every program, on this machine or in an emulator.
+//! - [`deb`]: packages for Debian and derived systems.
 //! - [`oci`]: the images of `underload serve` and of an orchestrator.
-//! - [`sbom`]: what the program is made of.
-//! - [`archive`]: the formats of files in files, the same bytes from the same contents.
+//! - [`sbom`]: the libraries in the programs.
+//! - [`archive`]: archive formats with reproducible bytes.
 //!
-//! All times in what is written are the commit's, or `SOURCE_DATE_EPOCH`.
+//! All times in the files are the commit's, or `SOURCE_DATE_EPOCH`.
 
 mod archive;
 mod build;
 mod deb;
 mod oci;
 #[cfg(test)]
-mod openwrt;
+mod openwrt_tests;
 mod sbom;
 mod start;
 
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use anyhow::{Context, bail};
 
 use crate::cargo::target;
+use crate::process::{fresh_folder, git};
 
 pub use build::STEPS;
 
 /// A kind of machine that programs are built for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Target {
-    /// What Rust calls it.
+    /// Rust's name.
     pub triple: &'static str,
-    /// What `uname -m` says there, and the names of the files.
+    /// The name by `uname -m`, also used in file names.
     pub machine: &'static str,
-    /// What Debian calls it.
+    /// Debian's name.
     pub debian: &'static str,
-    /// Architecture and variant as images name them.
+    /// Architecture and variant in images.
     pub image: (&'static str, Option<&'static str>),
-    /// The emulator of one program, from Debian's `qemu-user-static`.
+    /// The user-mode emulator in Debian's `qemu-user-static`.
     pub emulator: &'static str,
 }
 
-/// Those that there are programs for.
+/// The targets that programs are built for.
 pub const TARGETS: [Target; 3] = [
     Target {
         triple: "x86_64-unknown-linux-musl",
@@ -69,7 +70,6 @@ pub const TARGETS: [Target; 3] = [
     },
 ];
 
-/// A program that is built.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Program {
     /// `underload` with all commands.
@@ -78,15 +78,13 @@ pub enum Program {
     Fleet,
     /// `underload` with the commands that measure lines, for small machines.
     Measuring,
-    /// `underload-agent`.
     Agent,
 }
 
 impl Program {
-    /// All of them.
     pub const ALL: [Self; 4] = [Self::Whole, Self::Fleet, Self::Measuring, Self::Agent];
 
-    /// What its file is called, before the machine's name.
+    /// Returns the file name, without the machine.
     pub fn name(self) -> &'static str {
         match self {
             Self::Whole => "underload",
@@ -96,7 +94,7 @@ impl Program {
         }
     }
 
-    /// The most bytes that it may have: a little more than it has (`docs/install.md`).
+    /// Returns the size limit in bytes, a little more than the present size (`docs/install.md`).
     pub fn bytes_max(self) -> u64 {
         match self {
             Self::Whole => 15 << 20,
@@ -110,35 +108,28 @@ impl Program {
 /// A program that was built for a target.
 #[derive(Debug, Clone)]
 pub struct Built {
-    /// Which.
     pub program: Program,
-    /// For what.
     pub target: Target,
-    /// Where it lies.
     pub path: PathBuf,
 }
 
-/// One line of what is printed at the end.
+/// A line of the final table.
 #[derive(Debug)]
 struct Row {
     path: PathBuf,
     ran: String,
 }
 
-/// Where everything goes.
 fn folder() -> PathBuf {
     target().join("dist")
 }
 
-/// Builds for the targets named, or for all; those that nothing here builds for are told.
+/// Builds for the named targets, or for all; skips those without a toolchain.
 pub fn run(wanted: &[&str]) -> anyhow::Result<()> {
     let targets = chosen(wanted)?;
     let epoch = epoch()?;
     let folder = folder();
-    if folder.exists() {
-        fs::remove_dir_all(&folder).with_context(|| folder.display().to_string())?;
-    }
-    fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
+    fresh_folder(&folder)?;
     let (mut rows, mut all) = (Vec::new(), Vec::new());
     for target in targets {
         let built = match build::all(target, &folder, epoch)? {
@@ -169,18 +160,18 @@ pub fn run(wanted: &[&str]) -> anyhow::Result<()> {
     too_large()
 }
 
-/// A time as RFC 3339 writes it, in UTC.
+/// Formats a time in UTC as in RFC 3339.
 fn time(epoch: u64) -> anyhow::Result<String> {
     Ok(jiff::Timestamp::from_second(i64::try_from(epoch)?)?.to_string())
 }
 
-/// A file of the repository.
+/// Reads a file of the repository.
 fn source(name: &str) -> anyhow::Result<Vec<u8>> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(name);
     fs::read(&path).with_context(|| path.display().to_string())
 }
 
-/// The targets that were asked for by Rust's name or the machine's.
+/// Finds targets by Rust's or the machine's name.
 fn chosen(wanted: &[&str]) -> anyhow::Result<Vec<Target>> {
     if wanted.is_empty() {
         return Ok(TARGETS.to_vec());
@@ -196,18 +187,17 @@ fn chosen(wanted: &[&str]) -> anyhow::Result<Vec<Target>> {
     wanted.iter().map(find).collect()
 }
 
-/// Seconds since 1970 that all that is written carries: the commit's, or as the environment says.
+/// Returns the time in all files, seconds since 1970: the commit's, or `SOURCE_DATE_EPOCH`.
 fn epoch() -> anyhow::Result<u64> {
     if let Some(text) = std::env::var_os("SOURCE_DATE_EPOCH") {
         let text = text.to_string_lossy().into_owned();
         return text.parse().with_context(|| format!("SOURCE_DATE_EPOCH: {text:?}"));
     }
-    let output = Command::new("git").args(["log", "-1", "--format=%ct"]).output()?;
-    let text = String::from_utf8_lossy(&output.stdout).trim().to_owned();
-    text.parse().context("the commit's time: run it in a clone, or set SOURCE_DATE_EPOCH")
+    let text = git(&["log", "-1", "--format=%ct"]).unwrap_or_default();
+    text.trim().parse().context("the commit's time: run it in a clone, or set SOURCE_DATE_EPOCH")
 }
 
-/// Debian's packages of one target.
+/// Writes the Debian packages of a target.
 fn packages(
     built: &[Built],
     runner: &start::Runner,
@@ -223,7 +213,7 @@ fn packages(
     Ok(rows)
 }
 
-/// `SHA256SUMS` of everything that lies there, as `sha256sum --check` reads it.
+/// Writes `SHA256SUMS` of all files, for `sha256sum --check`.
 fn checksums(folder: &Path) -> anyhow::Result<PathBuf> {
     let mut names = Vec::new();
     for entry in fs::read_dir(folder).with_context(|| folder.display().to_string())? {
@@ -240,7 +230,7 @@ fn checksums(folder: &Path) -> anyhow::Result<PathBuf> {
     Ok(path)
 }
 
-/// File, size, and where it ran.
+/// Formats a table of files with their sizes and runs.
 fn table(rows: &[Row]) -> anyhow::Result<String> {
     let name = |row: &Row| row.path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let width = rows.iter().map(|row| name(row).len()).max().unwrap_or(0);
@@ -254,7 +244,7 @@ fn table(rows: &[Row]) -> anyhow::Result<String> {
     Ok(text)
 }
 
-/// Programs that are larger than they may be fail the command, once all is told.
+/// Fails if a program is larger than its limit, after the table is printed.
 fn too_large() -> anyhow::Result<()> {
     let mut large = Vec::new();
     for target in TARGETS {

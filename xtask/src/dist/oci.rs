@@ -1,6 +1,5 @@
-//! The images of `underload serve` and of an orchestrator, each as the OCI's layout in a tar file:
-//! one static program from scratch, for every machine that it was built for, run by a user who is
-//! not root.
+//! The images of `underload serve` and of an orchestrator, each as an OCI layout in a tar file: a
+//! static program from scratch, for every machine that it was built for, run as a normal user.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,20 +11,19 @@ use serde_json::{Value, json};
 use super::archive::{Entry, gzip, sha256, tar, with_folders};
 use super::{Built, Program, Target, time};
 
-/// The user in the image.
 const USER: u32 = 4870;
 
 /// The properties in which the images differ.
 struct Image {
     program: Program,
-    /// Ports that the command listens at.
+    /// Exposed ports.
     ports: &'static [&'static str],
     /// Default arguments of the program (`Cmd` in the image's configuration).
     command: &'static [&'static str],
 }
 
 const IMAGES: [Image; 2] = [
-    // The certificate has its usual place, where `serve token new` looks for it.
+    // The certificate is at its usual place, where `serve token new` reads it.
     Image {
         program: Program::Whole,
         ports: &["4862/tcp", "4862/udp"],
@@ -38,7 +36,7 @@ const IMAGES: [Image; 2] = [
     },
 ];
 
-/// A blob of the layout, found by what it holds.
+/// A blob of the layout, named by its digest.
 struct Blob {
     bytes: Vec<u8>,
     kind: &'static str,
@@ -76,7 +74,7 @@ pub fn write(programs: &[Built], folder: &Path, epoch: u64) -> anyhow::Result<Ve
     Ok(paths)
 }
 
-/// The layout: blobs, the index that begins with, and what says that it is one.
+/// Assembles the layout: blobs, the index, and the file that marks a layout.
 fn layout(image: &Image, programs: Vec<(Target, Vec<u8>)>, epoch: u64) -> anyhow::Result<Vec<u8>> {
     let (mut blobs, mut images) = (Vec::new(), Vec::new());
     let created = time(epoch)?;
@@ -99,7 +97,7 @@ fn layout(image: &Image, programs: Vec<(Target, Vec<u8>)>, epoch: u64) -> anyhow
         images.push(descriptor);
         blobs.extend([layer, config, manifest]);
     }
-    // Tools ask for one image by name, and take from it what their machine runs.
+    // Tools ask for one image by name and choose from it by their machine.
     let all = json!({ "schemaVersion": 2, "mediaType": INDEX, "manifests": images });
     let all = Blob::json(&all, INDEX);
     let mut named = all.descriptor();
@@ -120,7 +118,7 @@ fn layout(image: &Image, programs: Vec<(Target, Vec<u8>)>, epoch: u64) -> anyhow
     tar(&with_folders(entries), epoch)
 }
 
-/// What is in the image: the program, its user, and a folder that the user may write to.
+/// Returns the files of the image: the program, its user, and a folder for that user.
 fn rootfs(image: &Image, program: Vec<u8>) -> Vec<Entry> {
     let user = format!(
         "root:x:0:0:root:/:/sbin/nologin\nunderload:x:{USER}:{USER}::/state:/sbin/nologin\n"
@@ -143,7 +141,7 @@ fn platform(target: Target) -> Value {
     platform
 }
 
-/// How the image is run: who may measure is said by the keys in `/state`, which it makes itself.
+/// Returns the configuration. The server creates the keys for its tokens in `/state`.
 fn config(image: &Image, target: Target, layer: &str, created: &str) -> Value {
     let name = image.program.name();
     let ports: BTreeMap<&str, Value> = image.ports.iter().map(|port| (*port, json!({}))).collect();

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::{Program, TARGETS, source, time};
 
-/// What Cargo tells of a workspace, as far as it is needed.
+/// The used part of Cargo's metadata.
 #[derive(Debug, Deserialize)]
 struct Metadata {
     packages: Vec<Package>,
@@ -48,7 +48,7 @@ struct Dependency {
 
 #[derive(Debug, Deserialize)]
 struct Kind {
-    /// Nothing for what gets into the program.
+    /// `None` for a normal dependency, which is linked into the program.
     kind: Option<String>,
 }
 
@@ -64,11 +64,11 @@ struct Locked {
     checksum: Option<String>,
 }
 
-/// Programs whose parts are listed, each with its package.
+/// Programs with a bill of materials, each with its package.
 const PROGRAMS: [(Program, &str); 2] =
     [(Program::Whole, "underload"), (Program::Fleet, "underload-fleet-cli")];
 
-/// Writes `NAME-VERSION.cdx.json` of each program: its parts on Linux.
+/// Writes `NAME-VERSION.cdx.json` of each program, with its libraries on Linux.
 pub fn write(folder: &Path, epoch: u64) -> anyhow::Result<Vec<PathBuf>> {
     let mut command = Command::new("cargo");
     command.args(["metadata", "--locked", "--format-version", "1", "--filter-platform"]);
@@ -120,7 +120,7 @@ fn document(metadata: &Metadata, package: &str, lock: &Lock, time: &str) -> anyh
     }))
 }
 
-/// What gets into a program, and what each part of it needs itself.
+/// Returns the packages in a program, each with its own dependencies.
 fn parts<'a>(resolve: &'a Resolve, root: &'a str) -> BTreeMap<&'a str, Vec<&'a str>> {
     let nodes: BTreeMap<&str, &Node> =
         resolve.nodes.iter().map(|it| (it.id.as_str(), it)).collect();
@@ -154,7 +154,7 @@ fn component(package: &Package, sums: &BTreeMap<(&str, &str), &str>) -> Value {
         "purl": purl(package),
     });
     if let Some(licence) = &package.license {
-        // Older packages put a slash between licences to choose from.
+        // Older packages separate alternative licences by a slash.
         let expression = licence.replace('/', " OR ");
         component["licenses"] = json!([{ "expression": expression }]);
     }
@@ -169,7 +169,7 @@ fn component(package: &Package, sums: &BTreeMap<(&str, &str), &str>) -> Value {
     component
 }
 
-/// The name of a package among all packages.
+/// Returns the package URL of a package.
 fn purl(package: &Package) -> String {
     format!("pkg:cargo/{}@{}", package.name, package.version.replace('+', "%2B"))
 }

@@ -1,32 +1,32 @@
-//! Every program that was built does a real job once, here or in an emulator of its machine.
+//! Runs a real job with every built program, here or in an emulator of its machine.
 //!
-//! That a program links says little: a static one may crash in its second thread, lack a system
+//! A successful link proves little: a static program may crash in its second thread, lack a system
 //! call or a time zone. So the whole program simulates, serves, and measures to itself with the
-//! measuring one, the program of fleets is an orchestrator, and the agent enrols there.
+//! measuring one; the fleet program runs an orchestrator, and the agent enrols there.
 
 use std::ffi::OsString;
 use std::fs;
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
 use anyhow::{Context, bail};
 
 use super::{Built, Program, Target};
+use crate::process::{Running, first_line};
 
-/// What programs of a target run in.
+/// The way in which programs of a target are run.
 #[derive(Debug, Clone)]
 pub enum Runner {
-    /// This machine.
     Here,
-    /// An emulator of that name.
+    /// The emulator with this name.
     Emulator(&'static str),
-    /// Nothing; the emulator of that name would do.
+    /// Neither; the emulator with this name would do.
     Nothing(&'static str),
 }
 
 impl Runner {
-    /// What there is for a target.
+    /// Finds the runner of a target.
     pub fn of(target: Target) -> Self {
         if std::env::consts::OS == "linux" && std::env::consts::ARCH == target.machine {
             return Self::Here;
@@ -36,7 +36,7 @@ impl Runner {
         if found.is_ok() { Self::Emulator(emulator) } else { Self::Nothing(emulator) }
     }
 
-    /// A command that runs a program, with its files in `folder`; `None` where nothing does.
+    /// Returns a command that runs a program, with its files in `folder`; `None` without a runner.
     pub fn command(&self, program: &Path, folder: &Path) -> Option<Command> {
         let program = std::path::absolute(program).ok()?;
         let mut command = match self {
@@ -55,17 +55,7 @@ impl Runner {
     }
 }
 
-/// A program that ends with this one.
-struct Running(Child);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-/// Starts all programs of one target; what each did, in words, in their order.
+/// Starts all programs of one target, and returns their jobs in words.
 pub fn all(built: &[Built], runner: &Runner) -> anyhow::Result<Vec<String>> {
     if let Runner::Nothing(emulator) = runner {
         let machine = built.first().map_or("", |it| it.target.machine);
@@ -87,7 +77,7 @@ pub fn all(built: &[Built], runner: &Runner) -> anyhow::Result<Vec<String>> {
     outcome
 }
 
-/// Something to do for a program.
+/// The context of a job.
 struct Job<'a> {
     runner: &'a Runner,
     folder: &'a Path,
@@ -105,7 +95,7 @@ impl Job<'_> {
             Runner::Emulator(emulator) => (format!("in {emulator}"), true),
             _ => ("here".to_owned(), false),
         };
-        // An emulator of programs has no times of arrival, without which nothing is measured.
+        // User-mode emulators have no arrival times, which measurements need.
         let jobs = match built.program {
             Program::Whole if is_emulated => {
                 self.simulates(&built.path)?;
@@ -133,7 +123,7 @@ impl Job<'_> {
         Ok(format!("{place}: {jobs}"))
     }
 
-    /// A simulated run leaves a record and a report.
+    /// Simulates a run, which must leave a record and a report.
     fn simulates(&self, program: &Path) -> anyhow::Result<()> {
         let out = self.fresh("simulated");
         let run = ["run", "home/cable", "--world", "sim", "--short", "--out"];
@@ -143,11 +133,11 @@ impl Job<'_> {
         has_files(&out)
     }
 
-    /// A second of load through a server on loopback leaves a record and a report.
+    /// Measures a second of load through a server on loopback, which must leave a record.
     fn measures(&self, program: &Path) -> anyhow::Result<()> {
         let mut serve = self.command(self.whole)?;
         serve.args(["serve", "--port", "0", "--bind", "127.0.0.1"]);
-        let (_server, said) = started(serve)?;
+        let (_server, said) = first_line(serve)?;
         let words: Vec<&str> = said.split_whitespace().collect();
         let ["listening", address, "udp", _, fingerprint] = words.as_slice() else {
             bail!("serve says {said:?}");
@@ -169,28 +159,28 @@ impl Job<'_> {
         words.push(out.clone().into());
         let mut command = self.command(program)?;
         let output = command.args(&words).output().context("measure")?;
-        // On a machine that emulates another a step may be too late to be valid; it was measured.
-        let told = String::from_utf8_lossy(&output.stderr);
-        if !output.status.success() && !told.contains("no step is valid") {
-            bail!("measure: {}: {told}", output.status);
+        // On an emulated machine steps may be too late to be valid; they are recorded anyway.
+        let errors = String::from_utf8_lossy(&output.stderr);
+        if !output.status.success() && !errors.contains("no step is valid") {
+            bail!("measure: {}: {errors}", output.status);
         }
         has_files(&out)
     }
 
-    /// An orchestrator that runs, its address, and a code that it made for a device.
+    /// Starts an orchestrator, and returns its address and a code for a device.
     fn orchestrates(&self) -> anyhow::Result<(Running, String, String)> {
         let mut orchestrator = self.command(self.fleet)?;
         orchestrator.args(["orchestrator", "--listen", "127.0.0.1:0", "--store"]);
         let store = self.fresh("store");
         orchestrator.arg(format!("sqlite:{}", store.display()));
-        let (orchestrator, said) = started(orchestrator)?;
+        let (orchestrator, said) = first_line(orchestrator)?;
         let url = said.strip_prefix("listening ").with_context(|| said.clone())?.to_owned();
         let token = store.join("admin.token").display().to_string();
         let code = self.said(self.fleet, &["code", "--orchestrator", &url, "--token", &token])?;
         Ok((orchestrator, url, code.trim().to_owned()))
     }
 
-    /// A code of an orchestrator makes it a device, which asks for its plan.
+    /// Enrols the agent at an orchestrator.
     fn enrols(&self, program: &Path) -> anyhow::Result<()> {
         let (_orchestrator, url, code) = self.orchestrates()?;
         let state = self.fresh("agent");
@@ -210,13 +200,13 @@ impl Job<'_> {
         self.runner.command(program, self.folder).context("nothing runs it")
     }
 
-    /// A name that nothing has yet.
+    /// Returns an unused path.
     fn fresh(&self, name: &str) -> PathBuf {
         let number = fs::read_dir(self.folder).map_or(0, Iterator::count);
         self.folder.join(format!("{name}-{number}"))
     }
 
-    /// What it prints, once it has ended well.
+    /// Runs a program, which must succeed, and returns its output.
     fn said<S: AsRef<std::ffi::OsStr>>(
         &self,
         program: &Path,
@@ -225,14 +215,14 @@ impl Job<'_> {
         let mut command = self.command(program)?;
         let output = command.args(words).output().with_context(|| format!("{command:?}"))?;
         if !output.status.success() {
-            let told = String::from_utf8_lossy(&output.stderr);
-            bail!("{command:?}: {}: {told}", output.status);
+            let errors = String::from_utf8_lossy(&output.stderr);
+            bail!("{command:?}: {}: {errors}", output.status);
         }
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }
 }
 
-/// A run directory that is complete.
+/// Checks that a run directory is complete.
 fn has_files(directory: &Path) -> anyhow::Result<()> {
     for name in ["run.json", "samples.parquet", "report.html"] {
         let path = directory.join(name);
@@ -242,14 +232,4 @@ fn has_files(directory: &Path) -> anyhow::Result<()> {
         }
     }
     Ok(())
-}
-
-/// Starts it and waits for the first line that it prints.
-fn started(mut command: Command) -> anyhow::Result<(Running, String)> {
-    command.stdout(Stdio::piped()).stderr(Stdio::inherit());
-    let mut child = Running(command.spawn().with_context(|| format!("{command:?}"))?);
-    let mut line = String::new();
-    let out = child.0.stdout.take().context("its output")?;
-    BufReader::new(out).read_line(&mut line)?;
-    Ok((child, line.trim().to_owned()))
 }

@@ -1,12 +1,12 @@
-//! Client, router and server as network namespaces, and the processes in them.
+//! Client, router and server as network namespaces, and processes in them.
 //!
 //! ```text
 //! client -- 10.98.1.0/24 -- router -- 10.98.2.0/24 -- server     20 Mbit/s, 250 kB before the last
 //!      \---------------- 10.98.3.0/24 ---------------/           nothing in between
 //! ```
 //!
-//! The rate is that of `tbf`, which lets a packet go as soon as it has tokens: a delay behind it
-//! lacks the 0.6 ms that 1500 bytes take at 20 Mbit/s, alike for every tool.
+//! The rate is that of `tbf`, which forwards a packet as soon as it has tokens: a delay behind it
+//! lacks the 0.6 ms that 1500 bytes take at 20 Mbit/s, for every tool.
 
 use std::cell::Cell;
 use std::fs::{self, File};
@@ -18,13 +18,14 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail};
 
 use crate::cargo::succeed;
+use crate::process::{Running, fresh_folder};
 
-/// The server's address beyond the bottleneck.
+/// The server's address behind the bottleneck.
 pub const BOTTLENECK: &str = "10.98.2.2";
-/// The server's address beyond a plain veth.
+/// The server's address behind a plain veth.
 pub const PLAIN: &str = "10.98.3.2";
 
-/// No client runs longer.
+/// Time limit of a client.
 const LONGEST: Duration = Duration::from_mins(1);
 
 /// `$c`, `$r` and `$s` are the namespaces.
@@ -43,13 +44,13 @@ ip -n $c route add 10.98.2.0/24 via 10.98.1.2
 ip -n $s route add 10.98.1.0/24 via 10.98.2.1
 ip netns exec $r tc qdisc add dev right root tbf rate 20mbit burst 5kb limit 250000";
 
-/// Waits until its standard input is closed, however that comes about, and then removes all.
+/// Waits until standard input is closed, for whatever reason, and then removes all namespaces.
 const REMOVE: &str = "trap '' INT TERM HUP; read -r _
 for n in $c $r $s; do
   for p in $(ip netns pids $n 2> /dev/null); do kill -9 $p; done
   ip netns del $n 2> /dev/null; done";
 
-/// The namespaces; they go when this is dropped, or when the process ends in any other way.
+/// The namespaces. They are removed when this is dropped, or when the process ends otherwise.
 pub struct Lab {
     name: String,
     folder: PathBuf,
@@ -58,12 +59,9 @@ pub struct Lab {
 }
 
 impl Lab {
-    /// Builds it; what the programs write goes to `folder`, which is emptied.
+    /// Builds the namespaces. Output of programs goes to `folder`, which is emptied.
     pub fn build(folder: &Path) -> anyhow::Result<Self> {
-        if folder.exists() {
-            fs::remove_dir_all(folder).with_context(|| folder.display().to_string())?;
-        }
-        fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
+        fresh_folder(folder)?;
         let name = format!("underload-{}", std::process::id());
         let shell = |script: &str| {
             let mut command = Command::new("sh");
@@ -81,18 +79,18 @@ impl Lab {
         Ok(lab)
     }
 
-    /// A path in the lab's folder at which there is nothing yet.
+    /// Returns an unused path in the lab's folder.
     pub fn new_path(&self) -> PathBuf {
         self.paths.set(self.paths.get() + 1);
         self.folder.join(self.paths.get().to_string())
     }
 
-    /// Starts a program with these words as arguments where the client is.
+    /// Starts a program with arguments at the client.
     pub fn at_client(&self, program: &Path, line: &str) -> anyhow::Result<Started> {
         self.start("c", program, line)
     }
 
-    /// Starts a program with these words as arguments where the server is.
+    /// Starts a program with arguments at the server.
     pub fn at_server(&self, program: &Path, line: &str) -> anyhow::Result<Started> {
         self.start("s", program, line)
     }
@@ -103,12 +101,12 @@ impl Lab {
         let mut command = Command::new("ip");
         command.args(["netns", "exec", &format!("{}-{part}", self.name)]);
         command.arg(program).args(line.split_whitespace());
-        // The fingerprints and the certificate of this lab are nobody else's.
+        // A home of its own, so that fingerprints and certificates do not mix with others.
         command.env("HOME", &self.folder).env_remove("XDG_DATA_HOME");
         let errors = output.with_extension("err");
         let errors_to = File::create(&errors).with_context(|| errors.display().to_string())?;
         command.stdin(Stdio::null()).stdout(file).stderr(errors_to);
-        let child = command.spawn().with_context(|| format!("{command:?}"))?;
+        let child = Running(command.spawn().with_context(|| format!("{command:?}"))?);
         Ok(Started { line: format!("{} {line}", program.display()), child, output, errors })
     }
 }
@@ -122,31 +120,31 @@ impl Drop for Lab {
     }
 }
 
-/// A program under way; it ends when this is dropped.
+/// A running program.
 pub struct Started {
     line: String,
-    child: Child,
+    child: Running,
     output: PathBuf,
     errors: PathBuf,
 }
 
 impl Started {
-    /// Waits until the program says this on its standard error.
+    /// Waits until the program writes `words` to standard error.
     pub fn wait_for(&mut self, words: &str) -> anyhow::Result<()> {
         let start = Instant::now();
         while !fs::read_to_string(&self.errors)?.contains(words) {
-            if self.child.try_wait()?.is_some() || start.elapsed() > LONGEST {
-                bail!("`{}` never said `{words}`: {}", self.line, self.complaint());
+            if self.child.0.try_wait()?.is_some() || start.elapsed() > LONGEST {
+                bail!("`{}` never printed `{words}`: {}", self.line, self.complaint());
             }
             thread::sleep(Duration::from_millis(10));
         }
         Ok(())
     }
 
-    /// Waits for the end and gives what the program printed.
+    /// Waits for the end of the program and returns its output.
     pub fn finish(mut self) -> anyhow::Result<String> {
         let start = Instant::now();
-        while self.child.try_wait()?.is_none() {
+        while self.child.0.try_wait()?.is_none() {
             if start.elapsed() > LONGEST {
                 bail!("`{}` took longer than {} s", self.line, LONGEST.as_secs());
             }
@@ -161,13 +159,5 @@ impl Started {
 
     fn complaint(&self) -> String {
         fs::read_to_string(&self.errors).unwrap_or_default()
-    }
-}
-
-impl Drop for Started {
-    fn drop(&mut self) {
-        // Neither fails but for a process that has ended, which is what is wanted.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }

@@ -1,37 +1,32 @@
-//! `underload measure` beside ping, irtt and iperf3, each pair in the same moment or one after
-//! the other on the same two links.
+//! `underload measure` compared with ping, irtt and iperf3 on the same two links, at the same time
+//! or one after the other.
 
 mod lab;
 mod readings;
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
 
-use crate::cargo::succeed;
+use crate::cargo::{build_program, target};
 use lab::{BOTTLENECK, Lab, PLAIN, Started};
 use readings::{Latency, Ours, iperf3_bit_s};
 
-/// Name of the benchmark.
 pub const NAME: &str = "measure";
-/// What it shows.
 pub const WHAT: &str = "`underload measure` beside ping, irtt and iperf3 (a minute, as root)";
 
-/// Builds the laboratory, runs every comparison in it and prints the table.
+/// Builds the network, runs every comparison in it and prints the table.
 pub fn run(arguments: &[&str]) -> anyhow::Result<()> {
     if let Some(argument) = arguments.first() {
         bail!("`bench {NAME}` takes no argument, and got `{argument}`");
     }
-    succeed(Command::new("cargo").args(["build", "--profile=bench", "-p", "underload"]))?;
-    let target = std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into());
-    let target = std::path::absolute(target)?;
+    let program = std::path::absolute(build_program()?)?;
     let comparison = Comparison {
-        program: target.join("release/underload"),
-        lab: Lab::build(&target.join(NAME))?,
+        program,
+        lab: Lab::build(&std::path::absolute(target().join(NAME))?)?,
         missing: Tool::missing(),
     };
     println!("| case | tool | result | goal | met |\n|---|---|---|---|---|");
@@ -43,7 +38,7 @@ pub fn run(arguments: &[&str]) -> anyhow::Result<()> {
     comparison.udp()
 }
 
-/// A tool that others made.
+/// A tool of another project.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Tool {
     Ping,
@@ -60,7 +55,7 @@ impl Tool {
         }
     }
 
-    /// Those that are not installed, each told.
+    /// Returns the tools that are not installed, and reports a skip for each.
     fn missing() -> Vec<Self> {
         let path = std::env::var_os("PATH").unwrap_or_default();
         let here = |tool: &Self| {
@@ -81,13 +76,13 @@ struct Comparison {
     missing: Vec<Tool>,
 }
 
-/// One line of the table.
+/// Prints a line of the table.
 fn row(case: &str, tool: &str, result: &str, goal: &str, met: Option<bool>) {
     let met = met.map_or("", |met| if met { "met" } else { "missed" });
     println!("| {case} | {tool} | {result} | {goal} | {met} |");
 }
 
-/// The latency that this tool found.
+/// Returns the latency that a tool measured.
 fn of(tool: Tool, latencies: &[(Tool, Latency)]) -> Option<&Latency> {
     latencies.iter().find(|(other, _)| *other == tool).map(|(_, latency)| latency)
 }
@@ -114,7 +109,7 @@ impl Comparison {
         Ok(servers)
     }
 
-    /// Our client; waits until it says that this phase begins.
+    /// Starts underload's client and waits for the start of a phase.
     fn start_ours(&self, options: &str, phase: &str) -> anyhow::Result<Started> {
         let run = self.lab.new_path();
         let line = format!("measure {options} --up --class 0 --json --out {}", run.display());
@@ -123,9 +118,8 @@ impl Comparison {
         Ok(started)
     }
 
-    /// Probes for so long, every `interval_ms`, with each of the tools at once. Ping keeps no
-    /// schedule: it is told when to end, and not how often to ask, which would take it half as
-    /// long again.
+    /// Starts probes of all given tools for `seconds`. Ping keeps no schedule: it gets a time limit
+    /// and no number of probes, which would take half as long again.
     fn others(
         &self,
         tools: &[Tool],
@@ -149,7 +143,7 @@ impl Comparison {
         .collect()
     }
 
-    /// Probes every millisecond while nothing else is sent, one tool after the other.
+    /// Compares probes every millisecond on an idle link, one tool after the other.
     fn idle(&self) -> anyhow::Result<()> {
         let case = "idle, 1 ms, 10 s";
         let line = format!("{PLAIN} --flows 1 --idle 10s --duration 1s --interval 1ms");
@@ -169,7 +163,7 @@ impl Comparison {
         Ok(())
     }
 
-    /// One CUBIC flow fills the buffer; all tools probe it in the same seconds.
+    /// Compares probes through a buffer that one CUBIC flow fills, all tools at once.
     fn full_queue(&self) -> anyhow::Result<()> {
         let case = "CUBIC, 20 Mbit/s, 250 kB";
         let line = format!("{BOTTLENECK} --flows 1 --idle 1s --duration 7s --interval 10ms");
@@ -186,7 +180,7 @@ impl Comparison {
         Ok(())
     }
 
-    /// Ten seconds of probes, of which iperf3 loads five: the percentiles of all of them.
+    /// Compares percentiles over ten seconds of probes, of which iperf3 loads five.
     fn on_and_off(&self) -> anyhow::Result<()> {
         let case = "CUBIC for 5 s of 10 s";
         if !self.has(Tool::Iperf3) {
@@ -210,7 +204,7 @@ impl Comparison {
         Ok(())
     }
 
-    /// One TCP flow as fast as it goes.
+    /// Compares the rate of one TCP flow.
     fn tcp(&self) -> anyhow::Result<()> {
         let speed = Speed {
             case: "TCP, 1 CUBIC flow, plain veth",
@@ -224,7 +218,7 @@ impl Comparison {
         self.speed(&speed)
     }
 
-    /// UDP packets of 1200 bytes (IP) that arrive.
+    /// Compares the rate of arriving UDP packets of 1200 bytes (IP).
     fn udp(&self) -> anyhow::Result<()> {
         let speed = Speed {
             case: "UDP, 1200 bytes, plain veth",
@@ -238,7 +232,8 @@ impl Comparison {
         self.speed(&speed)
     }
 
-    /// Ours and iperf3 in turn; medians of three, since the cores that the kernel chooses decide.
+    /// Runs underload and iperf3 in turn, three times, because the rate depends on the cores that
+    /// the kernel chooses; prints medians.
     fn speed(&self, speed: &Speed) -> anyhow::Result<()> {
         let line = format!("{PLAIN} {} --idle 200ms --duration 3s --interval 100ms", speed.ours);
         let other = format!("-c {PLAIN} -t 3 -J {}", speed.iperf3);
@@ -274,11 +269,11 @@ struct Speed {
     goal: &'static str,
     ratio: f64,
     unit: &'static str,
-    /// Bits of payload per second in one unit.
+    /// Payload bits per second in one unit.
     bits: f64,
 }
 
-/// Probes of another tool under way.
+/// Running probes of another tool.
 struct Other {
     tool: Tool,
     started: Started,

@@ -1,4 +1,4 @@
-//! What the tools print, as numbers.
+//! Parsing of the tools' outputs.
 
 use std::fmt;
 
@@ -8,16 +8,13 @@ use serde_json::Value;
 /// Round trips of one tool.
 pub struct Latency {
     sent: usize,
-    /// Median.
     pub p50_ms: f64,
-    /// 90th percentile.
     pub p90_ms: f64,
-    /// 99th percentile.
     pub p99_ms: f64,
 }
 
 impl Latency {
-    /// Of the round trips that ping prints.
+    /// Parses the output of ping.
     pub fn of_ping(text: &str) -> anyhow::Result<Self> {
         let round_trips = text.lines().filter_map(|line| {
             let (_, after) = line.split_once("time=")?;
@@ -28,7 +25,7 @@ impl Latency {
         Self::among(sent.context("ping printed no summary")?, round_trips.collect())
     }
 
-    /// Of the document that irtt writes.
+    /// Parses the document of irtt.
     pub fn of_irtt(text: &str) -> anyhow::Result<Self> {
         let document: Value = serde_json::from_str(text)?;
         let sent = document.pointer("/stats/packets_sent").and_then(Value::as_u64);
@@ -48,7 +45,7 @@ impl Latency {
         Ok(Self { sent, p50_ms: at(50)?, p90_ms: at(90)?, p99_ms: at(99)? })
     }
 
-    /// Of `planned` probes, those that were never sent.
+    /// Returns the percentage of `planned` probes that were not sent.
     #[expect(clippy::cast_precision_loss, reason = "counts of probes are far below 2^52")]
     pub fn skipped_percent(&self, planned: usize) -> f64 {
         100.0 * planned.saturating_sub(self.sent) as f64 / planned as f64
@@ -66,15 +63,15 @@ impl fmt::Display for Latency {
     }
 }
 
-/// The document of `underload measure --json`.
+/// A document of `underload measure --json`.
 pub struct Ours {
     finding: Value,
-    /// Why the run itself says that it may not be believed; empty if it says nothing.
+    /// A remark if the run is invalid; else empty.
     pub doubt: String,
 }
 
 impl Ours {
-    /// Reads it.
+    /// Parses the document.
     pub fn parse(text: &str) -> anyhow::Result<Self> {
         let document: Value = serde_json::from_str(text)?;
         let finding = document.pointer("/findings/0").context("no finding")?.clone();
@@ -83,7 +80,7 @@ impl Ours {
         Ok(Self { finding, doubt: doubt.to_string() })
     }
 
-    /// Of the probes in this phase.
+    /// Returns the latency in a phase.
     pub fn latency(&self, phase: &str) -> anyhow::Result<Latency> {
         let all = self.finding["latencies"].as_array().context("no latencies")?;
         let one = all.iter().find(|latency| latency["phase"] == phase).context("no such phase")?;
@@ -98,14 +95,14 @@ impl Ours {
         })
     }
 
-    /// Payload that arrived in the load phase, in bits per second.
+    /// Returns the payload that arrived in the load phase, bit/s.
     pub fn goodput_bit_s(&self) -> anyhow::Result<f64> {
         let mbit_s = self.finding["goodput_up_mbit_s"].as_f64().context("no goodput")?;
         Ok(mbit_s * 1e6)
     }
 }
 
-/// Payload that arrived, in bits per second, of the document of iperf3.
+/// Returns the payload that arrived by the document of iperf3, bit/s.
 pub fn iperf3_bit_s(text: &str) -> anyhow::Result<f64> {
     let document: Value = serde_json::from_str(text)?;
     let end = &document["end"];

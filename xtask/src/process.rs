@@ -1,0 +1,55 @@
+//! Programs that commands start, and the folders that they write to.
+
+use std::fs;
+use std::io::{BufRead as _, BufReader};
+use std::path::Path;
+use std::process::{Child, ChildStdout, Command, Stdio};
+
+use anyhow::{Context, bail};
+
+/// A program that is killed when this is dropped.
+pub struct Running(pub Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // Both fail only for a process that has ended.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+impl Running {
+    /// Starts a program, with its standard output.
+    pub fn start(command: &mut Command) -> anyhow::Result<(Self, BufReader<ChildStdout>)> {
+        let child = command.stdout(Stdio::piped()).spawn();
+        let mut child = Self(child.with_context(|| format!("{command:?}"))?);
+        let output = child.0.stdout.take().context("standard output was piped")?;
+        Ok((child, BufReader::new(output)))
+    }
+}
+
+/// Starts a program and waits for the first line that it prints.
+pub fn first_line(mut command: Command) -> anyhow::Result<(Running, String)> {
+    let (child, mut output) = Running::start(&mut command)?;
+    let mut line = String::new();
+    output.read_line(&mut line)?;
+    Ok((child, line.trim().to_owned()))
+}
+
+/// Runs git and returns its output.
+pub fn git(arguments: &[&str]) -> anyhow::Result<String> {
+    let output = Command::new("git").args(arguments).output().context("git")?;
+    if !output.status.success() {
+        bail!("git {}: {}", arguments.join(" "), String::from_utf8_lossy(&output.stderr));
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// Creates an empty folder in place of an old one.
+pub fn fresh_folder(folder: &Path) -> anyhow::Result<()> {
+    let name = || folder.display().to_string();
+    if folder.exists() {
+        fs::remove_dir_all(folder).with_context(name)?;
+    }
+    fs::create_dir_all(folder).with_context(name)
+}
