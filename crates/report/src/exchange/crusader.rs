@@ -1,20 +1,17 @@
 //! crusader's `.crr`: two little-endian words (magic, version), then MessagePack maps in snappy
 //! frames.
 //!
-//! One file holds tests down, up and both ways, one after the other. Each becomes an arm of its
-//! own with the probes of its time, and those before the first test as its idle phase. A test
-//! begins with its first byte, and its load is the part that crusader's own summary takes: without
-//! the first fifth and the last tenth of the load's length, but at least 2 s and 0.5 s.
+//! One file has tests down, up and both ways, one after the other. Each becomes an arm with the
+//! probes of its time, and those before the first test as its idle phase. A test begins with its
+//! first byte, and its load is the part that crusader's own summary covers: without
 
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
 use snap::read::FrameDecoder;
-use underload_record::schema::{
-    Direction, FlowDirection, FlowRecord, Phase, PhaseWindow, Sample, SeriesKind, SeriesPoint,
-};
+use underload_record::schema::{Direction, Phase, PhaseWindow, Sample, SeriesKind, SeriesPoint};
 
-use super::imported::{ImportError, Imported, limited};
+use super::imported::{ImportError, Imported, decompress, load_flow, probe_flow, window};
 use super::numbers::{nanos, rate};
 use super::rows::Rows;
 
@@ -30,7 +27,7 @@ struct File {
     config: Option<Config>,
     stream_groups: Rows<Group>,
     pings: Rows<Ping>,
-    /// Since file version 2.
+    /// Absent before file version 2.
     #[serde(default)]
     test_data: Rows<Test>,
 }
@@ -40,7 +37,7 @@ struct Config {
     load_duration: Time,
 }
 
-/// When a test began by crusader's own clock.
+/// The start of a test by crusader's own clock.
 #[derive(Deserialize)]
 struct Test {
     start: Time,
@@ -91,19 +88,19 @@ impl Time {
     }
 }
 
-pub(super) fn is_one(bytes: &[u8]) -> bool {
+pub(super) fn is_crusader(bytes: &[u8]) -> bool {
     bytes.starts_with(&MAGIC)
 }
 
 pub(super) fn read(bytes: &[u8]) -> Result<Vec<Imported>, ImportError> {
-    let content = |what| ImportError::Content { tool: "crusader", what };
+    let content = |what| ImportError::content("crusader", what);
     let header = bytes.get(MAGIC.len()..HEADER_LEN).ok_or_else(|| content("it is cut short"))?;
     let version = u64::from_le_bytes(header.try_into().map_err(|_| ImportError::Unknown)?);
     if version != 1 && version != 2 {
         let accepted = "1 and 2; newer versions of crusader convert with \"crusader export\"";
         return Err(ImportError::Version { tool: "crusader", found: version, accepted });
     }
-    let packed = limited(FrameDecoder::new(&bytes[HEADER_LEN..]))?;
+    let packed = decompress(FrameDecoder::new(&bytes[HEADER_LEN..]))?;
     let file: File = rmp_serde::from_slice(&packed)?;
     let length = file.start.ns().zip(file.duration.ns());
     let (start_ns, length_ns) = length.ok_or_else(|| content("its duration is out of range"))?;
@@ -111,8 +108,7 @@ pub(super) fn read(bytes: &[u8]) -> Result<Vec<Imported>, ImportError> {
     let last_ns = tests.iter().map(|test| test.last_ns).max().unwrap_or(0);
     let end_ns = (start_ns + length_ns).max(last_ns);
     let parts: Vec<Imported> = if tests.is_empty() {
-        let whole = PhaseWindow { phase: Phase::Idle, start_ns: 0, end_ns };
-        vec![file.part("idle", vec![whole])]
+        vec![file.part("idle", vec![window(Phase::Idle, 0, end_ns)])]
     } else {
         let nexts = tests.iter().skip(1).map(|next| next.first_ns).chain([end_ns]);
         let part = |(test, next_ns)| file.test(test, tests[0].first_ns, next_ns);
@@ -124,17 +120,17 @@ pub(super) fn read(bytes: &[u8]) -> Result<Vec<Imported>, ImportError> {
     Ok(parts)
 }
 
-/// The streams that load at one time.
+/// Streams that load the line at the same time.
 struct Load<'a> {
     name: &'static str,
     groups: Vec<&'a Group>,
-    /// When its first byte moved, or when crusader says that it began.
+    /// Time of the first byte, or the start that crusader recorded.
     first_ns: u64,
     last_ns: u64,
 }
 
 impl File {
-    /// The tests in which anything moved, in order of time.
+    /// Returns the tests that moved any byte, in order of time.
     fn tests(&self) -> Vec<Load<'_>> {
         let mut by_kind: BTreeMap<&'static str, Vec<&Group>> = BTreeMap::new();
         for group in &self.stream_groups {
@@ -149,15 +145,14 @@ impl File {
     fn load<'a>(&self, name: &'static str, groups: Vec<&'a Group>) -> Option<Load<'a>> {
         let moves = || groups.iter().flat_map(|group| group.moves());
         let (first, last) = (moves().map(|it| it.0).min()?, moves().map(|it| it.0).max()?);
-        let said = self.test_data.iter().find(|test| test.kind == name);
-        let said = said.and_then(|test| test.start.ns()).filter(|start| *start < last);
-        Some(Load { name, groups, first_ns: said.unwrap_or(first), last_ns: last })
+        let recorded = self.test_data.iter().find(|test| test.kind == name);
+        let recorded = recorded.and_then(|test| test.start.ns()).filter(|start| *start < last);
+        Some(Load { name, groups, first_ns: recorded.unwrap_or(first), last_ns: last })
     }
 
-    /// A test with the idle phase before all of them; it ends where the next one begins.
+    /// Makes the arm of a test: the idle phase before all tests, and the test until the next one.
     fn test(&self, test: &Load<'_>, idle_ns: u64, next_ns: u64) -> Imported {
         let (from_ns, to_ns) = self.steady(test);
-        let window = |phase, start_ns, end_ns| PhaseWindow { phase, start_ns, end_ns };
         let phases = vec![
             window(Phase::Idle, 0, idle_ns),
             window(Phase::Ramp, test.first_ns, from_ns),
@@ -172,7 +167,7 @@ impl File {
         part
     }
 
-    /// What crusader's own summary takes of a test; all of one that is too short for that.
+    /// Returns the part that crusader's summary covers, or a whole test that is too short for it.
     fn steady(&self, test: &Load<'_>) -> (u64, u64) {
         let length_ns = self.config.as_ref().and_then(|config| config.load_duration.ns());
         let length_ns = length_ns.unwrap_or(test.last_ns - test.first_ns);
@@ -182,7 +177,7 @@ impl File {
         if from_ns < to_ns { (from_ns, to_ns) } else { (test.first_ns, test.last_ns) }
     }
 
-    /// The probes that were sent in one of the phases.
+    /// Makes an arm with the probes that were sent in one of the phases.
     fn part(&self, arm: &str, phases: Vec<PhaseWindow>) -> Imported {
         let mut part = Imported {
             tool: format!("crusader {}", self.generated_by).trim_end().to_owned(),
@@ -191,12 +186,7 @@ impl File {
             phases,
             ..Imported::default()
         };
-        part.flows.push(FlowRecord {
-            name: "probe".to_owned(),
-            kind: "probe".to_owned(),
-            direction: FlowDirection::Both,
-            ..FlowRecord::default()
-        });
+        part.flows.push(probe_flow("probe"));
         for ping in &self.pings {
             add_ping(ping, &mut part);
         }
@@ -221,7 +211,7 @@ fn add_ping(ping: &Ping, part: &mut Imported) {
 }
 
 impl Group {
-    /// As crusader names the test that it belongs to.
+    /// Returns crusader's name of the test that the group belongs to.
     fn kind(&self) -> &'static str {
         match (self.both, self.download) {
             (true, _) => "Bidirectional",
@@ -230,7 +220,7 @@ impl Group {
         }
     }
 
-    /// When how many bytes had moved, of all streams, without the points before the first byte.
+    /// Returns the times at which bytes moved and their number, over all streams, sorted.
     fn moves(&self) -> Vec<(u64, u64)> {
         let mut moves = Vec::new();
         for stream in &self.streams {
@@ -245,8 +235,8 @@ impl Group {
         moves
     }
 
-    /// Payload per second in a window, bit/s: between two points of a stream its bytes move at an
-    /// even rate.
+    /// Returns the payload per second in a window, bit/s. Between two points of a stream its bytes
+    /// are taken to move at an even rate.
     fn goodput(&self, window: PhaseWindow) -> Option<u64> {
         let bytes = |stream: &Stream| {
             let known = stream.data.iter().filter_map(|it| Some((it.time.ns()?, it.bytes)));
@@ -259,7 +249,7 @@ impl Group {
     }
 }
 
-/// Bytes that a stream had moved by a time.
+/// Returns the bytes that a stream had moved by a time.
 fn bytes_at(points: &[(u64, u64)], time_ns: u64) -> f64 {
     let after = points.partition_point(|point| point.0 < time_ns);
     let bytes = |point: (u64, u64)| point.1 as f64;
@@ -274,27 +264,18 @@ fn bytes_at(points: &[(u64, u64)], time_ns: u64) -> f64 {
     }
 }
 
-/// The streams of a test together: crusader's streams are many and alike.
+/// Adds the streams of a test as one flow: crusader's streams are many and alike.
 fn add_group(group: &Group, steady: PhaseWindow, part: &mut Imported) {
     let moves = group.moves();
     if moves.is_empty() {
         return;
     }
     let direction = if group.download { Direction::Down } else { Direction::Up };
-    let is_up = direction == Direction::Up;
     let name = direction.to_string();
     if part.flows.iter().any(|flow| flow.name == name) {
         return;
     }
-    let goodput = group.goodput(steady);
-    part.flows.push(FlowRecord {
-        name,
-        kind: "tcp".to_owned(),
-        direction: if is_up { FlowDirection::Up } else { FlowDirection::Down },
-        goodput_up_bit_per_s: goodput.filter(|_| is_up),
-        goodput_down_bit_per_s: goodput.filter(|_| !is_up),
-        ..FlowRecord::default()
-    });
+    part.flows.push(load_flow(name, "tcp", direction, group.goodput(steady)));
     let mut series = SeriesKind::Throughput.series(0, direction);
     series.points = rates(&moves);
     part.series.push(series);
@@ -302,8 +283,8 @@ fn add_group(group: &Group, steady: PhaseWindow, part: &mut Imported) {
 
 const STEP_NS: u64 = 100_000_000;
 
-/// Bytes per time as bit/s per tenth of a second; one in which nothing moved between two others
-/// is 0.
+/// Converts bytes per time to bit/s per tenth of a second; tenths without bytes between two others
+/// are 0.
 fn rates(steps: &[(u64, u64)]) -> Vec<SeriesPoint> {
     let Some((first, last)) = steps.first().zip(steps.last()) else { return Vec::new() };
     let start_ns = first.0;

@@ -1,22 +1,20 @@
 //! flent's data files: one JSON object, gzipped.
 //!
-//! `raw_values` has what was measured, by series, with Unix times; `results` the same on a common
+//! `raw_values` has the measured values by series, with Unix times; `results` has them on a common
 //! grid. Round trips are in ms, rates in Mbit/s. Before version 4 the raw values of
 //! request-response probes were transactions per second.
 //!
 //! Probes run for TOTAL_LENGTH, the load for LENGTH in the middle of it; the common grid may be
-//! longer than either. A file that underload wrote says besides which phases it had and when lost
-//! probes were sent, see [`super::flent_export`]. What the kernel says of a socket
-//! (`--socket-stats`) stands in series of its own, `TCP upload::1::tcp_rtt`, and is no rate of the
-//! load.
+//! longer than either. A file that underload wrote also has its phases and the send times of lost
+//! probes, see [`super::flent_export`]. The kernel's values of a socket (`--socket-stats`) are
+//! series such as `TCP upload::1::tcp_rtt`, which are not rates of the load.
 
 use serde::Deserialize;
 use underload_record::schema::{
-    Direction, FlowDirection, FlowRecord, Phase, PhaseWindow, Sample, Series, SeriesKind,
-    SeriesPoint,
+    Direction, Phase, PhaseWindow, Sample, Series, SeriesKind, SeriesPoint,
 };
 
-use super::imported::{ImportError, Imported};
+use super::imported::{ImportError, Imported, load_flow, probe_flow, window};
 use super::numbers::{NANOS_MAX, bits, flow_index, lenient, nanos, rate};
 use super::rows::{Named, Rows};
 
@@ -46,15 +44,15 @@ struct Metadata {
     total_length: Option<f64>,
     flent_version: Option<String>,
     series_meta: Named<SeriesMeta>,
-    underload: Own,
+    underload: Extension,
 }
 
-/// What underload adds for its own reader.
+/// Values that underload adds for its own reader.
 #[derive(Default, Deserialize)]
 #[serde(default, rename_all = "UPPERCASE")]
-struct Own {
+struct Extension {
     phases: Rows<PhaseWindow>,
-    /// When each lost probe was sent, by series, ns.
+    /// Send times of the lost probes of each series, ns.
     lost: Named<Rows<u64>>,
 }
 
@@ -74,7 +72,7 @@ struct Raw {
     dur: Option<f64>,
 }
 
-/// Files without a version are older than versions.
+/// Files without a version are older than the first one that has it.
 fn first_version() -> u64 {
     1
 }
@@ -90,7 +88,7 @@ pub(super) fn read(text: &[u8]) -> Result<Imported, ImportError> {
         let (tool, accepted) = ("flent", "1 to 4");
         return Err(ImportError::Version { tool, found: file.version, accepted });
     }
-    let names: Vec<String> = file.names();
+    let names = file.names();
     let mut imported = Imported {
         tool: format!("flent {}", file.metadata.flent_version.as_deref().unwrap_or("unknown")),
         name: file.metadata.name.clone(),
@@ -107,8 +105,7 @@ pub(super) fn read(text: &[u8]) -> Result<Imported, ImportError> {
         }
     }
     if imported.flows.is_empty() {
-        let what = "no series of round trips or of TCP rates";
-        return Err(ImportError::Content { tool: "flent", what });
+        return Err(content("no series of round trips or of TCP rates"));
     }
     for direction in [Direction::Up, Direction::Down] {
         imported.series.extend(file.throughput(direction, &names));
@@ -116,14 +113,18 @@ pub(super) fn read(text: &[u8]) -> Result<Imported, ImportError> {
     Ok(imported)
 }
 
-/// Begins the last part of the name of a series that the kernel says of a socket.
+fn content(what: &'static str) -> ImportError {
+    ImportError::content("flent", what)
+}
+
+/// The last part of a series' name begins with this if the kernel reported its values.
 const OF_SOCKET: &str = "tcp_";
 
 fn is_of_socket(name: &str) -> bool {
     name.rsplit("::").next().is_some_and(|part| part.starts_with(OF_SOCKET))
 }
 
-/// Which way a series of rates goes, by flent's names.
+/// Returns the direction of a series of rates, by flent's names.
 fn direction(name: &str) -> Option<Direction> {
     if is_of_socket(name) {
         None
@@ -137,7 +138,7 @@ fn direction(name: &str) -> Option<Direction> {
 }
 
 impl File {
-    /// Every series that was measured, in order of name.
+    /// Returns the names of all measured series, sorted.
     fn names(&self) -> Vec<String> {
         let all = self.results.keys().chain(self.raw_values.keys());
         let is_measured =
@@ -157,34 +158,27 @@ impl File {
         let own = &self.metadata.underload.phases;
         if !own.is_empty() {
             let ends = std::iter::once(0).chain(own.iter().map(|window| window.end_ns));
-            let mut in_order = own.iter().zip(ends);
-            return if in_order.all(|(it, before)| {
+            let is_in_order = own.iter().zip(ends).all(|(it, before)| {
                 before <= it.start_ns && it.start_ns <= it.end_ns && it.end_ns <= NANOS_MAX
-            }) {
-                Ok(own.to_vec())
-            } else {
-                let what = "its phases are out of order or too long";
-                Err(ImportError::Content { tool: "flent", what })
-            };
+            });
+            let unordered = || content("its phases are out of order or too long");
+            return is_in_order.then(|| own.to_vec()).ok_or_else(unordered);
         }
-        let what = "the length of the test is missing or out of range";
-        let content = || ImportError::Content { tool: "flent", what };
+        let no_length = || content("the length of the test is missing or out of range");
         let last_x = self.x_values.iter().copied().fold(0.0, f64::max);
         let total = self.metadata.total_length.filter(|total| *total > 0.0).unwrap_or(last_x);
-        let total_ns = nanos(total).filter(|total| *total > 0).ok_or_else(content)?;
+        let total_ns = nanos(total).filter(|total| *total > 0).ok_or_else(no_length)?;
         let end_ns = nanos(last_x).unwrap_or(0).max(total_ns);
-        let whole = |phase| vec![PhaseWindow { phase, start_ns: 0, end_ns }];
         if !has_load {
-            return Ok(whole(Phase::Idle));
+            return Ok(vec![window(Phase::Idle, 0, end_ns)]);
         }
-        let length_ns = nanos(self.metadata.length.unwrap_or(total)).ok_or_else(content)?;
+        let length_ns = nanos(self.metadata.length.unwrap_or(total)).ok_or_else(no_length)?;
         // Probes run as long before the load as after it.
         let before_ns = total_ns.saturating_sub(length_ns) / 2;
         if before_ns == 0 {
-            return Ok(whole(Phase::Load));
+            return Ok(vec![window(Phase::Load, 0, end_ns)]);
         }
         let load_end_ns = before_ns + length_ns;
-        let window = |phase, start_ns, end_ns| PhaseWindow { phase, start_ns, end_ns };
         Ok(vec![
             window(Phase::Idle, 0, before_ns),
             window(Phase::Load, before_ns, load_end_ns),
@@ -192,12 +186,12 @@ impl File {
         ])
     }
 
-    /// Time and value of a series, seconds since the start: raw where there is any.
+    /// Returns seconds since the start and value of each point: raw if the file has raw values.
     fn points(&self, name: &str) -> Vec<(f64, Option<f64>)> {
         self.measured(name).into_iter().map(|(seconds, value, _)| (seconds, value)).collect()
     }
 
-    /// Seconds, value and the seconds that its measurement took, `None` where the file lacks them.
+    /// Returns seconds, value and duration (s) of each measurement; `None` where absent.
     fn measured(&self, name: &str) -> Vec<(f64, Option<f64>, Option<f64>)> {
         let raw = self.raw_values.get(name).map_or(&[][..], |raw| raw);
         if raw.is_empty() {
@@ -216,20 +210,20 @@ impl File {
         raw.iter().filter_map(|raw| Some((raw.t? - start, value(raw), length(raw)))).collect()
     }
 
-    /// Unix time of the start: as the file says it, unless that contradicts its values.
+    /// Returns the Unix time of the start: the file's own, unless its values contradict it.
     fn start_s(&self) -> f64 {
         let times = self.raw_values.values().flat_map(|raw| raw.iter()).filter_map(|raw| raw.t);
         let first = times.fold(f64::INFINITY, f64::min);
-        let said = self.metadata.t0.as_deref().and_then(|text| text.parse().ok());
-        let said = said.map(|time: jiff::Timestamp| time.as_microsecond() as f64 / 1e6);
-        said.filter(|said| (0.0..60.0).contains(&(first - said))).unwrap_or(first)
+        let recorded = self.metadata.t0.as_deref().and_then(|text| text.parse().ok());
+        let recorded = recorded.map(|time: jiff::Timestamp| time.as_microsecond() as f64 / 1e6);
+        recorded.filter(|start| (0.0..60.0).contains(&(first - start))).unwrap_or(first)
     }
 
     fn add_probe(&self, name: &str, imported: &mut Imported) {
         let Some(flow) = flow_index(imported.flows.len()) else { return };
         let command = self.metadata.series_meta.get(name).and_then(|meta| meta.command.as_deref());
         let closed_loop = command.is_some_and(|command| command.contains("UDP_RR"));
-        // On the grid, a missing value is a place without a measurement, not a loss.
+        // On the grid, a missing value is a point without a measurement, not a loss.
         let arrived = self.points(name).into_iter().filter_map(|(seconds, ms)| {
             Some((nanos(seconds)?, Some(ms.and_then(|ms| nanos(ms / 1e3))?)))
         });
@@ -251,27 +245,14 @@ impl File {
                 ..Sample::default()
             });
         }
-        imported.flows.push(FlowRecord {
-            name: name.to_owned(),
-            kind: "probe".to_owned(),
-            direction: FlowDirection::Both,
-            ..FlowRecord::default()
-        });
+        imported.flows.push(probe_flow(name));
     }
 
     fn add_load(&self, name: &str, direction: Direction, imported: &mut Imported) {
-        let points: Vec<SeriesPoint> = self.rate_points(name);
+        let points = self.rate_points(name);
         let load = imported.phases.iter().find(|window| window.phase == Phase::Load);
         let goodput = load.and_then(|load| self.mean_rate(name, *load));
-        let is_up = direction == Direction::Up;
-        imported.flows.push(FlowRecord {
-            name: name.to_owned(),
-            kind: "tcp".to_owned(),
-            direction: if is_up { FlowDirection::Up } else { FlowDirection::Down },
-            goodput_up_bit_per_s: goodput.filter(|_| is_up),
-            goodput_down_bit_per_s: goodput.filter(|_| !is_up),
-            ..FlowRecord::default()
-        });
+        imported.flows.push(load_flow(name.to_owned(), "tcp", direction, goodput));
         let (name, unit) = (format!("{name}.goodput"), "bit/s".to_owned());
         imported.series.push(Series { trial: 0, name, unit, points });
     }
@@ -319,7 +300,7 @@ impl File {
         points
     }
 
-    /// All flows of a direction together, on the common grid.
+    /// Returns the sum of all flows of a direction, on the common grid.
     fn throughput(&self, direction_wanted: Direction, names: &[String]) -> Option<Series> {
         let flows: Vec<&Rows<Option<f64>>> = names
             .iter()

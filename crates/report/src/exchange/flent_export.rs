@@ -1,5 +1,5 @@
-//! A trial as flent's data file (version 4), under one of flent's own test names, so that flent's
-//! plots find their series.
+//! Writes a trial as flent's data file (version 4), under one of flent's own test names, so that
+//! flent's plots find their series.
 //!
 //! | the trial loads | test | rates | round trips of the first probe |
 //! |---|---|---|---|
@@ -8,10 +8,10 @@
 //! | both | `rrul_var` | both | `Ping (ms)::PROBE` |
 //! | nothing | `ping` | | `Ping (ms) ICMP` |
 //!
-//! flent's plots know a probe by the name `ICMP`; what it really was stands in `SERIES_META`.
-//! `LENGTH` is the load phase and stands in the middle of `TOTAL_LENGTH`, as flent has it. What
-//! flent has no place for stands under [`OWN_KEY`]: all phases, and when a lost probe was sent.
-//! Where the run has no curve per flow, the direction's throughput stands as one flow.
+//! flent's plots know a probe by the name `ICMP`; `SERIES_META` has its real name. `LENGTH` is the
+//! load phase and lies in the middle of `TOTAL_LENGTH`, as in flent's files. Phases and the send
+//! times of lost probes, which flent has no key for, are under [`OWN_KEY`]. If the run has no
+//! series per flow, the direction's throughput is written as one flow.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -25,19 +25,18 @@ use underload_record::schema::{
 
 use underload_store::RunData;
 
-/// From one point of the common grid to the next, s.
+/// Step of the common grid, s.
 const STEP_S: f64 = 0.1;
 const POINTS_MAX: usize = 1_000_000;
-/// The key of `metadata` for what flent has no place for; [`super::flent`] reads it.
+/// The key in `metadata` for values that flent has no key for; [`super::flent`] reads it.
 const OWN_KEY: &str = "UNDERLOAD";
-/// flent refuses a time without its fraction.
+/// flent rejects times without a fraction.
 const TIME_FORMAT: &str = "%Y-%m-%dT%H:%M:%S%.6fZ";
 
-/// The gzipped content of a `.flent.gz` for one trial of a run.
+/// Returns the gzipped content of a `.flent.gz` file for one trial of a run.
 ///
 /// # Errors
-///
-/// What the compressor or the encoder says; neither fails in memory.
+/// Returns the error of the encoder or compressor; neither fails in memory.
 pub fn flent_file(run: &RunData, trial: &TrialRecord) -> std::io::Result<Vec<u8>> {
     let document = Export::new(run, trial).document();
     let mut gzip = GzEncoder::new(Vec::new(), Compression::default());
@@ -54,7 +53,7 @@ struct Export<'a> {
     results: BTreeMap<String, Vec<Option<f64>>>,
     raw_values: BTreeMap<String, Vec<Value>>,
     series_meta: Map<String, Value>,
-    /// When each lost probe was sent, by series, ns.
+    /// Send times of the lost probes of each series, ns.
     lost: BTreeMap<String, Vec<u64>>,
 }
 
@@ -140,8 +139,8 @@ impl<'a> Export<'a> {
         })
     }
 
-    /// The load phase, and as much again on both sides as is before it; s. Without a load phase
-    /// both are the whole.
+    /// Returns the length of the load phase, and that plus twice the time before it, s. Without a
+    /// load phase both are the length of the trial.
     fn lengths(&self) -> (f64, f64) {
         let load = self.trial.phases.iter().find(|window| window.phase == Phase::Load);
         let Some(load) = load else {
@@ -153,7 +152,7 @@ impl<'a> Export<'a> {
     }
 
     fn loads(&self) -> Vec<Load<'a>> {
-        let of_trial = |name: &str| -> Option<&'a Series> {
+        let series_of_trial = |name: &str| -> Option<&'a Series> {
             let is_it = |series: &&Series| series.trial == self.trial.index && series.name == name;
             self.run.series.iter().find(is_it)
         };
@@ -163,7 +162,7 @@ impl<'a> Export<'a> {
                 FlowDirection::Down => Direction::Down,
                 FlowDirection::Both => return None,
             };
-            let series = of_trial(&format!("{}.goodput", flow.name))?;
+            let series = series_of_trial(&format!("{}.goodput", flow.name))?;
             Some(Load { name: flow.name.clone(), direction, series })
         });
         let mut loads: Vec<Load<'a>> = flows.collect();
@@ -177,7 +176,7 @@ impl<'a> Export<'a> {
             if loads.iter().any(|load| load.direction == direction) || !sends(direction) {
                 continue;
             }
-            if let Some(series) = of_trial(&SeriesKind::Throughput.name(direction)) {
+            if let Some(series) = series_of_trial(&SeriesKind::Throughput.name(direction)) {
                 loads.push(Load { name: "all flows".to_owned(), direction, series });
             }
         }
@@ -217,7 +216,7 @@ impl<'a> Export<'a> {
         }
     }
 
-    /// The sample nearest to each point, if one is within half a step; none for a loss.
+    /// Returns the sample nearest to each grid point within half a step; `None` also for a loss.
     fn on_grid(&self, samples: &[&Sample]) -> Vec<Option<f64>> {
         let mut values = vec![None; self.x_values.len()];
         let mut distances = vec![f64::INFINITY; values.len()];
@@ -239,7 +238,7 @@ impl<'a> Export<'a> {
         let word = if load.direction == Direction::Up { "upload" } else { "download" };
         let name = format!("TCP {word}::{}", load.name);
         let points = &load.series.points;
-        // A point is the mean since the point before, so each place of the grid takes the next.
+        // A point is the mean since the point before, so each grid point takes the next one.
         let value = |x: &f64| {
             let time_ns = (x * 1e9) as u64;
             let next = points.partition_point(|point| point.time_ns < time_ns);
@@ -264,7 +263,7 @@ impl<'a> Export<'a> {
         self.derive(&format!("TCP {word} avg"), |name| name.starts_with(&flows), mean);
     }
 
-    /// A series computed from others, as flent does when it measures.
+    /// Computes a series from others, as flent does when it measures.
     fn derive(&mut self, name: &str, is_part: impl Fn(&str) -> bool, combine: fn(&[f64]) -> f64) {
         let parts: Vec<&Vec<Option<f64>>> =
             self.results.iter().filter(|(name, _)| is_part(name)).map(|(_, part)| part).collect();

@@ -2,90 +2,124 @@
 
 use std::io::Read;
 
+use serde::de::DeserializeOwned;
 use underload_record::schema::{
-    ArmRecord, FlowRecord, HostFacts, PhaseWindow, RunRecord, Sample, ScenarioRecord, Series,
-    TrialRecord, World,
+    ArmRecord, Direction, FlowDirection, FlowRecord, HostFacts, Phase, PhaseWindow, RunRecord,
+    Sample, ScenarioRecord, Series, TrialRecord, World,
 };
 use underload_record::{LatencyPools, conclude, trial_latencies};
 use underload_store::RunData;
 
 use crate::words::one_line;
 
-/// Why a file of another tool cannot be read.
+/// An error while reading a file of another tool.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ImportError {
-    /// None of the formats.
+    /// The content has no known format.
     #[error(
         "neither a run directory nor a file of flent (.flent.gz), irtt or iperf3 (JSON), or \
          crusader (.crr)"
     )]
     Unknown,
-    /// More than one test.
+    /// The file contains more than one test.
     #[error(
         "several JSON documents in one file; expected one (of iperf3: one test, and -J without \
          --json-stream)"
     )]
     Several,
-    /// Larger than is read.
     #[error("more than {} MiB, compressed or not, is not read", BYTES_MAX >> 20)]
     TooLarge,
-    /// The file cannot be read or decompressed.
-    #[error("cannot be decompressed")]
+    /// The content is damaged or cut short.
+    #[error("cannot be decompressed: the file is damaged or cut short")]
     Compression(#[source] std::io::Error),
-    /// The file is not JSON, or lacks what this tool's files have.
+    /// The file is not JSON, or lacks a key that this tool's files have.
     #[error("not a file of {tool}")]
-    Json {
-        /// The tool whose file it seemed to be.
-        tool: &'static str,
-        /// The JSON error with its place.
-        source: serde_json::Error,
-    },
-    /// The file is not MessagePack, or lacks what this tool's files have.
+    Json { tool: &'static str, source: serde_json::Error },
+    /// The file is not MessagePack, or lacks a key that this tool's files have.
     #[error("not a file of crusader")]
     MessagePack(#[from] rmp_serde::decode::Error),
-    /// A version that is not known.
     #[error("{tool} file version {found}; accepted is {accepted}")]
-    Version {
-        /// The tool whose file it is.
-        tool: &'static str,
-        /// Version of the file.
-        found: u64,
-        /// The versions that would be accepted.
-        accepted: &'static str,
-    },
-    /// The file has no measurement to show.
+    Version { tool: &'static str, found: u64, accepted: &'static str },
+    /// The file has no measurement, or a damaged one.
     #[error("{tool}: {what}")]
     Content {
-        /// The tool whose file it is.
         tool: &'static str,
         /// A clause that names the missing, damaged or out-of-range part.
         what: &'static str,
     },
 }
 
-/// Bytes of a file, before and after decompression, at most.
+impl ImportError {
+    pub(super) fn content(tool: &'static str, what: &'static str) -> Self {
+        Self::Content { tool, what }
+    }
+}
+
+/// Largest file in bytes, before and after decompression.
 pub(crate) const BYTES_MAX: u64 = 256 << 20;
 
-/// Reads to the end, or fails when there is more than is read.
-pub(super) fn limited(reader: impl Read) -> Result<Vec<u8>, ImportError> {
+/// Decompresses a whole file of at most [`BYTES_MAX`].
+pub(super) fn decompress(decoder: impl Read) -> Result<Vec<u8>, ImportError> {
     let mut bytes = Vec::new();
-    reader.take(BYTES_MAX + 1).read_to_end(&mut bytes).map_err(ImportError::Compression)?;
+    decoder.take(BYTES_MAX + 1).read_to_end(&mut bytes).map_err(ImportError::Compression)?;
     if bytes.len() as u64 > BYTES_MAX { Err(ImportError::TooLarge) } else { Ok(bytes) }
+}
+
+/// Parses the first JSON document of a text. Lines for people may follow.
+pub(super) fn first_document<T: DeserializeOwned>(
+    text: &[u8],
+    tool: &'static str,
+) -> Result<T, ImportError> {
+    match serde_json::Deserializer::from_slice(text).into_iter().next() {
+        Some(document) => document.map_err(|source| ImportError::Json { tool, source }),
+        None => Err(ImportError::Unknown),
+    }
+}
+
+pub(super) fn window(phase: Phase, start_ns: u64, end_ns: u64) -> PhaseWindow {
+    PhaseWindow { phase, start_ns, end_ns }
+}
+
+pub(super) fn probe_flow(name: &str) -> FlowRecord {
+    FlowRecord {
+        name: name.to_owned(),
+        kind: "probe".to_owned(),
+        direction: FlowDirection::Both,
+        ..FlowRecord::default()
+    }
+}
+
+/// Makes the record of a flow that loads one direction; `goodput` in bit/s.
+pub(super) fn load_flow(
+    name: String,
+    kind: &str,
+    direction: Direction,
+    goodput: Option<u64>,
+) -> FlowRecord {
+    let is_up = direction == Direction::Up;
+    FlowRecord {
+        name,
+        kind: kind.to_owned(),
+        direction: if is_up { FlowDirection::Up } else { FlowDirection::Down },
+        goodput_up_bit_per_s: goodput.filter(|_| is_up),
+        goodput_down_bit_per_s: goodput.filter(|_| !is_up),
+        ..FlowRecord::default()
+    }
 }
 
 /// A test, or one part of a test, read from a file of another tool.
 #[derive(Debug, Default)]
 pub(super) struct Imported {
-    /// The tool and its version, as it is known.
+    /// Name and version of the tool.
     pub(super) tool: String,
-    /// The name of the test.
+    /// Name of the test.
     pub(super) name: String,
-    /// Name of the part, which becomes the name of the arm; empty for a whole test.
+    /// Name of the arm; empty for a whole test, whose arm is called like the test.
     pub(super) arm: String,
-    /// In the user's words; may be empty.
+    /// Title in the user's words; may be empty.
     pub(super) title: String,
-    /// RFC 3339; empty if it is unknown.
+    /// Start as RFC 3339; empty if unknown.
     pub(super) started: String,
     pub(super) phases: Vec<PhaseWindow>,
     pub(super) flows: Vec<FlowRecord>,
@@ -101,14 +135,14 @@ impl Imported {
     /// Converts the parts of one test to a run with one arm per part.
     pub(super) fn all_into_run(mut parts: Vec<Self>) -> RunData {
         parts.iter_mut().for_each(Self::clean);
-        let first = parts.first();
-        let said = |of: fn(&Self) -> &String| first.map(of).cloned().unwrap_or_default();
-        let (tool, name) = (said(|it| &it.tool), said(|it| &it.name));
-        let title = match said(|it| &it.title).as_str() {
+        let first_text = |text: fn(&Self) -> &String| parts.first().map(text).cloned();
+        let text = |of| first_text(of).unwrap_or_default();
+        let (tool, name) = (text(|part| &part.tool), text(|part| &part.name));
+        let title = match text(|part| &part.title).as_str() {
             "" => format!("imported from {tool}"),
             title => format!("{title} (imported from {tool})"),
         };
-        let started = said(|it| &it.started);
+        let started = text(|part| &part.started);
         let phases = || parts.iter().flat_map(|part| &part.phases);
         let end_ns = phases().map(|window| window.end_ns).max().unwrap_or(0);
         let mut record = RunRecord {
@@ -157,7 +191,7 @@ impl Imported {
         (trial, self.samples, self.series)
     }
 
-    /// A stranger's words may hold what moves a terminal's cursor or forges a line.
+    /// Removes control characters, which could move a terminal's cursor or forge a line.
     fn clean(&mut self) {
         for text in [&mut self.tool, &mut self.name, &mut self.title, &mut self.started] {
             *text = one_line(text);

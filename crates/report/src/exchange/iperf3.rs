@@ -1,19 +1,16 @@
 //! The JSON of `iperf3 -J`: what each stream moved, interval by interval, and its round trip time.
 //!
-//! A stream's goodput is what its receiver counted, as the summary at the file's end says it. Where
-//! a file has no such count (its test was cut short, or it is the sender's own half) it is what
-//! moved in the intervals over the time that they took. Likewise its retransmissions are those of
-//! the sender's summary, which leaves omitted seconds out and of a download is all that a client's
-//! file has.
+//! A stream's goodput is the receiver's count in the summary at the file's end. If a file has no
+//! such count (the test was cut short, or the receiver was the other end), it is the mean over the
+//! intervals. Retransmissions likewise are those of the sender's summary, which excludes omitted
+//! seconds and is all that a client's file has of a download.
 
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
-use underload_record::schema::{
-    Direction, FlowDirection, FlowRecord, Phase, PhaseWindow, Series, SeriesKind, SeriesPoint,
-};
+use underload_record::schema::{Direction, FlowRecord, Phase, Series, SeriesKind, SeriesPoint};
 
-use super::imported::{ImportError, Imported};
+use super::imported::{ImportError, Imported, first_document, load_flow, window};
 use super::numbers::{lenient, nanos, rate};
 use super::rows::Rows;
 
@@ -25,12 +22,12 @@ struct File {
     end: End,
 }
 
-/// Empty where the test was cut short.
+/// Empty if the test was cut short.
 #[derive(Default, Deserialize)]
 struct End {
     #[serde(default)]
     streams: Rows<EndStream>,
-    /// Of the UDP streams that the client sends, or with `-R` receives.
+    /// Sum over the UDP streams that the client sends, or with `-R` receives.
     sum_received: Option<Total>,
     sum_received_bidir_reverse: Option<Total>,
 }
@@ -42,7 +39,7 @@ struct EndStream {
     udp: Option<Total>,
 }
 
-/// What a summary says; of UDP it is what was sent.
+/// One end's summary of a stream; of UDP, what was sent.
 #[derive(Clone, Copy, Deserialize)]
 struct Total {
     socket: Option<i64>,
@@ -54,18 +51,18 @@ struct Total {
     packets: Option<f64>,
     #[serde(default, deserialize_with = "lenient")]
     lost_packets: Option<f64>,
-    /// Only of a TCP stream's sender.
+    /// Only in the summary of a TCP sender.
     #[serde(default, deserialize_with = "lenient")]
     retransmits: Option<f64>,
 }
 
 impl Total {
-    /// bit/s; `None` for the half that the other end has, whose count is 0 here.
+    /// Returns bit/s; `None` if only the other end counted, because the count is 0 here.
     fn rate(self) -> Option<f64> {
         self.bits_per_second.filter(|_| self.bytes.is_some_and(|bytes| bytes > 0.0))
     }
 
-    /// Share of the sent packets that arrived, 0 to 1.
+    /// Returns the share of sent packets that arrived, 0 to 1.
     fn arrived(self) -> f64 {
         match self.lost_packets.zip(self.packets) {
             Some((lost, packets)) if packets > 0.0 => (1.0 - lost / packets).clamp(0.0, 1.0),
@@ -113,12 +110,12 @@ struct Stream {
     #[serde(default, deserialize_with = "lenient")]
     seconds: Option<f64>,
     bits_per_second: f64,
-    /// Absent before 3.8, where a test had one direction.
+    /// Absent before 3.8, which had only one-way tests.
     #[serde(default = "sends")]
     sender: bool,
     #[serde(default)]
     omitted: bool,
-    /// us
+    /// Round-trip time, µs.
     rtt: Option<f64>,
     retransmits: Option<u64>,
     snd_cwnd: Option<f64>,
@@ -129,20 +126,14 @@ fn sends() -> bool {
 }
 
 pub(super) fn read(text: &[u8]) -> Result<Imported, ImportError> {
-    // A client that was asked for the server's output may print more after it.
-    let mut files = serde_json::Deserializer::from_slice(text).into_iter::<File>();
-    let file = match files.next() {
-        Some(Ok(file)) => file,
-        Some(Err(source)) => return Err(ImportError::Json { tool: "iperf3", source }),
-        None => return Err(ImportError::Unknown),
-    };
-    let content = |what| ImportError::Content { tool: "iperf3", what };
+    let file: File = first_document(text, "iperf3")?;
+    let content = |what| ImportError::content("iperf3", what);
     let omit = file.start.test.omit.unwrap_or(0.0);
     let mut sockets: BTreeMap<i64, Vec<Stream>> = BTreeMap::new();
     for stream in file.intervals.iter().flat_map(|interval| &interval.streams) {
         let mut stream = stream.clone();
         if !stream.omitted {
-            // Time starts again when the omitted seconds are over.
+            // Time restarts after the omitted seconds.
             stream.end += omit;
         }
         if nanos(stream.end).is_none() || !(0.0..=1e15).contains(&stream.bits_per_second) {
@@ -153,7 +144,6 @@ pub(super) fn read(text: &[u8]) -> Result<Imported, ImportError> {
     let ends = sockets.values().flatten().filter_map(|stream| nanos(stream.end));
     let end_ns = ends.max().ok_or_else(|| content("no interval has a stream"))?;
     let omit_ns = nanos(omit).ok_or_else(|| content("the omitted time is out of range"))?;
-    let window = |phase, start_ns, end_ns| PhaseWindow { phase, start_ns, end_ns };
     let mut phases = vec![window(Phase::Load, omit_ns.min(end_ns), end_ns.saturating_add(1))];
     if omit_ns > 0 {
         phases.insert(0, window(Phase::Ramp, 0, omit_ns.min(end_ns)));
@@ -170,10 +160,12 @@ pub(super) fn read(text: &[u8]) -> Result<Imported, ImportError> {
     let kind = if file.start.test.protocol == "UDP" { "udp" } else { "tcp" };
     for (place, (socket, streams)) in sockets.iter().enumerate() {
         let goodput = received(&file, *socket, &sockets).or_else(|| mean(streams));
-        let name = format!("{kind}-{place}");
-        let retransmits = retransmitted(&file.end, *socket, streams);
-        let flow = FlowRecord { name, kind: kind.to_owned(), retransmits, ..FlowRecord::default() };
-        add_flow(flow, goodput, streams, is_server, &mut imported);
+        let flow = FlowRecord {
+            retransmits: retransmitted(&file.end, *socket, streams),
+            ..load_flow(format!("{kind}-{place}"), kind, direction(&streams[0], is_server), goodput)
+        };
+        add_series(&flow.name, streams, &mut imported);
+        imported.flows.push(flow);
     }
     for direction in [Direction::Up, Direction::Down] {
         imported.series.extend(throughput(direction, &sockets, is_server));
@@ -185,16 +177,16 @@ fn direction(stream: &Stream, is_server: bool) -> Direction {
     if stream.sender == is_server { Direction::Down } else { Direction::Up }
 }
 
-/// What the receiver of a stream counted, bit/s, if the file says it.
+/// Returns the receiver's count of a stream, bit/s; `None` if the file lacks it.
 fn received(file: &File, socket: i64, sockets: &BTreeMap<i64, Vec<Stream>>) -> Option<u64> {
-    let is_of = |total: &Total| total.socket == Some(socket);
+    let is_of_socket = |total: &Total| total.socket == Some(socket);
     let mut of_tcp = file.end.streams.iter().filter_map(|stream| stream.receiver);
-    if let Some(bit_per_s) = of_tcp.find(is_of).and_then(Total::rate) {
+    if let Some(bit_per_s) = of_tcp.find(is_of_socket).and_then(Total::rate) {
         return rate(bit_per_s);
     }
-    let own = file.end.streams.iter().filter_map(|stream| stream.udp).find(is_of)?;
-    // Of UDP a file has the receiver's count for all streams of a direction together: each gets as
-    // much of it as it moved.
+    let own = file.end.streams.iter().filter_map(|stream| stream.udp).find(is_of_socket)?;
+    // For UDP a file has one receiver's count for all streams of a direction: each stream gets a
+    // share of it in proportion to the bits that it moved.
     let sends = |streams: &[Stream]| streams.first().map(|stream| stream.sender);
     let streams = sockets.get(&socket)?;
     let first = file.intervals.first()?.streams.first()?.sender;
@@ -208,20 +200,20 @@ fn received(file: &File, socket: i64, sockets: &BTreeMap<i64, Vec<Stream>>) -> O
     rate(if all > 0.0 { bit_per_s * moved_bits(streams) / all } else { 0.0 })
 }
 
-/// Segments of a stream that were sent again: as its sender's summary says, else of the intervals
-/// that count. `None` where only the other end knows it.
+/// Returns the retransmitted segments of a stream: from its sender's summary, else the sum over the
+/// counted intervals. `None` if only the other end knows the number.
 fn retransmitted(end: &End, socket: i64, streams: &[Stream]) -> Option<u64> {
     let mut senders = end.streams.iter().filter_map(|stream| stream.sender);
-    let said = senders.find(|total| total.socket == Some(socket));
-    if let Some(said) = said.and_then(|total| total.retransmits) {
-        return rate(said);
+    let summary = senders.find(|total| total.socket == Some(socket));
+    if let Some(retransmits) = summary.and_then(|total| total.retransmits) {
+        return rate(retransmits);
     }
     let own = counted(streams).map(|(_, stream)| stream).filter(|stream| stream.sender);
     own.filter_map(|stream| stream.retransmits).reduce(u64::saturating_add)
 }
 
-/// The intervals that count, with the seconds that each of them took. Intervals of a file that does
-/// not say how long they were are alike.
+/// Returns the intervals that count with their lengths in seconds. If a file has no lengths, all
+/// intervals are taken to be equally long.
 fn counted(streams: &[Stream]) -> impl Iterator<Item = (f64, &Stream)> {
     let counted = streams.iter().filter(|stream| !stream.omitted);
     counted.map(|stream| (stream.seconds.filter(|seconds| *seconds >= 0.0).unwrap_or(1.0), stream))
@@ -231,28 +223,13 @@ fn moved_bits(streams: &[Stream]) -> f64 {
     counted(streams).map(|(seconds, stream)| seconds * stream.bits_per_second).sum()
 }
 
-/// The mean rate over the intervals: the last one may be a hundred times shorter than the others.
+/// Returns the mean rate over the intervals, weighted by length: the last one may be very short.
 fn mean(streams: &[Stream]) -> Option<u64> {
     let seconds: f64 = counted(streams).map(|(seconds, _)| seconds).sum();
     (seconds > 0.0).then(|| rate(moved_bits(streams) / seconds)).flatten()
 }
 
-fn add_flow(
-    flow: FlowRecord,
-    goodput: Option<u64>,
-    streams: &[Stream],
-    is_server: bool,
-    imported: &mut Imported,
-) {
-    let Some(first) = streams.first() else { return };
-    let is_up = direction(first, is_server) == Direction::Up;
-    let name = flow.name.clone();
-    imported.flows.push(FlowRecord {
-        direction: if is_up { FlowDirection::Up } else { FlowDirection::Down },
-        goodput_up_bit_per_s: goodput.filter(|_| is_up),
-        goodput_down_bit_per_s: goodput.filter(|_| !is_up),
-        ..flow
-    });
+fn add_series(name: &str, streams: &[Stream], imported: &mut Imported) {
     let mut add = |suffix: &str, unit: &str, value: &dyn Fn(&Stream) -> Option<f64>| {
         let point = |stream: &Stream| {
             let value = value(stream).filter(|value| value.is_finite())?;

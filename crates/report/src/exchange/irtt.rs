@@ -8,9 +8,9 @@ use std::fmt;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
-use underload_record::schema::{FlowDirection, FlowRecord, Marking, Phase, PhaseWindow, Sample};
+use underload_record::schema::{FlowRecord, Marking, Phase, Sample};
 
-use super::imported::{ImportError, Imported};
+use super::imported::{ImportError, Imported, first_document, probe_flow, window};
 use super::numbers::nanos;
 use super::rows::Rows;
 
@@ -29,7 +29,7 @@ struct Version {
     json_format: u64,
 }
 
-/// The format that is read. Files of other programs may leave it out.
+/// The accepted format, also of files that do not have the key.
 const FORMAT: u64 = 1;
 
 fn known_format() -> u64 {
@@ -53,7 +53,7 @@ struct Stats {
     start_time: StartTime,
 }
 
-/// When the test began, RFC 3339; empty where the file has neither a text nor a wall clock.
+/// Start of the test, RFC 3339; empty if the file has neither a text nor a wall clock.
 #[derive(Default)]
 struct StartTime(String);
 
@@ -114,7 +114,7 @@ struct Stamp {
     wall: Option<i64>,
 }
 
-/// Empty for a round trip that was lost.
+/// Empty for a lost round trip.
 #[derive(Default, Deserialize)]
 struct Delay {
     rtt: Option<u64>,
@@ -122,39 +122,30 @@ struct Delay {
     receive: Option<i64>,
 }
 
-/// The longest delay that is read.
+/// Longer delays are ignored.
 const DELAY_MAX_S: f64 = 3_600.0;
 
 pub(super) fn read(text: &[u8]) -> Result<Imported, ImportError> {
-    // The client may print its table after the JSON.
-    let mut files = serde_json::Deserializer::from_slice(text).into_iter::<File>();
-    let file = match files.next() {
-        Some(Ok(file)) => file,
-        Some(Err(source)) => return Err(ImportError::Json { tool: "irtt", source }),
-        None => return Err(ImportError::Unknown),
-    };
+    let file: File = first_document(text, "irtt")?;
     if file.version.json_format != FORMAT {
         let (tool, found) = ("irtt", file.version.json_format);
         return Err(ImportError::Version { tool, found, accepted: "1" });
     }
     let Some(start) = file.round_trips.iter().filter_map(RoundTrip::sent).min() else {
-        return Err(ImportError::Content { tool: "irtt", what: "no round trip has a send time" });
+        return Err(ImportError::content("irtt", "no round trip has a send time"));
     };
     let marking_sent = Marking::from_byte(file.config.params.dscp.clamp(0, 255) as u8);
     let samples = samples(&file.round_trips, start, marking_sent);
     let end_ns = samples.last().map_or(0, |sample| sample.sent_ns).saturating_add(1);
     let probe = FlowRecord {
-        name: "irtt".to_owned(),
-        kind: "probe".to_owned(),
         class: Marking { dscp: marking_sent.dscp, ..Marking::default() }.class(),
-        direction: FlowDirection::Both,
-        ..FlowRecord::default()
+        ..probe_flow("irtt")
     };
     Ok(Imported {
         tool: format!("irtt {}", file.version.irtt),
         name: "irtt".to_owned(),
         started: file.stats.start_time.0,
-        phases: vec![PhaseWindow { phase: Phase::Idle, start_ns: 0, end_ns }],
+        phases: vec![window(Phase::Idle, 0, end_ns)],
         flows: vec![probe],
         samples,
         ..Imported::default()

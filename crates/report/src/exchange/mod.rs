@@ -7,12 +7,12 @@
 //! | JSON of `iperf3 -J` | yes | |
 //! | `.crr` (crusader, versions 1 and 2) | yes | |
 //!
-//! What a file does not say stays unknown: an imported trial has no timeliness, so nobody can tell
-//! whether its machine kept time; its title names the tool. A file of probes alone counts as idle.
+//! What a file does not record stays unknown: an imported trial has no timeliness, so nothing shows
+//! whether its machine was late; its title names the tool. A file of probes alone counts as idle.
 //!
-//! Files come from strangers. Limited are their size before and after decompression
-//! ([`BYTES_MAX`]), their rows ([`rows::ROWS_MAX`]) and their series ([`rows::NAMES_MAX`]), which
-//! together bound the memory that any file takes. Their words are cleaned before they are kept.
+//! Files come from strangers. Their size before and after decompression ([`BYTES_MAX`]), their rows
+//! ([`rows::ROWS_MAX`]) and their series ([`rows::NAMES_MAX`]) are limited, which bounds the memory
+//! that a file takes. Control characters are removed from their texts.
 
 mod crusader;
 mod flent;
@@ -26,26 +26,25 @@ mod rows;
 use flate2::read::MultiGzDecoder;
 use underload_store::RunData;
 
-use imported::{Imported, limited};
+use imported::{Imported, decompress};
 
 pub use flent_export::flent_file;
 pub(crate) use imported::BYTES_MAX;
 pub use imported::ImportError;
 
-/// Reads the content of a file of another tool, whichever it is, as a run with one trial.
+/// Reads the content of another tool's file, in any known format, as a run with one trial.
 ///
 /// # Errors
-///
-/// [`ImportError`]: too large, damaged, of no tool that is known, or without anything to show.
+/// Returns [`ImportError`] if the content is too large, damaged, of no known tool, or empty.
 pub fn import(bytes: &[u8]) -> Result<RunData, ImportError> {
     if bytes.len() as u64 > BYTES_MAX {
         return Err(ImportError::TooLarge);
     }
     rows::counted(|| {
         if bytes.starts_with(&GZIP_MAGIC) {
-            return import_json(&limited(MultiGzDecoder::new(bytes))?);
+            return import_json(&decompress(MultiGzDecoder::new(bytes))?);
         }
-        if crusader::is_one(bytes) {
+        if crusader::is_crusader(bytes) {
             return crusader::read(bytes).map(Imported::all_into_run);
         }
         import_json(bytes)
@@ -53,14 +52,14 @@ pub fn import(bytes: &[u8]) -> Result<RunData, ImportError> {
 }
 
 fn import_json(bytes: &[u8]) -> Result<RunData, ImportError> {
-    // The client writes lines for people before its JSON when both go to one place.
+    // irtt writes lines for people before its JSON if both go to one file.
     let Some(start) = bytes.iter().position(|byte| *byte == b'{') else {
         return Err(ImportError::Unknown);
     };
     let text = &bytes[start..];
     let mut documents = serde_json::Deserializer::from_slice(text).into_iter::<Marks>();
     let Some(Ok(marks)) = documents.next() else { return Err(ImportError::Unknown) };
-    // Text may follow, such as the lines that a server printed into the same file.
+    // Text may follow, such as lines that a server printed into the file.
     let rest = text.get(documents.byte_offset()..).unwrap_or_default();
     if rest.trim_ascii_start().starts_with(b"{") {
         return Err(ImportError::Several);
@@ -76,7 +75,7 @@ fn import_json(bytes: &[u8]) -> Result<RunData, ImportError> {
 
 const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
 
-/// The keys that tell the formats apart.
+/// The keys by which the formats differ.
 #[derive(serde::Deserialize)]
 struct Marks {
     round_trips: Option<serde::de::IgnoredAny>,
@@ -167,6 +166,6 @@ mod tests {
     #[test]
     fn decompression_stops_at_the_limit() {
         let endless = std::io::repeat(b' ');
-        assert!(matches!(limited(endless), Err(ImportError::TooLarge)));
+        assert!(matches!(decompress(endless), Err(ImportError::TooLarge)));
     }
 }

@@ -1,32 +1,32 @@
-//! Numbers of strangers: floats that may be anything, into units of ours.
+//! Conversion of numbers in foreign files, which may be anything, to the units used here.
 
 use std::fmt;
 
 use serde::Deserializer;
 use serde::de::{IgnoredAny, MapAccess, SeqAccess, Visitor};
 
-/// The longest time that is read, s: thirty years.
+/// The longest accepted time, s: thirty years.
 const SECONDS_MAX: f64 = 1e9;
-/// The same, ns.
+/// [`SECONDS_MAX`] in ns.
 pub(super) const NANOS_MAX: u64 = 1_000_000_000_000_000_000;
 
-/// Seconds as nanoseconds; `None` unless they are a time that a measurement can take.
+/// Converts seconds to nanoseconds; `None` outside of 0 to [`SECONDS_MAX`].
 pub(super) fn nanos(seconds: f64) -> Option<u64> {
     let is_sane = (0.0..=SECONDS_MAX).contains(&seconds);
     is_sane.then(|| (seconds * 1e9).round() as u64)
 }
 
-/// A rate in Mbit/s as bit/s; `None` unless it is one.
+/// Converts Mbit/s to bit/s; `None` if the value is not a possible rate.
 pub(super) fn bits(mbit_per_s: f64) -> Option<f64> {
     (0.0..=1e9).contains(&mbit_per_s).then_some(mbit_per_s * 1e6)
 }
 
-/// A rate in bit/s; `None` unless it is one.
+/// Rounds a rate down to whole bit/s; `None` if the value is not a possible rate.
 pub(super) fn rate(bit_per_s: f64) -> Option<u64> {
     (0.0..=1e15).contains(&bit_per_s).then_some(bit_per_s as u64)
 }
 
-/// A number, or `None` for whatever else stands in its place, of which nothing is kept.
+/// Reads a number; anything else is skipped without storing it and becomes `None`.
 pub(super) fn lenient<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<f64>, D::Error> {
     deserializer.deserialize_any(Lenient)
 }
@@ -79,7 +79,7 @@ impl<'de> Visitor<'de> for Lenient {
     }
 }
 
-/// An index that fits the position of a flow.
+/// Converts the position of a flow to its index in samples; `None` if it is too large.
 pub(super) fn flow_index(position: usize) -> Option<u16> {
     u16::try_from(position).ok()
 }

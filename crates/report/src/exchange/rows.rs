@@ -1,7 +1,7 @@
-//! Lists out of foreign files, never longer than is read.
+//! Lists and tables in foreign files, with a limit on their length.
 //!
-//! A few bytes of a file become a value many times their size: the size of a file alone does not
-//! bound the memory that reading it takes.
+//! A few bytes of a file can become a value many times their size, so a limit on the size of the
+//! file does not bound the memory that reading it takes.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -11,14 +11,14 @@ use std::ops::Deref;
 
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 
-/// Rows of a file that are read at most, all its lists together: probes, points, intervals.
+/// Most rows in one file, over all its lists: probes, points, intervals.
 pub(super) const ROWS_MAX: usize = 2_000_000;
 
-/// Entries of one table of named things in a file, at most: its series.
+/// Most entries of one table in a file, such as its series.
 pub(super) const NAMES_MAX: usize = 4_096;
 
 thread_local! {
-    /// What the file that this thread reads may still have. A list cannot see its neighbours.
+    /// Rows that the file read by this thread may still have. All lists of a file share it.
     static LEFT: Cell<usize> = const { Cell::new(ROWS_MAX) };
 }
 
@@ -34,7 +34,7 @@ fn take_row<E: Error>() -> Result<(), E> {
     left.map(drop).ok_or_else(|| E::custom(format_args!("more than {ROWS_MAX} rows are not read")))
 }
 
-/// A list, every item of which counts.
+/// A list whose items count towards [`ROWS_MAX`].
 #[derive(Debug, Clone)]
 pub(super) struct Rows<T>(Vec<T>);
 
@@ -84,7 +84,7 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Rows<T> {
     }
 }
 
-/// A table of named things.
+/// A table of at most [`NAMES_MAX`] named values.
 #[derive(Debug, Clone)]
 pub(super) struct Named<T>(BTreeMap<String, T>);
 
