@@ -3,7 +3,7 @@
 //! Plotters lays out axes and maps coordinates; this backend writes what it draws. Coordinates are
 //! tenths of a pixel, because plotters counts in whole ones.
 
-use std::fmt::{self, Write as _};
+use std::fmt::Write as _;
 
 use plotters::style::RGBColor;
 use plotters_backend::text_anchor::{HPos, VPos};
@@ -12,143 +12,82 @@ use plotters_backend::{
     FontStyle, FontTransform,
 };
 
-/// Units of a pixel.
+/// Canvas units per pixel.
 pub(super) const UNIT: u32 = 10;
 
-/// Colours that repeat after this many arms, each time with another dash.
+/// Number of colours; further arms repeat them with another dash.
 const COLOURS: usize = 8;
 
 /// Line patterns; together with the colours they tell 32 arms apart, in grey too.
 const DASHES: [&str; 4] = ["none", "6 3", "1.5 2.5", "8 3 1.5 3"];
 
-/// Shades of a heat map.
+/// Number of shades of a heat map.
 pub(super) const HEATS: usize = 10;
 
-/// Role of a mark.
+/// Role of a mark, to which the style sheet gives a colour.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Ink {
     /// Titles and values.
     Text,
     /// Tick labels and axis names.
     Muted,
-    /// Grid lines.
     Grid,
-    /// Axis lines.
     Axis,
     /// The background of the load phase.
     Band,
     /// Losses and drops.
     Alert,
+    /// Not drawn: the description of a panel for the page's script.
+    Frame,
     /// An arm, by its position.
     Arm(usize),
-    /// An arm without its dash: for a curve that stands alone.
-    Solid(usize),
     /// An arm's area or range: as the arm, paler.
     Pale(usize),
-    /// Of a heat map, from 0 for the palest to [`HEATS`] - 1.
-    Heat(usize),
-    /// Not seen: what the pixels of a panel stand for.
-    Frame,
-    /// The band around an arm's curve: so pale that a curve shows through two of them.
+    /// An arm without its dash, for a curve that is alone in its panel.
+    Solid(usize),
+    /// The band around an arm's curve, so pale that a curve shows through two of them.
     Faint(usize),
+    /// A cell of a heat map, from 0 for the palest to [`HEATS`] - 1.
+    Heat(usize),
 }
+
+/// The inks' names in the style sheet. From [`FIRST_NUMBERED`] on a number follows the name.
+const CLASSES: [&str; 12] =
+    ["text", "muted", "grid", "axis", "band", "alert", FRAME, "a", "p", "c", "b", "h"];
+const FRAME: &str = "frame";
+const FIRST_NUMBERED: usize = 7;
 
 impl Ink {
-    /// The only thing that plotters hands on to a backend.
+    /// Encodes the ink as a colour, because plotters passes nothing else to a backend. Red is the
+    /// position in [`CLASSES`] plus one, because plotters itself draws in black; green is the arm.
     pub(super) fn color(self) -> RGBColor {
-        let Class { role, arm } = Class::of(self);
-        RGBColor(role as u8, arm, 0)
+        let (class, number) = match self {
+            Self::Text => (0, 0),
+            Self::Muted => (1, 0),
+            Self::Grid => (2, 0),
+            Self::Axis => (3, 0),
+            Self::Band => (4, 0),
+            Self::Alert => (5, 0),
+            Self::Frame => (6, 0),
+            Self::Arm(arm) => (7, arm % (COLOURS * DASHES.len())),
+            Self::Pale(arm) => (8, arm % COLOURS),
+            Self::Solid(arm) => (9, arm % COLOURS),
+            Self::Faint(arm) => (10, arm % COLOURS),
+            Self::Heat(shade) => (11, shade.min(HEATS - 1)),
+        };
+        RGBColor(class + 1, number as u8, 0)
     }
 }
 
-/// Role of an ink, independent of the arm that it belongs to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(u8)]
-enum Role {
-    // Not from 0 on: black is what plotters draws with by itself.
-    Text = 1,
-    Muted,
-    Grid,
-    Axis,
-    Band,
-    Alert,
-    Arm,
-    Pale,
-    Solid,
-    Faint,
-    Heat,
-    Frame,
+/// Returns the class of the ink that a colour encodes: `text`, or `a3` for the fourth arm.
+fn class(color: BackendColor) -> Result<String, NotAnInk> {
+    let (red, number, _) = color.rgb;
+    let class = usize::from(red).wrapping_sub(1);
+    let name = CLASSES.get(class).ok_or(NotAnInk(color.rgb))?;
+    Ok(if class < FIRST_NUMBERED { (*name).to_owned() } else { format!("{name}{number}") })
 }
 
-impl Role {
-    const WITHOUT_ARM: [Self; 7] =
-        [Self::Text, Self::Muted, Self::Grid, Self::Axis, Self::Band, Self::Alert, Self::Frame];
-    const OF_ARM: [Self; 5] = [Self::Arm, Self::Pale, Self::Solid, Self::Faint, Self::Heat];
-
-    fn name(self) -> &'static str {
-        match self {
-            Self::Text => "text",
-            Self::Muted => "muted",
-            Self::Grid => "grid",
-            Self::Axis => "axis",
-            Self::Band => "band",
-            Self::Alert => "alert",
-            Self::Arm => "a",
-            Self::Pale => "p",
-            Self::Solid => "c",
-            Self::Faint => "b",
-            Self::Heat => "h",
-            Self::Frame => "frame",
-        }
-    }
-}
-
-/// An ink as the style sheet knows it. On its way through plotters it is a colour: the red byte is
-/// the role, the green byte the arm.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Class {
-    role: Role,
-    arm: u8,
-}
-
-impl Class {
-    fn of(ink: Ink) -> Self {
-        let plain = |role| Self { role, arm: 0 };
-        let of_arm = |role, arm: usize, most| Self { role, arm: (arm % most) as u8 };
-        match ink {
-            Ink::Text => plain(Role::Text),
-            Ink::Muted => plain(Role::Muted),
-            Ink::Grid => plain(Role::Grid),
-            Ink::Axis => plain(Role::Axis),
-            Ink::Band => plain(Role::Band),
-            Ink::Alert => plain(Role::Alert),
-            Ink::Arm(arm) => of_arm(Role::Arm, arm, COLOURS * DASHES.len()),
-            Ink::Solid(arm) => of_arm(Role::Solid, arm, COLOURS),
-            Ink::Pale(arm) => of_arm(Role::Pale, arm, COLOURS),
-            Ink::Faint(arm) => of_arm(Role::Faint, arm, COLOURS),
-            Ink::Heat(shade) => of_arm(Role::Heat, shade.min(HEATS - 1), HEATS),
-            Ink::Frame => plain(Role::Frame),
-        }
-    }
-
-    /// The inverse of [`Ink::color`].
-    fn from_color(color: BackendColor) -> Result<Self, NotAnInk> {
-        let (red, arm, _) = color.rgb;
-        let mut roles = Role::WITHOUT_ARM.into_iter().chain(Role::OF_ARM);
-        let role = roles.find(|role| *role as u8 == red).ok_or(NotAnInk(color.rgb))?;
-        Ok(Self { role, arm })
-    }
-}
-
-/// `text`, or `a3` for the third arm's.
-impl fmt::Display for Class {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.role.name())?;
-        if Role::OF_ARM.contains(&self.role) { write!(f, "{}", self.arm) } else { Ok(()) }
-    }
-}
-
-/// Something was drawn in a colour instead of an ink, so that no style sheet could change it.
+/// Something was drawn in a colour that is not an ink, so no style sheet could change it.
 #[derive(Debug, thiserror::Error)]
 #[error("drawn in the colour {0:?}, which is no ink")]
 pub(super) struct NotAnInk((u8, u8, u8));
@@ -159,11 +98,11 @@ impl From<NotAnInk> for DrawingErrorKind<NotAnInk> {
     }
 }
 
-/// The rules that give every ink its colour, for up to 32 arms. The variables are in `colours.css`.
+/// Returns the style rules that give every ink its colour, for up to 32 arms. The variables are in
+/// `colours.css`.
 pub(crate) fn ink_rules() -> String {
     let mut css = String::new();
-    let seen = Role::WITHOUT_ARM.into_iter().filter(|role| *role != Role::Frame);
-    for name in seen.map(Role::name) {
+    for name in CLASSES[..FIRST_NUMBERED].iter().filter(|name| **name != FRAME) {
         let _ = write!(css, ".s-{name}{{stroke:var(--{name})}}.f-{name}{{fill:var(--{name})}}");
     }
     for colour in 0..COLOURS {
@@ -184,7 +123,7 @@ pub(crate) fn ink_rules() -> String {
     css
 }
 
-/// A plotters backend that writes SVG elements (without the `svg` element around them).
+/// A plotters backend that writes SVG elements, without the `svg` element around them.
 pub(super) struct Canvas<'a> {
     pub(super) body: &'a mut String,
     pub(super) width: u32,
@@ -195,7 +134,7 @@ impl Canvas<'_> {
     fn points(&mut self, points: impl IntoIterator<Item = BackendCoord>) {
         let mut last = None;
         for point in points {
-            // Repeated pixels say nothing and make pages large.
+            // Repeated pixels are invisible and make pages large.
             if last != Some(point) {
                 let _ = write!(self.body, "{},{} ", pixels(point.0), pixels(point.1));
             }
@@ -328,7 +267,7 @@ impl DrawingBackend for Canvas<'_> {
             FontStyle::Bold => r#" font-weight="600""#,
             _ => "",
         };
-        if Class::from_color(style.color())?.role == Role::Frame {
+        if class(style.color())? == FRAME {
             let _ = writeln!(self.body, "<metadata>{}</metadata>", escape(text));
             return Ok(());
         }
@@ -339,7 +278,7 @@ impl DrawingBackend for Canvas<'_> {
     }
 }
 
-/// Text as it may stand in HTML, in SVG, and in a quoted attribute of either.
+/// Escapes text for HTML, for SVG, and for a quoted attribute of either.
 pub(crate) fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for character in text.chars() {
@@ -350,7 +289,7 @@ pub(crate) fn escape(text: &str) -> String {
             '"' => escaped.push_str("&quot;"),
             '\'' => escaped.push_str("&#39;"),
             '\n' | '\t' => escaped.push(character),
-            // XML has no way to write other control characters.
+            // XML cannot represent other control characters.
             _ if character.is_control() => escaped.push('\u{fffd}'),
             _ => escaped.push(character),
         }
@@ -365,12 +304,12 @@ fn pixels(units: i32) -> String {
 }
 
 fn stroke<S: BackendStyle>(style: &S) -> Result<String, NotAnInk> {
-    let (class, width) = (Class::from_color(style.color())?, pixels(style.stroke_width() as i32));
+    let (class, width) = (class(style.color())?, pixels(style.stroke_width() as i32));
     Ok(format!(r#"class="s-{class}" fill="none" stroke-width="{width}""#))
 }
 
 fn filled(color: BackendColor) -> Result<String, NotAnInk> {
-    Ok(format!(r#"class="f-{}""#, Class::from_color(color)?))
+    Ok(format!(r#"class="f-{}""#, class(color)?))
 }
 
 #[cfg(test)]
@@ -390,16 +329,19 @@ mod tests {
         let plain =
             [Ink::Text, Ink::Muted, Ink::Grid, Ink::Axis, Ink::Band, Ink::Alert, Ink::Frame];
         let through = |RGBColor(red, green, blue)| {
-            Class::from_color(BackendColor { alpha: 1.0, rgb: (red, green, blue) })
+            class(BackendColor { alpha: 1.0, rgb: (red, green, blue) }).ok()
         };
-        for ink in inks.chain(plain) {
-            assert_eq!(through(ink.color()).ok(), Some(Class::of(ink)), "{ink:?}");
-        }
-        assert_eq!(Class::of(Ink::Arm(33)).to_string(), "a1");
-        assert_eq!(Class::of(Ink::Faint(9)).to_string(), "b1");
-        assert_eq!(Class::of(Ink::Muted).to_string(), "muted");
-        assert!(through(RGBColor(0, 0, 0)).is_err(), "black");
-        assert!(through(RGBColor(255, 255, 255)).is_err(), "white");
+        let mut classes: Vec<String> =
+            inks.chain(plain).filter_map(|it| through(it.color())).collect();
+        assert_eq!(classes.len(), 6 * 5 + 7);
+        classes.sort();
+        classes.dedup();
+        assert_eq!(classes.len(), 5 + 3 * 3 + 4 + 7, "arms that look alike share a class");
+        assert_eq!(through(Ink::Arm(33).color()).as_deref(), Some("a1"));
+        assert_eq!(through(Ink::Faint(9).color()).as_deref(), Some("b1"));
+        assert_eq!(through(Ink::Muted.color()).as_deref(), Some("muted"));
+        assert_eq!(through(RGBColor(0, 0, 0)), None, "black");
+        assert_eq!(through(RGBColor(255, 255, 255)), None, "white");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! What all charts share: size, axes, legend, and drawing by ink instead of colour.
+//! Parts of all charts: size, axes, legend, and drawing by ink instead of colour.
 
 use std::fmt::Display;
 use std::ops::Range;
@@ -17,7 +17,7 @@ use underload_record::schema::Expectation;
 use super::canvas::{Canvas, Ink, UNIT};
 use super::{Plot, PlotError};
 
-/// Width of every chart, pixels: two stand side by side on a desk, one fills a phone.
+/// Width of every chart, pixels: two fit side by side on a desktop screen, one fills a phone.
 pub(super) const WIDTH: u32 = 480;
 
 const LEFT: u32 = 50;
@@ -29,14 +29,14 @@ pub(super) type Area<'a> = DrawingArea<Canvas<'a>, Shift>;
 pub(super) type Panel<'a> =
     ChartContext<'a, Canvas<'a>, Cartesian2d<RangedCoordf64, RangedCoordf64>>;
 
-/// One axis: its name with unit, and what it spans.
+/// An axis: its name with unit, and its range.
 #[derive(Debug, Clone)]
 pub(super) struct Axis<'a> {
     pub(super) name: &'a str,
     pub(super) range: Range<f64>,
 }
 
-/// Draws a plot of the given height. `draw` fails with what went wrong.
+/// Draws a plot of `height` pixels. `draw` returns the reason if it fails.
 pub(super) fn plot(
     name: &str,
     title: String,
@@ -53,7 +53,7 @@ pub(super) fn plot(
     Ok(Plot { name: name.to_owned(), title, caption, body, width: WIDTH, height })
 }
 
-/// Axes between the rows `top` and `bottom` of the area, pixels; the names stand outside.
+/// Draws axes between the rows `top` and `bottom` of the area, pixels; their names are outside.
 pub(super) fn panel<'a>(
     area: &Area<'a>,
     top: u32,
@@ -66,8 +66,9 @@ pub(super) fn panel<'a>(
     Ok(panel)
 }
 
-/// Tells whoever points at a panel which values its pixels have: edges, values there, whether an
-/// axis grows by factors of ten, names; and of places to the right with names of their own, those.
+/// Describes a panel to the page's script, which shows values under the pointer: pixels of the
+/// edges, values at the edges, whether an axis is logarithmic, names; then the named `places` of
+/// the horizontal axis.
 pub(super) fn frame(
     area: &Area<'_>,
     panel: &Panel<'_>,
@@ -81,14 +82,14 @@ pub(super) fn frame(
     let logs = format!("{} {}", u8::from(x_log), u8::from(y_log));
     let mut lines = vec![edges, values, logs, x.name.to_owned(), y.name.to_owned()];
     lines.extend(places.iter().map(|(at, name)| format!("{at} {name}")));
-    let told: Vec<String> = lines.iter().map(|line| line.replace('\n', " ")).collect();
-    text(area, &told.join("\n"), (0, 0), style(1.0, Ink::Frame, HPos::Left, VPos::Top))
+    let lines: Vec<String> = lines.iter().map(|line| line.replace('\n', " ")).collect();
+    text(area, &lines.join("\n"), (0, 0), style(1.0, Ink::Frame, HPos::Left, VPos::Top))
 }
 
-/// Gives the label of a tick.
+/// Formats the label of a tick.
 pub(super) type Tick<'t> = &'t dyn Fn(f64) -> String;
 
-/// The same with words of one's own at the ticks of x and y.
+/// As [`panel`], with tick labels by the caller and without the description for the script.
 pub(super) fn panel_with_ticks<'a>(
     area: &Area<'a>,
     (top, bottom): (u32, u32),
@@ -129,7 +130,7 @@ pub(super) fn panel_with_ticks<'a>(
     Ok(chart)
 }
 
-/// Where the values of a panel are: first and last column, first and last row, pixels.
+/// Returns first and last column, and first and last row of a panel's values, pixels.
 pub(super) fn pixels_of(panel: &Panel<'_>) -> ((f64, f64), (f64, f64)) {
     let (columns, rows) = panel.plotting_area().get_pixel_range();
     let pixels = |range: Range<i32>| {
@@ -138,7 +139,8 @@ pub(super) fn pixels_of(panel: &Panel<'_>) -> ((f64, f64), (f64, f64)) {
     (pixels(columns), pixels(rows))
 }
 
-/// Rows of swatches and names; gives the height they take, pixels.
+/// Lays out rows of swatches and names, and draws them if there is an area. Returns their height,
+/// pixels.
 pub(super) fn legend(area: Option<&Area<'_>>, entries: &[(Ink, String)]) -> Result<u32, String> {
     let (mut x, mut y) = (4, 2);
     for (ink, name) in entries {
@@ -159,7 +161,7 @@ pub(super) fn legend(area: Option<&Area<'_>>, entries: &[(Ink, String)]) -> Resu
     Ok(y + LINE_HEIGHT + 2)
 }
 
-/// A chart below a legend; `draw` gets the rows between which it stands, pixels.
+/// Draws a chart below a legend; `draw` gets its first and last row, pixels.
 pub(super) fn with_legend(
     name: &str,
     title: &str,
@@ -179,8 +181,8 @@ pub(super) fn with_legend(
     })
 }
 
-/// Words below the places of an axis that has none of its own, and its name below them. Words
-/// that would run into each other are left out.
+/// Writes names below the given places of an axis without ticks, and the axis' name below them.
+/// Names that would overlap are left out.
 pub(super) fn ticks_below(
     area: &Area<'_>,
     panel: &Panel<'_>,
@@ -200,7 +202,7 @@ pub(super) fn ticks_below(
             free_from = x + half + 4.0;
             text(area, &name, (x as i32, top), muted)?;
         } else if axis.is_empty() && x - half >= below_from {
-            // There is room where the name of the axis would be.
+            // Without an axis name there is space for a second row of names.
             below_from = x + half + 4.0;
             text(area, &name, (x as i32, top + 13), muted)?;
         }
@@ -209,7 +211,7 @@ pub(super) fn ticks_below(
     text(area, axis, below, style(TEXT_SIZE - 1.0, Ink::Muted, HPos::Right, VPos::Top))
 }
 
-/// The pixel of a value of a panel.
+/// Returns the pixel of a value of a panel.
 fn place(panel: &Panel<'_>, x: f64, y: f64) -> (f64, f64) {
     let (columns, rows) = pixels_of(panel);
     let (across, along) = (panel.x_range(), panel.y_range());
@@ -222,7 +224,7 @@ fn place(panel: &Panel<'_>, x: f64, y: f64) -> (f64, f64) {
     (right, down)
 }
 
-/// A published number at its place of an axis: a value, or a band of which an end may be open.
+/// A published number on an axis: a value, or a band that may be open at one end.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Published {
     pub(super) value: Option<f64>,
@@ -233,7 +235,7 @@ pub(super) struct Published {
 impl Published {
     pub(super) fn new(expected: &Expectation, is_inverse: bool) -> Self {
         let Expectation { value, low, high, .. } = *expected;
-        // A band around a value is a tolerance and no part of a figure.
+        // A band around a value is a tolerance, which is not drawn.
         let plain = match value {
             Some(_) => Self { value, low: None, high: None },
             None => Self { value, low, high },
@@ -247,7 +249,7 @@ impl Published {
         }
     }
 
-    /// The number as it is drawn at `place`.
+    /// Converts all values by `place`.
     pub(super) fn map(&self, place: impl Fn(f64) -> f64) -> Self {
         let Self { value, low, high } = *self;
         Self { value: value.map(&place), low: low.map(&place), high: high.map(&place) }
@@ -258,8 +260,8 @@ impl Published {
     }
 }
 
-/// A published number above the place `x` of a panel: a diamond, or a bracket that is open where
-/// no end was given.
+/// Draws a published number above the place `x` of a panel: a diamond for a value, a bracket for a
+/// band, open where the band has no end.
 pub(super) fn published(
     area: &Area<'_>,
     panel: &Panel<'_>,
@@ -271,14 +273,14 @@ pub(super) fn published(
     mark(area, told.value.map(at), told.low.map(at), told.high.map(at), turned, -1.0)
 }
 
-/// The same to the right of the place `y`.
+/// Draws a published number to the right of the place `y` of a panel.
 pub(super) fn published_across(
     area: &Area<'_>,
     panel: &Panel<'_>,
     y: f64,
     told: Published,
 ) -> Result<(), String> {
-    // A mark is drawn upright and turned.
+    // The mark is drawn upright and then turned.
     let at = |x: f64| {
         let (x, y) = place(panel, x, y);
         (y, x)
@@ -287,7 +289,7 @@ pub(super) fn published_across(
     mark(area, told.value.map(at), told.low.map(at), told.high.map(at), turned, 1.0)
 }
 
-/// `up` is the sign of what is more.
+/// Draws the mark of a published number. `up` is the sign of the direction in which values grow.
 fn mark(
     area: &Area<'_>,
     value: Option<(f64, f64)>,
@@ -308,7 +310,7 @@ fn mark(
         let Some((x, y)) = end else { continue };
         line(&[(x - 5.0, y), (x + 5.0, y)])?;
         if low.is_none() || high.is_none() {
-            // Where the other end is open, towards what would have been met.
+            // An arrow points from the only end into the band.
             let tip = y + inwards * 9.0;
             line(&[(x, y), (x, tip)])?;
             line(&[(x - 3.0, tip - inwards * 4.0), (x, tip), (x + 3.0, tip - inwards * 4.0)])?;
@@ -320,7 +322,7 @@ fn mark(
     }
 }
 
-/// Text at a place of the area, pixels.
+/// Draws text at a point of the area, pixels.
 pub(super) fn text(
     area: &Area<'_>,
     text: &str,
@@ -330,7 +332,7 @@ pub(super) fn text(
     area.draw(&Text::new(text, units(at), style)).map_err(words)
 }
 
-/// A line through points of the area, pixels.
+/// Draws a line through points of the area, pixels.
 pub(super) fn polyline(
     area: &Area<'_>,
     points: &[(i32, i32)],
@@ -341,7 +343,7 @@ pub(super) fn polyline(
     area.draw(&PathElement::new(points, line(ink, width))).map_err(words)
 }
 
-/// A filled rectangle of the area, pixels.
+/// Draws a filled rectangle of the area, pixels.
 pub(super) fn rectangle(
     area: &Area<'_>,
     from: (i32, i32),
@@ -351,13 +353,13 @@ pub(super) fn rectangle(
     area.draw(&Rectangle::new([units(from), units(to)], ink.color().filled())).map_err(words)
 }
 
-/// A small ring of the area, pixels.
+/// Draws a small ring on the area, pixels.
 pub(super) fn ring(area: &Area<'_>, at: (i32, i32), ink: Ink) -> Result<(), String> {
     let radius = 4 * UNIT as i32;
     area.draw(&Circle::new(units(at), radius, line(ink, 1.5))).map_err(words)
 }
 
-/// Small rings at values of a panel.
+/// Draws small rings at values of a panel.
 pub(super) fn rings(
     panel: &mut Panel<'_>,
     points: Vec<(f64, f64)>,
@@ -367,7 +369,7 @@ pub(super) fn rings(
     panel.draw_series(points.into_iter().map(ring)).map(drop).map_err(words)
 }
 
-/// A line through values of a panel.
+/// Draws a line through values of a panel.
 pub(super) fn curve(
     panel: &mut Panel<'_>,
     points: Vec<(f64, f64)>,
@@ -377,8 +379,8 @@ pub(super) fn curve(
     panel.draw_series([PathElement::new(points, line(ink, width))]).map(drop).map_err(words)
 }
 
-/// A straight line between values of a panel that is part of a mark: an SVG `line`, which the
-/// page's script takes for no curve.
+/// Draws a straight line that is part of a mark: an SVG `line`, which the page's script does not
+/// treat as a curve.
 pub(super) fn stroke(
     panel: &mut Panel<'_>,
     from: (f64, f64),
@@ -418,7 +420,7 @@ impl<B: DrawingBackend> Drawable<B> for Stroke {
     }
 }
 
-/// A filled outline of a panel.
+/// Draws a filled outline on a panel.
 pub(super) fn surface(
     panel: &mut Panel<'_>,
     outline: Vec<(f64, f64)>,
@@ -427,7 +429,7 @@ pub(super) fn surface(
     panel.draw_series([Polygon::new(outline, ink.color().filled())]).map(drop).map_err(words)
 }
 
-/// A filled rectangle of a panel.
+/// Draws a filled rectangle on a panel.
 pub(super) fn bar(
     panel: &mut Panel<'_>,
     from: (f64, f64),
@@ -438,26 +440,25 @@ pub(super) fn bar(
     panel.draw_series([bar]).map(drop).map_err(words)
 }
 
-/// Text in an ink, anchored.
 pub(super) fn style(size: f64, ink: Ink, h_pos: HPos, v_pos: VPos) -> TextStyle<'static> {
     let font = ("sans-serif", size * f64::from(UNIT)).into_font();
     let color = ink.color().to_backend_color();
     TextStyle { font, color, pos: Pos::new(h_pos, v_pos) }
 }
 
-/// A little more than the largest value, so that curves do not touch the frame; 1 for nothing.
+/// Returns the end of an axis a little above the largest value; 1 if there is no positive value.
 pub(super) fn above(largest: f64) -> f64 {
     if largest > 0.0 { largest * 1.06 } else { 1.0 }
 }
 
-/// A tick's number: no more digits than it needs.
+/// Formats a tick's number with no more digits than it needs.
 pub(super) fn number(value: f64) -> String {
     let text = format!("{value:.3}");
     let text = text.trim_end_matches('0').trim_end_matches('.');
     if text == "-0" { "0".to_owned() } else { text.to_owned() }
 }
 
-/// At most `columns` characters.
+/// Cuts a text to at most `columns` characters.
 pub(super) fn shorten(text: &str, columns: usize) -> String {
     if text.chars().count() <= columns {
         return text.to_owned();

@@ -5,19 +5,19 @@ use underload_record::schema::{CohortSeries, CohortStudy, SeriesStudy, Spread};
 
 use super::canvas::Ink;
 use super::chart::{self, Axis};
-use super::distribution::{band, staircase};
+use super::distribution::{Bars, Staircase, cdf_plot};
 use super::{Plot, PlotError};
 use crate::cohorts::{cohort_name, load_words, series_name};
 use crate::words::thousands;
 
-/// Cohorts that are drawn; more would cover one another.
+/// Most cohorts that are drawn: more would cover one another.
 const MOST_COHORTS: usize = 8;
-/// Bars that fit side by side.
+/// Most and fewest bars of a histogram.
 const MOST_BARS: usize = 40;
-/// Bars at least.
 const LEAST_BARS: usize = 4;
 
-/// Both distribution functions and a histogram of each cohort, for every series, in their order.
+/// Draws, for every series by its number, both distribution functions and a histogram of each
+/// cohort.
 pub(crate) fn plots(study: &CohortStudy) -> Result<Vec<(usize, Vec<Plot>)>, PlotError> {
     let of_series = |(number, series): (usize, &SeriesStudy)| {
         let mean = |own: &CohortSeries| own.mean.clone();
@@ -41,44 +41,23 @@ fn cdf(
     words: &str,
     of: impl Fn(&CohortSeries) -> Spread,
 ) -> Result<Plot, PlotError> {
-    let cohorts: Vec<(&CohortSeries, Spread)> =
-        series.cohorts.iter().take(MOST_COHORTS).map(|own| (own, of(own))).collect();
-    let longest = cohorts.iter().filter_map(|(_, spread)| spread.curve.last().map(|last| last.0));
-    let longest = longest.fold(0.0, f64::max);
-    let names: Vec<(Ink, String)> = cohorts
-        .iter()
-        .enumerate()
-        .map(|(place, (own, _))| {
-            let tests = thousands(own.tests);
-            let devices = thousands(own.devices);
-            let name = cohort_name(&own.cohort);
-            (Ink::Arm(place), format!("{name}: {devices} devices, {tests} tests"))
-        })
-        .collect();
-    let mut legend_height = 0;
-    let measured = chart::legend(None, &names).map(|height| legend_height = height);
-    let height = legend_height + 280;
+    let staircase = |(position, own): (usize, &CohortSeries)| {
+        let Spread { curve, half_height, .. } = of(own);
+        let (devices, tests) = (thousands(own.devices), thousands(own.tests));
+        let name = format!("{}: {devices} devices, {tests} tests", cohort_name(&own.cohort));
+        Staircase { position, name, steps: curve, half_height: Some(half_height) }
+    };
+    let curves: Vec<Staircase> =
+        series.cohorts.iter().take(MOST_COHORTS).enumerate().map(staircase).collect();
     let title = format!("{}: {words} latency {}", series_name(series), load_words(series));
     let caption = format!(
         "One value per device: the mean over its tests of the {words} round trip. Shaded: 95 % \
          band (Dvoretzky-Kiefer-Wolfowitz)."
     );
-    chart::plot(&format!("cdf-{words}-{number}"), title, caption, height, |area| {
-        measured?;
-        chart::legend(Some(area), &names)?;
-        let x = Axis { name: "round-trip time, ms", range: 0.0..chart::above(longest) };
-        let y = Axis { name: "share of devices", range: 0.0..1.0 };
-        let mut panel = chart::panel(area, legend_height, height - 16, &x, &y)?;
-        for (place, (_, spread)) in cohorts.iter().enumerate() {
-            let points = staircase(&spread.curve, x.range.end);
-            chart::surface(&mut panel, band(&points, spread.half_height), Ink::Faint(place))?;
-            chart::curve(&mut panel, points, Ink::Arm(place), 2.0)?;
-        }
-        Ok(())
-    })
+    cdf_plot(&format!("cdf-{words}-{number}"), &title, caption, "share of devices", &curves)
 }
 
-/// Bars up to the one that leaves less than half a percent beyond.
+/// Returns the number of bars after which less than half a percent is left.
 fn bars_of(spread: &Spread) -> usize {
     let mut left = spread.beyond;
     let beyond = spread.histogram.iter().rev().take_while(|percent| {
@@ -95,8 +74,8 @@ fn histogram(
     bars: usize,
     highest: f64,
 ) -> Result<Plot, PlotError> {
-    let shares = own.mean.histogram.iter().take(bars);
-    let beyond = 100.0 - shares.clone().sum::<f64>();
+    let shares = &own.mean.histogram[..own.mean.histogram.len().min(bars)];
+    let beyond = 100.0 - shares.iter().sum::<f64>();
     let beyond =
         if beyond > 0.05 { format!("; {beyond:.1} % beyond the axis") } else { String::new() };
     let caption = format!(
@@ -106,15 +85,7 @@ fn histogram(
         thousands(own.tests)
     );
     let title = format!("{}: {}", cohort_name(&own.cohort), series_name(series));
-    chart::plot(&format!("histogram-{number}-{place}"), title, caption, 200, |area| {
-        let x = Axis { name: "round-trip time, ms", range: 0.0..BIN_MS * bars as f64 };
-        let y = Axis { name: "% of devices", range: 0.0..chart::above(highest) };
-        let mut panel = chart::panel(area, 0, 184, &x, &y)?;
-        for (bar, share) in shares.enumerate().filter(|(_, share)| **share > 0.0) {
-            let gap = BIN_MS * 0.06;
-            let (from, to) = (BIN_MS * bar as f64 + gap, BIN_MS * (bar + 1) as f64 - gap);
-            chart::bar(&mut panel, (from, 0.0), (to, *share), Ink::Arm(place))?;
-        }
-        Ok(())
-    })
+    let y = Axis { name: "% of devices", range: 0.0..chart::above(highest) };
+    let bars = Bars { start: 0.0, width: BIN_MS, count: bars, ink: Ink::Arm(place) };
+    bars.plot(&format!("histogram-{number}-{place}"), title, caption, &y, shares)
 }

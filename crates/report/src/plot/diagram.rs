@@ -1,4 +1,4 @@
-//! Diagrams of one's own: lines and points in panels, for documentation.
+//! Diagrams for documentation and other pages: lines and points in panels.
 
 use std::ops::Range;
 
@@ -7,45 +7,39 @@ use super::chart::{self, Axis};
 use super::{Plot, PlotError};
 use crate::words::significant;
 
-/// Panels below each other, with one legend.
+/// Panels one below the other, with one legend.
 #[derive(Debug, Clone)]
 pub struct Diagram {
-    /// File name without the ending.
+    /// Name of the file, without the ending.
     pub name: String,
-    /// Title of the diagram, one line.
+    /// One line.
     pub title: String,
-    /// Top to bottom.
+    /// From top to bottom.
     pub panels: Vec<Panel>,
 }
 
 /// Curves over one pair of scales.
 #[derive(Debug, Clone)]
 pub struct Panel {
-    /// The horizontal scale.
     pub x: Scale,
-    /// The vertical scale.
     pub y: Scale,
-    /// The curves, in the order of drawing.
+    /// In drawing order.
     pub curves: Vec<Curve>,
 }
 
-/// A scale: its name with unit, and what it spans.
+/// A scale: its name with unit, and its range.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Scale {
-    /// Name and unit.
     pub name: String,
-    /// Smallest and largest value.
     pub range: Range<f64>,
-    /// Linear or logarithmic.
     pub kind: ScaleKind,
 }
 
-/// Scale of an axis.
+/// How a scale places and labels values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ScaleKind {
-    /// Evenly.
     Linear,
-    /// By powers of ten; values must be above 0.
+    /// By powers of ten; values must be positive.
     Logarithmic,
     /// Days since 1970, as dates; parts of a day as times, UTC.
     Days,
@@ -56,55 +50,52 @@ pub enum ScaleKind {
 /// A sequence of values.
 #[derive(Debug, Clone)]
 pub struct Curve {
-    /// Name in the legend; curves of one name share colour and entry. Empty: no entry.
+    /// Name in the legend; curves with one name share colour and entry. Empty for no entry.
     pub name: String,
-    /// How the curve's values are drawn.
     pub mark: Mark,
-    /// Values, in order of x; those outside the scales are left out.
+    /// In order of x; points outside the scales are not drawn.
     pub points: Vec<(f64, f64)>,
 }
 
 /// How values of a curve are drawn.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Mark {
-    /// A line through them.
+    /// A line through all points.
     Line,
-    /// A ring at each.
+    /// A ring at each point.
     Ring,
-    /// A bar from nothing to each, so wide on a linear scale.
+    /// A bar from the bottom to each point, of this width on a linear scale.
     Bar(f64),
 }
 
-/// Where the values of a panel are on its plot, for those who look a value up there.
+/// The position of a panel's values on its plot, for scripts that look values up.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Frame {
-    /// The horizontal scale.
     pub x: Scale,
-    /// The vertical scale.
     pub y: Scale,
-    /// First and last column of the scale, pixels of the plot's own.
+    /// First and last column of the scale, pixels of the plot.
     pub columns: (f64, f64),
-    /// First and last row, downwards; the largest value is at the first.
+    /// First and last row, downwards; the largest value is at the first row.
     pub rows: (f64, f64),
 }
 
 impl Scale {
-    /// A linear scale.
+    /// Makes a linear scale.
     pub fn linear(name: &str, range: Range<f64>) -> Self {
         Self { name: name.to_owned(), range, kind: ScaleKind::Linear }
     }
 
-    /// A logarithmic scale.
+    /// Makes a scale by powers of ten.
     pub fn logarithmic(name: &str, range: Range<f64>) -> Self {
         Self { name: name.to_owned(), range, kind: ScaleKind::Logarithmic }
     }
 
-    /// A scale of days since 1970.
+    /// Makes a scale of [`ScaleKind::Days`].
     pub fn days(name: &str, range: Range<f64>) -> Self {
         Self { name: name.to_owned(), range, kind: ScaleKind::Days }
     }
 
-    /// A scale of whole days since 1970.
+    /// Makes a scale of [`ScaleKind::Dates`].
     pub fn dates(name: &str, range: Range<f64>) -> Self {
         Self { name: name.to_owned(), range, kind: ScaleKind::Dates }
     }
@@ -126,7 +117,7 @@ impl Scale {
             ScaleKind::Linear => chart::number(place),
             ScaleKind::Dates if (place - place.round()).abs() > 1e-6 => String::new(),
             ScaleKind::Days | ScaleKind::Dates => date(place),
-            // Over less than two decades the whole ones alone would be too few.
+            // Over less than two decades, labels at whole powers alone would be too few.
             ScaleKind::Logarithmic if (place - place.round()).abs() > 1e-6 => {
                 let is_long = self.range.end > self.range.start * 100.0;
                 if is_long { String::new() } else { significant(10_f64.powf(place)) }
@@ -138,27 +129,25 @@ impl Scale {
 }
 
 impl Curve {
-    /// A line.
+    /// Makes a curve drawn as a line.
     pub fn line(name: &str, points: Vec<(f64, f64)>) -> Self {
         Self { name: name.to_owned(), mark: Mark::Line, points }
     }
 
-    /// Rings.
+    /// Makes a curve drawn as rings.
     pub fn rings(name: &str, points: Vec<(f64, f64)>) -> Self {
         Self { name: name.to_owned(), mark: Mark::Ring, points }
     }
 }
 
 impl Diagram {
-    /// Draws it.
-    ///
     /// # Errors
-    /// Fails where a scale spans nothing.
+    /// Returns an error if a scale has an empty range.
     pub fn plot(&self) -> Result<Plot, PlotError> {
         self.plot_with_frames().map(|(plot, _)| plot)
     }
 
-    /// Draws it, and tells where its panels' values are.
+    /// Draws the diagram, and returns the positions of its panels' values, too.
     ///
     /// # Errors
     /// As [`Diagram::plot`].
@@ -242,7 +231,7 @@ impl Scale {
     }
 }
 
-/// `11-22`, or `06:30` within a day.
+/// Formats days since 1970 as `11-22`, or within a day as `06:30`.
 fn date(days: f64) -> String {
     let minutes = (days * 1440.0).round() as i64;
     let Ok(at) = jiff::Timestamp::from_second(minutes.saturating_mul(60)) else {
@@ -252,7 +241,7 @@ fn date(days: f64) -> String {
     at.strftime(format).to_string()
 }
 
-/// With its axis names, pixels.
+/// Height of a panel with its axis names, pixels.
 const PANEL_HEIGHT: u32 = 220;
 
 #[cfg(test)]

@@ -1,4 +1,5 @@
-//! Distributions over trials: Figures 3 to 6 of Comcast 2021.
+//! Distributions over trials: Figures 3 to 6 of Comcast 2021. Also used for distributions over
+//! devices.
 
 use underload_record::CONFIDENCE;
 use underload_record::schema::{Phase, Quantile};
@@ -10,23 +11,23 @@ use super::{Plot, PlotError};
 use crate::subject::Subject;
 use crate::words::{significant, thousands};
 
-/// With fewer trials per arm than this, a CDF over trials is a few steps that say nothing.
+/// With fewer trials per arm, a CDF over trials would be a few steps.
 const FEW_TRIALS: usize = 10;
 
-/// Arms beyond this many have no histogram: nobody would compare them.
+/// Most arms with a histogram: more would not be compared.
 pub(crate) const MOST_HISTOGRAMS: usize = 12;
 
-/// Bars that fit side by side.
+/// Most bars of a histogram.
 const BINS: u64 = 40;
 
-/// Curves that may have bands around them; more would cover one another.
+/// Most curves with bands around them: more bands would cover one another.
 const MOST_BANDS: usize = 4;
 
-/// Points of a curve; more cannot be seen.
+/// Most points of a curve: more would not be visible.
 const CURVE_POINTS: usize = 400;
 
-/// CDFs of mean and maximum working latency over trials, or of the round trips of all samples when
-/// there are few trials.
+/// Draws CDFs of mean and maximum working latency over trials, or with few trials CDFs of all round
+/// trips.
 pub(super) fn cdfs(subjects: &[Subject<'_>]) -> Result<Vec<Plot>, PlotError> {
     let trials = |subject: &Subject<'_>| subject.latencies(Phase::Load).len();
     let most = subjects.iter().map(trials).max().unwrap_or(0);
@@ -60,10 +61,10 @@ fn over_trials(
         "One value per valid trial ({} trials per arm): the {words} round trip of the load \
          phase.{}",
         range_of(counts),
-        if banded(&curves) { " Shaded: 95 % band (Dvoretzky-Kiefer-Wolfowitz)." } else { "" }
+        if has_bands(&curves) { " Shaded: 95 % band (Dvoretzky-Kiefer-Wolfowitz)." } else { "" }
     );
     let title = format!("Cumulative distribution of {words} working latency");
-    cdf(name, title, caption, Of::Trials, &curves)
+    cdf(name, &title, caption, "share of trials", &curves)
 }
 
 fn over_samples(
@@ -80,7 +81,7 @@ fn over_samples(
         range_of(counts)
     );
     let title = format!("{words}: cumulative distribution over samples");
-    cdf(name, title, caption, Of::Samples, &curves)
+    cdf(name, &title, caption, SHARE_OF_SAMPLES, &curves)
 }
 
 fn curves<'s, 'a>(
@@ -94,65 +95,80 @@ fn curves<'s, 'a>(
     subjects.iter().filter_map(curve).collect()
 }
 
+const SHARE_OF_SAMPLES: &str = "share of samples";
+
 fn cdf(
     name: &str,
-    title: String,
+    title: &str,
     caption: String,
-    of: Of,
+    share: &str,
     curves: &[(&Subject<'_>, Ecdf)],
 ) -> Result<Option<Plot>, PlotError> {
-    let share = match of {
-        Of::Trials => "share of trials",
-        Of::Samples => "share of samples",
-    };
-    let last = |ecdf: &Ecdf| ecdf.sorted().last().copied().unwrap_or(0.0);
-    let Some(largest) = curves.iter().map(|(_, ecdf)| last(ecdf)).reduce(f64::max) else {
+    if curves.is_empty() {
         return Ok(None);
+    }
+    // Samples of a trial are not independent: a band around them would be far too narrow.
+    let is_banded = share != SHARE_OF_SAMPLES && has_bands(curves);
+    let staircase = |(subject, ecdf): &(&Subject<'_>, Ecdf)| Staircase {
+        position: subject.position,
+        name: subject.title(),
+        steps: ecdf.steps(),
+        half_height: is_banded.then(|| ecdf.band(CONFIDENCE).half_height),
     };
-    let names: Vec<(Ink, String)> =
-        curves.iter().map(|(subject, _)| (Ink::Arm(subject.position), subject.title())).collect();
-    let mut legend_height = 0;
-    let measure = chart::legend(None, &names).map(|height| legend_height = height);
-    let height = legend_height + 280;
-    chart::plot(name, title, caption, height, |area| {
-        measure?;
-        chart::legend(Some(area), &names)?;
-        let x = Axis { name: "round-trip time, ms", range: 0.0..chart::above(largest) };
-        let y = Axis { name: share, range: 0.0..1.0 };
-        let mut panel = chart::panel(area, legend_height, height - 16, &x, &y)?;
-        for (subject, ecdf) in curves {
-            let points = staircase(&ecdf.steps(), x.range.end);
-            // Samples of a trial are not independent: a band around them would be far too narrow.
-            if of == Of::Trials && banded(curves) {
-                let half = ecdf.band(CONFIDENCE).half_height;
-                chart::surface(&mut panel, band(&points, half), Ink::Faint(subject.position))?;
-            }
-            chart::curve(&mut panel, points, Ink::Arm(subject.position), 2.0)?;
-        }
-        Ok(())
-    })
-    .map(Some)
+    let staircases: Vec<Staircase> = curves.iter().map(staircase).collect();
+    cdf_plot(name, title, caption, share, &staircases).map(Some)
 }
 
-/// The values that a distribution is made of.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Of {
-    Trials,
-    Samples,
-}
-
-fn banded(curves: &[(&Subject<'_>, Ecdf)]) -> bool {
+fn has_bands(curves: &[(&Subject<'_>, Ecdf)]) -> bool {
     curves.len() <= MOST_BANDS
 }
 
-/// The outline of all points within `half` above and below the staircase, cut at 0 and 1.
-pub(super) fn band(stairs: &[(f64, f64)], half: f64) -> Vec<(f64, f64)> {
+/// An empirical distribution function to draw.
+pub(super) struct Staircase {
+    /// Position of the arm or cohort, which decides the colour.
+    pub(super) position: usize,
+    pub(super) name: String,
+    /// Round-trip time, ms, and the share of values up to it.
+    pub(super) steps: Vec<(f64, f64)>,
+    /// Half the height of the band around the curve; `None` for no band.
+    pub(super) half_height: Option<f64>,
+}
+
+/// Draws distribution functions of round-trip times with a legend.
+pub(super) fn cdf_plot(
+    name: &str,
+    title: &str,
+    caption: String,
+    share: &str,
+    curves: &[Staircase],
+) -> Result<Plot, PlotError> {
+    let largest = curves.iter().filter_map(|curve| curve.steps.last()).map(|last| last.0);
+    let largest = largest.fold(0.0, f64::max);
+    let names: Vec<(Ink, String)> =
+        curves.iter().map(|curve| (Ink::Arm(curve.position), curve.name.clone())).collect();
+    chart::with_legend(name, title, caption, 280, &names, |area, top, bottom| {
+        let x = Axis { name: "round-trip time, ms", range: 0.0..chart::above(largest) };
+        let y = Axis { name: share, range: 0.0..1.0 };
+        let mut panel = chart::panel(area, top, bottom - 16, &x, &y)?;
+        for Staircase { position, steps, half_height, .. } in curves {
+            let points = staircase(steps, x.range.end);
+            if let Some(half) = half_height {
+                chart::surface(&mut panel, band(&points, *half), Ink::Faint(*position))?;
+            }
+            chart::curve(&mut panel, points, Ink::Arm(*position), 2.0)?;
+        }
+        Ok(())
+    })
+}
+
+/// Returns the outline of all points within `half` above and below the staircase, cut at 0 and 1.
+fn band(stairs: &[(f64, f64)], half: f64) -> Vec<(f64, f64)> {
     let upper = stairs.iter().map(|(x, share)| (*x, (share + half).min(1.0)));
     let lower = stairs.iter().rev().map(|(x, share)| (*x, (share - half).max(0.0)));
     upper.chain(lower).collect()
 }
 
-/// The steps of the function from 0 to `end`, thinned to what can be seen.
+/// Returns the corners of the function from 0 to `end`, without those too close to be visible.
 pub(super) fn staircase(steps: &[(f64, f64)], end: f64) -> Vec<(f64, f64)> {
     let pixel = end / CURVE_POINTS as f64;
     let (mut points, mut share) = (Vec::new(), 0.0);
@@ -173,8 +189,8 @@ pub(super) fn staircase(steps: &[(f64, f64)], end: f64) -> Vec<(f64, f64)> {
     points
 }
 
-/// A bar chart per arm of the mean working latency: over trials as the paper has it (its bars are
-/// 15 ms wide, as they are here for its range), over samples when there are few trials.
+/// Draws a bar chart per arm of the mean working latency: over trials as in the paper (whose bars
+/// of 15 ms also result here for its range), over samples if there are few trials.
 pub(super) fn histograms(subjects: &[Subject<'_>]) -> Result<Vec<Plot>, PlotError> {
     let values: Vec<(&Subject<'_>, Vec<u64>, &str)> = subjects
         .iter()
@@ -188,7 +204,7 @@ pub(super) fn histograms(subjects: &[Subject<'_>]) -> Result<Vec<Plot>, PlotErro
         })
         .filter(|(_, values, _)| !values.is_empty())
         .collect();
-    // One scale for all, so that the bars can be compared; it leaves a long tail to the last words.
+    // All charts share one scale, so that bars can be compared. A long tail is in the caption only.
     let ends = values.iter().filter_map(|(_, values, _)| {
         let mut sorted = values.clone();
         sorted.sort_unstable();
@@ -213,8 +229,8 @@ pub(super) fn histograms(subjects: &[Subject<'_>]) -> Result<Vec<Plot>, PlotErro
     counted.iter().map(draw).collect()
 }
 
-/// Where bins begin, how wide they are and how many, for values from `least` to `most`: from 0 on,
-/// unless the values are far from it and close to each other; of a width that is a round number.
+/// Returns start, width and number of bins for values from `least` to `most`. Bins start at 0,
+/// unless the values are far from 0 and close to each other; the width is a round number.
 fn bins(least: u64, most: u64) -> (u64, u64, usize) {
     let start = if least / 2 > most - least { least } else { 0 };
     let span = (most - start).max(1);
@@ -247,22 +263,46 @@ fn histogram(
         thousands(count)
     );
     let name = format!("histogram-{}", subject.position);
-    chart::plot(&name, subject.heading(), caption, 200, |area| {
-        let width_ms = bins.width_ns as f64 / 1e6;
-        let start = start_ns as f64 / 1e6;
-        let end = start + width_ms * bins.counts.len() as f64;
-        let x = Axis { name: "round-trip time, ms", range: start..end };
-        let y_name = if of == "trials" { "% of trials" } else { "% of samples" };
-        let y = Axis { name: y_name, range: 0.0..chart::above(highest) };
-        let mut panel = chart::panel(area, 0, 184, &x, &y)?;
-        for (bin, share) in shares(bins).into_iter().enumerate().filter(|(_, share)| *share > 0.0) {
-            let gap = width_ms * 0.06;
-            let from = start + width_ms * bin as f64 + gap;
-            let to = start + width_ms * (bin + 1) as f64 - gap;
-            chart::bar(&mut panel, (from, 0.0), (to, share), Ink::Arm(subject.position))?;
-        }
-        Ok(())
-    })
+    let y_name = if of == "trials" { "% of trials" } else { "% of samples" };
+    let y = Axis { name: y_name, range: 0.0..chart::above(highest) };
+    let (start, width) = (start_ns as f64 / 1e6, bins.width_ns as f64 / 1e6);
+    let shares = shares(bins);
+    let bars = Bars { start, width, count: shares.len(), ink: Ink::Arm(subject.position) };
+    bars.plot(&name, subject.heading(), caption, &y, &shares)
+}
+
+/// Bars of a histogram of round-trip times, ms.
+pub(super) struct Bars {
+    pub(super) start: f64,
+    pub(super) width: f64,
+    /// Bars that the axis has room for.
+    pub(super) count: usize,
+    pub(super) ink: Ink,
+}
+
+impl Bars {
+    pub(super) fn plot(
+        &self,
+        name: &str,
+        title: String,
+        caption: String,
+        y: &Axis<'_>,
+        shares: &[f64],
+    ) -> Result<Plot, PlotError> {
+        let Self { start, width, count, ink } = *self;
+        chart::plot(name, title, caption, 200, |area| {
+            let x =
+                Axis { name: "round-trip time, ms", range: start..start + width * count as f64 };
+            let mut panel = chart::panel(area, 0, 184, &x, y)?;
+            for (bar, share) in shares.iter().enumerate().filter(|(_, share)| **share > 0.0) {
+                let gap = width * 0.06;
+                let from = start + width * bar as f64 + gap;
+                let to = start + width * (bar + 1) as f64 - gap;
+                chart::bar(&mut panel, (from, 0.0), (to, *share), ink)?;
+            }
+            Ok(())
+        })
+    }
 }
 
 fn shares(bins: &FixedBins) -> Vec<f64> {

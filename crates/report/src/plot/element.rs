@@ -2,17 +2,17 @@
 
 use super::canvas::{escape, ink_rules};
 
-/// Colours of light, dark and print; see [`ink_rules`] for what uses them.
+/// Colours for light, dark and print; [`ink_rules`] uses them.
 const COLOURS: &str = include_str!("colours.css");
 
 /// A plot of a report.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Plot {
-    /// File name without the extension, for example `cdf-mean`.
+    /// File name without the ending, for example `cdf-mean`.
     pub name: String,
-    /// Title of the plot, one line.
+    /// One line.
     pub title: String,
-    /// How to read it: windows, counts, what was left out.
+    /// Explains how to read the plot: windows, counts, omissions.
     pub caption: String,
     /// Content of the `svg` element.
     pub(super) body: String,

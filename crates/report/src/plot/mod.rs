@@ -18,20 +18,14 @@ pub(crate) use timeline::MOST_TIMELINES;
 
 use crate::subject::Subject;
 
-/// The groups of plots in a report; a group without data is empty.
+/// The plots of a report by group; a group without data is empty.
 #[derive(Debug, Default)]
 pub(crate) struct Plots {
-    /// Those that the scenario asks for.
     pub(crate) figures: Vec<Plot>,
     pub(crate) overview: Vec<Plot>,
     pub(crate) distributions: Vec<Plot>,
     pub(crate) histograms: Vec<Plot>,
     pub(crate) timelines: Vec<Plot>,
-}
-
-/// The first so many.
-fn first<'s, 'a>(subjects: &'s [Subject<'a>], most: usize) -> &'s [Subject<'a>] {
-    &subjects[..subjects.len().min(most)]
 }
 
 impl Plots {
@@ -40,12 +34,12 @@ impl Plots {
             figures: figure::figures(subjects)?,
             overview: overview::working_latency(subjects)?.into_iter().collect(),
             distributions: distribution::cdfs(subjects)?,
-            histograms: distribution::histograms(first(subjects, MOST_HISTOGRAMS))?,
+            histograms: distribution::histograms(&subjects[..subjects.len().min(MOST_HISTOGRAMS)])?,
             timelines: timeline::timelines(subjects)?,
         })
     }
 
-    /// Those that the scenario asks for, alone.
+    /// Draws only the pictures that the scenario asks for.
     pub(crate) fn asked_for(subjects: &[Subject<'_>]) -> Result<Vec<Plot>, PlotError> {
         figure::figures(subjects)
     }

@@ -13,11 +13,11 @@ const ROW: i32 = 40;
 const TOP: i32 = 24;
 const LEFT: i32 = 6;
 
-/// One row per arm; `None` when no arm has a working latency.
+/// Draws one row per arm; `None` if no arm has a working latency.
 pub(super) fn working_latency(subjects: &[Subject<'_>]) -> Result<Option<Plot>, PlotError> {
     let usual = usual_highest(subjects.iter().filter_map(|it| it.summary.headline(Phase::Load)));
     let rows: Vec<Row<'_>> = subjects.iter().filter_map(|it| Row::new(it, usual)).collect();
-    // The longest outlier would leave no room for the others: the axis ends past every p99.9.
+    // The axis ends at the largest p99.9: single outliers would leave no space for the rest.
     let Some(end_ns) = rows.iter().map(Row::end_ns).max() else { return Ok(None) };
     let scale = Scale { end_ms: nice_end(end_ns as f64 / 1e6) };
     let height = (TOP + ROW * rows.len() as i32 + 34) as u32;
@@ -39,7 +39,7 @@ pub(super) fn working_latency(subjects: &[Subject<'_>]) -> Result<Option<Plot>, 
     .map(Some)
 }
 
-/// Explains the marks, and that percentiles with too few samples are left out.
+/// Explains the marks, and that quantiles of too few samples are left out.
 fn caption(usual: Quantile, rows: &[Row<'_>]) -> String {
     let bar = match usual {
         Quantile::P50 => String::new(),
@@ -92,10 +92,10 @@ struct Row<'a> {
     subject: &'a Subject<'a>,
     idle_p50_ns: Option<i64>,
     p50_ns: i64,
-    /// The usual percentile of all rows, or the highest that this one tells.
+    /// The usual percentile of all rows, or the highest that this arm has samples for.
     high: (Quantile, i64),
     is_usual: bool,
-    /// `None` with too few samples to tell it.
+    /// `None` with too few samples.
     p999_ns: Option<i64>,
 }
 
@@ -115,7 +115,7 @@ impl<'a> Row<'a> {
         })
     }
 
-    /// The largest of its quantiles that is known.
+    /// Returns the largest quantile that is drawn.
     fn end_ns(&self) -> i64 {
         self.p999_ns.unwrap_or(self.high.1)
     }
@@ -147,7 +147,7 @@ impl<'a> Row<'a> {
     }
 }
 
-/// The smallest round number that is no less than the value and whose quarter is short.
+/// Returns the smallest round number of at least `value` whose quarter is short.
 fn nice_end(value: f64) -> f64 {
     let power = 10f64.powf(value.max(0.001).log10().floor());
     let steps = [1.0, 1.2, 1.6, 2.0, 2.4, 3.2, 4.0, 6.0, 8.0, 10.0];

@@ -1,4 +1,4 @@
-//! What happened over time in one trial per arm: latency, backlog, throughput, drops and marks.
+//! Time series of one trial per arm: latency, backlog, throughput, drops and marks.
 
 use std::ops::Range;
 
@@ -12,7 +12,7 @@ use super::chart::{self, Axis, WIDTH};
 use super::{Plot, PlotError};
 use crate::subject::Subject;
 
-/// Arms beyond this many have no time plots: the page would be long and nobody would read it.
+/// Most arms with time plots: a longer page would not be read.
 pub(crate) const MOST_TIMELINES: usize = 12;
 
 /// Buckets along the time axis, about one per pixel.
@@ -20,7 +20,7 @@ const BUCKETS: usize = 400;
 
 const PANEL: u32 = 128;
 
-/// One figure per arm, all on the same scales.
+/// Draws one figure per arm, all on the same scales.
 pub(super) fn timelines(subjects: &[Subject<'_>]) -> Result<Vec<Plot>, PlotError> {
     let recorded: Vec<Timeline<'_>> =
         subjects.iter().take(MOST_TIMELINES).filter_map(Timeline::of).collect();
@@ -40,14 +40,13 @@ pub(super) fn timelines(subjects: &[Subject<'_>]) -> Result<Vec<Plot>, PlotError
     recorded.iter().map(|timeline| timeline.plot(&shown)).collect()
 }
 
-/// Quantity that a panel shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     RoundTrip,
     Sojourn(Direction),
     Backlog(Direction),
     Throughput(Direction),
-    /// What the load flows delivered, all together: where no link was there to be counted at.
+    /// Sum over the load flows, shown if no link was recorded.
     Goodput(Direction),
     DropsAndMarks(Direction),
 }
@@ -78,7 +77,7 @@ impl Kind {
         }
     }
 
-    /// The recorded series, and what its values are divided by for the panel's unit.
+    /// Returns the recorded series, and the divisor that converts its values to the panel's unit.
     fn source(self) -> Option<(String, f64)> {
         match self {
             Kind::RoundTrip | Kind::Goodput(_) | Kind::DropsAndMarks(_) => None,
@@ -89,7 +88,7 @@ impl Kind {
     }
 }
 
-/// The trial that stands for an arm.
+/// The trial that is shown for an arm.
 struct Timeline<'a> {
     subject: &'a Subject<'a>,
     trial: &'a TrialRecord,
@@ -98,8 +97,7 @@ struct Timeline<'a> {
     lost_ns: Vec<u64>,
 }
 
-/// Round trips of the loading connection itself, ms: all there is against a server that answers no
-/// probes.
+/// Returns the round trips of the loading connection itself, ms, for servers that answer no probes.
 fn own_round_trips(subject: &Subject<'_>, trial: &TrialRecord, flow: &str) -> Vec<SeriesPoint> {
     let series = subject.run.series_of(trial.index, &format!("{flow}.rtt"));
     let points = series.map_or(&[][..], |series| series.points.as_slice());
@@ -141,7 +139,7 @@ impl<'a> Timeline<'a> {
         series.map_or(&[], |series| series.points.as_slice())
     }
 
-    /// The curve of a panel in the panel's unit, thinned to its smallest and largest per bucket.
+    /// Returns the curve of a panel in the panel's unit, reduced to extremes per bucket.
     fn curve(&self, kind: Kind) -> Vec<(f64, f64)> {
         if let Kind::Goodput(direction) = kind {
             return self.goodput(direction);
@@ -155,7 +153,7 @@ impl<'a> Timeline<'a> {
         }
     }
 
-    /// The sum of what each load flow delivered, Mbit/s, once per bucket.
+    /// Returns the sum over the load flows' delivery, Mbit/s, once per bucket.
     fn goodput(&self, direction: Direction) -> Vec<(f64, f64)> {
         let is_of = |flow: &&FlowRecord| match direction {
             Direction::Up => flow.goodput_up_bit_per_s.is_some(),
@@ -201,7 +199,7 @@ impl<'a> Timeline<'a> {
     }
 
     fn plot(&self, shown: &[(Kind, f64)]) -> Result<Plot, PlotError> {
-        // A step that loads one way has nothing to show of the other.
+        // A step that loads one direction has no goodput in the other.
         let is_own = |(kind, _): &&(Kind, f64)| match kind {
             Kind::Goodput(_) => self.has(*kind),
             _ => true,
@@ -255,7 +253,7 @@ impl<'a> Timeline<'a> {
         } else {
             kind.name()
         };
-        // Packets are whole, and so are the numbers at their axis.
+        // Packets are whole numbers, so the axis must not have fractions.
         let limit = if counts { limit.max(4.0) } else { limit };
         let x = Axis { name: x_name, range: 0.0..end };
         let y = Axis { name: &name, range: 0.0..chart::above(limit) };
@@ -304,15 +302,15 @@ impl<'a> Timeline<'a> {
     }
 }
 
-/// The value of the point that ends the interval in which a time is: a rate is of the time before
-/// its point. Before the first and after the last there is nothing.
+/// Returns the value of the interval that contains a time: a point's rate covers the time since the
+/// point before it. Returns 0 before the first point and after the last.
 fn rate_at(points: &[SeriesPoint], time_ns: u64) -> f64 {
     let next = points.partition_point(|point| point.time_ns < time_ns);
     let is_inside = next > 0 && next < points.len();
     if is_inside && points[next].value.is_finite() { points[next].value } else { 0.0 }
 }
 
-/// Smallest and largest value per bucket of time, in the order in which they came: peaks survive.
+/// Returns the smallest and largest value per bucket of time, in time order, so that peaks survive.
 fn thin(points: &[SeriesPoint], end_ns: u64, divisor: f64) -> Vec<(f64, f64)> {
     let usable = points.iter().filter(|point| point.value.is_finite() && point.time_ns <= end_ns);
     let at = |point: &SeriesPoint| (point.time_ns as f64 / 1e9, point.value / divisor);
@@ -332,7 +330,7 @@ fn thin(points: &[SeriesPoint], end_ns: u64, divisor: f64) -> Vec<(f64, f64)> {
     thinned
 }
 
-/// Sum per bucket of time, at the bucket's start in seconds.
+/// Returns the sum per bucket of time, at the bucket's start in seconds.
 fn sums(points: &[SeriesPoint], end_ns: u64) -> Vec<(f64, f64)> {
     let usable = points.iter().filter(|point| point.value.is_finite() && point.time_ns <= end_ns);
     let mut sums: Vec<(usize, f64)> = Vec::new();

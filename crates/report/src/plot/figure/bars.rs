@@ -9,7 +9,7 @@ use crate::plot::chart;
 use crate::plot::{Plot, PlotError};
 
 const HEIGHT: u32 = 250;
-/// Share of a group's room that its bars take.
+/// Share of a group's width that its bars take.
 const FILLED: f64 = 0.82;
 
 pub(super) fn draw(picture: &Picture<'_>) -> Result<Option<Plot>, PlotError> {
@@ -29,7 +29,7 @@ pub(super) fn draw(picture: &Picture<'_>) -> Result<Option<Plot>, PlotError> {
         let at = (&scale, middles.as_slice());
         let mut panel = grid.panel(area, (top, bottom), plot, 0.0..groups, at)?;
         let width = FILLED / lines;
-        // A bar by factors has no zero to begin at; 1 is where nothing changes.
+        // Bars on a logarithmic axis start at its lower end, because it has no zero.
         let floor = if scale.is_log() { scale.range().start } else { scale.at(0.0) };
         for cell in &grid.cells {
             let from = cell.x as f64 + (1.0 - FILLED) / 2.0 + width * cell.line as f64;

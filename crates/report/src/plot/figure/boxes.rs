@@ -1,4 +1,4 @@
-//! Box plots: how far repeats lie apart.
+//! Box plots of repeats.
 
 use underload_record::metric_over_trials;
 use underload_record::schema::{PlotAxis, names_arm};
@@ -13,7 +13,7 @@ use crate::plot::{Plot, PlotError};
 const HEIGHT: u32 = 260;
 const FILLED: f64 = 0.7;
 
-/// Extremes, quartiles and median.
+/// The smallest value, the quartiles with the median, and the largest value of a cell.
 pub(super) struct Spread {
     pub(super) line: usize,
     pub(super) x: usize,
@@ -51,7 +51,7 @@ pub(super) fn draw(picture: &Picture<'_>) -> Result<Option<Plot>, PlotError> {
     paint(Frame { name: &picture.name, plot, caption }, &grid, &spreads).map(Some)
 }
 
-/// Boxes, of which there is one; `grid` has what was published.
+/// Draws the boxes; `grid` has the published values.
 pub(super) fn paint(frame: Frame<'_>, grid: &Grid, spreads: &[Spread]) -> Result<Plot, PlotError> {
     let Frame { name, plot, caption } = frame;
     let all = spreads.iter().flat_map(|spread| spread.five).chain(grid.values());

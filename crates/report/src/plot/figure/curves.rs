@@ -14,15 +14,15 @@ use crate::plot::{Plot, PlotError};
 use crate::subject::Subject;
 
 const HEIGHT: u32 = 290;
-/// Quantiles that a curve goes through where single values are not kept.
+/// Quantiles through which a curve is drawn if single values are not stored.
 const KNOWN: [Quantile; 6] =
     [Quantile::P50, Quantile::P90, Quantile::P95, Quantile::P99, Quantile::P999, Quantile::Max];
 
 struct Family {
     lines: Vec<String>,
-    /// Line and steps.
+    /// Line, and the steps of its distribution function.
     curves: Vec<(usize, Vec<(f64, f64)>)>,
-    told: Vec<(f64, Published)>,
+    published: Vec<(f64, Published)>,
     of: Of,
 }
 
@@ -40,8 +40,8 @@ pub(super) fn draw(
     let plot = picture.plot;
     let family = family(picture, subjects);
     let values = family.curves.iter().flat_map(|(_, curve)| curve.iter().map(|(value, _)| *value));
-    let told = family.told.iter().flat_map(|(_, told)| told.ends());
-    let scale = Scale::of_plot(plot, PlotAxis::X, values.chain(told));
+    let published = family.published.iter().flat_map(|(_, published)| published.ends());
+    let scale = Scale::of_plot(plot, PlotAxis::X, values.chain(published));
     if family.curves.iter().all(|(_, curve)| curve.is_empty()) {
         return Ok(None);
     }
@@ -79,8 +79,9 @@ pub(super) fn draw(
                 chart::curve(&mut panel, stairs, Ink::Arm(*line), 2.0)?;
             }
         }
-        for (share, told) in &family.told {
-            chart::published_across(area, &panel, *share, told.map(|value| scale.at(value)))?;
+        for (share, published) in &family.published {
+            let placed = published.map(|value| scale.at(value));
+            chart::published_across(area, &panel, *share, placed)?;
         }
         Ok(())
     })
@@ -97,9 +98,9 @@ fn family(picture: &Picture<'_>, subjects: &[Subject<'_>]) -> Family {
         (None, Some(_)) => Of::Samples,
         (None, None) => Of::Quantiles,
     };
-    let mut family = Family { lines: Vec::new(), curves: Vec::new(), told: Vec::new(), of };
+    let mut family = Family { lines: Vec::new(), curves: Vec::new(), published: Vec::new(), of };
     for point in plot.points(&arms) {
-        // A point of this picture is one curve, whatever stands for `{x}`.
+        // Each point of this kind of picture is one curve, whatever replaces `{x}`.
         let name = [point.line.as_str(), point.x.as_str()];
         let name: Vec<&str> = name.into_iter().filter(|part| !part.is_empty()).collect();
         let line = position(&mut family.lines, &name.join(", "));
@@ -121,12 +122,12 @@ fn family(picture: &Picture<'_>, subjects: &[Subject<'_>]) -> Family {
             Of::Quantiles => through_known(picture, &named),
         };
         family.curves.push((line, steps));
-        family.told.extend(told(picture, &point.arms));
+        family.published.extend(published(picture, &point.arms));
     }
     family
 }
 
-/// `load.queuing.down` and `download/delivery`, with a statistic.
+/// Appends a statistic to a metric such as `load.queuing.down` or `download/delivery`.
 fn with_statistic(metric: &str, quantile: Quantile) -> String {
     let joint = if metric.contains('/') && !metric.contains('.') { '_' } else { '.' };
     format!("{metric}{joint}{}", quantile.name())
@@ -152,15 +153,15 @@ fn through_known(picture: &Picture<'_>, named: &[&str]) -> Vec<(f64, f64)> {
     KNOWN.into_iter().filter_map(value).collect()
 }
 
-/// What was published of these arms' distribution: values or bands, each with its share.
-fn told(picture: &Picture<'_>, arms: &str) -> Vec<(f64, Published)> {
-    let mut told = Vec::new();
+/// Returns the published quantiles of these arms' distribution, each with its share.
+fn published(picture: &Picture<'_>, arms: &str) -> Vec<(f64, Published)> {
+    let mut published = Vec::new();
     for quantile in KNOWN {
         let name = with_statistic(&picture.plot.metric, quantile);
         let expectations = picture.run.record.expectations.iter();
         let own = expectations.filter(|it| it.metric == name && it.arm == arms);
         let plain = own.filter(|it| it.relative_to.is_none() && it.choice.is_none());
-        told.extend(plain.map(|it| (share_of(quantile), Published::new(it, false))));
+        published.extend(plain.map(|it| (share_of(quantile), Published::new(it, false))));
     }
-    told
+    published
 }

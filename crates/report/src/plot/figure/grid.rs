@@ -1,5 +1,4 @@
-//! The numbers of a picture: of each line at each place of the axis to the right, ours and those
-//! that were published.
+//! The values of a picture by line and by place on the horizontal axis: measured and published.
 
 use std::ops::Range;
 
@@ -11,19 +10,18 @@ use super::picture::{Picture, X_ROWS};
 use crate::plot::canvas::Ink;
 use crate::plot::chart::{self, Area, Axis, Panel, Published};
 
-/// Lines and places, in the order of the arms.
+/// Lines, places and cells, in the order of the arms.
 pub(super) struct Grid {
     pub(super) lines: Vec<String>,
     pub(super) xs: Vec<String>,
     pub(super) cells: Vec<Cell>,
 }
 
-/// A point of a picture.
 pub(super) struct Cell {
     pub(super) line: usize,
     pub(super) x: usize,
     pub(super) point: PlotPoint,
-    /// `None`: nothing was measured.
+    /// `None` if nothing was measured.
     pub(super) value: Option<f64>,
     pub(super) published: Vec<Published>,
 }
@@ -49,7 +47,7 @@ impl Grid {
         grid
     }
 
-    /// Numbers of no arms, each at its line and place.
+    /// Makes a grid of values that belong to no arms.
     pub(super) fn of_numbers(
         lines: &[String],
         xs: &[String],
@@ -70,14 +68,14 @@ impl Grid {
         self.cells.iter().all(|cell| cell.value.is_none())
     }
 
-    /// Everything that has to be seen.
+    /// Returns all values that the axis has to include.
     pub(super) fn values(&self) -> impl Iterator<Item = f64> {
         let published = self.cells.iter().flat_map(|cell| &cell.published);
         let ours = self.cells.iter().filter_map(|cell| cell.value);
         ours.chain(published.flat_map(Published::ends))
     }
 
-    /// A panel with the names of the places below it, which are at `at` of the axis to the right.
+    /// Draws a panel with the places' names below it, at the positions `at`.
     pub(super) fn panel<'a>(
         &self,
         area: &Area<'a>,
@@ -118,7 +116,7 @@ impl Grid {
         self.cells.iter().any(|cell| !cell.published.is_empty())
     }
 
-    /// Names of the lines with their inks, for marks that have no dashes.
+    /// Returns names and inks of the lines, for marks without dashes.
     pub(super) fn plain_legend(&self) -> Vec<(Ink, String)> {
         let plain = |(ink, name)| match ink {
             Ink::Arm(line) => (Ink::Solid(line), name),
@@ -127,14 +125,14 @@ impl Grid {
         self.legend().into_iter().map(plain).collect()
     }
 
-    /// Names of the lines with their inks; nothing where there is one that has no name.
+    /// Returns names and inks of the lines; empty for a single line without a name.
     pub(super) fn legend(&self) -> Vec<(Ink, String)> {
         let named = self.lines.iter().enumerate().filter(|(_, line)| !line.is_empty());
         named.map(|(line, name)| (Ink::Arm(line), name.clone())).collect()
     }
 }
 
-/// The arms of a run by name.
+/// Returns the names of a run's arms.
 pub(super) fn arms(run: &RunData) -> Vec<&str> {
     run.record.arms.iter().map(|arm| arm.name.as_str()).collect()
 }
@@ -147,7 +145,7 @@ pub(super) fn position(known: &mut Vec<String>, name: &str) -> usize {
     })
 }
 
-/// An axis by its values or by their logarithm.
+/// A linear or logarithmic axis.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Scale {
     is_log: bool,
@@ -156,7 +154,7 @@ pub(super) struct Scale {
 }
 
 impl Scale {
-    /// Over all of these values; from 0 on where the scale is linear and nothing is below.
+    /// Makes a scale that includes all values; a linear one starts at 0 unless a value is negative.
     pub(super) fn over(values: impl Iterator<Item = f64>, is_log: bool) -> Self {
         let values: Vec<f64> =
             values.filter(|value| value.is_finite() && (!is_log || *value > 0.0)).collect();
@@ -184,7 +182,7 @@ impl Scale {
         self.from..self.to
     }
 
-    /// Where a value is; what a logarithm does not have is at the start.
+    /// Returns the position of a value; values without a logarithm are at the start.
     pub(super) fn at(&self, value: f64) -> f64 {
         let at = match (self.is_log, value > 0.0) {
             (true, true) => value.log10(),
@@ -194,7 +192,7 @@ impl Scale {
         at.clamp(self.from, self.to)
     }
 
-    /// The value of a place, the inverse of [`Scale::at`].
+    /// Returns the value at a position, the inverse of [`Scale::at`].
     pub(super) fn value(&self, at: f64) -> f64 {
         if self.is_log { 10_f64.powf(at) } else { at }
     }
@@ -216,8 +214,9 @@ impl Scale {
     }
 }
 
-/// Where the places of an axis to the right stand: by their numbers where they begin with some that
-/// grow, evenly by factors where they grow by factors, else one beside the other.
+/// Returns the positions of the places on the horizontal axis. If all names begin with growing
+/// numbers these decide, by their logarithm if they span a factor of [`BY_FACTORS`]; otherwise the
+/// places are evenly spaced.
 pub(super) fn places(xs: &[String]) -> Vec<f64> {
     let numbers: Option<Vec<f64>> = xs.iter().map(|x| quantity(x)).collect();
     let grows = |numbers: &Vec<f64>| {
@@ -232,10 +231,10 @@ pub(super) fn places(xs: &[String]) -> Vec<f64> {
     }
 }
 
-/// From this span on a parameter is drawn by factors.
+/// From this ratio of largest to smallest on, positions are logarithmic.
 const BY_FACTORS: f64 = 8.0;
 
-/// The number that a name begins with, in the smallest unit of its kind: `64KiB`, `10mbit`.
+/// Returns the number at the start of a name, with its SI prefix: 64000 for `64KiB`.
 pub(super) fn quantity(name: &str) -> Option<f64> {
     let end = name.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(name.len());
     let number: f64 = name[..end].parse().ok()?;

@@ -13,7 +13,7 @@ const ROW: i32 = 30;
 const TOP: i32 = 24;
 const LEFT: i32 = 112;
 const RIGHT: i32 = 8;
-/// Least room for a number, pixels.
+/// Narrowest column with numbers, pixels.
 const NUMBER: i32 = 30;
 
 pub(super) fn draw(picture: &Picture<'_>) -> Result<Option<Plot>, PlotError> {
@@ -25,7 +25,7 @@ pub(super) fn draw(picture: &Picture<'_>) -> Result<Option<Plot>, PlotError> {
     paint(Frame { name: &picture.name, plot, caption: String::new() }, &grid).map(Some)
 }
 
-/// Numbers of cells, of which there is one.
+/// Draws the cells.
 pub(super) fn paint(frame: Frame<'_>, grid: &Grid) -> Result<Plot, PlotError> {
     let Frame { name, plot, caption: of } = frame;
     let values = || grid.cells.iter().filter_map(|cell| cell.value);

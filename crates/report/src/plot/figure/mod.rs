@@ -1,4 +1,4 @@
-//! Pictures that a scenario asks for, in the form of a published figure and with its numbers.
+//! Plots that a scenario asks for, in the form of a published figure and with its numbers.
 
 mod bars;
 mod boxes;
@@ -17,7 +17,7 @@ use picture::{Frame, Picture};
 use super::{Plot, PlotError, distribution, timeline};
 use crate::subject::Subject;
 
-/// The pictures of a single run. Several runs side by side have none: a figure is of one.
+/// Draws the figures of a single run. Several runs side by side have none.
 pub(super) fn figures(subjects: &[Subject<'_>]) -> Result<Vec<Plot>, PlotError> {
     let Some(first) = subjects.first() else { return Ok(Vec::new()) };
     if subjects.iter().any(|subject| subject.run_number != 0) {
@@ -31,26 +31,26 @@ pub(super) fn figures(subjects: &[Subject<'_>]) -> Result<Vec<Plot>, PlotError> 
     Ok(drawn)
 }
 
-/// Numbers of a picture that are no run's arms: of each line at each place to the right.
+/// The values of a plot that does not show a run's arms.
 pub(crate) struct CellNumbers {
-    /// Names of the lines; an empty one where there is one that needs none.
+    /// Names of the lines; a single line may have an empty name.
     pub(crate) lines: Vec<String>,
-    /// Names of the places to the right.
+    /// Names of the places on the horizontal axis.
     pub(crate) xs: Vec<String>,
     pub(crate) numbers: Numbers,
 }
 
-/// The numbers, each behind its line and its place.
+/// Values by line and place.
 pub(crate) enum Numbers {
-    /// Of lines and heat maps.
+    /// For lines and heat maps.
     Means(Vec<((usize, usize), Option<f64>)>),
-    /// Extremes, quartiles and median.
+    /// Smallest value, quartiles with the median, largest value.
     Spreads(Vec<((usize, usize), [f64; 5])>),
-    /// A line, and where the point is.
+    /// Line, x and y of each point.
     Points(Vec<(usize, f64, f64)>),
 }
 
-/// A picture of such numbers, in one of the forms of a scenario's; `None` where there is none.
+/// Draws such values in one of the forms of a scenario's plots; `None` without values.
 pub(crate) fn cells_plot(
     name: &str,
     plot: &PlotRecord,
@@ -104,7 +104,7 @@ fn draw(picture: &Picture<'_>, subjects: &[Subject<'_>]) -> Result<Vec<Plot>, Pl
     }
 }
 
-/// The arms that a picture is of.
+/// Returns the arms that a picture shows.
 fn meant<'a>(picture: &Picture<'_>, subjects: &[Subject<'a>]) -> Vec<Subject<'a>> {
     let arms: Vec<&str> = subjects.iter().map(|subject| subject.arm.name.as_str()).collect();
     let points = picture.plot.points(&arms);

@@ -17,5 +17,5 @@ pub(super) struct Picture<'a> {
     pub(super) run: &'a RunData,
 }
 
-/// Rows that the ticks of an axis to the right and its name take.
+/// Height of the tick names and the axis name below a panel, pixels.
 pub(super) const X_ROWS: u32 = 36;

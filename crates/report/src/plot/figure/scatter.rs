@@ -9,7 +9,7 @@ use crate::plot::chart::{self, Area, Axis, Panel, Published};
 use crate::plot::{Plot, PlotError};
 
 const HEIGHT: u32 = 320;
-/// Lines of equal power, as shares of the best.
+/// Lines of equal power, as shares of the best power.
 const POWERS: [f64; 3] = [1.0, 0.1, 0.01];
 /// Points of a line of equal power.
 const POWER_POINTS: usize = 80;
@@ -31,7 +31,7 @@ pub(super) fn draw(picture: &Picture<'_>) -> Result<Option<Plot>, PlotError> {
         .zip(&right)
         .filter_map(|(cell, (x, _))| Some((cell, (*x)?, cell.value?)))
         .collect();
-    // Power is throughput over delay: both have to be measured.
+    // Power is throughput over delay, so both must be measured.
     let power = points.iter().filter(|(_, x, _)| *x > 0.0).map(|(_, x, y)| y / x);
     let best = if plot.x_metric.is_empty() { 0.0 } else { power.fold(0.0, f64::max) };
     let caption = caption(&up, &right, best > 0.0);
@@ -63,7 +63,7 @@ pub(super) fn draw(picture: &Picture<'_>) -> Result<Option<Plot>, PlotError> {
     .map(Some)
 }
 
-/// A ring for each point, in the colour of its line.
+/// Draws a ring for each point, in the colour of its line.
 pub(super) fn dots(
     frame: Frame<'_>,
     lines: &[String],
@@ -86,7 +86,7 @@ pub(super) fn dots(
     })
 }
 
-/// A panel whose two axes are numbers.
+/// Draws a panel with two numeric axes.
 fn plane<'a>(
     area: &Area<'a>,
     (top, bottom): (u32, u32),
@@ -102,7 +102,7 @@ fn plane<'a>(
     Ok(panel)
 }
 
-/// For each cell where it stands to the right, and what was published of that.
+/// Returns each cell's x, and the published values of x.
 fn across(picture: &Picture<'_>, up: &Grid) -> Vec<(Option<f64>, Vec<Published>)> {
     let plot = picture.plot;
     if !plot.x_metric.is_empty() {
@@ -136,7 +136,7 @@ fn caption(up: &Grid, right: &[(Option<f64>, Vec<Published>)], has_power: bool) 
     parts.join(" ")
 }
 
-/// Where upwards is `power` times rightwards, as far as the picture goes.
+/// Returns the line on which y is `power` times x, inside the panel.
 fn equal_power(across: &Scale, along: &Scale, power: f64) -> Vec<(f64, f64)> {
     let range = across.range();
     let step = (range.end - range.start) / POWER_POINTS as f64;

@@ -27,7 +27,7 @@ pub(super) fn draw(picture: &Picture<'_>) -> Result<Option<Plot>, PlotError> {
     paint(Frame { name: &picture.name, plot, caption }, &grid, &best).map(Some)
 }
 
-/// Numbers of lines, of which there is one; where the best of a line was published to be.
+/// Draws the lines; `best` has the ranges in which a line's best value was published to be.
 pub(super) fn paint(
     frame: Frame<'_>,
     grid: &Grid,
@@ -58,7 +58,7 @@ pub(super) fn paint(
     })
 }
 
-/// For each line, between which places the best was published to be.
+/// Returns for each line the range in which its best value was published to be.
 fn best_places(picture: &Picture<'_>, grid: &Grid) -> Vec<(usize, f64, f64)> {
     let at = places(&grid.xs);
     let arms = arms(picture.run);
