@@ -1,5 +1,4 @@
-//! Two runs of one scenario held against each other: how well the simulated one foretells the
-//! measured one.
+//! Two runs of one scenario compared: how well the simulated run predicts the measured one.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -10,7 +9,7 @@ use underload_record::schema::{ArmSummary, Phase, Quantile, RunRecord};
 
 use crate::words::{plain_text, significant};
 
-/// What is compared: metric, unit, and how far the two may differ.
+/// Compared metrics, their units, and how far two runs may differ.
 const COMPARED: [(&str, &str, Allowed); 5] = [
     ("load.rtt.p50", "ms", Allowed::Percent(15.0)),
     ("load.rtt.p99", "ms", Allowed::Percent(15.0)),
@@ -19,33 +18,31 @@ const COMPARED: [(&str, &str, Allowed); 5] = [
     ("goodput.down", "Mbit/s", Allowed::Percent(5.0)),
 ];
 
-/// How far two numbers may be from each other.
+/// The largest accepted difference of two numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Allowed {
     /// Percent of the reference.
     Percent(f64),
-    /// In the metric's own unit: of a share of next to nothing no percentage says anything.
+    /// Absolute, in the metric's unit: percentages of a loss near zero mean nothing.
     Apart(f64),
 }
 
 /// One number of an arm in both runs.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Agreement {
-    /// The arm, which both runs have.
     pub arm: String,
-    /// The metric's name, as expectations use it.
+    /// Name of the metric, as in expectations.
     pub metric: &'static str,
-    /// Unit of the metric.
     pub unit: &'static str,
-    /// What the run that is examined has; `None`: nothing valid, or too few samples to tell it.
+    /// Value in the examined run; `None` without valid trials or with too few samples.
     pub value: Option<f64>,
-    /// The metric's value in the reference run, likewise.
+    /// Value in the reference run; `None` as for `value`.
     pub reference: Option<f64>,
-    /// By how much the value is larger, in percent of the reference or in `unit`, as `allowed`
-    /// has it; `None` when either is missing, or the reference is nothing to take percents of.
+    /// `value` minus `reference`, in percent of the reference or in `unit`, as for
+    /// `allowed`; `None` if either is missing or the reference is 0.
     pub difference: Option<f64>,
-    /// Largest difference that meets it.
+    /// Largest accepted difference.
     pub allowed: Allowed,
 }
 
@@ -64,8 +61,8 @@ impl Agreement {
         Self { arm: arm.to_owned(), metric, unit, value, reference, difference, allowed }
     }
 
-    /// Whether the two agree: a number that the reference has and the run has not is missed.
-    /// `None` when the reference has none.
+    /// Whether the two agree; false if only the reference has a number. `None` if the reference has
+    /// none.
     pub fn is_met(&self) -> Option<bool> {
         let (Allowed::Percent(most) | Allowed::Apart(most)) = self.allowed;
         self.reference?;
@@ -86,8 +83,8 @@ impl Agreement {
     }
 }
 
-/// Working latency, loss of probes and goodput of every arm that both runs have, in the order of
-/// `run`. Latency may differ by 15 %, loss by 1 in 100 probes, goodput by 5 %.
+/// Compares working latency, loss of probes and goodput of every arm that both runs have, in the
+/// order of `run`. Latency may differ by 15 %, loss by 1 in 100 probes, goodput by 5 %.
 pub fn agreements(run: &RunRecord, reference: &RunRecord) -> Vec<Agreement> {
     let mut rows = Vec::new();
     for summary in &run.summaries {
@@ -95,7 +92,7 @@ pub fn agreements(run: &RunRecord, reference: &RunRecord) -> Vec<Agreement> {
         let Some(other) = other else { continue };
         for compared in COMPARED {
             let both = (told(summary, compared.0), told(other, compared.0));
-            // A direction without load has no goodput, or next to none.
+            // Skips a direction without load.
             let is_nothing = |value: Option<f64>| value.is_none_or(|value| value <= 0.0);
             if !(is_nothing(both.0) && is_nothing(both.1)) {
                 rows.push(Agreement::of(&summary.arm, compared, both));
@@ -105,7 +102,7 @@ pub fn agreements(run: &RunRecord, reference: &RunRecord) -> Vec<Agreement> {
     rows
 }
 
-/// A metric, where there are enough samples to tell it.
+/// Returns a metric; `None` if a quantile has too few samples.
 fn told(summary: &ArmSummary, name: &str) -> Option<f64> {
     let quantile = name.strip_prefix("load.rtt.").and_then(Quantile::from_name);
     let is_told = |quantile| summary.headline(Phase::Load)?.told_ns(quantile);
@@ -113,8 +110,8 @@ fn told(summary: &ArmSummary, name: &str) -> Option<f64> {
     metric(summary, name).filter(|_| !is_guess)
 }
 
-/// The comparison for a terminal: a line per number, then how many are met, then the arms that only
-/// one run has. The run that is examined is the first, its reference the second.
+/// Formats the comparison for a terminal: a line per number, how many are met, and the arms that
+/// only one run has. `run` is the examined run.
 pub fn agreement_table(run: &RunRecord, reference: &RunRecord) -> String {
     let rows = agreements(run, reference);
     let mut text =
@@ -157,7 +154,7 @@ pub fn agreement_table(run: &RunRecord, reference: &RunRecord) -> String {
     plain_text(&text)
 }
 
-/// The arms that the other run does not have.
+/// Returns the arms that the other run lacks.
 fn lonely<'a>(run: &'a RunRecord, other: &RunRecord) -> Vec<&'a str> {
     let known: BTreeSet<&str> = other.summaries.iter().map(|it| it.arm.as_str()).collect();
     let own = run.summaries.iter().map(|summary| summary.arm.as_str());

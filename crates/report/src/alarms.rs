@@ -6,16 +6,16 @@ use underload_record::schema::{CeAlarm, CeRule, Direction, RunRecord, TrialRecor
 
 use crate::words::count;
 
-/// Alarms told one by one; the run's record has all.
+/// Most alarms that are listed; the run's record has all.
 const MOST_ALARMS: usize = 5;
 
-/// What two alarms have in common that are told in one line.
+/// Alarms with equal keys share a line.
 type Key<'a> = (&'a str, &'a str, Direction, CeRule);
 
-/// The alarms of the valid trials of a run in words, the first of each kind as the example; empty
-/// where there is none.
+/// Returns a line for each kind of alarm in the valid trials of a run, with the first one as the
+/// example.
 pub(crate) fn lines(record: &RunRecord, suffix: &str) -> Vec<String> {
-    // A measurement has said it in its own verdict.
+    // A measurement's own verdict has its alarms.
     if !record.verdict.is_empty() {
         return Vec::new();
     }

@@ -24,7 +24,7 @@ pub(crate) fn line(record: &RunRecord, suffix: &str) -> Option<String> {
     ))
 }
 
-/// The smallest delay, or without stored samples the mean of the trials' medians.
+/// Returns the smallest delay; without stored samples the smallest median of a trial.
 fn smallest_known_ns(latency: &ArmLatency) -> Option<i64> {
     latency.pooled.map(|all| all.min_ns).or_else(|| latency.value_ns(Quantile::P50))
 }

@@ -1,4 +1,4 @@
-//! A study of cohorts in words: sentences that lead, and a terminal's table.
+//! A study of cohorts in words: its sentences, and a table for a terminal.
 
 use std::fmt::Write as _;
 
@@ -11,11 +11,11 @@ use crate::words::{count, one_line, significant, wrap};
 
 /// Widest line in a terminal.
 const COLUMNS: usize = 100;
-/// Comparisons that get a sentence each; the others are in the tables.
+/// Most comparisons with a sentence each; the tables have the others.
 const MOST_SENTENCES: usize = 6;
 
-/// What the study says, the most important first; each sentence with its interval, its devices and
-/// its tests.
+/// Returns the results in sentences, the most important first, each with its interval, devices and
+/// tests.
 pub fn cohort_sentences(study: &CohortStudy) -> Vec<String> {
     let Some(series) = study.headline() else {
         let nothing = match study.summed_days {
@@ -47,7 +47,7 @@ pub fn cohort_sentences(study: &CohortStudy) -> Vec<String> {
     sentences
 }
 
-/// By how many percent a class cuts its lag, with the interval; more, less, or neither.
+/// Formats by how many percent a class reduces its lag, with the interval.
 fn lag_words(cut: f64, (low, high): (f64, f64), than: &str) -> String {
     let [cut, least, most] = if high < 0.0 { [-cut, -high, -low] } else { [cut, low, high] };
     let [cut, least, most] = [cut, least, most].map(significant);
@@ -58,17 +58,17 @@ fn lag_words(cut: f64, (low, high): (f64, f64), than: &str) -> String {
     format!("has {cut} % {how} lag than {than} ({least} to {most} % at 95 %)")
 }
 
-/// `With aqm, `; nothing where there is one cohort.
+/// Returns `With aqm, `; empty if there is one cohort.
 fn of_cohort(study: &CohortStudy, cohort: &str) -> String {
     if study.cohorts.len() > 1 { format!("With {}, ", cohort_name(cohort)) } else { String::new() }
 }
 
-/// A cohort's name; lines that are in none have one, too.
+/// Returns the display name of a cohort; lines without a cohort have one, too.
 pub(crate) fn cohort_name(cohort: &str) -> String {
     if cohort.is_empty() { "(no cohort)".to_owned() } else { one_line(cohort) }
 }
 
-/// `under upload` or `without load`.
+/// Returns `under upload` or `without load`.
 pub(crate) fn load_words(series: &SeriesStudy) -> String {
     match series.load.as_str() {
         "latency" => "without load".to_owned(),
@@ -76,7 +76,7 @@ pub(crate) fn load_words(series: &SeriesStudy) -> String {
     }
 }
 
-/// `up, DSCP 45`.
+/// Returns a name such as `up, DSCP 45`.
 pub(crate) fn series_name(series: &SeriesStudy) -> String {
     format!("{}, DSCP {}", one_line(&series.step), series.dscp)
 }
@@ -158,13 +158,13 @@ fn alone(series: &SeriesStudy, own: &CohortSeries) -> String {
     )
 }
 
-/// The day of an instant, milliseconds since 1970.
+/// Formats the day of an instant in milliseconds since 1970.
 pub(crate) fn day(at_ms: u64) -> Option<String> {
     let instant = jiff::Timestamp::from_millisecond(i64::try_from(at_ms).ok()?).ok()?;
     Some(instant.strftime("%Y-%m-%d").to_string())
 }
 
-/// What a reader must know before believing the numbers.
+/// Returns the caveats that a reader must know before relying on the numbers.
 pub fn cohort_warnings(study: &CohortStudy) -> Vec<String> {
     let mut warnings = Vec::new();
     if study.sampled < 1.0 {
@@ -218,7 +218,7 @@ pub fn cohort_warnings(study: &CohortStudy) -> Vec<String> {
     warnings
 }
 
-/// `9.81 [9.70 to 9.92]`.
+/// Formats an estimate with its interval: `9.81 [9.70 to 9.92]`.
 pub(crate) fn interval_words(estimate: &Estimate) -> String {
     let ends = estimate.low.zip(estimate.high);
     let ends = ends.map_or(String::new(), |(low, high)| {
@@ -227,7 +227,7 @@ pub(crate) fn interval_words(estimate: &Estimate) -> String {
     format!("{}{ends}", significant(estimate.value))
 }
 
-/// All of it for a terminal, within 100 columns where no name is longer.
+/// Returns the whole study as text, within 100 columns unless a name is longer.
 pub fn cohort_table(study: &CohortStudy) -> String {
     let mut text = format!("{}\n", one_line(&study.title));
     let folded = |text: &mut String, words: &str| {
@@ -287,8 +287,8 @@ pub fn cohort_table(study: &CohortStudy) -> String {
 const HEAD: [&str; 8] =
     ["", "devices", "tests", "median mean", "median max", "p50", "p99, ms", "lost %"];
 
-/// A quantile of a cohort's round trips: `lost` where it is a lost probe, `-` where its devices
-/// have no scheduled run.
+/// Formats a quantile of a cohort's round trips: `lost` if it is a lost probe, `-` if no device of
+/// the cohort has a scheduled run.
 pub(crate) fn quantile_words(own: &CohortSeries, ms: Option<f64>) -> String {
     match ms {
         Some(ms) => significant(ms),
@@ -319,6 +319,7 @@ fn series_cells(own: &CohortSeries) -> [String; 8] {
 
 fn comparison_lines(comparison: &Comparison) -> Vec<String> {
     let line = |(name, found): (&str, &Compared)| {
+        // Without a latency above idle there is no ratio.
         let ratio = found.ratio.as_ref().map(|it| format!("{} times less, ", interval_words(it)));
         let ratio = ratio.unwrap_or_default();
         let shift = found.shift_ms.as_ref().map_or("-".to_owned(), interval_words);
@@ -348,7 +349,7 @@ pub(crate) fn compared_values(
     values.into_iter().filter_map(|(name, found)| Some((name, found.as_ref()?)))
 }
 
-/// A p-value: many digits of a small one say nothing.
+/// Formats a p-value; below 0.001 its digits do not matter.
 pub(crate) fn p_words(p_value: f64) -> String {
     if p_value < 0.001 { "< 0.001".to_owned() } else { significant(p_value) }
 }
@@ -371,7 +372,7 @@ fn outcome_rows(study: &CohortStudy) -> String {
     if cells.is_empty() { String::new() } else { format!("\n{}", rows(&cells, &head)) }
 }
 
-/// Columns as wide as their widest cell; the first to the left.
+/// Formats rows in columns as wide as their widest cell; the first is aligned left.
 fn rows<const N: usize>(cells: &[[String; N]], head: &[&str; N]) -> String {
     let width = |column: usize| {
         let cells = cells.iter().map(|row| row[column].chars().count());

@@ -11,56 +11,42 @@ use crate::exchange::{BYTES_MAX, ImportError, import};
 use crate::reduce::Reducer;
 use crate::subject::{Subject, subjects};
 
-/// Why a run could not be read for a report.
+/// An error while reading a run for a report.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LoadError {
-    /// A run directory that cannot be read.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// A file that the operating system does not hand out.
+    /// A file could not be opened or read.
     #[error("{}: cannot {action}", path.display())]
     Io {
-        /// The file.
         path: PathBuf,
         /// `open` or `read`.
         action: &'static str,
-        /// What the operating system said.
         source: io::Error,
     },
-    /// A file that is of no tool known here, or damaged.
+    /// A file has no known format, or is damaged.
     #[error("{}", path.display())]
-    Import {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong with its content.
-        source: ImportError,
-    },
+    Import { path: PathBuf, source: ImportError },
 }
 
-/// Samples that a report keeps in memory per run before it drops to one trial per arm.
+/// Most samples of a run in memory; of larger runs only one trial per arm is read.
 const MOST_SAMPLES: u64 = 5_000_000;
 
-/// Reads run directories for a report: every sample of ordinary runs; of a large one only the
-/// samples and series of the trials that its plots show.
-///
-/// A path that is a file is read as a file of another tool, see [`crate::import`].
-///
-/// [`crate::render`], [`crate::table`] and [`crate::summary_lines`] take the result, and name each
-/// arm with its world when there are several runs.
+/// Reads run directories for a report: all samples of ordinary runs, and of a large run those of
+/// the trials that its plots show. A path of a file is read as a file of another tool, see
+/// [`crate::import`].
 ///
 /// # Errors
-///
-/// As [`RunDir::read`] and [`crate::import`], for the first path that cannot be read.
+/// Returns the error of [`RunDir::read`] or [`crate::import`] for the first path that fails.
 pub fn load(paths: &[impl AsRef<Path>]) -> Result<Vec<RunData>, LoadError> {
     paths.iter().map(|path| load_one(path.as_ref(), &mut |_, _| {})).collect()
 }
 
-/// As [`load`], for whoever shows the runs and nothing else: of a run of more than 2,000 trials
-/// without samples and curves, what no page, table or sentence tells is left out of each trial.
+/// As [`load`], for callers that only show the runs: of a run of more than 2,000 trials without
+/// samples and series, the parts that no report shows are dropped from each trial.
 ///
 /// # Errors
-///
 /// As [`load`].
 pub fn load_to_show(paths: &[impl AsRef<Path>]) -> Result<Vec<RunData>, LoadError> {
     let one = |path: &Path| {

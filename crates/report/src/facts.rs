@@ -7,59 +7,58 @@ use underload_record::stats::hodges_lehmann_ratio;
 use crate::subject::Subject;
 use crate::words::judged_by;
 
-/// Ratios closer to 1 than this are called alike.
+/// Smaller ratios count as no difference.
 pub(crate) const ALIKE: f64 = 1.1;
 
-/// Rates closer to each other than this are not told apart.
+/// Rates within this ratio count as equal.
 pub(crate) const RATE_ALIKE: f64 = 1.05;
 
-/// Mbit/s below which nothing was loaded.
+/// Mbit/s below which a direction counts as unloaded.
 pub(crate) const NO_RATE_MBIT: f64 = 0.05;
 
-/// Loss of probes worth a word, percent.
+/// Least loss of probes that is mentioned, percent.
 pub(crate) const LOSS_PERCENT: f64 = 1.0;
 
-/// Repeats per arm from which an interval is worth printing.
+/// Fewest repeats per arm with an interval.
 pub(crate) const FEW_REPEATS: usize = 5;
 
-/// Value of a lost probe in ratios of trials, ns: longer than any answer, so that ratios with a
-/// lost probe rank correctly.
+/// Value of a lost probe in ratios of trials, ns: longer than any answer, so that it ranks last.
 pub(crate) const LOST_NS: f64 = 1e30;
-/// Above it a ratio has a lost probe in it.
+/// Larger ratios contain a lost probe.
 pub(crate) const RATIO_MAX: f64 = 1e9;
 
-/// An arm and the latency that is compared of it.
+/// An arm and its latency that is compared.
 pub(crate) type Told<'a> = (&'a Subject<'a>, &'a ArmLatency);
 
-/// How sure the repeats make us of a comparison.
+/// How certain a comparison is, given the repeats.
 pub(crate) enum Certainty {
-    /// The repeats of an arm are one and the same trial.
+    /// The repeats of an arm are identical.
     Identical {
-        /// Display name of that arm.
+        /// Display name of the arm.
         called: String,
         trials: usize,
     },
     /// Fewer than [`FEW_REPEATS`] trials per arm.
     Few { trials: usize },
-    /// The ratio of the trials' quantiles may be 1.
+    /// The interval of the ratio of the trials' quantiles includes 1.
     NoRatio { trials: usize },
-    /// The interval of that ratio.
+    /// The interval of the ratio of the trials' quantiles.
     Ratio {
-        /// The quantile, in words.
+        /// The quantile in words.
         by: String,
         trials: usize,
         low: f64,
         /// Infinite if an arm's quantile is a lost probe.
         high: f64,
     },
-    /// The difference of the trials' numbers may be 0.
+    /// The interval of the difference of the trials' numbers includes 0.
     NoDifference { trials: usize },
-    /// Enough trials, whose mean differs.
+    /// There are enough trials and the means differ.
     Mean { trials: usize },
 }
 
 impl Certainty {
-    /// From the trials' own quantiles; `None` if they have too few samples.
+    /// Judges by the trials' own quantiles; `None` if they have too few samples.
     pub(crate) fn of_latencies(first: Told<'_>, other: Told<'_>, told: Quantile) -> Option<Self> {
         if let Some(identical) = Self::identical(first.0, other.0) {
             return Some(identical);
@@ -73,7 +72,7 @@ impl Certainty {
         Some(if interval.is_noise() { Self::NoRatio { trials } } else { ratio })
     }
 
-    /// From numbers of which each trial has one; `is_noise` tells whether they may be the same.
+    /// Judges numbers of which each trial has one; `is_noise` tells whether they may be equal.
     pub(crate) fn of_numbers(
         first: &Subject<'_>,
         other: &Subject<'_>,
@@ -96,7 +95,7 @@ impl Certainty {
     }
 }
 
-/// An interval of the ratio of two arms over their trials, the larger over the smaller.
+/// An interval of the ratio of two arms over their trials, larger over smaller.
 pub(crate) struct RatioInterval {
     pub(crate) quantile: Quantile,
     /// Trials of the arm that has fewer.
@@ -112,8 +111,8 @@ impl RatioInterval {
     }
 }
 
-/// The interval by `told`, or by the median if a trial has too few samples for that; `None` if it
-/// has too few for both.
+/// Returns the interval for the quantile `told`, or for the median if a trial has too few samples;
+/// `None` if it has too few for both.
 pub(crate) fn ratio_interval(
     first: Told<'_>,
     other: Told<'_>,
@@ -151,7 +150,7 @@ pub(crate) fn ratio_interval(
     (trials > 0).then_some(RatioInterval { quantile, trials, bounds })
 }
 
-/// A rate in which two arms are not alike: a low latency may have been bought with it.
+/// A rate in which two arms differ, which may explain a lower latency.
 pub(crate) struct UnequalRate {
     pub(crate) direction: Direction,
     /// True if the rates are goodput, false if they are the link's throughput.
@@ -160,7 +159,7 @@ pub(crate) struct UnequalRate {
     pub(crate) other_bit_per_s: f64,
 }
 
-/// The rates in which two arms are not alike.
+/// Returns the rates in which two arms differ.
 pub(crate) fn unequal_rates(first: &Subject<'_>, other: &Subject<'_>) -> Vec<UnequalRate> {
     let unequal = |direction: Direction| {
         let own = first.summary.throughput(direction)?;

@@ -1,4 +1,4 @@
-//! The comparison that a scenario declares, as its first sentences.
+//! The first sentences of a report: the comparison that a scenario declares.
 
 use std::collections::BTreeSet;
 
@@ -11,8 +11,8 @@ use crate::phrases::{self, factor, most_lost};
 use crate::subject::Subject;
 use crate::words::{count, judged_by, significant};
 
-/// The first sentences about what the scenario of these arms is about; `None` where it declares
-/// no metric.
+/// Returns the first sentences about the metric that the scenario declares; `None` if it declares
+/// none.
 pub(crate) fn lines(own: &[&Subject<'_>]) -> Option<Vec<String>> {
     let headline = own.first()?.run.record.scenario.headline.as_ref()?;
     if headline.metric.is_empty() {
@@ -41,20 +41,20 @@ pub(crate) fn lines(own: &[&Subject<'_>]) -> Option<Vec<String>> {
     Some(lines)
 }
 
-/// Of each list the element with one and the same statistic: the highest that all can tell, or that
-/// most can.
+/// Takes the element with the same statistic from each list: the one that most lists have, and of
+/// several the highest.
 fn together<T>(lists: Vec<Vec<T>>, quantile: impl Fn(&T) -> Option<Quantile>) -> Vec<T> {
-    let tells = |list: &&Vec<T>, wanted| list.iter().any(|element| quantile(element) == wanted);
+    let has = |list: &&Vec<T>, wanted| list.iter().any(|element| quantile(element) == wanted);
     let all: BTreeSet<Option<Quantile>> = lists.iter().flatten().map(&quantile).collect();
     let by_number = |wanted: &Option<Quantile>| {
-        (lists.iter().filter(|list| tells(list, *wanted)).count(), *wanted)
+        (lists.iter().filter(|list| has(list, *wanted)).count(), *wanted)
     };
     let Some(common) = all.into_iter().max_by_key(by_number) else { return Vec::new() };
     let of_list = |list: Vec<T>| list.into_iter().find(|element| quantile(element) == common);
     lists.into_iter().filter_map(of_list).collect()
 }
 
-/// How many more there are that the sentence about several cannot speak of.
+/// Returns a sentence on the elements with too few samples for the sentence before.
 fn untold(number: usize, one: &str, several: &str) -> Option<String> {
     match number {
         0 => None,
@@ -63,7 +63,7 @@ fn untold(number: usize, one: &str, several: &str) -> Option<String> {
     }
 }
 
-/// A number of an arm, by its name without its statistic and that statistic.
+/// A metric of an arm, with its statistic.
 #[derive(Clone, Copy)]
 struct Number<'a> {
     value: f64,
@@ -73,13 +73,12 @@ struct Number<'a> {
 }
 
 impl<'a> Number<'a> {
-    /// The metric, or where too few samples tell its quantile, by the highest quantile below it
-    /// that has enough.
+    /// Returns the metric, followed by lower quantiles of the same latency.
     fn all(subject: &'a Subject<'a>, name: &str) -> Vec<Self> {
         let (stem, declared) = statistic(name);
         let of = |quantile: Option<Quantile>, name: &str| {
             let latency = latency_of(subject, stem);
-            let is_told = match (latency, quantile) {
+            let has_samples = match (latency, quantile) {
                 (Some(latency), Some(quantile)) => latency.told_ns(quantile).is_some(),
                 _ => true,
             };
@@ -87,7 +86,8 @@ impl<'a> Number<'a> {
             let value = match judged() {
                 Some(judged) => judged.as_ns() / 1e6,
                 None => {
-                    metric_of(&subject.run.record, &subject.arm.name, name).filter(|_| is_told)?
+                    let value = metric_of(&subject.run.record, &subject.arm.name, name);
+                    value.filter(|_| has_samples)?
                 }
             };
             Some(Self { value, unit: unit(subject, name), quantile, latency })
@@ -100,7 +100,7 @@ impl<'a> Number<'a> {
         of(declared, name).into_iter().chain(lower).collect()
     }
 
-    /// The value with its unit, unless the words for it have that.
+    /// Formats the value with its unit, unless `says` contains the unit.
     fn words(&self, says: &str) -> String {
         match self.unit {
             unit if unit.is_empty() || says.contains(unit) || self.value.is_infinite() => {
@@ -110,17 +110,17 @@ impl<'a> Number<'a> {
         }
     }
 
-    /// The value in front of `other`, whose words have the unit unless it is a lost probe.
+    /// Formats the value before `other`, which has the unit unless it is a lost probe.
     fn beside(&self, other: &Self, says: &str) -> String {
         if other.value.is_infinite() { self.words(says) } else { self.bare() }
     }
 
-    /// The value without its unit; infinite is a lost probe.
+    /// Formats the value without its unit; infinity is a lost probe.
     fn bare(&self) -> String {
         if self.value.is_infinite() { "lost".to_owned() } else { significant(self.value) }
     }
 
-    /// Whether twice the number is twice as much: a score is none.
+    /// Whether a ratio of two values has a meaning; a ratio of scores has none.
     fn has_ratio(&self) -> bool {
         RATIO_UNITS.contains(&self.unit) && self.value > 0.0 && self.value.is_finite()
     }
@@ -128,7 +128,7 @@ impl<'a> Number<'a> {
 
 const RATIO_UNITS: [&str; 4] = ["ms", "s", "Mbit/s", "Mbit/s/s"];
 
-/// The latency of `PROBE/load.rtt.`.
+/// Returns the latency of a metric without its statistic, `PROBE/load.rtt.`.
 fn latency_of<'a>(subject: &'a Subject<'a>, stem: &str) -> Option<&'a ArmLatency> {
     let (probe, rest) = match stem.split_once('/') {
         Some((probe, rest)) => (Some(probe), rest),
@@ -138,7 +138,7 @@ fn latency_of<'a>(subject: &'a Subject<'a>, stem: &str) -> Option<&'a ArmLatency
     subject.summary.latency(probe, LatencyMeasure::RoundTrip, phase)
 }
 
-/// The unit of a metric's value, as a sentence has it.
+/// Returns the unit of a metric as used in sentences.
 fn unit<'a>(subject: &'a Subject<'a>, name: &str) -> &'a str {
     if let Some((flow, own)) = name.split_once('/') {
         let mut metrics = subject.summary.metrics.iter();
@@ -159,7 +159,7 @@ fn unit<'a>(subject: &'a Subject<'a>, name: &str) -> &'a str {
     }
 }
 
-/// ` at p99`, ` at p99 of sent`, ` at most`, ` on average`.
+/// Returns ` at p99`, ` at p99 of sent`, ` at most` or ` on average`.
 fn at<'a>(numbers: impl Iterator<Item = &'a Number<'a>> + Clone) -> String {
     match numbers.clone().next().and_then(|number| number.quantile) {
         None => String::new(),
@@ -171,7 +171,7 @@ fn at<'a>(numbers: impl Iterator<Item = &'a Number<'a>> + Clone) -> String {
     }
 }
 
-/// One arm and what it is held against.
+/// An arm's number and the number that it is compared with.
 struct Compared<'a> {
     arm: &'a Subject<'a>,
     other: &'a Subject<'a>,
@@ -180,7 +180,7 @@ struct Compared<'a> {
 }
 
 impl<'a> Compared<'a> {
-    /// By every statistic that both can tell, the highest first.
+    /// Compares two arms by every statistic that both have, the highest first.
     fn all(headline: &Headline, arm: &'a Subject<'a>, other: &'a Subject<'a>) -> Vec<Self> {
         let others = match headline.baseline_metric.as_str() {
             "" => Number::all(other, &headline.metric),
@@ -193,19 +193,19 @@ impl<'a> Compared<'a> {
         Number::all(arm, &headline.metric).into_iter().filter_map(alike).collect()
     }
 
-    /// The baseline's number over the arm's, where that says something.
+    /// Returns the baseline's number over the arm's; `None` if the ratio has no meaning.
     fn ratio(&self) -> Option<f64> {
         let both = self.own.has_ratio() && self.others.has_ratio();
         both.then(|| self.others.value / self.own.value)
     }
 
-    /// By how much the baseline's number is larger; none if both are of lost probes.
+    /// Returns the baseline's number minus the arm's; 0 if both are lost probes.
     fn difference(&self) -> f64 {
         let (own, others) = (self.own.value, self.others.value);
         if own.is_infinite() && others.is_infinite() { 0.0 } else { others - own }
     }
 
-    /// `, 1.7 times lower`.
+    /// Formats the ratio: `, 1.7 times lower`.
     fn change(&self) -> String {
         self.ratio().map_or(String::new(), |ratio| format!(", {}", times(ratio)))
     }
@@ -231,9 +231,9 @@ impl<'a> Compared<'a> {
         format!("With {arm} the {says} is {own}{at} against {against}{}{besides}.", self.change())
     }
 
-    /// What must be known beside the number: unequal rates, lost probes.
+    /// Returns the caveats of the comparison: unequal rates, lost probes.
     fn besides(&self, is_same_arm: bool) -> String {
-        // A rate is no news beside a rate.
+        // Rates are already in a sentence about rates.
         let says_rates = is_same_arm || self.own.unit.starts_with("Mbit/s");
         let rates = if says_rates { Vec::new() } else { unequal_rates(self.other, self.arm) };
         let lost = self.own.latency.zip(self.others.latency);
@@ -253,7 +253,7 @@ impl<'a> Compared<'a> {
         Some(phrases::certainty(&known))
     }
 
-    /// Whether the interval of the difference between the trials' numbers includes zero.
+    /// Whether the interval of the difference of the trials' numbers includes 0.
     fn is_noise(&self, headline: &Headline) -> bool {
         let values = |arm: &Subject<'_>, metric: &str| {
             metric_over_trials(&arm.run.record, &arm.arm.name, metric)
@@ -268,7 +268,7 @@ impl<'a> Compared<'a> {
     }
 }
 
-/// `1.7 times lower`, `hardly a difference`.
+/// Formats a ratio: `1.7 times lower`, `hardly a difference`.
 fn times(ratio: f64) -> String {
     match ratio {
         ratio if ratio >= ALIKE => format!("{} times lower", factor(ratio)),
@@ -277,7 +277,7 @@ fn times(ratio: f64) -> String {
     }
 }
 
-/// What of an arm's name is the same in all that a pattern names: `bode` of `bode/*/*`, nothing of
+/// Returns the part of a pattern that all matching names have: `bode` for `bode/*/*`, empty for
 /// `*/*`.
 fn common(pattern: &str) -> String {
     let parts = pattern.split('/').map(|part| part.replace('*', ""));
@@ -288,7 +288,7 @@ fn common(pattern: &str) -> String {
     parts.join("/")
 }
 
-/// Several pairs of arms: both of two, the median of more, and how many are like it.
+/// Describes several pairs of arms: both of two, else the median pair and how many agree with it.
 fn middle(headline: &Headline, pairs: &[Compared<'_>]) -> String {
     let lowers = |pair: &&Compared<'_>| pair.own.value < pair.others.value;
     let of_all = pairs.len();
@@ -336,7 +336,7 @@ fn middle(headline: &Headline, pairs: &[Compared<'_>]) -> String {
     format!("{the} {says} is {than}{at}{instead} {which}; {which_pair} {shown}{carried}{lost}.")
 }
 
-/// `it carried 0.62 to 1.01 of the others' rate down`, where any pair is not alike.
+/// Returns `it carried 0.62 to 1.01 of the others' rate down`; `None` if all rates are alike.
 fn carried(pairs: &[Compared<'_>]) -> Option<String> {
     let share = |pair: &Compared<'_>, direction| {
         let of = |subject: &Subject<'_>| {
@@ -359,7 +359,7 @@ fn carried(pairs: &[Compared<'_>]) -> Option<String> {
     (!both.is_empty()).then(|| format!("beside the others it carried {}", both.join(", ")))
 }
 
-/// A number that is held against nothing, or that nothing could be held against.
+/// Describes numbers without a number to compare them with.
 fn alone(headline: &Headline, pairs: &[(&Subject<'_>, Option<&Subject<'_>>)]) -> Vec<String> {
     let says = &headline.says;
     let lists = pairs.iter().map(|(arm, _)| {

@@ -1,19 +1,19 @@
-//! Runs shown: pages, plots, tables, sentences; and files of other tools, read and written.
+//! Reports of runs: pages, plots, tables, sentences; and files of other tools, read and written.
 //!
 //! - [`load_to_show`], [`load`], [`render`], [`write_report`]: one page from one run or several,
 //!   and its plots.
 //! - [`diagram`], [`style_sheet`]: plots of anything else, for documentation and other pages.
 //! - [`finding_lines`]: what the steps of a measured line found, in words.
-//! - [`table()`], [`summary_lines`], [`warnings`]: the same for a terminal, in plain words.
-//! - [`plain_text`], [`one_line`]: words of strangers, for a terminal.
+//! - [`table()`], [`summary_lines`], [`warnings`]: a report for a terminal, in plain words.
+//! - [`plain_text`], [`one_line`]: texts of strangers, made safe for a terminal.
 //! - [`figures_table`], [`figures_markdown`]: published numbers beside those of many runs.
 //! - [`write_figure_pages`]: the figures of papers, a page per paper.
 //! - [`history_page`]: one line over weeks.
 //! - [`replay_page`], [`replay_lines`]: what several queues did to the packets of a recording.
-//! - [`cohort_page`], [`cohort_table`], [`cohort_sentences`]: the same for the cohorts of a plan.
+//! - [`cohort_page`], [`cohort_table`], [`cohort_sentences`]: the cohorts of a plan compared.
 //! - [`import`], [`flent_file`]: files of other tools, read as runs; a trial written for flent.
-//! - [`SweepOutcome`], [`sweep_page`]: what a sweep of a million cells comes to.
-//! - [`agreements`]: how well one run of a scenario foretells another.
+//! - [`SweepOutcome`], [`sweep_page`]: the results of a sweep of up to a million cells.
+//! - [`agreements`]: how well one run of a scenario predicts another.
 
 mod agreement;
 mod alarms;
@@ -44,9 +44,8 @@ pub use combine::{LoadError, load, load_to_show};
 pub use exchange::{ImportError, flent_file, import};
 pub use measured::finding_lines;
 pub use page::{
-    FigurePage, PageError, check_replay_place, cohort_page, history_page, plots, render,
-    replay_page, sweep_page, write_figure_pages, write_history, write_page, write_replay,
-    write_report, write_sweep_report,
+    FigurePage, PageError, check_page_path, cohort_page, history_page, plots, render, replace_page,
+    replay_page, sweep_page, write_figure_pages, write_page, write_report, write_sweep_report,
 };
 pub use plot::{Plot, PlotError, diagram, style_sheet};
 pub use published::{Figure, figures_markdown, figures_table, published_table};

@@ -1,4 +1,4 @@
-//! Chooses the arms to compare, and words the settings in which they differ.
+//! Chooses the arms to compare, and describes the settings in which they differ.
 //!
 //! An arm has its settings from its scenario ([`ArmRecord::factors`]). If any arm differs from the
 //! base only in its queues, or in one other setting that is not the line's, those arms are
@@ -12,23 +12,23 @@ use underload_record::schema::ArmRecord;
 
 use crate::subject::Subject;
 
-/// A setting of which two arms have different values.
+/// A setting with different values in two arms.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Setting<'a> {
     /// Key of the scenario.
     key: &'a str,
-    /// The base's value; `None`: the default.
+    /// The base's value; `None` for the default.
     from: Option<&'a str>,
     /// The other arm's value.
     to: Option<&'a str>,
 }
 
-/// Every setting in which an arm differs from the base; at least one.
+/// The settings in which an arm differs from the base; at least one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Difference<'a>(Vec<Setting<'a>>);
 
 impl<'a> Difference<'a> {
-    /// The settings that differ between two arms of a scenario; `None` if none is known to.
+    /// Returns the settings that differ between two arms of a scenario; `None` if none does.
     pub(crate) fn between(first: &'a ArmRecord, other: &'a ArmRecord) -> Option<Self> {
         let keys: BTreeSet<&'a String> = first.factors.keys().chain(other.factors.keys()).collect();
         let value = |arm: &'a ArmRecord, key: &str| arm.factors.get(key).map(String::as_str);
@@ -37,24 +37,24 @@ impl<'a> Difference<'a> {
         Some(Self(differing.collect())).filter(|it: &Self| !it.0.is_empty())
     }
 
-    /// Whether the arms differ in nothing but their queues, of which one can be better.
+    /// Whether the arms differ only in their queues.
     pub(crate) fn is_queues(&self) -> bool {
         self.0.iter().all(Setting::is_queue)
     }
 
-    /// Whether one setting besides the line's rates, delays and losses is the only difference.
+    /// Whether they differ in exactly one setting, which is not the line's rate, delay or loss.
     fn is_one_factor(&self) -> bool {
         matches!(&self.0[..], [only] if !only.key.starts_with("path."))
     }
 
-    /// Whether more than one setting may be the cause of a difference.
+    /// Whether several settings may cause a difference.
     pub(crate) fn is_mixed(&self) -> bool {
         self.0.len() > 1 && !self.is_queues()
     }
 
-    /// The settings that differ, for a sentence that names the two arms:
-    /// ` (up queue docsis-pie instead of fifo)`, ` (both queues cake instead of fifo)`; empty where
-    /// the names say it.
+    /// Describes the settings that differ, for a sentence with the names of both arms:
+    /// ` (up queue docsis-pie instead of fifo)`, ` (both queues cake instead of fifo)`; empty if
+    /// the names already say so.
     pub(crate) fn beside(&self, first: &str, other: &str) -> String {
         if self.0.iter().all(|setting| setting.is_said_by(first, other)) {
             return String::new();
@@ -90,7 +90,7 @@ impl Setting<'_> {
         self.key.starts_with("path.") && matches!(last, Some("up" | "down"))
     }
 
-    /// Both values, as far as they differ.
+    /// Returns both values without their common parts.
     fn values(&self) -> (String, String) {
         let [from, to] = [self.from, self.to].map(|value| value.unwrap_or("its default"));
         let is_spec = self.is_queue() || self.is_link();
@@ -102,7 +102,7 @@ impl Setting<'_> {
         first.contains(&from) && other.contains(&to)
     }
 
-    /// `cake instead of fifo`; empty where a value is too long for a sentence.
+    /// Returns `cake instead of fifo`; empty if a value is too long for a sentence.
     fn change(&self) -> String {
         let (from, to) = self.values();
         let is_long = from.chars().count().max(to.chars().count()) > MOST_VALUE;
@@ -110,12 +110,12 @@ impl Setting<'_> {
     }
 }
 
-/// Characters of a value that a sentence has, at most.
+/// Longest value in a sentence, characters.
 const MOST_VALUE: usize = 40;
-/// Changes that a sentence has with their values, at most.
+/// Most changes in a sentence with their values.
 const MOST_CHANGES: usize = 4;
 
-/// `up queue and rtt`; of the queues of both directions `both queues at modem`.
+/// Joins keys in words: `up queue and rtt`; for queues of both directions `both queues at modem`.
 fn keys_in_words(keys: &[&str]) -> String {
     let twin = |key: &str| {
         let (start, last) = key.rsplit_once('.')?;
@@ -139,8 +139,8 @@ fn keys_in_words(keys: &[&str]) -> String {
     }
 }
 
-/// `up queue at modem` of `path.hop.modem.up_queue`, `up link` of `path.up`, `count of upload` of
-/// `flow.upload.count`.
+/// Describes a key: `up queue at modem` for `path.hop.modem.up_queue`, `up link` for `path.up`,
+/// `count of upload` for `flow.upload.count`.
 fn in_words(key: &str) -> String {
     let plain = |key: &str| match key {
         "up" | "down" => format!("{key} link"),
@@ -155,7 +155,7 @@ fn in_words(key: &str) -> String {
     }
 }
 
-/// What two SPECs do not share: their disciplines, or of one discipline the parameters.
+/// Returns the parts of two SPECs that differ: their disciplines, or the parameters of one.
 fn apart(from: &str, to: &str) -> (String, String) {
     let cut = |spec: &str| {
         let (head, rest) = spec.split_once(':').unwrap_or((spec, ""));
@@ -173,7 +173,7 @@ fn apart(from: &str, to: &str) -> (String, String) {
     (own(&from_rest, &to_rest), own(&to_rest, &from_rest))
 }
 
-/// The parameters of a SPEC; commas inside brackets belong to a SPEC in it.
+/// Splits the parameters of a SPEC; commas in brackets belong to an inner SPEC.
 fn parameters(text: &str) -> Vec<String> {
     let (mut all, mut depth) = (vec![String::new()], 0_u32);
     for c in text.chars() {
@@ -192,17 +192,17 @@ fn parameters(text: &str) -> Vec<String> {
     all
 }
 
-/// An arm and what it differs in from the base.
+/// An arm and its difference from the base.
 pub(crate) type Like<'a> = (&'a Subject<'a>, Difference<'a>);
 
-/// An arm of a run, and those that are compared with it.
+/// An arm of a run, and the arms that are compared with it.
 pub(crate) struct Alike<'a> {
     pub(crate) base: Option<&'a Subject<'a>>,
     pub(crate) others: Vec<Like<'a>>,
 }
 
 impl<'a> Alike<'a> {
-    /// Chooses among the arms of one run. The base is the baseline of a headline without a metric,
+    /// Chooses among the arms of one run. The base is the headline's baseline if it has no metric,
     /// else the first arm.
     pub(crate) fn new(own: &[&'a Subject<'a>]) -> Self {
         let is_base = |subject: &&&Subject<'_>| {
@@ -233,7 +233,7 @@ impl<'a> Alike<'a> {
     }
 }
 
-/// Whether two subjects are the same arm in two runs of a scenario.
+/// Whether two subjects are the same arm of one scenario, in two runs.
 pub(crate) fn is_same_arm(first: &Subject<'_>, other: &Subject<'_>) -> bool {
     let (own, others) = (&first.run.record.scenario, &other.run.record.scenario);
     first.arm.name == other.arm.name

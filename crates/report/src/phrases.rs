@@ -1,4 +1,4 @@
-//! The words for what [`facts`](crate::facts) has as numbers.
+//! Words for the comparisons in [`facts`](crate::facts).
 
 use underload_record::CONFIDENCE;
 use underload_record::schema::ArmLatency;
@@ -6,7 +6,7 @@ use underload_record::schema::ArmLatency;
 use crate::facts::{Certainty, LOSS_PERCENT, UnequalRate};
 use crate::words::{count, mbit, significant};
 
-/// A sentence on how sure a comparison is.
+/// Returns a sentence on how certain a comparison is.
 pub(crate) fn certainty(certainty: &Certainty) -> String {
     match certainty {
         Certainty::Identical { called, trials: all } => format!(
@@ -54,13 +54,13 @@ pub(crate) fn rates(unequal: &[UnequalRate]) -> Option<String> {
     (!all.is_empty()).then(|| all.join(", "))
 }
 
-/// `12 against 0 % of its probes were lost`.
+/// Formats two losses: `12 against 0 % of its probes were lost`.
 pub(crate) fn losses(own: f64, others: f64) -> String {
     let (own, others) = (significant(own), significant(others));
     format!("{own} against {others} % of its probes were lost")
 }
 
-/// `; up to 12 % of their probes were lost`, where that is worth a word.
+/// Returns `; up to 12 % of their probes were lost`; empty if the loss is negligible.
 pub(crate) fn most_lost<'a>(latencies: impl Iterator<Item = &'a ArmLatency>) -> String {
     let most = latencies.map(ArmLatency::lost_percent).reduce(f64::max);
     most.filter(|most| *most >= LOSS_PERCENT).map_or(String::new(), |most| {
@@ -68,7 +68,6 @@ pub(crate) fn most_lost<'a>(latencies: impl Iterator<Item = &'a ArmLatency>) -> 
     })
 }
 
-/// Returns text such as `5 trials` or `1 trial`.
 pub(crate) fn trials(number: usize) -> String {
     count(number as u64, "trial")
 }

@@ -1,4 +1,4 @@
-//! Published numbers beside ours, as text: for the page, for a terminal, as Markdown.
+//! Published numbers beside measured ones, as text: for the page, for a terminal, as Markdown.
 
 use std::fmt::Write as _;
 
@@ -12,15 +12,15 @@ const COLUMNS: usize = 100;
 /// The published numbers of one scenario, judged.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Figure {
-    /// The scenario's name, for example `bode/step`.
+    /// Name of the scenario, for example `bode/step`.
     pub scenario: String,
-    /// What it reproduces, for example `Comcast 2021, Figure 5`.
+    /// Name of the figure, for example `Comcast 2021, Figure 5`.
     pub figure: String,
-    /// Each number with what the run measured.
+    /// Each number with the measured value.
     pub expectations: Vec<Expectation>,
 }
 
-/// Every number of every figure for a terminal, a total at the end; within 100 columns where no
+/// Formats every number of every figure for a terminal, with a total, within 100 columns unless a
 /// name is longer.
 pub fn figures_table(figures: &[Figure]) -> String {
     let mut text = String::new();
@@ -35,8 +35,7 @@ pub fn figures_table(figures: &[Figure]) -> String {
     text
 }
 
-/// The published numbers of one run beside what it measured, as [`figures_table`] has them; empty
-/// where its scenario has none.
+/// Formats the published numbers of one run, as [`figures_table`] does; empty if there are none.
 pub fn published_table(expectations: &[Expectation]) -> String {
     if expectations.is_empty() {
         return String::new();
@@ -44,7 +43,7 @@ pub fn published_table(expectations: &[Expectation]) -> String {
     format!("{}\n{}", Count::new(expectations).words(), rows(expectations))
 }
 
-/// [`figures_table`] as Markdown: one overview, then a table for each figure.
+/// Formats the figures as Markdown: an overview, then a table for each figure.
 pub fn figures_markdown(figures: &[Figure]) -> String {
     let mut text = String::from(
         "| scenario | reproduces | numbers | met | missed | not measured |\n\
@@ -79,7 +78,7 @@ pub fn figures_markdown(figures: &[Figure]) -> String {
     text
 }
 
-/// Words for the metric and the arms of a published number.
+/// Describes the metric and arms of a published number.
 pub(crate) fn what(expected: &Expectation) -> String {
     let Expectation { metric, arm, .. } = expected;
     match (&expected.choice, &expected.relative_to) {
@@ -101,7 +100,7 @@ pub(crate) fn what(expected: &Expectation) -> String {
     }
 }
 
-/// The number with the band that counts as met, or the band alone; without unit.
+/// Formats the number with the band that counts as met, or the band alone, without unit.
 pub(crate) fn published(expected: &Expectation) -> String {
     let band = match (expected.low, expected.high) {
         (Some(low), Some(high)) if (high - low).abs() < f64::EPSILON => given(low),
@@ -116,14 +115,14 @@ pub(crate) fn published(expected: &Expectation) -> String {
     }
 }
 
-/// A number that somebody wrote down: as short as it was, of at most four digits.
+/// Formats a number from a source with at most four digits.
 fn given(value: f64) -> String {
     let digits = value.abs().max(f64::MIN_POSITIVE).log10().floor() as i32;
     let scale = 10_f64.powi(3 - digits.clamp(-6, 3));
     format!("{}", (value * scale).round() / scale)
 }
 
-/// `met`, `missed, 3.2 ms above`, `not measured` or `short form`.
+/// Returns `met`, `missed, 3.2 ms above`, `not measured` or `short form`.
 pub(crate) fn outcome(expected: &Expectation) -> String {
     match expected.verdict {
         Verdict::Met => "met".to_owned(),
@@ -140,7 +139,7 @@ pub(crate) fn outcome(expected: &Expectation) -> String {
     }
 }
 
-/// The unit with a space before it; nothing for a ratio.
+/// Returns the unit after a space; empty for a ratio.
 fn unit(expected: &Expectation) -> String {
     match expected.unit.as_str() {
         "" | "1" => String::new(),
@@ -148,7 +147,7 @@ fn unit(expected: &Expectation) -> String {
     }
 }
 
-/// The measured value in words; without unit.
+/// Formats the measured value, without unit.
 pub(crate) fn ours(expected: &Expectation) -> String {
     let text = match expected.choice {
         Some(_) => given,
@@ -157,7 +156,7 @@ pub(crate) fn ours(expected: &Expectation) -> String {
     expected.measured.map_or("–".to_owned(), text)
 }
 
-/// Why it is not met, as the scenario says; its note where it says nothing else.
+/// Returns why the number is not met: the scenario's cause, or its note.
 fn why(expected: &Expectation) -> Option<&str> {
     if matches!(expected.verdict, Verdict::Met | Verdict::NotComparable) {
         return None;
@@ -166,7 +165,7 @@ fn why(expected: &Expectation) -> Option<&str> {
     Some(texts.map(|text| text.trim()).find(|text| !text.is_empty()).unwrap_or("not known"))
 }
 
-/// A text as a cell of a Markdown table. Patterns of arms have asterisks, which are none.
+/// Escapes a text for a cell of a Markdown table, with the asterisks of arm patterns.
 fn cell(text: &str) -> String {
     let words: Vec<&str> = text.split_whitespace().collect();
     words.join(" ").replace('|', "\\|").replace("/*", "/\\*").replace(" *", " \\*")
@@ -226,7 +225,7 @@ impl Count {
         count
     }
 
-    /// `Of 35 published numbers 30 are met and 5 missed.`; `None` without a number.
+    /// Returns `Of 35 published numbers 30 are met and 5 missed.`; `None` without numbers.
     pub(crate) fn sentence(self) -> Option<String> {
         let Self { all, met, missed, unmeasured, short_form } = self;
         let unmeasured = match unmeasured {
@@ -266,7 +265,7 @@ impl Count {
     }
 }
 
-/// The numbers of all figures.
+/// Counts the numbers of all figures.
 fn all_of(figures: &[Figure]) -> Count {
     Count::new(figures.iter().flat_map(|figure| &figure.expectations))
 }

@@ -1,8 +1,9 @@
-//! What of a trial a report shows, where a run has thousands of them: a tenth of what is recorded.
+//! Drops the parts of a trial that no report shows, for runs of thousands of trials: about nine
+//! tenths of the record.
 //!
-//! Pages, plots, tables and sentences are the same as those of whole trials. What of a trial they
-//! look at beside the run's summaries is its verdict, its alarms, the latencies that a sentence or
-//! a plot is about, and all of the trials that a page lists.
+//! Pages, plots, tables and sentences are those of whole trials. Beside a run's summaries they use
+//! a trial's verdict, its alarms, the latencies that a sentence or a plot is about, and all of the
+//! trials that a page lists.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,14 +11,14 @@ use underload_record::schema::{LatencyMeasure, Phase, PlotRecord, RunRecord, Tri
 
 use crate::page::MOST_TRIALS;
 
-/// Takes from the trials of one run what no report of it shows, one trial after the other.
+/// Drops the parts of one run's trials that no report shows, trial by trial.
 #[derive(Debug)]
 pub(crate) struct Reducer {
-    /// What is shown of each trial; `None`: all of it, because a plot is about something else.
+    /// Latencies that are shown of each trial; `None` for all, because a plot needs another one.
     latencies: Option<BTreeSet<(LatencyMeasure, Phase)>>,
-    /// Flows of each arm that are known already.
+    /// Flows of each arm in earlier trials.
     flows: BTreeMap<String, BTreeSet<String>>,
-    /// Trials so far.
+    /// Number of trials so far.
     trials: usize,
 }
 
@@ -35,10 +36,10 @@ impl Reducer {
         Self { latencies, flows: BTreeMap::new(), trials: 0 }
     }
 
-    /// Leaves of the next trial what is shown.
+    /// Drops the unshown parts of the next trial.
     pub(crate) fn reduce(&mut self, trial: &mut TrialRecord) {
         self.trials += 1;
-        // What a flow is, its first trial tells.
+        // Pages describe a flow by its first trial.
         let has_new_flow = trial.validity.is_valid() && self.is_news(trial);
         let Some(shown) = &self.latencies else { return };
         if self.trials <= MOST_TRIALS || has_new_flow {
@@ -63,8 +64,8 @@ impl Reducer {
     }
 }
 
-/// The latency that a metric is about, as [`underload_record::schema::Expectation`] names them;
-/// `None` for any other metric.
+/// Returns the latency of a metric, named as in [`underload_record::schema::Expectation`]; `None`
+/// for other metrics.
 fn latency_of(metric: &str) -> Option<(LatencyMeasure, Phase)> {
     let of_probe = metric.split_once('/').map_or(metric, |(_, of_probe)| of_probe);
     let (phase, rest) = of_probe.split_once('.')?;

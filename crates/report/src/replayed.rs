@@ -1,69 +1,65 @@
-//! What became of a recording's packets in several queues, in sentences.
+//! Sentences on the packets of a recording in several queues.
 //!
-//! A replay is an open loop: the packets come as they came, whatever the queue does to them. So no
-//! sentence here says what a line would have been like; each says what a queue did to these
-//! packets.
+//! A replay is an open loop: the packets arrive as recorded, whatever the queue does. So no
+//! sentence predicts a line; each says how a queue treated these packets.
 
 use crate::words::{one_line, significant, thousands};
 
-/// A recording through one link, with several queues in front of it side by side.
+/// A recording through one link, with several queues before it side by side.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Replayed {
-    /// Name of the recording.
     pub input: String,
-    /// What of it was taken; empty if all was.
+    /// The part that was replayed; empty for all.
     pub filter: String,
-    /// The link, as its SPEC has it.
+    /// As a SPEC.
     pub link: String,
-    /// The random numbers' seed.
     pub seed: u64,
-    /// False where the recording could not be read to its end.
+    /// False if the recording could not be read to its end.
     pub is_complete: bool,
-    /// From the first packet to the end of the last transmission, the longest of the queues', s.
+    /// Time from the first packet to the end of the last transmission of any queue, s.
     pub span_s: f64,
-    /// What came, over time: s since the first packet, Mbit/s.
+    /// Offered rate over time: s since the first packet, Mbit/s.
     pub offered: Vec<(f64, f64)>,
-    /// Width of what the curves count together, s.
+    /// Width of a step of the curves, s.
     pub step_s: f64,
-    /// Each queue, in the order asked for.
+    /// In the order of the command line.
     pub queues: Vec<ReplayedQueue>,
 }
 
-/// What became of the packets in one queue.
+/// The packets of a replay in one queue.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ReplayedQueue {
-    /// The queue, as its SPEC has it.
+    /// As a SPEC.
     pub queue: String,
-    /// Packets that came.
+    /// Packets that arrived.
     pub packets: u64,
-    /// Packets that were sent, marked ones among them.
+    /// Packets that were sent, including marked ones.
     pub sent: u64,
-    /// Packets marked.
     pub marked: u64,
-    /// Packets dropped, by reason.
+    /// Dropped packets by reason.
     pub drops: Vec<(String, u64)>,
-    /// Sojourn of the packets sent, ms: p50, p90, p99, largest; `None` where none was.
+    /// Sojourn of the packets sent, ms: p50, p90, p99, largest; `None` if none was sent.
     pub sojourn_ms: Option<[f64; 4]>,
-    /// Sent on the link, bit/s, overhead included.
+    /// Rate on the link, bit/s, with overhead.
     pub throughput_bit_per_s: f64,
-    /// The sojourn's distribution: ms, and the share of the packets sent that waited no longer.
+    /// Distribution of the sojourn: ms, and the share of the packets sent that waited no longer.
     pub cdf: Vec<(f64, f64)>,
-    /// Largest sojourn of the packets that came at a time: s, ms.
+    /// Largest sojourn by arrival time of the packets: s, ms.
     pub sojourn: Vec<(f64, f64)>,
-    /// Dropped of the packets that came at a time: s, packets.
+    /// Dropped packets by arrival time: s, packets.
     pub dropped: Vec<(f64, f64)>,
-    /// Marked of the packets that came at a time: s, packets.
+    /// Marked packets by arrival time: s, packets.
     pub marks: Vec<(f64, f64)>,
 }
 
-/// What has to be said of every replay.
+/// The caveat of every replay.
 const OPEN_LOOP: &str = "Open loop: the senders do not react. A real TCP would have slowed \
 down after the first drop or mark, so the packets after it would not have come like this. Believe \
 it for calls, games and DNS, for the first moments of anything else, and for what two queues \
 decide on the same packets.";
 
 impl ReplayedQueue {
-    /// Packets dropped.
+    /// Returns the number of dropped packets.
     pub fn dropped_packets(&self) -> u64 {
         self.drops.iter().map(|(_, packets)| packets).sum()
     }
@@ -72,7 +68,7 @@ impl ReplayedQueue {
         packets as f64 * 100.0 / self.packets.max(1) as f64
     }
 
-    /// `drops 1.20 % and marks 3.00 % of the packets`.
+    /// Formats the cost: `drops 1.20 % and marks 3.00 %`.
     fn cost(&self) -> String {
         let dropped = self.percent(self.dropped_packets());
         let marked = self.percent(self.marked);
@@ -83,14 +79,13 @@ impl ReplayedQueue {
     }
 }
 
-/// What is to be known before any number: that the loop is open, and what of the recording is
-/// missing.
+/// Returns the caveats: that the loop is open, and that the recording is incomplete.
 pub(crate) fn caveats(replayed: &Replayed) -> Vec<&'static str> {
     let cut = "INCOMPLETE: the recording could not be read to its end; this is what came before.";
     std::iter::once(OPEN_LOOP).chain((!replayed.is_complete).then_some(cut)).collect()
 }
 
-/// The first queue against the one that differs most from it, then each queue.
+/// Compares the first queue with the one that differs most, then describes each queue.
 pub(crate) fn verdict(replayed: &Replayed) -> Vec<String> {
     let of = |queue: &ReplayedQueue| {
         let [p50, _, p99, max] = queue.sojourn_ms?.map(significant);
@@ -108,12 +103,12 @@ pub(crate) fn verdict(replayed: &Replayed) -> Vec<String> {
     compared(&replayed.queues).into_iter().chain(each).map(|line| one_line(&line)).collect()
 }
 
-/// The verdict: that it is an open loop, then what each queue cost and spared.
+/// Returns all sentences on a replay, caveats first.
 pub fn replay_lines(replayed: &Replayed) -> Vec<String> {
     caveats(replayed).into_iter().map(str::to_owned).chain(verdict(replayed)).collect()
 }
 
-/// The first queue against the one whose waits differ most from its own, with what both cost.
+/// Compares the first queue with the one whose p99 differs most, with the cost of both.
 fn compared(queues: &[ReplayedQueue]) -> Option<String> {
     let mut waits = queues.iter().filter_map(|queue| Some((queue, queue.sojourn_ms?[2])));
     let first = waits.next()?;

@@ -1,10 +1,10 @@
-//! A study in words: its groups, and the lines of a terminal's table.
+//! A study of lines in words: its groups, and lines for a terminal's table.
 
 use underload_record::schema::{Interval, RunRecord, StudyGroup, StudyRecord};
 
 use crate::words::{count, ms, significant};
 
-/// `arm: model XB7, firmware 6.5`, or `all lines`.
+/// Returns `arm: model XB7, firmware 6.5`, or `all lines`.
 pub(crate) fn group_name(group: &StudyGroup, has_arms: bool) -> String {
     let conditions: Vec<String> =
         group.conditions.iter().map(|(name, value)| format!("{name} {value}")).collect();
@@ -12,7 +12,7 @@ pub(crate) fn group_name(group: &StudyGroup, has_arms: bool) -> String {
     if has_arms { format!("{}: {lines}", group.arm) } else { lines }
 }
 
-/// The title of a run's study and a line for each of its groups; nothing where it has none.
+/// Returns the title of a run's study and a line for each group; `None` without a study.
 pub(crate) fn table_lines(record: &RunRecord) -> Option<(String, Vec<String>)> {
     let study = record.study.as_ref()?;
     let left_out = left_out(study).map(|words| format!("; {words}")).unwrap_or_default();
@@ -27,7 +27,8 @@ pub(crate) fn table_lines(record: &RunRecord) -> Option<(String, Vec<String>)> {
     Some((title, study.groups.iter().map(|group| group_line(study, group, has_arms)).collect()))
 }
 
-/// What a marking saves over all lines, a sentence for each arm; nothing where the run is no study.
+/// Returns a sentence for each arm on the effect of a marking over all lines; empty without a
+/// study.
 pub(crate) fn sentences(record: &RunRecord) -> Vec<String> {
     let Some(study) = &record.study else { return Vec::new() };
     let has_arms = record.arms.len() > 1;
@@ -40,7 +41,7 @@ pub(crate) fn sentences(record: &RunRecord) -> Vec<String> {
     lines
 }
 
-/// Arms that get a sentence each; more are left to the table.
+/// Most arms with a sentence each; the table has more.
 const MOST_SENTENCES: usize = 4;
 
 fn sentence(study: &StudyRecord, group: &StudyGroup, has_arms: bool) -> String {
@@ -78,7 +79,7 @@ fn sentence(study: &StudyRecord, group: &StudyGroup, has_arms: bool) -> String {
     )
 }
 
-/// That a study is not of all its runs, where it is not.
+/// Says how many runs a study left out; `None` if none.
 pub(crate) fn left_out(study: &StudyRecord) -> Option<String> {
     (study.runs_left_out > 0)
         .then(|| format!("{} left out for memory", count(study.runs_left_out, "run")))

@@ -1,4 +1,4 @@
-//! What a report compares: the arms of one run, or of several runs side by side.
+//! The compared items of a report: the arms of one run, or of several runs side by side.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,9 +9,9 @@ use underload_record::schema::{
 
 use underload_store::RunData;
 
-/// Name of the arm of a scenario without arms.
+/// Name of the only arm of a scenario without arms.
 const UNNAMED: &str = "default";
-/// Kinds of flow that are no application.
+/// Kinds of flow that are not applications.
 const PLAIN_KINDS: [&str; 5] = ["probe", "tcp", "udp", "exec", "line"];
 
 /// One arm of one run.
@@ -24,13 +24,13 @@ pub(crate) struct Subject<'a> {
     pub(crate) summary: &'a ArmSummary,
     /// The arm's valid trials.
     trials: Vec<&'a TrialRecord>,
-    /// Short name, with the world when several runs are compared.
+    /// Short name, with the world if several runs are compared.
     pub(crate) name: String,
-    /// Position among all subjects: its colour and dash.
+    /// Position among all subjects, which decides colour and dash.
     pub(crate) position: usize,
 }
 
-/// Every arm that has a summary, in order of runs and arms.
+/// Returns every arm with a summary, in order of runs and arms.
 pub(crate) fn subjects(runs: &[RunData]) -> Vec<Subject<'_>> {
     let mut all = Vec::new();
     for (run_number, run) in runs.iter().enumerate() {
@@ -51,14 +51,14 @@ pub(crate) fn subjects(runs: &[RunData]) -> Vec<Subject<'_>> {
     all
 }
 
-/// ` (sim)` where runs differ by world, ` (run 2, sim)` where they do not, nothing for one run.
+/// Returns ` (sim)` if runs differ by world, ` (run 2, sim)` if not; empty for a single run.
 pub(crate) fn run_suffix(runs: &[RunData], number: usize) -> String {
     let Some(world) = runs.get(number).map(|run| run.record.world) else { return String::new() };
     let alike = runs.iter().filter(|run| run.record.world == world).count();
     match (runs.len(), alike) {
         (0 | 1, _) => String::new(),
         (_, 1) => format!(" ({})", world.name()),
-        // Of one line again and again nobody asks for the number of a run.
+        // Repeated runs of one line are named by their time.
         _ if world == World::Measured && has_times(runs) => {
             let started = &runs[number].record.host.started;
             format!(" ({})", started.chars().take(MINUTES).collect::<String>().replace('T', " "))
@@ -67,10 +67,10 @@ pub(crate) fn run_suffix(runs: &[RunData], number: usize) -> String {
     }
 }
 
-/// Characters of a time that tell its minute: `2026-11-21T01:04`.
+/// Length of a time up to its minute: `2026-11-21T01:04`.
 const MINUTES: usize = 16;
 
-/// Whether the runs began in different minutes.
+/// Whether all runs began in different minutes.
 fn has_times(runs: &[RunData]) -> bool {
     let starts: BTreeSet<String> = runs
         .iter()
@@ -81,7 +81,7 @@ fn has_times(runs: &[RunData]) -> bool {
 }
 
 impl<'a> Subject<'a> {
-    /// The name with disciplines and profiles: the label alone where it says the name already.
+    /// Returns the name with disciplines and profiles; only the label if it contains the name.
     pub(crate) fn title(&self) -> String {
         let (name, label) = (&self.arm.name, &self.arm.label);
         let suffix = &self.name[name.len()..];
@@ -96,8 +96,7 @@ impl<'a> Subject<'a> {
         }
     }
 
-    /// Whether the label says the name: as that of a discipline, not as the letters that one begins
-    /// with.
+    /// Whether the label begins with the name as a whole discipline.
     fn is_in_label(&self) -> bool {
         let (name, label) = (&self.arm.name, &self.arm.label);
         let rest = label.strip_prefix(name.as_str());
@@ -105,12 +104,12 @@ impl<'a> Subject<'a> {
         is_whole && !name.contains(':')
     }
 
-    /// As a heading has it: the name, or what says more where that says nothing.
+    /// Returns the name for headings; the title if the arm has no name of its own.
     pub(crate) fn heading(&self) -> String {
         if self.arm.name == UNNAMED { self.title() } else { self.name.clone() }
     }
 
-    /// What it is made of, before the words of a caption; empty where the heading says it.
+    /// Returns the label as a sentence for captions; empty if the heading contains it.
     pub(crate) fn label_words(&self) -> String {
         let label = &self.arm.label;
         if label.is_empty() || self.arm.name == UNNAMED || *label == self.arm.name {
@@ -120,8 +119,7 @@ impl<'a> Subject<'a> {
         }
     }
 
-    /// As a sentence calls it: by its name, or by its disciplines where the name says less and no
-    /// other arm stands beside it.
+    /// Returns the name for sentences; the title if the name is uninformative or the arm is alone.
     pub(crate) fn called(&self) -> String {
         let name = &self.arm.name;
         let is_alone = self.run.record.arms.len() == 1;
@@ -129,8 +127,8 @@ impl<'a> Subject<'a> {
         if says_less { self.title() } else { self.name.clone() }
     }
 
-    /// The numbers of each application, in the order of the flows; not the counters of probes and
-    /// of bulk flows.
+    /// Returns the numbers of each application, in the order of the flows, without counters of
+    /// probes and bulk flows.
     pub(crate) fn applications(&self) -> Vec<(&'a str, Vec<&'a ArmMetric>)> {
         let mut applications: Vec<(&str, Vec<&ArmMetric>)> = Vec::new();
         for metric in self.summary.metrics.iter().filter(|metric| self.is_application(metric)) {
@@ -148,13 +146,12 @@ impl<'a> Subject<'a> {
         of_metric.next().is_some_and(|flow| !PLAIN_KINDS.contains(&flow.kind.as_str()))
     }
 
-    /// The arm's valid trials.
     pub(crate) fn trials(&self) -> impl Iterator<Item = &'a TrialRecord> {
         self.trials.iter().copied()
     }
 
-    /// Whether its valid trials, two or more, recorded the same: nothing in them was random, so
-    /// they are one trial and no evidence beside it.
+    /// Whether two or more valid trials are identical: nothing in them was random, so they count as
+    /// one trial.
     pub(crate) fn repeats_itself(&self) -> bool {
         let Some((first, others)) = self.trials.split_first() else { return false };
         let is_same = |trial: &&TrialRecord| {
@@ -165,7 +162,7 @@ impl<'a> Subject<'a> {
         !others.is_empty() && others.iter().all(is_same)
     }
 
-    /// The headline latency of a phase in each valid trial that has it.
+    /// Returns the headline latency of a phase in each valid trial that has it.
     pub(crate) fn latencies(&self, phase: Phase) -> Vec<(&'a TrialRecord, &'a LatencySummary)> {
         let Some(headline) = self.summary.headline(phase) else { return Vec::new() };
         let of = |trial: &'a TrialRecord| {
@@ -179,7 +176,7 @@ impl<'a> Subject<'a> {
         self.trials().filter_map(of).collect()
     }
 
-    /// Round trips of the headline probe in a phase, ns, over all valid trials.
+    /// Returns round trips of the headline probe in a phase, ns, over all valid trials.
     pub(crate) fn round_trips(&self, phase: Phase) -> Vec<u64> {
         let mut delays = Vec::new();
         for (trial, summary) in self.latencies(phase) {
@@ -195,13 +192,13 @@ impl<'a> Subject<'a> {
         delays
     }
 
-    /// Whether it was measured against a server that answers no probes of ours.
+    /// Whether the arm was measured against a server that answers no probes of underload.
     pub(crate) fn is_foreign(&self) -> bool {
         let finding = |trial: &'a TrialRecord| trial.finding.as_ref();
         self.trials().filter_map(finding).any(|finding| finding.foreign.is_some())
     }
 
-    /// The valid trial whose median working latency is the middle one: the one that plots show.
+    /// Returns the valid trial with the middle median working latency, which plots show.
     pub(crate) fn representative(&self) -> Option<&'a TrialRecord> {
         let mut ranked: Vec<(i64, &TrialRecord)> = self
             .latencies(Phase::Load)
@@ -216,8 +213,8 @@ impl<'a> Subject<'a> {
     }
 }
 
-/// The percentile by which the bad moments of these latencies are shown side by side: the highest
-/// that at least half of those which have a median tell.
+/// Returns the highest percentile that at least half of the latencies have samples for. Latencies
+/// without a median do not count.
 pub(crate) fn usual_highest<'a>(latencies: impl Iterator<Item = &'a ArmLatency>) -> Quantile {
     let mut told: Vec<Quantile> =
         latencies.filter_map(|latency| Some(latency.highest_told()?.0)).collect();

@@ -11,17 +11,17 @@ use crate::words::{
 };
 use underload_store::RunData;
 
-/// Widest line.
+/// Widest line in a terminal.
 const COLUMNS: usize = 100;
-/// Numbers of an application: its users' first; the report has all.
+/// Most numbers of an application, the most telling first; the report has all.
 const SHOWN_METRICS: usize = 3;
 
-/// Idle and working latency of every arm, then throughput, drops and marks, then what its
-/// applications felt, then a study's groups; each line ends in a newline. Latencies are round trips
-/// of the first open-loop probe, milliseconds, all valid trials of an arm pooled.
+/// Returns, for every arm, idle and working latency, throughput, drops and marks, and numbers of
+/// its applications; then the groups of a study. Latencies are round trips of the first open-loop
+/// probe, milliseconds, all valid trials of an arm pooled. Each line ends with a newline.
 pub fn table(runs: &[RunData]) -> String {
     let subjects = subjects(runs);
-    // Where nobody probed there is no column to fill.
+    // Without probes the latency table would be empty.
     let is_probed = subjects.is_empty() || !subjects.iter().all(Subject::is_foreign);
     let mut rows = if is_probed { vec![Row::Cells(head())] } else { Vec::new() };
     for subject in &subjects {
@@ -77,7 +77,7 @@ fn line(latency: &ArmLatency) -> Vec<String> {
     cells
 }
 
-/// The last trial of an arm without a valid one, in brackets, with a note that it is invalid.
+/// Returns the last trial of an arm without valid trials, in brackets, with a note.
 fn invalid(subject: &Subject<'_>) -> Vec<Row> {
     let mut trials = subject.run.record.trials.iter().rev();
     let Some(trial) = trials.find(|trial| trial.arm == subject.arm.name) else { return Vec::new() };
@@ -104,7 +104,7 @@ fn invalid(subject: &Subject<'_>) -> Vec<Row> {
     rows.into_iter().chain(note).collect()
 }
 
-/// A line behind a word in its margin; what is too long goes on below.
+/// Wraps a line behind the word in its margin.
 fn notes(line: &str) -> Vec<Row> {
     if line.chars().count() <= COLUMNS - 2 {
         return vec![Row::Note(line.to_owned())];
@@ -144,10 +144,10 @@ fn carried(subject: &Subject<'_>, direction: Direction) -> Vec<String> {
     if parts.is_empty() { Vec::new() } else { vec![format!("{direction:<5} {}", parts.join(", "))] }
 }
 
-/// Flows named in a line of the terminal; the report has more.
+/// Most flows in a line of the terminal; the report has more.
 const SHOWN_FLOWS: usize = 3;
 
-/// Lines for each queue whose protection sent flows away.
+/// Returns lines for each queue whose protection moved flows to the classic queue.
 fn sent_away(subject: &Subject<'_>) -> Vec<String> {
     let directions = [Direction::Up, Direction::Down].into_iter();
     let queues = directions.flat_map(|direction| subject.summary.hops(direction));
@@ -169,7 +169,7 @@ fn sent_away(subject: &Subject<'_>) -> Vec<String> {
     queues.flat_map(lines).collect()
 }
 
-/// A link of a chain: only there does its own sojourn say where packets waited.
+/// Formats a link of a chain, with its sojourn, which shows where packets waited.
 fn hop(queue: &ArmBottleneck) -> String {
     let mut parts = Vec::new();
     if let Some(used) = queue.utilisation_percent {
@@ -195,7 +195,7 @@ fn lost_and_marked(queue: &ArmBottleneck) -> Vec<String> {
     parts
 }
 
-/// Rows with their columns below each other.
+/// Formats rows with aligned columns.
 pub(crate) fn render(rows: &[Row]) -> String {
     let mut widths: Vec<usize> = Vec::new();
     for row in rows {
@@ -230,8 +230,7 @@ pub(crate) fn render(rows: &[Row]) -> String {
     text
 }
 
-/// Long names go on below, so that no discipline is cut off; where words end, if they are no longer
-/// than a line.
+/// Wraps at words, and inside words that are longer than a line, so that no name is cut off.
 fn fold(text: &str, columns: usize) -> Vec<String> {
     let mut lines = Vec::new();
     for line in wrap(text, columns) {

@@ -1,4 +1,4 @@
-//! The result in plain words, for people who will not read the table.
+//! The result in plain words, for readers who skip the table.
 //!
 //! The comparison that the scenario declares comes first. Then, or without one, arms are compared
 //! with the run's first arm: those that differ from it in their queues or in one other setting, or
@@ -25,28 +25,28 @@ use crate::subject::{Subject, run_suffix, subjects};
 use crate::words::{count, judged_by, judged_ms, metric_words, ms, one_line, significant};
 use underload_store::RunData;
 
-/// Said of arms that differ in more than one setting.
+/// The remark on arms that differ in more than one setting.
 const SEVERAL_SETTINGS: &str =
     "The arms differ in more than one setting, so no single cause can be named.";
 
-/// Comparisons, and lines of applications, that get a sentence each; more are left to the table.
+/// Most comparisons, and most lines of applications, with a sentence each; the table has the rest.
 const MOST_LINES: usize = 4;
 
-/// Comparisons beside the one that a scenario declares.
+/// Most comparisons after the one that a scenario declares.
 const MOST_BESIDES: usize = 2;
 
-/// Damaged parts of a run that are named one by one.
+/// Most damaged parts of a run that are listed.
 const MOST_LEFT_OUT: usize = 5;
 
-/// The result in sentences: first the headline, then what qualifies it. Never empty.
+/// Returns the result in sentences: the headline, then its qualifications. Never empty.
 pub fn summary_lines(runs: &[RunData]) -> Vec<String> {
     sentences(runs, &subjects(runs))
 }
 
-/// The same, of arms that are known already.
+/// As [`summary_lines`], for subjects that the caller already has.
 pub(crate) fn sentences(runs: &[RunData], subjects: &[Subject<'_>]) -> Vec<String> {
-    // A measurement knows more of its steps than its arms say, and has said it already. Beside
-    // other runs it is compared like any.
+    // The verdict of a measurement says more than its arms do. Beside other runs it is compared
+    // like any run.
     if let [RunData { record, .. }] = runs
         && !record.verdict.is_empty()
     {
@@ -63,7 +63,7 @@ pub(crate) fn sentences(runs: &[RunData], subjects: &[Subject<'_>]) -> Vec<Strin
     let alike = Alike::new(&own).by_queues();
     let study = runs.first().map(|run| study::sentences(&run.record)).unwrap_or_default();
     let mut lines = match loaded.as_slice() {
-        // What a study is about, instead of a class that it does not compare.
+        // A study's sentences replace those about classes that it does not compare.
         _ if !study.is_empty() => study,
         loaded => match (headline::lines(&own), loaded) {
             (Some(lines), [_, _, ..]) => lines.into_iter().chain(besides(loaded, &alike)).collect(),
@@ -80,8 +80,8 @@ pub(crate) fn sentences(runs: &[RunData], subjects: &[Subject<'_>]) -> Vec<Strin
     lines.iter().map(|line| one_line(line)).collect()
 }
 
-/// What keeps the result from being believed, and what is wrong with the path: late machines,
-/// unfinished runs, flows with too many congestion marks. Empty when nothing does.
+/// Returns what makes the result less reliable, and faults of the path: late machines, unfinished
+/// runs, flows with too many congestion marks. Empty if there are none.
 pub fn warnings(runs: &[RunData]) -> Vec<String> {
     let mut lines = Vec::new();
     for (number, run) in runs.iter().enumerate() {
@@ -128,25 +128,25 @@ fn no_latency(subjects: &[Subject<'_>]) -> String {
     }
 }
 
-/// The working latency of an arm's headline probe, where anything came back.
+/// Returns the working latency of an arm's headline probe; `None` if no answer came back.
 fn working<'a>(subject: &Subject<'a>) -> Option<&'a ArmLatency> {
     let load = subject.summary.headline(Phase::Load)?;
     load.value_ns(Quantile::P50).map(|_| load)
 }
 
-/// The highest quantile that both have samples for, and its two values.
+/// Returns the highest quantile that both have enough samples for, and its two values.
 fn highest(first: &ArmLatency, other: &ArmLatency) -> Option<(Quantile, Judged, Judged)> {
     let both = |quantile| Some((quantile, first.judged(quantile)?, other.judged(quantile)?));
     Quantile::HIGHEST_FIRST.into_iter().find_map(both)
 }
 
-/// The probes of an arm's headline under load, where all were lost.
+/// Returns the headline latency of an arm under load if all its probes were lost.
 fn vanished<'a>(subject: &Subject<'a>) -> Option<&'a ArmLatency> {
     let load = subject.summary.headline(Phase::Load)?;
     (load.sent > 0 && load.lost == load.sent).then_some(load)
 }
 
-/// That the headline's probes of an arm all were lost: no number tells of it.
+/// Returns sentences on arms whose headline probes were all lost, which no other number shows.
 fn all_lost(own: &[&Subject<'_>]) -> Vec<String> {
     let line = |(subject, load): (&Subject<'_>, &ArmLatency)| {
         let of_probe = if open_loop(subject).len() > 1 {
@@ -164,7 +164,7 @@ fn all_lost(own: &[&Subject<'_>]) -> Vec<String> {
     lines
 }
 
-/// `12 % of its probes were lost`, where that is worth a word.
+/// Returns `12 % of its probes were lost`; `None` if the loss is negligible.
 fn loss(load: &ArmLatency) -> Option<String> {
     let lost = load.lost_percent();
     (lost >= LOSS_PERCENT).then(|| format!("{} % of its probes were lost", significant(lost)))
@@ -174,7 +174,8 @@ fn single(only: &Subject<'_>) -> String {
     format!("With {} the working latency is {}.", only.called(), own_words(only))
 }
 
-/// `24.1 ms at p50, 1.4 times the idle latency of 17.5 ms; 29 ms at p99`, and the loss.
+/// Formats an arm's own latency: `24.1 ms at p50, 1.4 times the idle latency of 17.5 ms; 29 ms at
+/// p99`, and the loss.
 fn own_words(subject: &Subject<'_>) -> String {
     let Some(load) = working(subject) else { return "unknown".to_owned() };
     let Some(p50) = load.value_ns(Quantile::P50) else { return "unknown".to_owned() };
@@ -191,7 +192,7 @@ fn own_words(subject: &Subject<'_>) -> String {
     format!("{} ms at p50{against_idle}{high}{lost}", ms(p50))
 }
 
-/// Every arm that may be compared with the first, largest effect first.
+/// Returns the comparisons with the first arm, largest effect first.
 fn comparisons<'a>(alike: &'a Alike<'a>) -> Vec<Comparison<'a>> {
     let Some(first) = alike.base else { return Vec::new() };
     let mut comparisons: Vec<Comparison<'a>> =
@@ -200,8 +201,8 @@ fn comparisons<'a>(alike: &'a Alike<'a>) -> Vec<Comparison<'a>> {
     comparisons
 }
 
-/// What is said of several arms after the comparison that their scenario declares: of arms that it
-/// does not speak of, and of few.
+/// Returns a few comparisons after the one that the scenario declares, of arms that it does not
+/// compare. Empty if it declares several.
 fn besides(loaded: &[&Subject<'_>], alike: &Alike<'_>) -> Vec<String> {
     let record = loaded.first().map(|subject| &subject.run.record);
     let Some(headline) = record.and_then(|record| record.scenario.headline.as_ref()) else {
@@ -218,7 +219,7 @@ fn besides(loaded: &[&Subject<'_>], alike: &Alike<'_>) -> Vec<String> {
     others.take(MOST_BESIDES).map(|comparison| comparison.sentence_with_noise()).collect()
 }
 
-/// Sentences about several arms that have a working latency, of all those of the run.
+/// Returns sentences about several arms with a working latency; `own` are all arms of the run.
 fn latency_lines(loaded: &[&Subject<'_>], own: &[&Subject<'_>], alike: &Alike<'_>) -> Vec<String> {
     let comparisons = comparisons(alike);
     let Some(headline) = comparisons.first() else { return apart(loaded, own.len(), alike) };
@@ -241,8 +242,8 @@ fn count_more(arms: usize) -> String {
     if arms == 1 { "one more arm".to_owned() } else { format!("{arms} more arms") }
 }
 
-/// Arms that are not compared with the first, of `all_arms`: steps of a measurement one by one,
-/// others by their range.
+/// Returns sentences about arms that are not compared with the first: each step of a measurement,
+/// otherwise their range.
 fn apart(loaded: &[&Subject<'_>], all_arms: usize, alike: &Alike<'_>) -> Vec<String> {
     let is_measured = loaded.iter().all(|subject| subject.run.record.world == World::Measured);
     if is_measured {
@@ -266,7 +267,7 @@ fn apart(loaded: &[&Subject<'_>], all_arms: usize, alike: &Alike<'_>) -> Vec<Str
             number if number == all_arms => format!("the {number} arms"),
             number => format!("the {number} arms of {all_arms} whose probes came back,"),
         };
-        // Otherwise the settings are known, and the probes have too few samples to compare.
+        // If there are others, settings are known and the probes have too few samples to compare.
         let why = if alike.others.is_empty() {
             " The run does not record what the arms differ in."
         } else {
@@ -286,7 +287,7 @@ fn apart(loaded: &[&Subject<'_>], all_arms: usize, alike: &Alike<'_>) -> Vec<Str
     line.into_iter().collect()
 }
 
-/// The first arm and another, by the probe in which their latencies differ most.
+/// The first arm and another, by the probe whose latencies differ most.
 struct Comparison<'a> {
     first: &'a Subject<'a>,
     other: &'a Subject<'a>,
@@ -296,7 +297,7 @@ struct Comparison<'a> {
     quantile: Quantile,
     /// The compared values of both arms.
     values: (Judged, Judged),
-    /// Whether it is another than the first, so that it has to be named.
+    /// Whether the compared probe is not the first arm's headline, so that it has to be named.
     names_probe: bool,
 }
 
@@ -313,11 +314,11 @@ impl<'a> Comparison<'a> {
             Some(Self { first, other, difference, latencies, quantile, values, names_probe })
         };
         let all = probes.into_iter().filter_map(of_probe);
-        // The first of those that differ as much: the headline probe stands first.
+        // The first of equal effects wins, and the headline probe is the first.
         all.reduce(|most, next| if next.effect() > most.effect() { next } else { most })
     }
 
-    /// The larger value divided by the smaller; infinite if one of them is a lost probe.
+    /// Returns the larger value divided by the smaller; infinite if one is a lost probe.
     fn effect(&self) -> f64 {
         let (first, other) = self.values;
         if first == other {
@@ -363,7 +364,7 @@ impl<'a> Comparison<'a> {
         )
     }
 
-    /// The sentence, and a second one if the difference is within the noise of repeats.
+    /// Returns the sentence, followed by a remark if the difference is within the noise of repeats.
     fn sentence_with_noise(&self) -> String {
         let is_noise = self.effect() >= ALIKE && self.interval().is_some_and(|it| it.is_noise());
         let noise = if is_noise { " That is within the noise of repeats." } else { "" };
@@ -383,7 +384,7 @@ impl<'a> Comparison<'a> {
     }
 }
 
-/// The working latency of every probe on a schedule, the headline first.
+/// Returns the working latency of every probe on a schedule, the headline first.
 fn open_loop<'a>(subject: &Subject<'a>) -> Vec<&'a ArmLatency> {
     let latencies = subject.summary.latencies.iter();
     let is_wanted = |latency: &&ArmLatency| {
@@ -394,7 +395,7 @@ fn open_loop<'a>(subject: &Subject<'a>) -> Vec<&'a ArmLatency> {
     latencies.filter(is_wanted).collect()
 }
 
-/// The same arm in other runs of the same scenario: simulated beside live.
+/// Compares an arm with the same arm in other runs of its scenario, such as a live run.
 fn across_runs(arm: &Subject<'_>, all: &[Subject<'_>]) -> Option<String> {
     let load = working(arm)?;
     let p50 = load.value_ns(Quantile::P50)?;
@@ -427,9 +428,8 @@ fn across_runs(arm: &Subject<'_>, all: &[Subject<'_>]) -> Option<String> {
     })
 }
 
-/// Adds the first number of each application, or of delays their 99th percentile: of the base and
-/// of the arm compared with it that differs most, or if no arm is compared, the smallest and
-/// largest.
+/// Adds the first number of each application, or for delays their 99th percentile: of the base and
+/// of the arm that differs most from it; without comparable arms the smallest and the largest.
 fn applications(own: &[&Subject<'_>], alike: &Alike<'_>, lines: &mut Vec<String>) {
     if let [only] = own {
         let numbers = firsts(only).into_iter().take(MOST_LINES);
@@ -437,7 +437,7 @@ fn applications(own: &[&Subject<'_>], alike: &Alike<'_>, lines: &mut Vec<String>
         lines.extend(numbers.map(|metric| format!("{}: {}.", metric.flow, metric_words(metric))));
         return;
     }
-    // What belongs to a measured line is no choice between its steps.
+    // Numbers of a measured line do not differ by step.
     if own.iter().all(|subject| subject.run.record.world == World::Measured) {
         return;
     }
@@ -467,8 +467,7 @@ fn is_same_number(one: &ArmMetric, other: &ArmMetric) -> bool {
     one.flow == other.flow && one.name == other.name
 }
 
-/// The 99th percentile that belongs to a median, where every arm has enough delays for it; else the
-/// number itself.
+/// Returns the 99th percentile that belongs to a median if every arm has it, else the metric.
 fn bad_moments<'a>(metric: &'a ArmMetric, own: &[&Subject<'a>]) -> &'a ArmMetric {
     let high = |subject: &Subject<'a>| {
         let name = format!("{}_p99", metric.name.strip_suffix("_p50")?);
@@ -480,18 +479,17 @@ fn bad_moments<'a>(metric: &'a ArmMetric, own: &[&Subject<'a>]) -> &'a ArmMetric
     all.and_then(|all| all.first().copied()).unwrap_or(metric)
 }
 
-/// The number of an arm.
 fn number_of<'a>(subject: &Subject<'a>, metric: &ArmMetric) -> Option<&'a ArmMetric> {
     subject.summary.metrics.iter().find(|other| is_same_number(other, metric))
 }
 
-/// The number of the base and that which differs most from it, with what `told` does not have yet
-/// of the two arms.
+/// Compares the number of the base with the one that differs most from it. Leaves out what the
+/// lines in `known` already have.
 fn compared(
     metric: &ArmMetric,
     own: &[&Subject<'_>],
     alike: &Alike<'_>,
-    told: &[String],
+    known: &[String],
 ) -> Option<String> {
     let first = alike.base?;
     let base = number_of(first, metric)?;
@@ -509,7 +507,7 @@ fn compared(
         });
     }
     let news = |text: String| {
-        if told.iter().any(|line| line.contains(&text)) { String::new() } else { text }
+        if known.iter().any(|line| line.contains(&text)) { String::new() } else { text }
     };
     let rates = phrases::rates(&unequal_rates(first, other));
     let rates = rates.map_or(String::new(), |rates| format!("; {rates}"));
@@ -518,7 +516,7 @@ fn compared(
     Some(format!("{flow}: {low} with {base}, {high} with {others}{difference}{rates}."))
 }
 
-/// `64.2 ms` of `glass to glass p50 64.2 ms`.
+/// Returns `64.2 ms` for `glass to glass p50 64.2 ms`.
 fn without_name(metric: &ArmMetric) -> String {
     let (words, name) = (metric_words(metric), metric.name.replace('_', " "));
     words.strip_prefix(&name).unwrap_or(&words).trim_start().to_owned()
@@ -534,7 +532,7 @@ fn spread(metric: &ArmMetric, own: &[&Subject<'_>]) -> Option<String> {
     Some(format!("{flow}: {name} from {least} to {most} over {arms}."))
 }
 
-/// `+12`; of next to nothing no sign.
+/// Formats a percentage with its sign; `0` if it rounds to 0.
 fn signed_percent(change: f64) -> String {
     if change.abs() < 0.5 { "0".to_owned() } else { format!("{change:+.0}") }
 }

@@ -1,14 +1,14 @@
-//! Numbers as people read them.
+//! Formatting of numbers and texts for people.
 
 use underload_record::schema::{ArmLatency, ArmMetric, ArmRatio, ArmThroughput, Judged, Quantile};
 pub use underload_record::text::{one_line, plain_text};
 
-/// Nanoseconds as milliseconds with three significant digits: `0.052`, `1.74`, `24.1`, `251`.
+/// Formats nanoseconds as milliseconds with three significant digits: `0.052`, `1.74`, `251`.
 pub(crate) fn ms(ns: impl Into<i128>) -> String {
     significant(ns.into() as f64 / 1e6)
 }
 
-/// A quantile of all probes sent: `24.1 ms`, `lost`.
+/// Formats a quantile of all probes sent: `24.1 ms`, `lost`.
 pub(crate) fn judged_ms(value: Judged) -> String {
     match value {
         Judged::Answered(ns) => format!("{} ms", ms(ns)),
@@ -16,8 +16,8 @@ pub(crate) fn judged_ms(value: Judged) -> String {
     }
 }
 
-/// `p99`, or `p99 of sent` where any of these latencies has another p99 of its answered probes, as
-/// shown.
+/// Returns `p99`, or `p99 of sent` if for any of the latencies that differs from the p99 of its
+/// answered probes, as formatted.
 pub(crate) fn judged_by<'a>(
     quantile: Quantile,
     latencies: impl IntoIterator<Item = &'a ArmLatency>,
@@ -30,12 +30,12 @@ pub(crate) fn judged_by<'a>(
     format!("{}{of_sent}", quantile.name())
 }
 
-/// Bits per second as Mbit/s with three significant digits.
+/// Formats bits per second as Mbit/s with three significant digits.
 pub(crate) fn mbit(bit_per_s: f64) -> String {
     significant(bit_per_s / 1e6)
 }
 
-/// Three significant digits, never more than three behind the point; nothing at all is `0`.
+/// Formats with three significant digits and at most three decimals; zero is `0`.
 pub fn significant(value: f64) -> String {
     let decimals = match value.abs() {
         0.0 => 0,
@@ -47,7 +47,7 @@ pub fn significant(value: f64) -> String {
     format!("{value:.decimals$}")
 }
 
-/// How a direction's entries divided it, each pair as `prague : classic 1.83`; the first few.
+/// Formats how flows of a direction divided it: `prague : classic 1.83`; at most [`MOST_SHARES`].
 pub(crate) fn shares(carried: Option<&ArmThroughput>) -> Vec<String> {
     let ratios = carried.map_or(&[][..], |carried| &carried.ratios).iter().take(MOST_SHARES);
     let words = |ratio: &ArmRatio| {
@@ -58,7 +58,7 @@ pub(crate) fn shares(carried: Option<&ArmThroughput>) -> Vec<String> {
 
 const MOST_SHARES: usize = 3;
 
-/// Digits in groups of three, by a narrow space.
+/// Groups digits in threes with a narrow space.
 pub fn thousands(value: u64) -> String {
     let digits = value.to_string();
     if digits.len() < 5 {
@@ -74,13 +74,13 @@ pub fn thousands(value: u64) -> String {
     grouped
 }
 
-/// A count with its noun, which takes an s unless the count is one.
+/// Formats a count with its noun, which gets an s unless the count is 1.
 pub(crate) fn count(value: u64, noun: &str) -> String {
     let plural = if value == 1 { "" } else { "s" };
     format!("{value} {noun}{plural}")
 }
 
-/// `page load 2.31 s`, `mos 4.12`: the mean over repeats.
+/// Formats the mean over repeats: `page load 2.31 s`, `mos 4.12`.
 pub(crate) fn metric_words(metric: &ArmMetric) -> String {
     let (name, value) = (metric.name.replace('_', " "), significant(metric.value.mean));
     match metric.unit.as_str() {
@@ -90,7 +90,8 @@ pub(crate) fn metric_words(metric: &ArmMetric) -> String {
     }
 }
 
-/// Lines of whole words, each of up to `columns` characters where no word is longer.
+/// Splits a text into lines of whole words, of at most `columns` characters unless a word is
+/// longer.
 pub(crate) fn wrap(text: &str, columns: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split_whitespace() {

@@ -17,7 +17,7 @@ use underload_compat::https;
 use underload_disk::{self as disk, Access};
 use underload_line::history::{History, collect, followed, sentence};
 use underload_record::history::{Followed, Trend, Windows};
-use underload_report::{history_page, one_line, plain_text, write_history};
+use underload_report::{history_page, one_line, plain_text, replace_page};
 use underload_terminal::exit::OrBadInput;
 
 use crate::quantity::duration;
@@ -121,7 +121,7 @@ fn draw(arguments: &Arguments, history: &History) -> anyhow::Result<()> {
     let History { collected, trends, sentences } = history;
     let page = arguments.out.clone().unwrap_or_else(|| arguments.directory.join("history.html"));
     let html = history_page("A line over time", sentences, trends, &collected.skipped);
-    write_history(&page, &html.context("drawing the page")?)?;
+    replace_page(&page, &html.context("drawing the page")?)?;
     eprintln!("page: {}", page.display());
     Ok(())
 }

@@ -6,7 +6,7 @@ use std::path::Path;
 use anyhow::{Context, anyhow};
 use underload_aqm::registry::QueueSetup;
 use underload_aqm::time::{Span, Time};
-use underload_report::{Replayed, ReplayedQueue, check_replay_place, replay_page, write_replay};
+use underload_report::{Replayed, ReplayedQueue, check_page_path, replace_page, replay_page};
 use underload_run::replay::{Fate, Replay, Settled};
 use underload_terminal::exit::OrBadInput;
 
@@ -130,13 +130,13 @@ pub fn check(path: &Path, input: &Path) -> anyhow::Result<()> {
         let problem = anyhow!("--html: {}: name a file for the page", path.display());
         return Err(problem).or_bad_input();
     }
-    check_replay_place(path).context("--html").or_bad_input()
+    check_page_path(path).context("--html").or_bad_input()
 }
 
 /// Draws the page and writes it.
 pub fn write(path: &Path, replayed: &Replayed) -> anyhow::Result<()> {
     let page = replay_page(replayed).context("drawing the page")?;
-    write_replay(path, &page).context("--html")
+    replace_page(path, &page).context("--html")
 }
 
 #[cfg(test)]

@@ -1,15 +1,14 @@
-//! A letter for what a load adds to the delay.
+//! A letter for the delay that a load adds.
 //!
-//! The limits are those that DSLReports published for its speed test and that other tests took
-//! over. They put the mean there; we put the 99th percentile, because calls and games suffer from
-//! the worst moments, so a letter of ours is never better than theirs.
+//! The limits are those that DSLReports published for its speed test and that other tests adopted.
+//! They apply them to the mean; underload applies them to the 99th percentile, because calls and
+//! games suffer from the worst moments, so its letter is never better than theirs.
 
 use underload_record::schema::Finding;
 
-/// Added delay worth an advice, ms: from grade B on.
+/// Least added delay that leads to advice, ms: grade B.
 pub(crate) const ADVICE_FROM_MS: f64 = 30.0;
 
-/// From A+ to F.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Grade {
     APlus,
@@ -21,7 +20,7 @@ pub(crate) enum Grade {
 }
 
 impl Grade {
-    /// For p99 under load above p50 idle, ms.
+    /// Grades the difference of p99 under load and p50 idle, ms.
     pub(crate) fn of(added_ms: f64) -> Self {
         match added_ms {
             added if added < 5.0 => Self::APlus,
@@ -44,7 +43,7 @@ impl Grade {
         }
     }
 
-    /// What somebody at this line notices.
+    /// Returns what a user of the line notices.
     pub(crate) fn words(self) -> &'static str {
         match self {
             Self::APlus => "nobody notices that the line is busy",

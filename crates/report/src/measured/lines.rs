@@ -1,4 +1,4 @@
-//! What was found, in plain words with its evidence.
+//! Sentences about the findings of a measured line.
 
 use underload_record::schema::{
     ClassLatency, Finding, ForeignTest, Marking, MarkingFate, Phase, Readings, Rpm,
@@ -8,12 +8,12 @@ use underload_store::RunData;
 use super::grade::{ADVICE_FROM_MS, Grade, graded};
 use super::uses;
 
-/// Loss of probes under load worth a sentence, percent.
+/// Least loss of probes under load that is mentioned, percent.
 const LOSS_PERCENT: f64 = 1.0;
-/// A router's queue is in front of the line's where it sends a little less than the line carries.
+/// Share of the line's rate at which a router should send, so that its queue replaces the line's.
 const SHAPED: f64 = 0.9;
 
-/// The findings of a single measured run, in order of its steps.
+/// Returns the findings of a single measured run, in order of its steps.
 pub(crate) fn findings(runs: &[RunData]) -> Option<Vec<Finding>> {
     let [run] = runs else { return None };
     let trials = run.record.trials.iter();
@@ -22,7 +22,7 @@ pub(crate) fn findings(runs: &[RunData]) -> Option<Vec<Finding>> {
     (!found.is_empty()).then_some(found)
 }
 
-/// The grade and what it means, sentences about each step, then what to do.
+/// Returns the grade and what it means, sentences about each step, then advice.
 pub fn finding_lines(findings: &[Finding]) -> Vec<String> {
     let mut lines: Vec<String> = opening(findings).into_iter().collect();
     lines.extend(uses::of(findings).iter().map(ToString::to_string));
@@ -31,7 +31,7 @@ pub fn finding_lines(findings: &[Finding]) -> Vec<String> {
     lines
 }
 
-/// The grade, or why there is none although the steps may be believed.
+/// Returns the grade, or why there is none although steps are valid.
 pub(crate) fn opening(findings: &[Finding]) -> Option<String> {
     grade_line(findings).or_else(|| {
         let mut believed = findings.iter().filter(|finding| finding.valid);
@@ -40,7 +40,7 @@ pub(crate) fn opening(findings: &[Finding]) -> Option<String> {
     })
 }
 
-/// The worst step's grade, of those that may be believed.
+/// Returns the grade of the worst valid step.
 fn grade_line(findings: &[Finding]) -> Option<String> {
     let (worst, added) = worst(findings)?;
     let grade = Grade::of(added);
@@ -71,7 +71,7 @@ fn grade_line(findings: &[Finding]) -> Option<String> {
     ))
 }
 
-/// `, of step up alone (INVALID: down)`; nothing where every load may be believed.
+/// Returns `, of step up alone (INVALID: down)`; empty if every loaded step is valid.
 fn scope(findings: &[Finding]) -> String {
     let is_void = |it: &&Finding| !it.valid && it.headline(Phase::Load).is_some();
     let names = |steps: Vec<&Finding>| {
@@ -86,7 +86,7 @@ fn scope(findings: &[Finding]) -> String {
     format!(", of {step} {} alone (INVALID: {})", names(graded), names(void))
 }
 
-/// The step whose load adds most, and how much, ms.
+/// Returns the valid step whose load adds most, and the added latency, ms.
 pub(crate) fn worst(findings: &[Finding]) -> Option<(&Finding, f64)> {
     let graded = findings.iter().filter_map(|finding| Some((finding, graded(finding)?)));
     graded.max_by(|a, b| a.1.total_cmp(&b.1))
@@ -128,7 +128,7 @@ fn of_step(finding: &Finding) -> Vec<String> {
     lines
 }
 
-/// A step against a server of another kind: what it told and nothing more.
+/// Describes a step against a server of another kind by what that server reports.
 fn of_foreign(finding: &Finding, foreign: &ForeignTest) -> Vec<String> {
     let name = &finding.step;
     let mut lines = Vec::new();
@@ -159,7 +159,7 @@ fn of_foreign(finding: &Finding, foreign: &ForeignTest) -> Vec<String> {
     lines
 }
 
-/// `p50 36.0 ms, p90 41.2 ms, largest 60.3 ms (40 smoothed readings)`.
+/// Formats readings: `p50 36.0 ms, p90 41.2 ms, largest 60.3 ms (40 smoothed readings)`.
 fn readings(it: &Readings) -> String {
     let Readings { of, count, .. } = it;
     let [p50, p90, max] = [it.p50_ms, it.p90_ms, it.max_ms].map(in_ms);
@@ -179,7 +179,7 @@ fn responsiveness(name: &str, rpm: Rpm) -> String {
     )
 }
 
-/// `19.0 Mbit/s up (95 % of the tier)`.
+/// Formats a step's rates: `19.0 Mbit/s up (95 % of the tier)`.
 pub(crate) fn rates(finding: &Finding) -> String {
     let rates: Vec<String> = [
         (finding.goodput_down_mbit_s, finding.tier_down_percent, "down"),
@@ -213,8 +213,8 @@ fn loaded(finding: &Finding, idle: Option<&ClassLatency>, load: &ClassLatency) -
     )
 }
 
-/// `adds 209 ms`. Under load an idle processor wakes sooner, so that the difference can be below
-/// zero; infinite is a lost probe.
+/// Formats added latency: `adds 209 ms`. The value can be negative, because an idle processor wakes
+/// later than a busy one; infinity is a lost probe.
 fn added_words(added_ms: f64) -> String {
     match added_ms {
         f64::INFINITY => "loses the probe at its highest percentile".to_owned(),
@@ -223,19 +223,19 @@ fn added_words(added_ms: f64) -> String {
     }
 }
 
-/// p50 and the highest percentile known, and how many samples they are of.
+/// Formats p50, the highest known percentile, and the number of samples.
 fn quantiles(latency: &ClassLatency) -> String {
     let p50 = latency.p50_ms.map_or("-".to_owned(), in_ms);
     let high = latency.highest_ms().map_or(String::new(), |(quantile, value)| {
         format!(", {} {} ms{}", quantile.name(), in_ms(value), of_sent(latency))
     });
     let ClassLatency { sent, window_s, .. } = latency;
-    // Half a second is not zero.
+    // Without a digit, half a second would become 0.
     let digits = usize::from(*window_s < 1.0);
     format!("p50 {p50} ms{high} ({sent} probes in {window_s:.digits$} s)")
 }
 
-/// `, p99 of sent 31 ms`, where that is another number than the p99 of the answered probes.
+/// Returns `, p99 of sent 31 ms` if that differs from the p99 of the answered probes.
 fn of_sent(latency: &ClassLatency) -> String {
     let (Some((quantile, answered)), Some((_, judged))) =
         (latency.highest_ms(), latency.judged_ms())
@@ -249,7 +249,7 @@ fn of_sent(latency: &ClassLatency) -> String {
     }
 }
 
-/// What limited the load instead of the line.
+/// Returns sentences on limits of the load other than the line.
 fn held_back(finding: &Finding) -> Vec<String> {
     let Finding { step, throttled_down, throttled_up, .. } = finding;
     let ways = |down: bool, up: bool| match (down, up) {
@@ -271,7 +271,7 @@ fn held_back(finding: &Finding) -> Vec<String> {
     by_server.into_iter().chain(by_rate).collect()
 }
 
-/// The other classes under load, against the headline.
+/// Returns the latencies of the other probes under load.
 fn other_classes(finding: &Finding) -> Option<String> {
     let headline = finding.headline(Phase::Load)?;
     let others: Vec<String> = finding
@@ -306,7 +306,7 @@ fn marking(step: &str, fate: &MarkingFate) -> Option<String> {
     Some(format!("{step}: of {}, {} ({} answers)", fate.sent, parts.join(", "), fate.answers))
 }
 
-/// What to change, where the load adds so much that it is worth it.
+/// Returns what to change, if a load adds enough latency for it to matter.
 pub(crate) fn advice(findings: &[Finding]) -> Option<String> {
     let is_bloated =
         |finding: &&Finding| graded(finding).is_some_and(|added| added >= ADVICE_FROM_MS);
@@ -314,7 +314,7 @@ pub(crate) fn advice(findings: &[Finding]) -> Option<String> {
     if bloated.is_empty() {
         return None;
     }
-    // Of a line that was not full nobody knows what it carries.
+    // The rate of a line is unknown if the load did not fill it.
     let rate =
         |rate: Option<f64>, is_open: bool| rate.filter(|_| !is_open).map(|rate| rate * SHAPED);
     let up = bloated.iter().find_map(|it| rate(it.goodput_up_mbit_s, it.is_held_back_up()));

@@ -1,4 +1,4 @@
-//! A measured line in words: for a terminal, for the page, for whoever keeps them.
+//! A measured line in words, for a terminal and for the page.
 
 mod grade;
 mod lines;

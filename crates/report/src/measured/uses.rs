@@ -1,16 +1,15 @@
-//! What a line's numbers mean for a call, a game and a video.
+//! How well a line suits a call, a game and a video.
 //!
-//! Rules and sources, as `docs/measure.md` has them:
-//!
+//! Rules and sources, as in `docs/measure.md`:
 //! - **Call**: ITU-T G.114 has 150 ms from mouth to ear as the delay that hardly any use notices,
-//!   and 400 ms as the most to plan for. Of ours: half the idle round trip, what the load adds at
-//!   p99 (all of it one way), and 50 ms in the two devices.
+//!   and 400 ms as the planning limit. underload adds half the idle round trip, the latency that
+//!   the load adds at p99 (all of it one way), and 50 ms in the two devices.
 //! - **Game**: first-person games suffer from 100 ms of round trip on (Claypool and Claypool,
 //!   "Latency and player actions in online games", 2006); ITU-T G.1010 has 200 ms one way, 400
-//!   there and back, as the limit of interactive games.
+//!   round trip, as the limit of interactive games.
 //! - Both: 1 % of lost packets goes unnoticed, 3 % is the limit for speech (G.1010).
 //! - **Video stream**: rates that Netflix publishes for 4K, 1080p and 720p; a stream buffers
-//!   seconds, so that delay hardly matters.
+//!   seconds, so delay hardly matters.
 
 use std::fmt;
 
@@ -52,20 +51,20 @@ impl Suits {
     }
 }
 
-/// A use of the line, while others load it.
+/// A use of the line while others load it, and how well the line suits it.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Use {
     /// `call`, `game` or `video stream`.
     pub(crate) name: &'static str,
     pub(crate) suits: Suits,
-    /// The number behind it.
+    /// The measured number behind the judgement.
     pub(crate) because: String,
-    /// Whether the line was full meanwhile.
+    /// Whether the load filled the line.
     is_full: bool,
 }
 
 impl Use {
-    /// A stream is judged by the rate, whatever the line does meanwhile.
+    /// Returns when the judgement applies; a stream depends on the rate alone.
     pub(crate) fn when(&self) -> &'static str {
         match (self.name, self.is_full) {
             (VIDEO, _) => "",
@@ -84,7 +83,7 @@ impl fmt::Display for Use {
 
 const VIDEO: &str = "video stream";
 
-/// The uses of which something is known, each by the worst step that may be believed.
+/// Judges each use for which numbers exist, by the worst valid step.
 pub(crate) fn of(findings: &[Finding]) -> Vec<Use> {
     let of_steps = |judge: fn(&Finding) -> Option<(f64, Use)>| {
         let judged = findings.iter().filter_map(judge);
@@ -109,7 +108,7 @@ fn game(finding: &Finding) -> Option<(f64, Use)> {
     Some((delay_ms, with_loss(finding, "game", Suits::of(delay_ms, GAME_MS), because)))
 }
 
-/// `because`, unless the delay is that of a lost probe.
+/// Returns `because`, unless the delay is infinite because of lost probes.
 fn or_lost(delay_ms: f64, because: String) -> String {
     if delay_ms.is_finite() { because } else { "too few probes came back".to_owned() }
 }
@@ -124,8 +123,8 @@ fn with_loss(finding: &Finding, name: &'static str, suits: Suits, because: Strin
     Use { name, suits: suits.max(by_loss), because, is_full: !finding.is_held_back() }
 }
 
-/// By the most that the line carried down. A load that left room on it shows what it carries, and
-/// not what it does not carry.
+/// Judges video by the highest rate down. A load that did not fill the line proves what the line
+/// carries, not what it cannot carry.
 fn video(findings: &[Finding]) -> Option<Use> {
     let rate =
         |finding: &Finding| Some((finding.goodput_down_mbit_s?, finding.is_held_back_down()));

@@ -1,4 +1,4 @@
-//! Numbers in the applications' own terms; the probes' counters folded away.
+//! Numbers of applications, and folded away the probes' counters.
 
 use maud::{Markup, html};
 use underload_record::schema::ArmMetric;
@@ -6,7 +6,7 @@ use underload_record::schema::ArmMetric;
 use super::parts::{Least, arm_name, folded, folded_if, mean, table, unit_head, words_head};
 use crate::subject::Subject;
 
-/// Arms that have a column each; more have a row each.
+/// Most arms with a column each; more have a row each.
 const MOST_ARM_COLUMNS: usize = 5;
 
 pub(super) fn section(subjects: &[Subject<'_>], is_many: bool) -> Markup {
@@ -33,12 +33,12 @@ pub(super) fn section(subjects: &[Subject<'_>], is_many: bool) -> Markup {
     }
 }
 
-/// Flows that nobody uses: probes, and what was found of a measured line as a whole.
+/// Kinds of flow that are not applications: probes, and results of a measured line as a whole.
 fn is_counter(kind: &str) -> bool {
     matches!(kind, "probe" | "line")
 }
 
-/// One thing that a flow counts or computes.
+/// A number that a flow counts or computes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Number<'a> {
     flow: &'a str,
@@ -55,7 +55,7 @@ impl<'a> Number<'a> {
         self.name.replace('_', " ")
     }
 
-    /// The cell of an application's metric for one arm.
+    /// Renders the number of one arm.
     fn cell(&self, subject: &Subject<'_>) -> Markup {
         let found = subject.summary.metrics.iter().find(|metric| Number::of(metric) == *self);
         html! { td { (mean(found.map(|metric| &metric.value), 1.0, Least::None)) } }

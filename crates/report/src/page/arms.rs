@@ -1,4 +1,4 @@
-//! Of many arms one line each: a table that the page's script sorts and filters.
+//! A table with a line per arm, for runs of many arms. The page's script sorts and filters it.
 
 use maud::{Markup, html};
 use underload_record::schema::{Direction, Phase, Quantile};
@@ -7,7 +7,7 @@ use super::parts::{NOTHING, sortable, unit_head, words_head};
 use crate::subject::{Subject, usual_highest};
 use crate::words::{mbit, ms, significant};
 
-/// A number of each arm; where no arm has it, it has no column.
+/// A number of each arm. A column without any number is not shown.
 struct Column {
     name: String,
     unit: String,
@@ -72,7 +72,7 @@ pub(super) fn section(subjects: &[Subject<'_>]) -> Markup {
     }
 }
 
-/// `call mos`: what the first application of the first arm that has one tells first.
+/// Returns the heading of the first application's first number: `call mos`.
 fn application(subjects: &[Subject<'_>]) -> String {
     let named = |subject: &Subject<'_>| {
         let applications = subject.applications();
@@ -82,7 +82,7 @@ fn application(subjects: &[Subject<'_>]) -> String {
     subjects.iter().find_map(named).unwrap_or_default()
 }
 
-/// `4.21 MOS`: the first number of the first application.
+/// Formats the first number of the first application: `4.21 MOS`.
 fn first_number(subject: &Subject<'_>) -> Option<String> {
     let applications = subject.applications();
     let metric = *applications.first()?.1.first()?;

@@ -1,4 +1,4 @@
-//! Reproduced figures as a small book: a page per paper, each figure beside its numbers.
+//! Reproduced figures: a page per paper, with each figure and its numbers.
 
 use std::path::{Path, PathBuf};
 
@@ -14,7 +14,7 @@ use crate::plot::{Plot, Plots};
 use crate::published::Count;
 use crate::subject::subjects;
 
-/// A figure of a paper, as a scenario reproduces it.
+/// A figure of a paper, reproduced by a scenario.
 #[derive(Debug, Clone)]
 pub struct FigurePage {
     scenario: String,
@@ -26,11 +26,10 @@ pub struct FigurePage {
 }
 
 impl FigurePage {
-    /// What is to be shown of a run; `figure` and `description` are the scenario's.
+    /// Draws the figure of a run. `figure` and `description` are those of the scenario.
     ///
     /// # Errors
-    ///
-    /// [`PageError::Plot`] when a picture cannot be laid out.
+    /// Returns [`PageError::Plot`] if a plot cannot be laid out.
     pub fn of(run: &RunData, figure: &str, description: &str) -> Result<Self, PageError> {
         let runs = std::slice::from_ref(run);
         let plots = Plots::asked_for(&subjects(runs))?;
@@ -44,10 +43,10 @@ impl FigurePage {
         })
     }
 
-    /// The paper, by the folder of its scenarios.
+    /// Returns the paper's short name: the folder of its scenarios.
     fn paper(&self) -> &str {
         let folder = self.scenario.split_once('/').map(|(folder, _)| folder);
-        // It becomes a file's name.
+        // The name becomes a file name.
         let is_plain = |folder: &&str| {
             folder.chars().all(|c| c.is_ascii_alphanumeric() || c == '-') && !folder.is_empty()
         };
@@ -59,13 +58,12 @@ impl FigurePage {
     }
 }
 
-/// Writes `index.html` and a page per paper into a directory, and gives the path of the first.
-/// Files of an earlier book are replaced, each whole or not at all.
+/// Writes `index.html` and a page per paper into a directory, and returns the path of the index.
+/// Replaces the files of an earlier run, each atomically.
 ///
 /// # Errors
-///
-/// [`PageError::Io`] with what the disk said, [`PageError::NotOurs`] where a file of such a name is
-/// something else.
+/// Returns [`PageError::Io`] if writing fails, [`PageError::NotOurs`] if a file with such a name is
+/// not such a page.
 pub fn write_figure_pages(directory: &Path, pages: &[FigurePage]) -> Result<PathBuf, PageError> {
     let mut papers: Vec<&str> = Vec::new();
     for page in pages {
@@ -89,7 +87,7 @@ pub fn write_figure_pages(directory: &Path, pages: &[FigurePage]) -> Result<Path
     Ok(directory.join("index.html"))
 }
 
-/// What a paper is called: the name of its figures without the figure.
+/// Returns the name of a paper: the name of its figures without the figure.
 fn paper_name(figures: &[&FigurePage]) -> String {
     let name = figures.first().map_or("", |page| page.figure.as_str());
     match name.find(", Figure").or_else(|| name.find(", section")).or_else(|| name.find(", Table"))
@@ -150,7 +148,7 @@ fn paper_page(figures_of_paper: &[&FigurePage]) -> String {
     finished(&name, &content)
 }
 
-/// The figure without its paper; all of it where nothing would be left.
+/// Returns the name of a figure without its paper, unless nothing is left.
 fn short_name<'a>(paper: &str, figure: &'a str) -> &'a str {
     let rest = figure.strip_prefix(paper).unwrap_or(figure).trim_start_matches([',', ' ']);
     if rest.is_empty() { figure } else { rest }

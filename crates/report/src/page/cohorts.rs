@@ -19,11 +19,10 @@ use crate::cohorts::{
 use crate::plot::{Plot, PlotError, cohort_plots};
 use crate::words::{count, significant, thousands};
 
-/// The page of a study: what was found, how sure it is, and of what.
+/// Renders the page of a study: its results, their certainty, and the data behind them.
 ///
 /// # Errors
-///
-/// [`PlotError`] when a plot cannot be laid out.
+/// Returns an error if a plot cannot be laid out.
 pub fn cohort_page(study: &CohortStudy) -> Result<String, PlotError> {
     let plots = cohort_plots(study)?;
     let title = if study.title.is_empty() { &study.plan } else { &study.title };
@@ -67,26 +66,18 @@ fn top(study: &CohortStudy, title: &str) -> Markup {
 
 fn series(series: &SeriesStudy, plots: &[Plot]) -> Markup {
     let cohort_head = html! {
-        (words_head("cohort"))
-        (head("devices"))
-        (head("tests"))
-        (unit_head("mean", "ms, over devices"))
-        (unit_head("median", "ms, of means"))
-        (unit_head("median", "ms, of maxima"))
-        (unit_head("above idle", "ms"))
+        (words_head("cohort")) (head("devices")) (head("tests"))
+        (unit_head("mean", "ms, over devices")) (unit_head("median", "ms, of means"))
+        (unit_head("median", "ms, of maxima")) (unit_head("above idle", "ms"))
         @for share in ["p50", "p90", "p95", "p99"] { (unit_head(share, "ms, of round trips")) }
         (unit_head("lost", "%"))
     };
     let cohort_rows: Vec<Markup> = series.cohorts.iter().map(cohort_row).collect();
     let compared: Vec<Markup> = series.comparisons.iter().flat_map(comparison_rows).collect();
     let compared_head = html! {
-        (words_head("cohort"))
-        (words_head("value of a device"))
-        (unit_head("less", "times"))
-        (unit_head("less", "ms"))
-        (unit_head("pairs with less", "%"))
-        (unit_head("p-value", "ranks"))
-        (unit_head("distance", "of the curves"))
+        (words_head("cohort")) (words_head("value of a device")) (unit_head("less", "times"))
+        (unit_head("less", "ms")) (unit_head("pairs with less", "%"))
+        (unit_head("p-value", "ranks")) (unit_head("distance", "of the curves"))
         (unit_head("p-value", "distance"))
     };
     html! {
@@ -178,11 +169,8 @@ fn strata(stratified: &Stratified) -> Markup {
         })
         .collect();
     let head = html! {
-        (words_head(&stratified.by))
-        (unit_head("devices", &cohort))
-        (unit_head("devices", &against))
-        (unit_head("weight", "%"))
-        (unit_head("less", "times"))
+        (words_head(&stratified.by)) (unit_head("devices", &cohort))
+        (unit_head("devices", &against)) (unit_head("weight", "%")) (unit_head("less", "times"))
     };
     let content = html! {
         p.note {
@@ -203,14 +191,9 @@ fn classes(classes: &[ClassStudy]) -> Markup {
         return html! {};
     }
     let head = html! {
-        (words_head("cohort"))
-        (words_head("step"))
-        (head("DSCP"))
-        (unit_head("measured", "devices, days"))
-        (unit_head("idle p50", "ms"))
-        (unit_head("loaded p99", "ms"))
-        (unit_head("lag", "ms"))
-        (unit_head("cut", "%"))
+        (words_head("cohort")) (words_head("step")) (head("DSCP"))
+        (unit_head("measured", "devices, days")) (unit_head("idle p50", "ms"))
+        (unit_head("loaded p99", "ms")) (unit_head("lag", "ms")) (unit_head("cut", "%"))
     };
     let row = |class: &ClassStudy| {
         html! {
@@ -249,9 +232,7 @@ fn uses(uses: &[TierUse]) -> Markup {
         return html! {};
     }
     let head = html! {
-        (words_head("cohort"))
-        (words_head("step"))
-        (unit_head("of the tier", "%"))
+        (words_head("cohort")) (words_head("step")) (unit_head("of the tier", "%"))
         (unit_head("95 % or more", "% of devices"))
     };
     let row = |used: &TierUse| {
@@ -275,12 +256,8 @@ fn outcomes(study: &CohortStudy) -> Markup {
         return html! {};
     }
     let head = html! {
-        (words_head("outcome"))
-        (words_head("cohort"))
-        (head("runs"))
-        (unit_head("share", "%"))
-        (unit_head("apart", "points"))
-        (head("p-value"))
+        (words_head("outcome")) (words_head("cohort")) (head("runs")) (unit_head("share", "%"))
+        (unit_head("apart", "points")) (head("p-value"))
     };
     let row = |row: &OutcomeStudy| {
         html! {

@@ -1,5 +1,4 @@
-//! The arms that are compared with the first, trial by trial: is each slower, by how much, and how
-//! sure is that?
+//! Comparison of arms with the first, trial by trial, with difference, ratio and certainty.
 
 use maud::{Markup, html};
 use underload_record::CONFIDENCE;
@@ -15,7 +14,7 @@ use crate::facts::{LOST_NS, RATIO_MAX};
 use crate::likeness::{Alike, is_same_arm};
 use crate::subject::Subject;
 
-/// Trials per arm from which a comparison says something.
+/// Fewest trials per arm for a comparison.
 const FEWEST_TRIALS: usize = 5;
 
 pub(super) fn section(subjects: &[Subject<'_>], is_many: bool) -> Markup {
@@ -43,11 +42,8 @@ pub(super) fn section(subjects: &[Subject<'_>], is_many: bool) -> Markup {
         return html! {};
     }
     let head = html! {
-        (words_head("working latency"))
-        (unit_head("difference", "ms"))
-        (head("ratio"))
-        (unit_head("pairs slower", "%"))
-        (head("p-value"))
+        (words_head("working latency")) (unit_head("difference", "ms")) (head("ratio"))
+        (unit_head("pairs slower", "%")) (head("p-value"))
     };
     html! {
         h2 { "Compared with " (first.heading()) } "\n"
@@ -69,7 +65,7 @@ pub(super) fn section(subjects: &[Subject<'_>], is_many: bool) -> Markup {
     }
 }
 
-/// A quantile of two arms, of which one may have the same trial again and again.
+/// Renders a quantile of two arms. `is_same` means that the trials of one arm are identical.
 fn row(
     first: &Subject<'_>,
     other: &Subject<'_>,

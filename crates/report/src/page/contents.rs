@@ -1,21 +1,21 @@
-//! What a page has, as links at its top: every heading gets an anchor.
+//! Links at the top of a page to its sections.
 
 use std::fmt::Write as _;
 
-/// Sections from which on a list of them helps.
+/// Fewest sections with a list of links.
 const FEWEST: usize = 4;
 
 const START: &str = "<h2>";
 const END: &str = "</h2>";
 
-/// The page with an anchor in each heading of a section, and links to them after its opening.
+/// Adds an anchor to each heading of a section, and links to them after the header.
 pub(super) fn with_contents(html: &str) -> String {
     let mut anchors: Vec<String> = Vec::new();
     let mut links = String::new();
     let mut pieces = html.split(START);
     let mut page = pieces.next().unwrap_or_default().to_owned();
     for piece in pieces {
-        // A heading is text: what strangers wrote in it is escaped, and has no tag.
+        // Headings are escaped text without tags.
         let title = piece.split(END).next().unwrap_or_default();
         let anchor = anchor(title, &anchors);
         // Writing to a String cannot fail.
@@ -30,7 +30,7 @@ pub(super) fn with_contents(html: &str) -> String {
     page.replacen("</header>", &nav, 1)
 }
 
-/// Lower case letters and digits of a title; no two alike.
+/// Makes a unique anchor of the lower-case letters and digits of a title.
 fn anchor(title: &str, known: &[String]) -> String {
     let plain: String = title
         .to_ascii_lowercase()

@@ -1,4 +1,4 @@
-//! Sections that are plots: how often each delay was met, and what happened over time.
+//! Sections of plots: distributions, and time series.
 
 use maud::{Markup, PreEscaped, html};
 use underload_record::schema::World;
@@ -14,7 +14,7 @@ pub(super) enum Headings {
     Hidden,
 }
 
-/// What the scenario itself asks for, before all that every run has.
+/// Renders the plots that the scenario declares, before those of every run.
 pub(super) fn asked_for_section(plots: &Plots) -> Markup {
     if plots.figures.is_empty() {
         return html! {};

@@ -1,4 +1,4 @@
-//! The result in sentences, before any table.
+//! The head of a page: the document around it, and the result in sentences.
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
@@ -10,12 +10,12 @@ use crate::verdict::{sentences, warnings};
 use crate::words::count;
 use underload_store::RunData;
 
-/// A whole document around what it shows, without a script.
+/// Renders a document without a script.
 pub(super) fn document(title: &str, content: &Markup) -> Markup {
     around(title, content, "")
 }
 
-/// The same with what sorts tables and answers to whoever points at plots.
+/// Renders a document with the script that sorts tables and shows values of plots.
 pub(super) fn interactive(title: &str, content: &Markup) -> Markup {
     around(title, content, include_str!("page.js"))
 }

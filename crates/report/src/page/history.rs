@@ -1,14 +1,11 @@
-//! The page of one line over weeks.
-
-use std::path::Path;
+//! The page of a line's history over weeks.
 
 use maud::{Markup, html};
-use underload_disk::{self as disk, Access};
 use underload_record::history::{Followed, Level, Trend};
 
 use super::figures::{Headings, figures};
 use super::parts::{head, table, unit_head, words_head};
-use super::{PAGE_MARK, PageError, check_replaceable, header, without_controls};
+use super::{header, without_controls};
 use crate::plot::diagram::{Curve, Diagram, Panel, Scale};
 use crate::plot::{Plot, PlotError};
 use crate::words::{count, significant};
@@ -16,15 +13,14 @@ use crate::words::{count, significant};
 const DAY_S: f64 = 86_400.0;
 const DAY_NAMES: [&str; 7] =
     ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"];
-/// Hours and days are told from this many runs on.
+/// Fewest runs for medians by hour and day.
 const PATTERN_RUNS: usize = 12;
 
-/// The page of a history: its sentences, each number over time, and by hour and day. `skipped` are
-/// runs that could not be read, each with its reason.
+/// Renders the page of a history: sentences, each number over time, and by hour and day. `skipped`
+/// are runs that could not be read, each with its reason.
 ///
 /// # Errors
-///
-/// [`PlotError`] when a plot cannot be laid out.
+/// Returns an error if a plot cannot be laid out.
 pub fn history_page(
     title: &str,
     sentences: &[String],
@@ -64,24 +60,14 @@ pub fn history_page(
     Ok(without_controls(header::document(title, &content).into_string()))
 }
 
-/// Writes the page as a file, which may replace an earlier page of ours.
-///
-/// # Errors
-///
-/// [`PageError`].
-pub fn write_history(path: &Path, page: &str) -> Result<(), PageError> {
-    check_replaceable(path, PAGE_MARK)?;
-    disk::write_whole(path, page.as_bytes(), Access::Usual).map_err(PageError::io(path, "write"))
-}
-
-/// Runs as rings, the baseline's median as a line through all of it.
+/// Draws runs as rings, and the baseline's median as a line.
 fn over_time(followed: Followed, trends: &[Trend]) -> Option<Result<Plot, PlotError>> {
     let of: Vec<&Trend> = with_runs(followed, trends).collect();
     let points = || of.iter().flat_map(|trend| &trend.points);
     let days = |at_s: i64| at_s as f64 / DAY_S;
     let first = points().map(|point| days(point.at_s)).reduce(f64::min)?;
     let last = points().map(|point| days(point.at_s)).reduce(f64::max)?;
-    // A single run still has a width.
+    // Gives the axis a width if there is a single run.
     let margin = ((last - first) * 0.02).max(0.02);
     let most = points().map(|point| point.value).reduce(f64::max)?;
     let mut curves = Vec::new();
@@ -134,12 +120,8 @@ fn capital(words: &str) -> String {
 
 fn levels(trends: &[Trend]) -> Markup {
     let heading = html! {
-        (words_head("number"))
-        (words_head("step"))
-        (head("runs"))
-        (unit_head("baseline", "median"))
-        (unit_head("baseline", "p10 to p90"))
-        (unit_head("latest", "median"))
+        (words_head("number")) (words_head("step")) (head("runs")) (unit_head("baseline", "median"))
+        (unit_head("baseline", "p10 to p90")) (unit_head("latest", "median"))
         (unit_head("change", "%"))
     };
     let cell = |text: Option<String>| html! { td.num { (text.unwrap_or_else(|| "–".to_owned())) } };

@@ -12,10 +12,10 @@ use crate::plot::Plot;
 use crate::subject::{Subject, usual_highest};
 use crate::words::{metric_words, significant, thousands};
 
-/// Numbers of an application beside the latency: its users' first; another table has all.
+/// Most numbers of an application in the table of latencies; its own table has all.
 const SHOWN_METRICS: usize = 3;
 
-/// Columns after the one that says what a row is about: quantiles, samples, lost, window.
+/// Columns after the first: quantiles, samples, lost, window.
 const COLUMNS: usize = Quantile::ALL.len() + 3;
 
 pub(super) fn section(subjects: &[Subject<'_>], overview: &[Plot], is_many: bool) -> Markup {
@@ -29,7 +29,7 @@ pub(super) fn section(subjects: &[Subject<'_>], overview: &[Plot], is_many: bool
         rows.extend(arm_rows(subject, &latencies, strong, describe));
         rows.extend(application_rows(subject, latencies.is_empty()));
     }
-    // Against a server that answers no probes there is nothing to show.
+    // Servers that answer no probes have no latencies to show.
     if rows.is_empty() && subjects.iter().any(Subject::is_foreign) {
         return html! {};
     }
@@ -48,7 +48,7 @@ pub(super) fn section(subjects: &[Subject<'_>], overview: &[Plot], is_many: bool
     }
 }
 
-/// What each application felt, below the latency that it had.
+/// Renders the numbers of each application below its latency.
 fn application_rows(subject: &Subject<'_>, needs_arm: bool) -> Vec<Markup> {
     let applications = subject.applications();
     let mut rows = Vec::new();
@@ -78,7 +78,7 @@ fn application_row(flow: &str, metrics: &[&ArmMetric]) -> Markup {
     }
 }
 
-/// Every other probe, delay and phase, for those who look for it.
+/// Renders every other probe, delay and phase, folded.
 fn other_probes(subjects: &[Subject<'_>]) -> Markup {
     let mut rows = Vec::new();
     let strong = Strong::new(subjects.iter().flat_map(|subject| &subject.summary.latencies));
@@ -154,7 +154,7 @@ fn arm_rows(
     rows
 }
 
-/// What a closed-loop probe would say if it had watched the clock.
+/// Renders the quantiles of a closed-loop probe weighted by time.
 fn time_weighted_row(latency: &ArmLatency, strong: Strong) -> Markup {
     let mean = |quantile| {
         let interval = latency.time_weighted.get(&quantile);
@@ -171,7 +171,7 @@ fn time_weighted_row(latency: &ArmLatency, strong: Strong) -> Markup {
     }
 }
 
-/// The columns that a phone has room for: the median, and the percentile of the bad moments.
+/// The columns that are shown on phones: the median and the usual highest percentile.
 #[derive(Clone, Copy)]
 struct Strong(Quantile);
 
@@ -184,13 +184,13 @@ impl Strong {
         quantile == Quantile::P50 || quantile == self.0
     }
 
-    /// The class of a cell that a phone has no room for.
+    /// Returns the class of a cell that is hidden on phones.
     fn width(self, quantile: Quantile) -> Option<&'static str> {
         (!self.has(quantile)).then_some("wide-only")
     }
 }
 
-/// With the sign that typesetters use.
+/// Formats ns as ms with a typographic minus sign.
 fn in_ms(ns: i64) -> String {
     signed(ns as f64 / 1e6)
 }

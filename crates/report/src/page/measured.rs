@@ -1,4 +1,4 @@
-//! A measured line: the grade, what it means, what to change, and what each step found.
+//! The sections on a measured line: grade, meaning, advice, and the findings of each step.
 
 use maud::{Markup, html};
 use underload_record::schema::{ClassLatency, Finding, MarkingFate, Phase, Quantile};
@@ -8,15 +8,14 @@ use super::parts::{NOTHING, folded, head, table, unit_head, words_head};
 use crate::measured::{self, Grade, Suits, findings};
 use crate::words::{one_line, significant, thousands};
 
-/// The grade beside its sentence, what it means, and the advice. `None` where the run is no
-/// measurement whose steps are known. What each step found in words is in [`section`].
+/// Renders the grade with its sentence, what it means, and the advice. `None` if the run is not a
+/// measurement with known steps. [`section`] has the findings in words.
 pub(super) fn card(runs: &[RunData]) -> Option<Markup> {
     let findings = findings(runs)?;
     let opening = measured::opening(&findings);
     let graded = measured::worst(&findings);
     let uses = measured::uses_of(&findings);
     let advice = measured::advice(&findings);
-    // What stands in the card is not said again below it.
     Some(html! {
         @if let Some((_, added)) = graded {
             @let grade = Grade::of(added);
@@ -47,7 +46,7 @@ pub(super) fn card(runs: &[RunData]) -> Option<Markup> {
     })
 }
 
-/// A row per step, and what happened to the markings.
+/// Renders a row per step, and the fate of the markings.
 pub(super) fn section(runs: &[RunData]) -> Markup {
     let Some(findings) = findings(runs) else { return html! {} };
     let heads = html! {
@@ -66,7 +65,7 @@ pub(super) fn section(runs: &[RunData]) -> Markup {
         let is_marked = fate.up_ce_percent > 0.0 || fate.down_ce_percent > 0.0;
         is_marked || fate.up_became.is_some() || fate.down_became.is_some()
     });
-    // The grade, the uses and the advice stand above.
+    // `card` has the grade, the uses and the advice.
     let uses = measured::uses_of(&findings).len();
     let in_card = usize::from(measured::opening(&findings).is_some()) + uses;
     let advice = measured::advice(&findings);
@@ -112,7 +111,7 @@ pub(super) fn section(runs: &[RunData]) -> Markup {
 fn step_row(finding: &Finding) -> Markup {
     let value = |value: Option<f64>| value.map_or(NOTHING.to_owned(), significant);
     let (idle, load) = (finding.headline(Phase::Idle), finding.headline(Phase::Load));
-    // Of a server of another kind: what stands for the median, and nothing for what it hides.
+    // Servers of another kind report readings that replace the median.
     let readings = finding.foreign.as_ref().and_then(|foreign| foreign.loaded.first());
     let median = load.and_then(|load| load.p50_ms).or(readings.map(|it| it.p50_ms));
     let added = finding.added_ms();
@@ -141,7 +140,7 @@ fn added_ms(added: f64) -> String {
     if added.is_finite() { significant(added.max(0.0)) } else { "lost".to_owned() }
 }
 
-/// `399`, and with its name where it is not p99: `399 (p95)`.
+/// Formats `399`, or with the quantile's name unless it is p99: `399 (p95)`.
 fn high((quantile, ms): (Quantile, f64)) -> String {
     match quantile {
         Quantile::P99 => significant(ms),

@@ -1,5 +1,5 @@
-//! `report.html`: one page that needs no network, no script and no explanation. With a script its
-//! tables are sorted and its plots tell values; without one nothing is missing.
+//! `report.html`: one page that needs neither network nor script. With a script its tables can be
+//! sorted and its plots show values under the pointer; without one the content is the same.
 
 mod applications;
 mod arms;
@@ -37,39 +37,32 @@ use contents::with_contents;
 
 pub use book::{FigurePage, write_figure_pages};
 pub use cohorts::cohort_page;
-pub use history::{history_page, write_history};
-pub use replay::{check_replay_place, replay_page, write_replay};
+pub use history::history_page;
+pub use replay::replay_page;
 pub use sweep::{sweep_page, write_sweep_report};
 
 pub(crate) use trials::MOST_TRIALS;
 
-/// Why a report could not be made.
+/// An error while making a report.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PageError {
-    /// There is no run to report on.
     #[error("no run to report on")]
     Empty,
-    /// A plot could not be laid out.
+    /// A plot cannot be laid out.
     #[error(transparent)]
     Plot(#[from] PlotError),
-    /// A file that would be replaced is not of an earlier report.
+    /// A file that would be replaced is not from an earlier report.
     #[error(
         "{}: already there and not written by this program; name another folder",
         path.display()
     )]
-    NotOurs {
-        /// The file.
-        path: PathBuf,
-    },
-    /// The operating system refused.
+    NotOurs { path: PathBuf },
     #[error("{}: cannot {action}", path.display())]
     Io {
-        /// The file.
         path: PathBuf,
-        /// `create`, `write` or `read`.
         action: &'static str,
-        /// What the operating system said.
+        /// The error of the operating system.
         source: io::Error,
     },
 }
@@ -80,33 +73,30 @@ impl PageError {
     }
 }
 
-/// The page for one run, or for several side by side.
+/// Renders the page of one run, or of several side by side.
 ///
 /// # Errors
-///
-/// [`PageError::Empty`] without runs, [`PageError::Plot`] when a plot cannot be laid out.
+/// Returns [`PageError::Empty`] without runs, [`PageError::Plot`] if a plot cannot be laid out.
 pub fn render(runs: &[RunData]) -> Result<String, PageError> {
     let subjects = subjects(runs);
     let plots = Plots::of(&subjects)?;
     page(runs, &subjects, &plots)
 }
 
-/// The plots of that page, each as it is written to a file of its own.
+/// Draws the plots of that page, each as it is written to a separate file.
 ///
 /// # Errors
-///
-/// [`PageError::Plot`] when a plot cannot be laid out.
+/// Returns [`PageError::Plot`] if a plot cannot be laid out.
 pub fn plots(runs: &[RunData]) -> Result<Vec<Plot>, PageError> {
     Ok(Plots::of(&subjects(runs))?.all().cloned().collect())
 }
 
-/// Writes `report.html` and every plot as `plots/NAME.svg` into a directory, and gives the path of
-/// the page. Files of an earlier report are replaced, each whole or not at all.
+/// Writes `report.html` and every plot as `plots/NAME.svg` into a directory, and returns the path
+/// of the page. Replaces the files of an earlier report, each atomically.
 ///
 /// # Errors
-///
-/// As [`render`], or [`PageError::Io`] with what the disk said, and [`PageError::NotOurs`] where a
-/// file of such a name is not of an earlier report: it stays as it is.
+/// As [`render`]; [`PageError::Io`] if writing fails; [`PageError::NotOurs`] if a file with such a
+/// name is not from an earlier report. That file is not changed.
 pub fn write_report(directory: &Path, runs: &[RunData]) -> Result<PathBuf, PageError> {
     let subjects = subjects(runs);
     let plots = Plots::of(&subjects)?;
@@ -114,7 +104,7 @@ pub fn write_report(directory: &Path, runs: &[RunData]) -> Result<PathBuf, PageE
     let (folder, path) = (directory.join("plots"), directory.join("report.html"));
     let files: Vec<(PathBuf, &Plot)> =
         plots.all().map(|plot| (folder.join(format!("{}.svg", plot.name)), plot)).collect();
-    // Before anything is written: all of a report, or none of it.
+    // Checks all files before it writes any.
     check_file_of(directory, &path, PAGE_MARK)?;
     files.iter().try_for_each(|(path, _)| check_file_of(directory, path, SVG_MARK))?;
     disk::create_directory(&folder, Access::Usual).map_err(PageError::io(&folder, "create"))?;
@@ -127,33 +117,47 @@ pub fn write_report(directory: &Path, runs: &[RunData]) -> Result<PathBuf, PageE
     Ok(path)
 }
 
-/// Writes the page alone, with its plots in it, as a file that may replace an earlier report.
+/// Writes the page alone, with its plots in it, and may replace an earlier page.
 ///
 /// # Errors
-///
 /// As [`write_report`].
 pub fn write_page(path: &Path, runs: &[RunData]) -> Result<(), PageError> {
-    let html = render(runs)?;
-    check_replaceable(path, PAGE_MARK)?;
+    replace_page(path, &render(runs)?)
+}
+
+/// Writes a page, and may replace an earlier page of this program.
+///
+/// # Errors
+/// As [`check_page_path`]; [`PageError::Io`] if writing fails.
+pub fn replace_page(path: &Path, html: &str) -> Result<(), PageError> {
+    check_page_path(path)?;
     disk::write_whole(path, html.as_bytes(), Access::Usual).map_err(PageError::io(path, "write"))
 }
 
-/// What the pages and the plots of every version have within their first bytes.
+/// Checks that [`replace_page`] may write a page there.
+///
+/// # Errors
+/// Returns [`PageError::NotOurs`] if another file is there, [`PageError::Io`] if it cannot be read.
+pub fn check_page_path(path: &Path) -> Result<(), PageError> {
+    check_replaceable(path, PAGE_MARK)
+}
+
+/// Texts within the first bytes of all pages and plots of every version.
 const PAGE_MARK: &str = ": latency under load</title>";
 const SVG_MARK: &str = "<svg class=\"plot\"";
 const MARK_WITHIN_BYTES: u64 = 64 << 10;
 
-/// Refuses links below `directory`, which another user may have created, then checks `path` as
+/// Rejects links below `directory`, which another user may have created, then checks `path` as
 /// [`check_replaceable`] does.
 fn check_file_of(directory: &Path, path: &Path, mark: &str) -> Result<(), PageError> {
     disk::refuse_links(directory, path).map_err(PageError::io(path, "write"))?;
     check_replaceable(path, mark)
 }
 
-/// Refuses a file that no report of ours left there.
+/// Rejects a file without the mark of this program's reports.
 fn check_replaceable(path: &Path, mark: &str) -> Result<(), PageError> {
     match fs::metadata(path) {
-        // What is missing cannot be lost, and what is no file is not replaced.
+        // A missing file cannot be lost, and writing fails on anything that is not a file.
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         Ok(facts) if !facts.is_file() => return Ok(()),
         _ => {}
@@ -168,14 +172,14 @@ fn check_replaceable(path: &Path, mark: &str) -> Result<(), PageError> {
     Err(PageError::NotOurs { path: path.to_owned() })
 }
 
-/// Arms from which on the page begins with the published numbers.
+/// Arms above which the page begins with a line per arm and the published numbers.
 const MANY_ARMS: usize = 12;
 
 fn page(runs: &[RunData], subjects: &[Subject<'_>], plots: &Plots) -> Result<String, PageError> {
     let first = runs.first().ok_or(PageError::Empty)?;
-    // Of many arms nobody reads bar by bar: a line for each, what was published, details folded.
+    // Details of many arms are folded.
     let is_many = subjects.len() > MANY_ARMS;
-    // Who measured a line looks for the moment at which it went wrong.
+    // The reader of a measured line looks for the moment at which it became slow.
     let is_measured = crate::measured::findings(runs).is_some();
     let content = html! {
         (header::header(first, runs, subjects))
@@ -199,8 +203,8 @@ fn page(runs: &[RunData], subjects: &[Subject<'_>], plots: &Plots) -> Result<Str
     Ok(without_controls(with_contents(&page)))
 }
 
-/// The templates escape what would be markup. What is left of a stranger's text could still move
-/// the cursor of a terminal that shows the file.
+/// Replaces control characters, which templates do not escape and which could move the cursor of a
+/// terminal that shows the file.
 fn without_controls(html: String) -> String {
     let is_obeyed = |c: char| c.is_control() && !matches!(c, '\n' | '\t');
     if html.contains(is_obeyed) { html.replace(is_obeyed, "\u{fffd}") } else { html }

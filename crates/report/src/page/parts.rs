@@ -1,4 +1,4 @@
-//! What the sections are made of: tables, rows that name an arm, numbers with their interval.
+//! Parts of the sections: tables, rows that name an arm, numbers with their interval.
 
 use maud::{Markup, html};
 use underload_record::schema::{Interval, Phase};
@@ -9,12 +9,13 @@ use crate::words::{count, significant};
 /// Shown in place of a number that does not exist.
 pub(super) const NOTHING: &str = "–";
 
-/// A table; where it is wider than the page it scrolls by itself.
+/// Renders a table, which scrolls if it is wider than the page.
 pub(super) fn table(head: &Markup, rows: &[Markup]) -> Markup {
     table_of(None, head, rows)
 }
 
-/// A table that the page's script sorts by a click on a head, and filters by its first column.
+/// Renders a table that the page's script sorts by a click on a head, and filters by its first
+/// column.
 pub(super) fn sortable(head: &Markup, rows: &[Markup]) -> Markup {
     table_of(Some("sortable"), head, rows)
 }
@@ -50,27 +51,27 @@ pub(super) fn careful(warnings: &[String]) -> Markup {
     }
 }
 
-/// What is read by few where there is much: folded then, else as it is.
+/// Folds content if there is much of it.
 pub(super) fn folded_if(is_much: bool, summary: &str, content: Markup) -> Markup {
     if is_much && !content.0.is_empty() { folded(summary, false, &content) } else { content }
 }
 
-/// The head of a column of words.
+/// Renders the head of a column of words.
 pub(super) fn words_head(name: &str) -> Markup {
     html! { th.text { (name) } }
 }
 
-/// The head of a column of numbers.
+/// Renders the head of a column of numbers.
 pub(super) fn head(name: &str) -> Markup {
     html! { th { (name) } }
 }
 
-/// The head of a column of numbers with a unit, or with a word on what they are.
+/// Renders the head of a column of numbers with their unit or a remark.
 pub(super) fn unit_head(name: &str, unit: &str) -> Markup {
     html! { th { (name) br; span.unit { (unit) } } }
 }
 
-/// A table row that names the arm of the rows below it, with disciplines and profiles.
+/// Renders a row that names the arm of the rows below it, with disciplines and profiles.
 pub(super) fn arm_row(subject: &Subject<'_>, columns: usize) -> Markup {
     let label = &subject.arm.label;
     let says_more = !label.is_empty() && *label != subject.arm.name;
@@ -86,12 +87,12 @@ pub(super) fn arm_row(subject: &Subject<'_>, columns: usize) -> Markup {
     }
 }
 
-/// The head of a column that a phone has no room for.
+/// Renders the head of a column that is hidden on phones.
 pub(super) fn wide_head(name: &str, unit: &str) -> Markup {
     html! { th.wide-only { (name) br; span.unit { (unit) } } }
 }
 
-/// The name of an arm after a piece of its line.
+/// Renders the name of an arm after a sample of its line.
 pub(super) fn arm_name(subject: &Subject<'_>) -> Markup {
     let ink = format!("s-a{}", subject.position % 32);
     html! {
@@ -102,48 +103,49 @@ pub(super) fn arm_name(subject: &Subject<'_>) -> Markup {
     }
 }
 
-/// A section that unfolds.
+/// Renders a section that unfolds.
 pub(super) fn folded(summary: &str, is_open: bool, content: &Markup) -> Markup {
     html! { details open[is_open] { "\n" summary { (summary) } "\n" (content) } "\n" }
 }
 
-/// Lower bound of a quantity on an axis.
+/// Lower bound of a quantity.
 #[derive(Clone, Copy)]
 pub(super) enum Least {
-    /// A round trip, a rate.
+    /// For round trips and rates.
     Zero,
-    /// A score may be negative, and so may a one-way delay between two clocks.
+    /// For scores, and for one-way delays between two clocks.
     None,
 }
 
-/// A mean and, below it, its interval; in units of `divisor`.
+/// Renders a mean with its interval below it, in units of `divisor`.
 pub(super) fn mean(interval: Option<&Interval>, divisor: f64, least: Least) -> Markup {
     let Some(interval) = interval else { return html! { (NOTHING) } };
     with_range(&significant(interval.mean / divisor), range(interval, divisor, least))
 }
 
-/// A number and, below it, its interval where there is one.
+/// Renders a number with its interval, if any, below it.
 pub(super) fn with_range(number: &str, range: Option<String>) -> Markup {
     html! { (number) @if let Some(range) = range { (below(&range)) } }
 }
 
-/// The days whose percentile is a lost probe.
+/// Renders the number of days whose percentile is a lost probe.
 pub(super) fn lost_days(days: u64) -> Markup {
     html! { @if days > 0 { (below(&format!("lost on {}", count(days, "day")))) } }
 }
 
-/// A smaller line below.
+/// Renders a smaller line below.
 pub(super) fn below(line: &str) -> Markup {
     html! { br; span.interval { (line) } }
 }
 
-/// `23.9–25.1`, in units of `divisor`; words between numbers below zero. `None` of no width.
+/// Formats an interval in units of `divisor`: `23.9–25.1`, or with ` to ` if it starts below zero.
+/// `None` for an interval of width 0.
 pub(super) fn range(interval: &Interval, divisor: f64, least: Least) -> Option<String> {
     let low = match least {
         Least::Zero => interval.low?.max(0.0),
         Least::None => interval.low?,
     };
-    // Of trials that are all alike it says nothing.
+    // An interval of identical trials means nothing.
     if low >= interval.high? {
         return None;
     }
@@ -152,7 +154,7 @@ pub(super) fn range(interval: &Interval, divisor: f64, least: Least) -> Option<S
     Some(format!("{}{between}{}", signed(low), signed(high)))
 }
 
-/// With the sign that typesetters use.
+/// Formats with a typographic minus sign.
 pub(super) fn signed(value: f64) -> String {
     significant(value).replace('-', "−")
 }

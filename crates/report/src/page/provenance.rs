@@ -1,4 +1,4 @@
-//! Where a run comes from: program, scenario, seed, machine.
+//! The origin of a run: program, scenario, seed, machine.
 
 use maud::{Markup, html};
 use underload_record::schema::{HostFacts, World};
@@ -33,7 +33,7 @@ fn facts(run: &RunData) -> Markup {
         ("Started", format!("{}, {took} {} s", host.started, significant(host.duration_s))),
         ("Machine", machine(host)),
     ];
-    // A real line draws nothing.
+    // A measurement of a real line has no seed.
     let has_seed = record.world != World::Measured;
     html! {
         dl {

@@ -1,4 +1,4 @@
-//! What was measured beside what others have published.
+//! Measured values beside published ones.
 
 use maud::{Markup, html};
 use underload_record::schema::{Expectation, Verdict};
@@ -18,12 +18,12 @@ pub(super) fn section(runs: &[RunData]) -> Markup {
     of_rows(&rows)
 }
 
-/// Those that are no run's.
+/// Renders expectations that belong to no run.
 pub(super) fn expectations(expectations: &[Expectation]) -> Markup {
     of_rows(&expectations.iter().map(|expected| row(expected, "")).collect::<Vec<_>>())
 }
 
-/// Those of a figure, whose heading stands above them already.
+/// Renders the numbers of a figure, without a heading.
 pub(super) fn numbers(expectations: &[Expectation]) -> Markup {
     if expectations.is_empty() {
         return html! {};

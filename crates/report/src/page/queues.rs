@@ -1,4 +1,4 @@
-//! What the bottlenecks carried, dropped and marked, and how long packets waited there.
+//! Bytes carried, dropped and marked by bottlenecks, and the sojourn in their queues.
 
 use maud::{Markup, PreEscaped, html};
 use underload_record::schema::{ArmBottleneck, Direction, Interval, Phase, Quantile};
@@ -22,7 +22,7 @@ pub(super) fn section(subjects: &[Subject<'_>], is_many: bool) -> Markup {
     if rows.is_empty() {
         return html! {};
     }
-    // Of a real line nobody knows the queue.
+    // The queue of a real line is unknown, so columns without values are left out.
     let cells = || rows.iter().flat_map(|(_, rows)| rows);
     let is_known = |column: usize| cells().any(|row| row.cells[column].0 != NOTHING);
     let known: Vec<usize> = (0..COLUMNS.len()).filter(|column| is_known(*column)).collect();
@@ -58,7 +58,7 @@ fn has_shares(subject: &Subject<'_>) -> bool {
     subject.summary.throughputs.iter().any(|carried| !carried.ratios.is_empty())
 }
 
-/// What a row has after its words, and in which unit.
+/// The columns after the first, with their units.
 const COLUMNS: [(&str, &str); 7] = [
     ("goodput", "Mbit/s"),
     ("link", "Mbit/s"),
@@ -85,7 +85,7 @@ impl Row {
     }
 }
 
-/// A row per hop of a direction; one where there is no queue but something was carried.
+/// Returns a row per hop of a direction; a single row if traffic was carried without a queue.
 fn direction_rows(subject: &Subject<'_>, direction: Direction) -> Vec<Row> {
     let hops = subject.summary.hops(direction);
     if hops.is_empty() {
@@ -98,7 +98,7 @@ fn direction_rows(subject: &Subject<'_>, direction: Direction) -> Vec<Row> {
 fn row(subject: &Subject<'_>, direction: Direction, queue: Option<&ArmBottleneck>) -> Row {
     let carried = subject.summary.throughput(direction);
     let goodput = carried.and_then(|carried| carried.goodput_bit_per_s);
-    // Of a link in a chain its own rate, of the only one the direction's.
+    // A link in a chain has its own rate; a single link has the direction's.
     let (link, used) = match queue.filter(|queue| !queue.hop.is_empty()) {
         Some(hop) => (hop.link_bit_per_s, hop.utilisation_percent),
         None => carried.map_or((None, None), |it| (it.link_bit_per_s, it.utilisation_percent)),
@@ -129,7 +129,7 @@ fn described(direction: Direction, queue: Option<&ArmBottleneck>) -> String {
     format!("{direction}{gap}{hop}: {queue} into {link}, {}", phase_words(*phase))
 }
 
-/// In the load phase, whatever phase the row is about.
+/// Renders the sojourn in the load phase, whatever phase the row shows.
 fn sojourn(
     subject: &Subject<'_>,
     direction: Direction,

@@ -1,27 +1,22 @@
-//! The page of a replay: what several queues did to the same packets.
-
-use std::path::Path;
+//! The page of a replay: the same packets in several queues.
 
 use maud::{Markup, html};
-use underload_disk::{self as disk, Access};
 
 use super::figures::{Headings, figures};
 use super::parts::{NOTHING, head, table, unit_head, words_head};
-use super::{PAGE_MARK, PageError, check_replaceable, header, without_controls};
+use super::{header, without_controls};
 use crate::plot::diagram::{Curve, Diagram, Panel, Scale};
 use crate::plot::{Plot, PlotError};
 use crate::replayed::{Replayed, ReplayedQueue, caveats, verdict};
 use crate::words::{significant, thousands};
 
-/// Queues that are drawn; the table has all.
+/// Most queues in plots; the table has all.
 const MOST_DRAWN: usize = 8;
 
-/// The page of a replay: its sentences, the distributions side by side, what happened over time, a
-/// table.
+/// Renders the page of a replay: sentences, distributions, time series, and a table.
 ///
 /// # Errors
-///
-/// [`PlotError`] when a plot cannot be laid out.
+/// Returns an error if a plot cannot be laid out.
 pub fn replay_page(replayed: &Replayed) -> Result<String, PlotError> {
     let drawn = named(&replayed.queues[..replayed.queues.len().min(MOST_DRAWN)]);
     let distribution: Vec<Plot> = distribution(&drawn).transpose()?.into_iter().collect();
@@ -76,26 +71,7 @@ pub fn replay_page(replayed: &Replayed) -> Result<String, PlotError> {
     Ok(without_controls(header::interactive(&title, &content).into_string()))
 }
 
-/// Writes the page as a file, which may replace an earlier page of ours.
-///
-/// # Errors
-///
-/// [`PageError`].
-pub fn write_replay(path: &Path, page: &str) -> Result<(), PageError> {
-    check_replaceable(path, PAGE_MARK)?;
-    disk::write_whole(path, page.as_bytes(), Access::Usual).map_err(PageError::io(path, "write"))
-}
-
-/// Whether a page may be written there: nothing is, or an earlier page of ours.
-///
-/// # Errors
-///
-/// [`PageError`].
-pub fn check_replay_place(path: &Path) -> Result<(), PageError> {
-    check_replaceable(path, PAGE_MARK)
-}
-
-/// A queue as the plots name it: two of one SPEC are two.
+/// Names queues for plots; queues with equal SPECs get a number.
 fn named(queues: &[ReplayedQueue]) -> Vec<(String, &ReplayedQueue)> {
     let is_twice = |name: &str| queues.iter().filter(|it| it.queue == name).count() > 1;
     let name = |number: usize, queue: &ReplayedQueue| {
@@ -160,7 +136,7 @@ fn distribution(drawn: &[(String, &ReplayedQueue)]) -> Option<Result<Plot, PlotE
     Some(Diagram { name: "sojourn-cdf".to_owned(), title, panels: vec![panel] }.plot())
 }
 
-/// A step before each rise, from nothing on.
+/// Returns the corners of a distribution function, which starts at 0.
 fn stairs(cdf: &[(f64, f64)]) -> Vec<(f64, f64)> {
     let before = std::iter::once(0.0).chain(cdf.iter().map(|(_, share)| *share));
     let steps = cdf.iter().zip(before);
@@ -182,7 +158,7 @@ fn over_time(
     let diagram = |name: &str, title: &str, y: &str, curves: Vec<Curve>| {
         let values = curves.iter().flat_map(|curve| &curve.points).map(|(_, value)| *value);
         let most = values.fold(0.0, f64::max);
-        // Of what never happened there is nothing to see.
+        // An empty plot is left out.
         (most > 0.0).then(|| {
             let panel = Panel { x: x(), y: Scale::linear(y, 0.0..above(most)), curves };
             let (name, title) = (name.to_owned(), title.to_owned());
@@ -206,6 +182,7 @@ fn above(most: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::page::PAGE_MARK;
     use crate::replayed::tests::{queue, replayed};
 
     #[test]

@@ -1,5 +1,5 @@
-//! Queues with service flows: whom queue protection sent away, and the latency histograms that a
-//! DOCSIS device reports.
+//! Queues with service flows: flows that queue protection moved away, and the latency histograms
+//! that a DOCSIS device reports.
 
 use maud::{Markup, html};
 use underload_record::schema::{ArmBottleneck, Direction, LatencyHistogram, Sanction};
@@ -12,10 +12,10 @@ pub(super) fn section(subjects: &[Subject<'_>]) -> Markup {
     html! { (sanctions(subjects)) (histograms(subjects)) }
 }
 
-/// Flows shown per queue; the run's record has all.
+/// Most flows per queue; the run's record has all.
 const SHOWN_FLOWS: usize = 20;
 
-/// Nothing where nobody was sent away.
+/// Renders the moved flows; empty if there are none.
 fn sanctions(subjects: &[Subject<'_>]) -> Markup {
     let mut rows = Vec::new();
     for subject in subjects {
@@ -31,12 +31,8 @@ fn sanctions(subjects: &[Subject<'_>]) -> Markup {
         return html! {};
     }
     let head = html! {
-        (words_head("queue"))
-        (words_head("flow"))
-        (unit_head("sent away", "packets"))
-        (unit_head("first", "s"))
-        (unit_head("last", "s"))
-        (unit_head("highest score", "ms"))
+        (words_head("queue")) (words_head("flow")) (unit_head("sent away", "packets"))
+        (unit_head("first", "s")) (unit_head("last", "s")) (unit_head("highest score", "ms"))
     };
     html! {
         h2 { "Sent away from the low latency queue" } "\n"
@@ -77,13 +73,13 @@ fn place(direction: Direction, hop: &str) -> String {
     if hop.is_empty() { direction.to_string() } else { format!("{direction} {hop}") }
 }
 
-/// The queues of both directions, each over its widest window.
+/// Returns the queues of both directions, each over its widest window.
 fn hops<'a>(subject: &Subject<'a>) -> impl Iterator<Item = &'a ArmBottleneck> {
     let summary = subject.summary;
     [Direction::Up, Direction::Down].into_iter().flat_map(|direction| summary.hops(direction))
 }
 
-/// A table per set of bins; nothing where no queue counted any.
+/// Renders a table per set of bins; empty if no queue has a histogram.
 fn histograms(subjects: &[Subject<'_>]) -> Markup {
     let mut by_edges: Vec<(&[u64], Vec<Markup>)> = Vec::new();
     for subject in subjects {

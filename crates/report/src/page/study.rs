@@ -1,4 +1,4 @@
-//! Lines that were each measured several times a day: what a marking saves, by group.
+//! A study of lines, each measured several times a day: the effect of a marking, by group.
 
 use maud::{Markup, html};
 use underload_record::schema::{RunRecord, StudyClass, StudyGroup, StudyRecord};
@@ -17,14 +17,9 @@ pub(super) fn section(runs: &[RunData]) -> Markup {
 
 fn one(record: &RunRecord, study: &StudyRecord) -> Markup {
     let head = html! {
-        (words_head("lines"))
-        (words_head("class"))
-        (unit_head("measured", "lines"))
-        (unit_head("runs", "that count, void"))
-        (unit_head("idle p50", "ms"))
-        (unit_head("loaded p99", "ms"))
-        (unit_head("lag", "ms"))
-        (unit_head("cut", "%"))
+        (words_head("lines")) (words_head("class")) (unit_head("measured", "lines"))
+        (unit_head("runs", "that count, void")) (unit_head("idle p50", "ms"))
+        (unit_head("loaded p99", "ms")) (unit_head("lag", "ms")) (unit_head("cut", "%"))
     };
     let has_arms = record.arms.len() > 1;
     let rows: Vec<Markup> =

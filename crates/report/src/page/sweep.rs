@@ -13,15 +13,14 @@ use super::{PAGE_MARK, PageError, check_file_of, header, without_controls};
 use crate::plot::{CellNumbers, Numbers, Plot, PlotError, cells_plot};
 use crate::sweep::SweepOutcome;
 
-/// Axes that have a picture.
+/// Most axes with a plot.
 const MOST_PICTURES: usize = 8;
 
-/// Writes `report.html` of a sweep into its directory, and gives its path. An earlier one of ours
-/// is replaced.
+/// Writes `report.html` of a sweep into its directory, and returns its path. Replaces an earlier
+/// report.
 ///
 /// # Errors
-///
-/// [`PageError`].
+/// As [`write_report`](super::write_report).
 pub fn write_sweep_report(directory: &Path, outcome: &SweepOutcome) -> Result<PathBuf, PageError> {
     let page = sweep_page(outcome)?;
     let path = directory.join("report.html");
@@ -31,11 +30,10 @@ pub fn write_sweep_report(directory: &Path, outcome: &SweepOutcome) -> Result<Pa
     Ok(path)
 }
 
-/// The page: how many, means over each axis, the best and the worst cells, those that failed.
+/// Renders the page: number of cells, means over each axis, best, worst and failed cells.
 ///
 /// # Errors
-///
-/// [`PlotError`] when a plot cannot be laid out.
+/// Returns an error if a plot cannot be laid out.
 pub fn sweep_page(outcome: &SweepOutcome) -> Result<String, PlotError> {
     let subject = outcome.subject();
     let metric = subject.metrics.get(subject.ranked_by).map_or("", String::as_str);
@@ -88,7 +86,7 @@ pub fn sweep_page(outcome: &SweepOutcome) -> Result<String, PlotError> {
     Ok(without_controls(header::document(&subject.title, &content).into_string()))
 }
 
-/// The first cells that failed.
+/// Renders the first failed cells.
 fn failures(outcome: &SweepOutcome) -> Markup {
     let (failures, failed) = outcome.failures();
     html! {
@@ -132,7 +130,7 @@ fn cells(outcome: &SweepOutcome, title: &str, cells: &[SweepCell]) -> Markup {
     html! { h2 { (title) } "\n" (table(&heading, &rows)) }
 }
 
-/// The metric over an axis, a line for each arm.
+/// Draws the metric over an axis, with a line for each arm; `None` if the axis has one value.
 fn over_axis(outcome: &SweepOutcome, axis: usize, metric: &str) -> Result<Option<Plot>, PlotError> {
     let subject = outcome.subject();
     let (name, labels) = (&subject.axes[axis], &subject.parts[axis]);

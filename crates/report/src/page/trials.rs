@@ -1,4 +1,4 @@
-//! Every trial in a line, and whether it counts.
+//! A table of all trials, and whether they are valid.
 
 use maud::{Markup, html};
 use underload_record::schema::{
@@ -10,12 +10,12 @@ use crate::subject::run_suffix;
 use crate::words::{mbit, ms, thousands};
 use underload_store::RunData;
 
-/// Trials listed one by one; more are in `trials.parquet`.
+/// Most trials in the table; `trials.parquet` has more.
 pub(crate) const MOST_TRIALS: usize = 200;
 
 pub(super) fn section(runs: &[RunData]) -> Markup {
     let mut rows = Vec::new();
-    // A real line draws nothing.
+    // A measurement of a real line has no seed.
     let has_seeds = runs.iter().any(|run| run.record.world != World::Measured);
     for (number, run) in runs.iter().enumerate() {
         let suffix = run_suffix(runs, number);
@@ -25,11 +25,9 @@ pub(super) fn section(runs: &[RunData]) -> Markup {
     let head = html! {
         (head("trial")) (words_head("arm")) (head("repeat"))
         @if has_seeds { (head("seed")) }
-        (unit_head("load p50", "ms"))
-        (unit_head("load p99", "ms"))
+        (unit_head("load p50", "ms")) (unit_head("load p99", "ms"))
         (unit_head("goodput up/down", "Mbit/s"))
-        (unit_head("lateness p99", "emulator/prober, ms"))
-        (words_head("counts?"))
+        (unit_head("lateness p99", "emulator/prober, ms")) (words_head("counts?"))
     };
     let all: usize = runs.iter().map(|run| run.record.trials.len()).sum();
     let content = html! {
@@ -38,7 +36,7 @@ pub(super) fn section(runs: &[RunData]) -> Markup {
         }
         (table(&head, &rows))
     };
-    // Where nothing counts, what was measured all the same is what the reader wants to see.
+    // Without a valid trial, the table is all that the reader can see.
     let mut trials = runs.iter().flat_map(|run| &run.record.trials);
     let nothing_counts = !trials.any(|trial| trial.validity.is_valid());
     let summary = match all {
@@ -79,7 +77,7 @@ fn load(trial: &TrialRecord) -> Option<Distribution> {
     latencies.find(is_load)?.distribution
 }
 
-/// The 99th percentile, or with its name the highest one that the samples tell.
+/// Formats the 99th percentile, or the highest that has enough samples, with its name.
 fn highest(distribution: Option<Distribution>) -> String {
     match distribution.map(|all| all.highest_told()) {
         None => NOTHING.to_owned(),

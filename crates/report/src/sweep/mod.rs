@@ -1,5 +1,5 @@
-//! What a sweep of a million cells comes to, gathered as they pass: the best and the worst, those
-//! that failed, means over each axis, and what the pictures that it asks for are drawn from.
+//! The results of a sweep of up to a million cells, gathered in bounded memory: best, worst and
+//! failed cells, means over each axis, and the data of the plots that the sweep declares.
 
 mod pictures;
 
@@ -16,32 +16,28 @@ use crate::table::{Row, render};
 use crate::words::{one_line, significant, thousands};
 use pictures::{Gathered, mean_of};
 
-/// What a sweep is about.
+/// The description of a sweep.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SweepSubject {
-    /// Heading; the file's name where it has none.
+    /// Heading; the name of the file if it has none.
     pub title: String,
-    /// Name of the scenario.
     pub scenario: String,
-    /// Names of the axes.
     pub axes: Vec<String>,
-    /// What each part of each axis is called.
+    /// Names of the parts of each axis.
     pub parts: Vec<Vec<String>>,
-    /// Names of the metrics.
     pub metrics: Vec<String>,
-    /// Whether somebody asked for each, who wants to know where no cell has it.
+    /// Whether the user named each metric, so that a missing one is reported.
     pub asked: Vec<bool>,
-    /// The one that ranks cells, by its position.
+    /// Position of the metric that ranks cells.
     pub ranked_by: usize,
-    /// Which end of it is the best.
+    /// The end of the ranking that is best.
     pub best: Extreme,
-    /// Cells that it has when it is complete.
+    /// Cells of the complete sweep.
     pub cells: u64,
-    /// Pictures that its page has.
     pub plots: Vec<SweepPlot>,
 }
 
-/// What came out of a sweep, in bounded memory.
+/// The results of a sweep, in bounded memory.
 #[derive(Debug, Clone)]
 pub struct SweepOutcome {
     subject: SweepSubject,
@@ -51,28 +47,27 @@ pub struct SweepOutcome {
     best: Vec<SweepCell>,
     worst: Vec<SweepCell>,
     failures: Vec<SweepCell>,
-    /// Names of the arms; of many the first.
+    /// Names of the first arms.
     arms: Vec<String>,
     has_more_arms: bool,
-    /// By axis, arm and part.
+    /// Indexed by axis, arm and part.
     means: Vec<Vec<Vec<RunningMean>>>,
-    /// Whether any cell has a metric.
+    /// Whether any cell has the metric.
     has_metric: Vec<bool>,
     gathered: Vec<Gathered>,
 }
 
-/// Cells that are listed at each end.
+/// Cells in each ranking.
 const LISTED: usize = 10;
-/// Cells that failed which are listed.
+/// Most failed cells that are listed.
 const FAILURES: usize = 10;
-/// Arms that have a line of their own.
+/// Most arms with a line in a plot.
 const MOST_ARMS: usize = 12;
-/// Metrics beside the one that ranks, in a table.
+/// Most metrics in a table beside the ranking one.
 const MORE_METRICS: usize = 3;
-/// Widest value of an axis in a table.
+/// Widest value of an axis in a table, characters.
 const WIDEST: usize = 32;
 
-/// A sweep as JSON.
 #[derive(Debug, Serialize)]
 struct Document<'a> {
     title: &'a str,
@@ -99,7 +94,7 @@ struct CellDocument<'a> {
 }
 
 impl SweepOutcome {
-    /// Nothing yet.
+    /// Makes an empty result.
     pub fn new(subject: SweepSubject) -> Self {
         let metrics = subject.metrics.len();
         Self {
@@ -118,7 +113,7 @@ impl SweepOutcome {
         }
     }
 
-    /// Adds a cell, with the part of each axis that it is in.
+    /// Adds a cell, with its part of each axis.
     pub fn add(&mut self, cell: &SweepCell, parts: &[Option<usize>]) {
         self.cells += 1;
         self.trials += cell.trials;
@@ -166,24 +161,24 @@ impl SweepOutcome {
         Some(self.arms.len() - 1)
     }
 
-    /// What it is about.
+    /// Returns the description of the sweep.
     pub fn subject(&self) -> &SweepSubject {
         &self.subject
     }
 
-    /// Whether all its cells are there.
+    /// Whether all cells were added.
     pub fn is_complete(&self) -> bool {
         self.cells >= self.subject.cells
     }
 
-    /// Metrics that somebody asked for and no cell has: misspelt, or not of this scenario.
+    /// Returns the metrics that the user named and no cell has: misspelt, or not of this scenario.
     pub fn unknown_metrics(&self) -> Vec<&str> {
         let named = self.subject.metrics.iter().zip(&self.has_metric);
         let asked = named.zip(&self.subject.asked).filter(|(_, asked)| **asked);
         asked.filter(|((_, has), _)| !**has).map(|((name, _), _)| name.as_str()).collect()
     }
 
-    /// How many cells and trials, and how many failed.
+    /// Returns the numbers of cells, trials and failures in words.
     pub fn sentence(&self) -> String {
         let (cells, trials) = (thousands(self.cells), thousands(self.trials));
         let of = if self.is_complete() {
@@ -199,7 +194,7 @@ impl SweepOutcome {
         format!("{cells}{of} {cell}, {trials} {trial}{failed}")
     }
 
-    /// The name of the metric that ranks, and the word for its best end.
+    /// Returns the name of the ranking metric, and the word for its best end.
     fn ranking(&self) -> (&str, &'static str) {
         let name = self.subject.metrics.get(self.subject.ranked_by).map_or("", String::as_str);
         let word = match self.subject.best {
@@ -209,7 +204,7 @@ impl SweepOutcome {
         (name, word)
     }
 
-    /// The best and the worst cells and those that failed, for a terminal.
+    /// Returns the best, worst and failed cells for a terminal.
     pub fn table(&self) -> String {
         let (metric, word) = self.ranking();
         let mut text = format!("{}\n", one_line(&self.sentence()));
@@ -217,7 +212,7 @@ impl SweepOutcome {
             (format!("best by {metric}, {word} first"), &self.best),
             (format!("worst by {metric}"), &self.worst),
         ] {
-            // Of few cells the second list would be the first one backwards.
+            // With few cells the second list would be the first one backwards.
             let is_needed = title.starts_with("best") || self.cells > LISTED as u64;
             if is_needed && !cells.is_empty() {
                 let mut rows = vec![Row::Title(title), Row::Cells(self.head())];
@@ -233,7 +228,7 @@ impl SweepOutcome {
         text
     }
 
-    /// `cell 7, path.up = 4mbit, codel: what went wrong`.
+    /// Formats a failed cell: `cell 7, path.up = 4mbit, codel: ERROR`.
     pub(crate) fn failure(&self, cell: &SweepCell) -> String {
         let mut parts = vec![format!("cell {}", cell.cell)];
         let axes = self.subject.axes.iter().zip(&cell.values);
@@ -243,7 +238,7 @@ impl SweepOutcome {
         one_line(&format!("{}: {error}", parts.join(", ")))
     }
 
-    /// The metric that ranks, then some others, by position.
+    /// Returns the positions of the ranking metric and of some others.
     fn shown_metrics(&self) -> Vec<usize> {
         let ranked = self.subject.ranked_by;
         let others = (0..self.subject.metrics.len()).filter(|metric| *metric != ranked);
@@ -293,8 +288,7 @@ impl SweepOutcome {
         (&self.failures, self.failed)
     }
 
-    /// The lines over an axis: the arm, and the mean of each part that has one, with how many
-    /// cells it is of.
+    /// Returns the lines over an axis: the arm, and the mean of each part with its number of cells.
     pub(crate) fn lines(&self, axis: usize) -> Vec<(&str, Vec<Option<Interval>>)> {
         let arms = self.arms.iter().zip(self.means.get(axis).into_iter().flatten());
         let told =
@@ -306,10 +300,10 @@ impl SweepOutcome {
         self.has_more_arms
     }
 
-    /// As one JSON document.
+    /// Returns the results as a JSON document.
     ///
     /// # Errors
-    /// None that are known: all of it has words in JSON.
+    /// Returns the error of the serialiser; none is known.
     pub fn to_json(&self, directory: &std::path::Path) -> serde_json::Result<String> {
         let document = Document {
             title: &self.subject.title,
@@ -345,10 +339,10 @@ impl SweepOutcome {
         }
     }
 
-    /// The pictures that its file asks for, and that have a number.
+    /// Draws the plots that the sweep declares and that have values.
     ///
     /// # Errors
-    /// One that cannot be laid out.
+    /// Returns an error if a plot cannot be laid out.
     pub(crate) fn pictures(&self) -> Result<Vec<Plot>, PlotError> {
         let drawn = self.gathered.iter().enumerate();
         drawn
@@ -371,12 +365,12 @@ impl SweepOutcome {
     }
 }
 
-/// A noun as so many of it are called.
+/// Adds an s to a noun unless the count is 1.
 fn plural(noun: &str, count: u64) -> String {
     if count == 1 { noun.to_owned() } else { format!("{noun}s") }
 }
 
-/// Keeps a cell among the first of a ranking, an earlier one before an equal one.
+/// Inserts a cell into a ranking of at most [`LISTED`], after equal ones.
 fn keep(kept: &mut Vec<SweepCell>, cell: &SweepCell, by: usize, smallest: bool) {
     let Some(value) = mean_of(cell, by) else { return };
     let is_before = |other: &SweepCell| match mean_of(other, by) {
@@ -391,7 +385,7 @@ fn keep(kept: &mut Vec<SweepCell>, cell: &SweepCell, by: usize, smallest: bool) 
     }
 }
 
-/// A mean, and where asked for half of its interval.
+/// Formats a mean, with half of its interval if `with_half`.
 fn told(interval: &Interval, with_half: bool) -> String {
     let half = interval.low.zip(interval.high).map(|(low, high)| (high - low) / 2.0);
     match half.filter(|_| with_half) {

@@ -1,4 +1,4 @@
-//! Pictures of a sweep: gathered cell by cell in bounded memory, then drawn.
+//! Plots of a sweep, gathered cell by cell in bounded memory.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,43 +10,42 @@ use underload_store::sweep::SweepCell;
 use crate::plot::{CellNumbers, Numbers, Plot, PlotError, cells_plot};
 use crate::words::thousands;
 
-/// Values that a box, and points that a picture is of, at most; of more some are drawn by lot.
+/// Most values of a box, and most points of a plot; of more a random selection is drawn.
 const MOST_VALUES: usize = 1_000;
 
-/// A picture of a sweep's cells.
+/// A plot of a sweep's cells.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SweepPlot {
-    /// Its form, heading and words. Arms and metrics of it are those below.
+    /// Form, heading and words. Its arms and metrics are those below.
     pub picture: PlotRecord,
-    /// What has a curve, a colour or a row of its own.
+    /// The dimension with a curve, colour or row for each value.
     pub line: Option<SweepDimension>,
-    /// What goes to the right; nothing of a scatter plot.
+    /// The horizontal dimension; `None` for a scatter plot.
     pub x: Option<SweepDimension>,
-    /// The metric that goes upwards, by its position.
+    /// Position of the vertical metric.
     pub metric: usize,
-    /// The one that a scatter plot has to the right.
+    /// Position of the horizontal metric of a scatter plot.
     pub x_metric: Option<usize>,
-    /// The cells that are meant: their value of an axis, or their arm.
+    /// The cells that are shown: their value of an axis, or their arm.
     pub only: Vec<(SweepDimension, String)>,
 }
 
-/// What cells differ in.
+/// A dimension in which cells differ.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SweepDimension {
-    /// The arm.
     Arm,
-    /// The axis of this number.
+    /// The position of the axis.
     Axis(usize),
 }
 
-/// What a picture is drawn from.
+/// The data of a plot.
 #[derive(Debug, Clone)]
 pub(super) struct Gathered {
     plot: SweepPlot,
     values: Values,
 }
 
-/// A line, and a place to the right.
+/// Line and horizontal place.
 type Place = (usize, usize);
 
 #[derive(Debug, Clone)]
@@ -63,11 +62,11 @@ struct Spread {
     values: Lot<f64>,
 }
 
-/// Some of many, drawn by their numbers: the same whatever came before them.
+/// A random selection of many items, which depends on their numbers and not on their order.
 #[derive(Debug, Clone)]
 struct Lot<T> {
     kept: Vec<(u64, T)>,
-    /// Leading zeros of a ticket that is drawn.
+    /// Fewest leading zeros of a selected ticket.
     zeros: u32,
     all: u64,
 }
@@ -97,9 +96,8 @@ impl<T> Lot<T> {
     }
 }
 
-/// A number without any order of the one that it is made of (SplitMix64, Steele et al. 2014).
-/// Cells that follow one another differ in the same axis: every other one would be of half its
-/// values.
+/// Hashes a number (SplitMix64, Steele et al. 2014). Consecutive cells differ in the same axis, so
+/// that a selection by order would miss values of it.
 fn ticket(number: u64) -> u64 {
     let mixed = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -117,7 +115,7 @@ impl Gathered {
         Self { plot, values }
     }
 
-    /// Adds a cell, with its arm and the part of each axis that it is in, where those are shown.
+    /// Adds a cell, with its arm and its part of each axis, if these are shown.
     pub(super) fn add(&mut self, cell: &SweepCell, arm: Option<usize>, parts: &[Option<usize>]) {
         let is_meant = |(dimension, value): &(SweepDimension, String)| match dimension {
             SweepDimension::Arm => cell.arm == *value,
@@ -156,7 +154,7 @@ impl Gathered {
         }
     }
 
-    /// `None` where no cell has a number.
+    /// Draws the plot; `None` if no cell has a value.
     pub(super) fn draw(
         &self,
         name: &str,
@@ -219,7 +217,7 @@ impl Spread {
 }
 
 impl CellNumbers {
-    /// Without lines and places that have no number.
+    /// Drops lines and places without values.
     pub(crate) fn used(self) -> Self {
         let Self { lines, xs, numbers } = self;
         let places: Vec<Place> = match &numbers {
