@@ -1,4 +1,4 @@
-//! The clock of a run, and its relation to the wall clock that time stamps travel in.
+//! The clock of a run, and its relation to the wall clock of packet time stamps.
 
 use std::time::Duration;
 
@@ -9,8 +9,8 @@ const NANOS_PER_SECOND: u64 = 1_000_000_000;
 
 /// Nanoseconds since a trial began, on the machine's monotonic clock.
 ///
-/// Everything that takes part in a trial (prober, load, emulator) uses a copy of the same value, so
-/// that their records share one time line.
+/// All parts of a trial (prober, load, emulator) use a copy of the same clock, so that their
+/// records share one time line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RunClock {
     start_monotonic_ns: u64,
@@ -26,22 +26,22 @@ pub struct Instants {
 }
 
 impl RunClock {
-    /// A trial that begins now.
+    /// Starts a trial now.
     pub fn start() -> Self {
         Self { start_monotonic_ns: read(ClockId::CLOCK_MONOTONIC) }
     }
 
-    /// What `CLOCK_MONOTONIC` said when the trial began.
+    /// Returns `CLOCK_MONOTONIC` at the start of the trial.
     pub fn start_monotonic_ns(self) -> u64 {
         self.start_monotonic_ns
     }
 
-    /// Nanoseconds since the trial began; 0 before.
+    /// Returns the nanoseconds since the trial began; 0 before.
     pub fn now_ns(self) -> u64 {
         read(ClockId::CLOCK_MONOTONIC).saturating_sub(self.start_monotonic_ns)
     }
 
-    /// Both clocks, read one right after the other.
+    /// Reads both clocks, one right after the other.
     pub fn now_on_both(self) -> Instants {
         let unix_ns = read(ClockId::CLOCK_REALTIME);
         Instants { run_ns: self.now_ns(), unix_ns }
@@ -55,8 +55,8 @@ impl RunClock {
             let monotonic_ns = self.start_monotonic_ns.saturating_add(deadline_ns);
             let deadline = TimeSpec::from(Duration::from_nanos(monotonic_ns));
             let absolute = ClockNanosleepFlags::TIMER_ABSTIME;
-            // The only failures are a signal, which the caller's loop tolerates, and arguments that
-            // are constant here.
+            // Fails only after a signal, which the caller's loop tolerates: the arguments are
+            // valid.
             let _ = clock_nanosleep(ClockId::CLOCK_MONOTONIC, absolute, &deadline);
         }
         #[cfg(not(target_os = "linux"))]
@@ -65,7 +65,7 @@ impl RunClock {
 }
 
 impl Instants {
-    /// The run's time at wall-clock time `unix_ns`, near this instant; negative before the trial.
+    /// Converts a wall-clock time near this instant to the run's time; negative before the trial.
     pub fn run_from_unix(self, unix_ns: u64) -> i64 {
         let since_then = self.unix_ns as i64 - unix_ns as i64;
         (self.run_ns as i64).saturating_sub(since_then)
@@ -73,8 +73,8 @@ impl Instants {
 }
 
 fn read(clock: ClockId) -> u64 {
-    // Neither clock can be missing, and both are after their epoch: an error reads as 0
-    // rather than panicking in a measuring thread.
+    // Both clocks exist and are after their epoch. If not, 0 is better than a panic in a measuring
+    // thread.
     let now = clock_gettime(clock).unwrap_or_else(|_| TimeSpec::new(0, 0));
     now.tv_sec() as u64 * NANOS_PER_SECOND + now.tv_nsec() as u64
 }

@@ -1,52 +1,49 @@
 //! Responsiveness: round trips per minute under load, by three formulas that disagree.
 //!
 //! - **draft-09**: `((60 / mean foreign) + (60 / mean loaded)) / 2`, an arithmetic mean of two
-//!   rates, where the foreign time is the mean of the trimmed means of TCP handshake, TLS handshake
-//!   (one round trip) and HTTP exchange on new connections, and the loaded one the trimmed mean of
-//!   HTTP exchanges on the loaded connections. Trimmed: the worst 5 % are left out
+//!   rates. The foreign time is the mean of the trimmed means of TCP handshake, TLS handshake (one
+//!   round trip) and HTTP exchange on new connections; the loaded time is the trimmed mean of HTTP
+//!   exchanges on the loaded connections. A trimmed mean omits the worst 5 %
 //!   (draft-ietf-ippm-responsiveness-09 section 4.3.2).
 //! - **goresponsiveness, P90** and **trimmed mean**: `60 / ((self + foreign) / 2)`, a harmonic
-//!   mean, of 90th percentiles or of means without the worst 5 %; each foreign sample is a third
-//!   of the three exchanges together. This is what its program prints (rpm/calculations.go, 2024).
+//!   mean, of 90th percentiles or of means without the worst 5 %; each foreign sample is a third of
+//!   the three exchanges together. The program prints these (rpm/calculations.go, 2024).
 //!
-//! With 60 ms on loaded and 20 ms on new connections the draft gives 2000 and the program 1500:
-//! a value says nothing without its formula.
+//! With 60 ms on loaded and 20 ms on new connections the draft yields 2000 and the program 1500: a
+//! value needs its formula.
 
 /// Raw round trips, ns.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RoundTrips {
-    /// TCP handshakes of connections that carry nothing else.
+    /// TCP handshakes of connections without load.
     pub foreign_tcp_ns: Vec<u64>,
-    /// TLS handshakes of them, one round trip's worth each; empty over plain TCP.
+    /// TLS handshakes of the same connections, per round trip; empty over plain TCP.
     pub foreign_tls_ns: Vec<u64>,
-    /// HTTP exchanges on them.
+    /// HTTP exchanges on the same connections.
     pub foreign_http_ns: Vec<u64>,
-    /// HTTP exchanges on the connections that carry the load.
+    /// HTTP exchanges on the connections with load.
     pub loaded_http_ns: Vec<u64>,
 }
 
 /// Round trips per minute, by formula.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Responsiveness {
-    /// Responsiveness by the formula of the IETF draft's version 09, in round trips per minute.
+    /// By version 09 of the IETF draft.
     pub draft_09: f64,
-    /// Responsiveness as goresponsiveness prints it for 90th percentiles, in round trips per
-    /// minute.
+    /// As goresponsiveness prints it for 90th percentiles.
     pub goresponsiveness_p90: f64,
-    /// As goresponsiveness prints it for trimmed means.
     pub goresponsiveness_trimmed_mean: f64,
 }
 
-/// How many of the best are kept, percent (TMP of the draft).
+/// Percentage of the best values that a trimmed mean uses (TMP of the draft).
 const KEPT_PERCENT: usize = 95;
 const NANOS_PER_MINUTE: f64 = 60e9;
 
 impl RoundTrips {
-    /// Round trips of packets on flows of their own, and of the loaded TCP connections as the
-    /// kernel measured them: an approximation. A handshake and an exchange on a new connection are
-    /// each taken to last one such round trip; what the far end's TLS and HTTP would add, and what
-    /// waits in the loaded connection's own send buffer, is not in it. The value is therefore
-    /// higher than a browser's by the time that the ends take.
+    /// Approximates the round trips by those of packets on separate flows, and of the loaded TCP
+    /// connections as the kernel measured them. A handshake and an exchange on a new connection
+    /// each count as one such round trip. The far end's time for TLS and HTTP and the wait in the
+    /// loaded connection's send buffer are missing, so the value is higher than a browser's.
     pub fn of_packets(foreign_ns: &[u64], loaded_ns: &[u64]) -> Self {
         Self {
             foreign_tcp_ns: foreign_ns.to_vec(),
@@ -56,7 +53,7 @@ impl RoundTrips {
         }
     }
 
-    /// All three values; `None` if there is nothing of one kind.
+    /// Returns all three values; `None` if one kind has no samples.
     pub fn responsiveness(&self) -> Option<Responsiveness> {
         let mean_of = |kinds: &[&Vec<u64>]| -> Option<f64> {
             let means: Option<Vec<f64>> = kinds.iter().map(|it| trimmed_mean(it)).collect();
@@ -77,7 +74,7 @@ impl RoundTrips {
         })
     }
 
-    /// Each new connection's three exchanges, a third of their sum three times over.
+    /// Returns a third of the sum of each new connection's three exchanges, three times each.
     fn thirds(&self) -> Vec<u64> {
         let plain = self.foreign_tls_ns.is_empty();
         let parts = if plain { 2 } else { 3 };
@@ -93,7 +90,7 @@ fn per_minute(round_trip_ns: f64) -> f64 {
     NANOS_PER_MINUTE / round_trip_ns.max(1.0)
 }
 
-/// Mean of the best 95 %, rounded down, at least one.
+/// Returns the mean of the best 95 % (rounded down, at least one value).
 fn trimmed_mean(values: &[u64]) -> Option<f64> {
     let mut sorted = values.to_vec();
     sorted.sort_unstable();
@@ -102,7 +99,7 @@ fn trimmed_mean(values: &[u64]) -> Option<f64> {
     Some(best.iter().sum::<u64>() as f64 / best.len() as f64)
 }
 
-/// As goresponsiveness indexes it: the element at `0.9 n`, rounded down.
+/// Returns the element at index `0.9 n`, rounded down, as goresponsiveness does.
 fn percentile_90(values: &[u64]) -> Option<f64> {
     let mut sorted = values.to_vec();
     sorted.sort_unstable();

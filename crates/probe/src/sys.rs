@@ -1,4 +1,4 @@
-//! The two system calls that no library we use offers safely.
+//! The two system calls that no library of ours offers safely.
 
 #![cfg_attr(
     target_os = "linux",
@@ -12,18 +12,18 @@ use std::mem::size_of_val;
 use std::os::fd::AsRawFd as _;
 use std::os::fd::BorrowedFd;
 
-/// Bytes of `struct tcp_info` that we ask for: up to and including `tcpi_bytes_retrans`.
+/// Bytes of `struct tcp_info` that are read: up to and including `tcpi_bytes_retrans`.
 pub(crate) const TCP_INFO_LEN: usize = 216;
 
-/// Gives the calling thread first-in-first-out real-time scheduling at `priority` (1 to 99).
+/// Sets first-in-first-out real-time scheduling at `priority` (1 to 99) for the calling thread.
 /// Threads that it starts do not inherit it.
 ///
 /// # Errors
-/// What the kernel says; `EPERM` without `CAP_SYS_NICE` or a sufficient `RLIMIT_RTPRIO`.
+/// Returns the kernel's error: `EPERM` without `CAP_SYS_NICE` or a sufficient `RLIMIT_RTPRIO`.
 #[cfg(target_os = "linux")]
 pub(crate) fn set_real_time_priority(priority: u8) -> io::Result<()> {
-    // The kernel's structure has the priority alone. Its call, and not the C library's, because
-    // musl refuses what POSIX would have it do to a whole process.
+    // The kernel's structure has only the priority. The C library's call is not used, because musl
+    // refuses it: POSIX applies it to a whole process.
     let parameters = i32::from(priority);
     let policy = libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK;
     // SAFETY: `parameters` outlives the call, which reads an int there; 0 names this thread.
@@ -33,10 +33,10 @@ pub(crate) fn set_real_time_priority(priority: u8) -> io::Result<()> {
     }
 }
 
-/// The kernel's `struct tcp_info` as bytes; fields that an older kernel lacks read as zero.
+/// Returns the kernel's `struct tcp_info` as bytes; fields that an older kernel lacks are zero.
 ///
 /// # Errors
-/// What the kernel says, for example because the socket is not TCP.
+/// Returns the kernel's error, for example for a socket that is not TCP.
 #[cfg(target_os = "linux")]
 pub(crate) fn tcp_info(socket: BorrowedFd<'_>) -> io::Result<[u8; TCP_INFO_LEN]> {
     let mut info = [0u8; TCP_INFO_LEN];
@@ -58,13 +58,13 @@ pub(crate) fn tcp_info(socket: BorrowedFd<'_>) -> io::Result<[u8; TCP_INFO_LEN]>
     }
 }
 
-/// Elsewhere threads keep the scheduling that they have.
+/// Other systems keep the thread's scheduling.
 #[cfg(not(target_os = "linux"))]
 pub(crate) fn set_real_time_priority(_: u8) -> io::Result<()> {
     Err(io::ErrorKind::Unsupported.into())
 }
 
-/// Elsewhere the kernel tells other things of its connections.
+/// Other systems have no `struct tcp_info`.
 #[cfg(not(target_os = "linux"))]
 pub(crate) fn tcp_info(_: BorrowedFd<'_>) -> io::Result<[u8; TCP_INFO_LEN]> {
     Err(io::ErrorKind::Unsupported.into())

@@ -13,17 +13,15 @@ use super::message::MESSAGE_MAX;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Claims {
-    /// Name of the key.
     pub key: String,
-    /// Fingerprint of the server's key.
     pub server: String,
     /// The token's identifier, 32 hexadecimal digits.
     pub id: String,
-    /// When it was made, seconds since 1970.
+    /// When the token was issued, seconds since 1970.
     pub issued: u64,
-    /// The end of its validity, seconds since 1970.
+    /// When the token expires, seconds since 1970.
     pub expires: u64,
-    /// Sessions that it is good for.
+    /// Number of sessions that the token is good for.
     pub uses: u32,
     /// Highest rate of a session in either direction, bit/s; `None` leaves it to the server.
     #[serde(skip_serializing_if = "Option::is_none", default)]
@@ -33,7 +31,7 @@ pub struct Claims {
     pub duration_s: Option<u64>,
 }
 
-/// The first part of every token, before the first dot.
+/// The part of every token before the first dot.
 pub const PREFIX: &str = "ul1";
 
 /// Returns the fingerprint of the server that a token names; `None` if `text` is malformed. The

@@ -4,8 +4,8 @@ use std::fmt;
 
 use data_encoding::{HEXLOWER, HEXLOWER_PERMISSIVE};
 
-/// SHA-256 of a public key, as its certificate has it (`SubjectPublicKeyInfo`, RFC 5280 section
-/// 4.1): a certificate that is renewed with the same key keeps it.
+/// SHA-256 of a public key as its certificate has it (`SubjectPublicKeyInfo`, RFC 5280 section
+/// 4.1). A certificate that is renewed with the same key has the same fingerprint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Fingerprint(pub(super) [u8; 32]);
 
@@ -18,20 +18,20 @@ impl Fingerprint {
         Self(fingerprint)
     }
 
-    /// Reads `sha256:` and 64 hexadecimal digits.
+    /// Parses `sha256:` and 64 hexadecimal digits.
     pub(super) fn parse(text: &str) -> Option<Self> {
         text.strip_prefix("sha256:").and_then(from_hex).map(Self)
     }
 }
 
-/// `sha256:` and 64 hexadecimal digits.
+/// Writes `sha256:` and 64 hexadecimal digits.
 impl fmt::Display for Fingerprint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "sha256:{}", HEXLOWER.encode(&self.0))
     }
 }
 
-/// Exactly `N` bytes from hexadecimal digits, large or small; `None` for anything else.
+/// Parses exactly `N` bytes of hexadecimal digits, in upper or lower case.
 pub fn from_hex<const N: usize>(text: &str) -> Option<[u8; N]> {
     HEXLOWER_PERMISSIVE.decode(text.as_bytes()).ok()?.try_into().ok()
 }

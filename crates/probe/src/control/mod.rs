@@ -1,9 +1,9 @@
-//! The control connection of a measurement between two machines: what is said on it, and the
-//! client's side of it. The server is the crate `underload-service`.
+//! The control connection of a measurement between two machines: its messages, and the client. The
+//! server is the crate `underload-service`.
 //!
-//! A client connects to the server's TCP port with TLS 1.3, asks for a session ([`Question`]), and
-//! gets it or a reason why not ([`Answer`]). It then proves its UDP address ([`join`]), measures,
-//! and hears on the same connection what the server says of the session ([`Notice`]).
+//! A client connects to the server's TCP port with TLS 1.3, requests a session ([`Question`]), and
+//! receives the session or the reason of a refusal ([`Answer`]). It then proves its UDP address
+//! ([`join`]), measures, and receives the server's notices on the same connection ([`Notice`]).
 
 mod channel;
 pub mod claims;

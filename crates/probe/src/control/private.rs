@@ -1,4 +1,4 @@
-//! Files that hold secrets, with the errors of this module; `underload_disk` has the rule.
+//! Files with secrets: `underload_disk` has the rules, this module converts the errors.
 
 use std::fs::File;
 use std::io;
@@ -9,31 +9,30 @@ use underload_disk::{self as disk, Access, Others};
 
 use super::error::ServiceError;
 
-/// How long another program may take to write a line, or an identity.
+/// Longest wait for another program that writes a line of known servers, or an identity.
 pub const LOCK_PATIENCE: Duration = Duration::from_secs(20);
 
-/// Reads a file that belongs to this user or to root and that nobody else can open.
+/// Reads a file that belongs to this user or to root and that no other user can open.
 ///
 /// # Errors
-/// [`ServiceError::File`] for the error of the system call, [`ServiceError::Keys`] if others have
-/// access to it.
+/// Returns [`ServiceError::Keys`] if others have access to it, [`ServiceError::File`] if reading
+/// fails.
 pub fn read_secret(path: &Path) -> Result<Vec<u8>, ServiceError> {
     disk::read_private(path, BYTES_MAX).map_err(failed(path))
 }
 
-/// Opens a file that belongs to this user or to root and that others can open only as `others`
-/// says.
+/// Opens a file that belongs to this user or to root. `others` is what other users may do with it.
 ///
 /// # Errors
-/// As [`read_secret`].
+/// Returns the errors of [`read_secret`].
 pub fn open(path: &Path, others: Others) -> Result<File, ServiceError> {
     disk::open_private(path, others).map_err(failed(path))
 }
 
-/// Makes a folder of secrets where it is missing; refuses one that others can enter.
+/// Creates a folder of secrets if it is missing; rejects one that other users can enter.
 ///
 /// # Errors
-/// As [`read_secret`].
+/// Returns the errors of [`read_secret`].
 pub fn directory(path: &Path) -> Result<(), ServiceError> {
     disk::private_directory(path).map_err(failed(path))
 }
@@ -41,21 +40,21 @@ pub fn directory(path: &Path) -> Result<(), ServiceError> {
 /// Writes a file that only its owner can open, see [`disk::write_whole`].
 ///
 /// # Errors
-/// [`ServiceError::File`] for the error of the system call; the old file is unchanged then.
+/// Returns [`ServiceError::File`] if writing fails; the old file is unchanged then.
 pub fn write(path: &Path, bytes: &[u8]) -> Result<(), ServiceError> {
     disk::write_whole(path, bytes, Access::Owner).map_err(failed(path))
 }
 
 fn failed(path: &Path) -> impl FnOnce(io::Error) -> ServiceError {
     let path = path.to_owned();
-    // The system's own errors have no words of ours in them.
+    // An error of the system call has no inner error; one of `underload_disk` has.
     |source| match source.get_ref() {
         Some(_) => ServiceError::Keys { path, what: source.to_string() },
         None => ServiceError::File { path, source },
     }
 }
 
-/// Bytes of a secret at most.
+/// Largest secret in bytes.
 const BYTES_MAX: u64 = 1 << 20;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! How much of a flow's payload had arrived when.
+//! When a flow's payload arrived.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -7,8 +7,9 @@ use super::RECORDS_MAX;
 /// Payload that had arrived by an instant.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Delivered {
-    /// When, on the run's clock. For payload that the far end counted, its own clock's intervals
-    /// after the flow was accepted, which is taken to be half a round trip before we learnt of it.
+    /// On the run's clock. If the far end counted the payload: the flow's start plus the interval
+    /// on the far end's clock. The start is taken to be half a round trip before the answer
+    /// arrived.
     pub time_ns: u64,
     /// Bytes since the flow began.
     pub bytes: u64,
@@ -16,7 +17,7 @@ pub struct Delivered {
     pub packets: u64,
 }
 
-/// Bytes by `time_ns`, interpolated between `records`; after the last of them, its bytes.
+/// Returns the bytes by `time_ns`, interpolated between `records`; after the last one, its bytes.
 pub(super) fn bytes_at(records: &[Delivered], time_ns: u64) -> u64 {
     let next = records.partition_point(|record| record.time_ns <= time_ns);
     let before = next.checked_sub(1).and_then(|index| records.get(index));
@@ -27,12 +28,12 @@ pub(super) fn bytes_at(records: &[Delivered], time_ns: u64) -> u64 {
     from + share as u64
 }
 
-/// Records that a flow's thread writes, ten per second, while others look at them.
+/// Records that a flow's thread writes ten times per second while other threads read them.
 #[derive(Debug, Default)]
 pub(super) struct DeliveredLog(Mutex<Vec<Delivered>>);
 
 impl DeliveredLog {
-    /// Records, if there is room and it is no step back.
+    /// Appends a record unless the log is full or time or bytes would decrease.
     pub(super) fn note(&self, delivered: Delivered) {
         let mut records = self.records();
         let is_later = records
@@ -47,7 +48,7 @@ impl DeliveredLog {
         self.records().last().copied()
     }
 
-    /// `None` while nothing is known of that instant.
+    /// Returns `None` for an instant after the last record.
     pub(super) fn bytes_at(&self, time_ns: u64) -> Option<u64> {
         let records = self.records();
         let is_known = records.last().is_some_and(|last| last.time_ns >= time_ns);
@@ -58,7 +59,7 @@ impl DeliveredLog {
         std::mem::take(&mut self.records())
     }
 
-    /// A thread that panicked while it held the lock leaves a vector that is whole all the same.
+    // A thread that panicked with the lock leaves a valid vector.
     fn records(&self) -> MutexGuard<'_, Vec<Delivered>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

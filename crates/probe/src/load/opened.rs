@@ -1,4 +1,4 @@
-//! A flow that a server accepted, and the reports that the server sends of it.
+//! A flow that a server accepted, and the server's reports about it.
 
 use std::io::{self, Read as _};
 use std::net::SocketAddr;
@@ -12,7 +12,6 @@ use super::{Delivered, DeliveredLog, LoadFlow};
 use crate::clock::RunClock;
 use crate::network::{SocketSource, is_temporary};
 
-/// The parameters and shared counters of one load flow's thread.
 pub(super) struct FlowContext {
     pub flow: LoadFlow,
     pub server: SocketAddr,
@@ -26,23 +25,22 @@ pub(super) struct FlowContext {
     pub token: Token,
 }
 
-/// A load flow that the server has accepted.
 pub(super) struct Opened {
     pub peer: Peer,
-    /// When the server accepted it, as far as we can know.
+    /// When the server accepted the flow, estimated on the run's clock.
     pub accepted_ns: u64,
     pub udp_port: u16,
     pub cookie: u64,
 }
 
-/// Cuts a stream of reports into reports.
+/// Splits a byte stream into reports.
 #[derive(Default)]
 pub(super) struct ReportReader {
     partial: Vec<u8>,
 }
 
 impl ReportReader {
-    /// Reads what is there, without waiting.
+    /// Reads the reports that have arrived, without waiting.
     pub(super) fn read(
         &mut self,
         opened: &Opened,

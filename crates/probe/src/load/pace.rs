@@ -8,32 +8,30 @@ use super::protocol::{DatagramHeader, payload};
 use crate::clock::RunClock;
 use crate::endpoint::ThreadTiming;
 
-/// Rate and size of the packets of a paced sender.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pace {
-    /// Rate counted over whole IP packets, bit/s.
+    /// Rate of whole IP packets, bit/s.
     pub rate_bit_per_s: u64,
-    /// IP packet, bytes.
     pub packet_bytes: u16,
-    /// Packets that leave back to back, at least 1.
+    /// Packets that are sent back to back, at least 1.
     pub burst_packets: u16,
     /// IP and UDP header, bytes.
     pub header_bytes: u16,
     pub cookie: u64,
 }
 
-/// Counts of what a paced sender has sent, readable from other threads.
+/// Counters of a paced sender, readable from other threads.
 #[derive(Debug, Default)]
 pub(super) struct PacedCounts {
     pub packets: AtomicU64,
     pub bytes: AtomicU64,
 }
 
-/// A sender that was held up sends at most this much late; older packets are never sent, so that a
-/// stall does not turn into a burst that the rate does not have.
+/// A sender that was delayed sends packets that are at most this late and skips older ones, so that
+/// a stall does not cause a burst above the rate.
 const CATCH_UP_MAX: Duration = Duration::from_millis(20);
 
-/// IP and UDP header of packets to this address, bytes.
+/// Returns the bytes of the IP and UDP headers of packets to `peer`.
 pub(super) fn header_bytes(peer: SocketAddr) -> u16 {
     match peer.ip() {
         IpAddr::V6(address) if address.to_ipv4_mapped().is_none() => 48,
@@ -42,7 +40,7 @@ pub(super) fn header_bytes(peer: SocketAddr) -> u16 {
 }
 
 /// Sends on a connected socket until `end_ns` or until `is_stopped`. Blocks the calling thread.
-/// `admits` is asked for every packet, IP header included, and may say how long to wait instead.
+/// `admits` is called for every packet, with its IP length, and may return how long to wait.
 pub(super) fn send_paced(
     socket: &UdpSocket,
     pace: Pace,
@@ -59,7 +57,7 @@ pub(super) fn send_paced(
     let start_ns = clock.now_ns();
     let bit_nanos = u128::from(pace.packet_bytes) * 8 * 1_000_000_000;
     let due_ns = |index: u64| {
-        // All packets of a burst are due with its first.
+        // All packets of a burst are due with the first one.
         let first = index - index % u64::from(pace.burst_packets.max(1));
         let offset_ns = u128::from(first) * bit_nanos / u128::from(pace.rate_bit_per_s.max(1));
         start_ns.saturating_add(u64::try_from(offset_ns).unwrap_or(u64::MAX))
@@ -77,7 +75,7 @@ pub(super) fn send_paced(
         }
         let is_too_late = now_ns - due_ns(index) > catch_up_ns;
         if !is_too_late && let Err(wait) = admits(pace.packet_bytes) {
-            // Whatever becomes too late meanwhile is not sent.
+            // Packets that become too late during the wait are skipped.
             clock.sleep_until(now_ns.saturating_add(wait.min(CATCH_UP_MAX).as_nanos() as u64));
             continue;
         }
@@ -88,7 +86,7 @@ pub(super) fn send_paced(
         let header = DatagramHeader { cookie: pace.cookie, sequence };
         datagram[..DatagramHeader::LEN].copy_from_slice(&header.encode());
         sequence += 1;
-        // A packet that the kernel refuses (full queue, "no such port") was not sent.
+        // A packet that the kernel refuses (queue full, port closed) is not counted as sent.
         if let Ok(bytes) = socket.send(&datagram) {
             counts.packets.fetch_add(1, Ordering::Relaxed);
             counts.bytes.fetch_add(bytes as u64, Ordering::Relaxed);

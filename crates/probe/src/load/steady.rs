@@ -1,19 +1,19 @@
-//! When is the load steady?
+//! Detects when the load is steady.
 //!
 //! The paper starts its latency test "as the TCP ramp-up reaches its peak steady state" and does
-//! not say how it knows. The rule here: delivered payload is counted in windows of 500 ms; the load
-//! is steady at the end of the third window in a row that lies within 10 % of the mean of the three
-//! and carried anything at all. The first window, in which flows open, never counts.
+//! not define that. The rule here: delivered payload is counted in windows of 500 ms. The load is
+//! steady at the end of the third consecutive window that is within 10 % of the mean of the three
+//! and not empty. The first window, in which flows open, never counts.
 
-/// Watches delivered payload and says when it is steady.
+/// Detects from delivered payload when the load is steady.
 #[derive(Clone, Debug)]
 pub struct SteadyDetector {
     start_ns: u64,
-    /// Bytes delivered by the end of the last whole window.
+    /// Bytes delivered by the end of the last complete window.
     bytes_before: u64,
-    /// Windows that have ended.
+    /// Number of windows that have ended.
     windows: u64,
-    /// Windows in a row, up to the last one, whose own count is known.
+    /// Number of consecutive windows, up to the last one, whose bytes are known.
     seen: usize,
     /// Bytes of the last three windows, oldest first.
     recent: [u64; WINDOWS],
@@ -22,18 +22,16 @@ pub struct SteadyDetector {
 const WINDOWS: usize = 3;
 
 impl SteadyDetector {
-    /// Length of a window, ns.
     pub const WINDOW_NS: u64 = 500_000_000;
-    /// How far a window may lie from the mean of its three, percent.
+    /// Largest deviation of a window from the mean of its three, percent.
     pub const TOLERANCE_PERCENT: u64 = 10;
 
-    /// The load starts at `start_ns`.
     pub fn new(start_ns: u64) -> Self {
         Self { start_ns, bytes_before: 0, windows: 0, seen: 0, recent: [0; WINDOWS] }
     }
 
-    /// `bytes` had been delivered in total by `now_ns`; true once the load is steady. To be told
-    /// at least once per window: longer silence starts the row of three anew.
+    /// Observes that `bytes` in total were delivered by `now_ns`; returns true once the load is
+    /// steady. Must be called at least once per window: a longer gap restarts the count of windows.
     pub fn observe(&mut self, now_ns: u64, bytes: u64) -> bool {
         let elapsed = now_ns.saturating_sub(self.start_ns) / Self::WINDOW_NS;
         if elapsed <= self.windows {
@@ -43,8 +41,8 @@ impl SteadyDetector {
         let delivered = bytes.saturating_sub(self.bytes_before);
         self.bytes_before = bytes;
         self.windows = elapsed;
-        // What came in a stretch of several windows cannot be told apart, and the first window does
-        // not count: the row begins anew.
+        // The bytes of several windows cannot be attributed to each, and the first window does not
+        // count: start again.
         if !in_one_window || elapsed == 1 {
             self.seen = 0;
             return false;
@@ -68,7 +66,7 @@ impl SteadyDetector {
 mod tests {
     use super::*;
 
-    /// The window (from 1) at whose end the detector says steady.
+    /// Returns the window (from 1) after which the detector reports a steady load.
     fn steady_after(windows: &[u64]) -> Option<usize> {
         let mut detector = SteadyDetector::new(1_000);
         let mut total = 0;

@@ -1,23 +1,23 @@
-//! How much of the time this process's own threads waited for a processor.
+//! How long this process's threads waited for a processor.
 //!
-//! The system's pressure (`/proc/pressure/cpu`) would also count the waiting of strangers: a
-//! compiler beside us that waits says nothing about a prober and an emulator that run at real-time
-//! priority. The scheduler counts for each thread the time that it was runnable but did not run.
+//! The system's pressure (`/proc/pressure/cpu`) also counts other processes: a waiting compiler
+//! does not disturb a prober and an emulator at real-time priority. The scheduler counts, for each
+//! thread, the time in which it was runnable but did not run.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-/// Time that each thread of this process has waited for a processor so far, nanoseconds.
+/// The time that each thread of this process has waited for a processor, ns.
 pub(super) struct Waiting(BTreeMap<u32, u64>);
 
 impl Waiting {
-    /// The threads as they are now; `None` where the kernel keeps no such count.
+    /// Reads the counters of all threads; `None` if the kernel has none.
     pub(super) fn now() -> Option<Self> {
         let tasks = fs::read_dir("/proc/self/task").ok()?;
         let mut waited_ns = BTreeMap::new();
         for task in tasks.flatten() {
-            // A thread that ends meanwhile is nobody's loss: its time no longer matters.
+            // Ignore a thread that ends meanwhile.
             if let Some((thread, waited)) = read(&task.path()) {
                 waited_ns.insert(thread, waited);
             }
@@ -25,8 +25,8 @@ impl Waiting {
         (!waited_ns.is_empty()).then_some(Self(waited_ns))
     }
 
-    /// The share of `span_ns` that the thread which waited most has waited since `before`,
-    /// percent. Threads that are gone by now do not count, ones that are new count from zero.
+    /// Returns the share of `span_ns`, in percent, that one thread has waited since `before`: the
+    /// thread that waited most. Threads that have ended are ignored; new threads count from zero.
     pub(super) fn worst_percent_since(&self, before: &Self, span_ns: u64) -> f64 {
         let waited = |(thread, now): (&u32, &u64)| {
             now.saturating_sub(before.0.get(thread).copied().unwrap_or(0))
@@ -36,18 +36,18 @@ impl Waiting {
     }
 }
 
-/// The pressure of the last second, for a live view.
+/// The waiting of the last second, for a live view.
 #[derive(Default)]
 pub(super) struct RecentPressure {
     last: Option<(Waiting, u64)>,
     percent: Option<f64>,
 }
 
-/// Looking at every thread's file more often would be a load of its own.
+/// Interval between reads: each one opens a file per thread.
 const LOOK_INTERVAL_NS: u64 = 1_000_000_000;
 
 impl RecentPressure {
-    /// As of the last look, which is now if the one before was a second ago.
+    /// Returns the last value, and updates it first if it is at least a second old.
     pub(super) fn percent(&mut self, now_ns: u64) -> Option<f64> {
         let is_due = self.last.as_ref().is_none_or(|(_, at)| now_ns - at >= LOOK_INTERVAL_NS);
         if is_due && let Some(waiting) = Waiting::now() {
@@ -66,7 +66,7 @@ fn read(task: &Path) -> Option<(u32, u64)> {
     Some((thread, waited_ns(&fs::read_to_string(task.join("schedstat")).ok()?)?))
 }
 
-/// The second of the three numbers: time spent waiting on a run queue, nanoseconds
+/// Returns the second of the three numbers: time spent waiting on a run queue, ns
 /// (Documentation/scheduler/sched-stats.rst).
 fn waited_ns(schedstat: &str) -> Option<u64> {
     schedstat.split_ascii_whitespace().nth(1)?.parse().ok()

@@ -1,17 +1,17 @@
-//! The network of one customer, which limits and quotas count by.
+//! The network of one customer, by which limits and quotas count.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// What one customer has at most: a /24 of IPv4, a /56 of IPv6.
+/// The largest network that one customer usually has: a /24 of IPv4, a /56 of IPv6.
 ///
-/// An IPv4 address counts as the same whether it came over an IPv4 or a dual-stack socket.
+/// An IPv4 address from a dual-stack socket counts as IPv4.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CustomerNetwork {
     first_address: IpAddr,
 }
 
 impl CustomerNetwork {
-    /// The network that `address` belongs to.
+    /// Returns the network of `address`.
     pub fn of(address: IpAddr) -> Self {
         let first_address = match address.to_canonical() {
             IpAddr::V4(address) => Ipv4Addr::from_bits(address.to_bits() & !0 << 8).into(),
@@ -20,7 +20,8 @@ impl CustomerNetwork {
         Self { first_address }
     }
 
-    /// A single address of IPv4, a /56 of IPv6: for what many customers use who share a /24.
+    /// Returns a single IPv4 address or a /56 of IPv6, for limits that should not apply to a /24
+    /// that many customers share.
     pub fn of_host(address: IpAddr) -> Self {
         match address.to_canonical() {
             first_address @ IpAddr::V4(_) => Self { first_address },

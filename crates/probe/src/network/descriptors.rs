@@ -1,9 +1,9 @@
-//! How many sockets and files this process may have open.
+//! The limit of open sockets and files of this process.
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
-/// Raises the soft limit of open descriptors (`RLIMIT_NOFILE`) to `wanted`, or as far as the hard
-/// limit allows. Returns the limit that holds then.
+/// Raises the soft limit of open descriptors (`RLIMIT_NOFILE`) to `wanted`, at most to the hard
+/// limit. Returns the resulting limit.
 pub fn raise_descriptor_limit(wanted: u64) -> u64 {
     let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else { return wanted };
     let raised = wanted.min(hard);

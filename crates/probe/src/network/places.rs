@@ -1,4 +1,4 @@
-//! Places that networks share: connections, channels, room for messages.
+//! A limited number of places that networks share: connections, channels, memory for messages.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -12,26 +12,24 @@ use std::time::{Duration, Instant};
 
 /// A fixed number of places, shared by the threads of a server.
 ///
-/// Where all places are taken, the network that has the most loses its oldest holder, if that
-/// holder can be evicted. A network at its own limit loses its own oldest holder once that holder
-/// had its place for [`PlaceLimits::grace`]; until then the newcomer is refused.
+/// If all places are taken, the network with the most places loses its oldest holder that can be
+/// evicted. A network at its own limit loses its oldest holder once that holder has had its place
+/// for [`PlaceLimits::grace`]; before that the newcomer is refused.
 pub struct Places<N>(Arc<Shared<N>>);
 
-/// Limits of [`Places`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PlaceLimits {
     /// Places of all networks together.
     pub in_all: usize,
-    /// Places of one network.
     pub per_network: usize,
-    /// A holder is safe from its own network for this long.
+    /// How long a holder is safe from newcomers of its own network.
     pub grace: Duration,
 }
 
-/// Ends a holder whose place another network needs.
+/// Ends a holder whose place is needed.
 pub type Evict = Box<dyn FnOnce() + Send>;
 
-/// What one holder has of [`Places`], given back when it is dropped.
+/// The places of one holder, freed when this is dropped.
 pub struct Place<N: Clone + Ord> {
     places: Places<N>,
     network: N,
@@ -52,7 +50,7 @@ struct Taken<N> {
 #[derive(Default)]
 struct Network {
     taken: usize,
-    /// By number, which rises with [`Holder::since`].
+    /// By number, which increases with [`Holder::since`].
     holders: BTreeMap<u64, Holder>,
 }
 
@@ -61,33 +59,33 @@ struct Holder {
     since: Instant,
     /// `None` for a holder that cannot be evicted.
     evict: Option<Evict>,
-    /// The holder has a right to stay. Its `evict` is not dropped, which may end the holder, too.
+    /// True if the holder must not be evicted any more. `evict` is not dropped then, because
+    /// dropping it may end the holder, too.
     is_kept: bool,
 }
 
-/// What a holder asks for.
+/// A request for places.
 struct Wanted<N> {
     network: N,
     places: usize,
     per_network: usize,
-    /// Before then its own network's holders had their time; `None` if it may not replace them.
+    /// Holders of the same network from before this instant may be replaced; `None` for no holder.
     own_before: Option<Instant>,
 }
 
 impl<N: Clone + Ord> Places<N> {
-    /// No place is taken.
     pub fn new(limits: PlaceLimits) -> Self {
         let taken = Taken { next_number: 0, in_all: 0, networks: BTreeMap::new() };
         Self(Arc::new(Shared { limits, taken: Mutex::new(taken) }))
     }
 
-    /// Takes one place, or returns `None` if `network` may not have another one. `evict` ends the
-    /// new holder; without it the holder keeps the place as long as it wants.
+    /// Takes one place; `None` if `network` may not have another one. `evict` ends the new holder;
+    /// without it the holder is never evicted.
     pub fn take(&self, now: Instant, network: N, evict: Option<Evict>) -> Option<Place<N>> {
         self.take_of(self.0.limits.per_network, now, network, evict)
     }
 
-    /// As [`Self::take`], with another limit for this network.
+    /// Takes one place with another limit for this network.
     pub fn take_of(
         &self,
         per_network: usize,
@@ -110,7 +108,7 @@ impl<N: Clone + Ord> Places<N> {
         })
     }
 
-    /// True if `network` can have another place only in exchange for one of its own.
+    /// Returns true if `network` can only exchange one of its own places for a new one.
     pub fn is_full_for(&self, network: &N) -> bool {
         let (taken, limits) = (self.lock(), &self.0.limits);
         let own = taken.of(network);
@@ -118,12 +116,12 @@ impl<N: Clone + Ord> Places<N> {
         own >= limits.per_network || is_full
     }
 
-    /// Places taken now.
+    /// Returns the number of places taken.
     pub fn taken(&self) -> usize {
         self.lock().in_all
     }
 
-    /// Changes what is taken, and ends whoever lost a place once the lock is released.
+    /// Changes the places, and evicts holders after the lock is released.
     fn change<T>(
         &self,
         change: impl FnOnce(&mut Taken<N>, &PlaceLimits, &mut Vec<Evict>) -> T,
@@ -137,14 +135,14 @@ impl<N: Clone + Ord> Places<N> {
     }
 
     fn lock(&self) -> MutexGuard<'_, Taken<N>> {
-        // Nothing that holds the lock can panic half-way through a change.
+        // No code panics half-way through a change under this lock.
         self.0.taken.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl<N: Clone + Ord> Place<N> {
-    /// Takes more places. Returns false, and takes none, if neither its network's limit nor fuller
-    /// networks have room for them.
+    /// Takes `more` places. Returns false, and takes none, if the network's limit or the number of
+    /// places would be exceeded and no fuller network can lose a holder.
     pub fn grow(&self, more: usize) -> bool {
         let per_network = self.places.0.limits.per_network;
         let wanted =
@@ -158,7 +156,7 @@ impl<N: Clone + Ord> Place<N> {
         })
     }
 
-    /// Makes it the youngest of its network.
+    /// Makes the holder the youngest of its network.
     pub fn renew(&self, now: Instant) {
         self.places.change(|taken, _, _| {
             let number = self.number.load(Ordering::Relaxed);
@@ -169,7 +167,7 @@ impl<N: Clone + Ord> Place<N> {
         });
     }
 
-    /// Lets nobody evict its holder any more.
+    /// Prevents the holder's eviction.
     pub fn keep(&self) {
         let number = self.number.load(Ordering::Relaxed);
         let mut taken = self.places.lock();
@@ -185,7 +183,7 @@ impl<N: Clone + Ord> Taken<N> {
         self.networks.get(network).map_or(0, |it| it.taken)
     }
 
-    /// Removes holders until there is room for what is wanted. Returns false if there is none.
+    /// Evicts holders until the wanted places are free. Returns false if that is impossible.
     fn make_room(
         &mut self,
         limits: &PlaceLimits,
@@ -205,8 +203,8 @@ impl<N: Clone + Ord> Taken<N> {
         }
     }
 
-    /// The oldest holder that can be evicted of the networks that have the most, and more than
-    /// `own`.
+    /// Returns the oldest holder that can be evicted among the networks with the most places, if
+    /// these have more than `own`.
     fn oldest_of_fullest(&self, own: usize) -> Option<(N, u64)> {
         let fuller = self.networks.iter().filter(|(_, it)| it.taken > own);
         let oldest = fuller.filter_map(|(network, it)| Some((it.taken, it.oldest()?.0, network)));
@@ -264,7 +262,7 @@ impl Network {
 impl<N: Clone + Ord> Drop for Place<N> {
     fn drop(&mut self) {
         let number = self.number.load(Ordering::Relaxed);
-        // Its closure is dropped once the lock is released: it may hold anything.
+        // `evict` is dropped after the lock is released: its captures may run any code on drop.
         let _holder = self.places.lock().remove(&self.network, number);
     }
 }
@@ -287,8 +285,8 @@ impl<N: Clone + Ord + fmt::Debug> fmt::Debug for Place<N> {
     }
 }
 
-/// Returns the output of `wanted`, or `None` if `end` comes first: a holder that waits for both can
-/// be evicted.
+/// Returns the output of `wanted`, or `None` if `end` is ready first. A holder that waits for both
+/// can be evicted.
 pub async fn unless<W: Future>(
     mut end: Pin<&mut impl Future>,
     mut wanted: Pin<&mut W>,
@@ -306,7 +304,7 @@ pub async fn unless<W: Future>(
 mod tests {
     use super::*;
 
-    /// Places, and the numbers of the holders that were evicted.
+    /// Places, and the numbers of the evicted holders.
     struct Door {
         places: Places<u16>,
         evicted: Arc<Mutex<Vec<u32>>>,
@@ -353,7 +351,7 @@ mod tests {
         let door = Door::new(256, 16);
         let take = |number: u32| door.take(0, (number / 16) as u16, number).unwrap();
         let mut held: Vec<_> = (0..256).map(take).collect();
-        // Network 0 has one less than the others.
+        // Network 0 has one place less than the others.
         held.remove(5);
         held.push(door.take(1, 100, 1_000).unwrap());
         held.push(door.take(1, 101, 1_001).unwrap());

@@ -2,14 +2,13 @@
 
 use super::evidence::Evidence;
 
-/// Number of features in a [`FeatureVector`].
 pub const FEATURES: usize = 18;
 
 /// The model's input, in the order of [`FEATURE_NAMES`]; `None` for a feature that was not
 /// measured.
 pub type FeatureVector = [Option<f64>; FEATURES];
 
-/// The names of the features, for the model's file and for evidence.
+/// Names of the features in the model's file and in evidence.
 pub const FEATURE_NAMES: [&str; FEATURES] = [
     "log round trip",
     "log rate",
@@ -35,11 +34,11 @@ pub const FEATURE_NAMES: [&str; FEATURES] = [
 /// a packet at 10 Mbit/s or within a host's noise hardly count.
 const NOISE_MS: f64 = 0.5;
 
-/// The vector of a path's evidence.
+/// Computes the features of a path's evidence.
 pub fn features(evidence: &Evidence) -> FeatureVector {
     let Evidence { tcp, .. } = evidence;
     let ratio = |a: f64, b: f64| ((a + NOISE_MS) / (b + NOISE_MS)).log10();
-    // Class separation may show under either load; the larger one is the evidence.
+    // Classes may be separated under either load; the larger separation counts.
     let overload = evidence.overload;
     let separation = |under_tcp: Option<f64>, under_udp: Option<f64>| {
         let first = under_tcp.map(|class| ratio(tcp.p50_ms, class));

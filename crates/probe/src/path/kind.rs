@@ -4,12 +4,13 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// Kinds of queue that behave differently to their users.
+/// Kinds of queue that users can observe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum QueueKind {
-    /// A buffer that loses what does not fit: tail drop, head drop, Buffer Control. On a link of
-    /// constant rate also a bound on the age of packets (BoDe): the same queue in other units.
+    /// A buffer without AQM that drops packets when full: tail drop, head drop, Buffer Control. On
+    /// a link of constant rate also a bound on the age of packets (BoDe), which is the same queue
+    /// in other units.
     DropTail,
     /// PIE, DOCSIS-PIE: a controller of the drop probability.
     PieLike,
@@ -23,22 +24,21 @@ pub enum QueueKind {
     DualQueue,
 }
 
-/// Kinds of queue as far as a user has to act differently.
+/// Kinds of queue, grouped by what a user has to do about them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum QueueFamily {
-    /// A buffer that drops what does not fit, [`QueueKind::DropTail`].
+    /// [`QueueKind::DropTail`].
     DropTail,
-    /// An AQM on one queue for all: PIE-like, CoDel-like, RED-like.
+    /// An AQM on one queue for all flows: PIE-like, CoDel-like, RED-like.
     SingleQueueAqm,
-    /// A queue per flow, [`QueueKind::FlowQueuing`].
+    /// [`QueueKind::FlowQueuing`].
     FlowQueuing,
-    /// Two queues with one capacity, [`QueueKind::DualQueue`].
+    /// [`QueueKind::DualQueue`].
     DualQueue,
 }
 
 impl QueueKind {
-    /// All kinds, in the order of declaration.
     pub const ALL: [Self; 6] = [
         Self::DropTail,
         Self::PieLike,
@@ -48,7 +48,7 @@ impl QueueKind {
         Self::DualQueue,
     ];
 
-    /// The name in tables and in the model's file.
+    /// Returns the name in tables and in the model's file.
     pub const fn name(self) -> &'static str {
         match self {
             Self::DropTail => "drop-tail",
@@ -60,12 +60,11 @@ impl QueueKind {
         }
     }
 
-    /// The kind of that name.
+    /// Parses [`QueueKind::name`].
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.name() == name)
     }
 
-    /// The family that the kind belongs to.
     pub const fn family(self) -> QueueFamily {
         match self {
             Self::DropTail => QueueFamily::DropTail,
@@ -77,11 +76,10 @@ impl QueueKind {
 }
 
 impl QueueFamily {
-    /// All families, in the order of declaration.
     pub const ALL: [Self; 4] =
         [Self::DropTail, Self::SingleQueueAqm, Self::FlowQueuing, Self::DualQueue];
 
-    /// The name in tables.
+    /// Returns the name in tables.
     pub const fn name(self) -> &'static str {
         match self {
             Self::DropTail => "drop-tail",

@@ -1,15 +1,15 @@
 //! What a path does to packets: which markings survive, where they change, how DSCP 45 is treated,
-//! and what kind of queue stands at the bottleneck.
+//! and which kind of queue is at the bottleneck.
 //!
 //! | module | question | answer from |
 //! |---|---|---|
 //! | `marks` | which markings survive, per direction? | STAMP's Class of Service TLV |
-//! | `policy` | what is done to all of them together? | what became of each |
-//! | `hops` | which hop changes them? | what routers quote of packets whose time is up |
+//! | `policy` | which policy explains all changes together? | the fate of each marking |
+//! | `hops` | which hop changes them? | headers that routers quote of expired packets |
 //! | `examine` | what happens under load? | TCP, then UDP above the rate, with probes in four classes |
-//! | `evidence` | what do the probes show? | a few numbers, the same from a line and a simulation |
-//! | `classify`, `model` | which queue is that? | a likelihood learnt from simulated queues |
-//! | `advice` | what should be changed? | all of the above, in plain words |
+//! | `evidence` | what do the probes show? | a few numbers, from a line or a simulation |
+//! | `classify`, `model` | which queue is it? | a likelihood learnt from simulated queues |
+//! | `advice` | what should be changed? | all of the above |
 
 mod advice;
 mod classify;

@@ -1,13 +1,13 @@
-//! A probe session without sockets and without a clock: when to send, and what the answers mean.
+//! A probe session without sockets and without a clock: when to send, and how to match answers.
 //!
-//! [`Schedule`] is the open-loop prober: slot `i` of a class belongs to a fixed instant, whatever
-//! happened to the slots before it. A slot that cannot be sent before its successor is due is
-//! counted as skipped; the schedule is never shifted, so a stall of the sender or of the network
-//! cannot hide the delays that it caused (no coordinated omission). [`match_replies`] turns what
-//! was sent and what came back into samples. [`ClosedLoop`] is the request-response probe that
-//! sends on the answer to the one before, a second view and never a headline.
+//! [`Schedule`] is the open-loop prober: slot `i` of a class has a fixed instant, whatever happened
+//! to earlier slots. A slot that cannot be sent before its successor is due is counted as skipped;
+//! the schedule never shifts, so a stall of the sender or of the network cannot hide the delays
+//! that it caused (no coordinated omission). [`match_replies`] turns packets and answers into
+//! samples. [`ClosedLoop`] is the request-response probe, which sends after each answer: a second
+//! view, never a headline.
 //!
-//! Times are nanoseconds of the run ([`crate::RunClock`]), always given by the caller.
+//! The caller passes all times, as nanoseconds of the run ([`crate::RunClock`]).
 
 mod closed_loop;
 mod matching;

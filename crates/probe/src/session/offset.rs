@@ -1,22 +1,22 @@
-//! How far the far end's clock is from ours.
+//! The offset of the far end's clock from ours.
 
 use super::matching::{ReplyRecord, SentRecord};
 
 /// An estimate of the far wall clock's lead over ours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClockOffset {
-    /// By how much the far clock is ahead; negative when it is behind.
+    /// Lead of the far clock; negative if it is behind.
     pub offset_ns: i64,
-    /// The true offset is within this of the estimate if neither clock drifted meanwhile: half the
-    /// round trip, which is reached when all of it was spent in one direction.
+    /// Largest error of the estimate if neither clock drifts: half the round trip, reached if one
+    /// direction took all of it.
     pub error_ns: u64,
 }
 
 /// Estimates the offset from the exchange with the shortest round trip, as NTP's clock filter does
-/// (RFC 5905 section 10): `((t2 - t1) + (t3 - t4)) / 2`. `None` without a usable exchange.
+/// (RFC 5905 section 10): `((t2 - t1) + (t3 - t4)) / 2`. Returns `None` without a usable exchange.
 ///
-/// It assumes that the shortest exchange took as long there as back. Where it did not, one-way
-/// delays are wrong by half the difference; their variation is not.
+/// The estimate assumes equal delays in both directions. Otherwise one-way delays are wrong by half
+/// the difference; their variation is right.
 pub fn estimate_clock_offset(sent: &[SentRecord], replies: &[ReplyRecord]) -> Option<ClockOffset> {
     let exchange = |reply: &ReplyRecord| {
         let index = sent

@@ -1,17 +1,14 @@
 //! The fixed schedule of an open-loop prober.
 
-/// One planned packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slot {
-    /// Index of the class, from 0.
     pub class: u16,
-    /// Its number in that class, from 0, skipped ones counted.
+    /// Number of the slot in its class, from 0; skipped slots count.
     pub sequence: u32,
-    /// When the packet should be sent, ns.
     pub scheduled_ns: u64,
 }
 
-/// When to send what. Slot `i` of class `c` of `n` belongs to
+/// The schedule of all classes. Slot `i` of class `c` of `n` is due at
 /// `start + i * interval + c * interval / n`: classes are spread over the interval, so that they do
 /// not queue behind each other.
 #[derive(Clone, Debug)]
@@ -26,8 +23,8 @@ pub struct Schedule {
 }
 
 impl Schedule {
-    /// A schedule without an end, see [`Schedule::end_at`]. An interval of 0 is taken as 1 ns and
-    /// no class as one class.
+    /// Returns a schedule without an end, see [`Schedule::end_at`]. An interval of 0 counts as 1
+    /// ns, no class as one class.
     pub fn new(start_ns: u64, interval_ns: u64, classes: u16) -> Self {
         let classes = classes.max(1);
         Self {
@@ -40,18 +37,18 @@ impl Schedule {
         }
     }
 
-    /// No slot is scheduled at or after `end_ns`.
+    /// Schedules no slot at or after `end_ns`.
     pub fn end_at(&mut self, end_ns: u64) {
         self.end_ns = end_ns;
     }
 
-    /// When the next slot is due; `None` when there is none.
+    /// Returns when the next slot is due; `None` after the end.
     pub fn next_due_ns(&self) -> Option<u64> {
         self.slot(self.next).map(|slot| slot.scheduled_ns)
     }
 
-    /// The slot to send now, if one is due. Slots that are late by a whole interval or more are
-    /// skipped and counted.
+    /// Returns the slot to send now; `None` if none is due. Skips and counts slots that are late by
+    /// an interval or more.
     pub fn take_due(&mut self, now_ns: u64) -> Option<Slot> {
         loop {
             let slot = self.slot(self.next).filter(|slot| slot.scheduled_ns <= now_ns)?;
@@ -63,19 +60,19 @@ impl Schedule {
         }
     }
 
-    /// Slots of this class that were asked for so far, sent or skipped.
+    /// Returns the slots of this class that were due so far, sent or skipped.
     pub fn planned(&self, class: u16) -> u64 {
         let classes = u64::from(self.classes);
         (self.next + classes - 1).saturating_sub(u64::from(class)) / classes
     }
 
-    /// Slots of this class that were skipped because they were late by an interval or more.
+    /// Returns the slots of this class that were skipped.
     pub fn skipped(&self, class: u16) -> u64 {
         self.skipped.get(usize::from(class)).copied().unwrap_or(0)
     }
 
-    /// `None` after the end, and once a class has no sequence number left: the packets' field has
-    /// 32 bits.
+    /// Returns `None` after the end, and after the last sequence number: the packet's field has 32
+    /// bits.
     fn slot(&self, index: u64) -> Option<Slot> {
         let classes = u64::from(self.classes);
         let (round, class) = (index / classes, index % classes);

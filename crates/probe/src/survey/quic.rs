@@ -1,17 +1,17 @@
-//! The smallest question that a QUIC server answers: a version that nobody speaks (RFC 9000,
-//! section 6). The answer lists those that it does speak, keeps no state there, and is shorter than
-//! the question.
+//! The smallest packet that every QUIC server answers: an Initial of a reserved version (RFC 9000,
+//! section 6). The answer lists the supported versions; the server stores no state for it, and it
+//! is shorter than the request.
 
-/// Bytes of a connection's name.
+/// Bytes of a connection identifier.
 const NAME_BYTES: usize = 8;
-/// Shorter openings are not answered (RFC 9000, section 14.1).
+/// Servers ignore shorter Initials (RFC 9000, section 14.1).
 const OPENING_BYTES: usize = 1200;
-/// A version of the form that is kept for this (RFC 9000, section 15).
+/// A version that is reserved to force version negotiation (RFC 9000, section 15).
 const VERSION: u32 = 0x1a2a_3a4a;
 
-/// A datagram that asks for versions; `names` are the ends' names for the connection.
+/// Returns a datagram that requests versions; `names` are the connection identifiers.
 pub fn opening(names: [[u8; NAME_BYTES]; 2]) -> Vec<u8> {
-    // Long header, fixed bit, and bits that mean nothing in a version that nobody speaks.
+    // Long header, fixed bit, and bits without meaning in a reserved version.
     let mut datagram = vec![0xc0];
     datagram.extend(VERSION.to_be_bytes());
     for name in names {
@@ -22,7 +22,7 @@ pub fn opening(names: [[u8; NAME_BYTES]; 2]) -> Vec<u8> {
     datagram
 }
 
-/// Whether a datagram is the answer to [`opening`]: version 0, the names exchanged.
+/// Returns true if a datagram answers [`opening`]: version 0, the identifiers swapped.
 pub fn is_negotiation(datagram: &[u8], names: [[u8; NAME_BYTES]; 2]) -> bool {
     let [asked, asking] = names;
     let Some((first, rest)) = datagram.split_first() else { return false };

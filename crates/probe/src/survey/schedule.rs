@@ -1,4 +1,4 @@
-//! When which address is asked.
+//! When each address is probed.
 
 use std::time::Duration;
 
@@ -7,14 +7,14 @@ use super::Survey;
 /// A probe that is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Turn {
-    /// Since the start.
+    /// Since the start of the survey.
     pub at: Duration,
-    /// Position of the address among those of all hosts, host by host.
+    /// Index of the address among those of all hosts, host by host.
     pub target: usize,
 }
 
-/// All turns in order: hosts evenly over the pause, so that nobody's network sees a burst; the
-/// addresses of one host take turns, so that the pause is the host's.
+/// Returns all turns in order. The hosts are spread evenly over the pause, so that no network sees
+/// a burst; the addresses of one host take turns, so that the pause holds per host.
 pub fn schedule(survey: &Survey) -> Vec<Turn> {
     let hosts = survey.hosts.len().max(1) as u32;
     let mut turns = Vec::new();
@@ -42,7 +42,8 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// Whatever is asked for: no host within its pause, everybody as often as was said.
+        /// Whatever the survey: no host is probed within its pause, and every address `probes`
+        /// times.
         #[test]
         fn no_host_is_asked_more_often_than_it_may_be(
             families in prop::collection::vec(1_usize..3, 1..40),

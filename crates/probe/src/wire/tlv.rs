@@ -5,51 +5,47 @@ use super::WireError;
 /// Bytes before a TLV's value.
 pub(super) const HEADER_LEN: usize = 4;
 
-/// TLV types of RFC 8972 section 5.1 that this crate names.
+/// TLV types of RFC 8972 section 5.1.
 pub mod tlv_type {
-    /// Not a TLV: what follows is padding of a sender that knows none.
+    /// Not a TLV: padding of a sender without TLV support.
     pub const RESERVED: u8 = 0;
-    /// Extra padding.
     pub const EXTRA_PADDING: u8 = 1;
-    /// Class of Service: DSCP and ECN, asked for and seen.
+    /// DSCP and ECN, requested and received.
     pub const CLASS_OF_SERVICE: u8 = 4;
     /// A keyed digest of the TLVs before it.
     pub const HMAC: u8 = 8;
 }
 
-/// What the two ends tell each other about a TLV (RFC 8972 section 4, figure 4).
+/// The flags of a TLV (RFC 8972 section 4, figure 4).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct TlvFlags(pub u8);
 
 impl TlvFlags {
-    /// U: the reflector does not know this type. Senders set it, reflectors that know clear it.
+    /// U: the type is unknown. Senders set it; reflectors that know the type clear it.
     pub const UNRECOGNIZED: Self = Self(0x80);
     /// M: the TLV could not be parsed.
     pub const MALFORMED: Self = Self(0x40);
     /// I: the integrity check failed.
     pub const INTEGRITY_FAILED: Self = Self(0x20);
 
-    /// True if every flag of `other` is set here.
+    /// Returns true if every flag of `other` is set.
     pub fn contains(self, other: Self) -> bool {
         self.0 & other.0 == other.0
     }
 }
 
-/// One extension, its value still inside the packet.
+/// One extension; its value borrows the packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tlv<'a> {
-    /// Flags as received.
     pub flags: TlvFlags,
-    /// Type of the extension, see [`tlv_type`].
     pub tlv_type: u8,
-    /// The value, without padding.
     pub value: &'a [u8],
     /// Where the TLV begins, counted from the first byte after the base packet.
     pub offset: usize,
 }
 
-/// Reads the extensions one after the other. Ends at the end of the packet, at padding (type 0 or
-/// fewer bytes than a header), or after the first error.
+/// An iterator over extensions. It ends at the end of the packet, at padding (type 0 or fewer bytes
+/// than a header), or after the first error.
 #[derive(Clone, Debug)]
 pub struct Tlvs<'a> {
     bytes: &'a [u8],
@@ -57,12 +53,12 @@ pub struct Tlvs<'a> {
 }
 
 impl<'a> Tlvs<'a> {
-    /// `bytes` is what follows the base packet.
+    /// `bytes` are those after the base packet.
     pub fn new(bytes: &'a [u8]) -> Self {
         Self { bytes, offset: 0 }
     }
 
-    /// The first extension of type `tlv_type`, if the ones before it can be read.
+    /// Returns the first extension of type `tlv_type`, if the ones before it can be parsed.
     pub fn find(self, tlv_type: u8) -> Option<Tlv<'a>> {
         self.map_while(Result::ok).find(|tlv| tlv.tlv_type == tlv_type)
     }
@@ -89,11 +85,11 @@ impl<'a> Iterator for Tlvs<'a> {
     }
 }
 
-/// Writes one TLV at the start of `out` and returns how many bytes it took.
+/// Writes one TLV at the start of `out` and returns its length in bytes.
 ///
 /// # Errors
-/// [`WireError::BufferTooSmall`] if `out` is shorter; [`WireError::TlvLength`] if the value is
-/// longer than a length field can say.
+/// Returns [`WireError::BufferTooSmall`] if `out` is shorter, [`WireError::TlvLength`] if the
+/// length of the value exceeds 16 bits.
 pub fn write_tlv(
     out: &mut [u8],
     flags: TlvFlags,
