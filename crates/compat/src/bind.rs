@@ -1,31 +1,31 @@
-//! Where servers listen: IPv4 and IPv6 have sockets of their own, so that both can be at all
-//! addresses and one port, and addresses are what they seem.
+//! Listening sockets. IPv4 and IPv6 have separate sockets, so that both can listen at all addresses
+//! on one port and no address is an IPv4-mapped one.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener, UdpSocket};
 
 use socket2::{Domain, Socket, Type};
 
-/// Connections that wait to be accepted.
+/// Most connections that wait to be accepted.
 const BACKLOG: i32 = 1024;
 
-/// A listener of TCP.
+/// Opens a TCP listener.
 ///
 /// # Errors
-/// What the system says: the port is taken, or not for this user.
+/// Returns the error of the system, for example if the port is taken or reserved.
 pub fn tcp(at: SocketAddr) -> io::Result<TcpListener> {
     let socket = socket(at, Type::STREAM)?;
-    // As usual: what an earlier server left behind does not keep the port.
+    // Connections of an earlier server must not block the port.
     socket.set_reuse_address(true)?;
     socket.bind(&at.into())?;
     socket.listen(BACKLOG)?;
     Ok(socket.into())
 }
 
-/// A socket of UDP.
+/// Opens a UDP socket.
 ///
 /// # Errors
-/// As [`tcp`].
+/// Returns the errors of [`tcp`].
 pub fn udp(at: SocketAddr) -> io::Result<UdpSocket> {
     let socket = socket(at, Type::DGRAM)?;
     socket.bind(&at.into())?;
@@ -54,7 +54,7 @@ mod tests {
             );
             return;
         }
-        // Somebody else may have the other half of a port.
+        // Another program may have the other half of a port.
         let both = (0..20).any(|_| {
             let first = tcp((Ipv4Addr::UNSPECIFIED, 0).into()).unwrap();
             let port = first.local_addr().unwrap().port();

@@ -1,9 +1,9 @@
-//! What happens inside a secured channel: SCTP with one stream, whose messages are probes.
+//! SCTP inside a secured channel, with one stream whose messages are probes.
 //!
-//! A probe has eight bytes: its number, and four that are ignored. The answer has eight, too: the
-//! number, and how many probes had arrived by then, so that the browser can tell what was lost on
-//! which way. Both are little-endian. What is not eight bytes long gets no answer, nor what comes
-//! faster than [`PROBES_PER_SECOND_MAX`].
+//! A probe has eight bytes: its number, and four that are ignored. The answer has eight bytes too:
+//! the number, and how many probes had arrived by then, so that the browser can count the losses
+//! of each direction. Both are little-endian. Messages of another length and probes above
+//! [`PROBES_PER_SECOND_MAX`] get no answer.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -16,26 +16,26 @@ use sctp_proto::{
 
 use super::sdp::MESSAGE_BYTES_MAX;
 
-/// Probes of one channel, on average; as many may come at once.
+/// Average rate of probes of one channel that are answered, and the largest burst.
 pub(super) const PROBES_PER_SECOND_MAX: u32 = 200;
-/// The stream that page and server agreed on without asking.
+/// The stream that page and server use without negotiation.
 const STREAM: u16 = 0;
 const PROBE_BYTES: usize = 8;
-/// What SCTP puts into a datagram; DTLS, UDP and IPv6 come on top, and most paths have 1280.
+/// Largest SCTP packet. DTLS, UDP and IPv6 headers are added, and most paths carry 1280 bytes.
 const PACKET_BYTES_MAX: u32 = 1100;
-/// What may wait to be read, all messages together.
+/// Limit of all received messages that have not been read.
 const WAITING_BYTES_MAX: u32 = 16 << 10;
-/// SCTP wants addresses; DTLS has taken their place.
+/// Stands for the peer's address, which SCTP requires and which is unused on top of DTLS.
 const NOWHERE: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 5000);
 
-/// SCTP of one channel.
+/// The SCTP endpoint of one channel.
 pub(super) struct Echo {
     endpoint: Endpoint,
     association: Option<(AssociationHandle, Association)>,
     is_open: bool,
     arrived: u32,
     answered: u32,
-    /// Probes that may still come, and since when that holds.
+    /// Probes that may still be answered, as of `allowed_at`.
     allowance: f64,
     allowed_at: Instant,
 }
@@ -63,21 +63,20 @@ impl Echo {
         }
     }
 
-    /// True once probes can come.
+    /// Whether the association is established.
     pub(super) fn is_open(&self) -> bool {
         self.is_open
     }
 
-    /// Probes answered.
     pub(super) fn answered(&self) -> u32 {
         self.answered
     }
 
-    /// Takes a packet of SCTP; false if it ends the channel.
+    /// Processes a packet of SCTP. Returns false if the channel ends.
     pub(super) fn take(&mut self, now: Instant, packet: &[u8]) -> bool {
         let packet = packet.to_vec().into();
         match self.endpoint.handle(now, NOWHERE, None, None, packet) {
-            // A browser that hears nothing opens again: the first one stays.
+            // A browser that gets no answer opens another association: the first one is kept.
             Some((handle, DatagramEvent::NewAssociation(association))) => {
                 self.association.get_or_insert((handle, association));
             }
@@ -93,7 +92,7 @@ impl Echo {
         self.settle(now)
     }
 
-    /// Lets time pass; false if it is the end.
+    /// Handles timeouts that are due. Returns false if the channel ends.
     pub(super) fn tick(&mut self, now: Instant) -> bool {
         if let Some((_, association)) = &mut self.association {
             association.handle_timeout(now);
@@ -101,7 +100,7 @@ impl Echo {
         self.settle(now)
     }
 
-    /// What has happened since, answers included; false if it is the end.
+    /// Processes pending events and answers probes. Returns false if the channel ends.
     fn settle(&mut self, now: Instant) -> bool {
         let Some((handle, association)) = &mut self.association else { return true };
         while let Some(event) = association.poll_endpoint_event() {
@@ -113,7 +112,7 @@ impl Echo {
             match event {
                 Event::Connected => self.is_open = true,
                 Event::HandshakeFailed { .. } | Event::AssociationLost { .. } => return false,
-                // Each stream takes memory, and there is use for one.
+                // Each stream takes memory, and only one is used.
                 Event::Stream(StreamEvent::Opened { id }) if id != STREAM => return false,
                 _ => {}
             }
@@ -132,7 +131,7 @@ impl Echo {
             self.allowance -= 1.0;
             self.arrived = self.arrived.wrapping_add(1);
             probe[4..].copy_from_slice(&self.arrived.to_le_bytes());
-            // Neither sent again nor put in order: what is lost is lost.
+            // Unordered and without retransmission: a lost answer must stay lost.
             let set = stream.set_reliability_params(true, ReliabilityType::Rexmit, 0);
             let kind = PayloadProtocolIdentifier::Binary;
             if set.is_ok() && stream.write_with_ppi(&probe, kind).is_ok() {
@@ -142,7 +141,7 @@ impl Echo {
         true
     }
 
-    /// Packets to send.
+    /// Returns the packets that are to be sent now.
     pub(super) fn packets(&mut self, now: Instant) -> Vec<Vec<u8>> {
         let mut packets = Vec::new();
         loop {

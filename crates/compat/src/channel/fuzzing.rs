@@ -1,4 +1,4 @@
-//! Entry point for the fuzz target of the channel, compiled for it alone.
+//! Entry point of the channel's fuzz target, compiled for it alone.
 
 use std::time::Duration;
 
@@ -8,9 +8,9 @@ use super::harness::{BROWSER, Browser, Server, address, check};
 const STRANGER: &str = "198.51.100.1:50000";
 
 /// Plays a browser's handshake and probes to the table of sessions. Each step of the input loses,
-/// repeats, cuts or alters the browser's next datagrams, adds some of its own, inside the secured
-/// channel or outside, or lets time pass. No step may make the table panic, add a session or draw
-/// an answer for a stranger.
+/// repeats, cuts or alters the browser's next datagrams, adds datagrams inside or outside the
+/// secured channel, or lets time pass. No step may make the table panic, add a session, or cause an
+/// answer to a stranger.
 pub fn datagrams(bytes: &[u8]) {
     let mut server = Server::new();
     let fingerprint = server.shown.fingerprint;
@@ -62,7 +62,7 @@ fn deliver(server: &mut Server, browser: &mut Browser, datagram: &[u8]) {
     }
 }
 
-/// Changes bytes of a datagram: pairs of an offset and of what is added there.
+/// Changes bytes of a datagram. Each pair of `changes` is an offset and a number to add there.
 fn alter(datagram: &mut [u8], changes: &[u8]) {
     for change in changes.chunks_exact(2) {
         let offset = usize::from(change[0]) % datagram.len().max(1);
@@ -72,8 +72,8 @@ fn alter(datagram: &mut [u8], changes: &[u8]) {
     }
 }
 
-/// A packet of SCTP with these ports, tag and chunks: with any other checksum (RFC 9260,
-/// appendix A) nothing of it would be read.
+/// Makes an SCTP packet with these ports, tag and chunks and a valid checksum (RFC 9260,
+/// appendix A); a receiver ignores packets with a wrong one.
 fn sctp_packet(content: &[u8]) -> Vec<u8> {
     let mut packet = vec![0; 12];
     let (header, chunks) = content.split_at(content.len().min(8));

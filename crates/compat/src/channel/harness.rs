@@ -1,5 +1,5 @@
-//! A browser made of the same three libraries, against the table: no sockets, and time as it is
-//! told. Tests and fuzz targets drive it.
+//! A browser for tests and fuzz targets, made of the same three libraries and connected to the
+//! table without sockets; the caller sets the time.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -24,15 +24,13 @@ pub(super) fn address(text: &str) -> SocketAddr {
     text.parse().unwrap()
 }
 
-/// A table with one session that was signalled, and a clock.
+/// A table of sessions, with a clock.
 pub(super) struct Server {
     pub(super) table: Table,
     pub(super) shown: Shown,
     pub(super) now: Instant,
     pub(super) places: Places,
-    /// Bytes that the server sent.
     pub(super) sent: usize,
-    /// Bytes that the server received.
     pub(super) got: usize,
 }
 
@@ -59,7 +57,7 @@ impl Server {
         secrets
     }
 
-    /// What it says to a datagram.
+    /// Returns the answers to a datagram.
     pub(super) fn hear(&mut self, from: SocketAddr, datagram: &[u8]) -> Vec<Vec<u8>> {
         let mut said = Vec::new();
         let mut send = |bytes: &[u8], to: SocketAddr| {
@@ -80,7 +78,7 @@ impl Server {
     }
 }
 
-/// A check of ICE as a browser sends it.
+/// Makes an ICE connectivity check as a browser sends it.
 pub(super) fn check(secrets: &Secrets, password: &str) -> Vec<u8> {
     let name = format!("{}:{}", secrets.name, secrets.theirs);
     let message = StunMessage::binding_request(&name, TransId::new(), true, 1, 1, true);
@@ -89,7 +87,7 @@ pub(super) fn check(secrets: &Secrets, password: &str) -> Vec<u8> {
     bytes[..len].to_vec()
 }
 
-/// The browser's end, behind ICE.
+/// The browser's DTLS and SCTP.
 pub(super) struct Browser {
     pub(super) dtls: Dtls,
     endpoint: Endpoint,
@@ -107,7 +105,7 @@ impl Browser {
         Self { dtls, endpoint, association: None, answers: Vec::new(), is_closed: false }
     }
 
-    /// What it sends now.
+    /// Returns the datagrams that it sends now.
     pub(super) fn say(&mut self, now: Instant) -> Vec<Vec<u8>> {
         let mut said = Vec::new();
         let mut buffer = [0; 2048];
@@ -175,7 +173,7 @@ impl Browser {
     }
 }
 
-/// Lets both talk until neither has anything to say.
+/// Exchanges datagrams until neither side has any.
 #[cfg(test)]
 pub(super) fn talk(server: &mut Server, browser: &mut Browser) {
     for _ in 0..100 {

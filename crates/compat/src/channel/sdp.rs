@@ -1,6 +1,5 @@
-//! What page and server tell each other before a channel opens, as session descriptions (RFC 8866,
-//! RFC 8829): of an offer the few lines that a server needs which never calls by itself (ICE-lite),
-//! and the answer to it.
+//! Session descriptions (RFC 8866, RFC 8829) of page and server: the few lines of an offer that an
+//! ICE-lite server needs, and the answer.
 
 use std::fmt::Write as _;
 use std::net::{IpAddr, SocketAddr};
@@ -11,25 +10,25 @@ use crate::nq::OFFER_BYTES_MAX;
 /// An ICE name has 4 to 256 characters (RFC 8839, 5.4).
 const NAME_LENGTHS: std::ops::RangeInclusive<usize> = 4..=256;
 const MID_LEN_MAX: usize = 16;
-/// Of a message, as `max-message-size` says it; a probe has 8.
+/// Sent as `max-message-size`; a probe has 8 bytes.
 pub(super) const MESSAGE_BYTES_MAX: u32 = 256;
 
-/// What a browser says of itself.
+/// The parts of a browser's offer that the server needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Offer {
-    /// Its half of the name under which its checks come.
+    /// The browser's half of the user name in its ICE checks.
     pub name: String,
-    /// SHA-256 of the certificate that it will show.
+    /// SHA-256 of the browser's DTLS certificate.
     pub fingerprint: [u8; 32],
-    /// What it calls the only medium.
+    /// Name of the only medium.
     pub mid: String,
 }
 
 impl Offer {
-    /// Reads an offer of one data channel and nothing else.
+    /// Parses an offer of one data channel and nothing else.
     ///
     /// # Errors
-    /// [`OfferError::Description`]: what is missing or wrong.
+    /// Returns [`OfferError::Description`] with what is missing or wrong.
     pub fn parse(text: &str) -> Result<Self, OfferError> {
         let wrong = |what| Err(OfferError::Description(what));
         if text.len() > OFFER_BYTES_MAX {
@@ -74,7 +73,7 @@ impl Offer {
     }
 }
 
-/// `AB:CD:...` of 32 bytes.
+/// Parses 32 bytes as `AB:CD:...`.
 fn read_fingerprint(text: &str) -> Option<[u8; 32]> {
     let mut bytes = [0; 32];
     let mut pairs = text.split(':');
@@ -86,13 +85,13 @@ fn read_fingerprint(text: &str) -> Option<[u8; 32]> {
     pairs.next().is_none().then_some(bytes)
 }
 
-/// What the server says of itself.
+/// The server's answer to an offer.
 #[derive(Debug)]
 pub(super) struct Answer<'a> {
     pub name: &'a str,
     pub password: &'a str,
     pub fingerprint: &'a [u8; 32],
-    /// Where it is reached, the likeliest first.
+    /// Addresses of the server, the most likely one first.
     pub addresses: &'a [IpAddr],
     pub port: u16,
 }

@@ -1,10 +1,10 @@
-//! One browser's channel as a state machine: datagrams and instants in, datagrams out, no sockets.
+//! One browser's channel as a state machine without sockets: datagrams and instants in, datagrams
+//! out.
 //!
-//! An address is answered in three steps, none of which sends it more than it sent, until it has
-//! proven that it receives: checks of ICE with the password from the signalling get an answer of
-//! their size; the first `ClientHello` gets a cookie; who brings that back gets the handshake. The
-//! first datagram of DTLS binds the session to its address, so that what one address proved serves
-//! no other.
+//! Until an address has proven that it receives, it gets no more bytes than it sent. ICE checks
+//! with the password from the signalling get an answer of their size; the first `ClientHello` gets
+//! a cookie; a `ClientHello` with that cookie gets the handshake. The first DTLS datagram binds the
+//! session to its address, because another address has proven nothing.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -22,32 +22,31 @@ use super::echo::Echo;
 use super::{ChannelLimits, IDLE_MAX};
 use crate::{Place, Places};
 
-/// What leaves: bytes and where to.
+/// Sends a datagram to an address.
 pub(super) type Send<'a> = dyn FnMut(&[u8], SocketAddr) + 'a;
 
-/// What the server shows of itself in every session.
+/// The server's DTLS configuration and certificate, the same in every session.
 #[derive(Debug)]
 pub(super) struct Shown {
     pub config: Arc<Config>,
     pub certificate: DtlsCertificate,
-    /// SHA-256 of the certificate.
     pub fingerprint: [u8; 32],
 }
 
-/// Names and passwords of one session.
+/// Names, password and fingerprint of one session.
 #[derive(Clone, Debug)]
 pub(super) struct Secrets {
-    /// Our half of the name of its checks; unguessable, and the key of the table.
+    /// The server's half of the user name in the ICE checks: unguessable, and the key of the table.
     pub name: String,
-    /// With which checks are signed.
+    /// Authenticates the ICE checks.
     pub password: String,
-    /// The browser's half.
+    /// The browser's half of the user name.
     pub theirs: String,
-    /// SHA-256 of the certificate that the browser has to show.
+    /// SHA-256 of the certificate that the browser must present.
     pub fingerprint: [u8; 32],
 }
 
-/// A browser that was answered, and perhaps came.
+/// A browser whose offer was answered, whether it has connected or not.
 pub(super) struct Session {
     secrets: Secrets,
     share: CompatShare,
@@ -55,21 +54,20 @@ pub(super) struct Session {
     heard: Instant,
     duration_max: Duration,
     setup_max: Duration,
-    /// Addresses whose checks were good.
+    /// Addresses that sent a valid ICE check.
     checked: Vec<SocketAddr>,
     secured: Option<Secured>,
     is_over: bool,
     seat: Seat,
 }
 
-/// The place of a session. Until its channel is open, another network may need it.
+/// The place of a session, which it can lose to another network until its channel is open.
 pub(super) struct Seat {
     place: Place,
     is_evicted: Arc<AtomicBool>,
 }
 
 impl Seat {
-    /// Takes a place for `from`, if there is one.
     pub(super) fn take(places: &Places, now: Instant, from: IpAddr) -> Option<Self> {
         let is_evicted = Arc::new(AtomicBool::new(false));
         let evict = Arc::clone(&is_evicted);
@@ -79,20 +77,20 @@ impl Seat {
     }
 }
 
-/// From the first datagram of DTLS on: with one address, and no other.
+/// The DTLS connection of a session, with the one address that started it.
 struct Secured {
     peer: SocketAddr,
     dtls: Dtls,
-    /// The certificate was the announced one.
+    /// Whether the browser presented the announced certificate.
     is_known: bool,
     echo: Echo,
 }
 
-/// Addresses of one browser that are remembered: its interfaces, before and behind translators.
+/// Addresses remembered for one browser: its interfaces, before and behind address translators.
 const CHECKED_MAX: usize = 8;
-/// Room for a datagram of DTLS, which is told to send shorter ones.
+/// Longer than any DTLS datagram, which is limited to `DATAGRAM_BYTES`.
 const RECORD_BYTES: usize = 2048;
-/// Datagrams that one event can lead to; more is a loop.
+/// Limit of the outputs of one event, as a guard against a loop.
 const OUTPUTS_MAX: usize = 64;
 
 impl Session {
@@ -117,17 +115,16 @@ impl Session {
         }
     }
 
-    /// Whether its channel is with this address.
+    /// Whether the session's DTLS connection is with this address.
     pub(super) fn is_with(&self, address: SocketAddr) -> bool {
         self.secured.as_ref().is_some_and(|secured| secured.peer == address)
     }
 
-    /// Probes answered so far.
     pub(super) fn answered(&self) -> u64 {
         self.secured.as_ref().map_or(0, |secured| u64::from(secured.echo.answered()))
     }
 
-    /// Answers a check of ICE; true if it was a good one of this session.
+    /// Answers an ICE check. Returns whether it was a valid one of this session.
     pub(super) fn check(
         &mut self,
         now: Instant,
@@ -162,7 +159,7 @@ impl Session {
         true
     }
 
-    /// Takes a datagram of DTLS from one of its addresses.
+    /// Processes a DTLS datagram from one of the session's addresses.
     pub(super) fn datagram(
         &mut self,
         now: Instant,
@@ -189,7 +186,7 @@ impl Session {
         self.is_over |= taken.is_err() || !self.flow(now, true, send);
     }
 
-    /// What is due by now: resending, and the end.
+    /// Handles what is due by now: retransmissions, and the end of the session.
     pub(super) fn tick(&mut self, now: Instant, send: &mut Send<'_>) {
         let is_set_up = self.secured.as_ref().is_some_and(|secured| secured.echo.is_open());
         let age = now.saturating_duration_since(self.opened);
@@ -211,12 +208,11 @@ impl Session {
         }
     }
 
-    /// True once there is nothing more to come from it.
     pub(super) fn is_over(&self) -> bool {
         self.is_over
     }
 
-    /// The browser learns of the end, if the channel was secured.
+    /// Sends the browser a close notification, if the channel was secured.
     fn say_goodbye(&mut self, send: &mut Send<'_>) {
         let Some(secured) = self.secured.as_mut().filter(|secured| secured.is_known) else {
             return;
@@ -229,8 +225,8 @@ impl Session {
         }
     }
 
-    /// Moves what waits between DTLS and SCTP, and out; false if it is the end. A cookie is sent as
-    /// the answer to a datagram alone, never again by itself.
+    /// Passes packets between DTLS and SCTP and sends them. Returns false if the channel ends. A
+    /// cookie is sent only as the answer to a datagram and never retransmitted.
     fn flow(&mut self, now: Instant, is_answer: bool, send: &mut Send<'_>) -> bool {
         let Some(secured) = &mut self.secured else { return true };
         let mut record = [0; RECORD_BYTES];
@@ -268,7 +264,7 @@ impl Session {
                         }
                     }
                 }
-                // Keys for media, of which there are none.
+                // Keys for media, which this channel does not have.
                 _ => {}
             }
         }
@@ -276,13 +272,12 @@ impl Session {
     }
 }
 
-/// Whether a record of DTLS is a `HelloVerifyRequest` (RFC 6347, 4.2.1): a handshake's record has
-/// 13 bytes before its message.
+/// Whether a DTLS record is a `HelloVerifyRequest` (RFC 6347, 4.2.1); 13 bytes precede the message.
 fn is_cookie(record: &[u8]) -> bool {
     record.first() == Some(&22) && record.get(13) == Some(&3)
 }
 
-/// The signature of checks (RFC 8489, 14.5).
+/// Authenticates ICE checks (RFC 8489, 14.5).
 pub(super) fn hmac_sha1(key: &[u8], parts: &[&[u8]]) -> [u8; 20] {
     let key = hmac::Key::new(hmac::HMAC_SHA1_FOR_LEGACY_USE_ONLY, key);
     let mut context = hmac::Context::with_key(&key);

@@ -1,4 +1,5 @@
-//! All channels of a server, without sockets: whose a datagram is, and who is over.
+//! All channels of a server, without sockets: it passes datagrams to their sessions and removes
+//! sessions that are over.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -8,7 +9,7 @@ use is::stun::StunMessage;
 
 use super::session::{Secrets, Send, Session, Shown};
 
-/// Sessions by our half of their name, and names by the addresses that proved to be theirs.
+/// Sessions by the server's half of their name, and these names by the addresses that proved it.
 #[derive(Default)]
 pub(super) struct Table {
     sessions: BTreeMap<String, Session>,
@@ -25,7 +26,7 @@ impl Table {
         self.sessions.len()
     }
 
-    /// Probes answered, of sessions that are over.
+    /// Probes answered, also in sessions that are over.
     pub(super) fn answered(&self) -> u64 {
         self.answered + self.sessions.values().map(Session::answered).sum::<u64>()
     }
@@ -34,7 +35,7 @@ impl Table {
         self.sessions.insert(secrets.name.clone(), session);
     }
 
-    /// Takes a datagram; false if it was nobody's, and got no answer.
+    /// Passes a datagram to its session. Returns false if it belongs to none; then nothing is sent.
     pub(super) fn datagram(
         &mut self,
         now: Instant,
@@ -47,7 +48,7 @@ impl Table {
             Some(first) if STUN.contains(first) => self.check(now, from, datagram, send),
             Some(first) if DTLS.contains(first) => {
                 let Some(name) = self.by_address.get(&from).cloned() else { return false };
-                // Out of the table meanwhile: whatever panics takes its session along, alone.
+                // Taken out of the table, so that a panic removes this session alone.
                 let Some(mut session) = self.sessions.remove(&name) else { return false };
                 session.datagram(now, from, datagram, shown, send);
                 self.keep(name, session);
@@ -66,7 +67,8 @@ impl Table {
     ) -> bool {
         let Ok(message) = StunMessage::parse(datagram) else { return false };
         let Some((name, _)) = message.split_username() else { return false };
-        // Whose checks come from the address of another's channel forges it, to cut that off.
+        // The address has another session's channel: the sender is forged to take that channel
+        // over.
         let is_anothers = self.by_address.get(&from).is_some_and(|own| {
             own != name && self.sessions.get(own).is_some_and(|session| session.is_with(from))
         });
@@ -82,7 +84,7 @@ impl Table {
         is_good
     }
 
-    /// Lets time pass for all.
+    /// Handles what is due in all sessions.
     pub(super) fn tick(&mut self, now: Instant, send: &mut Send<'_>) {
         let names: Vec<String> = self.sessions.keys().cloned().collect();
         for name in names {
@@ -103,7 +105,7 @@ impl Table {
         }
     }
 
-    /// Those of sessions that are gone: not those that another one has meanwhile.
+    /// Removes addresses whose session is gone.
     fn forget_addresses(&mut self) {
         let sessions = &self.sessions;
         self.by_address.retain(|_, name| sessions.contains_key(name));

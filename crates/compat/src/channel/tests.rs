@@ -1,4 +1,4 @@
-//! The table against the browser of the harness.
+//! The table of sessions with the browser of `harness`.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use super::echo::PROBES_PER_SECOND_MAX;
 use super::harness::{BROWSER, Browser, Server, address, check, talk};
 use super::session::Secrets;
 
-/// Both, with an open channel.
+/// A server and a browser with an open channel.
 fn open() -> (Server, Browser) {
     let mut server = Server::new();
     let fingerprint = server.shown.fingerprint;
@@ -63,7 +63,7 @@ fn what_is_lost_on_the_way_is_not_sent_again_and_is_missing_in_the_count() {
         }
         browser.say(server.now);
     }
-    // Long after, too.
+    // Nor is it sent again later.
     for _ in 0..10 {
         for answer in server.wait(Duration::from_millis(900)) {
             browser.dtls.handle_packet(&answer).unwrap();
@@ -87,7 +87,7 @@ fn nobody_gets_more_than_he_sent_before_he_has_shown_that_he_receives() {
     let mut browser = Browser::new(server.now, &server.shown);
     let hello = browser.say(server.now);
     for datagram in &hello {
-        // As often as he likes: without the cookie he gets no further.
+        // However often it is repeated: it has no cookie.
         for _ in 0..20 {
             server.hear(address(BROWSER), datagram);
         }
@@ -116,14 +116,14 @@ fn strangers_and_other_addresses_get_no_answer() {
     let others: Vec<SocketAddr> = (1..12).map(|n| address(&format!("192.0.2.1:{n}"))).collect();
     let answered = others.iter().filter(|from| !server.hear(**from, &good).is_empty()).count();
     assert_eq!(answered, 8, "so many addresses may one browser have");
-    // The first one that speaks DTLS is the only one from then on.
+    // The first address that sends DTLS is the only one from then on.
     assert!(!server.hear(others[2], &said.remove(0)).is_empty());
     assert!(server.hear(others[3], &good).is_empty());
     assert!(!server.hear(others[2], &good).is_empty());
 }
 
-/// Checks that a session of somebody else's sends with a forged sender, before and after the
-/// channel is open, take nothing from it; nor does that session's end.
+/// Another session sends valid checks of its own with this browser's address as their sender,
+/// before and after the channel is open, and then ends. The channel goes on.
 #[test]
 fn nobody_takes_the_address_of_anothers_channel() {
     let mut server = Server::new();
@@ -138,7 +138,7 @@ fn nobody_takes_the_address_of_anothers_channel() {
     assert!(server.hear(address(BROWSER), &forged).is_empty(), "it is taken");
     browser.write(0, &probe(1));
     talk(&mut server, &mut browser);
-    // The other one, which never opened, loses its place.
+    // The other session, which never opened a channel, loses its place.
     server.wait(Duration::from_secs(9));
     assert!(!server.hear(address(BROWSER), &check(&own, &own.password)).is_empty());
     server.wait(Duration::from_secs(2));
@@ -168,7 +168,7 @@ fn who_falls_silent_half_way_loses_the_place_and_so_does_who_stays_too_long() {
     server.signal("never", fingerprint);
     server.hear(address(BROWSER), &check(&secrets, &secrets.password));
     let mut browser = Browser::new(server.now, &server.shown);
-    // As far as the server's certificate, and no answer to it.
+    // Up to the server's certificate, which it does not answer.
     let mut said = browser.say(server.now);
     for _ in 0..2 {
         for answer in server.hear(address(BROWSER), &said[0]) {
@@ -274,7 +274,7 @@ fn datagrams_that_were_changed_break_nothing() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Whatever arrives, strangers get nothing, and an open channel goes on.
+    /// Garbage from an address without a session gets no answer, and the session stays.
     #[test]
     fn garbage_gets_no_answer(
         datagrams in vec(vec(any::<u8>(), 0..200), 1..20),

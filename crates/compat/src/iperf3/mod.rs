@@ -1,26 +1,27 @@
 //! A server for `iperf3 -c`: TCP and UDP load, both directions, several tests at once.
 //!
 //! A client opens a control connection with a cookie, sends its parameters as JSON, opens data
-//! connections with the same cookie (UDP: a datagram that says hello), and runs until it says so or
-//! its time is up; then both sides exchange results.
+//! connections with the same cookie (UDP: a hello datagram), and runs until it sends the end of the
+//! test or its time is up; then both ends exchange results.
 //!
-//! Where it differs from iperf3's own server:
+//! Differences from iperf3's own server:
 //!
-//! - **Several tests at once**, each with a place ([`Iperf3Limits::tests_max`], per network too);
-//!   who finds none gets iperf3's "busy" at once.
-//! - Every test has a lease by this machine's clock: its own declared time, never longer than
-//!   [`Iperf3Limits::duration_max`], and an end when nothing moves.
-//! - `-n` and `-k` of what the server sends over TCP end it after a whole block; iperf3's goes on
-//!   until the client has said that it has enough. Over UDP both do so, since datagrams get lost.
-//! - The rate limit is kept by pacing what is sent and what is read, so that TCP slows down instead
-//!   of being cut off. UDP towards the server cannot be slowed down: it has to declare its rate
-//!   (`-b`), and is ended if it exceeds the limit.
-//! - UDP streams share one socket; a client's hello is answered, byte for byte, only while a test
+//! - **Several tests at once**, each with a place ([`Iperf3Limits::tests_max`], also per network);
+//!   without a free place a client gets iperf3's "busy" at once.
+//! - Every test has a lease by this machine's clock: its declared time, at most
+//!   [`Iperf3Limits::duration_max`]. A test also ends when nothing moves.
+//! - With `-n` and `-k` the server stops sending over TCP after a whole block; iperf3's server
+//!   continues until the client reports that it has enough. Over UDP both servers continue, because
+//!   datagrams may be lost.
+//! - The rate limit paces sending and reading, so that TCP slows down and is not cut off. UDP
+//!   towards the server cannot be slowed down: the client has to declare its rate (`-b`), and the
+//!   test ends if it exceeds the limit.
+//! - UDP streams share one socket. A client's hello is answered, byte for byte, only while a test
 //!   of the same address waits for it. Two UDP tests of one address open their streams one after
-//!   the other, since a hello does not say whose it is.
+//!   the other, because a hello does not name its test.
 //! - Payload is generated here. DSCP is sent only from an allow-list, and ECN not at all.
-//! - Not there: SCTP, authentication with RSA-encrypted passwords, MSS, zero copy, GSO. A client
-//!   that asks for SCTP is refused; the others make no difference to what travels.
+//! - Not supported: SCTP, authentication with RSA-encrypted passwords, MSS, zero copy, GSO. A
+//!   client that requests SCTP is refused; the others do not change the traffic.
 
 mod control;
 mod parameters;
@@ -42,21 +43,19 @@ pub use udp::{Datagram, Reception};
 /// The TCP and UDP port that iperf3's client uses.
 pub const IPERF3_PORT: u16 = 5201;
 
-/// Limits of what clients may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Iperf3Limits {
-    /// Tests at once.
     pub tests_max: usize,
-    /// Tests at once from one network: a /24 of IPv4, a /56 of IPv6.
+    /// A network is a /24 of IPv4 or a /56 of IPv6.
     pub tests_per_network_max: usize,
     /// Streams of one test, per direction.
     pub streams_max: u32,
-    /// Length of a test, omitted seconds included.
+    /// Longest test, with omitted seconds.
     pub duration_max: Duration,
-    /// Rate of one test in one direction, bit/s of payload; `None` for no limit. The tests together
-    /// have at most [`Iperf3Limits::tests_max`] times as much.
+    /// Rate of one test in one direction, bit/s of payload; `None` for no limit. All tests together
+    /// have at most [`Iperf3Limits::tests_max`] times this rate.
     pub bit_per_s_max: Option<u64>,
-    /// A test in which nothing moves for this long is ended.
+    /// A test in which nothing moves for this long ends.
     pub idle_timeout: Duration,
     /// Markings that the server sends on request.
     pub policy: MarkingPolicy,
@@ -77,7 +76,7 @@ impl Default for Iperf3Limits {
     }
 }
 
-/// What the two ends of a control connection say, one byte each.
+/// States on a control connection, one byte each.
 mod state {
     pub const TEST_START: i8 = 1;
     pub const TEST_RUNNING: i8 = 2;
@@ -91,5 +90,5 @@ mod state {
     pub const SERVER_ERROR: i8 = -2;
 }
 
-/// How long a client may take for each step of opening and closing a test.
+/// Longest time for each step of opening and closing a test.
 const STEP_MAX: Duration = Duration::from_secs(10);

@@ -1,4 +1,4 @@
-//! What both sides tell each other at the end, as JSON.
+//! The results that both ends exchange at the end, as JSON.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -6,13 +6,14 @@ use std::time::Duration;
 use serde::Serialize;
 use serde_json::Value;
 
-/// The server's results of a test, as they go on the wire.
+/// The server's results of a test.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub(super) struct Results {
     pub cpu_util_total: f64,
     pub cpu_util_user: f64,
     pub cpu_util_system: f64,
-    /// 1 if the server sends TCP and so knows, 0 if it sends UDP, -1 if it does not send.
+    /// 1 if the server sends over TCP and knows retransmissions, 0 if it sends over UDP, -1 if it
+    /// does not send.
     pub sender_has_retransmits: i8,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub congestion_used: Option<String>,
@@ -21,36 +22,36 @@ pub(super) struct Results {
     pub streams: Vec<StreamResult>,
 }
 
-/// One stream, without what was omitted unless a field says otherwise.
+/// One stream, without the omitted time except where a field includes it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub(super) struct StreamResult {
     pub id: u64,
     pub bytes: u64,
-    /// -1 if it is not known here.
+    /// -1 if unknown.
     pub retransmits: i64,
     pub jitter: f64,
-    /// Lost, the omitted ones included.
+    /// Lost datagrams, with those of the omitted time.
     pub errors: u64,
     pub omitted_errors: u64,
-    /// Counted, the omitted ones included.
+    /// Datagrams, with those of the omitted time.
     pub packets: u64,
     pub omitted_packets: u64,
     pub start_time: f64,
     pub end_time: f64,
 }
 
-/// The number of the stream at this place: 1, 3, 4, 5 and so on, as iperf3 counts.
+/// Returns the number of the stream at this place: 1, 3, 4, 5 and so on, as in iperf3.
 pub(super) fn stream_id(place: usize) -> u64 {
     if place == 0 { 1 } else { place as u64 + 2 }
 }
 
-/// Whether bytes are the results of a client: an object with a list of streams.
+/// Returns true if `json` has a client's results: an object with a list of streams.
 pub fn check_results(json: &[u8]) -> bool {
     serde_json::from_slice::<Value>(json)
         .is_ok_and(|value| value.get("streams").is_some_and(Value::is_array))
 }
 
-/// The text that `--get-server-output` shows.
+/// Returns the text that `--get-server-output` shows.
 pub(super) fn output(sends: &[bool], streams: &[StreamResult], lasted: Duration) -> String {
     let mut text = format!("underload: streams {}, {:.2} s\n", streams.len(), lasted.as_secs_f64());
     for (stream, sends) in streams.iter().zip(sends) {
@@ -63,7 +64,7 @@ pub(super) fn output(sends: &[bool], streams: &[StreamResult], lasted: Duration)
     text
 }
 
-/// Processor time of this process so far, user and system.
+/// Returns the processor time of this process, user and system.
 pub(super) fn processor_time() -> [Duration; 2] {
     use nix::sys::resource::{UsageWho, getrusage};
     use nix::sys::time::TimeValLike as _;

@@ -1,4 +1,4 @@
-//! UDP streams: one socket for all, told apart by who sends.
+//! UDP streams: one socket for all; the sender's address identifies the stream.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -24,7 +24,7 @@ impl Datagram {
     /// Bytes of a header with a counter of 64 bits.
     pub const LEN: usize = 16;
 
-    /// Reads a header; `None` if the datagram is too short for one.
+    /// Reads a header; `None` if the datagram is too short.
     pub fn decode(bytes: &[u8], counter_64bit: bool) -> Option<Self> {
         let word = |at: usize| bytes.get(at..at + 4)?.try_into().ok().map(u32::from_be_bytes);
         let sent_us = u64::from(word(0)?) * 1_000_000 + u64::from(word(4)?);
@@ -33,7 +33,7 @@ impl Datagram {
         Some(Self { sent_us, counter })
     }
 
-    /// Writes the header to the front of `bytes`, which have at least [`Datagram::LEN`].
+    /// Writes the header to the start of `bytes`, which has at least [`Datagram::LEN`] bytes.
     pub fn encode(self, counter_64bit: bool, bytes: &mut [u8]) {
         let mut header = [0; Self::LEN];
         header[..4].copy_from_slice(&((self.sent_us / 1_000_000) as u32).to_be_bytes());
@@ -51,25 +51,24 @@ impl Datagram {
     }
 }
 
-/// What arrived of a stream, as iperf3 counts it.
+/// Counters of a stream's arrivals, as iperf3 counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Reception {
-    /// Payload, bytes.
     pub bytes: u64,
-    /// Highest counter seen.
+    /// Highest counter received.
     pub packets: u64,
-    /// Counters that did not arrive, as far as one knows.
+    /// Counters that have not arrived so far.
     pub lost: u64,
-    /// Datagrams that came after a later one.
+    /// Datagrams that arrived after a later one.
     pub out_of_order: u64,
     /// Smoothed variation of the transit time, s (RFC 1889 section 6.3.1).
     pub jitter_s: f64,
-    /// Of the datagram before, us; `None` before the first.
+    /// Transit time of the previous datagram, us; `None` before the first.
     transit_us: Option<i64>,
 }
 
 impl Reception {
-    /// Notes a datagram of `bytes` that arrived at `arrived_us`.
+    /// Counts a datagram of `bytes` that arrived at `arrived_us`.
     pub fn note(&mut self, datagram: Datagram, bytes: usize, arrived_us: u64) {
         self.bytes += bytes as u64;
         if datagram.counter > self.packets {
@@ -85,13 +84,13 @@ impl Reception {
         self.jitter_s += (variation_s - self.jitter_s) / 16.0;
     }
 
-    /// Forgets the jitter so far: what comes now counts.
+    /// Resets the jitter at the end of the omitted time.
     pub fn restart_jitter(&mut self) {
         self.jitter_s = 0.0;
     }
 }
 
-/// A stream: a client's socket.
+/// A stream, identified by the client's socket address.
 #[derive(Debug)]
 pub(super) struct UdpStream {
     pub peer: SocketAddr,
@@ -101,7 +100,7 @@ pub(super) struct UdpStream {
 }
 
 impl UdpStream {
-    /// Whether arriving datagrams count.
+    /// Sets whether arriving datagrams count.
     pub(super) fn run(&self, is_running: bool) {
         self.is_running.store(is_running, Ordering::Relaxed);
     }
@@ -111,7 +110,7 @@ impl UdpStream {
     }
 }
 
-/// The socket, and who may use it.
+/// The UDP socket of all tests, and the streams that use it.
 #[derive(Debug)]
 pub(super) struct UdpHub {
     pub socket: UdpSocket,
@@ -133,12 +132,12 @@ struct Waiting {
     found: Sender<Arc<UdpStream>>,
 }
 
-/// The streams of a test; dropping it frees them.
+/// The streams of a test; dropping it removes them from the hub.
 #[derive(Debug)]
 pub(super) struct UdpClaim {
     hub: Arc<UdpHub>,
     id: u64,
-    // Behind a lock only so that a test's threads can share the claim.
+    // The lock only allows the test's threads to share the claim.
     found: Mutex<Receiver<Arc<UdpStream>>>,
     pub streams: Vec<Arc<UdpStream>>,
 }
@@ -146,21 +145,21 @@ pub(super) struct UdpClaim {
 /// A client's hello and its answer, old and new, as bytes on the wire.
 const HELLOS: [([u8; 4], [u8; 4]); 2] =
     [(*b"9876", *b"6789"), (123_456_789u32.to_le_bytes(), 987_654_321u32.to_le_bytes())];
-/// Room for datagrams that arrive while the thread waits for a processor.
+/// Socket buffers for datagrams that arrive while the thread waits for a processor.
 const BUFFER_BYTES: usize = 8 << 20;
 
 impl UdpHub {
     pub(super) fn new(socket: UdpSocket) -> io::Result<Self> {
         socket.set_read_timeout(Some(POLL_INTERVAL))?;
         let options = SockRef::from(&socket);
-        // A smaller buffer than asked for is no failure: the kernel caps it by its own limit.
+        // The kernel may cap the buffers at its own limit.
         let _ = options.set_recv_buffer_size(BUFFER_BYTES);
         let _ = options.set_send_buffer_size(BUFFER_BYTES);
         Ok(Self { socket, inner: Mutex::default() })
     }
 
-    /// From now on hellos of `address` open streams of this test; `None` while another test of the
-    /// same address waits for its own.
+    /// Lets hellos of `address` open streams of this test; `None` while another test of the same
+    /// address waits for its streams.
     pub(super) fn claim(
         self: &Arc<Self>,
         id: u64,
@@ -185,13 +184,13 @@ impl UdpHub {
         Some(UdpClaim { hub: Arc::clone(self), id, found, streams: Vec::new() })
     }
 
-    /// Receives until told to stop.
+    /// Receives until stopped.
     pub(super) fn serve(&self, stop: &AtomicBool) {
         let clock = RunClock::start();
         let mut datagram = vec![0; 1 << 16];
         let mut last: Option<Arc<UdpStream>> = None;
         while !stop.load(Ordering::Relaxed) {
-            // Errors are the timeout, signals, and ICMP complaints about what was sent.
+            // Errors are the timeout, signals, and ICMP errors of earlier answers.
             let Ok((bytes, peer)) = self.socket.recv_from(&mut datagram) else { continue };
             let datagram = &datagram[..bytes];
             if let Some((_, reply)) = HELLOS.iter().find(|(hello, _)| hello == datagram) {
@@ -200,7 +199,7 @@ impl UdpHub {
                 }
                 continue;
             }
-            // A stream that no longer runs may have a successor with the same address.
+            // A stream that has ended may have a successor with the same address.
             let is_running = |stream: &UdpStream| stream.is_running.load(Ordering::Relaxed);
             if last.as_ref().is_none_or(|stream| stream.peer != peer || !is_running(stream)) {
                 last = self.lock().streams.get(&peer).cloned();
@@ -215,7 +214,7 @@ impl UdpHub {
         }
     }
 
-    /// Whether a hello is answered: from a stream that is known, or from the address of a test that
+    /// Returns true if a hello is answered: of a known stream, or from the address of a test that
     /// waits for streams.
     fn welcome(&self, peer: SocketAddr) -> bool {
         let mut inner = self.lock();
@@ -246,19 +245,19 @@ impl UdpHub {
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
-        // Nothing that holds the lock can panic half-way through a change.
+        // No code panics half-way through a change under this lock.
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl UdpClaim {
-    /// Takes over the streams that came since.
+    /// Adds the streams that have opened since the last call.
     pub(super) fn collect(&mut self) {
         let found = self.found.get_mut().unwrap_or_else(PoisonError::into_inner);
         self.streams.extend(found.try_iter());
     }
 
-    /// Bytes that arrived in all streams.
+    /// Returns the bytes that arrived in all streams.
     pub(super) fn arrived_bytes(&self) -> u64 {
         self.streams.iter().map(|stream| stream.reception().bytes).sum()
     }
@@ -271,7 +270,7 @@ impl UdpClaim {
 impl Drop for UdpClaim {
     fn drop(&mut self) {
         self.hub.lock().waiting.retain(|waiting| waiting.id != self.id);
-        // Those that came after the last look are freed as well.
+        // Streams that opened after the last call are removed, too.
         self.collect();
         let mut inner = self.hub.lock();
         for stream in &self.streams {
@@ -306,7 +305,7 @@ mod tests {
         }
         assert_eq!((reception.bytes, reception.packets), (40, 5));
         assert_eq!((reception.lost, reception.out_of_order), (1, 1));
-        // Only the last one's transit differed, by 200 us.
+        // Only the last datagram's transit time differed, by 200 us.
         assert!((reception.jitter_s - 200e-6 / 16.0).abs() < 1e-12);
         reception.note(Datagram { sent_us: u64::MAX, counter: u64::MAX }, 10, 0);
         assert_eq!(reception.packets, u64::MAX);

@@ -1,4 +1,4 @@
-//! The answer to a probe: which fields it has, and in which order.
+//! The answer to a probe: its fields and their order.
 
 use super::Parameters;
 use super::packet;
@@ -11,21 +11,21 @@ const MIDPOINT: u8 = 4;
 const WALL: u8 = 1;
 const MONOTONIC: u8 = 2;
 
-/// A received probe with what its answer needs.
+/// A received probe, with the values for its answer.
 pub(super) struct Probe {
     pub flags: u8,
     pub token: u64,
     pub sequence: u32,
     pub so_far: ReceivedSoFar,
     pub received: Instants,
-    /// Bytes of the probe: the answer has no more.
+    /// Length of the probe, which the answer must not exceed.
     pub bytes: usize,
 }
 
 /// Writes the answer into `out`; `None` if it would be longer than its request.
 ///
-/// Order: count, window, then time stamps, each on the wall clock and on the monotonic one:
-/// receive, midpoint, send. The send time stamp is read last.
+/// Order: count, window, then time stamps, each on the wall clock and on the monotonic clock:
+/// receive, midpoint, send. The time of sending is read last.
 pub(super) fn write(
     deal: &Parameters,
     probe: &Probe,

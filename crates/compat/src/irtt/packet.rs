@@ -5,33 +5,25 @@
 use hmac::{Hmac, KeyInit, Mac};
 use md5::Md5;
 
-/// A request as it arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request<'a> {
-    /// Kind of the request.
     pub kind: RequestKind,
-    /// Of an open request, its parameters; of others, what follows the token.
+    /// The parameters of an open request; of others, the bytes after the token.
     pub payload: &'a [u8],
 }
 
-/// Kinds of requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RequestKind {
-    /// A session; or, with `and_close`, only whether it would be granted.
+    /// Requests a session; with `and_close`, only whether it would be granted.
     Open {
-        /// True if no test follows.
         and_close: bool,
     },
-    /// An answer.
+    /// A probe. `sequence` is the client's count.
     Echo {
-        /// The session.
         token: u64,
-        /// The client's count of probes.
         sequence: u32,
     },
-    /// The end of a session.
     Close {
-        /// The session.
         token: u64,
     },
 }
@@ -46,8 +38,8 @@ const HEADER_LEN: usize = 4;
 const HMAC_LEN: usize = 16;
 
 impl<'a> Request<'a> {
-    /// Reads a request. `None` if it is none of this protocol's, or if its digest is wrong, missing
-    /// or not expected: such packets are not answered.
+    /// Decodes a request; `None` for other packets and for a digest that is wrong, missing or
+    /// unexpected. Such packets are not answered.
     pub fn decode(bytes: &'a [u8], key: Option<&[u8]>) -> Option<Self> {
         let (header, rest) = bytes.split_at_checked(HEADER_LEN)?;
         let flags = header[3];
@@ -75,8 +67,8 @@ impl<'a> Request<'a> {
 
 fn verified<'a>(key: &[u8], header: &[u8], rest: &'a [u8]) -> Option<&'a [u8]> {
     let (digest, body) = rest.split_at_checked(HMAC_LEN)?;
-    // The digest covers the whole packet with its own place zeroed. The comparison takes the same
-    // time whatever differs.
+    // The digest covers the whole packet with the digest's bytes zeroed. The comparison takes
+    // constant time.
     let state = digest_of(key)?.chain_update(header).chain_update([0; HMAC_LEN]);
     state.chain_update(body).verify_slice(digest).ok()?;
     Some(body)
@@ -86,7 +78,7 @@ fn digest_of(key: &[u8]) -> Option<Hmac<Md5>> {
     Hmac::<Md5>::new_from_slice(key).ok()
 }
 
-/// Begins a reply: magic, flags, room for the digest, token.
+/// Begins a reply: magic, flags, space for the digest, token.
 pub(super) fn begin(out: &mut Vec<u8>, flags: u8, token: u64, key: Option<&[u8]>) {
     out.clear();
     out.extend_from_slice(&MAGIC);
@@ -97,7 +89,7 @@ pub(super) fn begin(out: &mut Vec<u8>, flags: u8, token: u64, key: Option<&[u8]>
     out.extend_from_slice(&token.to_le_bytes());
 }
 
-/// Ends a reply: with its digest, if there is a key.
+/// Writes the digest of a complete reply if there is a key.
 pub(super) fn seal(out: &mut [u8], key: Option<&[u8]>) {
     let Some(digest) = key.and_then(digest_of).map(|state| state.chain_update(&*out).finalize())
     else {

@@ -1,6 +1,4 @@
-//! The responder against clients made by hand.
-
-//! Tests of the irtt responder.
+//! Tests of the irtt responder with hand-made packets.
 
 use super::*;
 use proptest::prelude::*;

@@ -1,31 +1,30 @@
-//! What an end tells of a running test: the text messages of the protocol.
+//! The protocol's text messages, which report the state of a running test.
 
 use serde::Deserialize;
 
-/// A longer text message is no measurement: real ones have under 1 KiB.
+/// Longest text message that is read; real ones have less than 1 KiB.
 pub const MESSAGE_BYTES_MAX: usize = 64 << 10;
-/// A round trip above this is none of a test that lasts 13 s at most.
+/// Largest plausible round trip; a test lasts 13 s at most.
 const ROUND_TRIP_US_MAX: f64 = 60e6;
-/// A test's length above this is none, us.
+/// Largest plausible duration of a test, us.
 const ELAPSED_US_MAX: f64 = 60e6;
 /// More than a line of 1 Tbit/s carries in that time.
 const BYTES_MAX: f64 = 8e12;
 
-/// The part of a measurement that a line is told by. What is missing, or what no line can have, is
-/// `None`.
+/// The used part of a measurement. Missing and implausible numbers are `None`.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Measurement {
-    /// Smoothed round trip of the connection, us.
+    /// The connection's smoothed round trip, us.
     pub rtt_us: Option<f64>,
-    /// Smallest round trip of the connection, us.
+    /// The connection's smallest round trip, us.
     pub rtt_min_us: Option<f64>,
-    /// Bytes that the teller's kernel has sent, those sent again among them.
+    /// Bytes that the sender's kernel has sent, including retransmissions.
     pub sent_bytes: Option<f64>,
-    /// Bytes that it has sent again.
+    /// Retransmitted bytes.
     pub sent_again_bytes: Option<f64>,
-    /// Bytes that arrived at the teller, as its kernel counts them, and since when, us.
+    /// Bytes that the server's kernel has received, and the time in which it did, us.
     pub received: Option<(f64, f64)>,
-    /// Bytes that the teller's program has moved, and since when, us.
+    /// Bytes that the server's program has moved, and the time in which it did, us.
     pub moved: Option<(f64, f64)>,
 }
 
@@ -62,15 +61,15 @@ struct Tcp {
 }
 
 impl Measurement {
-    /// Reads a text message.
+    /// Parses a text message.
     ///
     /// # Errors
-    /// Why it is no measurement, in words.
+    /// Returns what is wrong with it, for a message.
     pub fn decode(text: &str) -> Result<Self, &'static str> {
         if text.len() > MESSAGE_BYTES_MAX {
             return Err("a measurement that is longer than 64 KiB");
         }
-        // Unknown keys are passed over, however deep, and without recursion.
+        // Unknown keys are skipped without recursion, whatever their depth.
         let wire: Wire = serde_json::from_str(text)
             .map_err(|_| "a measurement that is not the JSON expected")?;
         let mut measurement = Self::default();
@@ -88,7 +87,7 @@ impl Measurement {
         Ok(measurement)
     }
 
-    /// Share of the bytes that the teller sent again, percent.
+    /// Share of the bytes that were retransmitted, percent.
     pub fn sent_again_percent(&self) -> Option<f64> {
         let (again, all) = self.sent_again_bytes.zip(self.sent_bytes)?;
         (all > 0.0 && again <= all).then(|| again * 100.0 / all)
@@ -110,7 +109,7 @@ mod tests {
 
     use super::*;
 
-    /// As the reference server writes it, shortened.
+    /// A shortened message of the reference server.
     const REAL: &str = r#"{"AppInfo":{"NumBytes":1048576,"ElapsedTime":250125},
         "ConnectionInfo":{"Client":"192.0.2.1:5","Server":"192.0.2.2:443","UUID":"a_1"},
         "BBRInfo":{"BW":12,"MinRTT":20001,"ElapsedTime":250200},

@@ -1,20 +1,20 @@
-//! Whether a measurement has settled, as the draft decides it.
+//! The draft's criterion for stable results.
 
-/// Whether something has settled: the draft's moving averages of the last intervals differ from
-/// each other by less than 5 %.
+/// Decides whether a value is stable: the standard deviation of the last moving averages is below
+/// 5 % of their mean.
 #[derive(Clone, Debug, Default)]
 pub struct Stability {
     values: Vec<f64>,
     averages: Vec<f64>,
 }
 
-/// The draft's MAD: intervals of a moving average, and averages compared.
+/// Intervals of a moving average, and moving averages compared (the draft's MAD).
 pub const INTERVALS: usize = 4;
-/// The draft's SDT: largest standard deviation, as a share of the mean.
+/// Largest standard deviation, as a share of the mean (the draft's SDT).
 const DEVIATION_MAX: f64 = 0.05;
 
 impl Stability {
-    /// Takes the value of one more interval; true if it is settled now.
+    /// Adds the value of one interval. Returns whether the values are stable now.
     pub fn push(&mut self, value: f64) -> bool {
         self.values.push(value);
         let recent = last(&self.values);
@@ -41,7 +41,7 @@ mod tests {
         let mut push = |value| stability.push(value);
         assert!(![10.0, 50.0, 100.0, 100.0, 100.0].map(&mut push).contains(&true));
         let settled = (0..10).position(|_| push(100.0));
-        // 87.5, 100, 100, 100 still deviate by 5.4 of 96.9; then the ramp has left the averages.
+        // 87.5, 100, 100, 100 deviate by 5.4 from 96.9; after that, the ramp has left the averages.
         assert_eq!(settled, Some(3));
     }
 }

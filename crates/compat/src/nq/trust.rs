@@ -1,4 +1,4 @@
-//! Whose certificates are good: those of the system's authorities, or one that is known.
+//! Which certificates a client accepts: those of the system's authorities, or one by fingerprint.
 
 use rustls::crypto::ring::default_provider;
 use rustls::{ClientConfig, RootCertStore, version};
@@ -8,18 +8,18 @@ use underload_probe::control::Fingerprint;
 
 use super::NqError;
 
-/// How a server proves who it is. There is no way to believe everybody.
+/// How a server proves its identity. There is no option to skip this.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NqTrust {
-    /// As in a browser: by the authorities that the operating system trusts.
+    /// By the authorities that the operating system trusts, as in a browser.
     System,
-    /// By the fingerprint of its certificate, as for one of our own servers.
+    /// By the fingerprint of its certificate, as for underload's own servers.
     Pinned(Fingerprint),
 }
 
 impl NqTrust {
-    /// For a client's connections: TLS 1.3, whose handshake takes one round trip, and the protocol
-    /// inside it.
+    /// Makes the TLS configuration of a client: TLS 1.3, whose handshake takes one round trip, with
+    /// `protocol` inside.
     pub(crate) fn client_config(self, protocol: &[u8]) -> Result<Arc<ClientConfig>, NqError> {
         let mut config = match self {
             Self::Pinned(fingerprint) => fingerprint.client_config()?.as_ref().clone(),
@@ -30,7 +30,7 @@ impl NqTrust {
                 .with_no_client_auth(),
         };
         config.alpn_protocols = vec![protocol.to_vec()];
-        // Every fresh connection makes its handshake in full.
+        // Every new connection makes a full handshake.
         config.resumption = rustls::client::Resumption::disabled();
         Ok(Arc::new(config))
     }
@@ -39,7 +39,7 @@ impl NqTrust {
 fn system_authorities() -> Result<RootCertStore, NqError> {
     let mut authorities = RootCertStore::empty();
     let loaded = rustls_native_certs::load_native_certs();
-    // Some systems carry certificates that nobody can read; those that can be read do.
+    // Some systems have certificates that cannot be parsed; the others are used.
     authorities.add_parsable_certificates(loaded.certs);
     if authorities.is_empty() {
         return Err(NqError::NoAuthorities);
