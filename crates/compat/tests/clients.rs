@@ -1,5 +1,5 @@
-//! The clients that people run, against our servers. Where a client is not installed its tests are
-//! skipped by name; the tests without a client in their name always run.
+//! Clients of other tools with this crate's servers. If a client is not installed, its tests are
+//! skipped with a message; tests without a client in their name always run.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
@@ -23,7 +23,7 @@ fn iperf3_server(limits: Iperf3Limits) -> Iperf3Server {
 }
 
 fn iperf3_server_within(limits: Iperf3Limits, ledger: &CompatLedger) -> Iperf3Server {
-    // Both protocols need the same port; another program may take it in between.
+    // Both protocols need the same port, which another program may take in between.
     for _ in 0..20 {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         if let Ok(socket) = UdpSocket::bind(listener.local_addr().unwrap()) {
@@ -37,10 +37,10 @@ fn unlimited() -> Iperf3Limits {
     Iperf3Limits { tests_per_network_max: 4, bit_per_s_max: None, ..Iperf3Limits::default() }
 }
 
-/// Runs a client for at most 20 s; `None`, said aloud, if it is not installed.
+/// Runs a client for at most 20 s. Returns `None`, with a message, if it is not installed.
 fn run(test: &str, program: &str, arguments: &[String]) -> Option<Output> {
     let output = Command::new("timeout").arg("20").arg(program).args(arguments).output().ok()?;
-    // What timeout(1) says when there is no such program.
+    // The exit code of timeout(1) if there is no such program.
     if output.status.code() == Some(127) {
         eprintln!("SKIPPED {test}: {program} is not installed");
         return None;
@@ -145,7 +145,7 @@ fn iperf3_clients_share_the_server_up_to_its_places() {
     assert!(error.contains("busy"), "{error}");
 }
 
-/// A client by hand: cookie, then whatever `steps` say, then gone.
+/// Connects as a client, sends the cookie and `steps`, and closes.
 fn leave_after(address: SocketAddr, cookie: u8, steps: &[&[u8]]) {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
@@ -171,7 +171,7 @@ fn an_iperf3_client_may_die_in_every_state_and_its_place_comes_back() {
     leave_after(address, b'c', &[&parameters]);
     leave_after(address, b'd', &[&u32::MAX.to_be_bytes()]);
     {
-        // With its stream open and running.
+        // With an open stream and a running test.
         let mut control = TcpStream::connect(address).unwrap();
         control.write_all(&[b'e'; 37]).unwrap();
         control.read_exact(&mut [0]).unwrap();
@@ -197,13 +197,13 @@ fn an_iperf3_client_may_die_in_every_state_and_its_place_comes_back() {
     }
 }
 
-/// A client by hand with its streams open and the test running.
+/// A client implemented here, with open streams and a running test.
 struct Iperf3Client {
     control: TcpStream,
     streams: Vec<TcpStream>,
 }
 
-/// No step takes that long, on however busy a machine.
+/// Longer than any step on a busy machine.
 const STEP_MAX: Duration = Duration::from_secs(30);
 
 impl Iperf3Client {
@@ -229,10 +229,10 @@ impl Iperf3Client {
         state[0]
     }
 
-    /// Says that the test is over; what is still on the streams, and the server's results.
+    /// Ends the test. Returns the bytes left in the streams, and the server's results.
     fn finish(mut self) -> (usize, Value) {
         self.control.write_all(&[4]).unwrap();
-        // As iperf3 does, which waits for the rest of a block before it looks at anything else.
+        // Like iperf3, which first waits for the rest of a block.
         let rest = self.streams.iter_mut().map(|stream| {
             let mut rest = Vec::new();
             stream.read_to_end(&mut rest).expect("the end of the stream within 30 s");
@@ -290,7 +290,7 @@ fn an_iperf3_server_sends_the_amount_that_was_asked_for_and_no_more() {
     assert_eq!(sent(0) + sent(1), expected as u64);
 }
 
-/// A connection from an address of loopback.
+/// Connects from an address of loopback.
 fn connect_from(host: [u8; 4], to: SocketAddr) -> std::io::Result<TcpStream> {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
     socket.bind(&SocketAddr::from((host, 0)).into())?;
@@ -303,7 +303,7 @@ fn connect_from(host: [u8; 4], to: SocketAddr) -> std::io::Result<TcpStream> {
 fn silent_iperf3_connections_of_one_network_leave_places_to_others() {
     let limits = Iperf3Limits { tests_max: 2, streams_max: 2, ..unlimited() };
     let server = iperf3_server(limits);
-    // Two hosts of a /24; as many connections as all networks together may have.
+    // Two hosts of a /24, with as many connections as all networks together may have.
     let mut silent: Vec<_> = (0..15)
         .map(|number| connect_from([127, 0, 5, 1 + number % 2], server.address()).unwrap())
         .collect();
@@ -322,7 +322,7 @@ fn silent_iperf3_connections_of_one_network_leave_places_to_others() {
         assert_eq!(state, [9], "parameters, please");
     };
     begin(6);
-    // The places of all networks, by three of them.
+    // Three networks take the places of all networks.
     silent.extend(
         (0..15).map(|number| connect_from([127, 0, 7 + number % 3, 1], server.address()).unwrap()),
     );
@@ -397,7 +397,7 @@ fn iperf3_tests_stay_within_the_rate_and_the_quota_of_the_server() {
     });
     assert_eq!(client.state(), 11, "the server ends the test");
     assert!(received <= (3 << 20) + (256 << 10), "{received} bytes of a quota of 3 MiB");
-    // At 1 MB/s; a burst may come first.
+    // At 1 MB/s after a burst.
     let least = Duration::from_secs_f64(received.saturating_sub(1 << 20) as f64 / 1e6);
     assert!(start.elapsed() > least, "{received} bytes in {:?}", start.elapsed());
     let mut again = TcpStream::connect(server.address()).unwrap();

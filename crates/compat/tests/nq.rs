@@ -1,4 +1,4 @@
-//! The responsiveness client against the responsiveness server, both ours, over loopback.
+//! The responsiveness client and server of this crate over loopback.
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
@@ -59,7 +59,7 @@ fn a_stranger_s_certificate_and_a_busy_server_are_refused_in_words() {
     };
     assert!(matches!(error, NqError::Connect { step: "the TLS handshake with", .. }), "{error}");
 
-    // One place, which the asking connection takes itself.
+    // One place, which the connection of the request takes.
     let limits = NqLimits { connections_per_network_max: 1, ..NqLimits::default() };
     let (_server, url, fingerprint) = server(limits);
     let Err(error) = NqClient::open(&url, NqTrust::Pinned(fingerprint)) else {
@@ -103,7 +103,8 @@ fn load_stays_within_what_the_server_gives_to_clients_of_other_tools() {
             ..NqOptions::new(direction)
         };
         let result = client.measure(&options).unwrap();
-        // Without the limit loopback carries hundreds; windows and bursts come on top of it.
+        // Without the limit, loopback carries hundreds of Mbit/s; windows and bursts add to the
+        // limit.
         assert!(result.goodput_bit_per_s < 20e6, "{direction:?}: {}", result.goodput_bit_per_s);
         assert!(result.goodput_bit_per_s > 0.0, "{direction:?}");
     }
@@ -128,7 +129,7 @@ fn silent_connections_of_other_networks_take_no_place_from_a_client() {
     assert!(server.counts().busy > 0, "the premise: all places were taken");
 }
 
-/// A handshake that trickles in is closed at its time limit, and the end of the server at once.
+/// A slow handshake is closed at its time limit, and at once when the server ends.
 #[test]
 fn bytes_that_trickle_in_keep_no_place() {
     let (server, url, _) = server(NqLimits::default());

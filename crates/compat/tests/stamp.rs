@@ -1,4 +1,5 @@
-//! The reflector for STAMP and TWAMP-light senders over loopback: whom it answers, and how much.
+//! The reflector for STAMP and TWAMP-light senders over loopback: whom it answers, with how many
+//! bytes.
 
 use std::net::{SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
@@ -14,7 +15,7 @@ fn listing(source: &str) -> StampConfig {
     StampConfig { sources: vec![source.parse().unwrap()], ..StampConfig::default() }
 }
 
-/// Until a condition holds; a machine may be busy.
+/// Waits for a condition; the machine may be busy.
 fn wait_for(what: &str, mut condition: impl FnMut() -> bool) {
     let until = Instant::now() + Duration::from_secs(30);
     while !condition() {
@@ -29,7 +30,7 @@ fn sender() -> UdpSocket {
     socket
 }
 
-/// The answer to a datagram.
+/// Sends a datagram and returns the answer.
 fn asked(socket: &UdpSocket, reflector: &StampServer, datagram: &[u8]) -> Vec<u8> {
     socket.send_to(datagram, reflector.address()).unwrap();
     let mut answer = [0; 2048];
@@ -38,12 +39,12 @@ fn asked(socket: &UdpSocket, reflector: &StampServer, datagram: &[u8]) -> Vec<u8
     answer[..len].to_vec()
 }
 
-/// Forges one packet of one reflector to the other, and carries what they send to each other over
-/// a path with a delay. Returns how many packets travelled it, the forged one included.
+/// Forges one packet from one reflector to another and carries their answers over a path with a
+/// delay. Returns how many packets crossed the path, with the forged one.
 fn packets_between(make: impl Fn() -> StampConfig, forged: &[u8]) -> u64 {
     let ends = [reflector(make()), reflector(make())];
-    // What an end sends to relay n reaches the other end from relay 1 - n: each end seems to the
-    // other to be at a relay, whose port is neither's own.
+    // A packet from an end to relay n arrives at the other end from relay 1 - n. Each end sees the
+    // other at a relay, with the relay's port.
     let relays = [sender(), sender()];
     let addresses = ends.each_ref().map(StampServer::address);
     for relay in &relays {
@@ -58,14 +59,14 @@ fn packets_between(make: impl Fn() -> StampConfig, forged: &[u8]) -> u64 {
     let mut quiet_since = Instant::now();
     let mut datagram = [0; 2048];
     let until = Instant::now() + Duration::from_mins(1);
-    // All that was carried has been judged, and for a while nothing has come out.
+    // All packets on the path have been processed, and no more follow for a while.
     while judged(&ends[0]) + judged(&ends[1]) < carried
         || quiet_since.elapsed() < Duration::from_millis(300)
     {
         assert!(Instant::now() < until, "carried {carried}");
         for (index, relay) in relays.iter().enumerate() {
             while let Ok((len, _)) = relay.recv_from(&mut datagram) {
-                // What reaches relay 0 was meant for end 0, and comes from relay 1 there.
+                // A packet to relay 0 is for end 0, and is sent from relay 1.
                 relays[1 - index].send_to(&datagram[..len], addresses[index]).unwrap();
                 carried += 1;
                 quiet_since = Instant::now();
@@ -108,7 +109,7 @@ fn the_reflectors_own_port_and_those_of_services_are_not_answered() {
     assert_eq!(reflector.counts().answered, 0);
 }
 
-/// What `twampy sender` sends by default: sequence, time, error estimate, no padding.
+/// The default packet of `twampy sender`: sequence, time, error estimate, no padding.
 #[test]
 fn a_sender_on_the_list_gets_a_whole_answer_to_14_bytes() {
     let listed = reflector(listing("127.0.0.0/8"));
@@ -127,7 +128,7 @@ fn a_sender_on_the_list_gets_a_whole_answer_to_14_bytes() {
     let socket = sender();
     socket.send_to(&datagram, open.address()).unwrap();
     wait_for("it is counted", || open.counts().strangers == 1);
-    // Who is not on the list gets as much as he sent.
+    // A sender that is not on the list gets as many bytes as it sent.
     assert_eq!(asked(&socket, &open, &[0; BASE_LEN]).len(), BASE_LEN);
     let elsewhere = reflector(listing("192.0.2.0/24"));
     socket.send_to(&[0; BASE_LEN], elsewhere.address()).unwrap();

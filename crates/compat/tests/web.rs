@@ -1,5 +1,5 @@
-//! The page that measures in a browser: what it is made of, what strangers get, and a browser that
-//! uses it, all over loopback. Where Chromium is missing that part is skipped.
+//! The page that measures in a browser: its files, answers to strangers, and a browser that uses it
+//! over loopback. Without Chromium the browser's part is skipped.
 
 #[allow(dead_code, reason = "it can do more than is needed here")]
 #[path = "../../orchestrator/tests/browser/chromium.rs"]
@@ -22,7 +22,7 @@ use underload_service::{CompatLedger, Identity, Limits, Service, ServiceConfig};
 use chromium::{Browser, Screen};
 use firefox::Firefox;
 
-/// Its probes are requests.
+/// Starts a server of the page, whose probes are requests.
 fn server(ledger: CompatLedger) -> (NqServer, Fingerprint) {
     server_with(ledger, None)
 }
@@ -55,7 +55,7 @@ fn channels_at(address: IpAddr, ledger: CompatLedger) -> Arc<ChannelServer> {
     Arc::new(ChannelServer::start(socket, ChannelLimits::default(), ledger).unwrap())
 }
 
-/// What the server answers to these words, until it closes.
+/// Sends `words` and returns the server's answer.
 fn ask(address: SocketAddr, fingerprint: Fingerprint, words: &str) -> String {
     let tls = fingerprint.client_config().unwrap();
     let name = ServerName::try_from("localhost").unwrap();
@@ -65,7 +65,7 @@ fn ask(address: SocketAddr, fingerprint: Fingerprint, words: &str) -> String {
     let mut stream = StreamOwned::new(connection, stream);
     stream.write_all(words.as_bytes()).unwrap();
     let mut answer = Vec::new();
-    // A connection may end without TLS's goodbye.
+    // A connection may end without a TLS close notification.
     let _ = stream.read_to_end(&mut answer);
     String::from_utf8_lossy(&answer).into_owned()
 }
@@ -94,7 +94,7 @@ fn the_page_is_strict_and_its_resources_are_for_it_alone() {
     for script in ["/page.js", "/channel.js", "/load.js", "/probe.js", "/thread.js"] {
         let script = get(script, "");
         assert!(script.contains("text/javascript"), "{script}");
-        // A worker has the policy that its own script came with.
+        // A worker has the policy of the response with its script.
         assert!(script.contains("default-src 'none'; script-src 'self'"), "{script}");
     }
     assert!(get("/small?9", "").ends_with("\r\n\r\nu"));
@@ -117,7 +117,7 @@ fn uploads_are_counted_as_they_arrive() {
     assert!(count("/received?42").ends_with("\r\n\r\n100000"));
     assert!(count("/received?43").ends_with("\r\n\r\n0"));
     assert!(count("/received").ends_with("\r\n\r\n0"));
-    // Who sends nothing is not counted, and takes nobody's place.
+    // An upload without payload is not counted and takes no place.
     let head = "Host: localhost\r\nContent-Length: 0\r\n\r\n";
     let empty = |number| format!("POST /upload?{number} HTTP/1.1\r\n{head}");
     let many: String = (1_000..2_100).map(empty).collect();
@@ -127,7 +127,7 @@ fn uploads_are_counted_as_they_arrive() {
     assert!(count("/received?42").ends_with("\r\n\r\n100000"));
 }
 
-/// Who has no quota left is told so, in words that the page shows.
+/// A client without quota gets the reason, which the page shows.
 #[test]
 fn load_beyond_the_quota_is_refused_with_the_reason() {
     let limits = Limits { anonymous_bytes_per_hour: 0, ..Limits::generous() };
@@ -175,7 +175,7 @@ fn offers_of_channels_are_answered_within_limits() {
     wait_for_sessions(&channels, 8);
 }
 
-/// Sessions that lost their places end within a moment.
+/// Waits until sessions that have lost their places are over.
 fn wait_for_sessions(channels: &ChannelServer, most: usize) {
     let until = Instant::now() + Duration::from_mins(1);
     while channels.counts().sessions > most {
@@ -201,7 +201,7 @@ fn offers_of_eight_networks_leave_channels_to_a_ninth() {
     wait_for_sessions(&channels, 64);
     let counts = channels.counts();
     assert_eq!((counts.offers, counts.busy), (72, 0));
-    // IPv6, by its /56.
+    // IPv6 networks are counted by their /56.
     let from = "2001:db8:0:100::1".parse().unwrap();
     channels.answer(OFFER, from, Ipv6Addr::LOCALHOST.into(), None).unwrap();
 }
@@ -227,15 +227,15 @@ fn datagrams_of_nobody_get_no_answer() {
 
 fn browser(test: &str) -> Option<Browser> {
     let mut browser = Browser::of(test)?;
-    // The server's certificate is its own.
+    // The server's certificate is self-signed.
     browser.call("Security.setIgnoreCertificateErrors", json!({ "ignore": true }));
-    // Its workers complain, too.
+    // Errors of the workers are reported, too.
     let attach = json!({ "autoAttach": true, "waitForDebuggerOnStart": false, "flatten": true });
     browser.call("Target.setAutoAttach", attach);
     Some(browser)
 }
 
-/// Presses the button and waits for the result, a minute at most.
+/// Clicks the button and waits for the result, a minute at most.
 fn measured(browser: &mut Browser, address: &str) -> Value {
     browser.open(address);
     measured_here(browser)
@@ -247,7 +247,7 @@ fn measured_here(browser: &mut Browser) -> Value {
     browser.value("window.underloadResult")
 }
 
-/// A whole measurement over loopback, with probes of this kind; probes and load in these threads.
+/// Asserts a complete result over loopback, with these kinds of probes and threads.
 fn assert_whole(result: &Value, by: &str, [probes, load]: [&str; 2]) {
     assert_eq!(result["threads"], json!({ "probes": probes, "load": load }));
     assert_eq!(result["complete"], true, "{result}");
@@ -259,12 +259,12 @@ fn assert_whole(result: &Value, by: &str, [probes, load]: [&str; 2]) {
             row["probes"].as_u64().unwrap() > 10 && row["p50"].as_f64().unwrap() > 0.0,
             "{row}"
         );
-        // The schedule of datagrams has slots enough, however late they come.
+        // The datagrams' schedule has enough slots even if they are late.
         let is_known = row["held_up_ms"]["p95"].as_f64().is_some_and(|held| held >= 0.0);
         assert!(is_known || by == "fetch", "{row}");
     }
     for row in &summary[1..] {
-        // The server gives 50 Mbit/s; a busy machine takes less.
+        // The server allows 50 Mbit/s; a busy machine reaches less.
         let rate = row["rate"].as_f64().unwrap();
         assert!(rate > 0.5 && rate < 60.0, "{row}");
     }
@@ -276,7 +276,7 @@ fn assert_whole(result: &Value, by: &str, [probes, load]: [&str; 2]) {
     );
 }
 
-/// What a datagram takes that never leaves the machine is known, unless the browser cannot reach
+/// Asserts that the time of a datagram within the machine is known, unless the browser cannot reach
 /// the machine's own address.
 fn assert_mirrored(test: &str, result: &Value) {
     let rows = result["summary"].as_array().unwrap();
@@ -289,7 +289,7 @@ fn assert_mirrored(test: &str, result: &Value) {
     }
 }
 
-/// A server that gives browsers 50 Mbit/s, and its channels.
+/// Starts a server that allows browsers 50 Mbit/s, with channels.
 fn limited_server(address: IpAddr) -> (Service, NqServer, Arc<ChannelServer>) {
     let limits = Limits { compat_bit_per_s: 50_000_000, ..Limits::generous() };
     let config = ServiceConfig::on_loopback(Identity::generate().unwrap());
@@ -312,7 +312,7 @@ fn a_browser_measures_with_datagrams() {
     assert_mirrored(test, &result);
     assert!(browser.text("document.querySelector('#how').textContent").contains("datagrams"));
     assert_eq!(browser.complaints, Vec::<String>::new());
-    // A page that is left in the middle gives its place back.
+    // A page that is closed within a measurement frees its place.
     browser.open(&format!("https://{}/?probes=channel", server.address()));
     browser.value("document.querySelector('#start').click()");
     let waits_until = |sessions: usize| {
@@ -327,7 +327,7 @@ fn a_browser_measures_with_datagrams() {
     waits_until(0);
 }
 
-/// Answers offers with the address of somebody who never answers.
+/// Answers offers with an address at which nothing answers.
 #[derive(Debug)]
 struct Silent(ChannelServer, UdpSocket);
 
@@ -380,7 +380,7 @@ fn a_channel_opens_over_ipv6_and_a_page_without_one_says_why() {
     assert_eq!(opened(&server, "?probes=channel"), "open");
 }
 
-/// As a browser without workers, or one that somebody has told to refuse them.
+/// A browser without workers, or with workers disabled.
 #[test]
 fn a_page_without_workers_measures_in_its_own_thread_and_says_so() {
     let test = "a_page_without_workers_measures_in_its_own_thread_and_says_so";
@@ -391,13 +391,13 @@ fn a_page_without_workers_measures_in_its_own_thread_and_says_so() {
     let started = "import('/thread.js').then((it) => it.inWorker('load.js', () => {})) \
         .then((it) => it ? it.where : 'none')";
     assert_eq!(browser.text(started), "worker");
-    // One that throws, and one of which nothing is ever heard.
+    // A worker that throws, and one that never responds.
     for worker in ["class { constructor() { throw new Error('no'); } }", "class { terminate() {} }"]
     {
         assert_eq!(browser.text(&format!("window.Worker = {worker}; {started}")), "none");
     }
     assert_eq!(browser.complaints, Vec::<String>::new());
-    // One whose script does not come.
+    // A worker whose script does not load.
     browser.open(&page);
     browser.value(
         "const Real = window.Worker; \
@@ -436,8 +436,8 @@ fn workers_are_the_servers_own_and_one_that_fails_ends_the_measurement() {
     assert_eq!(browser.value("window.underloadResult.complete"), false);
 }
 
-/// As a browser that lets no worker have a channel. A thread that computes for half of the time
-/// holds up the probes in it, and the page says so.
+/// A browser that allows no channel in a worker. A thread that computes for half of the time delays
+/// its probes, and the page says so.
 #[test]
 fn a_page_that_probes_in_its_own_thread_tells_that_it_was_held_up() {
     let test = "a_page_that_probes_in_its_own_thread_tells_that_it_was_held_up";
@@ -463,7 +463,7 @@ fn a_page_that_probes_in_its_own_thread_tells_that_it_was_held_up() {
     assert!(how.contains("not in a worker: probes."), "{how}");
 }
 
-/// Where this machine sends from; nothing is sent for that.
+/// Returns the address from which this machine sends, without sending.
 fn own_address() -> Option<IpAddr> {
     let socket = UdpSocket::bind("0.0.0.0:0").ok()?;
     socket.connect("198.51.100.1:9").ok()?;
@@ -474,7 +474,7 @@ fn own_address() -> Option<IpAddr> {
 #[test]
 fn firefox_measures_with_datagrams() {
     let test = "firefox_measures_with_datagrams";
-    // It opens no channels over loopback.
+    // Firefox opens no channels over loopback.
     let Some(address) = own_address() else {
         eprintln!("SKIPPED {test}: this machine has no address but loopback's");
         return;
@@ -506,7 +506,7 @@ fn a_browser_measures_both_directions() {
     assert_eq!(browser.complaints, Vec::<String>::new());
 }
 
-/// A line that was never loaded gets no grade, however quick its probes were.
+/// A line that was never loaded gets no grade, however fast its probes were.
 #[test]
 fn a_line_that_the_server_gives_no_load_gets_no_grade() {
     let Some(mut browser) = browser("a_line_that_the_server_gives_no_load_gets_no_grade") else {
@@ -534,8 +534,8 @@ fn a_line_that_the_server_gives_no_load_gets_no_grade() {
     }
 }
 
-/// What a browser finds of a line that somebody else emulates: `docs/web.md` says how it is run.
-/// Chromium, or the Firefox that `UNDERLOAD_FIREFOX` names.
+/// Measures an emulated line with Chromium, or with the Firefox in `UNDERLOAD_FIREFOX`;
+/// `docs/web.md` describes how to run it.
 #[test]
 #[ignore = "needs a page at UNDERLOAD_WEB_URL"]
 fn a_browser_measures_the_page_at_an_address() {

@@ -1,4 +1,4 @@
-//! Load flows over loopback: they carry payload, count it where it arrives, and end when told to.
+//! Load flows over loopback: they carry payload, count it where it arrives, and end when asked to.
 
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
@@ -108,7 +108,7 @@ fn assert_udp_works(address: &str, direction: Direction) {
     assert!(last.bytes >= 400_000, "{last:?}");
     let header = if address.starts_with('[') { 48 } else { 28 };
     assert_eq!(last.bytes, last.packets * (1000 - header));
-    // The count of the sending end may be up to one report older than ours.
+    // The sender's count may be up to one report older than the receiver's.
     assert!(log.packets_sent.is_some_and(|sent| sent > 0 && sent + 200 >= last.packets));
     assert!(log.tcp.is_empty() && log.retransmits().is_none());
     wait_until_idle(&server);
@@ -130,7 +130,7 @@ fn udp_keeps_its_rate() {
     let log = run(&flow(Direction::Up, transport), server.address(), 700_000).unwrap();
     let (first, last) = (log.delivered.first().unwrap(), log.delivered.last().unwrap());
     let rate = log.goodput_bit_per_s(first.time_ns, last.time_ns).unwrap() as f64;
-    // 472 of 500 bytes are payload. A stalled machine can only make it less.
+    // 472 of 500 bytes are payload. A stalled machine can only lower the rate.
     assert!(rate < 4_000_000.0 * 0.944 * 1.05, "{rate}");
     let sent = log.packets_sent.unwrap();
     assert!(sent >= last.packets, "{sent} sent, {} arrived", last.packets);

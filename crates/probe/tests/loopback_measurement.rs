@@ -1,4 +1,4 @@
-//! Whole measurements over loopback, short ones.
+//! Complete short measurements over loopback.
 
 use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -39,7 +39,7 @@ fn flow(name: &str, direction: Direction) -> LoadFlow {
     LoadFlow {
         name: name.to_owned(),
         direction,
-        // A gentle load: the other tests of this machine want to live.
+        // A small load, for the sake of other tests on this machine.
         transport: Transport::Udp {
             rate_bit_per_s: 8_000_000,
             packet_bytes: 1000,
@@ -134,7 +134,7 @@ fn phases_flows_and_samples_fit_together() {
     assert!(seen.iter().any(|now| now.phase == Phase::Load && now.bytes_up > 0));
 }
 
-/// Nothing is offered once its phase is over: what arrives later was under way.
+/// Asserts that nothing is sent after the load phase; later bytes were in flight.
 fn assert_load_ends(log: &FlowLog, load: PhaseWindow) {
     let by = |time_ns| log.delivered.iter().rfind(|it| it.time_ns <= time_ns);
     let bytes = |time_ns| by(time_ns).map_or(0, |record| record.bytes);
@@ -153,7 +153,7 @@ fn a_steady_load_ends_the_ramp_and_an_unsteady_one_does_not() {
     let result = run(&detected, &far_end).unwrap();
     assert_eq!(result.ramp_end, RampEnd::Steady);
     let ramp = result.phases[0];
-    // Four windows of half a second are the least; a busy machine may need more.
+    // At least four windows of half a second; a busy machine may need more.
     assert!((2_000_000_000..10_000_000_000).contains(&(ramp.end_ns - ramp.start_ns)), "{ramp:?}");
     let offset = result.clock_offset.unwrap();
     assert!(offset.offset_ns.unsigned_abs() <= offset.error_ns + 50_000, "{offset:?}");

@@ -1,4 +1,4 @@
-//! Prober and reflector over loopback: what is sent is answered, recorded and marked as asked.
+//! Prober and reflector over loopback: packets are answered, recorded and marked as requested.
 
 use std::net::{SocketAddr, UdpSocket};
 use std::time::Duration;
@@ -26,12 +26,12 @@ fn bind(address: &str) -> Option<UdpSocket> {
     UdpSocket::bind(address).inspect_err(|e| eprintln!("SKIPPED over {address}: {e}")).ok()
 }
 
-/// Of 300 ms, every 5 ms in each of three classes.
+/// Slots of 300 ms with a packet every 5 ms in each of three classes.
 const SLOTS: u64 = 180;
 
-/// Between sockets that are bound to these addresses, asking this one of the far end.
+/// Probes between sockets bound to these addresses, with `asked` as the reflector's address.
 fn probe_over(near: &str, far: &str, asked: &str) {
-    // On a machine that is too busy for any of the slots they are all skipped.
+    // A machine that is too busy for all slots skips them; then the test is repeated.
     let found = (0..20).any(|_| {
         let (Some(near), Some(far)) = (bind(near), bind(far)) else { return true };
         probe(near, far, asked)
@@ -39,7 +39,7 @@ fn probe_over(near: &str, far: &str, asked: &str) {
     assert!(found, "no probe was sent in twenty tries");
 }
 
-/// False if no probe was sent.
+/// Returns false if no probe was sent.
 fn probe(near: UdpSocket, far: UdpSocket, asked: &str) -> bool {
     let target = SocketAddr::new(asked.parse().unwrap(), far.local_addr().unwrap().port());
     let reflector = Reflector::start(vec![far], LAB).unwrap();
@@ -59,8 +59,8 @@ fn probe(near: UdpSocket, far: UdpSocket, asked: &str) -> bool {
     let markings: Vec<_> = config.classes.iter().map(|class| class.marking).collect();
     let prober = Prober::start(near, target, config, clock).unwrap();
     prober.end_at(310_000_000);
-    // The end is a level, not an instant, and the prober may be late: wait until all is sent and
-    // every answer is there, at most five seconds, which a skipped slot takes.
+    // The prober may be late: wait until everything is sent and answered, at most five seconds,
+    // which is the limit for a skipped slot.
     while clock.now_ns() < 310_000_000 {
         clock.sleep_until(310_000_000);
     }
@@ -86,8 +86,8 @@ fn probe(near: UdpSocket, far: UdpSocket, asked: &str) -> bool {
         assert_eq!(sample.marking_far, Some(sample.marking_sent));
         assert_eq!(sample.marking_near, Some(sample.marking_sent));
         assert!(sample.sent_ns >= sample.scheduled_ns);
-        // The two one-way delays are the round trip, but for the rounding of four time stamps and
-        // for the wall clock being slewed between them.
+        // The one-way delays add up to the round trip, except for the rounding of four time stamps
+        // and for the adjustment of the wall clock between them.
         let sum = sample.one_way_up_ns.unwrap() + sample.one_way_down_ns.unwrap();
         assert!((sum - rtt_ns as i64).abs() < 100_000, "{sum} {rtt_ns}");
     }
@@ -104,8 +104,8 @@ fn probes_over_ipv6_come_back_with_their_marking() {
     probe_over("[::1]:0", "[::1]:0", "::1");
 }
 
-/// A server that listens at all addresses answers from the one that was asked, and not from the
-/// one that the kernel would choose.
+/// A server that listens on all addresses answers from the address of the request, not from the one
+/// that the kernel would choose.
 #[test]
 #[cfg(target_os = "linux")]
 fn probes_to_one_of_many_addresses_come_back_from_it() {
@@ -140,7 +140,7 @@ fn requests_follow_answers() {
 #[test]
 fn without_a_reflector_everything_is_lost_and_nothing_hangs() {
     let Some(near) = bind("127.0.0.1:0") else { return };
-    // Bound and silent, so nobody else can answer on that port.
+    // This socket is bound and silent, so that no other program answers on its port.
     let silent = bind("127.0.0.1:0").unwrap();
     let clock = RunClock::start();
     let config = ProberConfig { timing: LAB.timing, ..ProberConfig::default() };
@@ -179,7 +179,7 @@ fn a_reflector_limits_its_rate_and_refuses_what_is_no_probe() {
     assert_eq!(settled(&reflector, 3), counts);
 }
 
-/// The counts once `datagrams` have been dealt with, or after five seconds.
+/// Returns the counts once `datagrams` have been processed, or after five seconds.
 fn settled(reflector: &Reflector, datagrams: u64) -> ReflectorCounts {
     for _ in 0..100 {
         let counts = reflector.counts();

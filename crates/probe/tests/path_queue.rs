@@ -1,5 +1,5 @@
-//! Which queue recorded evidence shows: simulated cells that the model was not learnt from, see
-//! `docs/path.md` for how they were made.
+//! Classifies recorded evidence of simulated cells that were not used to train the model;
+//! `docs/path.md` describes how they were made.
 
 use serde::Deserialize;
 use underload_probe::path::{Answer, Delay, Evidence, Overload, QueueFamily, QueueKind, classify};
@@ -59,7 +59,7 @@ fn an_idle_path_is_no_bottleneck() {
 
 #[test]
 fn what_no_queue_does_is_not_given_a_name() {
-    // A delay of a minute that nothing explains, at a tenth of a kilobit per second.
+    // A delay of a minute at a tenth of a kilobit per second, which no kind of queue explains.
     let mut evidence = recorded().remove(0).evidence;
     evidence.rate_bit_per_s = 100.0;
     evidence.base_rtt_ms = 60_000.0;

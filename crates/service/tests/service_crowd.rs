@@ -1,4 +1,4 @@
-//! One address does its worst: other networks get a session and a flow all the same.
+//! One address opens as many connections as it can; other networks still get a session and a flow.
 
 use std::io::Write;
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
@@ -37,7 +37,7 @@ fn connect(
     Remote::connect("localhost:4862", &[service.address()], &options)
 }
 
-/// Connections that say no more than `bytes`, from one address.
+/// Opens connections from one address that send `bytes` and nothing more.
 fn crowd(service: &Service, address: Ipv4Addr, count: usize, bytes: &[u8]) -> Vec<TcpStream> {
     let one = |_| {
         let socket = socket_from(address, Domain::IPV4, Type::STREAM).ok()?;
@@ -49,7 +49,7 @@ fn crowd(service: &Service, address: Ipv4Addr, count: usize, bytes: &[u8]) -> Ve
     (0..count).filter_map(one).collect()
 }
 
-/// A session, and a flow that carries something.
+/// Asserts that a client gets a session and a flow that carries payload.
 fn measures(service: &Service, address: Ipv4Addr) {
     let remote = connect(service, address, Some(1_000_000)).unwrap();
     let flow = LoadFlow {
@@ -73,7 +73,7 @@ fn measures(service: &Service, address: Ipv4Addr) {
     assert!(delivered > 0, "{address}: {:?}", log.failure);
 }
 
-/// Both ends of all connections are here.
+/// Enough for both ends of all connections, which are in this process.
 const DESCRIPTORS: u64 = 4_000;
 
 #[test]
@@ -89,17 +89,17 @@ fn one_address_at_its_worst_does_not_keep_others_out() {
     let service =
         Service::start(ServiceConfig { tcp_port: 0, udp_port: 0, limits, ..config }).unwrap();
     let attacker = Ipv4Addr::new(127, 0, 9, 1);
-    // Flows without a session, as many as there are places for flows and more.
+    // Flows without a session, more than there are places for flows.
     let _flows = crowd(&service, attacker, 600, b"ULD1");
     measures(&service, Ipv4Addr::new(127, 1, 0, 1));
-    // All the sessions and all the rate that a network may have.
+    // All the sessions and the whole rate that a network can have.
     let held: Vec<Remote> = (0..6).filter_map(|_| connect(&service, attacker, None).ok()).collect();
-    // Silent connections beside them.
+    // Silent connections in addition.
     let _silent = crowd(&service, attacker, 600, b"");
     for network in 2..8 {
         measures(&service, Ipv4Addr::new(127, network, 0, 1));
     }
-    // The same from thirty networks at once.
+    // Silent connections from thirty networks at once.
     let _silent: Vec<_> =
         (0..30).map(|net| crowd(&service, Ipv4Addr::new(127, 100, net, 1), 20, b"")).collect();
     for network in 10..14 {

@@ -1,5 +1,5 @@
-//! A flood of probes from addresses without a session: no answer, no memory. Alone in its process,
-//! so that the process's memory is the server's.
+//! A flood of probes from addresses without a session gets no answer and uses no memory. This test
+//! has a process for itself, so that the process's memory is the server's.
 
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
@@ -10,13 +10,13 @@ const FLOOD: u64 = 100_000;
 const SENDERS: u64 = 100;
 const HELLOS: u64 = 20_000;
 
-/// Resident memory, pages.
+/// Returns the resident memory of this process, pages.
 fn resident_pages() -> u64 {
     let text = std::fs::read_to_string("/proc/self/statm").unwrap();
     text.split(' ').nth(1).unwrap().parse().unwrap()
 }
 
-/// Waits for up to ten seconds.
+/// Waits up to ten seconds for a condition.
 fn wait_for(condition: impl Fn() -> bool) {
     for _ in 0..200 {
         if condition() {
@@ -26,8 +26,8 @@ fn wait_for(condition: impl Fn() -> bool) {
     }
 }
 
-/// Sends datagrams from all senders in step with the server, so that its socket's buffer does not
-/// drop them for it. `counted` is how many it has seen.
+/// Sends datagrams from all senders and waits until the server has counted them, so that its
+/// socket's buffer does not drop any. `counted` returns the server's count.
 fn flood<'a>(
     (senders, to): (&[UdpSocket], SocketAddr),
     datagrams: impl Iterator<Item = &'a [u8]>,
@@ -54,7 +54,7 @@ fn a_flood_of_forged_openings_gets_nothing_and_costs_nothing() {
         .map(|i| UdpSocket::bind((Ipv4Addr::new(127, 0, 1, i as u8), 0)).unwrap())
         .collect();
     let seen = || service.probes().unknown;
-    // Warm, so that what is counted is growth.
+    // The first datagram allocates; only growth after it counts.
     senders[0].send_to(&[0; 44], probe).unwrap();
     wait_for(|| seen() > 0);
     let before = resident_pages();
@@ -67,7 +67,7 @@ fn a_flood_of_forged_openings_gets_nothing_and_costs_nothing() {
         sender.set_nonblocking(true).unwrap();
         assert!(sender.recv(&mut [0; 300]).is_err(), "a byte came back");
     }
-    // Hellos are answered, by as many bytes as they had, and so many per second of one network.
+    // Hellos get an answer of the same length, up to a number per second and network.
     let mut hello = [0; 52];
     hello[..5].copy_from_slice(b"JUL1\x01");
     let begun = Instant::now();

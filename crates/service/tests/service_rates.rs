@@ -1,5 +1,6 @@
-//! What sessions move, against the counters of a network interface: flows of all four kinds, one
-//! and eight of them, under three grants, each in a network namespace with nothing else in it.
+//! Compares the traffic of sessions with the counters of a network interface: flows of all four
+//! kinds, one and eight of them, under three grants, each in a network namespace without other
+//! traffic.
 
 use std::process::Command;
 use std::sync::Arc;
@@ -13,14 +14,14 @@ use underload_probe::network::current_network;
 use underload_record::schema::{Direction, Marking};
 use underload_service::{Identity, Limits, Service, ServiceConfig};
 
-/// How long flows try their best.
+/// Duration of the load.
 const LENGTH: Duration = Duration::from_millis(800);
-/// What every rate lets pass at once; see `docs/measure.md`.
+/// The burst of every granted rate; see `docs/measure.md`.
 const BURST_BYTES: f64 = 256.0 * 1024.0;
-/// What the kernel takes in from a TCP sender before the server reads it, for each flow.
+/// Bytes per flow that the kernel receives from a TCP sender before the server reads them.
 const WINDOW_BYTES: f64 = 1_000_000.0;
 
-/// Runs `body` in a thread that is in a network of its own, where it may make one.
+/// Runs `body` in a thread with a separate network namespace, if it may create one.
 fn in_a_network_of_its_own(name: &str, body: impl FnOnce() + Send + 'static) {
     let thread = std::thread::spawn(move || {
         if let Err(error) = unshare(CloneFlags::CLONE_NEWNET) {
@@ -40,7 +41,7 @@ fn in_a_network_of_its_own(name: &str, body: impl FnOnce() + Send + 'static) {
     }
 }
 
-/// What the loopback interface of this thread's network has carried, bytes.
+/// Returns the bytes carried by the loopback interface of this thread's network namespace.
 fn carried_bytes() -> u64 {
     let text = std::fs::read_to_string("/proc/thread-self/net/dev").unwrap();
     let line = text.lines().find_map(|line| line.trim().strip_prefix("lo:")).unwrap();
@@ -54,7 +55,7 @@ fn service() -> Service {
     Service::start(ServiceConfig { tcp_port: 0, udp_port: 0, limits, ..config }).unwrap()
 }
 
-/// What was carried, and how long it took.
+/// The bytes carried, and the time.
 struct Outcome {
     bytes: f64,
     counted_bytes: f64,
@@ -108,7 +109,7 @@ fn held_to_its_grant(direction: Direction, over_tcp: bool) {
             let transport = if over_tcp {
                 Transport::Tcp { congestion_control: "reno".to_owned() }
             } else {
-                // Twice what was granted, or much more.
+                // Twice the granted rate, or much more.
                 let rate_bit_per_s = (2 * bit_per_s / flows as u64).max(4_000_000);
                 Transport::Udp { rate_bit_per_s, packet_bytes: 1_200, burst_packets: 1 }
             };
@@ -119,12 +120,12 @@ fn held_to_its_grant(direction: Direction, over_tcp: bool) {
             if over_tcp && direction == Direction::Up {
                 most += WINDOW_BYTES * flows as f64;
             }
-            // Headers and acknowledgements, reports every 100 ms, the session's own opening.
+            // Headers, acknowledgements, reports every 100 ms, and the session's handshake.
             most = most * 1.1 + 2_000.0 * flows as f64 * (seconds * 10.0 + 1.0) + 20_000.0;
             let what = format!("{direction} {transport:?}, {flows} flows, {bit_per_s} bit/s");
             if !over_tcp && direction == Direction::Up {
-                // Nobody can hold back who sends without listening: he is ended, and what he sends
-                // until he notices is paid for. A second of the granted rate may be ahead.
+                // A UDP sender cannot be paced: its flow is ended, and the bytes that it sends
+                // until then are charged. It may be ahead by a second of the granted rate.
                 most += granted + 2.0 * seconds * granted.max(500_000.0 * flows as f64);
                 let reason = ended.unwrap_or_default();
                 let is_told = bit_per_s > 1_000_000 || reason.contains("faster");

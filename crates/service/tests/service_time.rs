@@ -1,6 +1,6 @@
-//! Peers that send a byte now and then, in every phase of a connection: none stays beyond its
-//! limit, none holds up the end. Alone in its process, so that its threads and descriptors are the
-//! server's.
+//! Peers that send one byte at a time, in every phase of a connection, neither exceed a time limit
+//! nor delay the end of the server. This test has a process for itself, so that its threads and
+//! descriptors are the server's.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -14,7 +14,7 @@ use rustls::{ClientConfig, ClientConnection, DigitallySignedStruct, SignatureSch
 use socket2::{Domain, Socket, Type};
 use underload_service::{Identity, Limits, Service, ServiceConfig};
 
-/// Believes everybody; who the server is is not the point here.
+/// Accepts every certificate; this test does not check the server's identity.
 #[derive(Debug)]
 struct Anybody;
 
@@ -53,7 +53,7 @@ impl ServerCertVerifier for Anybody {
     }
 }
 
-/// Where the dripping begins.
+/// The phase from which the peer sends one byte at a time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Phase {
     FirstBytes,
@@ -64,7 +64,7 @@ enum Phase {
     Held,
 }
 
-/// A connection that drips, one byte per turn.
+/// A connection on which one byte is sent per turn.
 struct Drip {
     phase: Phase,
     gap: Duration,
@@ -75,7 +75,7 @@ struct Drip {
 }
 
 impl Drip {
-    /// From an address of its own in 127.0.0.0/8, up to the phase at full speed.
+    /// Connects from an address in 127.0.0.0/8 and sends everything before `phase` at full speed.
     fn begin(server: SocketAddr, from: [u8; 4], phase: Phase, gap_ms: u64) -> Option<Self> {
         let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
         socket.bind(&SocketAddr::from((from, 0)).into()).unwrap();
@@ -83,11 +83,11 @@ impl Drip {
         let socket = TcpStream::from(socket);
         socket.set_nodelay(true).unwrap();
         let (socket, bytes) = match phase {
-            // Less than what tells one kind of connection from the other.
+            // Too few bytes to distinguish the kinds of connections.
             Phase::FirstBytes => (socket, vec![22, 3, 1]),
             Phase::Flow => {
                 let mut bytes = b"ULD1".to_vec();
-                // One less than a request has.
+                // One byte less than a request.
                 bytes.resize(63, 0);
                 (socket, bytes)
             }
@@ -110,8 +110,8 @@ impl Drip {
         Some(Self { phase, gap, next: Instant::now(), socket, bytes, sent: 0 })
     }
 
-    /// Says `first` over TLS, waits for an answer if there should be one, and has a record of
-    /// 16,000 bytes to drip.
+    /// Sends `first` over TLS and waits for an answer if `is_answered`. The connection then has a
+    /// record of 16,000 bytes to send slowly.
     fn secure(socket: TcpStream, first: &[u8], is_answered: bool) -> Option<(TcpStream, Vec<u8>)> {
         socket.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
         let provider = Arc::new(rustls::crypto::ring::default_provider());
@@ -144,7 +144,7 @@ impl Drip {
         Some((stream.sock, bytes))
     }
 
-    /// Sends one more byte if it is time; false once the server has closed.
+    /// Sends one more byte if it is time. Returns false once the server has closed.
     fn turn(&mut self) -> bool {
         if Instant::now() >= self.next {
             self.next += self.gap;
@@ -166,7 +166,7 @@ impl Drip {
     }
 }
 
-/// Threads of this process that serve a connection.
+/// Returns the number of this process's threads that serve a connection.
 fn serving_threads() -> usize {
     let tasks = fs::read_dir("/proc/self/task").unwrap();
     let name = |entry: fs::DirEntry| fs::read_to_string(entry.path().join("comm"));
@@ -181,7 +181,8 @@ fn descriptors() -> usize {
     fs::read_dir("/proc/self/fd").unwrap().count()
 }
 
-/// Lets all drip until the server has closed all, at most for a minute; how many it has not.
+/// Continues until the server has closed all connections, at most a minute. Returns how many are
+/// still open.
 fn drip_out(drips: &mut Vec<Drip>) -> usize {
     let until = Instant::now() + Duration::from_mins(1);
     while !drips.is_empty() && Instant::now() < until {
@@ -210,7 +211,7 @@ fn all_kinds(server: SocketAddr) -> Vec<Drip> {
     let phases = [Phase::FirstBytes, Phase::Flow, Phase::Hello, Phase::Question, Phase::Held];
     let kinds = phases.iter().flat_map(|phase| GAPS_MS.map(|gap_ms| (*phase, gap_ms)));
     let begun = kinds.enumerate().map(|(index, (phase, gap_ms))| {
-        // Each from a network of its own.
+        // Each connection is from another network.
         Drip::begin(server, [127, 1, index as u8, 1], phase, gap_ms)
     });
     begun.map(|drip| drip.expect("a session is granted")).collect()
@@ -227,7 +228,7 @@ fn who_drips_is_gone_in_time_and_holds_nothing_up() {
     let left = drip_out(&mut drips);
     assert_eq!(left, 0, "limits are 5 s, 10 s and 2 s, and this took a minute");
 
-    // Sessions that drip one after the other leave nothing: as many as four at a time, five times.
+    // Slow sessions leave nothing behind: four at a time, five times.
     for wave in 0..5u8 {
         for number in 0..SESSIONS as u8 {
             let from = [127, 2 + wave, number, 1];
@@ -236,7 +237,7 @@ fn who_drips_is_gone_in_time_and_holds_nothing_up() {
         }
         assert!(service.sessions() <= SESSIONS);
         assert_eq!(drip_out(&mut drips), 0, "a session of 2 s, after a minute");
-        // The server's side is closed; its thread has a moment more to do.
+        // The server's side is closed; its thread may still run for a moment.
         let until = Instant::now() + Duration::from_secs(30);
         while (service.sessions() > 0 || serving_threads() > 0) && Instant::now() < until {
             std::thread::sleep(Duration::from_millis(20));
@@ -246,7 +247,7 @@ fn who_drips_is_gone_in_time_and_holds_nothing_up() {
     }
     assert_eq!(service.counts().expired, (SESSIONS * 6) as u64);
 
-    // And the server stops while all of them drip, in a thread of their own.
+    // The server also stops, in a separate thread, while all these connections are open.
     let mut drips = all_kinds(service.address());
     let dripping = std::thread::spawn(move || {
         let until = Instant::now() + Duration::from_secs(30);
@@ -259,7 +260,7 @@ fn who_drips_is_gone_in_time_and_holds_nothing_up() {
         drop(service);
         send.send(()).unwrap();
     });
-    // A second is promised, to a machine that has the time; dripping goes on for minutes.
+    // One second is the promise on an idle machine; the connections would take minutes.
     receive.recv_timeout(Duration::from_secs(20)).expect("the server stops");
     dripping.join().unwrap();
 }

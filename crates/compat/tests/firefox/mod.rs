@@ -1,4 +1,4 @@
-//! A headless Firefox, told what to do by its Marionette protocol over TCP.
+//! A headless Firefox, controlled by its Marionette protocol over TCP.
 
 use std::fmt::Write as _;
 use std::io::{BufReader, Read as _, Write as _};
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-/// A browser that ends with this.
+/// A running browser, which ends when this is dropped.
 pub struct Firefox {
     child: Child,
     stream: BufReader<TcpStream>,
@@ -19,7 +19,7 @@ pub struct Firefox {
 
 const PATIENCE: Duration = Duration::from_mins(2);
 
-/// It calls nobody, and tells its port in a file.
+/// The browser contacts no other servers, and writes its port to a file.
 const PREFERENCES: [(&str, &str); 9] = [
     ("marionette.port", "0"),
     ("app.update.disabledForTesting", "true"),
@@ -32,7 +32,7 @@ const PREFERENCES: [(&str, &str); 9] = [
     ("toolkit.telemetry.enabled", "false"),
 ];
 
-/// The browser's program; `None` where there is none.
+/// Returns the browser's program; `None` if it is not installed.
 fn program() -> Option<String> {
     let named = std::env::var("UNDERLOAD_FIREFOX").ok().filter(|name| !name.is_empty());
     let usual = ["firefox-esr", "firefox"].map(str::to_owned);
@@ -44,7 +44,7 @@ fn program() -> Option<String> {
 }
 
 impl Firefox {
-    /// Starts it; `None`, which is told, where there is none.
+    /// Starts the browser. Returns `None`, with a message, if it is not installed.
     pub fn start(test: &str) -> Option<Self> {
         let Some(program) = program() else {
             eprintln!("SKIPPED {test}: no Firefox (apt install firefox-esr, or UNDERLOAD_FIREFOX)");
@@ -71,13 +71,13 @@ impl Firefox {
         let mut firefox = Self { child, stream, asked: 0, _profile: profile };
         let hello = firefox.read();
         assert_eq!(hello["marionetteProtocol"], 3, "{hello}");
-        // The server's certificate is its own.
+        // The server's certificate is self-signed.
         firefox.call("WebDriver:NewSession", &json!({ "acceptInsecureCerts": true }));
         firefox.call("WebDriver:SetTimeouts", &json!({ "script": 120_000, "pageLoad": 120_000 }));
         Some(firefox)
     }
 
-    /// Presses the page's button and waits for the result.
+    /// Clicks the page's button and waits for the result.
     pub fn measured(&mut self, address: &str) -> Value {
         self.call("WebDriver:Navigate", &json!({ "url": address }));
         self.script("document.querySelector('#start').click()");
@@ -99,7 +99,7 @@ impl Firefox {
         self.call("WebDriver:ExecuteScript", &asked)["value"].take()
     }
 
-    /// What it answers to a command: `LENGTH:[1, ID, ERROR, RESULT]`.
+    /// Sends a command and returns the result. An answer is `LENGTH:[1, ID, ERROR, RESULT]`.
     fn call(&mut self, command: &str, parameters: &Value) -> Value {
         self.asked += 1;
         let message = json!([0, self.asked, command, parameters]).to_string();
@@ -127,7 +127,7 @@ impl Firefox {
     }
 }
 
-/// The port that it wrote into its profile once it listens.
+/// Waits for the port that the browser writes into its profile when it listens.
 fn port(file: &Path) -> u16 {
     let ends = Instant::now() + PATIENCE;
     loop {

@@ -1,4 +1,4 @@
-//! A small server that speaks ndt7, and servers that do not mean well; all over loopback.
+//! A small ndt7 server, and servers that break the protocol, over loopback.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -15,37 +15,36 @@ use underload_service::Identity;
 
 type Web = WebSocket<StreamOwned<ServerConnection, TcpStream>>;
 
-/// How a server behaves.
+/// The behaviour of a server.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[allow(dead_code, reason = "each test has its own part of it")]
 pub enum Manner {
     Honest,
-    /// Load and nothing beside it.
+    /// Sends load without measurements.
     Silent,
     /// Reads uploads as slowly as a narrow line carries them.
     Slow,
-    /// Sends load where it is asked to take some.
+    /// Sends load in an upload test.
     LoadsInstead,
-    /// One message that is larger than any may be.
+    /// Sends one message above the size limit.
     TooLarge,
-    /// Text that is no measurement, without end.
+    /// Sends text that is not a measurement, without end.
     Babbles,
-    /// Closes at once.
     Closes,
-    /// Ends the connection in the middle of a message.
+    /// Ends the connection within a message.
     Breaks,
-    /// No WebSocket: 403.
+    /// Answers with status 403.
     Forbids,
-    /// A WebSocket of something else.
+    /// Opens a WebSocket of another subprotocol.
     OtherProtocol,
-    /// TLS, and then nothing.
+    /// Completes the TLS handshake and then sends nothing.
     Stalls,
 }
 
-/// A download ends after this.
+/// Length of a download.
 const LENGTH: Duration = Duration::from_millis(2_500);
 
-/// Starts a server whose threads end with its tests' connections.
+/// Starts a server whose threads end with the connections of its test.
 pub fn server(manner: Manner) -> (SocketAddr, Fingerprint) {
     let identity = Identity::generate().unwrap();
     let fingerprint = identity.fingerprint();
@@ -71,7 +70,7 @@ fn serve(manner: Manner, stream: TcpStream, tls: Arc<ServerConfig>) {
         return;
     }
     let mut path = String::new();
-    // The library wants this type back.
+    // The library requires this type.
     #[expect(clippy::result_large_err, reason = "the signature is the library's")]
     let upgrade = |request: &Request, mut response: Response| {
         request.uri().path().clone_into(&mut path);
@@ -92,7 +91,7 @@ fn serve(manner: Manner, stream: TcpStream, tls: Arc<ServerConfig>) {
     let Ok(mut web) = tungstenite::accept_hdr_with_config(stream, upgrade, Some(config)) else {
         return;
     };
-    // Whatever ends the conversation, the client is asked.
+    // The client's results are checked, not the server's.
     let _ = match (manner, path.as_str()) {
         (Manner::Closes, _) => web.close(None).and_then(|()| drain(&mut web)),
         (Manner::LoadsInstead, _) | (_, "/ndt/v7/download") => load(&mut web, manner),
@@ -109,7 +108,7 @@ fn load(web: &mut Web, manner: Manner) -> tungstenite::Result<()> {
     }
     if manner == Manner::Breaks {
         web.send(Message::binary(vec![0; 1 << 16]))?;
-        // The head of a frame of 64 KiB, and a part of it.
+        // The header of a frame of 64 KiB, and a part of the frame.
         web.get_mut().write_all(&[0x82, 127, 0, 0, 0, 0, 0, 1, 0, 0, 1, 2, 3])?;
         std::thread::sleep(Duration::from_millis(400));
         return Ok(());
