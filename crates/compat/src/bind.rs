@@ -6,7 +6,6 @@ use std::net::{SocketAddr, TcpListener, UdpSocket};
 
 use socket2::{Domain, Socket, Type};
 
-/// Most connections that wait to be accepted.
 const BACKLOG: i32 = 1024;
 
 /// Opens a TCP listener.

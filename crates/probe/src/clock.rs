@@ -26,7 +26,6 @@ pub struct Instants {
 }
 
 impl RunClock {
-    /// Starts a trial now.
     pub fn start() -> Self {
         Self { start_monotonic_ns: read(ClockId::CLOCK_MONOTONIC) }
     }
@@ -41,7 +40,6 @@ impl RunClock {
         read(ClockId::CLOCK_MONOTONIC).saturating_sub(self.start_monotonic_ns)
     }
 
-    /// Reads both clocks, one right after the other.
     pub fn now_on_both(self) -> Instants {
         let unix_ns = read(ClockId::CLOCK_REALTIME);
         Instants { run_ns: self.now_ns(), unix_ns }

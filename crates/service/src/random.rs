@@ -1,4 +1,4 @@
-//! Random bytes and the time of day from the operating system.
+//! Random bytes and the wall clock from the operating system.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 

@@ -28,7 +28,6 @@ const WAITING_BYTES_MAX: u32 = 16 << 10;
 /// Stands for the peer's address, which SCTP requires and which is unused on top of DTLS.
 const NOWHERE: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 5000);
 
-/// The SCTP endpoint of one channel.
 pub(super) struct Echo {
     endpoint: Endpoint,
     association: Option<(AssociationHandle, Association)>,
@@ -141,7 +140,6 @@ impl Echo {
         true
     }
 
-    /// Returns the packets that are to be sent now.
     pub(super) fn packets(&mut self, now: Instant) -> Vec<Vec<u8>> {
         let mut packets = Vec::new();
         loop {

@@ -57,7 +57,6 @@ impl Server {
         secrets
     }
 
-    /// Returns the answers to a datagram.
     pub(super) fn hear(&mut self, from: SocketAddr, datagram: &[u8]) -> Vec<Vec<u8>> {
         let mut said = Vec::new();
         let mut send = |bytes: &[u8], to: SocketAddr| {
@@ -87,7 +86,6 @@ pub(super) fn check(secrets: &Secrets, password: &str) -> Vec<u8> {
     bytes[..len].to_vec()
 }
 
-/// The browser's DTLS and SCTP.
 pub(super) struct Browser {
     pub(super) dtls: Dtls,
     endpoint: Endpoint,

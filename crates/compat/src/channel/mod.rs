@@ -34,7 +34,6 @@ pub use server::{ChannelCounts, ChannelServer};
 use crate::CompatError;
 use crate::nq::OfferError;
 
-/// Limits of what browsers may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChannelLimits {
     /// Channels at once, including those whose browser has not connected yet.
@@ -62,7 +61,6 @@ impl Default for ChannelLimits {
 /// A channel without a datagram for this long ends; browsers check it every few seconds.
 const IDLE_MAX: Duration = Duration::from_secs(10);
 
-/// Why the server cannot start.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ChannelError {

@@ -20,7 +20,6 @@ pub struct Offer {
     pub name: String,
     /// SHA-256 of the browser's DTLS certificate.
     pub fingerprint: [u8; 32],
-    /// Name of the only medium.
     pub mid: String,
 }
 
@@ -85,7 +84,6 @@ fn read_fingerprint(text: &str) -> Option<[u8; 32]> {
     pairs.next().is_none().then_some(bytes)
 }
 
-/// The server's answer to an offer.
 #[derive(Debug)]
 pub(super) struct Answer<'a> {
     pub name: &'a str,
@@ -126,8 +124,9 @@ impl Answer<'_> {
     }
 }
 
-/// Where a browser reaches the server: where its connection ended, and what it asked for if that
-/// was an address (of a server behind a translator). Scoped addresses have no place in a candidate.
+/// Returns the addresses at which a browser reaches the server: the local address of its
+/// connection, and the requested authority if that is an address, as of a server behind an address
+/// translator. Candidates cannot have scoped addresses.
 pub(super) fn addresses(reached: IpAddr, authority: Option<&str>) -> Vec<IpAddr> {
     let asked = authority.and_then(|text| {
         let socket = text.parse::<SocketAddr>().map(|address| address.ip());
@@ -207,7 +206,7 @@ mod tests {
         );
         assert!(text.contains("a=candidate:2 1 udp 2130706175 192.0.2.7 4863 typ host\r\n"));
         assert!(text.contains("a=ice-lite\r\n") && text.contains("a=setup:passive\r\n"));
-        // What the one end writes the other reads.
+        // The parser accepts the answer, too.
         assert_eq!(Offer::parse(&text).unwrap().fingerprint, [0xAB; 32]);
     }
 
@@ -217,7 +216,7 @@ mod tests {
             let _ = Offer::parse(&text);
         }
 
-        /// Whatever is read goes into an answer, and must not add lines to it.
+        /// Fields of an offer go into the answer and must not add lines to it.
         #[test]
         fn what_is_read_fits_in_a_line(at in 0..600usize, put in "[\\x00-\\x7f]{0,6}") {
             let at = at.min(CHROMIUM.len());

@@ -22,7 +22,6 @@ use super::echo::Echo;
 use super::{ChannelLimits, IDLE_MAX};
 use crate::{Place, Places};
 
-/// Sends a datagram to an address.
 pub(super) type Send<'a> = dyn FnMut(&[u8], SocketAddr) + 'a;
 
 /// The server's DTLS configuration and certificate, the same in every session.
@@ -33,7 +32,6 @@ pub(super) struct Shown {
     pub fingerprint: [u8; 32],
 }
 
-/// Names, password and fingerprint of one session.
 #[derive(Clone, Debug)]
 pub(super) struct Secrets {
     /// The server's half of the user name in the ICE checks: unguessable, and the key of the table.

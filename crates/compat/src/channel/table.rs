@@ -84,7 +84,6 @@ impl Table {
         is_good
     }
 
-    /// Handles what is due in all sessions.
     pub(super) fn tick(&mut self, now: Instant, send: &mut Send<'_>) {
         let names: Vec<String> = self.sessions.keys().cloned().collect();
         for name in names {
@@ -105,7 +104,6 @@ impl Table {
         }
     }
 
-    /// Removes addresses whose session is gone.
     fn forget_addresses(&mut self) {
         let sessions = &self.sessions;
         self.by_address.retain(|_, name| sessions.contains_key(name));

@@ -10,7 +10,6 @@ use super::echo::PROBES_PER_SECOND_MAX;
 use super::harness::{BROWSER, Browser, Server, address, check, talk};
 use super::session::Secrets;
 
-/// A server and a browser with an open channel.
 fn open() -> (Server, Browser) {
     let mut server = Server::new();
     let fingerprint = server.shown.fingerprint;
@@ -63,7 +62,7 @@ fn what_is_lost_on_the_way_is_not_sent_again_and_is_missing_in_the_count() {
         }
         browser.say(server.now);
     }
-    // Nor is it sent again later.
+    // Lost answers are not sent again later.
     for _ in 0..10 {
         for answer in server.wait(Duration::from_millis(900)) {
             browser.dtls.handle_packet(&answer).unwrap();

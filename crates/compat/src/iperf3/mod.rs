@@ -57,7 +57,6 @@ pub struct Iperf3Limits {
     pub bit_per_s_max: Option<u64>,
     /// A test in which nothing moves for this long ends.
     pub idle_timeout: Duration,
-    /// Markings that the server sends on request.
     pub policy: MarkingPolicy,
 }
 

@@ -6,7 +6,6 @@ use std::time::Duration;
 use serde::Serialize;
 use serde_json::Value;
 
-/// The server's results of a test.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub(super) struct Results {
     pub cpu_util_total: f64,
@@ -27,7 +26,7 @@ pub(super) struct Results {
 pub(super) struct StreamResult {
     pub id: u64,
     pub bytes: u64,
-    /// -1 if unknown.
+    /// Retransmitted segments; -1 if unknown.
     pub retransmits: i64,
     pub jitter: f64,
     /// Lost datagrams, with those of the omitted time.

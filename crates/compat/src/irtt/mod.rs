@@ -43,17 +43,16 @@ pub struct IrttLimits {
     pub sessions_max: usize,
     /// A network is a /24 of IPv4 or a /56 of IPv6.
     pub sessions_per_network_max: usize,
-    /// Longest test.
+    /// Longest test that a client may request.
     pub duration_max: Duration,
     /// Shortest mean interval between probes of a session; a burst of five passes.
     pub interval_min: Duration,
-    /// Largest UDP payload.
+    /// Largest UDP payload that is accepted, bytes.
     pub length_max: u16,
     /// A used session ends when nothing arrives for this long.
     pub idle_timeout: Duration,
     /// An unused session ends after this.
     pub unused_timeout: Duration,
-    /// Markings that answers may carry on request.
     pub policy: MarkingPolicy,
 }
 

@@ -16,11 +16,9 @@ const BYTES_MAX: f64 = 8e12;
 pub struct Measurement {
     /// The connection's smoothed round trip, us.
     pub rtt_us: Option<f64>,
-    /// The connection's smallest round trip, us.
     pub rtt_min_us: Option<f64>,
     /// Bytes that the sender's kernel has sent, including retransmissions.
     pub sent_bytes: Option<f64>,
-    /// Retransmitted bytes.
     pub sent_again_bytes: Option<f64>,
     /// Bytes that the server's kernel has received, and the time in which it did, us.
     pub received: Option<(f64, f64)>,

@@ -8,7 +8,7 @@ use underload_probe::control::Fingerprint;
 
 use super::NqError;
 
-/// How a server proves its identity. There is no option to skip this.
+/// How a server proves its identity. This check cannot be skipped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NqTrust {
     /// By the authorities that the operating system trusts, as in a browser.

@@ -11,7 +11,6 @@ pub struct SteadyDetector {
     start_ns: u64,
     /// Bytes delivered by the end of the last complete window.
     bytes_before: u64,
-    /// Number of windows that have ended.
     windows: u64,
     /// Number of consecutive windows, up to the last one, whose bytes are known.
     seen: usize,

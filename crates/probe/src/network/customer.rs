@@ -11,7 +11,6 @@ pub struct CustomerNetwork {
 }
 
 impl CustomerNetwork {
-    /// Returns the network of `address`.
     pub fn of(address: IpAddr) -> Self {
         let first_address = match address.to_canonical() {
             IpAddr::V4(address) => Ipv4Addr::from_bits(address.to_bits() & !0 << 8).into(),

@@ -50,7 +50,7 @@ struct Taken<N> {
 #[derive(Default)]
 struct Network {
     taken: usize,
-    /// By number, which increases with [`Holder::since`].
+    /// Holders by number, which increases with [`Holder::since`].
     holders: BTreeMap<u64, Holder>,
 }
 
@@ -116,7 +116,6 @@ impl<N: Clone + Ord> Places<N> {
         own >= limits.per_network || is_full
     }
 
-    /// Returns the number of places taken.
     pub fn taken(&self) -> usize {
         self.lock().in_all
     }

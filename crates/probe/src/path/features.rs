@@ -34,7 +34,6 @@ pub const FEATURE_NAMES: [&str; FEATURES] = [
 /// a packet at 10 Mbit/s or within a host's noise hardly count.
 const NOISE_MS: f64 = 0.5;
 
-/// Computes the features of a path's evidence.
 pub fn features(evidence: &Evidence) -> FeatureVector {
     let Evidence { tcp, .. } = evidence;
     let ratio = |a: f64, b: f64| ((a + NOISE_MS) / (b + NOISE_MS)).log10();

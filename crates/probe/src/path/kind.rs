@@ -4,7 +4,6 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// Kinds of queue that users can observe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum QueueKind {
@@ -28,13 +27,10 @@ pub enum QueueKind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum QueueFamily {
-    /// [`QueueKind::DropTail`].
     DropTail,
     /// An AQM on one queue for all flows: PIE-like, CoDel-like, RED-like.
     SingleQueueAqm,
-    /// [`QueueKind::FlowQueuing`].
     FlowQueuing,
-    /// [`QueueKind::DualQueue`].
     DualQueue,
 }
 
@@ -60,7 +56,7 @@ impl QueueKind {
         }
     }
 
-    /// Parses [`QueueKind::name`].
+    /// Returns the kind with this [`QueueKind::name`].
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.name() == name)
     }

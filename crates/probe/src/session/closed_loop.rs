@@ -1,33 +1,31 @@
-//! The request-response probe: one packet in flight, the next on the answer to the one before.
+//! The request-response probe: one packet in flight; the answer triggers the next packet.
 //!
-//! This is how netperf's UDP_RR works, which the Comcast study used. Its samples come fast while
-//! the path is idle and slowly while it is loaded, so its percentiles hide load: a named second
-//! view.
+//! netperf's UDP_RR, which the Comcast study used, works like this. The probe sends often while the
+//! path is idle and rarely while it is loaded, so its percentiles hide load. It is reported as a
+//! separate, second view.
 
 use super::matching::{ReplyRecord, SentRecord};
 
-/// The next action of a closed-loop requester.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClosedLoopStep {
-    /// Send the packet with this sequence number now, then tell [`ClosedLoop::sent`].
+    /// Send the packet with this sequence number now, then call [`ClosedLoop::sent`].
     Send(u32),
-    /// Wait for an answer, at most until this time.
+    /// Wait for an answer, at most until the request in flight counts as lost.
     Wait {
-        /// When the request in flight counts as lost, ns.
         until_ns: u64,
     },
-    /// Past the end.
     Done,
 }
 
-/// A request-response session. Unlike netperf's, which hangs on the first loss, it gives a packet
-/// up after a time limit and sends the next.
+/// A request-response session. netperf's hangs after the first loss; this one gives a packet up
+/// after
+/// `timeout_ns` and sends the next.
 #[derive(Clone, Debug)]
 pub struct ClosedLoop {
     end_ns: u64,
     timeout_ns: u64,
     in_flight: Option<SentRecord>,
-    /// When the last `Send` was decided, which is when that packet should have left.
+    /// When the last [`ClosedLoopStep::Send`] was returned, and its packet should have been sent.
     decided_ns: u64,
     next_sequence: u32,
     sent: Vec<SentRecord>,
@@ -35,10 +33,11 @@ pub struct ClosedLoop {
 }
 
 impl ClosedLoop {
-    /// Requests at most: bounds the memory of a session over a path without delay.
+    /// Most requests: bounds the memory of a session over a path without delay.
     pub const REQUESTS_MAX: usize = 4_000_000;
 
-    /// A session that sends its last request before `end_ns` and gives each up after `timeout_ns`.
+    /// Returns a session that sends its last request before `end_ns` and gives each up after
+    /// `timeout_ns`.
     pub fn new(end_ns: u64, timeout_ns: u64) -> Self {
         Self {
             end_ns,
@@ -51,12 +50,10 @@ impl ClosedLoop {
         }
     }
 
-    /// Moves the end.
     pub fn end_at(&mut self, end_ns: u64) {
         self.end_ns = end_ns;
     }
 
-    /// The action due at `now_ns`.
     pub fn step(&mut self, now_ns: u64) -> ClosedLoopStep {
         if let Some(packet) = self.in_flight {
             let until_ns = packet.sent_ns.saturating_add(self.timeout_ns);
@@ -72,7 +69,7 @@ impl ClosedLoop {
         ClosedLoopStep::Send(self.next_sequence)
     }
 
-    /// The packet that [`ClosedLoop::step`] asked for left at `sent_ns`.
+    /// Records that the packet of [`ClosedLoopStep::Send`] was sent at `sent_ns`.
     pub fn sent(&mut self, sent_ns: u64) {
         let (sequence, scheduled_ns) = (self.next_sequence, self.decided_ns);
         let record = SentRecord { class: 0, sequence, scheduled_ns, sent_ns };
@@ -81,7 +78,7 @@ impl ClosedLoop {
         self.sent.push(record);
     }
 
-    /// An answer arrived. Only the answer to the packet in flight lets the next one go.
+    /// Records an answer. Only the answer to the packet in flight allows the next one.
     pub fn received(&mut self, reply: ReplyRecord) {
         if self.in_flight.is_some_and(|packet| packet.sequence == reply.sequence) {
             self.in_flight = None;
@@ -91,7 +88,6 @@ impl ClosedLoop {
         }
     }
 
-    /// Everything sent and everything received.
     pub fn into_records(self) -> (Vec<SentRecord>, Vec<ReplyRecord>) {
         (self.sent, self.replies)
     }
@@ -119,7 +115,7 @@ mod tests {
         assert_eq!(session.step(1_090), ClosedLoopStep::Done);
         let (sent, replies) = session.into_records();
         assert_eq!((sent.len(), replies.len()), (3, 2));
-        // Decided at 121, held up until 990: the phase is the decision's.
+        // Decided at 121, delayed until 990: the phase is that of the decision.
         assert_eq!((sent[2].scheduled_ns, sent[2].sent_ns), (121, 990));
     }
 }

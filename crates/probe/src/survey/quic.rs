@@ -32,7 +32,7 @@ pub fn is_negotiation(datagram: &[u8], names: [[u8; NAME_BYTES]; 2]) -> bool {
         rest.strip_prefix(&name).map(<[u8]>::to_vec)
     };
     let versions = name(rest, asking).and_then(|rest| name(&rest, asked));
-    // At least one version, each of four bytes.
+    // The list has at least one version, each of four bytes.
     first & 0x80 != 0
         && versions.is_some_and(|versions| !versions.is_empty() && versions.len() % 4 == 0)
 }

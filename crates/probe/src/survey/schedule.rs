@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use super::Survey;
 
-/// A probe that is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Turn {
     /// Since the start of the survey.

@@ -1,12 +1,12 @@
-//! A rate that many threads take from before they move anything, without a lock.
+//! A rate that many threads share without a lock; they consume bytes before they transfer them.
 //!
-//! The generic cell rate algorithm (ITU-T I.371 annex A): all there is to know is the instant up to
-//! which the rate is spent. Time is an argument.
+//! The generic cell rate algorithm (ITU-T I.371 annex A): the only state is the instant up to which
+//! the rate is spent. Time is an argument.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Bytes that may be moved, growing with time.
+/// A rate, and the bytes that it allows now.
 #[derive(Debug)]
 pub(crate) struct Allowance {
     bytes_per_s: AtomicU64,
@@ -14,20 +14,19 @@ pub(crate) struct Allowance {
     has_limited: AtomicBool,
 }
 
-/// What may pass at once, beside [`BURST`] of the rate.
+/// Bytes of a burst, in addition to [`BURST`].
 const BURST_BYTES: u64 = 128 << 10;
-/// How much of the rate may pass in one burst, as time at that rate.
+/// Length of a burst, as time at the rate.
 const BURST: Duration = Duration::from_millis(60);
-/// One take is this much of the rate, so that a few thousand per second are enough.
+/// Size of one take, as time at the rate: a few thousand takes per second are enough.
 const TAKE: Duration = Duration::from_micros(500);
-/// At least a packet, and at most what a call moves.
+/// Smallest and largest take: at least a packet, at most what one call transfers.
 const TAKE_BYTES: (u64, u64) = (2 << 10, 256 << 10);
-/// Who has no rate at all asks again after this.
+/// Interval between attempts at a rate of zero.
 const NEVER: Duration = Duration::from_secs(1);
 const SECOND_NS: u128 = 1_000_000_000;
 
 impl Allowance {
-    /// So many bits per second.
     pub(crate) fn new(bit_per_s: u64) -> Self {
         Self {
             bytes_per_s: AtomicU64::new(bit_per_s / 8),
@@ -36,8 +35,9 @@ impl Allowance {
         }
     }
 
-    /// Takes `bytes`, at most [`Allowance::take_bytes`] or a packet, before they are moved; if the
-    /// rate does not allow them now, takes nothing and says after how long it will.
+    /// Consumes `bytes`, at most [`Allowance::take_bytes`] or a packet, before they are
+    /// transferred. If the rate does not allow them now, consumes nothing and returns how long to
+    /// wait.
     pub(crate) fn take(&self, now_ns: u64, bytes: u64) -> Result<(), Duration> {
         let rate = self.bytes_per_s.load(Ordering::Relaxed);
         if rate == 0 {
@@ -55,17 +55,17 @@ impl Allowance {
         })
     }
 
-    /// Gives back what was taken and not moved.
+    /// Returns bytes that were consumed but not transferred.
     pub(crate) fn give_back(&self, bytes: u64) {
         let rate = self.bytes_per_s.load(Ordering::Relaxed).max(1);
-        // Rounded down, as the taking is rounded up.
+        // Rounded down, because the cost of taking is rounded up.
         let cost_ns = cost_ns(rate, bytes).saturating_sub(1);
         let order = Ordering::Relaxed;
         let less = |until_ns: u64| Some(until_ns.saturating_sub(cost_ns));
         let _ = self.spent_until_ns.fetch_update(order, order, less);
     }
 
-    /// Counts what was moved already; how far that is ahead of the rate.
+    /// Counts bytes that were already transferred; returns how far they are ahead of the rate.
     pub(crate) fn charge(&self, now_ns: u64, bytes: u64) -> Duration {
         let rate = self.bytes_per_s.load(Ordering::Relaxed).max(1);
         let cost_ns = cost_ns(rate, bytes);
@@ -80,7 +80,7 @@ impl Allowance {
         Duration::from_nanos(ahead_ns)
     }
 
-    /// From now on another rate; what is owed stays owed, in bytes.
+    /// Changes the rate; the debt stays the same in bytes.
     pub(crate) fn set_bit_per_s(&self, now_ns: u64, bit_per_s: u64) {
         let new = bit_per_s / 8;
         let old = self.bytes_per_s.swap(new, Ordering::Relaxed);
@@ -96,19 +96,18 @@ impl Allowance {
         let _ = self.spent_until_ns.fetch_update(order, order, rescaled);
     }
 
-    /// Bits per second.
     pub(crate) fn bit_per_s(&self) -> u64 {
         self.bytes_per_s.load(Ordering::Relaxed).saturating_mul(8)
     }
 
-    /// A good size for a take.
+    /// Returns a suitable size for [`Allowance::take`].
     pub(crate) fn take_bytes(&self) -> u64 {
         let rate = u128::from(self.bytes_per_s.load(Ordering::Relaxed));
         let bytes = rate * TAKE.as_nanos() / SECOND_NS;
         u64::try_from(bytes).unwrap_or(u64::MAX).clamp(TAKE_BYTES.0, TAKE_BYTES.1)
     }
 
-    /// Whether it ever held anybody up.
+    /// Returns true if the rate has ever delayed a transfer.
     pub(crate) fn has_limited(&self) -> bool {
         self.has_limited.load(Ordering::Relaxed)
     }
@@ -118,8 +117,8 @@ impl Allowance {
     }
 }
 
-/// What may be moved within `window` by `takers` that each take before they move, at a rate that
-/// does not change: the promise that the tests hold the servers to.
+/// Returns the most bytes that may be transferred within `window` by `takers` that each take before
+/// they transfer, at a constant rate: the promise that the tests check.
 #[cfg(test)]
 pub(crate) fn most_bytes(bit_per_s: u64, takers: u64, window: Duration) -> u64 {
     let rate = u128::from(bit_per_s / 8);

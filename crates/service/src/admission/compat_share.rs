@@ -1,7 +1,7 @@
-//! What clients of other tools may take from the server, which know nothing of sessions.
+//! Limits for clients of other tools, which have no sessions.
 //!
-//! All of them together share one rate, [`Limits::compat_bit_per_s`](super::Limits), which sessions
-//! are never granted; each pays from the quota of its network as a session without a token does.
+//! All of them together share one rate, [`Limits::compat_bit_per_s`](super::Limits), which is never
+//! granted to sessions; each is charged to the quota of its network like a session without a token.
 //! A listener calls [`CompatLedger::enter`] once per client (a test, a connection), and
 //! [`CompatShare::take`] before everything that it sends or reads.
 
@@ -16,12 +16,11 @@ use super::account::{Account, TooFast};
 use super::quota::Payer;
 use super::sessions::Sessions;
 
-/// Admits clients of other tools.
 #[derive(Clone, Debug)]
 pub struct CompatLedger(Option<Arc<Sessions>>);
 
-/// What one of them may move. All streams of a test share a clone; place and unused volume go back
-/// with the last.
+/// The limits of one client. All streams of a test share a clone; dropping the last clone frees the
+/// client's place and returns its unused volume.
 #[derive(Clone, Debug)]
 pub struct CompatShare(Option<Arc<Guest>>);
 
@@ -32,10 +31,11 @@ struct Guest {
     account: Account,
 }
 
-/// What is taken off a quota at a time, and when the next is.
+/// Bytes that are charged to a quota at a time.
 const PIECE_BYTES: u64 = 32 << 20;
+/// The next piece is charged when less than this is left.
 const RESERVE_BYTES: u64 = 1 << 20;
-/// What one call may move where nothing is limited.
+/// Largest transfer of one call without limits.
 const CHUNK_BYTES: usize = 256 << 10;
 
 impl CompatLedger {
@@ -43,7 +43,7 @@ impl CompatLedger {
         Self(Some(Arc::clone(sessions)))
     }
 
-    /// For listeners without a service: admits everybody and limits nothing.
+    /// Returns a ledger that admits every client without limits, for listeners without a service.
     pub fn unlimited() -> Self {
         Self(None)
     }
@@ -51,7 +51,7 @@ impl CompatLedger {
     /// Admits a client for at most `duration`.
     ///
     /// # Errors
-    /// Why not, in words for the client.
+    /// Returns the reason of a refusal, in words for the client.
     pub fn enter(&self, address: IpAddr, duration: Duration) -> Result<CompatShare, &'static str> {
         let Some(sessions) = &self.0 else { return Ok(CompatShare(None)) };
         if sessions.drains.load(Ordering::Relaxed) || sessions.stopped.load(Ordering::Relaxed) {
@@ -65,11 +65,11 @@ impl CompatLedger {
 }
 
 impl CompatShare {
-    /// Before sending (down), or before reading from a TCP socket (up): takes `bytes`, a packet or
-    /// at most [`CompatShare::chunk_bytes`], off rate, volume and quota. Never waits.
+    /// Consumes `bytes`, a packet or at most [`CompatShare::chunk_bytes`], of rate, volume and
+    /// quota, before they are sent (down) or read from a TCP socket (up). Never waits.
     ///
     /// # Errors
-    /// Nothing was taken; how long to wait before asking again, if it is not over by then.
+    /// Returns how long to wait before the next attempt; nothing was consumed.
     pub fn take(&self, direction: Direction, bytes: u64) -> Result<(), Duration> {
         let Some(guest) = &self.0 else { return Ok(()) };
         guest.have_volume(bytes);
@@ -82,7 +82,7 @@ impl CompatShare {
         Ok(())
     }
 
-    /// Gives back what was taken and neither sent nor read.
+    /// Returns bytes that were consumed but neither sent nor read.
     pub fn give_back(&self, direction: Direction, bytes: u64) {
         let Some(guest) = &self.0 else { return };
         guest.account.give_back(direction, bytes);
@@ -90,10 +90,11 @@ impl CompatShare {
         guest.sessions.traffic().subtract(direction, bytes);
     }
 
-    /// Counts what came and could not be held back.
+    /// Counts bytes that arrived and could not be delayed.
     ///
     /// # Errors
-    /// [`TooFast`] or the volume is used up: the client has to be ended.
+    /// Returns [`TooFast`] if the bytes arrived too fast or the volume is used up: the client has
+    /// to be ended.
     pub fn charge(&self, direction: Direction, bytes: u64) -> Result<(), TooFast> {
         let Some(guest) = &self.0 else { return Ok(()) };
         guest.have_volume(bytes);
@@ -104,14 +105,14 @@ impl CompatShare {
         if self.is_over() { Err(TooFast) } else { Ok(()) }
     }
 
-    /// A good size for one take: 2 KiB to 256 KiB, less at the end of the volume.
+    /// Returns a suitable size for one take: 2 KiB to 256 KiB, less at the end of the volume.
     pub fn chunk_bytes(&self, direction: Direction) -> usize {
         let Some(guest) = &self.0 else { return CHUNK_BYTES };
         guest.have_volume(CHUNK_BYTES as u64);
         guest.account.take_bytes(direction) as usize
     }
 
-    /// True once time or volume are used up, or the server stops.
+    /// Returns true once time or volume are used up, or the server stops.
     pub fn is_over(&self) -> bool {
         self.0.as_ref().is_some_and(|guest| {
             let is_stopped = guest.sessions.stopped.load(Ordering::Relaxed);
@@ -121,8 +122,8 @@ impl CompatShare {
 }
 
 impl Guest {
-    /// Sees to it that so many bytes are left, if the quota has them: a piece at a time, so that
-    /// the ledger is seldom asked and a client holds little that it does not use.
+    /// Adds volume if less than `bytes` and a reserve are left and the quota allows it: one piece
+    /// at a time, so that the ledger is rarely locked and a client holds little unused volume.
     fn have_volume(&self, bytes: u64) {
         if self.account.bytes_left() < bytes.saturating_add(RESERVE_BYTES) {
             let mut ledger = self.sessions.ledger();

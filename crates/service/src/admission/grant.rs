@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-/// A token that is good.
+/// A verified token or lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Admitted {
     pub id: [u8; 16],
-    /// The highest rate that it is good for, bit/s; `None` leaves it to the server.
+    /// Highest rate of a session, bit/s; `None` for the server's limit.
     pub rate_bit_per_s: Option<u64>,
     /// When the token expires, seconds since 1970.
     pub expires: u64,
@@ -25,11 +25,10 @@ pub(crate) struct Grant {
     pub volume_bytes: u64,
 }
 
-/// The reason why nothing was granted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Denial {
-    /// Not now; room is expected after this, because of that.
+    /// Not now: how long to wait, and the reason.
     Busy(Duration, &'static str),
-    /// Never; what would be.
+    /// Never: the limit that was exceeded.
     TooMuch(String),
 }

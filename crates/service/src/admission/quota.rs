@@ -1,4 +1,4 @@
-//! How much a network or a token may still move: a bucket each, which empties at the quota's rate.
+//! The quota of each network and token: a bucket that drains at the quota's rate.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -6,27 +6,22 @@ use std::time::Duration;
 
 use underload_probe::network::CustomerNetwork;
 
-/// Who pays for a session.
+/// To whom a session is charged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Payer {
-    /// Everybody in a customer's network.
     Network(CustomerNetwork),
-    /// A token, by its number.
     Token([u8; 16]),
 }
 
 impl Payer {
-    /// Who pays for what comes from or goes to this address.
     pub(crate) fn of(address: IpAddr) -> Self {
         Self::Network(CustomerNetwork::of(address))
     }
 }
 
-/// What payers have used of their quota.
 #[derive(Debug, Default)]
 pub(crate) struct Quotas {
     used: BTreeMap<Payer, Used>,
-    /// When all of them were looked through last.
     swept_ns: Option<u64>,
 }
 
@@ -36,14 +31,13 @@ struct Used {
     at_ns: u64,
 }
 
-/// Payers remembered at most; beyond that nobody new gets a session until one has paid off.
+/// Most payers in memory. Above that, new payers get no session until one has drained.
 const PAYERS_MAX: usize = 100_000;
-/// From one look at all payers to the next.
 const SWEEP_INTERVAL_NS: u64 = 10_000_000_000;
 const HOUR_NS: u128 = 3_600_000_000_000;
 
 impl Quotas {
-    /// What `payer` may still move of `per_hour` bytes.
+    /// Returns the bytes that `payer` may still transfer of `per_hour`.
     pub(crate) fn left(&mut self, now_ns: u64, payer: Payer, per_hour: u64) -> u64 {
         self.drain(now_ns, payer, per_hour);
         if self.used.len() >= PAYERS_MAX && !self.used.contains_key(&payer) {
@@ -55,7 +49,7 @@ impl Quotas {
         per_hour - self.used.get(&payer).map_or(0, |used| used.bytes.min(per_hour))
     }
 
-    /// Until `bytes` are left again.
+    /// Returns how long it takes until `bytes` are left again.
     pub(crate) fn wait(&self, payer: Payer, bytes: u64, per_hour: u64) -> Duration {
         let used = self.used.get(&payer).map_or(0, |used| used.bytes);
         let above = used.saturating_sub(per_hour.saturating_sub(bytes));
@@ -74,7 +68,7 @@ impl Quotas {
         }
     }
 
-    /// Forgets who owes nothing any more. Seldom: it looks at everybody.
+    /// Removes payers that have drained. Rarely, because it checks all payers.
     fn sweep(&mut self, now_ns: u64, per_hour: u64) {
         let is_due = |swept_ns: u64| now_ns.saturating_sub(swept_ns) >= SWEEP_INTERVAL_NS;
         if self.swept_ns.is_none_or(is_due) {

@@ -1,15 +1,13 @@
-//! Byte counters of the load of all sessions of a server, and the clock of the sessions.
+//! Byte counters of the load of all sessions of a server, and the sessions' clock.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use underload_probe::RunClock;
 use underload_record::schema::Direction;
 
-/// The clock of a server's sessions, and the load that they moved.
 #[derive(Debug)]
 pub(crate) struct Traffic {
     clock: RunClock,
-    /// Bytes of load, up and down.
     moved: [AtomicU64; 2],
 }
 

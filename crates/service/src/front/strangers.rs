@@ -14,7 +14,6 @@ const GRACE: Duration = Duration::from_secs(1);
 /// Connections that have not shown a session yet.
 pub(crate) type Strangers = Places<CustomerNetwork>;
 
-/// The place of one of [`Strangers`].
 pub(crate) type StrangerPlace = Place<CustomerNetwork>;
 
 /// Returns an empty table of connections, with the limits of this module.
