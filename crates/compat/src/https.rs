@@ -1,5 +1,5 @@
-//! Questions and messages to servers of others: believed by the system's authorities, or this
-//! machine's own without TLS; bounded in time and size.
+//! Requests to servers of other operators, with the system's certificate authorities, or to this
+//! machine without TLS; bounded in time and size.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -11,49 +11,35 @@ use ureq::tls::{Certificate, RootCerts, TlsConfig};
 
 use crate::nq::{NqError, NqTarget};
 
-/// A question with its answer takes at most so long.
-const ASK_MAX: Duration = Duration::from_secs(15);
+const REQUEST_MAX: Duration = Duration::from_secs(15);
 
-/// Why a message did not arrive.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PostError {
-    /// The text is no address that anything is sent to.
     #[error("accepted is https://HOST[:PORT]/PATH, or http:// to this machine")]
     Url,
-    /// There is no certificate authority to trust.
+    /// The system has no certificate authorities.
     #[error(transparent)]
     Trust(#[from] NqError),
-    /// The network said no.
     #[error("sending to {host}")]
-    Send {
-        /// The server.
-        host: String,
-        /// The error of the HTTP library.
-        source: Box<ureq::Error>,
-    },
-    /// The server does not want it.
+    Send { host: String, source: Box<ureq::Error> },
     #[error("{host} answers {status}")]
-    Status {
-        /// The server.
-        host: String,
-        /// HTTP status.
-        status: u16,
-    },
+    Status { host: String, status: u16 },
 }
 
-/// Checks that an address is one that [`post_json`] would send to.
+/// Checks that [`post_json`] accepts a URL.
 ///
 /// # Errors
-/// [`PostError::Url`].
+/// Returns [`PostError::Url`] if it does not.
 pub fn check_url(url: &str) -> Result<(), PostError> {
     host_of(url).map(|_| ()).ok_or(PostError::Url)
 }
 
-/// Sends a JSON document. The answer's body is not read, and nobody is redirected.
+/// Sends a JSON document. The answer's body is not read, and redirects are not followed.
 ///
 /// # Errors
-/// [`PostError`].
+/// Returns an error if the URL is not accepted, the document cannot be sent, or the answer is not a
+/// success.
 pub fn post_json(url: &str, document: &str) -> Result<(), PostError> {
     let host = host_of(url).ok_or(PostError::Url)?;
     let request = agent(0)?.post(url).header("Content-Type", "application/json");
@@ -64,7 +50,7 @@ pub fn post_json(url: &str, document: &str) -> Result<(), PostError> {
     }
 }
 
-/// The host to name to the user; `None` for what is asked without TLS and is not this machine.
+/// Returns the host to name to the user; `None` for a URL without TLS to another machine.
 pub(crate) fn host_of(url: &str) -> Option<String> {
     if let Some(rest) = url.strip_prefix("http://") {
         let target = NqTarget::parse(&format!("https://{rest}")).ok()?;
@@ -91,7 +77,7 @@ pub(crate) fn agent(redirects_max: u32) -> Result<Agent, NqError> {
         .proxy(None)
         .tls_config(tls)
         .user_agent(concat!("underload/", env!("CARGO_PKG_VERSION")))
-        .timeout_global(Some(ASK_MAX));
+        .timeout_global(Some(REQUEST_MAX));
     Ok(config.build().into())
 }
 

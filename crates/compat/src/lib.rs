@@ -1,23 +1,23 @@
-//! Speaking to what people already run: servers for clients of other tools.
+//! Servers for clients of other tools, and clients of other servers.
 //!
-//! - [`bind`]: sockets of which IPv4 and IPv6 have one each.
-//! - `channel` (with the feature of that name): the page's probes as datagrams, over WebRTC.
-//! - [`https`]: questions and messages to servers of others, without a runtime.
+//! - [`bind`]: listening sockets, separate for IPv4 and IPv6.
+//! - `channel` (with the feature of that name): the web page's probes as datagrams, over WebRTC.
+//! - [`https`]: requests to other servers, without an asynchronous runtime.
 //! - [`irtt`]: fixed-schedule UDP probes of `irtt client`.
 //! - [`iperf3`]: TCP and UDP load of `iperf3 -c`.
-//! - [`ndt7`]: a client of M-Lab's servers, and of anybody's that speak as they do.
+//! - [`ndt7`]: a client of M-Lab's servers and of others with the same protocol.
 //! - [`nq`]: responsiveness tests of `networkQuality` and goresponsiveness, and a client of such
 //!   servers.
 //! - [`stamp`]: a reflector for STAMP and TWAMP-light senders.
 //!
-//! They stand on `underload-probe`: its sockets, clocks and STAMP packets, and its ledger
-//! ([`CompatLedger`](underload_service::CompatLedger)), which says what all of them together
-//! may take from a server that also serves our own clients.
+//! They use the sockets, clocks and STAMP packets of `underload-probe`, and
+//! [`CompatLedger`](underload_service::CompatLedger), which limits what all of them together may
+//! use of a server that also serves underload's own clients.
 //!
-//! Each protocol is written from its description, without its authors' code, and answers as their
-//! servers do, with what a public server needs beside: bounded state, leases by the server's own
-//! clock, no amplification, payload that is generated here and never echoed, and no panic on any
-//! bytes. `docs/interoperability.md` has the transcripts.
+//! Each protocol is implemented from its description, without its authors' code, and answers as the
+//! original servers do. Additions for a public server: bounded state, leases by the server's clock,
+//! no amplification, generated payload that is never echoed, and no panic on any input.
+//! `docs/interoperability.md` has the transcripts.
 
 pub mod bind;
 #[cfg(feature = "channel")]
@@ -31,40 +31,66 @@ pub mod stamp;
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
 use underload_probe::network::{self, CustomerNetwork, PlaceLimits};
 
-/// Why a server for other tools could not start.
 #[derive(Debug, thiserror::Error)]
 pub enum CompatError {
-    /// A socket operation failed.
     #[error("{protocol} server: {step}")]
-    Socket {
-        /// The protocol that it speaks, such as "iperf3".
-        protocol: &'static str,
-        /// The step that failed, as the message has it: "reading its address".
-        step: &'static str,
-        /// The error of the system call.
-        source: std::io::Error,
-    },
-    /// A UDP socket could not be prepared.
+    Socket { protocol: &'static str, step: &'static str, source: std::io::Error },
     #[error(transparent)]
     Endpoint(#[from] underload_probe::endpoint::EndpointError),
 }
 
-/// Places of which each network (a /24 of IPv4, a /56 of IPv6) has its share.
+/// The threads of a server. Dropping them sets `stop` and joins them.
+#[derive(Debug, Default)]
+struct Threads {
+    stop: Arc<AtomicBool>,
+    handles: Vec<JoinHandle<()>>,
+}
+
+impl Threads {
+    /// Starts a thread; `body` must return soon after its argument becomes true.
+    fn spawn(
+        &mut self,
+        protocol: &'static str,
+        name: &str,
+        body: impl FnOnce(&AtomicBool) + Send + 'static,
+    ) -> Result<(), CompatError> {
+        let stop = Arc::clone(&self.stop);
+        let thread = Builder::new().name(name.to_owned()).spawn(move || body(&stop));
+        let step = "starting its thread";
+        let error = |source| CompatError::Socket { protocol, step, source };
+        self.handles.push(thread.map_err(error)?);
+        Ok(())
+    }
+}
+
+impl Drop for Threads {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        for handle in self.handles.drain(..) {
+            let _ = handle.join();
+        }
+    }
+}
+
+/// Places shared by networks (a /24 of IPv4, a /56 of IPv6).
 type Places = network::Places<CustomerNetwork>;
 type Place = network::Place<CustomerNetwork>;
 
-/// A holder of a place is safe from its own network for this long.
+/// How long a holder of a place is safe from newcomers of its own network.
 const GRACE: Duration = Duration::from_secs(1);
 
 fn places(in_all: usize, per_network: usize) -> Places {
     Places::new(PlaceLimits { in_all, per_network, grace: GRACE })
 }
 
-/// Returns the oldest entry of the network that has the most of `entries`.
+/// Returns the oldest entry of the network with the most of `entries`.
 fn oldest_of_fullest<K, A: Copy + Ord>(
     entries: impl Iterator<Item = (K, CustomerNetwork, A)> + Clone,
 ) -> Option<K> {

@@ -1,5 +1,4 @@
-//! The ndt7 client against a small server that speaks the protocol, and against servers that do not
-//! mean well; all over loopback.
+//! The ndt7 client with a small server of the protocol, and with malicious servers, over loopback.
 
 mod ndt7_server;
 
@@ -52,7 +51,7 @@ fn both_directions_are_measured_with_what_the_server_tells() {
     let up = run(Manner::Honest, Direction::Up, Duration::from_millis(2_500)).unwrap();
     assert_eq!(up.end, End::Time, "{up:?}");
     assert!(up.goodput_bit_per_s > 1e6, "{up:?}");
-    // This kernel's readings, not the server's.
+    // Readings of this kernel, not of the server.
     assert!(
         up.loaded_rtt_us().len() > 3 && up.loaded_rtt_us().iter().all(|us| (us - 9.0).abs() > 1e-6),
         "{up:?}"
@@ -85,7 +84,7 @@ fn a_server_that_tells_nothing_is_measured_all_the_same() {
     }
 }
 
-/// The client's buffers are full nearly all the time, and that is no end of the connection.
+/// The client's buffers are full most of the time, which must not end the connection.
 #[test]
 fn a_narrow_line_is_loaded_to_the_end() {
     let result = run(Manner::Slow, Direction::Up, Duration::from_secs(4)).unwrap();
@@ -100,7 +99,7 @@ fn servers_that_do_not_mean_well_are_told_and_cost_little() {
     let error = run(Manner::LoadsInstead, up, second).unwrap_err();
     assert!(error.to_string().contains("sends load although"), "{error}");
     let error = run(Manner::TooLarge, down, second).unwrap_err();
-    assert!(error.to_string().contains("larger than the protocol allows"), "{error}");
+    assert!(error.to_string().contains("larger message than the protocol allows"), "{error}");
     let result = run(Manner::Babbles, down, second).unwrap();
     assert!(result.messages.0 == 0 && result.messages.1 > 10, "{result:?}");
     let error = run(Manner::Closes, down, second).unwrap_err();
@@ -133,7 +132,7 @@ fn a_stranger_s_certificate_is_not_believed() {
     assert!(matches!(error, Ndt7Error::Connect { step: "the TLS handshake with", .. }), "{error}");
 }
 
-/// Answers every request with this.
+/// Answers every request with `answer`.
 fn locate_service(answer: String) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/v2/nearest/ndt/ndt7", listener.local_addr().unwrap());
@@ -181,7 +180,7 @@ fn the_locate_service_names_servers_or_says_why_not() {
     assert!(failed.to_string().contains("answers 500"), "{failed}");
     let long = format!("{{\"results\":[],\"x\":\"{}\"}}", "a".repeat(1 << 20));
     assert!(locate(&locate_service(http("200 OK", "", &long))).is_err());
-    // A redirect in a circle ends.
+    // A circular redirect ends.
     let circle = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let loops = locate_service(http("302 Found", &format!("Location: http://{circle}/\r\n"), ""));
     assert!(locate(&loops).is_err());

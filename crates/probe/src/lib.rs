@@ -1,19 +1,20 @@
-//! Latency under load: wire protocol, client, and the far ends of probes and load.
+//! Latency under load: the wire protocol, the client, and the servers of probes and load.
 //!
 //! - [`wire`]: STAMP packets, byte for byte.
-//! - [`session`]: when to send and what the answers mean, without sockets and without a clock.
+//! - [`session`]: when to send and how to match answers, without sockets and without a clock.
 //! - [`control`]: a session at a server on another machine, over TLS.
 //! - [`endpoint`]: prober and reflector on real sockets, with plain threads.
-//! - [`load`]: TCP and UDP flows that fill the path, and the server at their far end.
-//! - [`measure`]: a whole measurement, from idle through ramp and load to its end.
+//! - [`load`]: TCP and UDP flows that fill the path, and the load server.
+//! - [`measure`]: a whole measurement: idle, ramp, load, end.
 //! - [`network`]: sockets, waiting, and connecting to the first address that answers.
-//! - [`path`]: what the path does to markings, and which queue stands at its bottleneck.
-//! - [`preset`]: measurements with a name.
-//! - [`rpm`]: responsiveness, by formula.
+//! - [`path`]: what the path does to markings, and which queue is at its bottleneck.
+//! - [`preset`]: named measurements.
+//! - [`rpm`]: round trips per minute (responsiveness).
 //! - [`survey`]: round trips to many hosts, a few probes each.
 
 mod clock;
 pub mod control;
+mod counters;
 pub mod endpoint;
 pub mod load;
 pub mod measure;
@@ -27,3 +28,4 @@ mod sys;
 pub mod wire;
 
 pub use clock::{Instants, RunClock};
+pub use counters::Counters;

@@ -1,15 +1,15 @@
-//! Measurements with a name, each a list of steps, and the knobs that turn them.
+//! Named measurements, each a list of steps, and the user's options for them.
 //!
 //! | preset | steps |
 //! |---|---|
 //! | `quick` | 5 s of load down, then up; four flows; best effort and NQB probes |
-//! | `npms-lul` | the Comcast study: one flow, 11 s down, 7 s up, a request-response probe beside |
-//! | `ull` | NANOG 90: idle DSCP 8, idle DSCP 45, then the upstream full and both probed at once |
+//! | `npms-lul` | the Comcast study: one flow, 11 s down, 7 s up, with a request-response probe |
+//! | `ull` | NANOG 90: idle DSCP 8, idle DSCP 45, then a full upstream with probes in both |
 //! | `rrul` | four flows each way at once in four classes, probes in three classes, 60 s |
 //! | `buffer-sweep` | CableLabs buffer control: one flow up for the delay, ten for the rate |
 //!
-//! What a source leaves open is chosen here and said in [`Step::label`]: the Comcast study does not
-//! say how many flows it used, nor how it detects the steady state.
+//! What a source does not specify is chosen here and shown in [`Step::label`]: the Comcast study
+//! states neither its number of flows nor how it detects the steady state.
 
 use std::time::Duration;
 
@@ -19,7 +19,6 @@ use crate::endpoint::{ProbeClass, ProberConfig};
 use crate::load::{LoadFlow, Token, Transport};
 use crate::measure::{MeasurementConfig, Ramp, RequestResponse};
 
-/// A named set of measurements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Preset {
     /// Half a minute: 2 s idle and 5 s of load each way, four flows, probes every 10 ms.
@@ -27,72 +26,62 @@ pub enum Preset {
     /// Latency under load as in the Comcast study: one flow, 11 s down and 7 s up after the ramp, a
     /// request-response probe beside the open-loop one.
     NpmsLul,
-    /// The ultra low latency test of the NANOG 90 deck: latency alone in DSCP 8 and in DSCP 45,
-    /// then the upstream full and both probed together, best effort beside them.
+    /// The ultra low latency test of the NANOG 90 deck: idle latency in DSCP 8 and in DSCP 45, then
+    /// a full upstream with probes in both and in best effort.
     Ull,
     /// Real-time response under load: four flows each way at once, in best effort, CS1, CS5 and EF.
     Rrul,
-    /// CableLabs buffer control: how much delay the modem's upstream buffer adds under one flow,
-    /// and what ten flows get through.
+    /// CableLabs buffer control: the delay that the modem's upstream buffer adds under one flow,
+    /// and the rate of ten flows.
     BufferSweep,
 }
 
-/// One measurement of a preset, an arm of the run.
+/// One measurement of a preset; an arm of the run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Step {
-    /// Short and unique in the run, for example `down`.
+    /// Short name, unique in the run, for example `down`.
     pub name: String,
-    /// What loads the line, for example `4 TCP flows down, cubic`.
+    /// The load, for example `4 TCP flows down, cubic`.
     pub label: String,
-    /// What to do; its trial number is the step's position.
+    /// Its trial number is the index of the step.
     pub config: MeasurementConfig,
 }
 
-/// The directions that a preset loads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LoadDirections {
-    /// One after the other, down first, or as the preset has it.
+    /// The preset's own: usually one after the other, down first.
     AsPreset,
-    /// Only one.
     Only(Direction),
-    /// Both at once.
     Both,
 }
 
-/// What a user may change of a preset; `None` leaves it as it is.
+/// The user's changes to a preset; `None` keeps the preset's value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Knobs {
-    /// Congestion control of the TCP flows.
     pub congestion_control: String,
-    /// The directions that carry load.
     pub directions: LoadDirections,
-    /// Flows per direction.
     pub flows: Option<u32>,
-    /// UDP at this rate instead of TCP.
     pub udp: Option<UdpLoad>,
     /// Length of the load phase, and of a step that has no load.
     pub duration: Option<Duration>,
-    /// Length of the idle phase in front of a load.
     pub idle: Option<Duration>,
-    /// From one probe of a class to the next.
     pub interval: Option<Duration>,
-    /// Markings of the probes; the first is the headline. Empty leaves the preset's.
+    /// Markings of the probes; the first is the headline. Empty keeps the preset's.
     pub classes: Vec<Marking>,
 }
 
-/// UDP load: the rate is shared by the flows of a direction.
+/// A UDP load; the flows of a direction share the rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UdpLoad {
-    /// Of whole IP packets and all flows of a direction, bit/s.
+    /// Rate of whole IP packets of all flows of a direction.
     pub rate_bit_per_s: u64,
-    /// IP packet, bytes.
     pub packet_bytes: u16,
-    /// Packets that leave back to back; 1 is smooth.
+    /// Packets that are sent back to back; 1 for even spacing.
     pub burst_packets: u16,
 }
 
 impl Default for Knobs {
-    /// The preset as it is, CUBIC: on an unmanaged queue it shows the bloat that BBR would hide.
+    /// No changes, CUBIC: on a queue without AQM it shows the delay that BBR would hide.
     fn default() -> Self {
         Self {
             congestion_control: "cubic".to_owned(),
@@ -107,22 +96,20 @@ impl Default for Knobs {
     }
 }
 
-/// Differentiated services code points that presets use.
 const BEST_EFFORT: u8 = 0;
 /// CS1: the queue-building class of the ultra low latency test.
 const CS1: u8 = 8;
 const CS5: u8 = 40;
 const EF: u8 = 46;
 
-/// The server may take so long beyond the planned end to notice that a flow is over.
+/// Time that the server may need after the planned end to notice that a flow has ended.
 const SESSION_MARGIN: Duration = Duration::from_secs(10);
 
 impl Preset {
-    /// Every preset.
     pub const ALL: [Self; 5] =
         [Self::Quick, Self::NpmsLul, Self::Ull, Self::Rrul, Self::BufferSweep];
 
-    /// The preset's name on the command line.
+    /// Returns the name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::Quick => "quick",
@@ -133,25 +120,20 @@ impl Preset {
         }
     }
 
-    /// The preset of that name.
+    /// Returns the preset with this [`Preset::name`].
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|preset| preset.name() == name)
     }
 
-    /// Whether its steps are told apart by their number of flows, so that [`Knobs::flows`] changes
-    /// none of them.
+    /// Returns true if the steps differ by their number of flows, which [`Knobs::flows`] does not
+    /// change.
     pub fn has_fixed_flows(self) -> bool {
         self.plans(LoadDirections::AsPreset).iter().all(|plan| plan.fixed_flows)
     }
 
-    /// The measurements that the preset makes, in order.
     pub fn steps(self, knobs: &Knobs, token: Token) -> Vec<Step> {
-        let mut steps = Vec::new();
-        for plan in self.plans(knobs.directions) {
-            let trial = steps.len() as u32;
-            steps.push(plan.step(trial, knobs, token));
-        }
-        steps
+        let plans = self.plans(knobs.directions).into_iter().zip(0..);
+        plans.map(|(plan, trial)| plan.step(trial, knobs, token)).collect()
     }
 
     fn plans(self, directions: LoadDirections) -> Vec<Plan> {
@@ -216,7 +198,7 @@ impl Preset {
     }
 }
 
-/// How long the steps take together at most, with what a session needs beyond.
+/// Returns the longest duration of the steps together, with the margin of a session.
 pub fn session_duration(steps: &[Step]) -> Duration {
     let longest = |config: &MeasurementConfig| {
         let ramp = match config.ramp {
@@ -228,18 +210,18 @@ pub fn session_duration(steps: &[Step]) -> Duration {
     total + SESSION_MARGIN
 }
 
-/// A step before the user's wishes.
+/// A step before the user's changes.
 #[derive(Clone, Debug)]
 struct Plan {
-    /// `None`: after its direction.
+    /// `None` for the name of its direction.
     name: Option<String>,
-    /// Directions that carry load at once.
+    /// Directions that are loaded at once.
     loaded: Vec<Direction>,
     idle: Duration,
     load: Duration,
     /// Class of each flow of a direction.
     flow_classes: Vec<u8>,
-    /// Whether the number of flows is the step's point, which a knob must not change.
+    /// True if the number of flows distinguishes the step, so that the user must not change it.
     fixed_flows: bool,
     /// Classes of the probes, all Not-ECT.
     classes: Vec<u8>,
@@ -367,7 +349,8 @@ fn transport(knobs: &Knobs, flows: usize) -> Transport {
     }
 }
 
-/// `probe` for best effort, else with the class: `probe-dscp45`, `probe-dscp45-ect1`.
+/// Returns `probe` for best effort, else a name with the class: `probe-dscp45`,
+/// `probe-dscp45-ect1`.
 pub fn class_name(marking: Marking) -> String {
     let mut name = "probe".to_owned();
     if marking != Marking::default() {
@@ -387,11 +370,11 @@ mod tests {
 
     fn shape(preset: Preset, knobs: &Knobs) -> Vec<(String, u64, usize, Vec<u8>)> {
         let steps = preset.steps(knobs, NO_TOKEN).into_iter();
-        let of = |step: Step| {
+        let shape_of = |step: Step| {
             let classes = step.config.probe.classes.iter().map(|c| c.marking.dscp).collect();
             (step.name, step.config.load.as_secs(), step.config.loads.len(), classes)
         };
-        steps.map(of).collect()
+        steps.map(shape_of).collect()
     }
 
     #[test]

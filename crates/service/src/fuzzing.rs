@@ -1,23 +1,24 @@
-//! Doors into this module for the fuzz targets, compiled for them alone.
+//! Entry points into this crate for the fuzz targets, compiled for them alone.
 
 use std::net::{IpAddr, SocketAddr};
 
 use underload_probe::load::{Token, UdpFlows};
 
-use crate::front::{Door, is_join};
+use crate::front::{AddressProof, is_join};
 use crate::tokens::TokenKeys;
 
-/// Panics if `text` is a token that the server's keys signed: none of them can be known.
+/// Panics if `text` is a token that the server's keys signed: no input can know the keys.
 pub fn no_token(text: &str) {
     if let Ok(keys) = TokenKeys::for_fuzzing() {
-        assert!(!keys.signed(text), "a token that nobody signed");
+        assert!(!keys.signed(text), "a token without a valid signature was accepted");
     }
 }
 
-/// Plays datagrams from eight addresses to the server's UDP port. No address is sent more than it
-/// sent, and none joins a session but one that answered its challenge within twenty seconds.
+/// Sends datagrams from eight addresses to the server's UDP port. No address receives more bytes
+/// than it sent, and none joins a session except one that answered its challenge within twenty
+/// seconds.
 pub fn udp_port(bytes: &[u8]) {
-    let door = Door::new(&[1; 32]);
+    let proof = AddressProof::new(&[1; 32]);
     let flows = UdpFlows::default();
     let mut challenged: [Option<(u64, [u8; 16])>; 8] = [None; 8];
     let mut now_ns = 0;
@@ -40,14 +41,15 @@ pub fn udp_port(bytes: &[u8]) {
             let _ = flows.offer(&datagram, from);
             continue;
         }
-        let Some(length) = door.answer(&datagram, from, now_ns, &mut answer, join) else {
+        let Some(length) = proof.answer(&datagram, from, now_ns, &mut answer, join) else {
             assert_eq!(joined, None);
             continue;
         };
         assert!(length <= datagram.len());
         if let Some(address) = joined {
             assert_eq!(address, from.ip());
-            let (at_ns, cookie) = challenged[source].expect("nobody joins without a challenge");
+            let (at_ns, cookie) =
+                challenged[source].expect("an address joined without a challenge");
             assert!(now_ns - at_ns <= 20_000_000_000 && datagram[8..24] == cookie);
         } else if let Some(cookie) = answer.get(8..24).and_then(|it| it.try_into().ok()) {
             challenged[source] = Some((now_ns, cookie));
@@ -55,8 +57,8 @@ pub fn udp_port(bytes: &[u8]) {
     }
 }
 
-/// Turns a datagram into a well-formed hello or join where `hint` says so, since chance alone
-/// would hardly ever write one.
+/// Turns a datagram into a well-formed hello or join if `hint` selects it: random bytes hardly ever
+/// form one.
 fn make_likely(datagram: &mut Vec<u8>, hint: u8, cookie: Option<[u8; 16]>) {
     if hint & 3 == 0 {
         return;

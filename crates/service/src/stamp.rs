@@ -1,11 +1,11 @@
-//! Noticing that a file was replaced or changed, without reading it.
+//! Detects that a file was replaced or changed, without reading it.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// One state of a file. Two that are equal have the same content and mode, unless somebody takes
-/// pains.
+/// One state of a file. Two equal stamps mean equal content and mode, unless a program deliberately
+/// restores the times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stamp {
     file: (u64, u64),
@@ -15,8 +15,8 @@ pub(crate) struct Stamp {
 }
 
 impl Stamp {
-    /// As it is now, behind symbolic links; `None` if there is none to be seen.
-    pub(crate) fn of(path: &Path) -> Option<Self> {
+    /// Reads the current stamp, through symbolic links; `None` if the file cannot be accessed.
+    pub(crate) fn read(path: &Path) -> Option<Self> {
         let facts = fs::metadata(path).ok()?;
         Some(Self {
             file: (facts.dev(), facts.ino()),

@@ -1,4 +1,4 @@
-//! A server and its clients over loopback: who gets in, what they may do, and how it ends.
+//! A server and its clients over loopback: admission, limits, and the end of sessions.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -26,7 +26,7 @@ fn service(limits: Limits) -> Service {
     Service::start(config(limits)).unwrap()
 }
 
-/// A server that wants tokens, and the keys that they are signed with.
+/// Starts a server that requires tokens, and makes the keys that sign them.
 fn service_with_tokens(limits: Limits) -> (tempfile::TempDir, Service, TokenKeys) {
     let directory = underload_disk::faults::private_tempdir().unwrap();
     let path = directory.path().join("keys");
@@ -58,7 +58,7 @@ fn connect(service: &Service, options: &ConnectOptions) -> Result<Remote, Servic
     Remote::connect("localhost:4862", &[service.address()], options)
 }
 
-/// Waits for a level, at most ten seconds.
+/// Waits up to ten seconds for a condition.
 fn eventually(what: &str, is_so: impl Fn() -> bool) {
     for _ in 0..200 {
         if is_so() {
@@ -108,8 +108,8 @@ fn a_measurement_works_through_a_session() {
     assert_eq!(result.incomplete, Vec::<String>::new());
     assert!(result.probe_counts[0].answered > 0);
     assert!(result.clock_offset.is_some());
-    // Through the port that the probes use as well: what was sent was counted, but for
-    // what the last report, a tenth of a second old or more, did not know.
+    // Load and probes share a port. All that was sent was counted, except what the last report, at
+    // least a tenth of a second old, did not include.
     for log in &result.loads {
         let received = log.delivered.last().map(|last| last.packets).unwrap();
         let sent = log.packets_sent.unwrap();
@@ -137,7 +137,7 @@ fn without_a_session_not_one_byte_comes_back() {
     }
     assert!(stranger.recv(&mut [0; 2000]).is_err(), "an address without a session got an answer");
 
-    // The same datagram from the address of the session is answered, by as many bytes.
+    // A hello from the address of the session gets an answer of the same length.
     let client = UdpSocket::bind("127.0.0.1:0").unwrap();
     client.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
     client.send_to(&[0; 52], reflector).unwrap();
@@ -183,7 +183,7 @@ fn a_session_that_closes_takes_its_flows_along() {
 
 #[test]
 fn a_volume_that_is_used_up_ends_the_flow_and_says_so() {
-    // The quota of the network ends it, long before its rate times its length would.
+    // The network's quota ends the session long before its rate does.
     let rate = Some(900_000_000);
     let limits = Limits { network_bytes_per_hour: 40 << 20, ..Limits::default() };
     let service = service(limits);
@@ -270,7 +270,7 @@ fn a_session_is_held_to_its_rate_and_told_so() {
     std::thread::sleep(Duration::from_millis(1_500));
     let log = handle.finish().unwrap();
     let delivered = log.delivered.last().map_or(0, |last| last.bytes);
-    // Loopback would carry a hundred times that: the burst, and 10 MB per second.
+    // Loopback would carry a hundred times more than the burst and 10 MB per second.
     let seconds = clock.now_ns() as f64 / 1e9;
     let most = (2_500_000.0 + 10_000_000.0 * seconds) * 1.1 + 4_500_000.0;
     assert!(delivered > 3_000_000 && (delivered as f64) < most, "{delivered} of {most}");
@@ -292,7 +292,7 @@ fn another_certificate_than_the_first_is_noticed() {
     let said = error.to_string();
     let ServiceError::Imposter { seen, known, .. } = error else { panic!("{said}") };
     assert_eq!((seen, known), (second.fingerprint(), first.fingerprint()));
-    // Where to make it known is said.
+    // The error names the file in which the known key is stored.
     assert!(said.contains(&format!("from {}", known_servers.display())), "{said}");
     assert_eq!(fs::read_to_string(&known_servers).unwrap().lines().count(), 1);
     eventually("nothing is held", || second.sessions() == 0);
@@ -302,7 +302,7 @@ fn another_certificate_than_the_first_is_noticed() {
 #[test]
 fn clients_that_die_at_any_point_leave_nothing_behind() {
     let service = service(Limits::default());
-    // Before the handshake, with nonsense, and in the middle of it.
+    // Connections that end before the handshake, with garbage, and within the handshake.
     for bytes in [&[][..], b"GET / HTTP/1.1\r\n\r\n", &[0x16, 3, 1, 2, 0, 1, 0]] {
         let mut client = TcpStream::connect(service.address()).unwrap();
         client.write_all(bytes).unwrap();
@@ -317,7 +317,7 @@ fn clients_that_die_at_any_point_leave_nothing_behind() {
     eventually("the first sessions are over", || service.sessions() == 0);
     let before = descriptors();
     for _ in 0..100 {
-        // More than the server holds at once, if any stayed.
+        // More connections than the server allows at once, if any remained open.
         match connect(&service, &with_options) {
             Ok(remote) => drop(remote),
             Err(ServiceError::Busy { .. }) => {
@@ -327,7 +327,7 @@ fn clients_that_die_at_any_point_leave_nothing_behind() {
         }
     }
     eventually("all sessions are over", || service.sessions() == 0);
-    // Other tests of this process open and close descriptors too: a leak would be a hundred.
+    // Other tests of this process open and close descriptors, too; a leak would be a hundred.
     eventually("descriptors are back", || descriptors() < before + 60);
 }
 
@@ -349,11 +349,11 @@ fn a_token_goes_only_to_the_server_that_it_names() {
     eventually("the connection is over", || evil.counts().dropped == 1);
     assert_eq!((evil.counts().refused, evil.counts().granted), (0, 0));
 
-    // The token itself says who is right: nothing is believed at first sight.
+    // The token names the server's key, so no key is trusted at first sight.
     let remote = connect(&good, &right).unwrap();
     assert_eq!(remote.identity(), (good.fingerprint(), false));
     drop(remote);
-    // The name is known by now: another server under it is no better with the token of another.
+    // Now the key is known: another server under the same name is rejected even with its token.
     let known = ConnectOptions { token: None, ..right.clone() };
     assert!(matches!(connect(&evil, &known), Err(ServiceError::Imposter { .. })));
     assert!(matches!(connect(&evil, &right), Err(ServiceError::Imposter { .. })));
@@ -372,7 +372,7 @@ fn a_server_that_drips_its_handshake_keeps_no_client() {
             std::thread::spawn(move || {
                 let mut socket = socket?;
                 socket.write_all(&[22, 3, 3, 0x3f, 0xf0, 2, 0, 0x3f, 0xec])?;
-                // Until the client has had enough.
+                // Until the client closes.
                 while socket.write_all(&[3]).is_ok() {
                     std::thread::sleep(Duration::from_millis(50));
                 }
@@ -405,7 +405,7 @@ fn a_server_that_drips_its_handshake_keeps_no_client() {
     assert_eq!(silent, address);
 }
 
-/// A server that remembers in `home`, and wants tokens.
+/// Starts a server that requires tokens and stores its state in `home`.
 fn lasting_service(home: &Path) -> Service {
     let identity = Identity::load_or_create(&home.join("server")).unwrap();
     let access = Access::Tokens(home.join("keys"));
@@ -442,7 +442,7 @@ fn a_used_token_stays_used_and_without_keys_nobody_gets_in() {
         panic!("a key that was taken away is still good");
     };
     assert!(reason.contains("cannot read the keys"), "{reason}");
-    let news = service.tend();
+    let news = service.reload_files();
     assert!(news.iter().any(|words| words.contains("no token is accepted")), "{news:?}");
     fs::rename(&kept, &path).unwrap();
     drop(connect(&service, &right).unwrap());
@@ -464,21 +464,21 @@ fn a_certificate_is_replaced_while_the_server_runs() {
     let base = ServiceConfig::on_loopback(identity);
     let service = Service::start(ServiceConfig { tcp_port: 0, udp_port: 0, ..base }).unwrap();
     let pinned = options(&service);
-    assert_eq!(service.tend(), Vec::<String>::new());
+    assert_eq!(service.reload_files(), Vec::<String>::new());
 
     write(&pem, "not yet written");
-    assert!(service.tend()[0].contains("the old certificate stays"));
+    assert!(service.reload_files()[0].contains("the old certificate stays"));
     drop(connect(&service, &pinned).unwrap());
     let renewed = rcgen::CertificateParams::new(names()).unwrap();
     write(&pem, &renewed.self_signed(&first.signing_key).unwrap().pem());
-    assert!(service.tend()[0].contains("its key is the same"));
+    assert!(service.reload_files()[0].contains("its key is the same"));
     drop(connect(&service, &pinned).unwrap());
 
     let second = rcgen::generate_simple_self_signed(names()).unwrap();
     write(&pem, &second.cert.pem());
-    assert!(service.tend()[0].contains("the old certificate stays"), "half of a pair");
+    assert!(service.reload_files()[0].contains("the old certificate stays"), "half of a pair");
     write(&key, &second.signing_key.serialize_pem());
-    assert!(service.tend()[0].contains("another key"));
+    assert!(service.reload_files()[0].contains("another key"));
     assert!(matches!(connect(&service, &pinned), Err(ServiceError::Imposter { .. })));
     drop(connect(&service, &options(&service)).unwrap());
 }

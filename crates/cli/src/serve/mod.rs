@@ -403,7 +403,7 @@ fn wait_for_the_end(service: &Service, mut member: Option<Membership>, signals: 
         }
         if tended.elapsed() >= TEND_INTERVAL {
             tended = Instant::now();
-            for news in service.tend() {
+            for news in service.reload_files() {
                 eprintln!("{news}");
             }
         }

@@ -1,9 +1,8 @@
-//! The cryptography of DTLS 1.2 on ring, which the program has anyway, in the shape that `dimpl`
-//! asks for: one cipher suite (AES-128-GCM), two groups (X25519, P-256), ECDSA on P-256. That is
-//! what browsers prefer or offer, and all that a channel needs.
+//! The cryptography of DTLS 1.2 for `dimpl`, on ring, which the program links anyway: one cipher
+//! suite (AES-128-GCM), two groups (X25519, P-256), ECDSA on P-256. Browsers prefer or offer these.
 //!
-//! `dimpl` demands a suite of DTLS 1.3, too, and tests all of it with known answers whenever a
-//! configuration is made; sessions are opened for 1.2 alone.
+//! `dimpl` also requires a suite of DTLS 1.3 and tests everything with known answers whenever a
+//! configuration is made; sessions use DTLS 1.2 alone.
 
 use std::fmt;
 
@@ -19,7 +18,6 @@ use ring::{aead, agreement, digest, hmac, rand, signature};
 use rustls::pki_types::CertificateDer;
 use webpki::EndEntityCert;
 
-/// All of it.
 pub(super) fn provider() -> CryptoProvider {
     CryptoProvider {
         kx_groups: &[&Group::X25519, &Group::P256],
@@ -33,18 +31,17 @@ pub(super) fn provider() -> CryptoProvider {
     }
 }
 
-/// What needs no state.
 #[derive(Debug)]
 struct Ring;
 
-fn failed(operation: CryptoOperation) -> CryptoError {
+fn crypto_error(operation: CryptoOperation) -> CryptoError {
     CryptoError::OperationFailed(operation)
 }
 
 impl SecureRandom for Ring {
     fn fill(&self, bytes: &mut [u8]) -> Result<(), CryptoError> {
         let filled = rand::SystemRandom::new().fill(bytes);
-        filled.map_err(|_| failed(CryptoOperation::FillRandom))
+        filled.map_err(|_| crypto_error(CryptoOperation::FillRandom))
     }
 }
 
@@ -63,7 +60,7 @@ impl HmacProvider for Ring {
         };
         let tag = hmac::sign(&hmac::Key::new(algorithm, key), data);
         let place = out.get_mut(..tag.as_ref().len());
-        place.ok_or(failed(CryptoOperation::ComputeHmac))?.copy_from_slice(tag.as_ref());
+        place.ok_or(crypto_error(CryptoOperation::ComputeHmac))?.copy_from_slice(tag.as_ref());
         Ok(tag.as_ref().len())
     }
 }
@@ -121,7 +118,8 @@ impl SupportedKxGroup for Group {
         let random = rand::SystemRandom::new();
         let begun = agreement::EphemeralPrivateKey::generate(algorithm, &random)
             .and_then(|secret| secret.compute_public_key().map(|public| (secret, public)));
-        let (secret, public) = begun.map_err(|_| failed(CryptoOperation::StartKeyExchange))?;
+        let (secret, public) =
+            begun.map_err(|_| crypto_error(CryptoOperation::StartKeyExchange))?;
         Ok(Box::new(Exchange { group: self.name(), secret, public }))
     }
 }
@@ -180,7 +178,7 @@ impl SigningKey for Key {
         }
         let signed = self.0.sign(&rand::SystemRandom::new(), data);
         out.clear();
-        out.extend_from_slice(signed.map_err(|_| failed(CryptoOperation::Sign))?.as_ref());
+        out.extend_from_slice(signed.map_err(|_| crypto_error(CryptoOperation::Sign))?.as_ref());
         Ok(())
     }
 
@@ -234,7 +232,7 @@ impl Aead {
         key: &[u8],
     ) -> Result<Box<dyn Cipher>, CryptoError> {
         let key = aead::UnboundKey::new(algorithm, key);
-        let key = key.map_err(|_| failed(CryptoOperation::CreateCipher))?;
+        let key = key.map_err(|_| crypto_error(CryptoOperation::CreateCipher))?;
         Ok(Box::new(Self(aead::LessSafeKey::new(key))))
     }
 }
@@ -245,7 +243,7 @@ impl Cipher for Aead {
     fn encrypt(&mut self, plaintext: &mut Buf, aad: Aad, nonce: Nonce) -> Result<(), CryptoError> {
         let nonce = aead::Nonce::assume_unique_for_key(nonce.0);
         let tag = self.0.seal_in_place_separate_tag(nonce, aead::Aad::from(&aad[..]), plaintext);
-        let tag = tag.map_err(|_| failed(CryptoOperation::Encrypt))?;
+        let tag = tag.map_err(|_| crypto_error(CryptoOperation::Encrypt))?;
         plaintext.extend_from_slice(tag.as_ref());
         Ok(())
     }
@@ -258,7 +256,7 @@ impl Cipher for Aead {
     ) -> Result<(), CryptoError> {
         let nonce = aead::Nonce::assume_unique_for_key(nonce.0);
         let opened = self.0.open_in_place(nonce, aead::Aad::from(&aad[..]), ciphertext.as_mut());
-        let len = opened.map_err(|_| failed(CryptoOperation::Decrypt))?.len();
+        let len = opened.map_err(|_| crypto_error(CryptoOperation::Decrypt))?.len();
         ciphertext.truncate(len);
         Ok(())
     }
@@ -276,7 +274,7 @@ impl SupportedDtls12CipherSuite for Aes128Gcm {
         HashAlgorithm::SHA256
     }
 
-    /// Of the MAC, of the key, of the part of the nonce that is not sent (RFC 5288, 3).
+    /// Lengths of the MAC, of the key, and of the part of the nonce that is not sent (RFC 5288, 3).
     fn key_lengths(&self) -> (usize, usize, usize) {
         (0, 16, 4)
     }
@@ -322,7 +320,7 @@ impl SupportedDtls13CipherSuite for ChaCha20Poly1305 {
         Aead::boxed(&aead::CHACHA20_POLY1305, key)
     }
 
-    /// The first five bytes, as ring gives them; a record number has two at most.
+    /// Returns the five mask bytes that ring gives; a record number has two bytes at most.
     fn encrypt_sn(&self, sn_key: &[u8], sample: &[u8; 16]) -> [u8; 16] {
         let mut mask = [0; 16];
         let key = aead::quic::HeaderProtectionKey::new(&aead::quic::CHACHA20, sn_key);
@@ -337,7 +335,7 @@ impl SupportedDtls13CipherSuite for ChaCha20Poly1305 {
 mod tests {
     use super::*;
 
-    /// `dimpl` holds known answers of hashes, signatures, exchanges and ciphers against it.
+    /// `dimpl` checks hashes, signatures, key exchanges and ciphers against known answers.
     #[test]
     fn all_of_it_gives_the_known_answers() {
         provider().validate().unwrap();

@@ -1,16 +1,17 @@
-//! The table on a socket, with a thread: answers to probes wait for no load.
+//! The table of channels on a UDP socket, with a thread of its own so that load does not delay
+//! answers to probes.
 
 use std::fmt::Write as _;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
 use dimpl::{Config, DtlsCertificate};
 use ring::digest;
 use ring::rand::{SecureRandom as _, SystemRandom};
+use underload_probe::Counters;
 use underload_probe::endpoint::ThreadTiming;
 use underload_service::CompatLedger;
 
@@ -19,28 +20,26 @@ use super::session::{Seat, Secrets, Session, Shown};
 use super::table::Table;
 use super::{ChannelError, ChannelLimits, OfferError, crypto};
 use crate::nq::Channels;
-use crate::{CompatError, Places, places};
+use crate::{CompatError, Places, Threads, places};
 
-/// A running server of channels. Dropping it ends them.
+/// A running server of channels. Dropping it ends the channels and joins its thread.
 #[derive(Debug)]
 pub struct ChannelServer {
     address: SocketAddr,
     shared: Arc<Shared>,
-    thread: Option<JoinHandle<()>>,
+    _threads: Threads,
 }
 
-/// Counts of a server of channels.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ChannelCounts {
-    /// Offers answered.
     pub offers: u64,
-    /// Offers turned away because there was no place.
+    /// Offers rejected because there was no place.
     pub busy: u64,
-    /// Probes answered.
+    /// Probes answered, of all channels so far.
     pub answered: u64,
-    /// Datagrams that were nobody's.
+    /// Datagrams that belong to no channel, or made its handler panic.
     pub ignored: u64,
-    /// Channels open, or being opened.
+    /// Channels that are open or being opened.
     pub sessions: usize,
 }
 
@@ -50,75 +49,63 @@ struct Shared {
     places: Places,
     shown: Shown,
     table: Mutex<Table>,
-    stop: AtomicBool,
-    offers: AtomicU64,
-    busy: AtomicU64,
-    ignored: AtomicU64,
+    counters: Counters<ChannelCounts>,
 }
 
 impl std::fmt::Debug for Shared {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // Neither keys nor passwords.
+        // Without keys and passwords.
         f.debug_struct("Shared").field("limits", &self.limits).finish_non_exhaustive()
     }
 }
 
-/// How often time passes for sessions in which nothing happens.
+/// Interval at which timeouts of the sessions are checked.
 const TICK: Duration = Duration::from_millis(20);
-/// No datagram of a browser is longer; a longer one is cut, and then opens no cipher.
+/// Longer than any datagram of a browser; a longer one is cut, and its decryption fails.
 const DATAGRAM_BYTES_MAX: usize = 2048;
-/// A flight of DTLS that gets no answer is sent again after this, then after twice as long.
+/// DTLS repeats an unanswered flight after this time, then after twice as long.
 const RESEND_AFTER: Duration = Duration::from_millis(500);
-/// Bytes of UDP payload that fit everywhere.
+/// Largest UDP payload that DTLS sends; every path carries it.
 const DATAGRAM_BYTES: usize = 1150;
 
 impl ChannelServer {
-    /// Serves on `socket`, which the caller bound; channels pay from `ledger` for what they move.
+    /// Serves on `socket`, which the caller has bound. The channels' traffic is charged to
+    /// `ledger`.
     ///
     /// # Errors
-    /// [`ChannelError`]: a socket option refused, no thread, no randomness.
+    /// Returns an error if the kernel refuses a socket option, the thread or random numbers.
     pub fn start(
         socket: UdpSocket,
         limits: ChannelLimits,
         ledger: CompatLedger,
     ) -> Result<Self, ChannelError> {
-        let failed = |step| move |source| CompatError::Socket { protocol: "channel", step, source };
-        let address = socket.local_addr().map_err(failed("reading its address"))?;
-        socket.set_read_timeout(Some(TICK)).map_err(failed("setting a timeout"))?;
+        let error = |step| move |source| CompatError::Socket { protocol: "channel", step, source };
+        let address = socket.local_addr().map_err(error("reading its address"))?;
+        socket.set_read_timeout(Some(TICK)).map_err(error("setting a timeout"))?;
         let shared = Arc::new(Shared {
             limits,
             ledger,
             places: places(limits.sessions_max, limits.sessions_per_network_max),
             shown: shown(&limits)?,
             table: Mutex::default(),
-            stop: AtomicBool::new(false),
-            offers: AtomicU64::new(0),
-            busy: AtomicU64::new(0),
-            ignored: AtomicU64::new(0),
+            counters: Counters::default(),
         });
-        let of_thread = Arc::clone(&shared);
-        let thread = Builder::new()
-            .name("channel".to_owned())
-            .spawn(move || serve(&socket, &of_thread))
-            .map_err(failed("starting its thread"))?;
-        Ok(Self { address, shared, thread: Some(thread) })
+        let thread_shared = Arc::clone(&shared);
+        let mut threads = Threads::default();
+        threads.spawn("channel", "channel", move |stop| serve(&socket, &thread_shared, stop))?;
+        Ok(Self { address, shared, _threads: threads })
     }
 
-    /// The address and port that the server listens on.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// What the server has counted so far.
     pub fn counts(&self) -> ChannelCounts {
-        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let table = self.shared.table();
         ChannelCounts {
-            offers: read(&self.shared.offers),
-            busy: read(&self.shared.busy),
             answered: table.answered(),
-            ignored: read(&self.shared.ignored),
             sessions: table.len(),
+            ..self.shared.counters.read()
         }
     }
 
@@ -149,10 +136,10 @@ impl Channels for ChannelServer {
     ) -> Result<String, OfferError> {
         let offer = Offer::parse(offer)?;
         let Some(secrets) = self.open(&offer, from) else {
-            self.shared.busy.fetch_add(1, Ordering::Relaxed);
+            self.shared.counters.update(|counts| counts.busy += 1);
             return Err(OfferError::Busy);
         };
-        self.shared.offers.fetch_add(1, Ordering::Relaxed);
+        self.shared.counters.update(|counts| counts.offers += 1);
         let answer = Answer {
             name: &secrets.name,
             password: &secrets.password,
@@ -166,21 +153,12 @@ impl Channels for ChannelServer {
 
 impl Shared {
     fn table(&self) -> MutexGuard<'_, Table> {
-        // What panicked was out of the table at that time.
+        // A session that panics has been taken out of the table before.
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Drop for ChannelServer {
-    fn drop(&mut self) {
-        self.shared.stop.store(true, Ordering::Relaxed);
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
-    }
-}
-
-/// A certificate for as long as the server runs: browsers learn it anew with each answer.
+/// Makes a certificate for this run of the server; each answer tells browsers its fingerprint.
 pub(super) fn shown(limits: &ChannelLimits) -> Result<Shown, ChannelError> {
     let made = rcgen::generate_simple_self_signed(vec!["underload".to_owned()]);
     let made = made.map_err(ChannelError::Certificate)?;
@@ -203,7 +181,7 @@ pub(super) fn shown(limits: &ChannelLimits) -> Result<Shown, ChannelError> {
     Ok(Shown { config: Arc::new(config), certificate, fingerprint })
 }
 
-/// So many random bytes as hexadecimal digits, which are characters of ICE.
+/// Returns `bytes` random bytes, 16 at most, as hexadecimal digits, which ICE allows in names.
 fn random_text(bytes: usize) -> Option<String> {
     let mut random = [0; 16];
     let random = random.get_mut(..bytes)?;
@@ -215,27 +193,27 @@ fn random_text(bytes: usize) -> Option<String> {
     Some(text)
 }
 
-fn serve(socket: &UdpSocket, shared: &Shared) {
+fn serve(socket: &UdpSocket, shared: &Shared, stop: &AtomicBool) {
     ThreadTiming::default().apply();
     let mut datagram = [0; DATAGRAM_BYTES_MAX];
     let mut ticked = Instant::now();
-    // What the kernel refuses to send is lost, as any datagram may be.
+    // A datagram that the kernel refuses to send is lost, as any datagram may be.
     let mut send = |bytes: &[u8], to: SocketAddr| drop(socket.send_to(bytes, to));
-    while !shared.stop.load(Ordering::Relaxed) {
-        // Errors are the timeout, signals, and ICMP complaints about earlier answers.
+    while !stop.load(Ordering::Relaxed) {
+        // Errors are the timeout, signals, and ICMP errors of earlier answers.
         if let Ok((len, from)) = socket.recv_from(&mut datagram) {
             let bytes = &datagram[..len];
             let taken = catch_unwind(AssertUnwindSafe(|| {
                 shared.table().datagram(Instant::now(), from, bytes, &shared.shown, &mut send)
             }));
             if !matches!(taken, Ok(true)) {
-                shared.ignored.fetch_add(1, Ordering::Relaxed);
+                shared.counters.update(|counts| counts.ignored += 1);
             }
         }
         let now = Instant::now();
         if now.duration_since(ticked) >= TICK {
             ticked = now;
-            // One whose time cannot pass is no reason to end the others.
+            // A session that panics must not end the others.
             let _ = catch_unwind(AssertUnwindSafe(|| shared.table().tick(now, &mut send)));
         }
     }

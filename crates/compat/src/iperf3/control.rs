@@ -1,4 +1,4 @@
-//! A control connection: bytes of state, and JSON with its length in front.
+//! A control connection: states of one byte, and JSON behind a length.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
@@ -13,39 +13,36 @@ use underload_probe::network::{POLL_INTERVAL, is_temporary, wait_for};
 use super::parameters::Refusal;
 use super::state;
 
-/// What a control connection was opened with: 36 characters and a zero.
+/// The first bytes of a control connection: 36 characters and a zero.
 pub(super) type Cookie = [u8; 37];
 
-/// Why a conversation ended early.
+/// Why a test ended early. The client is notified unless it is the cause.
 #[derive(Debug)]
 pub(super) enum Ended {
-    /// The test is not allowed; the client is told.
     Refused(Refusal),
-    /// Its time is over, or nothing moves; the client is told.
+    /// The time of the test is up, or nothing moves.
     Lease,
-    /// The server stops; the client is told.
     Stopped,
-    /// The machine has no thread for it; the client is told.
     Overloaded,
-    /// The client went away, or does not speak the protocol.
+    /// The client closed the connection, or violates the protocol.
     Client,
 }
 
 impl From<io::Error> for Ended {
     fn from(_: io::Error) -> Self {
-        // What the kernel says about a connection is always about the client's end of it.
+        // A socket error concerns the client's end of the connection.
         Self::Client
     }
 }
 
-/// Reads that end at a deadline and when the server stops.
+/// A control connection whose reads end at a deadline and when the server stops.
 #[derive(Debug)]
 pub(super) struct Control {
     stream: TcpStream,
     stop: Arc<AtomicBool>,
 }
 
-/// How long a client may take to take in what it is told.
+/// Longest time for a client to receive a message.
 const WRITE_MAX: Duration = Duration::from_secs(2);
 
 impl Control {
@@ -83,7 +80,7 @@ impl Control {
         Ok(())
     }
 
-    /// The next state that the client says, if it says one within [`POLL_INTERVAL`].
+    /// Returns the next state from the client; `None` if none arrives within [`POLL_INTERVAL`].
     pub(super) fn poll_state(&mut self) -> Result<Option<i8>, Ended> {
         if self.is_stopped() {
             return Err(Ended::Stopped);
@@ -97,7 +94,7 @@ impl Control {
         }
     }
 
-    /// While the client has nothing to say: fails if it is gone, or says something.
+    /// Fails if the client has closed the connection or sends anything, which it must not do now.
     pub(super) fn check(&mut self) -> Result<(), Ended> {
         let ready = wait_for(self.stream.as_fd(), PollFlags::POLLIN, Duration::ZERO)?;
         if ready.is_empty() && !self.is_stopped() {
@@ -109,8 +106,7 @@ impl Control {
         }
     }
 
-    /// A client that does not take in what it is told, however slowly it does, ends with
-    /// [`WRITE_MAX`].
+    /// Writes within [`WRITE_MAX`], even if the client reads slowly.
     fn write(&mut self, mut bytes: &[u8]) -> Result<(), Ended> {
         let until = Instant::now() + WRITE_MAX;
         loop {
@@ -123,7 +119,8 @@ impl Control {
             if bytes.is_empty() {
                 return Ok(());
             }
-            // After the first try, so that a client can be told that the server stops.
+            // Checked after the first attempt, so that the client can be notified that the server
+            // stops.
             if self.is_stopped() {
                 return Err(Ended::Stopped);
             }
@@ -133,11 +130,12 @@ impl Control {
         }
     }
 
-    pub(super) fn say(&mut self, state: i8) -> Result<(), Ended> {
+    pub(super) fn send_state(&mut self, state: i8) -> Result<(), Ended> {
         self.write(&[state as u8])
     }
 
-    /// What an error of iperf3's is: the state, its number, and that no system call failed.
+    /// Sends an error as iperf3 does: the state, the error's number, and that no system call
+    /// failed.
     pub(super) fn refuse(&mut self, refusal: Refusal) -> Result<(), Ended> {
         let mut bytes = vec![state::SERVER_ERROR as u8];
         bytes.extend_from_slice(&refusal.0.to_be_bytes());
@@ -145,7 +143,7 @@ impl Control {
         self.write(&bytes)
     }
 
-    /// JSON of at most `bytes_max`, which nothing is allocated for before it is checked.
+    /// Reads JSON of at most `bytes_max`. The length is checked before memory is allocated.
     pub(super) fn read_json(&mut self, bytes_max: usize, until: Instant) -> Result<Vec<u8>, Ended> {
         let mut len = [0; 4];
         self.read(&mut len, until)?;

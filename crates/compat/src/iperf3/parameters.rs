@@ -1,4 +1,4 @@
-//! The parameters of a test: JSON of the client, checked against what is allowed.
+//! The parameters of a test: the client's JSON, checked against the limits.
 
 use std::time::Duration;
 
@@ -7,76 +7,61 @@ use underload_record::schema::FlowDirection;
 
 use super::Iperf3Limits;
 
-/// The test that a client asks for, checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Parameters {
-    /// TCP or UDP.
     pub protocol: Protocol,
-    /// The side that sends.
     pub direction: FlowDirection,
     /// Streams per direction, at least 1.
     pub streams: u32,
-    /// How long the client sends after the omitted time; zero if it counts bytes instead.
+    /// How long the client sends after the omitted time; zero if the amount ends the test.
     pub duration: Duration,
-    /// Payload of a direction after the omitted time, all streams together, bytes; `None` if only
-    /// the time ends the test.
+    /// Payload of a direction after the omitted time, all streams together; `None` if only the time
+    /// ends the test.
     pub amount: Option<u64>,
-    /// Time at the start that does not count.
+    /// Time at the start whose traffic does not count.
     pub omit: Duration,
-    /// Bytes of a write or of a datagram's payload.
+    /// Bytes of a write, or of a datagram's payload.
     pub len: usize,
-    /// Rate of each stream, bit/s of payload; `None` for as much as possible.
+    /// Rate of each stream, bit/s of payload; `None` for no limit.
     pub bit_per_s: Option<u64>,
-    /// Whether segments go out at once.
     pub no_delay: bool,
-    /// Socket buffer, bytes.
+    /// Requested size of the socket buffers, bytes.
     pub window: Option<usize>,
-    /// DSCP to send with, in the upper six bits of the IP header's byte; 0 if it is not allowed.
+    /// The IP header's byte with the DSCP to send; 0 if the DSCP is not allowed.
     pub traffic_class: u8,
-    /// Congestion control of what the server sends.
+    /// Congestion control of the server's streams.
     pub congestion: Option<String>,
-    /// Whether datagrams count in 64 bits.
+    /// Whether datagrams have 64-bit counters.
     pub counters_64bit: bool,
-    /// Whether the client wants the server's words.
+    /// Whether the client requests the server's text output.
     pub wants_output: bool,
 }
 
-/// Transport of the payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {
-    /// TCP.
     Tcp,
-    /// UDP.
     Udp,
 }
 
-/// Why a test is refused, in iperf3's own numbers, which its client turns into words.
+/// An error number of iperf3, which its client turns into a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refusal(pub i32);
 
 impl Refusal {
-    /// The duration is too long.
     pub const DURATION: Self = Self(5);
-    /// There are too many streams, or none.
     pub const STREAMS: Self = Self(6);
-    /// The block size is out of range.
     pub const BLOCK_SIZE: Self = Self(7);
-    /// The socket buffer is too large.
     pub const WINDOW: Self = Self(8);
-    /// The omitted time is out of range.
     pub const OMIT: Self = Self(12);
-    /// The rates together are over the limit, or not declared.
+    /// The sum of the rates exceeds the limit, or no rate is declared.
     pub const TOTAL_RATE: Self = Self(27);
-    /// The parameters cannot be read.
     pub const PARAMETERS: Self = Self(114);
-    /// There is no such protocol here.
     pub const PROTOCOL: Self = Self(131);
-    /// The congestion control cannot be used.
     pub const CONGESTION: Self = Self(134);
 }
 
-/// As it travels. Numbers are floats, because iperf3's JSON library writes large ones that way;
-/// unknown keys are skipped, because every version brings new ones.
+/// The JSON of the client. Numbers are floats, because iperf3's JSON library writes large ones that
+/// way; unknown keys are skipped, because every version adds some.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 #[expect(clippy::struct_excessive_bools, reason = "the keys of a foreign format")]
@@ -103,7 +88,7 @@ struct Wire {
     get_server_output: f64,
 }
 
-/// iperf3's largest block.
+/// Largest block that iperf3 itself accepts, bytes.
 const TCP_LEN_MAX: u64 = 1 << 20;
 const TCP_LEN_DEFAULT: u64 = 128 << 10;
 const UDP_LEN_DEFAULT: u64 = 1460;
@@ -114,10 +99,10 @@ const WINDOW_MAX: u64 = 512 << 20;
 const OMIT_MAX_S: u64 = 60;
 
 impl Parameters {
-    /// Reads and checks what a client sent.
+    /// Parses and checks a client's JSON.
     ///
     /// # Errors
-    /// [`Refusal`], as the client is told.
+    /// Returns the error number to send to the client.
     pub fn decode(json: &[u8], limits: &Iperf3Limits) -> Result<Self, Refusal> {
         let wire: Wire = serde_json::from_slice(json).map_err(|_| Refusal::PARAMETERS)?;
         let protocol = match (wire.tcp, wire.udp, wire.sctp) {
@@ -169,14 +154,14 @@ impl Parameters {
         if is_over { Err(Refusal::TOTAL_RATE) } else { Ok(()) }
     }
 
-    /// Streams over both directions.
+    /// Returns the number of streams in both directions.
     pub fn streams_in_all(&self) -> usize {
         let directions = if self.direction == FlowDirection::Both { 2 } else { 1 };
         self.streams as usize * directions
     }
 
-    /// Whether the server sends on the stream at this place, counted in the order of opening: in a
-    /// test of both directions the client opens those that it sends on first.
+    /// Returns whether the server sends on the stream at `place`, in the order of opening: in a
+    /// test of both directions the client first opens the streams on which it sends.
     pub fn server_sends_on(&self, place: usize) -> bool {
         match self.direction {
             FlowDirection::Up => false,
@@ -196,11 +181,11 @@ impl Wire {
         Some(len as usize)
     }
 
-    /// `-n` and `-k`; whichever is over first ends the test.
+    /// Returns the amount of `-n` or `-k`; the smaller one ends the test.
     fn amount(&self, len: usize) -> Result<Option<u64>, Refusal> {
         let read = |count| whole(count, 0, u64::MAX).ok_or(Refusal::PARAMETERS);
-        let of_blocks = read(self.blockcount)?.saturating_mul(len as u64);
-        Ok([read(self.num)?, of_blocks].into_iter().filter(|amount| *amount > 0).min())
+        let block_bytes = read(self.blockcount)?.saturating_mul(len as u64);
+        Ok([read(self.num)?, block_bytes].into_iter().filter(|amount| *amount > 0).min())
     }
 
     fn bit_per_s(&self) -> Result<Option<u64>, Refusal> {
@@ -215,7 +200,7 @@ impl Wire {
     }
 }
 
-/// A whole number within a range; fractions are cut off.
+/// Returns a number within a range, without its fraction; `None` outside the range.
 fn whole(value: f64, min: u64, max: u64) -> Option<u64> {
     let is_within = value >= min as f64 && value <= max as f64;
     is_within.then_some(value as u64)

@@ -1,6 +1,6 @@
-//! The threads that move payload, and what they count.
+//! The threads that transfer payload, and their counters.
 
-use std::io::{self, Read, Write};
+use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -15,7 +15,7 @@ use underload_service::CompatShare;
 
 use super::udp::{Datagram, UdpHub, UdpStream};
 
-/// What a sender or a receiver of TCP has moved.
+/// The counters of a sender or a TCP receiver.
 #[derive(Debug, Default)]
 pub(super) struct Counters {
     pub bytes: AtomicU64,
@@ -23,18 +23,18 @@ pub(super) struct Counters {
     pub packets: AtomicU64,
 }
 
-/// How much the server sends in a test that ends by amount, all streams together.
+/// The amount that the server sends in a test that ends by amount, all streams together.
 #[derive(Debug)]
 pub(super) struct Amount {
     bytes: Option<u64>,
-    /// Whether there is omitted time: the client may end it later than we do, and so need more.
+    /// Whether there is omitted time: the client may end it later than the server, and need more.
     omits: bool,
-    /// What is sent in the omitted time does not count.
+    /// False during the omitted time, whose traffic does not count.
     counts: AtomicBool,
     promised: AtomicU64,
 }
 
-/// A client that counted less than was sent gets another block after this.
+/// After this, a client that counted less than was sent gets another block.
 const AMOUNT_GRACE: Duration = Duration::from_secs(1);
 
 impl Amount {
@@ -42,13 +42,12 @@ impl Amount {
         Self { bytes, omits, counts: AtomicBool::new(!omits), promised: AtomicU64::new(0) }
     }
 
-    /// The omitted time is over.
     pub(super) fn count(&self) {
         self.counts.store(true, Ordering::Relaxed);
     }
 
-    /// Whether another block of `len` belongs to it. The last one is sent whole: clients wait for
-    /// whole blocks.
+    /// Returns true if another block of `len` may be sent. The last block is sent whole, because
+    /// clients wait for whole blocks.
     fn take(&self, len: usize) -> bool {
         let Some(bytes) = self.bytes else { return true };
         !self.counts.load(Ordering::Relaxed)
@@ -56,7 +55,7 @@ impl Amount {
                 && self.promised.fetch_add(len as u64, Ordering::Relaxed) < bytes
     }
 
-    /// Waits until another block may be sent; false if the test is `over` before.
+    /// Waits until another block may be sent; returns false if the test is `over` before.
     fn wait(&self, len: usize, over: &AtomicBool) -> bool {
         let start = Instant::now();
         while !self.take(len) {
@@ -72,7 +71,7 @@ impl Amount {
     }
 }
 
-/// A rate, kept from its first byte on.
+/// Keeps a rate from its first byte on.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pacer {
     clock: RunClock,
@@ -81,9 +80,9 @@ pub(super) struct Pacer {
     bytes: u64,
 }
 
-/// Pacing sleeps; shorter waits than this are left to add up.
+/// Shorter waits are not slept but accumulated.
 const PACING_NS: u64 = 1_000_000;
-/// A sender that was held up does not make up for more than this.
+/// A delayed sender catches up at most this much.
 const CATCH_UP_NS: u64 = 100_000_000;
 
 impl Pacer {
@@ -92,7 +91,7 @@ impl Pacer {
         Self { clock, start_ns: clock.now_ns(), bit_per_s, bytes: 0 }
     }
 
-    /// When what was moved so far is paid for, ns of the clock.
+    /// Returns when the rate allows the next byte, ns of the clock.
     fn due_ns(&self) -> u64 {
         let Some(rate) = self.bit_per_s else { return 0 };
         let after_ns = u128::from(self.bytes) * 8_000_000_000 / u128::from(rate);
@@ -108,7 +107,7 @@ impl Pacer {
         }
     }
 
-    /// Sleeps until what was moved so far is paid for, or `over`.
+    /// Sleeps until the rate allows the next byte, or until `over`.
     fn rest(&self, over: &AtomicBool) {
         let due_ns = self.due_ns();
         while !over.load(Ordering::Relaxed) {
@@ -121,13 +120,7 @@ impl Pacer {
     }
 }
 
-/// Timeouts instead of blocking, so that every thread notices the end.
-pub(super) fn prepare(stream: &TcpStream) -> io::Result<()> {
-    stream.set_read_timeout(Some(POLL_INTERVAL))?;
-    stream.set_write_timeout(Some(POLL_INTERVAL))
-}
-
-/// What a stream may still move: its share of what the server gives away, until its test is over.
+/// What a stream may still transfer: its share of the server's capacity, until its test is over.
 #[derive(Clone, Copy)]
 pub(super) struct Allowance<'a> {
     pub share: &'a CompatShare,
@@ -139,7 +132,7 @@ impl Allowance<'_> {
         self.over.load(Ordering::Relaxed)
     }
 
-    /// Waits for as much as may move now, at most `bytes_max`; `None` once the test is over.
+    /// Waits for a share of at most `bytes_max`; returns `None` once the test is over.
     fn wait(self, direction: Direction, bytes_max: usize) -> Option<usize> {
         while !self.is_over() && !self.share.is_over() {
             let bytes = bytes_max.min(self.share.chunk_bytes(direction)).max(1);
@@ -151,7 +144,7 @@ impl Allowance<'_> {
         None
     }
 
-    /// Returns to the session what was reserved and not moved: `taken` less `moved` bytes.
+    /// Returns the unused share: `taken` less `moved` bytes.
     fn settle(self, direction: Direction, taken: usize, moved: usize) {
         if moved < taken {
             self.share.give_back(direction, (taken - moved) as u64);
@@ -159,7 +152,7 @@ impl Allowance<'_> {
     }
 }
 
-/// Reads and throws away until the test is over or the stream ends.
+/// Reads and discards until the test is over or the stream ends.
 pub(super) fn receive_tcp(
     mut stream: &TcpStream,
     counters: &Counters,
@@ -183,7 +176,7 @@ pub(super) fn receive_tcp(
     }
 }
 
-/// Writes blocks of `len` until the test is over or the client gone, and rests while `amount` is
+/// Writes blocks of `len` until the test is over or the client leaves, and waits while `amount` is
 /// used up.
 pub(super) fn send_tcp(
     mut stream: &TcpStream,
@@ -193,7 +186,7 @@ pub(super) fn send_tcp(
     allowance: Allowance<'_>,
 ) {
     let block = payload(len);
-    // Of the block under way.
+    // Bytes left of the current block.
     let mut left = 0;
     loop {
         if left == 0 {
@@ -218,10 +211,10 @@ pub(super) fn send_tcp(
     }
 }
 
-/// How a UDP sender keeps its schedule: no priority over others, and little spinning.
+/// Scheduling of a UDP sender: no priority, and little spinning.
 const UDP_TIMING: ThreadTiming = ThreadTiming { real_time_priority: None, spin_ns: 20_000 };
 
-/// Sends datagrams with `len` bytes of payload until the test is over, evenly spaced if there is a
+/// Sends datagrams with `len` bytes of payload until the test is over, evenly spaced at the pacer's
 /// rate.
 pub(super) fn send_udp(
     hub: &UdpHub,
@@ -252,7 +245,8 @@ pub(super) fn send_udp(
                 counters.packets.store(counter, Ordering::Relaxed);
                 pacer.note(bytes);
             }
-            // Too long for the path, or the client is gone: not sent, and no busy loop.
+            // The datagram is too long for the path, or the client left. Sleep to avoid a busy
+            // loop.
             Err(_) => {
                 allowance.settle(Direction::Down, datagram.len(), 0);
                 counter -= 1;

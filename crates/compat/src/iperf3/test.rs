@@ -19,19 +19,18 @@ use underload_service::CompatShare;
 use super::control::{Control, Ended};
 use super::parameters::{Parameters, Protocol, Refusal};
 use super::results::{self, Results, StreamResult, check_results, output, stream_id};
-use super::stream::{Allowance, Amount, Counters, Pacer, prepare, receive_tcp, send_tcp, send_udp};
-use super::udp::{UdpClaim, UdpHub};
+use super::stream::{Allowance, Amount, Counters, Pacer, receive_tcp, send_tcp, send_udp};
+use super::udp::{UdpClaim, UdpHub, UdpStream};
 use super::{Iperf3Limits, STEP_MAX, state};
 
 /// A data connection with the test's cookie.
 #[derive(Debug)]
 pub(super) struct Arrived {
-    /// Order of acceptance over all connections: streams are numbered by it.
+    /// Order of acceptance over all connections, which numbers the streams.
     pub index: u64,
     pub stream: TcpStream,
 }
 
-/// A test that has a place.
 pub(super) struct Test {
     pub id: u64,
     pub address: IpAddr,
@@ -48,7 +47,24 @@ enum Streams {
     Udp(UdpClaim),
 }
 
-/// The streams' counters at one instant.
+impl Streams {
+    fn udp(&self) -> &[Arc<UdpStream>] {
+        match self {
+            Self::Udp(claim) => &claim.streams,
+            Self::Tcp(_) => &[],
+        }
+    }
+
+    /// Returns the bytes that arrived as datagrams, which cannot be delayed.
+    fn arrived_bytes(&self) -> u64 {
+        self.udp().iter().map(|stream| stream.reception().bytes).sum()
+    }
+
+    fn run_udp(&self, is_running: bool) {
+        self.udp().iter().for_each(|stream| stream.run(is_running));
+    }
+}
+
 #[derive(Clone, Copy, Debug, Default)]
 struct Mark {
     bytes: u64,
@@ -59,21 +75,21 @@ struct Mark {
 
 const PARAMETERS_BYTES_MAX: usize = 8 << 10;
 const RESULTS_BYTES_MAX: usize = 256 << 10;
-/// How long after its declared end a test may still run: its start may have slipped, and its last
-/// bytes may wait in a queue.
+/// How long a test may run after its declared end: its start may be late, and its last bytes may
+/// wait in a queue.
 const LEASE_GRACE: Duration = Duration::from_secs(5);
-/// A rate limit on what cannot be paced has to hold only over a while.
+/// Time over which UDP from the client, which cannot be paced, may exceed the rate limit.
 const RATE_WINDOW: Duration = Duration::from_secs(2);
 
 impl Test {
-    /// The whole conversation after the cookie. The client is told why it ends early.
+    /// Runs the conversation after the cookie, and notifies the client if it ends early.
     pub(super) fn run(mut self) -> Result<(), Ended> {
         let outcome = self.converse();
-        // A client that is gone need not be told.
+        // The client may have left.
         let _ = match &outcome {
             Err(Ended::Refused(refusal)) => self.control.refuse(*refusal),
             Err(Ended::Lease | Ended::Stopped | Ended::Overloaded) => {
-                self.control.say(state::SERVER_TERMINATE)
+                self.control.send_state(state::SERVER_TERMINATE)
             }
             Err(Ended::Client) | Ok(()) => Ok(()),
         };
@@ -81,22 +97,22 @@ impl Test {
     }
 
     fn converse(&mut self) -> Result<(), Ended> {
-        self.control.say(state::PARAM_EXCHANGE)?;
+        self.control.send_state(state::PARAM_EXCHANGE)?;
         let json = self.control.read_json(PARAMETERS_BYTES_MAX, Instant::now() + STEP_MAX)?;
         let parameters = Parameters::decode(&json, &self.limits).map_err(Ended::Refused)?;
         let mut streams = self.open_streams(&parameters)?;
-        self.control.say(state::TEST_START)?;
-        self.control.say(state::TEST_RUNNING)?;
+        self.control.send_state(state::TEST_START)?;
+        self.control.send_state(state::TEST_RUNNING)?;
         let results = self.transfer(&parameters, &mut streams)?;
-        self.control.say(state::EXCHANGE_RESULTS)?;
+        self.control.send_state(state::EXCHANGE_RESULTS)?;
         let theirs = self.control.read_json(RESULTS_BYTES_MAX, Instant::now() + STEP_MAX)?;
         if !check_results(&theirs) {
             return Err(Ended::Client);
         }
         let ours = serde_json::to_vec(&results).map_err(|_| Ended::Client)?;
         self.control.write_json(&ours)?;
-        self.control.say(state::DISPLAY_RESULTS)?;
-        // It says that it is done, or just goes; either is an end.
+        self.control.send_state(state::DISPLAY_RESULTS)?;
+        // The client sends that it is done, or just closes the connection.
         let mut last = [0];
         let _ = self.control.read(&mut last, Instant::now() + STEP_MAX);
         Ok(())
@@ -107,7 +123,7 @@ impl Test {
         let wanted = parameters.streams_in_all();
         let streams = match parameters.protocol {
             Protocol::Tcp => {
-                self.control.say(state::CREATE_STREAMS)?;
+                self.control.send_state(state::CREATE_STREAMS)?;
                 Streams::Tcp(self.accept_streams(wanted, until)?)
             }
             Protocol::Udp => Streams::Udp(self.welcome_streams(parameters, wanted, until)?),
@@ -119,7 +135,7 @@ impl Test {
     fn accept_streams(&mut self, wanted: usize, until: Instant) -> Result<Vec<TcpStream>, Ended> {
         let mut arrived = Vec::with_capacity(wanted);
         while arrived.len() < wanted {
-            self.go_on(until)?;
+            self.check_progress(until)?;
             arrived.extend(self.arrivals.recv_timeout(POLL_INTERVAL));
         }
         arrived.sort_by_key(|arrived| arrived.index);
@@ -137,19 +153,20 @@ impl Test {
             if let Some(claim) = self.hub.claim(self.id, self.address, is_wide, wanted) {
                 break claim;
             }
-            self.go_on(until)?;
+            self.check_progress(until)?;
             std::thread::sleep(POLL_INTERVAL);
         };
-        self.control.say(state::CREATE_STREAMS)?;
+        self.control.send_state(state::CREATE_STREAMS)?;
         while claim.streams.len() < wanted {
-            self.go_on(until)?;
+            self.check_progress(until)?;
             std::thread::sleep(Duration::from_millis(1));
             claim.collect();
         }
         Ok(claim)
     }
 
-    fn go_on(&mut self, until: Instant) -> Result<(), Ended> {
+    /// Fails if the client has left or `until` has passed.
+    fn check_progress(&mut self, until: Instant) -> Result<(), Ended> {
         self.control.check()?;
         if Instant::now() >= until { Err(Ended::Lease) } else { Ok(()) }
     }
@@ -157,10 +174,12 @@ impl Test {
     fn prepare_streams(&self, parameters: &Parameters, streams: &Streams) -> Result<(), Ended> {
         let Streams::Tcp(connections) = streams else { return Ok(()) };
         for (place, stream) in connections.iter().enumerate() {
-            prepare(stream)?;
+            // Timeouts instead of blocking, so that every thread notices the end.
+            stream.set_read_timeout(Some(POLL_INTERVAL))?;
+            stream.set_write_timeout(Some(POLL_INTERVAL))?;
             let options = SockRef::from(stream);
             if let Some(window) = parameters.window {
-                // Best effort, as in iperf3: the kernel has its own limits.
+                // Best effort, as in iperf3: the kernel has limits.
                 let _ = options.set_send_buffer_size(window);
                 let _ = options.set_recv_buffer_size(window);
             }
@@ -168,7 +187,7 @@ impl Test {
                 continue;
             }
             options.set_tcp_nodelay(parameters.no_delay)?;
-            // Little unsent data: the end of a test is the end of its load.
+            // Little unsent data, so that the load ends with the test.
             let _ = keep_little_unsent(&options);
             if let Some(name) = &parameters.congestion {
                 check_present(name).map_err(|_| Ended::Refused(Refusal::CONGESTION))?;
@@ -194,7 +213,7 @@ impl Test {
         let amount = Amount::new(parameters.amount, !parameters.omit.is_zero());
         let share = self.share.clone();
         let transfer = Transfer { parameters, streams, counters: &counters, share, amount, clock };
-        transfer.run_udp(true);
+        transfer.streams.run_udp(true);
         let watched = std::thread::scope(|scope| {
             let (transfer, over) = (&transfer, &over);
             let started = (0..wanted).try_for_each(|place| {
@@ -205,14 +224,14 @@ impl Test {
             over.store(true, Ordering::Relaxed);
             watched
         });
-        transfer.run_udp(false);
+        transfer.streams.run_udp(false);
         transfer.end_streams();
-        // Only now has every stream counted what it moved: a client that has read all may say so
-        // before the thread that wrote the last of it comes to count it.
+        // Results are read after all threads have ended: a client may end the test before the
+        // thread that wrote the last bytes has counted them.
         watched.map(|watched| transfer.results(watched))
     }
 
-    /// Until the client ends the test.
+    /// Waits until the client ends the test.
     fn watch(&mut self, transfer: &Transfer<'_>) -> Result<Watched, Ended> {
         let parameters = transfer.parameters;
         let start = Instant::now();
@@ -231,7 +250,7 @@ impl Test {
         loop {
             match self.control.poll_state()? {
                 Some(state::TEST_END) => break,
-                // It goes, or says what has no place here.
+                // The client leaves, or sends a state that is invalid now.
                 Some(_) => return Err(Ended::Client),
                 None => {}
             }
@@ -241,14 +260,18 @@ impl Test {
                 counted_from = now;
                 processor_before = results::processor_time();
                 marks = (0..marks.len()).map(|place| transfer.mark(place)).collect();
-                transfer.restart_jitter();
+                transfer
+                    .streams
+                    .udp()
+                    .iter()
+                    .for_each(|stream| stream.reception().restart_jitter());
                 transfer.amount.count();
             }
             let moved: u64 = (0..marks.len()).map(|place| transfer.mark(place).bytes).sum();
             if moved != progress.0 {
                 progress = (moved, now);
             }
-            let arrived = transfer.arrived_bytes();
+            let arrived = transfer.streams.arrived_bytes();
             let is_beyond = self.share.charge(Direction::Up, arrived - charged).is_err();
             charged = arrived;
             let is_idle = now > progress.1 + self.limits.idle_timeout;
@@ -262,29 +285,25 @@ impl Test {
         Ok(Watched { before, lasted, processor_before })
     }
 
-    /// UDP that arrives above the limit, which pacing cannot hold back.
+    /// Returns true if UDP from the client exceeds the limit; pacing cannot delay it.
     fn is_too_fast(&self, transfer: &Transfer<'_>, lasted: Duration) -> bool {
-        let (Some(limit), Streams::Udp(claim)) = (self.limits.bit_per_s_max, transfer.streams)
-        else {
-            return false;
-        };
-        let bytes = claim.arrived_bytes();
+        let Some(limit) = self.limits.bit_per_s_max else { return false };
         let allowed = u128::from(limit) * (lasted + RATE_WINDOW).as_millis() / 8_000;
-        u128::from(bytes) > allowed
+        u128::from(transfer.streams.arrived_bytes()) > allowed
     }
 }
 
 /// A test that its client has ended.
 struct Watched {
-    /// What was counted in the omitted time; `None` if the test ended within it.
+    /// Counters at the end of the omitted time; `None` if the test ended within it.
     before: Option<Vec<Mark>>,
     /// Without the omitted time.
     lasted: Duration,
-    /// User and system time of the process when the omitted time was over.
+    /// User and system time of the process at the end of the omitted time.
     processor_before: [Duration; 2],
 }
 
-/// A test while payload moves.
+/// A test while payload is transferred.
 struct Transfer<'a> {
     parameters: &'a Parameters,
     streams: &'a Streams,
@@ -294,7 +313,7 @@ struct Transfer<'a> {
     clock: RunClock,
 }
 
-/// Starts a thread of a test, which may be more than the machine has.
+/// Starts a thread of a test; fails if the machine cannot start another one.
 fn start<'scope>(
     scope: &'scope Scope<'scope, '_>,
     thread: Builder,
@@ -322,42 +341,22 @@ impl Transfer<'_> {
             }
             (Streams::Udp(claim), true) => {
                 let shape = (len, self.parameters.counters_64bit);
-                send_udp(claim.hub(), &claim.streams[place], shape, counters, pacer, allowance);
+                send_udp(&claim.hub, &claim.streams[place], shape, counters, pacer, allowance);
             }
             // The hub counts what arrives.
             (Streams::Udp(_), false) => {}
         }
     }
 
-    /// Bytes that arrived as datagrams, which nothing can slow down.
-    fn arrived_bytes(&self) -> u64 {
-        match self.streams {
-            Streams::Udp(claim) => claim.arrived_bytes(),
-            Streams::Tcp(_) => 0,
-        }
-    }
-
-    fn run_udp(&self, is_running: bool) {
-        if let Streams::Udp(claim) = self.streams {
-            claim.streams.iter().for_each(|stream| stream.run(is_running));
-        }
-    }
-
-    /// A client that waits for the rest of a block reads the end instead, and goes on to the
-    /// results.
+    /// Ends the server's streams: a client that waits for the rest of a block reads the end and
+    /// continues with the results.
     fn end_streams(&self) {
         let Streams::Tcp(streams) = self.streams else { return };
         for (place, stream) in streams.iter().enumerate() {
             if self.parameters.server_sends_on(place) {
-                // Of a client that is gone there is nothing to end.
+                // The client may have left.
                 let _ = stream.shutdown(Shutdown::Write);
             }
-        }
-    }
-
-    fn restart_jitter(&self) {
-        if let Streams::Udp(claim) = self.streams {
-            claim.streams.iter().for_each(|stream| stream.reception().restart_jitter());
         }
     }
 
@@ -372,7 +371,7 @@ impl Transfer<'_> {
             streams => {
                 let counters = &self.counters[place];
                 let info = match streams {
-                    Streams::Tcp(streams) => TcpInfo::of(&streams[place]).unwrap_or_default(),
+                    Streams::Tcp(streams) => TcpInfo::read(&streams[place]).unwrap_or_default(),
                     Streams::Udp(_) => TcpInfo::default(),
                 };
                 Mark {
@@ -458,7 +457,7 @@ mod tests {
     #[test]
     fn a_machine_without_threads_ends_a_test_and_not_the_server() {
         std::thread::scope(|scope| {
-            // No machine has the memory for such a stack.
+            // No machine has memory for such a stack.
             let impossible = Builder::new().stack_size(1 << 60);
             assert!(matches!(start(scope, impossible, || {}), Err(Ended::Overloaded)));
             assert!(start(scope, Builder::new(), || {}).is_ok());

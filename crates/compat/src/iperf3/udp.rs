@@ -55,7 +55,7 @@ impl Datagram {
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Reception {
     pub bytes: u64,
-    /// Highest counter received.
+    /// The highest counter that has arrived.
     pub packets: u64,
     /// Counters that have not arrived so far.
     pub lost: u64,
@@ -100,7 +100,6 @@ pub(super) struct UdpStream {
 }
 
 impl UdpStream {
-    /// Sets whether arriving datagrams count.
     pub(super) fn run(&self, is_running: bool) {
         self.is_running.store(is_running, Ordering::Relaxed);
     }
@@ -135,7 +134,7 @@ struct Waiting {
 /// The streams of a test; dropping it removes them from the hub.
 #[derive(Debug)]
 pub(super) struct UdpClaim {
-    hub: Arc<UdpHub>,
+    pub hub: Arc<UdpHub>,
     id: u64,
     // The lock only allows the test's threads to share the claim.
     found: Mutex<Receiver<Arc<UdpStream>>>,
@@ -172,19 +171,13 @@ impl UdpHub {
         if inner.waiting.iter().any(|waiting| waiting.address == address) {
             return None;
         }
-        let (found_sender, found) = channel();
-        inner.waiting.push(Waiting {
-            id,
-            address,
-            counter_64bit,
-            missing: streams,
-            found: found_sender,
-        });
-        let found = Mutex::new(found);
+        let (found, receiver) = channel();
+        inner.waiting.push(Waiting { id, address, counter_64bit, missing: streams, found });
+        let found = Mutex::new(receiver);
         Some(UdpClaim { hub: Arc::clone(self), id, found, streams: Vec::new() })
     }
 
-    /// Receives until stopped.
+    /// Receives datagrams of all streams until stopped.
     pub(super) fn serve(&self, stop: &AtomicBool) {
         let clock = RunClock::start();
         let mut datagram = vec![0; 1 << 16];
@@ -255,15 +248,6 @@ impl UdpClaim {
     pub(super) fn collect(&mut self) {
         let found = self.found.get_mut().unwrap_or_else(PoisonError::into_inner);
         self.streams.extend(found.try_iter());
-    }
-
-    /// Returns the bytes that arrived in all streams.
-    pub(super) fn arrived_bytes(&self) -> u64 {
-        self.streams.iter().map(|stream| stream.reception().bytes).sum()
-    }
-
-    pub(super) fn hub(&self) -> &Arc<UdpHub> {
-        &self.hub
     }
 }
 

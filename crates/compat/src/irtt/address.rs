@@ -1,12 +1,13 @@
-//! Which addresses have proven that they are theirs, and what the others have paid.
+//! Which addresses are proven, and how many bytes the others have sent.
 
 use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
 
-/// A fixed table: a flood of forged addresses overwrites entries and allocates nothing.
+/// A fixed table of addresses: a flood of forged addresses overwrites entries and allocates
+/// nothing.
 #[derive(Debug)]
 pub(super) struct Addresses {
-    // Keyed, so that nobody can aim at another's place.
+    // Keyed, so that a sender cannot choose the slot of another address.
     hasher: RandomState,
     entries: Vec<Option<Entry>>,
 }
@@ -20,7 +21,7 @@ struct Entry {
 }
 
 const ENTRIES: usize = 4096;
-/// How long packets sent to an address are held against it, ns.
+/// How long an address is remembered, ns.
 const MEMORY_NS: u64 = 60_000_000_000;
 
 impl Addresses {
@@ -28,8 +29,8 @@ impl Addresses {
         Self { hasher: RandomState::new(), entries: vec![None; ENTRIES] }
     }
 
-    /// Notes that `address` sent `bytes` and would get `reply_bytes`; true if it may: it is
-    /// proven, or has sent at least as much as it has got and gets.
+    /// Counts `bytes` from `address` and returns true if it may get `reply_bytes`: it is proven, or
+    /// has sent at least as many bytes as it has got and gets.
     pub(super) fn may_get(
         &mut self,
         now_ns: u64,
@@ -42,16 +43,12 @@ impl Addresses {
             return true;
         }
         entry.bytes_received = entry.bytes_received.saturating_add(bytes);
-        match entry.bytes_received.checked_sub(reply_bytes) {
-            Some(rest) => {
-                entry.bytes_received = rest;
-                true
-            }
-            None => false,
-        }
+        let rest = entry.bytes_received.checked_sub(reply_bytes);
+        entry.bytes_received = rest.unwrap_or(entry.bytes_received);
+        rest.is_some()
     }
 
-    /// `address` has used a token that was sent to it.
+    /// Marks `address` as proven: it has used a token that was sent to it.
     pub(super) fn prove(&mut self, now_ns: u64, address: IpAddr) {
         self.entry(now_ns, address).is_proven = true;
     }

@@ -1,17 +1,16 @@
-//! The parameters of a test as they travel: tagged variable-length integers.
+//! The parameters of a test on the wire: tagged variable-length integers.
 
 use super::IrttLimits;
 
-/// Parameters of a test, as a client asks for them and as the server grants them.
+/// Parameters of a test, as requested by a client or granted by the server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Parameters {
-    /// Version of the protocol; 1 is spoken here.
+    /// Version of the protocol; the server supports 1.
     pub version: i64,
     /// How long the client sends, ns.
     pub duration_ns: i64,
-    /// Interval between probes, ns.
     pub interval_ns: i64,
-    /// Bytes of a probe, header included.
+    /// Bytes of a probe, with its header.
     pub length: i64,
     /// Bit 0: count of packets received; bit 1: window of the last 64.
     pub received_stats: u8,
@@ -21,25 +20,20 @@ pub struct Parameters {
     pub clock: u8,
     /// DSCP and ECN of probes and answers, as the IP header's byte.
     pub traffic_class: i64,
-    /// Name of the payload of answers; empty for the server's choice.
+    /// Name of the payload of answers; empty if the server chooses.
     pub fill: Vec<u8>,
 }
 
-/// Why a client's parameters cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ParametersError {
-    /// They end in the middle of one.
     #[error("the parameters end in the middle of one")]
     Truncated,
-    /// A number does not fit 64 bits, or a text is longer than 32 bytes.
+    /// A number exceeds 64 bits, or a text exceeds 32 bytes.
     #[error("a parameter is too large")]
     TooLarge,
-    /// A duration or interval that is not positive, or an unknown choice.
+    /// A duration or interval is not positive, or a choice is unknown.
     #[error("parameter {tag} is out of range")]
-    OutOfRange {
-        /// Number of the parameter on the wire.
-        tag: u64,
-    },
+    OutOfRange { tag: u64 },
 }
 
 const VERSION: u64 = 1;
@@ -52,19 +46,17 @@ const CLOCK: u64 = 7;
 const TRAFFIC_CLASS: u64 = 8;
 const FILL: u64 = 9;
 
-/// The version spoken here.
 pub(super) const PROTOCOL_VERSION: i64 = 1;
-/// Longest name of a fill.
 const FILL_MAX: u64 = 32;
-/// Probes at least this often before a session goes idle.
+/// Smallest number of probes in an idle timeout.
 const PROBES_PER_TIMEOUT: u128 = 4;
 const STAMP_MIDPOINT: u8 = 4;
 
 impl Parameters {
-    /// Reads the payload of an open request. Unknown parameters are skipped, as irtt does.
+    /// Decodes the payload of an open request. Unknown parameters are skipped, as in irtt.
     ///
     /// # Errors
-    /// [`ParametersError`].
+    /// Returns an error if a parameter is truncated, too large or out of range.
     pub fn decode(mut bytes: &[u8]) -> Result<Self, ParametersError> {
         let mut parameters = Self::default();
         while !bytes.is_empty() {
@@ -97,7 +89,7 @@ impl Parameters {
         Ok(())
     }
 
-    /// The payload of an open reply. Values of zero are left out, as irtt does.
+    /// Encodes the payload of an open reply. Zero values are omitted, as in irtt.
     pub fn encode(&self, out: &mut Vec<u8>) {
         let numbers = [
             (VERSION, self.version),
@@ -120,7 +112,7 @@ impl Parameters {
         }
     }
 
-    /// What the limits leave of it. The client accepts that or goes away.
+    /// Restricts the parameters to the limits. The client accepts the result or leaves.
     #[must_use]
     pub fn restricted(mut self, limits: &IrttLimits) -> Self {
         let nanos = |duration: u128| i64::try_from(duration).unwrap_or(i64::MAX);
@@ -151,7 +143,7 @@ fn take_unsigned(bytes: &mut &[u8]) -> Result<u64, ParametersError> {
         let (&byte, rest) = bytes.split_first().ok_or(ParametersError::Truncated)?;
         *bytes = rest;
         let bits = u64::from(byte & 0x7f);
-        // The tenth byte has room for the last of 64 bits only.
+        // The tenth byte has only the last of 64 bits.
         if index == 9 && byte > 1 {
             return Err(ParametersError::TooLarge);
         }

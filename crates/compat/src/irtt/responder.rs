@@ -1,4 +1,4 @@
-//! The server as a state machine: a datagram in, at most one out, no sockets.
+//! The server as a state machine: a datagram in, at most one out, without sockets.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -16,7 +16,6 @@ use super::parameters::PROTOCOL_VERSION;
 use super::session::Session;
 use super::{IrttLimits, Parameters};
 
-/// All sessions of a server.
 pub struct Responder {
     limits: IrttLimits,
     key: Option<Vec<u8>>,
@@ -27,26 +26,22 @@ pub struct Responder {
     filling: Vec<u8>,
 }
 
-/// The decision about one datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ResponderReply {
-    /// The reply is to be sent with this DSCP and ECN.
-    Send {
-        /// DSCP and ECN of the answer, as the IP header's byte.
-        traffic_class: u8,
-    },
-    /// No request of this protocol, of no session here, or with a wrong digest: no answer.
+    /// Send the reply with this DSCP and ECN (the IP header's byte).
+    Send { traffic_class: u8 },
+    /// Not a request of this protocol or of a session here, or a wrong digest: no answer.
     Ignored,
-    /// Over a limit: no answer.
+    /// Above a limit: no answer.
     Limited,
     /// A session was closed: no answer.
     Closed,
 }
 
 impl Responder {
-    /// A server without sessions. With a `key`, only packets with its digest are answered.
-    /// Who finds nothing left in `ledger` gets no session. `tokens` gives unguessable numbers;
-    /// `None` opens no session.
+    /// Returns a server without sessions. With a `key`, only packets with its digest are answered.
+    /// A client needs a share of `ledger` for a session. `tokens` returns unpredictable numbers; if
+    /// it returns `None`, no session is opened.
     pub fn new(
         limits: IrttLimits,
         key: Option<Vec<u8>>,
@@ -64,13 +59,12 @@ impl Responder {
         }
     }
 
-    /// Sessions under way.
     pub fn sessions(&self) -> usize {
         self.sessions.len()
     }
 
-    /// Takes a datagram that `client` sent and that arrived at `received`; writes the reply, if
-    /// there is one, into `out`, with the time of sending from `now`.
+    /// Handles a datagram from `client` that arrived at `received`. Writes the reply, if any, into
+    /// `out`, with the time of sending from `now`.
     pub fn answer(
         &mut self,
         received: Instants,
@@ -126,7 +120,7 @@ impl Responder {
         ResponderReply::Send { traffic_class: deal.traffic_class as u8 }
     }
 
-    /// `None` says that no session was opened.
+    /// Writes an open reply; without a `token`, the reply says that no session was opened.
     fn write_open_reply(&self, deal: &Parameters, token: Option<u64>, out: &mut Vec<u8>) {
         let key = self.key.as_deref();
         let flags = if token.is_some() { OPEN } else { OPEN | CLOSE };
@@ -146,9 +140,9 @@ impl Responder {
             return Some(*token);
         }
         let network = CustomerNetwork::of(client.ip());
-        let of_network =
+        let sessions =
             self.sessions.values().filter(|s| CustomerNetwork::of(s.client.ip()) == network);
-        if of_network.count() >= limits.sessions_per_network_max {
+        if sessions.count() >= limits.sessions_per_network_max {
             return None;
         }
         if self.sessions.len() >= limits.sessions_max {
@@ -192,7 +186,7 @@ impl Responder {
             return ResponderReply::Limited;
         };
         let is_overtime = session.is_overtime(now_ns);
-        // The answer is never longer than the probe.
+        // The answer is at most as long as the probe.
         let moved = bytes as u64;
         let is_beyond = session.share.charge(Direction::Up, moved).is_err();
         if is_beyond || session.share.take(Direction::Down, moved).is_err() {
@@ -215,7 +209,7 @@ impl Responder {
 
 impl std::fmt::Debug for Responder {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // Neither the key nor the tokens.
+        // Prints neither the key nor the tokens.
         f.debug_struct("Responder").field("sessions", &self.sessions.len()).finish_non_exhaustive()
     }
 }

@@ -2,104 +2,70 @@
 
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::thread::{Builder, JoinHandle};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use ring::rand::{SecureRandom, SystemRandom};
 use underload_probe::endpoint::{ProbeSocket, Received, ThreadTiming};
-use underload_probe::{Instants, RunClock};
+use underload_probe::{Counters, Instants, RunClock};
 use underload_service::CompatLedger;
 
 use super::{IrttLimits, Responder, ResponderReply};
-use crate::CompatError;
+use crate::{CompatError, Threads};
 
 /// A running irtt server. Dropping it ends all sessions and joins its thread.
 #[derive(Debug)]
 pub struct IrttServer {
     address: SocketAddr,
-    shared: Arc<Shared>,
-    thread: Option<JoinHandle<()>>,
+    counters: Arc<Counters<IrttCounts>>,
+    _threads: Threads,
 }
 
-/// Counts of an irtt server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct IrttCounts {
-    /// Replies sent, opens included.
+    /// Replies sent, with those to open requests.
     pub answered: u64,
-    /// Datagrams that were no request, of no session, or with a wrong digest.
+    /// Datagrams that were not requests, of no session, or with a wrong digest.
     pub ignored: u64,
-    /// Requests over a limit.
     pub limited: u64,
-    /// Sessions closed by their client.
     pub closed: u64,
-    /// Sessions under way.
     pub sessions: usize,
 }
 
-#[derive(Debug, Default)]
-struct Shared {
-    stop: AtomicBool,
-    answered: AtomicU64,
-    ignored: AtomicU64,
-    limited: AtomicU64,
-    closed: AtomicU64,
-    sessions: AtomicUsize,
-}
-
-/// How often the thread looks whether it should stop.
+/// Interval at which the thread checks whether it should stop.
 const READ_TIMEOUT: Duration = Duration::from_millis(20);
 
 impl IrttServer {
-    /// Serves on `socket`, which is bound by the caller. With a `key`, only clients that have it
-    /// (`--hmac=KEY`) are answered. Sessions pay from `ledger` for what they move.
+    /// Serves on `socket`, which the caller has bound. With a `key`, only clients with it
+    /// (`--hmac=KEY`) are answered. The sessions' traffic is charged to `ledger`.
     ///
     /// # Errors
-    /// [`CompatError`]: a socket option refused, no thread.
+    /// Returns an error if the kernel refuses a socket option or the thread.
     pub fn start(
         socket: UdpSocket,
         limits: IrttLimits,
         key: Option<Vec<u8>>,
         ledger: CompatLedger,
     ) -> Result<Self, CompatError> {
-        let failed = |step| move |source| CompatError::Socket { protocol: "irtt", step, source };
-        let address = socket.local_addr().map_err(failed("reading its address"))?;
+        let error = |step| move |source| CompatError::Socket { protocol: "irtt", step, source };
+        let address = socket.local_addr().map_err(error("reading its address"))?;
         let socket = ProbeSocket::new(socket, "irtt server")?;
-        socket.set_read_timeout(READ_TIMEOUT).map_err(failed("setting a timeout"))?;
-        let shared = Arc::new(Shared::default());
-        let of_thread = Arc::clone(&shared);
+        socket.set_read_timeout(READ_TIMEOUT).map_err(error("setting a timeout"))?;
         let responder = Responder::new(limits, key, ledger, random_token);
-        let thread = Builder::new()
-            .name("irtt".to_owned())
-            .spawn(move || serve(socket, responder, limits, &of_thread))
-            .map_err(failed("starting its thread"))?;
-        Ok(Self { address, shared, thread: Some(thread) })
+        let counters = Arc::<Counters<IrttCounts>>::default();
+        let shared = Arc::clone(&counters);
+        let mut threads = Threads::default();
+        threads
+            .spawn("irtt", "irtt", move |stop| serve(socket, responder, limits, stop, &shared))?;
+        Ok(Self { address, counters, _threads: threads })
     }
 
-    /// The address and port that the server listens on.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// What the server has counted so far.
     pub fn counts(&self) -> IrttCounts {
-        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        IrttCounts {
-            answered: read(&self.shared.answered),
-            ignored: read(&self.shared.ignored),
-            limited: read(&self.shared.limited),
-            closed: read(&self.shared.closed),
-            sessions: self.shared.sessions.load(Ordering::Relaxed),
-        }
-    }
-}
-
-impl Drop for IrttServer {
-    fn drop(&mut self) {
-        self.shared.stop.store(true, Ordering::Relaxed);
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
+        self.counters.read()
     }
 }
 
@@ -109,14 +75,20 @@ fn random_token() -> Option<u64> {
     Some(u64::from_le_bytes(bytes))
 }
 
-fn serve(mut socket: ProbeSocket, mut responder: Responder, limits: IrttLimits, shared: &Shared) {
+fn serve(
+    mut socket: ProbeSocket,
+    mut responder: Responder,
+    limits: IrttLimits,
+    stop: &AtomicBool,
+    counters: &Counters<IrttCounts>,
+) {
     ThreadTiming::default().apply();
     let clock = RunClock::start();
     let mut datagram = vec![0; usize::from(limits.length_max)];
     let mut reply = Vec::with_capacity(datagram.len());
-    while !shared.stop.load(Ordering::Relaxed) {
-        // Errors are the timeout, signals, and ICMP complaints about earlier answers; none of them
-        // says anything about the next request.
+    while !stop.load(Ordering::Relaxed) {
+        // Errors are the timeout, signals, and ICMP errors of earlier answers; the next request may
+        // still arrive.
         let Ok(received) = socket.recv(&mut datagram) else { continue };
         let Some(peer) = received.peer else { continue };
         let outcome = if received.truncated {
@@ -126,22 +98,23 @@ fn serve(mut socket: ProbeSocket, mut responder: Responder, limits: IrttLimits, 
             let arrived = arrival(&received, clock);
             responder.answer(arrived, peer, bytes, || clock.now_on_both(), &mut reply)
         };
-        let counter = match outcome {
-            // What the kernel refuses to send, the client counts as lost.
-            ResponderReply::Send { traffic_class } => {
-                let _ = socket.answer(&received, &reply, traffic_class);
-                &shared.answered
+        if let ResponderReply::Send { traffic_class } = outcome {
+            // If the kernel refuses to send, the client counts a loss.
+            let _ = socket.answer(&received, &reply, traffic_class);
+        }
+        counters.update(|counts| {
+            match outcome {
+                ResponderReply::Send { .. } => counts.answered += 1,
+                ResponderReply::Ignored => counts.ignored += 1,
+                ResponderReply::Limited => counts.limited += 1,
+                ResponderReply::Closed => counts.closed += 1,
             }
-            ResponderReply::Ignored => &shared.ignored,
-            ResponderReply::Limited => &shared.limited,
-            ResponderReply::Closed => &shared.closed,
-        };
-        counter.fetch_add(1, Ordering::Relaxed);
-        shared.sessions.store(responder.sessions(), Ordering::Relaxed);
+            counts.sessions = responder.sessions();
+        });
     }
 }
 
-/// When the kernel received the datagram, on both clocks.
+/// Returns when the kernel received the datagram, on both clocks.
 fn arrival(received: &Received, clock: RunClock) -> Instants {
     let now = clock.now_on_both();
     let unix_ns = received.kernel_unix_ns.unwrap_or(now.unix_ns);

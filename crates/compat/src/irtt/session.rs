@@ -1,4 +1,4 @@
-//! One client's test: its deal, its lease, and what arrived of it.
+//! A client's session: its parameters, its share, and its arrivals.
 
 use std::net::SocketAddr;
 
@@ -7,7 +7,6 @@ use underload_service::CompatShare;
 
 #[derive(Debug)]
 pub(super) struct Session {
-    /// What the session may still move.
     pub share: CompatShare,
     pub client: SocketAddr,
     pub deal: Parameters,
@@ -21,11 +20,11 @@ pub(super) struct Session {
     window: u64,
 }
 
-/// What the client is told about its packets so far.
+/// What an answer reports about the client's packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ReceivedSoFar {
     pub count: u32,
-    /// The last 64, seen from the packet that is answered; 0 if that came out of order.
+    /// The last 64 packets, seen from the answered one; 0 if that arrived out of order.
     pub window: u64,
 }
 
@@ -59,20 +58,20 @@ impl Session {
         self.first_used_ns.is_some()
     }
 
-    /// True once nothing came for too long.
+    /// Returns true once nothing has arrived for too long.
     pub(super) fn is_idle(&self, now_ns: u64, limits: &IrttLimits) -> bool {
         let timeout = if self.is_used() { limits.idle_timeout } else { limits.unused_timeout };
         u128::from(now_ns.saturating_sub(self.last_used_ns)) > timeout.as_nanos()
     }
 
-    /// True once the agreed duration is over.
+    /// Returns true once the agreed duration has passed.
     pub(super) fn is_overtime(&self, now_ns: u64) -> bool {
         let lasted_ns = now_ns.saturating_sub(self.first_used_ns.unwrap_or(now_ns));
         let agreed_ns = self.deal.duration_ns.max(0) as u128 + DURATION_GRACE.as_nanos();
         u128::from(lasted_ns) > agreed_ns
     }
 
-    /// Notes a probe; `None` if it came too soon after the ones before.
+    /// Counts a probe; `None` if it came too soon after earlier ones.
     pub(super) fn note(&mut self, now_ns: u64, sequence: u32) -> Option<ReceivedSoFar> {
         self.first_used_ns.get_or_insert(now_ns);
         self.last_used_ns = now_ns;
@@ -91,11 +90,11 @@ impl Session {
     }
 }
 
-/// The smallest interval, with a burst; all in ns.
+/// Enforces the smallest interval, with a burst; all in ns.
 #[derive(Debug)]
 struct Bucket {
     interval: u64,
-    /// Time saved up, at most a burst's worth.
+    /// Accumulated time, at most that of a burst.
     saved: u64,
     filled_at: u64,
 }
@@ -113,13 +112,9 @@ impl Bucket {
         let earned_ns = now_ns.saturating_sub(self.filled_at);
         self.filled_at = now_ns;
         self.saved = self.saved.saturating_add(earned_ns).min(saved_max_ns);
-        match self.saved.checked_sub(self.interval) {
-            Some(rest) => {
-                self.saved = rest;
-                true
-            }
-            None => false,
-        }
+        let rest = self.saved.checked_sub(self.interval);
+        self.saved = rest.unwrap_or(self.saved);
+        rest.is_some()
     }
 }
 

@@ -1,4 +1,4 @@
-//! One connection of a test: TCP, TLS, WebSocket, without a step that waits for ever.
+//! One connection of a test: TCP, TLS and WebSocket, without a blocking step.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs as _};
@@ -20,27 +20,24 @@ use underload_probe::network::{connect_first, current_network, wait_for};
 use super::{Ndt7Error, SUBPROTOCOL};
 use crate::nq::NqTarget;
 
-/// TCP, TLS and WebSocket together may take so long.
+/// Time limit of the TCP, TLS and WebSocket handshakes together.
 const OPENING_MAX: Duration = Duration::from_secs(10);
-/// Between two looks at time limit and interruption.
-const LOOK: Duration = Duration::from_millis(50);
-/// The protocol's largest message, which both ends must take.
+/// Interval at which time limit and interruption are checked.
+const CHECK_INTERVAL: Duration = Duration::from_millis(50);
+/// The protocol's largest message, which both ends must accept.
 const FRAME_BYTES_MAX: usize = 1 << 24;
 
 pub(super) type Web = WebSocket<Counting<StreamOwned<ClientConnection, TcpStream>>>;
 
-/// An open connection.
 pub(super) struct Channel {
     pub web: Web,
-    /// A second handle, for waiting and for what the kernel knows of the connection.
+    /// A second handle of the socket, for `poll` and the kernel's counters.
     pub socket: OwnedFd,
-    /// The address that answered.
     pub address: SocketAddr,
-    /// What the TCP handshake took.
     pub handshake: Duration,
 }
 
-/// Counts what comes out of TLS: it shows progress in the middle of a message of 16 MiB.
+/// Counts the bytes that TLS returns: they show progress within a message of 16 MiB.
 pub(super) struct Counting<S> {
     inner: S,
     pub read_bytes: u64,
@@ -57,7 +54,8 @@ impl<S: Read> Read for Counting<S> {
 impl<S: Write> Write for Counting<S> {
     fn write(&mut self, buffer: &[u8]) -> io::Result<usize> {
         match self.inner.write(buffer)? {
-            // TLS took nothing because its buffer is full, not because the connection is over.
+            // TLS accepted nothing because its buffer is full, not because the connection has
+            // ended.
             0 if !buffer.is_empty() => Err(io::ErrorKind::WouldBlock.into()),
             count => Ok(count),
         }
@@ -69,8 +67,8 @@ impl<S: Write> Write for Counting<S> {
 }
 
 impl Channel {
-    /// Connects to `target` and opens the WebSocket, in ten seconds at most. This end sends with
-    /// `congestion_control`, or with what the system takes.
+    /// Connects to `target` and opens the WebSocket, in ten seconds at most. Uploads use
+    /// `congestion_control`, or the system's default.
     pub fn open(
         target: &NqTarget,
         tls: Arc<ClientConfig>,
@@ -78,45 +76,45 @@ impl Channel {
         cancelled: &AtomicBool,
     ) -> Result<Self, Ndt7Error> {
         let host = || target.authority();
-        let failed =
+        let error =
             |step| move |source: io::Error| Ndt7Error::Connect { step, host: host(), source };
         let until = Instant::now() + OPENING_MAX;
         let found = (target.host.as_str(), target.port).to_socket_addrs();
-        let found: Vec<SocketAddr> = found.map_err(failed("resolving"))?.collect();
+        let found: Vec<SocketAddr> = found.map_err(error("resolving"))?.collect();
         let stop = || cancelled.load(Ordering::Relaxed);
         let start = Instant::now();
         let won = connect_first(&found, &*current_network(), OPENING_MAX, &stop);
         let (stream, address) = won.map_err(|silence| {
             let none = || io::Error::new(io::ErrorKind::NotFound, "the name has no address");
-            failed("connecting to")(silence.map_or_else(none, |silence| silence.source))
+            error("connecting to")(silence.map_or_else(none, |silence| silence.source))
         })?;
         let handshake = start.elapsed();
-        let socket = stream.as_fd().try_clone_to_owned().map_err(failed("connecting to"))?;
-        stream.set_nodelay(true).map_err(failed("connecting to"))?;
-        stream.set_nonblocking(true).map_err(failed("connecting to"))?;
-        // After connecting, which may have taken the route's.
+        let socket = stream.as_fd().try_clone_to_owned().map_err(error("connecting to"))?;
+        stream.set_nodelay(true).map_err(error("connecting to"))?;
+        stream.set_nonblocking(true).map_err(error("connecting to"))?;
+        // After connecting, because the route can set another one.
         if let Some(name) = congestion_control {
             set_congestion_control(&SockRef::from(&stream), name)?;
         }
-        // What is written and not sent waits here, not in the network.
+        // Unsent data waits here, not in the network.
         let _ = keep_little_unsent(&SockRef::from(&stream));
         let name = ServerName::try_from(target.host.clone()).map_err(|_| Ndt7Error::Protocol {
             host: host(),
-            what: "this is no name for a certificate",
+            what: "this is not a valid host name",
         })?;
         let connection = ClientConnection::new(tls, name)
-            .map_err(|error| failed("the TLS handshake with")(io::Error::other(error)))?;
+            .map_err(|source| error("the TLS handshake with")(io::Error::other(source)))?;
         let stream = Counting { inner: StreamOwned::new(connection, stream), read_bytes: 0 };
         let web = upgrade(target, stream, &socket, &|| stop() || Instant::now() >= until)?;
         Ok(Self { web, socket, address, handshake })
     }
 
-    /// Waits a moment at most until the socket can be read, or also written.
+    /// Waits up to `CHECK_INTERVAL` until the socket is readable or, with `also_write`, writable.
     pub fn wait(&self, also_write: bool) {
         let flags =
             if also_write { PollFlags::POLLIN | PollFlags::POLLOUT } else { PollFlags::POLLIN };
-        // An early end costs one more turn.
-        let _ = wait_for(self.socket.as_fd(), flags, LOOK);
+        // Returning early is harmless.
+        let _ = wait_for(self.socket.as_fd(), flags, CHECK_INTERVAL);
     }
 }
 
@@ -127,12 +125,12 @@ fn upgrade(
     is_over: &dyn Fn() -> bool,
 ) -> Result<Web, Ndt7Error> {
     let host = || target.authority();
-    let refused =
+    let error =
         |source: tungstenite::Error| Ndt7Error::WebSocket { host: host(), source: source.into() };
     let url = format!("wss://{}{}", target.authority(), target.path);
     let url = url.parse().map_err(|_| Ndt7Error::Protocol {
         host: host(),
-        what: "its address is none that can be asked for",
+        what: "its address is not a valid WebSocket URL",
     })?;
     let request = ClientRequestBuilder::new(url)
         .with_sub_protocol(SUBPROTOCOL)
@@ -151,14 +149,14 @@ fn upgrade(
                     source,
                 });
             }
-            Err(HandshakeError::Failure(source)) => return Err(refused(source)),
+            Err(HandshakeError::Failure(source)) => return Err(error(source)),
             Err(HandshakeError::Interrupted(half)) => {
                 if is_over() {
                     let source = io::ErrorKind::TimedOut.into();
                     return Err(Ndt7Error::Connect { step: "opening", host: host(), source });
                 }
-                // An early end costs one more turn.
-                let _ = wait_for(socket.as_fd(), PollFlags::POLLIN, LOOK);
+                // Returning early is harmless.
+                let _ = wait_for(socket.as_fd(), PollFlags::POLLIN, CHECK_INTERVAL);
                 outcome = half.handshake();
             }
         }

@@ -1,4 +1,4 @@
-//! One direction of a test.
+//! A test of one direction.
 
 use std::io;
 use std::net::SocketAddr;
@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use rustls::ClientConfig;
 use socket2::SockRef;
+use tungstenite::error::ProtocolError;
 use tungstenite::{Bytes, Error, Message};
 use underload_probe::load::{TcpInfo, acknowledged_bytes, congestion_control_of, payload};
 use underload_record::schema::Direction;
@@ -16,106 +17,91 @@ use super::channel::Channel;
 use super::{DURATION, Measurement, Ndt7Error, Ndt7Target};
 use crate::nq::NqTrust;
 
-/// A test of one direction, to be run.
 #[derive(Clone, Debug)]
 pub struct Ndt7Test {
-    /// Where to.
     pub target: Ndt7Target,
-    /// Whom to believe.
     pub trust: NqTrust,
-    /// The direction that is loaded.
     pub direction: Direction,
-    /// Ends then, at the latest; the server may end it sooner.
+    /// The test ends after this time at the latest; the server may end it sooner.
     pub duration_max: Duration,
-    /// The congestion control of the way up; `None` leaves it to the system. Of the way down the
-    /// server decides.
+    /// Congestion control of uploads; `None` keeps the system's. For downloads the server decides.
     pub congestion_control: Option<String>,
 }
 
-/// What a test found.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ndt7Result {
-    /// The address that answered.
     pub address: SocketAddr,
-    /// What the TCP handshake took, before any load.
+    /// Duration of the TCP handshake, before any load.
     pub handshake: Duration,
-    /// How long the load lasted.
     pub elapsed: Duration,
-    /// Payload over the whole test, as ndt7 defines its rate, bit/s. Down it is what came out of
-    /// TLS here, up what the server's TCP has acknowledged: both with the framing of WebSocket, up
-    /// also TLS's (0.2 % together).
+    /// Payload over the whole test, as ndt7 defines its rate, bit/s: for downloads the bytes that
+    /// TLS returned here, for uploads those acknowledged by the server's TCP. Both include the
+    /// framing of WebSocket, uploads also that of TLS (0.2 % together).
     pub goodput_bit_per_s: f64,
-    /// The same without the first two seconds, in which a connection gathers speed.
+    /// The same without the first two seconds of slow start.
     pub settled_bit_per_s: Option<f64>,
-    /// Smallest round trip that the sending kernel saw, us.
+    /// Smallest round trip measured by the sender's kernel, us.
     pub rtt_min_us: Option<f64>,
-    /// The congestion control of the way up, as the kernel names it. No server tells its own.
+    /// Congestion control of an upload, as the kernel names it. Servers do not report theirs.
     pub congestion_control: Option<String>,
-    /// Readings of the sending kernel's smoothed round trip since the load began, us.
+    /// Smoothed round trips of the sender's kernel, us, with their time since the load began.
     pub readings: Vec<(Duration, f64)>,
-    /// Payload moved since the load began, ten times a second.
+    /// Payload moved since the load began, with the time; ten times a second.
     pub moved: Vec<(Duration, u64)>,
-    /// Share of the bytes that the sender sent again, percent; what only a server tells.
+    /// Share of retransmitted bytes, percent, as the server reports it for downloads.
     pub sent_again_percent: Option<f64>,
-    /// What the server says to have counted.
+    /// The goodput that the server reports.
     pub server: Option<ServerCount>,
-    /// Messages of the server that were read, and those that were passed over.
+    /// Messages of the server that were used, and those that were ignored.
     pub messages: (u64, u64),
-    /// Why it ended.
     pub end: End,
 }
 
 impl Ndt7Result {
-    /// Readings under load, us: those after the first second.
+    /// Round trips under load, us: those after the first second.
     pub fn loaded_rtt_us(&self) -> Vec<f64> {
         let loaded = self.readings.iter().filter(|(at, _)| *at >= LOADED);
         loaded.map(|(_, rtt_us)| *rtt_us).collect()
     }
 }
 
-/// A server's own count.
+/// Goodput as a server measured it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ServerCount {
-    /// Payload, bit/s.
     pub goodput_bit_per_s: f64,
-    /// Of how much of the test, s.
+    /// Length of the measured part of the test, s.
     pub elapsed_s: f64,
 }
 
-/// Why a test ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// Its time was over.
     Time,
-    /// The server closed it.
     Server,
-    /// The connection broke; the protocol takes what was measured until then.
+    /// The connection broke; by the protocol the results until then are valid.
     Broken,
-    /// The user does not want it any more.
     Cancelled,
 }
 
-/// A connection gathers speed until then.
+/// End of slow start.
 const SETTLED: Duration = Duration::from_secs(2);
-/// Round trips count from here on.
+/// Round trips before this time are ignored.
 const LOADED: Duration = Duration::from_secs(1);
-/// From one look at counters to the next.
 const SAMPLE: Duration = Duration::from_millis(100);
-/// After the end of its time a server gets this long to close (the protocol's 13 s).
+/// Time for the server to close after the end of the test (the protocol's limit is 13 s).
 const GRACE: Duration = Duration::from_secs(3);
-/// Measurements that are read of one test; the protocol allows ten a second.
+/// Largest number of measurements read in one test; the protocol allows ten a second.
 const MEASUREMENTS_MAX: u64 = 400;
-/// Bytes of a message upwards: at first, and at most.
+/// First and largest size of an upload's messages.
 const UPLOAD_BYTES_MIN: usize = 1 << 13;
 const UPLOAD_BYTES_MAX: usize = 1 << 20;
-/// A message grows while it is less than this share of what was sent.
+/// The size of messages grows while it is less than this share of the bytes sent.
 const UPLOAD_SHARE: u64 = 16;
 
 impl Ndt7Test {
-    /// Runs it. `watch` is told the bytes so far, ten times a second.
+    /// Runs the test. `watch` gets the bytes so far, ten times a second.
     ///
     /// # Errors
-    /// [`Ndt7Error`]: no connection, no ndt7 server, nothing measured.
+    /// Returns an error if there is no connection, no ndt7 server, or no result.
     pub fn run(
         &self,
         watch: &mut dyn FnMut(Duration, u64),
@@ -145,7 +131,7 @@ impl Ndt7Test {
                 }
             }
         };
-        running.conclude(end, &self.target.name)
+        running.finish(end, &self.target.name)
     }
 }
 
@@ -154,13 +140,12 @@ struct Running {
     direction: Direction,
     duration_max: Duration,
     start: Instant,
-    /// Bytes out of TLS, or acknowledged, before the start.
+    /// Bytes from TLS, or acknowledged, before the start.
     before: u64,
-    /// Bytes of messages written.
     written: u64,
     chunk: Bytes,
     chunk_bytes: usize,
-    /// A message is in the buffers and not yet in the socket.
+    /// A message waits in a buffer because the socket is full.
     is_blocked: bool,
     samples: Vec<(Duration, u64)>,
     rtt_min_us: Option<f64>,
@@ -194,7 +179,6 @@ impl Running {
         }
     }
 
-    /// Bytes that the load has moved.
     fn moved(&self) -> u64 {
         match self.direction {
             Direction::Down => self.channel.web.get_ref().read_bytes - self.before,
@@ -213,15 +197,16 @@ impl Running {
         let moved = self.moved();
         self.samples.push((elapsed, moved));
         watch(elapsed, moved);
-        // Of the way up this kernel is the sender; of the way down only the server's messages tell.
+        // For an upload this kernel is the sender; for a download only the server's messages have
+        // them.
         if self.direction == Direction::Up
-            && let Ok(info) = TcpInfo::of(&self.channel.socket)
+            && let Ok(info) = TcpInfo::read(&self.channel.socket)
         {
-            self.note_round_trips(f64::from(info.rtt_us), f64::from(info.rtt_min_us), elapsed);
+            self.add_round_trips(f64::from(info.rtt_us), f64::from(info.rtt_min_us), elapsed);
         }
     }
 
-    fn note_round_trips(&mut self, rtt_us: f64, rtt_min_us: f64, elapsed: Duration) {
+    fn add_round_trips(&mut self, rtt_us: f64, rtt_min_us: f64, elapsed: Duration) {
         if rtt_min_us > 0.0 {
             self.rtt_min_us = Some(self.rtt_min_us.map_or(rtt_min_us, |it| it.min(rtt_min_us)));
         }
@@ -230,18 +215,18 @@ impl Running {
         }
     }
 
-    /// Moves what can be moved now, then waits a moment; why the test is over, if it is.
+    /// Moves what can be moved now, then waits. Returns the reason if the test has ended.
     fn turn(&mut self) -> Result<Option<End>, &'static str> {
         for _ in 0..MESSAGES_A_TURN {
             match self.channel.web.read() {
                 Ok(message) => {
-                    if self.take(message)? {
+                    if self.receive(message)? {
                         return Ok(Some(End::Server));
                     }
                 }
-                Err(error) => match Outcome::of(&error)? {
-                    Outcome::Later => break,
-                    Outcome::Over(end) => return Ok(Some(end)),
+                Err(error) => match end_from(&error)? {
+                    None => break,
+                    end => return Ok(end),
                 },
             }
         }
@@ -255,11 +240,12 @@ impl Running {
                 self.grow();
                 self.channel.web.write(message)
             };
-            match written.as_ref().err().map(Outcome::of).transpose()? {
-                None => self.is_blocked = false,
-                Some(Outcome::Later) => self.is_blocked = true,
-                Some(Outcome::Over(end)) => return Ok(Some(end)),
+            if let Err(error) = &written
+                && let Some(end) = end_from(error)?
+            {
+                return Ok(Some(end));
             }
+            self.is_blocked = written.is_err();
         }
         if !wants_write || self.is_blocked {
             self.channel.wait(wants_write);
@@ -275,17 +261,17 @@ impl Running {
         }
     }
 
-    /// A message of the server; true if it closes the test.
-    fn take(&mut self, message: Message) -> Result<bool, &'static str> {
+    /// Processes a message of the server. Returns whether it closes the test.
+    fn receive(&mut self, message: Message) -> Result<bool, &'static str> {
         match message {
             Message::Binary(_) if self.direction == Direction::Up => {
-                Err("it sends load although it is asked to take some")
+                Err("it sends load although the test is an upload")
             }
             Message::Text(text) => {
-                // The protocol lets a client pass over what it cannot use.
+                // By the protocol a client ignores messages that it cannot use.
                 match Measurement::decode(text.as_str()) {
-                    Ok(told) if self.messages.0 < MEASUREMENTS_MAX => {
-                        self.measurement(told);
+                    Ok(measurement) if self.messages.0 < MEASUREMENTS_MAX => {
+                        self.update(measurement);
                         self.messages.0 += 1;
                     }
                     _ => self.messages.1 += 1,
@@ -297,21 +283,21 @@ impl Running {
         }
     }
 
-    fn measurement(&mut self, told: Measurement) {
+    fn update(&mut self, new: Measurement) {
         self.last = Measurement {
-            received: told.received.or(self.last.received),
-            moved: told.moved.or(self.last.moved),
-            sent_bytes: told.sent_bytes.or(self.last.sent_bytes),
-            sent_again_bytes: told.sent_again_bytes.or(self.last.sent_again_bytes),
-            ..told
+            received: new.received.or(self.last.received),
+            moved: new.moved.or(self.last.moved),
+            sent_bytes: new.sent_bytes.or(self.last.sent_bytes),
+            sent_again_bytes: new.sent_again_bytes.or(self.last.sent_again_bytes),
+            ..new
         };
         if self.direction == Direction::Down {
-            let (rtt, smallest) = (told.rtt_us.unwrap_or(0.0), told.rtt_min_us.unwrap_or(0.0));
-            self.note_round_trips(rtt, smallest, self.start.elapsed());
+            let (rtt, smallest) = (new.rtt_us.unwrap_or(0.0), new.rtt_min_us.unwrap_or(0.0));
+            self.add_round_trips(rtt, smallest, self.start.elapsed());
         }
     }
 
-    fn conclude(mut self, end: End, host: &str) -> Result<Ndt7Result, Ndt7Error> {
+    fn finish(mut self, end: End, host: &str) -> Result<Ndt7Result, Ndt7Error> {
         let (elapsed, moved) = (self.start.elapsed(), self.moved());
         self.close(end);
         let seconds = elapsed.as_secs_f64();
@@ -347,7 +333,7 @@ impl Running {
         })
     }
 
-    /// Says goodbye and gives the server a moment to do so, too: it keeps its record of the test.
+    /// Closes the WebSocket and waits for the server's close, so that the server keeps its record.
     fn close(&mut self, end: End) {
         if matches!(end, End::Broken | End::Cancelled) {
             return;
@@ -357,15 +343,15 @@ impl Running {
         while Instant::now() < until {
             match self.channel.web.read() {
                 Ok(Message::Text(text)) if self.messages.0 < MEASUREMENTS_MAX => {
-                    if let Ok(told) = Measurement::decode(text.as_str()) {
-                        // Its last count; round trips of an end are none of a load.
-                        self.last.received = told.received.or(self.last.received);
+                    if let Ok(measurement) = Measurement::decode(text.as_str()) {
+                        // The server's last count. Later round trips are not those of a load.
+                        self.last.received = measurement.received.or(self.last.received);
                         self.messages.0 += 1;
                     }
                 }
                 Ok(_) => {}
-                Err(error) => match Outcome::of(&error) {
-                    Ok(Outcome::Later) => self.channel.wait(false),
+                Err(error) => match end_from(&error) {
+                    Ok(None) => self.channel.wait(false),
                     _ => return,
                 },
             }
@@ -373,31 +359,21 @@ impl Running {
     }
 }
 
-/// Messages that are read before time is looked at.
+/// Largest number of messages read before the time is checked.
 const MESSAGES_A_TURN: usize = 64;
 
-/// What an error of the WebSocket means for the test.
-enum Outcome {
-    /// Nothing can be moved now.
-    Later,
-    Over(End),
-}
-
-impl Outcome {
-    fn of(error: &Error) -> Result<Self, &'static str> {
-        match error {
-            Error::Io(source) if source.kind() == io::ErrorKind::WouldBlock => Ok(Self::Later),
-            Error::Io(_) | Error::AlreadyClosed => Ok(Self::Over(End::Broken)),
-            Error::ConnectionClosed => Ok(Self::Over(End::Server)),
-            // After a close frame nothing more may be sent.
-            Error::Protocol(tungstenite::error::ProtocolError::SendAfterClosing) => {
-                Ok(Self::Over(End::Server))
-            }
-            Error::Protocol(tungstenite::error::ProtocolError::ResetWithoutClosingHandshake) => {
-                Ok(Self::Over(End::Broken))
-            }
-            Error::Capacity(_) => Err("a message that is larger than the protocol allows"),
-            _ => Err("it sends what is no WebSocket"),
+/// Returns how an error of the WebSocket ends the test, or `None` if nothing can be moved now.
+fn end_from(error: &Error) -> Result<Option<End>, &'static str> {
+    match error {
+        Error::Io(source) if source.kind() == io::ErrorKind::WouldBlock => Ok(None),
+        Error::Io(_)
+        | Error::AlreadyClosed
+        | Error::Protocol(ProtocolError::ResetWithoutClosingHandshake) => Ok(Some(End::Broken)),
+        // After a close frame nothing more may be sent.
+        Error::ConnectionClosed | Error::Protocol(ProtocolError::SendAfterClosing) => {
+            Ok(Some(End::Server))
         }
+        Error::Capacity(_) => Err("it sends a larger message than the protocol allows"),
+        _ => Err("it violates the WebSocket protocol"),
     }
 }

@@ -1,4 +1,4 @@
-//! M-Lab's locate service: which servers are near, with addresses that are signed for this client.
+//! M-Lab's locate service: it names servers nearby, with URLs that are signed for this client.
 
 use std::collections::BTreeMap;
 
@@ -8,22 +8,19 @@ use ureq::ResponseExt as _;
 use super::{Ndt7Error, Ndt7Target};
 use crate::https;
 
-/// The public service.
 pub const LOCATE_URL: &str = "https://locate.measurementlab.net/v2/nearest/ndt/ndt7";
-/// Servers of the public service have names below these.
+/// Domains of the public service's servers.
 const PUBLIC: [&str; 2] = [".measurement-lab.org", ".measurementlab.net"];
-/// A longer answer is none: real ones have 8 KiB.
+/// Longest answer; real ones have 8 KiB.
 const ANSWER_BYTES_MAX: u64 = 256 << 10;
-/// Servers of an answer that are looked at.
+/// Servers of an answer that are read.
 const SERVERS_MAX: usize = 8;
 const REDIRECTS_MAX: u32 = 3;
 
-/// A server that the service names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Located {
-    /// Where to test.
     pub target: Ndt7Target,
-    /// City and country, as the service says; empty if it does not.
+    /// City and country, as the service reports them; can be empty.
     pub place: String,
 }
 
@@ -49,32 +46,38 @@ struct Place {
     country: Option<String>,
 }
 
-/// Asks a locate service, nearest first. The service is believed by the system's authorities;
-/// without TLS only on this machine.
+/// Requests a list of servers from a locate service, nearest first. The service must have a
+/// certificate of the system's authorities; without TLS it must be on this machine.
 ///
 /// # Errors
-/// [`Ndt7Error`]: the service cannot be asked, has no room, or names no server.
+/// Returns an error if the service cannot be reached, has no capacity, or names no server.
 pub fn locate(url: &str) -> Result<Vec<Located>, Ndt7Error> {
     let host = host_of(url)?;
     let http = https::agent(REDIRECTS_MAX)?;
-    let asked = |source: ureq::Error| Ndt7Error::Ask { host: host.clone(), source: source.into() };
-    let refused = |what: String| Ndt7Error::Locate { host: host.clone(), what };
-    let mut answer = http.get(url).header("Accept", "application/json").call().map_err(asked)?;
-    // A redirect to a page without TLS would be an address that anybody could have written.
+    let ask_error =
+        |source: ureq::Error| Ndt7Error::Ask { host: host.clone(), source: source.into() };
+    let answer_error = |what: String| Ndt7Error::Locate { host: host.clone(), what };
+    let mut answer =
+        http.get(url).header("Accept", "application/json").call().map_err(ask_error)?;
+    // A redirect to a page without TLS could be forged.
     host_of(&answer.get_uri().to_string())?;
     match answer.status().as_u16() {
         200 => {}
-        204 => return Err(refused("no server has room now, or today's tests are used up".into())),
-        status => return Err(refused(format!("it answers {status}"))),
+        204 => {
+            let what = "no server has room now, or today's tests are used up";
+            return Err(answer_error(what.into()));
+        }
+        status => return Err(answer_error(format!("it answers {status}"))),
     }
     let body = answer.body_mut().with_config().limit(ANSWER_BYTES_MAX).read_to_vec();
-    read_located(&body.map_err(asked)?, url == LOCATE_URL).map_err(|what| refused(what.to_owned()))
+    read_located(&body.map_err(ask_error)?, url == LOCATE_URL)
+        .map_err(|what| answer_error(what.to_owned()))
 }
 
-/// Reads a service's answer. What a public service names must be one of its own servers.
+/// Parses a service's answer. The public service must name servers of its own domains.
 ///
 /// # Errors
-/// Why it names no server, in words.
+/// Returns why it names no server, for a message.
 pub fn read_located(json: &[u8], is_public: bool) -> Result<Vec<Located>, &'static str> {
     let wire: Wire =
         serde_json::from_slice(json).map_err(|_| "its answer is not the JSON expected")?;

@@ -1,17 +1,17 @@
-//! A client of ndt7, the test of M-Lab's public servers: one TCP connection with TLS and WebSocket
-//! each way, 10 s, and what the sender's kernel knows of it.
+//! A client of ndt7, the test of M-Lab's public servers: for each direction one TCP connection with
+//! TLS and WebSocket, 10 s of load, and the measurements of the sender's kernel.
 //!
-//! - [`locate`]: asks M-Lab which servers are near; its URLs are signed for this client.
-//! - [`Ndt7Test`]: one direction. Messages carry the load; beside them the server tells what it has
-//!   counted ([`Measurement`]).
+//! - [`locate`]: asks M-Lab for servers nearby; their URLs are signed for this client.
+//! - [`Ndt7Test`]: one direction. Binary messages are the load; in text messages the server reports
+//!   its counters ([`Measurement`]).
 //!
-//! Round trips under load are those of the loading connection itself, as the kernel of the end that
-//! sends smooths them: a short peak does not show, so there are medians and the largest reading and
-//! no 99th percentile. Nothing is probed beside: the protocol is one connection, and these servers
-//! are other people's.
+//! Round trips under load are those of the loading connection itself, smoothed by the sender's
+//! kernel. Short peaks do not show, so results are medians and the largest value, without a 99th
+//! percentile. No probes run beside the test: the protocol is one connection, and the servers
+//! belong to others.
 //!
-//! The other end may be anybody: each message, their number, the time of each step and of the whole
-//! test are limited, and no number is believed that a line cannot have.
+//! The server is not trusted: size and number of messages, the time of each step and of the whole
+//! test are limited, and implausible numbers are ignored.
 
 mod channel;
 mod client;
@@ -32,75 +32,34 @@ use crate::nq::NqError;
 
 /// The WebSocket subprotocol, which both ends name.
 pub const SUBPROTOCOL: &str = "net.measurementlab.ndt.v7";
-/// How long a test lasts by the protocol.
+/// Length of a test by the protocol.
 pub const DURATION: Duration = Duration::from_secs(10);
 
-/// Why an ndt7 test failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Ndt7Error {
-    /// The text names no ndt7 server.
     #[error("{text:?}: accepted is {accepted}")]
-    Target {
-        /// The text, shortened.
-        text: String,
-        /// What is accepted.
-        accepted: &'static str,
-    },
-    /// The locate service has nobody, or its answer is none.
+    Target { text: String, accepted: &'static str },
     #[error("{host}: {what}")]
-    Locate {
-        /// The host of the locate service.
-        host: String,
-        /// What is wrong with its answer.
-        what: String,
-    },
-    /// The locate service could not be asked.
+    Locate { host: String, what: String },
     #[error("asking {host}")]
-    Ask {
-        /// The host of the locate service.
-        host: String,
-        /// The error of the HTTP library.
-        source: Box<ureq::Error>,
-    },
-    /// The network said no.
+    Ask { host: String, source: Box<ureq::Error> },
     #[error("{step} {host}")]
     Connect {
-        /// The step that failed, as the message has it: "connecting to".
+        /// The step that failed, as the message shows it: "connecting to".
         step: &'static str,
-        /// The server.
         host: String,
-        /// The error of the system call.
         source: std::io::Error,
     },
-    /// The server is no ndt7 server, or does not want to test.
-    #[error("{host} is asked for an ndt7 test")]
-    WebSocket {
-        /// The server.
-        host: String,
-        /// The error of the WebSocket library.
-        source: Box<tungstenite::Error>,
-    },
-    /// The other end broke the protocol.
+    /// The server does not support ndt7, or rejects the test.
+    #[error("requesting an ndt7 test from {host}")]
+    WebSocket { host: String, source: Box<tungstenite::Error> },
     #[error("{host}: {what}")]
-    Protocol {
-        /// The server.
-        host: String,
-        /// What it did.
-        what: &'static str,
-    },
-    /// This machine's TCP does not send as it is asked to.
+    Protocol { host: String, what: &'static str },
     #[error(transparent)]
     Load(#[from] LoadError),
-    /// TLS cannot be set up, or nobody can be believed.
     #[error(transparent)]
     Trust(#[from] NqError),
-    /// The test ended before anything was measured.
     #[error("{host}: {what}")]
-    Nothing {
-        /// The server.
-        host: String,
-        /// Why.
-        what: &'static str,
-    },
+    Nothing { host: String, what: &'static str },
 }

@@ -1,12 +1,11 @@
-//! Which server, and what to ask it for.
+//! The server of a test and its URLs.
 
 use super::Ndt7Error;
 use crate::nq::NqTarget;
 
-/// The two addresses of a test.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Ndt7Target {
-    /// The server as a user may see it: `HOST:PORT` without the signature in its addresses.
+    /// Name of the server for users: `HOST:PORT`, without the signature of its URLs.
     pub name: String,
     pub(super) download: NqTarget,
     pub(super) upload: NqTarget,
@@ -14,72 +13,71 @@ pub struct Ndt7Target {
 
 impl std::fmt::Debug for Ndt7Target {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // The addresses hold a signature that is good for this client alone.
+        // The URLs hold a signature that is valid for this client alone.
         f.debug_struct("Ndt7Target").field("name", &self.name).finish_non_exhaustive()
     }
 }
 
-/// Sent with each test, so that whoever runs the server knows what asks.
+/// Sent with each test, so that the server's operator knows the client.
 const CLIENT: &str = concat!("client_name=underload&client_version=", env!("CARGO_PKG_VERSION"));
-/// The protocol's limit of a query.
+/// The protocol's limit of a query's length.
 const QUERY_BYTES_MAX: usize = 4096;
 
 impl Ndt7Target {
-    /// The server of `ndt7://HOST[:PORT]`, with TLS, on port 443 if none is named.
+    /// Parses `ndt7://HOST[:PORT]`, with port 443 by default; the test uses TLS.
     ///
     /// # Errors
-    /// [`Ndt7Error::Target`].
+    /// Returns [`Ndt7Error::Target`] for other text.
     pub fn of_host(text: &str) -> Result<Self, Ndt7Error> {
-        let wrong = || wrong(text, "ndt7://HOST[:PORT]");
-        let authority = text.strip_prefix("ndt7://").ok_or_else(wrong)?;
+        let error = || target_error(text, "ndt7://HOST[:PORT]");
+        let authority = text.strip_prefix("ndt7://").ok_or_else(error)?;
         let authority = authority.strip_suffix('/').unwrap_or(authority);
         if authority.contains(['/', '?', '#', '@']) {
-            return Err(wrong());
+            return Err(error());
         }
-        let one = |test| NqTarget::parse(&format!("https://{authority}/ndt/v7/{test}?{CLIENT}"));
-        let (download, upload) =
-            (one("download").map_err(|_| wrong())?, one("upload").map_err(|_| wrong())?);
+        let url = |test| format!("https://{authority}/ndt/v7/{test}?{CLIENT}");
+        let parse = |test| NqTarget::parse(&url(test)).map_err(|_| error());
+        let (download, upload) = (parse("download")?, parse("upload")?);
         Ok(Self { name: download.authority(), download, upload })
     }
 
-    /// The server of two signed addresses, `wss://` each and both of one host.
+    /// Parses two signed `wss://` URLs of one server.
     ///
     /// # Errors
-    /// [`Ndt7Error::Target`].
+    /// Returns [`Ndt7Error::Target`] for other URLs.
     pub fn of_urls(download: &str, upload: &str) -> Result<Self, Ndt7Error> {
         let (download, upload) = (signed(download)?, signed(upload)?);
         if download.host != upload.host || download.port != upload.port {
-            return Err(wrong(&upload.host, "one server for both directions"));
+            return Err(target_error(&upload.host, "one server for both directions"));
         }
         Ok(Self { name: download.authority(), download, upload })
     }
 
-    /// The host alone.
     pub fn host(&self) -> &str {
         &self.download.host
     }
 }
 
-/// A signed address, with this program's name added.
+/// Parses a signed URL and adds this program's name.
 fn signed(url: &str) -> Result<NqTarget, Ndt7Error> {
-    let wrong = || wrong(url, "wss://HOST[:PORT]/PATH?QUERY");
-    let rest = url.strip_prefix("wss://").ok_or_else(wrong)?;
-    let mut target = NqTarget::parse(&format!("https://{rest}")).map_err(|_| wrong())?;
-    // What comes after '#' is never sent; a server that signs it means nothing by it.
+    let error = || target_error(url, "wss://HOST[:PORT]/PATH?QUERY");
+    let rest = url.strip_prefix("wss://").ok_or_else(error)?;
+    let mut target = NqTarget::parse(&format!("https://{rest}")).map_err(|_| error())?;
+    // A fragment is never sent.
     if target.path.contains('#') {
-        return Err(wrong());
+        return Err(error());
     }
     let joint = if target.path.contains('?') { '&' } else { '?' };
     target.path = format!("{}{joint}{CLIENT}", target.path);
     let query = target.path.split_once('?').map_or("", |(_, query)| query);
     if query.len() > QUERY_BYTES_MAX {
-        return Err(wrong());
+        return Err(error());
     }
     Ok(target)
 }
 
-fn wrong(text: &str, accepted: &'static str) -> Ndt7Error {
-    // Without the query, which may hold a signature.
+fn target_error(text: &str, accepted: &'static str) -> Ndt7Error {
+    // Without the query, which may contain a signature.
     let shown = text.split(['?', '#']).next().unwrap_or_default().chars().take(100).collect();
     Ndt7Error::Target { text: shown, accepted }
 }

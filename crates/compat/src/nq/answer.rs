@@ -1,4 +1,4 @@
-//! Bodies: one byte, much payload, or a few words; and the lease that ends them.
+//! Bodies of requests and responses, and the lease of a connection that limits them.
 
 use std::pin::Pin;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
@@ -8,24 +8,25 @@ use std::time::{Duration, Instant};
 
 use hyper::Response;
 use hyper::body::{Body, Bytes, Frame, SizeHint};
-use hyper::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderValue};
+use hyper::header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, HeaderValue};
 use tokio::time::{Sleep, sleep};
 use underload_probe::load::payload;
 use underload_record::schema::Direction;
 use underload_service::CompatShare;
 
-/// Bytes and time that a connection may still use.
+/// Time and volume that a connection may still use.
 #[derive(Debug)]
 pub(super) struct Lease {
     until: Instant,
     bytes_left: AtomicI64,
     requests: AtomicU64,
     in_flight: AtomicU64,
-    /// Of what the server gives away; none for a client, and before the first request for load.
+    /// The share of the server's capacity; unset in a client, and before the first request for
+    /// load.
     share: OnceLock<CompatShare>,
 }
 
-/// A request under way on a connection.
+/// A request that has not ended on a connection.
 #[derive(Debug)]
 pub(super) struct InFlight(Arc<Lease>);
 
@@ -53,15 +54,15 @@ impl Lease {
         })
     }
 
-    /// A request begins.
+    /// Counts a request that begins; it ends when the returned value is dropped.
     pub(super) fn enter(self: &Arc<Self>) -> InFlight {
         self.requests.fetch_add(1, Ordering::Relaxed);
         self.in_flight.fetch_add(1, Ordering::Relaxed);
         InFlight(Arc::clone(self))
     }
 
-    /// Requests so far; `None` while one is under way.
-    pub(super) fn requests_at_rest(&self) -> Option<u64> {
+    /// Returns the requests so far, or `None` while one of them has not ended.
+    pub(super) fn requests_if_idle(&self) -> Option<u64> {
         let is_at_rest = self.in_flight.load(Ordering::Relaxed) == 0;
         is_at_rest.then(|| self.requests.load(Ordering::Relaxed))
     }
@@ -72,20 +73,23 @@ impl Lease {
             || self.share.get().is_some_and(CompatShare::is_over)
     }
 
-    /// Sees to it that the connection has a share; `enter` is asked for one if it has none yet, and
-    /// its error is the answer.
-    pub(super) fn have_share<E>(
+    /// Makes sure that the connection has a share, which `enter` returns.
+    ///
+    /// # Errors
+    /// Returns the error of `enter`.
+    pub(super) fn ensure_share<E>(
         &self,
         enter: impl FnOnce() -> Result<CompatShare, E>,
     ) -> Result<(), E> {
         if self.share.get().is_none() {
-            // Of two requests at once one is first; the other's share goes back.
+            // If two requests arrive at once, the share of one is dropped, which returns it.
             let _ = self.share.set(enter()?);
         }
         Ok(())
     }
 
-    /// Takes at most `bytes_max`, and says how many; or how long to wait before asking again.
+    /// Takes at most `bytes_max` of the share and returns how many, or how long to wait before the
+    /// next attempt.
     pub(super) fn take(&self, direction: Direction, bytes_max: usize) -> Result<usize, Duration> {
         let Some(share) = self.share.get() else { return Ok(bytes_max) };
         let bytes = bytes_max.min(share.chunk_bytes(direction)).max(1);
@@ -98,42 +102,38 @@ impl Lease {
     }
 }
 
-/// The body of a request or of an answer of ours.
 pub(super) enum Content {
-    /// Bytes that are ready to be sent.
     Ready(Option<Bytes>),
-    /// Generated until so many are written or the lease is over.
+    /// Payload that is generated until `left` is 0 or the lease is over.
     Generated {
-        /// Bytes still to come.
         left: u64,
-        /// The request, with the lease whose end is this body's end.
         request: InFlight,
-        /// What was handed over so far, for whoever wants to know.
+        /// Bytes passed to the connection so far.
         written: Arc<AtomicU64>,
-        /// Until more may be sent.
+        /// Runs until the share allows more bytes.
         pause: Option<Pin<Box<Sleep>>>,
     },
 }
 
-/// The lease is over in the middle of a body: its stream is reset.
+/// The lease ended within a body; HTTP/2 resets the stream.
 #[derive(Debug, thiserror::Error)]
 #[error("the lease of this connection is over")]
 pub(super) struct Expired;
 
-/// Bytes of one HTTP frame of generated payload.
+/// Largest frame of generated payload.
 const CHUNK_BYTES: usize = 64 << 10;
-/// Between two questions for more of the rate: the end of a lease is noticed in between.
+/// Limits of the wait for more of the share; the end of a lease is checked after each wait.
 const WAIT_MIN: Duration = Duration::from_millis(1);
 const WAIT_MAX: Duration = Duration::from_millis(100);
 
-/// The payload of a frame, generated once and shared by all connections.
+/// Returns the payload of a frame, which is generated once and shared by all connections.
 fn chunk() -> Bytes {
     static CHUNK: std::sync::OnceLock<Bytes> = std::sync::OnceLock::new();
     CHUNK.get_or_init(|| Bytes::from(payload(CHUNK_BYTES))).clone()
 }
 
 impl Content {
-    pub(super) fn of(bytes: impl Into<Bytes>) -> Self {
+    pub(super) fn bytes(bytes: impl Into<Bytes>) -> Self {
         Self::Ready(Some(bytes.into()))
     }
 
@@ -191,10 +191,19 @@ impl Body for Content {
     }
 }
 
-pub(super) fn payload_response(content: Content, len: u64) -> Response<Content> {
+/// Makes a response with a content type and the length of its body.
+pub(super) fn response(kind: &'static str, content: Content) -> Response<Content> {
+    let len = content.size_hint().lower();
     let mut response = Response::new(content);
     let headers = response.headers_mut();
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"));
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
     headers.insert(CONTENT_LENGTH, HeaderValue::from(len));
+    response
+}
+
+/// Makes a response that browsers and proxies must not store.
+pub(super) fn uncached_response(kind: &'static str, bytes: impl Into<Bytes>) -> Response<Content> {
+    let mut response = response(kind, Content::bytes(bytes));
+    response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     response
 }

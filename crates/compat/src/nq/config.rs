@@ -4,26 +4,24 @@ use serde::{Deserialize, Serialize};
 
 use super::NqError;
 
-/// Where a server has its resources. Written with the keys of the draft and with those before it,
-/// which goresponsiveness still demands; read with either.
+/// Locations of a server's resources. Written with the draft's keys and with the older ones, which
+/// goresponsiveness still requires; read with either.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NqConfig {
-    /// The object of one byte.
+    /// An object of one byte.
     pub small: NqTarget,
-    /// At least 8 GiB.
+    /// An object of at least 8 GiB.
     pub large: NqTarget,
-    /// Takes any number of bytes.
+    /// Accepts any number of bytes.
     pub upload: NqTarget,
 }
 
-/// A resource over HTTPS.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NqTarget {
-    /// Name or address, without brackets.
+    /// Host name, or address without brackets.
     pub host: String,
-    /// TCP port.
     pub port: u16,
-    /// With its leading slash.
+    /// With the leading slash.
     pub path: String,
 }
 
@@ -55,18 +53,18 @@ struct Urls {
 pub(super) const SMALL: &str = "/small";
 pub(super) const LARGE: &str = "/large";
 pub(super) const UPLOAD: &str = "/upload";
-/// The configuration's path today.
+/// Path of the configuration in the current draft.
 pub(super) const WELL_KNOWN: &str = "/.well-known/nq";
-/// The configuration's path in older clients.
+/// Path of the configuration in older clients.
 pub(super) const OLD: &str = "/config";
-/// A longer answer is no configuration.
+/// Longest configuration, and longest answer to a probe.
 pub(super) const CONFIG_BYTES_MAX: usize = 64 << 10;
 
 const URL_MAX: usize = 2048;
 
 impl NqConfig {
-    /// The answer of a server that was asked as `authority` (`HOST[:PORT]`); `None` if that is not
-    /// one: it goes back to the client, so it has to be harmless.
+    /// Makes the configuration for a request to `authority` (`HOST[:PORT]`). Returns `None` if
+    /// `authority` is malformed: the client's text becomes part of the answer.
     pub fn encode_for(authority: &str) -> Option<Vec<u8>> {
         let target = NqTarget::parse(&format!("https://{authority}/")).ok()?;
         let url = |path| Some(format!("https://{authority}{path}"));
@@ -85,10 +83,10 @@ impl NqConfig {
         serde_json::to_vec(&wire).ok()
     }
 
-    /// Reads what a server answered.
+    /// Parses a server's answer.
     ///
     /// # Errors
-    /// What is missing or wrong in the configuration, in words.
+    /// Returns what is missing or wrong, for a message.
     pub fn decode(json: &[u8]) -> Result<Self, &'static str> {
         let wire: Wire = serde_json::from_slice(json).map_err(|_| "it is not the JSON expected")?;
         if wire.version != 1 {
@@ -113,35 +111,35 @@ impl NqConfig {
 }
 
 impl NqTarget {
-    /// Reads an `https` URL. A missing path is `/`.
+    /// Parses an `https` URL. A missing path is `/`.
     ///
     /// # Errors
-    /// [`NqError::Url`].
+    /// Returns [`NqError::Url`] for other text.
     pub fn parse(url: &str) -> Result<Self, NqError> {
-        let wrong = || NqError::Url { url: url.chars().take(100).collect() };
+        let error = || NqError::Url { url: url.chars().take(100).collect() };
         let rest = url.strip_prefix("https://").filter(|_| url.len() <= URL_MAX);
-        let rest = rest.ok_or_else(wrong)?;
+        let rest = rest.ok_or_else(error)?;
         let path_at = rest.find(['/', '?']).unwrap_or(rest.len());
         let (authority, path) = rest.split_at(path_at);
         let path = if path.starts_with('/') { path.to_owned() } else { format!("/{path}") };
         let (host, port) = match authority.strip_prefix('[') {
-            Some(rest) => rest.split_once(']').ok_or_else(wrong)?,
+            Some(rest) => rest.split_once(']').ok_or_else(error)?,
             None => authority.find(':').map_or((authority, ""), |at| authority.split_at(at)),
         };
         let port = match port.strip_prefix(':') {
-            Some(port) => port.parse().ok().filter(|port| *port > 0).ok_or_else(wrong)?,
+            Some(port) => port.parse().ok().filter(|port| *port > 0).ok_or_else(error)?,
             None if port.is_empty() => 443,
-            None => return Err(wrong()),
+            None => return Err(error()),
         };
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._:".contains(&byte);
         let is_host = !host.is_empty() && host.len() <= 255 && host.bytes().all(plain);
         if !is_host || !path.bytes().all(|byte| byte.is_ascii_graphic()) {
-            return Err(wrong());
+            return Err(error());
         }
         Ok(Self { host: host.to_owned(), port, path })
     }
 
-    /// `HOST:PORT`, with brackets around an IPv6 address.
+    /// Returns `HOST:PORT`, with brackets around an IPv6 address.
     pub fn authority(&self) -> String {
         let Self { host, port, .. } = self;
         if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }

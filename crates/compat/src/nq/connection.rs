@@ -1,4 +1,4 @@
-//! One connection of the client: TCP, TLS, HTTP/2, each step timed.
+//! One connection of the client: TCP, TLS and HTTP/2, with the time of each step.
 
 use std::io;
 use std::net::SocketAddr;
@@ -23,12 +23,12 @@ use super::NqError;
 use super::answer::Content;
 use super::config::{CONFIG_BYTES_MAX, NqTarget};
 
-/// A connection, and what its handshakes took.
+/// An open connection, with the times of its handshakes.
 pub(super) struct Connection {
     pub sender: SendRequest<Content>,
     pub tcp: Duration,
     pub tls: Duration,
-    /// A second handle to the connection's socket, for `TCP_INFO`.
+    /// A second handle of the connection's socket, for `TCP_INFO`.
     pub socket: OwnedFd,
     driver: JoinHandle<()>,
 }
@@ -39,10 +39,6 @@ impl Drop for Connection {
     }
 }
 
-/// What the steps of a probe on a fresh connection took, ns: TCP, TLS, HTTP.
-pub(super) struct FreshProbe(pub u64, pub u64, pub u64);
-
-/// Name, addresses and trust of the server to connect to.
 #[derive(Clone)]
 pub(super) struct Peer {
     pub address: SocketAddr,
@@ -57,53 +53,44 @@ const CONNECTION_WINDOW: u32 = 16 << 20;
 
 impl Peer {
     pub(super) async fn connect(&self) -> Result<Connection, NqError> {
-        let host = || self.target.authority();
-        let failed =
-            |step| move |source: io::Error| NqError::Connect { step, host: host(), source };
-        let late = |step| {
-            move |_| NqError::Connect { step, host: host(), source: io::ErrorKind::TimedOut.into() }
-        };
+        let error = |step| move |source| connect_error(step, &self.target, source);
         let name = ServerName::try_from(self.target.host.clone())
             .map_err(|source| NqError::Name { host: self.target.host.clone(), source })?;
         let start = Instant::now();
-        let stream = timeout(STEP_MAX, TcpStream::connect(self.address)).await;
-        let stream = stream.map_err(late("connecting to"))?.map_err(failed("connecting to"))?;
+        let stream = in_time(TcpStream::connect(self.address)).await;
+        let stream = stream.map_err(error("connecting to"))?;
         let tcp = start.elapsed();
-        stream.set_nodelay(true).map_err(failed("connecting to"))?;
-        let socket = stream.as_fd().try_clone_to_owned().map_err(failed("connecting to"))?;
+        stream.set_nodelay(true).map_err(error("connecting to"))?;
+        let socket = stream.as_fd().try_clone_to_owned().map_err(error("connecting to"))?;
         let start = Instant::now();
         let connector = TlsConnector::from(Arc::clone(&self.tls));
-        let stream = timeout(STEP_MAX, connector.connect(name, stream)).await;
-        let stream = stream
-            .map_err(late("the TLS handshake with"))?
-            .map_err(failed("the TLS handshake with"))?;
+        let stream = in_time(connector.connect(name, stream)).await;
+        let stream = stream.map_err(error("the TLS handshake with"))?;
         let tls = start.elapsed();
         let mut http = Builder::new(TokioExecutor::new());
         http.timer(TokioTimer::new())
             .initial_stream_window_size(STREAM_WINDOW)
             .initial_connection_window_size(CONNECTION_WINDOW);
-        let (sender, connection) =
-            http.handshake(TokioIo::new(stream)).await.map_err(|source| NqError::Http {
-                step: "the HTTP/2 opening with",
-                host: host(),
-                source,
-            })?;
-        // Its failures show on the requests.
+        let (sender, connection) = http
+            .handshake(TokioIo::new(stream))
+            .await
+            .map_err(|source| self.http_error("the HTTP/2 opening with", source))?;
+        // A failure of the connection also fails its requests.
         let driver = tokio::spawn(async move {
             let _ = connection.await;
         });
         Ok(Connection { sender, tcp, tls, socket, driver })
     }
 
-    /// Sends a request; the answer's head, if its status is 200.
-    pub(super) async fn ask(
+    /// Sends a request and returns the head of the response, which must have status 200.
+    pub(super) async fn request(
         &self,
         sender: &mut SendRequest<Content>,
         method: Method,
         path: &str,
         body: Content,
     ) -> Result<Response<Incoming>, NqError> {
-        let failed = |source| self.http("asking", source);
+        let error = |source| self.http_error("asking", source);
         let request = Request::builder()
             .method(method)
             .uri(format!("https://{}{path}", self.target.authority()))
@@ -114,8 +101,8 @@ impl Peer {
             )
             .body(body)
             .map_err(|_| NqError::Url { url: path.to_owned() })?;
-        sender.ready().await.map_err(failed)?;
-        let response = sender.send_request(request).await.map_err(failed)?;
+        sender.ready().await.map_err(error)?;
+        let response = sender.send_request(request).await.map_err(error)?;
         let status = response.status().as_u16();
         if status == 200 {
             return Ok(response);
@@ -123,22 +110,22 @@ impl Peer {
         Err(NqError::Status { host: self.target.authority(), status })
     }
 
-    pub(super) fn http(&self, step: &'static str, source: hyper::Error) -> NqError {
+    pub(super) fn http_error(&self, step: &'static str, source: hyper::Error) -> NqError {
         NqError::Http { step, host: self.target.authority(), source }
     }
 
-    /// A whole answer, if it is short.
+    /// Requests a resource of at most [`CONFIG_BYTES_MAX`] and returns its content.
     pub(super) async fn fetch(
         &self,
         sender: &mut SendRequest<Content>,
         path: &str,
     ) -> Result<Bytes, NqError> {
         let body = Content::Ready(None);
-        let response = self.ask(sender, Method::GET, path, body).await?;
+        let response = self.request(sender, Method::GET, path, body).await?;
         let mut incoming = response.into_body();
         let mut bytes = Vec::new();
         while let Some(frame) = incoming.frame().await {
-            let frame = frame.map_err(|source| self.http("reading from", source))?;
+            let frame = frame.map_err(|source| self.http_error("reading from", source))?;
             bytes.extend_from_slice(frame.data_ref().map_or(&[][..], |data| data));
             if bytes.len() > CONFIG_BYTES_MAX {
                 let (host, what) = (self.target.authority(), "it is longer than 64 KiB");
@@ -148,7 +135,7 @@ impl Peer {
         Ok(bytes.into())
     }
 
-    /// A request for the small resource on a connection that exists: its time, ns.
+    /// Times a request for the small resource on an open connection, ns.
     pub(super) async fn probe(
         &self,
         sender: &mut SendRequest<Content>,
@@ -159,12 +146,21 @@ impl Peer {
         Ok(ns(start.elapsed()))
     }
 
-    /// Times a request on a new connection: TCP, TLS and HTTP separately.
-    pub(super) async fn probe_afresh(&self, path: &str) -> Result<FreshProbe, NqError> {
+    /// Times TCP, TLS and a request on a new connection, ns.
+    pub(super) async fn probe_new_connection(&self, path: &str) -> Result<[u64; 3], NqError> {
         let mut connection = self.connect().await?;
         let http_ns = self.probe(&mut connection.sender, path).await?;
-        Ok(FreshProbe(ns(connection.tcp), ns(connection.tls), http_ns))
+        Ok([ns(connection.tcp), ns(connection.tls), http_ns])
     }
+}
+
+pub(super) fn connect_error(step: &'static str, target: &NqTarget, source: io::Error) -> NqError {
+    NqError::Connect { step, host: target.authority(), source }
+}
+
+/// Runs a step, and fails with a timeout after [`STEP_MAX`].
+async fn in_time<T>(step: impl Future<Output = io::Result<T>>) -> io::Result<T> {
+    timeout(STEP_MAX, step).await?
 }
 
 fn ns(duration: Duration) -> u64 {

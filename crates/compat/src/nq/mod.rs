@@ -1,22 +1,22 @@
-//! Responsiveness under working conditions (draft-ietf-ippm-responsiveness-09): the server that
-//! Apple's `networkQuality` and goresponsiveness test against, and a client of such servers.
+//! Responsiveness under working conditions (draft-ietf-ippm-responsiveness-09): a server for
+//! Apple's `networkQuality` and goresponsiveness, and a client of such servers.
 //!
 //! - [`NqServer`]: the configuration at `/.well-known/nq` and `/config`, one byte at `/small`,
-//!   much at `/large`, and a sink at `/upload`, over HTTP/2 and HTTP/1.1 with TLS 1.3.
+//!   8 GiB at `/large`, and a sink at `/upload`, over HTTP/2 and HTTP/1.1 with TLS 1.3.
 //!   [`NqServer::start_page`] serves browsers instead: a page, and the same resources for it.
-//! - [`NqClient`]: loads one direction with ever more connections until it is saturated, probes on
-//!   the loaded connections and on fresh ones.
+//! - [`NqClient`]: loads one direction with more and more connections until it is saturated, and
+//!   sends probes on the loaded connections and on new ones.
 //!
-//! The three formulas that are in use are in [`underload_probe::rpm`].
+//! The three formulas in use are in [`underload_probe::rpm`].
 //!
-//! This is the only module with an asynchronous runtime: HTTP/2 multiplexes streams over one
-//! connection, and the libraries that do it well are built on one. Nothing here measures with the
-//! precision of the probes in [`underload_probe::endpoint`]; the method is defined in milliseconds.
+//! This is the only module with an asynchronous runtime, which the libraries for HTTP/2 require.
+//! It does not measure with the precision of the probes in [`underload_probe::endpoint`]; the
+//! method is defined in milliseconds.
 //!
-//! Where the server differs from others: a connection has a lease (time and volume), so that a
-//! `GET` of 8 GiB is not for anyone for ever; one that is not used for a second is closed, because
-//! goresponsiveness leaves every probe's open; connections are limited in all and per network; who
-//! is too much is told 429 with `Retry-After`, and why in words. Payload is generated here.
+//! The server differs from others in these points: the time and volume of a connection are limited,
+//! so that a `GET` of 8 GiB ends; a connection without a request for a second is closed, because
+//! goresponsiveness leaves those of all probes open; connections are limited in total and per
+//! network; a rejected client gets 429 with `Retry-After` and the reason. Payload is generated.
 
 mod answer;
 mod client;
@@ -45,24 +45,21 @@ pub use trust::NqTrust;
 /// The TCP port that the reference server uses.
 pub const NQ_PORT: u16 = 4043;
 
-/// Limits of what clients of the server may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NqLimits {
-    /// Connections at once.
     pub connections_max: usize,
-    /// Connections at once from one network (a /24, a /56): a client opens up to 16 to load, and up
-    /// to 100 a second to probe.
+    /// Open connections of one network (a /24, a /56): a client opens up to 16 for load, and up to
+    /// 100 a second for probes.
     pub connections_per_network_max: usize,
-    /// Life of a connection.
     pub duration_max: Duration,
-    /// Payload of a connection, both ways together, bytes.
+    /// Payload of a connection in both directions together, bytes.
     pub bytes_max: u64,
-    /// What a connection may send ahead of what was read of its uploads, bytes.
+    /// Flow-control window: unread bytes of uploads that a connection may have, bytes.
     pub window_bytes: u32,
 }
 
 impl Default for NqLimits {
-    /// 1024 connections, 256 per network, a minute, 16 GiB, windows for 1 Gbit/s at 100 ms.
+    /// 1024 connections, 256 per network, 1 minute, 16 GiB, windows for 1 Gbit/s at 100 ms.
     fn default() -> Self {
         Self {
             connections_max: 1024,
@@ -74,73 +71,40 @@ impl Default for NqLimits {
     }
 }
 
-/// Why a responsiveness test failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum NqError {
-    /// The URL is not one of a responsiveness server.
     #[error("{url:?}: accepted is https://HOST[:PORT][/PATH]")]
-    Url {
-        /// The URL that the user gave.
-        url: String,
-    },
-    /// The server's answer is no configuration.
+    Url { url: String },
     #[error("the configuration of {host}: {what}")]
-    Config {
-        /// The server, as the user named it.
-        host: String,
-        /// What is wrong in the server's answer.
-        what: &'static str,
-    },
-    /// The network said no.
+    Config { host: String, what: &'static str },
     #[error("{step} {host}")]
     Connect {
-        /// The step that failed, as the message has it: "reading its address".
+        /// The step that failed, as the message shows it: "connecting to".
         step: &'static str,
-        /// The server, as the user named it.
         host: String,
-        /// The error of the system call.
         source: std::io::Error,
     },
-    /// HTTP failed.
     #[error("{step} {host}")]
     Http {
-        /// The step that failed, as the message has it: "reading its address".
+        /// The step that failed, as the message shows it: "reading from".
         step: &'static str,
-        /// The server, as the user named it.
         host: String,
-        /// The error of the HTTP library.
         source: hyper::Error,
     },
-    /// The server answered with another status than 200.
     #[error("{host} answers {status}; 429 is \"too busy\"")]
-    Status {
-        /// The server, as the user named it.
-        host: String,
-        /// HTTP status.
-        status: u16,
-    },
-    /// This machine's TCP does not send as it is asked to.
+    Status { host: String, status: u16 },
     #[error(transparent)]
     Load(#[from] LoadError),
-    /// TLS cannot be set up.
     #[error("TLS cannot be set up")]
     Tls(#[source] rustls::Error),
-    /// The server cannot be believed by the fingerprint given.
+    /// The server's certificate cannot be checked by the given fingerprint.
     #[error(transparent)]
     Pinned(#[from] ServiceError),
-    /// There is no certificate authority to trust.
     #[error("the system has no certificate authorities; give the server's fingerprint")]
     NoAuthorities,
-    /// A certificate cannot be for the host.
-    #[error("{host:?} is no name for a certificate")]
-    Name {
-        /// The host of the URL.
-        host: String,
-        /// What is wrong with the name.
-        source: InvalidDnsNameError,
-    },
-    /// The test ended before anything was measured.
+    #[error("{host:?} is not a valid host name")]
+    Name { host: String, source: InvalidDnsNameError },
     #[error("{0}")]
     Nothing(&'static str),
 }

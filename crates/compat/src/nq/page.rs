@@ -1,4 +1,4 @@
-//! The page that measures in a browser: its files, and what its uploads have brought.
+//! The page that measures in a browser: its files, and counters of its uploads.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -6,15 +6,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-use hyper::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue};
+use hyper::header::{CONTENT_TYPE, HeaderName, HeaderValue};
 use hyper::{Request, Response};
 use underload_probe::network::CustomerNetwork;
 
-use super::answer::{Content, payload_response};
+use super::answer::{Content, uncached_response};
 
 const PAGE: &str = include_str!("../web/page.html");
 const STYLE: &str = include_str!("../web/page.css");
-/// Of the page, and of its workers.
+/// Scripts of the page and of its workers.
 const SCRIPTS: [(&str, &str); 5] = [
     ("/page.js", include_str!("../web/page.js")),
     ("/channel.js", include_str!("../web/channel.js")),
@@ -23,21 +23,20 @@ const SCRIPTS: [(&str, &str); 5] = [
     ("/thread.js", include_str!("../web/thread.js")),
 ];
 
-/// Nothing but what comes from here; nobody may put the page into another.
+/// Only resources of this server, and no embedding in other pages.
 const POLICY: &str = "default-src 'none'; script-src 'self'; worker-src 'self'; \
     style-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; \
     frame-ancestors 'none'";
 
-/// Where a page's offer of a channel goes to.
 pub(super) const CHANNEL: &str = "/channel";
 
-/// Who answers the page when it offers a data channel for its probes.
+/// Answers the page's offers of a data channel for its probes.
 pub trait Channels: std::fmt::Debug + Send + Sync {
-    /// The answer to an offer, a session description each, from `from`, whose connection reached
-    /// this machine at `reached` and asked for `authority` (`HOST[:PORT]`).
+    /// Answers an offer; both are session descriptions. The page is at `from`, its connection
+    /// arrived at the local address `reached`, and it requested `authority` (`HOST[:PORT]`).
     ///
     /// # Errors
-    /// [`OfferError`].
+    /// Returns an error if the offer is unusable or there is no place.
     fn answer(
         &self,
         offer: &str,
@@ -47,40 +46,37 @@ pub trait Channels: std::fmt::Debug + Send + Sync {
     ) -> Result<String, OfferError>;
 }
 
-/// Why an offer gets no answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum OfferError {
-    /// It is no offer of one data channel.
     #[error("no offer of a data channel: {0}")]
     Description(&'static str),
-    /// There is no place or no volume left for it.
+    /// No place or no volume is left.
     #[error("too busy")]
     Busy,
 }
 
-/// A longer offer is none: browsers write about 600 bytes, and 100 more for each address.
+/// Longest offer: browsers write about 600 bytes, and 100 more for each address.
 pub(crate) const OFFER_BYTES_MAX: usize = 16 << 10;
 
-/// Counts of uploads that are kept. Where there are more, the oldest of the network that has most
-/// goes: whoever makes many loses his own.
+/// Upload counters kept. At the limit, the oldest one of the network with the most of them is
+/// removed, so that a network with many uploads loses its own.
 const UPLOADS_MAX: usize = 1024;
 
-/// Counters of uploads by the number that a page chose for itself. Who guesses another's learns how
-/// fast a line is, of nobody knows whom.
+/// Counters of uploads, by a number that each page chooses at random. A guessed number reveals the
+/// rate of some line, but not whose.
 #[derive(Default)]
 pub(super) struct Uploads(Mutex<BTreeMap<u64, Counted>>);
 
-/// What an upload has brought.
 struct Counted {
     bytes: Arc<AtomicU64>,
     network: CustomerNetwork,
-    /// When the latest request for it brought its first byte.
+    /// When the latest request for this counter arrived.
     since: Instant,
 }
 
 impl Uploads {
-    /// The counter of an upload from `from`; `None` if the request has no number.
+    /// Returns the counter of an upload from `from`, or `None` if the query is not a number.
     pub fn counter(&self, query: Option<&str>, from: IpAddr) -> Option<Arc<AtomicU64>> {
         let number: u64 = query?.parse().ok()?;
         let (network, since) = (CustomerNetwork::of(from), Instant::now());
@@ -97,7 +93,7 @@ impl Uploads {
         Some(Arc::clone(&counted.bytes))
     }
 
-    /// What is asked for by reading, if it is the page's.
+    /// Answers a request for a file or a counter of the page; `None` for other paths.
     pub fn answer(&self, path: &str, query: Option<&str>) -> Option<Response<Content>> {
         let (bytes, kind) = match path {
             "/" => (PAGE.to_owned(), "text/html; charset=utf-8"),
@@ -108,11 +104,9 @@ impl Uploads {
                 ((*script).to_owned(), "text/javascript; charset=utf-8")
             }
         };
-        let length = bytes.len() as u64;
-        let mut answer = payload_response(Content::of(bytes), length);
+        let mut answer = uncached_response(kind, bytes);
         let headers = answer.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
-        headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
         for (name, value) in [
             ("content-security-policy", POLICY),
             ("x-content-type-options", "nosniff"),
@@ -134,9 +128,9 @@ impl Uploads {
     }
 }
 
-/// True for a request that a page of another origin makes its visitor's browser send. Browsers say
-/// so by `Sec-Fetch-Site`; older ones by `Origin`, or by `Referer` alone.
-pub(super) fn is_of_others<B>(request: &Request<B>) -> bool {
+/// Whether a page of another origin makes its visitor's browser send this request. Browsers show
+/// this by `Sec-Fetch-Site`, older ones by `Origin` or only by `Referer`.
+pub(super) fn is_cross_origin<B>(request: &Request<B>) -> bool {
     let header = |name: &str| request.headers().get(name).map(HeaderValue::as_bytes);
     let own: [&[u8]; 2] = [b"same-origin", b"none"];
     let is_of_other_site = header("sec-fetch-site").is_some_and(|site| !own.contains(&site));
@@ -148,7 +142,7 @@ pub(super) fn is_of_others<B>(request: &Request<B>) -> bool {
     };
     let named = header("origin").or(header("referer"));
     let is_foreign = is_of_other_site || named.is_some_and(is_of_other_host);
-    // A link to the page is none of the page's requests.
+    // A link to the page itself is allowed.
     is_foreign && request.uri().path() != "/"
 }
 
@@ -182,7 +176,7 @@ mod tests {
             }
             assert_eq!(uploads.0.lock().unwrap().len(), UPLOADS_MAX);
         };
-        // Neither who was counted before nor who comes after suffers from one who makes many.
+        // Many uploads of one network affect no other network's counters, old or new.
         flood(1_000);
         assert_eq!(uploads.received(Some("7")), 5, "who is counted stays so");
         let late = uploads.counter(Some("8"), here).unwrap();
@@ -200,17 +194,17 @@ mod tests {
             }
             request.body(()).unwrap()
         };
-        assert!(is_of_others(&request("/large", Some("cross-site"))));
-        assert!(is_of_others(&request("/upload?1", Some("same-site"))));
+        assert!(is_cross_origin(&request("/large", Some("cross-site"))));
+        assert!(is_cross_origin(&request("/upload?1", Some("same-site"))));
         for site in [None, Some("same-origin"), Some("none")] {
-            assert!(!is_of_others(&request("/large", site)), "{site:?}");
+            assert!(!is_cross_origin(&request("/large", site)), "{site:?}");
         }
-        assert!(!is_of_others(&request("/", Some("cross-site"))), "a link");
-        // Browsers that do not send it.
+        assert!(!is_cross_origin(&request("/", Some("cross-site"))), "a link");
+        // Browsers without `Sec-Fetch-Site`.
         let named = |name: &str, url: &str| {
             let request = Request::builder().uri("/upload?1").method("POST");
             let request = request.header("host", "here.example:4863").header(name, url);
-            is_of_others(&request.body(()).unwrap())
+            is_cross_origin(&request.body(()).unwrap())
         };
         for (name, url, is_foreign) in [
             ("origin", "https://here.example:4863", false),
@@ -226,7 +220,7 @@ mod tests {
         }
     }
 
-    /// The policy forbids script and style in the page itself.
+    /// The policy forbids inline script and style.
     #[test]
     fn the_page_has_no_script_or_style_in_it() {
         assert_eq!(PAGE.matches("<script").count(), 1);

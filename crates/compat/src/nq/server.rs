@@ -1,4 +1,4 @@
-//! The server: connections with a lease, four resources.
+//! The server: connections with a lease, and their requests.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener};
@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use http_body_util::{BodyExt, Limited};
-use hyper::body::Incoming;
-use hyper::header::{CACHE_CONTROL, CONTENT_TYPE, HOST, HeaderValue, RETRY_AFTER};
+use hyper::body::{Bytes, Incoming};
+use hyper::header::{HOST, HeaderValue, RETRY_AFTER};
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
@@ -21,6 +21,7 @@ use tokio::sync::oneshot;
 use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 
+use underload_probe::Counters;
 use underload_probe::control::ServiceError;
 use underload_probe::load::{keep_little_unsent, set_congestion_control};
 use underload_probe::network::{CustomerNetwork, Evict, unless};
@@ -28,7 +29,7 @@ use underload_record::schema::Direction;
 use underload_service::{CompatLedger, Identity};
 
 use super::NqLimits;
-use super::answer::{Content, InFlight, Lease, payload_response};
+use super::answer::{Content, InFlight, Lease, response, uncached_response};
 use super::config::{LARGE, NqConfig, OLD, SMALL, UPLOAD, WELL_KNOWN};
 use super::page::{self, CHANNEL, Channels, OFFER_BYTES_MAX, OfferError, Uploads};
 use crate::{CompatError, Place, Places, places};
@@ -41,16 +42,13 @@ pub struct NqServer {
     runtime: Option<Runtime>,
 }
 
-/// Counts of a responsiveness server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NqCounts {
-    /// Connections that got through TLS.
+    /// Connections with a complete TLS handshake.
     pub connections: u64,
     /// Connections closed because there was no place.
     pub busy: u64,
-    /// Requests answered.
     pub requests: u64,
-    /// Connections open now.
     pub open: usize,
 }
 
@@ -59,17 +57,14 @@ struct Host {
     ledger: CompatLedger,
     places: Places,
     tls: TlsAcceptor,
-    connections: AtomicU64,
-    busy: AtomicU64,
-    requests: AtomicU64,
-    sent: Arc<AtomicU64>,
-    /// What browsers have uploaded; `None` where there is no page.
+    counters: Counters<NqCounts>,
+    /// Counters of browsers' uploads; `None` without a page.
     page: Option<Uploads>,
-    /// Who opens channels for the page's probes.
+    /// Opens channels for the page's probes.
     channels: Option<Arc<dyn Channels>>,
 }
 
-/// The two ends of a connection.
+/// The client's address, and the local address of the connection.
 #[derive(Clone, Copy, Debug)]
 struct Ends {
     from: IpAddr,
@@ -78,43 +73,42 @@ struct Ends {
 
 impl std::fmt::Debug for Host {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // The acceptor holds the key.
+        // Without the TLS acceptor, which holds the private key.
         f.debug_struct("Host").field("limits", &self.limits).finish_non_exhaustive()
     }
 }
 
-/// What the draft demands of the large resource.
+/// The draft's size of the large resource.
 const LARGE_BYTES: u64 = 8 << 30;
-/// How long a client may take for TLS, and for the head of a request.
+/// Time limit for the TLS handshake, and for the head of a request.
 const HANDSHAKE_MAX: Duration = Duration::from_secs(5);
 /// A connection without a request for this long is closed.
 const IDLE_MAX: Duration = Duration::from_secs(1);
 const STREAMS_MAX: u32 = 128;
-/// The congestion control of what this end sends.
 const DOWNLOADS_BY: &str = "cubic";
-/// Why a connection gets no more.
 const LEASE_IS_OVER: &str = "the time or the volume of this connection is used up";
-/// Seconds after which a refused client may come again (`Retry-After`).
+const PAYLOAD: &str = "application/octet-stream";
 const RETRY_AFTER_S: HeaderValue = HeaderValue::from_static("60");
 
 impl NqServer {
-    /// Serves on `listener`, which the caller bound, as `identity`; load pays from `ledger`.
+    /// Serves on `listener`, which the caller has bound, as `identity`; load is charged to
+    /// `ledger`.
     ///
     /// # Errors
-    /// [`ServiceError`]: an unusable certificate; [`CompatError`]: a socket option refused, no
-    /// threads.
+    /// Returns an error if the certificate is unusable, or the kernel refuses a socket option or
+    /// the threads.
     pub fn start(
         listener: TcpListener,
         identity: Identity,
         limits: NqLimits,
         ledger: CompatLedger,
     ) -> Result<Self, NqStartError> {
-        Self::serve(listener, identity, limits, ledger, (None, None))
+        Self::serve(listener, identity, limits, ledger, None, None)
     }
 
-    /// As [`NqServer::start`], for browsers: the page that measures, and what it measures with.
-    /// Without HTTP/2, in which probes would share a connection with the load. With `channels` its
-    /// probes are datagrams where the browser and the network let them.
+    /// As [`NqServer::start`], but for browsers: the page that measures, and its resources. Without
+    /// HTTP/2, by which probes would share a connection with the load. With `channels`, the page's
+    /// probes are datagrams if the browser and the network allow them.
     ///
     /// # Errors
     /// As [`NqServer::start`].
@@ -125,7 +119,7 @@ impl NqServer {
         ledger: CompatLedger,
         channels: Option<Arc<dyn Channels>>,
     ) -> Result<Self, NqStartError> {
-        Self::serve(listener, identity, limits, ledger, (Some(Uploads::default()), channels))
+        Self::serve(listener, identity, limits, ledger, Some(Uploads::default()), channels)
     }
 
     fn serve(
@@ -133,12 +127,13 @@ impl NqServer {
         identity: Identity,
         limits: NqLimits,
         ledger: CompatLedger,
-        (page, channels): (Option<Uploads>, Option<Arc<dyn Channels>>),
+        page: Option<Uploads>,
+        channels: Option<Arc<dyn Channels>>,
     ) -> Result<Self, NqStartError> {
         let protocol = if page.is_some() { "web" } else { "nq" };
-        let failed = |step| move |source| CompatError::Socket { protocol, step, source };
-        let address = listener.local_addr().map_err(failed("reading its address"))?;
-        listener.set_nonblocking(true).map_err(failed("making its socket non-blocking"))?;
+        let error = |step| move |source| CompatError::Socket { protocol, step, source };
+        let address = listener.local_addr().map_err(error("reading its address"))?;
+        listener.set_nonblocking(true).map_err(error("making its socket non-blocking"))?;
         let mut tls = identity.server_config()?.as_ref().clone();
         tls.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
         if page.is_some() {
@@ -149,41 +144,30 @@ impl NqServer {
             .thread_name("nq")
             .enable_all()
             .build()
-            .map_err(failed("starting its threads"))?;
+            .map_err(error("starting its threads"))?;
         let host = Arc::new(Host {
             limits,
             ledger,
             places: places(limits.connections_max, limits.connections_per_network_max),
             tls: TlsAcceptor::from(Arc::new(tls)),
-            connections: AtomicU64::new(0),
-            busy: AtomicU64::new(0),
-            requests: AtomicU64::new(0),
-            sent: Arc::default(),
+            counters: Counters::default(),
             page,
             channels,
         });
         let listener = {
             let _entered = runtime.enter();
-            tokio::net::TcpListener::from_std(listener).map_err(failed("watching its port"))?
+            tokio::net::TcpListener::from_std(listener).map_err(error("watching its port"))?
         };
         runtime.spawn(serve(Arc::clone(&host), listener));
         Ok(Self { address, host, runtime: Some(runtime) })
     }
 
-    /// The address and port that the server listens on.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// What the server has counted so far.
     pub fn counts(&self) -> NqCounts {
-        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        NqCounts {
-            connections: read(&self.host.connections),
-            busy: read(&self.host.busy),
-            requests: read(&self.host.requests),
-            open: self.host.places.taken(),
-        }
+        NqCounts { open: self.host.places.taken(), ..self.host.counters.read() }
     }
 }
 
@@ -195,13 +179,10 @@ impl Drop for NqServer {
     }
 }
 
-/// Why the server could not start.
 #[derive(Debug, thiserror::Error)]
 pub enum NqStartError {
-    /// A socket or a thread.
     #[error(transparent)]
     Compat(#[from] CompatError),
-    /// The certificate.
     #[error(transparent)]
     Service(#[from] ServiceError),
 }
@@ -209,7 +190,7 @@ pub enum NqStartError {
 async fn serve(host: Arc<Host>, listener: tokio::net::TcpListener) {
     loop {
         let Ok((stream, from)) = listener.accept().await else {
-            // Out of descriptors, or a connection that died before it was accepted.
+            // Out of descriptors, or the connection ended before it was accepted.
             sleep(Duration::from_millis(50)).await;
             continue;
         };
@@ -217,28 +198,27 @@ async fn serve(host: Arc<Host>, listener: tokio::net::TcpListener) {
         let evict: Evict = Box::new(move || drop(evict));
         let network = CustomerNetwork::of(from.ip());
         let Some(place) = host.places.take(Instant::now(), network, Some(evict)) else {
-            host.busy.fetch_add(1, Ordering::Relaxed);
+            host.counters.update(|counts| counts.busy += 1);
             continue;
         };
         let host = Arc::clone(&host);
         tokio::spawn(async move {
-            // Whatever ends a connection, there is nobody left to tell.
+            // An error has ended the connection.
             let conversation = pin!(host.converse(stream, from.ip(), Arc::new(place)));
             if unless(pin!(evicted), conversation).await.is_none() {
-                host.busy.fetch_add(1, Ordering::Relaxed);
+                host.counters.update(|counts| counts.busy += 1);
             }
         });
     }
 }
 
-/// How a connection sends.
 fn prepare(stream: &TcpStream) -> io::Result<()> {
     stream.set_nodelay(true)?;
     let socket = SockRef::from(stream);
-    // Little unsent data, so that self probes wait in the network and not in this socket.
+    // Keeps little unsent data, so that probes wait in the network and not in this socket.
     let _ = keep_little_unsent(&socket);
-    // As `measure` asks for by default: what a line shows must not depend on which congestion
-    // control this machine happens to prefer. One without it sends as it can.
+    // The default of `measure`, so that results do not depend on this machine's default. A system
+    // without it sends with its own.
     let _ = set_congestion_control(&socket, DOWNLOADS_BY);
     Ok(())
 }
@@ -253,14 +233,14 @@ impl Host {
         prepare(&stream)?;
         let ends = Ends { from, reached: stream.local_addr()?.ip() };
         let tls = timeout(HANDSHAKE_MAX, self.tls.accept(stream)).await??;
-        self.connections.fetch_add(1, Ordering::Relaxed);
+        self.counters.update(|counts| counts.connections += 1);
         let duration = self.limits.duration_max;
         let lease = Lease::new(duration, self.limits.bytes_max);
-        let (host, of_service) = (Arc::clone(self), Arc::clone(&lease));
+        let (host, service_lease) = (Arc::clone(self), Arc::clone(&lease));
         let service = service_fn(move |request| {
-            let (host, in_flight) = (Arc::clone(&host), of_service.enter());
+            let (host, in_flight) = (Arc::clone(&host), service_lease.enter());
             let place = Arc::clone(&place);
-            // Silent connections are evicted before those that ask.
+            // Connections without requests are evicted first.
             place.renew(Instant::now());
             async move { host.answer(request, ends, in_flight, &place).await }
         });
@@ -278,14 +258,14 @@ impl Host {
             if timeout(IDLE_MAX, served.as_mut()).await.is_ok() {
                 return Ok(());
             }
-            let now = lease.requests_at_rest();
+            let now = lease.requests_if_idle();
             if now.is_some() && now == before {
                 break;
             }
             before = now;
         }
         served.as_mut().graceful_shutdown();
-        // A body in the middle, or a client that does not listen, gets a second to end.
+        // Leaves a second for an unfinished body.
         let _ = timeout(IDLE_MAX, served).await;
         Ok(())
     }
@@ -298,12 +278,12 @@ impl Host {
         place: &Place,
     ) -> Result<Response<Content>, hyper::Error> {
         let from = ends.from;
-        self.requests.fetch_add(1, Ordering::Relaxed);
+        self.counters.update(|counts| counts.requests += 1);
         let path = request.uri().path().to_owned();
         let reads = matches!(*request.method(), Method::GET | Method::HEAD);
         let writes = matches!(*request.method(), Method::POST | Method::PUT);
         if let Some(uploads) = &self.page {
-            if page::is_of_others(&request) {
+            if page::is_cross_origin(&request) {
                 return Ok(status(StatusCode::FORBIDDEN));
             }
             if reads && let Some(answer) = uploads.answer(&path, request.uri().query()) {
@@ -313,13 +293,12 @@ impl Host {
         let answer = match path.as_str() {
             WELL_KNOWN | OLD if self.page.is_some() => status(StatusCode::NOT_FOUND),
             WELL_KNOWN | OLD if reads => self.configuration(&request, from),
-            SMALL if reads => payload_response(Content::of(&b"u"[..]), 1),
+            SMALL if reads => response(PAYLOAD, Content::bytes(&b"u"[..])),
             LARGE | UPLOAD if let Err(reason) = self.may_load(in_flight.lease(), from, place) => {
                 busy(reason)
             }
             LARGE if reads => {
-                let sent = Arc::clone(&self.sent);
-                payload_response(Content::generated(LARGE_BYTES, in_flight, sent), LARGE_BYTES)
+                response(PAYLOAD, Content::generated(LARGE_BYTES, in_flight, Arc::default()))
             }
             UPLOAD if writes => {
                 let query = request.uri().query().map(str::to_owned);
@@ -327,17 +306,18 @@ impl Host {
                     let uploads = self.page.as_ref();
                     uploads.and_then(|it| it.counter(query.as_deref(), from)).unwrap_or_default()
                 };
-                return swallow(request.into_body(), in_flight.lease(), counter).await;
+                return receive(request.into_body(), in_flight.lease(), counter).await;
             }
             CHANNEL if writes => return Ok(self.channel(request, ends).await),
             WELL_KNOWN | OLD | SMALL | LARGE | UPLOAD => status(StatusCode::METHOD_NOT_ALLOWED),
             _ => status(StatusCode::NOT_FOUND),
         };
-        Ok(if request.method() == Method::HEAD { without_body(answer) } else { answer })
+        let is_head = request.method() == Method::HEAD;
+        Ok(if is_head { answer.map(|_| Content::Ready(None)) } else { answer })
     }
 
     async fn channel(&self, request: Request<Incoming>, ends: Ends) -> Response<Content> {
-        // No fault, of which a browser would complain in its console.
+        // Not an error status, which the browser would report in its console.
         let Some(channels) = &self.channels else { return status(StatusCode::NO_CONTENT) };
         let (head, body) = request.into_parts();
         let read = timeout(HANDSHAKE_MAX, Limited::new(body, OFFER_BYTES_MAX).collect()).await;
@@ -347,28 +327,21 @@ impl Host {
         let Ok(offer) = str::from_utf8(&bytes) else { return status(StatusCode::BAD_REQUEST) };
         let authority = head.headers.get(HOST).and_then(|host| host.to_str().ok());
         match channels.answer(offer, ends.from, ends.reached, authority) {
-            Ok(answer) => {
-                let len = answer.len() as u64;
-                let mut response = payload_response(Content::of(answer), len);
-                let headers = response.headers_mut();
-                headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/sdp"));
-                headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-                response
-            }
+            Ok(answer) => uncached_response("application/sdp", answer),
             Err(OfferError::Busy) => busy("no place or volume is left for a channel"),
             Err(OfferError::Description(_)) => status(StatusCode::BAD_REQUEST),
         }
     }
 
-    /// An error is why not, in words for the client.
+    /// Checks whether a connection may load. The error is the reason, for the client.
     fn may_load(&self, lease: &Lease, from: IpAddr, place: &Place) -> Result<(), &'static str> {
-        lease.have_share(|| self.ledger.enter(from, self.limits.duration_max))?;
-        // The ledger limits the load of each network, and for how long.
+        lease.ensure_share(|| self.ledger.enter(from, self.limits.duration_max))?;
+        // Needs no eviction any more: the ledger limits the load of each network, and its duration.
         place.keep();
         if lease.is_over() { Err(LEASE_IS_OVER) } else { Ok(()) }
     }
 
-    /// Not for who has taken all his places: a client that gets no configuration does not test.
+    /// Not for a network without free places: a client without a configuration does not test.
     fn configuration(&self, request: &Request<Incoming>, from: IpAddr) -> Response<Content> {
         if self.places.is_full_for(&CustomerNetwork::of(from)) {
             return busy("all places are taken");
@@ -377,31 +350,26 @@ impl Host {
         let authority = request.uri().authority().map(hyper::http::uri::Authority::as_str);
         let json = authority.or_else(header).and_then(NqConfig::encode_for);
         let Some(json) = json else { return status(StatusCode::BAD_REQUEST) };
-        let len = json.len() as u64;
-        let mut response = payload_response(Content::of(json), len);
-        let headers = response.headers_mut();
-        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-        response
+        uncached_response("application/json", json)
     }
 }
 
-/// Reads an upload to its end, or to the end of the lease. Its counter is asked for when the first
-/// byte has arrived: who sends none gets none.
-async fn swallow(
+/// Reads an upload to its end, or to the end of the lease. Calls `counter` when the first byte has
+/// arrived, so that a request without payload uses no counter.
+async fn receive(
     mut body: Incoming,
     lease: &Lease,
     counter: impl Fn() -> Arc<AtomicU64>,
 ) -> Result<Response<Content>, hyper::Error> {
     let mut counted = None;
     while let Some(frame) = body.frame().await {
-        let mut arrived = frame?.data_ref().map_or(0, bytes_len);
+        let mut arrived = frame?.data_ref().map_or(0, Bytes::len);
         lease.spend(arrived);
         if arrived > 0 {
             let counter = counted.get_or_insert_with(&counter);
             counter.fetch_add(arrived as u64, Ordering::Relaxed);
         }
-        // What is not read yet fills the client's window, which slows it down.
+        // Unread data fills the client's window, which slows the client down.
         while arrived > 0 && !lease.is_over() {
             match lease.take(Direction::Up, arrived) {
                 Ok(bytes) => arrived -= bytes,
@@ -415,28 +383,18 @@ async fn swallow(
     Ok(status(StatusCode::OK))
 }
 
-fn bytes_len(data: &hyper::body::Bytes) -> usize {
-    data.len()
-}
-
 fn status(status: StatusCode) -> Response<Content> {
     let mut response = Response::new(Content::Ready(None));
     *response.status_mut() = status;
     response
 }
 
-/// Not now; why, in words.
+/// Makes a response with status 429 and the reason.
 fn busy(reason: &'static str) -> Response<Content> {
-    let mut response = payload_response(Content::of(reason), reason.len() as u64);
+    let mut response = response("text/plain; charset=utf-8", Content::bytes(reason));
     *response.status_mut() = StatusCode::TOO_MANY_REQUESTS;
-    let headers = response.headers_mut();
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
-    headers.insert(RETRY_AFTER, RETRY_AFTER_S);
+    response.headers_mut().insert(RETRY_AFTER, RETRY_AFTER_S);
     response
-}
-
-fn without_body(response: Response<Content>) -> Response<Content> {
-    response.map(|_| Content::Ready(None))
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Whether a datagram is answered: a function of it, its sender and the time.
+//! Decides whether a datagram is answered: a function of the datagram, its sender and the time.
 
 use std::hash::{BuildHasher, RandomState};
 use std::net::SocketAddr;
@@ -9,53 +9,51 @@ use underload_probe::wire::{BASE_LEN, NtpTimestamp, ReflectorPacket, SHORT_LEN};
 
 use super::StampConfig;
 
-/// The decision about one datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// A base packet with what follows it.
+    /// A base packet, possibly with extensions.
     Reflect,
-    /// A short packet of a sender on the list: answered as if it were filled up with zeros.
+    /// A short packet of a listed sender: answered as if it were filled up with zeros.
     ReflectPadded,
     /// A packet with the right digest.
     ReflectKeyed,
-    /// An answer of a reflector, or from a port where reflectors listen.
+    /// A reflector's answer, or a packet from a port of reflectors.
     Reflector,
-    /// From nobody on the list, too short for who is not on it, or with a wrong digest.
+    /// A sender that is not listed, a packet too short for an unlisted sender, or a wrong digest.
     Stranger,
-    /// Over a limit.
     Limited,
 }
 
-/// Decides about datagrams, one after the other. A flood of forged addresses allocates nothing.
+/// Decides about one datagram after the other. A flood of forged addresses allocates nothing.
 pub struct Guard {
     config: StampConfig,
     own_port: u16,
     in_all: Bucket,
-    // Keyed, so that nobody can aim at another's bucket.
+    // Keyed, so that a sender cannot choose the bucket of another network.
     hasher: RandomState,
-    of_networks: Vec<Bucket>,
+    networks: Vec<Bucket>,
 }
 
 const BUCKETS: usize = 4096;
-/// Services listen below; nobody measures from there.
+/// Services listen below this port; measurements do not come from there.
 const PORT_MIN: u16 = 1024;
-/// A reflector that took longer from a packet's arrival to its answer is none.
+/// Longest time between arrival and answer in a reflector's packet, s.
 const REFLECTION_MAX_S: u64 = 60;
 
 impl Guard {
-    /// For a reflector on `own_port`.
+    /// Returns the guard of a reflector on `own_port`.
     pub fn new(config: StampConfig, own_port: u16) -> Self {
-        let of_network = Bucket::new(config.packets_per_second_per_network_max);
+        let per_network = Bucket::new(config.packets_per_second_per_network_max);
         Self {
             in_all: Bucket::new(config.packets_per_second_max),
             hasher: RandomState::new(),
-            of_networks: vec![of_network; BUCKETS],
+            networks: vec![per_network; BUCKETS],
             own_port,
             config,
         }
     }
 
-    /// What becomes of `datagram` of `sender`, which arrived at `now_ns`.
+    /// Decides about `datagram` from `sender`, which arrived at `now_ns`.
     pub fn judge(&mut self, now_ns: u64, datagram: &[u8], sender: SocketAddr) -> Verdict {
         let address = sender.ip();
         if sender.port() < PORT_MIN || sender.port() == self.own_port {
@@ -66,12 +64,12 @@ impl Guard {
             _ if !is_listed && !self.config.sources.is_empty() => Verdict::Stranger,
             Some(key) if key.is_request(datagram) => Verdict::ReflectKeyed,
             Some(_) => Verdict::Stranger,
-            None => of_open(datagram, is_listed),
+            None => judge_without_key(datagram, is_listed),
         };
         if !matches!(verdict, Verdict::Reflector | Verdict::Stranger) {
             let index = self.hasher.hash_one(CustomerNetwork::of(address)) as usize % BUCKETS;
-            // Who is over his own limit does not take from the others'.
-            if !self.of_networks[index].take(now_ns) || !self.in_all.take(now_ns) {
+            // A network above its own limit uses nothing of the common limit.
+            if !self.networks[index].take(now_ns) || !self.in_all.take(now_ns) {
                 return Verdict::Limited;
             }
         }
@@ -85,8 +83,7 @@ impl std::fmt::Debug for Guard {
     }
 }
 
-/// Without a key.
-fn of_open(datagram: &[u8], is_listed: bool) -> Verdict {
+fn judge_without_key(datagram: &[u8], is_listed: bool) -> Verdict {
     let Some((base, _)) = datagram.split_first_chunk::<BASE_LEN>() else {
         let is_test_packet = is_listed && datagram.len() >= SHORT_LEN;
         return if is_test_packet { Verdict::ReflectPadded } else { Verdict::Stranger };
@@ -96,8 +93,9 @@ fn of_open(datagram: &[u8], is_listed: bool) -> Verdict {
     if is_plain || is_listed && !is_answer(base) { Verdict::Reflect } else { Verdict::Reflector }
 }
 
-/// An answer was received shortly before it was sent, both by the same clock. Seconds are the upper
-/// half of a time stamp in either format; random padding looks like that once in 70 million times.
+/// Returns true for an answer: it was received shortly before it was sent, both by one clock.
+/// Seconds are the upper half of a time stamp in either format. Random padding passes once in 70
+/// million times.
 fn is_answer(base: &[u8; BASE_LEN]) -> bool {
     let Ok((answer, _)) = ReflectorPacket::decode(base) else { return false };
     let (NtpTimestamp(sent), NtpTimestamp(received)) = (answer.timestamp, answer.received);

@@ -2,110 +2,81 @@
 
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::thread::{Builder, JoinHandle};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use underload_probe::RunClock;
 use underload_probe::endpoint::{ProbeSocket, Received};
 use underload_probe::wire::{Arrival, BASE_LEN, NtpTimestamp, Reply, reflect, reflect_keyed};
+use underload_probe::{Counters, RunClock};
 
 use super::{Guard, StampConfig, Verdict};
-use crate::CompatError;
+use crate::{CompatError, Threads};
 
 /// A running reflector. Dropping it stops and joins its thread.
 #[derive(Debug)]
 pub struct StampServer {
     address: SocketAddr,
-    shared: Arc<Shared>,
-    thread: Option<JoinHandle<()>>,
+    counters: Arc<Counters<StampCounts>>,
+    _threads: Threads,
 }
 
-/// Counts of a STAMP server: packets answered, refused and not understood.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StampCounts {
-    /// Packets answered.
     pub answered: u64,
     /// Answers of reflectors, and datagrams from their ports.
     pub reflectors: u64,
-    /// Datagrams of nobody who is answered, or of no sender.
+    /// Datagrams dropped because their sender is unknown or not authorised.
     pub strangers: u64,
-    /// Packets over a limit.
     pub limited: u64,
-    /// Answers that the kernel refused to send.
     pub refused: u64,
 }
 
-#[derive(Debug, Default)]
-struct Shared {
-    stop: AtomicBool,
-    answered: AtomicU64,
-    reflectors: AtomicU64,
-    strangers: AtomicU64,
-    limited: AtomicU64,
-    refused: AtomicU64,
-}
-
-/// A datagram longer than this is no test packet.
+/// Longest test packet in bytes.
 const REQUEST_LEN_MAX: usize = 1472;
-/// How often the thread looks whether it should stop.
+/// Interval at which the thread checks whether it should stop.
 const READ_TIMEOUT: Duration = Duration::from_millis(20);
 
 impl StampServer {
-    /// Answers on `socket`, which the caller bound.
+    /// Answers on `socket`, which the caller has bound.
     ///
     /// # Errors
-    /// [`CompatError`]: a socket option refused, no thread.
+    /// Returns an error if the kernel refuses a socket option or the thread.
     pub fn start(socket: UdpSocket, config: StampConfig) -> Result<Self, CompatError> {
-        let failed = |step| move |source| CompatError::Socket { protocol: "STAMP", step, source };
-        let address = socket.local_addr().map_err(failed("reading its address"))?;
+        let error = |step| move |source| CompatError::Socket { protocol: "STAMP", step, source };
+        let address = socket.local_addr().map_err(error("reading its address"))?;
         let socket = ProbeSocket::new(socket, "STAMP reflector")?;
-        socket.set_read_timeout(READ_TIMEOUT).map_err(failed("setting a timeout"))?;
-        let shared = Arc::new(Shared::default());
-        let of_thread = Arc::clone(&shared);
-        let thread = Builder::new()
-            .name("stamp".to_owned())
-            .spawn(move || serve(socket, &config, address.port(), &of_thread))
-            .map_err(failed("starting its thread"))?;
-        Ok(Self { address, shared, thread: Some(thread) })
+        socket.set_read_timeout(READ_TIMEOUT).map_err(error("setting a timeout"))?;
+        let counters = Arc::<Counters<StampCounts>>::default();
+        let (shared, port) = (Arc::clone(&counters), address.port());
+        let mut threads = Threads::default();
+        threads.spawn("STAMP", "stamp", move |stop| serve(socket, &config, port, stop, &shared))?;
+        Ok(Self { address, counters, _threads: threads })
     }
 
-    /// The address and port that the server listens on.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// What the server has counted so far.
     pub fn counts(&self) -> StampCounts {
-        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        StampCounts {
-            answered: read(&self.shared.answered),
-            reflectors: read(&self.shared.reflectors),
-            strangers: read(&self.shared.strangers),
-            limited: read(&self.shared.limited),
-            refused: read(&self.shared.refused),
-        }
+        self.counters.read()
     }
 }
 
-impl Drop for StampServer {
-    fn drop(&mut self) {
-        self.shared.stop.store(true, Ordering::Relaxed);
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
-    }
-}
-
-fn serve(mut socket: ProbeSocket, config: &StampConfig, own_port: u16, shared: &Shared) {
+fn serve(
+    mut socket: ProbeSocket,
+    config: &StampConfig,
+    own_port: u16,
+    stop: &AtomicBool,
+    counters: &Counters<StampCounts>,
+) {
     config.timing.apply();
     let clock = RunClock::start();
     let mut guard = Guard::new(config.clone(), own_port);
     let mut request = [0; REQUEST_LEN_MAX];
     let mut answer = [0; REQUEST_LEN_MAX];
-    while !shared.stop.load(Ordering::Relaxed) {
-        // Errors are the timeout, signals, and ICMP complaints about earlier answers; none of them
-        // says anything about the next request.
+    while !stop.load(Ordering::Relaxed) {
+        // Errors are the timeout, signals, and ICMP errors of earlier answers; the next request may
+        // still arrive.
         let Ok(received) = socket.recv(&mut request) else { continue };
         let Some(peer) = received.peer else { continue };
         let datagram = &request[..received.len];
@@ -113,30 +84,20 @@ fn serve(mut socket: ProbeSocket, config: &StampConfig, own_port: u16, shared: &
             _ if received.truncated => Verdict::Stranger,
             verdict => verdict,
         };
-        let Some(reply) = write(verdict, datagram, &received, clock, config, &mut answer) else {
-            shared.counter_of(verdict).fetch_add(1, Ordering::Relaxed);
-            continue;
-        };
-        let counter = match socket.answer(&received, &answer[..reply.len], reply.traffic_class) {
-            Ok(_) => &shared.answered,
-            Err(_) => &shared.refused,
-        };
-        counter.fetch_add(1, Ordering::Relaxed);
+        let reply = write(verdict, datagram, &received, clock, config, &mut answer);
+        let sent =
+            reply.map(|reply| socket.answer(&received, &answer[..reply.len], reply.traffic_class));
+        counters.update(|counts| match (sent, verdict) {
+            (Some(Ok(_)), _) => counts.answered += 1,
+            (Some(Err(_)), _) => counts.refused += 1,
+            (None, Verdict::Reflector) => counts.reflectors += 1,
+            (None, Verdict::Limited) => counts.limited += 1,
+            (None, _) => counts.strangers += 1,
+        });
     }
 }
 
-impl Shared {
-    /// For what is not answered.
-    fn counter_of(&self, verdict: Verdict) -> &AtomicU64 {
-        match verdict {
-            Verdict::Reflector => &self.reflectors,
-            Verdict::Limited => &self.limited,
-            _ => &self.strangers,
-        }
-    }
-}
-
-/// Writes the answer, with the time of sending; `None` if there is none.
+/// Writes the answer, with the time of sending; `None` if the packet is not answered.
 fn write(
     verdict: Verdict,
     datagram: &[u8],

@@ -1,9 +1,8 @@
-//! An address, or a network, as it is written on the command line.
+//! An address or a network on the command line.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
-/// A network: all addresses that begin with the same bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Source {
     address: IpAddr,
@@ -11,23 +10,20 @@ pub struct Source {
 }
 
 impl Source {
-    /// 127.0.0.0/8.
+    /// 127.0.0.0/8
     pub const LOOPBACK_V4: Self = Self { address: IpAddr::V4(Ipv4Addr::LOCALHOST), bits: 8 };
-    /// ::1.
     pub const LOOPBACK_V6: Self = Self { address: IpAddr::V6(Ipv6Addr::LOCALHOST), bits: 128 };
 
-    /// Whether `address` belongs to it. An IPv4 address counts as the same whether it came over an
-    /// IPv4 or a dual-stack socket.
+    /// Returns true if `address` is in the network. An IPv4 address from a dual-stack socket counts
+    /// as IPv4.
     pub fn contains(self, address: IpAddr) -> bool {
         let bits = u32::from(self.bits);
         match (self.address, address.to_canonical()) {
             (IpAddr::V4(own), IpAddr::V4(other)) => {
-                let differing = own.to_bits() ^ other.to_bits();
-                differing.leading_zeros() >= bits
+                (own.to_bits() ^ other.to_bits()).leading_zeros() >= bits
             }
             (IpAddr::V6(own), IpAddr::V6(other)) => {
-                let differing = own.to_bits() ^ other.to_bits();
-                differing.leading_zeros() >= bits
+                (own.to_bits() ^ other.to_bits()).leading_zeros() >= bits
             }
             _ => false,
         }
@@ -37,7 +33,7 @@ impl Source {
 impl FromStr for Source {
     type Err = String;
 
-    /// `192.0.2.7`, `192.0.2.0/24`, `2001:db8::/32`.
+    /// Parses `192.0.2.7`, `192.0.2.0/24`, `2001:db8::/32`.
     fn from_str(text: &str) -> Result<Self, String> {
         let expected = || "expected an address, or a network such as 192.0.2.0/24".to_owned();
         let (address, bits) = match text.split_once('/') {

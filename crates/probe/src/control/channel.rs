@@ -1,9 +1,9 @@
-//! Messages over TLS with a time limit for each, so that a silent or slow peer holds nothing up.
+//! Messages over TLS, each with a time limit, so that a silent or slow peer blocks nobody else.
 //!
-//! A TLS library reads and writes its connection as often as it needs to within one call, so a
-//! limit that is looked at between calls is none: a peer that sends a byte now and then keeps the
-//! call going. [`Limited`] sits below the library and looks at the limit before each single read
-//! and write, of which none takes longer than [`LOOK_INTERVAL`].
+//! Within one call a TLS library may read and write its connection any number of times. A limit
+//! that is checked between calls therefore fails: a peer that sends one byte now and then keeps the
+//! call running. [`Limited`] sits below the TLS library and checks the limit before each single
+//! read and write; none of them takes longer than [`LOOK_INTERVAL`].
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
@@ -19,20 +19,20 @@ use super::message::{body_len, decode, encode};
 use crate::clock::RunClock;
 use crate::network::is_temporary;
 
-/// How long one call may wait before the time limit and the stop signal are looked at.
+/// Longest time one read or write may block before the time limit and the stop signal are checked.
 pub const LOOK_INTERVAL: Duration = Duration::from_millis(100);
-/// Handshake, question and answer together.
+/// Longest time for handshake, question and answer together.
 pub const CONVERSATION_MAX: Duration = Duration::from_secs(10);
 
-/// Time, and whether to stop early: of the machine, or of a test.
+/// A clock and a stop signal; tests replace them.
 pub trait Watch {
-    /// Since any fixed instant.
+    /// Returns the time since any fixed instant.
     fn now(&self) -> Duration;
-    /// True once everything has to end.
+    /// Returns true once everything has to end.
     fn is_stopped(&self) -> bool;
 }
 
-/// The machine's clock, and a flag that somebody raises.
+/// The monotonic clock, and a stop flag that another thread sets.
 #[derive(Clone, Debug)]
 pub struct Flagged {
     clock: RunClock,
@@ -40,7 +40,7 @@ pub struct Flagged {
 }
 
 impl Flagged {
-    /// The clock starts now; everything ends once `stop` is true.
+    /// Starts the clock; everything ends once `stop` is true.
     pub fn new(stop: &Arc<AtomicBool>) -> Self {
         Self { clock: RunClock::start(), stop: Arc::clone(stop) }
     }
@@ -56,15 +56,15 @@ impl Watch for Flagged {
     }
 }
 
-/// What a connection is held open for.
+/// The lease that keeps a connection open.
 pub trait Lease {
-    /// Why it is over; `None` while it is not.
+    /// Returns why the lease has ended; `None` while it lasts.
     fn end(&self) -> Option<&'static str>;
-    /// Whether the granted rates held it up so far, up and down.
+    /// Returns whether the granted rates have limited traffic so far, up and down.
     fn throttled(&self) -> (bool, bool);
 }
 
-/// For who holds none.
+/// The lease type of a client, which holds no lease.
 #[derive(Clone, Copy, Debug)]
 pub enum NoLease {}
 
@@ -79,62 +79,56 @@ impl Lease for NoLease {
 }
 
 /// A byte stream whose every call fails with [`io::ErrorKind::TimedOut`] once its time is up, its
-/// lease is over, or everything stops. Its own calls must end within [`LOOK_INTERVAL`].
+/// lease has ended, or everything stops. A call of `stream` must end within [`LOOK_INTERVAL`].
 #[derive(Debug)]
 pub struct Limited<S, W, L> {
     stream: S,
     watch: W,
     until: Duration,
     lease: Option<L>,
-    /// The last words are said although it is over; then only the time counts.
+    /// True while the last message is sent, although the lease has ended: only the time counts
+    /// then.
     says_farewell: bool,
 }
 
 impl<S, W: Watch, L: Lease> Limited<S, W, L> {
-    /// With `allowed` from now on.
+    /// Limits the stream to `allowed` from now on.
     pub fn new(stream: S, watch: W, allowed: Duration) -> Self {
         let until = watch.now() + allowed;
         Self { stream, watch, until, lease: None, says_farewell: false }
     }
 
-    /// From now on this much more.
+    /// Sets the time limit to `allowed` from now on.
     pub fn allow(&mut self, allowed: Duration) {
         self.until = self.watch.now().saturating_add(allowed);
     }
 
-    /// As long as `lease` lasts.
+    /// Replaces the time limit by the end of `lease`.
     pub fn hold(&mut self, lease: L) {
         self.lease = Some(lease);
         self.until = Duration::MAX;
     }
 
-    /// This much longer for the last words, whatever else is over.
+    /// Allows `allowed` more for the last message, even after a stop or the end of the lease.
     pub fn say_farewell(&mut self, allowed: Duration) {
         self.allow(allowed);
         self.says_farewell = true;
     }
 
-    /// The lease that the connection is held open for; `None` before [`Limited::hold`].
+    /// Returns the lease that keeps the connection open; `None` before [`Limited::hold`].
     pub fn lease(&self) -> Option<&L> {
         self.lease.as_ref()
     }
 
-    /// True once everything has to end.
     pub fn is_stopped(&self) -> bool {
         self.watch.is_stopped()
     }
 
-    /// Returns the underlying stream.
     pub fn stream(&self) -> &S {
         &self.stream
     }
 
-    /// The stream below, to change it.
-    pub fn stream_mut(&mut self) -> &mut S {
-        &mut self.stream
-    }
-
-    /// True if no call will do anything any more.
+    /// True if every further call will fail.
     pub fn is_over(&self) -> bool {
         let has_ended = || self.lease.as_ref().is_some_and(|lease| lease.end().is_some());
         self.watch.now() >= self.until
@@ -142,7 +136,7 @@ impl<S, W: Watch, L: Lease> Limited<S, W, L> {
     }
 
     fn check(&self) -> io::Result<()> {
-        // Not one of the kinds that a TLS library takes for "try again".
+        // `TimedOut` is not one of the kinds after which a TLS library retries.
         if self.is_over() { Err(io::ErrorKind::TimedOut.into()) } else { Ok(()) }
     }
 }
@@ -167,8 +161,6 @@ impl<S: Write, W: Watch, L: Lease> Write for Limited<S, W, L> {
 
 /// Makes every call on `socket` end within [`LOOK_INTERVAL`].
 ///
-/// # Errors
-/// Returns the error of the socket option that the kernel refused.
 pub fn prepare(socket: &TcpStream) -> io::Result<()> {
     socket.set_nonblocking(false)?;
     socket.set_nodelay(true)?;
@@ -176,11 +168,12 @@ pub fn prepare(socket: &TcpStream) -> io::Result<()> {
     socket.set_write_timeout(Some(LOOK_INTERVAL))
 }
 
-/// Reads one message. `stream` stands on a [`Limited`], which ends the attempt.
+/// Reads one message from `stream`, a TLS connection over a [`Limited`].
 ///
 /// # Errors
-/// [`ServiceError::Socket`] for what the other end, the kernel or the clock did;
-/// [`ServiceError::Protocol`] if it is no such message.
+/// Returns [`ServiceError::Socket`] if the peer, the kernel or the time limit ended the attempt;
+/// [`ServiceError::Protocol`] if the message is too long; [`ServiceError::Message`] if it is not a
+/// `T`.
 pub fn read_message<T: DeserializeOwned>(stream: &mut impl Read) -> Result<T, ServiceError> {
     let mut len = [0; 2];
     read_exact(stream, &mut len)?;
@@ -189,10 +182,7 @@ pub fn read_message<T: DeserializeOwned>(stream: &mut impl Read) -> Result<T, Se
     decode(&body)
 }
 
-/// Writes one message. `stream` stands on a [`Limited`], which ends the attempt.
-///
-/// # Errors
-/// As [`read_message`].
+/// Writes one message to `stream`, a TLS connection over a [`Limited`].
 pub fn write_message(
     stream: &mut impl Write,
     message: &impl Serialize,
@@ -226,8 +216,8 @@ fn read_exact(stream: &mut impl Read, bytes: &mut [u8]) -> Result<(), ServiceErr
     Ok(())
 }
 
-/// What a call achieved; nothing, if it only took too long for one look, which is `WouldBlock`.
-/// `TimedOut` is what a dead connection or a [`Limited`] says, and final.
+/// Returns how many bytes a call moved: 0 if it blocked for [`LOOK_INTERVAL`] (`WouldBlock`).
+/// `TimedOut`, from a dead connection or a [`Limited`], is final.
 fn progress(outcome: io::Result<usize>, step: &'static str) -> Result<usize, ServiceError> {
     match outcome {
         Err(error) if is_temporary(&error) => Ok(0),

@@ -1,4 +1,4 @@
-//! The client's side: a session, and where to measure with it.
+//! The client's side of the control connection: asks a server for a session.
 
 use std::io::Read as _;
 use std::net::{SocketAddr, TcpStream, UdpSocket};
@@ -24,22 +24,19 @@ use crate::load::Token;
 use crate::measure::{Endpoints, FarClock};
 use crate::network::{SocketSource, connect_first, is_temporary};
 
-/// How to connect.
 #[derive(Clone)]
 pub struct ConnectOptions {
-    /// Whom to believe.
     pub trust: Trust,
     /// A token of the server's operator; `None` if the server wants none.
     pub token: Option<String>,
-    /// What will be measured.
     pub ask: Ask,
     /// The network to measure from.
     pub network: Arc<dyn SocketSource>,
-    /// Raised by whoever wants the attempt to end at once.
+    /// Set to true to end the attempt at once.
     pub cancel: Arc<AtomicBool>,
 }
 
-/// A session at a server; dropping it gives it back.
+/// A session at a server, which ends when this is dropped.
 pub struct Remote {
     endpoints: Endpoints,
     token: Token,
@@ -47,59 +44,57 @@ pub struct Remote {
     fingerprint: Fingerprint,
     is_new: bool,
     control: Control,
-    /// Bytes of a notice that has not wholly arrived.
+    /// The first bytes of a notice that has not arrived completely.
     partial: Vec<u8>,
     news: SessionNews,
 }
 
 type Control = StreamOwned<ClientConnection, Limited<TcpStream, Flagged, NoLease>>;
 
-/// How long reading what has already arrived may take.
+/// Longest time for reading notices that have already arrived.
 const NEWS_MAX: Duration = Duration::from_secs(1);
 
-/// What a session may do.
+/// The limits of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Granted {
-    /// How long it lasts at most.
     pub lease: Duration,
-    /// Towards the server, bit/s.
+    /// Rate towards the server, bit/s.
     pub up_bit_per_s: u64,
-    /// From the server, bit/s.
+    /// Rate from the server, bit/s.
     pub down_bit_per_s: u64,
-    /// Both directions together.
+    /// Bytes of both directions together.
     pub volume_bytes: u64,
     /// Bit `n` is set if the server sends DSCP `n`.
     pub dscp_allowed: u64,
 }
 
-/// What the server said of a running session.
+/// What the server has reported about a running session.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SessionNews {
-    /// The granted rate, not the line, held up the load towards the server.
+    /// The granted rate, not the line, limited the load towards the server.
     pub throttled_up: bool,
-    /// The granted rate, not the line, held up the load from the server.
+    /// The granted rate, not the line, limited the load from the server.
     pub throttled_down: bool,
-    /// Why the server ended the session; `None` while it has not.
+    /// Why the server ended the session; `None` while it runs.
     pub ended: Option<String>,
 }
 
 impl Remote {
-    /// Asks the server that is known as `host` (a name with its port) and has `addresses` for a
-    /// session. Connects to all of them, each a little after the one before; the first that answers
-    /// and speaks is the server. A refusal is final.
+    /// Asks the server `host` (a name with its port) at `addresses` for a session. Connects to all
+    /// addresses, each a little after the one before; the first that completes the conversation is
+    /// the server. A refusal is final.
     ///
-    /// With a token the server has to be the one that the token names; to another the token is not
-    /// sent.
+    /// A token is sent only to the server that it names.
     ///
     /// # Errors
-    /// [`ServiceError`]: nobody there, another key than the known one, another server than the
-    /// token's, busy, refused, cancelled.
+    /// Returns an error if no address answers, the key differs from the known one, the token is for
+    /// another server, the server is busy or refuses, or the user cancels.
     pub fn connect(
         host: &str,
         addresses: &[SocketAddr],
         options: &ConnectOptions,
     ) -> Result<Self, ServiceError> {
-        let expected = Expected::of(host, options)?;
+        let expected = Expected::new(host, options)?;
         let mut left = addresses.to_vec();
         let mut silent = None;
         loop {
@@ -144,7 +139,7 @@ impl Remote {
             return Err(ServiceError::NoCertificate);
         };
         let fingerprint = seen.key();
-        // The handshake is complete: the server holds the key that it showed.
+        // The handshake is complete, which proves that the server has the key that it showed.
         if expected.known.is_none() {
             options.trust.remember(host, fingerprint)?;
         }
@@ -157,18 +152,18 @@ impl Remote {
             load_server: address,
             far_clock: FarClock::Separate,
         };
-        let is_new = expected.is_nobody();
+        let is_new = expected.is_unknown();
         let (partial, news) = (Vec::new(), SessionNews::default());
         Ok(Self { endpoints, token, granted, fingerprint, is_new, control, partial, news })
     }
 
-    /// What the server has said of the session so far, without waiting.
+    /// Returns what the server has reported about the session so far, without waiting.
     pub fn news(&mut self) -> &SessionNews {
         let mut bytes = [0; 512];
         let unblocked = self.control.sock.stream().set_nonblocking(true);
-        // What was said before the user cancelled is still worth reading.
+        // Notices that arrived before the user cancelled are still worth reading.
         self.control.sock.say_farewell(NEWS_MAX);
-        // A closed connection is an end, too, if not a polite one.
+        // A closed connection also ends the session, without a reason.
         let ended = loop {
             match unblocked.as_ref().map_or(Ok(0), |()| self.control.read(&mut bytes)) {
                 Ok(0) => break true,
@@ -194,51 +189,49 @@ impl Remote {
         &self.news
     }
 
-    /// What [`crate::measure::Measurement::run`] needs.
+    /// Returns the endpoints to pass to [`crate::measure::Measurement::run`].
     pub fn endpoints(&self) -> &Endpoints {
         &self.endpoints
     }
 
-    /// What [`crate::measure::MeasurementConfig::token`] has to be.
+    /// Returns the value for [`crate::measure::MeasurementConfig::token`].
     pub fn token(&self) -> Token {
         self.token
     }
 
-    /// What the session may do.
     pub fn granted(&self) -> Granted {
         self.granted
     }
 
-    /// The server's key, and whether it was believed because nobody knew better: seen here for the
-    /// first time, and named by no token.
+    /// Returns the server's key, and true if the key was trusted because neither a known server nor
+    /// the token named one.
     pub fn identity(&self) -> (Fingerprint, bool) {
         (self.fingerprint, self.is_new)
     }
 }
 
-/// Who the server has to be.
+/// Fingerprints that the server's certificate must match.
 struct Expected {
-    /// By the user's word or by what was seen before.
+    /// From the user or from the file of known servers.
     known: Option<Fingerprint>,
-    /// The file that tells what was seen before.
     known_servers: Option<PathBuf>,
-    /// By the token.
+    /// The fingerprint in the token.
     named: Option<Fingerprint>,
 }
 
 impl Expected {
-    fn of(host: &str, options: &ConnectOptions) -> Result<Self, ServiceError> {
+    fn new(host: &str, options: &ConnectOptions) -> Result<Self, ServiceError> {
         let known = options.trust.expected(host)?;
         let named = options.token.as_deref().and_then(server_of);
         let known_servers = options.trust.known_servers().map(Path::to_owned);
         let expected = Self { known, known_servers, named };
-        if options.token.is_some() && expected.is_nobody() {
+        if options.token.is_some() && expected.is_unknown() {
             return Err(ServiceError::TokenForNobody { host: host.to_owned() });
         }
         Ok(expected)
     }
 
-    fn is_nobody(&self) -> bool {
+    fn is_unknown(&self) -> bool {
         self.known.is_none() && self.named.is_none()
     }
 
@@ -249,13 +242,13 @@ impl Expected {
     fn check(&self, host: &str, seen: &Names) -> Result<(), ServiceError> {
         let host = || host.to_owned();
         match (self.known, self.named) {
-            (Some(known), _) if !seen.include(known) => Err(ServiceError::Imposter {
+            (Some(known), _) if !seen.matches(known) => Err(ServiceError::Imposter {
                 host: host(),
                 seen: seen.key(),
                 known,
                 known_servers: self.known_servers.clone(),
             }),
-            (_, Some(named)) if !seen.include(named) => {
+            (_, Some(named)) if !seen.matches(named) => {
                 Err(ServiceError::TokenForAnother { host: host(), seen: seen.key(), named })
             }
             _ => Ok(()),
@@ -263,22 +256,21 @@ impl Expected {
     }
 }
 
-/// A TCP connection to one of `addresses`.
 fn reach(
     host: &str,
     addresses: &[SocketAddr],
     options: &ConnectOptions,
 ) -> Result<(TcpStream, SocketAddr), ServiceError> {
     let is_cancelled = || options.cancel.load(Ordering::Relaxed);
+    let error = |source| ServiceError::Socket { step: "connecting to the server", source };
     connect_first(addresses, &*options.network, CONVERSATION_MAX, &is_cancelled).map_err(
-        |silence| {
-            let Some(silence) = silence else {
-                let source = std::io::ErrorKind::AddrNotAvailable.into();
-                return ServiceError::Socket { step: "connecting to the server", source };
-            };
-            let step = "connecting to the server";
-            let source = Box::new(ServiceError::Socket { step, source: silence.source });
-            ServiceError::NoAnswer { host: host.to_owned(), address: silence.address, source }
+        |silence| match silence {
+            None => error(std::io::ErrorKind::AddrNotAvailable.into()),
+            Some(silence) => ServiceError::NoAnswer {
+                host: host.to_owned(),
+                address: silence.address,
+                source: Box::new(error(silence.source)),
+            },
         },
     )
 }
@@ -289,9 +281,11 @@ fn secure(
     options: &ConnectOptions,
     pin: &Arc<Pin>,
 ) -> Result<Control, ServiceError> {
-    let failed = |step| move |source| ServiceError::Socket { step, source };
-    prepare(&socket).map_err(failed("preparing the control connection"))?;
-    // Nothing depends on the name: the key is pinned.
+    prepare(&socket).map_err(|source| ServiceError::Socket {
+        step: "preparing the control connection",
+        source,
+    })?;
+    // The key is pinned, so the name is not checked.
     let name = ServerName::IpAddress(address.ip().into());
     let connection =
         ClientConnection::new(pin.client_config()?, name).map_err(ServiceError::Tls)?;
@@ -322,8 +316,10 @@ fn granted(answer: Answer) -> Result<(Token, u16, Granted), ServiceError> {
             volume_bytes,
             dscp_allowed,
         } => {
-            let wrong = || ServiceError::Protocol { what: "the token is no token".to_owned() };
-            let token = Token(from_hex(&session).ok_or_else(wrong)?);
+            let malformed = || ServiceError::Protocol {
+                what: "the session is not 32 hexadecimal digits".into(),
+            };
+            let token = Token(from_hex(&session).ok_or_else(malformed)?);
             let lease = Duration::from_millis(lease_ms);
             let granted =
                 Granted { lease, up_bit_per_s, down_bit_per_s, volume_bytes, dscp_allowed };
@@ -337,22 +333,23 @@ fn granted(answer: Answer) -> Result<(Token, u16, Granted), ServiceError> {
     }
 }
 
-/// Proves to the server that our UDP address is ours, and to us that UDP reaches it.
+/// Proves to the server that our UDP address belongs to the session, and that UDP reaches the
+/// server.
 fn join_over_udp(
     reflector: SocketAddr,
     options: &ConnectOptions,
     token: &Token,
 ) -> Result<(), ServiceError> {
-    let failed = |source| ServiceError::UdpBlocked { port: reflector.port(), source };
+    let blocked = |source| ServiceError::UdpBlocked { port: reflector.port(), source };
     let socket = options
         .network
         .socket(Domain::for_address(reflector), Type::DGRAM)
         .map_err(|source| ServiceError::Socket { step: "opening a UDP socket", source })?;
-    socket.connect(&reflector.into()).map_err(failed)?;
-    join(&UdpSocket::from(socket), token).map_err(failed)
+    socket.connect(&reflector.into()).map_err(blocked)?;
+    join(&UdpSocket::from(socket), token).map_err(blocked)
 }
 
-/// Takes the first whole notice out of `bytes`; what is none is dropped with all that follows.
+/// Removes the first complete notice from `bytes`. Anything else empties `bytes`.
 pub fn next_notice(bytes: &mut Vec<u8>) -> Option<Notice> {
     let len = body_len(*bytes.first_chunk()?);
     let Ok(len) = len else {
@@ -364,7 +361,7 @@ pub fn next_notice(bytes: &mut Vec<u8>) -> Option<Notice> {
     notice
 }
 
-/// The server's words, without anything that could move a terminal's cursor.
+/// Replaces control characters of the server's text, which could move the terminal's cursor.
 fn printable(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
 }

@@ -1,4 +1,4 @@
-//! Proving a UDP address before anything else is said over UDP.
+//! Proves a client's UDP address before any other UDP message.
 //!
 //! An address translator may map a client's UDP to another address than its TCP; the TCP handshake
 //! then does not prove the UDP address. The client therefore starts a handshake over UDP: hello,
@@ -21,32 +21,27 @@ use std::time::{Duration, Instant};
 use crate::load::Token;
 use crate::network::is_temporary;
 
-/// The first bytes of every message.
 pub const MAGIC: [u8; 4] = *b"JUL1";
 /// Bytes of every message.
 pub const LEN: usize = 52;
-/// Bytes of a cookie.
 pub const COOKIE_LEN: usize = 16;
-/// The type of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Kind {
-    /// The client has something to join.
     Hello = 1,
     /// The server sends a cookie.
     Challenge = 2,
-    /// The client sends it back, with its session.
+    /// The client returns the cookie, with its session.
     Join = 3,
-    /// The address belongs to the session.
+    /// The server assigned the address to the session.
     Joined = 4,
-    /// The server has no such session.
+    /// The server does not know the session.
     Unknown = 5,
 }
 
-/// A message of the exchange that proves an address.
+/// A message of the handshake that proves an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Message {
-    /// The type of the message.
     pub kind: Kind,
     /// The cookie in a challenge or a join; zero in other messages.
     pub cookie: [u8; COOKIE_LEN],
@@ -55,12 +50,10 @@ pub struct Message {
 }
 
 impl Message {
-    /// Without cookie and session.
     pub fn new(kind: Kind) -> Self {
         Self { kind, cookie: [0; COOKIE_LEN], session: [0; 16] }
     }
 
-    /// As it is sent.
     pub fn encode(self) -> [u8; LEN] {
         let mut bytes = [0; LEN];
         bytes[..4].copy_from_slice(&MAGIC);
@@ -70,17 +63,10 @@ impl Message {
         bytes
     }
 
-    /// `None` for anything else.
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         let bytes: &[u8; LEN] = bytes.try_into().ok()?;
-        let kind = match bytes[4] {
-            1 => Kind::Hello,
-            2 => Kind::Challenge,
-            3 => Kind::Join,
-            4 => Kind::Joined,
-            5 => Kind::Unknown,
-            _ => return None,
-        };
+        let kinds = [Kind::Hello, Kind::Challenge, Kind::Join, Kind::Joined, Kind::Unknown];
+        let kind = kinds.into_iter().find(|kind| *kind as u8 == bytes[4])?;
         let mut message = Self::new(kind);
         message.cookie.copy_from_slice(&bytes[8..24]);
         message.session.copy_from_slice(&bytes[24..40]);
@@ -88,23 +74,21 @@ impl Message {
     }
 }
 
-/// Number of join messages that the client sends before it gives up, and how long it waits for
-/// each.
+/// Number of messages that the client sends before it gives up. It waits [`TRY_TIMEOUT`] for the
+/// answer to each.
 const TRIES: u32 = 5;
 const TRY_TIMEOUT: Duration = Duration::from_millis(400);
 
-/// The client's side: proves the address of `socket`, which is connected to the server's UDP port.
+/// Proves the address of `socket`, which is connected to the server's UDP port: the client's side.
 ///
 /// # Errors
-/// [`io::ErrorKind::TimedOut`] if the server does not answer, [`io::ErrorKind::NotFound`] if it has
-/// no such session, and what the kernel says.
+/// Returns [`io::ErrorKind::TimedOut`] if the server does not answer, [`io::ErrorKind::NotFound`]
+/// if it does not know the session.
 pub fn join(socket: &UdpSocket, session: &Token) -> io::Result<()> {
+    let join = |cookie| Message { cookie, session: session.0, ..Message::new(Kind::Join) };
     let mut cookie = None;
     for _ in 0..TRIES {
-        let message = match cookie {
-            None => Message::new(Kind::Hello),
-            Some(cookie) => Message { cookie, session: session.0, ..Message::new(Kind::Join) },
-        };
+        let message = cookie.map_or(Message::new(Kind::Hello), join);
         // Ignore the error: a closed port may have answered "connection refused", but the server
         // may only be starting, so the next try may succeed.
         let _ = socket.send(&message.encode());
@@ -113,12 +97,7 @@ pub fn join(socket: &UdpSocket, session: &Token) -> io::Result<()> {
             match answer.kind {
                 Kind::Challenge if cookie.is_none() => {
                     cookie = Some(answer.cookie);
-                    let join = Message {
-                        cookie: answer.cookie,
-                        session: session.0,
-                        ..Message::new(Kind::Join)
-                    };
-                    socket.send(&join.encode())?;
+                    socket.send(&join(answer.cookie).encode())?;
                 }
                 Kind::Joined => return Ok(()),
                 Kind::Unknown => return Err(io::ErrorKind::NotFound.into()),

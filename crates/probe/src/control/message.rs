@@ -1,5 +1,5 @@
-//! What is said on the control connection: one question, one answer, then notices of the server, in
-//! JSON behind a length.
+//! Messages on the control connection, in JSON behind a length: one question, one answer, then
+//! notices of the server.
 
 use std::time::Duration;
 
@@ -8,21 +8,19 @@ use serde::{Deserialize, Serialize};
 
 use super::error::ServiceError;
 
-/// Version of the conversation.
 pub const PROTOCOL: u32 = 2;
-/// Flows of one session at once, of both directions together.
+/// Most flows of one session at once, in both directions together.
 pub const FLOWS_PER_SESSION_MAX: usize = 64;
-/// Bytes of a message at most, the two of its length not counted.
+/// Longest message in bytes, without the two bytes of its length.
 pub const MESSAGE_MAX: usize = 4096;
 
-/// Rates and duration that a client asks for.
+/// Rates and duration that a client requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ask {
-    /// Highest rate towards the server, bit/s; `None` for as much as there is.
+    /// Highest rate towards the server, bit/s; `None` for no limit.
     pub up_bit_per_s: Option<u64>,
-    /// Highest rate from the server, bit/s; `None` for as much as there is.
+    /// Highest rate from the server, bit/s; `None` for no limit.
     pub down_bit_per_s: Option<u64>,
-    /// Length of the measurement.
     pub duration: Duration,
 }
 
@@ -30,15 +28,14 @@ pub struct Ask {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Question {
-    /// Version of the conversation, [`PROTOCOL`].
+    /// The client's version of the protocol, [`PROTOCOL`].
     pub protocol: u32,
-    /// Signed by the server's operator, where the server wants one.
+    /// Issued by the server's operator; `None` if the client has no token.
     pub token: Option<String>,
-    /// Highest rate towards the server, bit/s; `None` asks for as much as there is.
+    /// Highest rate towards the server, bit/s; `None` for no limit.
     pub up_bit_per_s: Option<u64>,
-    /// Highest rate from the server, bit/s; `None` asks for as much as there is.
+    /// Highest rate from the server, bit/s; `None` for no limit.
     pub down_bit_per_s: Option<u64>,
-    /// Length of the measurement, ms.
     pub duration_ms: u64,
 }
 
@@ -46,60 +43,58 @@ pub struct Question {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "answer", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Answer {
-    /// A session, for as long as the connection stays open and the lease lasts.
+    /// A session. It lasts while the connection is open, at most for the lease.
     Granted {
-        /// 32 hexadecimal digits.
+        /// Token of the session as 32 hexadecimal digits.
         session: String,
-        /// UDP port of probes and load; TCP load comes to the port of this connection.
+        /// UDP port of probes and load. TCP load uses the port of this connection.
         udp_port: u16,
-        /// How long the session lasts at most, ms.
+        /// Longest duration of the session, ms.
         lease_ms: u64,
-        /// What the session may send towards the server; the server reads no faster.
+        /// Highest rate towards the server, bit/s; the server reads no faster.
         up_bit_per_s: u64,
-        /// Rate at which the server will send at most, bit/s.
+        /// Highest rate from the server, bit/s.
         down_bit_per_s: u64,
-        /// Both directions together, bytes.
+        /// Largest volume of both directions together, bytes.
         #[serde(rename = "volume_octets")]
         volume_bytes: u64,
-        /// Which DSCPs the server sends, bit `n` for DSCP `n`.
+        /// The DSCPs that the server sends: bit `n` for DSCP `n`.
         dscp_allowed: u64,
     },
     /// The server cannot grant a session now; the client may retry.
     Busy {
-        /// When to ask again, ms.
         retry_after_ms: u64,
-        /// An explanation to show to the user.
+        /// Shown to the user.
         reason: String,
     },
     /// The server rejects the question; retrying it does not help.
     Refused {
-        /// An explanation to show to the user.
+        /// Shown to the user.
         reason: String,
     },
 }
 
-/// What the server says of a running session.
+/// A message of the server about a running session.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "notice", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Notice {
-    /// It was faster than what was granted, in one direction or both.
+    /// The granted rate limited the session's traffic, in one direction or both.
     Throttled {
-        /// True if traffic towards the server was limited to the granted rate.
+        /// True if the granted rate limited traffic towards the server.
         up: bool,
-        /// True if traffic from the server was limited to the granted rate.
+        /// True if the granted rate limited traffic from the server.
         down: bool,
     },
-    /// It is over.
     Ended {
-        /// An explanation to show to the user.
+        /// Shown to the user.
         reason: String,
     },
 }
 
-/// Returns a message with its length in front.
+/// Encodes a message with its length in front.
 ///
 /// # Errors
-/// Returns [`ServiceError::Protocol`] if it is longer than [`MESSAGE_MAX`].
+/// Returns [`ServiceError::Protocol`] if the message is longer than [`MESSAGE_MAX`].
 pub fn encode(message: &impl Serialize) -> Result<Vec<u8>, ServiceError> {
     let body = serde_json::to_vec(message).map_err(ServiceError::Encode)?;
     if body.len() > MESSAGE_MAX {
@@ -124,14 +119,12 @@ pub fn body_len(bytes: [u8; 2]) -> Result<usize, ServiceError> {
 
 /// Parses a message without its length.
 ///
-/// # Errors
-/// Returns [`ServiceError::Message`] if it is not a `T` in JSON.
 pub fn decode<T: DeserializeOwned>(body: &[u8]) -> Result<T, ServiceError> {
     serde_json::from_slice(body).map_err(ServiceError::Message)
 }
 
 fn too_long(len: usize) -> ServiceError {
-    ServiceError::Protocol { what: format!("a message of {len} bytes, at most {MESSAGE_MAX}") }
+    ServiceError::Protocol { what: format!("a message has {len} bytes, at most {MESSAGE_MAX}") }
 }
 
 #[cfg(test)]

@@ -18,22 +18,23 @@ use super::fingerprint::Fingerprint;
 use super::private::{self, LOCK_PATIENCE};
 
 impl Fingerprint {
-    /// Of the certificate in a PEM file.
+    /// Returns the fingerprint of the certificate in a PEM file.
     ///
     /// # Errors
-    /// [`ServiceError::Certificate`] if it cannot be read or holds none.
+    /// Returns [`ServiceError::Certificate`] if the file has no certificate that can be parsed.
     pub fn of_pem(path: &Path) -> Result<Self, ServiceError> {
         let certificate = CertificateDer::from_pem_file(path)
             .map_err(|error| ServiceError::certificate(path, error))?;
         let names =
-            Names::of(&certificate).map_err(|error| ServiceError::certificate(path, error))?;
+            Names::new(&certificate).map_err(|error| ServiceError::certificate(path, error))?;
         Ok(names.key())
     }
 
-    /// TLS 1.3 for a client that accepts the server of this fingerprint and no other.
+    /// Returns the TLS 1.3 configuration of a client that accepts only the server of this
+    /// fingerprint.
     ///
     /// # Errors
-    /// [`ServiceError::Tls`] if the cryptography at hand cannot do it.
+    /// Returns [`ServiceError::Tls`] if the cryptographic library does not support TLS 1.3.
     pub fn client_config(self) -> Result<Arc<ClientConfig>, ServiceError> {
         Pin::new(&[self]).client_config()
     }
@@ -47,8 +48,8 @@ impl FromStr for Fingerprint {
     }
 }
 
-/// By what a server may be known: its key, and the whole certificate, which clients pinned and
-/// tokens named at first.
+/// The two fingerprints that may identify a server: of its key, and of the whole certificate, which
+/// early versions pinned and named in tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Names {
     key: Fingerprint,
@@ -56,45 +57,41 @@ pub struct Names {
 }
 
 impl Names {
-    /// The names of the server that shows `certificate`.
+    /// Returns the fingerprints of `certificate`.
     ///
     /// # Errors
-    /// Returns the TLS library's error if it cannot be parsed.
-    pub fn of(certificate: &CertificateDer<'_>) -> Result<Self, TlsError> {
+    /// Returns the TLS library's error if the certificate cannot be parsed.
+    pub fn new(certificate: &CertificateDer<'_>) -> Result<Self, TlsError> {
         let key = ParsedCertificate::try_from(certificate)?.subject_public_key_info();
         Ok(Self { key: Fingerprint::digest(&key), certificate: Fingerprint::digest(certificate) })
     }
 
-    /// Returns the fingerprint of the key: the one that servers print, and that new pins and tokens
-    /// contain.
+    /// Returns the fingerprint of the key: servers print it; new pins and tokens contain it.
     pub fn key(&self) -> Fingerprint {
         self.key
     }
 
-    /// True if the server is the one that `fingerprint` means.
-    pub fn include(&self, fingerprint: Fingerprint) -> bool {
+    /// Returns true if `fingerprint` is that of the key or of the certificate.
+    pub fn matches(&self, fingerprint: Fingerprint) -> bool {
         self.key == fingerprint || self.certificate == fingerprint
     }
 }
 
-/// A rule that decides which server a client accepts.
+/// Which server a client accepts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Trust {
-    /// The server with this key and no other.
+    /// Only the server with this key.
     Pinned(Fingerprint),
-    /// The server that was there the first time, remembered in this file, one "HOST:PORT
-    /// sha256:HEX" per line.
-    FirstUse {
-        /// The file of known servers; made when it is first needed.
-        known_servers: PathBuf,
-    },
+    /// The server that the first connection reached. `known_servers` stores one "HOST:PORT
+    /// sha256:HEX" per line; the file is created when it is first needed.
+    FirstUse { known_servers: PathBuf },
 }
 
 impl Trust {
-    /// Returns the key that `host` must show; `None` if it is new.
+    /// Returns the key that `host` must show; `None` if `host` is unknown.
     ///
     /// # Errors
-    /// Returns [`ServiceError::KnownServers`] for a line that is malformed, and the errors of
+    /// Returns [`ServiceError::KnownServers`] for a malformed line, and the errors of
     /// [`private::read_secret`].
     pub fn expected(&self, host: &str) -> Result<Option<Fingerprint>, ServiceError> {
         let path = match self {
@@ -102,12 +99,12 @@ impl Trust {
             Self::FirstUse { known_servers } => known_servers,
         };
         for (index, line) in read_lines(path)?.lines().enumerate() {
-            let wrong = || ServiceError::KnownServers { path: path.clone(), line: index + 1 };
+            let malformed = || ServiceError::KnownServers { path: path.clone(), line: index + 1 };
             if line.trim().is_empty() {
                 continue;
             }
-            let (name, fingerprint) = line.trim().split_once(' ').ok_or_else(wrong)?;
-            let fingerprint = fingerprint.parse().map_err(|_| wrong())?;
+            let (name, fingerprint) = line.trim().split_once(' ').ok_or_else(malformed)?;
+            let fingerprint = fingerprint.parse().map_err(|_| malformed())?;
             if name == host {
                 return Ok(Some(fingerprint));
             }
@@ -115,7 +112,7 @@ impl Trust {
         Ok(None)
     }
 
-    /// The file that remembers servers; none where the user named the one.
+    /// Returns the file of known servers; `None` if the user gave the fingerprint.
     pub fn known_servers(&self) -> Option<&Path> {
         match self {
             Self::Pinned(_) => None,
@@ -123,17 +120,17 @@ impl Trust {
         }
     }
 
-    /// Remembers a new server. Of several programs that do so at once each keeps its line.
+    /// Stores a new server. Programs that do so at the same time lose no line.
     ///
     /// # Errors
-    /// Returns [`ServiceError::Imposter`] if another key is known, and what [`Trust::expected`]
-    /// returns.
+    /// Returns [`ServiceError::Imposter`] if another key is known, and the errors of
+    /// [`Trust::expected`].
     pub fn remember(&self, host: &str, seen: Fingerprint) -> Result<(), ServiceError> {
         let Self::FirstUse { known_servers } = self else { return Ok(()) };
         let parent = disk::directory_of(known_servers);
-        let failed = |source| ServiceError::File { path: parent.to_owned(), source };
-        disk::create_directory(parent, Access::Owner).map_err(failed)?;
-        let _lock = disk::lock_directory(parent, LOCK_PATIENCE).map_err(failed)?;
+        let error = |source| ServiceError::File { path: parent.to_owned(), source };
+        disk::create_directory(parent, Access::Owner).map_err(error)?;
+        let _lock = disk::lock_directory(parent, LOCK_PATIENCE).map_err(error)?;
         match self.expected(host)? {
             None => {}
             Some(known) if known == seen => return Ok(()),
@@ -142,53 +139,49 @@ impl Trust {
                 return Err(ServiceError::Imposter { host, seen, known, known_servers: path });
             }
         }
-        let old = read_lines(known_servers)?;
-        let text = format!("{}{host} {seen}\n", with_line_end(&old));
-        private::write(known_servers, text.as_bytes())
+        let mut text = read_lines(known_servers)?;
+        if !text.is_empty() && !text.ends_with('\n') {
+            text.push('\n');
+        }
+        private::write(known_servers, format!("{text}{host} {seen}\n").as_bytes())
     }
 }
 
-fn with_line_end(text: &str) -> String {
-    let is_open = !text.is_empty() && !text.ends_with('\n');
-    format!("{text}{}", if is_open { "\n" } else { "" })
-}
-
-/// The file of known servers; whoever could change it could be any of them.
+/// Reads the file of known servers. Other users may read it; one who could write it could
+/// impersonate every server.
 fn read_lines(path: &Path) -> Result<String, ServiceError> {
     if !path.exists() {
         return Ok(String::new());
     }
     let file = private::open(path, Others::AllRead)?;
-    let failed = |source| ServiceError::File { path: path.to_owned(), source };
-    io::read_to_string(file).map_err(failed)
+    io::read_to_string(file).map_err(|source| ServiceError::File { path: path.to_owned(), source })
 }
 
-/// Accepts one key, or any while none is known, and remembers which one was shown. That the server
-/// holds the key is checked in every case.
+/// A certificate verifier that accepts certificates with all `expected` fingerprints, or any
+/// certificate if `expected` is empty, and stores which one was shown. TLS checks in every case
+/// that the server has the private key.
 #[derive(Debug)]
 pub struct Pin {
-    /// Each must name the server.
     expected: Vec<Fingerprint>,
     seen: Mutex<Option<Names>>,
     provider: Arc<CryptoProvider>,
 }
 
 impl Pin {
-    /// `expected` all have to name the server.
     pub fn new(expected: &[Fingerprint]) -> Arc<Self> {
         let provider = Arc::new(provider::default_provider());
         Arc::new(Self { expected: expected.to_vec(), seen: Mutex::new(None), provider })
     }
 
-    /// The names of the server that was connected to.
+    /// Returns the fingerprints that the server showed; `None` before the handshake.
     pub fn seen(&self) -> Option<Names> {
         *self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// For the client's end of a connection: TLS 1.3 and nothing older.
+    /// Returns the configuration of a client: TLS 1.3 and nothing older.
     ///
     /// # Errors
-    /// Returns [`ServiceError::Tls`] if the cryptography at hand cannot do it.
+    /// Returns [`ServiceError::Tls`] if the cryptographic library does not support TLS 1.3.
     pub fn client_config(self: &Arc<Self>) -> Result<Arc<ClientConfig>, ServiceError> {
         let builder = ClientConfig::builder_with_provider(Arc::clone(&self.provider));
         let builder =
@@ -208,10 +201,10 @@ impl ServerCertVerifier for Pin {
         _ocsp_response: &[u8],
         _now: UnixTime,
     ) -> Result<ServerCertVerified, TlsError> {
-        let names = Names::of(end_entity)?;
+        let names = Names::new(end_entity)?;
         *self.seen.lock().unwrap_or_else(PoisonError::into_inner) = Some(names);
-        if !self.expected.iter().all(|expected| names.include(*expected)) {
-            return Err(TlsError::General("not the key that is known".to_owned()));
+        if !self.expected.iter().all(|expected| names.matches(*expected)) {
+            return Err(TlsError::General("the key is not the known one".to_owned()));
         }
         Ok(ServerCertVerified::assertion())
     }
@@ -222,7 +215,7 @@ impl ServerCertVerifier for Pin {
         _cert: &CertificateDer<'_>,
         _dss: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, TlsError> {
-        Err(TlsError::General("TLS 1.2 is not spoken here".to_owned()))
+        Err(TlsError::General("TLS 1.2 is not supported".to_owned()))
     }
 
     fn verify_tls13_signature(
@@ -265,8 +258,9 @@ mod tests {
             assert_eq!(expected, Some(Fingerprint([number; 32])));
         }
         // A second key for a remembered host is an error; the file keeps the first key.
-        let second = trust.remember("host-1:1", Fingerprint([9; 32]));
+        let second = trust.remember("host-1:1", Fingerprint([99; 32]));
         assert!(matches!(second, Err(ServiceError::Imposter { .. })), "{second:?}");
+        assert_eq!(trust.expected("host-1:1").unwrap(), Some(Fingerprint([1; 32])));
     }
 
     #[test]
@@ -274,7 +268,7 @@ mod tests {
         let made = rcgen::generate_simple_self_signed(vec!["a.example".to_owned()]).unwrap();
         let renewed = rcgen::CertificateParams::new(vec!["a.example".to_owned()]).unwrap();
         let renewed = renewed.self_signed(&made.signing_key).unwrap();
-        let [old, new] = [made.cert.der(), renewed.der()].map(|der| Names::of(der).unwrap());
+        let [old, new] = [made.cert.der(), renewed.der()].map(|der| Names::new(der).unwrap());
         assert_ne!(old.certificate, new.certificate, "the premise: another certificate");
         assert_eq!(old.key, new.key);
         let shown = |pinned: Fingerprint| {

@@ -1,5 +1,5 @@
-//! What travels beside a datagram's bytes: marking, time to live, the time of its arrival and the
-//! address that it was sent to, as each system has them.
+//! A datagram's control data: marking, time to live, arrival time and destination address, as each
+//! system provides them.
 
 use std::io::{self, IoSlice};
 use std::net::{IpAddr, UdpSocket};
@@ -11,39 +11,27 @@ pub(super) use system::{
     ask_for_address, ask_for_hop_limit, ask_for_time, ask_for_ttl, read, send, space,
 };
 
-/// Between which addresses a datagram goes.
+use super::Received;
+
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Way<'a> {
     /// Whether its packets are IPv6.
     pub over_ipv6: bool,
-    /// An address of this machine that it is from; `None` for the one that the kernel chooses.
+    /// The source, an address of this machine; `None` if the kernel chooses.
     pub from: Option<IpAddr>,
-    /// `None` for the one that the socket is connected to.
+    /// The destination; `None` for the connected peer.
     pub to: Option<&'a SockaddrStorage>,
 }
 
-/// What the kernel says of a datagram that arrived.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Told {
-    /// When, in nanoseconds since 1970.
-    Arrival(u64),
-    /// DSCP and ECN.
-    TrafficClass(u8),
-    /// Time to live or hop limit.
-    Ttl(u8),
-    /// The address of this machine that it was sent to.
-    SentTo(IpAddr),
-}
-
-/// Sends one datagram with these messages beside it, without waiting.
+/// Sends one datagram with control messages, without waiting.
 fn send_with(
     socket: &UdpSocket,
     bytes: &[u8],
-    beside: &[ControlMessage<'_>],
+    control: &[ControlMessage<'_>],
     address: Option<&SockaddrStorage>,
 ) -> io::Result<usize> {
     let (slices, flags) = ([IoSlice::new(bytes)], MsgFlags::MSG_DONTWAIT);
-    Ok(sendmsg(socket.as_raw_fd(), &slices, beside, flags, address)?)
+    Ok(sendmsg(socket.as_raw_fd(), &slices, control, flags, address)?)
 }
 
 #[cfg(target_os = "linux")]
@@ -52,7 +40,9 @@ mod system {
 
     use nix::sys::socket::{setsockopt, sockopt};
 
-    use super::{ControlMessage, ControlMessageOwned, IpAddr, Told, UdpSocket, Way, io, send_with};
+    use super::{
+        ControlMessage, ControlMessageOwned, IpAddr, Received, UdpSocket, Way, io, send_with,
+    };
 
     pub fn ask_for_time(socket: &UdpSocket) -> io::Result<()> {
         Ok(setsockopt(socket, sockopt::ReceiveTimestampns, &true)?)
@@ -73,7 +63,7 @@ mod system {
         Ok(setsockopt(socket, sockopt::Ipv4PacketInfo, &true)?)
     }
 
-    /// Room for all that is asked for.
+    /// Returns a buffer for all control messages that were requested.
     pub fn space() -> Vec<u8> {
         nix::cmsg_space!(
             nix::sys::time::TimeSpec,
@@ -85,31 +75,34 @@ mod system {
         )
     }
 
-    pub fn read(control: &ControlMessageOwned) -> Option<Told> {
+    /// Stores a control message's value in `received`.
+    pub fn read(control: &ControlMessageOwned, received: &mut Received) {
         match control {
             ControlMessageOwned::ScmTimestampns(time) => {
                 let unix_ns = time.tv_sec() as u64 * 1_000_000_000 + time.tv_nsec() as u64;
-                Some(Told::Arrival(unix_ns))
+                received.kernel_unix_ns = Some(unix_ns);
             }
-            ControlMessageOwned::Ipv4Tos(class) => Some(Told::TrafficClass(*class)),
-            ControlMessageOwned::Ipv6TClass(class) => Some(Told::TrafficClass(*class as u8)),
+            ControlMessageOwned::Ipv4Tos(class) => received.traffic_class = Some(*class),
+            ControlMessageOwned::Ipv6TClass(class) => received.traffic_class = Some(*class as u8),
             ControlMessageOwned::Ipv4Ttl(ttl) | ControlMessageOwned::Ipv6HopLimit(ttl) => {
-                Some(Told::Ttl(*ttl as u8))
+                received.ttl = Some(*ttl as u8);
             }
-            // Of a broadcast the address of this machine that is answered from.
+            // For a broadcast, this is the address of this machine that answers.
             ControlMessageOwned::Ipv4PacketInfo(info) => {
                 let address = Ipv4Addr::from(info.ipi_spec_dst.s_addr.to_ne_bytes());
-                Some(Told::SentTo(address.into()))
+                received.sent_to = Some(address.into());
             }
             ControlMessageOwned::Ipv6PacketInfo(info) => {
                 let address = Ipv6Addr::from(info.ipi6_addr.s6_addr);
-                (!address.is_multicast()).then_some(Told::SentTo(address.into()))
+                if !address.is_multicast() {
+                    received.sent_to = Some(address.into());
+                }
             }
-            _ => None,
+            _ => {}
         }
     }
 
-    /// Sends one datagram with a marking of its own, without waiting.
+    /// Sends one datagram with a marking, without waiting.
     pub fn send(socket: &UdpSocket, bytes: &[u8], class: u8, way: Way<'_>) -> io::Result<usize> {
         let wide_class = i32::from(class);
         let marking = if way.over_ipv6 {
@@ -135,15 +128,16 @@ mod system {
     }
 }
 
-/// macOS tells arrivals in microseconds and no time to live, and marks by socket, not by datagram:
-/// two threads that send on one socket with two markings may mix them up. Answers are from the
-/// address that it chooses, which of several may not be the one that was asked.
+/// macOS reports arrivals in microseconds and no time to live, and marks per socket: two threads
+/// that send on one socket with different markings may mix them up. It chooses the source of
+/// answers, which on a machine with several addresses may differ from the address that the request
+/// was sent to.
 #[cfg(not(target_os = "linux"))]
 mod system {
     use nix::sys::socket::{setsockopt, sockopt};
     use socket2::SockRef;
 
-    use super::{ControlMessageOwned, Told, UdpSocket, Way, io, send_with};
+    use super::{ControlMessageOwned, Received, UdpSocket, Way, io, send_with};
 
     pub fn ask_for_time(socket: &UdpSocket) -> io::Result<()> {
         Ok(setsockopt(socket, sockopt::ReceiveTimestamp, &true)?)
@@ -165,22 +159,23 @@ mod system {
         nix::cmsg_space!(nix::sys::time::TimeVal, libc::c_int, libc::c_int)
     }
 
-    pub fn read(control: &ControlMessageOwned) -> Option<Told> {
+    pub fn read(control: &ControlMessageOwned, received: &mut Received) {
         match control {
             ControlMessageOwned::ScmTimestamp(time) => {
                 let unix_us = time.tv_sec() as u64 * 1_000_000 + time.tv_usec() as u64;
-                Some(Told::Arrival(unix_us * 1_000))
+                received.kernel_unix_ns = Some(unix_us * 1_000);
             }
             ControlMessageOwned::Unknown(message) => {
-                let (header, bytes) = (&message.cmsg_header, &message.data_bytes);
-                let is_class = (header.cmsg_level, header.cmsg_type)
-                    == (libc::IPPROTO_IP, libc::IP_RECVTOS)
-                    || (header.cmsg_level, header.cmsg_type)
-                        == (libc::IPPROTO_IPV6, libc::IPV6_TCLASS);
-                // One byte, or an int whose first byte has it on these machines.
-                bytes.first().filter(|_| is_class).map(|class| Told::TrafficClass(*class))
+                let header = &message.cmsg_header;
+                let kind = (header.cmsg_level, header.cmsg_type);
+                let classes =
+                    [(libc::IPPROTO_IP, libc::IP_RECVTOS), (libc::IPPROTO_IPV6, libc::IPV6_TCLASS)];
+                if classes.contains(&kind) {
+                    // One byte, or an int whose first byte has the class on these machines.
+                    received.traffic_class = message.data_bytes.first().copied();
+                }
             }
-            _ => None,
+            _ => {}
         }
     }
 

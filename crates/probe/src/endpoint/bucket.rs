@@ -12,7 +12,7 @@ pub struct Bucket {
 const NANO_TOKENS_PER_PACKET: u64 = 1_000_000_000;
 
 impl Bucket {
-    /// Full: so many per second, and a tenth of a second's worth, at least one, at once.
+    /// Returns a full bucket of `packets_per_second_max`, with a burst of a tenth of a second.
     pub fn new(packets_per_second_max: u32) -> Self {
         let rate_per_second = u64::from(packets_per_second_max);
         let mut bucket = Self { rate_per_second, nano_tokens: 0, filled_ns: 0 };
@@ -20,7 +20,7 @@ impl Bucket {
         bucket
     }
 
-    /// A tenth of a second's worth, at least one packet unless the rate is 0.
+    /// Returns a tenth of a second's packets, at least one packet unless the rate is 0.
     fn capacity(&self) -> u64 {
         if self.rate_per_second == 0 {
             return 0;
@@ -28,19 +28,15 @@ impl Bucket {
         (self.rate_per_second * (NANO_TOKENS_PER_PACKET / 10)).max(NANO_TOKENS_PER_PACKET)
     }
 
-    /// Whether a packet may pass now.
+    /// Consumes one packet's tokens; returns false if the packet exceeds the rate.
     pub fn take(&mut self, now_ns: u64) -> bool {
         let elapsed_ns = now_ns.saturating_sub(self.filled_ns);
         self.filled_ns = now_ns;
         let added = elapsed_ns.saturating_mul(self.rate_per_second);
         self.nano_tokens = self.nano_tokens.saturating_add(added).min(self.capacity());
-        match self.nano_tokens.checked_sub(NANO_TOKENS_PER_PACKET) {
-            Some(rest) => {
-                self.nano_tokens = rest;
-                true
-            }
-            None => false,
-        }
+        let rest = self.nano_tokens.checked_sub(NANO_TOKENS_PER_PACKET);
+        self.nano_tokens = rest.unwrap_or(self.nano_tokens);
+        rest.is_some()
     }
 }
 

@@ -1,8 +1,8 @@
 //! The two ends of a probe on real sockets, with plain threads.
 //!
-//! [`Prober`] runs a [`crate::session::Schedule`] on a thread of its own with absolute deadlines;
+//! [`Prober`] runs a [`crate::session::Schedule`] on a separate thread with absolute deadlines;
 //! [`Requester`] runs a [`crate::session::ClosedLoop`]; [`Reflector`] answers both. Sockets come
-//! from the caller, so the two ends may live in different network namespaces of one process.
+//! from the caller, so the two ends may be in different network namespaces of one process.
 
 mod ancillary;
 mod bucket;
@@ -22,41 +22,36 @@ pub use requester::{Requester, RequesterConfig};
 pub use socket::{ProbeSocket, Received};
 pub use thread::ThreadTiming;
 
-/// Why a prober, requester or reflector could not work.
+use std::thread::{Builder, JoinHandle};
+
 #[derive(Debug, thiserror::Error)]
 pub enum EndpointError {
-    /// A socket could not be prepared.
     #[error("cannot set up the {end} socket: {step}")]
     Socket {
-        /// The part that failed, as messages call it: "prober", "reflector".
+        /// The end that failed, as messages call it: "prober", "reflector".
         end: &'static str,
-        /// The step that failed, as the message has it: "reading its address".
         step: &'static str,
-        /// The error of the system call.
         source: std::io::Error,
     },
-    /// A thread could not be started.
     #[error("cannot start the {name} thread")]
-    Thread {
-        /// The thread's name.
-        name: &'static str,
-        /// The error of the system call.
-        source: std::io::Error,
-    },
-    /// A parameter is out of range.
+    Thread { name: &'static str, source: std::io::Error },
     #[error("{name} is {value}, accepted is {accepted}")]
-    Parameter {
-        /// The parameter.
-        name: &'static str,
-        /// The value that the user gave.
-        value: u64,
-        /// The values that would be accepted.
-        accepted: &'static str,
-    },
-    /// A thread of ours panicked: a bug in this crate.
+    Parameter { name: &'static str, value: u64, accepted: &'static str },
+    /// A thread panicked: a defect of this crate.
     #[error("the {name} thread panicked")]
-    Panicked {
-        /// The thread's name.
-        name: &'static str,
-    },
+    Panicked { name: &'static str },
+}
+
+fn spawn<T: Send + 'static>(
+    name: &'static str,
+    body: impl FnOnce() -> T + Send + 'static,
+) -> Result<JoinHandle<T>, EndpointError> {
+    let thread = Builder::new().name(name.to_owned()).spawn(body);
+    thread.map_err(|source| EndpointError::Thread { name, source })
+}
+
+/// Joins a thread that [`spawn`] started; returns a default value if `thread` is `None`.
+fn join<T: Default>(thread: Option<JoinHandle<T>>, name: &'static str) -> Result<T, EndpointError> {
+    let Some(thread) = thread else { return Ok(T::default()) };
+    thread.join().map_err(|_| EndpointError::Panicked { name })
 }

@@ -1,46 +1,44 @@
-//! The open-loop prober: a sending thread that keeps a schedule, a receiving thread that keeps up.
+//! The open-loop prober: one thread sends by a schedule, another receives.
 
-use std::io;
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::thread::{Builder, JoinHandle};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use underload_record::schema::Marking;
 
 use super::recent::{RecentDelays, RecentMaximum};
-use super::{EndpointError, ProbeSocket, Received, RecentLatency, ThreadTiming};
+use super::{EndpointError, ProbeSocket, Received, RecentLatency, ThreadTiming, join, spawn};
 use crate::clock::{Instants, RunClock};
+use crate::network::is_transient;
 use crate::session::{ReplyRecord, Schedule, SentRecord, Slot};
 use crate::wire::{
     BASE_LEN, ClassOfService, ErrorEstimate, NtpTimestamp, ReflectorPacket, SenderPacket, TlvFlags,
     tlv_type, write_tlv,
 };
 
-/// One series of probes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProbeClass {
     /// Unique among the probes, for example `probe` or `probe-nqb`.
     pub name: String,
-    /// DSCP and ECN that its packets carry, and that the answers are asked to carry.
+    /// DSCP and ECN of the packets, which are also requested for the answers.
     pub marking: Marking,
 }
 
-/// Classes, schedule and threads of a prober.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProberConfig {
-    /// The series, 1 to [`Prober::CLASSES_MAX`].
+    /// 1 to [`Prober::CLASSES_MAX`] classes.
     pub classes: Vec<ProbeClass>,
-    /// From one packet of a class to the next; at least [`Prober::INTERVAL_MIN`].
+    /// Interval between packets of a class; at least [`Prober::INTERVAL_MIN`].
     pub interval: Duration,
-    /// UDP payload, bytes; [`Prober::PAYLOAD_MIN`] to [`Prober::PAYLOAD_MAX`], the same both ways.
+    /// Bytes of UDP payload in both directions; [`Prober::PAYLOAD_MIN`] to [`Prober::PAYLOAD_MAX`].
     pub payload_bytes: u16,
-    /// The first slot's instant on the run's clock, ns.
+    /// When the first slot is due, on the run's clock.
     pub start_ns: u64,
     /// Scheduling of the sending and the receiving thread.
     pub timing: ThreadTiming,
-    /// Session identifier of class 0; class `c` has this plus `c`.
+    /// Session identifier of class 0; class `c` has `first_session + c`.
     pub first_session: u16,
 }
 
@@ -58,22 +56,21 @@ impl Default for ProberConfig {
     }
 }
 
-/// Everything that a prober recorded.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ProbeLog {
-    /// Packets that left, by scheduled time.
+    /// Packets sent, by scheduled time.
     pub sent: Vec<SentRecord>,
     /// Answers, in order of arrival.
     pub replies: Vec<ReplyRecord>,
-    /// Slots that the schedule asked for, all classes.
+    /// Slots of the schedule, all classes.
     pub planned: u64,
-    /// Of these, never sent because they were late by an interval or more.
+    /// Slots that were not sent because they were late by an interval or more.
     pub skipped: u64,
-    /// Of these, never sent because the kernel refused the packet.
+    /// Slots that were not sent because the kernel refused the packet.
     pub refused: u64,
-    /// Datagrams that were no answer, and answers past the record's limit.
+    /// Datagrams that were not answers, and answers above the limit of records.
     pub ignored: u64,
-    /// Answers without a kernel time stamp, which carry the time of the thread's wake-up instead.
+    /// Answers without a kernel time stamp; their time is that of the thread's wake-up.
     pub without_kernel_stamp: u64,
 }
 
@@ -81,8 +78,8 @@ pub struct ProbeLog {
 #[derive(Debug)]
 pub struct Prober {
     shared: Arc<Shared>,
-    sender: Option<JoinHandle<SenderLog>>,
-    receiver: Option<JoinHandle<ReceiverLog>>,
+    sender: Option<JoinHandle<ProbeLog>>,
+    receiver: Option<JoinHandle<ProbeLog>>,
 }
 
 #[derive(Debug)]
@@ -91,34 +88,17 @@ struct Shared {
     stop_receiving: AtomicBool,
     sent: AtomicU64,
     received: AtomicU64,
-    /// One per class.
     delays: Vec<RecentDelays>,
     lateness: RecentMaximum,
 }
 
-#[derive(Debug, Default)]
-struct SenderLog {
-    sent: Vec<SentRecord>,
-    planned: u64,
-    skipped: u64,
-    refused: u64,
-}
-
-#[derive(Debug, Default)]
-struct ReceiverLog {
-    replies: Vec<ReplyRecord>,
-    ignored: u64,
-    without_kernel_stamp: u64,
-}
-
 impl Prober {
-    /// Series at most.
     pub const CLASSES_MAX: usize = 16;
-    /// Records at most, sent and received each: about 200 MB, an hour at 1 ms.
+    /// Most records, of sent and received packets each: about 200 MB, an hour at 1 ms.
     pub const RECORDS_MAX: usize = 4_000_000;
     /// Base packet and Class of Service TLV.
     pub const PAYLOAD_MIN: u16 = 52;
-    /// An Ethernet packet without fragments over IPv6.
+    /// An Ethernet packet over IPv6 without fragments.
     pub const PAYLOAD_MAX: u16 = 1452;
     /// Ten thousand packets per second and class.
     pub const INTERVAL_MIN: Duration = Duration::from_micros(100);
@@ -126,7 +106,8 @@ impl Prober {
     /// Starts probing `target` from `socket`, which must be bound in the network to measure.
     ///
     /// # Errors
-    /// [`EndpointError`]: a parameter out of range, a socket option refused, no route, no threads.
+    /// Returns an error if a parameter is out of range, the kernel refuses a socket option, or no
+    /// route or no thread is available.
     pub fn start(
         socket: UdpSocket,
         target: SocketAddr,
@@ -135,11 +116,11 @@ impl Prober {
     ) -> Result<Self, EndpointError> {
         check(&config)?;
         let end = "probe";
-        let failed = |step| move |source| EndpointError::Socket { end, step, source };
+        let error = |step| move |source| EndpointError::Socket { end, step, source };
         let mut sending = ProbeSocket::new(socket, end)?;
-        sending.connect(target).map_err(failed("connecting to the reflector"))?;
-        let receiving = sending.try_clone().map_err(failed("sharing it between threads"))?;
-        receiving.set_read_timeout(RECEIVE_TIMEOUT).map_err(failed("setting a timeout"))?;
+        sending.connect(target).map_err(error("connecting to the reflector"))?;
+        let receiving = sending.try_clone().map_err(error("sharing it between threads"))?;
+        receiving.set_read_timeout(RECEIVE_TIMEOUT).map_err(error("setting a timeout"))?;
         let shared = Arc::new(Shared {
             end_ns: AtomicU64::new(u64::MAX),
             stop_receiving: AtomicBool::new(false),
@@ -154,55 +135,50 @@ impl Prober {
             first_session: config.first_session,
             classes: config.classes.len() as u16,
             shared: Arc::clone(&shared),
-            log: ReceiverLog::default(),
+            log: ProbeLog::default(),
         };
         let timing = config.timing;
-        let name = "probe-receive";
-        let body = move || receiver.run(receiving, timing);
-        prober.receiver = Some(spawn(name, body)?);
-        let sender = Sender { clock, config, shared, log: SenderLog::default() };
+        prober.receiver = Some(spawn("probe-receive", move || receiver.run(receiving, timing))?);
+        let sender = Sender { clock, config, shared, log: ProbeLog::default() };
         prober.sender = Some(spawn("probe-send", move || sender.run(&sending))?);
         Ok(prober)
     }
 
-    /// No slot at or after `end_ns` is sent. Until this is called the schedule goes on.
+    /// Sends no slot at or after `end_ns`. Until this is called the schedule has no end.
     pub fn end_at(&self, end_ns: u64) {
         self.shared.end_ns.store(end_ns, Ordering::Relaxed);
     }
 
-    /// Packets sent and answers received so far, duplicates included.
+    /// Returns the packets sent and the answers received so far, with duplicates.
     pub fn progress(&self) -> (u64, u64) {
         let received = self.shared.received.load(Ordering::Relaxed);
         (self.shared.sent.load(Ordering::Relaxed), received)
     }
 
-    /// Round trips of each class since the last call, for a live view; time in the far host
-    /// included. `None` for a class that nothing came back of.
+    /// Returns the round trips of each class since the last call, for a live view; they include the
+    /// far host's processing time. `None` for a class without answers.
     pub fn recent(&self) -> Vec<Option<RecentLatency>> {
         self.shared.delays.iter().map(RecentDelays::take).collect()
     }
 
-    /// How late the latest packet since the last call was sent, ns.
+    /// Returns how late the latest packet since the last call was sent, ns.
     pub fn recent_lateness_ns(&self) -> u64 {
         self.shared.lateness.take()
     }
 
-    /// Stops both threads, at once and without waiting for answers, and gives what they recorded.
+    /// Stops both threads at once, without waiting for answers, and returns their records.
     ///
     /// # Errors
-    /// [`EndpointError::Panicked`] if a thread did: a bug.
+    /// Returns [`EndpointError::Panicked`] if a thread panicked: a defect.
     pub fn finish(mut self) -> Result<ProbeLog, EndpointError> {
         self.stop();
         let sent = join(self.sender.take(), "probe-send")?;
         let received = join(self.receiver.take(), "probe-receive")?;
         Ok(ProbeLog {
-            sent: sent.sent,
             replies: received.replies,
-            planned: sent.planned,
-            skipped: sent.skipped,
-            refused: sent.refused,
             ignored: received.ignored,
             without_kernel_stamp: received.without_kernel_stamp,
+            ..sent
         })
     }
 
@@ -220,7 +196,7 @@ impl Drop for Prober {
     }
 }
 
-/// How often the receiving thread looks whether it should stop.
+/// Interval at which the receiving thread checks whether it should stop.
 const RECEIVE_TIMEOUT: Duration = Duration::from_millis(20);
 
 fn check(config: &ProberConfig) -> Result<(), EndpointError> {
@@ -234,36 +210,26 @@ fn check(config: &ProberConfig) -> Result<(), EndpointError> {
         let (name, accepted) = ("probe interval in ns", "100000 (100 us) and more");
         return Err(EndpointError::Parameter { name, value, accepted });
     }
-    if !(Prober::PAYLOAD_MIN..=Prober::PAYLOAD_MAX).contains(&config.payload_bytes) {
-        let (name, accepted) = ("probe payload in bytes", "52 to 1452");
-        let value = u64::from(config.payload_bytes);
+    check_payload("probe payload in bytes", config.payload_bytes)
+}
+
+pub(super) fn check_payload(name: &'static str, payload_bytes: u16) -> Result<(), EndpointError> {
+    if !(Prober::PAYLOAD_MIN..=Prober::PAYLOAD_MAX).contains(&payload_bytes) {
+        let (value, accepted) = (u64::from(payload_bytes), "52 to 1452");
         return Err(EndpointError::Parameter { name, value, accepted });
     }
     Ok(())
-}
-
-fn spawn<T: Send + 'static>(
-    name: &'static str,
-    body: impl FnOnce() -> T + Send + 'static,
-) -> Result<JoinHandle<T>, EndpointError> {
-    let failed = |source| EndpointError::Thread { name, source };
-    Builder::new().name(name.to_owned()).spawn(body).map_err(failed)
-}
-
-fn join<T: Default>(thread: Option<JoinHandle<T>>, name: &'static str) -> Result<T, EndpointError> {
-    let Some(thread) = thread else { return Ok(T::default()) };
-    thread.join().map_err(|_| EndpointError::Panicked { name })
 }
 
 struct Sender {
     clock: RunClock,
     config: ProberConfig,
     shared: Arc<Shared>,
-    log: SenderLog,
+    log: ProbeLog,
 }
 
 impl Sender {
-    fn run(mut self, socket: &ProbeSocket) -> SenderLog {
+    fn run(mut self, socket: &ProbeSocket) -> ProbeLog {
         self.config.timing.apply();
         let classes = self.config.classes.len() as u16;
         let interval_ns = self.config.interval.as_nanos() as u64;
@@ -287,7 +253,7 @@ impl Sender {
         let marking = self.config.classes[usize::from(slot.class)].marking;
         let session = self.config.first_session.wrapping_add(slot.class);
         let now = self.clock.now_on_both();
-        // The buffer has room for both by the check on `payload_bytes`.
+        // The check of `payload_bytes` ensures that the packet fits.
         let encoded = encode_request(packet, slot.sequence, session, marking, now);
         let sent = encoded.and_then(|()| socket.send(packet, marking.to_byte(), None).ok());
         if sent.is_none() {
@@ -305,7 +271,7 @@ impl Sender {
     }
 }
 
-/// Writes a test packet with a Class of Service request, and padding up to the packet's length.
+/// Writes a test packet with a Class of Service request, padded to the length of `packet`.
 pub(crate) fn encode_request(
     packet: &mut [u8],
     sequence: u32,
@@ -320,7 +286,7 @@ pub(crate) fn encode_request(
     let flags = TlvFlags::UNRECOGNIZED;
     let class_type = tlv_type::CLASS_OF_SERVICE;
     let used = BASE_LEN + write_tlv(&mut packet[BASE_LEN..], flags, class_type, &request).ok()?;
-    // Fewer bytes than a TLV header stay zero, which ends the list.
+    // A remainder shorter than a TLV header stays zero, which ends the list.
     let padding = packet.len().saturating_sub(used);
     if padding >= 4 {
         let rest = &mut packet[used..];
@@ -332,7 +298,7 @@ pub(crate) fn encode_request(
     Some(())
 }
 
-/// Reads an answer to a packet of one of `classes` sessions from `first_session` on.
+/// Decodes an answer to a packet of one of the `classes` sessions from `first_session` on.
 pub(super) fn decode_reply(
     bytes: &[u8],
     received: Received,
@@ -345,8 +311,8 @@ pub(super) fn decode_reply(
     if class >= classes {
         return None;
     }
-    // A wall clock that was set between arrival and now would give nonsense: then the wake-up
-    // counts.
+    // If the wall clock was set between arrival and now, the kernel's stamp is implausible and the
+    // time of the wake-up is used.
     let stamped_ns = received.kernel_unix_ns.map(|unix_ns| now.run_from_unix(unix_ns));
     let plausible = |ns: &u64| *ns <= now.run_ns && now.run_ns - ns < 10_000_000_000;
     let stamped_ns = stamped_ns.and_then(|ns| u64::try_from(ns).ok()).filter(plausible);
@@ -367,7 +333,7 @@ pub(super) fn decode_reply(
     })
 }
 
-/// When the packet that an answer answers left, as the answer itself says.
+/// Returns when the answered packet was sent, as the answer itself reports.
 fn echoed_departure_ns(bytes: &[u8], now: Instants) -> Option<u64> {
     let (packet, _) = ReflectorPacket::decode(bytes).ok()?;
     let sent_ns = now.run_from_unix(packet.sender.timestamp.to_unix_nanos()?);
@@ -379,18 +345,18 @@ struct Receiver {
     first_session: u16,
     classes: u16,
     shared: Arc<Shared>,
-    log: ReceiverLog,
+    log: ProbeLog,
 }
 
 impl Receiver {
-    fn run(mut self, mut socket: ProbeSocket, timing: ThreadTiming) -> ReceiverLog {
+    fn run(mut self, mut socket: ProbeSocket, timing: ThreadTiming) -> ProbeLog {
         timing.apply();
         let mut buffer = [0; Prober::PAYLOAD_MAX as usize];
         while !self.shared.stop_receiving.load(Ordering::Relaxed) {
             match socket.recv(&mut buffer) {
                 Ok(received) => self.note(&buffer[..received.len], received),
                 Err(error) if is_transient(&error) => {}
-                // A dead socket gives no more answers; the sender's packets then count as lost.
+                // A dead socket receives no more answers; the sender's packets then count as lost.
                 Err(_) => self.clock.sleep_until(self.clock.now_ns() + 10_000_000),
             }
         }
@@ -415,13 +381,4 @@ impl Receiver {
             _ => self.log.ignored += 1,
         }
     }
-}
-
-/// True for the read timeout, a signal, and the far end's "no such port", which is an answer that
-/// may be different for the next packet.
-pub(super) fn is_transient(error: &io::Error) -> bool {
-    let kind = error.kind();
-    kind == io::ErrorKind::WouldBlock
-        || kind == io::ErrorKind::Interrupted
-        || kind == io::ErrorKind::ConnectionRefused
 }

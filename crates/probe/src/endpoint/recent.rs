@@ -1,27 +1,26 @@
-//! What a running prober has just seen, for those who watch it.
+//! What a running prober has just measured, for a live view.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-/// Round trips of one class since they were last looked at. Written by the receiving thread, which
-/// must never wait, and read by whoever shows them.
+/// Round trips of one class since the last read. The receiving thread writes and must never wait;
+/// any thread may read.
 #[derive(Debug)]
 pub(super) struct RecentDelays {
-    /// Counts per range of delay, sixteen ranges per doubling: 6 % wide at most.
+    /// Counts per range of delays, sixteen ranges per doubling, each at most 6 % wide.
     buckets: Vec<AtomicU32>,
 }
 
-/// Delays of one class in a short time that has just passed.
+/// Round trips of one class since the last read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RecentLatency {
-    /// Answers received.
     pub count: u64,
-    /// Median round trip, to within 6 %, ns.
+    /// Median round trip, within 6 %, ns.
     pub p50_ns: u64,
-    /// 99th percentile, to within 6 %, ns; the largest, if there are fewer than a hundred.
+    /// 99th percentile, within 6 %, ns; the largest if `count` is below 100.
     pub p99_ns: u64,
 }
 
-/// Up to 2^36 ns, which is a minute.
+/// Ranges up to 2^36 ns, about a minute.
 const BUCKETS: usize = 34 * 16;
 
 impl Default for RecentDelays {
@@ -37,18 +36,18 @@ impl RecentDelays {
         }
     }
 
-    /// What there was since the last call; `None` if nothing.
+    /// Returns the round trips since the last call; `None` without any.
     pub(super) fn take(&self) -> Option<RecentLatency> {
         let counts: Vec<u64> =
-            self.buckets.iter().map(|it| u64::from(it.swap(0, Ordering::Relaxed))).collect();
+            self.buckets.iter().map(|count| u64::from(count.swap(0, Ordering::Relaxed))).collect();
         let count: u64 = counts.iter().sum();
         let quantile = |rank: u64| {
             let mut below = 0;
-            let holds = |(_, in_bucket): &(usize, &u64)| {
+            let reaches_rank = |(_, in_bucket): &(usize, &u64)| {
                 below += **in_bucket;
                 below >= rank
             };
-            counts.iter().enumerate().find(holds).map_or(0, |(index, _)| middle_ns(index))
+            counts.iter().enumerate().find(reaches_rank).map_or(0, |(index, _)| middle_ns(index))
         };
         let p50_ns = quantile(count.div_ceil(2));
         let p99_ns = quantile((count * 99).div_ceil(100));
@@ -56,7 +55,7 @@ impl RecentDelays {
     }
 }
 
-/// The largest of a quantity since it was last looked at.
+/// The largest value since the last read.
 #[derive(Debug, Default)]
 pub(super) struct RecentMaximum(AtomicU64);
 

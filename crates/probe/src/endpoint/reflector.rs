@@ -1,24 +1,23 @@
-//! The far end: answers test packets, one for one, never with more bytes than it got.
+//! The far end: answers each test packet with one packet, never longer than the request.
 
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::thread::{Builder, JoinHandle};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
-use super::{Bucket, EndpointError, ProbeSocket, Received, ThreadTiming};
+use super::{Bucket, EndpointError, ProbeSocket, Received, ThreadTiming, spawn};
+use crate::Counters;
 use crate::clock::RunClock;
 use crate::wire::{Arrival, MarkingPolicy, NtpTimestamp, reflect};
 
-/// Policy and scheduling of a reflector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReflectorConfig {
-    /// Answers per second at most, over all senders; the rest is dropped and counted. A burst of a
-    /// tenth of it passes.
+    /// Most answers per second to all senders; others are dropped and counted. A burst of a tenth
+    /// of a second passes.
     pub packets_per_second_max: u32,
-    /// Which DSCP and ECN values answers may carry.
+    /// The DSCP and ECN values that answers may carry.
     pub policy: MarkingPolicy,
-    /// Scheduling of the thread.
     pub timing: ThreadTiming,
 }
 
@@ -34,41 +33,36 @@ impl Default for ReflectorConfig {
 }
 
 impl ReflectorConfig {
-    /// For a network that is ours: every marking, and a rate that no prober of ours reaches.
+    /// Returns the configuration for a lab: every marking, and a rate above that of any prober.
     pub fn lab() -> Self {
         Self { packets_per_second_max: 1_000_000, policy: MarkingPolicy::LAB, ..Self::default() }
     }
 }
 
-/// Counts of a reflector: packets answered, refused and not understood.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReflectorCounts {
-    /// Requests answered.
+    /// Requests that were reflected.
     pub answered: u64,
-    /// Datagrams that were no test packet, or longer than an Ethernet packet.
+    /// Datagrams that were not test packets, or longer than an Ethernet packet.
     pub malformed: u64,
-    /// Requests over the rate limit.
     pub limited: u64,
-    /// Datagrams from addresses that are not answered.
+    /// Datagrams that the gate ignored.
     pub unknown: u64,
-    /// Answers that were no reflection, for example to the opening of a session's UDP part.
+    /// Other answers of the gate, such as those of the handshake that opens a session's UDP part.
     pub spoken: u64,
-    /// Answers that the kernel refused to send.
     pub refused: u64,
 }
 
-/// The decision about one datagram that reached the reflector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Gate {
-    /// It is a test packet of somebody who may measure.
+    /// A test packet of a sender that may measure.
     Reflect,
-    /// So many bytes of the room given are the answer; never more than the datagram had.
+    /// Send the first bytes of the answer buffer; at most as many as the datagram has.
     Answer(usize),
-    /// The datagram belongs to a load flow and was handed to it.
+    /// A load flow has received the datagram.
     Taken,
-    /// The datagram is dropped without an answer.
     Ignore,
-    /// Nothing is answered, because its sender asks too often.
+    /// Drop the datagram, because its sender exceeds its rate.
     Limit,
 }
 
@@ -82,34 +76,29 @@ pub struct Reflector {
 #[derive(Debug, Default)]
 struct Shared {
     stop: AtomicBool,
-    answered: AtomicU64,
-    malformed: AtomicU64,
-    limited: AtomicU64,
-    unknown: AtomicU64,
-    spoken: AtomicU64,
-    refused: AtomicU64,
+    counters: Counters<ReflectorCounts>,
 }
 
-/// A datagram longer than this is no probe.
+/// Longest probe in bytes.
 const REQUEST_BYTES_MAX: usize = 1472;
-/// How often the thread looks whether it should stop.
+/// Interval at which a thread checks whether it should stop.
 const READ_TIMEOUT: Duration = Duration::from_millis(20);
 
 impl Reflector {
-    /// Answers on each of `sockets`, which are bound by the caller; a thread each. The rate limit
+    /// Answers on each of `sockets`, which the caller has bound, with a thread each. The rate limit
     /// is per socket.
     ///
     /// # Errors
-    /// [`EndpointError`]: a socket option refused, no thread.
+    /// Returns an error if the kernel refuses a socket option or a thread.
     pub fn start(sockets: Vec<UdpSocket>, config: ReflectorConfig) -> Result<Self, EndpointError> {
         Self::start_for(sockets, config, |_: &[u8], _, _: &mut [u8]| Gate::Reflect)
     }
 
-    /// As [`Reflector::start`], but `gate` decides about every datagram. It is given the datagram,
-    /// who sent it, and room for an answer as long as the datagram.
+    /// Answers as [`Reflector::start`] does, but calls `gate` for every datagram, with the
+    /// datagram, its sender, and an answer buffer as long as the datagram.
     ///
     /// # Errors
-    /// As [`Reflector::start`].
+    /// Returns the errors of [`Reflector::start`].
     pub fn start_for(
         sockets: Vec<UdpSocket>,
         config: ReflectorConfig,
@@ -119,31 +108,18 @@ impl Reflector {
         let mut reflector = Self { shared, threads: Vec::new() };
         for socket in sockets {
             let socket = ProbeSocket::new(socket, "reflector")?;
-            let step = "setting a timeout";
-            let failed = |source| EndpointError::Socket { end: "reflector", step, source };
-            socket.set_read_timeout(READ_TIMEOUT).map_err(failed)?;
-            let shared = Arc::clone(&reflector.shared);
-            let gate = gate.clone();
-            let name = "reflector";
-            let thread = Builder::new()
-                .name(name.to_owned())
-                .spawn(move || run(socket, config, &shared, &gate))
-                .map_err(|source| EndpointError::Thread { name, source })?;
+            let (end, step) = ("reflector", "setting a timeout");
+            let error = |source| EndpointError::Socket { end, step, source };
+            socket.set_read_timeout(READ_TIMEOUT).map_err(error)?;
+            let (shared, gate) = (Arc::clone(&reflector.shared), gate.clone());
+            let thread = spawn("reflector", move || run(socket, config, &shared, &gate))?;
             reflector.threads.push(thread);
         }
         Ok(reflector)
     }
 
-    /// What the reflector has counted so far.
     pub fn counts(&self) -> ReflectorCounts {
-        ReflectorCounts {
-            answered: self.shared.answered.load(Ordering::Relaxed),
-            malformed: self.shared.malformed.load(Ordering::Relaxed),
-            limited: self.shared.limited.load(Ordering::Relaxed),
-            unknown: self.shared.unknown.load(Ordering::Relaxed),
-            spoken: self.shared.spoken.load(Ordering::Relaxed),
-            refused: self.shared.refused.load(Ordering::Relaxed),
-        }
+        self.shared.counters.read()
     }
 }
 
@@ -168,40 +144,40 @@ fn run(
     let mut request = [0; REQUEST_BYTES_MAX];
     let mut answer = [0; REQUEST_BYTES_MAX];
     while !shared.stop.load(Ordering::Relaxed) {
-        // Errors are the timeout, signals, and ICMP complaints about earlier answers; none of them
-        // says anything about the next request.
+        // Errors are the timeout, signals, and ICMP errors of earlier answers; the next request may
+        // still arrive.
         let Ok(received) = socket.recv(&mut request) else { continue };
         let bytes = &request[..received.len];
         let Some(peer) = received.peer else { continue };
-        let counter = match gate(bytes, peer, &mut answer[..received.len]) {
+        let count: Count = match gate(bytes, peer, &mut answer[..received.len]) {
             Gate::Taken => continue,
-            Gate::Ignore => &shared.unknown,
-            Gate::Limit => &shared.limited,
-            _ if !bucket.take(clock.now_ns()) => &shared.limited,
+            Gate::Ignore => |counts| counts.unknown += 1,
+            Gate::Limit => |counts| counts.limited += 1,
+            _ if !bucket.take(clock.now_ns()) => |counts| counts.limited += 1,
             Gate::Answer(len) => {
                 match socket.answer(&received, &answer[..len.min(received.len)], 0) {
-                    Ok(_) => &shared.spoken,
-                    Err(_) => &shared.refused,
+                    Ok(_) => |counts| counts.spoken += 1,
+                    Err(_) => |counts| counts.refused += 1,
                 }
             }
-            Gate::Reflect if received.truncated => &shared.malformed,
-            Gate::Reflect => {
-                respond(&socket, bytes, received, config.policy, clock, &mut answer, shared)
-            }
+            Gate::Reflect if received.truncated => |counts| counts.malformed += 1,
+            Gate::Reflect => respond(&socket, bytes, received, config.policy, clock, &mut answer),
         };
-        counter.fetch_add(1, Ordering::Relaxed);
+        shared.counters.update(count);
     }
 }
 
-fn respond<'a>(
+/// Counts the outcome of one datagram.
+type Count = fn(&mut ReflectorCounts);
+
+fn respond(
     socket: &ProbeSocket,
     request: &[u8],
     received: Received,
     policy: MarkingPolicy,
     clock: RunClock,
     answer: &mut [u8],
-    shared: &'a Shared,
-) -> &'a AtomicU64 {
+) -> Count {
     let now_ns = clock.now_on_both().unix_ns;
     let arrival = Arrival {
         received: NtpTimestamp::from_unix_nanos(received.kernel_unix_ns.unwrap_or(now_ns)),
@@ -209,11 +185,11 @@ fn respond<'a>(
         ttl: received.ttl.unwrap_or(0),
     };
     let Ok(reply) = reflect(request, arrival, None, policy, answer) else {
-        return &shared.malformed;
+        return |counts| counts.malformed += 1;
     };
     reply.stamp(answer, NtpTimestamp::from_unix_nanos(clock.now_on_both().unix_ns));
     match socket.answer(&received, &answer[..reply.len], reply.traffic_class) {
-        Ok(_) => &shared.answered,
-        Err(_) => &shared.refused,
+        Ok(_) => |counts| counts.answered += 1,
+        Err(_) => |counts| counts.refused += 1,
     }
 }

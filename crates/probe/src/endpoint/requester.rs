@@ -1,32 +1,30 @@
-//! The request-response probe on a socket: one thread, one packet in flight.
+//! The request-response probe on a socket: one thread with one packet in flight.
 
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::thread::{Builder, JoinHandle};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use underload_record::schema::Marking;
 
-use super::prober::{decode_reply, encode_request, is_transient};
-use super::{EndpointError, ProbeLog, ProbeSocket, Prober, ThreadTiming};
+use super::prober::{check_payload, decode_reply, encode_request};
+use super::{EndpointError, ProbeLog, ProbeSocket, Prober, ThreadTiming, join, spawn};
 use crate::clock::RunClock;
+use crate::network::is_transient;
 use crate::session::{ClosedLoop, ClosedLoopStep};
 
-/// Configuration of a closed-loop requester.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RequesterConfig {
     /// DSCP and ECN of requests and answers.
     pub marking: Marking,
-    /// UDP payload, bytes; [`Prober::PAYLOAD_MIN`] to [`Prober::PAYLOAD_MAX`].
+    /// Bytes of UDP payload; [`Prober::PAYLOAD_MIN`] to [`Prober::PAYLOAD_MAX`].
     pub payload_bytes: u16,
-    /// The first request's instant on the run's clock, ns.
+    /// When the first request is due, on the run's clock.
     pub start_ns: u64,
-    /// After which a request counts as lost and the next one goes.
+    /// After this a request counts as lost and the next one is sent.
     pub timeout: Duration,
-    /// Scheduling of the thread.
     pub timing: ThreadTiming,
-    /// Session identifier.
     pub session: u16,
 }
 
@@ -37,63 +35,54 @@ pub struct Requester {
     thread: Option<JoinHandle<ProbeLog>>,
 }
 
+const NAME: &str = "request-response";
+
 impl Requester {
-    /// Starts asking `target` from `socket`, which must be bound in the network to measure.
+    /// Starts probing `target` from `socket`, which must be bound in the network to measure.
     ///
     /// # Errors
-    /// [`EndpointError`]: a parameter out of range, a socket option refused, no route, no thread.
+    /// Returns an error if a parameter is out of range, the kernel refuses a socket option, or no
+    /// route or no thread is available.
     pub fn start(
         socket: UdpSocket,
         target: SocketAddr,
         config: RequesterConfig,
         clock: RunClock,
     ) -> Result<Self, EndpointError> {
-        if !(Prober::PAYLOAD_MIN..=Prober::PAYLOAD_MAX).contains(&config.payload_bytes) {
-            let (name, accepted) = ("request payload in bytes", "52 to 1452");
-            let value = u64::from(config.payload_bytes);
-            return Err(EndpointError::Parameter { name, value, accepted });
-        }
-        let end = "request-response";
-        let failed = |step| move |source| EndpointError::Socket { end, step, source };
-        let mut socket = ProbeSocket::new(socket, end)?;
-        socket.connect(target).map_err(failed("connecting to the reflector"))?;
-        socket.set_read_timeout(READ_TIMEOUT).map_err(failed("setting a timeout"))?;
+        check_payload("request payload in bytes", config.payload_bytes)?;
+        let error = |step| move |source| EndpointError::Socket { end: NAME, step, source };
+        let mut socket = ProbeSocket::new(socket, NAME)?;
+        socket.connect(target).map_err(error("connecting to the reflector"))?;
+        socket.set_read_timeout(READ_TIMEOUT).map_err(error("setting a timeout"))?;
         let end_ns = Arc::new(AtomicU64::new(u64::MAX));
         let end_of_thread = Arc::clone(&end_ns);
-        let name = "request-response";
-        let thread = Builder::new()
-            .name(name.to_owned())
-            .spawn(move || run(socket, &config, clock, &end_of_thread))
-            .map_err(|source| EndpointError::Thread { name, source })?;
+        let thread = spawn(NAME, move || run(socket, &config, clock, &end_of_thread))?;
         Ok(Self { end_ns, thread: Some(thread) })
     }
 
-    /// No request is sent at or after `end_ns`.
+    /// Sends no request at or after `end_ns`.
     pub fn end_at(&self, end_ns: u64) {
         self.end_ns.store(end_ns, Ordering::Relaxed);
     }
 
-    /// Stops and gives what was recorded; every request was planned, none can be skipped.
+    /// Stops the thread and returns its records. Every request is planned, none is skipped.
     ///
     /// # Errors
-    /// [`EndpointError::Panicked`] if the thread did: a bug.
+    /// Returns [`EndpointError::Panicked`] if the thread panicked: a defect.
     pub fn finish(mut self) -> Result<ProbeLog, EndpointError> {
         self.end_at(0);
-        let Some(thread) = self.thread.take() else { return Ok(ProbeLog::default()) };
-        thread.join().map_err(|_| EndpointError::Panicked { name: "request-response" })
+        join(self.thread.take(), NAME)
     }
 }
 
 impl Drop for Requester {
     fn drop(&mut self) {
         self.end_at(0);
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
+        let _ = join(self.thread.take(), NAME);
     }
 }
 
-/// How often the thread looks whether it should stop or give a request up.
+/// Interval at which the thread checks whether to stop or to give up a request.
 const READ_TIMEOUT: Duration = Duration::from_millis(20);
 
 fn run(
@@ -115,13 +104,13 @@ fn run(
         session.end_at(end_ns);
         match session.step(clock.now_ns()) {
             ClosedLoopStep::Done => break,
-            // Told to stop: the request in flight counts as lost.
+            // Stopped: the request in flight counts as lost.
             ClosedLoopStep::Wait { .. } if end_ns == 0 => break,
             ClosedLoopStep::Send(sequence) => {
                 let now = clock.now_on_both();
                 let marking = config.marking;
                 let _ = encode_request(&mut packet, sequence, config.session, marking, now);
-                // A packet that the kernel refused is one that gets no answer.
+                // A packet that the kernel refuses gets no answer.
                 let _ = socket.send(&packet, marking.to_byte(), None);
                 session.sent(now.run_ns);
                 log.planned += 1;

@@ -1,21 +1,21 @@
-//! A UDP socket that says when a packet really arrived, and with which marking.
+//! A UDP socket that reports when a packet arrived, and with which marking.
 
 use std::io::{self, IoSliceMut};
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::fd::AsRawFd;
 use std::time::Duration;
 
-use nix::sys::socket::{ControlMessageOwned, MsgFlags, SockaddrStorage, recvmsg};
+use nix::sys::socket::{MsgFlags, SockaddrStorage, recvmsg};
 use socket2::SockRef;
 
 use super::EndpointError;
-use super::ancillary::{self, Told, Way};
+use super::ancillary::{self, Way};
 
-/// Room for packets that arrive while the thread waits for a processor: one second of 1 ms probes
-/// in a dozen classes, as the kernel counts memory per small packet.
+/// Socket buffers for packets that arrive while the thread waits for a processor: one second of 1
+/// ms probes in a dozen classes, as the kernel counts memory per small packet.
 const BUFFER_BYTES: usize = 4 << 20;
 
-/// A UDP socket with kernel receive time stamps and markings read back.
+/// A UDP socket with kernel time stamps and markings of received packets.
 #[derive(Debug)]
 pub struct ProbeSocket {
     socket: UdpSocket,
@@ -23,56 +23,57 @@ pub struct ProbeSocket {
     control: Vec<u8>,
 }
 
-/// A datagram's circumstances.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// A received datagram's length, addresses and control data.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Received {
-    /// Bytes written to the buffer.
     pub len: usize,
     /// True if the datagram was longer than the buffer.
     pub truncated: bool,
-    /// Address of the sender, if the kernel told it.
+    /// The sender; `None` if the kernel did not report it, as with the fields below.
     pub peer: Option<SocketAddr>,
-    /// Which of this machine's addresses it was sent to, if the kernel told it.
+    /// The address of this machine that the datagram was sent to.
     pub sent_to: Option<IpAddr>,
-    /// When the kernel received it, by the wall clock; `None` if it did not say.
+    /// When the kernel received the datagram, by the wall clock.
     pub kernel_unix_ns: Option<u64>,
-    /// DSCP and ECN as they arrived; `None` if the kernel did not say.
+    /// DSCP and ECN on arrival.
     pub traffic_class: Option<u8>,
-    /// Time to live or hop limit as it arrived; `None` if the kernel did not say.
+    /// Time to live or hop limit on arrival.
     pub ttl: Option<u8>,
 }
 
 impl ProbeSocket {
-    /// Prepares a bound socket: time stamps, markings, buffers. `end` names it in errors.
+    /// Prepares a bound socket: time stamps, markings, buffers. `end` is its name in errors.
     ///
     /// # Errors
-    /// [`EndpointError::Socket`] if the kernel refuses an option that the measurement depends on.
+    /// Returns [`EndpointError::Socket`] if the kernel refuses an option that the measurement
+    /// needs.
     pub fn new(socket: UdpSocket, end: &'static str) -> Result<Self, EndpointError> {
-        let failed = |step| move |source: io::Error| EndpointError::Socket { end, step, source };
-        let local = socket.local_addr().map_err(failed("reading its address"))?;
+        let error = |step| move |source: io::Error| EndpointError::Socket { end, step, source };
+        let local = socket.local_addr().map_err(error("reading its address"))?;
         let options = SockRef::from(&socket);
-        // A smaller buffer than asked for is no failure: the kernel caps it by its own limit.
+        // The kernel may cap the buffers at its own limit.
         let _ = options.set_recv_buffer_size(BUFFER_BYTES);
         let _ = options.set_send_buffer_size(BUFFER_BYTES);
-        ancillary::ask_for_time(&socket).map_err(failed("asking for receive time stamps"))?;
+        ancillary::ask_for_time(&socket).map_err(error("asking for receive time stamps"))?;
         if local.is_ipv6() {
-            options.set_recv_tclass_v6(true).map_err(failed("asking for the traffic class"))?;
-            ancillary::ask_for_hop_limit(&socket).map_err(failed("asking for the hop limit"))?;
+            options.set_recv_tclass_v6(true).map_err(error("asking for the traffic class"))?;
+            ancillary::ask_for_hop_limit(&socket).map_err(error("asking for the hop limit"))?;
         }
-        // On a dual-stack IPv6 socket these serve IPv4 peers; a pure IPv6 socket may refuse them.
+        // On a dual-stack IPv6 socket these serve IPv4 peers; a socket for IPv6 alone may refuse
+        // them.
         let for_ipv4 = options.set_recv_tos_v4(true).and_then(|()| ancillary::ask_for_ttl(&socket));
         if local.is_ipv4() {
-            for_ipv4.map_err(failed("asking for the type of service"))?;
+            for_ipv4.map_err(error("asking for the type of service"))?;
         }
         ancillary::ask_for_address(&socket, local.is_ipv6())
-            .map_err(failed("asking for the address"))?;
+            .map_err(error("asking for the address"))?;
         Ok(Self { socket, sends_over_ipv6: local.is_ipv6(), control: ancillary::space() })
     }
 
-    /// Another handle to the same socket, for another thread.
+    /// Returns another handle to the same socket, for another thread.
     ///
     /// # Errors
-    /// What the kernel says, for example that descriptors have run out.
+    /// Returns the kernel's error, for example if the process has no descriptor left.
     pub fn try_clone(&self) -> io::Result<Self> {
         Ok(Self {
             socket: self.socket.try_clone()?,
@@ -81,45 +82,47 @@ impl ProbeSocket {
         })
     }
 
-    /// Only exchanges datagrams with `peer` from now on.
+    /// Exchanges datagrams only with `peer` from now on.
     ///
     /// # Errors
-    /// What the kernel says, for example that there is no route.
+    /// Returns the kernel's error, for example without a route.
     pub fn connect(&mut self, peer: SocketAddr) -> io::Result<()> {
         self.socket.connect(peer)?;
         self.sends_over_ipv6 = is_ipv6_on_the_wire(peer);
         Ok(())
     }
 
-    /// The address it is bound to.
+    /// Returns the address and port that the socket is bound to.
     ///
     /// # Errors
-    /// Address and port that the socket is bound to.
+    /// Returns the kernel's error.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         self.socket.local_addr()
     }
 
-    /// How long [`ProbeSocket::recv`] waits; then it fails with [`io::ErrorKind::WouldBlock`].
+    /// Sets how long [`ProbeSocket::recv`] waits before it fails with
+    /// [`io::ErrorKind::WouldBlock`].
     ///
     /// # Errors
-    /// What the kernel says; a zero duration is refused.
+    /// Returns an error for a zero duration.
     pub fn set_read_timeout(&self, timeout: Duration) -> io::Result<()> {
         self.socket.set_read_timeout(Some(timeout))
     }
 
-    /// Sends one datagram with this DSCP and ECN, to `peer` or, if `None`, to the connected one.
+    /// Sends one datagram with DSCP and ECN `class`, to `peer` or, if `None`, to the connected
+    /// peer.
     ///
     /// # Errors
-    /// What the kernel says; [`io::ErrorKind::WouldBlock`] if its buffer is full.
+    /// Returns the kernel's error; [`io::ErrorKind::WouldBlock`] if its buffer is full.
     pub fn send(&self, bytes: &[u8], class: u8, peer: Option<SocketAddr>) -> io::Result<usize> {
         self.send_from(None, bytes, class, peer)
     }
 
-    /// Sends an answer to whoever sent a datagram, from the address that it was sent to: on a
-    /// machine with several, the kernel alone might choose another one, which nobody asked.
+    /// Sends an answer to the sender of a datagram, from the address that the datagram was sent to:
+    /// on a machine with several addresses the kernel might choose another one.
     ///
     /// # Errors
-    /// As [`ProbeSocket::send`].
+    /// Returns the errors of [`ProbeSocket::send`].
     pub fn answer(&self, to: &Received, bytes: &[u8], class: u8) -> io::Result<usize> {
         self.send_from(to.sent_to, bytes, class, to.peer)
     }
@@ -137,11 +140,11 @@ impl ProbeSocket {
         ancillary::send(&self.socket, bytes, class, way)
     }
 
-    /// Receives one datagram.
+    /// Receives one datagram with its ancillary data.
     ///
     /// # Errors
-    /// What the kernel says; [`io::ErrorKind::WouldBlock`] after the read timeout;
-    /// [`io::ErrorKind::ConnectionRefused`] if a connected peer has no such port.
+    /// Returns the kernel's error; [`io::ErrorKind::WouldBlock`] after the read timeout;
+    /// [`io::ErrorKind::ConnectionRefused`] if the connected peer's port is closed.
     pub fn recv(&mut self, buffer: &mut [u8]) -> io::Result<Received> {
         let mut slices = [IoSliceMut::new(buffer)];
         let descriptor = self.socket.as_raw_fd();
@@ -152,32 +155,17 @@ impl ProbeSocket {
             len: message.bytes,
             truncated: message.flags.contains(MsgFlags::MSG_TRUNC),
             peer: message.address.as_ref().and_then(socket_address),
-            sent_to: None,
-            kernel_unix_ns: None,
-            traffic_class: None,
-            ttl: None,
+            ..Received::default()
         };
-        // Control messages cut short only cost what they would have said.
+        // If control messages were truncated, their fields stay `None`.
         for control in message.cmsgs().into_iter().flatten() {
-            received.note(&control);
+            ancillary::read(&control, &mut received);
         }
         Ok(received)
     }
 }
 
-impl Received {
-    fn note(&mut self, control: &ControlMessageOwned) {
-        match ancillary::read(control) {
-            Some(Told::Arrival(unix_ns)) => self.kernel_unix_ns = Some(unix_ns),
-            Some(Told::TrafficClass(class)) => self.traffic_class = Some(class),
-            Some(Told::Ttl(ttl)) => self.ttl = Some(ttl),
-            Some(Told::SentTo(address)) => self.sent_to = Some(address),
-            None => {}
-        }
-    }
-}
-
-/// False also for IPv4 peers of a dual-stack socket, whose packets carry a type-of-service byte.
+/// Returns false for IPv4 peers of a dual-stack socket, too: their packets are IPv4.
 fn is_ipv6_on_the_wire(peer: SocketAddr) -> bool {
     match peer.ip() {
         IpAddr::V4(_) => false,
@@ -234,7 +222,7 @@ mod tests {
         marking_and_time_arrive("[::1]:0");
     }
 
-    /// Of a machine's addresses every one answers for itself, though a socket is bound to all.
+    /// A socket that is bound to all of a machine's addresses answers from the one that was asked.
     #[test]
     #[cfg(target_os = "linux")]
     fn an_answer_comes_from_the_address_that_was_asked() {
@@ -250,7 +238,8 @@ mod tests {
         assert_eq!(received.sent_to, Some("127.0.0.2".parse().unwrap()));
         far.answer(&received, b"answer", 0xb5).unwrap();
         let mut answer = [0; 100];
-        let len = near.recv(&mut answer).expect("connected sockets hear of that address alone");
+        let len =
+            near.recv(&mut answer).expect("a connected socket receives from that address alone");
         assert_eq!(&answer[..len], b"answer");
     }
 

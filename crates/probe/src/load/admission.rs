@@ -1,7 +1,7 @@
-//! Who may have a flow of a load server, and what a flow may move.
+//! Which flows a load server admits, and how much a flow may transfer.
 //!
-//! The server asks; whoever runs it answers. A flow asks for every packet or chunk, so both traits
-//! are bounds of generic types and never trait objects.
+//! The load server calls these traits; its operator implements them. [`FlowShare`] is called for
+//! every packet or chunk, so both traits are bounds of generic types and never trait objects.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -10,21 +10,18 @@ use underload_record::schema::Direction;
 
 use super::protocol::Token;
 
-/// Decides about flows.
 pub trait Admission: Send + Sync + 'static {
-    /// What an admitted flow is allowed to move.
     type Share: FlowShare;
-    /// A flow's place among others, given back when it is dropped.
+    /// Reserves a flow's place among others; dropping it frees the place.
     type Place;
 
-    /// Whether those who are admitted are strangers, who may not make this machine load a kernel
-    /// module.
+    /// Whether clients may be strangers, which must not make this machine load a kernel module.
     const ADMITS_STRANGERS: bool;
 
-    /// Admits a flow that shows `token` and comes from `address`.
+    /// Admits a flow with `token` from `address`.
     ///
     /// # Errors
-    /// Why not, in words for the client.
+    /// Returns the reason of a refusal, in words for the client.
     fn admit(
         &self,
         token: &Token,
@@ -32,37 +29,48 @@ pub trait Admission: Send + Sync + 'static {
     ) -> Result<(Self::Share, Self::Place), &'static str>;
 }
 
-/// What a flow may move: a rate and a volume in each direction, and an end.
+/// The rate and volume of a flow in each direction, and its end. The default methods limit nothing.
 pub trait FlowShare: Sync {
-    /// True once nothing may be moved any more.
-    fn is_over(&self) -> bool;
+    /// Returns true once the flow may transfer nothing more.
+    fn is_over(&self) -> bool {
+        false
+    }
 
-    /// Takes what is about to be sent or read, a packet or at most [`FlowShare::take_bytes`].
+    /// Consumes the bytes of the next packet, or at most [`FlowShare::take_bytes`], before they are
+    /// sent or read.
     ///
     /// # Errors
-    /// Nothing was taken; how long to wait before asking again.
-    fn take(&self, direction: Direction, bytes: u64) -> Result<(), Duration>;
+    /// Returns how long to wait before the next attempt; nothing was consumed.
+    fn take(&self, _: Direction, _bytes: u64) -> Result<(), Duration> {
+        Ok(())
+    }
 
-    /// Gives back what was taken and neither sent nor read.
-    fn give_back(&self, direction: Direction, bytes: u64);
+    /// Returns bytes that were consumed but neither sent nor read.
+    fn give_back(&self, _: Direction, _bytes: u64) {}
 
-    /// Counts what came and could not be held back.
-    fn charge(&self, direction: Direction, bytes: u64);
+    /// Counts bytes that have arrived and could not be delayed.
+    fn charge(&self, _: Direction, _bytes: u64) {}
 
-    /// A good size for a take.
-    fn take_bytes(&self, direction: Direction) -> usize;
+    /// Returns a suitable size for [`FlowShare::take`].
+    fn take_bytes(&self, _: Direction) -> usize {
+        usize::MAX
+    }
 
-    /// The rate now, bit/s; `u64::MAX` where there is no limit.
-    fn bit_per_s(&self, direction: Direction) -> u64;
+    /// Returns the current rate, bit/s; `u64::MAX` without a limit.
+    fn bit_per_s(&self, _: Direction) -> u64 {
+        u64::MAX
+    }
 
-    /// Notes that the client wanted more than the rate.
-    fn note_limited(&self, direction: Direction);
+    /// Records that the client wanted more than the rate.
+    fn note_limited(&self, _: Direction) {}
 
-    /// Addresses beside that of the flow's TCP connection that were proved to be the client's.
-    fn joined(&self) -> Vec<IpAddr>;
+    /// Returns the client's proven addresses, except that of the flow's TCP connection.
+    fn joined(&self) -> Vec<IpAddr> {
+        Vec::new()
+    }
 }
 
-/// Admits whoever shows the token, or everybody where there is none, and limits nothing.
+/// Admits every flow that shows `token`, or every flow if `token` is `None`, without limits.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Everybody {
     pub token: Option<Token>,
@@ -82,34 +90,7 @@ impl Admission for Everybody {
     }
 }
 
-/// A share without a limit: the flow moves as much as the path takes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Unlimited;
 
-impl FlowShare for Unlimited {
-    fn is_over(&self) -> bool {
-        false
-    }
-
-    fn take(&self, _: Direction, _: u64) -> Result<(), Duration> {
-        Ok(())
-    }
-
-    fn give_back(&self, _: Direction, _: u64) {}
-
-    fn charge(&self, _: Direction, _: u64) {}
-
-    fn take_bytes(&self, _: Direction) -> usize {
-        usize::MAX
-    }
-
-    fn bit_per_s(&self, _: Direction) -> u64 {
-        u64::MAX
-    }
-
-    fn note_limited(&self, _: Direction) {}
-
-    fn joined(&self) -> Vec<IpAddr> {
-        Vec::new()
-    }
-}
+impl FlowShare for Unlimited {}

@@ -1,4 +1,4 @@
-//! The near end of a flow: what to ask the server for, and the thread that then runs it.
+//! The client's end of a flow: the request to the server, and the flow's thread.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -10,6 +10,7 @@ use socket2::{Domain, SockRef, Socket, Type};
 use underload_record::schema::Direction;
 
 use super::opened::{FlowContext, Opened};
+use super::pace::{Pace, header_bytes};
 use super::peer::{connect, set_marking};
 use super::protocol::{FlowKind, Request, Response, Token};
 use super::tcp_info::TcpInfo;
@@ -20,7 +21,7 @@ use super::{
 use crate::clock::RunClock;
 use crate::network::{POLL_INTERVAL, SocketSource};
 
-/// A running flow. Dropping it ends and joins it.
+/// A running flow. Dropping it ends the flow and joins its thread.
 #[derive(Debug)]
 pub struct FlowHandle {
     stop: Arc<AtomicBool>,
@@ -29,14 +30,14 @@ pub struct FlowHandle {
     thread: Option<JoinHandle<Result<FlowLog, LoadError>>>,
 }
 
-/// Starts `flow` towards the load server at `server`, with sockets from `network`. The connection
-/// is made by the flow's own thread; what can be refused without it is refused here.
+/// Starts `flow` to the load server at `server`, with sockets from `network`. Checks the parameters
+/// and opens the socket; the flow's thread then connects.
 ///
-/// `duration_max` is what the server is told: it ends the flow then, whatever happened to us.
+/// The server ends the flow after `duration_max`, even if this end fails.
 ///
 /// # Errors
-/// [`LoadError`]: a congestion control that the kernel lacks, a parameter out of range, no socket,
-/// no thread.
+/// Returns an error if the kernel lacks the congestion control, a parameter is out of range, or the
+/// socket or the thread cannot be created.
 pub fn start_flow(
     flow: &LoadFlow,
     server: SocketAddr,
@@ -69,7 +70,7 @@ pub fn start_flow(
 }
 
 impl FlowHandle {
-    /// Payload bytes known to be delivered so far.
+    /// Returns the payload bytes known to be delivered so far.
     pub fn delivered_bytes(&self) -> u64 {
         self.delivered.last().map_or(0, |record| record.bytes)
     }
@@ -80,25 +81,26 @@ impl FlowHandle {
         self.sent.load(Ordering::Relaxed)
     }
 
-    /// Payload bytes delivered by `time_ns`, interpolated; `None` while that is not known yet.
+    /// Returns the payload bytes delivered by `time_ns`, interpolated; `None` while that is
+    /// unknown.
     pub fn bytes_at(&self, time_ns: u64) -> Option<u64> {
         self.delivered.bytes_at(time_ns)
     }
 
-    /// True if it ended by itself, which no flow should.
+    /// Returns true if the flow has ended; a flow that ends before [`FlowHandle::stop`] has failed.
     pub fn is_over(&self) -> bool {
         self.thread.as_ref().is_none_or(JoinHandle::is_finished)
     }
 
-    /// Tells it to end, without waiting.
+    /// Asks the flow to end, without waiting.
     pub fn stop(&self) {
         self.stop.store(true, Ordering::Relaxed);
     }
 
-    /// Ends it within a tenth of a second and gives what it recorded.
+    /// Ends the flow within 100 ms and returns its log.
     ///
     /// # Errors
-    /// [`LoadError`] if it never began: no connection, refused by the server.
+    /// Returns an error if the flow could not connect or the server refused it.
     pub fn finish(mut self) -> Result<FlowLog, LoadError> {
         self.stop();
         let Some(thread) = self.thread.take() else { return Ok(FlowLog::default()) };
@@ -120,28 +122,14 @@ fn check(flow: &LoadFlow) -> Result<(), LoadError> {
     let Transport::Udp { rate_bit_per_s, packet_bytes, burst_packets } = flow.transport else {
         return Ok(());
     };
-    if !(64..=1500).contains(&packet_bytes) {
-        return Err(LoadError::Parameter {
-            name: "UDP packet size",
-            value: packet_bytes.to_string(),
-            accepted: "64 to 1500 bytes",
-        });
-    }
-    if burst_packets == 0 {
-        return Err(LoadError::Parameter {
-            name: "UDP burst",
-            value: "0".to_owned(),
-            accepted: "1 packet and more",
-        });
-    }
-    if rate_bit_per_s == 0 {
-        return Err(LoadError::Parameter {
-            name: "UDP rate",
-            value: "0".to_owned(),
-            accepted: "1 bit/s and more",
-        });
-    }
-    Ok(())
+    let range = |is_valid: bool, name, value: u64, accepted| {
+        let error = || LoadError::Parameter { name, value: value.to_string(), accepted };
+        is_valid.then_some(()).ok_or_else(error)
+    };
+    let is_valid = (64..=1500).contains(&packet_bytes);
+    range(is_valid, "UDP packet size", packet_bytes.into(), "64 to 1500 bytes")?;
+    range(burst_packets > 0, "UDP burst", burst_packets.into(), "1 packet and more")?;
+    range(rate_bit_per_s > 0, "UDP rate", rate_bit_per_s, "1 bit/s and more")
 }
 
 fn open_socket(
@@ -175,16 +163,26 @@ fn run(context: &FlowContext, socket: Socket) -> Result<FlowLog, LoadError> {
         context.clock.sleep_until(start_ns.min(next_look_ns));
     }
     let opened = match open(context, socket) {
-        // Told to end before it began: nothing happened.
+        // Stopped before it began.
         Err(LoadError::Cancelled) => return Ok(FlowLog::default()),
         opened => opened?,
     };
-    let mut log = match (&context.flow.transport, context.flow.direction) {
-        (Transport::Tcp { .. }, Direction::Up) => tcp_client::send(context, &opened),
-        (Transport::Tcp { .. }, Direction::Down) => tcp_client::receive(context, &opened),
-        (Transport::Udp { .. }, Direction::Up) => udp_client::send(context, &opened)?,
-        (Transport::Udp { .. }, Direction::Down) => udp_client::receive(context, &opened)?,
+    let mut log = FlowLog::default();
+    let outcome = match (&context.flow.transport, context.flow.direction) {
+        (Transport::Tcp { .. }, Direction::Up) => tcp_client::send(context, &opened, &mut log),
+        (Transport::Tcp { .. }, Direction::Down) => tcp_client::receive(context, &opened, &mut log),
+        (&Transport::Udp { rate_bit_per_s, packet_bytes, burst_packets }, Direction::Up) => {
+            let socket = udp_client::open_socket(context, &opened)?;
+            let (header_bytes, cookie) = (header_bytes(context.server), opened.cookie);
+            let pace = Pace { rate_bit_per_s, packet_bytes, burst_packets, header_bytes, cookie };
+            udp_client::send(context, &opened, &socket, pace, &mut log)
+        }
+        (Transport::Udp { .. }, Direction::Down) => {
+            let socket = udp_client::open_socket(context, &opened)?;
+            udp_client::receive(context, &opened, &socket, &mut log)
+        }
     };
+    log.failure = outcome.err().map(|error| error.to_string());
     log.delivered = context.delivered.take();
     log.bytes_sent = context.sent.load(Ordering::Relaxed);
     Ok(log)
@@ -196,7 +194,7 @@ fn open(context: &FlowContext, socket: Socket) -> Result<Opened, LoadError> {
     let stop = Arc::clone(&context.stop);
     let peer = connect(socket, context.server, &flow.name, *clock, stop, until_ns)?;
     if let Transport::Tcp { congestion_control } = &flow.transport {
-        // Connecting takes the route's own over what was set before (`congctl` of `ip route`).
+        // Connecting replaces the congestion control by the route's (`congctl` of `ip route`).
         set_congestion_control(&SockRef::from(&peer.stream), congestion_control)?;
     }
     peer.write_all(&request(context).encode()?, until_ns)?;
@@ -208,7 +206,7 @@ fn open(context: &FlowContext, socket: Socket) -> Result<Opened, LoadError> {
     match Response::decode(&head, &reason)? {
         Response::Refused { reason } => Err(LoadError::Refused { flow: flow.name.clone(), reason }),
         Response::Accepted { udp_port, cookie } => {
-            let round_trip_us = TcpInfo::of(&peer.stream).map_or(0, |info| info.rtt_min_us);
+            let round_trip_us = TcpInfo::read(&peer.stream).map_or(0, |info| info.rtt_min_us);
             let half_ns = u64::from(round_trip_us) * 1_000 / 2;
             let accepted_ns = answered_ns.saturating_sub(half_ns);
             Ok(Opened { peer, accepted_ns, udp_port, cookie })
@@ -218,32 +216,25 @@ fn open(context: &FlowContext, socket: Socket) -> Result<Opened, LoadError> {
 
 fn request(context: &FlowContext) -> Request {
     let flow = &context.flow;
-    let mut request = Request {
-        kind: FlowKind::TcpUp,
-        marking: flow.marking,
-        rate_bit_per_s: 0,
-        packet_bytes: 0,
-        burst_packets: 0,
-        duration_max_ms: u32::try_from(context.duration_max.as_millis()).unwrap_or(u32::MAX),
-        congestion_control: String::new(),
-        token: context.token,
-    };
-    match &flow.transport {
+    let is_up = flow.direction == Direction::Up;
+    let (kind, udp, congestion_control) = match &flow.transport {
         Transport::Tcp { congestion_control } => {
-            request.congestion_control.clone_from(congestion_control);
-            if flow.direction == Direction::Down {
-                request.kind = FlowKind::TcpDown;
-            }
+            let kind = if is_up { FlowKind::TcpUp } else { FlowKind::TcpDown };
+            (kind, (0, 0, 0), congestion_control.clone())
         }
-        Transport::Udp { rate_bit_per_s, packet_bytes, burst_packets } => {
-            request.rate_bit_per_s = *rate_bit_per_s;
-            request.packet_bytes = *packet_bytes;
-            request.burst_packets = *burst_packets;
-            request.kind = match flow.direction {
-                Direction::Up => FlowKind::UdpUp,
-                Direction::Down => FlowKind::UdpDown,
-            };
+        &Transport::Udp { rate_bit_per_s, packet_bytes, burst_packets } => {
+            let kind = if is_up { FlowKind::UdpUp } else { FlowKind::UdpDown };
+            (kind, (rate_bit_per_s, packet_bytes, burst_packets), String::new())
         }
+    };
+    Request {
+        kind,
+        marking: flow.marking,
+        rate_bit_per_s: udp.0,
+        packet_bytes: udp.1,
+        burst_packets: udp.2,
+        duration_max_ms: u32::try_from(context.duration_max.as_millis()).unwrap_or(u32::MAX),
+        congestion_control,
+        token: context.token,
     }
-    request
 }

@@ -1,4 +1,4 @@
-//! Naming a connection's congestion control, and saying what there is instead.
+//! Choosing a connection's congestion control, and listing the available ones.
 
 use std::io;
 
@@ -6,27 +6,28 @@ use socket2::{Domain, SockRef, Socket, Type};
 
 use super::LoadError;
 
-/// Congestion controls that the kernel has, separated by spaces; those of `tcp_allowed` where only
-/// these may be used. Modules that are not loaded are not in the list.
+/// Returns the kernel's loaded congestion controls, separated by spaces, with those of
+/// `tcp_allowed` if they differ.
 pub fn available_congestion_controls() -> String {
-    let read = |name: &str| {
-        let path = format!("/proc/sys/net/ipv4/tcp_{name}_congestion_control");
-        std::fs::read_to_string(path).map(|text| text.trim().to_owned())
-    };
-    match (read("available"), read("allowed")) {
+    match (kernel_list("available"), kernel_list("allowed")) {
         (Ok(available), Ok(allowed)) if available != allowed => {
             format!("{available} (without privileges: {allowed})")
         }
         (Ok(available), _) => available,
-        (Err(_), _) => "unknown, the kernel does not tell".to_owned(),
+        (Err(_), _) => "unknown, the kernel does not report them".to_owned(),
     }
+}
+
+fn kernel_list(name: &str) -> io::Result<String> {
+    let path = format!("/proc/sys/net/ipv4/tcp_{name}_congestion_control");
+    Ok(std::fs::read_to_string(path)?.trim().to_owned())
 }
 
 /// Sets a TCP socket's congestion control. Connecting may change it back to the route's.
 ///
 /// # Errors
-/// [`LoadError::CongestionControl`] with what is available, [`LoadError::Parameter`] for a name
-/// that cannot be one.
+/// Returns [`LoadError::CongestionControl`] if the kernel refuses it, [`LoadError::Parameter`] if
+/// `name` is malformed.
 pub fn set_congestion_control(socket: &SockRef<'_>, name: &str) -> Result<(), LoadError> {
     if !is_name(name) {
         return Err(LoadError::Parameter {
@@ -35,49 +36,46 @@ pub fn set_congestion_control(socket: &SockRef<'_>, name: &str) -> Result<(), Lo
             accepted: "1 to 15 letters, digits, '_' or '-'",
         });
     }
-    let refused = |source: io::Error| LoadError::CongestionControl {
+    set_kernel_option(socket, name).map_err(|source| LoadError::CongestionControl {
         name: name.to_owned(),
         available: available_congestion_controls(),
         source,
-    };
-    choose(socket, name).map_err(refused)
+    })
 }
 
 #[cfg(target_os = "linux")]
-fn choose(socket: &SockRef<'_>, name: &str) -> io::Result<()> {
+fn set_kernel_option(socket: &SockRef<'_>, name: &str) -> io::Result<()> {
     socket.set_tcp_congestion(name.as_bytes())
 }
 
-/// What every connection has where there is nothing to choose from, as macOS.
+/// The congestion control of every connection on systems without a choice, such as macOS.
 #[cfg(not(target_os = "linux"))]
 const ONLY: &str = "cubic";
 
 #[cfg(not(target_os = "linux"))]
-fn choose(_: &SockRef<'_>, name: &str) -> io::Result<()> {
+fn set_kernel_option(_: &SockRef<'_>, name: &str) -> io::Result<()> {
     if name == ONLY { Ok(()) } else { Err(io::ErrorKind::Unsupported.into()) }
 }
 
-/// A stranger may not make this machine load a kernel module, which naming an unknown congestion
-/// control does where the process has `CAP_NET_ADMIN`. Elsewhere the kernel keeps to
-/// `tcp_allowed_congestion_control` by itself.
+/// Refuses a congestion control that is not loaded. A stranger must not make this machine load a
+/// kernel module, which naming an unknown congestion control does in a process with
+/// `CAP_NET_ADMIN`. Without it the kernel itself enforces `tcp_allowed_congestion_control`.
 ///
 /// # Errors
-/// Refuses a congestion control that this machine's kernel does not have, naming those it has.
+/// Returns the reason in words for the client, with the available congestion controls.
 pub fn check_present(name: &str) -> Result<(), String> {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     if !may_load_modules(&status) {
         return Ok(());
     }
-    let path = "/proc/sys/net/ipv4/tcp_available_congestion_control";
-    let available = std::fs::read_to_string(path).unwrap_or_default();
+    let available = kernel_list("available").unwrap_or_default();
     if available.split_ascii_whitespace().any(|present| present == name) {
         return Ok(());
     }
-    let available = available.trim();
     Err(format!("congestion control {name:?} is not loaded here: available are {available}"))
 }
 
-/// True unless the effective capabilities are known to lack `CAP_NET_ADMIN`.
+/// Returns true unless the effective capabilities are known to lack `CAP_NET_ADMIN`.
 fn may_load_modules(status: &str) -> bool {
     const CAP_NET_ADMIN: u64 = 1 << 12;
     let line = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
@@ -85,10 +83,11 @@ fn may_load_modules(status: &str) -> bool {
     capabilities.is_none_or(|capabilities| capabilities & CAP_NET_ADMIN != 0)
 }
 
-/// Whether a TCP socket of this machine could have that congestion control.
+/// Checks that TCP sockets of this machine support a congestion control.
 ///
 /// # Errors
-/// As [`set_congestion_control`]; [`LoadError::Socket`] where there is no socket to ask.
+/// Returns the errors of [`set_congestion_control`]; [`LoadError::Socket`] if no socket can be
+/// opened.
 pub fn check_congestion_control(name: &str) -> Result<(), LoadError> {
     let opened = Socket::new(Domain::IPV4, Type::STREAM, None);
     let socket = opened.or_else(|_| Socket::new(Domain::IPV6, Type::STREAM, None));
@@ -97,10 +96,10 @@ pub fn check_congestion_control(name: &str) -> Result<(), LoadError> {
     set_congestion_control(&SockRef::from(&socket), name)
 }
 
-/// The congestion control that a TCP socket uses.
+/// Returns the congestion control that a TCP socket uses.
 ///
 /// # Errors
-/// What the system call said.
+/// Returns the error of the system call.
 pub fn congestion_control_of(socket: &SockRef<'_>) -> io::Result<String> {
     #[cfg(target_os = "linux")]
     let name = socket.tcp_congestion()?;
@@ -110,7 +109,7 @@ pub fn congestion_control_of(socket: &SockRef<'_>) -> io::Result<String> {
     Ok(String::from_utf8_lossy(&name[..end]).into_owned())
 }
 
-/// The kernel keeps 16 bytes for a name, the last of them zero.
+/// The kernel stores 16 bytes for a name, the last of them zero.
 pub(super) const NAME_MAX: usize = 15;
 
 pub(super) fn is_name(name: &str) -> bool {
@@ -127,7 +126,7 @@ mod tests {
         assert!(may_load_modules("Name:\tx\nCapEff:\t000001ffffffffff\n"));
         assert!(may_load_modules("CapEff:\t0000000000001000"));
         assert!(!may_load_modules("CapInh:\t0000000000001000\nCapEff:\t0000000000000400"));
-        assert!(may_load_modules(""), "who knows");
+        assert!(may_load_modules(""), "unknown capabilities");
         assert_eq!(check_present("reno"), Ok(()));
         let status = std::fs::read_to_string("/proc/self/status").unwrap();
         let absent = check_present("no-such-thing");

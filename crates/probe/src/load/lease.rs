@@ -1,4 +1,4 @@
-//! A flow that the server accepted: what it does until its time, its volume or its client is over.
+//! A flow that the server accepted, until its time or volume ends or its client leaves.
 
 use std::io::{self, Read, Write};
 use std::net::UdpSocket;
@@ -15,10 +15,9 @@ use super::pace::{Pace, PacedCounts, header_bytes, send_paced};
 use super::peer::Peer;
 use super::protocol::{BLOCK_BYTES, BlockHeader, DatagramHeader, Report, payload};
 use super::tcp_info::TcpInfo;
-use super::udp_port::{Meeting, UdpEnd};
-use crate::network::is_temporary;
+use super::udp_port::{Meeting, SharedEnd, UdpEnd};
+use crate::network::{is_temporary, is_transient};
 
-/// An accepted flow and its time limit.
 pub(super) struct Lease<'a, S> {
     pub peer: &'a Peer,
     pub accepted_ns: u64,
@@ -31,8 +30,8 @@ impl<S: FlowShare> Lease<'_, S> {
         self.peer.is_stopped() || self.peer.clock.now_ns() >= self.end_ns || self.share.is_over()
     }
 
-    /// Takes bytes off the flow's share before they are moved; false if they may not be moved now,
-    /// after a wait in which other things may have become due.
+    /// Consumes bytes of the flow's share before they are transferred. Returns false after a short
+    /// wait if none are available; meanwhile a report may have become due.
     fn take(&self, direction: Direction, bytes: usize) -> bool {
         let taken = self.share.take(direction, bytes as u64);
         if let Err(wait) = taken {
@@ -41,22 +40,13 @@ impl<S: FlowShare> Lease<'_, S> {
         taken.is_ok()
     }
 
-    /// Gives back what was taken and not moved.
-    fn give_back(&self, direction: Direction, bytes: usize) {
-        self.share.give_back(direction, bytes as u64);
+    /// Returns the unused rest of `taken` bytes, of which `moved` were transferred.
+    fn give_back_rest(&self, direction: Direction, taken: usize, moved: &io::Result<usize>) {
+        let moved = moved.as_ref().map_or(0, |count| *count);
+        self.share.give_back(direction, (taken - moved) as u64);
     }
 
-    /// Bytes to reserve from the session's rate at a time.
-    fn take_bytes(&self, direction: Direction) -> usize {
-        self.share.take_bytes(direction)
-    }
-
-    /// Counts what came and could not be held back.
-    fn charge(&self, direction: Direction, bytes: u64) {
-        self.share.charge(direction, bytes);
-    }
-
-    /// Counts what arrives and says so every 100 ms.
+    /// Counts the payload that arrives and reports it every 100 ms.
     pub(super) fn sink_tcp(&self) -> io::Result<()> {
         let mut chunk = vec![0; CHUNK_BYTES];
         let mut reporter = Reporter::new(self);
@@ -66,12 +56,12 @@ impl<S: FlowShare> Lease<'_, S> {
             if self.peer.wait(PollFlags::POLLIN, reporter.next_ns)?.is_empty() {
                 continue;
             }
-            let taken = self.take_bytes(Direction::Up).min(CHUNK_BYTES);
+            let taken = self.share.take_bytes(Direction::Up).min(CHUNK_BYTES);
             if !self.take(Direction::Up, taken) {
                 continue;
             }
             let read = (&self.peer.stream).read(&mut chunk[..taken]);
-            self.give_back(Direction::Up, taken - read.as_ref().map_or(0, |count| *count));
+            self.give_back_rest(Direction::Up, taken, &read);
             match read {
                 Ok(0) => return Ok(()),
                 Ok(count) => bytes += count as u64,
@@ -82,7 +72,7 @@ impl<S: FlowShare> Lease<'_, S> {
         Ok(())
     }
 
-    /// Sends blocks, each with the connection's state of the last 100 ms in front.
+    /// Sends blocks, each with the connection's state of the last 100 ms at its start.
     pub(super) fn source_tcp(&self) -> io::Result<()> {
         let mut blocks = payload(CHUNK_BYTES);
         let mut written = blocks.len();
@@ -93,8 +83,8 @@ impl<S: FlowShare> Lease<'_, S> {
                 let now_ns = self.peer.clock.now_ns();
                 if now_ns >= next_header_ns {
                     next_header_ns = now_ns + RECORD_INTERVAL.as_nanos() as u64;
-                    // Zeros where this system does not tell it.
-                    let info = TcpInfo::if_told(&self.peer.stream)?.unwrap_or_default();
+                    // Zeros if this system does not report the state.
+                    let info = TcpInfo::if_supported(&self.peer.stream)?.unwrap_or_default();
                     let elapsed_ns = now_ns - self.accepted_ns;
                     let header = BlockHeader { elapsed_ns, info }.encode();
                     for block in blocks.chunks_exact_mut(BLOCK_BYTES) {
@@ -105,12 +95,12 @@ impl<S: FlowShare> Lease<'_, S> {
             if self.peer.wait(PollFlags::POLLOUT, self.end_ns)?.is_empty() {
                 continue;
             }
-            let taken = self.take_bytes(Direction::Down).min(blocks.len() - written);
+            let taken = self.share.take_bytes(Direction::Down).min(blocks.len() - written);
             if !self.take(Direction::Down, taken) {
                 continue;
             }
             let sent = (&self.peer.stream).write(&blocks[written..written + taken]);
-            self.give_back(Direction::Down, taken - sent.as_ref().map_or(0, |count| *count));
+            self.give_back_rest(Direction::Down, taken, &sent);
             match sent {
                 Ok(count) => written += count,
                 Err(error) if is_temporary(&error) => {}
@@ -120,8 +110,8 @@ impl<S: FlowShare> Lease<'_, S> {
         Ok(())
     }
 
-    /// Counts the datagrams that carry the cookie and come from the client. All that comes is paid
-    /// for: it came over the line.
+    /// Counts the datagrams from the client that carry the cookie. Every datagram is charged to the
+    /// share, because it has used the line.
     pub(super) fn sink_udp(&self, end: UdpEnd) -> io::Result<()> {
         let mut reporter = Reporter::new(self);
         let header_bytes = u64::from(header_bytes(self.peer.stream.peer_addr()?));
@@ -132,30 +122,29 @@ impl<S: FlowShare> Lease<'_, S> {
         };
         let mut datagram = [0; 2048];
         while !self.is_over() {
-            let (more_bytes, more_packets) = early.take();
-            self.charge(Direction::Up, more_bytes + more_packets * header_bytes);
+            let (more_bytes, more_packets) = early.as_ref().map_or((0, 0), SharedEnd::take_early);
+            self.share.charge(Direction::Up, more_bytes + more_packets * header_bytes);
             bytes += more_bytes;
             packets += more_packets;
             reporter.report_if_due(bytes, packets)?;
             self.check_alive()?;
             match socket.recv(&mut datagram) {
                 Ok(len) => {
-                    self.charge(Direction::Up, len as u64 + header_bytes);
+                    self.share.charge(Direction::Up, len as u64 + header_bytes);
                     let header = DatagramHeader::decode(&datagram[..len]);
                     if header.is_some_and(|header| header.cookie == cookie) {
                         bytes += len as u64;
                         packets += 1;
                     }
                 }
-                Err(error) if is_temporary(&error) => {}
-                Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {}
+                Err(error) if is_transient(&error) => {}
                 Err(error) => return Err(error),
             }
         }
         Ok(())
     }
 
-    /// Waits for the client's first datagram; `None` if the lease is over before.
+    /// Waits for the client's first datagram; `None` if the lease ends before.
     fn meet(
         &self,
         mut end: UdpEnd,
@@ -173,7 +162,7 @@ impl<S: FlowShare> Lease<'_, S> {
         Ok(None)
     }
 
-    /// Sends at the rate agreed, once a datagram with the cookie has come from the client.
+    /// Sends at the granted rate, after a datagram with the cookie has arrived from the client.
     pub(super) fn source_udp(&self, end: UdpEnd, pace: Pace) -> io::Result<()> {
         let Some(meeting) = self.meet(end, None)? else { return Ok(()) };
         self.send_udp(&meeting.socket, pace)
@@ -195,7 +184,7 @@ impl<S: FlowShare> Lease<'_, S> {
         })
     }
 
-    /// Says every 100 ms what was sent, until the lease or the client is over.
+    /// Reports every 100 ms how much was sent, until the lease ends or the client leaves.
     fn report_sending(&self, counts: &PacedCounts) -> io::Result<()> {
         let mut reporter = Reporter::new(self);
         while !self.is_over() {
@@ -207,7 +196,7 @@ impl<S: FlowShare> Lease<'_, S> {
         Ok(())
     }
 
-    /// Fails once the client has closed the connection; it has nothing to say on it.
+    /// Fails once the client has closed the connection. Anything that it sends is ignored.
     fn check_alive(&self) -> io::Result<()> {
         match (&self.peer.stream).read(&mut [0; 16]) {
             Ok(0) => Err(io::ErrorKind::UnexpectedEof.into()),
@@ -218,12 +207,12 @@ impl<S: FlowShare> Lease<'_, S> {
     }
 }
 
-/// Bytes that one read or write moves at most.
+/// Most bytes of one read or write.
 const CHUNK_BYTES: usize = 16 * BLOCK_BYTES;
-/// How long a flow that is ahead of its session's rate sleeps at a time.
+/// Longest sleep of a flow that is ahead of its session's rate.
 const HELD_UP_MAX: Duration = Duration::from_millis(20);
 
-/// Says every 100 ms what was counted.
+/// Sends a report every 100 ms.
 struct Reporter<'a, S> {
     lease: &'a Lease<'a, S>,
     next_ns: u64,
@@ -242,8 +231,8 @@ impl<'a, S> Reporter<'a, S> {
         self.next_ns = now_ns + RECORD_INTERVAL.as_nanos() as u64;
         let elapsed_ns = now_ns - self.lease.accepted_ns;
         let report = Report { elapsed_ns, bytes, packets }.encode();
-        // A client that does not read its reports fills its own window: the flow ends, because a
-        // report cut in the middle would make all later ones unreadable.
+        // If the client does not read its reports and its window is full, the flow ends: after a
+        // truncated report, no later one could be parsed.
         match (&self.lease.peer.stream).write(&report) {
             Ok(Report::LEN) => Ok(()),
             Ok(_) => Err(io::ErrorKind::WriteZero.into()),

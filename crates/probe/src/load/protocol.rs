@@ -1,14 +1,16 @@
-//! What is said before a flow's payload, and what is said about it.
+//! The messages before a flow's payload, and the reports about it.
 //!
 //! Every flow begins with a TCP connection to the load server, on which the client sends a
-//! [`Request`] and gets a [`Response`]. Then, by kind of flow:
+//! [`Request`] and receives a [`Response`]. Then, by kind of flow:
 //!
 //! - TCP up: the client sends payload; the server sends a [`Report`] every 100 ms.
-//! - TCP down: the server sends blocks of [`BLOCK_BYTES`], each with a [`BlockHeader`] in front.
-//! - UDP up: the client sends datagrams that begin with a [`DatagramHeader`] to the port that the
-//!   response names; the server reports over TCP as above.
-//! - UDP down: the client sends one such datagram from where it wants the payload; only after its
-//!   cookie has come from the TCP peer's address does the server send, and reports what it sent.
+//! - TCP down: the server sends blocks of [`BLOCK_BYTES`], each with a [`BlockHeader`] at its
+//!   start.
+//! - UDP up: the client sends datagrams with a [`DatagramHeader`] to the port in the response; the
+//!   server sends reports over TCP as above.
+//! - UDP down: the client sends one such datagram from the address that shall receive the payload.
+//!   The server sends only after the cookie has arrived from the TCP peer's address, and reports
+//!   what it sent.
 //!
 //! All numbers are big-endian. Payload is generated and hard to compress, never copied from a peer.
 
@@ -19,11 +21,11 @@ use super::congestion::is_name;
 use super::tcp_info::TcpInfo;
 use super::{LoadError, congestion};
 
-/// A shared secret that a load server may ask for.
+/// A secret that a load server and its clients share.
 #[derive(Clone, Copy)]
 pub struct Token(pub [u8; 16]);
 
-/// Takes the same time wherever two tokens differ: its duration says nothing of how much was right.
+/// Compares in constant time, so that the duration does not reveal how many bytes were right.
 impl PartialEq for Token {
     fn eq(&self, other: &Self) -> bool {
         self.0.ct_eq(&other.0).into()
@@ -40,53 +42,55 @@ impl std::fmt::Debug for Token {
 
 /// Transport and direction of a flow, as seen from the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
 pub enum FlowKind {
-    /// Payload to the server over TCP.
-    TcpUp,
-    /// Payload from the server over TCP.
-    TcpDown,
-    /// Datagrams to the server.
-    UdpUp,
-    /// Datagrams from the server.
-    UdpDown,
+    TcpUp = 1,
+    TcpDown = 2,
+    UdpUp = 3,
+    UdpDown = 4,
+}
+
+impl FlowKind {
+    pub(super) fn is_tcp(self) -> bool {
+        matches!(self, Self::TcpUp | Self::TcpDown)
+    }
 }
 
 /// A client's request for one load flow.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// Transport and direction of the flow.
     pub kind: FlowKind,
     /// Marking of the packets that the server sends.
     pub marking: Marking,
-    /// Rate of IP packets, bit/s; 0 for TCP.
+    /// Rate of whole IP packets, bit/s; 0 for TCP.
     pub rate_bit_per_s: u64,
-    /// IP packet, bytes; 0 for TCP.
+    /// Bytes of an IP packet; 0 for TCP.
     pub packet_bytes: u16,
-    /// Packets that leave back to back; 0 for TCP, and 0 or 1 for even spacing.
+    /// Packets that are sent back to back; 0 for TCP, and 0 or 1 for even spacing.
     pub burst_packets: u16,
-    /// The longest that the flow will last, ms; the server ends it then.
+    /// Longest duration of the flow, ms; the server then ends it.
     pub duration_max_ms: u32,
-    /// For TCP; empty for UDP.
+    /// Name of the congestion control; empty for UDP.
     pub congestion_control: String,
-    /// Zeros where the server asks for none.
+    /// Zeros if the server needs none.
     pub token: Token,
 }
 
-/// What a flow's connection begins with, in both directions.
+/// The first bytes of a flow's connection in both directions.
 pub const MAGIC: [u8; 4] = *b"ULD1";
 
 impl Request {
-    /// Bytes on the wire.
     pub const LEN: usize = 64;
 
     /// Encodes the request for the wire.
     ///
     /// # Errors
-    /// [`LoadError::Parameter`] if the congestion control's name cannot be one.
+    /// Returns [`LoadError::Parameter`] if the congestion control's name is malformed.
     pub fn encode(&self) -> Result<[u8; Self::LEN], LoadError> {
-        let over_tcp = matches!(self.kind, FlowKind::TcpUp | FlowKind::TcpDown);
         let name = self.congestion_control.as_bytes();
-        if over_tcp && !is_name(&self.congestion_control) || name.len() > congestion::NAME_MAX {
+        if self.kind.is_tcp() && !is_name(&self.congestion_control)
+            || name.len() > congestion::NAME_MAX
+        {
             return Err(LoadError::Parameter {
                 name: "congestion control",
                 value: format!("{:?}", self.congestion_control),
@@ -95,12 +99,7 @@ impl Request {
         }
         let mut bytes = [0; Self::LEN];
         bytes[..4].copy_from_slice(&MAGIC);
-        bytes[4] = match self.kind {
-            FlowKind::TcpUp => 1,
-            FlowKind::TcpDown => 2,
-            FlowKind::UdpUp => 3,
-            FlowKind::UdpDown => 4,
-        };
+        bytes[4] = self.kind as u8;
         bytes[5] = self.marking.to_byte();
         bytes[6..8].copy_from_slice(&self.packet_bytes.to_be_bytes());
         bytes[8..16].copy_from_slice(&self.rate_bit_per_s.to_be_bytes());
@@ -111,30 +110,23 @@ impl Request {
         Ok(bytes)
     }
 
-    /// Reads a request.
+    /// Decodes a request from the wire.
     ///
     /// # Errors
-    /// [`LoadError::Protocol`] for anything that [`Request::encode`] cannot have made.
+    /// Returns [`LoadError::Protocol`] for bytes that [`Request::encode`] cannot produce.
     pub fn decode(bytes: &[u8; Self::LEN]) -> Result<Self, LoadError> {
-        let wrong = |what| LoadError::Protocol { what };
+        let error = |what| LoadError::Protocol { what };
         if bytes[..4] != MAGIC {
-            return Err(wrong("no load request"));
+            return Err(error("not a load request"));
         }
-        let kind = match bytes[4] {
-            1 => FlowKind::TcpUp,
-            2 => FlowKind::TcpDown,
-            3 => FlowKind::UdpUp,
-            4 => FlowKind::UdpDown,
-            _ => return Err(wrong("unknown kind of flow")),
-        };
+        let kinds = [FlowKind::TcpUp, FlowKind::TcpDown, FlowKind::UdpUp, FlowKind::UdpDown];
+        let kind = kinds.into_iter().find(|kind| *kind as u8 == bytes[4]);
+        let kind = kind.ok_or(error("unknown kind of flow"))?;
         let name: Vec<u8> = bytes[24..40].iter().copied().take_while(|o| *o != 0).collect();
-        let congestion_control =
-            String::from_utf8(name).map_err(|_| wrong("congestion control is no name"))?;
-        let over_tcp = matches!(kind, FlowKind::TcpUp | FlowKind::TcpDown);
-        let is_too_long = congestion_control.len() > congestion::NAME_MAX;
-        if is_too_long || over_tcp && !is_name(&congestion_control) {
-            return Err(wrong("congestion control is no name"));
-        }
+        let congestion_control = String::from_utf8(name)
+            .ok()
+            .filter(|name| name.len() <= congestion::NAME_MAX && (!kind.is_tcp() || is_name(name)))
+            .ok_or(error("malformed name of a congestion control"))?;
         Ok(Self {
             kind,
             marking: Marking::from_byte(bytes[5]),
@@ -151,16 +143,14 @@ impl Request {
 /// The server's answer to a request for a load flow.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Response {
-    /// The flow may begin.
     Accepted {
-        /// UDP port that the client sends its datagrams to; 0 for TCP.
+        /// The server's UDP port for the flow; 0 for TCP.
         udp_port: u16,
-        /// Number that every datagram of the flow begins with; 0 for TCP.
+        /// The number at the start of every datagram of the flow; 0 for TCP.
         cookie: u64,
     },
-    /// The flow is refused.
     Refused {
-        /// The reason, as text for the user of at most 255 bytes.
+        /// Text for the user, at most 255 bytes.
         reason: String,
     },
 }
@@ -169,7 +159,7 @@ impl Response {
     /// Bytes before the reason.
     pub const HEAD_LEN: usize = 16;
 
-    /// As it travels; a reason is cut at 255 bytes.
+    /// Encodes the response; truncates a reason to 255 bytes.
     pub fn encode(&self) -> Vec<u8> {
         let mut bytes = vec![0; Self::HEAD_LEN];
         bytes[..4].copy_from_slice(&MAGIC);
@@ -188,22 +178,23 @@ impl Response {
         bytes
     }
 
-    /// Bytes of reason that follow this head.
+    /// Returns the length of the reason that follows this head.
     ///
     /// # Errors
-    /// [`LoadError::Protocol`] if it is no head of a response.
+    /// Returns [`LoadError::Protocol`] if `head` is not the head of a response.
     pub fn reason_len(head: &[u8; Self::HEAD_LEN]) -> Result<usize, LoadError> {
         match (head[..4] == MAGIC, head[4]) {
             (true, 0) => Ok(0),
             (true, 1) => Ok(usize::from(head[5])),
-            _ => Err(LoadError::Protocol { what: "no load response" }),
+            _ => Err(LoadError::Protocol { what: "not a load response" }),
         }
     }
 
-    /// Reads a response from its head and its reason; control characters in the reason become '?'.
+    /// Decodes a response from its head and its reason; control characters in the reason become
+    /// '?'.
     ///
     /// # Errors
-    /// [`LoadError::Protocol`] if it is no response.
+    /// Returns the errors of [`Response::reason_len`].
     pub fn decode(head: &[u8; Self::HEAD_LEN], reason: &[u8]) -> Result<Self, LoadError> {
         Self::reason_len(head)?;
         if head[4] == 0 {
@@ -216,14 +207,13 @@ impl Response {
     }
 }
 
-/// Bytes and packets that the server has counted of a flow so far.
+/// The server's counters of a flow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Report {
-    /// Since it accepted the flow, by its clock, ns.
+    /// Since the server accepted the flow, by the server's clock, ns.
     pub elapsed_ns: u64,
-    /// Payload received (flows up) or sent (flows down), bytes.
+    /// Payload received (flows up) or sent (flows down).
     pub bytes: u64,
-    /// Datagrams received or sent.
     pub packets: u64,
 }
 
@@ -247,13 +237,13 @@ impl Report {
     }
 }
 
-/// Bytes of a block of a TCP flow down, header included: 13 ms at 10 Mbit/s.
+/// Bytes of a block of a TCP flow down, with its header: 13 ms at 10 Mbit/s.
 pub(crate) const BLOCK_BYTES: usize = 16 << 10;
 
-/// The sender's state, in front of a block.
+/// The sender's state, at the start of a block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct BlockHeader {
-    /// Since it accepted the flow, by its clock, ns; when `info` was taken.
+    /// When `info` was read: since the server accepted the flow, by the server's clock, ns.
     pub elapsed_ns: u64,
     pub info: TcpInfo,
 }
@@ -286,14 +276,14 @@ pub(crate) struct DatagramHeader {
 impl DatagramHeader {
     pub(crate) const LEN: usize = 16;
 
-    /// A cookie with this much chance in it. The first two bytes say that it is one: probes begin
-    /// with a sequence number, which would have to be above 1.4 thousand million.
-    pub(crate) fn cookie(chance: u64) -> u64 {
-        Self::COOKIE_MARK | (chance >> 16)
+    /// Returns a cookie with 48 bits of `random`. The first two bytes mark it as a cookie: a probe
+    /// begins with a sequence number, which would have to exceed 1.4 thousand million.
+    pub(crate) fn cookie(random: u64) -> u64 {
+        Self::COOKIE_MARK | (random >> 16)
     }
 
-    /// True if the datagram is a load flow's.
-    pub(crate) fn is_of_a_flow(self) -> bool {
+    /// Returns true if the datagram belongs to a load flow.
+    pub(crate) fn has_cookie(self) -> bool {
         self.cookie & 0xffff << 48 == Self::COOKIE_MARK
     }
 
@@ -313,8 +303,8 @@ impl DatagramHeader {
     }
 }
 
-/// Reads any bytes as what a server says of a flow and what a datagram begins with, for the fuzz
-/// target; each can be said again.
+/// Decodes any bytes as a server's report and as a datagram header, for the fuzz target, and
+/// encodes them again.
 #[cfg(fuzzing)]
 pub fn read_reports(bytes: &[u8]) {
     if let Some(head) = bytes.first_chunk::<{ Report::LEN }>() {
@@ -329,7 +319,7 @@ pub fn read_reports(bytes: &[u8]) {
     }
 }
 
-/// `len` bytes of payload that no link on the way can compress: xorshift64* from a fixed seed.
+/// Returns `len` bytes of payload that no link can compress: xorshift64* from a fixed seed.
 pub fn payload(len: usize) -> Vec<u8> {
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
     let mut bytes = Vec::with_capacity(len + 8);
@@ -343,10 +333,8 @@ pub fn payload(len: usize) -> Vec<u8> {
     bytes
 }
 
-fn part<const N: usize>(bytes: &[u8], offset: usize) -> [u8; N] {
-    let mut value = [0; N];
-    value.copy_from_slice(&bytes[offset..offset + N]);
-    value
+pub(super) fn part<const N: usize>(bytes: &[u8], offset: usize) -> [u8; N] {
+    std::array::from_fn(|index| bytes[offset + index])
 }
 
 #[cfg(test)]

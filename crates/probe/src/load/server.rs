@@ -1,4 +1,4 @@
-//! The far end of the load: a listener, and a thread per flow with a lease.
+//! The load server: a listener, and a thread with a lease per flow.
 
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
@@ -24,18 +24,16 @@ use crate::clock::RunClock;
 use crate::network::{POLL_INTERVAL, SocketSource, is_temporary, wait_for};
 use crate::wire::MarkingPolicy;
 
-/// Limits and policy of a load server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LoadServerConfig {
-    /// Flows at once; more are refused.
     pub flows_max: usize,
-    /// The longest that a flow may ask for; it is ended then, by this machine's clock.
+    /// Longest duration that a flow may request; the server's clock then ends the flow.
     pub duration_max: Duration,
-    /// The highest rate of a UDP flow down, bit/s.
+    /// Highest rate of a UDP flow down, bit/s.
     pub udp_rate_max_bit_per_s: u64,
-    /// Which DSCP and ECN values the server puts on its packets when a client asks for them.
+    /// DSCP and ECN values that clients may request for the server's packets.
     pub policy: MarkingPolicy,
-    /// Without this token a flow is refused; `None` lets everyone in.
+    /// A flow needs this token; `None` admits every flow.
     pub token: Option<Token>,
 }
 
@@ -53,7 +51,7 @@ impl Default for LoadServerConfig {
 }
 
 impl LoadServerConfig {
-    /// For a network that is ours: every marking, 1024 flows of two hours.
+    /// Returns the configuration for a lab: every marking, 1024 flows of two hours.
     pub fn lab() -> Self {
         Self {
             flows_max: 1024,
@@ -68,57 +66,54 @@ impl LoadServerConfig {
 #[derive(Debug)]
 pub struct LoadServer {
     address: SocketAddr,
-    stop: Arc<AtomicBool>,
-    flows: Arc<AtomicUsize>,
+    host: Arc<FlowHost<Everybody>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl LoadServer {
-    /// Serves on `listener`, which the caller bound; UDP flows get sockets from `network` on the
-    /// same address.
+    /// Serves on `listener`. UDP flows use sockets from `network` on the same address.
     ///
     /// # Errors
-    /// [`LoadError::Socket`]: what the kernel says about the listener or the thread.
+    /// Returns [`LoadError::Socket`] if the listener cannot be configured or the thread not
+    /// started.
     pub fn start(
         listener: TcpListener,
         network: Arc<dyn SocketSource>,
         config: LoadServerConfig,
     ) -> Result<Self, LoadError> {
-        let failed =
+        let error =
             |step| move |source| LoadError::Socket { flow: "load server".to_owned(), step, source };
-        let address = listener.local_addr().map_err(failed("reading its address"))?;
-        listener.set_nonblocking(true).map_err(failed("making its socket non-blocking"))?;
+        let address = listener.local_addr().map_err(error("reading its address"))?;
+        listener.set_nonblocking(true).map_err(error("making its socket non-blocking"))?;
         let everybody = Arc::new(Everybody { token: config.token });
-        let host = FlowHost::new(network, config, everybody, UdpPort::Own);
-        let (stop, flows) = (Arc::clone(&host.stop), Arc::clone(&host.flows));
+        let host = Arc::new(FlowHost::new(network, config, everybody, UdpPort::Own));
+        let serving = Arc::clone(&host);
         let thread = Builder::new()
             .name("load-server".to_owned())
-            .spawn(move || serve(&Arc::new(host), &listener))
-            .map_err(failed("starting its thread"))?;
-        Ok(Self { address, stop, flows, thread: Some(thread) })
+            .spawn(move || serve(&serving, &listener))
+            .map_err(error("starting its thread"))?;
+        Ok(Self { address, host, thread: Some(thread) })
     }
 
-    /// The address and port that the server listens on.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Flows under way.
     pub fn flows(&self) -> usize {
-        self.flows.load(Ordering::Relaxed)
+        self.host.flows()
     }
 }
 
 impl Drop for LoadServer {
     fn drop(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
+        self.host.stop();
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
     }
 }
 
-/// What the threads of all flows of a server share.
+/// The state that the threads of all flows of a server share.
 pub struct FlowHost<A> {
     network: Arc<dyn SocketSource>,
     config: LoadServerConfig,
@@ -131,13 +126,13 @@ pub struct FlowHost<A> {
 
 /// The port to which a client sends the datagrams of its UDP flows.
 pub enum UdpPort {
-    /// Each flow gets a port of its own.
+    /// Each flow has a separate port.
     Own,
-    /// All to this port, whose reader offers their first datagrams.
+    /// All flows use this port, whose reader passes on their first datagrams.
     Shared(u16, Arc<UdpFlows>),
 }
 
-/// A flow's place among [`LoadServerConfig::flows_max`], given back whichever way its thread ends.
+/// A flow's place among [`LoadServerConfig::flows_max`], freed when the flow's thread ends.
 struct Place(Arc<AtomicUsize>);
 
 impl Drop for Place {
@@ -153,7 +148,6 @@ impl<A> std::fmt::Debug for FlowHost<A> {
 }
 
 impl<A: Admission> FlowHost<A> {
-    /// Flows have to be admitted, and end with what they may move.
     pub fn new(
         network: Arc<dyn SocketSource>,
         config: LoadServerConfig,
@@ -164,24 +158,22 @@ impl<A: Admission> FlowHost<A> {
         Self { network, config, admission, udp, clock: RunClock::start(), stop, flows }
     }
 
-    /// Flows under way.
     pub fn flows(&self) -> usize {
         self.flows.load(Ordering::Relaxed)
     }
 
-    /// Tells all flows to end.
     pub fn stop(&self) {
         self.stop.store(true, Ordering::Relaxed);
     }
 
-    /// Carries the flow that comes over `stream`, in the calling thread, until it is over.
-    /// `stranger` is dropped as soon as the flow has shown that it may be here.
+    /// Serves the flow that arrives on `stream`, in the calling thread, until it ends. Drops
+    /// `stranger` as soon as the flow is admitted.
     pub fn carry(&self, stream: TcpStream, from: SocketAddr, stranger: impl Sized) {
-        // What goes wrong here is the client's to notice: it sees the connection close.
+        // The client notices an error: its connection closes.
         let _ = self.run_flow(stream, from, None, stranger);
     }
 
-    /// A place for one more flow, or what to tell the client.
+    /// Reserves a place for one more flow, or returns the reason of a refusal.
     fn take_place(&self) -> Result<Place, String> {
         let place = Place(Arc::clone(&self.flows));
         if self.flows.fetch_add(1, Ordering::Relaxed) < self.config.flows_max {
@@ -190,7 +182,7 @@ impl<A: Admission> FlowHost<A> {
         Err(format!("busy with {} flows, try again later", self.config.flows_max))
     }
 
-    /// `place` is `None` where the flow has to show first that it may have one.
+    /// `place` is `None` if it is reserved after the flow is admitted.
     fn run_flow(
         &self,
         stream: TcpStream,
@@ -211,7 +203,7 @@ impl<A: Admission> FlowHost<A> {
         });
         match begun {
             Err(reason) => {
-                // Sent before the reset: an orderly close, so that the client can read why.
+                // Closes without a reset, so that the client can read the reason.
                 let _ = SockRef::from(&peer.stream).set_linger(None);
                 peer.write_all(&Response::Refused { reason }.encode(), until_ns)
             }
@@ -228,12 +220,12 @@ impl<A: Admission> FlowHost<A> {
                     Task::UdpSink(end) => lease.sink_udp(end),
                     Task::UdpSource(end, pace) => lease.source_udp(end, pace),
                 };
-                run.map_err(peer.failed("carrying the flow"))
+                run.map_err(peer.error("carrying the flow"))
             }
         }
     }
 
-    /// The limits, in words for the client.
+    /// Checks the request against the limits. Returns a refusal in words for the client.
     fn admit(&self, request: &Request, from: IpAddr) -> Result<(A::Share, A::Place), String> {
         let config = &self.config;
         let (share, place) = self.admission.admit(&request.token, from.to_canonical())?;
@@ -250,13 +242,12 @@ impl<A: Admission> FlowHost<A> {
             return Err(format!("{asked} ms is too long, at most {duration_max_ms} ms"));
         }
         if !config.policy.allows_dscp(request.marking.dscp) {
-            return Err(format!("DSCP {} is not sent from here", request.marking.dscp));
+            return Err(format!("this server does not send DSCP {}", request.marking.dscp));
         }
         if request.marking.ecn.bits() == 3 && !config.policy.congestion_experienced_allowed {
-            return Err("CE is not sent from here".to_owned());
+            return Err("this server does not send CE".to_owned());
         }
-        let over_udp = matches!(request.kind, FlowKind::UdpUp | FlowKind::UdpDown);
-        if over_udp && !(64..=1500).contains(&request.packet_bytes) {
+        if !request.kind.is_tcp() && !(64..=1500).contains(&request.packet_bytes) {
             return Err("packets must have 64 to 1500 bytes".to_owned());
         }
         let rate_max = config.udp_rate_max_bit_per_s;
@@ -280,24 +271,25 @@ impl<A: Admission> FlowHost<A> {
                 Ok((Response::Accepted { udp_port: 0, cookie: 0 }, Task::TcpSink))
             }
             FlowKind::TcpDown => {
-                let options = SockRef::from(&peer.stream);
+                let socket = SockRef::from(&peer.stream);
                 if A::ADMITS_STRANGERS {
                     check_present(&request.congestion_control)?;
                 }
-                set_congestion_control(&options, &request.congestion_control)
+                set_congestion_control(&socket, &request.congestion_control)
                     .map_err(|error| error.to_string())?;
-                set_marking(&SockRef::from(&peer.stream), domain, request.marking)
+                set_marking(&socket, domain, request.marking)
                     .map_err(|error| format!("DSCP: {error}"))?;
                 Ok((Response::Accepted { udp_port: 0, cookie: 0 }, Task::TcpSource))
             }
             FlowKind::UdpUp | FlowKind::UdpDown => {
-                let cookie = random_cookie().map_err(|error| format!("no cookie: {error}"))?;
+                let cookie =
+                    random_cookie().map_err(|error| format!("no random cookie: {error}"))?;
                 let mut addresses = vec![from.ip().to_canonical()];
                 addresses.extend(share.joined());
                 let opened = self.open_udp(peer, request, from, cookie, addresses);
                 let (end, udp_port) = opened.map_err(|error| format!("UDP: {error}"))?;
                 let pace = Pace {
-                    rate_bit_per_s: rate_of(request, share),
+                    rate_bit_per_s: granted_rate(request, share),
                     packet_bytes: request.packet_bytes,
                     burst_packets: request.burst_packets.max(1),
                     header_bytes: header_bytes(from),
@@ -320,7 +312,7 @@ impl<A: Admission> FlowHost<A> {
         cookie: u64,
         addresses: Vec<IpAddr>,
     ) -> io::Result<(UdpEnd, u16)> {
-        // The address that the client reached, so that answers come from there.
+        // Bind the address that the client reached, so that answers come from there.
         let mut local = peer.stream.local_addr()?;
         let marking = request.marking;
         if let UdpPort::Shared(port, flows) = &self.udp {
@@ -342,7 +334,7 @@ impl<A: Admission> FlowHost<A> {
     }
 }
 
-/// Accepts connections until told to stop, a thread per flow.
+/// Accepts connections until stopped, and starts a thread per flow.
 fn serve<A: Admission>(host: &Arc<FlowHost<A>>, listener: &TcpListener) {
     let mut threads: Vec<JoinHandle<()>> = Vec::new();
     while !host.stop.load(Ordering::Relaxed) {
@@ -353,7 +345,7 @@ fn serve<A: Admission>(host: &Arc<FlowHost<A>>, listener: &TcpListener) {
         match listener.accept() {
             Ok((stream, from)) => threads.extend(welcome(host, stream, from)),
             Err(error) if is_temporary(&error) => {}
-            // Out of descriptors, or a connection that died before it was accepted.
+            // The process is out of descriptors, or the connection closed before it was accepted.
             Err(_) => std::thread::sleep(POLL_INTERVAL),
         }
     }
@@ -362,7 +354,7 @@ fn serve<A: Admission>(host: &Arc<FlowHost<A>>, listener: &TcpListener) {
     }
 }
 
-/// Starts a flow's thread; one too many is told so by this thread, which never waits for it.
+/// Starts a flow's thread. Refuses a flow above the limit from this thread, without waiting.
 fn welcome<A: Admission>(
     host: &Arc<FlowHost<A>>,
     stream: TcpStream,
@@ -383,22 +375,23 @@ fn welcome<A: Admission>(
     Builder::new().name("load-flow".to_owned()).spawn(body).ok()
 }
 
-/// What the kernel takes in before we read it counts on the line all the same: at a low rate it
-/// may not be much. A high rate needs the window that the kernel finds by itself.
+/// Limits the receive buffer of a slow session: what the kernel receives before the server reads it
+/// has already used the line. A high rate needs the window that the kernel finds by itself.
 fn keep_window_small(socket: &SockRef<'_>, share: &impl FlowShare) {
     let half_second_bytes = share.bit_per_s(Direction::Up) / 16;
     if half_second_bytes < u64::from(WINDOW_BYTES.1) {
-        // The kernel may refuse: then the window is as it was.
+        // If the kernel refuses, the window is unchanged.
         let bytes = (half_second_bytes as usize).max(WINDOW_BYTES.0 as usize);
         let _ = socket.set_recv_buffer_size(bytes);
     }
 }
 
-/// The smallest window that is set, and from where on none is; every kernel allows these.
+/// The smallest window that is set, and the size from which no window is set. Every kernel allows
+/// both.
 const WINDOW_BYTES: (u32, u32) = (16 << 10, 200 << 10);
 
-/// What a UDP flow down is paced at: what it asked for, or what its share has if that is less.
-fn rate_of(request: &Request, share: &impl FlowShare) -> u64 {
+/// Returns the rate of a UDP flow down: the requested one, or the share's if that is lower.
+fn granted_rate(request: &Request, share: &impl FlowShare) -> u64 {
     let granted = share.bit_per_s(Direction::Down);
     if request.kind == FlowKind::UdpDown && request.rate_bit_per_s > granted {
         share.note_limited(Direction::Down);
@@ -413,7 +406,7 @@ enum Task {
     UdpSource(UdpEnd, Pace),
 }
 
-/// Unpredictable, so that only the TCP peer can name the flow in a datagram.
+/// Returns an unpredictable cookie, so that only the TCP peer can name the flow in a datagram.
 fn random_cookie() -> io::Result<u64> {
     let mut bytes = [0; 8];
     std::fs::File::open("/dev/urandom")?.read_exact(&mut bytes)?;

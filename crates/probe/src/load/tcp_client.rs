@@ -1,4 +1,4 @@
-//! The near end of bulk TCP.
+//! The client's end of a TCP flow.
 
 use std::io::{self, Read, Write};
 use std::sync::atomic::Ordering;
@@ -13,17 +13,11 @@ use super::tcp_info::TcpInfo;
 use super::{Delivered, FlowLog, RECORD_INTERVAL, RECORDS_MAX, TcpSample};
 use crate::network::is_temporary;
 
-/// Bytes per call: enough that calls are no cost, and a multiple of the block.
+/// Bytes per system call: enough to make the cost of calls negligible, and a multiple of the block.
 const CHUNK_BYTES: usize = 256 << 10;
 
-/// Sends until told to stop, and notes what the server says arrived.
-pub(super) fn send(context: &FlowContext, opened: &Opened) -> FlowLog {
-    let mut log = FlowLog::default();
-    log.failure = send_into(context, opened, &mut log).err().map(|error| error.to_string());
-    log
-}
-
-fn send_into(context: &FlowContext, opened: &Opened, log: &mut FlowLog) -> io::Result<()> {
+/// Sends until stopped, and records the server's reports of what arrived.
+pub(super) fn send(context: &FlowContext, opened: &Opened, log: &mut FlowLog) -> io::Result<()> {
     let peer = &opened.peer;
     log.congestion_control = Some(congestion_control_of(&SockRef::from(&peer.stream))?);
     let payload = payload(CHUNK_BYTES);
@@ -45,22 +39,16 @@ fn send_into(context: &FlowContext, opened: &Opened, log: &mut FlowLog) -> io::R
         if now_ns >= next_record_ns {
             next_record_ns = now_ns + RECORD_INTERVAL.as_nanos() as u64;
             if log.tcp.len() < RECORDS_MAX {
-                let told = TcpInfo::if_told(&peer.stream)?;
-                log.tcp.extend(told.map(|info| TcpSample { time_ns: now_ns, info }));
+                let info = TcpInfo::if_supported(&peer.stream)?;
+                log.tcp.extend(info.map(|info| TcpSample { time_ns: now_ns, info }));
             }
         }
     }
     peer.check_connected()
 }
 
-/// Receives until told to stop, counting here, and notes what the server says of its connection.
-pub(super) fn receive(context: &FlowContext, opened: &Opened) -> FlowLog {
-    let mut log = FlowLog::default();
-    log.failure = receive_into(context, opened, &mut log).err().map(|error| error.to_string());
-    log
-}
-
-fn receive_into(context: &FlowContext, opened: &Opened, log: &mut FlowLog) -> io::Result<()> {
+/// Receives until stopped, counts the payload, and records the server's state of the connection.
+pub(super) fn receive(context: &FlowContext, opened: &Opened, log: &mut FlowLog) -> io::Result<()> {
     let peer = &opened.peer;
     let mut chunk = vec![0; CHUNK_BYTES];
     let mut blocks = BlockReader::default();
@@ -94,7 +82,7 @@ fn receive_into(context: &FlowContext, opened: &Opened, log: &mut FlowLog) -> io
     peer.check_connected()
 }
 
-/// Finds the header in front of every block of a stream.
+/// Finds the header at the start of every block of a stream.
 #[derive(Default)]
 struct BlockReader {
     /// Bytes of the current block that were read.
@@ -137,8 +125,7 @@ mod tests {
     use crate::load::protocol::Token;
     use crate::load::{LoadFlow, Transport};
 
-    /// A flow that is told to stop before it looks at its connection, of which `end` makes what it
-    /// likes at the other end.
+    /// Returns a flow that is already stopped. `end` receives the other end of its connection.
     fn stopped_flow(direction: Direction, end: impl FnOnce(TcpStream)) -> (FlowContext, Opened) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let server = listener.local_addr().unwrap();
@@ -147,7 +134,7 @@ mod tests {
         let stop = Arc::new(AtomicBool::new(true));
         let peer = Peer::new(stream, "bulk", clock, Arc::clone(&stop)).unwrap();
         end(listener.accept().unwrap().0);
-        // The other end's last words are here before the flow looks.
+        // Wait until the other end's last data has arrived.
         let words = PollFlags::POLLIN | PollFlags::POLLHUP;
         let waited = crate::network::wait_for(
             std::os::fd::AsFd::as_fd(&peer.stream),
@@ -188,9 +175,9 @@ mod tests {
         let ends: [fn(TcpStream); 3] = [vanish, reset, speak_and_reset];
         for end in ends {
             let (context, opened) = stopped_flow(Direction::Up, end);
-            assert!(send(&context, &opened).failure.is_some());
+            assert!(send(&context, &opened, &mut FlowLog::default()).is_err());
             let (context, opened) = stopped_flow(Direction::Down, end);
-            assert!(receive(&context, &opened).failure.is_some());
+            assert!(receive(&context, &opened, &mut FlowLog::default()).is_err());
         }
     }
 
@@ -202,7 +189,7 @@ mod tests {
             kept = Some(stream);
         };
         let (context, opened) = stopped_flow(Direction::Up, keep);
-        assert_eq!(send(&context, &opened).failure, None);
+        assert!(send(&context, &opened, &mut FlowLog::default()).is_ok());
         drop(kept);
     }
 

@@ -1,40 +1,38 @@
-//! What the kernel knows of a TCP connection.
+//! The kernel's state of a TCP connection.
 
 use std::io;
 use std::os::fd::AsFd;
 
+use super::protocol::part;
 use crate::sys::{TCP_INFO_LEN, tcp_info};
 
-/// The part of Linux's `struct tcp_info` that explains a bulk flow (linux/tcp.h).
+/// The fields of Linux's `struct tcp_info` (linux/tcp.h) that explain a bulk flow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TcpInfo {
     /// Smoothed round trip, us.
     pub rtt_us: u32,
-    /// Mean deviation of the smoothed round trip, us.
     pub rtt_variance_us: u32,
-    /// Smallest round trip of the recent past, us.
+    /// Smallest recent round trip, us.
     pub rtt_min_us: u32,
-    /// Congestion window, segments.
     pub congestion_window_segments: u32,
-    /// Segments sent again since the connection began.
+    /// Segments retransmitted since the connection began.
     pub retransmits: u32,
     /// Segments acknowledged with an ECN echo since the connection began.
     pub delivered_ce: u32,
     /// Most recent delivery rate, bytes per second.
     pub delivery_rate_bytes_per_s: u64,
-    /// Pacing rate, bytes per second; all ones when not paced.
+    /// Pacing rate, bytes per second; all bits one without pacing.
     pub pacing_rate_bytes_per_s: u64,
 }
 
 impl TcpInfo {
-    /// Bytes of [`TcpInfo::to_bytes`].
     pub const LEN: usize = 40;
 
     /// Reads `TCP_INFO` of a connected socket.
     ///
     /// # Errors
-    /// What the kernel says, for example because the socket is not TCP.
-    pub fn of(socket: &impl AsFd) -> io::Result<Self> {
+    /// Returns the kernel's error, for example for a socket that is not TCP.
+    pub fn read(socket: &impl AsFd) -> io::Result<Self> {
         let raw = tcp_info(socket.as_fd())?;
         Ok(Self {
             rtt_us: native_u32(&raw, 68),
@@ -48,18 +46,18 @@ impl TcpInfo {
         })
     }
 
-    /// The same, `None` on systems that do not tell it.
+    /// Reads `TCP_INFO`; `None` on systems without it.
     ///
     /// # Errors
-    /// As [`TcpInfo::of`].
-    pub fn if_told(socket: &impl AsFd) -> io::Result<Option<Self>> {
-        match Self::of(socket) {
+    /// Returns the errors of [`TcpInfo::read`].
+    pub fn if_supported(socket: &impl AsFd) -> io::Result<Option<Self>> {
+        match Self::read(socket) {
             Err(error) if error.kind() == io::ErrorKind::Unsupported => Ok(None),
-            told => told.map(Some),
+            info => info.map(Some),
         }
     }
 
-    /// As it travels from a sending server, big-endian.
+    /// Encodes the state for the wire, big-endian.
     pub fn to_bytes(self) -> [u8; Self::LEN] {
         let words = [
             self.rtt_us,
@@ -78,7 +76,6 @@ impl TcpInfo {
         bytes
     }
 
-    /// The reverse of [`TcpInfo::to_bytes`].
     pub fn from_bytes(bytes: &[u8; Self::LEN]) -> Self {
         let word = |offset| u32::from_be_bytes(part(bytes, offset));
         Self {
@@ -94,19 +91,13 @@ impl TcpInfo {
     }
 }
 
-/// Payload that the other end has acknowledged since the connection began, bytes; its opening
-/// counts as one. What is still in a buffer of this end does not count.
+/// Returns the payload bytes that the peer has acknowledged since the connection began, plus one
+/// for the handshake. Bytes in this end's buffers do not count.
 ///
 /// # Errors
-/// As [`TcpInfo::of`].
+/// Returns the errors of [`TcpInfo::read`].
 pub fn acknowledged_bytes(socket: &impl AsFd) -> io::Result<u64> {
     Ok(native_u64(&tcp_info(socket.as_fd())?, 120))
-}
-
-fn part<const N: usize>(bytes: &[u8], offset: usize) -> [u8; N] {
-    let mut value = [0; N];
-    value.copy_from_slice(&bytes[offset..offset + N]);
-    value
 }
 
 fn native_u32(raw: &[u8; TCP_INFO_LEN], offset: usize) -> u32 {
@@ -130,12 +121,12 @@ mod tests {
         let (mut far, _) = listener.accept().unwrap();
         near.write_all(&[1; 1000]).unwrap();
         far.read_exact(&mut [0; 1000]).unwrap();
-        let info = TcpInfo::of(&near).unwrap();
+        let info = TcpInfo::read(&near).unwrap();
         assert!(info.rtt_us > 0 && info.rtt_us < 5_000_000);
         assert!((2..10_000).contains(&info.congestion_window_segments));
         assert_eq!((info.retransmits, info.delivered_ce), (0, 0));
         let udp = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
-        assert!(TcpInfo::of(&udp).is_err());
+        assert!(TcpInfo::read(&udp).is_err());
     }
 
     #[test]
@@ -148,7 +139,7 @@ mod tests {
         while let Ok(count) = near.write(&[1; 1000]) {
             written += count as u64;
         }
-        // Nobody reads: what has arrived lies in the other end's buffer, the rest in this one's.
+        // The peer does not read: arrived data is in its buffer, the rest in this end's.
         let mut buffer = vec![0; 64 << 20];
         let until = std::time::Instant::now() + std::time::Duration::from_secs(30);
         loop {

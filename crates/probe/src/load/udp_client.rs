@@ -1,4 +1,4 @@
-//! The near end of constant-rate UDP.
+//! The client's end of a UDP flow at a constant rate.
 
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
@@ -12,34 +12,31 @@ use super::opened::{FlowContext, Opened, ReportReader};
 use super::pace::{Pace, PacedCounts, send_paced};
 use super::peer::set_marking;
 use super::protocol::DatagramHeader;
-use super::{Delivered, FlowLog, LoadError, RECORD_INTERVAL, Transport};
-use crate::network::is_temporary;
+use super::{Delivered, FlowLog, LoadError, RECORD_INTERVAL};
+use crate::network::is_transient;
 
-/// Sends at the flow's rate until told to stop, and notes what the server says arrived.
-pub(super) fn send(context: &FlowContext, opened: &Opened) -> Result<FlowLog, LoadError> {
-    let socket = open_socket(context, opened)?;
-    let Transport::Udp { rate_bit_per_s, packet_bytes, burst_packets } = context.flow.transport
-    else {
-        return Err(LoadError::Protocol { what: "a TCP flow was sent as UDP" });
-    };
-    let header_bytes = super::pace::header_bytes(context.server);
-    let cookie = opened.cookie;
-    let pace = Pace { rate_bit_per_s, packet_bytes, burst_packets, header_bytes, cookie };
+/// Sends at the flow's rate until stopped, and records the server's reports of what arrived.
+pub(super) fn send(
+    context: &FlowContext,
+    opened: &Opened,
+    socket: &UdpSocket,
+    pace: Pace,
+    log: &mut FlowLog,
+) -> io::Result<()> {
     let counts = PacedCounts::default();
     let over = AtomicBool::new(false);
-    let mut log = FlowLog::default();
     let is_stopped = || over.load(Ordering::Relaxed) || opened.peer.is_stopped();
-    std::thread::scope(|scope| {
+    let outcome = std::thread::scope(|scope| {
         scope.spawn(|| {
             let admits = |_| Ok(());
-            send_paced(&socket, pace, context.clock, u64::MAX, is_stopped, admits, &counts);
+            send_paced(socket, pace, context.clock, u64::MAX, is_stopped, admits, &counts);
         });
-        let failure = follow_reports(context, opened);
-        log.failure = failure.err().map(|error| error.to_string());
+        let outcome = follow_reports(context, opened);
         over.store(true, Ordering::Relaxed);
+        outcome
     });
     log.packets_sent = Some(counts.packets.load(Ordering::Relaxed));
-    Ok(log)
+    outcome
 }
 
 fn follow_reports(context: &FlowContext, opened: &Opened) -> io::Result<()> {
@@ -53,19 +50,11 @@ fn follow_reports(context: &FlowContext, opened: &Opened) -> io::Result<()> {
     opened.peer.check_connected()
 }
 
-/// Asks for the flow's datagrams and counts them until told to stop.
-pub(super) fn receive(context: &FlowContext, opened: &Opened) -> Result<FlowLog, LoadError> {
-    let socket = open_socket(context, opened)?;
-    let mut log = FlowLog::default();
-    log.failure =
-        receive_into(context, opened, &socket, &mut log).err().map(|error| error.to_string());
-    Ok(log)
-}
+/// Interval between requests for the flow's datagrams, until the first one arrives.
+const REQUEST_INTERVAL_NS: u64 = 200_000_000;
 
-/// From one request for the flow to the next, until its first datagram arrives.
-const ASK_INTERVAL_NS: u64 = 200_000_000;
-
-fn receive_into(
+/// Requests the flow's datagrams and counts them until stopped.
+pub(super) fn receive(
     context: &FlowContext,
     opened: &Opened,
     socket: &UdpSocket,
@@ -75,12 +64,12 @@ fn receive_into(
     let clock = context.clock;
     let mut reports = ReportReader::default();
     let mut arrived = Delivered::default();
-    let (mut next_record_ns, mut next_ask_ns) = (0, 0);
+    let (mut next_record_ns, mut next_request_ns) = (0, 0);
     let mut datagram = [0; 2048];
     while !opened.peer.is_stopped() {
         arrived.time_ns = clock.now_ns();
-        if arrived.packets == 0 && arrived.time_ns >= next_ask_ns {
-            next_ask_ns = arrived.time_ns + ASK_INTERVAL_NS;
+        if arrived.packets == 0 && arrived.time_ns >= next_request_ns {
+            next_request_ns = arrived.time_ns + REQUEST_INTERVAL_NS;
             let header = DatagramHeader { cookie: opened.cookie, sequence: 0 };
             let _ = socket.send(&header.encode());
         }
@@ -97,8 +86,7 @@ fn receive_into(
                     arrived.bytes += len as u64;
                 }
             }
-            Err(error) if is_temporary(&error) => {}
-            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {}
+            Err(error) if is_transient(&error) => {}
             Err(error) => return Err(error),
         }
     }
@@ -107,16 +95,16 @@ fn receive_into(
     opened.peer.check_connected()
 }
 
-/// A socket that is connected to the port that the server named.
-fn open_socket(context: &FlowContext, opened: &Opened) -> Result<UdpSocket, LoadError> {
+/// Opens a socket that is connected to the server's port for the flow.
+pub(super) fn open_socket(context: &FlowContext, opened: &Opened) -> Result<UdpSocket, LoadError> {
     let flow = &context.flow;
-    let failed = |step| move |source| LoadError::Socket { flow: flow.name.clone(), step, source };
+    let error = |step| move |source| LoadError::Socket { flow: flow.name.clone(), step, source };
     let domain = Domain::for_address(context.server);
-    let socket = context.network.socket(domain, Type::DGRAM).map_err(failed("opening a socket"))?;
-    set_marking(&SockRef::from(&socket), domain, flow.marking).map_err(failed("setting DSCP"))?;
-    // A smaller buffer than asked for is no failure: the kernel caps it by its own limit.
+    let socket = context.network.socket(domain, Type::DGRAM).map_err(error("opening a socket"))?;
+    set_marking(&SockRef::from(&socket), domain, flow.marking).map_err(error("setting DSCP"))?;
+    // The kernel may cap the buffer at its own limit.
     let _ = socket.set_recv_buffer_size(4 << 20);
     let target = SocketAddr::new(context.server.ip(), opened.udp_port);
-    socket.connect(&target.into()).map_err(failed("connecting to the UDP port"))?;
+    socket.connect(&target.into()).map_err(error("connecting to the UDP port"))?;
     Ok(socket.into())
 }

@@ -1,10 +1,10 @@
 //! UDP flows that share the server's one UDP port with its probes.
 //!
-//! The client's first datagrams reach the port's own socket, whose reader offers them here. As soon
-//! as a flow has been offered one, it opens a socket of its own on the same address and port,
-//! connected to the client: from then on the kernel gives it the flow's datagrams alone, and the
-//! probes' reader sees none of them. Between the new socket's binding and its connecting, a few
-//! microseconds in the flow's ramp, it may be given a stranger's datagram, which is lost.
+//! The client's first datagrams reach the port's own socket, whose reader passes them on to
+//! [`UdpFlows`]. After its first datagram a flow opens a separate socket on the same address and
+//! port, connected to the client: from then on the kernel delivers the flow's datagrams to that
+//! socket, and the probes' reader sees none of them. Between binding and connecting the new socket,
+//! a few microseconds, it may receive another client's datagram, which is lost.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
@@ -19,40 +19,33 @@ use super::peer::set_marking;
 use super::protocol::DatagramHeader;
 use crate::network::{SocketSource, is_temporary};
 
-/// Flows that wait for their client's first datagram, or have just met it.
+/// Flows that wait for their client's first datagram, or have just received it.
 #[derive(Debug, Default)]
 pub struct UdpFlows(Mutex<Vec<Expected>>);
 
 #[derive(Clone, Debug)]
 struct Expected {
     cookie: u64,
-    /// Addresses that were proved to be the client's.
     addresses: Vec<IpAddr>,
     early: Arc<Early>,
 }
 
-/// What of a flow reached the port's own socket.
+/// Counters of a flow's datagrams that reached the port's own socket.
 #[derive(Debug, Default)]
-pub(super) struct Early {
+struct Early {
     peer: Mutex<Option<SocketAddr>>,
     bytes: AtomicU64,
     packets: AtomicU64,
 }
 
-impl Early {
-    /// Bytes and datagrams since the last call.
-    pub(super) fn take(&self) -> (u64, u64) {
-        (self.bytes.swap(0, Ordering::Relaxed), self.packets.swap(0, Ordering::Relaxed))
-    }
-}
-
 impl UdpFlows {
-    /// A datagram came; true if it was a load flow's, known or not, and no probe.
+    /// Counts a datagram of a load flow. Returns true for any load datagram, even of an unknown
+    /// flow, and false for a probe.
     pub fn offer(&self, datagram: &[u8], from: SocketAddr) -> bool {
-        let Some(header) = DatagramHeader::decode(datagram) else { return false };
-        if !header.is_of_a_flow() {
+        let Some(header) = DatagramHeader::decode(datagram).filter(|header| header.has_cookie())
+        else {
             return false;
-        }
+        };
         let flows = self.lock();
         let wanted = |flow: &&Expected| {
             flow.cookie == header.cookie && flow.addresses.contains(&from.ip().to_canonical())
@@ -72,13 +65,13 @@ impl UdpFlows {
 
 /// How the datagrams of one UDP flow reach the server.
 pub(super) enum UdpEnd {
-    /// They go to a socket of their own, on a port of their own.
+    /// A separate socket with a separate port.
     Own { socket: UdpSocket, cookie: u64, from: IpAddr },
-    /// To the port that it shares; `None` once it has met its client.
+    /// The shared port; `None` after the client's first datagram.
     Shared(Option<SharedEnd>),
 }
 
-/// A flow's place among those that wait at the shared port, given back when it is dropped.
+/// The registration of a flow that waits at the shared port; dropping it ends the registration.
 pub(super) struct SharedEnd {
     flows: Arc<UdpFlows>,
     network: Arc<dyn SocketSource>,
@@ -88,27 +81,14 @@ pub(super) struct SharedEnd {
     early: Arc<Early>,
 }
 
-/// A flow has met its client.
+/// A flow whose client has sent its first datagram.
 pub(super) struct Meeting {
-    /// Connected to it.
     pub socket: UdpSocket,
     pub cookie: u64,
-    /// Counted so far.
     pub bytes: u64,
     pub packets: u64,
-    /// Still to be counted: what was under way to the port's own socket. Dropping it with the
-    /// meeting ends the flow's registration.
-    pub early: EarlyCount,
-}
-
-/// What reaches the port's own socket of a flow; nothing for a flow with its own port.
-pub(super) struct EarlyCount(Option<SharedEnd>);
-
-impl EarlyCount {
-    /// Bytes and datagrams since the last call.
-    pub(super) fn take(&self) -> (u64, u64) {
-        self.0.as_ref().map_or((0, 0), |end| end.early.take())
-    }
+    /// Datagrams that still reach the port's own socket; `None` for a flow with a separate port.
+    pub early: Option<SharedEnd>,
 }
 
 impl SharedEnd {
@@ -132,13 +112,19 @@ impl SharedEnd {
         }
     }
 
+    /// Returns bytes and datagrams of the port's own socket since the last call.
+    pub(super) fn take_early(&self) -> (u64, u64) {
+        let Early { bytes, packets, .. } = &*self.early;
+        (bytes.swap(0, Ordering::Relaxed), packets.swap(0, Ordering::Relaxed))
+    }
+
     fn socket_to(&self, peer: SocketAddr) -> io::Result<UdpSocket> {
         let domain = Domain::for_address(self.local);
         let socket = self.network.socket(domain, Type::DGRAM)?;
         if self.local.is_ipv6() {
             socket.set_only_v6(true)?;
         }
-        // All sockets of the port have this, and all belong to one user.
+        // All sockets of the port share it, which the kernel allows to one user.
         socket.set_reuse_port(true)?;
         set_marking(&SockRef::from(&socket), domain, self.marking)?;
         let _ = socket.set_recv_buffer_size(4 << 20);
@@ -156,11 +142,11 @@ impl Drop for SharedEnd {
     }
 }
 
-/// How often a flow looks whether it should end.
+/// Interval at which a flow checks whether it should end.
 const READ_TIMEOUT: Duration = Duration::from_millis(20);
 
 impl UdpEnd {
-    /// Waits a little for the client's first datagram.
+    /// Waits at most [`READ_TIMEOUT`] for the client's first datagram.
     pub(super) fn meet(&mut self) -> io::Result<Option<Meeting>> {
         match self {
             Self::Own { socket, cookie, from } => {
@@ -178,7 +164,7 @@ impl UdpEnd {
                 let socket = socket.try_clone()?;
                 socket.connect(sender)?;
                 let (bytes, packets) = (len as u64, 1);
-                Ok(Some(Meeting { socket, cookie, bytes, packets, early: EarlyCount(None) }))
+                Ok(Some(Meeting { socket, cookie, bytes, packets, early: None }))
             }
             Self::Shared(waiting) => {
                 let Some(end) = waiting.as_ref() else { return Ok(None) };
@@ -188,8 +174,7 @@ impl UdpEnd {
                     return Ok(None);
                 };
                 let (socket, cookie) = (end.socket_to(peer)?, end.cookie);
-                let early = EarlyCount(waiting.take());
-                Ok(Some(Meeting { socket, cookie, bytes: 0, packets: 0, early }))
+                Ok(Some(Meeting { socket, cookie, bytes: 0, packets: 0, early: waiting.take() }))
             }
         }
     }

@@ -1,11 +1,11 @@
-//! Alarms of flows with too many congestion marks, by the rules of
-//! [`underload_record::ce_excess`]: of probes exactly, by the marking that reached each end; of TCP
-//! flows whose receiver reports every mark, by the sender's kernel.
+//! Alarms of flows with too many congestion marks, by the rules of [`underload_record::ce_excess`].
+//! Probes are counted exactly, by the marking on arrival at each end; TCP flows by the sender's
+//! kernel, if their receivers report every mark.
 //!
-//! Classic receivers repeat a mark until it is answered (RFC 3168), so that the kernel's counter
-//! overstates the marks of a CUBIC flow; and datagrams of a load tell nobody their marks. Of such
-//! flows nothing is said. The kernel counts marked segments and bytes; bytes are taken for full
-//! segments. An equal share is what the flows of the direction carried together, divided by them.
+//! Other flows are not judged: a classic receiver repeats a mark until the sender reacts (RFC
+//! 3168), so that the kernel's counter overstates the marks of a CUBIC flow, and nothing reports
+//! the marks of UDP load. The kernel counts marked segments and bytes; bytes are converted to full
+//! segments. The fair share is the mean rate of the direction's flows.
 
 use underload_record::ce_excess::{Arrived, Watch, Window, of_probes};
 use underload_record::schema::{CeAlarm, Direction, FlowRecord, PhaseWindow, Sample};
@@ -17,7 +17,7 @@ const ACCURATE: [&str; 2] = ["dctcp", "prague"];
 /// Payload of a full segment with time stamps over Ethernet, bytes.
 const SEGMENT_BYTES: u64 = 1_448;
 
-/// The alarms of a measurement; the two lists of flows are in the order of the configuration.
+/// Returns the alarms of a measurement. `loads` and `logs` are in the order of the configuration.
 pub(super) fn alarms(
     samples: &[Sample],
     flows: &[FlowRecord],
@@ -73,7 +73,7 @@ fn goodput(log: &FlowLog, window: &Window) -> Option<u64> {
     log.goodput_bit_per_s(window.start_ns, window.end_ns)
 }
 
-/// Segments reported as marked by then.
+/// Returns the segments reported as marked by `time_ns`.
 fn marked_by(log: &FlowLog, time_ns: u64) -> u64 {
     let known = log.tcp.partition_point(|sample| sample.time_ns <= time_ns);
     let last = known.checked_sub(1).and_then(|index| log.tcp.get(index));
@@ -101,7 +101,7 @@ mod tests {
         }
     }
 
-    /// Forty seconds at `segments` a second, of which so many are marked.
+    /// Forty seconds at `segments` per second, of which `marked` are marked.
     fn log(segments: u64, marked: u64) -> FlowLog {
         let seconds = 0..=40;
         let delivered = |second| Delivered {
@@ -120,7 +120,7 @@ mod tests {
         }
     }
 
-    fn of(loads: &[LoadFlow], logs: &[FlowLog]) -> Vec<CeAlarm> {
+    fn alarms_of(loads: &[LoadFlow], logs: &[FlowLog]) -> Vec<CeAlarm> {
         let window = PhaseWindow { phase: Phase::Load, start_ns: 0, end_ns: 40 * SECOND_NS };
         alarms(&[], &[], &[window], loads, logs)
     }
@@ -128,7 +128,7 @@ mod tests {
     #[test]
     fn a_flow_held_below_its_share_by_marks_is_named() {
         let loads = [flow("slow", "dctcp"), flow("fast", "cubic")];
-        let found = of(&loads, &[log(100, 60), log(900, 0)]);
+        let found = alarms_of(&loads, &[log(100, 60), log(900, 0)]);
         let [alarm] = found.as_slice() else { panic!("{found:?}") };
         assert_eq!((alarm.flow.as_str(), alarm.rule), ("slow", CeRule::Loaded));
         assert_eq!((alarm.ecn_packets, alarm.ce_packets), (4_000, 2_400));
@@ -139,9 +139,9 @@ mod tests {
     #[test]
     fn classic_feedback_and_equal_flows_raise_no_alarm() {
         let marked = [log(100, 60), log(900, 540)];
-        assert_eq!(of(&[flow("slow", "cubic"), flow("fast", "cubic")], &marked), []);
+        assert_eq!(alarms_of(&[flow("slow", "cubic"), flow("fast", "cubic")], &marked), []);
         let equal = [log(100, 60), log(100, 60)];
-        assert_eq!(of(&[flow("one", "dctcp"), flow("other", "dctcp")], &equal), []);
-        assert_eq!(of(&[flow("broken", "dctcp")], &[FlowLog::default()]), []);
+        assert_eq!(alarms_of(&[flow("one", "dctcp"), flow("other", "dctcp")], &equal), []);
+        assert_eq!(alarms_of(&[flow("broken", "dctcp")], &[FlowLog::default()]), []);
     }
 }

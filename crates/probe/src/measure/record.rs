@@ -1,4 +1,4 @@
-//! From logs to the record of a trial.
+//! Builds the record of a trial from the logs of its probes and flows.
 
 use underload_record::schema::{
     Direction, FlowDirection, FlowRecord, Marking, Metric, Phase, PhaseWindow, Sample, Series,
@@ -8,10 +8,9 @@ use underload_record::stats::distribution;
 
 use super::{MeasurementConfig, MeasurementResult, RampEnd, marks};
 use crate::endpoint::ProbeLog;
-use crate::load::{FlowLog, LoadFlow, Transport};
+use crate::load::{FlowLog, LoadFlow, TcpInfo, Transport};
 use crate::session::{ClockOffset, Labels, ProbeCounts, estimate_clock_offset, match_labelled};
 
-/// Everything that a measurement left.
 pub(super) struct Recorded<'a> {
     pub config: &'a MeasurementConfig,
     pub phases: Vec<PhaseWindow>,
@@ -27,28 +26,25 @@ pub(super) struct Recorded<'a> {
 pub(super) fn assemble(recorded: Recorded<'_>) -> MeasurementResult {
     let config = recorded.config;
     let log = &recorded.probe;
-    let clock_offset = if recorded.clock_is_shared {
-        None
-    } else {
-        estimate_clock_offset(&log.sent, &log.replies)
-    };
+    let estimate = || estimate_clock_offset(&log.sent, &log.replies);
+    let clock_offset = if recorded.clock_is_shared { None } else { estimate() };
     let markings: Vec<Marking> = config.probe.classes.iter().map(|class| class.marking).collect();
     let (mut samples, mut counts) =
         probe_samples(&recorded, log, 0, &markings, false, clock_offset);
     let timeliness = timeliness(&recorded, &samples);
-    let mut flows: Vec<FlowRecord> = Vec::new();
-    for (class, counts) in config.probe.classes.iter().zip(&counts) {
-        flows.push(probe_record(&class.name, class.marking, counts));
-    }
+    let probe_records = config.probe.classes.iter().zip(&counts);
+    let mut flows: Vec<FlowRecord> = probe_records
+        .map(|(class, counts)| probe_record(&class.name, class.marking, counts))
+        .collect();
     if let (Some(log), Some(request)) = (&recorded.request_response, &config.request_response) {
         let first_flow = flows.len() as u16;
         let markings = [request.marking];
         let (more, request_counts) =
             probe_samples(&recorded, log, first_flow, &markings, true, clock_offset);
         samples.extend(more);
-        for counts in &request_counts {
-            flows.push(probe_record(&request.name, request.marking, counts));
-        }
+        flows.extend(
+            request_counts.iter().map(|it| probe_record(&request.name, request.marking, it)),
+        );
         counts.extend(request_counts);
     }
     let load_window = recorded.phases.iter().find(|window| window.phase == Phase::Load).copied();
@@ -113,33 +109,32 @@ fn probe_samples(
 
 fn timeliness(recorded: &Recorded<'_>, samples: &[Sample]) -> Timeliness {
     let mut lateness: Vec<u64> = samples.iter().map(Sample::lateness_ns).collect();
-    let log = &recorded.probe;
     Timeliness {
         emulator_lateness: None,
         prober_lateness: distribution(&mut lateness),
-        probe_slots_planned: log.planned,
-        probe_slots_missed: log.skipped + log.refused,
+        probe_slots_planned: recorded.probe.planned,
+        probe_slots_missed: recorded.probe.skipped + recorded.probe.refused,
         cpu_pressure_percent: recorded.cpu_pressure_percent,
     }
 }
 
+fn count(name: &str, value: Option<u64>) -> Metric {
+    let value = value.map(|count| count as f64);
+    Metric { name: name.to_owned(), unit: String::new(), value }
+}
+
 fn probe_record(name: &str, marking: Marking, counts: &ProbeCounts) -> FlowRecord {
-    let count = |name: &str, value: u64| Metric {
-        name: name.to_owned(),
-        unit: String::new(),
-        value: Some(value as f64),
-    };
     FlowRecord {
         name: name.to_owned(),
         kind: "probe".to_owned(),
         class: marking.class(),
         direction: FlowDirection::Both,
         metrics: vec![
-            count("sent", counts.sent),
-            count("lost", counts.lost),
-            count("answered_late", counts.answered_late),
-            count("duplicates", counts.duplicates),
-            count("reordered", counts.reordered),
+            count("sent", Some(counts.sent)),
+            count("lost", Some(counts.lost)),
+            count("answered_late", Some(counts.answered_late)),
+            count("duplicates", Some(counts.duplicates)),
+            count("reordered", Some(counts.reordered)),
         ],
         ..FlowRecord::default()
     }
@@ -168,12 +163,9 @@ fn load_record(flow: &LoadFlow, log: &FlowLog, window: Option<PhaseWindow>) -> F
         }
         Transport::Udp { .. } => {
             "udp".clone_into(&mut record.kind);
-            let packets = log.delivered.last().map(|last| last.packets);
-            for (name, value) in [("packets_sent", log.packets_sent), ("packets_received", packets)]
-            {
-                let value = value.map(|count| count as f64);
-                record.metrics.push(Metric { name: name.to_owned(), unit: String::new(), value });
-            }
+            let received = log.delivered.last().map(|last| last.packets);
+            record.metrics =
+                vec![count("packets_sent", log.packets_sent), count("packets_received", received)];
         }
     }
     record
@@ -193,17 +185,16 @@ fn load_series(trial: u32, flow: &LoadFlow, log: &FlowLog) -> Vec<Series> {
     };
     let mut series = vec![named("goodput", "bit/s", goodput.collect())];
     if matches!(flow.transport, Transport::Tcp { .. }) {
-        let tcp = |value: fn(&crate::load::TcpInfo) -> f64| -> Vec<SeriesPoint> {
-            let point = |sample: &crate::load::TcpSample| SeriesPoint {
-                time_ns: sample.time_ns,
-                value: value(&sample.info),
-            };
-            log.tcp.iter().map(point).collect()
+        let mut tcp = |name, unit, value: fn(&TcpInfo) -> f64| {
+            let points = log
+                .tcp
+                .iter()
+                .map(|sample| SeriesPoint { time_ns: sample.time_ns, value: value(&sample.info) });
+            series.push(named(name, unit, points.collect()));
         };
-        series.push(named("rtt", "ns", tcp(|info| f64::from(info.rtt_us) * 1e3)));
-        let window = tcp(|info| f64::from(info.congestion_window_segments));
-        series.push(named("congestion_window", "segments", window));
-        series.push(named("retransmits", "segments", tcp(|info| f64::from(info.retransmits))));
+        tcp("rtt", "ns", |info| f64::from(info.rtt_us) * 1e3);
+        tcp("congestion_window", "segments", |info| f64::from(info.congestion_window_segments));
+        tcp("retransmits", "segments", |info| f64::from(info.retransmits));
     }
     series
 }

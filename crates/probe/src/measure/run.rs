@@ -1,4 +1,4 @@
-//! The controller: starts and ends probes and load in order, and watches them.
+//! Runs a measurement: starts, watches and ends probes and load in order.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,31 +17,29 @@ use crate::clock::RunClock;
 use crate::endpoint::{ProbeLog, Prober, Requester, RequesterConfig};
 use crate::load::{FlowHandle, FlowLog, LoadError, SteadyDetector, start_flow};
 
-/// Runs measurements.
 #[derive(Debug)]
 pub struct Measurement;
 
-/// From one look at everything to the next. A cancelled measurement ends after one of these and
-/// what its threads need to notice, together below 200 ms.
+/// Interval at which the measurement checks its state. A cancelled measurement ends after one
+/// interval and the time that its threads need to notice, together below 200 ms.
 const STEP: Duration = Duration::from_millis(50);
-/// Between "start" and the first probe: threads have to come up.
+/// Time from the start to the first probe, in which the threads start.
 const LEAD_IN: Duration = Duration::from_millis(30);
-/// What the load server's lease has beyond the planned length.
+/// Time by which the load server's lease exceeds the planned length.
 const LEASE_MARGIN: Duration = Duration::from_secs(5);
-/// A phase longer than this is a mistake.
 const PHASE_MAX: Duration = Duration::from_hours(1);
 
 impl Measurement {
-    /// Runs one measurement in the calling thread; everything that it starts is over when it
+    /// Runs one measurement in the calling thread; everything that it starts has ended when it
     /// returns.
     ///
-    /// `clock` is the run's: all times of the result count from its start. `progress` is called ten
-    /// times a second or less. When `cancel` becomes true the measurement ends within 200 ms and
-    /// gives what there is, marked as cancelled.
+    /// All times of the result count from the start of `clock`. `progress` is called at most ten
+    /// times a second. When `cancel` becomes true the measurement ends within 200 ms and returns
+    /// what it has recorded, marked as cancelled.
     ///
     /// # Errors
-    /// [`MeasureError`] if a probe or a flow could not even start. A flow that breaks later does
-    /// not end the measurement: see [`MeasurementResult::incomplete`].
+    /// Returns an error if a probe or a flow could not start. A flow that breaks later does not end
+    /// the measurement: see [`MeasurementResult::incomplete`].
     pub fn run(
         config: &MeasurementConfig,
         endpoints: &Endpoints,
@@ -65,9 +63,9 @@ impl Measurement {
             pressure: RecentPressure::default(),
         };
         let ramp_end = run.idle_ramp_load(start_ns)?;
-        // While the threads of the load and the probes are still there to be asked.
+        // Read the threads' counters before the threads of load and probes end.
         let waiting = Waiting::now().zip(waiting_before);
-        let asked_ns = clock.now_ns();
+        let read_ns = clock.now_ns();
         let cancelled = run.is_cancelled();
         run.stop_load();
         run.drain()?;
@@ -85,20 +83,24 @@ impl Measurement {
             cancelled,
             clock_is_shared: endpoints.far_clock == FarClock::Shared,
             cpu_pressure_percent: waiting.map(|(now, before)| {
-                now.worst_percent_since(&before, asked_ns.saturating_sub(start_ns))
+                now.worst_percent_since(&before, read_ns.saturating_sub(start_ns))
             }),
         };
         Ok(assemble(recorded))
     }
 }
 
-fn check(config: &MeasurementConfig) -> Result<(), MeasureError> {
-    let ramp = match config.ramp {
+/// Returns the fixed or the longest length of the ramp.
+fn ramp_max(ramp: Ramp) -> Duration {
+    match ramp {
         Ramp::Fixed(length) | Ramp::Detected { at_most: length } => length,
-    };
+    }
+}
+
+fn check(config: &MeasurementConfig) -> Result<(), MeasureError> {
     let lengths = [
         ("idle phase", config.idle),
-        ("ramp", ramp),
+        ("ramp", ramp_max(config.ramp)),
         ("load phase", config.load),
         ("drain phase", config.drain),
         ("loss timeout", config.loss_timeout),
@@ -167,14 +169,14 @@ impl Probes {
 }
 
 fn udp_socket(endpoints: &Endpoints, probe: &'static str) -> Result<UdpSocket, MeasureError> {
-    let failed = |source| MeasureError::Socket { probe, source };
+    let error = |source| MeasureError::Socket { probe, source };
     let domain = Domain::for_address(endpoints.reflector);
     let any: IpAddr = match endpoints.reflector {
         SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
         SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
     };
-    let socket = endpoints.network.socket(domain, Type::DGRAM).map_err(failed)?;
-    socket.bind(&SocketAddr::new(any, 0).into()).map_err(failed)?;
+    let socket = endpoints.network.socket(domain, Type::DGRAM).map_err(error)?;
+    socket.bind(&SocketAddr::new(any, 0).into()).map_err(error)?;
     Ok(socket.into())
 }
 
@@ -201,7 +203,7 @@ impl Run<'_> {
         self.cancel.load(Ordering::Relaxed)
     }
 
-    /// Up to the end of the load phase.
+    /// Runs the phases up to the end of the load.
     fn idle_ramp_load(&mut self, start_ns: u64) -> Result<RampEnd, MeasureError> {
         let config = self.config;
         let idle_end_ns = start_ns + config.idle.as_nanos() as u64;
@@ -220,12 +222,9 @@ impl Run<'_> {
 
     fn start_load(&mut self) -> Result<(), MeasureError> {
         let config = self.config;
-        let ramp_max = match config.ramp {
-            Ramp::Fixed(length) | Ramp::Detected { at_most: length } => length,
-        };
         for flow in &config.loads {
-            // A flow that starts later needs no longer lease: all end together.
-            let lease = ramp_max + config.load + config.loss_timeout + LEASE_MARGIN;
+            // All flows end together, so a later start needs no longer lease.
+            let lease = ramp_max(config.ramp) + config.load + config.loss_timeout + LEASE_MARGIN;
             let (server, network) = (self.endpoints.load_server, &self.endpoints.network);
             let handle = start_flow(flow, server, network, self.clock, lease, config.token)?;
             let direction = flow.direction;
@@ -245,7 +244,7 @@ impl Run<'_> {
                 Ok(RampEnd::Fixed)
             }
             Ramp::Detected { at_most } => {
-                let mut steady = Steady::new(start_ns);
+                let mut steady = Steady::new(start_ns, &self.flows);
                 let watch = |flows: &[Flow], now_ns| steady.watch(flows, now_ns);
                 self.stay(Phase::Ramp, start_ns, after(at_most), watch)?;
                 Ok(if steady.is_reached() { RampEnd::Steady } else { RampEnd::NotSteady })
@@ -253,8 +252,8 @@ impl Run<'_> {
         }
     }
 
-    /// Stays in a phase until `end_ns`, until `is_over` says so, or until cancelled; then records
-    /// it.
+    /// Waits in a phase until `end_ns`, until `is_over` returns true, or until cancelled, and
+    /// records the phase.
     fn stay(
         &mut self,
         phase: Phase,
@@ -270,7 +269,7 @@ impl Run<'_> {
         while now_ns < end_ns && !is_over(&self.flows, now_ns) && !self.is_cancelled() {
             self.collect_broken_flows()?;
             if steps.is_multiple_of(2) {
-                self.tell(phase, now_ns.saturating_sub(start_ns), end_ns - start_ns);
+                self.report(phase, now_ns.saturating_sub(start_ns), end_ns - start_ns);
             }
             steps += 1;
             self.clock.sleep_until(end_ns.min(now_ns + STEP.as_nanos() as u64));
@@ -281,10 +280,10 @@ impl Run<'_> {
         Ok(())
     }
 
-    fn tell(&mut self, phase: Phase, in_phase_ns: u64, phase_max_ns: u64) {
+    fn report(&mut self, phase: Phase, in_phase_ns: u64, phase_max_ns: u64) {
         let bytes = |wanted| {
-            let of_direction = self.flows.iter().filter(|flow| flow.direction == wanted);
-            of_direction.map(Flow::delivered_bytes).sum()
+            let flows = self.flows.iter().filter(|flow| flow.direction == wanted);
+            flows.map(Flow::delivered_bytes).sum()
         };
         let (probes_sent, probes_answered) = self.probes.open_loop.progress();
         let now = Progress {
@@ -303,7 +302,7 @@ impl Run<'_> {
         (self.progress)(now);
     }
 
-    /// A flow that never began is an error; one that broke keeps what it had.
+    /// Returns an error for a flow that never began; stores the log of one that broke.
     fn collect_broken_flows(&mut self) -> Result<(), LoadError> {
         for flow in &mut self.flows {
             if flow.handle.as_ref().is_some_and(FlowHandle::is_over)
@@ -315,7 +314,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Until every probe is answered or lost.
+    /// Waits until every probe is answered or lost.
     fn wait_for_answers(&self) {
         if self.is_cancelled() {
             self.probes.end_at(self.clock.now_ns());
@@ -331,7 +330,7 @@ impl Run<'_> {
         }
     }
 
-    /// From now on nothing more is offered; what is under way arrives.
+    /// Stops the flows without waiting for data in flight.
     fn stop_load(&self) {
         for handle in self.flows.iter().filter_map(|flow| flow.handle.as_ref()) {
             handle.stop();
@@ -358,15 +357,15 @@ impl Run<'_> {
 
 impl Flow {
     fn delivered_bytes(&self) -> u64 {
-        let of_log = || self.log.delivered.last().map_or(0, |record| record.bytes);
-        self.handle.as_ref().map_or_else(of_log, FlowHandle::delivered_bytes)
+        let logged = || self.log.delivered.last().map_or(0, |record| record.bytes);
+        self.handle.as_ref().map_or_else(logged, FlowHandle::delivered_bytes)
     }
 
     fn sent_bytes(&self) -> u64 {
         self.handle.as_ref().map_or(self.log.bytes_sent, FlowHandle::sent_bytes)
     }
 
-    /// By `time_ns`; `None` while a running flow has not told.
+    /// Returns the bytes by `time_ns`; `None` while a running flow has not reported them.
     fn bytes_at(&self, time_ns: u64) -> Option<u64> {
         match &self.handle {
             Some(handle) => handle.bytes_at(time_ns),
@@ -375,45 +374,40 @@ impl Flow {
     }
 }
 
-/// Watches both directions of the load.
+/// Detects when the load is steady in all loaded directions.
 struct Steady {
+    /// A detector per loaded direction, and whether it has been steady.
     directions: Vec<(Direction, SteadyDetector, bool)>,
     next_window_end_ns: u64,
-    has_load: [bool; 2],
 }
 
 impl Steady {
-    fn new(start_ns: u64) -> Self {
-        let detector = SteadyDetector::new(start_ns);
-        let directions =
-            vec![(Direction::Up, detector.clone(), false), (Direction::Down, detector, false)];
-        let next_window_end_ns = start_ns + SteadyDetector::WINDOW_NS;
-        Self { directions, next_window_end_ns, has_load: [false; 2] }
+    fn new(start_ns: u64, flows: &[Flow]) -> Self {
+        let is_loaded = |wanted: &Direction| flows.iter().any(|flow| flow.direction == *wanted);
+        let loaded = [Direction::Up, Direction::Down].into_iter().filter(is_loaded);
+        let directions = loaded.map(|way| (way, SteadyDetector::new(start_ns), false)).collect();
+        Self { directions, next_window_end_ns: start_ns + SteadyDetector::WINDOW_NS }
     }
 
-    /// True once every direction that has a flow was steady. Each window is judged when all flows
-    /// have told what they delivered in it, or half a second after its end.
+    /// Returns true once every direction has been steady. Judges each window when all flows have
+    /// reported their bytes of the window, at latest half a second after its end.
     fn watch(&mut self, flows: &[Flow], now_ns: u64) -> bool {
         let end_ns = self.next_window_end_ns;
-        let told = flows.iter().all(|flow| flow.bytes_at(end_ns).is_some());
-        if now_ns < end_ns || !told && now_ns < end_ns + SteadyDetector::WINDOW_NS {
+        let is_complete = flows.iter().all(|flow| flow.bytes_at(end_ns).is_some());
+        if now_ns < end_ns || !is_complete && now_ns < end_ns + SteadyDetector::WINDOW_NS {
             return self.is_reached();
         }
         self.next_window_end_ns += SteadyDetector::WINDOW_NS;
-        for (index, (direction, detector, steady)) in self.directions.iter_mut().enumerate() {
-            let of_direction = || flows.iter().filter(|flow| flow.direction == *direction);
+        for (direction, detector, steady) in &mut self.directions {
+            let in_direction = flows.iter().filter(|flow| flow.direction == *direction);
             let bytes_of =
                 |flow: &Flow| flow.bytes_at(end_ns).unwrap_or_else(|| flow.delivered_bytes());
-            let bytes = of_direction().map(bytes_of).sum();
-            self.has_load[index] = of_direction().next().is_some();
-            *steady |= detector.observe(end_ns, bytes);
+            *steady |= detector.observe(end_ns, in_direction.map(bytes_of).sum());
         }
         self.is_reached()
     }
 
     fn is_reached(&self) -> bool {
-        let mut loaded =
-            self.directions.iter().zip(self.has_load).filter(|(_, has)| *has).peekable();
-        loaded.peek().is_some() && loaded.all(|((_, _, steady), _)| *steady)
+        self.directions.iter().all(|(_, _, steady)| *steady)
     }
 }

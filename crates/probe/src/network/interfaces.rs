@@ -1,28 +1,29 @@
-//! Byte counters of network interfaces, which include the traffic of all programs.
+//! Byte counters of network interfaces, which count the traffic of all programs.
 
 use std::fs;
 
-/// The network interfaces whose traffic counts as that of a line.
+/// The network interfaces whose traffic counts as that of the access line.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Line {
-    /// None is looked at.
+    /// No interface is read.
     #[default]
     Ignored,
-    /// Those that a default route leads to, as routes come and go.
+    /// The interfaces of the current default routes.
     OfDefaultRoutes,
-    /// The interfaces of these names.
+    /// The interfaces with these names.
     Named(Vec<String>),
 }
 
 impl Line {
-    /// Bytes that these interfaces have received and sent so far, in the network of the calling
-    /// thread; `None` where none is looked at, or none is there.
+    /// Returns the bytes that these interfaces have received and sent, in the network of the
+    /// calling thread; `None` for [`Line::Ignored`], or if no such interface exists.
     pub fn bytes(&self) -> Option<[u64; 2]> {
         let names = match self {
             Line::Ignored => return None,
             Line::Named(names) => names.clone(),
             Line::OfDefaultRoutes => {
-                // Of this thread, whose network is the one that the sockets are in.
+                // The sockets are in the network of this thread, which may differ from the
+                // process's.
                 let read = |name: &str| {
                     fs::read_to_string(format!("/proc/thread-self/net/{name}")).unwrap_or_default()
                 };
@@ -33,7 +34,7 @@ impl Line {
     }
 }
 
-/// Received and sent so far by the interfaces of these names, out of the text of `/proc/net/dev`;
+/// Returns the bytes received and sent by the interfaces `names`, from the text of `/proc/net/dev`;
 /// `None` if it has none of them.
 fn bytes_of(counters: &str, names: &[String]) -> Option<[u64; 2]> {
     let mut sum: Option<[u64; 2]> = None;
@@ -45,14 +46,15 @@ fn bytes_of(counters: &str, names: &[String]) -> Option<[u64; 2]> {
         let numbers: Vec<u64> =
             numbers.split_ascii_whitespace().map_while(|number| number.parse().ok()).collect();
         if let (Some(received), Some(sent)) = (numbers.first(), numbers.get(8)) {
-            let [up, down] = sum.unwrap_or_default();
-            sum = Some([up.saturating_add(*received), down.saturating_add(*sent)]);
+            let [all_received, all_sent] = sum.unwrap_or_default();
+            sum = Some([all_received.saturating_add(*received), all_sent.saturating_add(*sent)]);
         }
     }
     sum
 }
 
-/// Where default routes lead, out of the texts of `/proc/net/route` and `/proc/net/ipv6_route`.
+/// Returns the interfaces of default routes, from the texts of `/proc/net/route` and
+/// `/proc/net/ipv6_route`.
 fn default_interfaces(routes: &str, routes_v6: &str) -> Vec<String> {
     const ANY_V6: &str = "00000000000000000000000000000000";
     let mut names: Vec<String> = Vec::new();

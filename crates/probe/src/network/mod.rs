@@ -1,8 +1,8 @@
-//! What every end of a connection needs: sockets of a network, connecting to a name, waiting that
-//! ends soon, whose network an address is in, and places that networks share.
+//! Sockets and limits that both ends of a connection need: the sockets of a network, connecting to
+//! a name, waiting for a limited time, the network of a customer, and places shared among networks.
 //!
-//! A socket belongs for ever to the network namespace in which it was created, so handing out
-//! sockets is all that is needed to measure between namespaces from one process.
+//! A socket always belongs to the network namespace in which it was created. A process that holds
+//! sockets of several namespaces can therefore measure between them.
 
 mod customer;
 mod descriptors;
@@ -21,17 +21,16 @@ pub use descriptors::raise_descriptor_limit;
 pub use interfaces::Line;
 pub use places::{Evict, Place, PlaceLimits, Places, unless};
 pub use race::{Silence, connect_first};
+pub(crate) use wait::is_transient;
 pub use wait::{POLL_INTERVAL, is_temporary, wait_for};
 
-/// A source of sockets in one network.
-///
-/// Implemented by every `Fn(Domain, Type) -> io::Result<Socket>` that may be called from any
-/// thread.
+/// A source of sockets in one network, implemented by every
+/// `Fn(Domain, Type) -> io::Result<Socket>` that any thread may call.
 pub trait SocketSource: Send + Sync {
-    /// A new socket, not bound and not connected.
+    /// Returns a new socket, not bound and not connected.
     ///
     /// # Errors
-    /// What the kernel says, for example that descriptors have run out.
+    /// Returns the kernel's error, for example if the process has no descriptor left.
     fn socket(&self, domain: Domain, kind: Type) -> io::Result<Socket>;
 }
 
@@ -44,7 +43,7 @@ where
     }
 }
 
-/// The network of the calling thread.
+/// Returns the network of the calling thread.
 pub fn current_network() -> Arc<dyn SocketSource> {
     Arc::new(|domain, kind| Socket::new(domain, kind, None))
 }

@@ -1,5 +1,5 @@
-//! Connecting to the first of several addresses that answers (RFC 8305, "Happy Eyeballs"): a name
-//! whose IPv6 leads nowhere costs a quarter of a second, not a time limit.
+//! Connects to the first of several addresses that answers (RFC 8305, "Happy Eyeballs"): a name
+//! with a dead IPv6 address costs a quarter of a second and not a time limit.
 
 use std::collections::VecDeque;
 use std::io;
@@ -12,20 +12,16 @@ use socket2::{Domain, Socket, Type};
 
 use super::SocketSource;
 
-/// The next address gets its turn when the one before has not answered for so long (RFC 8305
-/// section 5, "Connection Attempt Delay").
+/// Delay between two connection attempts (RFC 8305 section 5, "Connection Attempt Delay").
 const HEAD_START: Duration = Duration::from_millis(250);
-/// How long one wait may take before the time limit and `is_stopped` are looked at.
+/// Longest wait before the time limit and `is_stopped` are checked.
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
-/// Addresses that are tried at most.
 const ADDRESSES_MAX: usize = 16;
 
-/// No address answered: the first of them, and its error.
+/// No address answered: the first that failed, and its error.
 #[derive(Debug)]
 pub struct Silence {
-    /// The address that the resolver put first.
     pub address: SocketAddr,
-    /// Error of this attempt.
     pub source: io::Error,
 }
 
@@ -33,8 +29,8 @@ pub struct Silence {
 /// that answers wins.
 ///
 /// # Errors
-/// [`Silence`] if none answers within `allowed`, or `is_stopped` says so; `None` if there is no
-/// address.
+/// Returns [`Silence`] if no address answers within `allowed` or before `is_stopped` returns true;
+/// `None` without any address.
 pub fn connect_first(
     addresses: &[SocketAddr],
     network: &dyn SocketSource,
@@ -42,7 +38,7 @@ pub fn connect_first(
     is_stopped: &dyn Fn() -> bool,
 ) -> Result<(TcpStream, SocketAddr), Option<Silence>> {
     let Some(first) = addresses.first().copied() else { return Err(None) };
-    let mut race = Race { waiting: in_turn(addresses), running: Vec::new(), failed: None };
+    let mut race = Race { waiting: interleaved(addresses), running: Vec::new(), failed: None };
     let (until, mut next) = (Instant::now() + allowed, Instant::now());
     loop {
         let now = Instant::now();
@@ -61,11 +57,11 @@ pub fn connect_first(
                 return Err(race.failed);
             }
         }
-        let failed_before = race.running.len();
+        let running_before = race.running.len();
         if let Some(won) = race.wait(LOOK_INTERVAL.min(next.saturating_duration_since(now))) {
             return Ok(won);
         }
-        if race.running.len() < failed_before {
+        if race.running.len() < running_before {
             next = now;
         }
     }
@@ -78,7 +74,7 @@ struct Race {
 }
 
 impl Race {
-    /// Begins with one more address; false if there is none left.
+    /// Starts an attempt with the next address; returns false if none is left.
     fn start_one(&mut self, network: &dyn SocketSource) -> bool {
         let Some(address) = self.waiting.pop_front() else { return false };
         let begun = network.socket(Domain::for_address(address), Type::STREAM).and_then(|socket| {
@@ -99,7 +95,7 @@ impl Race {
         true
     }
 
-    /// Waits until one has answered, which is then connected, or `timeout` is over.
+    /// Waits until an attempt succeeds and returns its connection; `None` after `timeout`.
     fn wait(&mut self, timeout: Duration) -> Option<(TcpStream, SocketAddr)> {
         let mut descriptors: Vec<PollFd<'_>> = self
             .running
@@ -107,7 +103,7 @@ impl Race {
             .map(|(socket, _)| PollFd::new(socket.as_fd(), PollFlags::POLLOUT))
             .collect();
         let millis = u16::try_from(timeout.as_millis() + 1).unwrap_or(u16::MAX);
-        // An early end of the wait costs one more turn.
+        // If the wait ends early, the caller waits again.
         let _ = poll(&mut descriptors, PollTimeout::from(millis));
         let ready: Vec<bool> = descriptors.iter().map(|it| it.any().unwrap_or(false)).collect();
         drop(descriptors);
@@ -130,9 +126,9 @@ impl Race {
     }
 }
 
-/// The families in turn, beginning with the one that the resolver prefers; within a family as the
-/// resolver has them (RFC 8305 section 4).
-fn in_turn(addresses: &[SocketAddr]) -> VecDeque<SocketAddr> {
+/// Returns the addresses with their families in turn, first the one that the resolver prefers;
+/// within a family in the resolver's order (RFC 8305 section 4).
+fn interleaved(addresses: &[SocketAddr]) -> VecDeque<SocketAddr> {
     let preferred = addresses.first().is_some_and(SocketAddr::is_ipv6);
     let (mut these, mut others): (VecDeque<_>, VecDeque<_>) =
         addresses.iter().copied().partition(|address| address.is_ipv6() == preferred);
@@ -155,7 +151,7 @@ mod tests {
 
     const LONG: Duration = Duration::from_mins(1);
 
-    /// A port where connections are never answered: its queue is full.
+    /// Returns a port where connections are never answered: its queue is full.
     fn silent() -> (TcpListener, Vec<Socket>, SocketAddr) {
         let listener = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
         listener.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into()).unwrap();
@@ -177,9 +173,9 @@ mod tests {
     fn families_take_turns_and_no_more_than_a_few_are_tried() {
         let parse = |text: &str| text.parse::<SocketAddr>().unwrap();
         let found = [parse("[::1]:1"), parse("[::2]:1"), parse("1.1.1.1:1"), parse("[::3]:1")];
-        let turns: Vec<_> = in_turn(&found).into_iter().collect();
+        let turns: Vec<_> = interleaved(&found).into_iter().collect();
         assert_eq!(turns, [found[0], found[2], found[1], found[3]]);
-        assert_eq!(in_turn(&vec![found[0]; 100]).len(), ADDRESSES_MAX);
+        assert_eq!(interleaved(&vec![found[0]; 100]).len(), ADDRESSES_MAX);
     }
 
     #[test]
@@ -187,7 +183,7 @@ mod tests {
         let (_listener, _fillers, dead) = silent();
         let alive = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = alive.local_addr().unwrap();
-        // Premise: alone it is silent until the limit.
+        // Premise: this address alone never answers.
         let alone = connect_first(&[dead], &*current_network(), HEAD_START, &|| false);
         assert_eq!(alone.unwrap_err().unwrap().source.kind(), io::ErrorKind::TimedOut);
         let tried = Mutex::new(0);

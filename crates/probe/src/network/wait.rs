@@ -6,13 +6,14 @@ use std::time::Duration;
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
-/// How long a thread may sleep before it looks whether it should stop.
+/// Longest sleep of a thread before it checks whether it should stop.
 pub const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Waits until one of `flags` holds or `timeout` is over; which ones hold.
+/// Waits until one of `flags` holds, at most for `timeout`. Returns the flags that hold; none after
+/// a timeout or a signal.
 ///
 /// # Errors
-/// What the kernel says; a signal is no error, just an early end.
+/// Returns the kernel's error.
 pub fn wait_for(
     descriptor: BorrowedFd<'_>,
     flags: PollFlags,
@@ -28,8 +29,14 @@ pub fn wait_for(
     }
 }
 
-/// True for what says "not now" and nothing about the connection: a socket that would block, or a
+/// Returns true for errors that do not concern the connection: a socket that would block, or a
 /// signal.
 pub fn is_temporary(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
+}
+
+/// Returns true for errors after which a UDP socket may still receive: those of [`is_temporary`],
+/// and "connection refused", which concerns an earlier packet.
+pub(crate) fn is_transient(error: &io::Error) -> bool {
+    is_temporary(error) || error.kind() == io::ErrorKind::ConnectionRefused
 }

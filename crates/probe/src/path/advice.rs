@@ -1,4 +1,4 @@
-//! What to change, in plain words.
+//! Advice: what to change, one sentence or two per finding.
 
 use underload_record::ce_excess::{IDLE_SHARE, LOADED_SHARE};
 use underload_record::schema::{Direction, Ecn, Marking};
@@ -12,7 +12,7 @@ use super::marks::{Change, Fate, MarkRow, MarkSurvey};
 /// Delay under load that a call notices, ms.
 const NOTICED_MS: f64 = 50.0;
 
-/// One sentence or two per finding that somebody could act on; empty if all is well.
+/// Returns what the user can change, one sentence or two per finding; empty if all is well.
 pub fn advice(marks: &[&MarkSurvey], examinations: &[Examination]) -> Vec<String> {
     let mut advice = Vec::new();
     for survey in marks {
@@ -26,7 +26,7 @@ pub fn advice(marks: &[&MarkSurvey], examinations: &[Examination]) -> Vec<String
             about_congestion_marks(examination.direction, evidence, &mut advice);
         }
     }
-    // Both families often say the same.
+    // IPv4 and IPv6 often yield the same advice.
     let mut said = Vec::new();
     advice.retain(|line| {
         let is_new = !said.contains(line);
@@ -42,28 +42,28 @@ fn about_marks(survey: &MarkSurvey, advice: &mut Vec<String>) {
     let any = |is_wanted: &dyn Fn(Marking) -> bool, is_so: &dyn Fn(&MarkRow) -> bool| {
         survey.rows.iter().filter(|row| is_wanted(row.sent)).any(is_so)
     };
-    for (way, fate) in [("up", up as fn(&_) -> Fate), ("down", down)] {
-        if any(&is_ecn, &|row| changes(row, fate(row)).ecn) {
+    for (way, fate) in [("up", (|row| row.up) as fn(&MarkRow) -> Fate), ("down", |row| row.down)] {
+        if any(&is_ecn, &|row| damages(row, fate(row)).1) {
             advice.push(format!(
                 "ECN does not survive {way}: L4S and ECN cannot work on this path. Find the device \
                  that rewrites the field (often a home router's QoS setting, or a tunnel) and let \
                  it keep the two ECN bits."
             ));
         }
-        if any(&is_nqb, &|row| changes(row, fate(row)).dscp) {
+        if any(&is_nqb, &|row| damages(row, fate(row)).0) {
             advice.push(format!(
-                "DSCP 45 does not survive {way}: applications cannot ask for the low latency queue \
-                 by it. Networks at the edge should pass 45 or map it back (RFC 9956)."
+                "DSCP 45 does not survive {way}: applications cannot use it to request the low \
+                 latency queue. Networks at the edge should pass 45 or map it back (RFC 9956)."
             ));
         }
     }
-    // What is lost without a marking too is not lost for its marking.
+    // A packet that would be lost without its marking, too, is not lost because of it.
     let plain_passes = any(&|sent| sent == Marking::default(), &|row| row.answered > 0);
     for (name, is_wanted) in [("ECN", &is_ecn as &dyn Fn(_) -> _), ("DSCP 45", &is_nqb)] {
         if plain_passes && any(is_wanted, &|row| row.up == Fate::Lost) {
             advice.push(format!(
-                "Packets with {name} are lost, up or down (which of the two cannot be told from \
-                 here), while others pass: find the firewall or router that drops them."
+                "Packets with {name} are lost, up or down (from here the two cannot be told \
+                 apart), while others pass: find the firewall or router that drops them."
             ));
         }
         if any(is_wanted, &|row| row.up == Fate::Refused) {
@@ -74,37 +74,23 @@ fn about_marks(survey: &MarkSurvey, advice: &mut Vec<String>) {
     }
 }
 
-/// The fields of a marking that one direction changes.
-struct Spoilt {
-    dscp: bool,
-    ecn: bool,
-}
-
-fn changes(row: &MarkRow, fate: Fate) -> Spoilt {
+/// Returns whether one direction damages the DSCP and the ECN field.
+fn damages(row: &MarkRow, fate: Fate) -> (bool, bool) {
     match fate {
-        Fate::Seen { dscp, ecn } => Spoilt { dscp: dscp.is_damage(), ecn: ecn.is_damage() },
-        // What most packets carried; congestion marks on some of them are no damage.
-        Fate::Mixed { mostly } => Spoilt {
-            dscp: Change::of_dscp(row.sent.dscp, mostly.dscp).is_damage(),
-            ecn: Change::of_ecn(row.sent.ecn, mostly.ecn).is_damage(),
-        },
-        Fate::Lost | Fate::Unknown | Fate::Refused => Spoilt { dscp: false, ecn: false },
+        Fate::Seen { dscp, ecn } => (dscp.is_damage(), ecn.is_damage()),
+        // Congestion marks on some of the packets are no damage.
+        Fate::Mixed { mostly } => (
+            Change::from_dscps(row.sent.dscp, mostly.dscp).is_damage(),
+            Change::from_ecns(row.sent.ecn, mostly.ecn).is_damage(),
+        ),
+        Fate::Lost | Fate::Unknown | Fate::Refused => (false, false),
     }
 }
-
-fn up(row: &MarkRow) -> Fate {
-    row.up
-}
-
-fn down(row: &MarkRow) -> Fate {
-    row.down
-}
-
 fn about_grant(examination: &Examination, advice: &mut Vec<String>) {
     if let Some(granted) = examination.held_up_at_bit_per_s {
         advice.push(format!(
-            "The server's limit ({:.2} Mbit/s), not the line, held up the load {}: of the line's \
-             rate and queue nothing is known. Ask for more, or a server that grants more.",
+            "The server's limit ({:.2} Mbit/s), not the line, held up the load {}: the line's \
+             rate and queue are unknown. Ask for more, or use a server that grants more.",
             granted as f64 / 1e6,
             examination.direction
         ));
@@ -128,13 +114,13 @@ fn about_queue(examination: &Examination, advice: &mut Vec<String>) {
                 }
             };
             advice.push(format!(
-                "The {way} buffer is a plain one and holds {standing_ms:.0} ms when full: \
+                "The {way} buffer has no AQM and holds {standing_ms:.0} ms when full: \
                  {setting}."
             ));
         }
         Some(QueueFamily::DropTail) => advice.push(format!(
-            "The {way} buffer is plain but short ({standing_ms:.0} ms when full): calls are fine, \
-             loss comes in bursts. An AQM would keep the rate with less loss."
+            "The {way} buffer has no AQM but is short ({standing_ms:.0} ms when full): calls are \
+             fine, loss comes in bursts. An AQM would keep the rate with less loss."
         )),
         Some(QueueFamily::SingleQueueAqm) if standing_ms > NOTICED_MS => advice.push(format!(
             "There is an AQM {way}, yet {standing_ms:.0} ms of delay: its target is too high, or \
@@ -152,7 +138,7 @@ fn about_treatment(examination: &Examination, advice: &mut Vec<String>) {
     match examination.treatment.map(|treatment| treatment.verdict) {
         Some(TreatmentVerdict::Priority) => advice.push(format!(
             "DSCP 45 gets more than its share {way}: marking pays, so it will be abused. Treat it \
-             as best effort in a queue of its own (RFC 9956 section 4)."
+             as best effort in a separate queue (RFC 9956 section 4)."
         )),
         Some(TreatmentVerdict::Disadvantage) => advice.push(format!(
             "A load with DSCP 45 gets less than its share {way}: policed, protected against, or \
@@ -166,15 +152,15 @@ fn about_congestion_marks(way: Direction, evidence: &Evidence, advice: &mut Vec<
     if let Some(share) = evidence.ce_idle.filter(|share| *share > IDLE_SHARE) {
         advice.push(format!(
             "{:.1} % of ECT packets are marked CE {way} while nothing is queued: a device marks \
-             without reason, and ECN senders slow down for nothing.",
+             without congestion, and ECN senders slow down for no reason.",
             share * 100.0
         ));
     }
     for (name, share) in [("ECT(0)", evidence.ce_of_ect0), ("ECT(1)", evidence.ce_of_ect1)] {
         if let Some(share) = share.filter(|share| *share > LOADED_SHARE) {
             advice.push(format!(
-                "{:.0} % of {name} probes are marked CE {way} under load, although they send next \
-                 to nothing: the marking threshold is below what the link needs.",
+                "{:.0} % of {name} probes are marked CE {way} under load, although they send \
+                 little: the marking threshold is below what the link needs.",
                 share * 100.0
             ));
         }
@@ -189,7 +175,7 @@ mod tests {
     use super::*;
     use crate::path::MARKINGS;
 
-    /// What is advised where every row's way up and down is what `fate` says.
+    /// Returns the advice for a path with `fate(marking)` up and down.
     fn advised(fate: impl Fn(Marking) -> [Fate; 2]) -> Vec<String> {
         let row = |sent: &Marking| {
             let [up, down] = fate(*sent);

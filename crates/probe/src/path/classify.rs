@@ -1,15 +1,15 @@
-//! Which kind of queue stands at the bottleneck, by likelihood.
+//! The kind of queue at the bottleneck, by likelihood.
 //!
 //! [`features`] turns [`Evidence`] into a vector of logarithms and shares. The model has one
-//! component per discipline and kind of congestion control, learnt from the simulator: the mean of
-//! its vectors and their covariance. A component's likelihood is a Student t density rather than a
-//! normal one: a real line never looks exactly like a simulated one, and the odds between two
-//! components must not explode with the distance from both. A feature that was not measured is left
-//! out of the density (its marginal is the same with that row and column removed). All kinds have
-//! the same prior, and within a kind all its disciplines.
+//! component per discipline and kind of congestion control, learnt from the simulator: the mean and
+//! the covariance of its vectors. A component's likelihood is a Student t density and not a normal
+//! one: no real line looks exactly like a simulated one, and the odds between two components must
+//! not explode with the distance from both. A feature that was not measured is left out of the
+//! density (its row and column are removed). All kinds have the same prior, and within a kind all
+//! disciplines.
 //!
 //! The answer is "cannot tell" if no kind has [`CERTAIN`] of the posterior, or if the evidence is
-//! further from every component than [`DISTANCE_MAX`]: a likelihood only ranks what it knows.
+//! further from every component than [`DISTANCE_MAX`]: a likelihood only ranks known kinds.
 
 use serde::Serialize;
 
@@ -18,53 +18,44 @@ use super::features::features;
 use super::kind::{QueueFamily, QueueKind};
 use super::model::{Component, Model};
 
-/// The least posterior of a family that is called an answer.
+/// Smallest posterior of a family that counts as an answer.
 pub const CERTAIN: f64 = 0.9;
-/// Squared Mahalanobis distance per feature to the nearest component, above which the evidence is
-/// like nothing that the model knows.
+/// Squared Mahalanobis distance per feature to the nearest component, above which the evidence
+/// resembles no component.
 pub const DISTANCE_MAX: f64 = 12.0;
 
-/// What the evidence says of the kind of queue.
+/// The queue at the bottleneck, by the evidence.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Classification {
-    /// The answer, or why there is none.
     pub answer: Answer,
-    /// Posterior probability of each kind; they add up to 1.
+    /// Posterior probability of each kind. The sum is 1.
     pub posterior: Vec<(QueueKind, f64)>,
-    /// The discipline of the model that the evidence is nearest to, for example `codel`.
+    /// The model's discipline nearest to the evidence, for example `codel`.
     pub nearest: String,
-    /// Squared Mahalanobis distance per feature to that one; about 1 for a typical case.
+    /// Squared Mahalanobis distance per feature to `nearest`; about 1 for a typical case.
     pub distance: f64,
 }
 
-/// A family, or none.
+/// The family of the queue, or why it is unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(tag = "answer", rename_all = "kebab-case")]
 pub enum Answer {
-    /// The queue is of this family.
     Known {
-        /// The family found.
         family: QueueFamily,
-        /// Posterior probability of the family.
         probability: f64,
-        /// Which AQM it looks like, if one has at least [`CERTAIN`] of the family's probability.
+        /// The AQM, if one kind has at least [`CERTAIN`] of the family's probability.
         like: Option<QueueKind>,
     },
-    /// Cannot tell: two families are about as likely.
-    Ambiguous {
-        /// The likeliest one.
-        family: QueueFamily,
-        /// Posterior probability of the likeliest family.
-        probability: f64,
-    },
-    /// Cannot tell: like nothing that the model knows.
+    /// No family is likely enough; `family` is the likeliest.
+    Ambiguous { family: QueueFamily, probability: f64 },
+    /// The evidence resembles no component of the model.
     Unlike,
-    /// Cannot tell: nothing waited and nothing was lost.
+    /// Nothing waited and nothing was lost.
     NotABottleneck,
 }
 
 impl Answer {
-    /// The family, if there is an answer.
+    /// Returns the family; `None` without an answer.
     pub fn family(&self) -> Option<QueueFamily> {
         match self {
             Self::Known { family, .. } => Some(*family),
@@ -74,19 +65,17 @@ impl Answer {
 }
 
 impl Classification {
-    /// Posterior probability of a family.
     pub fn probability(&self, family: QueueFamily) -> f64 {
-        let of_family = self.posterior.iter().filter(|(kind, _)| kind.family() == family);
-        of_family.map(|(_, probability)| probability).sum()
+        let members = self.posterior.iter().filter(|(kind, _)| kind.family() == family);
+        members.map(|(_, probability)| probability).sum()
     }
 }
 
-/// Judges the evidence by the model that comes with this program.
+/// Classifies the evidence by the built-in model.
 pub fn classify(evidence: &Evidence) -> Classification {
     classify_with(Model::built_in(), evidence)
 }
 
-/// Judges the evidence by another model.
 pub fn classify_with(model: &Model, evidence: &Evidence) -> Classification {
     let vector = features(evidence);
     let control = evidence.control;
@@ -98,11 +87,10 @@ pub fn classify_with(model: &Model, evidence: &Evidence) -> Classification {
         })
         .collect();
     judged.sort_by(|a, b| b.log_likelihood.total_cmp(&a.log_likelihood));
-    let posterior = posterior(&judged);
     let nearest = judged.first();
     let mut classification = Classification {
         answer: Answer::Unlike,
-        posterior,
+        posterior: posterior(&judged),
         nearest: nearest.map_or_else(String::new, |judged| judged.component.name.clone()),
         distance: nearest.map_or(f64::INFINITY, |judged| judged.distance),
     };
@@ -116,7 +104,8 @@ struct Judged<'a> {
     distance: f64,
 }
 
-/// Kinds with equal priors; the likelihood of a kind is the mean over its disciplines.
+/// Returns the posterior of each kind. All kinds have equal priors; the likelihood of a kind is the
+/// sum over its disciplines, divided by the number of disciplines of its family.
 fn posterior(judged: &[Judged<'_>]) -> Vec<(QueueKind, f64)> {
     let best = judged.first().map_or(0.0, |judged| judged.log_likelihood);
     let families = QueueFamily::ALL.map(|family| {
@@ -137,8 +126,7 @@ fn answer(classification: &Classification, evidence: &Evidence) -> Answer {
     if !evidence.shows_a_queue() {
         return Answer::NotABottleneck;
     }
-    let of = |family| (family, classification.probability(family));
-    let families = QueueFamily::ALL.map(of);
+    let families = QueueFamily::ALL.map(|family| (family, classification.probability(family)));
     let Some((family, probability)) = families.into_iter().max_by(|a, b| a.1.total_cmp(&b.1))
     else {
         return Answer::Unlike;
@@ -151,7 +139,7 @@ fn answer(classification: &Classification, evidence: &Evidence) -> Answer {
     }
     let members = classification.posterior.iter().filter(|(kind, _)| kind.family() == family);
     let like = members
-        .filter(|(_, of_kind)| *of_kind >= CERTAIN * probability)
+        .filter(|(_, probability_of_kind)| *probability_of_kind >= CERTAIN * probability)
         .map(|(kind, _)| *kind)
         .next();
     Answer::Known { family, probability, like }

@@ -1,15 +1,15 @@
-//! What loaded probes showed, as the few numbers that tell queues apart.
+//! The evidence of loaded probes: the few numbers that distinguish queues.
 //!
-//! Two stages, each with open-loop probes in several classes and an idle phase in front:
+//! Two stages, each with open-loop probes in several classes and an idle phase before it:
 //!
-//! 1. TCP flows fill the path, as users do. What the bulk flows' congestion control makes of the
-//!    queue, and what the queue makes of it, is the shape of the delay.
-//! 2. UDP at [`OVERLOAD`] times the rate that TCP reached. It does not react, so the queue shows
-//!    its own rule: a full buffer stands at its size, PIE comes back to its target within a
-//!    second, CoDel is overrun and its delay grows on, a fair queue lets everybody else pass.
+//! 1. TCP flows fill the path, as users do. The shape of the delay shows how their congestion
+//!    control and the queue interact.
+//! 2. UDP at [`OVERLOAD`] times the rate that TCP reached. UDP does not react, so the queue shows
+//!    its own rule: a full buffer stays at its size, PIE returns to its target within a second,
+//!    CoDel is overrun and its delay keeps growing, a fair queue lets all other flows pass.
 //!
-//! Delays are round trips above the shortest one of the idle phase; with one direction loaded at a
-//! time, what is above it waited in that direction.
+//! Delays are round trips minus the shortest one of the idle phase. Only one direction is loaded at
+//! a time, so the difference is time in that direction's queue.
 
 use serde::{Deserialize, Serialize};
 use underload_record::schema::{Direction, Ecn, Marking, Phase, PhaseWindow, Sample, Series};
@@ -17,10 +17,10 @@ use underload_record::stats::nearest_rank;
 
 use crate::endpoint::Prober;
 
-/// By how much the second stage exceeds [`Stage::busiest_bit_per_s`] of the first one.
+/// Rate of the second stage, as a multiple of [`Stage::busiest_bit_per_s`] of the first one.
 pub const OVERLOAD: f64 = 1.4;
 
-/// The classes that both stages probe.
+/// Markings of the probe classes of both stages.
 pub const CLASSES: [Marking; 4] = [
     BEST_EFFORT,
     Marking { dscp: Marking::NQB, ecn: Ecn::NotEct },
@@ -30,69 +30,68 @@ pub const CLASSES: [Marking; 4] = [
 
 const BEST_EFFORT: Marking = Marking { dscp: 0, ecn: Ecn::NotEct };
 
-/// One stage as it was recorded, measured or simulated.
+/// The records of one stage, measured or simulated.
 #[derive(Clone, Copy, Debug)]
 pub struct Stage<'a> {
     /// The samples of every probe class.
     pub samples: &'a [Sample],
-    /// Curves of the load flows: `NAME.goodput`, and of TCP `NAME.rtt` and `NAME.retransmits`.
+    /// Time series of the load flows: `NAME.goodput`, and of TCP `NAME.rtt` and `NAME.retransmits`.
     pub series: &'a [Series],
-    /// Start and end of each phase.
     pub phases: &'a [PhaseWindow],
     /// Counts of the UDP load; `None` if TCP loaded the path.
     pub udp: Option<UdpLoad>,
-    /// IP header of every packet: 20 bytes, or 40 over IPv6.
+    /// Bytes of each packet's IP header: 20, or 40 with IPv6.
     pub ip_header_bytes: u16,
 }
 
-/// What became of a UDP load of packets of [`OVERLOAD_PACKET_BYTES`] during the load phase.
+/// The outcome of a UDP load of [`OVERLOAD_PACKET_BYTES`] packets in the load phase.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct UdpLoad {
-    /// Share that arrived, 0 to 1.
+    /// Share of packets that arrived, 0 to 1.
     pub arrived: f64,
-    /// Payload that arrived, bit/s.
     pub goodput_bit_per_s: f64,
 }
 
-/// Length of the overload's packets at the IP layer.
+/// Length of the UDP load's packets, IP header included.
 pub const OVERLOAD_PACKET_BYTES: u16 = 1_400;
 
-/// Which kind of congestion control filled the path.
+/// The kind of congestion control that filled the path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Control {
-    /// CUBIC, Reno and what else fills a queue until it loses something.
+    /// CUBIC, Reno and others that fill a queue until a packet is lost.
     LossBased,
-    /// BBR: limits what it keeps in the queue.
+    /// BBR, which limits its share of the queue.
     Bbr,
 }
 
 impl Control {
-    /// Of the congestion control that the kernel calls `name`.
+    /// Returns the kind of the congestion control that the kernel calls `name`.
     pub fn from_name(name: &str) -> Self {
         if name.starts_with("bbr") { Self::Bbr } else { Self::LossBased }
     }
 }
 
-/// What the probes showed. Delays are in ms above the idle round trip; shares are 0 to 1.
+/// What the probes showed. Delays are in ms above `base_rtt_ms`; shares are 0 to 1.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Evidence {
     /// Kind of congestion control of the load in the first stage.
     pub control: Control,
-    /// Rate of the bottleneck, bit/s at the IP layer, the probes' packets included: what arrived of
-    /// the overload, which leaves no gap; without one, what TCP reached at its best.
+    /// Rate of the bottleneck, bit/s at the IP layer, with the probes' packets: what arrived of the
+    /// overload, which leaves no gap; without an overload, the highest rate of TCP.
     pub rate_bit_per_s: f64,
     /// Shortest round trip of the idle phase, ms.
     pub base_rtt_ms: f64,
-    /// Best effort probes under TCP.
+    /// Delay of best effort probes under TCP.
     pub tcp: Delay,
-    /// From one rise of the delay over its middle to the next, ms; `None` if it does not swing.
+    /// Mean time from one rise of the delay above its median to the next, ms; `None` without
+    /// swings.
     pub swing_period_ms: Option<f64>,
-    /// Median of the TCP flows' own smoothed round trip, above the shortest one of the probes.
+    /// Median of the TCP flows' own smoothed round trip.
     pub own_flow_ms: Option<f64>,
-    /// Segments that one loss episode costs, the mean over 100 ms intervals with any.
+    /// Mean number of segments lost in a 100 ms interval with losses.
     pub loss_burst_segments: Option<f64>,
-    /// Segments sent again, of all.
+    /// Share of segments that were retransmitted.
     pub loss_share: Option<f64>,
     /// Median delay of DSCP 45 under TCP.
     pub nqb_ms: Option<f64>,
@@ -104,26 +103,22 @@ pub struct Evidence {
     pub ce_of_ect1: Option<f64>,
     /// Share of ECT probes that arrived with CE while the path was idle.
     pub ce_idle: Option<f64>,
-    /// The second stage; `None` if it was left out.
+    /// The second stage; `None` if it was skipped.
     pub overload: Option<Overload>,
 }
 
-/// A distribution of delays, ms above the idle round trip.
+/// A distribution of delays, ms above the shortest idle round trip.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Delay {
-    /// 5th percentile.
     pub p5_ms: f64,
-    /// Median.
     pub p50_ms: f64,
-    /// 95th percentile.
     pub p95_ms: f64,
-    /// 99th percentile.
     pub p99_ms: f64,
-    /// Share of the probes within a tenth of `p99_ms`: how long the delay stands at its top.
+    /// Share of the probes with at least 90 % of `p99_ms`: how long the delay stays at its maximum.
     pub at_top: f64,
 }
 
-/// What a UDP load above the bottleneck's rate showed.
+/// What the probes showed under a UDP load above the bottleneck's rate. Delays in ms.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Overload {
     /// Median delay of best effort probes in the first half.
@@ -136,7 +131,7 @@ pub struct Overload {
     pub late_p90_ms: f64,
     /// Share of best effort probes lost, both halves.
     pub lost: f64,
-    /// Share of the load itself that did not arrive.
+    /// Share of the load's packets that were lost; `None` if the load was not counted.
     pub load_lost: Option<f64>,
     /// Median delay of DSCP 45 in the second half.
     pub nqb_ms: Option<f64>,
@@ -144,30 +139,31 @@ pub struct Overload {
     pub ect1_ms: Option<f64>,
 }
 
-/// Fewer answered probes than this say nothing about a class.
+/// Fewest answered probes from which a class is judged.
 const ANSWERS_MIN: usize = 20;
-/// A full TCP packet, and its TCP header with time stamps.
+/// IP length of a full TCP packet.
 const TCP_PACKET_BYTES: f64 = 1_500.0;
+/// TCP header with time stamps.
 const TCP_HEADER_BYTES: f64 = 32.0;
 const UDP_HEADER_BYTES: f64 = 8.0;
 /// UDP payload of a probe.
 const PROBE_PAYLOAD_BYTES: f64 = Prober::PAYLOAD_MIN as f64;
-/// Steps at which it is told how much TCP has delivered, ns.
+/// Interval at which TCP's delivered bits are sampled, ns.
 const STEP_NS: u64 = 50_000_000;
-/// Half a second.
+/// Half a second, in steps of [`STEP_NS`].
 const BUSIEST_STEPS: usize = 10;
-/// Over so many steps TCP shows what it reaches: 4 s.
+/// 4 s, over which TCP shows its highest rate.
 const RATE_STEPS: usize = 80;
-/// So long may a receiver hold back what came behind a lost segment: 1 s.
+/// 1 s: the longest time for which a receiver holds back data behind a lost segment.
 const HELD_BACK_STEPS: usize = 20;
-/// Of an overload that overran the bottleneck at least so much is lost.
+/// Share of an overload that is lost at least if it overran the bottleneck.
 const OVERRUN_LOST_MIN: f64 = 0.1;
-/// TCP that reached more than this, in what UDP reached, shows that UDP is held back.
+/// If TCP reached more than this multiple of UDP's rate, the path limits UDP.
 const UDP_HELD_BACK: f64 = 1.05;
 
 impl Evidence {
-    /// Reads the stages of one direction. `None` if there is too little to read: no answers in the
-    /// idle phase or under load, or no goodput.
+    /// Reads the stages of one direction. Returns `None` if an idle or loaded round trip or the
+    /// goodput is missing.
     pub fn from_stages(
         direction: Direction,
         congestion_control: &str,
@@ -178,27 +174,30 @@ impl Evidence {
         let best_effort = tcp.delays(BEST_EFFORT, base_ms);
         let window = tcp.window(Phase::Load)?;
         let stages = [Some(tcp), overload];
-        let ce = |ecn, phases: &[Phase]| ce_share(direction, &stages, ecn, phases);
+        let ce = |ecn, phase| ce_share(direction, &stages, ecn, phase);
         Some(Self {
             control: Control::from_name(congestion_control),
             rate_bit_per_s: rate_bit_per_s(&tcp, overload.as_ref())?,
             base_rtt_ms: base_ms,
-            tcp: Delay::of(&best_effort)?,
+            tcp: Delay::from_delays(&best_effort)?,
             swing_period_ms: swing_period_ms(&best_effort, window),
             own_flow_ms: own_flow_ms(&tcp, window, base_ms),
             loss_burst_segments: loss_burst(&tcp, window),
             loss_share: loss_share(&tcp, window),
             nqb_ms: median(tcp.delays(CLASSES[1], base_ms)),
             ect1_ms: median(tcp.delays(CLASSES[3], base_ms)),
-            ce_of_ect0: ce(Ecn::Ect0, &[Phase::Load]),
-            ce_of_ect1: ce(Ecn::Ect1, &[Phase::Load]),
-            ce_idle: ce_idle(direction, &stages),
-            overload: overload.and_then(|stage| Overload::of(&stage)),
+            ce_of_ect0: ce(Ecn::Ect0, Phase::Load),
+            ce_of_ect1: ce(Ecn::Ect1, Phase::Load),
+            ce_idle: [Ecn::Ect0, Ecn::Ect1]
+                .into_iter()
+                .filter_map(|ecn| ce(ecn, Phase::Idle))
+                .reduce(f64::max),
+            overload: overload.and_then(|stage| Overload::from_stage(&stage)),
         })
     }
 
-    /// Whether the load made anything wait or disappear: if not, this was not the bottleneck, or
-    /// the load was too weak for it.
+    /// Returns whether packets waited or were lost under load. If not, this was not the bottleneck,
+    /// or the load was too weak for it.
     pub fn shows_a_queue(&self) -> bool {
         let overload = self.overload.unwrap_or_default();
         let delays = [self.tcp.p95_ms, self.own_flow_ms.unwrap_or(0.0), overload.late_p50_ms];
@@ -206,14 +205,14 @@ impl Evidence {
         delays.iter().any(|delay| *delay > QUEUE_MIN_MS) || lost > LOST_MIN
     }
 
-    /// The buffer's size if it is a plain one, bytes: where the delay stands times the rate.
+    /// Returns the size of a buffer without AQM, bytes: its highest delay times the rate.
     pub fn buffer_bytes(&self) -> u64 {
         let plateau_ms = self.overload.map_or(0.0, |overload| overload.late_p90_ms);
         (plateau_ms.max(self.tcp.p99_ms) / 1e3 * self.rate_bit_per_s / 8.0) as u64
     }
 }
 
-/// Less delay than this is the noise of hosts.
+/// Shorter delays are noise of the hosts.
 const QUEUE_MIN_MS: f64 = 1.0;
 const LOST_MIN: f64 = 0.03;
 
@@ -234,7 +233,7 @@ impl Stage<'_> {
         idle.filter_map(|sample| sample.rtt_ns).min().map(|ns| ns as f64 / 1e6)
     }
 
-    /// When each answered probe of the load phase was sent, ns, and its delay, ms.
+    /// Returns when each answered probe of the load phase was sent, ns, and its delay, ms.
     fn delays(&self, class: Marking, base_ms: f64) -> Vec<(u64, f64)> {
         let delay = |sample: &Sample| {
             let rtt_ms = sample.rtt_ns? as f64 / 1e6;
@@ -243,8 +242,8 @@ impl Stage<'_> {
         self.of_class(class, Phase::Load).filter_map(delay).collect()
     }
 
-    /// The curves of this kind, one per load flow.
-    fn curves(&self, kind: &str) -> impl Iterator<Item = &Series> {
+    /// Returns the series of this kind, one per load flow.
+    fn series_of(&self, kind: &str) -> impl Iterator<Item = &Series> {
         self.series.iter().filter(move |series| {
             series.name.rsplit_once('.').is_some_and(|(_, suffix)| suffix == kind)
                 && !series.name.starts_with("up.")
@@ -254,7 +253,7 @@ impl Stage<'_> {
 }
 
 impl Delay {
-    fn of(delays: &[(u64, f64)]) -> Option<Self> {
+    fn from_delays(delays: &[(u64, f64)]) -> Option<Self> {
         if delays.len() < ANSWERS_MIN {
             return None;
         }
@@ -273,7 +272,7 @@ impl Delay {
 }
 
 impl Overload {
-    fn of(stage: &Stage<'_>) -> Option<Self> {
+    fn from_stage(stage: &Stage<'_>) -> Option<Self> {
         let base_ms = stage.base_ms()?;
         let window = stage.window(Phase::Load)?;
         let middle_ns = window.start_ns + window.length_ns() / 2;
@@ -315,8 +314,8 @@ fn median(delays: Vec<(u64, f64)>) -> Option<f64> {
     nearest_rank(&sorted(delays.into_iter().map(|(_, delay)| delay)), 0.5).filter(|_| enough)
 }
 
-/// The bottleneck's rate with all headers, by the overload if it overran the bottleneck and was
-/// not held back, else by TCP.
+/// Returns the bottleneck's rate with all headers: from the overload if it overran the bottleneck
+/// and the path did not limit UDP, else from TCP.
 fn rate_bit_per_s(tcp: &Stage<'_>, overload: Option<&Stage<'_>>) -> Option<f64> {
     let by_tcp = tcp.tcp_rate().filter(|rate| *rate > 0.0)?;
     let by_udp = overload.and_then(Stage::overrun_rate);
@@ -324,22 +323,22 @@ fn rate_bit_per_s(tcp: &Stage<'_>, overload: Option<&Stage<'_>>) -> Option<f64> 
 }
 
 impl Stage<'_> {
-    /// The highest rate that all TCP flows reached together: they may leave a short buffer half
-    /// empty on the mean, but not at their best.
+    /// Returns the highest rate of all TCP flows together. Their mean may be lower: they may leave
+    /// a short buffer half empty.
     fn tcp_rate(&self) -> Option<f64> {
-        let (first, last) = (self.window(Phase::Ramp), self.window(Phase::Load)?);
-        let delivered = self.delivered_bits(first.unwrap_or(last).start_ns, last.end_ns);
-        let header = f64::from(self.ip_header_bytes) + TCP_HEADER_BYTES;
-        let packets_per_payload = TCP_PACKET_BYTES / (TCP_PACKET_BYTES - header);
-        Some(best_rate(&delivered)? * packets_per_payload + self.probe_rate(last))
+        let best = best_rate(&self.delivered_bits()?)?;
+        Some(best * self.packet_per_payload() + self.probe_rate(self.window(Phase::Load)?))
     }
 
-    /// What TCP reached in its best half seconds, the 90th percentile, with headers. Where
-    /// receivers wait for lost segments that is up to a tenth more than the line's rate: no measure
-    /// of it, but surely enough to overrun it, and what the model's overloads were made from.
+    fn packet_per_payload(&self) -> f64 {
+        TCP_PACKET_BYTES / (TCP_PACKET_BYTES - f64::from(self.ip_header_bytes) - TCP_HEADER_BYTES)
+    }
+
+    /// Returns the 90th percentile of TCP's rate over half seconds, with headers. If receivers wait
+    /// for lost segments, this is up to a tenth above the line's rate: too inexact to report as the
+    /// rate, but enough to overrun the line, and the base of the model's overloads.
     pub fn busiest_bit_per_s(&self) -> Option<f64> {
-        let (first, last) = (self.window(Phase::Ramp), self.window(Phase::Load)?);
-        let delivered = self.delivered_bits(first.unwrap_or(last).start_ns, last.end_ns);
+        let delivered = self.delivered_bits()?;
         let halves: Vec<f64> = delivered.iter().copied().step_by(BUSIEST_STEPS).collect();
         let rates = halves.windows(2).map(|pair| pair[1] - pair[0]);
         let best = nearest_rank(&sorted(rates), 0.9).filter(|bits| *bits > 0.0)?;
@@ -348,15 +347,18 @@ impl Stage<'_> {
         Some(best / seconds * TCP_PACKET_BYTES / (TCP_PACKET_BYTES - header))
     }
 
-    /// What all TCP flows together have delivered since `start_ns`, bits, every [`STEP_NS`].
-    fn delivered_bits(&self, start_ns: u64, end_ns: u64) -> Vec<f64> {
+    /// Returns the bits that all TCP flows together have delivered since the start of the ramp,
+    /// every [`STEP_NS`].
+    fn delivered_bits(&self) -> Option<Vec<f64>> {
+        let last = self.window(Phase::Load)?;
+        let start_ns = self.window(Phase::Ramp).unwrap_or(last).start_ns;
         let until = |time_ns| -> f64 {
-            self.curves("goodput").map(|curve| bits_between(curve, start_ns, time_ns)).sum()
+            self.series_of("goodput").map(|series| bits_between(series, start_ns, time_ns)).sum()
         };
-        (start_ns..=end_ns).step_by(STEP_NS as usize).map(until).collect()
+        Some((start_ns..=last.end_ns).step_by(STEP_NS as usize).map(until).collect())
     }
 
-    /// What came through of the UDP load and of the probes beside it, if that was a part only.
+    /// Returns the rate of the UDP load and its probes that arrived; `None` unless a part was lost.
     fn overrun_rate(&self) -> Option<f64> {
         let load = self.udp.filter(|load| load.arrived < 1.0 - OVERRUN_LOST_MIN)?;
         let packet = f64::from(OVERLOAD_PACKET_BYTES);
@@ -365,7 +367,7 @@ impl Stage<'_> {
         Some(load.goodput_bit_per_s * packet / (packet - header) + probes)
     }
 
-    /// What the answered probes of a phase took of the bottleneck, bit/s.
+    /// Returns the rate of the answered probes of a phase, bit/s.
     fn probe_rate(&self, window: PhaseWindow) -> f64 {
         let of_phase = self.samples.iter().filter(|sample| sample.phase == window.phase);
         let answered = of_phase.filter(|sample| sample.rtt_ns.is_some()).count();
@@ -375,26 +377,26 @@ impl Stage<'_> {
     }
 }
 
-/// Bits of a curve whose points tell the rate since the point before.
-fn bits_between(curve: &Series, start_ns: u64, end_ns: u64) -> f64 {
+/// Returns the bits of a series in which each point has the mean rate since the point before.
+fn bits_between(series: &Series, start_ns: u64, end_ns: u64) -> f64 {
     let mut bits = 0.0;
-    for pair in curve.points.windows(2) {
+    for pair in series.points.windows(2) {
         let (from_ns, to_ns) = (pair[0].time_ns.max(start_ns), pair[1].time_ns.min(end_ns));
         bits += pair[1].value * to_ns.saturating_sub(from_ns) as f64 / 1e9;
     }
     bits
 }
 
-/// The highest rate over [`RATE_STEPS`], bit/s.
+/// Returns the highest rate over [`RATE_STEPS`], bit/s.
 ///
-/// A receiver that waits for a lost segment delivers nothing, and then all that came behind it at
-/// once. A window that begins in such a wait has bits that the line carried before it, so what the
-/// receiver held then is counted before the window: as much as a line of the rate found so far
-/// must have carried by then to deliver what came out within [`HELD_BACK_STEPS`].
+/// A receiver that waits for a lost segment delivers nothing, and then at once all data behind that
+/// segment. If a window begins during such a wait, some of its bits crossed the line before the
+/// window. They are subtracted: the bits that a line of the rate found so far must have carried
+/// before the window to allow the deliveries of the next [`HELD_BACK_STEPS`].
 fn best_rate(delivered: &[f64]) -> Option<f64> {
     let steps = RATE_STEPS.min(delivered.len().checked_sub(1)?);
     let mut rate = f64::INFINITY;
-    // The first round takes nothing for held back; the error of a round shrinks with each.
+    // The first round subtracts nothing; the error shrinks with each round.
     for _ in 0..4 {
         let step_bits = rate * STEP_NS as f64 / 1e9;
         let carried_by = |start: usize| {
@@ -412,7 +414,8 @@ fn best_rate(delivered: &[f64]) -> Option<f64> {
     Some(rate)
 }
 
-/// Mean time between rises through the median, with a dead band of a quarter of the spread.
+/// Returns the mean time between rises through the median, with a dead band of a quarter of the
+/// spread.
 fn swing_period_ms(delays: &[(u64, f64)], window: PhaseWindow) -> Option<f64> {
     let values = sorted(delays.iter().map(|(_, delay)| *delay));
     let at = |q| nearest_rank(&values, q);
@@ -433,25 +436,25 @@ fn swing_period_ms(delays: &[(u64, f64)], window: PhaseWindow) -> Option<f64> {
 }
 
 fn own_flow_ms(stage: &Stage<'_>, window: PhaseWindow, base_ms: f64) -> Option<f64> {
-    let points = stage.curves("rtt").flat_map(|curve| &curve.points);
+    let points = stage.series_of("rtt").flat_map(|series| &series.points);
     let inside = points.filter(|point| window.contains(point.time_ns) && point.value > 0.0);
     let rtts = sorted(inside.map(|point| point.value / 1e6));
     nearest_rank(&rtts, 0.5).map(|rtt| (rtt - base_ms).max(0.0))
 }
 
-/// Increments of the retransmission counters inside the window, one per record that has any.
+/// Returns the increments of the retransmission counters inside the window; `None` without
+/// counters.
 fn retransmissions(stage: &Stage<'_>, window: PhaseWindow) -> Option<Vec<f64>> {
-    let mut bursts = Vec::new();
-    let mut any = false;
-    for curve in stage.curves("retransmits") {
-        any = true;
-        for pair in curve.points.windows(2) {
+    let mut bursts = None;
+    for series in stage.series_of("retransmits") {
+        let bursts: &mut Vec<f64> = bursts.get_or_insert_default();
+        for pair in series.points.windows(2) {
             if window.contains(pair[1].time_ns) && pair[1].value > pair[0].value {
                 bursts.push(pair[1].value - pair[0].value);
             }
         }
     }
-    any.then_some(bursts)
+    bursts
 }
 
 fn loss_burst(stage: &Stage<'_>, window: PhaseWindow) -> Option<f64> {
@@ -460,12 +463,12 @@ fn loss_burst(stage: &Stage<'_>, window: PhaseWindow) -> Option<f64> {
 }
 
 fn loss_share(stage: &Stage<'_>, window: PhaseWindow) -> Option<f64> {
-    // The sum of nothing is -0.0.
+    // The sum of an empty list is -0.0.
     let lost = retransmissions(stage, window)?.iter().sum::<f64>() + 0.0;
     let bytes: f64 = stage
-        .curves("goodput")
-        .map(|curve| {
-            let inside = curve.points.iter().filter(|point| window.contains(point.time_ns));
+        .series_of("goodput")
+        .map(|series| {
+            let inside = series.points.iter().filter(|point| window.contains(point.time_ns));
             let (sum, count) = inside.fold((0.0, 0_u32), |(sum, n), p| (sum + p.value, n + 1));
             sum / f64::from(count.max(1)) * window.length_ns() as f64 / 8e9
         })
@@ -474,16 +477,16 @@ fn loss_share(stage: &Stage<'_>, window: PhaseWindow) -> Option<f64> {
     (segments > 0.0).then(|| lost / segments)
 }
 
-/// Share of the probes sent with `ecn` that arrived with CE in the loaded direction.
+/// Returns the share of the phase's probes with `ecn` that arrived with CE in the loaded direction.
 fn ce_share(
     direction: Direction,
     stages: &[Option<Stage<'_>>],
     ecn: Ecn,
-    phases: &[Phase],
+    phase: Phase,
 ) -> Option<f64> {
     let (mut arrived, mut marked) = (0_u32, 0_u32);
     for sample in stages.iter().flatten().flat_map(|stage| stage.samples) {
-        if sample.marking_sent.ecn != ecn || !phases.contains(&sample.phase) {
+        if sample.marking_sent.ecn != ecn || sample.phase != phase {
             continue;
         }
         let seen = match direction {
@@ -496,14 +499,6 @@ fn ce_share(
         }
     }
     (arrived as usize >= ANSWERS_MIN).then(|| f64::from(marked) / f64::from(arrived))
-}
-
-fn ce_idle(direction: Direction, stages: &[Option<Stage<'_>>]) -> Option<f64> {
-    let of = |ecn| ce_share(direction, stages, ecn, &[Phase::Idle]);
-    match (of(Ecn::Ect0), of(Ecn::Ect1)) {
-        (None, None) => None,
-        (a, b) => Some(a.unwrap_or(0.0).max(b.unwrap_or(0.0))),
-    }
 }
 
 #[cfg(test)]
@@ -526,7 +521,7 @@ mod tests {
         ]
     }
 
-    /// A goodput curve with a point per 100 ms, from its value at each.
+    /// Returns a goodput series with a point per 100 ms.
     fn goodput(name: &str, seconds: u64, value: impl Fn(u64) -> f64) -> Series {
         let point =
             |tenth: u64| SeriesPoint { time_ns: tenth * SECOND_NS / 10, value: value(tenth) };
@@ -542,12 +537,12 @@ mod tests {
         Stage { samples: &[], series, phases, udp: None, ip_header_bytes: 20 }
     }
 
-    /// What full TCP packets over a link of 10 Mbit/s deliver.
+    /// Goodput of full TCP packets on a link of 10 Mbit/s.
     const GOODPUT: f64 = 10e6 * 1_448.0 / 1_500.0;
 
     #[test]
     fn a_receiver_that_waits_for_a_lost_segment_does_not_make_the_line_faster() {
-        // Every 1.6 s the receiver waits for 200 ms, and then has three times as much at once.
+        // Every 1.6 s the receiver waits for 200 ms, and then delivers three times as much at once.
         let held_back = |tenth: u64| match tenth % 16 {
             4 | 5 => 0.0,
             6 => 3.0 * GOODPUT,
@@ -564,7 +559,7 @@ mod tests {
         // Half of the half seconds have a fifth more, as after a wait.
         let uneven =
             |tenth: u64| if (tenth / 5).is_multiple_of(2) { 0.8 * GOODPUT } else { 1.2 * GOODPUT };
-        // A point tells what held before it.
+        // A point has the rate of the time before it.
         let (phases, series) = (phases(3, 8), [goodput("bulk-0", 12, |n| uneven(n.max(1) - 1))]);
         let busiest = stage(&series, &phases).busiest_bit_per_s().expect("a rate");
         assert!((busiest / 12e6 - 1.0).abs() < 1e-9, "{busiest}");
@@ -593,7 +588,7 @@ mod tests {
         let near = |rate: f64, expected: f64| (rate / expected - 1.0).abs() < 1e-9;
         assert!(near(rate(0.71, 10e6 * 1_372.0 / 1_400.0, 20), 10e6));
         assert!(near(rate(0.71, 10e6 * 1_352.0 / 1_400.0, 40), 10e6));
-        // It was no overload, or UDP is held back: TCP knows better.
+        // The load did not overrun the line, or the path limits UDP: TCP's rate is used.
         assert!(near(rate(0.95, 9e6, 20), 9.7e6));
         assert!(near(rate(0.3, 4e6, 20), 9.7e6));
     }

@@ -1,4 +1,4 @@
-//! Examines one direction of a path: loads it, probes it, and judges what it saw.
+//! Examines one direction of a path: loads it, probes it, and classifies the queue.
 
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -15,123 +15,111 @@ use crate::measure::{
     Endpoints, MeasureError, Measurement, MeasurementConfig, MeasurementResult, Progress, Ramp,
 };
 
-/// Load, length and rates of an examination of one direction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExamineConfig {
-    /// The direction that is loaded.
     pub direction: Direction,
     /// Congestion control of the TCP flows, as the kernel names it.
     pub congestion_control: String,
-    /// Whether UDP at [`OVERLOAD`] times the rate follows TCP. Without it the answer is less sure.
+    /// Whether UDP at [`OVERLOAD`] times the rate follows TCP. Without it the answer is less
+    /// certain.
     pub overload: bool,
-    /// Whether a load with DSCP 45 then competes with one without.
+    /// Whether a load with DSCP 45 then competes with a load without.
     pub treatment: bool,
-    /// No load exceeds this, bit/s.
     pub rate_max_bit_per_s: u64,
-    /// Token that the load server asks for.
     pub token: Token,
 }
 
-/// A part of the examination.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
-    /// TCP fills the path.
     Tcp,
-    /// UDP overruns it.
     Overload,
-    /// DSCP 45 competes with DSCP 0.
     Treatment,
 }
 
-/// The queue, its size and its treatment of markings that were found in one direction.
+/// The result of an examination: the queue, its size and its treatment of markings.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Examination {
-    /// The direction that was examined.
     pub direction: Direction,
-    /// Congestion control of the TCP flows that filled the queue.
     pub congestion_control: String,
-    /// Whether the numbers may be believed.
+    /// Whether this machine was fast enough for valid numbers.
     pub validity: Validity,
-    /// Steps that did not work, in plain words; empty when all did.
+    /// Steps that failed, in words for the user.
     pub incomplete: Vec<String>,
-    /// What the probes say of the queue; `None` if too few came back.
+    /// `None` if too few probes were answered.
     pub evidence: Option<Evidence>,
-    /// The rate that the server granted, bit/s, where this and not the line held up the load: then
-    /// the evidence is of the server's limit.
+    /// The server's granted rate, bit/s, if that and not the line limited the load: the evidence is
+    /// then of the server's limit.
     pub held_up_at_bit_per_s: Option<u64>,
-    /// What queue it is; `None` without evidence, if the machine was too slow to say, or if the
-    /// server held up the load.
+    /// `None` without evidence, if this machine was too slow, or if the server's limit held up the
+    /// load.
     pub queue: Option<Classification>,
-    /// How packets with DSCP 45 fare beside others; `None` if it was not asked, or if the server
-    /// held up the load.
+    /// How packets with DSCP 45 fare beside others; `None` if that was not tested, or if the
+    /// server's limit held up the load.
     pub treatment: Option<Treatment>,
 }
 
-/// A load with DSCP 45 beside one without.
+/// A load with DSCP 45 beside a load without.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Treatment {
     /// Goodput of the flows with DSCP 0, bit/s.
     pub best_effort_bit_per_s: u64,
-    /// Goodput of as many flows with DSCP 45, bit/s.
+    /// Goodput of the same number of flows with DSCP 45, bit/s.
     pub nqb_bit_per_s: u64,
-    /// What the two delays say of the treatment.
     pub verdict: TreatmentVerdict,
 }
 
-/// What a path makes of a load with DSCP 45, which should not exist and must not pay.
+/// How a path treats a load with DSCP 45, which should gain nothing from the marking.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum TreatmentVerdict {
-    /// About the same rate as best effort: no priority.
+    /// About the rate of best effort.
     BestEffort,
-    /// Clearly more: whoever marks gains, so everybody will.
+    /// Clearly more: applications gain by marking their load.
     Priority,
-    /// Clearly less: policed, or sent to a lower class.
+    /// Clearly less: policed, or in a lower class.
     Disadvantage,
 }
 
-/// Flows of the first part, and of each class of the last one.
 pub const FLOWS: usize = 4;
 const TREATMENT_FLOWS: usize = 2;
-/// A class with this share of the rate has priority; two CUBIC pairs differ by less by chance.
+/// A class with more than this share of the rate has priority. By chance, two pairs of CUBIC flows
+/// differ by less.
 pub const PRIORITY_SHARE: f64 = 0.68;
-/// A load that reached this share of what the server grants was held up by that.
+/// A load that reached this share of the granted rate was limited by the grant.
 const GRANT_REACHED: f64 = 0.9;
 const PROBE_INTERVAL: Duration = Duration::from_millis(20);
-/// The slowest overload, bit/s.
 const OVERLOAD_MIN: u64 = 100_000;
 
 impl ExamineConfig {
-    /// Both ends of what all parts take together, for the lease of a session.
+    /// Returns how long all parts take, for the lease of a session.
     pub fn duration(&self) -> Duration {
-        let parts = [(Part::Tcp, true), (Part::Overload, self.overload)];
-        let parts = parts.into_iter().chain([(Part::Treatment, self.treatment)]);
-        let wanted = parts.filter(|(_, wanted)| *wanted);
+        let parts =
+            [(Part::Tcp, true), (Part::Overload, self.overload), (Part::Treatment, self.treatment)];
+        let wanted = parts.into_iter().filter(|(_, wanted)| *wanted);
         wanted.map(|(part, _)| part.duration() + Duration::from_secs(4)).sum()
     }
 }
 
 impl Part {
-    const fn lengths(self) -> (Duration, Duration, Duration) {
-        let [idle, ramp, load] = match self {
+    fn lengths(self) -> [Duration; 3] {
+        match self {
             Self::Tcp => [1_000, 3_000, 8_000],
             Self::Overload => [1_000, 1_000, 3_000],
             Self::Treatment => [200, 2_500, 5_000],
-        };
-        (Duration::from_millis(idle), Duration::from_millis(ramp), Duration::from_millis(load))
+        }
+        .map(Duration::from_millis)
     }
 
     fn duration(self) -> Duration {
-        let (idle, ramp, load) = self.lengths();
-        idle + ramp + load
+        self.lengths().into_iter().sum()
     }
 }
 
-/// Examines one direction. Takes 12 s, 6 s more for the overload, 9 s more for the treatment.
-/// `progress` is told where it is, `cancel` ends it soon.
+/// Examines one direction. Takes 12 s, the overload 6 s more, the treatment 9 s more. Calls
+/// `progress` as each part proceeds; `cancel` ends the examination soon.
 ///
 /// # Errors
-/// [`MeasureError`] if a probe or a flow could not start.
+/// Returns an error if a probe or a flow could not start.
 pub fn examine(
     config: &ExamineConfig,
     endpoints: &Endpoints,
@@ -139,25 +127,19 @@ pub fn examine(
     cancel: &AtomicBool,
 ) -> Result<Examination, MeasureError> {
     let mut run = |part, loads| {
-        let tell = &mut |now| progress(part, now);
-        Measurement::run(
-            &config.measurement(part, loads),
-            endpoints,
-            RunClock::start(),
-            tell,
-            cancel,
-        )
+        let (measurement, clock) = (config.measurement(part, loads), RunClock::start());
+        Measurement::run(&measurement, endpoints, clock, &mut |now| progress(part, now), cancel)
     };
     let tcp = run(Part::Tcp, config.bulk("bulk", 0, FLOWS))?;
     let mut timeliness = vec![tcp.timeliness.clone()];
     let mut incomplete = tcp.incomplete.clone();
-    let ip = ip_header_bytes(endpoints);
-    let read = |overload: Option<Stage<'_>>| {
-        let control = &config.congestion_control;
-        Evidence::from_stages(config.direction, control, stage_of(&tcp, None, ip), overload)
+    let ip = if endpoints.reflector.is_ipv4() { 20 } else { 40 };
+    let tcp_stage = stage_of(&tcp, None, ip);
+    let read = |overload| {
+        Evidence::from_stages(config.direction, &config.congestion_control, tcp_stage, overload)
     };
     let mut evidence = read(None);
-    let busiest = stage_of(&tcp, None, ip).busiest_bit_per_s();
+    let busiest = tcp_stage.busiest_bit_per_s();
     if let Some(rate) = busiest.filter(|_| config.overload && evidence.is_some()) {
         let load = config.overload(rate);
         let result = run(Part::Overload, vec![load.clone()])?;
@@ -170,7 +152,7 @@ pub fn examine(
         let mut loads = config.bulk("best-effort", 0, TREATMENT_FLOWS);
         loads.extend(config.bulk("nqb", Marking::NQB, TREATMENT_FLOWS));
         let result = run(Part::Treatment, loads)?;
-        treatment = Treatment::of(&result, config.direction);
+        treatment = Treatment::from_result(&result, config.direction);
         timeliness.push(result.timeliness);
         incomplete.extend(result.incomplete);
     }
@@ -189,8 +171,8 @@ pub fn examine(
 }
 
 impl Examination {
-    /// Withdraws what is said of the line where the server held up the load: it says so itself, or
-    /// the load reached what it grants.
+    /// Withdraws the findings about the line if the server's limit held up the load: the server
+    /// reports so, or the load reached the granted rate.
     pub fn hold_against_grant(&mut self, granted_bit_per_s: u64, server_says_so: bool) {
         let reached = self.evidence.as_ref().map_or(0.0, |evidence| evidence.rate_bit_per_s);
         if server_says_so || reached >= granted_bit_per_s as f64 * GRANT_REACHED {
@@ -200,7 +182,7 @@ impl Examination {
     }
 }
 
-/// The worst of the parts: a part that cannot be believed spoils the whole.
+/// Returns the validity of all parts: one invalid part makes the whole invalid.
 fn judge(timeliness: &[Timeliness]) -> Validity {
     let limits = ValidityLimits::default();
     let verdicts = timeliness.iter().map(|part| Validity::judge(part, &limits, Vec::new()));
@@ -214,18 +196,13 @@ fn judge(timeliness: &[Timeliness]) -> Validity {
     if reasons.is_empty() { Validity::Valid } else { Validity::Invalid { reasons } }
 }
 
-fn ip_header_bytes(endpoints: &Endpoints) -> u16 {
-    if endpoints.reflector.is_ipv4() { 20 } else { 40 }
-}
-
 fn stage_of(result: &MeasurementResult, udp: Option<UdpLoad>, ip_header_bytes: u16) -> Stage<'_> {
     let MeasurementResult { samples, series, phases, .. } = result;
     Stage { samples, series, phases, udp, ip_header_bytes }
 }
 
-/// What arrived of a UDP load in the load phase, and its share of what its sender sent at its mean
-/// rate: a sender that waited for a processor sent less than it was told to, and lost nothing by
-/// that.
+/// Returns the outcome of a UDP load. The share that arrived is of what the sender sent at its mean
+/// rate: a sender that waited for a processor sent less than planned, which is no loss.
 fn udp_load(load: &LoadFlow, result: &MeasurementResult, ip_header_bytes: u16) -> Option<UdpLoad> {
     let Transport::Udp { rate_bit_per_s, packet_bytes, .. } = load.transport else { return None };
     let flow = result.flows.iter().find(|flow| flow.name == load.name)?;
@@ -252,7 +229,7 @@ const UDP_HEADER_BYTES: u16 = 8;
 
 impl ExamineConfig {
     fn measurement(&self, part: Part, loads: Vec<LoadFlow>) -> MeasurementConfig {
-        let (idle, ramp, load) = part.lengths();
+        let [idle, ramp, load] = part.lengths();
         let class = |marking: &Marking| ProbeClass {
             name: format!("probe-{}-{}", marking.dscp, marking.ecn.name()),
             marking: *marking,
@@ -302,7 +279,7 @@ impl ExamineConfig {
 }
 
 impl Treatment {
-    fn of(result: &MeasurementResult, direction: Direction) -> Option<Self> {
+    fn from_result(result: &MeasurementResult, direction: Direction) -> Option<Self> {
         let goodput = |prefix: &str| {
             let flows = result.flows.iter().filter(|flow| flow.name.starts_with(prefix));
             let rates = flows.map(|flow| match direction {
@@ -314,7 +291,7 @@ impl Treatment {
         Self::judge(goodput("best-effort-")?, goodput("nqb-")?)
     }
 
-    /// `None` if nothing was delivered.
+    /// Returns `None` if no flow delivered anything.
     fn judge(best_effort_bit_per_s: u64, nqb_bit_per_s: u64) -> Option<Self> {
         let total = best_effort_bit_per_s + nqb_bit_per_s;
         if total == 0 {

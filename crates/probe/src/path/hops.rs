@@ -1,11 +1,13 @@
-//! Which hop changes a marking: probes with a limited time to live, and what routers quote of them.
+//! Which hop changes a marking: probes with a limited time to live, and the headers that routers
+//! quote.
 //!
-//! A router that drops a packet because its time is up returns the head of it as it arrived there
-//! (RFC 792, RFC 4443), with the marking it had then. Linux hands the quoted IP header to raw ICMP
-//! sockets alone (the error queue of a UDP socket begins after it), so this needs `CAP_NET_RAW`.
+//! A router that drops a packet because its time to live expired returns the packet's head (RFC
+//! 792, RFC 4443), with the marking as it arrived at the router. Linux passes the quoted IP header
+//! only to raw ICMP sockets (the error queue of a UDP socket begins after it), so this needs
+//! `CAP_NET_RAW`.
 //!
-//! All probes have the addresses and ports of the real ones, so that routers which spread flows
-//! over several paths send them the same way; they are told apart by their length.
+//! All probes have the same addresses and ports, so that routers which spread flows over several
+//! paths send them the same way. The length of a probe identifies it.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
@@ -17,89 +19,73 @@ use underload_record::schema::Marking;
 
 use crate::clock::RunClock;
 use crate::endpoint::{EndpointError, ProbeSocket, encode_request};
+use crate::network::is_transient;
 use crate::wire::ReflectorPacket;
 
-/// The hops towards a target, and what they saw.
+/// The hops towards a target, and the markings that arrived there.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct HopTrace {
-    /// The markings that were sent.
     pub markings: Vec<Marking>,
-    /// By distance, from 1, without the target; hops after the last one that answered are left out.
+    /// Hops by distance from 1, without the target, up to the last one that answered.
     pub hops: Vec<Hop>,
-    /// Distance of the target if it answered.
+    /// Distance of the target; `None` if it did not answer.
     pub target_at: Option<u8>,
 }
 
-/// A router on the way.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Hop {
     /// Distance of the hop: the TTL at which a packet expires there.
     pub ttl: u8,
-    /// Address that its answers came from; `None` if it does not answer.
+    /// Source of the hop's answers; `None` if it does not answer.
     pub address: Option<IpAddr>,
-    /// Per marking sent, what it quotes; `None` if it did not answer that one.
+    /// Per marking sent, the quoted marking; `None` if the hop did not answer that probe.
     pub quoted: Vec<Option<Marking>>,
 }
 
-/// A change of the marking between two hops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Change {
-    /// The marking as sent, or as the hop before quoted it.
+    /// The marking as sent, or as the previous hop quoted it.
     pub from: Marking,
-    /// The marking after the change.
     pub to: Marking,
-    /// Distance of the last hop that saw `from`; 0 is this host.
+    /// Distance of the last hop at which `from` arrived; 0 is this host.
     pub after_ttl: u8,
     /// Address of that hop; `None` for this host.
     pub after: Option<IpAddr>,
-    /// Distance of the first hop that saw `to`.
+    /// Distance of the first hop at which `to` arrived.
     pub seen_at_ttl: u8,
-    /// Address of that hop.
     pub seen_at: Option<IpAddr>,
 }
 
-/// Why hops could not be traced.
 #[derive(Debug, thiserror::Error)]
 pub enum HopsError {
-    /// Raw sockets are for the privileged.
     #[error(
         "reading what routers quote needs CAP_NET_RAW: run as root, or `setcap cap_net_raw+ep` \
          the program"
     )]
     Privilege,
-    /// A socket operation failed.
     #[error("tracing the hops to {target}: {step}")]
-    Socket {
-        /// Towards whom.
-        target: SocketAddr,
-        /// The step that failed, as the message has it: "reading its address".
-        step: &'static str,
-        /// The error of the system call.
-        source: io::Error,
-    },
-    /// The socket cannot do what is needed.
+    Socket { target: SocketAddr, step: &'static str, source: io::Error },
     #[error(transparent)]
     Endpoint(#[from] EndpointError),
 }
 
-/// Markings per trace at most: routers limit how many answers they give a second.
+/// Most markings per trace: routers limit their answers per second.
 pub const TRACED_MAX: usize = 4;
-/// The furthest hop that is asked.
 const TTL_MAX: u8 = 24;
-/// Times that a silent hop is asked.
 const ATTEMPTS: usize = 3;
-/// Between probes, so that no router gets them faster than it answers.
+/// Interval between probes, within the rate at which routers answer.
 const INTERVAL: Duration = Duration::from_millis(4);
-/// How long answers may take after the last probe of an attempt.
+/// How long to wait for answers after the last probe of an attempt.
 const PATIENCE: Duration = Duration::from_millis(900);
 const BYTES_MIN: usize = 52;
 const SESSION: u16 = 0x484f;
 
-/// Traces `markings` (the first [`TRACED_MAX`]) towards the reflector at `target`, in the network
+/// Traces the first [`TRACED_MAX`] of `markings` towards the reflector at `target`, in the network
 /// of the calling thread. Takes about three seconds.
 ///
 /// # Errors
-/// [`HopsError`]: no privilege, no socket, no route.
+/// Returns [`HopsError::Privilege`] without `CAP_NET_RAW`, other variants without a socket or a
+/// route.
 pub fn trace_hops(target: SocketAddr, markings: &[Marking]) -> Result<HopTrace, HopsError> {
     let mut trace = Trace::open(target, markings)?;
     for _ in 0..ATTEMPTS {
@@ -112,8 +98,8 @@ pub fn trace_hops(target: SocketAddr, markings: &[Marking]) -> Result<HopTrace, 
 }
 
 impl HopTrace {
-    /// Where the marking at this position of [`HopTrace::markings`] changes for the first time;
-    /// `None` if every hop that answered saw it as sent.
+    /// Returns the first change of `self.markings[marking]`; `None` if it arrived unchanged at
+    /// every hop that answered.
     pub fn first_change(&self, marking: usize) -> Option<Change> {
         let from = *self.markings.get(marking)?;
         let (mut after_ttl, mut after) = (0, None);
@@ -145,7 +131,7 @@ struct Trace {
 
 impl Trace {
     fn open(target: SocketAddr, markings: &[Marking]) -> Result<Self, HopsError> {
-        let failed = |step| move |source| HopsError::Socket { target, step, source };
+        let error = |step| move |source| HopsError::Socket { target, step, source };
         let (domain, protocol, any): (_, _, IpAddr) = match target {
             SocketAddr::V4(_) => (Domain::IPV4, Protocol::ICMPV4, Ipv4Addr::UNSPECIFIED.into()),
             SocketAddr::V6(_) => (Domain::IPV6, Protocol::ICMPV6, Ipv6Addr::UNSPECIFIED.into()),
@@ -154,11 +140,11 @@ impl Trace {
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
                 return Err(HopsError::Privilege);
             }
-            other => other.map_err(failed("opening a raw socket"))?,
+            other => other.map_err(error("opening a raw socket"))?,
         };
-        let options = UdpSocket::bind((any, 0)).map_err(failed("opening a socket"))?;
-        let local = options.local_addr().map_err(failed("reading its address"))?;
-        let shared = options.try_clone().map_err(failed("sharing a socket"))?;
+        let options = UdpSocket::bind((any, 0)).map_err(error("opening a socket"))?;
+        let local = options.local_addr().map_err(error("reading its address"))?;
+        let shared = options.try_clone().map_err(error("sharing a socket"))?;
         let probes = ProbeSocket::new(shared, "hops")?;
         let markings: Vec<Marking> = markings.iter().copied().take(TRACED_MAX).collect();
         let hop = |ttl| Hop { ttl, address: None, quoted: vec![None; markings.len()] };
@@ -168,7 +154,7 @@ impl Trace {
             hops,
             probes,
             options,
-            // The type only says how bytes are read: this one is raw.
+            // `UdpSocket` only decides how bytes are read: the socket is raw.
             errors: UdpSocket::from(errors),
             local_port: local.port(),
             target_at: None,
@@ -177,21 +163,21 @@ impl Trace {
         })
     }
 
-    /// Asks every hop that has not answered, then listens.
+    /// Probes every hop that has not answered, then waits for answers.
     fn attempt(&mut self) -> Result<(), HopsError> {
         let target = self.target;
-        let failed = |step| move |source| HopsError::Socket { target, step, source };
+        let error = |step| move |source| HopsError::Socket { target, step, source };
         for ttl in 1..=self.target_at.unwrap_or(TTL_MAX) {
             for index in 0..self.markings.len() {
                 if self.is_known(ttl, index) {
                     continue;
                 }
-                self.send(ttl, index).map_err(failed("sending"))?;
+                self.send(ttl, index).map_err(error("sending"))?;
                 let until = Instant::now() + INTERVAL;
-                self.listen(until).map_err(failed("listening"))?;
+                self.listen(until).map_err(error("listening"))?;
             }
         }
-        self.listen(Instant::now() + PATIENCE).map_err(failed("listening"))
+        self.listen(Instant::now() + PATIENCE).map_err(error("listening"))
     }
 
     fn is_known(&self, ttl: u8, index: usize) -> bool {
@@ -213,21 +199,19 @@ impl Trace {
         }
         let marking = self.markings[index];
         let mut packet = [0; BYTES_MIN + CODES];
-        let code = code(ttl, index);
-        let packet = &mut packet[..BYTES_MIN + code];
+        let length_code = length_code(ttl, index);
+        let packet = &mut packet[..BYTES_MIN + length_code];
         let now = self.clock.now_on_both();
-        if encode_request(packet, code as u32, SESSION, marking, now).is_none() {
+        if encode_request(packet, length_code as u32, SESSION, marking, now).is_none() {
             return Ok(());
         }
         match self.probes.send(packet, marking.to_byte(), Some(self.target)) {
-            // What an earlier probe met is told at a later one.
-            Ok(_) => Ok(()),
-            Err(error) if is_told_late(&error) => Ok(()),
-            Err(error) => Err(error),
+            // The kernel reports the error of an earlier probe with a later one.
+            Err(error) if !is_expected(&error) => Err(error),
+            _ => Ok(()),
         }
     }
 
-    /// Reads quotes and answers until then.
     fn listen(&mut self, until: Instant) -> io::Result<()> {
         let mut buffer = [0; 1_500];
         loop {
@@ -235,18 +219,18 @@ impl Trace {
             if left < Duration::from_millis(1) {
                 return Ok(());
             }
-            // Half of the time for each socket, in short turns.
+            // Read both sockets in turn.
             let turn = left.min(Duration::from_millis(4));
             self.errors.set_read_timeout(Some(turn))?;
             match self.errors.recv_from(&mut buffer) {
                 Ok((len, from)) => self.note_quote(&buffer[..len], from.ip()),
-                Err(error) if is_told_late(&error) => {}
+                Err(error) if is_expected(&error) => {}
                 Err(error) => return Err(error),
             }
             self.probes.set_read_timeout(Duration::from_micros(500))?;
             match self.probes.recv(&mut buffer) {
                 Ok(received) => self.note_answer(&buffer[..received.len]),
-                Err(error) if is_told_late(&error) => {}
+                Err(error) if is_expected(&error) => {}
                 Err(error) => return Err(error),
             }
         }
@@ -254,8 +238,8 @@ impl Trace {
 
     fn note_quote(&mut self, message: &[u8], from: IpAddr) {
         let quote = match self.target {
-            SocketAddr::V4(_) => Quote::of_icmp_v4(message),
-            SocketAddr::V6(_) => Quote::of_icmp_v6(message),
+            SocketAddr::V4(_) => Quote::from_icmp_v4(message),
+            SocketAddr::V6(_) => Quote::from_icmp_v6(message),
         };
         let Some(quote) = quote else { return };
         let ports = (self.local_port, self.target.port());
@@ -293,11 +277,11 @@ impl Trace {
     }
 }
 
-/// Lengths that tell probes apart.
+/// Number of probe lengths.
 const CODES: usize = TTL_MAX as usize * TRACED_MAX;
 
-/// By how many bytes a probe is longer than the shortest.
-fn code(ttl: u8, index: usize) -> usize {
+/// Returns by how many bytes the probe is longer than the shortest one.
+fn length_code(ttl: u8, index: usize) -> usize {
     (usize::from(ttl) - 1) * TRACED_MAX + index
 }
 
@@ -305,20 +289,13 @@ fn decoded(code: usize) -> Option<(u8, usize)> {
     (code < CODES).then(|| ((code / TRACED_MAX) as u8 + 1, code % TRACED_MAX))
 }
 
-/// Not an end: nothing there, or what an earlier probe met.
-fn is_told_late(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        io::ErrorKind::WouldBlock
-            | io::ErrorKind::TimedOut
-            | io::ErrorKind::Interrupted
-            | io::ErrorKind::ConnectionRefused
-            | io::ErrorKind::HostUnreachable
-            | io::ErrorKind::NetworkUnreachable
-    )
+/// Returns true if no packet is waiting, or for an error that an earlier probe caused.
+fn is_expected(error: &io::Error) -> bool {
+    use io::ErrorKind::{HostUnreachable, NetworkUnreachable};
+    is_transient(error) || matches!(error.kind(), HostUnreachable | NetworkUnreachable)
 }
 
-/// The head of a UDP packet whose time was up.
+/// The head of a UDP packet whose time to live expired.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Quote {
     marking: Marking,
@@ -328,30 +305,30 @@ struct Quote {
 }
 
 impl Quote {
-    /// From an ICMP message with its IPv4 header, as raw sockets give it; `None` if it is something
-    /// else than "time to live exceeded in transit" about UDP.
-    fn of_icmp_v4(message: &[u8]) -> Option<Self> {
+    /// Parses an ICMP message with its IPv4 header, as raw sockets return it. Returns `None` unless
+    /// it is "time to live exceeded in transit" about UDP.
+    fn from_icmp_v4(message: &[u8]) -> Option<Self> {
         let icmp = message.get(ipv4_header_bytes(message)?..)?;
         let ip = icmp.starts_with(&[11, 0]).then(|| icmp.get(8..))??;
         if *ip.get(9)? != UDP {
             return None;
         }
         let destination: [u8; 4] = *ip.get(16..20)?.first_chunk()?;
-        Self::of_udp(ip[1], destination.into(), ip.get(ipv4_header_bytes(ip)?..)?)
+        Self::new(ip[1], destination.into(), ip.get(ipv4_header_bytes(ip)?..)?)
     }
 
-    /// From an ICMPv6 message, which comes without its IPv6 header.
-    fn of_icmp_v6(icmp: &[u8]) -> Option<Self> {
+    /// Parses an ICMPv6 message, which raw sockets return without its IPv6 header.
+    fn from_icmp_v6(icmp: &[u8]) -> Option<Self> {
         let ip = icmp.starts_with(&[3, 0]).then(|| icmp.get(8..))??;
         if *ip.get(6)? != UDP {
             return None;
         }
         let destination: [u8; 16] = *ip.get(24..40)?.first_chunk()?;
         let traffic_class = ip[0] << 4 | ip[1] >> 4;
-        Self::of_udp(traffic_class, destination.into(), ip.get(40..)?)
+        Self::new(traffic_class, destination.into(), ip.get(40..)?)
     }
 
-    fn of_udp(traffic_class: u8, destination: IpAddr, udp: &[u8]) -> Option<Self> {
+    fn new(traffic_class: u8, destination: IpAddr, udp: &[u8]) -> Option<Self> {
         let word =
             |offset: usize| Some(u16::from_be_bytes([*udp.get(offset)?, *udp.get(offset + 1)?]));
         Some(Self {
@@ -363,10 +340,11 @@ impl Quote {
     }
 }
 
-/// Reads any bytes as an ICMP and as an ICMPv6 message, for the fuzz target.
+/// Parses any bytes as an ICMP and as an ICMPv6 message, for the fuzz target.
 #[cfg(fuzzing)]
 pub fn read_quotes(message: &[u8]) {
-    for quote in [Quote::of_icmp_v4(message), Quote::of_icmp_v6(message)].into_iter().flatten() {
+    for quote in [Quote::from_icmp_v4(message), Quote::from_icmp_v6(message)].into_iter().flatten()
+    {
         assert!(message.len() >= 8 + 20 + 6, "{quote:?} out of {} bytes", message.len());
     }
 }
@@ -397,7 +375,7 @@ mod tests {
 
     #[test]
     fn a_quote_tells_the_marking_as_it_arrived() {
-        let quote = Quote::of_icmp_v4(&icmp_v4(0xb5)).unwrap();
+        let quote = Quote::from_icmp_v4(&icmp_v4(0xb5)).unwrap();
         let expected = Quote {
             marking: SENT,
             destination: "192.0.2.7".parse().unwrap(),
@@ -407,7 +385,7 @@ mod tests {
         assert_eq!(quote, expected);
         let mut unreachable = icmp_v4(0xb5);
         unreachable[20] = 3;
-        assert_eq!(Quote::of_icmp_v4(&unreachable), None);
+        assert_eq!(Quote::from_icmp_v4(&unreachable), None);
 
         let mut v6 = vec![3, 0, 0, 0, 0, 0, 0, 0];
         v6.extend([0x6b, 0x50, 0, 0, 0, 61, 17, 1]);
@@ -415,7 +393,7 @@ mod tests {
         let destination: Ipv6Addr = "2001:db8::7".parse().unwrap();
         v6.extend(destination.octets());
         v6.extend([0x9c, 0x40, 0x12, 0xfe, 0, 61, 0, 0]);
-        let quote = Quote::of_icmp_v6(&v6).unwrap();
+        let quote = Quote::from_icmp_v6(&v6).unwrap();
         assert_eq!(quote, Quote { destination: destination.into(), ..expected });
     }
 
@@ -424,7 +402,7 @@ mod tests {
         for offset in [0, 28] {
             let mut message = icmp_v4(0xb5);
             message[offset] = 0x41;
-            assert_eq!(Quote::of_icmp_v4(&message), None, "header at byte {offset}");
+            assert_eq!(Quote::from_icmp_v4(&message), None, "header at byte {offset}");
         }
     }
 
@@ -432,7 +410,7 @@ mod tests {
     fn every_probe_has_a_length_of_its_own() {
         let all = (1..=TTL_MAX).flat_map(|ttl| (0..TRACED_MAX).map(move |index| (ttl, index)));
         for (position, (ttl, index)) in all.enumerate() {
-            assert_eq!(code(ttl, index), position);
+            assert_eq!(length_code(ttl, index), position);
             assert_eq!(decoded(position), Some((ttl, index)));
         }
         assert_eq!(decoded(CODES), None);
@@ -462,11 +440,11 @@ mod tests {
     proptest! {
         #[test]
         fn any_bytes_are_read_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..120)) {
-            let _ = Quote::of_icmp_v4(&bytes);
-            let _ = Quote::of_icmp_v6(&bytes);
+            let _ = Quote::from_icmp_v4(&bytes);
+            let _ = Quote::from_icmp_v6(&bytes);
             let mut quoted = icmp_v4(0);
             quoted.truncate(20 + bytes.len() % 40);
-            let _ = Quote::of_icmp_v4(&quoted);
+            let _ = Quote::from_icmp_v4(&quoted);
         }
     }
 }

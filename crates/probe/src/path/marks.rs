@@ -1,9 +1,9 @@
 //! Which markings survive, per direction.
 //!
-//! Every packet asks, with STAMP's Class of Service TLV, that its answer carries its own marking,
-//! and the answer tells what arrived at the far end. So one exchange shows both directions. A
-//! reflector may refuse a marking (ours refuses everything that might buy priority, and CE): then
-//! the way back is not judged for it.
+//! Every packet requests, with STAMP's Class of Service TLV, that its answer carries the same
+//! marking; the answer reports the marking that arrived at the far end. One exchange thus shows
+//! both directions. A reflector may refuse a marking (ours refuses CE and every DSCP that might
+//! gain priority); the way down is then not judged for that marking.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -16,10 +16,11 @@ use underload_record::schema::{Ecn, Marking};
 
 use crate::clock::RunClock;
 use crate::endpoint::{EndpointError, ProbeSocket, Received, encode_request};
+use crate::network::is_transient;
 use crate::wire::{ClassOfService, EcnReply, ReflectorPacket, TlvFlags, tlv_type};
 
-/// What is asked: every ECN codepoint, the codepoints of low latency, of its forerunners and of
-/// other networks' meaning for them, and DSCP 45 with what L4S adds.
+/// The markings that are tested: every ECN codepoint, the DSCPs of low latency, of its predecessors
+/// and of other networks' use of the same codepoints, and DSCP 45 with L4S.
 pub const MARKINGS: [Marking; 11] = [
     marking(0, Ecn::NotEct),
     marking(0, Ecn::Ect0),
@@ -38,25 +39,21 @@ const fn marking(dscp: u8, ecn: Ecn) -> Marking {
     Marking { dscp, ecn }
 }
 
-/// The fate of each marking in both directions.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct MarkSurvey {
-    /// In the order asked.
+    /// One row per marking that was sent.
     pub rows: Vec<MarkRow>,
 }
 
-/// The fate of one marking in both directions.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct MarkRow {
-    /// The marking that was sent, and asked for on the way back.
+    /// The marking that was sent, and requested for the answer.
     pub sent: Marking,
-    /// Packets sent.
     pub packets: u32,
-    /// Of these, answered.
     pub answered: u32,
-    /// Fate on the way from here to the far end.
+    /// Fate from here to the far end.
     pub up: Fate,
-    /// From the far end to here.
+    /// Fate from the far end to here.
     pub down: Fate,
 }
 
@@ -64,25 +61,17 @@ pub struct MarkRow {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case", tag = "fate")]
 pub enum Fate {
-    /// Nine of ten packets or more were seen as this, and something of it was not as sent or all
-    /// of it was.
-    Seen {
-        /// Change of the DSCP.
-        dscp: Change,
-        /// Change of the ECN field.
-        ecn: Change,
-    },
-    /// No value was seen on nine of ten packets: several paths, or a policy that changes its mind.
-    Mixed {
-        /// The one seen most.
-        mostly: Marking,
-    },
-    /// Nothing that carried it was answered, while other markings were. Which direction lost it is
-    /// not known.
+    /// At least nine of ten packets arrived with one marking, which may have changed.
+    Seen { dscp: Change, ecn: Change },
+    /// No marking arrived on nine of ten packets: several paths, or a policy that varies. `mostly`
+    /// is the most frequent.
+    Mixed { mostly: Marking },
+    /// No packet with this marking was answered, while other markings were. Which direction lost
+    /// them is unknown.
     Lost,
-    /// Nothing was answered at all.
+    /// No packet of any marking was answered.
     Unknown,
-    /// This machine does not let it out: its own firewall refuses it.
+    /// This machine's firewall refuses to send the marking.
     Refused,
 }
 
@@ -90,25 +79,24 @@ pub enum Fate {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case", tag = "change", content = "to")]
 pub enum Change {
-    /// It arrived as it was sent.
     Kept,
-    /// Set to zero.
+    /// The marking arrives as zero.
     Bleached,
     /// Set to something else.
     Remarked(u8),
-    /// ECT became CE: a queue on the way says congestion, which is what ECT is for.
+    /// ECT became CE: a queue on the path reports congestion, the purpose of ECT.
     CongestionMarked,
-    /// The far end does not send this on request, or cannot say that it did.
+    /// The far end does not send this on request, or cannot report that it did.
     NotAsked,
 }
 
 impl Change {
-    /// Whether the path did what it must not do to it.
+    /// Returns true for a change that a path must not make.
     pub fn is_damage(self) -> bool {
         matches!(self, Self::Bleached | Self::Remarked(_))
     }
 
-    pub(super) fn of_dscp(sent: u8, seen: u8) -> Self {
+    pub(super) fn from_dscps(sent: u8, seen: u8) -> Self {
         match seen {
             _ if seen == sent => Self::Kept,
             0 => Self::Bleached,
@@ -116,7 +104,7 @@ impl Change {
         }
     }
 
-    pub(super) fn of_ecn(sent: Ecn, seen: Ecn) -> Self {
+    pub(super) fn from_ecns(sent: Ecn, seen: Ecn) -> Self {
         match (sent, seen) {
             _ if sent == seen => Self::Kept,
             (Ecn::Ect0 | Ecn::Ect1, Ecn::Ce) => Self::CongestionMarked,
@@ -127,12 +115,12 @@ impl Change {
 }
 
 impl Fate {
-    /// Whether the marking arrived as sent, or as ECT with CE.
+    /// Returns true if the marking arrived as sent, or as ECT with CE.
     pub fn is_intact(self) -> bool {
         matches!(self, Self::Seen { dscp, ecn } if !dscp.is_damage() && !ecn.is_damage())
     }
 
-    /// Whether something was seen that must not be.
+    /// Returns true if the marking was lost or changed in a way that a path must not.
     pub fn is_damage(self) -> bool {
         !matches!(self, Self::Unknown | Self::Refused) && !self.is_intact()
     }
@@ -148,7 +136,7 @@ impl fmt::Display for Fate {
                 format!("mixed, mostly {} {}", mostly.dscp, mostly.ecn.name())
             }
             Self::Seen { dscp, ecn } => {
-                let both = (described(dscp, "DSCP", false), described(ecn, "ECN", true));
+                let both = (description(dscp, "DSCP", false), description(ecn, "ECN", true));
                 match (dscp, ecn) {
                     (Change::Kept, Change::Kept) => "kept".to_owned(),
                     (Change::NotAsked, Change::NotAsked) => "not asked".to_owned(),
@@ -162,7 +150,7 @@ impl fmt::Display for Fate {
     }
 }
 
-fn described(change: Change, field: &str, is_ecn: bool) -> String {
+fn description(change: Change, field: &str, is_ecn: bool) -> String {
     match change {
         Change::Kept => format!("{field} kept"),
         Change::Bleached => format!("{field} bleached"),
@@ -173,56 +161,40 @@ fn described(change: Change, field: &str, is_ecn: bool) -> String {
     }
 }
 
-/// Why a survey of markings failed.
 #[derive(Debug, thiserror::Error)]
 pub enum MarksError {
-    /// The socket cannot do what is needed.
     #[error(transparent)]
     Endpoint(#[from] EndpointError),
-    /// A socket operation failed.
     #[error("asking {target} about markings: {step}")]
-    Socket {
-        /// The address that was examined.
-        target: SocketAddr,
-        /// The step that failed, as the message has it: "reading its address".
-        step: &'static str,
-        /// The error of the system call.
-        source: io::Error,
-    },
-    /// Nobody answers.
+    Socket { target: SocketAddr, step: &'static str, source: io::Error },
     #[error(
-        "{target} answers no STAMP packet: is a reflector there, and does a firewall let UDP pass?"
+        "no answer from {target} to STAMP packets: check that a reflector runs there and that no \
+         firewall blocks UDP"
     )]
-    Silent {
-        /// The address that was examined.
-        target: SocketAddr,
-    },
-    /// Somebody answers, but does not say what it saw.
+    Silent { target: SocketAddr },
+    /// The reflector does not report the marking that arrived.
     #[error("the reflector at {target} does not know the Class of Service TLV (RFC 8972)")]
-    NoClassOfService {
-        /// The address that was examined.
-        target: SocketAddr,
-    },
+    NoClassOfService { target: SocketAddr },
 }
 
-/// Packets per marking.
 const PACKETS: u32 = 20;
-/// From one packet to the next: below what a reflector's rate limit would notice.
+/// Interval between packets, within a reflector's rate limit.
 const INTERVAL: Duration = Duration::from_millis(8);
-/// How long answers may take after the last packet.
+/// How long to wait for answers after the last packet.
 const PATIENCE: Duration = Duration::from_millis(1_500);
 const SESSION: u16 = 0x4d41;
 const BYTES: usize = 52;
 
-/// Asks the reflector at `target` about every marking of [`MARKINGS`], from `socket`, which is
-/// bound in the network to measure. Takes about four seconds.
+/// Tests every marking of [`MARKINGS`] at the reflector at `target`, from `socket`, which is bound
+/// in the network to measure. Takes about four seconds.
 ///
 /// # Errors
-/// [`MarksError`]: no such socket, no route, no answer, an answer without Class of Service.
+/// Returns an error without a usable socket or a route, if no answer arrives, and if the answers
+/// have no Class of Service TLV.
 pub fn survey_marks(socket: UdpSocket, target: SocketAddr) -> Result<MarkSurvey, MarksError> {
-    let failed = |step| move |source| MarksError::Socket { target, step, source };
+    let error = |step| move |source| MarksError::Socket { target, step, source };
     let mut socket = ProbeSocket::new(socket, "marks")?;
-    socket.connect(target).map_err(failed("connecting"))?;
+    socket.connect(target).map_err(error("connecting"))?;
     let clock = RunClock::start();
     let mut tally = Tally::default();
     let mut next_ns = clock.now_ns();
@@ -232,24 +204,24 @@ pub fn survey_marks(socket: UdpSocket, target: SocketAddr) -> Result<MarkSurvey,
         let encoded = encode_request(&mut packet, sequence, SESSION, marking, clock.now_on_both());
         let sent = encoded.map(|()| socket.send(&packet, marking.to_byte(), None));
         match sent {
-            // What an earlier packet met (a closed port) is told at a later one; that one is lost.
-            Some(Err(error)) if error.kind() == io::ErrorKind::ConnectionRefused => {}
-            // A firewall of this machine: of this marking perhaps, and not of the others.
-            Some(Err(error)) if error.kind() == io::ErrorKind::PermissionDenied => {
-                tally.refuse(sequence, error);
+            // The kernel reports the error of an earlier packet (a closed port) with a later one.
+            Some(Err(source)) if source.kind() == io::ErrorKind::ConnectionRefused => {}
+            // This machine's firewall may refuse one marking and pass the others.
+            Some(Err(source)) if source.kind() == io::ErrorKind::PermissionDenied => {
+                tally.refuse(sequence, source);
             }
-            Some(Err(error)) => return Err(failed("sending")(error)),
+            Some(Err(source)) => return Err(error("sending")(source)),
             _ => {}
         }
         next_ns += INTERVAL.as_nanos() as u64;
-        tally.receive_until(&mut socket, clock, next_ns).map_err(failed("receiving"))?;
+        tally.receive_until(&mut socket, clock, next_ns).map_err(error("receiving"))?;
     }
     let last_ns = next_ns + PATIENCE.as_nanos() as u64;
-    tally.receive_until(&mut socket, clock, last_ns).map_err(failed("receiving"))?;
+    tally.receive_until(&mut socket, clock, last_ns).map_err(error("receiving"))?;
     match (tally.answered(), tally.without_class) {
         (0, 0) if tally.refused.iter().all(|count| *count > 0) => {
-            let error = tally.refusal.unwrap_or_else(|| io::ErrorKind::PermissionDenied.into());
-            Err(failed("sending")(error))
+            let source = tally.refusal.unwrap_or_else(|| io::ErrorKind::PermissionDenied.into());
+            Err(error("sending")(source))
         }
         (0, 0) => Err(MarksError::Silent { target }),
         (0, _) => Err(MarksError::NoClassOfService { target }),
@@ -257,12 +229,11 @@ pub fn survey_marks(socket: UdpSocket, target: SocketAddr) -> Result<MarkSurvey,
     }
 }
 
-/// One answer, read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Exchange {
     sequence: u32,
     class: ClassOfService,
-    /// DSCP and ECN of the answer as it arrived.
+    /// DSCP and ECN of the answer on arrival.
     arrived: Option<u8>,
 }
 
@@ -270,7 +241,7 @@ struct Exchange {
 struct Tally {
     exchanges: BTreeMap<u32, Exchange>,
     without_class: u32,
-    /// Packets of each marking that this machine did not send, and why not.
+    /// Packets of each marking that this machine refused to send, and the last error.
     refused: [u32; MARKINGS.len()],
     refusal: Option<io::Error>,
 }
@@ -294,7 +265,7 @@ impl Tally {
             socket.set_read_timeout(Duration::from_nanos(left_ns))?;
             match socket.recv(&mut buffer) {
                 Ok(received) => self.note(&buffer[..received.len], received),
-                Err(error) if is_no_end(&error) => {}
+                Err(error) if is_transient(&error) => {}
                 Err(error) => return Err(error),
             }
         }
@@ -350,17 +321,6 @@ impl Tally {
     }
 }
 
-/// Timeouts, and a refusal that an earlier packet met: the next answer may still come.
-fn is_no_end(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        io::ErrorKind::WouldBlock
-            | io::ErrorKind::TimedOut
-            | io::ErrorKind::Interrupted
-            | io::ErrorKind::ConnectionRefused
-    )
-}
-
 fn up_fate(sent: Marking, exchanges: &[Exchange]) -> Fate {
     let seen = exchanges.iter().map(|exchange| {
         let class = exchange.class;
@@ -369,8 +329,8 @@ fn up_fate(sent: Marking, exchanges: &[Exchange]) -> Fate {
     match prevailing(seen) {
         Err(fate) => fate,
         Ok(seen) => Fate::Seen {
-            dscp: Change::of_dscp(sent.dscp, seen.dscp),
-            ecn: Change::of_ecn(sent.ecn, seen.ecn),
+            dscp: Change::from_dscps(sent.dscp, seen.dscp),
+            ecn: Change::from_ecns(sent.ecn, seen.ecn),
         },
     }
 }
@@ -381,21 +341,21 @@ fn down_fate(exchanges: &[Exchange]) -> Fate {
         Err(fate) => return fate,
         Ok(seen) => seen,
     };
-    // One policy holds for all packets of a marking.
+    // A reflector applies one policy to all packets of a marking.
     let Some(class) = exchanges.first().map(|exchange| exchange.class) else { return Fate::Lost };
     let dscp = if class.dscp_refused {
         Change::NotAsked
     } else {
-        Change::of_dscp(class.dscp_requested, seen.dscp)
+        Change::from_dscps(class.dscp_requested, seen.dscp)
     };
     let ecn = match class.ecn_reply {
-        EcnReply::Set => Change::of_ecn(Ecn::from_bits(class.ecn_requested), seen.ecn),
+        EcnReply::Set => Change::from_ecns(Ecn::from_bits(class.ecn_requested), seen.ecn),
         _ => Change::NotAsked,
     };
     Fate::Seen { dscp, ecn }
 }
 
-/// The marking that nine of ten packets arrived with.
+/// Returns the marking that nine of ten packets arrived with.
 fn prevailing(seen: impl Iterator<Item = Marking>) -> Result<Marking, Fate> {
     let mut counts: BTreeMap<Marking, usize> = BTreeMap::new();
     seen.for_each(|marking| *counts.entry(marking).or_default() += 1);

@@ -1,4 +1,4 @@
-//! The likelihood model: what each discipline's evidence looks like, and how to learn it.
+//! The likelihood model: the evidence of each discipline, and how to learn it.
 //!
 //! The file is plain text, one component per line: kind, congestion control, discipline, number of
 //! cases, then the mean of each feature, then the lower triangle of the covariance, row by row.
@@ -10,55 +10,49 @@ use super::evidence::Control;
 use super::features::{FEATURES, FeatureVector};
 use super::kind::QueueKind;
 
-/// One discipline under one kind of congestion control.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Component {
-    /// The kind of queue that this component stands for.
     pub kind: QueueKind,
-    /// The kind of load that it was learnt from.
     pub control: Control,
     /// The discipline, for example `codel`.
     pub name: String,
-    /// Cases that it was learnt from.
+    /// Number of cases that the component was learnt from.
     pub cases: u32,
     mean: [f64; FEATURES],
     covariance: [[f64; FEATURES]; FEATURES],
 }
 
-/// The classifier's model: one component per kind of queue and load.
+/// The classifier's model: one component per discipline and kind of congestion control.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Model {
     components: Vec<Component>,
 }
 
-/// Why a model's file was not understood.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {what}")]
 pub struct ModelError {
-    /// Line of the file, from 1.
     pub line: usize,
-    /// What is wrong in that line.
     pub what: &'static str,
 }
 
-/// Degrees of freedom of the t density: heavy tails, yet a finite variance.
+/// Degrees of freedom of the t density: heavy tails, but a finite variance.
 const FREEDOM: f64 = 5.0;
-/// How many cases' worth of the kinds' common covariance is mixed into a component's own: it keeps
-/// a component of few cases from being sure of what it never saw vary.
+/// Weight, in cases, of the common covariance that is mixed into each component's: a component of
+/// few cases must not be certain about a feature that it never saw vary.
 const SHRINKAGE: f64 = 25.0;
-/// The least standard deviation of a feature: no measured line repeats a simulated one to better
+/// Smallest standard deviation of a feature: no measured line matches a simulated one more closely
 /// than this (a twentieth of a factor of ten, 5 % of the probes).
 const DEVIATION_MIN: f64 = 0.05;
 
 impl Model {
-    /// The model that was learnt from the simulator, see `docs/path.md`.
+    /// Returns the model that was learnt from the simulator, see `docs/path.md`.
     pub fn built_in() -> &'static Self {
         static MODEL: OnceLock<Model> = OnceLock::new();
-        // A test reads the file: it cannot be wrong here.
+        // A test reads the file, so parsing cannot fail here.
         MODEL.get_or_init(|| Self::read(include_str!("model.txt")).unwrap_or_default())
     }
 
-    /// Components of this kind of load.
+    /// Returns the components of one kind of congestion control.
     pub fn components_for(&self, control: Control) -> impl Iterator<Item = &Component> {
         self.components.iter().filter(move |component| component.control == control)
     }
@@ -85,7 +79,7 @@ impl Model {
         Self { components }
     }
 
-    /// As [`Model::read`] understands it.
+    /// Writes the format of [`Model::read`].
     pub fn write(&self) -> String {
         let mut text = String::new();
         for component in &self.components {
@@ -105,26 +99,26 @@ impl Model {
         text
     }
 
-    /// Reads what [`Model::write`] wrote.
+    /// Parses the format of [`Model::write`].
     ///
     /// # Errors
-    /// [`ModelError`]: the line, and what is wrong with it.
+    /// Returns the first line that is malformed.
     pub fn read(text: &str) -> Result<Self, ModelError> {
         let mut components = Vec::new();
         for (index, line) in text.lines().enumerate() {
-            let wrong = |what| ModelError { line: index + 1, what };
-            components.push(Component::read(line).map_err(wrong)?);
+            let error = |what| ModelError { line: index + 1, what };
+            components.push(Component::read(line).map_err(error)?);
         }
         Ok(Self { components })
     }
 }
 
-/// Row and column of a symmetric matrix, each pair once.
+/// Returns row and column of the lower triangle of a symmetric matrix.
 fn lower_triangle() -> impl Iterator<Item = (usize, usize)> {
     (0..FEATURES).flat_map(|row| (0..=row).map(move |column| (row, column)))
 }
 
-/// Four digits say all that a few hundred cases know.
+/// Formats a value with at most four decimal places, enough for a few hundred cases.
 fn shortened(value: f64) -> String {
     let text = format!("{value:.4}");
     let text = text.trim_end_matches('0').trim_end_matches('.');
@@ -149,7 +143,7 @@ impl Group {
         })
     }
 
-    /// Sum of products of deviations; a missing value deviates by nothing.
+    /// Returns the sum of products of deviations; a missing value has no deviation.
     fn scatter(&self, mean: &[f64; FEATURES]) -> Square {
         let mut scatter = [[0.0; FEATURES]; FEATURES];
         for vector in &self.vectors {
@@ -187,7 +181,7 @@ impl Group {
     }
 }
 
-/// Covariance around the groups' own means.
+/// Returns the covariance around the groups' own means.
 fn pooled_covariance(groups: &[Group]) -> Square {
     let mut pooled = [[0.0; FEATURES]; FEATURES];
     let cases: usize = groups.iter().map(|group| group.vectors.len()).sum();
@@ -203,7 +197,7 @@ fn pooled_covariance(groups: &[Group]) -> Square {
 }
 
 impl Component {
-    /// Logarithm of the t density of what was measured, without what all components share, and
+    /// Returns the logarithm of the t density of the measured features, without constant terms, and
     /// the squared Mahalanobis distance per measured feature.
     pub fn log_likelihood(&self, vector: &FeatureVector) -> (f64, f64) {
         let known: Vec<usize> = (0..FEATURES).filter(|index| vector[*index].is_some()).collect();
@@ -217,8 +211,8 @@ impl Component {
         (density - log_root_determinant, distance / dimensions)
     }
 
-    /// Squared Mahalanobis distance and half the logarithm of the determinant, of the features in
-    /// `known`, by Cholesky's decomposition.
+    /// Returns the squared Mahalanobis distance and half the logarithm of the determinant for the
+    /// features in `known`, by Cholesky's decomposition.
     fn whiten(&self, known: &[usize], mut deviation: Vec<f64>) -> (f64, f64) {
         let mut root = vec![vec![0.0; known.len()]; known.len()];
         let (mut distance, mut log_root_determinant) = (0.0, 0.0);
@@ -271,7 +265,7 @@ impl Component {
     }
 }
 
-/// What is left of a variance after rounding, at least.
+/// Smallest variance after rounding.
 const VARIANCE_MIN: f64 = 1e-6;
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
-//! What a direction does to markings as a whole: the policy behind what became of each.
+//! The policy of a direction: what explains the fate of all markings together.
 //!
-//! One marking that changes says little: DSCP 45 becomes zero at the edge of a network that uses it
-//! for itself, in a home router that clears the whole byte, and where every DSCP is cleared. What
-//! became of the others tells these apart, and so whom to ask.
+//! A single changed marking says little: DSCP 45 becomes zero at the edge of a network that uses it
+//! internally, in a home router that clears the whole byte, and where every DSCP is cleared. The
+//! fate of the other markings distinguishes these cases, and shows whom to ask.
 
 use std::fmt;
 
@@ -12,34 +12,29 @@ use underload_record::schema::{Direction, Ecn, Marking};
 use super::hops::Change as HopChange;
 use super::marks::{Change, Fate, MarkRow, MarkSurvey};
 
-/// What a direction does to the DSCP field.
+/// What a direction does to the DSCP and ECN fields.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case", tag = "policy")]
 pub enum Policy {
-    /// DSCP and ECN become zero, whatever they were: a home router that takes the byte for the type
-    /// of service of RFC 791.
+    /// DSCP and ECN become zero: a home router that treats the byte as the type of service of RFC
+    /// 791.
     ByteCleared,
-    /// Every DSCP becomes zero; ECN stays.
+    /// Every DSCP becomes zero; ECN is unchanged.
     DscpCleared,
-    /// DSCP 45 becomes zero and others stay: the edge of a network that uses 45 for itself.
+    /// DSCP 45 becomes zero and others are unchanged: the edge of a network that uses 45
+    /// internally.
     NqbBleached,
-    /// 45 stays, and what homes use for low latency becomes 45: an edge that takes part.
-    TranslatedToNqb {
-        /// What becomes 45.
-        from: Vec<u8>,
-    },
-    /// Of each DSCP the three upper bits stay: a way over Wi-Fi user priorities (RFC 8325).
+    /// 45 is unchanged, and the DSCPs in `from`, which homes use for low latency, become 45: an
+    /// edge that supports NQB.
+    TranslatedToNqb { from: Vec<u8> },
+    /// The upper three bits of each DSCP survive: a path over Wi-Fi user priorities (RFC 8325).
     ClassOnly,
-    /// DSCPs change in some other way.
-    DscpChanged {
-        /// Which, and into what.
-        changes: Vec<(u8, u8)>,
-    },
-    /// ECN becomes Not-ECT, whatever it was; DSCPs are another matter.
+    /// DSCPs change in another way. Pairs of sent and received.
+    DscpChanged { changes: Vec<(u8, u8)> },
+    /// ECN becomes Not-ECT; DSCPs are judged separately.
     EcnCleared,
-    /// ECN codepoints change in some other way than to CE.
+    /// ECN codepoints change in another way than to CE. Pairs of sent and received.
     EcnChanged {
-        /// Which, and into what.
         #[serde(serialize_with = "by_name")]
         changes: Vec<(Ecn, Ecn)>,
     },
@@ -48,24 +43,18 @@ pub enum Policy {
 /// A policy, and where it is applied.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct PolicyFinding {
-    /// On which way.
     pub direction: Direction,
-    /// Which policy.
     #[serde(flatten)]
     pub policy: Policy,
-    /// Between which hops, as far as the way up could be traced; `None`: not known from here.
+    /// The hops between which the policy applies; `None` for the way down, or if the hops are
+    /// unknown.
     pub place: Option<HopChange>,
 }
 
 impl Policy {
-    /// Whether it is the ECN field alone that it changes.
-    const fn is_of_ecn(&self) -> bool {
-        matches!(self, Self::EcnCleared | Self::EcnChanged { .. })
-    }
-
-    /// Whether a hop's change is this policy's.
+    /// Returns true if a hop's change is an effect of this policy.
     fn explains(&self, change: &HopChange) -> bool {
-        if self.is_of_ecn() {
+        if matches!(self, Self::EcnCleared | Self::EcnChanged { .. }) {
             change.from.ecn != change.to.ecn
         } else {
             change.from.dscp != change.to.dscp || *self == Self::ByteCleared
@@ -73,13 +62,13 @@ impl Policy {
     }
 }
 
-/// The policies of both directions. `changes`: where hops were traced, what they showed.
+/// Returns the policies of both directions. `changes` are those that traced hops showed.
 pub fn policies(survey: &MarkSurvey, changes: &[Option<HopChange>]) -> Vec<PolicyFinding> {
     let mut findings = Vec::new();
     for direction in [Direction::Up, Direction::Down] {
-        for policy in of_direction(survey, direction) {
-            let is_its_own = |change: &&HopChange| policy.explains(change);
-            let place = changes.iter().flatten().find(is_its_own).copied();
+        for policy in direction_policies(survey, direction) {
+            let is_explained = |change: &&HopChange| policy.explains(change);
+            let place = changes.iter().flatten().find(is_explained).copied();
             let place = place.filter(|_| direction == Direction::Up);
             findings.push(PolicyFinding { direction, policy, place });
         }
@@ -87,22 +76,20 @@ pub fn policies(survey: &MarkSurvey, changes: &[Option<HopChange>]) -> Vec<Polic
     findings
 }
 
-fn of_direction(survey: &MarkSurvey, direction: Direction) -> Vec<Policy> {
+fn direction_policies(survey: &MarkSurvey, direction: Direction) -> Vec<Policy> {
     let fate = |row: &MarkRow| match direction {
         Direction::Up => row.up,
         Direction::Down => row.down,
     };
-    let dscps: Vec<(u8, u8)> = survey
-        .rows
-        .iter()
-        .filter(|row| row.sent.ecn == Ecn::NotEct && row.sent.dscp != 0)
-        .filter_map(|row| Some((row.sent.dscp, dscp_seen(row.sent.dscp, fate(row))?)))
+    let seen = |is_wanted: fn(&Marking) -> bool| {
+        let rows = survey.rows.iter().filter(move |row| is_wanted(&row.sent));
+        rows.map(|row| (row.sent, fate(row)))
+    };
+    let dscps: Vec<(u8, u8)> = seen(|sent| sent.ecn == Ecn::NotEct && sent.dscp != 0)
+        .filter_map(|(sent, fate)| Some((sent.dscp, dscp_seen(sent.dscp, fate)?)))
         .collect();
-    let ecns: Vec<(Ecn, Ecn)> = survey
-        .rows
-        .iter()
-        .filter(|row| row.sent.dscp == 0 && row.sent.ecn != Ecn::NotEct)
-        .filter_map(|row| Some((row.sent.ecn, ecn_seen(row.sent.ecn, fate(row))?)))
+    let ecns: Vec<(Ecn, Ecn)> = seen(|sent| sent.dscp == 0 && sent.ecn != Ecn::NotEct)
+        .filter_map(|(sent, fate)| Some((sent.ecn, ecn_seen(sent.ecn, fate)?)))
         .collect();
     match (dscp_policy(&dscps), ecn_policy(&ecns)) {
         (Some(Policy::DscpCleared), Some(Policy::EcnCleared)) => vec![Policy::ByteCleared],
@@ -110,16 +97,14 @@ fn of_direction(survey: &MarkSurvey, direction: Direction) -> Vec<Policy> {
     }
 }
 
-/// What a DSCP arrived as, where that is known.
+/// Returns the DSCP that arrived; `None` if unknown.
 fn dscp_seen(sent: u8, fate: Fate) -> Option<u8> {
-    match fate {
-        Fate::Seen { dscp, .. } => match dscp {
-            Change::Kept => Some(sent),
-            Change::Bleached => Some(0),
-            Change::Remarked(to) => Some(to),
-            Change::CongestionMarked | Change::NotAsked => None,
-        },
-        Fate::Mixed { .. } | Fate::Lost | Fate::Unknown | Fate::Refused => None,
+    let Fate::Seen { dscp, .. } = fate else { return None };
+    match dscp {
+        Change::Kept => Some(sent),
+        Change::Bleached => Some(0),
+        Change::Remarked(to) => Some(to),
+        Change::CongestionMarked | Change::NotAsked => None,
     }
 }
 
@@ -127,16 +112,14 @@ fn by_name<S: Serializer>(changes: &[(Ecn, Ecn)], to: S) -> Result<S::Ok, S::Err
     to.collect_seq(changes.iter().map(|(from, into)| (from.name(), into.name())))
 }
 
-/// What an ECN codepoint arrived as, where that is known; marked CE counts as kept.
+/// Returns the ECN codepoint that arrived, or the one sent if it became CE; `None` if unknown.
 fn ecn_seen(sent: Ecn, fate: Fate) -> Option<Ecn> {
-    match fate {
-        Fate::Seen { ecn, .. } => match ecn {
-            Change::Kept | Change::CongestionMarked => Some(sent),
-            Change::Bleached => Some(Ecn::NotEct),
-            Change::Remarked(to) => Some(Ecn::from_bits(to)),
-            Change::NotAsked => None,
-        },
-        Fate::Mixed { .. } | Fate::Lost | Fate::Unknown | Fate::Refused => None,
+    let Fate::Seen { ecn, .. } = fate else { return None };
+    match ecn {
+        Change::Kept | Change::CongestionMarked => Some(sent),
+        Change::Bleached => Some(Ecn::NotEct),
+        Change::Remarked(to) => Some(Ecn::from_bits(to)),
+        Change::NotAsked => None,
     }
 }
 
@@ -176,36 +159,34 @@ fn ecn_policy(seen: &[(Ecn, Ecn)]) -> Option<Policy> {
 
 impl fmt::Display for Policy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let list = |f: &mut fmt::Formatter<'_>, changes: &mut dyn Iterator<Item = String>| {
-            f.write_str(&changes.collect::<Vec<_>>().join(", "))
-        };
         match self {
             Self::ByteCleared => f.write_str(
-                "DSCP and ECN are cleared together, as by a home router that takes the byte for \
+                "DSCP and ECN are cleared together, as by a home router that treats the byte as \
                  the type of service",
             ),
-            Self::DscpCleared => f.write_str("every DSCP is cleared, ECN is left alone"),
+            Self::DscpCleared => f.write_str("every DSCP is cleared, ECN is unchanged"),
             Self::NqbBleached => f.write_str(
-                "DSCP 45 alone is cleared, as at the edge of a network that uses 45 for itself",
+                "DSCP 45 alone is cleared, as at the edge of a network that uses 45 internally",
             ),
             Self::TranslatedToNqb { from } => {
                 let from: Vec<String> = from.iter().map(ToString::to_string).collect();
-                write!(f, "{} become 45, and 45 stays: ", from.join(", "))?;
-                f.write_str("an edge that takes them for non-queue-building")
+                write!(f, "{} become 45, and 45 is unchanged: ", from.join(", "))?;
+                f.write_str("an edge that treats them as non-queue-building")
             }
             Self::ClassOnly => f.write_str(
                 "the upper three bits of a DSCP survive (45 becomes 40), as over Wi-Fi user \
                  priorities",
             ),
             Self::DscpChanged { changes } => {
-                f.write_str("DSCPs change: ")?;
-                list(f, &mut changes.iter().map(|(from, to)| format!("{from} to {to}")))
+                let changes: Vec<_> =
+                    changes.iter().map(|(from, to)| format!("{from} to {to}")).collect();
+                write!(f, "DSCPs change: {}", changes.join(", "))
             }
             Self::EcnCleared => f.write_str("ECN is cleared"),
             Self::EcnChanged { changes } => {
-                f.write_str("ECN changes: ")?;
                 let named = |(from, to): &(Ecn, Ecn)| format!("{} to {}", from.name(), to.name());
-                list(f, &mut changes.iter().map(named))
+                let changes: Vec<_> = changes.iter().map(named).collect();
+                write!(f, "ECN changes: {}", changes.join(", "))
             }
         }
     }
@@ -216,13 +197,14 @@ mod tests {
     use super::*;
     use crate::path::MARKINGS;
 
-    /// What is found where a way up makes `byte` of each marking's; nothing is asked down.
+    /// Returns the policies of a way up that turns each byte into `byte(sent)`; the way down is not
+    /// asked.
     fn found_up(byte: impl Fn(u8) -> u8) -> Vec<Policy> {
         let row = |sent: &Marking| {
             let seen = Marking::from_byte(byte(sent.to_byte()));
             let up = Fate::Seen {
-                dscp: Change::of_dscp(sent.dscp, seen.dscp),
-                ecn: Change::of_ecn(sent.ecn, seen.ecn),
+                dscp: Change::from_dscps(sent.dscp, seen.dscp),
+                ecn: Change::from_ecns(sent.ecn, seen.ecn),
             };
             let down = Fate::Seen { dscp: Change::NotAsked, ecn: Change::NotAsked };
             MarkRow { sent: *sent, packets: 20, answered: 20, up, down }

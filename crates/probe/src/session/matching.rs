@@ -1,92 +1,77 @@
-//! From what was sent and what came back to samples.
+//! Builds samples from the packets sent and the answers received.
 
 use underload_record::schema::{Marking, PhaseWindow, Sample};
 
-/// A packet that left.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SentRecord {
-    /// Index of the packet's class.
     pub class: u16,
     /// Sequence number within the class.
     pub sequence: u32,
-    /// When the schedule wanted it sent, ns.
+    /// When the packet was due.
     pub scheduled_ns: u64,
-    /// When it was sent, ns.
     pub sent_ns: u64,
 }
 
-/// An answer that arrived. Times of the far end are on the run's time line, converted as if both
-/// ends had one wall clock; a [`super::ClockOffset`] corrects them later.
+/// An answer that arrived. Times of the far end are converted to the run's clock as if both ends
+/// had one wall clock; a [`super::ClockOffset`] corrects them later.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReplyRecord {
-    /// Index of the class that this is an answer to.
     pub class: u16,
-    /// Sequence number of the packet that this is an answer to.
     pub sequence: u32,
-    /// When the answer arrived, ns.
     pub received_ns: u64,
-    /// When the packet reached the far end; `None` if the far end did not say.
+    /// When the packet reached the far end; `None` if the far end did not report it.
     pub far_received_ns: Option<i64>,
-    /// When the far end sent the answer; `None` if it did not say.
+    /// When the far end sent the answer; `None` if it did not report that.
     pub far_sent_ns: Option<i64>,
-    /// Marking that the packet reached the far end with.
+    /// Marking of the packet on arrival at the far end.
     pub marking_far: Option<Marking>,
-    /// Marking that the answer arrived with.
+    /// Marking of the answer on arrival.
     pub marking_near: Option<Marking>,
 }
 
-/// How many packets of one class were sent, answered and lost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ProbeCounts {
-    /// Packets that left.
     pub sent: u64,
-    /// Of these, answered in time.
     pub answered: u64,
-    /// Of these, not answered in time: `sent - answered`.
+    /// Packets not answered in time: `sent - answered`.
     pub lost: u64,
-    /// Answers that came after the time limit; their packets count as lost.
+    /// Answers after the time limit; their packets count as lost.
     pub answered_late: u64,
-    /// Second and further answers to one packet.
+    /// Further answers to an answered packet.
     pub duplicates: u64,
-    /// First answers that came after the answer to a later packet (RFC 4737 section 3).
+    /// First answers that arrived after the answer to a later packet (RFC 4737 section 3).
     pub reordered: u64,
-    /// Answers to packets that were never sent, or that "came" before them.
+    /// Answers to packets that were never sent, or with a time before their packet.
     pub unmatched: u64,
 }
 
-/// Samples and counts that [`match_replies`] makes of packets and answers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Collected {
     /// One per packet sent, by scheduled time.
     pub samples: Vec<Sample>,
-    /// One per class.
     pub counts: Vec<ProbeCounts>,
 }
 
-/// How samples are made, see [`match_replies`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Labels<'a> {
-    /// Position of the trial in its run.
     pub trial: u32,
     /// Flow number of class 0; class `c` has `first_flow + c`.
     pub first_flow: u16,
-    /// The marking that each class was sent with, by index of the class.
+    /// The marking sent, by class.
     pub markings: &'a [Marking],
-    /// The phases of the trial.
     pub phases: &'a [PhaseWindow],
-    /// True for a request-response probe.
     pub closed_loop: bool,
 }
 
 /// Joins packets and answers by class and sequence number.
 ///
-/// - The round trip is `(received - sent) - (far_sent - far_received)`: what the far end's host
-///   took between its two time stamps is not the network's (RFC 8762 section 4). Where the far end
-///   gave no usable time stamps, or more than the whole round trip, it is `received - sent`.
-/// - A packet with no answer within `timeout_ns` of leaving is lost.
-/// - One-way delays need `far_clock_offset_ns`, by how much the far wall clock is ahead of ours: 0
-///   on one machine, an estimate with its error elsewhere.
-/// - A sample's phase is the one its scheduled time falls into, the last one after all of them.
+/// - The round trip is `(received - sent) - (far_sent - far_received)`: the time that the far end's
+///   host took between its two time stamps is not the network's (RFC 8762 section 4). If the far
+///   end's stamps are missing or span more than the whole round trip, it is `received - sent`.
+/// - A packet without an answer within `timeout_ns` of its sending is lost.
+/// - One-way delays need `far_clock_offset_ns`, the lead of the far wall clock over ours: 0 on one
+///   machine, else an estimate with its error.
+/// - A sample's phase is that of its scheduled time; after all phases, the last one.
 ///
 /// `sent` must be in order of sequence within each class, as a sender produces it.
 pub(crate) fn match_labelled(
@@ -117,11 +102,9 @@ pub(crate) fn match_labelled(
     collected
 }
 
-/// Joins packets and answers by class and sequence number, for callers outside a trial: all samples
-/// belong to trial 0, flow = class, and the phase that `phases` gives.
-///
-/// See the crate's measurement for the meaning of the parameters; `markings` has one entry per
-/// class.
+/// Joins packets and answers by class and sequence number, outside a trial: all samples have trial
+/// 0, the class as flow, and the phase from `phases`. Both ends have one clock. A packet without an
+/// answer within `timeout_ns` is lost. `markings` has one entry per class.
 pub fn match_replies(
     sent: &[SentRecord],
     replies: &[ReplyRecord],
@@ -170,10 +153,9 @@ fn join<'a>(
 impl Joined {
     fn sample(&self, far_clock_offset_ns: i64, labels: Labels<'_>) -> Sample {
         let class = usize::from(self.sent.class);
-        let far_received_ns =
-            self.reply.and_then(|reply| reply.far_received_ns).map(|ns| ns - far_clock_offset_ns);
-        let far_sent_ns =
-            self.reply.and_then(|reply| reply.far_sent_ns).map(|ns| ns - far_clock_offset_ns);
+        let on_our_clock = |far_ns: Option<i64>| far_ns.map(|far_ns| far_ns - far_clock_offset_ns);
+        let far_received_ns = on_our_clock(self.reply.and_then(|reply| reply.far_received_ns));
+        let far_sent_ns = on_our_clock(self.reply.and_then(|reply| reply.far_sent_ns));
         Sample {
             trial: labels.trial,
             flow: labels.first_flow + self.sent.class,
@@ -194,7 +176,7 @@ impl Joined {
     }
 }
 
-/// The round trip without the time that the far end's host took.
+/// Returns the round trip without the time in the far end's host.
 fn round_trip_ns(sent_ns: u64, reply: &ReplyRecord) -> u64 {
     let total_ns = reply.received_ns.saturating_sub(sent_ns);
     let residence_ns = match (reply.far_received_ns, reply.far_sent_ns) {
@@ -261,7 +243,7 @@ mod tests {
         let sample = matched(&[sent(0, 100)], &[answer]).samples[0];
         assert_eq!(sample.rtt_ns, Some(230));
         assert_eq!((sample.one_way_up_ns, sample.one_way_down_ns), (Some(80), Some(150)));
-        // A far end whose stamps cannot be true is not believed.
+        // Time stamps of the far end that cannot be true are ignored.
         answer.far_sent_ns = Some(9_000);
         assert_eq!(matched(&[sent(0, 100)], &[answer]).samples[0].rtt_ns, Some(300));
         answer.far_sent_ns = Some(170);

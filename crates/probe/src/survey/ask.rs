@@ -9,28 +9,27 @@ use socket2::{Domain, Protocol, Socket, Type};
 
 use super::quic::{is_negotiation, opening};
 
-/// How a host is asked.
+/// The protocol of a survey's probes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Asking {
-    /// A TCP handshake with the port, closed at once. A refusal is an answer as good.
+    /// A TCP handshake with the port, closed at once. A refusal counts as an answer.
     Tcp,
-    /// An ICMP echo of 56 bytes, as `ping` sends it.
+    /// An ICMP echo with 56 bytes, as `ping` sends it.
     Icmp,
-    /// A question for the versions of QUIC that the port speaks.
+    /// A request for the QUIC versions that the port supports.
     Quic,
 }
 
-/// No round trip.
+/// Why a probe has no round trip.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Silence {
-    /// Nothing came back in time.
     Lost,
-    /// It could not be asked; why, in words.
+    /// The probe could not be sent; the reason in words.
     Trouble(String),
 }
 
 impl Asking {
-    /// Its name, as options and records have it.
+    /// Returns the name in options and records.
     pub fn name(self) -> &'static str {
         match self {
             Self::Tcp => "tcp",
@@ -39,10 +38,10 @@ impl Asking {
         }
     }
 
-    /// Asks once; the round trip, by this program's clock.
+    /// Sends one probe and returns its round trip, as this program measures it.
     ///
     /// # Errors
-    /// [`Silence`].
+    /// Returns [`Silence::Lost`] after `allowed`, [`Silence::Trouble`] if the probe cannot be sent.
     pub fn ask(self, address: SocketAddr, allowed: Duration) -> Result<Duration, Silence> {
         let answer = match self {
             Self::Tcp => handshake(address, allowed),
@@ -71,27 +70,26 @@ fn handshake(address: SocketAddr, allowed: Duration) -> io::Result<Duration> {
     }
 }
 
-/// Payload of `ping`.
+/// Bytes of payload, as `ping` sends.
 const ECHO_BYTES: usize = 56;
 
 fn echo(address: SocketAddr, allowed: Duration) -> io::Result<Duration> {
-    // Type of a question and of its answer.
-    let (protocol, question, answer) = match address {
+    let (protocol, request, answer) = match address {
         SocketAddr::V4(_) => (Protocol::ICMPV4, 8, 0),
         SocketAddr::V6(_) => (Protocol::ICMPV6, 128, 129),
     };
     let open = |kind| Socket::new(Domain::for_address(address), kind, Some(protocol));
-    // `ping_group_range` leaves root out as it does others; root has raw sockets.
+    // `ping_group_range` may exclude root, too; root can open raw sockets.
     let (socket, is_raw) = match open(Type::DGRAM) {
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => (open(Type::RAW)?, true),
         other => (other?, false),
     };
     socket.connect(&address.into())?;
     let mut packet = [0; 8 + ECHO_BYTES];
-    packet[0] = question;
+    packet[0] = request;
     packet[6..8].copy_from_slice(&1_u16.to_be_bytes());
     fill(&mut packet[8..])?;
-    // The kernel writes identifier and checksum, but of a raw packet the checksum for IPv6 alone.
+    // The kernel writes identifier and checksum, except the IPv4 checksum of a raw packet.
     if is_raw {
         fill(&mut packet[4..6])?;
         let checksum = checksum(&packet);
@@ -108,7 +106,7 @@ fn echo(address: SocketAddr, allowed: Duration) -> io::Result<Duration> {
     })
 }
 
-/// The ICMP message in what a socket received; a raw socket for IPv4 passes on the IP header.
+/// Returns the ICMP message of a received packet. A raw socket for IPv4 includes the IP header.
 fn message(received: &[u8], has_header: bool) -> &[u8] {
     let header = match received.first() {
         Some(first) if has_header => usize::from(first & 0xf) * 4,
@@ -117,7 +115,7 @@ fn message(received: &[u8], has_header: bool) -> &[u8] {
     received.get(header..).unwrap_or_default()
 }
 
-/// The Internet checksum of a message whose own field is zero (RFC 1071).
+/// Returns the Internet checksum of a message whose checksum field is zero (RFC 1071).
 fn checksum(bytes: &[u8]) -> u16 {
     let word = |pair: &[u8]| u32::from(pair[0]) << 8 | u32::from(*pair.get(1).unwrap_or(&0));
     let mut sum: u32 = bytes.chunks(2).map(word).sum();
@@ -146,7 +144,7 @@ fn versions(address: SocketAddr, allowed: Duration) -> io::Result<Duration> {
     })
 }
 
-/// Receives until it is the answer; strangers' datagrams do not prolong the wait.
+/// Calls `receive` until it returns true. Other datagrams do not prolong the wait.
 fn until(
     start: Instant,
     allowed: Duration,
@@ -177,7 +175,7 @@ mod tests {
 
     const SHORT: Duration = Duration::from_secs(5);
 
-    // The example of RFC 1071, section 3, whose sum is ddf2; and an odd byte.
+    // The example of RFC 1071, section 3, with the sum ddf2; and an odd number of bytes.
     #[test]
     fn checksums_are_those_of_the_rfc() {
         assert_eq!(checksum(&[0x00, 0x01, 0xf2, 0x03, 0xf4, 0xf5, 0xf6, 0xf7]), !0xddf2);
@@ -218,7 +216,7 @@ mod tests {
             assert_eq!(count, 1200);
             server.send_to(b"noise", from).unwrap();
             let mut answer = vec![0x80, 0, 0, 0, 0];
-            // The names change places.
+            // The answer swaps the connection identifiers.
             answer.extend(&buffer[14..23]);
             answer.extend(&buffer[5..14]);
             answer.extend([0, 0, 0, 1]);

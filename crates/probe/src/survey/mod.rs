@@ -1,12 +1,12 @@
-//! Round trips to many hosts, a few probes each: what servers around the world look like from here.
+//! Round trips to many hosts, a few probes each: how near servers around the world are.
 //!
-//! - [`Survey`]: hosts, what they are asked, how often, and nothing faster than [`PAUSE_MIN`].
+//! - [`Survey`]: hosts and the number of probes; never faster than [`PAUSE_MIN`].
 //! - [`Asking`]: one probe: a TCP handshake, an ICMP echo, a QUIC version negotiation.
-//! - [`schedule()`]: when which address is asked, as a function of numbers alone.
+//! - [`schedule()`]: when each address is probed, a function of numbers alone.
 //!
-//! Other people's machines are asked here. So a host is asked twice a minute at most, whichever of
-//! its addresses it is; an address that two names share is one host; and no list is longer than
-//! [`HOSTS_MAX`].
+//! The hosts belong to other people. A host is therefore probed at most twice a minute, with all
+//! its addresses together; an address under two names is rejected; and a list has at most
+//! [`HOSTS_MAX`] hosts.
 
 mod ask;
 mod quic;
@@ -22,87 +22,65 @@ pub use ask::{Asking, Silence};
 pub use quic::{is_negotiation, opening};
 pub use schedule::{Turn, schedule};
 
-/// From one probe of a host to its next, at least: two a minute.
+/// Shortest interval between probes of one host: two a minute.
 pub const PAUSE_MIN: Duration = Duration::from_secs(30);
-/// Hosts of a survey, at most.
 pub const HOSTS_MAX: usize = 200;
-/// Probes of a host and family, at most.
+/// Most probes per host and address family.
 pub const PROBES_MAX: u32 = 1_000;
-/// A probe that takes longer is lost.
+/// A probe without an answer within this time is lost.
 pub const ANSWER_MAX: Duration = Duration::from_secs(5);
 
-/// A host to ask.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Host {
-    /// As the user named it.
     pub name: String,
     /// One address of each family, IPv4 first; not empty.
     pub addresses: Vec<SocketAddr>,
 }
 
-/// What is to be asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Survey {
-    /// Whom; at most [`HOSTS_MAX`].
+    /// The hosts, at most [`HOSTS_MAX`].
     pub hosts: Vec<Host>,
-    /// How.
     pub asking: Asking,
-    /// Probes of each host and family.
+    /// Probes per host and address family.
     pub probes: u32,
-    /// From one probe of a host to its next.
+    /// Interval between probes of one host.
     pub pause: Duration,
 }
 
-/// What one address answered.
+/// The round trips of one address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answers {
-    /// Position of the host in the survey.
+    /// Index of the host in the survey.
     pub host: usize,
-    /// The address that was asked.
     pub address: SocketAddr,
-    /// Probes that went out.
     pub sent: u32,
-    /// Round trips, in the order of asking, ns.
+    /// Round trips in the order of arrival, ns.
     pub round_trips_ns: Vec<u64>,
-    /// The error of the last probe that could not be sent, in the kernel's words.
+    /// The error of the last probe that could not be sent.
     pub trouble: Option<String>,
 }
 
-/// Why a survey is not begun.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SurveyError {
-    /// Nobody to ask.
     #[error("there is no host to ask")]
     Empty,
-    /// Too many at once.
     #[error("{hosts} hosts: at most {HOSTS_MAX} are asked")]
-    Hosts {
-        /// How many there are.
-        hosts: usize,
-    },
-    /// Faster than anybody wants to be asked.
+    Hosts { hosts: usize },
     #[error("a host is asked every 30s at most")]
     Pause,
-    /// Too few or too many probes.
     #[error("1 to {PROBES_MAX} probes of each host")]
     Probes,
-    /// One address under two names would be asked twice as often.
+    /// An address with two names would be probed twice as often.
     #[error("{first} and {second} are one host: {address}")]
-    Twice {
-        /// The one.
-        first: String,
-        /// The other.
-        second: String,
-        /// Their address.
-        address: IpAddr,
-    },
+    Twice { first: String, second: String, address: IpAddr },
 }
 
 impl Survey {
-    /// Refuses what other people's machines should not be asked.
+    /// Rejects a survey that would burden other people's machines.
     ///
     /// # Errors
-    /// [`SurveyError`].
+    /// Returns the first limit that is violated.
     pub fn check(&self) -> Result<(), SurveyError> {
         if self.hosts.is_empty() {
             return Err(SurveyError::Empty);
@@ -131,22 +109,22 @@ impl Survey {
         Ok(())
     }
 
-    /// Whether all of it stays on this machine.
+    /// Returns true if all addresses are this machine's loopback.
     pub fn is_local(&self) -> bool {
         self.hosts.iter().flat_map(|host| &host.addresses).all(|it| it.ip().is_loopback())
     }
 
-    /// How long it takes at least.
+    /// Returns the shortest duration of the survey.
     pub fn duration(&self) -> Duration {
         let families = self.hosts.iter().map(|host| host.addresses.len()).max().unwrap_or(0);
         self.pause * self.probes * families as u32
     }
 
-    /// Asks everybody, until all is asked or `cancelled`. `watch` is told after each answer how
-    /// many probes have come to an end.
+    /// Sends all probes, or stops when `cancelled` becomes true. Calls `watch` after each probe
+    /// with the number of finished probes and of all probes.
     ///
     /// # Errors
-    /// [`SurveyError`].
+    /// Returns the errors of [`Survey::check`].
     pub fn run(
         &self,
         watch: &mut dyn FnMut(usize, usize),
@@ -154,7 +132,7 @@ impl Survey {
     ) -> Result<Vec<Answers>, SurveyError> {
         self.check()?;
         let turns = schedule(self);
-        let mut answers = self.blank();
+        let mut answers = self.empty_answers();
         let (done, outcomes) = mpsc::channel();
         let start = Instant::now();
         let (mut next, mut ended) = (0, 0);
@@ -168,14 +146,16 @@ impl Survey {
                 let address = answers[turn.target].address;
                 answers[turn.target].sent += 1;
                 next += 1;
-                // It ends within ANSWER_MAX, and a second has less than seven of them.
+                // The thread ends within ANSWER_MAX; at most seven start per second.
                 std::thread::spawn(move || {
-                    // Who does not listen any more was interrupted.
+                    // The receiver is gone after a cancellation.
                     let _ = done.send((turn.target, asking.ask(address, ANSWER_MAX)));
                 });
             }
-            let wait = turns.get(next).map_or(LOOK, |turn| turn.at.saturating_sub(start.elapsed()));
-            let Ok((target, outcome)) = outcomes.recv_timeout(wait.min(LOOK)) else { continue };
+            let until_next = |turn: &Turn| turn.at.saturating_sub(start.elapsed());
+            let wait = turns.get(next).map_or(CHECK_INTERVAL, until_next);
+            let received = outcomes.recv_timeout(wait.min(CHECK_INTERVAL));
+            let Ok((target, outcome)) = received else { continue };
             ended += 1;
             match outcome {
                 Ok(round_trip) => {
@@ -183,7 +163,7 @@ impl Survey {
                 }
                 Err(Silence::Lost) => {}
                 Err(Silence::Trouble(words)) => {
-                    // What could not be asked is not lost.
+                    // A probe that was not sent is not lost.
                     answers[target].sent = answers[target].sent.saturating_sub(1);
                     answers[target].trouble = Some(words);
                 }
@@ -193,7 +173,7 @@ impl Survey {
         Ok(answers)
     }
 
-    fn blank(&self) -> Vec<Answers> {
+    fn empty_answers(&self) -> Vec<Answers> {
         let of_host = |(host, it): (usize, &Host)| {
             let blank = |address: &SocketAddr| Answers {
                 host,
@@ -208,8 +188,8 @@ impl Survey {
     }
 }
 
-/// Between two looks at the interruption.
-const LOOK: Duration = Duration::from_millis(200);
+/// Interval at which a survey checks for a cancellation.
+const CHECK_INTERVAL: Duration = Duration::from_millis(200);
 
 #[cfg(test)]
 mod tests {
@@ -239,7 +219,7 @@ mod tests {
         let fast = Survey { pause: Duration::from_secs(29), ..good.clone() };
         assert_eq!(fast.check(), Err(SurveyError::Pause));
         assert_eq!(Survey { probes: 0, ..good.clone() }.check(), Err(SurveyError::Probes));
-        // Other ports of one address are the same machine.
+        // Two ports of one address are one machine.
         let twice = survey(&["127.0.0.1:1", "127.0.0.1:2"]).check().unwrap_err();
         assert_eq!(
             twice.to_string(),
@@ -256,7 +236,7 @@ mod tests {
         let open = listener.local_addr().unwrap().to_string();
         let closed = TcpListener::bind("127.0.0.2:0").unwrap().local_addr().unwrap().to_string();
         let survey = survey(&[&open, &closed]);
-        // The second host's turn is half a pause after the first's: too long for a test.
+        // The second host is due half a pause later: too long for a test.
         let cancelled = AtomicBool::new(false);
         let mut ends = Vec::new();
         let answers = survey
@@ -271,7 +251,7 @@ mod tests {
         assert_eq!(ends, [(1, 2)]);
         assert_eq!((answers[0].sent, answers[0].round_trips_ns.len()), (1, 1));
         assert_eq!((answers[1].sent, answers[1].round_trips_ns.len()), (0, 0));
-        // A refusal is an answer, too.
+        // A refusal counts as an answer.
         assert!(Asking::Tcp.ask(answers[1].address, ANSWER_MAX).is_ok());
     }
 }

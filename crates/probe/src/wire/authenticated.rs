@@ -1,26 +1,26 @@
 //! STAMP's authenticated mode: packets with a keyed digest (RFC 8762 sections 4.2.2, 4.3.2, 4.4),
-//! extensions with one of their own (RFC 8972 section 4.8).
+//! and extensions with a separate digest (RFC 8972 section 4.8).
 //!
-//! A packet whose digest is wrong has no answer. Extensions whose digest is wrong, or missing where
-//! there are any but padding, come back with the I flag, and what they asked for is not done.
+//! A packet with a wrong digest is not answered. Extensions other than padding whose digest is
+//! wrong or missing come back with the I flag, and their requests are ignored.
 
 use ring::hmac;
 use subtle::ConstantTimeEq as _;
 
-use super::reflect::{Arrival, Reply, answer_tlvs};
+use super::reflect::{Arrival, Reply, answer_tlvs, set_flags};
 use super::stamp::SenderPacket;
 use super::tlv::{HEADER_LEN, TlvFlags, Tlvs, tlv_type};
 use super::{ErrorEstimate, MarkingPolicy, NtpTimestamp, WireError, field};
 
-/// Bytes of an authenticated base packet, the same in both directions.
+/// Bytes of an authenticated base packet, equal in both directions.
 pub const KEYED_LEN: usize = 112;
-/// Where the digest of the base packet begins; it covers all before it.
+/// Offset of the base packet's digest, which covers all bytes before it.
 const DIGEST_AT: usize = 96;
 const DIGEST_LEN: usize = 16;
-/// From here to the digest a sender's packet is zero (RFC 8972 section 3): a reflector's is not.
+/// A sender's packet is zero from here to the digest (RFC 8972 section 3); a reflector's is not.
 const ZERO_FROM: usize = 28;
 
-/// A key that both ends know. HMAC-SHA-256 with it, cut to 128 bits, is a digest.
+/// A key that both ends share. The digest is HMAC-SHA-256, truncated to 128 bits.
 #[derive(Clone)]
 pub struct StampKey(hmac::Key);
 
@@ -31,7 +31,6 @@ impl std::fmt::Debug for StampKey {
 }
 
 impl StampKey {
-    /// A key of these bytes.
     pub fn new(secret: &[u8]) -> Self {
         Self(hmac::Key::new(hmac::HMAC_SHA256, secret))
     }
@@ -44,26 +43,26 @@ impl StampKey {
         field(context.sign().as_ref(), 0)
     }
 
-    /// Takes the same time wherever a wrong digest differs from the right one.
+    /// Compares the digests in constant time.
     fn signs(&self, parts: [&[u8]; 2], digest: &[u8]) -> bool {
         self.digest(parts).as_slice().ct_eq(digest).into()
     }
 
-    /// Whether this is the packet of a sender with this key: not of a reflector, which would answer
-    /// the answer to it.
+    /// Returns true for the packet of a sender with this key. A reflector's packet is not a
+    /// request: two reflectors would otherwise answer each other forever.
     pub fn is_request(&self, packet: &[u8]) -> bool {
         packet.len() >= KEYED_LEN
             && packet[ZERO_FROM..DIGEST_AT].iter().all(|byte| *byte == 0)
             && self.signs([&packet[..DIGEST_AT], &[]], &packet[DIGEST_AT..KEYED_LEN])
     }
 
-    /// Whether the digest at `place` of `extensions` is that of the TLVs before it.
+    /// Returns true if the digest at `place` of `extensions` matches the TLVs before it.
     fn seals(&self, request: &[u8], extensions: &[u8], place: usize) -> bool {
         let parts = [&request[..4], &extensions[..place - HEADER_LEN]];
         self.signs(parts, &extensions[place..place + DIGEST_LEN])
     }
 
-    /// Writes the moment of sending, and then the digest, into an answer of [`reflect_keyed`].
+    /// Writes the time of sending, and then the digest, into an answer of [`reflect_keyed`].
     pub fn seal(&self, answer: &mut [u8], now: NtpTimestamp) {
         if answer.len() < KEYED_LEN {
             return;
@@ -74,11 +73,11 @@ impl StampKey {
     }
 }
 
-/// Answers a packet for which [`StampKey::is_request`] was true, as [`super::reflect`] does for
-/// packets without a key. [`StampKey::seal`] has to follow.
+/// Answers a packet for which [`StampKey::is_request`] was true, as [`super::reflect`] answers
+/// packets without a key. The caller then calls [`StampKey::seal`].
 ///
 /// # Errors
-/// As [`super::reflect`].
+/// Returns the errors of [`super::reflect`].
 pub fn reflect_keyed(
     request: &[u8],
     arrival: Arrival,
@@ -109,7 +108,9 @@ pub fn reflect_keyed(
             let digest = key.digest([&request[..4], &answer[..header]]);
             answer[place..place + DIGEST_LEN].copy_from_slice(&digest);
         }
-        Extensions::Sealed(_) | Extensions::Wrong => flag_all(extensions, answer),
+        Extensions::Sealed(_) | Extensions::Wrong => {
+            set_flags(Tlvs::new(extensions), answer, |_, _| TlvFlags::INTEGRITY_FAILED);
+        }
     }
     Ok(Reply { len, traffic_class })
 }
@@ -123,7 +124,7 @@ fn sender_of(request: &[u8]) -> SenderPacket {
     }
 }
 
-/// All but the time of sending and the digest. `out` has [`KEYED_LEN`] bytes.
+/// Writes all fields except the time of sending and the digest. `out` has [`KEYED_LEN`] bytes.
 fn encode_base(sender: &SenderPacket, arrival: Arrival, out: &mut [u8]) {
     let base = &mut out[..KEYED_LEN];
     base.fill(0);
@@ -137,14 +138,14 @@ fn encode_base(sender: &SenderPacket, arrival: Arrival, out: &mut [u8]) {
     base[80] = arrival.ttl;
 }
 
-/// What follows the base packet in an authenticated one.
+/// The digest of an authenticated packet's extensions.
 #[derive(Debug, PartialEq, Eq)]
 enum Extensions {
-    /// Padding at most, which needs no digest.
+    /// The rest is at most padding, which needs no digest.
     Unsealed,
-    /// The value of the TLV with the digest begins here.
+    /// Offset of the digest within the extensions.
     Sealed(usize),
-    /// They have no digest, or cannot be read, or the digest is not the last but padding.
+    /// The digest is missing, is followed by other TLVs than padding, or cannot be parsed.
     Wrong,
 }
 
@@ -169,19 +170,6 @@ fn digest_place(extensions: &[u8]) -> Extensions {
     }
 }
 
-fn flag_all(extensions: &[u8], answer: &mut [u8]) {
-    for tlv in Tlvs::new(extensions) {
-        let (offset, flags) = match tlv {
-            Ok(tlv) => (tlv.offset, TlvFlags::INTEGRITY_FAILED),
-            Err(WireError::TlvOverrun { offset }) => (offset, TlvFlags::MALFORMED),
-            Err(_) => return,
-        };
-        if let Some(byte) = answer.get_mut(offset) {
-            *byte = flags.0;
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::{ClassOfService, write_tlv};
@@ -194,7 +182,7 @@ mod tests {
         StampKey::new(b"Jefe")
     }
 
-    /// A sender's packet, filled by hand after figure 4 of RFC 8762 with figure 2 of RFC 8972.
+    /// A sender's packet, built by hand from figure 4 of RFC 8762 and figure 2 of RFC 8972.
     fn request(extensions: &[u8]) -> Vec<u8> {
         let mut packet = vec![0; KEYED_LEN];
         packet[..4].copy_from_slice(&[0, 0, 0, 9]);
@@ -206,7 +194,7 @@ mod tests {
         packet
     }
 
-    /// A request for a class of service with the digest that covers it, and padding behind.
+    /// A Class of Service request, the digest that covers it, and padding after it.
     fn sealed_extensions() -> [u8; 34] {
         let mut extensions = [0; 34];
         let class = ClassOfService::request(45, 1).encode();

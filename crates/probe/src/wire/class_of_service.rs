@@ -1,8 +1,8 @@
-//! The Class of Service TLV: which marking the answer should carry, and which one arrived.
+//! The Class of Service TLV: the marking that the answer should carry, and the one that arrived.
 //!
-//! RFC 8972 section 4.4 (with verified erratum 8199) gives DSCP1, DSCP2, ECN and RP;
-//! draft-ietf-ippm-stamp-cos-ecn refines the reserved bits compatibly, so that the ECN field of the
-//! answer can be asked for as well. The value is
+//! RFC 8972 section 4.4 (with verified erratum 8199) defines DSCP1, DSCP2, ECN and RP;
+//! draft-ietf-ippm-stamp-cos-ecn uses the reserved bits compatibly, so that a sender can also
+//! request the ECN field of the answer. The value is
 //! `DSCP1(6) DSCP2(6) EC2(2) RPD(2) EC1(2) RPE(2) reserved(12)`.
 
 use super::WireError;
@@ -11,27 +11,26 @@ use super::tlv::tlv_type;
 /// The value of a Class of Service TLV.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ClassOfService {
-    /// DSCP1: what the sender wants the answer to carry.
+    /// DSCP1: the DSCP that the answer should carry.
     pub dscp_requested: u8,
-    /// EC1: the ECN codepoint the sender wants the answer to carry.
+    /// EC1: the ECN codepoint that the answer should carry.
     pub ecn_requested: u8,
-    /// DSCP2: what the test packet carried when it reached the reflector.
+    /// DSCP2: the DSCP of the test packet when it reached the reflector.
     pub dscp_received: u8,
-    /// EC2: the ECN codepoint it carried then.
+    /// EC2: the ECN codepoint of the test packet when it reached the reflector.
     pub ecn_received: u8,
-    /// RPD = 01: the reflector's policy refused DSCP1, the answer carries DSCP2 instead.
+    /// RPD = 01: the reflector's policy refused DSCP1; the answer carries DSCP2 instead.
     pub dscp_refused: bool,
-    /// RPE: what the reflector did about EC1.
     pub ecn_reply: EcnReply,
 }
 
-/// What a reflector did about the requested ECN codepoint (RPE).
+/// How a reflector handled the requested ECN codepoint (RPE).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum EcnReply {
-    /// 00: the sender's initial value, or a reflector that knows only RFC 8972.
+    /// 00: the sender's initial value, or a reflector without ECN support (RFC 8972 alone).
     #[default]
     Unsupported,
-    /// 01: assigned to nothing.
+    /// The unassigned value 01.
     Reserved,
     /// 10: the codepoint could not be set; the answer is Not-ECT.
     Refused,
@@ -39,40 +38,37 @@ pub enum EcnReply {
     Set,
 }
 
-/// Which markings a reflector sends on request. Codepoints that are not allowed are refused in the
-/// TLV, so the sender knows; they are never changed in silence.
+/// Markings that a reflector sends on request. A refused codepoint is reported in the TLV.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MarkingPolicy {
     /// Bit `n` is set if DSCP `n` may be sent.
     pub dscp_allowed: u64,
     /// Whether an answer may carry CE, which says that this host saw congestion.
+    /// Whether an answer may carry CE, which claims that this host saw congestion.
     pub congestion_experienced_allowed: bool,
 }
 
 impl MarkingPolicy {
-    /// Everything on request: for a lab, where the network is ours.
+    /// Allows every marking: for a lab with its own network.
     pub const LAB: Self = Self { dscp_allowed: u64::MAX, congestion_experienced_allowed: true };
-    /// Best effort (0), CS1 (8) and NQB (45): none of them gets priority anywhere it should not.
+    /// Allows best effort (0), CS1 (8) and NQB (45), of which none gains priority on the Internet.
     pub const PUBLIC: Self =
         Self { dscp_allowed: 1 | 1 << 8 | 1 << 45, congestion_experienced_allowed: false };
 
-    /// True if an answer may carry this DSCP.
     pub fn allows_dscp(self, dscp: u8) -> bool {
         self.dscp_allowed >> (dscp & 0x3f) & 1 == 1
     }
 }
 
 impl ClassOfService {
-    /// Bytes of the value.
     pub const LEN: usize = 4;
 
-    /// A sender's request: answer with this marking.
+    /// Returns a sender's request for an answer with this marking.
     pub fn request(dscp: u8, ecn: u8) -> Self {
         Self { dscp_requested: dscp & 0x3f, ecn_requested: ecn & 3, ..Self::default() }
     }
 
-    /// The reflector's side: what arrived, what the policy says about the request, and the traffic
-    /// class byte (`DSCP << 2 | ECN`) that the answer has to carry.
+    /// Returns the reflector's TLV, and the traffic class (`DSCP << 2 | ECN`) of the answer.
     #[must_use]
     pub fn answered(self, received_traffic_class: u8, policy: MarkingPolicy) -> (Self, u8) {
         let dscp_received = received_traffic_class >> 2;
@@ -90,29 +86,22 @@ impl ClassOfService {
         (answer, dscp << 2 | ecn)
     }
 
-    /// The value's bytes.
     pub fn encode(&self) -> [u8; Self::LEN] {
-        let reply_dscp = u32::from(self.dscp_refused);
-        let reply_ecn = match self.ecn_reply {
-            EcnReply::Unsupported => 0,
-            EcnReply::Reserved => 1,
-            EcnReply::Refused => 2,
-            EcnReply::Set => 3,
-        };
         let bits = u32::from(self.dscp_requested & 0x3f) << 26
             | u32::from(self.dscp_received & 0x3f) << 20
             | u32::from(self.ecn_received & 3) << 18
-            | reply_dscp << 16
+            | u32::from(self.dscp_refused) << 16
             | u32::from(self.ecn_requested & 3) << 14
-            | reply_ecn << 12;
+            | (self.ecn_reply as u32) << 12;
         bits.to_be_bytes()
     }
 
-    /// Reads the value. Reserved bits, and RPD values other than 00 and 01, are ignored.
+    /// Decodes the value. Reserved bits, and RPD values other than 00 and 01, are ignored.
     ///
     /// # Errors
-    /// [`WireError::TlvLength`] unless there are exactly four bytes.
+    /// Returns [`WireError::TlvLength`] unless `value` has four bytes.
     pub fn decode(value: &[u8]) -> Result<Self, WireError> {
+        use EcnReply::{Refused, Reserved, Set, Unsupported};
         let bytes: [u8; Self::LEN] = value.try_into().map_err(|_| WireError::TlvLength {
             tlv_type: tlv_type::CLASS_OF_SERVICE,
             len: value.len(),
@@ -125,12 +114,7 @@ impl ClassOfService {
             ecn_received: (bits >> 18) as u8 & 3,
             dscp_refused: bits >> 16 & 3 == 1,
             ecn_requested: (bits >> 14) as u8 & 3,
-            ecn_reply: match bits >> 12 & 3 {
-                0 => EcnReply::Unsupported,
-                1 => EcnReply::Reserved,
-                2 => EcnReply::Refused,
-                _ => EcnReply::Set,
-            },
+            ecn_reply: [Unsupported, Reserved, Refused, Set][(bits >> 12 & 3) as usize],
         })
     }
 }

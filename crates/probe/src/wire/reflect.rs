@@ -1,11 +1,11 @@
-//! The reflector as a function: a request's bytes in, the answer's bytes out.
+//! The reflector as a function from the bytes of a request to the bytes of the answer.
 
 use super::class_of_service::{ClassOfService, MarkingPolicy};
 use super::stamp::{BASE_LEN, ReflectorPacket, SenderPacket};
 use super::tlv::{Tlv, TlvFlags, Tlvs, tlv_type};
 use super::{ErrorEstimate, NtpTimestamp, WireError};
 
-/// What the reflector's socket saw beside the bytes.
+/// What the reflector's socket reports about a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arrival {
     /// When the request arrived, by the wall clock.
@@ -16,26 +16,26 @@ pub struct Arrival {
     pub ttl: u8,
 }
 
-/// The bytes of an answer and the marking that it is sent with.
+/// The length of an answer, and its marking.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reply {
     /// Bytes of the answer, never more than the request had.
     pub len: usize,
-    /// DSCP and ECN to send it with: as asked for in a Class of Service TLV, else the request's
+    /// DSCP and ECN of the answer: those that a Class of Service TLV requested, else the request's
     /// DSCP and Not-ECT (RFC 8762 section 4.3, RFC 8972 section 4.4).
     pub traffic_class: u8,
 }
 
-/// Answers one request into `out`.
+/// Writes the answer to `request` into `out`.
 ///
-/// `sequence` is the reflector's own count for the session, `None` for a stateless reflector, which
-/// copies the sender's (RFC 8762 section 4.3.1). The answer's transmit time stamp is left zero:
-/// [`Reply::stamp`] fills it in at the last moment.
+/// `sequence` is the reflector's count of the session; `None` for a stateless reflector, which
+/// copies the sender's (RFC 8762 section 4.3.1). The answer's transmit time stamp is zero until
+/// [`Reply::stamp`] sets it.
 ///
 /// # Errors
-/// [`WireError::TooShort`] for less than a test packet, [`WireError::BufferTooSmall`] if `out`
-/// cannot hold the larger of the request and a base packet. A malformed TLV is no error: it is
-/// answered with its M flag set, as RFC 8972 section 4 demands.
+/// Returns [`WireError::TooShort`] if `request` is shorter than a test packet,
+/// [`WireError::BufferTooSmall`] if `out` is shorter than `request` or than a base packet. A
+/// malformed TLV is answered with its M flag set (RFC 8972 section 4) and is not an error.
 pub fn reflect(
     request: &[u8],
     arrival: Arrival,
@@ -67,7 +67,7 @@ pub fn reflect(
 }
 
 impl Reply {
-    /// Writes the moment of sending into the answer that `out` holds.
+    /// Writes the time of sending into the answer in `out`.
     pub fn stamp(self, out: &mut [u8], now: NtpTimestamp) {
         if let Some(field) = out.get_mut(4..12) {
             field.copy_from_slice(&now.to_bytes());
@@ -75,8 +75,8 @@ impl Reply {
     }
 }
 
-/// Sets each TLV's flags (and values where we know the type) in the copy that goes back; gives the
-/// traffic class that a Class of Service TLV asked for.
+/// Sets each TLV's flags, and the values of known types, in the copy that goes back. Returns the
+/// traffic class that a Class of Service TLV requested.
 pub(super) fn answer_tlvs(
     tlvs: Tlvs<'_>,
     arrival: Arrival,
@@ -84,17 +84,28 @@ pub(super) fn answer_tlvs(
     answer: &mut [u8],
 ) -> Option<u8> {
     let mut traffic_class = None;
+    set_flags(tlvs, answer, |tlv, answer| {
+        answer_tlv(tlv, arrival, policy, answer, &mut traffic_class)
+    });
+    traffic_class
+}
+
+/// Writes the flags that `flags_of` returns for each TLV into `answer`, a copy of the TLVs.
+pub(super) fn set_flags(
+    tlvs: Tlvs<'_>,
+    answer: &mut [u8],
+    mut flags_of: impl FnMut(&Tlv<'_>, &mut [u8]) -> TlvFlags,
+) {
     for tlv in tlvs {
         let (offset, flags) = match tlv {
+            Ok(tlv) => (tlv.offset, flags_of(&tlv, answer)),
             Err(WireError::TlvOverrun { offset }) => (offset, TlvFlags::MALFORMED),
-            Err(_) => break,
-            Ok(tlv) => (tlv.offset, answer_tlv(&tlv, arrival, policy, answer, &mut traffic_class)),
+            Err(_) => return,
         };
         if let Some(byte) = answer.get_mut(offset) {
             *byte = flags.0;
         }
     }
-    traffic_class
 }
 
 fn answer_tlv(
@@ -111,7 +122,7 @@ fn answer_tlv(
                 return TlvFlags::MALFORMED;
             };
             let (value, reply_class) = request.answered(arrival.traffic_class, policy);
-            // The first one decides; a second one would contradict it.
+            // The first TLV decides; another one could contradict it.
             traffic_class.get_or_insert(reply_class);
             let start = tlv.offset + 4;
             if let Some(target) = answer.get_mut(start..start + ClassOfService::LEN) {

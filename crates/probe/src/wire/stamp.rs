@@ -3,21 +3,21 @@
 
 use super::{ErrorEstimate, NtpTimestamp, Tlvs, WireError, field};
 
-/// Bytes of a base packet, the same in both directions.
+/// Bytes of a base packet, equal in both directions.
 pub const BASE_LEN: usize = 44;
-/// Bytes of the shortest test packet that TWAMP Light senders produce: sequence, time, error.
+/// Bytes of the shortest test packet of TWAMP Light senders: sequence, time, error.
 pub const SHORT_LEN: usize = 14;
 
-/// What a session sender puts into a test packet.
+/// The base fields of a sender's test packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SenderPacket {
     /// Counts test packets of the session from 0.
     pub sequence: u32,
-    /// When the sender let the packet go, by its own clock.
+    /// When the sender sent the packet, by the sender's clock.
     pub timestamp: NtpTimestamp,
-    /// Error estimate of that clock (RFC 4656 section 4.1.2).
+    /// Error estimate of the sender's clock.
     pub error_estimate: ErrorEstimate,
-    /// Tells sessions between the same two addresses apart (RFC 8972 section 3).
+    /// Distinguishes sessions between the same two addresses (RFC 8972 section 3).
     pub session: u16,
 }
 
@@ -25,9 +25,11 @@ impl SenderPacket {
     /// Writes the base packet to the first [`BASE_LEN`] bytes of `out`.
     ///
     /// # Errors
-    /// [`WireError::BufferTooSmall`] if `out` is shorter.
+    /// Returns [`WireError::BufferTooSmall`] if `out` is shorter.
     pub fn encode(&self, out: &mut [u8]) -> Result<(), WireError> {
-        let base = base_of(out)?;
+        let len = out.len();
+        let error = WireError::BufferTooSmall { len, needed: BASE_LEN };
+        let base = out.get_mut(..BASE_LEN).ok_or(error)?;
         base.fill(0);
         base[0..4].copy_from_slice(&self.sequence.to_be_bytes());
         base[4..12].copy_from_slice(&self.timestamp.to_bytes());
@@ -36,37 +38,39 @@ impl SenderPacket {
         Ok(())
     }
 
-    /// Reads a test packet and gives its extensions, which are still unread.
+    /// Decodes a test packet. Returns it and its extensions, which are not parsed yet.
     ///
     /// # Errors
-    /// [`WireError::TooShort`] below [`SHORT_LEN`] bytes; a packet shorter than [`BASE_LEN`] reads
-    /// as if it were filled up with zeros.
+    /// Returns [`WireError::TooShort`] below [`SHORT_LEN`] bytes; a packet shorter than
+    /// [`BASE_LEN`] is filled up with zeros.
     pub fn decode(bytes: &[u8]) -> Result<(Self, Tlvs<'_>), WireError> {
-        let extensions = extensions_of(bytes)?;
+        if bytes.len() < SHORT_LEN {
+            return Err(WireError::TooShort { len: bytes.len(), needed: SHORT_LEN });
+        }
         let packet = Self {
             sequence: u32::from_be_bytes(field(bytes, 0)),
             timestamp: NtpTimestamp::from_bytes(field(bytes, 4)),
             error_estimate: ErrorEstimate(u16::from_be_bytes(field(bytes, 12))),
             session: u16::from_be_bytes(field(bytes, 14)),
         };
-        Ok((packet, extensions))
+        Ok((packet, Tlvs::new(bytes.get(BASE_LEN..).unwrap_or_default())))
     }
 }
 
-/// The answer of a session reflector.
+/// The base fields of a reflector's answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReflectorPacket {
-    /// The reflector's own count, or a copy of `sender.sequence` if it keeps no state.
+    /// The reflector's count, or a copy of `sender.sequence` if the reflector is stateless.
     pub sequence: u32,
-    /// When the reflector let the answer go, by its own clock.
+    /// When the reflector sent the answer, by the reflector's clock.
     pub timestamp: NtpTimestamp,
-    /// Error estimate of that clock (RFC 4656 section 4.1.2).
+    /// Error estimate of the reflector's clock.
     pub error_estimate: ErrorEstimate,
-    /// When the test packet reached the reflector; [`NtpTimestamp::UNKNOWN`] in a cut answer.
+    /// When the test packet reached the reflector; [`NtpTimestamp::UNKNOWN`] in a short answer.
     pub received: NtpTimestamp,
-    /// The base fields of the packet that is answered; its session is the answer's.
+    /// The base fields of the test packet; its session is also the answer's.
     pub sender: SenderPacket,
-    /// IP time to live (or hop limit) that the test packet arrived with.
+    /// Time to live (or hop limit) of the test packet on arrival.
     pub sender_ttl: u8,
 }
 
@@ -74,45 +78,37 @@ impl ReflectorPacket {
     /// Writes the base packet to the first [`BASE_LEN`] bytes of `out`.
     ///
     /// # Errors
-    /// [`WireError::BufferTooSmall`] if `out` is shorter.
+    /// Returns [`WireError::BufferTooSmall`] if `out` is shorter.
     pub fn encode(&self, out: &mut [u8]) -> Result<(), WireError> {
-        let base = base_of(out)?;
-        base.fill(0);
-        base[0..4].copy_from_slice(&self.sequence.to_be_bytes());
-        base[4..12].copy_from_slice(&self.timestamp.to_bytes());
-        base[12..14].copy_from_slice(&self.error_estimate.0.to_be_bytes());
-        base[14..16].copy_from_slice(&self.sender.session.to_be_bytes());
-        base[16..24].copy_from_slice(&self.received.to_bytes());
-        base[24..28].copy_from_slice(&self.sender.sequence.to_be_bytes());
-        base[28..36].copy_from_slice(&self.sender.timestamp.to_bytes());
-        base[36..38].copy_from_slice(&self.sender.error_estimate.0.to_be_bytes());
-        base[40] = self.sender_ttl;
+        let Self { sequence, timestamp, error_estimate, sender, .. } = *self;
+        let session = sender.session;
+        SenderPacket { sequence, timestamp, error_estimate, session }.encode(out)?;
+        out[16..24].copy_from_slice(&self.received.to_bytes());
+        out[24..28].copy_from_slice(&self.sender.sequence.to_be_bytes());
+        out[28..36].copy_from_slice(&self.sender.timestamp.to_bytes());
+        out[36..38].copy_from_slice(&self.sender.error_estimate.0.to_be_bytes());
+        out[40] = self.sender_ttl;
         Ok(())
     }
 
-    /// Reads an answer and gives its extensions, which are still unread.
+    /// Decodes an answer. Returns it and its extensions, which are not parsed yet.
     ///
     /// # Errors
-    /// [`WireError::TooShort`] below [`SHORT_LEN`] bytes; fields that a short answer lacks read as
-    /// zero, except that `sender.sequence` then is `sequence`, which a stateless reflector copies.
+    /// Returns [`WireError::TooShort`] below [`SHORT_LEN`] bytes. Fields that a short answer lacks
+    /// read as zero, except that `sender.sequence` then is `sequence`, as of a stateless reflector.
     pub fn decode(bytes: &[u8]) -> Result<(Self, Tlvs<'_>), WireError> {
-        let extensions = extensions_of(bytes)?;
-        let sequence = u32::from_be_bytes(field(bytes, 0));
-        let carries_sender_sequence = bytes.len() >= 28;
+        let (base, extensions) = SenderPacket::decode(bytes)?;
+        let sender_sequence = u32::from_be_bytes(field(bytes, 24));
         let sender = SenderPacket {
-            sequence: if carries_sender_sequence {
-                u32::from_be_bytes(field(bytes, 24))
-            } else {
-                sequence
-            },
+            sequence: if bytes.len() < 28 { base.sequence } else { sender_sequence },
             timestamp: NtpTimestamp::from_bytes(field(bytes, 28)),
             error_estimate: ErrorEstimate(u16::from_be_bytes(field(bytes, 36))),
-            session: u16::from_be_bytes(field(bytes, 14)),
+            session: base.session,
         };
         let packet = Self {
-            sequence,
-            timestamp: NtpTimestamp::from_bytes(field(bytes, 4)),
-            error_estimate: ErrorEstimate(u16::from_be_bytes(field(bytes, 12))),
+            sequence: base.sequence,
+            timestamp: base.timestamp,
+            error_estimate: base.error_estimate,
             received: NtpTimestamp::from_bytes(field(bytes, 16)),
             sender,
             sender_ttl: u8::from_be_bytes(field(bytes, 40)),
@@ -121,24 +117,12 @@ impl ReflectorPacket {
     }
 }
 
-fn base_of(out: &mut [u8]) -> Result<&mut [u8], WireError> {
-    let len = out.len();
-    out.get_mut(..BASE_LEN).ok_or(WireError::BufferTooSmall { len, needed: BASE_LEN })
-}
-
-fn extensions_of(bytes: &[u8]) -> Result<Tlvs<'_>, WireError> {
-    if bytes.len() < SHORT_LEN {
-        return Err(WireError::TooShort { len: bytes.len(), needed: SHORT_LEN });
-    }
-    Ok(Tlvs::new(bytes.get(BASE_LEN..).unwrap_or_default()))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Section 4.2.1's figure, filled by hand: sequence 5, 2026-11-20 00:00:00.5 UTC, S = 1 with
+    /// Section 4.2.1's figure, built by hand: sequence 5, 2026-11-20 00:00:00.5 UTC, S = 1 with
     /// scale 1 and multiplier 2, session 7.
     const SENDER_BYTES: [u8; BASE_LEN] = [
         0, 0, 0, 5, 0xee, 0xaa, 0x0c, 0x00, 0x80, 0, 0, 0, 0x81, 0x02, 0, 7, 0, 0, 0, 0, 0, 0, 0,

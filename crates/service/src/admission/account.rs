@@ -1,8 +1,8 @@
-//! What a session may still move: rates, a volume and an end, taken from before anything is moved.
+//! The rates, the volume and the end of a session; bytes are consumed before they are transferred.
 //!
 //! Within any window of time the load of a session in one direction is at most its granted rate
-//! times the window, and a burst of 256 KiB and a tenth of a second; its probes have a rate of
-//! their own beside that, and both come off the same volume.
+//! times the window, plus a burst of 256 KiB and a tenth of a second. Probes have a separate rate;
+//! probes and load consume the same volume.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,7 +13,7 @@ use underload_record::schema::Direction;
 use super::allowance::Allowance;
 use super::grant::Grant;
 
-/// The numbers of a session, as functions of the time.
+/// The rates and the volume of a session, as functions of the time.
 #[derive(Debug)]
 pub(crate) struct Account {
     end_ns: u64,
@@ -22,12 +22,13 @@ pub(crate) struct Account {
     up: Allowance,
     down: Allowance,
     probes: Allowance,
-    /// What came and could not be held back, at the rate as granted, whatever is left of that now.
-    came: [Allowance; 2],
+    /// Limits, at the rate as granted, for bytes that arrived and could not be delayed. The current
+    /// rate may be lower.
+    arrived: [Allowance; 2],
     moved: [AtomicU64; 2],
 }
 
-/// Why a session is over before its time.
+/// Why a session ended before its time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ended {
     Volume,
@@ -48,20 +49,20 @@ impl Ended {
     }
 }
 
-/// Something came faster than it may, and cannot be held back.
+/// Bytes arrived faster than allowed and cannot be delayed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TooFast;
 
-/// Probes may have this much of the higher granted rate.
+/// Probes get one part in this many of the higher granted rate.
 const PROBES_SHARE: u64 = 8;
-/// At least six classes of 1 ms probes, at most twenty-five, bit/s.
+/// Lowest and highest rate of probes, bit/s: six to twenty-five classes of 1 ms probes.
 const PROBES_BIT_PER_S: (u64, u64) = (4_000_000, 16_000_000);
-/// Datagrams that come faster than granted end the session when they are so far ahead.
+/// A session whose datagrams are this far ahead of its granted rate ends.
 const AHEAD_MAX: Duration = Duration::from_secs(1);
-/// The largest that a flow takes without asking for a good size.
+/// Largest take of a flow that does not call [`Account::take_bytes`].
 const PACKET_BYTES: u64 = 1_500;
 
-/// The rate of a session's probes in either direction, bit/s, from its granted rates.
+/// Returns the rate of a session's probes in either direction, bit/s, from its granted rates.
 pub(crate) fn probes_bit_per_s(up_bit_per_s: u64, down_bit_per_s: u64) -> u64 {
     let share = up_bit_per_s.max(down_bit_per_s) / PROBES_SHARE;
     share.clamp(PROBES_BIT_PER_S.0, PROBES_BIT_PER_S.1)
@@ -77,12 +78,12 @@ impl Account {
             up: Allowance::new(grant.up_bit_per_s),
             down: Allowance::new(grant.down_bit_per_s),
             probes: Allowance::new(probes),
-            came: [grant.up_bit_per_s, grant.down_bit_per_s].map(Allowance::new),
+            arrived: [grant.up_bit_per_s, grant.down_bit_per_s].map(Allowance::new),
             moved: Default::default(),
         }
     }
 
-    /// Why it is over by itself; `None` while it is not.
+    /// Returns why the session has ended by itself; `None` while it runs.
     pub(crate) fn end(&self, now_ns: u64) -> Option<&'static str> {
         let early = self.ended.get().and_then(|why| why.in_words());
         early.or_else(|| (now_ns >= self.end_ns).then_some("its time is up"))
@@ -92,13 +93,13 @@ impl Account {
         self.ended.get().is_some() || now_ns >= self.end_ns
     }
 
-    /// The first reason stays.
+    /// Ends the session. The first reason is kept.
     pub(crate) fn finish(&self, why: Ended) {
         let _ = self.ended.set(why);
     }
 
-    /// Takes what is about to be moved; if it may not be moved now, takes nothing and says when to
-    /// ask again.
+    /// Consumes bytes before they are transferred. If they may not be transferred now, consumes
+    /// nothing and returns how long to wait.
     pub(crate) fn take(
         &self,
         now_ns: u64,
@@ -118,24 +119,24 @@ impl Account {
         Ok(())
     }
 
-    /// Gives back what was taken and not moved.
+    /// Returns bytes that were consumed but not transferred.
     pub(crate) fn give_back(&self, direction: Direction, bytes: u64) {
         self.allowance(direction).give_back(bytes);
         self.bytes_left.fetch_add(bytes, Ordering::Relaxed);
         self.moved[direction as usize].fetch_sub(bytes, Ordering::Relaxed);
     }
 
-    /// Counts what came; the session ends if it comes too fast.
+    /// Counts bytes that arrived; ends the session if they arrive too fast.
     pub(crate) fn charge(&self, now_ns: u64, direction: Direction, bytes: u64) {
         self.moved[direction as usize].fetch_add(bytes, Ordering::Relaxed);
         self.spend_volume(bytes);
         self.allowance(direction).charge(now_ns, bytes);
-        if self.came[direction as usize].charge(now_ns, bytes) > AHEAD_MAX {
+        if self.arrived[direction as usize].charge(now_ns, bytes) > AHEAD_MAX {
             self.finish(Ended::TooFast);
         }
     }
 
-    /// True if a probe of so many bytes may be answered by as many; both are then charged.
+    /// Returns true if a probe of `bytes` may be answered with as many bytes; charges both.
     pub(crate) fn admits_probe(&self, now_ns: u64, bytes: u64) -> bool {
         if self.is_over(now_ns) || self.probes.take(now_ns, bytes).is_err() {
             return false;
@@ -144,14 +145,13 @@ impl Account {
         true
     }
 
-    /// A good size for a take.
+    /// Returns a suitable size for [`Account::take`].
     pub(crate) fn take_bytes(&self, direction: Direction) -> u64 {
-        // What is left of the volume is to be used to the last byte.
+        // The rest of the volume shall be usable to the last byte.
         let left = self.bytes_left.load(Ordering::Relaxed).max(1);
         self.allowance(direction).take_bytes().min(left)
     }
 
-    /// More volume.
     pub(crate) fn add_volume(&self, bytes: u64) {
         self.bytes_left.fetch_add(bytes, Ordering::Relaxed);
     }
@@ -160,7 +160,6 @@ impl Account {
         self.bytes_left.load(Ordering::Relaxed)
     }
 
-    /// Load moved so far, bytes.
     pub(crate) fn moved(&self, direction: Direction) -> u64 {
         self.moved[direction as usize].load(Ordering::Relaxed)
     }
@@ -172,7 +171,7 @@ impl Account {
         }
     }
 
-    /// Less than a packet that is left is as good as nothing.
+    /// Consumes volume. Ends the session when less than a packet is left.
     fn take_volume(&self, bytes: u64) -> bool {
         let order = Ordering::Relaxed;
         let taken = self.bytes_left.fetch_update(order, order, |left| left.checked_sub(bytes));
@@ -249,7 +248,7 @@ mod tests {
             steady.charge(second * SECOND, Direction::Up, 1_000_000);
             assert_eq!(steady.end(second * SECOND), None);
         }
-        // A rate that was lent to others is no reason to end who keeps to what was granted.
+        // A session that keeps to its granted rate does not end because part of the rate was lent.
         let lent = Account::new(&grant(8_000_000, 0, u64::MAX >> 1));
         lent.allowance(Direction::Up).set_bit_per_s(0, 500_000);
         for second in 0..99 {
@@ -259,13 +258,13 @@ mod tests {
         assert!(lent.take(99 * SECOND, Direction::Up, 1_000).is_err());
     }
 
-    /// A session of the model, and what it did.
+    /// A session of the model, and what it transferred.
     struct Modelled {
         grant: Grant,
         account: Account,
-        /// Taken and not yet moved, as by flows in the middle of a call.
+        /// Consumed and not yet transferred, as by flows in the middle of a call.
         held: Vec<(Direction, u64)>,
-        /// Moved, by instant.
+        /// Transferred bytes by instant.
         moved: [BTreeMap<u64, u64>; 2],
         probed: u64,
     }
@@ -279,7 +278,7 @@ mod tests {
             taken
         }
 
-        /// Moves `part` of what was taken last, and gives back the rest.
+        /// Transfers `part` of the last take, and returns the rest.
         fn carry(&mut self, now_ns: u64, part: u64) {
             if let Some((direction, bytes)) = self.held.pop() {
                 let moved = part.min(bytes);
@@ -288,7 +287,7 @@ mod tests {
             }
         }
 
-        /// Everything that its rate lets it.
+        /// Transfers as much as the rate allows.
         fn rush(&mut self, now_ns: u64, direction: Direction) {
             for _ in 0..3_000 {
                 let bytes = self.account.take_bytes(direction);
@@ -315,7 +314,7 @@ mod tests {
         }
     }
 
-    /// Holds every window from one instant to another to its limit.
+    /// Checks every window from one instant to another against `most`.
     fn check_windows(moved: &BTreeMap<u64, u64>, most: impl Fn(Duration) -> u64) {
         for start in moved.keys() {
             let mut sum = 0;
@@ -338,7 +337,7 @@ mod tests {
         }
     }
 
-    /// The real ledger and the real accounts, with a clock that stands still between steps.
+    /// The real ledger and the real accounts, with a clock that advances only between steps.
     struct Model {
         now_ns: u64,
         ledger: Ledger,
@@ -359,7 +358,7 @@ mod tests {
                         .iter()
                         .map(|it| (it.grant.id, BOTH.map(|direction| it.account.moved(direction))))
                         .collect();
-                    self.ledger.look(now_ns, |id| moved.get(&id).copied());
+                    self.ledger.update(now_ns, |id| moved.get(&id).copied());
                     self.apply_rates();
                 }
                 2 if !self.running.is_empty() => {
@@ -453,8 +452,8 @@ mod tests {
     }
 
     proptest! {
-        /// Any number of sessions, flows that are between taking and moving, probes, rates that
-        /// are lent and come back: no window holds more than was granted for it.
+        /// Any number of sessions, flows between taking and moving, probes, lent and returned
+        /// rates: no window has more bytes than granted for it.
         #[test]
         fn in_no_window_is_more_moved_than_granted(steps in steps()) {
             let (running, over) = (Vec::new(), Vec::new());

@@ -1,13 +1,13 @@
-//! Measures the load of the server's line from the counters of its network interfaces, which
-//! include the traffic of all programs.
+//! Measures the load of the server's line from the counters of its network interfaces, which count
+//! the traffic of all programs.
 //!
 //! Granted rates limit what clients may send; the interface counters show what is sent. While the
-//! interfaces carry more than the operator's capacity, because of other programs or an error of
-//! ours, new sessions are refused.
+//! interfaces carry more than the operator's capacity, because of other programs or a defect, new
+//! sessions are refused.
 
 use underload_probe::network::Line;
 
-/// Looks at counters from time to time.
+/// Computes rates from counters that are read from time to time.
 #[derive(Debug)]
 pub(crate) struct LineMeter {
     line: Line,
@@ -19,9 +19,9 @@ impl LineMeter {
         Self { line, last: None }
     }
 
-    /// Rates towards this machine and from it since the last look, bit/s; `None` while nothing is
-    /// known.
-    pub(crate) fn look(&mut self, now_ns: u64) -> Option<[u64; 2]> {
+    /// Returns the rates towards this machine and from it since the last call, bit/s; `None` at the
+    /// first call, or if no interface is read.
+    pub(crate) fn measure(&mut self, now_ns: u64) -> Option<[u64; 2]> {
         let bytes = self.line.bytes()?;
         self.note(now_ns, bytes)
     }
@@ -30,7 +30,7 @@ impl LineMeter {
         let (before_ns, before) = self.last.replace((now_ns, bytes))?;
         let elapsed_ns = u128::from(now_ns.saturating_sub(before_ns)).max(1);
         let rate = |index: usize| {
-            // An interface that came anew counts from zero again.
+            // A new interface counts from zero again.
             let moved = u128::from(bytes[index].saturating_sub(before[index]));
             u64::try_from(moved * 8_000_000_000 / elapsed_ns).unwrap_or(u64::MAX)
         };
@@ -48,13 +48,13 @@ mod tests {
         assert_eq!(meter.note(0, [1_000, 0]), None);
         assert_eq!(meter.note(2_000_000_000, [3_000, 500]), Some([8_000, 2_000]));
         assert_eq!(meter.note(3_000_000_000, [0, 0]), Some([0, 0]), "a new interface");
-        assert_eq!(meter.look(0), None, "nothing is looked at");
+        assert_eq!(meter.measure(0), None, "no interface is read");
     }
 
     #[test]
     fn the_interfaces_of_this_machine_can_be_read() {
         let mut meter = LineMeter::new(Line::Named(vec!["lo".to_owned()]));
-        assert_eq!(meter.look(0), None);
-        assert!(meter.look(1_000_000_000).is_some());
+        assert_eq!(meter.measure(0), None);
+        assert!(meter.measure(1_000_000_000).is_some());
     }
 }

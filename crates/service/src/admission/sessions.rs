@@ -1,8 +1,8 @@
-//! All running sessions of a server: who may have one, who has one, and what became of it.
+//! All running sessions of a server.
 //!
-//! Two locks, taken in this order: of the ledger, which may take its time, and of the list of
-//! running sessions, which is held for a few microseconds. Probes take neither: their reader keeps
-//! an index of its own, made anew when sessions come and go.
+//! Two locks, taken in this order: of the ledger, which may be held for longer, and of the list of
+//! running sessions, which is held for microseconds. The probes' reader takes neither: it has its
+//! own index, which it rebuilds when sessions begin or end.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -22,21 +22,19 @@ use super::ledger::{Ledger, Limits};
 use super::share::{FlowPlace, Share};
 use super::traffic::Traffic;
 
-/// All running sessions of a server.
 #[derive(Debug)]
 pub(crate) struct Sessions {
     traffic: Arc<Traffic>,
     ledger: Mutex<Ledger>,
     running: Mutex<Vec<Running>>,
-    /// Changes whenever `running` does.
     generation: AtomicU64,
     /// Bytes of probes and of their answers together.
     probed: AtomicU64,
-    /// What clients of other tools share, up and down.
+    /// The rate that clients of other tools share, up and down.
     pub(crate) compat: [Allowance; 2],
-    /// No new clients of other tools.
+    /// True if no new clients of other tools are admitted.
     pub(crate) drains: AtomicBool,
-    /// Set when clients of other tools' protocols have to end.
+    /// True if clients of other tools have to end.
     pub(crate) stopped: AtomicBool,
 }
 
@@ -50,7 +48,7 @@ struct Running {
     share: Share,
 }
 
-/// A session for as long as it is held; dropping it ends its flows and frees its place.
+/// A running session; dropping it ends its flows and frees its place.
 #[derive(Debug)]
 pub(crate) struct Granted {
     id: u64,
@@ -59,11 +57,10 @@ pub(crate) struct Granted {
     sessions: Arc<Sessions>,
 }
 
-/// UDP addresses of one session at most: an address translator has a few.
+/// Most UDP addresses of one session: an address translator has a few.
 const JOINED_MAX: usize = 4;
-/// Flows of one network at once.
 const FLOWS_PER_NETWORK_MAX: usize = 128;
-/// IP and UDP headers of a probe, bytes: the rates are those of packets.
+/// IP and UDP headers of a probe, bytes: the rates count whole packets.
 const PROBE_HEADER_BYTES: u64 = 28;
 
 impl Sessions {
@@ -81,7 +78,7 @@ impl Sessions {
         }
     }
 
-    /// Grants a session to `address` under `token`; `admitted` is the signed token that it
+    /// Grants a session to `address` under `token`; `admitted` is the signed token that the client
     /// showed.
     pub(crate) fn open(
         self: &Arc<Self>,
@@ -95,21 +92,15 @@ impl Sessions {
         let share = Share::new(Arc::clone(&self.traffic), &grant);
         let (id, network) = (grant.id, CustomerNetwork::of(address));
         let is_leased = admitted.is_some_and(|admitted| admitted.is_reserved);
-        self.running().push(Running {
-            id,
-            token,
-            address,
-            network,
-            is_leased,
-            share: share.clone(),
-        });
+        let running = Running { id, token, address, network, is_leased, share: share.clone() };
+        self.running().push(running);
         self.generation.fetch_add(1, Ordering::Release);
         self.apply_rates(&ledger);
         Ok(Granted { id, grant, share, sessions: Arc::clone(self) })
     }
 
-    /// Notes that `address`, which proved that it receives what is sent to it, belongs to the
-    /// session of this token; false if there is none.
+    /// Adds `address`, which has proved that it receives what is sent to it, to the session of
+    /// `token`; returns false if no such session runs.
     pub(crate) fn join(&self, token: &Token, address: IpAddr) -> bool {
         let mut is_known = false;
         for session in self.running().iter() {
@@ -128,14 +119,14 @@ impl Sessions {
         is_known
     }
 
-    /// True while this address has a session.
     pub(crate) fn knows(&self, address: IpAddr) -> bool {
         let running = self.running();
         running.iter().any(|session| session.address == address && !session.share.is_over())
     }
 
-    /// Looks at what the sessions and the line did; call it about once a second.
-    pub(crate) fn look(&self, line: Option<[u64; 2]>) {
+    /// Updates the ledger with what the sessions and the line transferred; to be called every
+    /// second.
+    pub(crate) fn update(&self, line: Option<[u64; 2]>) {
         let moved: BTreeMap<u64, [u64; 2]> = self
             .running()
             .iter()
@@ -146,23 +137,21 @@ impl Sessions {
             .collect();
         let mut ledger = self.ledger();
         ledger.note_line(line);
-        ledger.look(self.now_ns(), |id| moved.get(&id).copied());
+        ledger.update(self.now_ns(), |id| moved.get(&id).copied());
         self.apply_rates(&ledger);
     }
 
-    /// Ends the sessions that have leases.
     pub(crate) fn end_leased(&self) {
         for session in self.running().iter().filter(|session| session.is_leased) {
             session.share.account().finish(Ended::Void);
         }
     }
 
-    /// Sessions under way.
     pub(crate) fn count(&self) -> usize {
         self.running().len()
     }
 
-    /// Granted rates now, up and down, bit/s.
+    /// Returns the rates granted now, up and down, bit/s.
     pub(crate) fn granted(&self) -> (u64, u64) {
         self.ledger().granted()
     }
@@ -172,7 +161,7 @@ impl Sessions {
         &self.traffic
     }
 
-    /// Bytes of probes and their answers so far.
+    /// Returns the bytes of probes and their answers so far.
     pub(crate) fn probed(&self) -> u64 {
         self.probed.load(Ordering::Relaxed)
     }
@@ -182,7 +171,7 @@ impl Sessions {
     }
 
     pub(crate) fn ledger(&self) -> MutexGuard<'_, Ledger> {
-        // Nothing that holds the lock can panic half-way through a change.
+        // No code panics half-way through a change under this lock.
         self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -208,8 +197,8 @@ impl Admission for Sessions {
 
     const ADMITS_STRANGERS: bool = true;
 
-    /// The session that `token` names, if it is this address's and not over, and a place for one
-    /// more flow of it. Every token is compared, so that the time it takes says nothing.
+    /// Returns the session of `token` if it runs and belongs to `address`, with a place for one
+    /// more flow. Compares every token, so that the duration does not depend on which one matches.
     fn admit(&self, token: &Token, address: IpAddr) -> Result<(Share, FlowPlace), &'static str> {
         let running = self.running();
         let mut found = None;
@@ -231,7 +220,7 @@ impl Admission for Sessions {
     }
 }
 
-/// Who may probe, as the reader of one socket knows it.
+/// The addresses that may probe, for the reader of one socket.
 #[derive(Clone, Debug)]
 pub(crate) struct ProbeIndex {
     sessions: Arc<Sessions>,
@@ -244,7 +233,7 @@ impl ProbeIndex {
         Self { sessions: Arc::clone(sessions), generation: None, shares: BTreeMap::new() }
     }
 
-    /// Whether a probe of so many bytes from this address may be answered now; `None` if the
+    /// Returns whether a probe of `bytes` from this address may be answered now; `None` if the
     /// address has no session.
     pub(crate) fn admits(&mut self, address: IpAddr, bytes: usize) -> Option<bool> {
         self.refresh();
@@ -277,7 +266,7 @@ impl ProbeIndex {
 }
 
 impl Granted {
-    /// Time until the session's grant is over.
+    /// Returns the time until the session's grant ends.
     pub(crate) fn left(&self) -> Duration {
         let now_ns = self.sessions.now_ns();
         Duration::from_nanos(self.grant.end_ns.saturating_sub(now_ns))
@@ -376,7 +365,7 @@ mod tests {
         assert_eq!(index.admits(address(2), 52), Some(true));
         assert_eq!(index.admits(address(9), 52), None);
         assert_eq!(granted.share.joined().len(), JOINED_MAX);
-        // What of the burst is left, and what came back meanwhile.
+        // The rest of the burst, and what the rate added meanwhile.
         let probes = (0..5_000).filter(|_| index.admits(address(1), 1_452) == Some(true)).count();
         assert!((50..1_000).contains(&probes), "{probes}");
         drop(granted);

@@ -1,4 +1,4 @@
-//! The handle that flows and probes have on what their session may still move.
+//! A flow's or a probe's handle on its session.
 
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,7 +12,7 @@ use super::account::Account;
 use super::grant::Grant;
 use super::traffic::Traffic;
 
-/// A flow's handle on the rate of its session.
+/// A handle on the rates and the volume of a session.
 #[derive(Clone, Debug)]
 pub(crate) struct Share(Arc<Shared>);
 
@@ -21,11 +21,11 @@ struct Shared {
     traffic: Arc<Traffic>,
     account: Account,
     flows: AtomicUsize,
-    /// Addresses that were proved to be the client's over UDP, beside its TCP address.
+    /// Addresses that were proved over UDP to be the client's, except its TCP address.
     joined: Mutex<Vec<IpAddr>>,
 }
 
-/// A flow's place in its session, given back when it is dropped.
+/// A flow's place in its session; dropping it frees the place.
 #[derive(Debug)]
 pub(crate) struct FlowPlace(Share);
 
@@ -47,7 +47,6 @@ impl Share {
         FlowPlace(self.clone())
     }
 
-    /// Returns the number of running flows.
     pub(crate) fn flows(&self) -> usize {
         self.0.flows.load(Ordering::Relaxed)
     }
@@ -60,18 +59,15 @@ impl Share {
         self.0.traffic.now_ns()
     }
 
-    /// Why it is over by itself; `None` while it is not.
+    /// Returns why the session has ended by itself; `None` while it runs.
     pub(crate) fn end(&self) -> Option<&'static str> {
         self.0.account.end(self.now_ns())
     }
 
     /// Returns whether the granted rate has ever limited the session, up and down.
     pub(crate) fn throttled(&self) -> (bool, bool) {
-        let account = &self.0.account;
-        (
-            account.allowance(Direction::Up).has_limited(),
-            account.allowance(Direction::Down).has_limited(),
-        )
+        let limited = |way| self.0.account.allowance(way).has_limited();
+        (limited(Direction::Up), limited(Direction::Down))
     }
 
     pub(crate) fn joined_addresses(&self) -> MutexGuard<'_, Vec<IpAddr>> {

@@ -1,6 +1,6 @@
-//! The server's side of one control connection, from its first byte to its last: question, answer,
-//! and the session that hangs on it. No socket and no clock of its own in here, so that its time
-//! limits are tested in virtual time.
+//! The server's side of one control connection: question, answer, and the session that lasts as
+//! long as the connection. This module opens no socket and reads no clock, so that its time limits
+//! are tested in virtual time.
 
 use std::io::{self, Read, Write};
 use std::sync::Arc;
@@ -14,50 +14,47 @@ use underload_probe::control::{
 };
 use underload_probe::network::is_temporary;
 
-/// How long the client may take to receive a notice before it is given up.
+/// Longest time for the client to receive a notice; then the connection is closed.
 const NOTICE_MAX: Duration = Duration::from_secs(1);
-/// How long the last words may take, when the server stops as well: it is to stop within a second.
+/// Longest time for the last message. Short, because a server must stop within a second.
 const FAREWELL_MAX: Duration = Duration::from_millis(300);
 
-/// A control connection. `S` must end each of its calls within the look interval.
+/// A control connection. Each call of `S` must end within the look interval.
 pub(crate) struct Conversation<S: Read + Write, W: Watch, L: Lease> {
     stream: StreamOwned<ServerConnection, Limited<S, W, L>>,
 }
 
-/// The reason why a session ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ended {
-    /// The client closed, said something, or is gone.
+    /// The client closed the connection, sent a message, or is gone.
     Closed,
-    /// The time that was granted is over.
+    /// The granted time or volume is used up.
     Expired,
-    /// The server stops.
     Stopped,
 }
 
 impl<S: Read + Write, W: Watch, L: Lease> Conversation<S, W, L> {
-    /// From now on the client has [`CONVERSATION_MAX`] for handshake, question and answer.
+    /// Begins a conversation. The client has [`CONVERSATION_MAX`] for handshake, question and
+    /// answer.
     pub(crate) fn begin(tls: Arc<ServerConfig>, stream: S, watch: W) -> Result<Self, ServiceError> {
         let connection = ServerConnection::new(tls).map_err(ServiceError::Tls)?;
         let limited = Limited::new(stream, watch, CONVERSATION_MAX);
         Ok(Self { stream: StreamOwned::new(connection, limited) })
     }
 
-    /// Reads the client's next message.
     pub(crate) fn question(&mut self) -> Result<Question, ServiceError> {
         read_message(&mut self.stream)
     }
 
-    /// Tells it.
     pub(crate) fn answer(&mut self, answer: &Answer) -> Result<(), ServiceError> {
         write_message(&mut self.stream, answer)
     }
 
-    /// Until the client closes, the session is over, or the server stops. The client has nothing
-    /// more to say; the server says why it ends the session, and when it holds it up.
+    /// Waits until the client closes the connection, the session ends, or the server stops.
+    /// Notifies the client when the session is throttled, and why it ends.
     pub(crate) fn hold(&mut self, lease: L) -> Ended {
         self.stream.sock.hold(lease);
-        let mut told = (false, false);
+        let mut reported = (false, false);
         loop {
             if self.stream.sock.is_stopped() {
                 self.farewell("the server was stopped");
@@ -67,9 +64,9 @@ impl<S: Read + Write, W: Watch, L: Lease> Conversation<S, W, L> {
                 self.farewell(reason);
                 return Ended::Expired;
             }
-            let throttled = self.stream.sock.lease().map_or(told, Lease::throttled);
-            if throttled != told {
-                told = throttled;
+            let throttled = self.stream.sock.lease().map_or(reported, Lease::throttled);
+            if throttled != reported {
+                reported = throttled;
                 let (up, down) = throttled;
                 self.stream.sock.allow(NOTICE_MAX);
                 let written = write_message(&mut self.stream, &Notice::Throttled { up, down });
@@ -92,13 +89,8 @@ impl<S: Read + Write, W: Watch, L: Lease> Conversation<S, W, L> {
         let _ = write_message(&mut self.stream, &Notice::Ended { reason: reason.to_owned() });
     }
 
-    /// Says that nothing more comes. Only writes: whoever waits for the other end here can be kept
-    /// waiting.
+    /// Sends the end of the TLS stream. Does not wait for the client's, which may never come.
     pub(crate) fn close(mut self) {
-        self.close_in_place();
-    }
-
-    fn close_in_place(&mut self) {
         self.stream.sock.say_farewell(FAREWELL_MAX);
         self.stream.conn.send_close_notify();
         while self.stream.conn.wants_write() {
@@ -114,7 +106,7 @@ impl<S: Read + Write, W: Watch, L: Lease> Conversation<S, W, L> {
 
 #[cfg(test)]
 mod tests {
-    use std::cell::Cell;
+    use std::cell::{Cell, RefCell};
     use std::collections::VecDeque;
     use std::rc::Rc;
     use std::time::Instant;
@@ -128,7 +120,7 @@ mod tests {
     use super::*;
     use crate::identity::Identity;
 
-    /// Virtual time, and what happens when.
+    /// Virtual time, and the times of events.
     #[derive(Clone, Debug)]
     struct World {
         now: Rc<Cell<Duration>>,
@@ -157,24 +149,24 @@ mod tests {
         }
     }
 
-    /// From when on the client is slow; each goes on for ever, where the server lets it.
+    /// The phase from which on the client is slow; the phase never ends by itself.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
     enum Phase {
-        /// A first record that is long.
+        /// A long first record.
         Hello,
-        /// A question of 4096 bytes, each a record of its own.
+        /// A question of 4096 bytes, each in a separate record.
         Question,
-        /// Records of 16,000 bytes while the session is held.
+        /// Records of 16,000 bytes during the session.
         Held,
     }
 
-    /// What a client does.
+    /// The behaviour of a client.
     #[derive(Clone, Debug)]
     struct Plan {
         slow_from: Phase,
-        /// Bytes, and the pause in ms before they arrive; again from the front at the end.
+        /// Bytes, and the pause in ms before they arrive; repeated from the start.
         sends: Vec<(usize, u64)>,
-        /// The same for what it takes of the server's bytes.
+        /// The same for the server's bytes that the client receives.
         takes: Vec<(usize, u64)>,
         stop_ms: u64,
         lease_ms: u64,
@@ -196,14 +188,14 @@ mod tests {
         }
     }
 
-    /// The client, as the server's socket shows it.
+    /// The client, behind the server's socket.
     struct Client {
         world: World,
-        tls: ClientConnection,
+        tls: Rc<RefCell<ClientConnection>>,
         plan: Plan,
         phase: Phase,
         outgoing: VecDeque<u8>,
-        /// When the next bytes arrive, and the next are taken.
+        /// When the next bytes are sent and received.
         due: [Option<Duration>; 2],
         turns: [usize; 2],
         calls: u64,
@@ -213,43 +205,44 @@ mod tests {
         fn new(plan: Plan, world: World) -> Self {
             let name = rustls::pki_types::ServerName::try_from("a.example").unwrap();
             let config = Pin::new(&[]).client_config().unwrap();
-            let tls = ClientConnection::new(config, name).unwrap();
+            let tls = Rc::new(RefCell::new(ClientConnection::new(config, name).unwrap()));
             let (phase, outgoing) = (Phase::Hello, VecDeque::new());
             let (due, turns) = ([None; 2], [0; 2]);
             Self { world, tls, plan, phase, outgoing, due, turns, calls: 0 }
         }
 
-        /// Puts on the way what the client has to say next.
+        /// Queues the client's next bytes.
         fn refill(&mut self) {
             if !self.outgoing.is_empty() {
                 return;
             }
             let is_slow = self.phase >= self.plan.slow_from;
+            let mut tls = self.tls.borrow_mut();
             match self.phase {
                 Phase::Hello if is_slow => {
                     self.outgoing.extend([22, 3, 1, 0x3f, 0xf0, 1, 0, 0x3f, 0xec, 3, 3]);
                     self.outgoing.extend([0; 0x3fe0]);
                 }
-                Phase::Hello if !self.tls.is_handshaking() => {
+                Phase::Hello if !tls.is_handshaking() => {
                     self.phase = Phase::Question;
                     let bytes = if self.plan.slow_from == Phase::Question {
                         vec![0x10, 0]
                     } else {
                         encode(&question()).unwrap()
                     };
-                    self.tls.writer().write_all(&bytes).unwrap();
+                    tls.writer().write_all(&bytes).unwrap();
                 }
-                Phase::Question if is_slow => self.tls.writer().write_all(b" ").unwrap(),
+                Phase::Question if is_slow => tls.writer().write_all(b" ").unwrap(),
                 Phase::Question => self.phase = Phase::Held,
-                Phase::Held if is_slow => self.tls.writer().write_all(&[b'x'; 16_000]).unwrap(),
+                Phase::Held if is_slow => tls.writer().write_all(&[b'x'; 16_000]).unwrap(),
                 Phase::Hello | Phase::Held => {}
             }
-            while self.tls.wants_write() {
-                self.tls.write_tls(&mut self.outgoing).unwrap();
+            while tls.wants_write() {
+                tls.write_tls(&mut self.outgoing).unwrap();
             }
         }
 
-        /// How many bytes pass now, in virtual time; as a socket whose waits are short has it.
+        /// Returns how many bytes pass now, in virtual time, like a socket with a short timeout.
         fn pass(&mut self, way: usize, script: &[(usize, u64)]) -> io::Result<usize> {
             self.calls += 1;
             let now = self.world.now();
@@ -288,8 +281,9 @@ mod tests {
             let most = self.pass(1, &self.plan.takes.clone())?;
             let mut taken = &bytes[..most.min(bytes.len())];
             let count = taken.len();
-            while !taken.is_empty() && self.tls.read_tls(&mut taken).is_ok_and(|read| read > 0) {
-                let _ = self.tls.process_new_packets();
+            let mut tls = self.tls.borrow_mut();
+            while !taken.is_empty() && tls.read_tls(&mut taken).is_ok_and(|read| read > 0) {
+                let _ = tls.process_new_packets();
             }
             Ok(count)
         }
@@ -309,7 +303,7 @@ mod tests {
         }
     }
 
-    /// What became of a conversation, and when.
+    /// The outcome of a conversation, and its times.
     #[derive(Debug)]
     struct Seen {
         asked: Result<Duration, Duration>,
@@ -327,6 +321,7 @@ mod tests {
             throttled_from: Duration::from_millis(plan.throttled_ms),
         };
         let client = Client::new(plan.clone(), world.clone());
+        let client_tls = Rc::clone(&client.tls);
         let mut conversation = Conversation::begin(Arc::clone(tls), client, world.clone()).unwrap();
         let question = conversation.question();
         let asked = question.is_ok().then(|| world.now()).ok_or_else(|| world.now());
@@ -338,13 +333,12 @@ mod tests {
                 held = Some((ended, world.now()));
             }
         }
-        let mut said = String::new();
-        // What the client understood of it; there is always more that it could wait for.
         let calls = conversation.stream.sock.stream().calls;
-        conversation.close_in_place();
+        conversation.close();
+        // The client may wait for more: read what has arrived.
         let mut plain = Vec::new();
-        let _ = conversation.stream.sock.stream_mut().tls.reader().read_to_end(&mut plain);
-        said.push_str(&String::from_utf8_lossy(&plain));
+        let _ = client_tls.borrow_mut().reader().read_to_end(&mut plain);
+        let said = String::from_utf8_lossy(&plain).into_owned();
         Seen { asked, held, end: world.now(), said, calls }
     }
 
@@ -352,7 +346,7 @@ mod tests {
         Identity::generate().unwrap().server_config().unwrap()
     }
 
-    /// One call that began in time may end this much later, and rustls writes an alert after it.
+    /// A call that began in time may end this much later, and rustls then writes an alert.
     const SLACK: Duration = Duration::from_millis(200);
 
     #[test]
@@ -384,7 +378,7 @@ mod tests {
 
     #[test]
     fn who_takes_nothing_does_not_hold_up_the_end() {
-        // Everything is asked at once; what the server says is taken a byte per 99 ms.
+        // The question arrives at once; the client receives the server's bytes at one per 99 ms.
         let takes = vec![(1, 99)];
         let plan = Plan { takes, stop_ms: 60_000, ..Plan::even(Phase::Held, 0) };
         let seen = played(&tls(), &plan);
@@ -433,18 +427,18 @@ mod tests {
         prop_assert!(asked <= limit, "the question: {seen:?}");
         if let Some((_, ended)) = seen.held {
             let limit = stop.min(Duration::from_millis(plan.lease_ms).max(asked) + SLACK);
-            // The answer may take until the limit of the conversation, the last notice a little.
+            // The answer may take until the conversation's limit, the last notice a little longer.
             let limit = limit.max(CONVERSATION_MAX) + SLACK + FAREWELL_MAX + SLACK;
             prop_assert!(ended <= limit, "the session: {seen:?}");
         }
         let second = Duration::from_secs(1);
         prop_assert!(seen.end <= stop.saturating_add(second), "the stop: {seen:?}");
-        // No call without bytes or time passing.
+        // Every call transfers bytes or takes time.
         prop_assert!(seen.calls < 200_000, "{seen:?}");
         Ok(())
     }
 
-    /// `UNDERLOAD_FUZZ_SECONDS=60` goes on with other seeds for so long; CI does.
+    /// `UNDERLOAD_FUZZ_SECONDS=60` continues with other seeds for that time; CI sets it.
     #[test]
     fn no_pauses_between_bytes_stretch_a_limit() {
         let seconds = std::env::var("UNDERLOAD_FUZZ_SECONDS").ok();

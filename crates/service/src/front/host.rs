@@ -1,61 +1,59 @@
-//! What control connections share, and what is decided about their questions.
+//! The state that control connections share, and the decisions about their questions.
 
 use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use data_encoding::HEXLOWER;
 use rustls::ServerConfig;
 
+use underload_probe::Counters;
 use underload_probe::control::{
     Answer, Ask, Fingerprint, Flagged, Lease, PROTOCOL, Question, ServiceError,
 };
 use underload_probe::load::{FlowHost, Token};
 
 use super::conversation::{Conversation, Ended};
-use super::counters::Counters;
+use super::counters::ServiceCounts;
 use super::strangers::{StrangerPlace, Strangers};
 use crate::admission::{Admitted, Denial, Granted, Sessions, Share};
 use crate::identity::Identity;
 use crate::random::random;
-use crate::tokens::{LeaseDesk, LeaseHeld, Leased, TokenDesk};
+use crate::tokens::{LeaseDesk, LeaseHeld, TokenDesk};
 
-/// What every connection's thread shares.
 pub(crate) struct Host {
-    /// Replaced when the certificate is.
+    /// Replaced together with the certificate.
     pub tls: Mutex<Arc<ServerConfig>>,
     pub tokens: Option<Mutex<TokenDesk>>,
     pub leases: Option<Mutex<LeaseDesk>>,
-    /// What the operator should know of leases.
     pub warnings: Mutex<Vec<String>>,
-    /// Whether who shows no token may ask for all that there is.
+    /// Whether a client without a token may request load.
     pub admits_anonymous: bool,
     pub dscp_allowed: u64,
     pub udp_port: u16,
     pub sessions: Arc<Sessions>,
     pub flows: Arc<FlowHost<Sessions>>,
     pub strangers: Strangers,
-    pub counters: Arc<Counters>,
+    pub counters: Arc<Counters<ServiceCounts>>,
     pub stop: Arc<AtomicBool>,
-    /// No new sessions; the running ones go on.
+    /// True if no new sessions are granted; running ones continue.
     pub drains: Arc<AtomicBool>,
 }
 
-/// Who is turned away while the server drains had better not come back soon.
+/// Clients that are refused while the server drains retry after this.
 const DRAINING_RETRY_AFTER: Duration = Duration::from_mins(5);
-/// A full disk may have been emptied by then.
-const NOTING_RETRY_AFTER: Duration = Duration::from_mins(1);
+/// Clients retry after this if a use could not be recorded, for example on a full disk.
+const RECORDING_RETRY_AFTER: Duration = Duration::from_mins(1);
 
 impl Host {
     pub(crate) fn is_stopped(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
     }
 
-    /// Serves one control connection to its end.
     pub(crate) fn converse(&self, socket: TcpStream, from: SocketAddr, place: StrangerPlace) {
         if self.try_converse(socket, from.ip().to_canonical(), place).is_err() {
-            self.counters.dropped.add(1);
+            self.counters.update(|counts| counts.dropped += 1);
         }
     }
 
@@ -65,23 +63,22 @@ impl Host {
         from: IpAddr,
         place: StrangerPlace,
     ) -> Result<(), ServiceError> {
-        let tls = Arc::clone(&self.tls.lock().unwrap_or_else(PoisonError::into_inner));
+        let tls = Arc::clone(&lock(&self.tls));
         let mut conversation = Conversation::begin(tls, socket, Flagged::new(&self.stop))?;
         let question = conversation.question()?;
         let (answer, granted) = self.decide(&question, from)?;
-        let counter = match answer {
-            Answer::Granted { .. } => &self.counters.granted,
-            Answer::Busy { .. } => &self.counters.busy,
-            Answer::Refused { .. } => &self.counters.refused,
-        };
-        counter.add(1);
-        // A client that is gone before it got its answer is no failure of the conversation.
+        self.counters.update(|counts| match answer {
+            Answer::Granted { .. } => counts.granted += 1,
+            Answer::Busy { .. } => counts.busy += 1,
+            Answer::Refused { .. } => counts.refused += 1,
+        });
+        // A client that left before its answer is not an error of the conversation.
         if conversation.answer(&answer).is_ok()
             && let Some(granted) = granted
         {
             drop(place);
             if conversation.hold(granted.session.share.clone()) == Ended::Expired {
-                self.counters.expired.add(1);
+                self.counters.update(|counts| counts.expired += 1);
             }
         }
         conversation.close();
@@ -91,7 +88,7 @@ impl Host {
     fn decide(&self, question: &Question, from: IpAddr) -> Decided {
         let refused = |reason: String| Ok((Answer::Refused { reason }, None));
         if question.protocol != PROTOCOL {
-            return refused(format!("protocol {PROTOCOL} is spoken here"));
+            return refused(format!("this server supports protocol {PROTOCOL}"));
         }
         if self.drains.load(Ordering::Relaxed) {
             return busy(DRAINING_RETRY_AFTER, "the server is being stopped");
@@ -105,29 +102,17 @@ impl Host {
             return decided;
         }
         let ask = if self.may_only_probe(question) { probing(ask) } else { ask };
-        let mut desk = question.token.as_ref().and_then(|_| self.desk());
-        let admitted = self.admit(desk.as_deref_mut(), question.token.as_deref(), ask);
-        let admitted = match admitted {
-            Ok(admitted) => admitted,
-            Err(reason) => return refused(reason),
-        };
-        let session = Token(random()?);
-        let opened = self.sessions.open(ask, from, session, admitted);
-        // On disk before the client hears of its session, or there is none.
-        if let (Ok(_), Some(admitted), Some(desk)) = (&opened, &admitted, &mut desk)
-            && desk.note(admitted).is_err()
-        {
-            return busy(NOTING_RETRY_AFTER, "the server cannot note that the token was used");
-        }
-        drop(desk);
-        match opened {
-            Ok(granted) => Ok((self.granted(&granted, session), Some(Opened::new(granted, None)))),
-            Err(Denial::TooMuch(reason)) => refused(reason),
-            Err(Denial::Busy(retry_after, reason)) => busy(retry_after, reason),
+        let mut desk = question.token.as_ref().and(self.tokens.as_ref()).map(lock);
+        match self.admit(desk.as_deref_mut(), question.token.as_deref(), ask) {
+            Err(reason) => refused(reason),
+            Ok(admitted) => self.open(ask, from, admitted, || match (&admitted, &mut desk) {
+                (Some(admitted), Some(desk)) => desk.note(admitted).map(|()| None),
+                _ => Ok(None),
+            }),
         }
     }
 
-    /// Whether a client may ask at all, and with which token.
+    /// Checks whether a client may have a session. Returns its token; `None` without one.
     fn admit(
         &self,
         desk: Option<&mut TokenDesk>,
@@ -139,63 +124,67 @@ impl Host {
             _ if self.admits_anonymous => Ok(None),
             (_, None) if self.leases.is_some() => Ok(None),
             _ => {
-                Err("a token is needed here: ask whoever runs the server, give --token-file"
+                Err("a token is needed here: ask the server's operator, give --token-file"
                     .to_owned())
             }
         }
     }
 
-    /// What is decided about a lease; `None` if it is none.
+    /// Decides about a lease; `None` if `text` is not a lease.
     fn decide_leased(&self, text: Option<&str>, ask: Ask, from: IpAddr) -> Option<Decided> {
-        let desk = self.leases.as_ref()?;
-        let mut desk = desk.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut desk = lock(self.leases.as_ref()?);
         let leased = match desk.check(text?, ask)? {
             Ok(leased) => leased,
             Err(reason) => return Some(Ok((Answer::Refused { reason }, None))),
         };
-        Some(self.open_leased(&mut desk, &leased, from))
+        let note = || desk.note(&leased).map(Some);
+        Some(self.open(leased.ask, from, Some(leased.admitted), note))
     }
 
-    fn open_leased(&self, desk: &mut LeaseDesk, leased: &Leased, from: IpAddr) -> Decided {
+    /// Opens a session. `note` records the use of its token or lease.
+    fn open(
+        &self,
+        ask: Ask,
+        from: IpAddr,
+        admitted: Option<Admitted>,
+        note: impl FnOnce() -> Result<Option<LeaseHeld>, ServiceError>,
+    ) -> Decided {
         let session = Token(random()?);
-        let opened = self.sessions.open(leased.ask, from, session, Some(leased.admitted));
-        match opened {
+        match self.sessions.open(ask, from, session, admitted) {
             Ok(granted) => {
-                // On disk before the client hears of its session, or there is none.
-                let Ok(held) = desk.note(leased) else {
-                    return busy(NOTING_RETRY_AFTER, "the server cannot note that it was used");
+                // The use is on disk before the client learns of its session.
+                let Ok(lease) = note() else {
+                    let reason = "the server cannot record that the token or lease was used";
+                    return busy(RECORDING_RETRY_AFTER, reason);
                 };
                 let answer = self.granted(&granted, session);
-                Ok((answer, Some(Opened::new(granted, Some(held)))))
+                Ok((answer, Some(Opened { session: granted, _lease: lease })))
             }
             Err(Denial::TooMuch(reason)) => Ok((Answer::Refused { reason }, None)),
             Err(Denial::Busy(retry_after, reason)) => busy(retry_after, reason),
         }
     }
 
-    /// Where there are leases, who shows nothing may still see how long a packet takes.
+    /// On a server with leases, a client without a token or lease may only send probes.
     fn may_only_probe(&self, question: &Question) -> bool {
         self.leases.is_some() && !self.admits_anonymous && question.token.is_none()
     }
 
-    fn desk(&self) -> Option<MutexGuard<'_, TokenDesk>> {
-        self.tokens.as_ref().map(|desk| desk.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    /// What the operator should know of tokens; next time, if a slow disk holds the desk up.
+    /// Returns messages for the operator. Those about tokens wait for the next call if a slow disk
+    /// blocks the tokens' lock.
     pub(crate) fn news(&self) -> Vec<String> {
         let desk = self.tokens.as_ref().and_then(|desk| desk.try_lock().ok());
         let mut news = desk.map(|mut desk| desk.news()).unwrap_or_default();
-        news.append(&mut self.warnings.lock().unwrap_or_else(PoisonError::into_inner));
+        news.append(&mut lock(&self.warnings));
         news
     }
 
-    /// From now on the server is this one, to new connections.
+    /// Replaces the server's identity for new connections.
     pub(crate) fn serve_as(&self, identity: Identity) -> Result<Fingerprint, ServiceError> {
         let names = identity.names();
         let tls = identity.server_config()?;
-        *self.tls.lock().unwrap_or_else(PoisonError::into_inner) = tls;
-        if let Some(mut desk) = self.desk() {
+        *lock(&self.tls) = tls;
+        if let Some(mut desk) = self.tokens.as_ref().map(lock) {
             desk.serve_as(names);
         }
         Ok(names.key())
@@ -224,7 +213,7 @@ impl Lease for Share {
     }
 }
 
-/// What is answered, and the session that it grants.
+/// An answer, and the session that it grants.
 type Decided = Result<(Answer, Option<Opened>), ServiceError>;
 
 /// A session and the lease that it was opened with. The session ends before the lease does.
@@ -233,13 +222,7 @@ struct Opened {
     _lease: Option<LeaseHeld>,
 }
 
-impl Opened {
-    fn new(session: Granted, lease: Option<LeaseHeld>) -> Self {
-        Self { session, _lease: lease }
-    }
-}
-
-/// Enough for probes, which have a rate of their own, and for no load.
+/// Rate of a session that may only probe, bit/s: probes have a separate rate, and load gets little.
 const PROBING_BIT_PER_S: u64 = 100_000;
 
 fn probing(ask: Ask) -> Ask {
@@ -248,9 +231,15 @@ fn probing(ask: Ask) -> Ask {
 }
 
 fn busy(wait: Duration, reason: &str) -> Decided {
-    // Up to a tenth more by chance, and two seconds: those who wait must not all come back at once.
+    // Add up to a tenth and two seconds at random, so that waiting clients do not all return at
+    // once.
     let spread_ms = 2_000 + wait.as_millis() as u64 / 10;
     let chance_ms = u64::from_be_bytes(random()?) % spread_ms;
     let retry_after_ms = wait.as_millis() as u64 + chance_ms;
     Ok((Answer::Busy { retry_after_ms, reason: reason.to_owned() }, None))
+}
+
+/// Locks `mutex`. A thread that panicked with the lock leaves a valid value.
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,4 +1,4 @@
-//! The TCP port: control connections and load flows, told apart by their first bytes.
+//! The TCP port of control connections and load flows, which their first bytes distinguish.
 
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsFd;
@@ -17,40 +17,40 @@ use super::host::Host;
 use super::strangers::STRANGERS_PER_NETWORK_MAX;
 use crate::admission::LineMeter;
 
-/// The same where an address of the network has a session: its flows come all at once.
+/// Most connections without a session from a network with a session: its flows arrive all at once.
 const GUESTS_PER_NETWORK_MAX: usize = 96;
 
-/// How long a connection may take to say what it is.
 const FIRST_BYTES_MAX: Duration = Duration::from_secs(5);
 /// The first byte of a TLS handshake record (RFC 8446 section 5.1).
 const TLS_HANDSHAKE: u8 = 22;
-/// Connections accepted in a row before anything else is looked at.
+/// Connections accepted in a row before the server checks anything else.
 const ACCEPTED_MAX: usize = 64;
-/// From one look at what the sessions use to the next.
-const SESSIONS_LOOK_INTERVAL: Duration = Duration::from_secs(1);
+/// Interval at which the sessions' use of their rates is measured.
+const UPDATE_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Accepts on all listeners until the server stops.
+/// Accepts connections on all listeners until the server stops.
 pub(crate) fn serve(host: &Arc<Host>, listeners: &[TcpListener], mut line: LineMeter) {
     let mut threads: Vec<JoinHandle<()>> = Vec::new();
     let wait = PollTimeout::from(LOOK_INTERVAL.as_millis() as u8);
     let clock = RunClock::start();
-    let mut next_look_ns = 0;
+    let mut next_update_ns = 0;
     while !host.is_stopped() {
         threads.retain(|thread| !thread.is_finished());
-        if clock.now_ns() >= next_look_ns {
-            next_look_ns = clock.now_ns() + SESSIONS_LOOK_INTERVAL.as_nanos() as u64;
-            host.sessions.look(line.look(clock.now_ns()));
+        if clock.now_ns() >= next_update_ns {
+            next_update_ns = clock.now_ns() + UPDATE_INTERVAL.as_nanos() as u64;
+            host.sessions.update(line.measure(clock.now_ns()));
         }
         let mut descriptors: Vec<PollFd<'_>> =
             listeners.iter().map(|it| PollFd::new(it.as_fd(), PollFlags::POLLIN)).collect();
-        // An early end of the wait costs one more turn.
+        // If the wait ends early, the loop waits again.
         let _ = poll(&mut descriptors, wait);
         for listener in listeners {
             for _ in 0..ACCEPTED_MAX {
                 match listener.accept() {
                     Ok((socket, from)) => threads.extend(welcome(host, socket, from)),
                     Err(error) if is_temporary(&error) => break,
-                    // Out of descriptors, or a connection that died before it was accepted.
+                    // The process is out of descriptors, or the connection closed before it was
+                    // accepted.
                     Err(_) => {
                         std::thread::sleep(LOOK_INTERVAL / 10);
                         break;
@@ -69,8 +69,8 @@ fn welcome(host: &Arc<Host>, socket: TcpStream, from: SocketAddr) -> Option<Join
     let place = socket.try_clone().ok().and_then(|same| {
         let counters = Arc::clone(&host.counters);
         let evict = move || {
-            counters.crowded.add(1);
-            // Whoever reads from it finds its end.
+            counters.update(|counts| counts.crowded += 1);
+            // The thread that reads from the connection sees its end.
             let _ = same.shutdown(Shutdown::Both);
         };
         let has_session = host.sessions.knows(address);
@@ -79,20 +79,20 @@ fn welcome(host: &Arc<Host>, socket: TcpStream, from: SocketAddr) -> Option<Join
         host.strangers.take_of(most, Instant::now(), network, Some(Box::new(evict)))
     });
     let Some(place) = place else {
-        host.counters.crowded.add(1);
+        host.counters.update(|counts| counts.crowded += 1);
         return None;
     };
     let host = Arc::clone(host);
     let body = move || match first_bytes(&socket, || host.is_stopped()) {
         Some(bytes) if bytes == MAGIC => host.flows.carry(socket, from, place),
         Some([TLS_HANDSHAKE, ..]) => host.converse(socket, from, place),
-        _ => host.counters.dropped.add(1),
+        _ => host.counters.update(|counts| counts.dropped += 1),
     };
     Builder::new().name("connection".to_owned()).spawn(body).ok()
 }
 
-/// What the connection begins with, left in place for whoever reads it; `None` if it takes too
-/// long, or closes.
+/// Returns the connection's first bytes without consuming them; `None` if they do not arrive in
+/// time or the connection closes.
 fn first_bytes(socket: &TcpStream, is_stopped: impl Fn() -> bool) -> Option<[u8; 4]> {
     prepare(socket).ok()?;
     let until = Instant::now() + FIRST_BYTES_MAX;
@@ -101,7 +101,7 @@ fn first_bytes(socket: &TcpStream, is_stopped: impl Fn() -> bool) -> Option<[u8;
         match socket.peek(&mut bytes) {
             Ok(4) => return Some(bytes),
             Ok(0) => return None,
-            // Some, but not enough to tell: peeking would not wait for more.
+            // Not enough bytes yet: peeking again would not wait for more.
             Ok(_) => std::thread::sleep(Duration::from_millis(5)),
             Err(error) if is_temporary(&error) => {}
             Err(_) => return None,

@@ -1,15 +1,15 @@
-//! The ports, and what is said at them.
+//! The ports of the server, and what listens there.
 
+mod address_proof;
 mod conversation;
 mod counters;
-mod door;
 mod host;
 mod listener;
 mod openings;
 mod server;
 mod strangers;
 
-pub use counters::{ServiceCounts, ServiceState};
 #[cfg(fuzzing)]
-pub(crate) use door::{Door, is_join};
+pub(crate) use address_proof::{AddressProof, is_join};
+pub use counters::{ServiceCounts, ServiceState};
 pub use server::{Access, Service, ServiceConfig};

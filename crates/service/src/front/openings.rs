@@ -1,5 +1,5 @@
-//! How often the openings of UDP parts are answered: they come from addresses that anybody may have
-//! forged, so they have limits of their own, and take nothing from those who have a session.
+//! Rate limits for the first messages of address proofs. Their source addresses may be forged, so
+//! they have separate limits and consume nothing of clients with a session.
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::net::IpAddr;
@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use underload_probe::network::CustomerNetwork;
 
-/// The instants up to which networks, by a keyed hash, and all together have used their rate.
+/// The instants up to which the rate of each network, by a keyed hash, and of all is used.
 #[derive(Debug)]
 pub(crate) struct Openings {
     networks: Vec<AtomicU64>,
@@ -15,24 +15,24 @@ pub(crate) struct Openings {
     keyed: RandomState,
 }
 
-/// Networks that share a place are limited together; nobody can choose whose place he shares.
-const PLACES: usize = 4096;
-/// Fifty per second and network, a second's worth at once.
+/// Networks in the same slot share a limit; the hash is keyed, so that nobody can choose the slot.
+const SLOTS: usize = 4096;
+/// Fifty per second and network, with a burst of one second.
 const NETWORK_COST_NS: u64 = 20_000_000;
 const NETWORK_BURST_NS: u64 = 1_000_000_000;
-/// Twenty thousand per second, a tenth of a second's worth at once.
+/// Twenty thousand per second, with a burst of a tenth of a second.
 const ALL_COST_NS: u64 = 50_000;
 const ALL_BURST_NS: u64 = 100_000_000;
 
 impl Openings {
     pub(crate) fn new() -> Self {
-        let networks = (0..PLACES).map(|_| AtomicU64::new(0)).collect();
+        let networks = (0..SLOTS).map(|_| AtomicU64::new(0)).collect();
         Self { networks, all: AtomicU64::new(0), keyed: RandomState::new() }
     }
 
-    /// True if one from this address may be answered now.
+    /// Returns true if a message from this address may be answered now.
     pub(crate) fn admits(&self, now_ns: u64, address: IpAddr) -> bool {
-        let index = self.keyed.hash_one(CustomerNetwork::of(address)) as usize % PLACES;
+        let index = self.keyed.hash_one(CustomerNetwork::of(address)) as usize % SLOTS;
         let Some(network) = self.networks.get(index) else { return false };
         takes(network, now_ns, NETWORK_COST_NS, NETWORK_BURST_NS)
             && takes(&self.all, now_ns, ALL_COST_NS, ALL_BURST_NS)

@@ -7,17 +7,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
 
-use socket2::{Domain, Socket, Type};
+use socket2::{Domain, SockAddr, Socket, Type};
 
-use underload_probe::RunClock;
 use underload_probe::control::{Fingerprint, SERVER_PORT, ServiceError, in_full};
 use underload_probe::endpoint::{Gate, Reflector, ReflectorConfig, ReflectorCounts};
 use underload_probe::load::{FlowHost, LoadServerConfig, UdpFlows, UdpPort};
 use underload_probe::network::{Line, current_network};
 use underload_probe::wire::MarkingPolicy;
+use underload_probe::{Counters, RunClock};
 
-use super::counters::{Counters, ServiceCounts, ServiceState};
-use super::door::{Door, is_join};
+use super::address_proof::{AddressProof, is_join};
+use super::counters::{ServiceCounts, ServiceState};
 use super::host::Host;
 use super::listener::serve;
 use super::openings::Openings;
@@ -27,41 +27,35 @@ use crate::identity::{Identity, PemFiles};
 use crate::random::{random, unix_seconds};
 use crate::tokens::{LeaseDesk, Leases, TokenDesk};
 
-/// Where a server listens and what it allows. Not printable: it holds secrets.
+/// Addresses and limits of a server. Not printable, because it contains secrets.
 pub struct ServiceConfig {
-    /// Addresses to listen at, at least one.
+    /// At least one address to listen at.
     pub addresses: Vec<IpAddr>,
     /// TCP port of control and load; 0 for any.
     pub tcp_port: u16,
     /// UDP port of probes and load; 0 for any.
     pub udp_port: u16,
-    /// What sessions may have.
     pub limits: Limits,
-    /// Which markings it sends on request.
     pub policy: MarkingPolicy,
-    /// Who may have a session.
     pub access: Access,
-    /// Who the server is.
     pub identity: Identity,
-    /// Which line it is at, if its traffic is to count.
+    /// The interfaces whose traffic counts against the capacity.
     pub line: Line,
-    /// Who reads leases; `None` where there are none.
+    /// Parses leases; `None` if there are none.
     pub leases: Option<Arc<dyn Leases>>,
-    /// The directory of what has to outlive a restart: uses of tokens and of leases. Without one
-    /// they are forgotten when the server ends.
+    /// The directory that stores the uses of tokens and leases. `None` keeps them in memory, until
+    /// the server ends.
     pub state: Option<PathBuf>,
 }
 
-/// Who may have a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// Everybody.
     Everybody,
-    /// Who shows a token that is signed with a key of this file.
+    /// Clients with a token that is signed with a key of this file.
     Tokens(PathBuf),
-    /// The same, and whoever shows none, with a quota of its own.
+    /// Clients with a token, and clients without one, which have a separate quota.
     TokensOrAnonymous(PathBuf),
-    /// Who shows a lease; others may probe, and load nothing.
+    /// Clients with a lease; others may probe, but send no load.
     Leases,
 }
 
@@ -69,7 +63,7 @@ impl ServiceConfig {
     /// Default TCP and UDP port.
     pub const PORT: u16 = SERVER_PORT;
 
-    /// Loopback only, default ports, everybody, what one machine can do.
+    /// Returns a configuration for loopback: default ports, every client, generous limits.
     pub fn on_loopback(identity: Identity) -> Self {
         Self {
             addresses: vec![Ipv4Addr::LOCALHOST.into()],
@@ -94,7 +88,7 @@ pub struct Service {
     renewal: Mutex<Renewal>,
     limits: Limits,
     sessions: Arc<Sessions>,
-    counters: Arc<Counters>,
+    counters: Arc<Counters<ServiceCounts>>,
     flows: Arc<FlowHost<Sessions>>,
     stop: Arc<AtomicBool>,
     drains: Arc<AtomicBool>,
@@ -102,7 +96,7 @@ pub struct Service {
     reflector: Reflector,
 }
 
-/// What clients pin, and the files that may change it.
+/// The fingerprint that clients pin, and the files that may change it.
 #[derive(Debug)]
 struct Renewal {
     fingerprint: Fingerprint,
@@ -110,11 +104,11 @@ struct Renewal {
 }
 
 impl Service {
-    /// Binds everything and serves.
+    /// Binds all ports and starts to serve.
     ///
     /// # Errors
-    /// [`ServiceError`]: an address in use or not ours, no threads, an unusable certificate, keys
-    /// that others can read.
+    /// Returns an error if an address is in use or not this machine's, a thread cannot be started,
+    /// the certificate is unusable, or others can read the keys.
     pub fn start(config: ServiceConfig) -> Result<Self, ServiceError> {
         let (listeners, addresses) = bind_tcp(&config.addresses, config.tcp_port)?;
         let (sockets, udp_port) = bind_udp(&config.addresses, config.udp_port)?;
@@ -137,7 +131,7 @@ impl Service {
         let flows = FlowHost::new(current_network(), load, Arc::clone(&sessions), shared_port);
         let flows = Arc::new(flows);
         let (stop, drains) = (Arc::<AtomicBool>::default(), Arc::<AtomicBool>::default());
-        let counters = Arc::new(Counters::default());
+        let counters = Arc::new(Counters::<ServiceCounts>::default());
         let host = Arc::new(Host {
             tls: Mutex::new(config.identity.server_config()?),
             tokens: tokens.map(Mutex::new),
@@ -153,13 +147,12 @@ impl Service {
             stop: Arc::clone(&stop),
             drains: Arc::clone(&drains),
         });
-        let failed =
-            |source| ServiceError::Socket { step: "starting the accepting thread", source };
+        let error = |source| ServiceError::Socket { step: "starting the accepting thread", source };
         let accepting = Arc::clone(&host);
         let thread = Builder::new()
             .name("accept".to_owned())
             .spawn(move || serve(&accepting, &listeners, LineMeter::new(config.line)))
-            .map_err(failed)?;
+            .map_err(error)?;
         Ok(Self {
             addresses,
             udp_port,
@@ -176,29 +169,27 @@ impl Service {
         })
     }
 
-    /// Where TCP connections come; the first of [`Service::addresses`].
+    /// Returns the first of [`Service::addresses`].
     pub fn address(&self) -> SocketAddr {
         self.addresses.first().copied().unwrap_or_else(|| SocketAddr::from(([0; 4], 0)))
     }
 
-    /// Where TCP connections come.
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
     }
 
-    /// The UDP port, at the same addresses.
+    /// Returns the UDP port at the same addresses.
     pub fn udp_port(&self) -> u16 {
         self.udp_port
     }
 
-    /// What clients pin.
     pub fn fingerprint(&self) -> Fingerprint {
         self.renewal().fingerprint
     }
 
-    /// Takes up keys of tokens, and a certificate, that were replaced on disk; to be called every
-    /// second or so. What the operator should know of it, in words.
-    pub fn tend(&self) -> Vec<String> {
+    /// Loads token keys and a certificate that were replaced on disk; to be called every second.
+    /// Returns messages for the operator.
+    pub fn reload_files(&self) -> Vec<String> {
         let mut news = self.host.news();
         let mut renewal = self.renewal();
         if let Some(renewed) = renewal.files.as_mut().and_then(PemFiles::renewed) {
@@ -215,7 +206,7 @@ impl Service {
                 }
                 Err(error) => {
                     format!(
-                        "the old certificate stays, the new one is no good: {}",
+                        "the old certificate stays in use, the new one is unusable: {}",
                         in_full(&error)
                     )
                 }
@@ -228,43 +219,40 @@ impl Service {
         self.renewal.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Grants nothing more, so that the server can stop when the last session is over.
+    /// Stops granting sessions, so that the server can stop when the last session has ended.
     pub fn drain(&self) {
         self.sessions.drains.store(true, Ordering::Relaxed);
         self.drains.store(true, Ordering::Relaxed);
     }
 
-    /// Ends the sessions that have leases: who gave them may have given the room to others.
+    /// Ends the sessions with leases, whose capacity may be reserved for others by now.
     pub fn end_leased(&self) {
         self.sessions.end_leased();
     }
 
-    /// For servers beside this one, whose clients take from the same capacity and quotas.
+    /// Returns the ledger for servers of other tools, which share the capacity and the quotas.
     pub fn compat(&self) -> CompatLedger {
         CompatLedger::new(&self.sessions)
     }
 
-    /// Sessions under way.
     pub fn sessions(&self) -> usize {
         self.sessions.count()
     }
 
-    /// Load flows under way, all sessions.
+    /// Returns the number of running load flows of all sessions.
     pub fn flows(&self) -> usize {
         self.flows.flows()
     }
 
-    /// What became of probes so far.
     pub fn probes(&self) -> ReflectorCounts {
         self.reflector.counts()
     }
 
-    /// What became of connections so far.
     pub fn counts(&self) -> ServiceCounts {
         self.counters.read()
     }
 
-    /// All there is to know, for a monitoring system.
+    /// Returns the whole state, for a monitoring system.
     pub fn state(&self) -> ServiceState {
         ServiceState {
             counts: self.counts(),
@@ -296,11 +284,9 @@ impl Drop for Service {
     }
 }
 
-/// Flows at once over all sessions.
 const FLOWS_MAX: usize = 512;
-/// Answers per second at each address, all sessions together.
+/// Most answers per second at each address, all sessions together.
 const ANSWERS_PER_SECOND: u32 = 200_000;
-/// Connections that may wait to be accepted.
 const BACKLOG: i32 = 256;
 
 fn start_reflector(
@@ -310,7 +296,7 @@ fn start_reflector(
     flows: &Arc<UdpFlows>,
 ) -> Result<Reflector, ServiceError> {
     let (sessions, flows) = (Arc::clone(sessions), Arc::clone(flows));
-    let (door, clock) = (Arc::new(Door::new(&random()?)), RunClock::start());
+    let (proof, clock) = (Arc::new(AddressProof::new(&random()?)), RunClock::start());
     let openings = Arc::new(Openings::new());
     let index = RefCell::new(ProbeIndex::new(&sessions));
     let gate = move |datagram: &[u8], from: SocketAddr, answer: &mut [u8]| {
@@ -325,7 +311,7 @@ fn start_reflector(
                 return Gate::Limit;
             }
             let join = |session: &_, address| sessions.join(session, address);
-            let answered = door.answer(datagram, from, now_ns, answer, join);
+            let answered = proof.answer(datagram, from, now_ns, answer, join);
             return answered.map_or(Gate::Ignore, Gate::Answer);
         }
         match admitted {
@@ -354,48 +340,52 @@ fn load_config(config: &ServiceConfig) -> LoadServerConfig {
 
 fn bind_tcp(
     addresses: &[IpAddr],
-    port: u16,
+    mut port: u16,
 ) -> Result<(Vec<TcpListener>, Vec<SocketAddr>), ServiceError> {
     let (mut listeners, mut bound) = (Vec::new(), Vec::new());
-    let mut port = port;
     for address in addresses {
-        let at = SocketAddr::new(*address, port);
-        let failed = |source| ServiceError::Bind { transport: "TCP", address: at, source };
-        let socket = socket_at(at, Type::STREAM).map_err(failed)?;
-        socket.set_reuse_address(true).map_err(failed)?;
-        socket.bind(&at.into()).and_then(|()| socket.listen(BACKLOG)).map_err(failed)?;
-        socket.set_nonblocking(true).map_err(failed)?;
-        let listener = TcpListener::from(socket);
-        let local = listener.local_addr().map_err(failed)?;
+        let (socket, local) = bind(SocketAddr::new(*address, port), Type::STREAM, |socket, at| {
+            socket.set_reuse_address(true)?;
+            socket.bind(at).and_then(|()| socket.listen(BACKLOG))?;
+            socket.set_nonblocking(true)
+        })?;
         port = local.port();
         bound.push(local);
-        listeners.push(listener);
+        listeners.push(socket.into());
     }
     Ok((listeners, bound))
 }
 
-fn bind_udp(addresses: &[IpAddr], port: u16) -> Result<(Vec<UdpSocket>, u16), ServiceError> {
+fn bind_udp(addresses: &[IpAddr], mut port: u16) -> Result<(Vec<UdpSocket>, u16), ServiceError> {
     let mut sockets = Vec::new();
-    let mut port = port;
     for address in addresses {
-        let at = SocketAddr::new(*address, port);
-        let failed = |source| ServiceError::Bind { transport: "UDP", address: at, source };
-        let socket = socket_at(at, Type::DGRAM).map_err(failed)?;
-        // A flow's own socket will be at the same port.
-        socket.set_reuse_port(true).map_err(failed)?;
-        socket.bind(&at.into()).map_err(failed)?;
-        let socket = UdpSocket::from(socket);
-        port = socket.local_addr().map_err(failed)?.port();
-        sockets.push(socket);
+        let (socket, local) = bind(SocketAddr::new(*address, port), Type::DGRAM, |socket, at| {
+            // Each UDP flow opens a separate socket at the same port.
+            socket.set_reuse_port(true)?;
+            socket.bind(at)
+        })?;
+        port = local.port();
+        sockets.push(socket.into());
     }
     Ok((sockets, port))
 }
 
-fn socket_at(address: SocketAddr, kind: Type) -> std::io::Result<Socket> {
-    let socket = Socket::new(Domain::for_address(address), kind, None)?;
-    if address.is_ipv6() {
-        // IPv4 has sockets of its own, so that addresses are what they seem.
-        socket.set_only_v6(true)?;
-    }
-    Ok(socket)
+/// Opens a socket that `bind` binds to `address`. Returns it and its local address.
+fn bind(
+    address: SocketAddr,
+    kind: Type,
+    bind: impl FnOnce(&Socket, &SockAddr) -> std::io::Result<()>,
+) -> Result<(Socket, SocketAddr), ServiceError> {
+    let open = || {
+        let socket = Socket::new(Domain::for_address(address), kind, None)?;
+        if address.is_ipv6() {
+            // IPv4 has separate sockets, so that no address is an IPv4-mapped one.
+            socket.set_only_v6(true)?;
+        }
+        bind(&socket, &address.into())?;
+        let local = socket.local_addr()?.as_socket().unwrap_or(address);
+        Ok((socket, local))
+    };
+    let transport = if kind == Type::STREAM { "TCP" } else { "UDP" };
+    open().map_err(|source| ServiceError::Bind { transport, address, source })
 }

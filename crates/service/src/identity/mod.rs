@@ -1,4 +1,4 @@
-//! A server's identity: a key pair, whose fingerprint clients pin. The certificate only carries the
+//! A server's identity: a key pair. Clients pin its fingerprint; the certificate only carries the
 //! public key.
 
 use std::fs;
@@ -16,11 +16,11 @@ use underload_probe::control::{Fingerprint, Names, ServiceError};
 
 use crate::stamp::Stamp;
 
-/// Files of an identity; [`WAITING`] is a certificate whose key is not on the disk yet.
+/// The files of an identity. [`WAITING`] is a certificate whose key is not on disk yet.
 const CERTIFICATE: &str = "certificate.der";
 const KEY: &str = "key.der";
 const WAITING: &str = "certificate.der.new";
-/// A server's certificate and its key.
+
 #[derive(Debug)]
 pub struct Identity {
     certificate: CertificateDer<'static>,
@@ -39,7 +39,7 @@ pub(crate) struct PemFiles {
 
 impl PemFiles {
     fn new(certificate: &Path, key: &Path) -> Self {
-        let stamps = [Stamp::of(certificate), Stamp::of(key)];
+        let stamps = [Stamp::read(certificate), Stamp::read(key)];
         Self { certificate: certificate.to_owned(), key: key.to_owned(), stamps }
     }
 
@@ -58,7 +58,7 @@ impl Identity {
     /// Generates a new key and a self-signed certificate.
     ///
     /// # Errors
-    /// [`ServiceError::NewCertificate`] if there is no randomness.
+    /// Returns [`ServiceError::NewCertificate`] without random numbers.
     pub fn generate() -> Result<Self, ServiceError> {
         let made = rcgen::generate_simple_self_signed(vec!["underload".to_owned()])
             .map_err(|error| ServiceError::NewCertificate(Box::new(error)))?;
@@ -70,30 +70,28 @@ impl Identity {
         certificate: CertificateDer<'static>,
         key: PrivatePkcs8KeyDer<'static>,
     ) -> Result<Self, TlsError> {
-        let names = Names::of(&certificate)?;
+        let names = Names::new(&certificate)?;
         Ok(Self { certificate, key, names, files: None })
     }
 
-    /// The one that `directory` holds, or a new one that is then kept there, readable by its owner
-    /// alone.
+    /// Loads the identity in `directory`, or generates and stores one that only its owner can read.
     ///
-    /// A new certificate waits under another name until its key is on the disk: whoever is killed
-    /// or loses power meanwhile finds a whole identity the next time, or none.
+    /// A new certificate has another name until its key is on disk: after a crash or a power cut
+    /// the next start finds a complete identity or none.
     ///
     /// # Errors
-    /// [`ServiceError::File`] for what the file system says, [`ServiceError::Keys`] for half an
-    /// identity, for a directory that others can enter, and for a key that others can read or that
-    /// belongs to somebody else.
+    /// Returns [`ServiceError::File`] if reading or writing fails, [`ServiceError::Keys`] for half
+    /// an identity, a directory that others can enter, and a key that others can read or own.
     pub fn load_or_create(directory: &Path) -> Result<Self, ServiceError> {
         private::directory(directory)?;
-        if let Some(kept) = Self::load(directory)? {
-            return Ok(kept);
+        if let Some(stored) = Self::load(directory)? {
+            return Ok(stored);
         }
-        let failed = |source| ServiceError::File { path: directory.to_owned(), source };
-        let _lock = disk::lock_directory(directory, LOCK_PATIENCE).map_err(failed)?;
-        // Another server may have been quicker.
-        if let Some(kept) = Self::load(directory)? {
-            return Ok(kept);
+        let error = |source| ServiceError::File { path: directory.to_owned(), source };
+        let _lock = disk::lock_directory(directory, LOCK_PATIENCE).map_err(error)?;
+        // Another server may have created it meanwhile.
+        if let Some(stored) = Self::load(directory)? {
+            return Ok(stored);
         }
         let waiting = directory.join(WAITING);
         if !directory.join(KEY).exists() {
@@ -103,11 +101,11 @@ impl Identity {
         }
         let certificate = private::read_secret(&waiting)?;
         private::write(&directory.join(CERTIFICATE), &certificate)?;
-        disk::remove(&waiting).map_err(failed)?;
-        Self::load(directory)?.ok_or_else(|| failed(io::ErrorKind::NotFound.into()))
+        disk::remove(&waiting).map_err(error)?;
+        Self::load(directory)?.ok_or_else(|| error(io::ErrorKind::NotFound.into()))
     }
 
-    /// The whole identity of a directory; `None` where none was finished.
+    /// Loads the complete identity of a directory; `None` if there is none.
     fn load(directory: &Path) -> Result<Option<Self>, ServiceError> {
         let (certificate, key) = (directory.join(CERTIFICATE), directory.join(KEY));
         let half = |missing: &Path, other: &str| ServiceError::Keys {
@@ -120,12 +118,10 @@ impl Identity {
         match (certificate.exists(), key.exists()) {
             (true, true) => {
                 let key = PrivatePkcs8KeyDer::from(private::read_secret(&key)?);
-                let read = fs::read(&certificate);
-                let failed = |source| ServiceError::File { path: certificate, source };
-                let der = CertificateDer::from(read.map_err(failed)?);
-                let made = Self::new(der, key);
-                made.map(Some)
-                    .map_err(|error| ServiceError::certificate(&directory.join(CERTIFICATE), error))
+                let der = fs::read(&certificate)
+                    .map_err(|source| ServiceError::File { path: certificate.clone(), source })?;
+                let identity = Self::new(CertificateDer::from(der), key);
+                identity.map(Some).map_err(|error| ServiceError::certificate(&certificate, error))
             }
             (false, false) => Ok(None),
             (false, true) if directory.join(WAITING).exists() => Ok(None),
@@ -134,18 +130,18 @@ impl Identity {
         }
     }
 
-    /// A certificate and its key in PEM, for example of a public authority; of a chain the first
-    /// certificate is used, because clients pin its key and believe no authority.
+    /// Loads a certificate and its key in PEM, for example of a public authority. Of a chain only
+    /// the first certificate is used, because clients pin its key and trust no authority.
     ///
     /// # Errors
-    /// [`ServiceError::Certificate`] if a file cannot be read or holds none,
-    /// [`ServiceError::Keys`] if everybody can read the key.
+    /// Returns [`ServiceError::Certificate`] if a file has no certificate or key that can be
+    /// parsed, [`ServiceError::Keys`] if every user can read the key.
     pub fn from_pem(certificate: &Path, key: &Path) -> Result<Self, ServiceError> {
         let files = PemFiles::new(certificate, key);
         let key_path = key;
         let parsed = CertificateDer::from_pem_file(certificate);
         let der = parsed.map_err(|error| ServiceError::certificate(certificate, error))?;
-        // Public authorities' tools let a group of servers read it.
+        // The tools of public authorities let a group read the key.
         let key = PrivatePkcs8KeyDer::from_pem_reader(private::open(key_path, Others::GroupReads)?);
         let key = key.map_err(|error| ServiceError::certificate(key_path, error))?;
         let made =
@@ -158,20 +154,20 @@ impl Identity {
         self.names.key()
     }
 
-    /// The files to watch, if it came from some.
+    /// Returns the files to watch; `None` if the identity was not read from PEM files.
     pub(crate) fn files(&self) -> Option<PemFiles> {
         self.files.clone()
     }
 
-    /// All by which clients and tokens may name it.
+    /// Returns the fingerprints by which clients and tokens may name the server.
     pub(crate) fn names(&self) -> Names {
         self.names
     }
 
-    /// For the server's end of a connection: TLS 1.3 and nothing older.
+    /// Returns the configuration of a server: TLS 1.3 and nothing older.
     ///
     /// # Errors
-    /// [`ServiceError::Tls`] if the key does not fit the certificate.
+    /// Returns [`ServiceError::Tls`] if the key does not match the certificate.
     pub fn server_config(self) -> Result<Arc<ServerConfig>, ServiceError> {
         let builder = ServerConfig::builder_with_provider(Arc::new(provider::default_provider()));
         let config = builder

@@ -1,9 +1,8 @@
-//! Leases: reserved at this server by somebody who keeps account of many, such as the orchestrator
-//! of a fleet.
+//! Leases: capacity at this server that an orchestrator of many servers has reserved.
 //!
-//! Who reads them is not known here: a lease is a text, and [`Leases`] says what it allows. Here
-//! it is used once, over restarts too, and its session gets the rates that it names, whoever else
-//! of its network measures: they were reserved.
+//! A lease is a text. [`Leases`] parses it and returns its terms; this module does not know its
+//! format. Each lease is used once, across restarts, and its session gets the rates in the lease,
+//! whatever other clients of its network use.
 
 use std::fmt;
 use std::path::Path;
@@ -15,50 +14,48 @@ use underload_probe::control::{Ask, ServiceError};
 use super::uses::Uses;
 use crate::admission::Admitted;
 
-/// Reads leases, without asking anybody.
+/// A parser of leases that needs no connection to their issuer.
 pub trait Leases: Send + Sync {
-    /// What a text allows now, or why it allows nothing; `None` if it is no lease at all.
+    /// Returns the current terms of a lease, or why it allows nothing; `None` if `text` is not a
+    /// lease.
     fn terms(&self, text: &str) -> Option<Result<LeaseTerms, String>>;
 
-    /// A session begins with a lease.
     fn begun(&self, id: u64);
 
-    /// The session of a lease is over.
+    /// Called when the session of lease `id` has ended.
     fn ended(&self, id: u64);
 }
 
-/// What a lease allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LeaseTerms {
-    /// Unique: it is good once.
+    /// Unique; each lease is good once.
     pub id: u64,
     /// Rate towards the server, bit/s.
     pub up_bit_per_s: u64,
     /// Rate from the server, bit/s.
     pub down_bit_per_s: u64,
-    /// From now on.
+    /// Longest session from now on.
     pub lasts: Duration,
-    /// The clock that it is read by, seconds since 1970.
+    /// The current time by the clock of the issuer, seconds since 1970.
     pub now: u64,
-    /// When it was given, seconds since 1970.
+    /// When the lease was issued, seconds since 1970.
     pub issued: u64,
-    /// From then on it is good for nothing, seconds since 1970.
+    /// When the lease expires, seconds since 1970.
     pub expires: u64,
 }
 
-/// Admits leases, each once.
 pub(crate) struct LeaseDesk {
     source: Arc<dyn Leases>,
     uses: Uses,
 }
 
-/// Tells that the session of a lease is over when it is dropped.
+/// The session of a lease; dropping it calls [`Leases::ended`].
 pub(crate) struct LeaseHeld {
     source: Arc<dyn Leases>,
     id: u64,
 }
 
-/// What a lease is worth to the ledger.
+/// A lease for the ledger.
 pub(crate) struct Leased {
     pub admitted: Admitted,
     pub ask: Ask,
@@ -66,7 +63,8 @@ pub(crate) struct Leased {
 }
 
 impl LeaseDesk {
-    /// With what `state` remembers, and what the operator should know about it.
+    /// Loads the uses stored in `state`. Returns a warning for the operator if the record is
+    /// damaged.
     pub(crate) fn open(
         source: Arc<dyn Leases>,
         state: Option<&Path>,
@@ -77,8 +75,8 @@ impl LeaseDesk {
         Ok((Self { source, uses }, warning))
     }
 
-    /// What a text is worth; `None` if it is no lease. It is not used before [`LeaseDesk::note`]
-    /// says so.
+    /// Returns what a lease allows; `None` if `text` is not a lease. Only [`LeaseDesk::note`]
+    /// counts a use.
     pub(crate) fn check(&mut self, text: &str, ask: Ask) -> Option<Result<Leased, String>> {
         Some(self.source.terms(text)?.and_then(|terms| self.leased(terms, ask)))
     }
@@ -88,13 +86,9 @@ impl LeaseDesk {
         number[8..].copy_from_slice(&terms.id.to_be_bytes());
         let times = (terms.issued, terms.expires);
         if self.uses.refuse(number, times, 1, terms.now).is_some() {
-            return Err("the lease was used already, or is over".to_owned());
+            return Err("the lease was used already, or has expired".to_owned());
         }
-        let least = |asked: Option<u64>, leased: u64| asked.map_or(leased, |it| it.min(leased));
-        let (up, down) = (
-            least(ask.up_bit_per_s, terms.up_bit_per_s),
-            least(ask.down_bit_per_s, terms.down_bit_per_s),
-        );
+        let lower = |asked: Option<u64>, leased: u64| asked.map_or(leased, |it| it.min(leased));
         let admitted = Admitted {
             id: number,
             rate_bit_per_s: None,
@@ -102,17 +96,17 @@ impl LeaseDesk {
             is_reserved: true,
         };
         let ask = Ask {
-            up_bit_per_s: Some(up),
-            down_bit_per_s: Some(down),
+            up_bit_per_s: Some(lower(ask.up_bit_per_s, terms.up_bit_per_s)),
+            down_bit_per_s: Some(lower(ask.down_bit_per_s, terms.down_bit_per_s)),
             duration: ask.duration.min(terms.lasts),
         };
         Ok(Leased { admitted, ask, id: terms.id })
     }
 
-    /// Counts a use, for good.
+    /// Records a use on disk.
     ///
     /// # Errors
-    /// [`ServiceError::File`]: it could not be noted, so nothing may be granted for it.
+    /// Returns [`ServiceError::File`] if recording fails; the caller must then grant nothing.
     pub(crate) fn note(&mut self, leased: &Leased) -> Result<LeaseHeld, ServiceError> {
         self.uses.note(leased.admitted.id, leased.admitted.expires)?;
         self.source.begun(leased.id);

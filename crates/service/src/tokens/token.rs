@@ -1,9 +1,9 @@
-//! Tokens: who may measure, signed by the server's operator.
+//! Tokens, signed by the server's operator: which client may measure.
 //!
 //! A token is `ul1.CLAIMS.TAG`: claims in JSON and their HMAC-SHA-256, both in hexadecimal. It
-//! names its server by the fingerprint of its key, ends at an instant, and may be used a
-//! stated number of times. Keys live in a file that only its owner can read, one `NAME HEX` per
-//! line; up to two are valid at once, so that rotating one does not end the tokens of the other.
+//! names its server by the fingerprint of the server's key, expires at an instant, and is good for
+//! a stated number of sessions. The keys are in a file that only its owner can read, one `NAME HEX`
+//! per line. Up to two keys are valid at once, so that rotating them does not void existing tokens.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -21,12 +21,11 @@ use crate::admission::Admitted;
 use crate::random::{random, unix_seconds};
 use crate::stamp::Stamp;
 
-/// What the bearer of a token may do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TokenTerms {
-    /// From now on.
+    /// From now to the end of the token's validity.
     pub lifetime: Duration,
-    /// Sessions that it is good for.
+    /// Number of sessions that the token is good for.
     pub uses: u32,
     /// Highest rate of a session in either direction, bit/s; `None` leaves it to the server.
     pub rate_bit_per_s: Option<u64>,
@@ -34,15 +33,14 @@ pub struct TokenTerms {
     pub duration: Option<Duration>,
 }
 
-/// Words for the operator that wait to be read at most.
+/// Most messages that wait for the operator.
 const NEWS_MAX: usize = 16;
 
-/// The keys of a server's tokens.
 #[derive(Clone)]
 pub struct TokenKeys {
-    /// The one that signs.
+    /// The key that signs new tokens.
     newest: Key,
-    /// Still good, so that rotating does not end its tokens.
+    /// Still valid, so that rotating the keys does not void its tokens.
     previous: Option<Key>,
 }
 
@@ -62,38 +60,38 @@ impl TokenKeys {
     /// Reads the keys of a file, newest first.
     ///
     /// # Errors
-    /// [`ServiceError::File`], [`ServiceError::Keys`] with what is wrong with it: others can read
-    /// it or own it, no key, too many, a line that is none.
+    /// Returns [`ServiceError::File`] if reading fails, [`ServiceError::Keys`] if others can read
+    /// or own the file, or it does not have one or two well-formed keys.
     pub fn load(path: &Path) -> Result<Self, ServiceError> {
-        let wrong = |what: String| ServiceError::Keys { path: path.to_owned(), what };
+        let error = |what: String| ServiceError::Keys { path: path.to_owned(), what };
         let text = String::from_utf8(private::read_secret(path)?);
-        let text = text.map_err(|_| wrong("it is not text".to_owned()))?;
+        let text = text.map_err(|_| error("it is not text".to_owned()))?;
         let mut keys = Vec::new();
         for (index, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
             let key = line.trim().split_once(' ').and_then(|(name, secret)| {
                 let secret = from_hex(secret.trim())?;
                 Some(Key { name: name.to_owned(), secret })
             });
-            let bad = || wrong(format!("line {} is not a name and 64 digits", index + 1));
-            keys.push(key.ok_or_else(bad)?);
+            let malformed = || error(format!("line {} is not a name and 64 digits", index + 1));
+            keys.push(key.ok_or_else(malformed)?);
         }
         let count = keys.len();
         let mut keys = keys.into_iter();
         match (keys.next(), keys.next(), keys.next()) {
             (Some(newest), previous, None) => Ok(Self { newest, previous }),
-            _ => Err(wrong(format!("it has {count} keys, 1 or 2 are accepted"))),
+            _ => Err(error(format!("it has {count} keys, 1 or 2 are accepted"))),
         }
     }
 
-    /// Puts a new key in front of the file's, of which the newest stays valid; makes the file where
-    /// there is none.
+    /// Adds a new key to the file and keeps the newest of the old ones; creates the file if it is
+    /// missing.
     ///
     /// # Errors
-    /// As [`TokenKeys::load`].
+    /// Returns the errors of [`TokenKeys::load`].
     pub fn rotate(path: &Path) -> Result<Self, ServiceError> {
         let directory = disk::directory_of(path);
-        let failed = |source| ServiceError::File { path: directory.to_owned(), source };
-        let _lock = disk::lock_directory(directory, LOCK_PATIENCE).map_err(failed)?;
+        let error = |source| ServiceError::File { path: directory.to_owned(), source };
+        let _lock = disk::lock_directory(directory, LOCK_PATIENCE).map_err(error)?;
         let previous = path.exists().then(|| Self::load(path)).transpose()?;
         let newest = Key { name: HEXLOWER.encode(&random::<4>()?), secret: random()? };
         let keys = Self { newest, previous: previous.map(|keys| keys.newest) };
@@ -106,10 +104,10 @@ impl TokenKeys {
         std::iter::once(&self.newest).chain(&self.previous)
     }
 
-    /// A new token for the server with this key, signed with the newest key.
+    /// Returns a new token for the server with this key, signed with the newest key.
     ///
     /// # Errors
-    /// [`ServiceError::Randomness`].
+    /// Returns [`ServiceError::Randomness`] without random numbers.
     pub fn issue(&self, server: Fingerprint, terms: &TokenTerms) -> Result<String, ServiceError> {
         self.issue_at(server, terms, unix_seconds())
     }
@@ -137,33 +135,33 @@ impl TokenKeys {
         Ok(format!("{PREFIX}.{claims}.{tag}"))
     }
 
-    /// The claims of a token, which came in a message and is no longer than that.
+    /// Returns the claims of a token. A message's length bounds that of `text`.
     fn verify(&self, text: &str) -> Result<Claims, &'static str> {
-        const NONE: &str = "this is no token of this server";
+        const MALFORMED: &str = "this is no token of this server";
         let mut parts = text.trim().split('.');
         let (Some(PREFIX), Some(claims), Some(tag), None) =
             (parts.next(), parts.next(), parts.next(), parts.next())
         else {
-            return Err(NONE);
+            return Err(MALFORMED);
         };
-        let read = |part: &str| HEXLOWER_PERMISSIVE.decode(part.as_bytes()).map_err(|_| NONE);
+        let read = |part: &str| HEXLOWER_PERMISSIVE.decode(part.as_bytes()).map_err(|_| MALFORMED);
         let (json, tag) = (read(claims)?, read(tag)?);
         let signed = |key: &&Key| hmac::verify(&key.for_signing(), &json, &tag).is_ok();
-        // The signature is checked before anything that it covers is read.
+        // The signature is checked before the claims are parsed.
         self.all().find(signed).ok_or("the token is not signed with a key of this server")?;
-        serde_json::from_slice(&json).map_err(|_| NONE)
+        serde_json::from_slice(&json).map_err(|_| MALFORMED)
     }
 }
 
 #[cfg(fuzzing)]
 impl TokenKeys {
-    /// One key that no input can know.
+    /// Returns one key that no input can know.
     pub(crate) fn for_fuzzing() -> Result<Self, ServiceError> {
         let newest = Key { name: "fuzz".to_owned(), secret: random()? };
         Ok(Self { newest, previous: None })
     }
 
-    /// Whether one of the keys signed this token.
+    /// Returns true if one of the keys signed this token.
     pub(crate) fn signed(&self, text: &str) -> bool {
         self.verify(text).is_ok()
     }
@@ -175,28 +173,29 @@ impl Key {
     }
 }
 
-/// Checks tokens, and remembers how often each was used until it has expired.
+/// Checks tokens, and counts the uses of each until it expires.
 #[derive(Debug)]
 pub(crate) struct TokenDesk {
     path: PathBuf,
-    /// `None` while the file cannot be used; then no token is good.
+    /// `None` while the file is unusable; no token is accepted then.
     keys: Option<TokenKeys>,
     stamp: Option<Stamp>,
     server: Names,
     uses: Uses,
-    /// Messages that the operator has not been shown yet.
+    /// Messages that the operator has not seen yet.
     news: Vec<String>,
 }
 
 impl TokenDesk {
-    /// With the keys of this file, which is read again when it changes; uses are remembered in the
-    /// directory `state`, without one as long as this lives.
+    /// Loads the keys of `path`, which is read again when it changes. Uses are stored in the
+    /// directory
+    /// `state`; without one, in memory.
     pub(crate) fn open(
         path: &Path,
         server: Names,
         state: Option<&Path>,
     ) -> Result<Self, ServiceError> {
-        let stamp = Stamp::of(path);
+        let stamp = Stamp::read(path);
         let keys = Some(TokenKeys::load(path)?);
         let opened = state.map(|directory| Uses::open(directory, unix_seconds())).transpose()?;
         let (uses, warning) = opened.unwrap_or_default();
@@ -204,31 +203,30 @@ impl TokenDesk {
         Ok(Self { path: path.to_owned(), keys, stamp, server, uses, news })
     }
 
-    /// From now on the server is this one.
     pub(crate) fn serve_as(&mut self, server: Names) {
         self.server = server;
     }
 
-    /// Takes up keys that were replaced; what the operator should know.
+    /// Reloads keys that were replaced, and returns messages for the operator.
     pub(crate) fn news(&mut self) -> Vec<String> {
-        self.look();
+        self.reload();
         std::mem::take(&mut self.news)
     }
 
-    /// Whether a token is good for this. It is not used before [`TokenDesk::note`] says so.
+    /// Checks whether a token allows `ask`. Only [`TokenDesk::note`] counts a use.
     pub(crate) fn check(&mut self, text: &str, ask: Ask) -> Result<Admitted, String> {
-        self.look();
+        self.reload();
         self.check_at(text, ask, unix_seconds())
     }
 
-    /// Counts a use, for good.
+    /// Records a use on disk.
     ///
     /// # Errors
-    /// [`ServiceError::File`]: it could not be noted, so nothing may be granted for it.
+    /// Returns [`ServiceError::File`] if recording fails; the caller must then grant nothing.
     pub(crate) fn note(&mut self, admitted: &Admitted) -> Result<(), ServiceError> {
         let noted = self.uses.note(admitted.id, admitted.expires);
         if let Err(error) = &noted {
-            let words = format!("uses of tokens cannot be noted: {}", in_full(error));
+            let words = format!("uses of tokens cannot be recorded: {}", in_full(error));
             if self.news.last() != Some(&words) && self.news.len() < NEWS_MAX {
                 self.news.push(words);
             }
@@ -236,8 +234,8 @@ impl TokenDesk {
         noted
     }
 
-    fn look(&mut self) {
-        let stamp = Stamp::of(&self.path);
+    fn reload(&mut self) {
+        let stamp = Stamp::read(&self.path);
         if stamp == self.stamp && self.keys.is_some() {
             return;
         }
@@ -249,7 +247,7 @@ impl TokenDesk {
                 (!had).then(|| "the keys of tokens can be read again".to_owned())
             }
             Err(error) => {
-                // Whoever took them away meant it.
+                // The operator may have removed the keys to void the tokens.
                 self.keys = None;
                 let words = || format!("no token is accepted any more: {}", in_full(&error));
                 had.then(words)
@@ -263,7 +261,7 @@ impl TokenDesk {
         let keys = self.keys.as_ref();
         let keys = keys.ok_or("the server cannot read the keys of its tokens: try again later")?;
         let claims = keys.verify(text)?;
-        let is_for_us = |named: Fingerprint| self.server.include(named);
+        let is_for_us = |named: Fingerprint| self.server.matches(named);
         if !claims.server.parse().is_ok_and(is_for_us) {
             return Err("the token is for another server".to_owned());
         }
@@ -281,7 +279,7 @@ impl TokenDesk {
                 return Err(format!("the token is for at most {most} bit/s"));
             }
         }
-        let id = from_hex(&claims.id).ok_or("the token has no number")?;
+        let id = from_hex(&claims.id).ok_or("the token has no identifier")?;
         let (issued, expires) = (claims.issued, claims.expires);
         match self.uses.refuse(id, (issued, expires), claims.uses, now) {
             Some(reason) => Err(reason.to_owned()),
@@ -370,7 +368,7 @@ mod tests {
         let admitted = desk.check_at(&token, ask(), NOW + 899).unwrap();
         assert_eq!(desk.check_at(&token, ask(), NOW - SKEW), Ok(admitted), "a minute is no fault");
         assert_eq!(admitted.rate_bit_per_s, Some(100));
-        // Asked again as long as it was not used.
+        // A token that was only checked can be checked again.
         assert_eq!(desk.check_at(&token, ask(), NOW), Ok(admitted));
         desk.note(&admitted).unwrap();
         assert!(refused(&mut desk, &token, ask(), NOW).contains("used already"));
@@ -415,10 +413,10 @@ mod tests {
         };
         let error = fail(&mut desk);
         fail(&mut desk);
-        let told = format!("uses of tokens cannot be noted: {}", in_full(&error));
+        let told = format!("uses of tokens cannot be recorded: {}", in_full(&error));
         assert!(told.contains("token-uses") && told.contains("no storage space"), "{told}");
         assert_eq!(desk.news(), std::slice::from_ref(&told));
-        // Beside other news, of which there is an end.
+        // Other news may wait, too, up to a limit.
         desk.news = vec!["other news".to_owned(); NEWS_MAX - 1];
         fail(&mut desk);
         assert_eq!(desk.news.len(), NEWS_MAX);
@@ -433,7 +431,7 @@ mod tests {
         let (_directory, desk, server) = desk();
         let token = keys(&desk).issue_at(server, &terms(), NOW).unwrap();
         let claims = token.split('.').nth(1).unwrap();
-        // Spaces at the end of the claims.
+        // Spaces after the claims.
         let padded = |len: usize| format!("{claims}{}", "20".repeat((len - claims.len()) / 2));
         assert_eq!(server_of(&format!("ul1.{}.00", padded(MESSAGE_MAX))), Some(server));
         assert_eq!(server_of(&format!("ul1.{}.00", padded(MESSAGE_MAX + 2))), None);

@@ -1,16 +1,16 @@
-//! How often each token was used, remembered across restarts.
+//! The number of uses of each token, stored across restarts.
 //!
-//! One line per use is appended and synced before the session is granted, so that a server that is
-//! killed or loses power forgets none that it granted. A line is `use ID EXPIRES COUNT TAG`, where
-//! `COUNT` is the sum so far and `TAG` the beginning of the SHA-256 of what stands before it.
+//! One line per use is appended and synced before the session is granted, so that a server that
+//! crashes or loses power forgets no use that it granted. A line is `use ID EXPIRES COUNT TAG`,
+//! where `COUNT` is the sum so far and `TAG` the first digits of the SHA-256 of the text before it.
 //!
-//! Where the record cannot be trusted, tokens are refused rather than believed:
+//! If the record is damaged, tokens are refused:
 //!
-//! - A last line without an end is a use that was never granted; it counts for nothing.
-//! - Any other line that is none may have been a use of any token: all tokens that were issued
-//!   until then are void.
-//! - A token that has expired is forgotten, and with it every token that expires no later counts as
-//!   expired, so that a clock that steps forward and back revives none.
+//! - A last line without an end is a use that was never granted; it is ignored.
+//! - Any other malformed line may have been a use of any token: all tokens issued until then are
+//!   void.
+//! - An expired token is removed from memory. Every token that expires no later then counts as
+//!   expired, so that a clock that steps forward and back makes none valid again.
 
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions, TryLockError};
@@ -22,16 +22,14 @@ use data_encoding::HEXLOWER;
 use underload_disk::{Access, Journal, Lines};
 use underload_probe::control::{ServiceError, from_hex, private};
 
-/// Clocks of operator and server may differ by this much, s.
+/// Largest difference between the clocks of operator and server, s.
 pub(crate) const SKEW: u64 = 60;
 
-/// Uses of all tokens.
 #[derive(Debug, Default)]
 pub(crate) struct Uses {
     used: BTreeMap<[u8; 16], Used>,
-    /// Tokens that expire no later have been forgotten.
+    /// Tokens that expire no later were removed and are refused.
     forgotten_until: u64,
-    /// Tokens that were issued earlier are void.
     void_before: u64,
     record: Option<Record>,
 }
@@ -47,42 +45,40 @@ struct Record {
     journal: Journal,
     path: PathBuf,
     lines: usize,
-    /// Held as long as the record is.
+    /// Held while the record is open.
     _lock: File,
 }
 
-/// What a line says.
 enum Line {
     Use([u8; 16], Used),
     ForgottenUntil(u64),
     VoidBefore(u64),
 }
 
-/// The name of the record in its directory.
 const NAME: &str = "token-uses";
-/// Tokens remembered at most; beyond that nobody new is let in until one expires.
+/// Most tokens in memory; above that, new tokens are refused until one expires.
 const REMEMBERED_MAX: usize = 100_000;
-/// A record that is longer is none of ours.
+/// A longer record is rejected.
 const RECORD_BYTES_MAX: u64 = 64 << 20;
-/// Lines beyond two per token, at which the record is written anew.
+/// The record is rewritten when it has more lines than this and two per token.
 const LINES_SPARE: usize = 256;
 /// Hexadecimal digits of a line's tag.
 const TAG_LEN: usize = 8;
 
 impl Uses {
-    /// With what `directory` remembers, and what the operator should know about it. `now` and all
-    /// other instants are seconds since 1970.
+    /// Loads the record in `directory`, and returns a warning for the operator if it is damaged.
+    /// `now` and all other instants are seconds since 1970.
     pub(crate) fn open(directory: &Path, now: u64) -> Result<(Self, Option<String>), ServiceError> {
         let path = directory.join(NAME);
-        let failed = |source| ServiceError::File { path: path.clone(), source };
+        let error = |source| ServiceError::File { path: path.clone(), source };
         private::directory(directory)?;
         let lock = lock(&directory.join("token-uses.lock"))?;
         let opened = Journal::open(&path, RECORD_BYTES_MAX, Access::Owner);
-        let (journal, found) = opened.map_err(failed)?;
+        let (journal, found) = opened.map_err(error)?;
         let mut uses = Self::default();
         let (lines, damaged) = (found.iter().count(), uses.read_lines(&found));
         let record = Record { journal, path, lines, _lock: lock };
-        // A new one, too, so that its name is on the disk before its first line.
+        // A new record is rewritten, too, so that its name is on disk before its first line.
         let is_whole = record.path.exists() && damaged == 0 && !found.is_torn();
         let warning = (damaged > 0).then(|| {
             // The issuer's clock may be ahead of this one.
@@ -100,7 +96,7 @@ impl Uses {
         Ok((uses, warning))
     }
 
-    /// Why a token is not good any more, or not now; it is good for `allowed` uses.
+    /// Returns why a token that is good for `allowed` uses is not valid; `None` if it is.
     pub(crate) fn refuse(
         &mut self,
         id: [u8; 16],
@@ -123,16 +119,16 @@ impl Uses {
         }
     }
 
-    /// One more use, which is on disk when this returns.
+    /// Records one use on disk.
     ///
     /// # Errors
-    /// [`ServiceError::File`]: it could not be noted, and does not count.
+    /// Returns [`ServiceError::File`] if recording fails; the use then does not count.
     pub(crate) fn note(&mut self, id: [u8; 16], expires: u64) -> Result<(), ServiceError> {
         let before = self.used.get(&id).map_or(0, |used| used.count);
         let used = Used { count: before.saturating_add(1), expires };
         let too_long = 2 * self.used.len() + LINES_SPARE;
         if self.record.as_ref().is_some_and(|record| record.lines > too_long) {
-            // What is too long still works.
+            // A failure is ignored: a long record still works.
             drop(self.rewrite());
         }
         if let Some(Record { journal, path, lines, .. }) = &mut self.record {
@@ -144,8 +140,8 @@ impl Uses {
         Ok(())
     }
 
-    /// Drops what has expired. It stays in the record until that is written anew, and then what
-    /// was forgotten is noted with it.
+    /// Removes expired tokens from memory. The record keeps them until it is rewritten with
+    /// `forgotten_until`.
     fn forget(&mut self, now: u64) {
         let mut until = self.forgotten_until;
         self.used.retain(|_, used| {
@@ -174,7 +170,7 @@ impl Uses {
         Ok(())
     }
 
-    /// Adds what the lines say. Returns how many of them are damaged.
+    /// Adds the uses in `lines`. Returns the number of damaged lines.
     fn read_lines(&mut self, lines: &Lines) -> usize {
         let mut damaged = 0;
         for line in lines.iter() {
@@ -224,7 +220,7 @@ impl Line {
     }
 }
 
-/// Against bits that flipped, not against an enemy.
+/// Detects flipped bits, not forgery.
 fn tag(words: &str) -> String {
     let digest = ring::digest::digest(&ring::digest::SHA256, words.as_bytes());
     let mut text = HEXLOWER.encode(digest.as_ref());
@@ -232,15 +228,15 @@ fn tag(words: &str) -> String {
     text
 }
 
-/// One server at a time may count: two would each grant the same use.
+/// Locks the record: two servers that count at the same time would each grant the same use.
 fn lock(path: &Path) -> Result<File, ServiceError> {
-    let failed = |source| ServiceError::File { path: path.to_owned(), source };
+    let error = |source| ServiceError::File { path: path.to_owned(), source };
     let mut options = OpenOptions::new();
     let file = options.write(true).create(true).truncate(false).mode(0o600).open(path);
-    let file = file.map_err(failed)?;
+    let file = file.map_err(error)?;
     match file.try_lock() {
         Ok(()) => Ok(file),
-        Err(TryLockError::Error(source)) => Err(failed(source)),
+        Err(TryLockError::Error(source)) => Err(error(source)),
         Err(TryLockError::WouldBlock) => {
             Err(ServiceError::InUse { path: path.with_file_name(NAME) })
         }
@@ -322,7 +318,7 @@ mod tests {
         let whole = fs::read(&path).unwrap();
         for len in 0..whole.len() {
             fs::write(&path, &whole[..len]).unwrap();
-            // What ends in a line's middle was never granted; what is whole counts.
+            // A truncated last line was never granted; complete lines count.
             let mut uses = open(directory.path());
             assert_eq!(is_good(&mut uses, 1, NOW), len < one, "{len}");
             assert!(is_good(&mut uses, 2, NOW), "{len}");

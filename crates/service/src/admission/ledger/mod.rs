@@ -1,4 +1,4 @@
-//! Who may measure now: a function of what was granted before and of the time.
+//! Which sessions are granted: a function of earlier grants and of the time.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -10,38 +10,33 @@ use underload_probe::control::Ask;
 
 use super::account::probes_bit_per_s;
 use super::grant::{Admitted, Denial, Grant};
-use super::held::{Held, UNUSED_MAX_NS};
 use super::quota::{Payer, Quotas};
+use super::session_rate::{SessionRate, UNUSED_MAX_NS};
 
 /// Upper bounds of what a server grants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Sessions at once.
     pub sessions_max: usize,
-    /// Sessions at once from one network: a /24 of IPv4, a /56 of IPv6.
+    /// Most sessions at once from one network: a /24 of IPv4, a /56 of IPv6.
     pub sessions_per_network_max: usize,
-    /// Sum of the granted rates towards the server, bit/s.
+    /// Largest sum of the granted rates towards the server.
     pub up_bit_per_s: u64,
-    /// Sum of the granted rates from the server, bit/s.
+    /// Largest sum of the granted rates from the server.
     pub down_bit_per_s: u64,
-    /// Rate of one session in either direction, bit/s.
+    /// Highest rate of one session in either direction.
     pub session_bit_per_s: u64,
-    /// Length of a session.
     pub duration_max: Duration,
-    /// What one network may move per hour, both directions together.
+    /// Bytes that one network may transfer per hour, both directions together.
     pub network_bytes_per_hour: u64,
-    /// Bytes that one token may move per hour.
     pub token_bytes_per_hour: u64,
-    /// Bytes that one network may move per hour without a token.
     pub anonymous_bytes_per_hour: u64,
-    /// Rate of all clients of other tools together, in either direction, bit/s; sessions get what
-    /// is left.
+    /// Rate of all clients of other tools together, in either direction; sessions get the rest.
     pub compat_bit_per_s: u64,
 }
 
 impl Default for Limits {
-    /// For a public server on 1 Gbit/s: sixteen sessions, four per network, two minutes each;
-    /// 50 GB per network and token and hour, 10 GB without a token.
+    /// Limits for a public server on 1 Gbit/s: sixteen sessions, four per network, two minutes
+    /// each; 50 GB per hour for each network and token, 10 GB without a token.
     fn default() -> Self {
         Self {
             sessions_max: 16,
@@ -59,7 +54,7 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// For one machine or a lab: nothing that a test would reach.
+    /// Returns limits for one machine or a lab, which no test reaches.
     pub fn generous() -> Self {
         Self {
             sessions_max: 64,
@@ -75,23 +70,24 @@ impl Limits {
         }
     }
 
-    /// Rate of all sessions together, bit/s.
-    fn total(&self, direction: Direction) -> u64 {
-        let all = match direction {
+    fn capacity(&self, direction: Direction) -> u64 {
+        match direction {
             Direction::Up => self.up_bit_per_s,
             Direction::Down => self.down_bit_per_s,
-        };
-        all.saturating_sub(self.compat_bit_per_s)
+        }
+    }
+
+    /// Returns the largest rate of all sessions together, bit/s.
+    fn total(&self, direction: Direction) -> u64 {
+        self.capacity(direction).saturating_sub(self.compat_bit_per_s)
     }
 }
 
-/// For whom a rate is.
 #[derive(Clone, Copy, Debug)]
 struct Wanted {
-    /// Its token is good for no more, bit/s.
     most: u64,
     network: Payer,
-    /// It was promised: all of it or nothing, and nobody else of its network counts.
+    /// True for a lease: all of the rate or none, whatever the network's other sessions have.
     is_reserved: bool,
 }
 
@@ -99,13 +95,13 @@ struct Wanted {
 struct Entry {
     grant: Grant,
     network: Payer,
-    /// Whose quota it comes off.
+    /// The network's quota that is charged; `None` for a lease.
     network_pays: Option<Payer>,
     token: Option<Payer>,
-    held: [Held; 2],
+    rates: [SessionRate; 2],
 }
 
-/// The sessions that run.
+/// The running sessions and their shares of the capacity.
 #[derive(Debug)]
 pub(crate) struct Ledger {
     limits: Limits,
@@ -114,26 +110,26 @@ pub(crate) struct Ledger {
     next_id: u64,
     /// Clients of other tools, by network.
     compat: BTreeMap<Payer, usize>,
-    /// When the use of the sessions' rates was last checked, ns.
-    looked_at_ns: u64,
-    /// What the line carries, up and down, bit/s, where that is known.
+    /// When the use of the sessions' rates was last measured.
+    updated_at_ns: u64,
+    /// Current load of the line, up and down, bit/s; `None` if unknown.
     line: Option<[u64; 2]>,
 }
 
-/// What a session may carry beyond its granted rate times its length: the ramps of its flows.
+/// Volume of a session beyond its granted rate times its length, for the ramps of its flows.
 pub(crate) const VOLUME_MARGIN_BYTES: u64 = 16 << 20;
-/// Who has less than this left of its quota waits.
+/// A payer with less than this left of its quota has to wait.
 const VOLUME_MIN_BYTES: u64 = 32 << 20;
-/// Who asks for as much as there is gets no less than this share of a session's rate.
+/// A client that asks for no rate gets at least one part in this many of a session's rate.
 const SHARE_MIN: u64 = 16;
-/// A network holds at most three quarters of what other networks leave, so that whoever comes next
-/// finds something.
+/// A network gets at most three quarters of what other networks leave, so that the next network
+/// finds some.
 const NETWORK_SHARE: (u64, u64) = (3, 4);
-/// Clients of other tools at once, in all and of one network.
+/// Most clients of other tools at once, in all and of one network.
 const COMPAT_MAX: (usize, usize) = (128, 32);
-/// With less of its quota left none is admitted.
+/// Smallest remaining quota with which a client of another tool is admitted.
 const COMPAT_VOLUME_MIN: u64 = 1 << 20;
-/// Who meets a full line comes back after this: nobody knows when others will have finished.
+/// When to retry if the line is full: it is unknown when other traffic will end.
 const LINE_BUSY_RETRY: Duration = Duration::from_secs(10);
 const DIRECTIONS: [Direction; 2] = [Direction::Up, Direction::Down];
 
@@ -145,13 +141,13 @@ impl Ledger {
             quotas: Quotas::default(),
             next_id: 0,
             compat: BTreeMap::new(),
-            looked_at_ns: 0,
+            updated_at_ns: 0,
             line: None,
         }
     }
 
-    /// Grants a session from `now_ns` on to `address`, which showed that token. Other sessions
-    /// may hold less afterwards: see [`Ledger::rate_of`].
+    /// Grants a session to `address`, which showed `token`. The rates of other sessions may be
+    /// lower afterwards: see [`Ledger::rate_of`].
     pub(crate) fn grant(
         &mut self,
         now_ns: u64,
@@ -166,18 +162,18 @@ impl Ledger {
         let most = token.and_then(|token| token.rate_bit_per_s).unwrap_or(u64::MAX);
         let is_reserved = token.is_some_and(|token| token.is_reserved);
         let token = token.map(|token| Payer::Token(token.id));
-        let of_network = self.entries.iter().filter(|entry| entry.network == network).count();
+        let sessions = self.entries.iter().filter(|entry| entry.network == network).count();
         if self.entries.len() >= limits.sessions_max {
             return Err(self.busy(now_ns, "all places are taken"));
         }
-        if of_network >= limits.sessions_per_network_max && !is_reserved {
+        if sessions >= limits.sessions_per_network_max && !is_reserved {
             return Err(self.busy(now_ns, "your network has all the places that it may have"));
         }
         let wanted = Wanted { most, network, is_reserved };
         let up = self.rate(now_ns, ask.up_bit_per_s, wanted, Direction::Up)?;
         let down = self.rate(now_ns, ask.down_bit_per_s, wanted, Direction::Down)?;
         let volume = volume_of(up, down, ask.duration);
-        // Who reserves has its own budgets.
+        // A reservation has a separate budget at its issuer.
         let network_pays = Some(network).filter(|_| !is_reserved);
         let volume_bytes = self.volume(now_ns, volume, network_pays, token)?;
         self.make_room(now_ns, up, network, Direction::Up);
@@ -194,12 +190,12 @@ impl Ledger {
         for payer in [network_pays, token].into_iter().flatten() {
             self.quotas.charge(now_ns, payer, volume_bytes);
         }
-        let held = [up, down].map(|bit_per_s| Held::new(now_ns, bit_per_s));
-        self.entries.push(Entry { grant, network, network_pays, token, held });
+        let rates = [up, down].map(|bit_per_s| SessionRate::new(now_ns, bit_per_s));
+        self.entries.push(Entry { grant, network, network_pays, token, rates });
         Ok(grant)
     }
 
-    /// Ends a session, which left so much of its volume unused; ending it twice changes nothing.
+    /// Ends a session with `unused_bytes` of its volume left; does nothing if it has ended.
     pub(crate) fn release(&mut self, id: u64, unused_bytes: u64) {
         let Some(index) = self.entries.iter().position(|entry| entry.grant.id == id) else {
             return;
@@ -211,7 +207,7 @@ impl Ledger {
         }
     }
 
-    /// A client of another tool, for at most `duration`, with a volume to begin with.
+    /// Admits a client of another tool for at most `duration`, with a first volume of `bytes`.
     pub(crate) fn enter_compat(
         &mut self,
         now_ns: u64,
@@ -219,11 +215,11 @@ impl Ledger {
         duration: Duration,
         bytes: u64,
     ) -> Result<Grant, &'static str> {
-        let of_network = self.compat.get(&network).copied().unwrap_or(0);
+        let clients = self.compat.get(&network).copied().unwrap_or(0);
         if self.compat.values().sum::<usize>() >= COMPAT_MAX.0 {
             return Err("all places are taken");
         }
-        if of_network >= COMPAT_MAX.1 {
+        if clients >= COMPAT_MAX.1 {
             return Err("your network has all the places that it may have");
         }
         let volume_bytes = self.more_compat(now_ns, network, bytes);
@@ -231,14 +227,14 @@ impl Ledger {
             self.quotas.refund(network, volume_bytes);
             return Err("the quota of this hour is used up");
         }
-        self.compat.insert(network, of_network + 1);
+        self.compat.insert(network, clients + 1);
         let duration = duration.min(self.limits.duration_max);
         let end_ns = now_ns.saturating_add(duration.as_nanos() as u64);
         let (up_bit_per_s, down_bit_per_s) = [self.limits.compat_bit_per_s; 2].into();
         Ok(Grant { id: u64::MAX, end_ns, up_bit_per_s, down_bit_per_s, volume_bytes })
     }
 
-    /// Up to so many bytes more off the quota of its network.
+    /// Charges up to `bytes` to the quota of the network and returns how many.
     pub(crate) fn more_compat(&mut self, now_ns: u64, network: Payer, bytes: u64) -> u64 {
         let limits = self.limits;
         let per_hour = limits.network_bytes_per_hour.min(limits.anonymous_bytes_per_hour);
@@ -247,7 +243,7 @@ impl Ledger {
         bytes
     }
 
-    /// It is gone, and left so much of its volume.
+    /// Removes a client of another tool, with `unused_bytes` of its volume left.
     pub(crate) fn leave_compat(&mut self, network: Payer, unused_bytes: u64) {
         self.quotas.refund(network, unused_bytes);
         match self.compat.get_mut(&network) {
@@ -258,87 +254,81 @@ impl Ledger {
         }
     }
 
-    /// Looks at what each session has moved so far, up and down, in bytes; call it about once a
-    /// second. A rate that was taken from a session comes back as soon as there is room and it is
-    /// used.
-    pub(crate) fn look(&mut self, now_ns: u64, moved: impl Fn(u64) -> Option<[u64; 2]>) {
+    /// Measures the use of each session's rates; to be called every second. `moved` returns the
+    /// bytes that a session has transferred, up and down. A rate that was lent to others returns to
+    /// the session as soon as capacity is free and the session uses its rate.
+    pub(crate) fn update(&mut self, now_ns: u64, moved: impl Fn(u64) -> Option<[u64; 2]>) {
         self.expire(now_ns);
-        let elapsed_ns = now_ns.saturating_sub(self.looked_at_ns);
-        self.looked_at_ns = now_ns;
+        let elapsed_ns = now_ns.saturating_sub(self.updated_at_ns);
+        self.updated_at_ns = now_ns;
         for index in 0..self.entries.len() {
             let Some(moved) = moved(self.entries[index].grant.id) else { continue };
             for direction in DIRECTIONS {
                 let entry = &mut self.entries[index];
-                let held = &mut entry.held[direction as usize];
-                let is_used = held.look(now_ns, elapsed_ns, moved[direction as usize]);
-                let missing = held.granted_bit_per_s.saturating_sub(held.bit_per_s);
+                let rate = &mut entry.rates[direction as usize];
+                let is_used = rate.observe(now_ns, elapsed_ns, moved[direction as usize]);
+                let missing = rate.granted_bit_per_s.saturating_sub(rate.bit_per_s);
                 if is_used {
                     let network = entry.network;
                     let room = self.network_room(network, direction, self.free(direction));
-                    self.entries[index].held[direction as usize].bit_per_s += missing.min(room);
+                    self.entries[index].rates[direction as usize].bit_per_s += missing.min(room);
                 }
             }
         }
     }
 
-    /// Notes what the line carries, up and down, bit/s.
+    /// Stores the load of the line, up and down, bit/s.
     pub(crate) fn note_line(&mut self, bit_per_s: Option<[u64; 2]>) {
         self.line = bit_per_s;
     }
 
-    /// The rate that a session holds now, bit/s.
     pub(crate) fn rate_of(&self, id: u64, direction: Direction) -> Option<u64> {
         let entry = self.entries.iter().find(|entry| entry.grant.id == id)?;
-        Some(entry.held[direction as usize].bit_per_s)
+        Some(entry.rates[direction as usize].bit_per_s)
     }
 
-    /// The sum of the rates that are granted now, up and down, bit/s.
+    /// Returns the sum of the current rates, up and down, bit/s.
     pub(crate) fn granted(&self) -> (u64, u64) {
-        (self.held(Direction::Up), self.held(Direction::Down))
+        (self.used(Direction::Up), self.used(Direction::Down))
     }
 
-    fn held(&self, direction: Direction) -> u64 {
-        self.entries.iter().map(|entry| entry.held[direction as usize].bit_per_s).sum()
+    fn used(&self, direction: Direction) -> u64 {
+        self.entries.iter().map(|entry| entry.rates[direction as usize].bit_per_s).sum()
     }
 
     fn free(&self, direction: Direction) -> u64 {
-        self.limits.total(direction).saturating_sub(self.held(direction))
+        self.limits.total(direction).saturating_sub(self.used(direction))
     }
 
-    /// Rate that the line has left beside its other traffic, bit/s.
+    /// Returns the rate that the line has left beside its other traffic, bit/s.
     fn line_room(&self, direction: Direction) -> u64 {
         let Some(carried) = self.line else { return u64::MAX };
-        let capacity = match direction {
-            Direction::Up => self.limits.up_bit_per_s,
-            Direction::Down => self.limits.down_bit_per_s,
-        };
-        capacity.saturating_sub(carried[direction as usize])
+        self.limits.capacity(direction).saturating_sub(carried[direction as usize])
     }
 
-    /// Rate that other networks hold and do not use, bit/s.
+    /// Returns the rate that other networks have but do not use, bit/s.
     fn spare(&self, now_ns: u64, network: Payer, direction: Direction) -> u64 {
         let others = self.entries.iter().filter(|entry| entry.network != network);
-        others.map(|entry| entry.held[direction as usize].spare(now_ns)).sum()
+        others.map(|entry| entry.rates[direction as usize].spare(now_ns)).sum()
     }
 
-    /// What `network` may hold beyond what it holds now, if so much is free; no more than that.
+    /// Returns how much rate `network` may get in addition to its own if `free` is free.
     fn network_room(&self, network: Payer, direction: Direction, free: u64) -> u64 {
-        let of_network = self.entries.iter().filter(|entry| entry.network == network);
-        let own: u64 = of_network.map(|entry| entry.held[direction as usize].bit_per_s).sum();
+        let sessions = self.entries.iter().filter(|entry| entry.network == network);
+        let own: u64 = sessions.map(|entry| entry.rates[direction as usize].bit_per_s).sum();
         let (part, whole) = NETWORK_SHARE;
         let left_by_others = u128::from(free.saturating_add(own));
         let most = left_by_others * u128::from(part) / u128::from(whole);
         u64::try_from(most).unwrap_or(u64::MAX).saturating_sub(own)
     }
 
-    /// Takes unused rates from those other networks that hold the most of them, until `bit_per_s`
-    /// are free.
+    /// Takes unused rates from other networks, largest first, until `bit_per_s` is free.
     fn make_room(&mut self, now_ns: u64, bit_per_s: u64, network: Payer, direction: Direction) {
         loop {
             let missing = bit_per_s.saturating_sub(self.free(direction));
             let others = self.entries.iter_mut().filter(|entry| entry.network != network);
-            let rates = others.map(|entry| &mut entry.held[direction as usize]);
-            let Some(fullest) = rates.max_by_key(|held| held.spare(now_ns)) else { return };
+            let rates = others.map(|entry| &mut entry.rates[direction as usize]);
+            let Some(fullest) = rates.max_by_key(|rate| rate.spare(now_ns)) else { return };
             let taken = fullest.spare(now_ns).min(missing);
             if taken == 0 {
                 return;
@@ -354,11 +344,9 @@ impl Ledger {
             let reason = format!("a session of {asked} s is too long, at most {most} s");
             return Err(Denial::TooMuch(reason));
         }
-        for (asked, total, direction) in [
-            (ask.up_bit_per_s, limits.up_bit_per_s, "up"),
-            (ask.down_bit_per_s, limits.down_bit_per_s, "down"),
-        ] {
-            let most = total.min(limits.session_bit_per_s);
+        for (asked, direction) in [ask.up_bit_per_s, ask.down_bit_per_s].into_iter().zip(DIRECTIONS)
+        {
+            let most = limits.capacity(direction).min(limits.session_bit_per_s);
             if let Some(asked) = asked.filter(|asked| *asked > most) {
                 let reason = format!("{asked} bit/s {direction} is too much, at most {most} bit/s");
                 return Err(Denial::TooMuch(reason));
@@ -378,8 +366,8 @@ impl Ledger {
         let free = self.free(direction).saturating_add(self.spare(now_ns, network, direction));
         let room = if is_reserved { free } else { self.network_room(network, direction, free) };
         let line = self.line_room(direction);
-        // Whoever names a rate names a generous one: half of it is worth having.
-        let (given, least, of_line) = match asked {
+        // A client that asks for a rate asks for a generous one: half of it is still useful.
+        let (given, least, line_needed) = match asked {
             Some(asked) => {
                 let given = asked.min(session).min(room);
                 let least = if is_reserved { asked } else { asked.div_ceil(2) };
@@ -390,7 +378,7 @@ impl Ledger {
                 (session.min(room).min(line), least, least)
             }
         };
-        if line < of_line {
+        if line < line_needed {
             return Err(Denial::Busy(LINE_BUSY_RETRY, LINE_FULL));
         }
         if given >= least {
@@ -411,11 +399,11 @@ impl Ledger {
         token: Option<Payer>,
     ) -> Result<u64, Denial> {
         let limits = self.limits;
-        let of_network = match token {
+        let network_per_hour = match token {
             Some(_) => limits.network_bytes_per_hour,
             None => limits.network_bytes_per_hour.min(limits.anonymous_bytes_per_hour),
         };
-        let quotas = [(network, of_network), (token, limits.token_bytes_per_hour)];
+        let quotas = [(network, network_per_hour), (token, limits.token_bytes_per_hour)];
         let mut volume = wanted;
         for (payer, per_hour) in quotas {
             let Some(payer) = payer else { continue };
@@ -430,8 +418,8 @@ impl Ledger {
         Ok(volume)
     }
 
-    /// Sessions past their end hold nothing, even while their threads are still noticing. What they
-    /// left unused stays charged: they had the time to use it.
+    /// Removes sessions past their end, even before their threads notice. Their unused volume stays
+    /// charged: they had the time to use it.
     fn expire(&mut self, now_ns: u64) {
         self.entries.retain(|entry| entry.grant.end_ns > now_ns);
     }
@@ -449,7 +437,7 @@ impl Ledger {
 const LINE_FULL: &str = "the line of this server is full";
 const OTHERS: &str = "others are using the line of this server";
 
-/// Rates times time, probes included, and a margin.
+/// Returns rates times time, with probes and a margin.
 fn volume_of(up_bit_per_s: u64, down_bit_per_s: u64, duration: Duration) -> u64 {
     let probes = 2 * u128::from(probes_bit_per_s(up_bit_per_s, down_bit_per_s));
     let bit_per_s = u128::from(up_bit_per_s) + u128::from(down_bit_per_s) + probes;

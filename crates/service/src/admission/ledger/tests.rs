@@ -1,6 +1,6 @@
 //! Who gets how much, and when nobody does.
 
-use super::super::held::KEPT_SHARE;
+use super::super::session_rate::KEPT_SHARE;
 use super::*;
 use proptest::prelude::*;
 use std::net::Ipv4Addr;
@@ -232,9 +232,9 @@ fn a_rate_that_goes_unused_is_lent_and_comes_back_when_it_is_needed() {
     let idle = ledger.grant(0, all, address(1), None).unwrap();
     let many = Ask { up_bit_per_s: Some(500_000_000), ..all };
     let seen = |moved: u64| move |id| (id == 0).then_some([moved, 0]);
-    ledger.look(SECOND, seen(0));
+    ledger.update(SECOND, seen(0));
     assert!(ledger.grant(14 * SECOND, many, address(2), None).is_err(), "perhaps it begins");
-    ledger.look(15 * SECOND, seen(0));
+    ledger.update(15 * SECOND, seen(0));
     let busy = ledger.grant(15 * SECOND, many, address(2), None).unwrap();
     assert_eq!(busy.up_bit_per_s, 500_000_000);
     let (up, _) = ledger.granted();
@@ -242,12 +242,12 @@ fn a_rate_that_goes_unused_is_lent_and_comes_back_when_it_is_needed() {
     let less = ledger.rate_of(idle.id, Direction::Up).unwrap();
     assert!(less < idle.up_bit_per_s && less >= idle.up_bit_per_s / KEPT_SHARE, "{less}");
     // It begins, and finds less until there is room.
-    ledger.look(16 * SECOND, seen(less / 8));
+    ledger.update(16 * SECOND, seen(less / 8));
     assert_eq!(ledger.rate_of(idle.id, Direction::Up), Some(less));
     ledger.release(busy.id, 0);
-    ledger.look(17 * SECOND, seen(less / 8 + less / 32));
+    ledger.update(17 * SECOND, seen(less / 8 + less / 32));
     assert_eq!(ledger.rate_of(idle.id, Direction::Up), Some(less), "a quarter is no need");
-    ledger.look(18 * SECOND, seen(less / 4));
+    ledger.update(18 * SECOND, seen(less / 4));
     assert_eq!(ledger.rate_of(idle.id, Direction::Up), Some(idle.up_bit_per_s));
 }
 

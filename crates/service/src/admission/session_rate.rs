@@ -1,27 +1,26 @@
-//! A session's rate in one direction, and how much of it goes unused, so that others may have it.
+//! A session's rate in one direction, and the unused part that others may have.
 
-/// A rate that is held, and what became of it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Held {
+pub(crate) struct SessionRate {
     /// The rate as granted at first, bit/s.
     pub granted_bit_per_s: u64,
-    /// The rate now: as granted, or less if it went unused and others needed it, bit/s.
+    /// The current rate, bit/s: as granted, or less if it went unused and others needed it.
     pub bit_per_s: u64,
-    /// Moved when last looked at, bytes.
+    /// Bytes transferred by the last observation.
     moved: u64,
-    /// The most that was used in a second, which is remembered for [`UNUSED_MAX_NS`], bit/s.
+    /// Highest use in one second, remembered for [`UNUSED_MAX_NS`], bit/s.
     used_bit_per_s: u64,
     used_at_ns: u64,
-    /// When at least half of the rate was used last, ns.
+    /// When at least half of the rate was last used.
     needed_at_ns: u64,
 }
 
-/// A rate that went unused for so long is given to others when they need it.
+/// A rate that went unused for this long is lent to others when they need it.
 pub(crate) const UNUSED_MAX_NS: u64 = 15_000_000_000;
-/// Of a rate that goes to others this part stays.
+/// A session keeps at least one part in this many of its granted rate.
 pub(crate) const KEPT_SHARE: u64 = 16;
 
-impl Held {
+impl SessionRate {
     pub(crate) fn new(now_ns: u64, bit_per_s: u64) -> Self {
         Self {
             granted_bit_per_s: bit_per_s,
@@ -33,7 +32,7 @@ impl Held {
         }
     }
 
-    /// The part of a session's rate that others may have, because it goes unused, bit/s.
+    /// Returns the unused part of the rate, which others may have, bit/s.
     pub(crate) fn spare(&self, now_ns: u64) -> u64 {
         if now_ns.saturating_sub(self.needed_at_ns) < UNUSED_MAX_NS {
             return 0;
@@ -42,8 +41,8 @@ impl Held {
         self.bit_per_s.saturating_sub(kept)
     }
 
-    /// Notes what was moved until now, and whether that is half of what is held.
-    pub(crate) fn look(&mut self, now_ns: u64, elapsed_ns: u64, moved: u64) -> bool {
+    /// Records the bytes transferred until now; returns true if at least half of the rate was used.
+    pub(crate) fn observe(&mut self, now_ns: u64, elapsed_ns: u64, moved: u64) -> bool {
         let bits = u128::from(moved.saturating_sub(self.moved)) * 8_000_000_000;
         let bit_per_s = u64::try_from(bits / u128::from(elapsed_ns.max(1))).unwrap_or(u64::MAX);
         self.moved = moved;
@@ -51,7 +50,7 @@ impl Held {
         if is_old || bit_per_s >= self.used_bit_per_s {
             (self.used_bit_per_s, self.used_at_ns) = (bit_per_s, now_ns);
         }
-        // Less than half of it is as good as unused: the clock of what is needed runs on.
+        // Use of less than half of the rate does not count as need.
         let is_needed = bit_per_s >= self.bit_per_s / 2;
         if is_needed {
             self.needed_at_ns = now_ns;
@@ -66,22 +65,22 @@ mod tests {
 
     const SECOND: u64 = 1_000_000_000;
 
-    /// Looks every second at what was moved in it; whether that was half of the rate.
+    /// Observes every second what was transferred; returns whether that was half of the rate.
     struct Watch {
-        held: Held,
+        rate: SessionRate,
         now_ns: u64,
         moved: u64,
     }
 
     impl Watch {
         fn new(bit_per_s: u64) -> Self {
-            Self { held: Held::new(0, bit_per_s), now_ns: 0, moved: 0 }
+            Self { rate: SessionRate::new(0, bit_per_s), now_ns: 0, moved: 0 }
         }
 
         fn second(&mut self, bytes: u64) -> bool {
             self.now_ns += SECOND;
             self.moved += bytes;
-            self.held.look(self.now_ns, SECOND, self.moved)
+            self.rate.observe(self.now_ns, SECOND, self.moved)
         }
 
         fn seconds(&mut self, count: u64, bytes: u64) {
@@ -91,7 +90,7 @@ mod tests {
         }
 
         fn spare(&self) -> u64 {
-            self.held.spare(self.now_ns)
+            self.rate.spare(self.now_ns)
         }
     }
 
@@ -101,8 +100,8 @@ mod tests {
         assert!(!watch.second(99), "792 bit/s");
         assert!(watch.second(100), "800 bit/s");
         assert!(!watch.second(0));
-        assert_eq!(watch.held.spare(17 * SECOND - 1), 0);
-        assert_eq!(watch.held.spare(17 * SECOND), 0, "twice what was used stays, too");
+        assert_eq!(watch.rate.spare(17 * SECOND - 1), 0);
+        assert_eq!(watch.rate.spare(17 * SECOND), 0, "twice what was used stays, too");
         watch.seconds(14, 0);
         assert_eq!((watch.now_ns, watch.spare()), (17 * SECOND, 1_500), "a sixteenth stays");
         assert!(watch.second(100));
@@ -111,9 +110,9 @@ mod tests {
 
     #[test]
     fn what_was_never_used_is_free_after_fifteen_seconds() {
-        let held = Held::new(SECOND, 1_600);
-        assert_eq!(held.spare(16 * SECOND - 1), 0);
-        assert_eq!(held.spare(16 * SECOND), 1_500);
+        let rate = SessionRate::new(SECOND, 1_600);
+        assert_eq!(rate.spare(16 * SECOND - 1), 0);
+        assert_eq!(rate.spare(16 * SECOND), 1_500);
     }
 
     #[test]
@@ -129,7 +128,7 @@ mod tests {
         assert_eq!(watch.spare(), 1_600 - 2 * 480, "14 s ago");
         watch.second(20);
         assert_eq!(watch.spare(), 1_600 - 2 * 160);
-        // The same again is remembered as long again.
+        // An equal use is remembered for the same time again.
         watch.seconds(14, 20);
         watch.seconds(14, 1);
         assert_eq!(watch.spare(), 1_600 - 2 * 160);
@@ -139,11 +138,11 @@ mod tests {
 
     #[test]
     fn a_rate_is_what_was_moved_since_the_last_look_in_the_time_between() {
-        let mut held = Held::new(0, 1_600);
-        assert!(held.look(SECOND / 2, SECOND / 2, 50), "800 bit/s");
-        assert!(!held.look(2 * SECOND, 3 * SECOND / 2, 50 + 149), "795 bit/s");
-        assert!(held.look(2 * SECOND, 0, 250), "no time is no fault");
-        assert!(held.look(3 * SECOND, 1, u64::MAX), "more than a number holds");
-        assert!(!held.look(4 * SECOND, SECOND, 0), "a count that fell");
+        let mut rate = SessionRate::new(0, 1_600);
+        assert!(rate.observe(SECOND / 2, SECOND / 2, 50), "800 bit/s");
+        assert!(!rate.observe(2 * SECOND, 3 * SECOND / 2, 50 + 149), "795 bit/s");
+        assert!(rate.observe(2 * SECOND, 0, 250), "no time is no fault");
+        assert!(rate.observe(3 * SECOND, 1, u64::MAX), "more than a number holds");
+        assert!(!rate.observe(4 * SECOND, SECOND, 0), "a count that fell");
     }
 }

@@ -1,4 +1,5 @@
-//! The server's side of proving a UDP address (see [`underload_probe::control::join`]).
+//! The server's side of the handshake that proves a UDP address (see
+//! [`underload_probe::control::join`]).
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -7,27 +8,27 @@ use subtle::ConstantTimeEq as _;
 use underload_probe::control::join::{COOKIE_LEN, Kind, LEN, MAGIC, Message};
 use underload_probe::load::Token;
 
-/// A cookie is good for this long and as long again.
+/// A cookie is valid for this time slot and the next one.
 const SLOT_NS: u64 = 10_000_000_000;
 
-/// True for what belongs to [`Door`], well formed or not.
+/// Returns true for a message of the handshake, even a malformed one.
 pub(crate) fn is_join(datagram: &[u8]) -> bool {
     datagram.starts_with(&MAGIC)
 }
 
-/// The server's side: no state but a key.
-pub(crate) struct Door {
+/// Answers handshakes. The only state is a key.
+pub(crate) struct AddressProof {
     key: hmac::Key,
 }
 
-impl Door {
-    /// With a key that nobody else has.
+impl AddressProof {
+    /// `key` must be secret.
     pub(crate) fn new(key: &[u8; 32]) -> Self {
         Self { key: hmac::Key::new(hmac::HMAC_SHA256, key) }
     }
 
-    /// Writes the answer to `datagram` into `answer`; its length. `None`: nothing is answered.
-    /// `join` is asked to take an address that was proved into a session.
+    /// Writes the answer to `datagram` into `answer` and returns its length; `None` for no answer.
+    /// `join` adds a proven address to a session.
     pub(crate) fn answer(
         &self,
         datagram: &[u8],
@@ -53,13 +54,13 @@ impl Door {
     }
 
     fn cookie(&self, from: SocketAddr, slot: u64) -> [u8; COOKIE_LEN] {
-        let tag = hmac::sign(&self.key, &Self::named(from, slot));
+        let tag = hmac::sign(&self.key, &Self::cookie_input(from, slot));
         let mut cookie = [0; COOKIE_LEN];
         cookie.copy_from_slice(&tag.as_ref()[..COOKIE_LEN]);
         cookie
     }
 
-    fn named(from: SocketAddr, slot: u64) -> [u8; 26] {
+    fn cookie_input(from: SocketAddr, slot: u64) -> [u8; 26] {
         let mut name = [0; 26];
         let address = match from.ip() {
             IpAddr::V4(address) => address.to_ipv6_mapped(),
@@ -73,7 +74,7 @@ impl Door {
 
     fn is_fresh(&self, cookie: &[u8; COOKIE_LEN], from: SocketAddr, now_ns: u64) -> bool {
         let slot = now_ns / SLOT_NS;
-        // In the same time wherever it differs, and both, whichever is right.
+        // Compares both slots in constant time.
         let matches = |slot| bool::from(self.cookie(from, slot).ct_eq(cookie));
         matches(slot) | slot.checked_sub(1).is_some_and(matches)
     }
@@ -87,7 +88,7 @@ mod tests {
     const SESSION: Token = Token([9; 16]);
 
     fn answered(
-        door: &Door,
+        proof: &AddressProof,
         message: &[u8],
         from: &str,
         now_ns: u64,
@@ -98,27 +99,28 @@ mod tests {
             joined.push(address);
             *session == SESSION
         };
-        let len = door.answer(message, from.parse().unwrap(), now_ns, &mut room, join)?;
+        let len = proof.answer(message, from.parse().unwrap(), now_ns, &mut room, join)?;
         Some((Message::decode(&room[..len]).unwrap(), joined))
     }
 
     #[test]
     fn only_who_receives_the_challenge_joins_and_only_for_a_while() {
-        let door = Door::new(&[1; 32]);
+        let proof = AddressProof::new(&[1; 32]);
         let hello = Message::new(Kind::Hello).encode();
-        let (challenge, _) = answered(&door, &hello, "192.0.2.1:5", 0).unwrap();
+        let (challenge, _) = answered(&proof, &hello, "192.0.2.1:5", 0).unwrap();
         assert_eq!(challenge.kind, Kind::Challenge);
         let join = Message { session: SESSION.0, cookie: challenge.cookie, kind: Kind::Join };
-        let (joined, addresses) = answered(&door, &join.encode(), "192.0.2.1:5", 0).unwrap();
+        let (joined, addresses) = answered(&proof, &join.encode(), "192.0.2.1:5", 0).unwrap();
         assert_eq!(joined.kind, Kind::Joined);
         assert_eq!(addresses, ["192.0.2.1".parse::<IpAddr>().unwrap()]);
-        assert!(answered(&door, &join.encode(), "192.0.2.1:5", SLOT_NS).is_some());
-        assert!(answered(&door, &join.encode(), "192.0.2.1:5", 2 * SLOT_NS).is_none());
-        assert!(answered(&door, &join.encode(), "192.0.2.1:6", 0).is_none(), "another port");
-        assert!(answered(&door, &join.encode(), "192.0.2.2:5", 0).is_none(), "another address");
-        assert!(answered(&Door::new(&[2; 32]), &join.encode(), "192.0.2.1:5", 0).is_none());
+        assert!(answered(&proof, &join.encode(), "192.0.2.1:5", SLOT_NS).is_some());
+        assert!(answered(&proof, &join.encode(), "192.0.2.1:5", 2 * SLOT_NS).is_none());
+        assert!(answered(&proof, &join.encode(), "192.0.2.1:6", 0).is_none(), "another port");
+        assert!(answered(&proof, &join.encode(), "192.0.2.2:5", 0).is_none(), "another address");
+        let other_key = AddressProof::new(&[2; 32]);
+        assert!(answered(&other_key, &join.encode(), "192.0.2.1:5", 0).is_none());
         let stranger = Message { session: [1; 16], ..join };
-        let (unknown, _) = answered(&door, &stranger.encode(), "192.0.2.1:5", 0).unwrap();
+        let (unknown, _) = answered(&proof, &stranger.encode(), "192.0.2.1:5", 0).unwrap();
         assert_eq!(unknown.kind, Kind::Unknown);
     }
 
@@ -127,13 +129,13 @@ mod tests {
         fn no_bytes_draw_more_than_themselves(
             bytes in prop::collection::vec(any::<u8>(), 0..80), kind in 0u8..7, cut in 0usize..60,
         ) {
-            let door = Door::new(&[1; 32]);
-            prop_assert_eq!(answered(&door, &bytes, "192.0.2.1:5", 0), None);
+            let proof = AddressProof::new(&[1; 32]);
+            prop_assert_eq!(answered(&proof, &bytes, "192.0.2.1:5", 0), None);
             let mut message = [0; LEN];
             message[..4].copy_from_slice(&MAGIC);
             message[4] = kind;
             let message = &message[..cut.min(LEN)];
-            if answered(&door, message, "192.0.2.1:5", 0).is_some() {
+            if answered(&proof, message, "192.0.2.1:5", 0).is_some() {
                 prop_assert_eq!(message.len(), LEN);
             }
         }
