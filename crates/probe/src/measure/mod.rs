@@ -140,7 +140,7 @@ pub enum RampEnd {
     /// No load, or a ramp of fixed length.
     Fixed,
     Steady,
-    /// The load was not steady when [`Ramp::Detected::at_most`] had passed.
+    /// The load was not steady after the longest duration of the ramp.
     NotSteady,
 }
 

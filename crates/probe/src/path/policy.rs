@@ -197,8 +197,8 @@ mod tests {
     use super::*;
     use crate::path::MARKINGS;
 
-    /// Returns the policies of a way up that turns each byte into `byte(sent)`; the way down is not
-    /// asked.
+    /// Returns the policies of an upward direction that turns each byte into `byte(sent)`; the
+    /// downward direction is not tested.
     fn found_up(byte: impl Fn(u8) -> u8) -> Vec<Policy> {
         let row = |sent: &Marking| {
             let seen = Marking::from_byte(byte(sent.to_byte()));
@@ -255,7 +255,7 @@ mod tests {
 
     #[test]
     fn two_devices_are_two_policies() {
-        // A peer's edge behind a tunnel that clears ECN.
+        // The edge of a peer behind a tunnel that clears ECN.
         let both = |byte: u8| if byte >> 2 == 45 { 0 } else { byte & !3 };
         assert_eq!(found_up(both), [Policy::NqbBleached, Policy::EcnCleared]);
     }

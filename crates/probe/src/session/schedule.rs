@@ -120,7 +120,8 @@ mod tests {
     fn a_stall_skips_slots_and_shifts_none() {
         let mut schedule = Schedule::new(0, 10, 1);
         assert_eq!(schedule.take_due(0).map(|slot| slot.sequence), Some(0));
-        // Asleep until 47: slots 10, 20 and 30 are an interval late or more; 40 is merely late.
+        // The thread slept until 47: slots 10, 20 and 30 are at least an interval late, slot 40 is
+        // less late.
         let slot = schedule.take_due(47).unwrap();
         assert_eq!((slot.sequence, slot.scheduled_ns), (4, 40));
         assert_eq!((schedule.skipped(0), schedule.planned(0)), (3, 5));

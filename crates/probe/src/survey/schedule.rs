@@ -41,8 +41,8 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// Whatever the survey: no host is probed within its pause, and every address `probes`
-        /// times.
+        /// In every survey, no host is probed twice within its pause, and each address is probed
+        /// `probes` times.
         #[test]
         fn no_host_is_asked_more_often_than_it_may_be(
             families in prop::collection::vec(1_usize..3, 1..40),

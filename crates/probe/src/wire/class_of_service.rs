@@ -135,7 +135,7 @@ mod tests {
 
     #[test]
     fn a_refused_marking_is_named_and_not_sent() {
-        // EF asked for, the path bleached the request to DSCP 0 and marked it CE.
+        // EF was requested; the path bleached the request to DSCP 0 and marked it CE.
         let request = ClassOfService::request(46, 3);
         let (answer, traffic_class) = request.answered(0x03, MarkingPolicy::PUBLIC);
         assert!(answer.dscp_refused);

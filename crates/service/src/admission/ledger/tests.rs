@@ -1,4 +1,4 @@
-//! Who gets how much, and when nobody does.
+//! Tests of the ledger: granted rates, volumes and waiting times.
 
 use super::super::session_rate::KEPT_SHARE;
 use super::*;
@@ -26,13 +26,13 @@ fn ask(up_bit_per_s: u64, down_bit_per_s: u64, nanos: u64) -> Ask {
     }
 }
 
-/// Each in a network of its own.
+/// Returns an address in a separate network.
 fn address(number: u8) -> IpAddr {
     Ipv4Addr::new(198, 51, number, 1).into()
 }
 
-/// Three quarters are a network's, and two places; what was reserved comes on top of them, all
-/// of it or nothing.
+/// A network gets three quarters of the rate and two places. A reservation is granted in addition,
+/// completely or not at all.
 #[test]
 fn a_lease_has_what_it_reserves_whoever_else_of_its_network_measures() {
     let mut ledger = Ledger::new(LIMITS);
@@ -51,7 +51,7 @@ fn a_lease_has_what_it_reserves_whoever_else_of_its_network_measures() {
     assert_eq!(granted(5, lease(2)), Ok(5));
 }
 
-/// A client that leaves gives back its own place and no other: 32 of a network, 128 in all.
+/// A client that leaves frees only its own place: 32 places per network, 128 in total.
 #[test]
 fn a_client_of_another_tool_that_leaves_frees_one_place() {
     let mut ledger = Ledger::new(LIMITS);
@@ -65,7 +65,7 @@ fn a_client_of_another_tool_that_leaves_frees_one_place() {
     assert!(enter(&mut ledger, 1) && !enter(&mut ledger, 1));
     let others = (0..120).filter(|number| enter(&mut ledger, 2 + number / 30)).count();
     assert_eq!(32 + others, 128);
-    // The last of a network leaves, and a place that it has not is not given back.
+    // All clients of a network leave; further calls free nothing.
     for left in 1..=40 {
         ledger.leave_compat(Payer::of(address(1)), 0);
         let networks = if left < 32 { 5 } else { 4 };
@@ -98,7 +98,7 @@ fn what_never_fits_is_told_apart_from_what_does_not_fit_now() {
     assert_eq!(reason, "a session of 0.000001001 s is too long, at most 0.000001 s");
     let first = grant(0, ask(60, 0, 300), 1).unwrap();
     assert_eq!((first.id, first.end_ns, first.volume_bytes), (0, 300, 16 << 20));
-    // Three quarters of what is left, and less than half of what was asked.
+    // Three quarters of the remaining rate are less than half of the requested one.
     let Err(Denial::Busy(wait, _)) = grant(100, ask(61, 0, 300), 2) else { panic!() };
     assert_eq!(wait, Duration::from_nanos(200));
     let second = grant(100, ask(40, 0, 300), 2).unwrap();
@@ -164,7 +164,7 @@ fn a_full_line_is_told_from_others_who_hold_the_rates() {
     assert_eq!(down(None, Some(75)), others);
     assert_eq!(down(Some([0, 200 - 37]), Some(74)), Ok(37));
     assert_eq!(down(Some([0, 200 - 36]), Some(74)), full);
-    // A sixteenth of 200 is worth a session.
+    // A sixteenth of 200 is the least rate of a session.
     assert_eq!(down(Some([0, 200 - 12]), None), Ok(12));
     assert_eq!(down(Some([0, 200 - 11]), None), full);
     assert_eq!(down(Some([0, 200]), Some(75)), full, "both");
@@ -202,7 +202,7 @@ fn limits_of_a_lab_stop_no_measurement() {
     let bytes_of_compat = 1 << 50;
     let other = ledger.enter_compat(0, client, two_hours, bytes_of_compat).expect("room");
     assert_eq!((other.up_bit_per_s, other.volume_bytes), (1 << 44, bytes_of_compat));
-    // Forty-seven of one network, each at 17 Tbit/s.
+    // 47 sessions of one network, each at 17 Tbit/s.
     for number in 0..47 {
         let duration = if number == 0 { two_hours } else { Duration::from_mins(1) };
         let grant = ledger.grant(0, Ask { duration, ..all }, address(1), None).expect("room");
@@ -241,7 +241,7 @@ fn a_rate_that_goes_unused_is_lent_and_comes_back_when_it_is_needed() {
     assert!(up <= limits.up_bit_per_s, "{up}");
     let less = ledger.rate_of(idle.id, Direction::Up).unwrap();
     assert!(less < idle.up_bit_per_s && less >= idle.up_bit_per_s / KEPT_SHARE, "{less}");
-    // It begins, and finds less until there is room.
+    // The session starts to use its rate, and gets less until capacity is free.
     ledger.update(16 * SECOND, seen(less / 8));
     assert_eq!(ledger.rate_of(idle.id, Direction::Up), Some(less));
     ledger.release(busy.id, 0);
@@ -266,7 +266,7 @@ fn a_used_up_quota_makes_wait_and_what_was_not_used_is_given_back() {
     let limits = Limits { anonymous_bytes_per_hour: 48 << 20, ..Limits::default() };
     let mut ledger = Ledger::new(limits);
     let ask = Ask { duration: Duration::from_secs(10), ..ask(750_000_000, 0, 0) };
-    // Less than it wanted, but worth beginning.
+    // Less volume than wanted, but more than the least that is granted.
     let first = ledger.grant(0, ask, address(1), None).unwrap();
     assert_eq!(first.volume_bytes, 48 << 20);
     ledger.release(first.id, 40 << 20);
@@ -275,10 +275,10 @@ fn a_used_up_quota_makes_wait_and_what_was_not_used_is_given_back() {
     ledger.release(second.id, 0);
     let Err(Denial::Busy(wait, reason)) = ledger.grant(0, ask, address(1), None) else { panic!() };
     assert_eq!((wait, reason.contains("quota")), (Duration::from_mins(40), true));
-    // With a token the network's own quota counts, and the token's.
+    // With a token, both the token's quota and the network's quota are charged.
     let token = Admitted { id: [1; 16], rate_bit_per_s: None, expires: 0, is_reserved: false };
     let tokened = ledger.grant(0, ask, address(1), Some(token)).unwrap();
-    // 10 s of 750 Mbit/s, and of 16 Mbit/s of probes each way.
+    // 10 s of 750 Mbit/s, and of 16 Mbit/s of probes in each direction.
     assert_eq!(tokened.volume_bytes, (750 + 32) * 1_250_000 + VOLUME_MARGIN_BYTES);
 }
 
