@@ -21,9 +21,9 @@ use std::time::{Duration, SystemTime};
 
 use data_encoding::HEXLOWER;
 use ring::digest::{Context, Digest, SHA256, SHA256_OUTPUT_LEN, digest};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use underload_disk::{self as disk, Access, NewFile};
-use underload_record::schema::{Sample, Series, TrialRecord};
+use underload_record::schema::TrialRecord;
 
 use crate::trial::{Trial, TrialData};
 
@@ -32,7 +32,7 @@ const MOST_BYTES: u64 = 4 << 30;
 /// Bytes of one entry, at most; larger trials are computed again.
 const MOST_ENTRY_BYTES: u64 = 256 << 20;
 /// Changes whenever an entry's layout does.
-const LAYOUT: u32 = 1;
+const LAYOUT: u32 = 2;
 const EXTENSION: &str = "trial";
 /// An entry is written in some seconds; one that was begun so long ago never will be.
 const UNFINISHED_FOR: Duration = Duration::from_hours(1);
@@ -142,12 +142,9 @@ pub enum CacheError {
     /// This program's own file cannot be found, so its results cannot be told from another's.
     #[error("finding this program's own file")]
     Program(#[source] io::Error),
-    /// A record that JSON cannot hold.
+    /// A trial that cannot be encoded.
     #[error(transparent)]
-    Record(#[from] serde_json::Error),
-    /// Samples that cannot be encoded.
-    #[error(transparent)]
-    Samples(#[from] postcard::Error),
+    Trial(#[from] rmp_serde::encode::Error),
 }
 
 impl CacheError {
@@ -166,14 +163,6 @@ pub(crate) enum Found {
     Nothing,
     /// An entry that cannot be believed, and why. It is removed if it is a file.
     Damaged(String),
-}
-
-#[derive(Serialize, Deserialize)]
-struct Entry {
-    /// As JSON: its enumerations describe themselves, which the compact encoding cannot read.
-    record: String,
-    samples: Vec<Sample>,
-    series: Vec<Series>,
 }
 
 impl Cache {
@@ -240,12 +229,7 @@ impl Cache {
     /// # Errors
     /// The entry could not be written; the run can go on without it.
     pub fn keep(&mut self, key: &Key, data: &TrialData) -> Result<(), CacheError> {
-        let entry = Entry {
-            record: serde_json::to_string(&data.record)?,
-            samples: data.samples.clone(),
-            series: data.series.clone(),
-        };
-        let body = postcard::to_stdvec(&entry)?;
+        let body = rmp_serde::to_vec_named(data)?;
         let size = (body.len() + SHA256_OUTPUT_LEN) as u64;
         if size > MOST_ENTRY_BYTES || !self.make_room(size) {
             return Ok(());
@@ -295,10 +279,8 @@ fn read_entry(path: &Path, size: u64) -> Result<TrialData, String> {
     if digest(&SHA256, body).as_ref() != sum {
         return Err("its checksum does not match".to_owned());
     }
-    let entry = postcard::from_bytes(body).map_err(|error| error.to_string())?;
-    let Entry { record, samples, series } = entry;
-    let record = serde_json::from_str(&record).map_err(|error| error.to_string())?;
-    Ok(TrialData { record, samples, series, outputs: Vec::new(), notes: Vec::new() })
+    let data: TrialData = rmp_serde::from_slice(body).map_err(|error| error.to_string())?;
+    Ok(TrialData { outputs: Vec::new(), notes: Vec::new(), ..data })
 }
 
 fn entries(folder: &Path) -> io::Result<Vec<(SystemTime, PathBuf, u64)>> {
@@ -389,6 +371,8 @@ pub fn digest_text(bytes: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use underload_disk::faults;
+
+    use underload_record::schema::{Sample, Series};
 
     use super::*;
     use crate::scenario::{Arm, Scenario};

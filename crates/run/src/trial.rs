@@ -3,6 +3,7 @@
 use std::num::NonZeroUsize;
 use std::sync::atomic::AtomicBool;
 
+use serde::{Deserialize, Serialize};
 use underload_aqm::rng::Rng;
 use underload_record::schema::{Sample, Series, TrialRecord};
 use underload_store::RunDir;
@@ -27,7 +28,7 @@ pub struct Trial<'a> {
 }
 
 /// Everything that one trial recorded.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub struct TrialData {
     /// Counts, windows and summaries of the trial.
     pub record: TrialRecord,
@@ -42,7 +43,7 @@ pub struct TrialData {
 }
 
 /// Output of one command of the scenario: stdout and stderr.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub struct Output {
     /// Name of the flow that ran the command.
     pub name: String,
