@@ -32,6 +32,8 @@ mod help;
 #[cfg(sockets)]
 mod history;
 #[cfg(namespaces)]
+mod kernel;
+#[cfg(namespaces)]
 mod link;
 #[cfg(sockets)]
 mod measure;

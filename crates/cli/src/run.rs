@@ -28,6 +28,9 @@ pub enum World {
     Sim,
     /// Network namespaces, the kernel's own TCP, real time.
     Live,
+    /// As live, in the virtual time of a kernel of its own: the same seed, the same bytes. See
+    /// `underload kernel`.
+    Kernel,
 }
 
 /// The command line of `underload run`.
@@ -227,8 +230,9 @@ impl Arguments {
         match self.world {
             World::Auto if packets.is_empty() => Ok(WorldChoice::Auto),
             World::Live if packets.is_empty() => Ok(WorldChoice::Live),
+            World::Kernel if packets.is_empty() => Ok(WorldChoice::Kernel),
             World::Auto | World::Sim => Ok(WorldChoice::Sim),
-            World::Live => Err(anyhow!(
+            World::Live | World::Kernel => Err(anyhow!(
                 "--packets and --pcap record simulated packets: expected --world sim; for live \
                  ones, `underload link --log DIR` logs what its links do"
             ))

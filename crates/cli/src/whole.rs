@@ -6,16 +6,16 @@ use clap::Subcommand;
 use underload_terminal::{console, manual, status};
 
 #[cfg(not(namespaces))]
-use crate::elsewhere as link;
+use crate::elsewhere::{self as kernel, self as link};
 #[cfg(not(sockets))]
 use crate::elsewhere::{self as fleet, self as serve};
-#[cfg(namespaces)]
-use crate::link;
 use crate::{
     cache, check, docsis, export, figures, queues, reference, replay, report, run, scenarios, sweep,
 };
 #[cfg(sockets)]
 use crate::{fleet, serve};
+#[cfg(namespaces)]
+use crate::{kernel, link};
 
 #[derive(Subcommand)]
 pub enum Command {
@@ -45,6 +45,8 @@ pub enum Command {
     Fleet(fleet::Arguments),
     /// Cable modem configuration files: read, written, checked and tried out.
     Docsis(docsis::Arguments),
+    /// The Linux kernel that runs scenarios in virtual time: installs it, or shows it.
+    Kernel(kernel::Arguments),
     /// Tells how much the cache of simulated trials holds, or makes it smaller.
     Cache(cache::Arguments),
     /// Prints a script that completes commands and options in a shell.
@@ -83,6 +85,7 @@ impl Command {
             #[cfg(not(sockets))]
             Self::Fleet(arguments) => fleet::run(arguments),
             Self::Docsis(arguments) => docsis::run(arguments),
+            Self::Kernel(arguments) => kernel::run(arguments),
             Self::Cache(arguments) => arguments.run(),
             Self::Completions(arguments) => arguments.run(program),
             Self::Man(arguments) => arguments.run(program),

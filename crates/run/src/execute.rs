@@ -72,8 +72,8 @@ const WORTH_CACHING: usize = 32;
 fn world_choice(settings: &Settings) -> Result<WorldChoice, RunError> {
     match (settings.world, &settings.destination) {
         (world, _) if settings.packets.is_empty() => Ok(world),
-        (WorldChoice::Live, _) => Err(RunError::Refused(
-            "packets are recorded in virtual time only; expected the simulated world".to_owned(),
+        (WorldChoice::Live | WorldChoice::Kernel, _) => Err(RunError::Refused(
+            "packets are recorded by the simulator only; expected the simulated world".to_owned(),
         )),
         (_, Destination::Resume(_)) => Err(RunError::Refused(
             "packets are recorded of whole runs only, and not of one that is resumed".to_owned(),

@@ -18,6 +18,8 @@ pub enum WorldChoice {
     Sim,
     /// Network namespaces, the kernel's own TCP, real time.
     Live,
+    /// As `Live`, in the virtual time of a kernel of its own.
+    Kernel,
 }
 
 /// Where trials, samples and curves of a run are kept.

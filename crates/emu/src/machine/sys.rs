@@ -48,6 +48,13 @@ pub fn block_no_signal_in(command: &mut Command) {
     unsafe { command.pre_exec(|| SigSet::empty().thread_set_mask().map_err(io::Error::from)) };
 }
 
+/// The command will be killed when the calling thread ends, whichever way it ends.
+pub fn die_with_parent(command: &mut Command) {
+    let set = || nix::sys::prctl::set_pdeathsig(Signal::SIGKILL).map_err(io::Error::from);
+    // SAFETY: between fork and exec it calls prctl alone, which is async-signal-safe.
+    unsafe { command.pre_exec(set) };
+}
+
 /// Forks the first process of a process namespace that the caller has just unshared. It mounts
 /// `/proc`, sleeps, and dies with the calling *thread*, even after `SIGKILL` of this process; the
 /// kernel then kills every process of the namespace.

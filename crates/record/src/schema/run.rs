@@ -77,7 +77,7 @@ pub enum World {
     Sim,
     /// Network namespaces, the kernel's own TCP, real time, our queue.
     Live,
-    /// Live, with the queue as a Linux qdisc.
+    /// As live, in the virtual time of a Linux kernel of its own.
     Kernel,
     /// A real network, measured from end to end.
     Measured,
@@ -98,7 +98,7 @@ impl World {
         match self {
             World::Sim => "simulated in virtual time",
             World::Live => "emulated live with the kernel's own TCP",
-            World::Kernel => "live with the queue as a Linux qdisc",
+            World::Kernel => "emulated with the kernel's own TCP in virtual time",
             World::Measured => "measured on a real network",
         }
     }

@@ -70,6 +70,7 @@ mod tests;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
 use toml::Table;
 use underload_aqm::registry::LoadFile;
 use underload_record::schema::{Expectation, Headline, PlotRecord, World};
@@ -125,10 +126,19 @@ pub struct Scenario {
     /// of other arms if [`Options::keeps_tables`].
     templates: BTreeMap<String, Base>,
     document: Arc<Document>,
+    /// What it was read from, so that another process can read it again.
+    pub(crate) origin: Arc<Origin>,
+}
+
+/// The text of a scenario and what the command line changed.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Origin {
+    pub text: String,
+    pub options: Options,
 }
 
 /// Overrides and choices from the command line.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Options {
     /// Takes the short form: what `[short]` overrides.
     pub short: bool,

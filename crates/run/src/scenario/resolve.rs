@@ -24,7 +24,7 @@ use super::plots::{self, PlotKeys};
 use super::published::{self, PublishedKeys};
 use super::tables::{Base, Override, Overrides};
 use super::variants::{self, SweepKeys, Variant, VariantKeys};
-use super::{Options, Scenario};
+use super::{Options, Origin, Scenario};
 use crate::keys::{Fault, Faults, Maybe, Raw, Try, keys, read_table, schema};
 
 /// Repeats of an arm, at most.
@@ -137,6 +137,7 @@ impl Scenario {
             title: root.title.0?,
             description: root.description.0?,
             figure: root.figure.0?,
+            origin: Arc::new(Origin { text: text.clone(), options: options.clone() }),
             text,
             seed,
             repeats,

@@ -1,5 +1,8 @@
-//! What executes a run: the live world, or the simulator.
+//! The worlds that execute a run: the simulator, the live world, and the live world in a kernel's
+//! virtual time.
 
+#[cfg(all(feature = "live", target_os = "linux"))]
+pub mod kernel;
 #[cfg(all(feature = "live", target_os = "linux"))]
 mod live;
 pub mod sim;
@@ -47,6 +50,7 @@ pub(crate) fn choose(
 ) -> Result<Box<dyn World>, RunError> {
     match choice {
         WorldChoice::Live => live(scenario),
+        WorldChoice::Kernel => kernel(scenario),
         WorldChoice::Sim => simulated(scenario, own, "as asked"),
         WorldChoice::Auto => live(scenario).or_else(|error| {
             let reason = format!("because live is not possible here: {}", chain(&error));
@@ -64,9 +68,18 @@ fn live(scenario: &Scenario) -> Result<Box<dyn World>, RunError> {
     Ok(Box::new(live::Live::enter(scenario)?))
 }
 
+#[cfg(all(feature = "live", target_os = "linux"))]
+fn kernel(scenario: &Scenario) -> Result<Box<dyn World>, RunError> {
+    Ok(Box::new(kernel::Kernel::new(scenario)?))
+}
+
 #[cfg(not(all(feature = "live", target_os = "linux")))]
 fn live(_: &Scenario) -> Result<Box<dyn World>, RunError> {
     Err(RunError::Refused(
-        "this program was built without the live world, which is Linux's alone".to_owned(),
+        "this program was built without the worlds `live` and `kernel`, which are Linux's alone"
+            .to_owned(),
     ))
 }
+
+#[cfg(not(all(feature = "live", target_os = "linux")))]
+use live as kernel;

@@ -6,7 +6,7 @@ use crate::error::RunError;
 use crate::scenario::{Arm, Flow, FlowKind, Scenario};
 
 /// Refuses what the live world has no words for.
-pub(super) fn model(scenario: &Scenario) -> Result<(), RunError> {
+pub(in crate::world) fn model(scenario: &Scenario) -> Result<(), RunError> {
     let name = &scenario.name;
     if let Some(hop) = scenario.arms.iter().find_map(|arm| arm.path.first_hop()) {
         return Err(RunError::Refused(format!(
@@ -38,7 +38,7 @@ pub(super) fn model(scenario: &Scenario) -> Result<(), RunError> {
 }
 
 /// Refuses what this machine cannot run.
-pub(super) fn machine(scenario: &Scenario) -> Result<(), RunError> {
+pub(in crate::world) fn machine(scenario: &Scenario) -> Result<(), RunError> {
     let available = available_congestion_controls();
     for arm in &scenario.arms {
         check_arm(arm, &available).map_err(|problem| {

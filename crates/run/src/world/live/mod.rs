@@ -9,10 +9,10 @@
 //! - [`trial`]: runs one.
 //! - [`exec`]: commands inside the lab.
 
-mod check;
+pub(super) mod check;
 mod exec;
-mod plan;
-mod trial;
+pub(super) mod plan;
+pub(super) mod trial;
 
 use std::time::Duration;
 
@@ -23,6 +23,7 @@ use super::World;
 use crate::error::{Doing as _, RunError};
 use crate::scenario::Scenario;
 use crate::trial::{Setting, Trial, TrialData};
+use plan::Clockwork;
 
 /// The live world, which this process has entered.
 pub(super) struct Live {
@@ -75,7 +76,7 @@ impl World for Live {
         let run = |trial: &Trial<'_>| {
             let name = &trial.arm.name;
             let show = &mut |phase: &str| show(&format!("{name}: {phase}"));
-            trial::run_trial(trial, show, setting.stop)
+            trial::run_trial(trial, Clockwork::Real, show, setting.stop)
                 .doing(format!("arm {name}, repeat {}", trial.repeat + 1))
         };
         trials.iter().map(run).collect()

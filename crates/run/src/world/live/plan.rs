@@ -14,6 +14,15 @@ use crate::flows;
 use crate::scenario::{self, Arm, Class, Flow, FlowKind, Lane, Path, Phases, ProbeFlow};
 use crate::trial::Trial;
 
+/// The clock that a trial runs by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::world) enum Clockwork {
+    /// Threads wake up late, and spin before a deadline.
+    Real,
+    /// Threads wake up in time; a thread that spins would wait for a clock that stands still.
+    Virtual,
+}
+
 /// The lab of an arm.
 pub(super) fn lab(arm: &Arm) -> LabConfig {
     LabConfig { ecn: arm.ecn().unwrap_or_default(), ..LabConfig::default() }
@@ -21,16 +30,20 @@ pub(super) fn lab(arm: &Arm) -> LabConfig {
 
 /// The gateway of a trial. A path has one link per direction here: hops are refused before.
 /// `None`: of an own queue, which is refused before as well.
-pub(super) fn gateway(path: &Path, seed: u64) -> Option<GatewayConfig> {
+pub(super) fn gateway(path: &Path, seed: u64, time: Clockwork) -> Option<GatewayConfig> {
     let lane = |lane: &Lane| {
         Some(LaneConfig { link: lane.link.clone(), queue: lane.queue.known()?.clone() })
     };
     let (up, down) = (lane(&path.up[0])?, lane(&path.down[0])?);
-    Some(GatewayConfig { seed, ..GatewayConfig::new(up, down) })
+    let mut config = GatewayConfig { seed, ..GatewayConfig::new(up, down) };
+    if time == Clockwork::Virtual {
+        config.spin = Span::ZERO;
+    }
+    Some(config)
 }
 
 /// Probes, load and phases of a trial.
-pub(super) fn measurement(trial: &Trial<'_>) -> MeasurementConfig {
+pub(super) fn measurement(trial: &Trial<'_>, time: Clockwork) -> MeasurementConfig {
     let Arm { phases, flows, .. } = trial.arm;
     let mut config = MeasurementConfig {
         trial: trial.index,
@@ -45,6 +58,9 @@ pub(super) fn measurement(trial: &Trial<'_>) -> MeasurementConfig {
         if let FlowKind::Probe(probe) = &flow.kind {
             config.loss_timeout = duration(probe.timeout);
             config.probe = prober(&flow.name, probe);
+            if time == Clockwork::Virtual {
+                config.probe.timing.spin_ns = 0;
+            }
             config.request_response = request_response(&flow.name, probe);
         }
     }
@@ -62,7 +78,7 @@ pub(super) fn flow_count(arm: &Arm) -> usize {
 }
 
 /// As `Duration`.
-pub(super) fn duration(span: Span) -> Duration {
+pub(in crate::world) fn duration(span: Span) -> Duration {
     Duration::from_nanos(span.as_nanos())
 }
 

@@ -17,14 +17,15 @@ use underload_probe::wire::MarkingPolicy;
 use underload_record::schema::TrialRecord;
 
 use super::exec::Commands;
-use super::plan;
+use super::plan::{self, Clockwork};
 use crate::error::{Doing as _, RunError};
 use crate::scenario::Arm;
 use crate::trial::{Trial, TrialData, keep_bottlenecks};
 
 /// Runs one trial. `show` is told each phase as it begins. `None`: interrupted.
-pub(super) fn run_trial(
+pub(in crate::world) fn run_trial(
     trial: &Trial<'_>,
+    time: Clockwork,
     show: &mut dyn FnMut(&str),
     stop: &AtomicBool,
 ) -> Result<Option<TrialData>, RunError> {
@@ -33,7 +34,7 @@ pub(super) fn run_trial(
     let lab = Arc::new(Lab::create(&plan::lab(arm)).doing("setting up the namespaces")?);
     // Both read the monotonic clock, a few hundred nanoseconds apart.
     let (clock, run_clock) = (Clock::start(), RunClock::start());
-    let config: Option<GatewayConfig> = plan::gateway(&arm.path, trial.seed);
+    let config: Option<GatewayConfig> = plan::gateway(&arm.path, trial.seed, time);
     let config = config.ok_or("an own queue in the live world").of_world()?;
     let gateway = Gateway::start(config, lab.devices(), clock).of_world()?;
     let far_end = FarEnd::start(&lab, arm)?;
@@ -42,7 +43,7 @@ pub(super) fn run_trial(
     let mut failure = None;
     let mut current = None;
     let measured = Measurement::run(
-        &plan::measurement(trial),
+        &plan::measurement(trial, time),
         &endpoints,
         run_clock,
         &mut |progress| {

@@ -1,0 +1,53 @@
+//! `underload kernel`: the kernel of the world `kernel`.
+
+use std::io::Write as _;
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+use underload_emu::guest::Image;
+use underload_run::world::kernel::{directory, guest, label};
+use underload_terminal::exit::OrBadInput as _;
+
+/// The command line of `underload kernel`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+`underload run SCENARIO --world kernel` runs a scenario with the kernel's own TCP in virtual time.
+It needs a User-Mode Linux with time travel, which `cargo xtask kernel` builds. The variable
+UNDERLOAD_KERNEL names another one for a single run.
+
+Examples:
+  underload kernel install target/kernel/linux
+  underload kernel status")]
+pub struct Arguments {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Debug, Subcommand)]
+enum Action {
+    /// Checks a kernel and installs it for this user, instead of the one before.
+    #[command(after_help = "Examples:
+  underload kernel install target/kernel/linux")]
+    Install {
+        /// The kernel: a program named `linux`.
+        file: PathBuf,
+    },
+    /// Prints which kernel the world `kernel` runs.
+    #[command(after_help = "Examples:
+  underload kernel status")]
+    Status,
+    /// Runs the first process of a guest.
+    #[command(hide = true)]
+    Guest,
+}
+
+/// Installs or shows the kernel, or is a guest's first process.
+pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
+    let image = match &arguments.action {
+        Action::Install { file } => Image::open(file).or_bad_input()?.install(&directory()?)?,
+        Action::Status => Image::find(&directory()?).or_bad_input()?,
+        Action::Guest => return Ok(guest::run()?),
+    };
+    let mut out = std::io::stdout().lock();
+    Ok(writeln!(out, "{}\n{}", label(&image), image.path().display())?)
+}

@@ -1,0 +1,156 @@
+//! The host's side: starting a guest, waiting for it, and ending it.
+
+use std::collections::VecDeque;
+use std::io::{self, BufRead as _, BufReader};
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::Pid;
+
+use super::Image;
+use crate::machine::sys::die_with_parent;
+
+/// Name of the guest's first program in the shared directory; usually a symbolic link.
+pub const PROGRAM: &str = "init";
+/// Memory of a guest. The host allocates what the guest uses.
+const MEMORY: &str = "mem=1024M";
+/// Instant at which the guest's wall clock starts, nanoseconds since 1970.
+const START: &str = "time-travel-start=1700000000000000000";
+/// Interval between looks at a guest that runs.
+const POLL: Duration = Duration::from_millis(5);
+/// Lines of a guest's console that an error repeats, and bytes of a line.
+const CONSOLE_LINES: usize = 6;
+const LINE_BYTES: usize = 300;
+
+/// Why a guest did not come to its end.
+#[derive(Debug, thiserror::Error)]
+pub enum GuestError {
+    #[error("starting the kernel {}", path.display())]
+    Start { path: PathBuf, source: io::Error },
+    #[error("waiting for the guest")]
+    Wait(#[source] io::Error),
+    #[error(
+        "the guest did not end within {} s; its console's last lines: {console}", limit.as_secs()
+    )]
+    Hangs { limit: Duration, console: String },
+    #[error("the guest failed ({status}); its console's last lines: {console}")]
+    Failed { status: ExitStatus, console: String },
+}
+
+/// A kernel that runs. Dropping it kills the kernel and all of the guest's processes.
+#[derive(Debug)]
+pub struct Guest {
+    kernel: Child,
+    console: Option<JoinHandle<String>>,
+}
+
+impl Guest {
+    /// Starts `image` with [`PROGRAM`] of the directory `shared` as the guest's first process,
+    /// which gets `arguments`. All randomness in the guest follows from `seed`, the arguments and
+    /// the image: nothing else of the host enters, not even the directory's path.
+    ///
+    /// The kernel dies with the calling thread.
+    ///
+    /// # Errors
+    /// Returns [`GuestError::Start`].
+    pub fn start(
+        image: &Image,
+        shared: &Path,
+        arguments: &[&str],
+        seed: u64,
+    ) -> Result<Self, GuestError> {
+        let error = |source| GuestError::Start { path: image.path().to_owned(), source };
+        // The command line feeds the kernel's random numbers, so it names no path that varies:
+        // `/proc/self/cwd` is the shared directory.
+        let mut command = Command::new(image.path());
+        command
+            .args([MEMORY, START, "time-travel=inf-cpu", "norandmaps", "quiet"])
+            .args(["root=/dev/root", "rootfstype=hostfs", "rootflags=/", "ro"])
+            .args(["console=tty0", "con=null", "con0=null,fd:1", "seccomp=auto"])
+            .args(["umid=guest", "uml_dir=/proc/self/cwd/"])
+            .args([&format!("init=/proc/self/cwd/{PROGRAM}"), "TMPDIR=/run"])
+            .arg("--")
+            .args(arguments)
+            .env_clear()
+            .env("UML_SEED", (seed & 0x7fff_ffff).to_string())
+            .env("TMPDIR", memory_directory(shared))
+            .current_dir(shared)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .process_group(0);
+        die_with_parent(&mut command);
+        let mut kernel = command.spawn().map_err(error)?;
+        let console = kernel.stdout.take().map(|lines| thread::spawn(move || last_lines(lines)));
+        Ok(Self { kernel, console })
+    }
+
+    /// Waits for the guest's end. `Ok(false)`: `stop` was raised and the guest was killed.
+    ///
+    /// # Errors
+    /// Returns [`GuestError`] if the guest takes longer than `limit` or ends with an error.
+    pub fn wait(mut self, limit: Duration, stop: &AtomicBool) -> Result<bool, GuestError> {
+        let start = Instant::now();
+        loop {
+            if let Some(status) = self.kernel.try_wait().map_err(GuestError::Wait)? {
+                let console = self.end();
+                return if status.success() {
+                    Ok(true)
+                } else {
+                    Err(GuestError::Failed { status, console })
+                };
+            }
+            if stop.load(Ordering::Relaxed) {
+                return Ok(false);
+            }
+            if start.elapsed() > limit {
+                return Err(GuestError::Hangs { limit, console: self.end() });
+            }
+            thread::sleep(POLL);
+        }
+    }
+
+    /// Kills what is left of the guest. Returns the last lines of its console.
+    fn end(&mut self) -> String {
+        // The processes of a guest are processes of the host, in the kernel's group.
+        let _ = killpg(Pid::from_raw(self.kernel.id() as i32), Signal::SIGKILL);
+        let _ = self.kernel.wait();
+        let console = self.console.take().and_then(|thread| thread.join().ok());
+        console.unwrap_or_default()
+    }
+}
+
+impl Drop for Guest {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// The directory for the file that is the guest's memory; it is unlinked at once.
+fn memory_directory(shared: &Path) -> &Path {
+    let memory = Path::new("/dev/shm");
+    if memory.is_dir() { memory } else { shared }
+}
+
+fn last_lines(console: impl io::Read) -> String {
+    let mut last = VecDeque::new();
+    let mut console = BufReader::new(console);
+    let mut line = Vec::new();
+    while console.read_until(b'\n', &mut line).is_ok_and(|bytes| bytes > 0) {
+        let text = String::from_utf8_lossy(&line);
+        let text: String = text.trim().chars().filter(|it| !it.is_control()).collect();
+        if !text.is_empty() {
+            last.push_back(text.chars().take(LINE_BYTES).collect::<String>());
+        }
+        while last.len() > CONSOLE_LINES {
+            last.pop_front();
+        }
+        line.clear();
+    }
+    Vec::from(last).join(" | ")
+}

@@ -1,0 +1,123 @@
+//! The kernel that guests run.
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// Variable that names the kernel to use instead of the installed one.
+const VARIABLE: &str = "UNDERLOAD_KERNEL";
+/// File name of an installed kernel.
+const FILE: &str = "linux";
+/// Options that a kernel must have been built with.
+const OPTIONS: [&str; 6] = ["UML", "UML_TIME_TRAVEL_SUPPORT", "HOSTFS", "TUN", "NET_NS", "IPV6"];
+
+/// A User-Mode Linux kernel that was found and asked for its version.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Image {
+    path: PathBuf,
+    version: String,
+    configuration: String,
+}
+
+/// Why a kernel cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum ImageError {
+    #[error(
+        "no kernel at {}: `cargo xtask kernel` builds one, `underload kernel install FILE` \
+         installs it; {VARIABLE} names another", .0.display()
+    )]
+    Missing(PathBuf),
+    #[error("starting {}", path.display())]
+    Start { path: PathBuf, source: io::Error },
+    #[error("{} is no User-Mode Linux: expected one that `cargo xtask kernel` built", .0.display())]
+    Foreign(PathBuf),
+    #[error(
+        "{} lacks CONFIG_{option}: expected a kernel that `cargo xtask kernel` built",
+        path.display()
+    )]
+    Lacks { path: PathBuf, option: &'static str },
+    #[error("installing {}", path.display())]
+    Install { path: PathBuf, source: io::Error },
+}
+
+impl Image {
+    /// Returns the kernel that `UNDERLOAD_KERNEL` names, else the one installed in `folder`.
+    ///
+    /// # Errors
+    /// Returns [`ImageError`] if there is none, or if guests cannot run it.
+    pub fn find(folder: &Path) -> Result<Self, ImageError> {
+        let named = std::env::var_os(VARIABLE).filter(|path| !path.is_empty());
+        Self::open(&named.map_or_else(|| folder.join(FILE), PathBuf::from))
+    }
+
+    /// Checks the kernel at `path`.
+    ///
+    /// # Errors
+    /// As [`Image::find`].
+    pub fn open(path: &Path) -> Result<Self, ImageError> {
+        let missing = |_| ImageError::Missing(path.to_owned());
+        let path = path.canonicalize().map_err(missing)?;
+        let foreign = || ImageError::Foreign(path.clone());
+        let version = ask(&path, "--version")?.trim().to_owned();
+        let configuration = ask(&path, "--showconfig")?;
+        if !version.starts_with(|first: char| first.is_ascii_digit()) {
+            return Err(foreign());
+        }
+        for option in OPTIONS {
+            if !configuration.lines().any(|line| line == format!("CONFIG_{option}=y")) {
+                return Err(ImageError::Lacks { path, option });
+            }
+        }
+        Ok(Self { path, version, configuration })
+    }
+
+    /// Copies this kernel into `folder`, where [`Image::find`] finds it.
+    ///
+    /// # Errors
+    /// Returns [`ImageError::Install`] if the directory or the file cannot be written.
+    pub fn install(&self, folder: &Path) -> Result<Self, ImageError> {
+        let path = folder.join(FILE);
+        let install = || {
+            std::fs::create_dir_all(folder)?;
+            let copy = tempfile::NamedTempFile::new_in(folder)?;
+            std::fs::copy(&self.path, copy.path())?;
+            copy.as_file().sync_all()?;
+            copy.persist(&path).map_err(io::Error::from)
+        };
+        match install() {
+            Ok(_) => Ok(Self { path, ..self.clone() }),
+            Err(source) => Err(ImageError::Install { path, source }),
+        }
+    }
+
+    /// The file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The version, for example `7.2.11`.
+    pub fn version(&self) -> &str {
+        &self.version
+    }
+
+    /// The options that the kernel was built with, a line each, as `.config` has them.
+    pub fn configuration(&self) -> &str {
+        &self.configuration
+    }
+}
+
+impl fmt::Display for Image {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Linux {}", self.version)
+    }
+}
+
+/// What the kernel prints when started with `option`.
+fn ask(path: &Path, option: &str) -> Result<String, ImageError> {
+    let mut command = Command::new(path);
+    command.arg(option).env_clear().stdin(Stdio::null()).stderr(Stdio::null());
+    let output =
+        command.output().map_err(|source| ImageError::Start { path: path.to_owned(), source })?;
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}

@@ -1,0 +1,182 @@
+//! The kernel world: the live world in the virtual time of a Linux kernel of its own.
+//!
+//! Each trial runs in a fresh guest ([`underload_emu::guest`]): a User-Mode Linux whose first
+//! process is this program again ([`guest`]). The guest runs the trial as the live world does, with
+//! the kernel's own TCP in two network namespaces and our links and queues between them, but the
+//! clock moves only when every process waits. So the same seed gives the same bytes on a machine
+//! that is slow or busy.
+
+pub mod guest;
+
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use ring::digest::{SHA256, digest};
+use underload_emu::guest::{Guest, Image, PROGRAM};
+use underload_record::schema;
+
+use super::World;
+use super::live::{check, plan};
+use crate::error::{Doing as _, RunError, chain};
+use crate::scenario::{Origin, Scenario};
+use crate::trial::{Setting, Trial, TrialData};
+use guest::{REPORT, REQUEST, Report, Request};
+
+/// A guest may take at most this time and this multiple of its trial's length.
+const WALL_TIME: Duration = Duration::from_mins(3);
+const WALL_TIME_FACTOR: u32 = 60;
+/// Digits of the digest of a kernel's configuration.
+const DIGEST_BYTES: usize = 6;
+
+/// The kernel world of a scenario.
+pub(super) struct Kernel {
+    image: Image,
+    program: PathBuf,
+    /// The request of the first trial.
+    request: Request,
+    reason: String,
+}
+
+/// The directory of the installed kernel: `underload/kernel` in `$XDG_DATA_HOME` or
+/// `~/.local/share`.
+///
+/// # Errors
+/// Returns [`RunError::Refused`] if neither `XDG_DATA_HOME` nor `HOME` is set.
+pub fn directory() -> Result<PathBuf, RunError> {
+    let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
+    let data = set("XDG_DATA_HOME").map(PathBuf::from);
+    let home = || set("HOME").map(|home| PathBuf::from(home).join(".local/share"));
+    let none = || {
+        RunError::Refused(
+            "neither XDG_DATA_HOME nor HOME is set: name the kernel by UNDERLOAD_KERNEL".to_owned(),
+        )
+    };
+    Ok(data.or_else(home).ok_or_else(none)?.join("underload/kernel"))
+}
+
+/// The version of a kernel and the digest of its configuration, for records and users.
+pub fn label(image: &Image) -> String {
+    let digest = digest(&SHA256, image.configuration().as_bytes());
+    let digest = data_encoding::HEXLOWER.encode(&digest.as_ref()[..DIGEST_BYTES]);
+    format!("{image}, configuration {digest}")
+}
+
+/// The program `underload`: this process, or the one in the `PATH` if a library's user runs.
+fn program() -> Result<PathBuf, RunError> {
+    let own = std::env::current_exe().doing("finding this program's own file")?;
+    if own.file_name().is_some_and(|name| name.to_string_lossy().starts_with("underload")) {
+        return Ok(own);
+    }
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let found = std::env::split_paths(&path).map(|folder| folder.join("underload"));
+    found.into_iter().find(|file| file.is_file()).ok_or_else(|| {
+        RunError::Refused("the world `kernel` needs the program `underload` in the PATH".to_owned())
+    })
+}
+
+impl Kernel {
+    /// Finds the kernel and checks what can be checked outside of a guest.
+    pub(super) fn new(scenario: &Scenario) -> Result<Self, RunError> {
+        check::model(scenario)?;
+        let refused = |error: &dyn std::error::Error| RunError::Refused(chain(error));
+        let image = Image::find(&directory()?).map_err(|error| refused(&error))?;
+        let program = program()?;
+        let reason = format!(
+            "kernel: {}, its own TCP in virtual time; our queues between network namespaces",
+            label(&image)
+        );
+        let request = Request {
+            name: scenario.name.clone(),
+            origin: Origin::clone(&scenario.origin),
+            directory: std::env::current_dir().doing("finding the current directory")?,
+            index: 0,
+            keeps_curves: true,
+        };
+        Ok(Self { image, program, request, reason })
+    }
+
+    /// Runs a trial in a guest of its own. `None`: interrupted.
+    fn trial(
+        &self,
+        trial: &Trial<'_>,
+        setting: Setting<'_>,
+    ) -> Result<Option<TrialData>, RunError> {
+        let shared = tempfile::Builder::new().prefix("underload-guest-").tempdir();
+        let shared = shared.doing("creating a directory for the guest")?;
+        let shared = shared.path();
+        let (index, keeps_curves) = (trial.index, trial.keeps_curves);
+        let request = Request { index, keeps_curves, ..self.request.clone() };
+        let request = serde_json::to_vec(&request).of_world()?;
+        std::fs::write(shared.join(REQUEST), request).doing("writing the guest's request")?;
+        std::os::unix::fs::symlink(&self.program, shared.join(PROGRAM))
+            .doing("linking the guest's program")?;
+        let guest =
+            Guest::start(&self.image, shared, &["kernel", "guest"], trial.seed).of_world()?;
+        let limit = WALL_TIME + plan::duration(trial.arm.phases.longest()) * WALL_TIME_FACTOR;
+        let ended = guest.wait(limit, setting.stop);
+        let report = read(&shared.join(REPORT));
+        match (ended, report) {
+            (Ok(false), _) => Ok(None),
+            (_, Some(Report::Failed(error))) => Err(RunError::Refused(error)),
+            (Err(error), _) => Err(error).of_world(),
+            (Ok(true), Some(Report::Trial(data))) => Ok(Some(*data)),
+            (Ok(true), None) => Err("the guest ended without a report").of_world(),
+        }
+    }
+}
+
+/// The guest's report; `None` if it wrote none, or not all of it.
+fn read(path: &Path) -> Option<Report> {
+    rmp_serde::from_slice(&std::fs::read(path).ok()?).ok()
+}
+
+impl World for Kernel {
+    fn name(&self) -> schema::World {
+        schema::World::Kernel
+    }
+
+    fn reason(&self) -> &str {
+        &self.reason
+    }
+
+    fn estimate(&self, _: &Scenario) -> Option<Duration> {
+        None
+    }
+
+    fn batch_size(&self) -> usize {
+        thread::available_parallelism().map_or(1, NonZeroUsize::get)
+    }
+
+    /// Runs trials side by side, a guest on each core.
+    fn run(
+        &self,
+        trials: &[Trial<'_>],
+        show: &mut dyn FnMut(&str),
+        setting: Setting<'_>,
+    ) -> Result<Vec<Option<TrialData>>, RunError> {
+        let cores = setting.threads.map_or_else(|| self.batch_size(), NonZeroUsize::get);
+        let names: Vec<&str> = trials.iter().map(|trial| trial.arm.name.as_str()).collect();
+        show(&names.join(", "));
+        let next = AtomicUsize::new(0);
+        let work = || {
+            let mut done = Vec::new();
+            while let Some((place, trial)) = {
+                let place = next.fetch_add(1, Ordering::Relaxed);
+                trials.get(place).map(|trial| (place, trial))
+            } {
+                let step = format!("arm {}, repeat {}", trial.arm.name, trial.repeat + 1);
+                done.push((place, self.trial(trial, setting).doing(step)));
+            }
+            done
+        };
+        let mut done: Vec<_> = thread::scope(|scope| {
+            let threads: Vec<_> = (0..cores.min(trials.len())).map(|_| scope.spawn(work)).collect();
+            threads.into_iter().flat_map(|it| it.join().unwrap_or_default()).collect()
+        });
+        done.sort_by_key(|(place, _)| *place);
+        done.into_iter().map(|(_, data)| data).collect()
+    }
+}
