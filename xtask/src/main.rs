@@ -13,6 +13,7 @@ mod commits;
 mod dist;
 mod functions;
 mod fuzz;
+mod kernel;
 mod measure;
 mod mutants;
 mod names;
@@ -65,6 +66,8 @@ usage: cargo xtask COMMAND
   dist       what is installed, in target/dist: static programs for all targets or those named, each
              started once, packages, an image, checksums
   agent-size the agent as it is installed, which fails if it is larger than it may be; in dist, too
+  kernel     the Linux kernel for `underload run --world kernel`, in target/kernel, of the
+             distribution's newest source, of a version or of a SOURCE.tar.xz; some minutes
   fuzz-time  time limits against bytes at random pauses, in virtual time, for a minute
   browser    a fleet's pages in Chromium with 100,000 devices, or so many; `browser pictures`
              takes the pictures of the docs
@@ -96,6 +99,7 @@ fn main() -> ExitCode {
         ["python", rest @ ..] => python::run(rest),
         ["notebooks", names @ ..] => python::notebooks(names),
         ["dist", targets @ ..] => dist::run(targets),
+        ["kernel", rest @ ..] => kernel::build(rest),
         ["agent-size"] => agent_size::check().map(drop),
         ["reference"] => book::reference(),
         ["fuzz-time"] => checks::fuzz_time(checks::SECONDS_BY_HAND),
