@@ -101,8 +101,8 @@ impl Request {
 
     /// Returns the command that repeats the measurement, for the record.
     pub fn command_line(&self) -> String {
-        let Knobs { congestion_control, directions, flows, udp, duration, idle, interval, classes } =
-            &self.knobs;
+        let Knobs { congestion_control, directions, flows, udp, .. } = &self.knobs;
+        let Knobs { duration, idle, interval, classes, .. } = &self.knobs;
         let mut words = vec!["underload".to_owned(), "measure".to_owned(), self.shown_host()];
         let mut option = |name: &str, value: String| words.extend([name.to_owned(), value]);
         if !self.host.contains("://") && self.host != "ndt7" {

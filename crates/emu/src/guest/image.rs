@@ -10,7 +10,8 @@ const VARIABLE: &str = "UNDERLOAD_KERNEL";
 /// File name of an installed kernel.
 const FILE: &str = "linux";
 /// Options that a kernel must have been built with.
-const OPTIONS: [&str; 6] = ["UML", "UML_TIME_TRAVEL_SUPPORT", "HOSTFS", "TUN", "NET_NS", "IPV6"];
+const OPTIONS: [&str; 7] =
+    ["UML", "UML_TIME_TRAVEL_SUPPORT", "HOSTFS", "SYSCTL", "TUN", "NET_NS", "IPV6"];
 
 /// A User-Mode Linux kernel that was found and asked for its version.
 #[derive(Clone, Debug, PartialEq, Eq)]
