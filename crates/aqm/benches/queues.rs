@@ -22,7 +22,6 @@ use underload_aqm::packet::{Dscp, Ecn, Meta, Packet};
 use underload_aqm::qdisc::{Admit, Backlog, Dequeue, Observer, Qdisc, Stats};
 use underload_aqm::queue::avq::Avq;
 use underload_aqm::queue::blue::Blue;
-use underload_aqm::queue::bode::BodeProfile;
 use underload_aqm::queue::cake::Cake;
 use underload_aqm::queue::codel::CodelProfile;
 use underload_aqm::queue::docsis_pie::DocsisPie;
@@ -279,10 +278,7 @@ fn known_type(config: &QueueConfig) -> Option<Box<dyn Passage>> {
         QueueConfig::FqPie(queue) => {
             boxed(Fair::new(queue.fair, |_| PieLinux::new(queue.pie.clone(), rng.clone())))
         }
-        QueueConfig::Bode(queue) => match &queue.config {
-            BodeProfile::Paper(bode) => boxed(tail(bode.clone(), queue.limit)),
-            BodeProfile::Patch(bode) => boxed(tail(bode.clone(), queue.limit)),
-        },
+        QueueConfig::Bode(queue) => boxed(tail(queue.config, queue.limit)),
         QueueConfig::Pie(queue) => match &queue.config {
             PieProfile::Rfc(config) => boxed(tail(PieRfc::new(config.clone(), rng), queue.limit)),
             PieProfile::Linux(config) => {

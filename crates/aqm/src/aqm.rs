@@ -62,7 +62,6 @@ pub trait Store<P> {
     /// large, once less.
     fn head(&self) -> Option<&Meta>;
 
-    /// Takes the head.
     fn pop(&mut self) -> Option<Packet<P>>;
 
     /// Returns the backlog of this queue.
@@ -110,7 +109,6 @@ pub(crate) fn mark_if_capable(meta: &mut Meta) -> Marking {
     }
 }
 
-/// Outcome of [`mark_if_capable`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Marking {
     Marked,

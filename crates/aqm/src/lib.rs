@@ -6,18 +6,18 @@
 //!
 //! | module | what it promises |
 //! |---|---|
-//! | [`time`], [`rate`], [`packet`] | the words: instants, rates, what a discipline may know of a packet |
-//! | [`qdisc`] | [`Qdisc`](qdisc::Qdisc): store and schedule; [`Observer`](qdisc::Observer): nothing disappears silently |
+//! | [`time`], [`rate`], [`packet`] | times, rates, what a discipline may know of a packet |
+//! | [`qdisc`] | [`Qdisc`](qdisc::Qdisc): store and schedule; [`Observer`](qdisc::Observer): no packet disappears silently |
 //! | [`aqm`] | [`Aqm`](aqm::Aqm): the decision alone |
-//! | [`queue`] | the disciplines, and the ways of storing that they share |
-//! | [`link`] | [`Link`](link::Link): queue, rate process, loss and delay of one direction; [`Tally`](link::tally::Tally): what it did |
+//! | [`queue`] | the disciplines, and their ways to store packets |
+//! | [`link`] | [`Link`](link::Link): queue, rate process, loss and delay of one direction; [`Tally`](link::tally::Tally): its counters |
 //! | [`remark`] | what devices on a path change in the DSCP and ECN fields of packets |
 //! | [`checksum`] | the Internet checksum, also of a header whose ECN field has changed |
 //! | [`config`], [`registry`] | from SPEC text to disciplines and links; what exists, with units, defaults, sources |
 //! | [`histogram`] | quantiles of unbounded streams of durations |
 //! | [`latency_bins`] | the bins of the histogram that DOCSIS devices keep |
-//! | [`service_flow`] | what a queue with two service flows and a link with grants agree on |
-//! | `laws` | what holds of every queue, to be tested of one of your own (feature `laws`) |
+//! | [`service_flow`] | the interface of a queue with two service flows and a link with grants |
+//! | `laws` | laws of every queue, as tests for one of your own (feature `laws`) |
 //! | [`rng`] | seeded random numbers in labelled child streams |
 #![no_std]
 extern crate alloc;

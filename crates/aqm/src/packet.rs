@@ -11,9 +11,8 @@ pub enum Ecn {
     NotEct = 0,
     /// ECN-capable, for L4S (RFC 9331).
     Ect1 = 1,
-    /// ECN-capable, classic.
+    /// ECN-capable, for classic senders (RFC 3168).
     Ect0 = 2,
-    /// Congestion experienced.
     Ce = 3,
 }
 
@@ -61,7 +60,7 @@ pub struct Dscp(u8);
 impl Dscp {
     /// Default forwarding, best effort.
     pub const DEFAULT: Self = Self(0);
-    /// Non-queue-building (RFC 9956).
+    /// The non-queue-building codepoint (RFC 9956).
     pub const NON_QUEUE_BUILDING: Self = Self(45);
     /// Expedited forwarding (RFC 3246).
     pub const EXPEDITED: Self = Self(46);

@@ -1,5 +1,5 @@
-//! The traits that carry the whole design: [`Qdisc`] stores and schedules, [`Observer`] is told of
-//! every packet that does not leave unchanged.
+//! The traits of the design: [`Qdisc`] stores and schedules, [`Observer`] receives every packet
+//! that does not leave unchanged.
 
 use alloc::boxed::Box;
 use core::ops::{Add, Sub};
@@ -69,13 +69,6 @@ pub struct Backlog {
     pub bytes: u64,
 }
 
-impl Add for Backlog {
-    type Output = Self;
-    fn add(self, other: Self) -> Self {
-        Self { packets: self.packets + other.packets, bytes: self.bytes + other.bytes }
-    }
-}
-
 impl Backlog {
     /// Counts a packet of `len` bytes in.
     pub const fn add(&mut self, len: u32) {
@@ -110,20 +103,6 @@ pub struct Count {
     pub bytes: u64,
 }
 
-impl Add for Count {
-    type Output = Self;
-    fn add(self, other: Self) -> Self {
-        Self { packets: self.packets + other.packets, bytes: self.bytes + other.bytes }
-    }
-}
-
-impl Sub for Count {
-    type Output = Self;
-    fn sub(self, other: Self) -> Self {
-        Self { packets: self.packets - other.packets, bytes: self.bytes - other.bytes }
-    }
-}
-
 impl Count {
     /// Counts a packet of `len` bytes.
     pub const fn add(&mut self, len: u32) {
@@ -146,18 +125,23 @@ pub struct Stats {
     pub marked: u64,
 }
 
-/// The counters of a discipline with several queues.
-impl Add for Stats {
-    type Output = Self;
-    fn add(self, other: Self) -> Self {
-        Self {
-            offered: self.offered + other.offered,
-            sent: self.sent + other.sent,
-            dropped_enqueue: self.dropped_enqueue + other.dropped_enqueue,
-            dropped_dequeue: self.dropped_dequeue + other.dropped_dequeue,
-            marked: self.marked + other.marked,
+/// Implements `+` and `-` field by field.
+macro_rules! fieldwise {
+    ($($Type:ident: $Operator:ident::$method:ident { $($field:ident),+ };)+) => {$(
+        impl $Operator for $Type {
+            type Output = Self;
+            fn $method(self, other: Self) -> Self {
+                Self { $($field: $Operator::$method(self.$field, other.$field)),+ }
+            }
         }
-    }
+    )+};
+}
+
+fieldwise! {
+    Backlog: Add::add { packets, bytes };
+    Count: Add::add { packets, bytes };
+    Count: Sub::sub { packets, bytes };
+    Stats: Add::add { offered, sent, dropped_enqueue, dropped_dequeue, marked };
 }
 
 impl Stats {
@@ -214,7 +198,6 @@ pub trait ServiceFlows<P> {
     fn note_grants(&mut self, granted: [Granted; 2]);
 }
 
-/// Discards dropped packets.
 impl<P> Observer<P> for () {
     fn dropped(&mut self, _now: Time, _packet: Packet<P>, _reason: DropReason) {}
 }

@@ -59,7 +59,6 @@ pub struct Share {
 }
 
 impl Share {
-    /// Every packet.
     pub const ALL: Self = Self { from_q32: 0, to_q32: 1 << 32 };
 
     const fn contains(self, draw: u32) -> bool {

@@ -1,9 +1,9 @@
 //! Seeded random numbers in labelled child streams.
 //!
-//! Each component draws from a stream of its own, derived from the run's seed and a label, so that
-//! one more draw in one place never shifts another place's numbers. The generator is PCG XSH RR
-//! 64/32 (O'Neill 2014): its output is fixed by its definition, so results do not change with a
-//! library's release.
+//! Each component draws from its own stream, derived from the run's seed and a label, so that one
+//! more draw in one component never shifts another's numbers. The generator is PCG XSH RR 64/32
+//! (O'Neill 2014): its output is fixed by its definition, so results do not change with a library's
+//! release.
 
 /// A stream of random numbers.
 #[derive(Clone, Debug)]

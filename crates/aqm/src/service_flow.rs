@@ -1,4 +1,4 @@
-//! What a queue with two service flows agrees on with a link that grants each its own
+//! The interface between a queue with two service flows and a link that grants each its own
 //! transmissions: the upstream of Low Latency DOCSIS.
 
 use crate::rate::Rate;
@@ -62,9 +62,8 @@ pub struct ProactiveGrants {
 pub struct Contract {
     /// Share of the low latency flow while both flows wait, of 256.
     pub weight: u8,
-    /// By [`Side`].
+    /// Limits of each flow, by [`Side`].
     pub flows: [FlowRates; 2],
-    /// Grants without requests.
     pub proactive: Option<ProactiveGrants>,
 }
 

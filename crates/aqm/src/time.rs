@@ -14,31 +14,40 @@ pub struct Time(u64);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Span(u64);
 
+/// Constructors and the value in nanoseconds, which both types have.
+macro_rules! nanoseconds {
+    ($($Type:ident)+) => {$(
+        impl $Type {
+            pub const ZERO: Self = Self(0);
+
+            pub const fn from_nanos(nanos: u64) -> Self {
+                Self(nanos)
+            }
+
+            pub const fn from_micros(micros: u64) -> Self {
+                Self(micros * 1_000)
+            }
+
+            pub const fn from_millis(millis: u64) -> Self {
+                Self(millis * 1_000_000)
+            }
+
+            pub const fn from_secs(seconds: u64) -> Self {
+                Self(seconds * 1_000_000_000)
+            }
+
+            pub const fn as_nanos(self) -> u64 {
+                self.0
+            }
+        }
+    )+};
+}
+
+nanoseconds!(Time Span);
+
 impl Time {
-    /// The start of the run.
-    pub const ZERO: Self = Self(0);
     /// Later than every event.
     pub const MAX: Self = Self(u64::MAX);
-
-    pub const fn from_nanos(nanos: u64) -> Self {
-        Self(nanos)
-    }
-
-    pub const fn from_micros(micros: u64) -> Self {
-        Self(micros * 1_000)
-    }
-
-    pub const fn from_millis(millis: u64) -> Self {
-        Self(millis * 1_000_000)
-    }
-
-    pub const fn from_secs(seconds: u64) -> Self {
-        Self(seconds * 1_000_000_000)
-    }
-
-    pub const fn as_nanos(self) -> u64 {
-        self.0
-    }
 
     /// Returns the time since `earlier`; zero if `earlier` is later.
     pub const fn since(self, earlier: Self) -> Span {
@@ -47,28 +56,6 @@ impl Time {
 }
 
 impl Span {
-    pub const ZERO: Self = Self(0);
-
-    pub const fn from_nanos(nanos: u64) -> Self {
-        Self(nanos)
-    }
-
-    pub const fn from_micros(micros: u64) -> Self {
-        Self(micros * 1_000)
-    }
-
-    pub const fn from_millis(millis: u64) -> Self {
-        Self(millis * 1_000_000)
-    }
-
-    pub const fn from_secs(seconds: u64) -> Self {
-        Self(seconds * 1_000_000_000)
-    }
-
-    pub const fn as_nanos(self) -> u64 {
-        self.0
-    }
-
     /// Returns `self - other`; zero if `other` is longer.
     #[must_use]
     pub const fn saturating_sub(self, other: Self) -> Self {

@@ -1,4 +1,4 @@
-//! What can be wrong with a SPEC, said so that the reader can mend it.
+//! Errors of SPECs, which name the fault and what is accepted.
 
 use alloc::string::String;
 use core::fmt;
@@ -12,7 +12,7 @@ pub enum ConfigError {
         problem: &'static str,
     },
     UnknownName {
-        /// `queue` or `link`.
+        /// Either `queue` or `link`.
         what: &'static str,
         name: String,
         /// Names that exist, separated by commas.

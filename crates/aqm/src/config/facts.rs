@@ -1,4 +1,4 @@
-//! What a queue may know of the link that it stands in front of.
+//! The facts that a queue may know about its link.
 
 use crate::rate::Rate;
 use crate::time::Span;
@@ -6,7 +6,6 @@ use crate::time::Span;
 /// Facts about a link, for defaults of queues.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LinkFacts {
-    /// The long-term rate.
     pub rate: Option<Rate>,
     /// The rate during a burst, if it differs from `rate`.
     pub peak: Option<Rate>,

@@ -1,4 +1,4 @@
-//! Which known word a misspelt one was meant to be.
+//! The known word that a misspelt word probably means.
 
 use alloc::vec::Vec;
 
@@ -12,7 +12,7 @@ const MOST_MISTAKES: usize = 3;
 /// not count.
 pub fn closest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let word = letters(word);
-    // Of one letter nothing would be left.
+    // A one-letter word would match every other one.
     let most = (word.len() / 3).clamp(1, MOST_MISTAKES).min(word.len().saturating_sub(1));
     let distances = known.into_iter().map(|known| (distance(&word, &letters(known)), known));
     distances.filter(|(distance, _)| *distance <= most).min().map(|(_, known)| known)

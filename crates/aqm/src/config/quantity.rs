@@ -14,9 +14,7 @@ use crate::time::Span;
 /// The kind of a parameter's value, which decides its units.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// A time: `5ms`.
     Span,
-    /// A rate: `20mbit`.
     Rate,
     /// A number of bytes: `256KiB`.
     Bytes,
@@ -31,7 +29,6 @@ pub enum Kind {
     Decimal,
     /// A probability: `5%` or `0.05`, kept as a fraction of 2^32.
     Probability,
-    /// `on` or `off`.
     Switch,
     Choice(&'static [&'static str]),
     /// Differentiated Services codepoints, `45` or `45+46`, kept as a set of bits.

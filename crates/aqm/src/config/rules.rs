@@ -19,7 +19,6 @@ use crate::remark::{Change, NewDscp, Rule, Rules, Share};
 
 /// A named change that networks are known to make.
 pub struct RemarkProfile {
-    /// As in `remark=peer-45`.
     pub name: &'static str,
     /// The rules, as a user would write them.
     pub rules: &'static str,
@@ -70,7 +69,7 @@ pub(super) fn read(text: &str) -> Result<Rules, String> {
             }
             rules.push(rule);
         }
-        // Before the next one is read: a hostile text is not kept.
+        // Checked before the next rule is parsed, so that a hostile text is not stored.
         if rules.len() > Rules::MOST {
             return Err(at(format!("expected at most {} rules", Rules::MOST)));
         }

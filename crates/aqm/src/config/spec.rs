@@ -33,7 +33,6 @@ impl Spec {
         Self { name: name.to_string(), items: Vec::new() }
     }
 
-    /// Adds one `key=value`.
     #[must_use]
     pub fn with(mut self, key: &str, value: &str) -> Self {
         self.items.push(Item { key: Some(key.to_string()), value: value.to_string() });

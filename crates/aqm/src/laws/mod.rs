@@ -1,4 +1,4 @@
-//! What holds of every queue discipline, to be tested of one of your own: feature `laws`.
+//! Laws of every queue discipline, as tests for one of your own: feature `laws`.
 //!
 //! ```ignore
 //! // In the tests of the crate that has the queue, whose dev-dependencies have
@@ -8,18 +8,18 @@
 //!
 //! [`laws!`](crate::laws!) makes a test of each law:
 //!
-//! | law | is |
+//! | law | meaning |
 //! |---|---|
-//! | [`keeps_its_books`] | whatever is offered and asked: offered = sent + dropped + backlog, in packets and bytes; each drop and mark told once; nothing twice; no flow reordered; Not-ECT never marked, CE never cleared, no other field changed; never `Empty` while something is stored; counters only grow; a limit is kept |
-//! | [`repeats_itself`] | the same seed, the same fates; and the script makes it drop or mark at all |
-//! | [`does_not_feel_polls`] | a link that asks more often changes nothing |
-//! | [`forgets_in_a_minute`] | once drained and idle, a packet that finds the queue empty passes untouched |
-//! | [`survives_the_wrap_of_a_clock`] | 32 bits of microseconds, or of 1024 ns, mean nothing |
+//! | [`keeps_its_books`] | under any operations: offered = sent + dropped + backlog, in packets and bytes; each drop and mark is reported once; no packet leaves twice; no flow is reordered; Not-ECT is never marked, CE never cleared, no other field changed; never `Empty` while a packet is stored; counters only grow; a limit is never exceeded |
+//! | [`repeats_itself`] | the same seed has the same fates; the script makes the queue drop or mark |
+//! | [`does_not_feel_polls`] | a link that polls more often changes nothing |
+//! | [`forgets_in_a_minute`] | after a minute of idleness, a packet that finds the queue empty passes unchanged |
+//! | [`survives_the_wrap_of_a_clock`] | the wrap of 32 bits of microseconds, or of 1024 ns, changes nothing |
 //! | [`survives_a_giant`] | a packet beyond every limit does no lasting harm |
-//! | [`serves_every_flow`] | with packets of 64 kB, too |
+//! | [`serves_every_flow`] | every flow is served, with packets of 64 kB, too |
 //!
-//! The same functions hold the disciplines of this crate to the laws (`tests/laws`). Each panics
-//! where its law is broken.
+//! The same functions test the disciplines of this crate (`tests/laws`). Each panics if its law is
+//! broken.
 
 mod ledger;
 mod operations;

@@ -64,7 +64,7 @@ pub fn perform(subject: &Subject, start: Time, operations: &[Operation]) {
             Operation::Wait(span) => now += span,
         }
     }
-    // Nothing is stuck: what is left comes out, or is dropped, in time.
+    // Every packet that is left leaves or is dropped in time.
     for _ in 0..10_000 {
         if queue.backlog().is_empty() {
             break;

@@ -21,7 +21,7 @@ pub fn overload(rng: &mut Rng, start: Time, span: Span, percent: u32) -> Script 
         meta.ecn = Ecn::from_bits((flow % 4) as u8);
         meta.dscp = [0, 0, 0, 45, 34].map(Dscp::new)[flow as usize % 5].expect("a codepoint");
         script.push((now, meta));
-        // 800 ns per byte at 100 %; gaps between nothing and twice the mean.
+        // 800 ns per byte at 100 %; gaps are uniform between zero and twice the mean.
         let mean = u64::from(len) * 80_000 / u64::from(percent);
         now += Span::from_nanos(u64::from(rng.below(2 * mean as u32)));
     }

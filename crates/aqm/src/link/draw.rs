@@ -4,7 +4,6 @@ use crate::rng::Rng;
 use crate::time::Span;
 
 const ONE_Q63: u64 = 1 << 63;
-/// exp(-1) in Q63.
 const INVERSE_E_Q63: u64 = 3_393_088_950_634_442_637;
 /// Means above this (in Q16) draw a rounded normal number instead of a Poisson number.
 const LARGE_MEAN_Q16: u64 = 16 << 16;
@@ -68,7 +67,7 @@ pub(super) fn poisson(rng: &mut Rng, mean_q16: u64) -> u64 {
     let mut probability = exp_minus_q63(mean_q16);
     let mut left = rng.next_u64() >> 1;
     let mut number = 0;
-    // Past 100 at a mean of 16 at most, what is left is the rounding of the sum.
+    // Beyond 100, at a mean of at most 16, only the rounding of the sum is left.
     while left >= probability && number < 100 {
         left -= probability;
         number += 1;

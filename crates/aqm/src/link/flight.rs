@@ -1,7 +1,7 @@
-//! What happens to a packet between the end of its transmission and the far end, beyond a fixed
-//! delay: jitter, reordering, and the request-grant delay of a DOCSIS upstream.
+//! What happens to a packet between its transmission and the far end, besides a fixed delay:
+//! jitter, reordering, and the request-grant delay of a DOCSIS upstream.
 //!
-//! A link without these options does not have a [`Flight`] and pays one test per packet.
+//! A link without these options has no [`Flight`] and pays one test per packet.
 
 use crate::rate::Rate;
 use crate::rng::Rng;

@@ -1,16 +1,17 @@
-//! Requests and grants of a DOCSIS upstream before the queue: each service flow asks for what it
-//! stores, and a packet stays in the queue until a grant of its own flow covers it. A packet of the
-//! low latency flow therefore overtakes inside the modem.
+//! Requests and grants of a DOCSIS upstream, in front of which packets wait in the queue: each
+//! service flow requests grants for its backlog, and a packet stays in the queue until a grant of
+//! its flow covers it. A packet of the low latency flow therefore overtakes inside the modem.
 //!
-//! At each MAP boundary the modem asks, per flow, for the bytes that it stores and has not asked
-//! for. The CMTS divides what one MAP interval carries: at most the peak rate, within the token
-//! bucket of the aggregate and of each flow, taken at the interval's end; `weight : 256 - weight`
-//! while both flows want more, all of it while one does. These grants begin `to_grant` after the
-//! boundary, the low latency flow's first. Proactive grants come besides, used or not, and count
-//! in the low latency flow's part (as in CableLabs' simulator, docsis-ns3).
+//! At each MAP boundary the modem requests, per flow, the bytes that are stored and not yet
+//! requested. The CMTS divides the bytes of one MAP interval: at most the peak rate, within the
+//! token buckets of the aggregate and of each flow at the end of the interval; `weight : 256 -
+//! weight` while both flows want more, and all of it for a single one. These grants begin
+//! `to_grant` after the boundary, those of the low latency flow first. Proactive grants come in
+//! addition, used or not, and count against the low latency flow's share (as in CableLabs'
+//! simulator, docsis-ns3).
 //!
-//! What a flow is granted while it stores nothing is lost and goes back to the token buckets. What
-//! does not cover a whole packet waits for the flow's next grant: the packet is fragmented, and
+//! Grants to a flow that stores nothing are lost, and return to the token buckets. A grant that
+//! does not cover a whole packet is kept for the flow's next grant: the packet is fragmented, and
 //! arrives with its last byte. Requests are never lost and never collide.
 
 use alloc::collections::VecDeque;
@@ -44,7 +45,7 @@ struct Flow {
     limits: [Option<Bucket>; 2],
     /// Bytes requested and not granted.
     pending: u64,
-    /// Bytes in `coming`.
+    /// Bytes of the grants in `coming`.
     promised: u64,
     /// Bytes of grants that have begun, not used yet.
     credit: u64,
@@ -183,7 +184,7 @@ impl Grants {
             flow.pending -= bytes;
             flow.promised += bytes;
         }
-        // What proactive grants carry is asked for no more.
+        // Bytes that proactive grants carry need no request any more.
         let low_latency = &mut self.flows[Side::LowLatency as usize];
         low_latency.pending = low_latency.pending.saturating_sub(reserved);
         if bytes != [0, 0] {

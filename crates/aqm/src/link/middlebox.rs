@@ -1,6 +1,6 @@
-//! What the path behind a link does to the DSCP and ECN fields of packets that it delivers.
+//! Changes of the DSCP and ECN fields of packets that the path behind a link delivers.
 //!
-//! A link without these options does not have a [`Middlebox`] and pays one test per packet.
+//! A link without these options has no [`Middlebox`] and pays one test per packet.
 
 use crate::packet::{Ecn, Packet};
 use crate::qdisc::{MarkReason, Observer};

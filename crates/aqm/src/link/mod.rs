@@ -1,5 +1,5 @@
-//! One direction of a path: a queue, a rate process behind it, then loss, delay and whatever
-//! changes packets on their way.
+//! One direction of a path: a queue, a rate process behind it, then loss, delay and changes of
+//! packets.
 
 pub(crate) mod cellular;
 mod constant;
@@ -86,7 +86,6 @@ enum Activity {
     Waiting,
     /// Asks its queue for a packet.
     Asking,
-    /// Ends a transmission.
     Sending,
     /// Handles the next request, grant or transmission.
     Granting,
@@ -221,7 +220,7 @@ impl<P> Link<P> {
         if flying.is_some() && self.flight.is_none() {
             return flying;
         }
-        // With extra delays, a packet still to be sent may overtake those that fly.
+        // With extra delays, a packet that is sent later may overtake packets in flight.
         let next = (self.activity != Activity::Idle).then(|| self.wake + self.delay);
         flying.into_iter().chain(next).min()
     }
@@ -240,7 +239,8 @@ impl<P> Link<P> {
     #[inline(never)]
     fn advance(&mut self, last: Time, observer: &mut impl Observer<P>) {
         while self.wake <= last {
-            // The course of a busy link, which is foretold better by tests than by a jump table.
+            // The order of tests on a busy link, which the processor predicts better than a jump
+            // table.
             if self.activity == Activity::Sending {
                 self.finish(observer);
                 if self.wake > last {
@@ -287,7 +287,7 @@ impl<P> Link<P> {
             Dequeue::Empty => (self.activity, self.wake) = (Activity::Idle, Time::MAX),
             Dequeue::NotBefore(time) => {
                 debug_assert!(time > start, "a queue that shapes must name a later instant");
-                // The rate process is asked then: it must not be taken beyond what may come first.
+                // The rate process is only asked then: it must not advance beyond an earlier event.
                 (self.activity, self.wake) = (Activity::Waiting, time);
             }
         }
@@ -336,8 +336,8 @@ impl<P> Link<P> {
     }
 
     /// Begins to transmit `packet` and settles its way to the far end.
-    // Out of line, so that the packet is handed over in memory and moved as a whole. Inlined, it is
-    // moved in pieces, and to read several pieces at once that were just written stalls.
+    // Not inlined, so that the packet is passed in memory and moved as a whole. Inlined, it is
+    // moved in pieces, and reading several pieces at once that were just written stalls.
     #[inline(never)]
     fn transmit(&mut self, start: Time, packet: Packet<P>, observer: &mut impl Observer<P>) {
         let Some(end) = self.rate.transmit(start, packet.meta.len) else {
@@ -374,7 +374,7 @@ impl<P> Link<P> {
         {
             middlebox.pass(start, &mut packet, observer);
         }
-        // Only where it changes something: what was just written stalls who copies it.
+        // Only if it changes something: copying a packet that was just written stalls.
         if self.overhead_bytes > 0 {
             packet.meta.len -= self.overhead_bytes;
         }
@@ -393,7 +393,7 @@ impl<P> Link<P> {
     }
 }
 
-/// Out of line, so that a packet without overhead is not taken apart for it on its way.
+/// Not inlined, so that a packet without overhead is not unpacked for it.
 #[cold]
 fn add_overhead(meta: &mut Meta, overhead_bytes: u32) {
     meta.len += overhead_bytes;

@@ -44,7 +44,7 @@ impl Transmitter {
             pieces.enter_next();
         }
         if ready <= self.free_at {
-            // Still the same busy period: what it has carried stays due.
+            // The busy period continues, so its carry remains.
             self.free_at = self.free_at.max(start);
         }
         start
@@ -67,14 +67,14 @@ impl Transmitter {
                     self.free_at = now + Span::from_nanos(needed);
                     return self.free_at;
                 }
-                // More is needed than the piece has left, so the product is less than the work.
+                // The piece ends before the work does, so the product is less than the work.
                 Some(_) => work -= rate * left,
                 None => {}
             }
             now = pieces.piece_end();
             pieces.enter_next();
         }
-        // Beyond the end of time: years of work for a link that hardly passes anything.
+        // Beyond the end of time: years of work on a link that hardly sends.
         self.free_at = now;
         now
     }

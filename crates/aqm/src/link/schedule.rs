@@ -54,7 +54,6 @@ pub enum ScheduleError {
     NothingPasses,
     /// The repeat does not end after the start of the last step.
     ShortRepeat,
-    /// More than [`Schedule::MAX_STEPS`].
     TooMany,
 }
 

@@ -1,11 +1,12 @@
-//! What a link did to its packets, counted alike in every world: fates by reason, delays, windows
+//! Counts what a link does to its packets, in every world alike: fates by reason, delays, windows
 //! and curves.
 //!
-//! Whoever drives a [`Link`](super::Link) passes on what its observer hears. Counting a packet
-//! neither allocates nor looks at anything but the packet.
+//! The driver of a [`Link`](super::Link) passes on the calls of its observer. Counting a packet
+//! allocates nothing, and reads nothing but the packet.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
+use core::array::from_fn;
 use core::ops;
 
 use crate::histogram::Histogram;
@@ -63,17 +64,30 @@ impl Counts {
     }
 }
 
+impl Counts {
+    fn combine(
+        self,
+        other: Self,
+        counts: fn(Count, Count) -> Count,
+        numbers: fn(u64, u64) -> u64,
+    ) -> Self {
+        Self {
+            offered: counts(self.offered, other.offered),
+            sent: counts(self.sent, other.sent),
+            drops: from_fn(|reason| counts(self.drops[reason], other.drops[reason])),
+            marks: from_fn(|reason| numbers(self.marks[reason], other.marks[reason])),
+            remarks: from_fn(|rule| numbers(self.remarks[rule], other.remarks[rule])),
+            bins: from_fn(|side| {
+                from_fn(|bin| numbers(self.bins[side][bin], other.bins[side][bin]))
+            }),
+        }
+    }
+}
+
 impl ops::Add for Counts {
     type Output = Self;
     fn add(self, other: Self) -> Self {
-        Self {
-            offered: self.offered + other.offered,
-            sent: self.sent + other.sent,
-            drops: core::array::from_fn(|reason| self.drops[reason] + other.drops[reason]),
-            marks: core::array::from_fn(|reason| self.marks[reason] + other.marks[reason]),
-            remarks: core::array::from_fn(|rule| self.remarks[rule] + other.remarks[rule]),
-            bins: pairwise(&self.bins, &other.bins, |ours, others| ours + others),
-        }
+        self.combine(other, ops::Add::add, ops::Add::add)
     }
 }
 
@@ -81,25 +95,8 @@ impl ops::Add for Counts {
 impl ops::Sub for Counts {
     type Output = Self;
     fn sub(self, earlier: Self) -> Self {
-        Self {
-            offered: self.offered - earlier.offered,
-            sent: self.sent - earlier.sent,
-            drops: core::array::from_fn(|reason| self.drops[reason] - earlier.drops[reason]),
-            marks: core::array::from_fn(|reason| self.marks[reason] - earlier.marks[reason]),
-            remarks: core::array::from_fn(|rule| self.remarks[rule] - earlier.remarks[rule]),
-            bins: pairwise(&self.bins, &earlier.bins, |now, before| now - before),
-        }
+        self.combine(earlier, ops::Sub::sub, ops::Sub::sub)
     }
-}
-
-fn pairwise<const N: usize>(
-    first: &[[u64; N]; 2],
-    second: &[[u64; N]; 2],
-    combine: impl Fn(u64, u64) -> u64,
-) -> [[u64; N]; 2] {
-    core::array::from_fn(|side| {
-        core::array::from_fn(|bin| combine(first[side][bin], second[side][bin]))
-    })
 }
 
 /// What queue protection did to one flow.
@@ -181,9 +178,9 @@ impl Delays {
 /// Counts and delays between two instants.
 #[derive(Clone, Debug)]
 pub struct Window {
-    /// Inclusive.
+    /// The first time in the window.
     pub start: Time,
-    /// Exclusive.
+    /// The first time after the window.
     pub end: Time,
     pub counts: Counts,
     pub delays: Delays,

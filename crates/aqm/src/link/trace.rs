@@ -70,7 +70,6 @@ impl fmt::Display for TraceError {
 impl core::error::Error for TraceError {}
 
 impl Trace {
-    /// Lines at most.
     pub const MAX_OPPORTUNITIES: usize = 1 << 24;
 
     /// Parses a recording. Lines end with LF or CR LF; the last may end without.
@@ -139,7 +138,7 @@ impl Trace {
     /// Returns the number of opportunities before `time`, with the recording repeated.
     fn opportunities_before(&self, time: Time) -> u64 {
         let time_ms = time.as_nanos().div_ceil(NANOS_PER_MS);
-        // The cycles whose last opportunity is before `time`, and the one under way.
+        // The cycles whose last opportunity is before `time`, and the current one.
         let cycles = time_ms.saturating_sub(1) / u64::from(self.duration_ms());
         let offset_ms = time_ms - cycles * u64::from(self.duration_ms());
         let rest = self.opportunities_ms.partition_point(|&ms| u64::from(ms) < offset_ms);

@@ -46,7 +46,6 @@ pub struct AvqConfig {
     pub ecn: bool,
 }
 
-/// The AQM.
 #[derive(Clone, Debug)]
 pub struct Avq {
     config: AvqConfig,

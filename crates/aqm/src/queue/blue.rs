@@ -57,7 +57,6 @@ pub struct BlueConfig {
     pub rate: Option<Rate>,
 }
 
-/// The AQM.
 #[derive(Clone, Debug)]
 pub struct Blue {
     config: BlueConfig,

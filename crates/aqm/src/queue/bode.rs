@@ -12,7 +12,7 @@
 //! There is neither ECN nor pacing of drops: a whole window may go in one burst.
 //!
 //! # Where the profiles differ
-//! | point | [`Paper`] | [`Patch`] (the authors' release v1.5) |
+//! | point | `paper` | `patch` (the authors' release v1.5) |
 //! |---|---|---|
 //! | served | sojourn < bound | sojourn <= bound |
 //! | clock | nanoseconds | whole milliseconds |
@@ -36,77 +36,73 @@ use crate::queue::fifo::{LIMIT, OneQueue};
 use crate::rng::Rng;
 use crate::time::{Span, Time};
 
-/// BoDe, profile `paper`.
-#[derive(Clone, Debug)]
-pub struct Paper {
+/// BoDe in one of its profiles.
+#[derive(Clone, Copy, Debug)]
+pub struct Bode {
+    profile: BodeProfile,
     bound: Span,
     exempt_packets: u32,
 }
 
-impl Paper {
-    /// Serves packets that waited less than `bound`, and always the last `exempt_packets`.
-    pub const fn new(bound: Span, exempt_packets: u32) -> Self {
-        Self { bound, exempt_packets }
-    }
-}
-
-impl Aqm for Paper {
-    #[inline]
-    fn dequeue<P>(&mut self, now: Time, store: &mut impl Store<P>) -> Option<Packet<P>> {
-        serve_first(store, |head, left| {
-            now.since(head.arrived) < self.bound || left.packets < self.exempt_packets
-        })
-    }
-}
-
-/// BoDe, profile `patch`.
-#[derive(Clone, Debug)]
-pub struct Patch {
-    bound_ms: u64,
-    exempt_packets: u32,
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BodeProfile {
+    Paper,
+    /// The authors' release. Their `min_thr` is `exempt_packets - 1`; their 999 (rule off) is
+    /// `exempt_packets` 1 or 0.
+    Patch,
 }
 
 /// One packet with Mahimahi's 4-byte header: the head is served if no more bytes are left behind
 /// it.
 const PATCH_EXEMPT_BYTES: u64 = 1_504;
 
-impl Patch {
-    /// Rounds `bound` down to milliseconds. The authors' `min_thr` is `exempt_packets - 1`; their
-    /// 999 (rule off) is `exempt_packets` 1 or 0.
-    pub const fn new(bound: Span, exempt_packets: u32) -> Self {
-        Self { bound_ms: bound.as_nanos() / 1_000_000, exempt_packets }
+impl Bode {
+    /// Serves packets that waited less than `bound`, and always the last `exempt_packets`.
+    pub const fn new(profile: BodeProfile, bound: Span, exempt_packets: u32) -> Self {
+        Self { profile, bound, exempt_packets }
+    }
+
+    /// Whether `head` is served, given the backlog behind it.
+    #[inline]
+    fn serves(&self, now: Time, head: &Meta, left: Backlog) -> bool {
+        let whole_ms = |nanos: u64| nanos / 1_000_000;
+        let in_time = match self.profile {
+            BodeProfile::Paper => now.since(head.arrived) < self.bound,
+            BodeProfile::Patch => {
+                let arrived_ms = whole_ms(head.arrived.as_nanos());
+                let waited_ms = whole_ms(now.as_nanos()).saturating_sub(arrived_ms);
+                waited_ms <= whole_ms(self.bound.as_nanos()) || left.bytes <= PATCH_EXEMPT_BYTES
+            }
+        };
+        in_time || left.packets < self.exempt_packets
     }
 }
 
-impl Aqm for Patch {
+impl Aqm for Bode {
     #[inline]
     fn dequeue<P>(&mut self, now: Time, store: &mut impl Store<P>) -> Option<Packet<P>> {
-        let now_ms = now.as_nanos() / 1_000_000;
-        serve_first(store, |head, left| {
-            let arrived_ms = head.arrived.as_nanos() / 1_000_000;
-            now_ms.saturating_sub(arrived_ms) <= self.bound_ms
-                || left.packets < self.exempt_packets
-                || left.bytes <= PATCH_EXEMPT_BYTES
-        })
+        loop {
+            let head = store.head()?;
+            if self.serves(now, head, store.backlog().without(head.len)) {
+                return store.pop();
+            }
+            drop_head(store);
+        }
     }
 }
 
-pub type BodeQueue = OneQueue<BodeProfile>;
-
-/// BoDe in one of its profiles.
-#[derive(Clone, Debug)]
-pub enum BodeProfile {
-    Paper(Paper),
-    /// The authors' release.
-    Patch(Patch),
+#[cold]
+fn drop_head<P>(store: &mut impl Store<P>) {
+    if let Some(packet) = store.pop() {
+        store.drop(packet, DropReason::Bound);
+    }
 }
+
+pub type BodeQueue = OneQueue<Bode>;
 
 impl BodeQueue {
     pub(crate) fn build<P: Send + 'static>(&self, _: &Rng) -> BoxedQdisc<P> {
-        match &self.config {
-            BodeProfile::Paper(bode) => self.under(bode.clone()),
-            BodeProfile::Patch(bode) => self.under(bode.clone()),
-        }
+        self.under(self.config)
     }
 }
 
@@ -131,37 +127,14 @@ pub(crate) const DEFINITION: Definition = Definition {
 
 pub(crate) fn configure(values: &Values) -> Result<BodeQueue, ConfigError> {
     let bound = values.get(BOUND);
-    let exempt_packets = values.get(EXEMPT);
     let profile = match values.profile() {
         "patch" if bound < Span::from_millis(1) => {
             return Err(values.refuse(BOUND, "1ms and more: profile=patch counts whole ms"));
         }
-        "patch" => BodeProfile::Patch(Patch::new(bound, exempt_packets)),
-        _ => BodeProfile::Paper(Paper::new(bound, exempt_packets)),
+        "patch" => BodeProfile::Patch,
+        _ => BodeProfile::Paper,
     };
-    BodeQueue::new(profile, values)
-}
-
-/// Drops from the head until `is_served` accepts a packet, given the backlog behind it.
-#[inline]
-fn serve_first<P>(
-    store: &mut impl Store<P>,
-    is_served: impl Fn(&Meta, Backlog) -> bool,
-) -> Option<Packet<P>> {
-    loop {
-        let head = store.head()?;
-        if is_served(head, store.backlog().without(head.len)) {
-            return store.pop();
-        }
-        drop_head(store);
-    }
-}
-
-#[cold]
-fn drop_head<P>(store: &mut impl Store<P>) {
-    if let Some(packet) = store.pop() {
-        store.drop(packet, DropReason::Bound);
-    }
+    BodeQueue::new(Bode::new(profile, bound, values.get(EXEMPT)), values)
 }
 
 #[cfg(test)]
@@ -186,34 +159,42 @@ mod tests {
 
     const BOUND: Span = Span::from_millis(20);
 
+    const fn patch(bound: Span, exempt_packets: u32) -> Bode {
+        Bode::new(BodeProfile::Patch, bound, exempt_packets)
+    }
+
+    const fn paper(bound: Span, exempt_packets: u32) -> Bode {
+        Bode::new(BodeProfile::Paper, bound, exempt_packets)
+    }
+
     #[test]
     fn patch_matches_the_authors_code_at_its_edges() {
         let all: Vec<u32> = (1..=10).collect();
         let aged = Span::from_millis;
-        assert_eq!(survivors(Patch::new(BOUND, 3), 10, 1_500, aged(20)), all);
-        assert_eq!(survivors(Patch::new(BOUND, 3), 10, 1_500, aged(21)), [8, 9, 10]);
+        assert_eq!(survivors(patch(BOUND, 3), 10, 1_500, aged(20)), all);
+        assert_eq!(survivors(patch(BOUND, 3), 10, 1_500, aged(21)), [8, 9, 10]);
         // Their min_thr 999 (off) and its default 0: only the byte rule is left.
-        assert_eq!(survivors(Patch::new(BOUND, 0), 10, 1_500, aged(21)), [9, 10]);
-        assert_eq!(survivors(Patch::new(BOUND, 1), 10, 1_500, aged(21)), [9, 10]);
-        assert_eq!(survivors(Patch::new(BOUND, 0), 10, 1_505, aged(21)), [10]);
-        assert_eq!(survivors(Patch::new(BOUND, 3), 20, 200, aged(21)).len(), 8);
-        assert_eq!(survivors(Patch::new(BOUND, 3), 20, 100, aged(21)).len(), 16);
+        assert_eq!(survivors(patch(BOUND, 0), 10, 1_500, aged(21)), [9, 10]);
+        assert_eq!(survivors(patch(BOUND, 1), 10, 1_500, aged(21)), [9, 10]);
+        assert_eq!(survivors(patch(BOUND, 0), 10, 1_505, aged(21)), [10]);
+        assert_eq!(survivors(patch(BOUND, 3), 20, 200, aged(21)).len(), 8);
+        assert_eq!(survivors(patch(BOUND, 3), 20, 100, aged(21)).len(), 16);
     }
 
     #[test]
     fn paper_serves_strictly_below_the_bound_and_the_last_three() {
         let just_below = BOUND.saturating_sub(Span::from_nanos(1));
-        assert_eq!(survivors(Paper::new(BOUND, 3), 10, 1_500, just_below).len(), 10);
-        assert_eq!(survivors(Paper::new(BOUND, 3), 10, 1_500, BOUND), [8, 9, 10]);
-        assert_eq!(survivors(Paper::new(BOUND, 3), 20, 100, BOUND), [18, 19, 20]);
-        assert_eq!(survivors(Paper::new(BOUND, 0), 10, 1_500, BOUND), []);
+        assert_eq!(survivors(paper(BOUND, 3), 10, 1_500, just_below).len(), 10);
+        assert_eq!(survivors(paper(BOUND, 3), 10, 1_500, BOUND), [8, 9, 10]);
+        assert_eq!(survivors(paper(BOUND, 3), 20, 100, BOUND), [18, 19, 20]);
+        assert_eq!(survivors(paper(BOUND, 0), 10, 1_500, BOUND), []);
     }
 
     /// One packet per 0.5 ms for 200 ms into a link of one packet per ms: the authors' code first
     /// skips at 41 ms (the 42nd packet lost, the 43rd served), serves 200 and loses 159.
     #[test]
     fn patch_at_twice_the_rate_matches_the_authors_code() {
-        let mut queue = Single::new(Patch::new(BOUND, 3), Limit::packets(1_000), Overflow::Tail);
+        let mut queue = Single::new(patch(BOUND, 3), Limit::packets(1_000), Overflow::Tail);
         let mut served = Vec::new();
         for half_ms in 0..400_u64 {
             let now = Time::from_micros(half_ms * 500);

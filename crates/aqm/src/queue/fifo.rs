@@ -23,7 +23,7 @@ pub struct FifoConfig {
 params! {
     /// The limit of a discipline on a single queue.
     pub(crate) LIMIT: PacketsOrBytes = "limit", "1000p" in "1p".."16777216p",
-        "how much the queue holds";
+        "limit of the queue";
 }
 
 pub(crate) const TAIL_DROP: Definition = Definition {

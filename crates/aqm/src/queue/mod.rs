@@ -20,7 +20,7 @@ pub mod fifo;
 pub mod fq_codel;
 pub mod fq_pie;
 #[cfg(test)]
-mod gauges;
+mod gauge_tests;
 pub mod own;
 pub mod pie;
 pub mod red;

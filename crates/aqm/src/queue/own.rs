@@ -1,14 +1,14 @@
-//! A queue of somebody's own: first in, first out, under a [`Judge`] that the program was given
-//! while it ran, such as an object of a scripting language.
+//! A queue with a user's algorithm: first in, first out, under a [`Judge`] that the program
+//! receives at run time, such as an object of a scripting language.
 //!
-//! The judge decides and the queue stores. It never holds a packet, so it can neither lose one nor
-//! give one twice, change its order or hold it back: whatever it answers, the laws that every
-//! queue obeys hold. What it answers with has the meaning that it has for every [`Aqm`].
+//! The judge decides and the queue stores. A judge never has a packet, so it can neither lose nor
+//! duplicate nor delay one, nor change the order: whatever it answers, the laws of all queues hold.
+//! Its answers mean what they mean for every [`Aqm`].
 //!
 //! A SPEC names such a queue (`own:BoDe,limit=1000p,bound_ns=20000000`), but the registry cannot
-//! build it: whoever has the judge makes an [`OwnQueue`] of it and [`QueueSetup::own`] of that.
-//! A discipline in Rust implements [`Aqm`] itself, as `examples/own_queue.rs` does: then a packet
-//! costs no indirection.
+//! build it: the owner of the judge makes an [`OwnQueue`] of it and [`QueueSetup::own`] of that. A
+//! discipline in Rust implements [`Aqm`] itself, as `examples/own_queue.rs` does, and needs no
+//! indirection per packet.
 //!
 //! [`QueueSetup::own`]: crate::registry::QueueSetup::own
 
@@ -104,11 +104,11 @@ const NAME: &str = "name";
 /// Not in the registry, which can build every discipline in it.
 const DEFINITION: Definition = Definition {
     name: "own",
-    summary: "a queue whose decisions whoever runs it brings along",
+    summary: "a queue whose decisions come from the program that runs it",
     source: "its owner",
     params: &[LIMIT.param()],
     positional: Some(NAME),
-    // Keys of its own are its owner's to check.
+    // The judge's owner checks other keys.
     free_key: Some(|_| true),
     ..Definition::BARE
 };

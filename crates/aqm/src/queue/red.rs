@@ -58,7 +58,6 @@ pub struct RedConfig {
     pub mean_packet_time: Span,
 }
 
-/// The AQM.
 #[derive(Clone, Debug)]
 pub struct Red {
     config: RedConfig,
@@ -130,7 +129,7 @@ impl Red {
         let (min_q24, max_q24) = (self.config.min << 24, self.config.max << 24);
         let ramp = |from_q24: u64, width_q24: u64, height_q32: u64| {
             let above_q24 = self.average_q24 - from_q24;
-            // A 128-bit division costs more than the rest of RED: only where bytes need it.
+            // A 128-bit division costs more than the rest of RED, and only bytes need it.
             match above_q24.checked_mul(height_q32) {
                 Some(share) => share / width_q24,
                 None => {
@@ -149,7 +148,7 @@ impl Red {
         }
     }
 
-    // Out of line, so that the way of a packet that passes stays small enough to be inlined.
+    // Not inlined, so that the code for a packet that passes stays small enough to be inlined.
     #[inline(never)]
     fn signals(&mut self, len: u32) -> bool {
         let Some(mut base_q32) = self.base_probability_q32() else {
@@ -251,7 +250,7 @@ params! {
     WEIGHT: Option<Probability> = "weight",
         ("0.002; adaptive: 1 - exp(-1/C), C packets per second"),
         "weight of a new sample of the queue length";
-    MAX_P: Probability = "max-p", "2%", "probability at max (adaptive: to begin with)";
+    MAX_P: Probability = "max-p", "2%", "probability at max (adaptive: the initial one)";
     GENTLE: bool = "gentle", "on", "rise from max-p to 1 between max and 2 x max";
     ADAPTIVE: bool = "adaptive", "off", "adapt max-p and derive the defaults from the link";
     TARGET: Span = "target", "5ms" in "1us".."10s",
@@ -259,7 +258,7 @@ params! {
     MEAN_PACKET: Bytes = "mean-packet", "1000B" in "1B".."64KiB",
         "average packet, for the decay while idle and probabilities by size";
     ECN: bool = "ecn", "off", "mark ECN-capable packets instead of dropping them";
-    HARD_DROP: bool = "harddrop", "off", "drop even ECN-capable packets above the band";
+    HARD_DROP: bool = "harddrop", "off", "drop ECN-capable packets, too, above the band";
     use LIMIT;
 }
 

@@ -57,7 +57,6 @@ pub struct RemConfig {
     pub rate: Rate,
 }
 
-/// The AQM.
 #[derive(Clone, Debug)]
 pub struct Rem {
     config: RemConfig,

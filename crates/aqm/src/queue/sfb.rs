@@ -60,7 +60,6 @@ pub struct SfbConfig {
     pub warmup_ms: u64,
 }
 
-/// The AQM.
 #[derive(Clone, Debug)]
 pub struct Sfb {
     config: SfbConfig,
@@ -145,7 +144,7 @@ impl Sfb {
 
     /// Returns the verdict, and the hashes that count the packet if it is stored.
     fn judge(&mut self, now_ms: u64, meta: &Meta) -> (Verdict, [u32; 2]) {
-        // As the kernel, which reads this before it changes filters.
+        // The kernel, too, reads this before it switches filters.
         let active = self.active;
         self.advance(now_ms);
         let mut hashes = [0; 2];
@@ -250,7 +249,6 @@ impl Filter {
 
 const LEVELS: usize = 8;
 const BINS: usize = 16;
-/// Probability one.
 const CERTAIN: u16 = u16::MAX;
 /// A longer silence earns the penalty box no more tokens.
 const PENALTY_MEMORY_MS: u64 = 10_000;
@@ -265,20 +263,20 @@ impl SfbQueue {
 
 params! {
     LIMIT: Packets = "limit", "1000p" in "1p".."65535p", "packets stored at most, tail-drop beyond";
-    MAX: Packets = "max", "25p" in "1p".."65535p", "packets stored at most of a flow";
+    MAX: Packets = "max", "25p" in "1p".."65535p", "most stored packets of one flow";
     TARGET: Packets = "target", "20p" in "1p".."65535p",
-        "a bin's probability rises while it stores so many packets";
+        "stored packets of a bin from which on its probability rises";
     INCREMENT: Probability = "increment", "0.05%",
         "rise of the probability per arrival, rounded to 65535ths";
     DECREMENT: Probability = "decrement", "0.005%",
         "fall of the probability per arrival, rounded to 65535ths";
     PENALTY_RATE: Count = "penalty-rate", "10" in "0".."1000000",
-        "packets per second of all flows that do not react together";
+        "packets per second of all unresponsive flows together";
     PENALTY_BURST: Packets = "penalty-burst", "20p" in "0p".."65535p",
-        "packets of those flows at once";
+        "burst of these flows";
     REHASH: Span = "rehash", "600s" in "0s".."86400s", "life of a hash in whole ms; 0s: for ever";
     WARMUP: Span = "warmup", "60s" in "0s".."86400s",
-        "the next hash learns so long before (`db` of tc); 0s: not at all";
+        "how long the next hash learns before it takes over (`db` of tc); 0s: not at all";
 }
 
 pub(crate) const DEFINITION: Definition = Definition {

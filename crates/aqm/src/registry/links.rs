@@ -22,32 +22,23 @@ pub type LoadFile<'a> = dyn FnMut(&str) -> Result<Vec<u8>, String> + 'a;
 #[derive(Clone, Copy, Debug)]
 pub struct LinkEntry {
     pub definition: &'static Definition,
-    configure: fn(&Values, &mut LoadFile<'_>) -> Result<LinkConfig, ConfigError>,
+    configure: Configure,
+}
+
+type Configure = fn(&Values, &mut LoadFile<'_>) -> Result<LinkConfig, ConfigError>;
+
+const fn entry(definition: &'static Definition, configure: Configure) -> LinkEntry {
+    LinkEntry { definition, configure }
 }
 
 /// Every link, in the order in which `underload queues` lists them.
 pub const LINKS: &[LinkEntry] = &[
-    LinkEntry {
-        definition: &params::CONSTANT,
-        configure: |values, _| Ok(params::constant(values)),
-    },
-    LinkEntry {
-        definition: &params::steps::DEFINITION,
-        configure: |values, _| params::steps::configure(values),
-    },
-    LinkEntry {
-        definition: &params::trace::DEFINITION,
-        configure: |values, load| params::trace::configure(values, load),
-    },
-    LinkEntry {
-        definition: &cellular::DEFINITION,
-        configure: |values, _| cellular::configure(values),
-    },
-    LinkEntry {
-        definition: &params::docsis::DEFINITION,
-        configure: |values, _| params::docsis::configure(values),
-    },
-    LinkEntry { definition: &params::UNLIMITED, configure: |_, _| Ok(params::unlimited()) },
+    entry(&params::CONSTANT, |values, _| Ok(params::constant(values))),
+    entry(&params::steps::DEFINITION, |values, _| params::steps::configure(values)),
+    entry(&params::trace::DEFINITION, |values, load| params::trace::configure(values, load)),
+    entry(&cellular::DEFINITION, |values, _| cellular::configure(values)),
+    entry(&params::docsis::DEFINITION, |values, _| params::docsis::configure(values)),
+    entry(&params::UNLIMITED, |_, _| Ok(params::unlimited())),
 ];
 
 /// A link ready to be built, with the SPEC to print.
@@ -159,7 +150,7 @@ impl LinkSetup {
         if let (Some(contract), Some(timing)) = (contract, flight.grant)
             && let (Some(sustained), Some(burst_bytes)) = (self.facts.rate, self.facts.burst_bytes)
         {
-            // Its service flows wait for grants in the queue, not behind it.
+            // The service flows wait for grants in the queue, not behind it.
             flight.grant = None;
             rate = RateProcess::Constant(Constant::new(timing.peak));
             grants = Some(Box::new(Grants::new(timing, sustained, burst_bytes, &contract)));

@@ -74,7 +74,6 @@ pub enum OutageLaw {
     Pareto,
 }
 
-/// The rate process.
 #[derive(Clone, Debug)]
 pub struct Cellular {
     process: Process,

@@ -46,11 +46,12 @@ params! {
     JITTER_ORDER: JitterOrder = "jitter-order", "kept",
         "kept: a packet waits for those before it; free: it may overtake them";
     REORDER: Probability = "reorder", "0%",
-        "probability that a packet falls behind, so that later ones overtake it";
-    REORDER_BY: Span = "reorder-by", "10ms" in "1us".."10s", "how far such a packet falls behind";
+        "probability that a packet is delayed so that later ones overtake it";
+    REORDER_BY: Span = "reorder-by", "10ms" in "1us".."10s",
+        "how much later a reordered packet arrives";
     MARK: Probability = "mark", "0%",
         "probability that a transmitted ECT packet that is not lost becomes CE, each by itself";
-    REMARK: Option<Rules> = "remark", ("every field stays as it is"),
+    REMARK: Option<Rules> = "remark", ("no change"),
         "rules that change DSCP and ECN of packets that are not lost, in order, after `mark`";
     pub(crate) OVERHEAD: Bytes = "overhead", "0B" in "0B".."256B",
         "link-layer bytes charged on top of each packet's length";

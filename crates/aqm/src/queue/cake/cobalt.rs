@@ -1,14 +1,14 @@
-//! COBALT: CoDel and BLUE side by side, one of each per flow.
+//! COBALT: CoDel and BLUE together, one of each per flow.
 //!
-//! CoDel answers flows that slow down when they are told to; BLUE drops at random where a flow
-//! fills the memory all the same, more with every overflow, less whenever its queue runs empty.
-//! This CoDel has no state of its own for "above target since": the same `drop_next` is the end of
-//! the first interval and the schedule of signals, and the count goes down again along the same
-//! schedule when the delay is gone, instead of being forgotten.
+//! CoDel controls flows that respond to signals. BLUE drops at random packets of a flow that fills
+//! the memory nevertheless: more with every overflow, less whenever the flow's queue becomes empty.
+//! This CoDel does not store since when the delay is above target: `drop_next` is both the end of
+//! the first interval and the schedule of signals. When the delay is gone, the count decreases
+//! along the same schedule instead of being reset.
 //!
-//! Two properties of Linux stay in on purpose:
-//! * a queue that never signalled before has a reciprocal of zero, so its first signal comes with
-//!   the second packet above target and not an interval later;
+//! Two properties of Linux are retained on purpose:
+//! * a queue that has never signalled has a reciprocal of zero, so its first signal comes with the
+//!   second packet above target and not an interval later;
 //! * spacings are computed from 32 bits of nanoseconds, so an interval counts modulo 4.29 s.
 
 use crate::rng::Rng;
@@ -64,7 +64,6 @@ pub(super) struct Judgement {
 pub(super) enum Blue {
     /// BLUE began to drop.
     Woke,
-    /// BLUE stopped dropping.
     Slept,
     Same,
 }

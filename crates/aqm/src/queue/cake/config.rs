@@ -6,7 +6,6 @@ use crate::packet::Meta;
 use crate::rate::Rate;
 use crate::time::Span;
 
-/// Parameters of [`Cake`](super::Cake).
 #[derive(Clone, Debug)]
 pub struct CakeConfig {
     /// The rate of CAKE's own shaper; `None` if the link behind the queue sets the pace.

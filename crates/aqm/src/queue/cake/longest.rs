@@ -1,13 +1,13 @@
-//! Bytes per queue, and the queue with the most, over all tins.
+//! Bytes per queue, and the queue with the most bytes, over all tins.
 //!
-//! A binary heap that nobody keeps until memory runs out: the first overflow builds it, and it is
-//! kept up to date until 65,535 packets have left without another.
+//! A binary heap that is not maintained until memory runs out: the first overflow builds it, and it
+//! is updated until 65,535 packets have left without another overflow.
 //!
-//! It is not a good one, and Linux's fates depend on it. A queue that has shrunk sinks below its
-//! children, but is not compared with theirs: what was largest among the children still counts as
-//! its own. So the heap finds the longest queue when it has just been built, and later often
-//! another long one, until the one it names turns out to be empty and it is built again. The
-//! numbers of the queues, which settle ties, are Linux's too.
+//! The heap is inexact, and Linux's fates depend on that. A queue that has shrunk sinks below its
+//! children, but is not compared with their children: the largest value among the children still
+//! counts as its own. So the heap finds the longest queue right after it was built, and later often
+//! another long one, until the queue that it names is empty and it is rebuilt. The numbers of the
+//! queues, which decide ties, are Linux's, too.
 
 use alloc::vec;
 use alloc::vec::Vec;

@@ -8,7 +8,6 @@ pub(super) struct Links {
     after: u16,
 }
 
-/// No flow.
 const NONE: u16 = u16::MAX;
 
 impl Links {

@@ -1,6 +1,6 @@
-//! What a packet costs at a rate: the bytes that the line below charges for it, and the time that
-//! they take. Instead of a token bucket there is the instant from which on the next packet may
-//! leave, so a shaper that was idle saves up nothing.
+//! The cost of a packet at a rate: the bytes that the line charges for it, and their time. Instead
+//! of a token bucket the shaper has the time from which on the next packet may leave, so an idle
+//! shaper earns no credit.
 
 use crate::rate::Rate;
 use crate::time::{Span, Time};

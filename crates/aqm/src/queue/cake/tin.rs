@@ -1,8 +1,8 @@
-//! One tin: its flows, whose turn it is among them (DRR++), and how large a turn is.
+//! A tin: its flows, their order (DRR++), and the size of their turns.
 //!
-//! A flow is *sparse* while it sends less than a turn, and *bulk* once it has used one up with
-//! more to send. An empty flow stays on, *decaying*, until COBALT has forgotten it. Sparse flows go
-//! before bulk ones, and at most one decaying flow is looked at per packet.
+//! A flow is *sparse* while it sends less than a turn, and *bulk* once it has used up a turn and
+//! has more to send. An empty flow remains, *decaying*, until COBALT has forgotten it. Sparse flows
+//! go before bulk ones, and at most one decaying flow is visited per packet.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -69,7 +69,6 @@ const _: () = assert!(size_of::<Flow>() == 64);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// In no list.
     Idle,
     /// In the list of new flows.
     Sparse,

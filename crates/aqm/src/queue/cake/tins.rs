@@ -1,9 +1,8 @@
-//! Which tin a codepoint goes to, and what share of the rate each tin has.
+//! The tin of each codepoint, and the share of the rate of each tin.
 
 /// How packets are sorted into tins by their codepoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tins {
-    /// One tin.
     BestEffort,
     /// Eight tins, by the three highest bits alone (RFC 791).
     Precedence,

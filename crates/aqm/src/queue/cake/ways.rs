@@ -1,6 +1,6 @@
-//! Which queue a flow gets, and which entry of its table a host: eight-way set-associative
-//! hashing. A hash names a home, and the eight places of its set are tried from there on, so that
-//! flows share a queue only where nine of one set are active at once.
+//! The queue of a flow, and the table entry of a host: eight-way set-associative hashing. A hash
+//! selects a home, and the eight places of its set are tried from there, so that flows share a
+//! queue only if nine flows of one set are active at once.
 
 use alloc::vec;
 use alloc::vec::Vec;

@@ -1,8 +1,8 @@
-//! CoDel as Linux 6.12 runs it (`include/net/codel_impl.h`): its clock, its reciprocal square
-//! root, its re-entry, bit for bit.
+//! CoDel as in Linux 6.12 (`include/net/codel_impl.h`): its clock, its reciprocal square root and
+//! its re-entry, bit for bit.
 //!
-//! One consequence of the 32-bit clock stays in on purpose: on re-entry, a next drop that is 36 to
-//! 73 minutes old looks as if it were still ahead, so the law resumes at the old rate.
+//! One consequence of the 32-bit clock is retained on purpose: on re-entry, a next drop that is 36
+//! to 73 minutes old seems to be ahead, so the law resumes at the old rate.
 
 use super::CodelConfig;
 use crate::aqm::{Aqm, Marking, Store, mark_if_capable, signal};

@@ -35,7 +35,7 @@ params! {
         "no signal while no more than this is left behind the head";
     pub(crate) ECN: bool = "ecn", "off", "mark ECN-capable packets instead of dropping them";
     pub(crate) CE_THRESHOLD: Option<Span> = "ce-threshold", ("no threshold") in "0s".."10s",
-        "profile linux: mark whatever waited longer, apart from the control law";
+        "profile linux: mark packets that waited longer, apart from the control law";
     use LIMIT;
 }
 

@@ -5,7 +5,6 @@ use crate::aqm::{Aqm, Store, signal};
 use crate::packet::Packet;
 use crate::time::{Span, Time};
 
-/// CoDel, profile `rfc`.
 #[derive(Clone, Debug)]
 pub struct Rfc {
     config: CodelConfig,

@@ -1,5 +1,5 @@
-//! What controllers have in common: the proportional integral step of PIE's variants, the update
-//! timer, signals spread evenly, and probabilities as fixed-point numbers.
+//! Common parts of controllers: the proportional integral step of PIE's variants, the update timer,
+//! evenly spaced signals, and probabilities as fixed-point numbers.
 
 mod exponential;
 mod recur;

@@ -195,7 +195,13 @@ impl<P> DocsisLld<P> {
         let len = packet.meta.len;
         if backlog.bytes + u64::from(len) > self.config.classic_limit_bytes {
             self.classic.on_refused();
-            return self.pair.refuse(Side::Classic, now, packet, observer);
+            return self.pair.drop_arrival(
+                Side::Classic,
+                now,
+                packet,
+                DropReason::Overlimit,
+                observer,
+            );
         }
         if self.classic.judge(len, backlog) == Verdict::Pass {
             return self.pair.store(Side::Classic, now, packet);
@@ -211,7 +217,7 @@ impl<P> DocsisLld<P> {
     ) -> Admit {
         let stored = self.pair.low_latency.backlog().bytes;
         let len = packet.meta.len;
-        // Annex M leaves room for one largest frame instead of looking at the arrival.
+        // Annex M keeps room for one largest frame, whatever the size of the arrival.
         let (delay, has_room) = match &mut self.virtual_queue {
             None => {
                 let room = self.config.low_latency_limit_bytes.saturating_sub(MAX_PACKET_BYTES);
@@ -246,7 +252,7 @@ impl<P> DocsisLld<P> {
         if sanctioned {
             return self.enqueue_classic(now, packet, observer);
         }
-        self.pair.refuse(side, now, packet, observer)
+        self.pair.drop_arrival(side, now, packet, DropReason::Overlimit, observer)
     }
 }
 
@@ -376,7 +382,7 @@ impl<P> ServiceFlows<P> for DocsisLld<P> {
         observer: &mut dyn Observer<P>,
     ) -> Option<Packet<P>> {
         self.advance(now);
-        // The grants are within the flow's own rates.
+        // The grants observe the flow's own rates.
         self.take(now, side, observer)
     }
 
@@ -386,7 +392,7 @@ impl<P> ServiceFlows<P> for DocsisLld<P> {
 }
 
 #[cfg(test)]
-mod laws;
+mod law_tests;
 #[cfg(test)]
 mod tests {
     use super::*;

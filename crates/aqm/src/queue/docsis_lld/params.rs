@@ -16,7 +16,6 @@ use crate::rng::Rng;
 use crate::service_flow::{FlowRates, ProactiveGrants};
 use crate::time::Span;
 
-/// Parameters of [`DocsisLld`].
 #[derive(Clone, Debug)]
 pub struct DocsisLldConfig {
     /// Maximum sustained rate of the aggregate (`AMSR`, TLV 70.8); not zero.
@@ -96,53 +95,53 @@ params! {
         ("that of the aggregate") in "1kbit".."400gbit",
         "maximum sustained rate of the low latency service flow";
     LOW_LATENCY_PEAK: Option<Rate> = "low-latency-peak", ("the link's") in "1kbit".."400gbit",
-        "its peak rate, with `low-latency-rate` and not below it";
+        "peak rate of the low latency service flow; needs `low-latency-rate`, and is not below it";
     LOW_LATENCY_BURST: Bytes = "low-latency-burst", "3044B" in "1522B".."1024MiB",
-        "its burst, with `low-latency-rate`";
+        "burst of the low latency service flow, with `low-latency-rate`";
     CLASSIC_RATE: Option<Rate> = "classic-rate", ("that of the aggregate") in "1kbit".."400gbit",
         "maximum sustained rate of the classic service flow";
     CLASSIC_PEAK: Option<Rate> = "classic-peak", ("the link's") in "1kbit".."400gbit",
-        "its peak rate, with `classic-rate` and not below it";
+        "peak rate of the classic service flow; needs `classic-rate`, and is not below it";
     CLASSIC_BURST: Bytes = "classic-burst", "3044B" in "1522B".."1024MiB",
-        "its burst, with `classic-rate`";
+        "burst of the classic service flow, with `classic-rate`";
     GRANT_RATE: Option<Rate> = "grant-rate", ("none") in "1kbit".."400gbit",
-        "rate of grants that the low latency flow gets without asking (GGR), behind `map`";
+        "rate of grants to the low latency flow without requests (GGR), on a link with `map`";
     GRANT_INTERVAL: Span = "grant-interval", "1ms" in "100us".."65535us",
-        "with `grant-rate`: time between them (GGI)";
+        "with `grant-rate`: time between these grants (GGI)";
     DELAY: Option<DelayModel> = "delay", ("virtual behind a link with `map`, else queue"),
-        "delay of the low latency queue: of its backlog, or of a virtual queue as in a modem";
+        "basis of the low latency delay: the backlog, or a virtual queue as in a modem";
     REQUEST_LOOP: Option<Span> = "request-loop",
         ("`map` and `grant` of the link, else 0s") in "0s".."2s",
-        "with delay=virtual: from a request to its grant, a wait that is no congestion";
+        "with delay=virtual: time from a request to its grant, which does not count as congestion";
     TARGET: Span = "target", "10ms" in "1ms".."1s", "latency target of the classic queue";
     CLASSIC_LIMIT: BytesOrSpan = "classic-limit", "100ms",
-        "buffer of the classic queue; a time is taken at its rate";
+        "buffer of the classic queue; a time is converted at its rate";
     LOW_LATENCY_LIMIT: BytesOrSpan = "low-latency-limit", "10ms",
-        "buffer of the low latency queue; a time is taken at its rate, at least 40000B";
+        "buffer of the low latency queue; a time is converted at its rate, to at least 40000B";
     THRESHOLD: Span = "threshold", "1ms" in "1us".."65535us",
-        "delay from which on every packet is marked (MAXTH); later on slow links";
+        "delay from which on every packet is marked (MAXTH); longer on slow links";
     RANGE: Count = "range", "19" in "0".."25",
         "length of the marking ramp, as a power of two of nanoseconds";
     COUPLING: Millionths = "coupling", "2" in "0".."25.4", "coupling factor, in steps of a tenth";
     COUPLED_WHILE: CoupledWhile = "coupled-while", "always",
-        "couple always, or only while DOCSIS-PIE is awake and may drop";
+        "when the coupling marks: always, or only while DOCSIS-PIE is awake and may drop";
     WEIGHT: Count = "weight", "230" in "1".."255", "weight of the low latency queue, of 256";
     PROTECTION: bool = "protection", "on",
-        "send flows that keep the low latency queue long to the classic one";
+        "move flows that congest the low latency queue to the classic one";
     CRITICAL_DELAY: Option<Span> = "critical-delay",
-        ("where every packet is marked") in "1us".."65535us",
-        "delay above which flows can be sent away";
+        ("the delay from which on every packet is marked") in "1us".."65535us",
+        "delay above which flows can be moved to the classic queue";
     CRITICAL_SCORE: Span = "critical-score", "4ms" in "0s".."65535us",
-        "score that a flow may have at that delay";
+        "score that a flow may have at `critical-delay`";
     AGING: Count = "aging", "19" in "0".."30",
         "drain rate of scores, as a power of two of bytes per second";
     DSCP: DscpSet = "dscp", "45", "codepoints of the low latency queue, beside ECT(1) and CE";
-    SANCTIONED_DSCP: Option<Count> = "sanctioned-dscp", ("as it was") in "0".."63",
-        "codepoint given to packets that queue protection sends away";
-    LOW_LATENCY_HISTOGRAM: Option<LatencyEdges> = "low-latency-histogram", ("none is kept"),
-        "edges of the bins by which the delays of the low latency queue are counted";
-    CLASSIC_HISTOGRAM: Option<LatencyEdges> = "classic-histogram", ("none is kept"),
-        "the same of the classic queue";
+    SANCTIONED_DSCP: Option<Count> = "sanctioned-dscp", ("unchanged") in "0".."63",
+        "new codepoint of packets that queue protection moves";
+    LOW_LATENCY_HISTOGRAM: Option<LatencyEdges> = "low-latency-histogram", ("no histogram"),
+        "edges of the bins of the low latency queue's delays";
+    CLASSIC_HISTOGRAM: Option<LatencyEdges> = "classic-histogram", ("no histogram"),
+        "edges of the bins of the classic queue's delays";
 }
 
 pub(crate) const DEFINITION: Definition = Definition {

@@ -1,8 +1,8 @@
-//! The delay that a modem's low latency queue stands for (`qdelayCoupledV`, MULPIv3.1 annex O).
+//! The delay of a modem's low latency queue (`qdelayCoupledV`, MULPIv3.1 annex O).
 //!
-//! A modem's backlog waits for grants even where nothing is congested. So the delay is that of a
-//! virtual queue that drains at the highest rate the service flow may have, grants or not. What is
-//! stored beyond what the wait for grants explains, in the mean, is added to it.
+//! A modem's backlog waits for grants even without congestion. So the delay is that of a virtual
+//! queue that drains at the highest rate of the service flow, with or without grants. The mean
+//! backlog that the wait for grants does not explain is added to it.
 
 use crate::queue::control::UpdateTimer;
 use crate::queue::docsis_pie::MAX_PACKET_BYTES;
@@ -13,7 +13,7 @@ use crate::time::{Span, Time};
 /// The virtual queue, and the mean of the real one.
 #[derive(Clone, Debug)]
 pub(super) struct VirtualQueue {
-    /// `MAX_RATE`.
+    /// `MAX_RATE` of annex O.
     rate: Rate,
     /// The backlog that the wait for grants explains.
     allowed_bytes: u64,

@@ -47,7 +47,6 @@ mod controller;
 
 pub(crate) use controller::{Controller, MAX_PACKET_BYTES, UPDATE_INTERVAL};
 
-/// Parameters of [`DocsisPie`].
 #[derive(Clone, Debug)]
 pub struct DocsisPieConfig {
     /// The target delay (`LATENCY_TARGET`); the standard's default is 10 ms.
@@ -62,7 +61,6 @@ pub struct DocsisPieConfig {
     pub buffer_bytes: u64,
 }
 
-/// The AQM.
 #[derive(Clone, Debug)]
 pub struct DocsisPie {
     config: DocsisPieConfig,

@@ -71,13 +71,11 @@ pub enum Overload {
 /// The packets of the low latency queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LowLatencyEcn {
-    /// ECT(1) and CE.
     L4s,
     /// ECT(0), ECT(1) and CE.
     Any,
 }
 
-/// The controller.
 #[derive(Clone, Debug)]
 pub struct DualPi2Linux {
     config: DualPi2LinuxConfig,

@@ -214,7 +214,7 @@ impl<C: Controller, P> Qdisc<P> for DualPi2<C, P> {
             self.credit.reset();
         }
         if !self.controller.admits(stored, packet.meta.len) {
-            return self.pair.refuse(side, now, packet, observer);
+            return self.pair.drop_arrival(side, now, packet, DropReason::Overlimit, observer);
         }
         let in_low_latency = self.pair.low_latency.backlog().packets;
         let decision = self.controller.judge_arrival(side, &packet.meta, in_low_latency, stored);
@@ -255,7 +255,7 @@ impl<C: Controller, P> Qdisc<P> for DualPi2<C, P> {
 }
 
 #[cfg(test)]
-mod decisions;
+mod decision_tests;
 #[cfg(test)]
 mod tests {
     use alloc::string::String;

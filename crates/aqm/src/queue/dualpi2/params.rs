@@ -27,9 +27,9 @@ pub struct DualPi2Config {
 /// DualPI2 in one of its profiles.
 #[derive(Clone, Debug)]
 pub enum DualPi2Profile {
-    /// RFC 9332.
+    /// Appendix A of RFC 9332.
     Rfc(DualPi2RfcConfig),
-    /// Linux 6.17.
+    /// `sch_dualpi2.c` of Linux 6.17.
     Linux(DualPi2LinuxConfig),
 }
 
@@ -59,7 +59,7 @@ choices!(Overload { "drop" => Drop, "overflow" => Overflow, });
 choices!(LowLatencyEcn { "l4s" => L4s, "any" => Any, });
 
 params! {
-    TARGET: Span = "target", "15ms" in "100us".."1s", "delay to hold in the classic queue";
+    TARGET: Span = "target", "15ms" in "100us".."1s", "target delay of the classic queue";
     TUPDATE: Span = "tupdate", { "rfc": "15ms", "linux": "16ms" } in "100us".."1s",
         "time between updates";
     ALPHA: Millionths = "alpha", { "rfc": "0.15", "linux": "0.16015625" } in "0.000001".."1000",
@@ -69,30 +69,31 @@ params! {
     COUPLING: Millionths = "coupling", "2" in "0.1".."255",
         "coupling factor k: how much likelier an L packet is marked (linux: a whole number)";
     L4S_THRESHOLD: Span = "l4s-threshold", { "rfc": "800us", "linux": "1ms" } in "1us".."1s",
-        "sojourn in the low latency queue at which its own marking starts";
+        "sojourn in the low latency queue from which on it marks natively";
     L4S_RANGE: Span = "l4s-range", { "rfc": "400us", "linux": "0s" } in "0s".."1s",
         "further sojourn until every packet is marked (linux: none)";
     CLASSIC_SHARE: Probability = "classic-share", { "rfc": "6.25%", "linux": "10%" } in "1%".."99%",
-        "share of the classic queue while both have something to send";
+        "share of the classic queue while both queues are backlogged";
     MTU: Bytes = "mtu", { "rfc": "1500B", "linux": "1514B" } in "0B".."64KiB",
         "rfc: room that an arrival must find; linux: no AQM below two of these";
     LIMIT: Option<PacketsOrBytes> = "limit", ("rfc: 250ms at the link's rate; linux: 10000p"),
-        "what both queues hold together (rfc: in bytes)";
+        "limit of both queues together (rfc: in bytes)";
     DROP: DropAt = "drop", "dequeue",
         "linux: whether packets are judged as they leave or as they arrive (enqueue)";
     OVERLOAD: Overload = "overload", "drop",
-        "linux: in overload L drops as C does, or marks all and overflows, p no higher than 1/k";
-    STEP_PACKETS: Option<Packets> = "step-packets", ("l4s-threshold counts") in "1p".."1000000p",
-        "linux: packets left in L at which its own marking starts, in place of a sojourn";
+        "linux: in overload L drops as C does, or marks all and overflows, with p at most 1/k";
+    STEP_PACKETS: Option<Packets> = "step-packets", ("l4s-threshold applies") in "1p".."1000000p",
+        "linux: packets left in L from which on L marks natively, instead of a sojourn";
     MIN_QUEUE: Packets = "min-queue", "0p" in "0p".."1000000p",
-        "linux: L's own marking passes over packets that found fewer packets there";
-    ECN: LowLatencyEcn = "ecn", "l4s", "linux: L takes ECT(1) and CE, or ECT(0) too (any)";
-    MEMORY: Option<Bytes> = "memory", ("no such limit") in "64B".."4096MiB",
-        "linux: bytes of packets that both queues hold together, besides limit";
+        "linux: L never marks natively packets that found fewer packets in L";
+    ECN: LowLatencyEcn = "ecn", "l4s",
+        "linux: packets that enter L: ECT(1) and CE, or ECT(0), too (any)";
+    MEMORY: Option<Bytes> = "memory", ("no limit in bytes") in "64B".."4096MiB",
+        "linux: limit of both queues together in bytes, besides limit";
     TYPICAL_RTT: Option<Span> = "typical-rtt",
-        ("a sixth of max-rtt, where that is given") in "100us".."1s",
+        ("a sixth of max-rtt, if that is given") in "100us".."1s",
         "linux: typical round trip; sets target, tupdate, alpha and beta";
-    MAX_RTT: Option<Span> = "max-rtt", ("six of typical-rtt, where that is given") in "600us".."6s",
+    MAX_RTT: Option<Span> = "max-rtt", ("six times typical-rtt, if that is given") in "600us".."6s",
         "linux: longest round trip; sets target, tupdate, alpha and beta";
 }
 

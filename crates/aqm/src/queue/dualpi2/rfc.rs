@@ -31,7 +31,6 @@ pub struct DualPi2RfcConfig {
     pub mtu_bytes: u32,
 }
 
-/// The controller.
 #[derive(Clone, Debug)]
 pub struct DualPi2Rfc {
     config: DualPi2RfcConfig,
@@ -39,9 +38,9 @@ pub struct DualPi2Rfc {
     state: State,
     /// `p_CL = k * p'`, which may exceed one.
     coupled_q56: u64,
-    /// `p_C = p' * p'`.
+    /// `p_C = p' * p'` of RFC 9332.
     classic_q56: u64,
-    /// `p_Cmax = min(1/k^2, 1)`.
+    /// `p_Cmax = min(1/k^2, 1)` of RFC 9332.
     classic_limit_q56: u64,
     low_latency: Recur,
     classic: Recur,

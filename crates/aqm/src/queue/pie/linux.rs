@@ -11,7 +11,6 @@ use crate::queue::control::UpdateTimer;
 /// Parameters of [`PieLinux`], as in `tc qdisc add ... pie`.
 #[derive(Clone, Debug)]
 pub struct PieLinuxConfig {
-    /// The target delay.
     pub target: Span,
     /// Time between updates; the kernel rounds it up to whole jiffies. Not zero.
     pub update_interval: Span,
@@ -115,7 +114,7 @@ impl PieLinux {
 
     /// Whether this arrival is to signal congestion. Once the sum has passed 8.5, only a drop or
     /// a lucky draw resets it: marks keep coming until then.
-    // Out of line, so that the way of a packet that passes stays small enough to be inlined.
+    // Not inlined, so that the code for a packet that passes stays small enough to be inlined.
     #[inline(never)]
     fn signals(&mut self, backlog: Backlog) -> bool {
         let state = &mut self.state;

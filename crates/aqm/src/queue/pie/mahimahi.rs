@@ -21,7 +21,6 @@ pub struct PieMahimahiConfig {
     pub max_burst: Span,
 }
 
-/// The AQM.
 #[derive(Clone, Debug)]
 pub struct PieMahimahi {
     target_ms: u64,

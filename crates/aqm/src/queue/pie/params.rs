@@ -33,7 +33,7 @@ impl PieQueue {
 }
 
 params! {
-    pub(in crate::queue) TARGET: Span = "target", "15ms" in "1us".."10s", "delay to hold";
+    pub(in crate::queue) TARGET: Span = "target", "15ms" in "1us".."10s", "target delay";
     TUPDATE: Span = "tupdate", { "mahimahi": "30ms", "": "15ms" } in "100us".."10s",
         "time between updates (fixed in profile mahimahi)";
     BURST: Span = "burst", "150ms" in "0s".."10s", "burst allowance (fixed in profile linux)";
@@ -46,9 +46,9 @@ params! {
     ECN: bool = "ecn", "off",
         "mark ECN-capable packets instead of dropping them (not in profile mahimahi)";
     ECN_THRESHOLD: Probability = "ecn-threshold", "10%",
-        "drop even ECN-capable packets from this probability on (fixed outside profile rfc)";
+        "drop ECN-capable packets, too, from this probability on (fixed outside profile rfc)";
     DERANDOMIZE: bool = "derandomize", { "mahimahi": "off", "": "on" },
-        "spread drops out, RFC 8033 section 5.4 (fixed outside profile rfc)";
+        "space drops evenly, RFC 8033 section 5.4 (fixed outside profile rfc)";
     use LIMIT;
 }
 

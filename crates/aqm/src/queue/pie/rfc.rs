@@ -35,7 +35,6 @@ pub struct PieRfcConfig {
     pub derandomize: bool,
 }
 
-/// The AQM.
 #[derive(Clone, Debug)]
 pub struct PieRfc {
     config: PieRfcConfig,
@@ -115,7 +114,7 @@ impl PieRfc {
     }
 
     /// Whether this arrival is to signal congestion (appendix A, `drop_early`).
-    // Out of line, so that the way of a packet that passes stays small enough to be inlined.
+    // Not inlined, so that the code for a packet that passes stays small enough to be inlined.
     #[inline(never)]
     fn signals(&mut self, backlog: Backlog) -> bool {
         let state = &self.state;

@@ -1,9 +1,8 @@
-//! Where packets wait, in four ways: [`Ring`] keeps them in order of arrival, [`Single`] puts one
-//! ring under an AQM and a limit, [`fair`] keeps a queue and an AQM per flow, and `dual` two rings
-//! with a scheduler between them.
+//! Four ways to store packets: [`Ring`] in order of arrival, [`Single`] a ring under an AQM and a
+//! limit, [`fair`] a queue and an AQM per flow, and `dual` two rings with a scheduler between them.
 //!
-//! Here packets are stored, scheduled and counted; which of them are dropped or marked is the
-//! disciplines' part ([`Aqm`](crate::aqm::Aqm), or the controllers of the dual queues).
+//! These store, schedule and count packets; the disciplines decide which are dropped or marked
+//! ([`Aqm`](crate::aqm::Aqm), or the controllers of the dual queues).
 
 pub(crate) mod dual;
 pub mod fair;

@@ -33,7 +33,7 @@ impl<P> Ring<P> {
     pub fn push(&mut self, now: Time, packet: Packet<P>) {
         self.bytes += u64::from(packet.meta.len);
         self.packets.push_back(packet);
-        // Stamped in its place: wide loads of a packet that was just written to stall.
+        // Stamped in place: wide loads of a packet that was just written to stall.
         if let Some(stored) = self.packets.back_mut() {
             stored.meta.arrived = now;
         }

@@ -49,7 +49,7 @@ impl From<PacketsOrBytes> for Limit {
 /// The packet that is dropped when the queue is full.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Overflow {
-    /// The arrival.
+    /// The arrival is dropped.
     #[default]
     Tail,
     /// As many of the oldest as necessary. An arrival larger than the byte limit empties the queue
@@ -103,7 +103,7 @@ impl<A: Aqm, P> Single<A, P> {
         if victims > 0 {
             self.aqm.on_overlimit(now, victims);
         }
-        // Only an arrival larger than the whole queue is its own victim.
+        // An arrival is its own victim only if it is larger than the whole queue.
         if u64::from(len) > self.limit.bytes { Admit::Refused } else { Admit::Queued }
     }
 

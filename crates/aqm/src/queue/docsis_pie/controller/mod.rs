@@ -128,7 +128,7 @@ impl Controller {
     }
 
     /// The rest of `drop_early`, for an AQM that is awake.
-    // Out of line, so that the way of a packet that passes stays small enough to be inlined.
+    // Not inlined, so that the code for a packet that passes stays small enough to be inlined.
     #[inline(never)]
     fn signals(&mut self, len: u32, backlog: Backlog) -> bool {
         let state = &self.state;
@@ -167,7 +167,7 @@ fn next_probability_q56(state: &State, step_q56: i128, delay: Span) -> u64 {
     if old_q56 >= TEN_PERCENT_Q56 {
         step_q56 = step_q56.min(i128::from(TWO_PERCENT_Q56));
     }
-    // Below zero for the moment: the bounds are the last of A.2's rules.
+    // Temporarily below zero: the bounds are the last of A.2's rules.
     let mut probability_q56 = i128::from(old_q56) + step_q56;
     if delay < LATENCY_LOW && state.old_delay < LATENCY_LOW {
         probability_q56 -= probability_q56 / 50;

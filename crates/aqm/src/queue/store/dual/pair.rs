@@ -43,18 +43,6 @@ impl<P> Pair<P> {
         wait(&self.low_latency).max(wait(&self.classic))
     }
 
-    /// Drops an arrival of `side` for lack of room.
-    #[cold]
-    pub fn refuse(
-        &mut self,
-        side: Side,
-        now: Time,
-        packet: Packet<P>,
-        observer: &mut dyn Observer<P>,
-    ) -> Admit {
-        self.drop_arrival(side, now, packet, DropReason::Overlimit, observer)
-    }
-
     /// Drops an arrival of `side` before it was stored.
     #[cold]
     pub fn drop_arrival(

@@ -56,7 +56,7 @@ pub enum FairOverflow {
         /// The most packets that one overflow drops.
         drop_batch: u32,
     },
-    /// The arrival.
+    /// The arrival is dropped.
     Tail,
 }
 
@@ -185,7 +185,7 @@ impl<A: Aqm, P> Fair<A, P> {
     ) -> bool {
         let (mut index, bytes) = self.shared.bytes.find();
         if bytes == 0 {
-            // Nothing but empty packets: any flow that has some is the fattest.
+            // All packets are empty: any flow with a packet is the fattest.
             index = self.flows.iter().position(|flow| flow.chain.packets() > 0).unwrap_or(0);
         }
         let flow = &mut self.flows[index];

@@ -5,7 +5,6 @@ use alloc::vec::Vec;
 use crate::packet::{Meta, Packet};
 use crate::time::Time;
 
-/// No node.
 const NONE: u32 = u32::MAX;
 
 /// The nodes of all chains; freed nodes are reused, the last freed first. Successors are stored
