@@ -58,20 +58,26 @@ def test_a_measurement_is_the_programs_document(server: dict[str, Any]) -> None:
         quick(server, out="runs/first")
 
 
-def test_runs_are_compared_over_time(server: dict[str, Any]) -> None:
-    valid = 0
-    for number in range(20):
-        measured = quick(server, out=f"runs/history/{number}")
-        valid += measured["findings"][0]["valid"]
-        if valid == 2:
-            break
-    else:
-        pytest.skip("SKIPPED history: the machine is too busy for a valid measurement")
-    told = ul.history(metric="load-p50")
-    assert told["sentences"][-1] == "2 runs were read." and len(told["left_out"]) == number - 1
-    (trend,) = [trend for trend in told["trends"] if trend["metric"] == "load-p50"]
-    assert trend["step"] == "up" and len(trend["points"]) == 2
-    command = [PROGRAM, "history", "runs/history", "--metric", "load-p50", "--json"]
+def test_runs_are_compared_over_time(tmp_path: Path) -> None:
+    """The numbers of runs whose directories `--keep` removed are enough."""
+    lines = [
+        {
+            "run": f"run-{day}",
+            "started": f"2026-02-{day:02}T12:00:00Z",
+            "name": "measure/quick",
+            "steps": [{"step": "up", "values": {"load-p50": 20.0 + day, "goodput-up": 9.5}}],
+        }
+        for day in range(1, 15)
+    ]
+    text = "".join(json.dumps(line) + "\n" for line in lines)
+    (tmp_path / "removed-runs.jsonl").write_text(text)
+    told = ul.history(tmp_path, metric="load-p50", baseline="3d", recent="3d")
+    assert told["sentences"][-1] == "14 runs were read." and told["left_out"] == []
+    trends = {trend["followed"]: trend for trend in told["trends"]}
+    assert [point["value"] for point in trends["load-p50"]["points"]][:2] == [21.0, 22.0]
+    assert trends["load-p50"]["change_percent"] > 40
+    command = [PROGRAM, "history", tmp_path, "--metric", "load-p50", "--json"]
+    command += ["--baseline", "3d", "--recent", "3d"]
     assert told == json.loads(subprocess.run(command, capture_output=True, check=True).stdout)
 
 

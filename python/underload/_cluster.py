@@ -24,62 +24,62 @@ from typing import Any, NamedTuple, Protocol
 from ._errors import ClusterError
 
 SECONDS_OF_BATCH = 1.0
-"""How long a worker is to be busy with a batch."""
+"""The target duration of a batch."""
 MOST_UNITS = 8_192
-"""Units of a batch, at most: its rows are a few megabytes."""
+"""The most units of a batch: its rows are a few megabytes."""
 MOST_GROWTH = 8
-"""Times that a batch is larger than those before, at most: the first may have been quick ones."""
+"""The largest growth from one batch to the next: the first may have been quick units."""
 BATCHES_PER_WORKER = 2
-"""Batches in hand for each worker, at most."""
+"""The most batches in hand per worker."""
 TRIES_OF_UNIT = 3
-"""Times that a unit alone is lost before it is given up."""
+"""A unit is given up after it was lost alone this many times."""
 TRIES_WITHOUT_RESULT = 50
-"""Batches that are lost in a row before the cluster is given up."""
+"""The cluster is given up after this many batches in a row were lost."""
 MOST_LOST = 10_000
-"""Pieces that are given up before the cluster is."""
+"""The cluster is given up after this many pieces were given up."""
 LEAST_SHARE = 8
-"""The last batches are that many times smaller, at most."""
+"""The last batches are at most this many times smaller."""
 SECONDS_OF_WAIT = 0.2
-"""How long it is waited before rows may go to the disk although nothing came."""
+"""How long to wait for results before rows may be written to the disk."""
 SECONDS_OF_SILENCE = 30.0
-"""After this long without a result it is said."""
+"""After this long without a result a message is printed."""
 
 
 class Rows(NamedTuple):
-    """What a batch gave."""
+    """The result of a batch."""
 
     rows: bytes
-    """The rows of its units."""
+    """The rows of its units, as Parquet."""
     seconds: float
-    """How long its worker computed."""
+    """How long the worker computed."""
 
 
 class Lost(Exception):
-    """A batch that did not come back, and why."""
+    """A lost batch, and why."""
 
 
 class Pool(Protocol):
-    """What computes batches, somewhere."""
+    """Computes batches on some workers."""
 
     def workers(self) -> int:
-        """How many batches it computes at the same time, at the moment."""
+        """The number of batches that the pool computes at the same time now."""
 
     def submit(self, first: int, end: int) -> Any:
-        """Asks for the units from `first` to before `end`; what comes back stands for the batch."""
+        """Requests the units from `first` to before `end`. Returns a handle of the batch."""
 
     def wait(self, batches: list[Any], seconds: float) -> list[Any]:
-        """Those that came to an end; none if none has after so long."""
+        """Returns finished batches; none if none finishes in time."""
 
     def result(self, batch: Any) -> Rows:
-        """What a batch that came to an end gave. `Lost`: it can be asked for again. `ClusterError`:
-        it cannot."""
+        """Returns the result of a finished batch. `Lost` means that it can be requested again,
+        `ClusterError` that it cannot."""
 
     def cancel(self, batches: list[Any]) -> None:
-        """Nobody waits for these any more."""
+        """Cancels batches."""
 
 
 class Folder(Protocol):
-    """What keeps rows: `_underload.SweepFolder`."""
+    """Stores rows: `_underload.SweepFolder`."""
 
     def missing(self, first: int) -> tuple[int, int] | None: ...
     def append(self, rows: bytes) -> None: ...
@@ -88,7 +88,7 @@ class Folder(Protocol):
 
 
 class Units(NamedTuple):
-    """Units that follow one another, and how often they were lost."""
+    """Consecutive units, and how often they were lost."""
 
     first: int
     end: int
@@ -110,8 +110,8 @@ def compute(
     hear: Callable[[str, Any], None],
     clock: Callable[[], float] = time.monotonic,
 ) -> list[GivenUp]:
-    """Has a pool compute what a folder lacks of so many units, and gives what was given up.
-    Whatever ends it, also Ctrl-C: what came back by then is kept, and the pool is told to stop."""
+    """Computes the missing units of a folder on a pool. Returns the units that were given up.
+    However it ends, also by Ctrl-C, finished rows are stored and the pool is stopped."""
     work = _Work(folder, pool, units, hear, clock)
     try:
         work.go_on()
@@ -124,7 +124,7 @@ def compute(
 
 
 class _Work:
-    """A sweep under way."""
+    """A running sweep."""
 
     def __init__(
         self,
@@ -171,7 +171,7 @@ class _Work:
             self.in_hand[self._pool.submit(units.first, units.end)] = units
 
     def _take_next(self, most_in_hand: int) -> Units | None:
-        """What was lost first: nothing after it can be put in order before it is there."""
+        """The oldest lost batch: no row after it can be ordered before it is there."""
         if self._again:
             return self._again.popleft()
         missing = self._folder.missing(self._next)
@@ -220,14 +220,14 @@ class _Work:
 
 
 class Size:
-    """How many units a batch has."""
+    """Returns the size of the next batch in units."""
 
     def __init__(self) -> None:
         self.units = 1
         self._seconds_per_unit: float | None = None
 
     def learn(self, units: int, seconds: float) -> None:
-        """A batch of so many units took so long."""
+        """Records that a batch of this many units took this long."""
         took = max(seconds, 1e-9) / units
         known = self._seconds_per_unit
         # Later batches count, as units differ, and none of them decides alone.

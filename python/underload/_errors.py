@@ -1,4 +1,4 @@
-"""What can go wrong, in the words of the program."""
+"""The exceptions of this package; their messages are the program's."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ if TYPE_CHECKING:
 
 
 class Error(Exception):
-    """Every error of this package that is not one of Python's own."""
+    """The base of all exceptions of this package, except Python's own."""
 
 
 class Fault(NamedTuple):
-    """One thing that is wrong with a scenario."""
+    """A fault of a scenario."""
 
     scenario: str
-    """File or name of the scenario."""
+    """The file or name of the scenario."""
     line: int | None
-    """Line in the file, from 1; `None` where it was built in code."""
+    """The line in the file, from 1; `None` for a scenario built in code."""
     key: str
     """Dotted key, for example `path.up_queue`; empty for the whole scenario."""
     problem: str
-    """What is wrong, and what would be accepted."""
+    """What is wrong, and what is accepted."""
 
 
 class ScenarioError(Error, ValueError):
-    """A scenario that cannot be run as it is; `faults` has all that is wrong with it."""
+    """A scenario that cannot be run; `faults` lists everything that is wrong."""
 
     faults: tuple[Fault, ...]
 
@@ -41,15 +41,16 @@ class ScenarioError(Error, ValueError):
 
     @property
     def key(self) -> str:
-        """The key of the first fault, for example `path.up_queue`; empty if none is at fault."""
+        """The key of the first fault, for example `path.up_queue`; empty for a fault of the whole
+        scenario."""
         return self.faults[0].key if self.faults else ""
 
 
 class ScenarioTypeError(Error, TypeError):
-    """A value of a type that no scenario can hold."""
+    """A value of a type that scenarios do not have."""
 
     key: str
-    """The key that it was given for."""
+    """The key of the value."""
 
     def __init__(self, key: str, problem: str) -> None:
         super().__init__(f"{key}: {problem}")
@@ -61,11 +62,12 @@ class ScenarioTypeError(Error, TypeError):
 
 
 class SpecError(Error, ValueError):
-    """A queue or a link that does not exist, or not with such parameters."""
+    """A queue or link that does not exist, or does not have such parameters."""
 
 
 class RunError(Error, RuntimeError):
-    """A run that could not begin or did not come to its end; `run` is what was finished of it."""
+    """A run or measurement that could not begin or was not completed; `run` has what was finished,
+    or is `None`."""
 
     run: Run | None
 
@@ -75,9 +77,9 @@ class RunError(Error, RuntimeError):
 
 
 class OwnCodeError(RunError):
-    """An algorithm of your own that raised, or answered what it cannot: its class and method, the
-    arm and the trial. `__cause__` is its exception, with the traceback; `run` the trials that were
-    finished before."""
+    """An algorithm of your own that raised an exception or returned an invalid answer: its class
+    and method, the arm and the trial. `__cause__` is its exception, with the traceback; `run` has
+    the trials that were finished before."""
 
 
 class Interrupted(KeyboardInterrupt):
@@ -95,8 +97,8 @@ class Interrupted(KeyboardInterrupt):
 
 
 class ClusterError(Error, RuntimeError):
-    """Workers elsewhere that are not there, not the same, or lost again and again; what came back
-    by then is kept."""
+    """Workers of a cluster that cannot be reached, have another version, or are lost repeatedly;
+    the results so far are stored."""
 
 
 class StoreError(Error, OSError):
@@ -104,15 +106,15 @@ class StoreError(Error, OSError):
 
 
 class FormatError(Error, ValueError):
-    """A file that holds no run, of this program or of one whose files it knows."""
+    """A file that is not a run of this program, or of another whose files it can read."""
 
 
 class ReportError(Error, RuntimeError):
-    """A report that cannot be made or written."""
+    """A report that cannot be created or written."""
 
 
 class NoSuchColumn(Error, KeyError):
-    """A column that a table does not have."""
+    """A name that is not a column of the table."""
 
     def __init__(self, name: str, names: list[str]) -> None:
         super().__init__(name, names)
@@ -123,7 +125,7 @@ class NoSuchColumn(Error, KeyError):
 
 
 class NoSuchArm(Error, KeyError):
-    """An arm that a run does not have."""
+    """A name that is not an arm of the run."""
 
     def __init__(self, name: str, names: list[str]) -> None:
         super().__init__(name, names)
@@ -134,30 +136,30 @@ class NoSuchArm(Error, KeyError):
 
 
 class NoSuchMetric(Error, KeyError):
-    """A name that is no metric's."""
+    """A name that is not a metric."""
 
     def __str__(self) -> str:
         return str(self.args[0])
 
 
 class PacketsError(Error, ValueError):
-    """Columns of packets that cannot be: the column, the packet's place, what would be accepted."""
+    """Invalid columns of packets: the column, the index of the packet, and what is accepted."""
 
 
 class StatisticsError(Error, ValueError):
-    """Numbers of which a statistic cannot be had."""
+    """Numbers for which a statistic is not defined."""
 
 
 class DocsisError(Error, ValueError):
-    """A cable modem's file, or a text of one, that is none, and where."""
+    """An invalid cable modem file, or text of one: what is wrong, and where."""
 
 
 class EnvError(Error, ValueError):
-    """An environment that cannot be: what is wrong, and what would be accepted."""
+    """Invalid settings of an environment: what is wrong, and what is accepted."""
 
 
 class MissingLibrary(Error, ImportError):
-    """A library that something needs and that is not installed."""
+    """A required library that is not installed."""
 
 
 def _wrapped(run: object) -> Run | None:

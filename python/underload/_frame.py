@@ -1,4 +1,4 @@
-"""Tables, for whatever library of data frames you use."""
+"""Tables for any library of data frames."""
 
 from __future__ import annotations
 
@@ -38,27 +38,27 @@ class Frame:
 
     @property
     def types(self) -> dict[str, str]:
-        """Arrow's type of each column."""
+        """The Arrow type of each column."""
         return dict(self._raw.columns())
 
     def column(self, name: str) -> list[Any]:
-        """The values of a column as a list, `None` where there is none. Shape: (rows,)."""
+        """Returns a column as a list, `None` for a missing value. Shape: (rows,)."""
         return self._raw.column(name)
 
     def to_dict(self) -> dict[str, list[Any]]:
-        """Every column as a list."""
+        """Returns all columns as lists."""
         return {name: self.column(name) for name in self.columns}
 
     def to_polars(self) -> Any:
-        """A `polars.DataFrame`."""
+        """Returns a `polars.DataFrame`."""
         return library("polars", "to_polars()").DataFrame(self)
 
     def to_pyarrow(self) -> Any:
-        """A `pyarrow.Table`."""
+        """Returns a `pyarrow.Table`."""
         return library("pyarrow", "to_pyarrow()").table(self)
 
     def to_pandas(self) -> Any:
-        """A `pandas.DataFrame`, by way of pyarrow."""
+        """Returns a `pandas.DataFrame`, by way of pyarrow."""
         library("pandas", "to_pandas()")
         library("pyarrow", "to_pandas()")
         return self.to_pyarrow().to_pandas()

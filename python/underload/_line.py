@@ -49,8 +49,8 @@ def measure(
 
     Python's other threads go on meanwhile. Ctrl-C ends the measurement; the steps finished before
     are in the run directory. A measurement without a valid step, such as one on a busy machine, is
-    a warning: each finding has `valid` and `invalid_because`. Raises `RunError` or `StoreError`; `RunError.run` has the finished
-    steps.
+    a warning: each finding has `valid` and `invalid_because`. Raises `RunError` or `StoreError`;
+    `RunError.run` has the finished steps.
     """
     document, directory, notes = _native("measure")(
         {

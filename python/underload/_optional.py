@@ -1,4 +1,4 @@
-"""Libraries that are used where they are installed."""
+"""Optional libraries."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from ._errors import MissingLibrary
 
 
 def library(name: str, what: str) -> Any:
-    """The module of that name, or an error that says what needs it and how to get it."""
+    """Returns the module of that name. Raises an error that says what needs it and how to install
+    it."""
     try:
         return importlib.import_module(name)
     except ImportError as error:

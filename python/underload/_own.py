@@ -1,4 +1,5 @@
-"""Algorithms of your own: classes that decide in the simulator, in replays and step by step."""
+"""Algorithms of your own: classes that make decisions in simulations, in replays and step by
+step."""
 
 from __future__ import annotations
 
@@ -14,107 +15,104 @@ from ._queue import Queue, _word
 from ._underload import Ack, Backlog, CongestionEvent, PacketMeta
 
 Verdict = Literal["pass", "signal", "drop"]
-"""What becomes of a packet: `"pass"`: nothing; `"signal"`: it is marked if it is ECN-capable, and
-dropped if it is not; `"drop"`: it is dropped."""
+"""The verdict on a packet: `"pass"` sends or stores it; `"signal"` marks it if it is ECN-capable,
+and drops it otherwise; `"drop"` drops it."""
 
 
 class Aqm:
     """Decides which packets of a queue are dropped or marked: the base of a class of your own.
 
-    The queue itself is first in, first out, and underload's: it stores, counts, and drops what
-    finds no room. An object sees one queue of one trial from its beginning on, and is made by
-    `own()` with the parameters that were given there. `rng`, there before `__init__` runs, draws
-    random numbers that depend on the run's seed alone. Times are ns, whole numbers that never go
-    backwards; read no clock, and the same seed gives the same bytes.
+    The queue itself is first in, first out, and underload's: it stores and counts packets, and
+    drops arrivals that find no room. `own()` creates an object for one queue of one trial, with
+    the parameters given to `own()`. `rng`, set before `__init__` runs, draws random numbers that
+    depend only on the run's seed. Times are whole ns that never go backwards. A class that reads
+    no clock has the same results for the same seed.
 
-    A method that a class leaves as it is costs nothing; each of the others about as much per
-    packet as `docs/python.md` says. An exception ends the run: `OwnCodeError`.
+    A method that a class does not override costs nothing; `docs/python.md` has the cost per packet
+    of the others. An exception ends the run with `OwnCodeError`.
     """
 
     rng: random.Random
-    """Random numbers of this queue and this trial alone."""
+    """Random numbers for this queue of this trial."""
 
     def on_enqueue(self, now_ns: int, packet: PacketMeta, backlog: Backlog) -> Verdict:
-        """A packet arrives, and there is room. `backlog`: what the queue holds before it."""
+        """Called for an arrival that finds room. `backlog` excludes it."""
         return "pass"
 
     def on_dequeue(self, now_ns: int, packet: PacketMeta, backlog: Backlog) -> Verdict:
-        """The link is free, and this packet is at the head; it has waited for
-        `now_ns - packet.arrived_ns`. `"pass"` sends it. After a drop the next one is asked about.
-        `backlog`: what the queue holds, this packet included."""
+        """Called for the head when the link is free. It has waited for
+        `now_ns - packet.arrived_ns`. After a drop the method is called for the next packet.
+        `backlog` includes the head."""
         return "pass"
 
     def on_refused(self, now_ns: int, packet: PacketMeta, backlog: Backlog) -> None:
-        """A packet arrived and there was no room: it is dropped already."""
+        """Called for an arrival that found no room and was dropped."""
 
 
 class CongestionControl:
     """Decides how much a TCP sender may have in flight: the base of a class of your own.
 
-    The transport is underload's: it finds losses, sends again, and times out. After every method
-    it reads `cwnd` and `pacing_rate` of the object and keeps to them, in recovery, too. An object
-    is one connection of one trial, and is made by `own()` with the parameters that were given
-    there. What stands below is there before `__init__` runs. An exception ends the run:
-    `OwnCodeError`.
+    The transport is underload's: it detects losses, retransmits, and times out. After every method
+    it reads `cwnd` and `pacing_rate` of the object and obeys them, in recovery, too. `own()`
+    creates an object for one connection of one trial, with the parameters given to `own()`. The
+    attributes below are set before `__init__` runs. An exception ends the run with `OwnCodeError`.
 
-    `on_ack` must be given. Each call costs about what `docs/python.md` says; `on_undo` and
-    `on_restart` cost nothing in a class that leaves them as they are.
+    A class must have `on_ack`. `docs/python.md` has the cost of a call; `on_undo` and `on_restart`
+    cost nothing in a class that does not override them.
     """
 
     ecn: ClassVar[Literal["accurate", "l4s"] | None] = None
-    """The use of ECN that the class cannot do without: `"accurate"`: ECT(0), and every mark is
-    counted in `Ack.marked`; `"l4s"`: the same with ECT(1); `None`: what the flow says
-    (`ecn=True`: ECT(0), and `on_ecn` once per round trip)."""
+    """The use of ECN that the class requires: `"accurate"` for ECT(0) with every mark counted in
+    `Ack.marked`; `"l4s"` for the same with ECT(1); `None` for the flow's setting (`ecn=True`:
+    ECT(0), and `on_ecn` once per round trip)."""
     rng: random.Random
-    """Random numbers of this connection and this trial alone."""
+    """Random numbers for this connection of this trial."""
     segment_bytes: int
     """Payload of a full segment, bytes."""
     packet_bytes: int
-    """The same with its headers, bytes."""
+    """A full segment with its headers, bytes."""
     cwnd: float
-    """Segments that may be in flight, 1 to 65000, fractions rounded down; the initial window at
-    first."""
+    """Segments that may be in flight, 1 to 65000, fractions rounded down; at the start the initial
+    window."""
     pacing_rate: float | None
-    """Bytes per second, headers included, to send at most; `None`, as at first: whatever `cwnd`
-    allows, at once."""
+    """The sending rate in bytes per second, headers included; `None`, as at the start, sends at
+    once what `cwnd` allows."""
 
     def on_ack(self, ack: Ack) -> None:
-        """An acknowledgement arrived, in any state."""
+        """Called for every acknowledgement, in any state."""
         raise NotImplementedError
 
     def on_loss(self, event: CongestionEvent) -> None:
-        """A loss was found by acknowledgements; once per window. Halves `cwnd`, if a class leaves
-        it as it is."""
+        """Called once per window when acknowledgements show a loss. By default halves `cwnd`."""
         self.cwnd = max(self.cwnd / 2, 2)
 
     def on_ecn(self, event: CongestionEvent) -> None:
-        """A mark was reported; once per window. As a loss, if a class leaves it as it is."""
+        """Called once per window when a mark is reported. By default as a loss."""
         self.on_loss(event)
 
     def on_timeout(self, event: CongestionEvent) -> None:
-        """A retransmission timeout. `cwnd` becomes 1, if a class leaves it as it is."""
+        """Called after a retransmission timeout. By default sets `cwnd` to 1."""
         self.cwnd = 1
 
     def on_undo(self) -> None:
-        """The latest loss or timeout proved to be none."""
+        """Called when the latest loss or timeout proves to be spurious."""
 
     def on_restart(self, now_ns: int, idle_ns: int) -> None:
-        """Sending resumes after so long without anything in flight."""
+        """Called when sending resumes after `idle_ns` without segments in flight."""
 
 
 class OwnControl:
-    """A congestion control that a class of your own makes: a value for `Tcp()`. `own()` makes
-    it."""
+    """A congestion control of a class of your own: a value for `Tcp()`, which `own()` creates."""
 
     def __init__(
         self, cls: type[CongestionControl], spec: str, parameters: Mapping[str, Any]
     ) -> None:
         self.spec = spec
-        """What it is known by in scenarios and records."""
+        """The name in scenarios and records."""
         self.cls = cls
         """The class."""
         self.parameters = dict(parameters)
-        """What its objects are made with."""
+        """The arguments of its objects."""
 
     def _brought(self) -> tuple[_Brought, str | None]:
         return (self.spec, self.cls.__name__, self._object), self.cls.ecn
@@ -150,8 +148,8 @@ class OwnControl:
 
 
 class OwnQueue(Queue):
-    """A queue that a class of your own decides in: a value for scenarios, `replay` and `link`, and
-    a queue to put packets into. `own()` makes it."""
+    """A queue of a class of your own, which `own()` creates: a value for scenarios, `replay` and
+    `link`, and a queue to put packets into."""
 
     def __init__(
         self, cls: type[Aqm], spec: str, parameters: Mapping[str, Any], *, seed: int = 1
@@ -160,13 +158,13 @@ class OwnQueue(Queue):
         self.cls = cls
         """The class."""
         self.parameters = dict(parameters)
-        """What its objects are made with."""
+        """The arguments of its objects."""
 
     def _brought(self) -> _Brought:
         return self.spec, self.cls.__name__, self._methods
 
     def _methods(self, seed: int) -> tuple[Callable[..., Any] | None, ...]:
-        """The methods of a new object; `None`: one that its class leaves as it is."""
+        """Returns the methods of a new object; `None` for one that its class does not override."""
         made = _made(self.cls, self.parameters, seed)
         return _changed(made, self.cls, Aqm, "on_enqueue", "on_dequeue", "on_refused")
 
@@ -247,18 +245,18 @@ def own(
 
 
 def _plain(key: str, word: str) -> str:
-    """A word that can stand in a SPEC."""
+    """Returns the word, if a SPEC can contain it."""
     plain = word.isascii() and all(it.isalnum() or it in "_-+.%/" for it in word)
     if not word or len(word) > 80 or not plain:
         raise SpecError(
-            f"own: {key}: {word!r} cannot stand in a SPEC; "
+            f"own: {key}: {word!r} is not allowed in a SPEC; "
             "expected own(..., name=...), and the parameters are not shown"
         )
     return word
 
 
 def _made(cls: type[Any], parameters: Mapping[str, Any], seed: int, **given: Any) -> Any:
-    """An object that has its random numbers, and what is given, before its own code begins."""
+    """Creates an object, with its random numbers and attributes set before `__init__` runs."""
     make: Any = cls
     made = make.__new__(cls)
     made.rng = random.Random(seed)
@@ -271,20 +269,19 @@ def _made(cls: type[Any], parameters: Mapping[str, Any], seed: int, **given: Any
 def _changed(
     made: Any, cls: type[Any], base: type[Any], *names: str
 ) -> tuple[Callable[..., Any] | None, ...]:
-    """Methods of an object; `None`: one that its class leaves as its base has it."""
+    """Returns the methods of an object; `None` for one that its class does not override."""
     is_own = [getattr(cls, name) is not getattr(base, name) for name in names]
     return tuple(getattr(made, name) if it else None for name, it in zip(names, is_own))
 
 
 def brought(*values: Any) -> tuple[list[_Brought], list[tuple[_Brought, str | None]]]:
-    """The queues and the congestion controls of one's own that stand in some values, each
-    once."""
+    """Returns the own queues and congestion controls in some values, each once."""
     found: dict[str, Any] = {}
     for value in _all_in(values, 0):
         known = found.setdefault(value.spec, value)
         if known != value:
             raise SpecError(
-                f"{value.spec}: two algorithms of one's own are known by it; "
+                f"{value.spec}: two algorithms have this name; "
                 "expected own(..., name=...) to tell them apart"
             )
     queues = [it._brought() for it in found.values() if isinstance(it, OwnQueue)]
@@ -304,6 +301,6 @@ def _all_in(value: Any, depth: int) -> Iterator[Any]:
 
 
 def interrupt_thread(thread: int) -> None:
-    """Has a thread of Python meet a `KeyboardInterrupt` at its next step."""
+    """Raises `KeyboardInterrupt` in a thread of Python."""
     exception = ctypes.py_object(KeyboardInterrupt)
     ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), exception)

@@ -14,7 +14,7 @@ class Plot(NamedTuple):
     """A plot as SVG; a notebook shows it."""
 
     name: str
-    """Its name, for example `cdf-load`."""
+    """The name, for example `cdf-load`."""
     title: str
     """Its title."""
     caption: str
@@ -23,7 +23,7 @@ class Plot(NamedTuple):
     """The picture, with its style."""
 
     def save(self, path: str | os.PathLike[str]) -> Path:
-        """Writes it as a file."""
+        """Writes the plot to a file."""
         Path(path).write_text(self.svg, encoding="utf-8")
         return Path(path)
 
@@ -53,14 +53,15 @@ class Plots(Mapping[str, Plot]):
         return len(self._plots)
 
     def cdf(self, phase: str = "load") -> Plot:
-        """The distribution of latency, an arm a line; `phase`: `load` or `idle`. Where a report has
-        too many trials for a line through all packets, that of the trials' means under load."""
+        """The distribution of latency, a line per arm; `phase`: `load` or `idle`. If a report has
+        too many trials for a line through all packets, the distribution of the trials' means under
+        load."""
         return self["cdf-mean" if phase == "load" and "cdf-load" not in self else f"cdf-{phase}"]
 
     def timeline(self, arm: int = 0) -> Plot:
-        """A trial of an arm over its time, by the arm's position from 0."""
+        """A trial of an arm over time, by the arm's position from 0."""
         return self[f"timeline-{arm}"]
 
     def shown(self) -> list[Plot]:
-        """Those that a notebook shows under a run."""
+        """The plots that a notebook shows below a run."""
         return [it for name, it in self._plots.items() if "timeline" not in name][:MOST_SHOWN]

@@ -1,4 +1,4 @@
-"""What runs and sweeps tell while they go on, as a progress bar."""
+"""The progress of runs and sweeps, as a progress bar."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections.abc import Callable
 from typing import Any
 
 Bar = Callable[..., Any]
-"""What makes a progress bar, by tqdm's protocol: called with `total`, `desc` and `unit`, it gives
-something with `update(n)` and `close()`."""
+"""Creates a progress bar by tqdm's protocol: called with `total`, `desc` and `unit`, it returns an
+object with `update(n)` and `close()`."""
 
 
 class Hearing:
-    """Takes what the native module tells, and shows it where somebody wants to see it."""
+    """Receives the events of the native module, and shows them if somebody is looking."""
 
     def __init__(self, name: str, unit: str, progress: bool | Bar | None) -> None:
         self._name, self._unit = name, unit
@@ -20,8 +20,8 @@ class Hearing:
         self._shown: Any = None
 
     def __call__(self, kind: str, value: Any) -> None:
-        """`start` (how many there are, or how many of them are done already and how many there
-        are), `finished` (one, which), `computed` (how many), `say` (a line)."""
+        """Receives an event: `start` (the number of trials, or of finished units and of all units),
+        `finished` (a trial), `computed` (a number of units), `say` (a line)."""
         if self._make is None:
             return
         if kind == "start":

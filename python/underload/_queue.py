@@ -23,19 +23,19 @@ class Packet(NamedTuple):
     length: int
     """Bytes."""
     flow: int
-    """Number of its flow."""
+    """Number of the flow."""
     dscp: int
     """Differentiated Services codepoint, 0 to 63."""
     ecn: str
     """`not-ect`, `ect0`, `ect1` or `ce`."""
     arrived_ns: int
-    """When it reached the queue, ns."""
+    """When the packet reached the queue, ns."""
     left_ns: int
-    """When it left the queue, or reached the far end, ns."""
+    """When the packet left the queue, or reached the far end, ns."""
 
     @property
     def delay_ns(self) -> int:
-        """From the queue's door to here, ns: of a queue its sojourn."""
+        """Time since the packet reached the queue, ns; for a queue its sojourn."""
         return self.left_ns - self.arrived_ns
 
 
@@ -43,25 +43,25 @@ class Event(NamedTuple):
     """A drop or a mark."""
 
     time_ns: int
-    """When, ns."""
+    """The time of the event, ns."""
     id: int
     """The packet's number."""
     what: str
     """`dropped` or `marked`."""
     reason: str
-    """Why, as `overlimit`, `early` or `control-law`."""
+    """The reason, such as `overlimit`, `early` or `control-law`."""
 
 
 class Queue:
     """A queue discipline: a value for scenarios, and a queue to put packets into.
 
-    Step by step, time is yours: `now_ns`, in ns, must not go backwards. The first call begins with
-    an empty queue. A pickled queue is its settings, empty.
+    Step by step, the caller has the clock: `now_ns`, in ns, must not go backwards. The queue is
+    empty at the first call. A pickled queue keeps its settings, not its packets.
     """
 
     def __init__(self, spec: str, *, link: str | None = None, seed: int = 1) -> None:
         self.spec = spec
-        """What it is, as scenarios and the program take it: `pie:profile=rfc`."""
+        """The SPEC, as in scenarios and on the command line: `pie:profile=rfc`."""
         self.link = link
         self.seed = seed
         self._native: _underload.Queue | None = None
@@ -69,39 +69,39 @@ class Queue:
     def enqueue(
         self, now_ns: int, length: int, flow: int = 0, dscp: int = 0, ecn: str = "not-ect"
     ) -> bool:
-        """Offers a packet of so many bytes; whether it is in the queue now. Its number is one more
-        than that of the packet offered before, from 0."""
+        """Offers a packet of `length` bytes. Returns whether it is stored. Packets are numbered
+        from 0 in the order in which they are offered."""
         return self._begun().enqueue(now_ns, length, flow, dscp, _ecn_bits(ecn))[1]
 
     def dequeue(self, now_ns: int) -> Packet | None:
-        """Takes the packet that leaves next; `None` if there is none, or none may leave yet: then
-        `not_before_ns` says when."""
+        """Takes the next packet; `None` if the queue is empty, or no packet may leave before
+        `not_before_ns`."""
         row = self._begun().dequeue(now_ns)
         return None if row is None else _packet(row, now_ns)
 
     @property
     def not_before_ns(self) -> int | None:
-        """When a queue that shapes lets its next packet go, as the last `dequeue` found."""
+        """When a queue that shapes may send its next packet, as of the last `dequeue`."""
         return self._begun().not_before_ns
 
     @property
     def backlog(self) -> tuple[int, int]:
-        """Packets and bytes that it holds."""
+        """Stored packets and bytes."""
         return self._begun().backlog()
 
     @property
     def stats(self) -> dict[str, int]:
-        """Packets since it began: `offered`, `sent`, `dropped_enqueue`, `dropped_dequeue`,
+        """Packets since the start: `offered`, `sent`, `dropped_enqueue`, `dropped_dequeue`,
         `marked`."""
         return dict(self._begun().stats())
 
     @property
     def gauges(self) -> dict[str, float]:
-        """Its inner state, such as `pie.probability` or `codel.count`."""
+        """Internal state, such as `pie.probability` or `codel.count`."""
         return dict(self._begun().gauges())
 
     def events(self) -> list[Event]:
-        """Drops and marks since this was asked last."""
+        """Drops and marks since the last call."""
         return [Event(*event) for event in self._begun().events()]
 
     def _begun(self) -> _underload.Queue:
@@ -110,7 +110,7 @@ class Queue:
         return self._native
 
     def _brought(self) -> Any:
-        """What the native module builds it from beside its SPEC: nothing, if it is underload's."""
+        """The class of an own queue, from which the native module builds it; otherwise `None`."""
         return None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -133,7 +133,7 @@ class Queue:
 class Link:
     """A link with its queue, step by step: `send` packets, `poll` what has arrived.
 
-    At one instant, send everything that comes before you poll. Time must not go backwards."""
+    At one time, send all packets before you poll. Time must not go backwards."""
 
     def __init__(self, spec: str, queue: str | Queue, *, seed: int = 1) -> None:
         self.spec, self.queue, self.seed = spec, str(queue), seed
@@ -143,25 +143,25 @@ class Link:
     def send(
         self, now_ns: int, length: int, flow: int = 0, dscp: int = 0, ecn: str = "not-ect"
     ) -> int:
-        """A packet of so many bytes reaches the queue; gives its number, from 0."""
+        """Offers a packet of `length` bytes to the queue. Returns its number, from 0."""
         return self._native.send(now_ns, length, flow, dscp, _ecn_bits(ecn))
 
     def poll(self, now_ns: int) -> list[Packet]:
-        """The packets that have reached the far end by then and were not polled before."""
+        """Returns the packets that reached the far end by `now_ns` since the last poll."""
         return [_packet(row, time) for time, row in self._native.poll(now_ns)]
 
     @property
     def next_ns(self) -> int | None:
-        """When to poll next, ns; `None`: not before another packet."""
+        """When to poll next, ns; `None` if not before another packet is sent."""
         return self._native.next_ns()
 
     @property
     def backlog(self) -> tuple[int, int]:
-        """Packets and bytes in its queue."""
+        """Packets and bytes in the queue."""
         return self._native.backlog()
 
     def events(self) -> list[Event]:
-        """Drops and marks since this was asked last."""
+        """Drops and marks since the last call."""
         return [Event(*event) for event in self._native.events()]
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -179,22 +179,22 @@ def queue(name: str, *, link: str | None = None, seed: int = 1, **parameters: An
     """A queue by its name and parameters: `queue("pie", profile="rfc", target="15ms")`, or by its
     SPEC: `queue("pie:profile=rfc")`.
 
-    `link`: the link that it stands before, which some need to know when they are used step by
-    step. In parameters, `_` stands for `-`. Raises `SpecError`: no such queue or parameter, and
-    what there is.
+    `link`: the link behind the queue, which some queues need to know when they are used step by
+    step. In parameters, `_` means `-`. Raises `SpecError` for an unknown queue or parameter, with
+    those that exist.
     """
     made = Queue(_spec(name, parameters), link=link, seed=seed)
     try:
         _underload.queue_label(made.spec, link)
     except SpecError as error:
-        # What only a link can tell is not missing before there is one.
+        # Without a link, a parameter that follows from the link is not missing yet.
         if link is not None or "because no link" not in str(error):
             raise
     return made
 
 
 def queues() -> list[str]:
-    """Names of the queues that there are."""
+    """Returns the names of all queues."""
     return _underload.queue_names()
 
 

@@ -13,20 +13,20 @@ from ._cluster import Lost, Rows
 from ._errors import ClusterError, MissingLibrary
 
 RETRIES = 2
-"""Times that Ray itself starts a task again whose worker died."""
+"""How often Ray itself restarts a task whose worker died."""
 SECONDS_OF_COUNT = 5.0
-"""How long a count of the cluster's processors holds: nodes come and go."""
+"""How long a count of the cluster's processors is valid: nodes come and go."""
 
 
 class Parcel(NamedTuple):
-    """What a worker needs of a sweep."""
+    """The data of a sweep that a worker needs."""
 
     reference: Any
-    """Its texts and files, in the object store."""
+    """The texts and files, in the object store."""
     identity: str
-    """What the driver's sweep is known by."""
+    """The identity of the driver's sweep."""
     program: str
-    """What computes it there."""
+    """What computes the sweep on the driver."""
 
 
 @contextmanager
@@ -54,7 +54,7 @@ def connected(on: str, raw: _underload.Sweep) -> Iterator[RayPool]:
 
 
 def _is_address(on: str) -> bool:
-    """Ray waits for half a minute for what is none."""
+    """Ray waits half a minute for an address without a cluster."""
     try:
         parts = urlsplit(on)
         return parts.scheme == "ray" and bool(parts.hostname) and parts.port != 0
@@ -124,8 +124,8 @@ class RayPool:
 
 
 def _task() -> Callable[..., tuple[str, Any, float]]:
-    """What a worker does. It travels by its code and not by its name, so that it can say what is
-    wrong where there is no underload, or another."""
+    """The code of a worker. It is sent by value, so that it can report a node with no underload, or
+    another version."""
 
     def underload_sweep(
         said: tuple[str, str], parcel: tuple[Any, str, str], first: int, end: int
@@ -151,13 +151,14 @@ def _task() -> Callable[..., tuple[str, Any, float]]:
 
 
 _KNOWN: dict[str, _underload.Sweep] = {}
-"""The sweep that this worker is at, by its identity."""
+"""The sweep of this worker, by its identity."""
 
 
 def work(
     place: str, parcel: tuple[Any, str, str], first: int, end: int
 ) -> tuple[str, Any, float]:
-    """On a worker: the rows of some units and the seconds that they took, or why it cannot."""
+    """On a worker: returns the rows of some units and the seconds that they took, or why it cannot.
+    """
     reference, identity, program = parcel
     sweep = _KNOWN.get(identity)
     if sweep is None:
@@ -178,7 +179,7 @@ def work(
 
 
 def _words(error: BaseException) -> str:
-    """An error in one line: Ray's have pages, and what matters first or last."""
+    """Returns an error in one line: Ray's errors have pages, and the first or last line matters."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     ends = lines if len(lines) < 2 else [lines[0], lines[-1]]
     return ": ".join([type(error).__name__, *ends])

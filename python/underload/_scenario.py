@@ -1,4 +1,4 @@
-"""Scenarios: built in code, from a file, or one of those that come with the program."""
+"""Scenarios: built in code, from a file, or built into the program."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from ._errors import ScenarioError
 from ._own import OwnControl
 
 Value = Any
-"""What a key takes: text with a unit such as `"20mbit"`, a number, a bool, a list, a queue."""
+"""A value of a key: text with a unit such as `"20mbit"`, a number, a bool, a list, a queue."""
 
 
 @dataclass(frozen=True)
 class Flow:
-    """Something that sends: a kind, a name, and the keys that `docs/scenario-format.md` lists."""
+    """A sender: a kind, a name, and the keys in `docs/scenario-format.md`."""
 
     kind: str
     keys: Mapping[str, Value] = field(default_factory=dict)
     name: str | None = None
-    """Its name in the record; `None`: its kind, numbered if there are several."""
+    """The name in the record; `None` for its kind, numbered if there are several."""
 
 
 def Tcp(
@@ -46,7 +46,7 @@ def Tcp(
 
 
 def Probe(interval: str = "10ms", *, name: str | None = None, **keys: Value) -> Flow:
-    """Small packets there and back on a fixed schedule: what measures latency."""
+    """Small packets there and back on a fixed schedule, which measure latency."""
     _check_quantity("interval", "time", interval)
     return Flow("probe", {"interval": interval, **keys}, name)
 
@@ -58,7 +58,7 @@ def Udp(rate: str, *, direction: str = "up", name: str | None = None, **keys: Va
 
 
 def _check_quantity(key: str, kind: str, value: Value) -> None:
-    """Refuses what is no time or rate with its unit."""
+    """Refuses a text that is not a time or rate with a unit."""
     problem = _underload.check_quantity(kind, str(value))
     if problem is not None:
         raise ScenarioError(f"{key}: {problem}", [("scenario", None, key, problem)])
@@ -114,13 +114,14 @@ class Scenario:
 
     @classmethod
     def load(cls, scenario: str | os.PathLike[str]) -> Scenario:
-        """The built-in scenario of that name, as `scenarios()` lists them, or the file there."""
+        """Returns the built-in scenario of that name, as `scenarios()` lists them, or the file at
+        that path."""
         found = _underload.Scenario.find(os.fspath(scenario), _asked())
         return cls._of_text(found.name, found.text, found)
 
     @classmethod
     def parse(cls, text: str, name: str = "scenario") -> Scenario:
-        """The scenario that a file with this text would be."""
+        """Returns the scenario of a file with this text."""
         return cls._of_text(name, text, _underload.Scenario.parse(name, text, _asked()))
 
     @classmethod
@@ -130,7 +131,7 @@ class Scenario:
         return scenario
 
     def flow(self, *flows: Flow) -> Scenario:
-        """With these flows, too."""
+        """Returns the scenario with these flows added."""
         for one in flows:
             if not isinstance(one, Flow):
                 raise ScenarioError(
@@ -143,22 +144,26 @@ class Scenario:
     def arm(
         self, name: str, changes: Mapping[str, Value] | None = None, **path: Value
     ) -> Scenario:
-        """With one more variant, which changes keys of the path (`up_queue="codel"`), or any others
-        by their dotted names: `{"flow.tcp.count": 4, "phases.load": "30s"}`."""
+        """Returns the scenario with one more arm, which changes keys of the path
+        (`up_queue="codel"`), or any others by their dotted names: `{"flow.tcp.count": 4,
+        "phases.load": "30s"}`."""
         _check_path_keys(self._name, path)
         keys = {f"path.{key}": value for key, value in path.items()}
         return self._with(_arms=(*self._arms, (name, {**keys, **(changes or {})})))
 
     def sweep(self, key: str, values: Sequence[Value]) -> Scenario:
-        """With every arm at each of these values of a key, such as `path.up`."""
+        """Returns the scenario with every arm at each of these values of a key, such as `path.up`.
+        """
         return self._with(_sweeps=(*self._sweeps, (key, tuple(values))))
 
     def phases(self, **lengths: Value) -> Scenario:
-        """With other lengths of the phases: `idle`, `ramp` (or `"steady"`), `load`, `drain`."""
+        """Returns the scenario with other lengths of the phases: `idle`, `ramp` (or `"steady"`),
+        `load`, `drain`."""
         return self._with(_phases={**self._phases, **lengths})
 
     def set(self, **head: Value) -> Scenario:
-        """With other keys at the top: `title`, `description`, `repeats`, `seed`."""
+        """Returns the scenario with other keys at the top: `title`, `description`, `repeats`,
+        `seed`."""
         return self._with(_head={**self._head, **head})
 
     def _with(self, **changes: Any) -> Scenario:
@@ -172,13 +177,14 @@ class Scenario:
         return other
 
     def check(self) -> Scenario:
-        """This scenario, if it can be run; else `ScenarioError` with all that is wrong."""
+        """Returns this scenario if it can be run. Raises `ScenarioError` with all faults otherwise.
+        """
         self._native()
         return self
 
     @property
     def name(self) -> str:
-        """Its name, in records and reports."""
+        """The name, in records and reports."""
         return self._name
 
     @property
@@ -188,17 +194,17 @@ class Scenario:
 
     @property
     def text(self) -> str:
-        """The scenario file that says the same."""
+        """The text of an equivalent scenario file."""
         return self._native().text
 
     @property
     def arms(self) -> dict[str, str]:
-        """The name of each arm, and what it is."""
+        """The name and label of each arm."""
         return dict(self._native().arms)
 
     @property
     def worlds(self) -> list[str]:
-        """The worlds that can run it: `sim`, `live`."""
+        """The worlds that can run the scenario: `sim`, `live`."""
         return self._native().worlds
 
     def _native(self, **asked: Any) -> _underload.Scenario:
@@ -223,7 +229,7 @@ class Scenario:
         )
 
     def _own_values(self) -> tuple[Any, ...]:
-        """Where algorithms of one's own may stand."""
+        """The values that may be own algorithms."""
         flows = tuple(flow.keys for flow in self._flows)
         arms = tuple(changes for _, changes in self._arms)
         return (self._head, self._path, flows, arms, self._sweeps)
@@ -248,7 +254,7 @@ class Scenario:
 
 
 def scenarios() -> list[str]:
-    """Names of the scenarios that come with the package."""
+    """Returns the names of the built-in scenarios."""
     return _underload.scenario_names()
 
 
@@ -260,7 +266,7 @@ def _asked(
     repeats: int | None = None,
     seed: int | None = None,
 ) -> dict[str, Any]:
-    """What is asked of a scenario, as the native module takes it."""
+    """Returns the overrides of a scenario, as the native module takes them."""
     for name, number, least in (("repeats", repeats, 1), ("seed", seed, 0)):
         if number is not None and not (isinstance(number, int) and least <= number < 1 << 64):
             raise ScenarioError(f"{name}: {number!r}; expected a whole number from {least} on")
@@ -283,7 +289,7 @@ def _text_of(value: Value) -> str:
 
 
 def _named(flows: tuple[Flow, ...]) -> list[tuple[str, str, dict[str, Value]]]:
-    """Each flow with a name of its own: its kind, numbered from the second on."""
+    """Returns the flows with unique names: their kind, numbered from the second on."""
     taken = {flow.name for flow in flows if flow.name is not None}
     named = []
     for flow in flows:

@@ -1,4 +1,4 @@
-"""Sweeps: one call for a million trials, none of them computed twice."""
+"""Sweeps: one call for a million trials, none of which is computed twice."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PATH_KEYS = (
 
 
 class Range(NamedTuple):
-    """Values between two, for an axis; in a design that draws points, all of them."""
+    """The values between two, for an axis of a design that draws points."""
 
     first: Value
     last: Value
@@ -34,17 +34,19 @@ class Range(NamedTuple):
 
 
 def linspace(first: Value, last: Value, steps: int | None = None) -> Range:
-    """So many values from one to another by equal amounts: `linspace("5ms", "50ms", 10)`."""
+    """Returns `count` values from one to another by equal amounts: `linspace("5ms", "50ms", 10)`.
+    """
     return Range(first, last, steps, "linear")
 
 
 def logspace(first: Value, last: Value, steps: int | None = None) -> Range:
-    """So many values from one to another by equal factors: `logspace("5ms", "200ms", 20)`."""
+    """Returns `count` values from one to another by equal factors: `logspace("5ms", "200ms", 20)`.
+    """
     return Range(first, last, steps, "log")
 
 
 class Sweep:
-    """A sweep that was computed, or as much of it as was: its directory and its tables."""
+    """A complete or partial sweep: its directory and its tables."""
 
     def __init__(
         self,
@@ -56,9 +58,9 @@ class Sweep:
         self._raw = raw
         self._given_up = given_up
         self.directory = directory
-        """Where it is kept; the same sweep with the same directory goes on there."""
+        """The directory; the same sweep in the same directory continues there."""
         self.complete = complete
-        """Whether all of it was computed."""
+        """Whether every row was computed."""
         self.cell_count, self.trial_count, _ = raw.size
 
     @property
@@ -91,11 +93,11 @@ class Sweep:
 
     @property
     def trials_path(self) -> Path:
-        """The Parquet file with a row per trial, once it is complete."""
+        """The Parquet file with a row per trial, which a complete sweep has."""
         return self.directory / "trials.parquet"
 
     def scan(self) -> Any:
-        """The trials as a `polars.LazyFrame`: nothing is read until it is asked for."""
+        """The trials as a `polars.LazyFrame`, which reads them on demand."""
         return library("polars", "scan()").scan_parquet(self.trials_path)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -202,7 +204,7 @@ def _make_parent(folder: Path) -> None:
 def _elsewhere(
     raw: _underload.Sweep, folder: Path, on: str, hearing: Hearing
 ) -> list[GivenUp]:
-    """What a directory lacks, computed on a cluster; its tables are not yet made."""
+    """Computes the missing rows of a directory on a cluster, without its final tables."""
     from ._ray import connected
 
     path = os.fspath(folder)
@@ -226,7 +228,7 @@ def _elsewhere(
 
 
 class SweepInterrupted(Interrupted):
-    """Ctrl-C during a sweep; `sweep` has what was computed."""
+    """Ctrl-C during a sweep; `sweep` has the rows that were computed."""
 
     def __init__(self, sweep: Sweep) -> None:
         super().__init__(None)

@@ -31,32 +31,32 @@ class Recommendation(NamedTuple):
     text: str
     """The configuration as TOML, for `encode`."""
     guideline_buffer_bytes: int
-    """The buffer that CM-GL-Buffer-V01 has for the nearest rate."""
+    """The buffer in CM-GL-Buffer-V01 for the nearest rate."""
 
 
 def decode(
     content: bytes, form: Literal["toml", "main"] = "toml", *, lenient: bool = False
 ) -> str:
-    """A file as text: TOML, which carries every byte, or the form of the open `docsis` encoder.
-    `lenient` reads on past duplicates and values that do not fit. Raises `DocsisError`."""
+    """Decodes a file to text: TOML, which has every byte, or the form of the open `docsis` encoder.
+    `lenient` skips duplicates and values that do not fit. Raises `DocsisError`."""
     return _underload.docsis_decode(bytes(content), form, lenient)
 
 
 def describe(content: bytes, *, lenient: bool = False) -> dict[str, Any]:
-    """Every setting with its name, unit, meaning and offset, as a tree of dicts."""
+    """Returns every setting with its name, unit, meaning and offset, as a tree of dicts."""
     tree: dict[str, Any] = json.loads(_underload.docsis_describe(bytes(content), lenient))
     return tree
 
 
 def encode(text: str, *, secret: bytes | None = None, force: bool = False) -> bytes:
-    """A text of either form as a file. With a secret all integrity checks are made; without one
-    those in the text stay. `DocsisError` if the file breaks a rule, unless it is forced: then those
-    checks are made that need no secret."""
+    """Encodes a text of either form. With a secret all integrity checks are computed; without one
+    those of the text are kept. Raises `DocsisError` if the file breaks a rule, unless `force`d:
+    then the checks that need no secret are computed."""
     return _underload.docsis_encode(text, secret, force)
 
 
 def check(content: bytes, *, secret: bytes | None = None) -> list[Finding]:
-    """What is wrong with a file. Without a secret the CMTS's check is not checked."""
+    """Returns the findings about a file. Without a secret the CMTS's check is skipped."""
     text, words = _underload.docsis_check(bytes(content), secret)
     found = json.loads(text)
     return [Finding(it["rule"], it["severity"], says) for it, says in zip(found, words)]
@@ -70,7 +70,7 @@ def recommend(
     peak_bit_per_s: int | None = None,
     burst_bytes: int = 0,
 ) -> Recommendation:
-    """Buffer or AQM settings for an upstream of this rate."""
+    """Returns buffer or AQM settings for an upstream of this rate."""
     peak = rate_bit_per_s if peak_bit_per_s is None else peak_bit_per_s
     return Recommendation(
         *_underload.docsis_recommend(rate_bit_per_s, peak, burst_bytes, aqm, target_ms)

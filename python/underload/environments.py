@@ -26,26 +26,26 @@ __all__ = ["CongestionControl", "QueueManagement", "Step"]
 
 Vector = NDArray[numpy.float32]
 HIGHEST = 1e4
-"""Observations end here; none comes near it that means anything."""
+"""The upper bound of observations; meaningful values are far below it."""
 
 
 class Step(NamedTuple):
-    """What was seen in a step, unscaled: `info["step"]`."""
+    """The unscaled observation of a step: `info["step"]`."""
 
     time_ns: int
-    """End of the step, ns."""
+    """The end of the step, ns."""
     delivered_bytes: int
-    """Payload that arrived: of the steered flow, or of all where the queue is steered."""
+    """Delivered payload: of the controlled flow, or of all flows if the queue is controlled."""
     capacity_bytes: int
-    """What the link could have carried."""
+    """The payload that the link could have carried."""
     rtt_ns: int
-    """Smoothed round trip of the first flow, ns; 0 before there is one."""
+    """Smoothed round trip of the first flow, ns; 0 before the first sample."""
     window: int
-    """Its congestion window, segments of 1448 bytes."""
+    """Congestion window of the first flow, segments of 1448 bytes."""
     in_flight: int
-    """Its segments in flight."""
+    """Segments of the first flow in flight."""
     retransmits: int
-    """Segments that it sent again."""
+    """Segments that the first flow retransmitted."""
     marked: int
     """Packets that the queue marked."""
     dropped: int
@@ -57,7 +57,7 @@ class Step(NamedTuple):
 
 
 class _Steered(gymnasium.Env[Vector, Vector]):
-    """What both environments share: a link, its queue, flows, and steps of virtual time."""
+    """Common parts of both environments: a link, its queue, flows, and steps of virtual time."""
 
     metadata = {"render_modes": []}
 
@@ -140,7 +140,7 @@ class CongestionControl(_Steered):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Vector, dict[str, Any]]:
-        """Begins an episode: the first step is made with a window of ten segments."""
+        """Begins an episode. The first step has a window of ten segments."""
         self._begin(seed)
         self._window = 10.0
         seen = Step(*self._native.step_window(10))
@@ -149,7 +149,7 @@ class CongestionControl(_Steered):
     def step(
         self, action: Vector
     ) -> tuple[Vector, float, bool, bool, dict[str, Any]]:
-        """Sets the window, and lets a step of virtual time pass."""
+        """Sets the window and advances virtual time by a step."""
         change = _within(action, -1.0)
         self._window = min(max(self._window * 2.0**change, 2.0), max(8.0 * self._pipe, 16.0))
         seen = Step(*self._native.step_window(int(self._window)))
@@ -206,7 +206,7 @@ class QueueManagement(_Steered):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Vector, dict[str, Any]]:
-        """Begins an episode: the first step is made without signals."""
+        """Begins an episode. The first step has no signals."""
         self._begin(seed)
         seen = Step(*self._native.step_signals(0.0))
         return self._observation(seen, 0.0), {"step": seen}
@@ -214,7 +214,7 @@ class QueueManagement(_Steered):
     def step(
         self, action: Vector
     ) -> tuple[Vector, float, bool, bool, dict[str, Any]]:
-        """Sets the probability, and lets a step of virtual time pass."""
+        """Sets the probability and advances virtual time by a step."""
         chosen = _within(action, 0.0)
         seen = Step(*self._native.step_signals(chosen**3))
         share = seen.delivered_bytes / max(seen.capacity_bytes, 1)

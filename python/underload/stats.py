@@ -32,7 +32,7 @@ __all__ = [
 
 
 class Interval(NamedTuple):
-    """A mean, and where the true one lies."""
+    """A mean and its confidence interval."""
 
     mean: float
     low: float | None
@@ -40,38 +40,38 @@ class Interval(NamedTuple):
     high: float | None
     confidence: float
     repeats: int
-    """Values behind it."""
+    """The number of values."""
 
 
 class MannWhitney(NamedTuple):
-    """Outcome of the rank test."""
+    """The outcome of the rank test."""
 
     u: float
     """Pairs in which the first group's value is larger; a tie counts one half."""
     p_value: float
     superiority: float
-    """Share of such pairs: 0.5 when alike."""
+    """The share of such pairs; 0.5 for equal groups."""
     method: str
     """`exact` (up to 20 values per group, without ties) or `normal`."""
 
 
 class Shift(NamedTuple):
-    """How far apart two groups are."""
+    """The difference of two groups."""
 
     estimate: float
     """Median over all pairs of first minus second, or first over second."""
     low: float | None
-    """Lower end; `None` when the groups are too small for the confidence."""
+    """The lower end; `None` if the groups are too small for the confidence."""
     high: float | None
     confidence: float
 
 
 class KolmogorovSmirnov(NamedTuple):
-    """Outcome of the test of two distribution functions."""
+    """The outcome of the test of two distribution functions."""
 
     distance: float
     p_value: float
-    """Two-sided, by Kolmogorov's limit: good from a few dozen values per group on."""
+    """Two-sided, by Kolmogorov's limit; accurate from a few dozen values per group on."""
 
 
 class ClusterQuantile(NamedTuple):
@@ -79,47 +79,49 @@ class ClusterQuantile(NamedTuple):
 
     estimate: float | None
     low: float | None
-    """Lower end, by drawing clusters; `None` where too few of them reach past the quantile."""
+    """The lower end, by drawing clusters; `None` if too few clusters reach past the quantile."""
     high: float | None
 
 
 def quantiles(values: Any, q: Sequence[float]) -> list[float]:
-    """Nearest-rank quantiles, `q` from 0 to 1: each is a value that is there. Shape: (len(q),)."""
+    """Returns nearest-rank quantiles, `q` from 0 to 1; each is one of the values. Shape: (len(q),).
+    """
     return _underload.quantiles(_floats(values), [float(share) for share in q])
 
 
 def quantile(values: Any, q: float) -> float:
-    """One of them."""
+    """Returns one nearest-rank quantile."""
     return quantiles(values, [q])[0]
 
 
 def mean_interval(values: Any, confidence: float = 0.95) -> Interval:
-    """The mean of independent values, such as one per trial, and its interval (Student's t)."""
+    """Returns the mean of independent values, such as one per trial, and its interval (Student's
+    t)."""
     return Interval(*_underload.mean_interval(_floats(values), confidence))
 
 
 def mann_whitney(
     first: Any, second: Any, alternative: Literal["two-sided", "less", "greater"] = "two-sided"
 ) -> MannWhitney:
-    """Mann and Whitney's test: does one group have larger values?"""
+    """Tests whether one group has larger values (Mann and Whitney)."""
     return MannWhitney(*_underload.mann_whitney(_floats(first), _floats(second), alternative))
 
 
 def hodges_lehmann(
     first: Any, second: Any, confidence: float = 0.95, *, ratio: bool = False
 ) -> Shift:
-    """Hodges and Lehmann's estimate: by how much the first group is larger, or with `ratio` how
-    many times."""
+    """Returns by how much the first group is larger, or with `ratio` how many times (Hodges and
+    Lehmann)."""
     return Shift(*_underload.hodges_lehmann(_floats(first), _floats(second), confidence, ratio))
 
 
 def kolmogorov_smirnov(first: Any, second: Any) -> KolmogorovSmirnov:
-    """The largest distance of the groups' distribution functions."""
+    """Returns the largest distance of the groups' distribution functions."""
     return KolmogorovSmirnov(*_underload.kolmogorov_smirnov(_floats(first), _floats(second)))
 
 
 def jain_index(values: Any) -> float:
-    """Jain's fairness index: 1 where all have the same, 1/n where one has all."""
+    """Returns Jain's fairness index: 1 for equal shares, 1/n if one has everything."""
     return _underload.jain_index(_floats(values))
 
 
@@ -130,9 +132,9 @@ def cluster_quantiles(
     confidence: float = 0.95,
     seed: int = 1,
 ) -> list[ClusterQuantile]:
-    """Quantiles of positive values that come in clusters, such as the tests of one line: the
-    intervals say how they would vary with other clusters (400 draws of clusters; the same for the
-    same `seed`). Values are binned to half a percent. `clusters`: whose each value is."""
+    """Returns quantiles of positive values that come in clusters, such as the tests of one line.
+    The intervals show how they vary with other clusters (400 draws of clusters; the same `seed` has
+    the same draws). Values are binned to half a percent. `clusters`: the cluster of each value."""
     numbers: dict[Any, int] = {}
     labels = clusters.tolist() if hasattr(clusters, "tolist") else list(clusters)
     each = [numbers.setdefault(label, len(numbers)) for label in labels]
@@ -141,7 +143,7 @@ def cluster_quantiles(
 
 
 def _floats(values: Any) -> Any:
-    """A list of floats, or an array of them without a copy where it is one already."""
+    """Returns a list of floats, or an array of floats without a copy."""
     if isinstance(values, (list, tuple)):
         return _list(values)
     if hasattr(values, "__array__"):

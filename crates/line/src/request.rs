@@ -101,8 +101,7 @@ impl Request {
 
     /// Returns the command that repeats the measurement, for the record.
     pub fn command_line(&self) -> String {
-        let Knobs { congestion_control, directions, flows, udp, .. } = &self.knobs;
-        let Knobs { duration, idle, interval, classes, .. } = &self.knobs;
+        let Knobs { congestion_control, directions, duration, idle, interval, .. } = &self.knobs;
         let mut words = vec!["underload".to_owned(), "measure".to_owned(), self.shown_host()];
         let mut option = |name: &str, value: String| words.extend([name.to_owned(), value]);
         if !self.host.contains("://") && self.host != "ndt7" {
@@ -115,14 +114,14 @@ impl Request {
                 option(name, format!("{}us", length.as_micros()));
             }
         }
-        if let Some(flows) = flows {
+        if let Some(flows) = self.knobs.flows {
             option("--flows", flows.to_string());
         }
-        if let Some(udp) = udp {
+        if let Some(udp) = self.knobs.udp {
             option("--udp", format!("{}bit", udp.rate_bit_per_s));
             option("--burst", udp.burst_packets.to_string());
         }
-        for class in classes {
+        for class in &self.knobs.classes {
             option("--class", format!("{}/{}", class.dscp, class.ecn.name()));
         }
         if let Some(tier) = self.tier {

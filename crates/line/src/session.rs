@@ -255,7 +255,7 @@ fn with_hint(error: anyhow::Error) -> anyhow::Error {
         Some(std::io::ErrorKind::ConnectionRefused) => {
             "nothing listens there: is `underload serve` running, and on this port?"
         }
-        // Bytes that are no TLS.
+        // The bytes are not TLS.
         Some(std::io::ErrorKind::InvalidData) => {
             "what answers there is no underload server: is it the port of something else?"
         }

@@ -50,7 +50,6 @@ pub struct Measured {
     pub details: Option<Value>,
     /// The record, as in `run.json`.
     pub run: RunRecord,
-    /// The run directory.
     #[serde(skip)]
     pub directory: PathBuf,
     /// What ended the measurement before its last step.

@@ -17,7 +17,7 @@ fn decoded(py: Python<'_>, bytes: &[u8], is_lenient: bool) -> PyResult<Config> {
     Config::decode(bytes).or_raise(py, "DocsisError")
 }
 
-/// A file's bytes as text: `toml` or `main`.
+/// Decodes a file to text: `toml` or `main`.
 #[pyfunction]
 pub fn docsis_decode(
     py: Python<'_>,
@@ -36,16 +36,16 @@ pub fn docsis_decode(
     }
 }
 
-/// A file's bytes as a tree, in JSON.
+/// Decodes a file to a tree, in JSON.
 #[pyfunction]
 pub fn docsis_describe(py: Python<'_>, bytes: &[u8], is_lenient: bool) -> PyResult<String> {
     let config = decoded(py, bytes, is_lenient)?;
     serde_json::to_string(&config.describe()).or_raise(py, "DocsisError")
 }
 
-/// Text of either form as a file's bytes. With a secret all MICs are made; without one those of the
-/// text stay. What breaks the rules is refused, unless it is forced: then the MICs that need no
-/// secret are made.
+/// Encodes text of either form. With a secret all MICs are computed; without one those of the text
+/// are kept. A file that breaks the rules is refused unless `is_forced`; then the MICs that need no
+/// secret are computed.
 #[pyfunction]
 pub fn docsis_encode<'py>(
     py: Python<'py>,
@@ -68,7 +68,7 @@ pub fn docsis_encode<'py>(
     Ok(PyBytes::new(py, &bytes))
 }
 
-/// What is wrong with a file's bytes, as JSON and in words.
+/// Returns the findings about a file, as JSON and as sentences.
 #[pyfunction]
 pub fn docsis_check(
     py: Python<'_>,
@@ -81,7 +81,7 @@ pub fn docsis_check(
     Ok((json, findings.iter().map(ToString::to_string).collect()))
 }
 
-/// The settings for an upstream as text, and the guideline's buffer for its rate, bytes.
+/// Returns the settings for an upstream as text, and the guideline's buffer for its rate, bytes.
 #[pyfunction]
 pub fn docsis_recommend(
     py: Python<'_>,

@@ -1,4 +1,4 @@
-//! The simulator, steered step by step.
+//! Environments: the simulator, controlled step by step.
 
 use pyo3::prelude::*;
 use underload_aqm::config::{Kind, Value};
@@ -9,17 +9,22 @@ use underload_sim::net::HopConfig;
 
 use crate::errors::{OrRaise, raise};
 
-/// What was seen in a step, in the order of `underload_sim::env::Observation`.
+/// The observation of a step, in the order of `underload_sim::env::Observation`.
 type Seen = (u64, u64, u64, u64, u32, u32, u64, u64, u64, u64, u32);
 
 /// A trial under way.
 #[pyclass(unsendable, module = "underload._underload")]
 pub struct Environment {
     inner: env::Environment,
-    /// Packets of 1500 bytes that the link carries in a base round trip.
+    /// Bandwidth times base round trip, packets of 1500 bytes.
+    #[pyo3(get)]
     pipe_packets: f64,
-    rtt: Span,
-    step: Span,
+    /// Base round trip, ns.
+    #[pyo3(get)]
+    rtt_ns: u64,
+    /// Length of a step, ns.
+    #[pyo3(get)]
+    step_ns: u64,
 }
 
 #[pymethods]
@@ -56,34 +61,17 @@ impl Environment {
         let inner = env::Environment::new(&config).or_raise(py, "EnvError")?;
         let offered = inner.offered_bytes(Time::ZERO, Time::ZERO + config.rtt);
         let pipe_packets = offered.map_or(1.0, |bytes| bytes as f64 / 1_500.0).max(1.0);
-        Ok(Self { inner, pipe_packets, rtt: config.rtt, step: config.step })
+        let (rtt_ns, step_ns) = (config.rtt.as_nanos(), config.step.as_nanos());
+        Ok(Self { inner, pipe_packets, rtt_ns, step_ns })
     }
 
-    /// Bandwidth times base round trip, packets of 1500 bytes.
-    #[getter]
-    fn pipe_packets(&self) -> f64 {
-        self.pipe_packets
-    }
-
-    /// Base round trip, ns.
-    #[getter]
-    fn rtt_ns(&self) -> u64 {
-        self.rtt.as_nanos()
-    }
-
-    /// Length of a step, ns.
-    #[getter]
-    fn step_ns(&self) -> u64 {
-        self.step.as_nanos()
-    }
-
-    /// A step with this congestion window, segments.
+    /// Makes a step with a congestion window of `segments`.
     fn step_window(&mut self, segments: u32) -> Seen {
         self.inner.set_window(segments);
         self.advance()
     }
 
-    /// A step with this probability of a signal.
+    /// Makes a step in which each packet is signalled with `probability`.
     fn step_signals(&mut self, probability: f64) -> Seen {
         // Not a number becomes 0.
         self.inner.set_signals((probability.clamp(0.0, 1.0) * 4_294_967_296.0) as u64);

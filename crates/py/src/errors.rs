@@ -1,4 +1,4 @@
-//! Errors of the libraries as the package's exceptions, in the same words.
+//! Converts errors of the libraries to the package's exceptions, with the same messages.
 
 use std::error::Error;
 

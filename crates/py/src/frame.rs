@@ -1,4 +1,4 @@
-//! Tables as any library of data frames takes them: by the Arrow C data interface.
+//! Tables for libraries of data frames, by the Arrow C data interface.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ pub struct Frame {
 
 #[pymethods]
 impl Frame {
-    /// A capsule of an `ArrowArrayStream`. The type asked for is not regarded, as the interface
+    /// Returns a capsule of an `ArrowArrayStream`. The requested type is ignored, as the interface
     /// allows.
     #[pyo3(signature = (requested_schema=None))]
     fn __arrow_c_stream__<'py>(
@@ -41,24 +41,23 @@ impl Frame {
         PyCapsule::new_with_value(py, stream, c"arrow_array_stream")
     }
 
-    /// A capsule of an `ArrowSchema`.
+    /// Returns a capsule of an `ArrowSchema`.
     fn __arrow_c_schema__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyCapsule>> {
         let schema = FFI_ArrowSchema::try_from(&*self.schema).or_raise(py, "Error")?;
         PyCapsule::new_with_value(py, schema, c"arrow_schema")
     }
 
-    /// Rows.
     fn __len__(&self) -> usize {
         self.batches.iter().map(RecordBatch::num_rows).sum()
     }
 
-    /// Names of the columns and their Arrow types, in order.
+    /// Returns the names of the columns and their Arrow types, in order.
     fn columns(&self) -> Vec<(String, String)> {
         let fields = self.schema.fields().iter();
         fields.map(|field| (field.name().clone(), field.data_type().to_string())).collect()
     }
 
-    /// The values of a column, `None` where there is none.
+    /// Returns the values of a column, `None` for a missing value.
     fn column<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Vec<Bound<'py, PyAny>>> {
         let Ok(position) = self.schema.index_of(name) else {
             return Err(raise(py, "NoSuchColumn", (name, self.names())));
@@ -72,7 +71,7 @@ impl Frame {
 }
 
 impl Frame {
-    /// A table of a run.
+    /// Returns a table of a run.
     pub fn of_run(py: Python<'_>, table: Table, data: &RunData) -> PyResult<Self> {
         let schema = schema(&table_columns(table));
         let batches = py.detach(|| {
@@ -87,7 +86,7 @@ impl Frame {
         Ok(Self { schema, batches })
     }
 
-    /// A table of groups of rows.
+    /// Returns a table of groups of rows.
     pub fn of_columns(
         py: Python<'_>,
         columns: &[(String, Kind)],
@@ -108,7 +107,7 @@ impl Frame {
         Ok(Self { schema, batches })
     }
 
-    /// A table of one batch.
+    /// Returns a table of one batch.
     pub fn of_arrays(py: Python<'_>, arrays: Vec<(&str, ArrayRef)>) -> PyResult<Self> {
         let batch = RecordBatch::try_from_iter(arrays).or_raise(py, "Error")?;
         Ok(Self { schema: batch.schema(), batches: vec![batch] })
@@ -164,7 +163,7 @@ fn text(bytes: &[u8]) -> Result<&str, ArrowError> {
     text.map_err(|error| ArrowError::InvalidArgumentError(error.to_string()))
 }
 
-/// The values of an array of one of the types that tables have.
+/// Appends the values of an array of a table.
 fn add_values<'py>(
     py: Python<'py>,
     array: &ArrayRef,

@@ -1,7 +1,6 @@
-//! The Python package's native module: what Python says to the libraries, and what they answer.
+//! The Python package's native module: it converts between Python and the libraries.
 //!
-//! Thin on purpose: scenarios, runs, statistics and queues are the libraries' own. What users see,
-//! with its documentation, is the package in `python/underload`.
+//! The libraries do the work. The documentation for users is in the package `python/underload`.
 
 #![allow(clippy::needless_pass_by_value, reason = "Python hands its arguments over")]
 
@@ -21,7 +20,6 @@ mod sweep;
 
 use pyo3::prelude::*;
 
-/// The native module.
 #[pymodule]
 mod _underload {
     #[pymodule_export]
@@ -57,7 +55,7 @@ mod _underload {
     /// The commit that the package was built from.
     #[pymodule_export]
     const COMMIT: &str = super::run::COMMIT;
-    /// Its version, that of the program.
+    /// The version, which is also the program's.
     #[pymodule_export]
     const VERSION: &str = env!("CARGO_PKG_VERSION");
 }

@@ -24,42 +24,25 @@ use crate::run::Run;
 
 /// The arguments of `underload.measure`.
 #[derive(FromPyObject)]
+#[pyo3(from_item_all)]
 pub struct Arguments {
-    #[pyo3(item)]
     server: String,
-    #[pyo3(item)]
     preset: String,
-    #[pyo3(item)]
     load: Option<String>,
-    #[pyo3(item)]
     flows: Option<u32>,
-    #[pyo3(item)]
     congestion_control: String,
-    #[pyo3(item)]
     udp: Option<String>,
-    #[pyo3(item)]
     burst: u16,
-    #[pyo3(item)]
     classes: Vec<String>,
-    #[pyo3(item)]
     duration: Option<String>,
-    #[pyo3(item)]
     idle: Option<String>,
-    #[pyo3(item)]
     interval: Option<String>,
-    #[pyo3(item)]
     tier: Option<String>,
-    #[pyo3(item)]
     trust: String,
-    #[pyo3(item)]
     token_file: Option<PathBuf>,
-    #[pyo3(item)]
     wait: Option<String>,
-    #[pyo3(item)]
     family: Option<u8>,
-    #[pyo3(item)]
     keep_address: bool,
-    #[pyo3(item)]
     out: Option<PathBuf>,
 }
 

@@ -1,4 +1,4 @@
-//! Queues and links step by step, and whole arrays of packets through them.
+//! Queues and links step by step, and replays of whole arrays of packets.
 
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -26,7 +26,7 @@ use crate::errors::OrRaise;
 use crate::frame::Frame;
 use crate::own::{Brought, Watch};
 
-/// A file that a SPEC names: built in, else here.
+/// Reads a file that a SPEC names: a built-in one, else one in the working directory.
 fn named_file(name: &str) -> Result<Vec<u8>, String> {
     load_file("", name)
 }
@@ -41,7 +41,7 @@ fn queue_setup(py: Python<'_>, spec: &str, link: &LinkFacts) -> PyResult<QueueSe
     queue.or_raise(py, "SpecError")
 }
 
-/// A queue by its SPEC, or the one that Python brings along.
+/// Returns the queue of a SPEC, or that of an algorithm in Python.
 fn any_queue(
     py: Python<'_>,
     spec: &str,
@@ -55,13 +55,12 @@ fn any_queue(
     }
 }
 
-/// Names of the queues that there are.
 #[pyfunction]
 pub fn queue_names() -> Vec<&'static str> {
     QUEUES.iter().map(|entry| entry.definition.name).collect()
 }
 
-/// A queue's SPEC in full, before a link where one is given.
+/// Returns a queue's complete SPEC, in front of `link` if one is given.
 #[pyfunction]
 pub fn queue_label(py: Python<'_>, spec: &str, link: Option<&str>) -> PyResult<String> {
     let facts = facts(py, link)?;
@@ -88,11 +87,11 @@ fn row(packet: &Packet<u64>) -> Row {
 /// A drop or a mark: time in ns, number, what, and why.
 type Event = (u64, u64, &'static str, &'static str);
 
-/// Drops and marks that nobody asked for yet.
+/// The drops and marks that Python has not read yet.
 #[derive(Default)]
 struct Events(Vec<Event>);
 
-/// Events that are kept until they are asked for, at most: the oldest give way.
+/// Unread events that are stored; older ones are dropped.
 const MOST_EVENTS: usize = 1 << 20;
 
 impl Events {
@@ -114,7 +113,7 @@ impl Observer<u64> for Events {
     }
 }
 
-/// What Python says of a packet.
+/// Makes a packet of Python's values.
 fn packet(number: u64, (len, flow, dscp, ecn): (u32, u32, u8, u8)) -> PyResult<Packet<u64>> {
     let told = |what: &str| Err(PyValueError::new_err(what.to_owned()));
     let mut meta = Meta::new(len, flow);
@@ -131,7 +130,7 @@ fn packet(number: u64, (len, flow, dscp, ecn): (u32, u32, u8, u8)) -> PyResult<P
     Ok(Packet { meta, payload: number })
 }
 
-/// The order of time that queues and links rely on.
+/// Checks that time does not go backwards, as queues and links require.
 #[derive(Default)]
 struct Clock(u64);
 
@@ -152,7 +151,7 @@ fn exclusive<T>(contents: &mut Mutex<T>) -> &mut T {
     contents.get_mut().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A queue under way.
+/// A queue that Python fills and empties.
 #[pyclass(module = "underload._underload")]
 pub struct Queue {
     discipline: Mutex<BoxedQdisc<u64>>,
@@ -181,7 +180,7 @@ impl Queue {
         Ok(Self { discipline, watch, events, clock, next: 0, not_before: None })
     }
 
-    /// Offers a packet; its number, and whether it is in the queue.
+    /// Offers a packet. Returns its number, and whether it was stored.
     fn enqueue(
         &mut self,
         py: Python<'_>,
@@ -200,7 +199,7 @@ impl Queue {
         Ok((number, admit == Admit::Queued))
     }
 
-    /// Takes the packet that leaves next.
+    /// Takes the next packet.
     fn dequeue(&mut self, py: Python<'_>, now_ns: u64) -> PyResult<Option<Row>> {
         let now = self.clock.at(now_ns)?;
         self.not_before = None;
@@ -216,19 +215,18 @@ impl Queue {
         })
     }
 
-    /// When a queue that shapes gives its next packet, as it said last.
+    /// Returns when a queue that shapes may send its next packet, as of the last dequeue.
     #[getter]
     fn not_before_ns(&self) -> Option<u64> {
         self.not_before
     }
 
-    /// Packets and bytes that it holds.
+    /// Returns the stored packets and bytes.
     fn backlog(&mut self) -> (u32, u64) {
         let backlog = exclusive(&mut self.discipline).backlog();
         (backlog.packets, backlog.bytes)
     }
 
-    /// Counters since its creation.
     fn stats(&mut self) -> Vec<(&'static str, u64)> {
         let stats = exclusive(&mut self.discipline).stats();
         vec![
@@ -240,20 +238,19 @@ impl Queue {
         ]
     }
 
-    /// Internal state by dotted name.
+    /// Returns the internal state by dotted name.
     fn gauges(&mut self) -> Vec<(&'static str, f64)> {
         let mut gauges = Vec::new();
         exclusive(&mut self.discipline).gauges(&mut |name, value| gauges.push((name, value)));
         gauges
     }
 
-    /// Drops and marks since it was asked last.
+    /// Returns the drops and marks since the last call.
     fn events(&mut self) -> Vec<Event> {
         std::mem::take(&mut self.events.0)
     }
 }
 
-/// A link under way, with its queue.
 #[pyclass(module = "underload._underload")]
 pub struct Link {
     path: Mutex<AqmLink<u64>>,
@@ -282,7 +279,7 @@ impl Link {
         Ok(Self { path, watch, events: Events::default(), clock: Clock::default(), next: 0 })
     }
 
-    /// A packet reaches its queue; the packet's number.
+    /// Offers a packet to the link's queue. Returns the packet's number.
     fn send(
         &mut self,
         py: Python<'_>,
@@ -300,7 +297,7 @@ impl Link {
         Ok(self.next - 1)
     }
 
-    /// What has reached the far end by then, with the time of that.
+    /// Returns the packets that reached the far end by `now_ns`, each with its time.
     fn poll(&mut self, py: Python<'_>, now_ns: u64) -> PyResult<Vec<(u64, Row)>> {
         let now = self.clock.at(now_ns)?;
         let mut arrived = Vec::new();
@@ -311,25 +308,25 @@ impl Link {
         Ok(arrived)
     }
 
-    /// When to poll next; `None`: not before another packet.
+    /// Returns when to poll next; `None` if not before another packet.
     fn next_ns(&mut self) -> Option<u64> {
-        // What arrived before the last call is there to be polled now.
+        // Packets that arrived before the last call can be polled now.
         exclusive(&mut self.path).next_event().map(|time| time.as_nanos().max(self.clock.0))
     }
 
-    /// Packets and bytes in its queue.
+    /// Returns the packets and bytes in the queue.
     fn backlog(&mut self) -> (u32, u64) {
         let backlog = exclusive(&mut self.path).queue().backlog();
         (backlog.packets, backlog.bytes)
     }
 
-    /// Drops and marks since it was asked last.
+    /// Returns the drops and marks since the last call.
     fn events(&mut self) -> Vec<Event> {
         std::mem::take(&mut self.events.0)
     }
 }
 
-/// Columns of packets through a queue and a link.
+/// Sends columns of packets through a queue and a link.
 #[pyfunction]
 #[expect(clippy::too_many_arguments, reason = "the columns of packets")]
 pub fn replay(
@@ -371,7 +368,7 @@ pub fn replay(
     Frame::of_arrays(py, replayed.unwrap_or_default())
 }
 
-/// The columns that `underload replay` writes.
+/// Returns the columns that `underload replay` writes.
 fn arrays(packets: &PacketColumns<'_>, fates: FateColumns) -> Vec<(&'static str, ArrayRef)> {
     let count = fates.fate.len() as u64;
     let FateColumns { fate, start_ns, end_ns, sojourn_ns, ecn, was_sent } = fates;
@@ -402,7 +399,7 @@ fn arrays(packets: &PacketColumns<'_>, fates: FateColumns) -> Vec<(&'static str,
     ]
 }
 
-/// One of each kind, in the order of [`fate_key`].
+/// A fate of each kind, in the order of [`fate_key`].
 const FATES: [Fate; 5] = [
     Fate::Sent,
     Fate::Marked(MarkReason::Early),
@@ -421,7 +418,7 @@ fn fate_key(fate: Fate) -> u8 {
     }
 }
 
-/// Reasons of drops, then those of marks alone: a name stands there once.
+/// Returns the reasons of drops, then those that only marks have.
 fn reason_names() -> Vec<&'static str> {
     let mut names: Vec<&str> = DropReason::ALL.into_iter().map(DropReason::name).collect();
     for reason in MarkReason::ALL {
@@ -432,7 +429,7 @@ fn reason_names() -> Vec<&'static str> {
     names
 }
 
-/// Where the name of a fate's reason stands in `marks` or, of drops, among all.
+/// Returns the index of the fate's reason in [`reason_names`]; `marks` has those of marks.
 fn reason_key(fate: Fate, marks: [u8; MarkReason::ALL.len()]) -> Option<u8> {
     match fate {
         Fate::Sent | Fate::Queued => None,

@@ -1,4 +1,4 @@
-//! Runs: begun, heard of while they go on, stopped, read back, shown.
+//! Runs: start, progress, stop, load and output.
 
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
@@ -22,7 +22,7 @@ use crate::frame::Frame;
 use crate::own::{Brought, Watch, ecn_use};
 use crate::scenario::Scenario;
 
-/// What a run tells while it goes on.
+/// The progress of a run.
 enum Event {
     World(String),
     Start(usize),
@@ -30,10 +30,10 @@ enum Event {
     Finished { arm: String, repeat: u32 },
 }
 
-/// Hands on what a run tells; nobody listens any more once it is to stop.
-struct Told(Sender<Event>);
+/// Sends the progress of a run; after a stop nobody receives it.
+struct EventSender(Sender<Event>);
 
-impl Progress for Told {
+impl Progress for EventSender {
     fn world(&mut self, _scenario: &scenario::Scenario, world: &str) {
         let _ = self.0.send(Event::World(world.to_owned()));
     }
@@ -51,23 +51,19 @@ impl Progress for Told {
     }
 }
 
-/// How a scenario is run.
+/// The settings of a run.
 #[derive(FromPyObject)]
+#[pyo3(from_item_all)]
 pub struct Asked {
-    #[pyo3(item)]
     world: String,
-    #[pyo3(item)]
     out: Option<PathBuf>,
-    #[pyo3(item)]
     resume: bool,
-    #[pyo3(item)]
     cache: bool,
-    #[pyo3(item)]
     threads: Option<NonZeroUsize>,
 }
 
-/// Runs a scenario on a thread of its own. `hear` is called with what it tells: its kind, and a
-/// text or a number.
+/// Runs a scenario on a separate thread. `hear` is called with each event: its kind, and a text or
+/// a number.
 #[pyfunction]
 pub fn run(
     py: Python<'_>,
@@ -81,7 +77,7 @@ pub fn run(
     let settings = Settings { own: brought(py, own, &watch)?, ..settings(py, asked, &stop)? };
     let (sender, receiver) = mpsc::channel();
     let scenario = Arc::clone(&scenario.0);
-    let work = move || underload_run::run(&scenario, &settings, &mut Told(sender));
+    let work = move || underload_run::run(&scenario, &settings, &mut EventSender(sender));
     let work = move || if is_own { Watch::hosts(work) } else { work() };
     let worker = thread::Builder::new().name("underload".to_owned()).spawn(work)?;
     let mut is_left_behind = false;
@@ -122,7 +118,7 @@ pub fn run(
 const PATIENCE: Duration = Duration::from_millis(100);
 const MOST_PATIENCE: Duration = Duration::from_secs(3);
 
-/// The algorithms that Python brings along.
+/// Returns the algorithms written in Python.
 fn brought(
     py: Python<'_>,
     (queues, controls): (Vec<Brought>, Vec<(Brought, Option<String>)>),
@@ -176,7 +172,7 @@ fn tell(hear: &Bound<'_, PyAny>, event: Event) -> PyResult<()> {
     .map(drop)
 }
 
-/// A run that did not come to its end, with what is left of it.
+/// Converts the error of a run that ended early, with its finished trials.
 fn failed(py: Python<'_>, error: RunError, broken: Option<PyErr>) -> PyErr {
     match error {
         RunError::Interrupted { remains, .. } => {
@@ -198,7 +194,7 @@ fn failed(py: Python<'_>, error: RunError, broken: Option<PyErr>) -> PyErr {
     }
 }
 
-/// What stopped a run, carrying what was finished where that was Ctrl-C.
+/// Returns the exception that stopped a run. Ctrl-C carries the finished trials.
 fn interrupted(py: Python<'_>, run: Option<Run>, broken: PyErr) -> PyErr {
     if !broken.is_instance_of::<pyo3::exceptions::PyKeyboardInterrupt>(py) {
         return broken;
@@ -209,7 +205,7 @@ fn interrupted(py: Python<'_>, run: Option<Run>, broken: PyErr) -> PyErr {
 /// Name, title, caption and SVG.
 type Plot = (String, String, String, String);
 
-/// A run: in memory, or in its directory until its tables are asked for.
+/// A run: in memory, or in its directory until its tables are requested.
 #[pyclass(frozen, module = "underload._underload")]
 pub struct Run {
     record: Arc<RunRecord>,
@@ -217,7 +213,8 @@ pub struct Run {
     data: OnceLock<Arc<RunData>>,
 }
 
-/// Reads a run directory, or a file of another tool. `is_temporary`: all of it, at once.
+/// Reads a run directory, or a file of another tool. If `is_temporary`, all tables are read at
+/// once.
 #[pyfunction]
 pub fn load(py: Python<'_>, path: PathBuf, is_temporary: bool) -> PyResult<Run> {
     if path.is_file() {
@@ -235,58 +232,58 @@ pub fn load(py: Python<'_>, path: PathBuf, is_temporary: bool) -> PyResult<Run> 
 
 #[pymethods]
 impl Run {
-    /// The record as JSON, as `run.json` has it.
+    /// Returns the record as JSON, as in `run.json`.
     fn json(&self, py: Python<'_>) -> PyResult<String> {
         let json = py.detach(|| serde_json::to_string(&*self.record));
         json.or_raise(py, "Error")
     }
 
-    /// Name, world, seed, whether it is complete, and the number of its trials.
+    /// Returns name, world, seed, completeness, and the number of trials.
     fn facts(&self) -> (String, String, u64, bool, usize) {
         let record = &self.record;
         let (name, world) = (record.scenario.name.clone(), record.world.name().to_owned());
         (name, world, record.seed, record.complete, record.trials.len())
     }
 
-    /// The directory that it is in, if it is in one.
+    /// Returns the run directory; `None` for a run in memory.
     #[getter]
     fn directory(&self) -> Option<PathBuf> {
         self.directory.clone()
     }
 
-    /// Name and label of each arm, in the scenario's order.
+    /// Returns the name and label of each arm, in the scenario's order.
     fn arms(&self) -> Vec<(String, String)> {
         self.record.arms.iter().map(|arm| (arm.name.clone(), arm.label.clone())).collect()
     }
 
-    /// A metric of an arm by its name; `None` where it has no such number.
+    /// Returns a metric of an arm; `None` if the run has no value of it.
     fn metric(&self, arm: &str, name: &str) -> Option<f64> {
         metric_of(&self.record, arm, name)
     }
 
-    /// A statistic of the round trips of an arm's first open-loop probe in a phase, ms; `None`
-    /// where nothing came back or too few samples tell it.
+    /// Returns a statistic of the round trips of an arm's first open-loop probe in a phase, ms;
+    /// `None` if no probe was answered, or too few for the statistic.
     fn round_trip(&self, arm: &str, phase: &str, statistic: &str) -> Option<f64> {
         let latency = self.headline(arm, phase)?;
         Some(latency.told_ns(Quantile::from_name(statistic)?)? as f64 / 1e6)
     }
 
-    /// The name of the highest percentile of these that enough samples tell.
+    /// Returns the name of the highest percentile that has enough samples.
     fn highest_told(&self, arm: &str, phase: &str) -> Option<&'static str> {
         self.headline(arm, phase)?.highest_told().map(|(quantile, _)| quantile.name())
     }
 
-    /// A metric of each valid trial of the arm.
+    /// Returns a metric of each valid trial of the arm.
     fn metric_over_trials(&self, py: Python<'_>, arm: &str, name: &str) -> Vec<f64> {
         py.detach(|| metric_over_trials(&self.record, arm, name))
     }
 
-    /// What is wrong with the name of a metric of an arm; `None` where it is one, measured or not.
+    /// Returns what is wrong with the name of a metric; `None` if it is valid, measured or not.
     fn unknown_metric(&self, py: Python<'_>, arm: &str, name: &str) -> Option<String> {
         py.detach(|| unknown_metric(&self.record, arm, name))
     }
 
-    /// A table: `trials`, `samples` or `series`.
+    /// Returns a table: `trials`, `samples` or `series`.
     fn frame(&self, py: Python<'_>, table: &str) -> PyResult<Frame> {
         let table = match table {
             "trials" => Table::Trials,
@@ -296,39 +293,39 @@ impl Run {
         Frame::of_run(py, table, &*self.data(py)?)
     }
 
-    /// What of an incomplete run was damaged and is left out.
+    /// Returns the damaged parts of an incomplete run, which are left out.
     fn left_out(&self, py: Python<'_>) -> PyResult<Vec<String>> {
         Ok(self.data(py)?.left_out.clone())
     }
 
-    /// Writes it as a run directory.
+    /// Writes the run as a run directory.
     fn save(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
         let data = self.data(py)?;
         let written = py.detach(|| RunDir::write(path, &data));
         written.or_raise(py, "StoreError")
     }
 
-    /// The table that the program prints.
+    /// Returns the table that the program prints.
     fn table(&self, py: Python<'_>) -> PyResult<String> {
         self.shown(py, |runs| Ok(underload_report::table(runs)))
     }
 
-    /// What the program says below the table.
+    /// Returns the sentences that the program prints below the table.
     fn sentences(&self, py: Python<'_>) -> PyResult<Vec<String>> {
         self.shown(py, |runs| Ok(underload_report::summary_lines(runs)))
     }
 
-    /// Its scenario's published numbers beside what it measured.
+    /// Returns the scenario's published numbers beside the measured ones.
     fn published(&self) -> String {
         underload_report::published_table(&self.record.expectations)
     }
 
-    /// What makes its numbers doubtful.
+    /// Returns the reasons why the numbers are doubtful.
     fn warnings(&self, py: Python<'_>) -> PyResult<Vec<String>> {
         self.shown(py, |runs| Ok(underload_report::warnings(runs)))
     }
 
-    /// Name, title, caption and SVG of each plot of its report.
+    /// Returns name, title, caption and SVG of each plot of the report.
     fn plots(&self, py: Python<'_>) -> PyResult<Vec<Plot>> {
         let plots = |runs: &[RunData]| {
             let plots = underload_report::plots(runs).map_err(|error| chain(&error))?;
@@ -370,7 +367,7 @@ impl Run {
             return Ok(Self::of_data(run.into_data()));
         };
         let record = match run.record {
-            // So many that they are in the directory alone.
+            // The record of a large run is only in its directory.
             record if record.trials.is_empty() => {
                 let read = py.detach(|| RunDir::read_record(&directory));
                 read.or_raise(py, "StoreError")?
@@ -391,7 +388,7 @@ impl Run {
         }
     }
 
-    /// All of it, read from its directory when it is first asked for.
+    /// Returns all data of the run, read from its directory on the first call.
     fn data(&self, py: Python<'_>) -> PyResult<Arc<RunData>> {
         if let Some(data) = self.data.get() {
             return Ok(Arc::clone(data));
@@ -401,8 +398,8 @@ impl Run {
         Ok(Arc::clone(self.data.get_or_init(|| Arc::new(data))))
     }
 
-    /// What `show` makes of the run; of a large one in a directory it sees as much as a report
-    /// shows.
+    /// Calls `show` with the run. A large run in a directory is loaded only as far as a report
+    /// shows it.
     fn shown<T: Send>(
         &self,
         py: Python<'_>,

@@ -11,22 +11,17 @@ use underload_run::source::{Source, load_file};
 
 use crate::errors::{self, OrRaise, raise};
 
-/// A scenario that was checked.
 #[pyclass(frozen, module = "underload._underload")]
 pub struct Scenario(pub Arc<scenario::Scenario>);
 
-/// What Python sets of [`Options`].
+/// The overrides of a scenario, see [`Options`].
 #[derive(FromPyObject)]
+#[pyo3(from_item_all)]
 pub struct Asked {
-    #[pyo3(item)]
     short: bool,
-    #[pyo3(item)]
     set: Vec<String>,
-    #[pyo3(item)]
     arms: Vec<String>,
-    #[pyo3(item)]
     repeats: Option<u32>,
-    #[pyo3(item)]
     seed: Option<u64>,
 }
 
@@ -39,21 +34,21 @@ impl From<Asked> for Options {
 
 #[pymethods]
 impl Scenario {
-    /// A built-in scenario by its name, or the file at a path.
+    /// Returns a built-in scenario by its name, or the file at a path.
     #[staticmethod]
     fn find(py: Python<'_>, name: &str, asked: Asked) -> PyResult<Self> {
         let source = Source::find(name).or_raise(py, "ScenarioError")?;
         Self::of_source(py, &source, asked)
     }
 
-    /// A scenario file's text.
+    /// Parses the text of a scenario file.
     #[staticmethod]
     fn parse(py: Python<'_>, name: String, text: String, asked: Asked) -> PyResult<Self> {
         Self::of_source(py, &Source { name, text }, asked)
     }
 
-    /// A scenario of keys: those at the top, of path and phases; flows with name and kind; arms
-    /// with a name; and what is swept over.
+    /// Builds a scenario of keys: those at the top, of path and phases; flows with name and kind;
+    /// arms with a name; and axes to sweep over.
     #[staticmethod]
     #[expect(clippy::too_many_arguments, reason = "the sections of a scenario file")]
     fn build(
@@ -118,13 +113,12 @@ impl Scenario {
         self.0.repeats
     }
 
-    /// Name and label of each arm.
     #[getter]
     fn arms(&self) -> Vec<(String, String)> {
         self.0.arms.iter().map(|arm| (arm.name.clone(), arm.label())).collect()
     }
 
-    /// The worlds that can run it.
+    /// Returns the worlds that can run the scenario.
     #[getter]
     fn worlds(&self) -> Vec<&'static str> {
         self.0.worlds().iter().map(|world| world.name()).collect()
@@ -138,32 +132,30 @@ impl Scenario {
     }
 }
 
-/// Names of the built-in scenarios.
 #[pyfunction]
 pub fn scenario_names() -> Vec<&'static str> {
     builtin::scenarios().map(|known| known.name).collect()
 }
 
-/// Names of the congestion controls that are simulated.
 #[pyfunction]
 pub fn congestion_controls() -> Vec<String> {
     scenario::simulated_controls()
 }
 
-/// What is wrong with the name of a key of `[path]`; `None`: nothing.
+/// Returns what is wrong with the name of a key of `[path]`; `None` if it is valid.
 #[pyfunction]
 pub fn check_path_key(key: &str) -> Option<String> {
     scenario::check_path_key(key)
 }
 
-/// What is wrong with a `time` or `rate`; `None`: nothing.
+/// Returns what is wrong with a `time` or `rate`; `None` if it is valid.
 #[pyfunction]
 pub fn check_quantity(kind: &str, text: &str) -> Option<String> {
     let kind = if kind == "rate" { Kind::Rate } else { Kind::Span };
     kind.read(text).is_none().then(|| kind.refusal(text))
 }
 
-/// What Python set, in its order.
+/// Converts keys and values, in Python's order.
 pub fn keys(values: &Bound<'_, PyDict>) -> PyResult<Keys> {
     let mut keys = Keys::new();
     for (key, value) in values {
@@ -173,10 +165,10 @@ pub fn keys(values: &Bound<'_, PyDict>) -> PyResult<Keys> {
     Ok(keys)
 }
 
-/// Lists and tables in each other, at most.
+/// The deepest nesting of lists and tables.
 const MOST_NESTED: usize = 16;
 
-/// What Python says as what a scenario file can say.
+/// Converts a value of Python to one of a scenario file.
 fn toml_value(key: &str, value: &Bound<'_, PyAny>, depth: usize) -> PyResult<Value> {
     let list = |values: &Bound<'_, PyAny>| {
         let each = values.try_iter()?.map(|value| toml_value(key, &value?, depth + 1));

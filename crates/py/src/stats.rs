@@ -8,7 +8,7 @@ use underload_record::stats::{self, Alternative, BinnedClusters, RankMethod, Shi
 
 use crate::errors::raise;
 
-/// Numbers as Python has them: a list, or an array of floats, of which nothing is copied.
+/// A list of numbers, or an array of floats, which is not copied.
 pub enum Numbers<'py> {
     Array(PyReadonlyArray1<'py, f64>),
     List(Vec<f64>),
@@ -16,7 +16,7 @@ pub enum Numbers<'py> {
 
 impl<'py> Numbers<'py> {
     fn of(values: &Bound<'py, PyAny>) -> PyResult<Self> {
-        // Lists first: asking for an array imports NumPy.
+        // Lists first: extracting an array imports NumPy.
         if values.is_instance_of::<PyList>() {
             return values.extract().map(Self::List);
         }
@@ -50,7 +50,7 @@ fn sorted(py: Python<'_>, values: &Bound<'_, PyAny>) -> PyResult<Vec<f64>> {
     }))
 }
 
-/// Nearest-rank quantiles, each of them a value that is there.
+/// Returns nearest-rank quantiles, each of which is one of the values.
 #[pyfunction]
 pub fn quantiles(
     py: Python<'_>,
@@ -69,7 +69,7 @@ pub fn quantiles(
 /// Mean, both ends of its interval, confidence and count.
 type MeanInterval = (f64, Option<f64>, Option<f64>, f64, u32);
 
-/// The mean of independent values, and its interval.
+/// Returns the mean of independent values, and its interval.
 #[pyfunction]
 pub fn mean_interval(
     py: Python<'_>,
@@ -92,7 +92,7 @@ fn check_confidence(py: Python<'_>, confidence: f64) -> PyResult<()> {
     Err(none(py, &problem))
 }
 
-/// U, p-value, superiority, and how the p-value was computed.
+/// Returns U, p-value, superiority, and how the p-value was computed.
 #[pyfunction]
 pub fn mann_whitney(
     py: Python<'_>,
@@ -120,7 +120,7 @@ pub fn mann_whitney(
     Ok((test.u, test.p_value, test.superiority, method))
 }
 
-/// Estimate, both ends of its interval, and the confidence.
+/// Returns the estimate, both ends of its interval, and the confidence.
 #[pyfunction]
 pub fn hodges_lehmann(
     py: Python<'_>,
@@ -140,7 +140,7 @@ pub fn hodges_lehmann(
     Ok((estimate, low, high, confidence))
 }
 
-/// The largest distance of two distribution functions, and its p-value.
+/// Returns the largest distance of two distribution functions, and its p-value.
 #[pyfunction]
 pub fn kolmogorov_smirnov(
     py: Python<'_>,
@@ -154,7 +154,6 @@ pub fn kolmogorov_smirnov(
     Ok((test.distance, test.p_value))
 }
 
-/// Jain's fairness index.
 #[pyfunction]
 pub fn jain_index(py: Python<'_>, values: &Bound<'_, PyAny>) -> PyResult<f64> {
     let numbers = Numbers::of(values)?;
@@ -162,10 +161,10 @@ pub fn jain_index(py: Python<'_>, values: &Bound<'_, PyAny>) -> PyResult<f64> {
     index.ok_or_else(|| none(py, "expected numbers of which one is positive"))
 }
 
-/// Estimate, and both ends of its interval.
+/// The estimate, and both ends of its interval.
 type Quantile = (Option<f64>, Option<f64>, Option<f64>);
 
-/// Quantiles of values that come in clusters: estimate and both ends of each.
+/// Returns quantiles of values that come in clusters: estimate and both ends of each.
 #[pyfunction]
 pub fn cluster_quantiles(
     py: Python<'_>,

@@ -1,4 +1,4 @@
-//! Sweeps: many settings of a scenario, kept in a directory while they are computed.
+//! Sweeps: many settings of a scenario, stored in a directory while they are computed.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
@@ -21,20 +21,20 @@ use crate::frame::Frame;
 use crate::run::COMMIT;
 use crate::scenario::{Scenario, keys};
 
-/// A scenario and what is varied in it.
+/// A scenario and its varied settings.
 #[pyclass(frozen, module = "underload._underload")]
 pub struct Sweep(Arc<sweep::Sweep>);
 
-/// What a sweep tells while it goes on.
+/// The progress of a sweep.
 enum Event {
     Start { stored: u64, units: u64 },
     Computed(u64),
     Say(String),
 }
 
-struct Told(Sender<Event>);
+struct EventSender(Sender<Event>);
 
-impl SweepProgress for Told {
+impl SweepProgress for EventSender {
     fn start(&mut self, stored: u64, units: u64) {
         let _ = self.0.send(Event::Start { stored, units });
     }
@@ -50,7 +50,7 @@ impl SweepProgress for Told {
 
 #[pymethods]
 impl Sweep {
-    /// The keys of a sweep file, over a scenario.
+    /// Builds a sweep of the keys of a sweep file, over a scenario.
     #[staticmethod]
     fn build(
         py: Python<'_>,
@@ -63,7 +63,8 @@ impl Sweep {
         Self::parse(py, name, &text, scenario, scenario_text, BTreeMap::new())
     }
 
-    /// A sweep's text, over a scenario's; and the files that they name, where those are not here.
+    /// Parses the text of a sweep, over that of a scenario; `files` has files that the texts name
+    /// and this machine lacks.
     #[staticmethod]
     fn parse(
         py: Python<'_>,
@@ -81,54 +82,54 @@ impl Sweep {
         Ok(Self(Arc::new(made)))
     }
 
-    /// Its name, its text, its scenario's name, and the scenario's text: what [`Sweep::parse`]
-    /// takes.
+    /// Returns the sweep's name and text, and the scenario's name and text, as [`Sweep::parse`]
+    /// takes them.
     #[getter]
     fn texts(&self) -> (String, String, String, String) {
         let manifest = self.0.manifest();
         (manifest.name, manifest.text, manifest.scenario, manifest.scenario_text)
     }
 
-    /// The files that it names, and [`Sweep::parse`] takes.
+    /// Returns the files that the texts name, as [`Sweep::parse`] takes them.
     #[getter]
     fn files<'py>(&self, py: Python<'py>) -> BTreeMap<String, Bound<'py, PyBytes>> {
         let files = py.detach(|| self.0.files());
         files.into_iter().map(|(name, content)| (name, PyBytes::new(py, &content))).collect()
     }
 
-    /// What computes it: the version, and the commit or the module's own bytes.
+    /// Returns what computes the sweep: the version, and the commit or a digest of the module.
     #[getter]
     fn program(&self) -> String {
         self.0.manifest().program
     }
 
-    /// The cells that some units are of: the first, and the one after the last.
+    /// Returns the range of cells of a range of units.
     fn cells_of(&self, first: u64, end: u64) -> (u64, u64) {
         let cells = self.0.cells_of(first..end);
         (cells.start, cells.end)
     }
 
-    /// Where a cell lies: its value of each axis, by name, and its arm.
+    /// Returns a cell's value of each axis, by name, and its arm.
     fn place(&self, cell: u64) -> (Vec<(String, String)>, String) {
         let place = self.0.cell(cell.min(self.0.cells().saturating_sub(1)));
         let names = self.0.axes().map(|(name, _)| name.to_owned());
         (names.zip(place.values.into_iter().map(|value| value.text)).collect(), place.arm)
     }
 
-    /// Cells, trials (at most), and units of work.
+    /// Returns the numbers of cells, of trials (at most), and of units of work.
     #[getter]
     fn size(&self) -> (u64, u64, u64) {
         (self.0.cells(), self.0.trials(), self.0.units())
     }
 
-    /// What distinguishes it, with the program that computes it, from every other sweep.
+    /// Returns a digest of the sweep and of the program that computes it.
     #[getter]
     fn identity(&self, py: Python<'_>) -> PyResult<String> {
         let json = serde_json::to_vec(&self.0.manifest()).or_raise(py, "Error")?;
         Ok(underload_run::cache::digest_text(&json))
     }
 
-    /// Computes what the directory lacks. True: all of it is there.
+    /// Computes the missing rows of the directory. Returns whether it is complete.
     fn run(
         &self,
         py: Python<'_>,
@@ -140,7 +141,7 @@ impl Sweep {
         let settings = SweepSettings { directory, workers: threads, stop: Arc::clone(&stop) };
         let (sender, receiver) = mpsc::channel();
         let own = Arc::clone(&self.0);
-        let work = move || sweep::run(&own, &settings, &mut Told(sender), &mut |_| {});
+        let work = move || sweep::run(&own, &settings, &mut EventSender(sender), &mut |_| {});
         let worker = thread::Builder::new().name("underload".to_owned()).spawn(work)?;
         let broken = follow(py, receiver, &stop, |event| tell(hear, event), |_| true);
         let fault = || raise(py, "RunError", ("the sweep ended by a fault of this program",));
@@ -148,7 +149,7 @@ impl Sweep {
         broken.map_or(Ok(ended == SweepEnd::Complete), Err)
     }
 
-    /// Rows of some units, as a Parquet file's bytes: what other workers compute.
+    /// Computes the rows of some units, as the bytes of a Parquet file: the work of other workers.
     fn compute<'py>(&self, py: Python<'py>, first: u64, end: u64) -> PyResult<Bound<'py, PyBytes>> {
         let stop = AtomicBool::new(false);
         let rows = attend(py, &stop, || self.0.compute(first..end, &stop).to_parquet())?;
@@ -156,7 +157,7 @@ impl Sweep {
         Ok(PyBytes::new(py, &rows))
     }
 
-    /// A directory that rows of other workers are put into, and what is to be said of its files.
+    /// Opens a directory for rows of other workers. Returns also notes about its files.
     fn open(&self, py: Python<'_>, directory: PathBuf) -> PyResult<(SweepFolder, Vec<String>)> {
         let (folder, notes) = py
             .detach(|| SweepDir::open(&directory, self.0.manifest()))
@@ -175,8 +176,8 @@ fn tell(hear: &Bound<'_, PyAny>, event: Event) -> PyResult<()> {
     .map(drop)
 }
 
-/// What computes: the commit, or this module's own bytes where that is not known. A program that is
-/// Python's interpreter says nothing.
+/// Returns what computes: the commit, or a digest of this module if the commit is unknown. The
+/// program is Python's interpreter, which says nothing.
 pub fn identity(py: Python<'_>) -> PyResult<&'static str> {
     static IDENTITY: OnceLock<String> = OnceLock::new();
     if let Some(known) = IDENTITY.get() {
@@ -187,7 +188,7 @@ pub fn identity(py: Python<'_>) -> PyResult<&'static str> {
     Ok(IDENTITY.get_or_init(|| made))
 }
 
-/// The directory of a sweep. Nobody else can use it until it is closed.
+/// The directory of a sweep, locked until it is closed.
 #[pyclass(module = "underload._underload")]
 pub struct SweepFolder {
     sweep: Arc<sweep::Sweep>,
@@ -204,25 +205,25 @@ impl SweepFolder {
 
 #[pymethods]
 impl SweepFolder {
-    /// Whether its tables are there.
+    /// Whether the tables at the end are written.
     #[getter]
     fn is_complete(&mut self, py: Python<'_>) -> PyResult<bool> {
         Ok(self.folder(py)?.is_complete())
     }
 
-    /// Units that are stored.
+    /// Returns the number of stored units.
     #[getter]
     fn stored(&mut self, py: Python<'_>) -> PyResult<u64> {
         Ok(self.folder(py)?.units().count())
     }
 
-    /// The next units that it lacks, from this one on: the first, and the one after the last.
+    /// Returns the next missing range of units, from `first` on.
     fn missing(&mut self, py: Python<'_>, first: u64) -> PyResult<Option<(u64, u64)>> {
         Ok(self.folder(py)?.next_missing(first).map(|units| (units.start, units.end)))
     }
 
     /// Takes rows that a worker computed. They are on the disk after the next [`Self::flush`], or
-    /// [`Self::tick`] when it is time.
+    /// after a [`Self::tick`] that is due.
     fn append(&mut self, py: Python<'_>, rows: &[u8]) -> PyResult<()> {
         let sweep = Arc::clone(&self.sweep);
         let folder = self.folder(py)?;
@@ -233,23 +234,23 @@ impl SweepFolder {
         .map_err(|problem| raise(py, "StoreError", (problem,)))
     }
 
-    /// Brings what was taken to the disk if it has waited for long enough.
+    /// Flushes the rows if they have waited long enough.
     fn tick(&mut self, py: Python<'_>) -> PyResult<()> {
         if self.times.is_due() { self.flush(py) } else { Ok(()) }
     }
 
-    /// Brings what was taken to the disk.
+    /// Writes the rows to the disk.
     fn flush(&mut self, py: Python<'_>) -> PyResult<()> {
         let folder = self.folder(py)?;
         py.detach(|| folder.flush()).or_raise(py, "StoreError")
     }
 
-    /// Leaves the directory to others. What was not flushed is lost.
+    /// Unlocks the directory. Rows that were not flushed are lost.
     fn close(&mut self) {
         self.folder = None;
     }
 
-    /// A row per cell, of what is stored so far.
+    /// Returns a row per cell, of the units stored so far.
     fn cells(&mut self, py: Python<'_>) -> PyResult<Frame> {
         let folder = self.folder(py)?;
         let (layout, columns) = py

@@ -22,7 +22,7 @@ const AHEAD_MAX_S: i64 = 3_600;
 /// The runs of a directory.
 #[derive(Debug, Default)]
 pub struct Collected {
-    /// Oldest first.
+    /// The runs, oldest first.
     pub runs: Vec<Run>,
     /// What could not be used, each with its reason.
     pub skipped: Vec<String>,
@@ -31,12 +31,10 @@ pub struct Collected {
 /// A step's name and its values.
 pub type Step = (String, Vec<(Followed, f64)>);
 
-/// One run.
 #[derive(Debug)]
 pub struct Run {
     /// When it began, seconds since 1970.
     pub at_s: i64,
-    /// Valid steps.
     pub steps: Vec<Step>,
 }
 

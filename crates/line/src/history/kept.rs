@@ -32,14 +32,13 @@ pub struct Kept {
     pub started: String,
     /// What was measured: `measure/quick`.
     pub name: String,
-    /// Valid steps.
+    /// Only the valid steps.
     pub steps: Vec<KeptStep>,
 }
 
 /// A valid step's numbers.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct KeptStep {
-    /// Its name.
     pub step: String,
     /// By the names of [`Followed`], in its units.
     pub values: BTreeMap<String, f64>,

@@ -54,7 +54,7 @@ getters! {
     app_limited: bool => inner.rate.is_some_and(|rate| rate.app_limited);
     /// Whether the window limits the sender.
     window_limited: bool => inner.window_limited;
-    /// The transport's state.
+    /// The state of the transport: `open`, `reducing`, `recovery` or `timeout`.
     state: &'static str => match inner.state {
         State::Open => "open",
         State::Reducing => "reducing",
@@ -71,7 +71,7 @@ getters! {
     CongestionEvent(inner): format!("{inner:?}");
     /// When the event was detected, ns.
     now_ns: u64 => inner.now.as_nanos();
-    /// Segments in flight.
+    /// Segments in flight at the event.
     in_flight: u32 => inner.in_flight;
     /// Smallest round trip seen, ns.
     min_rtt_ns: u64 => inner.min_rtt.as_nanos();
@@ -128,7 +128,7 @@ struct Control {
     /// The object with the window and the pacing rate; `None` if it could not be created.
     state: Option<Py<PyAny>>,
     methods: Methods,
-    /// Segments.
+    /// The window in segments.
     window: u32,
     pacing: Option<PacketRate>,
 }

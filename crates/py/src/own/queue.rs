@@ -32,11 +32,11 @@ getters! {
              arrived_ns={arrived_ns})"
         )
     };
-    /// Bytes.
+    /// Length of the packet, bytes.
     length: u32 => inner.len;
     /// Number or hash of the flow.
     flow: u32 => inner.flow;
-    /// Differentiated Services codepoint.
+    /// The Differentiated Services codepoint, 0 to 63.
     dscp: u8 => inner.dscp.value();
     /// Name of the ECN codepoint.
     ecn: &'static str => inner.ecn.name();
@@ -121,7 +121,6 @@ impl Judge for Decider {
     }
 }
 
-/// Parses an `underload.Verdict`.
 fn verdict(answer: &Bound<'_, PyAny>) -> PyResult<Verdict> {
     match answer.cast::<PyString>().ok().map(|text| text.to_str()).transpose()? {
         Some("pass") => Ok(Verdict::Pass),
