@@ -447,7 +447,7 @@ mod tests {
         };
         assert!(is(&udp, 1_000, 1_000, Direction::Up) && is(&udp, 1_000, 985, Direction::Up));
         assert!(!is(&udp, 1_000, 970, Direction::Up) && !is(&udp, 1_000, 0, Direction::Up));
-        // The sender was slower than it was told to be.
+        // The sender was slower than its planned rate.
         assert!(is(&udp, 700, 700, Direction::Up) && !is(&udp, 700, 600, Direction::Up));
         assert!(!is(&udp, 1_000, 1_000, Direction::Down), "nothing loaded that way");
         let tcp = Transport::Tcp { congestion_control: "cubic".to_owned() };

@@ -4,7 +4,8 @@ use numpy::PyReadonlyArray1;
 use pyo3::prelude::*;
 use pyo3::types::PyList;
 use underload_aqm::rng::Rng;
-use underload_record::stats::{self, Alternative, BinnedClusters, RankMethod, Shift};
+use underload_record::schema::Estimate;
+use underload_record::stats::{self, Alternative, BinnedClusters, RankMethod};
 
 use crate::errors::raise;
 
@@ -136,8 +137,8 @@ pub fn hodges_lehmann(
     let shift = py.detach(|| compare(first, second, confidence));
     let expected = if is_ratio { format!("{NO_GROUP} above 0") } else { NO_GROUP.to_owned() };
     let shift = shift.ok_or_else(|| none(py, &expected))?;
-    let Shift { estimate, low, high, confidence } = shift;
-    Ok((estimate, low, high, confidence))
+    let Estimate { value, low, high } = shift;
+    Ok((value, low, high, confidence))
 }
 
 /// Returns the largest distance of two distribution functions, and its p-value.

@@ -1,9 +1,9 @@
-//! How often the intervals of a study of cohorts hold what was planted, and how often a study finds
-//! a difference where there is none: 500 fleets of lines with several tests each.
+//! How often the intervals of a cohort study contain the simulated effect, and how often a study
+//! finds a difference between equal cohorts: 500 fleets of lines with several tests each.
 //!
-//! A line's level is log-normal with a tail of slow lines, its tests vary around it, and lines have
-//! between one and nine tests. Half of the lines are of a tier that is twice as slow, unequally in
-//! the two cohorts where the comparison is one within like lines.
+//! A line's level is log-normal with a tail of slow lines, its tests vary around the level, and
+//! each line has one to nine tests. Half of the lines have a tier that is twice as slow; for the
+//! stratified comparison their share differs between the cohorts.
 
 #![expect(clippy::print_stdout, reason = "an example that prints its table")]
 
@@ -14,7 +14,7 @@ use underload_record::cohorts::{Line, LineSeries, Lines, SeriesName, study};
 use underload_record::schema::Estimate;
 use underload_record::stats::{Alternative, mann_whitney};
 
-/// What the reference is slower by.
+/// The reference is slower by this factor.
 const PLANTED: f64 = 3.0;
 const BIN_RATIO: f64 = 1.02;
 const BINS: usize = 932;
@@ -23,7 +23,7 @@ fn uniform(rng: &mut Rng) -> f64 {
     (f64::from(rng.next_u32()) + 0.5) / 4_294_967_296.0
 }
 
-/// Box and Muller's.
+/// Draws from the normal distribution (Box and Muller).
 fn normal(rng: &mut Rng) -> f64 {
     let radius = (-2.0 * uniform(rng).ln()).sqrt();
     radius * (std::f64::consts::TAU * uniform(rng)).cos()
@@ -33,7 +33,7 @@ fn bin_of(us: f64) -> u16 {
     (us.ln() / BIN_RATIO.ln()).ceil() as u16
 }
 
-/// A fleet, and its tests one by one for each cohort.
+/// A fleet, and its single tests for each cohort.
 fn fleet(rng: &mut Rng, devices: usize, ratio: f64, of_slow: [f64; 2]) -> (Lines, [Vec<f64>; 2]) {
     let series = SeriesName { step: "up".to_owned(), load: "upload", dscp: 0 };
     let mut lines = Lines {
@@ -81,7 +81,7 @@ fn fleet(rng: &mut Rng, devices: usize, ratio: f64, of_slow: [f64; 2]) -> (Lines
     (lines, tests)
 }
 
-/// Intervals that held the truth, of those that there were.
+/// The number of intervals, and of those that contain the true value.
 #[derive(Default)]
 struct Held {
     held: u32,
@@ -109,7 +109,7 @@ impl Held {
     }
 }
 
-/// Quantiles of all round trips of a cohort, from a fleet so large that chance is small.
+/// Quantiles of all round trips of a cohort, from a very large fleet.
 fn true_quantiles() -> Vec<f64> {
     let (lines, _) = fleet(&mut Rng::new(7).child("truth"), 400_000, PLANTED, [0.5, 0.5]);
     let study = study(&lines, 1);

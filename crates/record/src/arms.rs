@@ -1,4 +1,4 @@
-//! The summary of each arm, and the published numbers held against it.
+//! Metrics of an arm by name, and selections from its summary.
 
 use crate::fold::{ArmFold, ShareWithin, percent};
 use crate::link::merge_sanction;
@@ -11,7 +11,7 @@ use crate::shares::Ratio;
 use crate::stats::Pass;
 use crate::summarise::LatencyPools;
 
-/// The value of any metric of an arm that [`crate::schema::Expectation`] lists; `None` as for
+/// Returns any metric of an arm that [`crate::schema::Expectation`] lists; `None` as for
 /// [`metric`].
 pub fn metric_of(run: &RunRecord, arm: &str, name: &str) -> Option<f64> {
     let summary = run.summaries.iter().find(|summary| summary.arm == arm)?;
@@ -21,10 +21,10 @@ pub fn metric_of(run: &RunRecord, arm: &str, name: &str) -> Option<f64> {
         .or_else(|| run.study.as_ref()?.cut(arm, name))
 }
 
-/// Describes why `name` is not a metric of an arm; `None` if it is one, measured or not.
+/// Describes why `name` is not a metric of an arm; `None` if it is a metric, measured or not.
 pub fn unknown_metric(run: &RunRecord, arm: &str, name: &str) -> Option<String> {
     let is_of_study = run.study.is_some() && name.starts_with("cut");
-    if metric_unit(name).is_some() || Ratio::named(name).is_some() || is_of_study {
+    if metric_unit(name).is_some() || Ratio::parse(name).is_some() || is_of_study {
         return None;
     }
     let mut known: Vec<String> = metric_names().into_iter().map(|(name, _)| name).collect();
@@ -49,12 +49,12 @@ pub fn unknown_metric(run: &RunRecord, arm: &str, name: &str) -> Option<String> 
     ))
 }
 
-/// A metric of each valid trial of an arm, as if it were the only one.
+/// Returns a metric of each valid trial of an arm, as if it were the only trial.
 pub fn metric_over_trials(run: &RunRecord, arm: &str, name: &str) -> Vec<f64> {
     valid_trials(&run.trials, arm).filter_map(|trial| metric(&alone(trial), name)).collect()
 }
 
-/// These metrics of one trial, as if it were the only one of its arm.
+/// Returns metrics of one trial, as if it were the only one of its arm.
 pub fn metrics_of_trial(trial: &TrialRecord, names: &[String]) -> Vec<Option<f64>> {
     let alone = alone(trial);
     let trials = std::slice::from_ref(trial);
@@ -67,7 +67,7 @@ pub fn metrics_of_trial(trial: &TrialRecord, names: &[String]) -> Vec<Option<f64
     names.iter().map(value).collect()
 }
 
-/// The summary of an arm of which this is the only trial, and whose samples are not at hand.
+/// Returns the summary of an arm with one trial, without its samples.
 fn alone(trial: &TrialRecord) -> ArmSummary {
     let mut fold = ArmFold::default();
     for pass in Pass::BOTH {
@@ -77,40 +77,41 @@ fn alone(trial: &TrialRecord) -> ArmSummary {
 }
 
 impl ArmLatency {
-    /// A statistic of all samples pooled, ns; where a run kept no samples to pool, the mean over
-    /// its trials. `None` when nothing came back.
+    /// Returns a statistic of the pooled samples, ns, or the mean over trials if the run stored no
+    /// samples. `None` if no probe was answered.
     pub fn value_ns(&self, quantile: Quantile) -> Option<i64> {
         let over_repeats = || self.over_repeats.get(&quantile).map(|interval| interval.mean as i64);
         self.pooled.map(|pooled| quantile.of(&pooled)).or_else(over_repeats)
     }
 
-    /// The same for people: `None` also where there are too few samples to tell it, see
-    /// [`Quantile::fewest_samples`].
+    /// As [`Self::value_ns`], but `None` with fewer samples than [`Quantile::fewest_samples`].
     pub fn told_ns(&self, quantile: Quantile) -> Option<i64> {
         let samples = self.pooled.map_or_else(|| self.samples_per_trial(), |pooled| pooled.count);
         self.value_ns(quantile).filter(|_| quantile.is_told_by(samples))
     }
 
-    /// The highest percentile of [`Quantile::HIGHEST_FIRST`] that has enough samples, and its
-    /// value, ns; `None` when nothing came back.
+    /// Returns the highest percentile of [`Quantile::HIGHEST_FIRST`] with enough samples, and its
+    /// value, ns; `None` if no probe was answered.
     pub fn highest_told(&self) -> Option<(Quantile, i64)> {
         let mut told = Quantile::HIGHEST_FIRST.into_iter();
         told.find_map(|quantile| Some((quantile, self.told_ns(quantile)?)))
     }
 
-    /// The quantile of all probes sent by which the arm is judged; `None` as [`Self::told_ns`].
+    /// Returns the quantile of all probes sent by which the arm is judged; `None` as for
+    /// [`Self::told_ns`].
     pub fn judged(&self, quantile: Quantile) -> Option<Judged> {
         let answered_ns = self.told_ns(quantile)?;
         Some(Judged::new(quantile, answered_ns, (self.sent, self.lost), &self.of_sent_ns))
     }
 
-    /// The highest percentile of [`Quantile::HIGHEST_FIRST`] by which the arm can be judged.
+    /// Returns the highest percentile of [`Quantile::HIGHEST_FIRST`] by which the arm can be
+    /// judged.
     pub fn highest_judged(&self) -> Option<(Quantile, Judged)> {
         let mut told = Quantile::HIGHEST_FIRST.into_iter();
         told.find_map(|quantile| Some((quantile, self.judged(quantile)?)))
     }
 
-    /// A statistic over the trials, where each of them has enough samples to tell it.
+    /// Returns a statistic over the trials, if each of them has enough samples for it.
     pub fn told_over_repeats(&self, quantile: Quantile) -> Option<&Interval> {
         let interval = self.over_repeats.get(&quantile)?;
         quantile.is_told_by(self.samples_per_trial()).then_some(interval)
@@ -121,19 +122,18 @@ impl ArmLatency {
         self.sent.saturating_sub(self.lost) / u64::from(trials.max(1))
     }
 
-    /// Probes that were lost, percent.
     pub fn lost_percent(&self) -> f64 {
         percent(self.lost, self.sent).unwrap_or(0.0)
     }
 }
 
 impl ArmSummary {
-    /// The headline latency of a phase: the round trip of the first open-loop probe.
+    /// Returns the headline latency of a phase: the round trip of the first open-loop probe.
     pub fn headline(&self, phase: Phase) -> Option<&ArmLatency> {
         self.latency(None, LatencyMeasure::RoundTrip, phase)
     }
 
-    /// Latency of a probe, or of the first open-loop probe when none is named.
+    /// Returns the latency of a probe, or of the first open-loop probe if `probe` is `None`.
     pub fn latency(
         &self,
         probe: Option<&str>,
@@ -149,19 +149,18 @@ impl ArmSummary {
         })
     }
 
-    /// The queue of a direction in a phase; the last hop's when there are several.
+    /// Returns the queue of a direction in a phase; the last hop's if there are several.
     pub fn bottleneck(&self, direction: Direction, phase: Phase) -> Option<&ArmBottleneck> {
         let mut all = self.bottlenecks.iter().rev();
         all.find(|queue| queue.direction == direction && queue.phase == phase)
     }
 
-    /// The queue of a direction over its widest window: the whole trial, else the load phase.
+    /// Returns the queue of a direction over its widest window: the whole trial or the load phase.
     pub fn widest_bottleneck(&self, direction: Direction) -> Option<&ArmBottleneck> {
         self.bottleneck(direction, Phase::Whole).or_else(|| self.bottleneck(direction, Phase::Load))
     }
 
-    /// The queue of every hop of a direction, in the order of its packets, each over its widest
-    /// window.
+    /// Returns the queue of every hop of a direction, in path order, each over its widest window.
     pub fn hops(&self, direction: Direction) -> Vec<&ArmBottleneck> {
         let phase = self.widest_bottleneck(direction).map(|queue| queue.phase);
         let here =
@@ -169,8 +168,7 @@ impl ArmSummary {
         self.bottlenecks.iter().filter(here).collect()
     }
 
-    /// What queue protection did to each flow at the hop of that name, over all phases; most
-    /// packets first.
+    /// Returns the sanctions of each flow at a hop, over all phases; most packets first.
     pub fn sanctions(&self, direction: Direction, hop: &str) -> Vec<Sanction> {
         let mut all = Vec::new();
         let here = self.bottlenecks.iter();
@@ -180,14 +178,13 @@ impl ArmSummary {
         all
     }
 
-    /// Throughput of one direction.
     pub fn throughput(&self, direction: Direction) -> Option<&ArmThroughput> {
         self.throughputs.iter().find(|throughput| throughput.direction == direction)
     }
 }
 
-/// The value of a metric named as in [`crate::schema::Expectation`], in the unit given there;
-/// `None` when the name is unknown or the arm has no such number.
+/// Returns a metric named as in [`crate::schema::Expectation`], in its usual unit; `None` if the
+/// name is unknown or the arm has no such metric.
 pub fn metric(summary: &ArmSummary, name: &str) -> Option<f64> {
     if let Some((flow, rest)) = name.split_once('/') {
         let mut metrics = summary.metrics.iter();
@@ -220,7 +217,7 @@ fn latency_metric(summary: &ArmSummary, probe: Option<&str>, name: &str) -> Opti
     Some(latency.value_ns(Quantile::from_name(statistic)?)? as f64 / 1e6)
 }
 
-/// See [`ShareWithin`]: of the first open-loop probe, in percent.
+/// Returns [`ShareWithin`] of the first open-loop probe, percent.
 fn share_of_trials(summary: &ArmSummary, trials: &[TrialRecord], name: &str) -> Option<f64> {
     let mut share = ShareWithin::parse(name)?;
     let headline = summary.headline(share.phase)?;
@@ -228,9 +225,10 @@ fn share_of_trials(summary: &ArmSummary, trials: &[TrialRecord], name: &str) -> 
     share.percent()
 }
 
-/// `FLOW/ratio.OTHER`: what an entry's flows got over what another's did, mean over valid trials.
+/// Returns `FLOW/ratio.OTHER`: the goodput of an entry's flows divided by another's, mean over
+/// valid trials.
 fn ratio_of_flows(summary: &ArmSummary, trials: &[TrialRecord], name: &str) -> Option<f64> {
-    let mut ratio = Ratio::named(name)?;
+    let mut ratio = Ratio::parse(name)?;
     for pass in Pass::BOTH {
         valid_trials(trials, &summary.arm).for_each(|trial| ratio.add(trial, pass));
     }
@@ -241,7 +239,7 @@ fn valid_trials<'a>(trials: &'a [TrialRecord], arm: &str) -> impl Iterator<Item 
     trials.iter().filter(move |trial| trial.arm == arm && trial.validity.is_valid())
 }
 
-/// `PHASE.sojourn.DIRECTION.STAT` and `PHASE.queuing.DIRECTION.STAT`, ms.
+/// Returns `PHASE.sojourn.DIRECTION.STAT` or `PHASE.queuing.DIRECTION.STAT`, ms.
 fn waiting_metric(summary: &ArmSummary, name: &str) -> Option<f64> {
     let (phase, rest) = name.split_once('.')?;
     let (what, rest) = rest.split_once('.')?;

@@ -1,48 +1,46 @@
-//! Flows with too many congestion marks: the rules of the alarm, for every world.
+//! Alarms for flows with too many congestion marks, in every world.
 //!
-//! A trial is cut into windows of [`WINDOW_NS`] that do not cross from idle into load. Of each flow
-//! and direction a [`Watch`] takes what arrived in them, and raises at most one alarm per rule:
+//! A trial is divided into windows of [`WINDOW_NS`] that do not cross from idle into load. For each
+//! flow and direction a [`Watch`] evaluates the arrivals of each window, and raises at most one
+//! alarm per rule:
 //!
-//! * idle: more than [`IDLE_SHARE`] of the packets with CE in a window without load. Nothing is
-//!   queued then, so something marks without reason.
-//! * loaded: more than [`LOADED_SHARE`] with CE in [`LOADED_WINDOWS`] windows in a row, at a rate
-//!   below [`FAIR`] of the flow's equal share. Prague and DCTCP are marked that much only at two
-//!   segments per round trip and below, so a flow that is, and has not its share, is held down.
+//! * idle: more than [`IDLE_SHARE`] of the packets have CE in a window without load. The queue is
+//!   empty then, so a device marks without congestion.
+//! * loaded: more than [`LOADED_SHARE`] have CE in [`LOADED_WINDOWS`] consecutive windows, at a
+//!   rate below [`FAIR`] of the flow's equal share. Prague and DCTCP receive such shares only at
+//!   two segments per round trip and below, so the marks keep the flow below its share.
 //!
-//! The Low Latency DOCSIS trial found an application by its marks in this way. A window of fewer
-//! than [`FEWEST_PACKETS`] says nothing; a load of less than 30 s never raises the second alarm.
+//! The Low Latency DOCSIS trial found an application by its marks in this way. A window with fewer
+//! than [`FEWEST_PACKETS`] is ignored; a load shorter than 30 s never raises the second alarm.
 
-use crate::schema::{
-    CeAlarm, CeRule, Direction, Ecn, FlowRecord, Marking, Phase, PhaseWindow, Sample,
-};
+use crate::schema::{CeAlarm, CeRule, Direction, Ecn, FlowRecord, Phase, PhaseWindow, Sample};
 
 /// Length of a window: many rounds of any congestion control, and a few of its slowest swings.
 pub const WINDOW_NS: u64 = 10_000_000_000;
-/// CE on an idle path, share of the packets: a rare probe that meets another packet is none.
+/// Share of CE on an idle path that raises no alarm: a probe may rarely queue behind a packet.
 pub const IDLE_SHARE: f64 = 0.01;
-/// CE under load above which a scalable sender is at its least window, or an AQM out of its range.
+/// Share of CE under load above which a scalable sender is at its minimum window, or an AQM is out
+/// of its range.
 pub const LOADED_SHARE: f64 = 0.5;
-/// Windows in a row under load: half a minute outlasts a start, an outage and a change of route.
+/// Consecutive windows under load: 30 s are longer than a start, an outage or a route change.
 pub const LOADED_WINDOWS: u32 = 3;
-/// Share of the equal rate that is still a fair one: headers and probes take the rest.
+/// Share of the equal rate that counts as fair: headers and probes use the rest.
 pub const FAIR: f64 = 0.9;
-/// Packets that a window needs: of fewer, one mark would be the one percent of an idle path.
+/// Minimum number of packets of a window: with fewer, a single mark would exceed [`IDLE_SHARE`].
 pub const FEWEST_PACKETS: u64 = 100;
 
-/// A part of a trial that is judged as one.
+/// A part of a trial: `start_ns <= t < end_ns`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Window {
-    /// First instant inside, ns.
     pub start_ns: u64,
-    /// First instant after, ns.
     pub end_ns: u64,
-    /// Whether nothing loads the path in it.
+    /// Whether the path is without load.
     pub is_idle: bool,
 }
 
 impl Window {
-    /// The windows of a trial, in order: of the idle phase all of it, of ramp and load together
-    /// only whole ones, of the drain none.
+    /// Returns the windows of a trial, in order: all of the idle phase, whole windows of ramp and
+    /// load together, none of the drain.
     pub fn of_trial(phases: &[PhaseWindow]) -> Vec<Self> {
         let mut windows = Vec::new();
         for phase in phases.iter().filter(|window| window.phase == Phase::Idle) {
@@ -72,24 +70,22 @@ impl Window {
         self.start_ns <= time_ns && time_ns < self.end_ns
     }
 
-    /// Bits per second of bytes that came in it.
+    /// Returns the rate of `bytes` in the window.
     pub fn rate_bit_per_s(&self, bytes: u64) -> u64 {
         let length = u128::from(self.end_ns.saturating_sub(self.start_ns).max(1));
         (u128::from(bytes) * 8_000_000_000 / length) as u64
     }
 }
 
-/// What arrived of one flow, one way, in a window.
+/// The arrivals of one flow in one direction in a window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Arrived {
     /// Packets with ECT or CE.
     pub ecn_packets: u64,
-    /// Of these, with CE.
     pub ce_packets: u64,
-    /// Rate of these packets, bit/s; `None` of a probe, which takes next to nothing.
+    /// Rate of the ECN packets; `None` for a probe, whose rate is negligible.
     pub rate_bit_per_s: Option<u64>,
-    /// Equal share of the flow, bit/s; `None` if it is not known, and then no flow but a probe is
-    /// below it.
+    /// Equal share of the flow; `None` if unknown. Without it only probes count as below.
     pub fair_share_bit_per_s: Option<u64>,
 }
 
@@ -117,7 +113,7 @@ impl Arrived {
     }
 }
 
-/// Windows of excess in a row.
+/// Consecutive windows with too many marks.
 #[derive(Debug, Clone, Copy)]
 struct Streak {
     first: Window,
@@ -125,13 +121,13 @@ struct Streak {
     windows: u32,
     ecn_packets: u64,
     ce_packets: u64,
-    /// Bits, and the bits of equal shares, of all its windows.
+    /// Bits of all windows, and those of the equal shares.
     bits: Option<u128>,
     fair_bits: Option<u128>,
 }
 
 impl Streak {
-    fn of(window: Window, arrived: &Arrived) -> Self {
+    fn new(window: Window, arrived: &Arrived) -> Self {
         let length = u128::from(window.end_ns.saturating_sub(window.start_ns));
         let bits = |rate: Option<u64>| rate.map(|rate| u128::from(rate) * length);
         Self {
@@ -145,7 +141,7 @@ impl Streak {
         }
     }
 
-    fn and(self, next: Self) -> Self {
+    fn followed_by(self, next: Self) -> Self {
         let sum = |one: Option<u128>, other: Option<u128>| Some(one? + other?);
         Self {
             first: self.first,
@@ -158,7 +154,7 @@ impl Streak {
         }
     }
 
-    /// Whether it is long enough to be told.
+    /// Returns whether the streak is long enough for an alarm.
     fn is_alarm(&self) -> bool {
         self.first.is_idle || self.windows >= LOADED_WINDOWS
     }
@@ -181,36 +177,35 @@ impl Streak {
     }
 }
 
-/// Watches one flow, one way, window by window.
+/// The arrivals of one flow in one direction, window by window.
 #[derive(Debug, Clone, Default)]
 pub struct Watch {
     streak: Option<Streak>,
-    /// The first streaks long enough, one per rule at most.
+    /// The first streak that raised an alarm, by rule.
     idle: Option<Streak>,
     loaded: Option<Streak>,
 }
 
 impl Watch {
-    /// Takes in the next window.
-    pub fn take(&mut self, window: Window, arrived: &Arrived) {
+    /// Adds the next window.
+    pub fn add(&mut self, window: Window, arrived: &Arrived) {
         if !arrived.is_excess(&window) {
             self.end_streak();
             return;
         }
-        let now = Streak::of(window, arrived);
-        let goes_on = |streak: &Streak| {
+        let now = Streak::new(window, arrived);
+        let continues = |streak: &Streak| {
             streak.last.is_idle == window.is_idle && streak.last.end_ns == window.start_ns
         };
-        match self.streak {
-            Some(streak) if goes_on(&streak) => self.streak = Some(streak.and(now)),
-            _ => {
-                self.end_streak();
-                self.streak = Some(now);
-            }
+        if let Some(streak) = self.streak.filter(continues) {
+            self.streak = Some(streak.followed_by(now));
+        } else {
+            self.end_streak();
+            self.streak = Some(now);
         }
     }
 
-    /// The alarms of all windows so far.
+    /// Returns the alarms of all windows.
     pub fn alarms(mut self, flow: &str, direction: Direction) -> Vec<CeAlarm> {
         self.end_streak();
         let streaks = self.idle.iter().chain(&self.loaded);
@@ -219,12 +214,12 @@ impl Watch {
 
     fn end_streak(&mut self) {
         let Some(streak) = self.streak.take().filter(Streak::is_alarm) else { return };
-        let place = if streak.first.is_idle { &mut self.idle } else { &mut self.loaded };
-        place.get_or_insert(streak);
+        let alarm = if streak.first.is_idle { &mut self.idle } else { &mut self.loaded };
+        alarm.get_or_insert(streak);
     }
 }
 
-/// The alarms of every probe among `flows`, both ways, by its samples.
+/// Returns the alarms of every probe among `flows`, in both directions, from its samples.
 pub fn of_probes(samples: &[Sample], flows: &[FlowRecord], phases: &[PhaseWindow]) -> Vec<CeAlarm> {
     let windows = Window::of_trial(phases);
     let mut alarms = Vec::new();
@@ -237,7 +232,7 @@ pub fn of_probes(samples: &[Sample], flows: &[FlowRecord], phases: &[PhaseWindow
         for direction in [Direction::Up, Direction::Down] {
             let mut watch = Watch::default();
             for window in &windows {
-                watch.take(*window, &probes_in(window, &own, direction));
+                watch.add(*window, &probes_in(window, &own, direction));
             }
             alarms.extend(watch.alarms(&flow.name, direction));
         }
@@ -247,23 +242,16 @@ pub fn of_probes(samples: &[Sample], flows: &[FlowRecord], phases: &[PhaseWindow
 
 fn probes_in(window: &Window, samples: &[&Sample], direction: Direction) -> Arrived {
     let mut arrived = Arrived::default();
-    for sample in samples.iter().filter(|sample| window.contains(sample.sent_ns)) {
-        if !is_ect(sample.marking_sent.ecn) {
-            continue;
-        }
-        let marking: Option<Marking> = match direction {
+    let inside = samples.iter().filter(|sample| window.contains(sample.sent_ns));
+    for sample in inside.filter(|sample| is_ect(sample.marking_sent.ecn)) {
+        let marking = match direction {
             Direction::Up => sample.marking_far,
             Direction::Down => sample.marking_near,
         };
-        match marking.map(|marking| marking.ecn) {
-            Some(Ecn::Ce) => {
-                arrived.ecn_packets += 1;
-                arrived.ce_packets += 1;
-            }
-            Some(Ecn::Ect0 | Ecn::Ect1) => arrived.ecn_packets += 1,
-            // Lost, unknown, or bleached on the way: nobody could have marked it.
-            Some(Ecn::NotEct) | None => {}
-        }
+        // A probe that was lost, or whose ECN field was cleared, could not have been marked.
+        let ecn = marking.map_or(Ecn::NotEct, |marking| marking.ecn);
+        arrived.ecn_packets += u64::from(ecn != Ecn::NotEct);
+        arrived.ce_packets += u64::from(ecn == Ecn::Ce);
     }
     arrived
 }
@@ -275,6 +263,7 @@ fn is_ect(ecn: Ecn) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::schema::Marking;
 
     const SECOND_NS: u64 = 1_000_000_000;
 
@@ -295,8 +284,8 @@ mod tests {
         lengths.map(window).to_vec()
     }
 
-    /// Alarms of windows of 1000 packets of which these are marked, at `rate` of a share of 10
-    /// Mbit/s, the first window being idle.
+    /// Returns the alarms of windows of 1000 packets with these numbers of marks, at `rate` and a
+    /// share of 10 Mbit/s; the first window is idle.
     fn alarms(marked: &[u64], rate: Option<u64>) -> Vec<CeAlarm> {
         let windows = Window::of_trial(&phases(10, 5, 1_000));
         let mut watch = Watch::default();
@@ -307,7 +296,7 @@ mod tests {
                 rate_bit_per_s: rate,
                 fair_share_bit_per_s: Some(10_000_000),
             };
-            watch.take(*window, &arrived);
+            watch.add(*window, &arrived);
         }
         watch.alarms("game", Direction::Down)
     }
@@ -367,7 +356,7 @@ mod tests {
         };
         let mut watch = Watch::default();
         for window in Window::of_trial(&phases(0, 0, 60)) {
-            watch.take(window, &unknown);
+            watch.add(window, &unknown);
         }
         assert_eq!(watch.alarms("game", Direction::Up), []);
     }
@@ -378,9 +367,9 @@ mod tests {
         let count =
             |ecn_packets| Arrived { ecn_packets, ce_packets: ecn_packets, ..Arrived::default() };
         let mut watch = Watch::default();
-        watch.take(windows[0], &count(99));
+        watch.add(windows[0], &count(99));
         for (window, packets) in windows[1..].iter().zip([100, 100, 99, 100, 100]) {
-            watch.take(*window, &count(packets));
+            watch.add(*window, &count(packets));
         }
         assert_eq!(watch.alarms("game", Direction::Up), []);
     }

@@ -1,4 +1,4 @@
-//! The end of a run: the summary of each arm, and the published numbers held against it.
+//! The end of a run: computes the summary of each arm and compares it with published numbers.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use crate::shares::Ratio;
 use crate::stats::Pass;
 use crate::summarise::LatencyPools;
 
-/// Fills in `summaries` from the trials and the pooled samples, then judges every expectation.
+/// Computes `summaries` from the trials and the pooled samples, then judges every expectation.
 pub fn conclude(run: &mut RunRecord, pools: &LatencyPools) {
     let mut sums = Conclusion::new(run);
     run.trials.iter().for_each(|trial| sums.add(trial));
@@ -18,9 +18,9 @@ pub fn conclude(run: &mut RunRecord, pools: &LatencyPools) {
     distances.finish(run, pools);
 }
 
-/// The summary of each arm of a run, and its expectations, of trials that come one by one.
+/// The summary of each arm of a run, and its expectations, from trials that are added one by one.
 ///
-/// Every trial is added, and then every trial again to the [`SecondPass`], in the same order.
+/// Every trial is added once here, and once more to the [`SecondPass`], in the same order.
 #[derive(Debug)]
 pub struct Conclusion {
     arms: BTreeMap<String, ConcludedArm>,
@@ -36,7 +36,7 @@ struct ConcludedArm {
 }
 
 impl Conclusion {
-    /// Of a run with these arms and expectations; what else is in the record is not looked at.
+    /// Starts with the arms and expectations of a run; other parts of the record are not read.
     pub fn new(run: &RunRecord) -> Self {
         let arm = |name: &str| {
             let mut arm = ConcludedArm::default();
@@ -47,7 +47,7 @@ impl Conclusion {
                 let metric = &expected.metric;
                 let named = ShareWithin::parse(metric).map(|share| (metric.clone(), share));
                 arm.shares.extend(named);
-                arm.ratios.extend(Ratio::named(metric).map(|ratio| (metric.clone(), ratio)));
+                arm.ratios.extend(Ratio::parse(metric).map(|ratio| (metric.clone(), ratio)));
             }
             arm
         };
@@ -55,7 +55,7 @@ impl Conclusion {
         Self { arms: arms.collect() }
     }
 
-    /// Adds a trial; one of an arm that the run does not have is left out.
+    /// Adds a trial; trials of unknown arms are ignored.
     pub fn add(&mut self, trial: &TrialRecord) {
         self.add_in(Pass::Sums, trial);
     }
@@ -83,7 +83,7 @@ impl Conclusion {
     }
 }
 
-/// The second pass over the trials: distances from the means that the first one found.
+/// The second pass over the trials: distances from the means of the first pass.
 #[derive(Debug)]
 pub struct SecondPass(Conclusion);
 
@@ -93,17 +93,18 @@ impl SecondPass {
         self.0.add_in(Pass::Distances, trial);
     }
 
-    /// Fills in `summaries` and the groups of a study, then judges every expectation.
+    /// Computes `summaries` and the groups of a study, then judges every expectation.
     pub fn finish(self, run: &mut RunRecord, pools: &LatencyPools) {
-        let nothing = ConcludedArm::default();
-        let of = |name: &str| self.0.arms.get(name).unwrap_or(&nothing);
+        let empty = ConcludedArm::default();
+        let concluded = |name: &str| self.0.arms.get(name).unwrap_or(&empty);
         let arms = run.arms.iter();
-        run.summaries = arms.map(|arm| of(&arm.name).fold.summary(&arm.name, pools)).collect();
+        run.summaries =
+            arms.map(|arm| concluded(&arm.name).fold.summary(&arm.name, pools)).collect();
         if let Some(study) = &mut run.study {
             pools.conclude_study(study);
         }
         let value = |summary: &ArmSummary, name: &str| {
-            let arm = of(&summary.arm);
+            let arm = concluded(&summary.arm);
             arms::metric(summary, name)
                 .or_else(|| arm.shares.get(name)?.percent())
                 .or_else(|| arm.ratios.get(name)?.interval().map(|ratio| ratio.mean))

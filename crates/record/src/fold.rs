@@ -351,7 +351,7 @@ mod tests {
     use crate::stats::mean_interval;
     use crate::synthetic::{self, BUFFER_CONTROL, DOCSIS_PIE};
 
-    /// Two arms, and a trial in each that does not count.
+    /// Two arms, each with one invalid trial.
     fn run() -> RunRecord {
         let queues = [BUFFER_CONTROL, DOCSIS_PIE];
         let mut run = synthetic::record(World::Sim, &queues);
@@ -468,7 +468,7 @@ mod tests {
             distribution: Some(Distribution { count: 9, p50_ns, ..Distribution::default() }),
             ..LatencySummary::default()
         };
-        // Only the last trial tells that the first probe is closed-loop.
+        // Only in the last trial is the first probe closed-loop.
         let trial = |index, own, closed| TrialRecord {
             index,
             arm: "a".to_owned(),

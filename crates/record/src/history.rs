@@ -1,100 +1,89 @@
-//! The same line measured again and again: what is usual, what has changed, at what hour.
+//! Trends of one line that is measured repeatedly: baseline, change, hours and days.
 //!
-//! Values come with their time and the step that they are of; nothing here knows a file or a clock.
-//! The first days are the baseline; the latest are held against it by their medians, because single
-//! runs of a home's line differ by what else the home does.
+//! Each value has its time and step. The first days are the baseline; the latest runs are compared
+//! with it by their medians, because single runs on a home's line depend on the home's other
+//! traffic.
 
 use serde::Serialize;
 
 use crate::stats::nearest_rank;
 
 const DAY_S: i64 = 86_400;
-/// Fewer runs than this say nothing of a change.
+/// Minimum number of runs for a change.
 pub const RUNS_MIN: usize = 3;
 
-/// A number of a line that is followed.
+/// A number of a line that is compared from run to run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Followed {
-    /// Round trip under load, 99th percentile, ms.
     LoadP99,
-    /// Round trip under load, median, ms.
     LoadP50,
-    /// Round trip without load, median, ms.
     IdleP50,
-    /// Payload up, Mbit/s.
     GoodputUp,
-    /// Payload down, Mbit/s.
     GoodputDown,
 }
 
 impl Followed {
-    /// All of them.
     pub const ALL: [Self; 5] =
         [Self::LoadP99, Self::LoadP50, Self::IdleP50, Self::GoodputUp, Self::GoodputDown];
 
-    /// As options and files name it.
+    /// Returns the name in options and files, a description and the unit.
+    const fn texts(self) -> [&'static str; 3] {
+        match self {
+            Self::LoadP99 => ["load-p99", "p99 of latency under load", "ms"],
+            Self::LoadP50 => ["load-p50", "median latency under load", "ms"],
+            Self::IdleP50 => ["idle-p50", "median idle latency", "ms"],
+            Self::GoodputUp => ["goodput-up", "goodput up", "Mbit/s"],
+            Self::GoodputDown => ["goodput-down", "goodput down", "Mbit/s"],
+        }
+    }
+
+    /// Returns the name in options and files.
     pub fn name(self) -> &'static str {
-        match self {
-            Self::LoadP99 => "load-p99",
-            Self::LoadP50 => "load-p50",
-            Self::IdleP50 => "idle-p50",
-            Self::GoodputUp => "goodput-up",
-            Self::GoodputDown => "goodput-down",
-        }
+        self.texts()[0]
     }
 
-    /// In words, with its unit.
+    /// Returns a description and the unit.
     pub fn words(self) -> (&'static str, &'static str) {
-        match self {
-            Self::LoadP99 => ("p99 of latency under load", "ms"),
-            Self::LoadP50 => ("median latency under load", "ms"),
-            Self::IdleP50 => ("median idle latency", "ms"),
-            Self::GoodputUp => ("goodput up", "Mbit/s"),
-            Self::GoodputDown => ("goodput down", "Mbit/s"),
-        }
+        let [_, description, unit] = self.texts();
+        (description, unit)
     }
 
-    /// Whether more of it is worse.
     pub fn more_is_worse(self) -> bool {
         !matches!(self, Self::GoodputUp | Self::GoodputDown)
     }
 }
 
-/// A run's value.
+/// The value of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Point {
-    /// When the run began, seconds since 1970.
+    /// Start of the run, seconds since 1970.
     pub at_s: i64,
-    /// The value, in the unit of its [`Followed`].
+    /// In the unit of its [`Followed`].
     pub value: f64,
 }
 
-/// How runs are held against each other.
+/// The runs that are compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Windows {
-    /// The baseline: runs that began so long after the first.
+    /// The baseline: runs that started within this time after the first.
     pub baseline_s: i64,
-    /// What is held against it: runs that began so long before the latest.
+    /// The recent runs: those that started within this time before the latest.
     pub recent_s: i64,
 }
 
-/// What runs of a time showed.
+/// Quantiles of the values of some runs.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Level {
-    /// Runs.
     pub runs: usize,
-    /// 10th percentile.
     pub p10: f64,
-    /// Median.
     pub p50: f64,
-    /// 90th percentile.
     pub p90: f64,
 }
 
 impl Level {
-    /// Of these values; `None` without any.
-    pub fn of(values: impl IntoIterator<Item = f64>) -> Option<Self> {
+    /// Returns `None` without a finite value.
+    fn new(values: impl IntoIterator<Item = f64>) -> Option<Self> {
         let mut sorted: Vec<f64> = values.into_iter().filter(|value| value.is_finite()).collect();
         sorted.sort_by(f64::total_cmp);
         let at = |q| nearest_rank(&sorted, q);
@@ -105,21 +94,19 @@ impl Level {
 /// One number of one step over time.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Trend {
-    /// Name of the step.
     pub step: String,
-    /// What is followed.
     pub followed: Followed,
     /// The runs' values, oldest first.
     pub points: Vec<Point>,
-    /// The first days.
+    /// Runs of the first days.
     pub baseline: Option<Level>,
-    /// The latest runs; `None` while they are those of the baseline, and of a step that is measured
-    /// no longer.
+    /// The latest runs; `None` while they belong to the baseline, and for a step that is no longer
+    /// measured.
     pub recent: Option<Level>,
-    /// Whether the step was measured as late as the line: no step is judged by its own past.
+    /// Whether the step was measured within [`Windows::recent_s`] before the line's latest run.
     pub is_current: bool,
-    /// The median of the latest above that of the baseline, percent; `None` where either has fewer
-    /// than [`RUNS_MIN`] runs.
+    /// Change of the median from the baseline to the latest runs; `None` if either has fewer than
+    /// [`RUNS_MIN`] runs.
     pub change_percent: Option<f64>,
     /// By hour of the day, UTC.
     pub hours: Vec<Option<Level>>,
@@ -128,8 +115,7 @@ pub struct Trend {
 }
 
 impl Trend {
-    /// Of values in any order; `latest_s` is when the latest run of the line began, whatever it
-    /// measured.
+    /// `points` are in any order; `latest_s` is the start of the line's latest run of any step.
     pub fn of(
         step: &str,
         followed: Followed,
@@ -145,7 +131,7 @@ impl Trend {
         let is_current = points.last().is_some_and(|last| last.at_s >= still_s);
         let recent_start = still_s.max(baseline_end);
         let level = |wanted: &dyn Fn(&Point) -> bool| {
-            Level::of(points.iter().filter(|point| wanted(point)).map(|point| point.value))
+            Level::new(points.iter().filter(|point| wanted(point)).map(|point| point.value))
         };
         let baseline = level(&|point| point.at_s < baseline_end);
         let recent = level(&|point| point.at_s >= recent_start);
@@ -163,8 +149,8 @@ impl Trend {
         Self { step, followed, points, baseline, recent, is_current, change_percent, hours, days }
     }
 
-    /// Whether the latest runs are worse than the baseline by `percent` at least, and than all but
-    /// a tenth of the baseline's own runs.
+    /// Returns whether the latest runs are worse than the baseline by at least `percent`, and worse
+    /// than 90 % of the baseline's runs.
     pub fn is_worse_by(&self, percent: f64) -> bool {
         let Some(((baseline, recent), change)) =
             self.baseline.zip(self.recent).zip(self.change_percent)
@@ -185,7 +171,7 @@ mod tests {
 
     const WEEK: Windows = Windows { baseline_s: 7 * DAY_S, recent_s: DAY_S };
 
-    /// A run every six hours for `days`, of which the last one is `late`.
+    /// A run every six hours for `days`; the runs of the last day have the value `late`.
     fn points(days: i64, usual: impl Fn(i64) -> f64, late: f64) -> Vec<Point> {
         (0..days * 4)
             .map(|run| {
@@ -211,7 +197,7 @@ mod tests {
         assert_eq!(worse.baseline.unwrap().runs, 28);
         assert_eq!(worse.change_percent.map(f64::round), Some(50.0));
         assert!(worse.is_worse_by(50.0) && !worse.is_worse_by(51.0));
-        // Within what the baseline itself showed in one of ten runs, it is no change.
+        // A value that one of ten baseline runs exceeds is no change.
         let wide = trend(points(14, |run| if run % 5 == 0 { 90.0 } else { 42.0 }, 63.0));
         assert!(wide.change_percent.unwrap() >= 49.0 && !wide.is_worse_by(10.0));
         let better = trend(points(14, usual, 20.0));

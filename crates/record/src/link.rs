@@ -1,4 +1,4 @@
-//! What a link did, as trials record it: the same summaries and curves from every world.
+//! The summaries and series of a link, as every world records them.
 
 use underload_aqm::histogram::Histogram;
 use underload_aqm::latency_bins::LatencyEdges;
@@ -13,26 +13,25 @@ use crate::schema::{
 };
 use crate::stats::nanos;
 
-/// Name and direction of a link.
+/// The identity of a link in records.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LinkName {
-    /// Name of the hop where a path has several, else empty.
+    /// Name of the hop; empty if the path has only one.
     pub hop: String,
-    /// Direction of the link.
     pub direction: Direction,
-    /// The queue's SPEC in full.
+    /// Full SPEC of the queue.
     pub queue: String,
-    /// The link's SPEC in full.
+    /// Full SPEC of the link.
     pub link: String,
-    /// The link's rules that change packets, each as its SPEC has it, in order.
+    /// The link's rules that change packets, as in its SPEC, in order.
     pub rules: Vec<String>,
-    /// Bins of the latency histograms that the queue keeps, by service flow; empty without any.
+    /// Bins of the queue's latency histograms, by service flow.
     pub bins: Vec<(Side, LatencyEdges)>,
 }
 
 impl LinkName {
-    /// The record of a window. `capacity_bytes`: what the link could have sent in it; `None`: any
-    /// number. `flow_name`: of a flow by the number that it was counted under.
+    /// Returns the record of a window. `capacity_bytes` is the capacity of the link in the window,
+    /// `None` if it is unlimited; `flow_name` returns the name of a flow by its number.
     pub fn summarise(
         &self,
         phase: Phase,
@@ -75,9 +74,9 @@ impl LinkName {
         self.bins.iter().map(histogram).collect()
     }
 
-    /// The curves of trial number `trial`, whose first row began at `start`: one of each
-    /// [`SeriesKind`], then the queue's gauges as `DIRECTION.GAUGE`, each with `.HOP` behind it
-    /// where the hop has a name.
+    /// Returns the series of trial number `trial`, whose first row started at `start`: one of each
+    /// [`SeriesKind`], then the queue's gauges as `DIRECTION.GAUGE`, each followed by `.HOP` if the
+    /// hop has a name.
     pub fn series(&self, curves: &Curves, start: Time, trial: u32) -> Vec<Series> {
         let mut series =
             SeriesKind::ALL.map(|kind| self.curve(curves, kind, start, trial)).to_vec();
@@ -115,7 +114,7 @@ impl LinkName {
     }
 }
 
-/// Under the flows' names, most packets first; flows of one name count as one.
+/// Returns the sanctions by flow name, most packets first; flows with the same name are merged.
 fn sanctions(sanctions: &Sanctions, flow_name: &dyn Fn(u32) -> String) -> Vec<Sanction> {
     let mut named: Vec<Sanction> = Vec::new();
     for (flow, counted) in sanctions.flows() {
@@ -132,7 +131,7 @@ fn sanctions(sanctions: &Sanctions, flow_name: &dyn Fn(u32) -> String) -> Vec<Sa
     named
 }
 
-/// Adds what queue protection did to a flow to what is known of it, by its name.
+/// Adds a sanction to that of the flow with the same name.
 pub(crate) fn merge_sanction(all: &mut Vec<Sanction>, other: &Sanction) {
     let Some(known) = all.iter_mut().find(|known| known.flow == other.flow) else {
         all.push(other.clone());
@@ -144,24 +143,16 @@ pub(crate) fn merge_sanction(all: &mut Vec<Sanction>, other: &Sanction) {
     known.highest_score_ns = known.highest_score_ns.max(other.highest_score_ns);
 }
 
-/// The quantiles of what a histogram counted; `None` when that is nothing.
+/// Returns the distribution of a histogram; `None` if it is empty.
 pub fn distribution(histogram: &Histogram) -> Option<Distribution> {
     let [p50_ns, p90_ns, p95_ns, p99_ns, p999_ns] =
         histogram.quantiles([500, 900, 950, 990, 999]).map(nanos);
-    Some(Distribution {
-        count: histogram.count(),
-        min_ns: nanos(histogram.min()?),
-        p50_ns,
-        p90_ns,
-        p95_ns,
-        p99_ns,
-        p999_ns,
-        max_ns: nanos(histogram.max()?),
-        mean_ns: nanos(histogram.mean()?),
-    })
+    let [min_ns, max_ns, mean_ns] =
+        [histogram.min()?, histogram.max()?, histogram.mean()?].map(nanos);
+    let count = histogram.count();
+    Some(Distribution { count, min_ns, p50_ns, p90_ns, p95_ns, p99_ns, p999_ns, max_ns, mean_ns })
 }
 
-/// A count, as records have it.
 pub const fn packets(count: Count) -> PacketCount {
     PacketCount { packets: count.packets, bytes: count.bytes }
 }

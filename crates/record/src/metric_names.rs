@@ -1,16 +1,15 @@
-//! The names of metrics that no flow is part of, with their units: those that
-//! [`crate::metric_of`] knows, so that a name that is none is refused before a run and not told
-//! after it as a number that was not measured.
+//! The names of metrics without a flow, with their units, so that an unknown name is rejected
+//! before a run instead of being reported after it as not measured. [`crate::metric_of`] computes
+//! them.
 
 use underload_aqm::config::closest;
 
 use crate::fold::ShareWithin;
 use crate::schema::{Phase, Quantile};
 
-/// The phases whose numbers are summed up.
 const PHASES: [Phase; 2] = [Phase::Idle, Phase::Load];
-/// What each direction has a number of, and its unit.
-const OF_DIRECTION: [(&str, &str); 7] = [
+/// Metrics of each direction, with their units.
+const DIRECTION_METRICS: [(&str, &str); 7] = [
     ("goodput", "Mbit/s"),
     ("throughput", "Mbit/s"),
     ("utilisation", "%"),
@@ -20,7 +19,7 @@ const OF_DIRECTION: [(&str, &str); 7] = [
     ("fairness", "1"),
 ];
 
-/// Every name that stands for itself, with its unit as printed.
+/// Returns every name without a parameter, with its unit as printed.
 pub fn metric_names() -> Vec<(String, &'static str)> {
     let mut names = latency_names();
     for phase in PHASES {
@@ -28,13 +27,13 @@ pub fn metric_names() -> Vec<(String, &'static str)> {
             names.extend(Quantile::ALL.map(|it| (format!("{phase}.{queue}.{}", it.name()), "ms")));
         }
     }
-    for (what, unit) in OF_DIRECTION {
+    for (what, unit) in DIRECTION_METRICS {
         names.extend(["up", "down"].map(|direction| (format!("{what}.{direction}"), unit)));
     }
     names
 }
 
-/// Those of a probe, with their units: behind its name and a `/` they are of that probe alone.
+/// Returns the metrics of a probe, with their units. `PROBE/` before the name selects the probe.
 pub fn latency_names() -> Vec<(String, &'static str)> {
     let mut names = Vec::new();
     for phase in PHASES {
@@ -47,15 +46,15 @@ pub fn latency_names() -> Vec<(String, &'static str)> {
     names
 }
 
-/// The unit of a metric that no flow is part of: one of [`metric_names`], or a share of trials;
-/// `None` where there is no such metric.
+/// Returns the unit of a metric without a flow: one of [`metric_names`], or a share of trials;
+/// `None` if the name is unknown.
 pub fn metric_unit(name: &str) -> Option<&'static str> {
     let known = metric_names().into_iter().find(|(known, _)| known == name);
     known.map(|(_, unit)| unit).or_else(|| ShareWithin::parse(name).map(|_| "%"))
 }
 
-/// The metric of `known` that `name` was probably meant to be: one that ends in it, of the load
-/// first, or else the nearest by its letters.
+/// Returns the metric of `known` that `name` probably means: one that starts or ends with it,
+/// `load.rtt` first, or else the nearest by its letters.
 pub fn closest_metric<'a>(
     name: &str,
     known: impl Iterator<Item = &'a str> + Clone,

@@ -1,41 +1,41 @@
-//! How two entries of a scenario divide what they share: the goodput of one over the other's.
+//! Goodput ratios between entries of a scenario that share a link.
 
 use crate::schema::{ArmRatio, Direction, FlowDirection, FlowRecord, Interval, TrialRecord};
 use crate::stats::{CONFIDENCE, MeanInTwoPasses, Pass};
 
-/// The ratio of every trial, then their mean. There is none unless every trial has one: a mean over
-/// those in which the other got something would hide that it got nothing.
+/// The mean over trials of the ratio in each trial. It exists only if every trial has a ratio: a
+/// mean over the other trials would hide that the divisor's flows got nothing in one.
 #[derive(Debug)]
 pub(crate) struct Ratio {
     flow: String,
     over: String,
-    /// What counts: one direction, or `None` for each in which a flow sends.
+    /// `None`: the sum of the directions in which a flow sends.
     direction: Option<Direction>,
     mean: MeanInTwoPasses,
     lacks_one: bool,
 }
 
 impl Ratio {
-    /// `FLOW/ratio.OTHER`: goodput of an entry's flows over that of another's, of no trial so far.
-    pub(crate) fn named(name: &str) -> Option<Self> {
+    /// Parses the name `FLOW/ratio.OTHER`.
+    pub(crate) fn parse(name: &str) -> Option<Self> {
         let (flow, rest) = name.split_once('/')?;
-        Some(Self::of(flow, rest.strip_prefix("ratio.")?, None))
+        Some(Self::new(flow, rest.strip_prefix("ratio.")?, None))
     }
 
-    fn of(flow: &str, over: &str, direction: Option<Direction>) -> Self {
+    fn new(flow: &str, over: &str, direction: Option<Direction>) -> Self {
         let (flow, over) = (flow.to_owned(), over.to_owned());
         Self { flow, over, direction, mean: MeanInTwoPasses::default(), lacks_one: false }
     }
 
     /// Adds a valid trial.
     pub(crate) fn add(&mut self, trial: &TrialRecord, pass: Pass) {
-        match self.of_trial(trial) {
+        match self.ratio(trial) {
             Some(ratio) => self.mean.push(ratio, pass),
             None => self.lacks_one = true,
         }
     }
 
-    fn of_trial(&self, trial: &TrialRecord) -> Option<f64> {
+    fn ratio(&self, trial: &TrialRecord) -> Option<f64> {
         let rate = |flow: &FlowRecord| match self.direction {
             Some(direction) => goodput(flow, direction),
             None => payload(flow),
@@ -48,7 +48,7 @@ impl Ratio {
         Some(total(&self.flow)? / divisor)
     }
 
-    /// The mean over trials, once they came twice.
+    /// Returns the mean over trials, after both passes.
     pub(crate) fn interval(&self) -> Option<Interval> {
         if self.lacks_one { None } else { self.mean.interval(CONFIDENCE) }
     }
@@ -59,8 +59,8 @@ impl Ratio {
     }
 }
 
-/// The first entry with congestion control in a direction over each further one, of a trial's
-/// entries. Applications are left out: they send what they need, not what they get.
+/// Returns the ratio of the first entry with congestion control in a direction to each further one.
+/// Applications are excluded: their rate depends on their needs, not on their share.
 pub(crate) fn ratios(trial: &TrialRecord, direction: Direction) -> Vec<Ratio> {
     let bulk = trial.flows.iter().filter(|flow| flow.congestion_control.is_some());
     let mut entries: Vec<&str> = Vec::new();
@@ -71,16 +71,16 @@ pub(crate) fn ratios(trial: &TrialRecord, direction: Direction) -> Vec<Ratio> {
         }
     }
     let Some((first, others)) = entries.split_first() else { return Vec::new() };
-    others.iter().map(|other| Ratio::of(first, other, Some(direction))).collect()
+    others.iter().map(|other| Ratio::new(first, other, Some(direction))).collect()
 }
 
-/// What a flow got, in each direction in which it sends.
+/// Returns the goodput of a flow, summed over the directions in which it sends.
 fn payload(flow: &FlowRecord) -> Option<f64> {
     let each = [Direction::Up, Direction::Down].map(|direction| goodput(flow, direction));
     each.into_iter().flatten().reduce(|up, down| up + down)
 }
 
-/// The flow of that name, or all that are numbered under it.
+/// Returns the flow with the name of an entry, or all numbered flows of the entry.
 fn flows_of<'a>(entry: &'a str, trial: &'a TrialRecord) -> impl Iterator<Item = &'a FlowRecord> {
     let is_one = trial.flows.iter().any(|flow| flow.name == entry);
     let of_entry = move |flow: &&FlowRecord| {
@@ -89,8 +89,8 @@ fn flows_of<'a>(entry: &'a str, trial: &'a TrialRecord) -> impl Iterator<Item = 
     trial.flows.iter().filter(of_entry)
 }
 
-/// The entry that a flow belongs to: `bulk` of `bulk-1`, if there is a `bulk-0`. Entries that a
-/// user called `bulk-1` and `bulk-2` stay apart.
+/// Returns the entry of a flow: `bulk` for `bulk-1`, if there is a `bulk-0`. Entries that a user
+/// named `bulk-1` and `bulk-2` are separate.
 fn entry_of<'a>(flow: &'a str, trial: &TrialRecord) -> &'a str {
     let Some(entry) = numbered(flow) else { return flow };
     let starts_at_zero =
@@ -104,8 +104,8 @@ fn numbered(flow: &str) -> Option<&str> {
     (is_number && !entry.is_empty()).then_some(entry)
 }
 
-/// Payload of a flow in a direction. A flow that sends one way only has no goodput in the other,
-/// whatever its acknowledgements carry.
+/// Returns the goodput of a flow in a direction. A flow that sends in one direction has no goodput
+/// in the other.
 pub(crate) fn goodput(flow: &FlowRecord, direction: Direction) -> Option<f64> {
     let rate = match (direction, flow.direction) {
         (Direction::Up, FlowDirection::Up | FlowDirection::Both) => flow.goodput_up_bit_per_s,
@@ -142,10 +142,10 @@ mod tests {
     }
 
     fn of(trials: &[TrialRecord], name: &str) -> Option<f64> {
-        interval(trials, Ratio::named(name)?).map(|ratio| ratio.mean)
+        interval(trials, Ratio::parse(name)?).map(|ratio| ratio.mean)
     }
 
-    /// Of one trial, the entries that the first is divided by, and the ratios.
+    /// Returns the ratios of one trial, with the entries of their divisors.
     fn shown(trial: &TrialRecord, direction: Direction) -> Vec<(String, f64)> {
         let mean = |ratio: Ratio| {
             let over = ratio.over.clone();
@@ -163,7 +163,7 @@ mod tests {
         let trials = [shares(30, 10), shares(20, 20)];
         assert_eq!(of(&trials, "prague/ratio.classic"), Some(2.0), "3 and 1, not 50 over 30");
         assert_eq!(of(&trials, "classic/ratio.prague"), Some(f64::midpoint(1.0 / 3.0, 1.0)));
-        let ratio = Ratio::named("prague/ratio.classic").expect("a ratio");
+        let ratio = Ratio::parse("prague/ratio.classic").expect("a ratio");
         let interval = interval(&trials, ratio).expect("two");
         assert_eq!(interval.repeats, 2);
         assert!(interval.low.is_some_and(|low| low < 2.0));

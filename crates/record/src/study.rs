@@ -1,13 +1,13 @@
-//! From repeated measurements of many lines to the latency of each class by day, and to what a
-//! marking saves.
+//! The latency of each class on many lines that are measured repeatedly, and the latency reduction
+//! of one class relative to another.
 //!
-//! A line is measured several times a day: round trips of every class without load, then beside an
-//! upload. A run whose upload did not fill the line shows no working latency and does not count:
-//! it is void below a share of the most that the same line uploaded in any run. The round trips of
-//! a day's runs are pooled, never their percentiles averaged. Of a class, the lag of a day is the
-//! 99th percentile loaded less the median idle, both of all probes sent; the cut is the share of
-//! one class's lag that another does not have. A line's days are averaged first, so that an
-//! interval is over lines, which are independent, and not over days of one line, which are not.
+//! A line is measured several times a day: round trips of every class without load, then during an
+//! upload. A run whose upload did not fill the line shows no working latency: it is void if its
+//! rate is below a share of the line's highest rate in any run. The round trips of a day's runs are
+//! pooled; percentiles are never averaged over runs. The lag of a class on a day is its p99 under
+//! load minus its idle median, both of all probes sent; the cut is the reduction of the lag of one
+//! class relative to another. A line's days are averaged first, so that an interval is over lines,
+//! which are independent, and not over the days of one line, which are not.
 
 use std::collections::BTreeMap;
 
@@ -17,28 +17,28 @@ use crate::schema::{
 };
 use crate::stats::{CONFIDENCE, mean_interval, nearest_rank_of};
 
-/// The condition that holds a line's number, and the one that holds the day's.
+/// The condition with the number of the line.
 pub const LINE: &str = "line";
-/// See [`LINE`].
+/// The condition with the number of the day.
 pub const DAY: &str = "day";
 
 /// The round trips of all runs of all lines.
 #[derive(Debug)]
 pub(crate) struct StudyPools {
     lines: BTreeMap<(String, u32), Line>,
-    /// Round trips that still fit.
-    room: usize,
+    /// Round trips that can still be stored.
+    capacity: usize,
     runs_left_out: u64,
 }
 
 impl Default for StudyPools {
     fn default() -> Self {
-        Self { lines: BTreeMap::new(), room: SAMPLES_MOST, runs_left_out: 0 }
+        Self { lines: BTreeMap::new(), capacity: SAMPLES_MOST, runs_left_out: 0 }
     }
 }
 
-/// Round trips that are kept, at most: a quarter of a gigabyte. Runs that do not fit any more are
-/// left out whole and counted: a part of a run would shift its percentiles.
+/// Maximum number of stored round trips: a quarter of a gigabyte. Further runs are left out whole
+/// and counted: a part of a run would shift its percentiles.
 const SAMPLES_MOST: usize = 1 << 26;
 
 #[derive(Debug, Default)]
@@ -50,9 +50,8 @@ struct Line {
 #[derive(Debug)]
 struct Run {
     day: u32,
-    /// All bulk flows together.
+    /// Sum of all bulk flows.
     upload_bit_per_s: u64,
-    /// Round trips of each class, microseconds.
     classes: BTreeMap<String, Delays>,
 }
 
@@ -65,7 +64,7 @@ struct Delays {
 /// The probes of one phase.
 #[derive(Debug, Clone, Default)]
 struct Probes {
-    /// Round trips of those that were answered.
+    /// Round trips of the answered probes.
     answered_us: Vec<u32>,
     sent: usize,
 }
@@ -82,7 +81,6 @@ struct LineClass {
 /// An arm, and the conditions that lines of a group share.
 type GroupKey<'a> = (&'a str, Vec<(String, String)>);
 
-/// What a line showed.
 #[derive(Debug, Default)]
 struct LineResult {
     runs: u32,
@@ -94,14 +92,14 @@ struct LineResult {
 }
 
 impl StudyPools {
-    /// Adds a run. A trial that is not one of a study, or not valid, adds nothing.
+    /// Adds a run; ignores trials without line and day, and invalid trials.
     pub(crate) fn add(&mut self, trial: &TrialRecord, samples: &[Sample]) {
         let number = |key| trial.conditions.get(key).and_then(|text| text.parse::<u32>().ok());
         let (Some(line), Some(day)) = (number(LINE), number(DAY)) else { return };
         if !trial.validity.is_valid() {
             return;
         }
-        if samples.len() > self.room {
+        if samples.len() > self.capacity {
             self.runs_left_out += 1;
             return;
         }
@@ -117,17 +115,17 @@ impl StudyPools {
             probes.sent += 1;
             let Some(rtt_ns) = LatencyMeasure::RoundTrip.of(sample) else { continue };
             probes.answered_us.push(u32::try_from(rtt_ns / 1_000).unwrap_or(u32::MAX));
-            self.room -= 1;
+            self.capacity -= 1;
         }
         let bulk = trial.flows.iter().filter(|flow| flow.congestion_control.is_some());
         let up = bulk.filter(|flow| flow.direction != FlowDirection::Down);
         let upload_bit_per_s = up.filter_map(|flow| flow.goodput_up_bit_per_s).sum();
-        let known = self.lines.entry((trial.arm.clone(), line)).or_default();
-        known.conditions.clone_from(&trial.conditions);
-        known.runs.push(Run { day, upload_bit_per_s, classes });
+        let line = self.lines.entry((trial.arm.clone(), line)).or_default();
+        line.conditions.clone_from(&trial.conditions);
+        line.runs.push(Run { day, upload_bit_per_s, classes });
     }
 
-    /// Fills in the groups: all lines of an arm first, then each combination of conditions.
+    /// Computes the groups: all lines of an arm first, then each combination of conditions.
     pub(crate) fn conclude(&self, study: &mut StudyRecord) {
         let mut groups: BTreeMap<GroupKey<'_>, Vec<LineResult>> = BTreeMap::new();
         for ((arm, _), line) in &self.lines {
@@ -141,15 +139,16 @@ impl StudyPools {
             }
             groups.entry((arm, Vec::new())).or_default().push(line.result(study));
         }
-        let group =
-            |((arm, conditions), lines): (_, Vec<LineResult>)| group(arm, conditions, &lines);
-        study.groups = groups.into_iter().map(group).collect();
+        let groups = groups.into_iter();
+        study.groups =
+            groups.map(|((arm, conditions), lines)| group(arm, conditions, &lines)).collect();
         study.runs_left_out = self.runs_left_out;
     }
 }
 
 impl StudyRecord {
-    /// `cut`, or `cut.DRAW=VALUE` of the lines that drew that: mean over an arm's lines, percent.
+    /// Returns the metric `cut`, or `cut.DRAW=VALUE` for the lines with that condition: the mean
+    /// over an arm's lines, percent.
     pub(crate) fn cut(&self, arm: &str, metric: &str) -> Option<f64> {
         let wanted = match metric.strip_prefix("cut")? {
             "" => None,
@@ -195,7 +194,7 @@ impl Line {
             let mut of_day: BTreeMap<&str, LineClass> = BTreeMap::new();
             for (class, delays) in day {
                 let is_measured = delays.idle.sent > 0 && delays.loaded.sent > 0;
-                match delays.of_day() {
+                match delays.line_class() {
                     Some(values) => drop(of_day.insert(class, values)),
                     None if is_measured => *days_lost.entry(class.to_owned()).or_default() += 1,
                     None => {}
@@ -227,7 +226,7 @@ impl Probes {
         self.sent += more.sent;
     }
 
-    /// The quantile of all that were sent, ns; `None` where it is a lost probe.
+    /// Returns the quantile of all probes sent, ns; `None` if it falls on a lost probe.
     fn quantile_ns(&mut self, share: f64) -> Option<f64> {
         self.answered_us.sort_unstable();
         Some(f64::from(nearest_rank_of(&self.answered_us, self.sent, share)?) * 1e3)
@@ -235,8 +234,8 @@ impl Probes {
 }
 
 impl Delays {
-    /// `None` where a phase has no round trips, or a percentile is a lost probe.
-    fn of_day(mut self) -> Option<LineClass> {
+    /// Returns `None` if a phase has no round trips, or a percentile falls on a lost probe.
+    fn line_class(mut self) -> Option<LineClass> {
         let idle_p50_ns = self.idle.quantile_ns(0.5)?;
         let loaded_p99_ns = self.loaded.quantile_ns(0.99)?;
         Some(LineClass { idle_p50_ns, loaded_p99_ns, lag_ns: loaded_p99_ns - idle_p50_ns })
@@ -248,14 +247,14 @@ fn mean(values: &[f64]) -> Option<f64> {
 }
 
 fn mean_day(days: &[LineClass]) -> LineClass {
-    let of = |field: fn(&LineClass) -> f64| {
+    let over = |field: fn(&LineClass) -> f64| {
         let values: Vec<f64> = days.iter().map(field).collect();
         mean(&values).unwrap_or_default()
     };
     LineClass {
-        idle_p50_ns: of(|day| day.idle_p50_ns),
-        loaded_p99_ns: of(|day| day.loaded_p99_ns),
-        lag_ns: of(|day| day.lag_ns),
+        idle_p50_ns: over(|day| day.idle_p50_ns),
+        loaded_p99_ns: over(|day| day.loaded_p99_ns),
+        lag_ns: over(|day| day.lag_ns),
     }
 }
 
@@ -346,7 +345,7 @@ mod tests {
             };
             samples.extend((0..3).map(|_| sample(Phase::Idle, idle)));
             samples.extend(loaded.iter().map(|ms| sample(Phase::Load, *ms)));
-            // The ramp counts for nothing.
+            // Samples of the ramp are ignored.
             samples.push(sample(Phase::Ramp, 900));
         }
         pools.add(&trial, &samples);
@@ -443,7 +442,7 @@ mod tests {
         let study = StudyRecord { groups, ..study(&["model", "home"]) };
         assert_eq!(study.cut("lld", "cut"), Some(61.0));
         assert_eq!(study.cut("pie", "cut"), Some(1.0));
-        // Of lines, not of groups: (90 + 80 + 70) / 3.
+        // The mean over lines, not over groups: (90 + 80 + 70) / 3.
         assert_eq!(study.cut("lld", "cut.home=open"), Some(80.0));
         assert_eq!(study.cut("lld", "cut.model=b"), Some(37.0));
         for unknown in ["cut.model=c", "cut.model=d", "cut.open", "cut.", "cuts", "cut=b", "lag"] {
@@ -454,8 +453,8 @@ mod tests {
 
     #[test]
     fn a_run_that_does_not_fit_is_left_out_whole_and_counted() {
-        // A run has 12 samples: the ramp's counts for nothing in the end, but may have to fit.
-        let mut pools = StudyPools { room: 24, ..StudyPools::default() };
+        // A run has 12 samples; those of the ramp must fit although they are not stored.
+        let mut pools = StudyPools { capacity: 24, ..StudyPools::default() };
         for day in 0..4 {
             add(&mut pools, (1, day, "a"), 10, [(10, &[20, 20]), (10, &[110, 110])]);
         }

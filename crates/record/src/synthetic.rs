@@ -1,4 +1,4 @@
-//! A made-up run with the shape of a real one: a busy upstream behind several queues. For tests.
+//! A synthetic run for tests: a busy upstream behind several queues.
 
 use std::collections::BTreeMap;
 
@@ -15,49 +15,41 @@ const SECOND: u64 = 1000 * MS;
 const BASE_RTT_NS: u64 = 17 * MS;
 const RATE_BIT_PER_S: u64 = 10_000_000;
 
-/// A queue, and how much delay the load makes it hold.
+/// A queue, and its delay under load.
 #[derive(Debug, Clone, Copy)]
 pub struct Queue {
     /// Name of its arm.
     pub name: &'static str,
-    /// Its SPEC.
     pub spec: &'static str,
-    /// Delay around which the sawtooth of a loaded queue stands, ms.
+    /// Mean of the sawtooth under load.
     pub delay_ms: f64,
-    /// Height of a tooth, ms.
+    /// Height of a tooth.
     pub swing_ms: f64,
 }
 
-/// A buffer that always fills.
 pub const BUFFER_CONTROL: Queue = Queue {
     name: "buffer-control",
     spec: "fifo:profile=docsis,target=250ms",
     delay_ms: 215.0,
     swing_ms: 40.0,
 };
-/// A queue kept short.
 pub const DOCSIS_PIE: Queue = Queue {
     name: "docsis-pie",
     spec: "docsis-pie:profile=rfc,target=10ms",
     delay_ms: 8.0,
     swing_ms: 6.0,
 };
-/// A queue kept shorter.
 pub const FQ_CODEL: Queue =
     Queue { name: "fq-codel", spec: "fq-codel:profile=linux", delay_ms: 1.5, swing_ms: 1.0 };
 
-/// A finished trial and what it recorded.
 #[derive(Debug, Clone)]
 pub struct Trial {
-    /// Its summaries.
     pub record: TrialRecord,
-    /// Every probe.
     pub samples: Vec<Sample>,
-    /// Its curves.
     pub series: Vec<Series>,
 }
 
-/// The record of a run that has not begun, with an arm for each queue.
+/// Returns the record of a run that has not started, with an arm for each queue.
 pub fn record(world: World, queues: &[Queue]) -> RunRecord {
     let arms = queues.iter().map(|queue| ArmRecord {
         name: queue.name.to_owned(),
@@ -72,28 +64,22 @@ pub fn record(world: World, queues: &[Queue]) -> RunRecord {
             name: "comcast/upstream".to_owned(),
             title: "A busy cable upstream".to_owned(),
             text: "# 10 Mbit/s up, 17 ms base round trip\n[path]\nup = \"10mbit\"\n".to_owned(),
-            headline: None,
-            plots: Vec::new(),
+            ..ScenarioRecord::default()
         },
         seed: 1,
         world,
-        complete: false,
         arms: arms.collect(),
-        trials: Vec::new(),
-        summaries: Vec::new(),
-        study: None,
         expectations: expectations(),
-        verdict: Vec::new(),
         host: HostFacts {
             started: "2026-11-21T01:04:00Z".to_owned(),
-            resumed: Vec::new(),
-            duration_s: 0.0,
             operating_system: "Debian GNU/Linux 13".to_owned(),
             kernel: "6.18.5".to_owned(),
             processor: "some <fast> CPU & more".to_owned(),
             cores: 2,
             clock: "tsc".to_owned(),
+            ..HostFacts::default()
         },
+        ..RunRecord::default()
     }
 }
 
@@ -121,7 +107,7 @@ fn expectations() -> Vec<Expectation> {
     ]
 }
 
-/// Repeats of every queue, arm by arm, with a probe every `interval_ns`.
+/// Returns repeats of every queue, arm by arm, with a probe every `interval_ns`.
 pub fn trials(queues: &[Queue], repeats: u32, interval_ns: u64) -> Vec<Trial> {
     let mut trials = Vec::new();
     for queue in queues {
@@ -159,10 +145,9 @@ fn trial(index: u32, queue: &Queue, repeat: u32, interval_ns: u64) -> Trial {
         },
         latencies: trial_latencies(&samples, &flows, &phases),
         bottlenecks: vec![bottleneck(queue, phases[2])],
-        ce_alarms: Vec::new(),
-        finding: None,
         flows,
         phases,
+        ..TrialRecord::default()
     };
     Trial { record, samples, series: series(index, queue, repeat) }
 }
@@ -171,7 +156,7 @@ fn lateness(p99_ns: i64) -> Distribution {
     Distribution { count: 7000, p99_ns, max_ns: 2 * p99_ns, ..Distribution::default() }
 }
 
-/// Why a trial of a starved machine would not count.
+/// Returns the validity of a trial on a starved machine.
 pub fn late() -> Validity {
     let reason = InvalidReason::ProberLate { p99_ns: 4_200_000, limit_ns: MS, packets: 7000 };
     Validity::Invalid { reasons: vec![reason] }
@@ -221,22 +206,20 @@ fn samples(
                 flow: 1,
                 sequence,
                 phase: phase.phase,
-                closed_loop: false,
                 scheduled_ns,
                 sent_ns: scheduled_ns + noise * 50,
                 rtt_ns: (!lost).then_some(BASE_RTT_NS + queued_ns + noise * 900),
-                one_way_up_ns: None,
-                one_way_down_ns: None,
                 marking_sent: marking,
                 marking_far: (!lost).then_some(Marking { ecn: Ecn::Ce, ..marking }),
                 marking_near: (!lost).then_some(marking),
+                ..Sample::default()
             });
         }
     }
     samples
 }
 
-/// A sawtooth that starts with the ramp and ends with the load.
+/// Returns a sawtooth that starts with the ramp and ends with the load.
 fn delay_ms(queue: &Queue, repeat: u32, time_ns: u64) -> f64 {
     let seconds = time_ns as f64 / 1e9;
     let shift = 1.0 + f64::from(repeat % 7) * 0.03;
@@ -267,12 +250,8 @@ fn bottleneck(queue: &Queue, window: PhaseWindow) -> BottleneckSummary {
         mean_ns: sojourn_ns,
     };
     BottleneckSummary {
-        hop: String::new(),
         direction: Direction::Up,
         queue: queue.spec.to_owned(),
-        remarked: BTreeMap::new(),
-        sanctions: Vec::new(),
-        latency_histograms: Vec::new(),
         link: "10mbit".to_owned(),
         window,
         offered: PacketCount { packets: 5842, bytes: 8_763_000 },
@@ -284,6 +263,7 @@ fn bottleneck(queue: &Queue, window: PhaseWindow) -> BottleneckSummary {
         queuing_delay: Some(Distribution { p99_ns: sojourn.p99_ns + 1_200_000, ..sojourn }),
         throughput_bit_per_s: 9_900_000,
         capacity_bit_per_s: Some(RATE_BIT_PER_S),
+        ..BottleneckSummary::default()
     }
 }
 

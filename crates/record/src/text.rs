@@ -1,15 +1,15 @@
-//! Text that strangers wrote, made safe for a terminal.
+//! Untrusted text, made safe for a terminal.
 
-/// Replaces a character that a terminal would obey instead of showing.
+/// Replaces a character that a terminal would interpret instead of showing.
 const UNSHOWN: char = '\u{fffd}';
 
-/// Returns the text without characters that move a cursor, set a title or reverse the writing
-/// direction. Line feeds stay.
+/// Replaces characters that move a cursor, set a title or reverse the writing direction. Line feeds
+/// remain.
 pub fn plain_text(text: &str) -> String {
     text.chars().map(|c| if c == '\n' { c } else { shown(c) }).collect()
 }
 
-/// Returns the text as [`plain_text`] does, on one line: for names and titles.
+/// As [`plain_text`], on one line: for names and titles.
 pub fn one_line(text: &str) -> String {
     text.chars().map(shown).collect()
 }

@@ -1,20 +1,19 @@
-//! What an arm's trials carried in a direction.
+//! The throughput of an arm's trials in a direction.
 
 use crate::schema::{ArmThroughput, BottleneckSummary, Direction, FlowRecord, Phase, TrialRecord};
 use crate::shares::{self, Ratio, goodput};
 use crate::stats::{CONFIDENCE, MeanInTwoPasses, Pass, jain_index};
 
-/// Both, in the order of tables.
 pub(crate) const DIRECTIONS: [Direction; 2] = [Direction::Up, Direction::Down];
 
-/// One direction of the trials of one arm.
+/// One direction of an arm's trials.
 #[derive(Debug, Default)]
 pub(crate) struct ThroughputFold {
     goodput_bit_per_s: MeanInTwoPasses,
     link_bit_per_s: MeanInTwoPasses,
     utilisation_percent: MeanInTwoPasses,
     jain_index: MeanInTwoPasses,
-    /// Of the entries of the first trial; `None` before it.
+    /// The ratios between the entries of the first trial; `None` before it.
     ratios: Option<Vec<Ratio>>,
 }
 
@@ -31,13 +30,15 @@ impl ThroughputFold {
         }
         if let Some(link) = load_bottleneck(trial, direction) {
             self.link_bit_per_s.push(link.throughput_bit_per_s as f64, pass);
-            let share = utilisation(link).into_iter();
-            share.for_each(|share| self.utilisation_percent.push(share, pass));
+            if let Some(percent) = utilisation(link) {
+                self.utilisation_percent.push(percent, pass);
+            }
         }
         let bulk = rates(|flow| flow.congestion_control.is_some());
-        if bulk.len() >= 2 {
-            let index = jain_index(&bulk).into_iter();
-            index.for_each(|index| self.jain_index.push(index, pass));
+        if bulk.len() >= 2
+            && let Some(index) = jain_index(&bulk)
+        {
+            self.jain_index.push(index, pass);
         }
         let ratios = self.ratios.get_or_insert_with(|| shares::ratios(trial, direction));
         for ratio in ratios {
@@ -45,7 +46,7 @@ impl ThroughputFold {
         }
     }
 
-    /// `None` where nothing is known of the direction.
+    /// Returns `None` if the direction has neither goodput nor link rate.
     pub(crate) fn summary(&self, direction: Direction) -> Option<ArmThroughput> {
         let of = |mean: &MeanInTwoPasses| mean.interval(CONFIDENCE);
         let ratios = self.ratios.iter().flatten();
@@ -62,8 +63,8 @@ impl ThroughputFold {
     }
 }
 
-/// The last bottleneck of the direction in the load phase, or over the trial where no phase was
-/// recorded.
+/// Returns the last bottleneck of the direction in the load phase, or over the trial if no phase
+/// was recorded.
 fn load_bottleneck(trial: &TrialRecord, direction: Direction) -> Option<&BottleneckSummary> {
     let of = |phase| {
         let mut candidates = trial.bottlenecks.iter().rev();
@@ -72,7 +73,7 @@ fn load_bottleneck(trial: &TrialRecord, direction: Direction) -> Option<&Bottlen
     of(Phase::Load).or_else(|| of(Phase::Whole))
 }
 
-/// Share of a link's capacity that it sent, percent.
+/// Returns the share of a link's capacity that it used, percent.
 pub(crate) fn utilisation(link: &BottleneckSummary) -> Option<f64> {
     let capacity = link.capacity_bit_per_s.filter(|capacity| *capacity > 0)?;
     Some(link.throughput_bit_per_s as f64 * 100.0 / capacity as f64)

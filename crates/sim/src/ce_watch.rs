@@ -118,7 +118,7 @@ impl CeWatch {
                     rate_bit_per_s: Some(window.rate_bit_per_s(counted.bytes)),
                     fair_share_bit_per_s,
                 };
-                self.watches.entry(key).or_default().take(window, &arrived);
+                self.watches.entry(key).or_default().add(window, &arrived);
             }
         }
     }

@@ -32,7 +32,7 @@ pub(super) fn alarms(
         let mut watch = Watch::default();
         for window in &windows {
             let share = equal_share(&loads, flow.direction, window);
-            watch.take(*window, &arrived(log, window, share));
+            watch.add(*window, &arrived(log, window, share));
         }
         alarms.extend(watch.alarms(&flow.name, flow.direction));
     }

@@ -1,4 +1,4 @@
-//! Lag of each class, and how much of its tier a load filled.
+//! Lag of each class, and the share of the tier that a load used.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use crate::CONFIDENCE;
 use crate::schema::{ClassStudy, Interval, TierUse};
 use crate::stats::mean_interval;
 
-/// Every class of every cohort that was measured without and under load on one day.
+/// Returns every class of every cohort that was measured without and under load on the same day.
 pub(super) fn study(lines: &Lines) -> Vec<ClassStudy> {
     let mut rows = Vec::new();
     for (place, name) in lines.series.iter().enumerate() {
@@ -48,7 +48,7 @@ pub(super) fn study(lines: &Lines) -> Vec<ClassStudy> {
 }
 
 impl Lines {
-    /// The marking that the classes of a step are held against: the lowest.
+    /// Returns the marking that the classes of a step are compared with: the lowest.
     pub fn against(&self, place: usize) -> u8 {
         let Some(own) = self.series.get(place) else { return 0 };
         let of_step = self.series.iter().filter(|name| name.step == own.step);
@@ -56,10 +56,10 @@ impl Lines {
     }
 }
 
-/// A line fills its tier from this percentage on.
+/// A line uses its full tier from this percentage on.
 const FULL_PERCENT: f64 = 95.0;
 
-/// Every loaded step of every cohort.
+/// Returns the use of the tier for every loaded step of every cohort.
 pub(super) fn uses(lines: &Lines) -> Vec<TierUse> {
     let steps: BTreeSet<&String> = lines.lines.iter().flat_map(|line| line.uses.keys()).collect();
     let mut rows = Vec::new();

@@ -1,12 +1,11 @@
-//! Two groups of lines.
+//! Comparison of two groups of lines.
 
 use std::ops::Range;
 
 use crate::CONFIDENCE;
 use crate::schema::{Compared, Estimate};
 use crate::stats::{
-    Alternative, Shift, hodges_lehmann_ratio, hodges_lehmann_shift, kolmogorov_smirnov,
-    mann_whitney,
+    Alternative, hodges_lehmann_ratio, hodges_lehmann_shift, kolmogorov_smirnov, mann_whitney,
 };
 
 /// Compares a cohort with the reference by one value per line, ms. `None` if either has no values.
@@ -28,11 +27,11 @@ pub fn compare(cohort: &[f64], reference: &[f64]) -> Option<Compared> {
 
 /// An estimate without the ends outside of `range`, which come from lost probes; `None` if the
 /// estimate itself is outside.
-fn answered(shift: Shift, range: Range<f64>) -> Option<Estimate> {
+fn answered(estimate: Estimate, range: Range<f64>) -> Option<Estimate> {
+    let Estimate { value, low, high } = estimate;
     let within = |value: &f64| range.contains(value);
-    let (low, high) = (shift.low.filter(within), shift.high.filter(within));
-    within(&shift.estimate).then_some(Estimate { value: shift.estimate, low, high })
+    within(&value).then(|| Estimate { value, low: low.filter(within), high: high.filter(within) })
 }
 
-/// Ratios, and differences in ms, beyond it have a lost probe in them.
+/// Ratios, and differences in ms, above this come from lost probes.
 const RATIO_MAX: f64 = 1e9;

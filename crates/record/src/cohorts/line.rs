@@ -1,4 +1,4 @@
-//! The lines of a plan, and what each has shown.
+//! The lines of a plan, with the sums of their results.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,6 @@ use crate::stats;
 /// All lines of a plan.
 #[derive(Debug, Clone, Default)]
 pub struct Lines {
-    /// The cohorts, by name.
     pub cohorts: Vec<String>,
     /// The cohort that the others are compared with.
     pub reference: Option<usize>,
@@ -15,41 +14,39 @@ pub struct Lines {
     pub series: Vec<SeriesName>,
     /// Name and possible values of each property that divides the lines into strata.
     pub dimensions: Vec<(String, Vec<String>)>,
-    /// The ends that runs may come to.
+    /// The possible outcomes of runs.
     pub outcomes: Vec<String>,
-    /// Ratio of a bin's upper edge to its lower one; the upper edge of bin 0 is 1 microsecond.
+    /// Ratio of a bin's upper edge to its lower edge; the upper edge of bin 0 is 1 microsecond.
     pub bin_ratio: f64,
     /// Number of bins in the latency histogram of a series.
     pub bins: usize,
-    /// The lines, in an order that says nothing about them.
+    /// In an order that is unrelated to their results.
     pub lines: Vec<Line>,
 }
 
 /// A series of probes.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SeriesName {
-    /// The step of the run.
     pub step: String,
-    /// `latency` (nothing), `upload`, `download`.
+    /// `latency` (no load), `upload`, `download`.
     pub load: &'static str,
-    /// DSCP of the probes.
     pub dscp: u8,
 }
 
 /// A line within its cohort.
 #[derive(Debug, Clone, Default)]
 pub struct Line {
-    /// Place in [`Lines::cohorts`].
+    /// Index into the list [`Lines::cohorts`].
     pub cohort: usize,
-    /// Number of runs that produced a measurement.
+    /// Number of successful runs.
     pub tests: u32,
-    /// Runs by their end, as [`Lines::outcomes`].
+    /// Number of runs by index into [`Lines::outcomes`].
     pub outcomes: Vec<u32>,
     /// Results of the line, by index into [`Lines::series`].
     pub series: BTreeMap<usize, LineSeries>,
-    /// The days of a loaded series, by the place in [`Lines::series`].
+    /// Days of a loaded series, by index into [`Lines::series`].
     pub classes: BTreeMap<usize, ClassDays>,
-    /// Percent of the tier that a step filled, by the step: sum over tests, and tests.
+    /// Percent of the tier that a step used, by the step: sum over tests, and number of tests.
     pub uses: BTreeMap<String, (f64, u32)>,
 }
 
@@ -58,33 +55,31 @@ pub struct Line {
 pub struct LineSeries {
     /// Tests with an answered probe.
     pub tests: u32,
-    /// Of each test's mean.
+    /// Sum of the tests' means.
     pub means_us: f64,
-    /// Of each test's longest.
+    /// Sum of the tests' longest round trips.
     pub maxima_us: f64,
-    /// Probes that were sent.
     pub sent: u64,
-    /// Probes that were lost.
     pub lost: u64,
-    /// Round trips by bin, rising.
+    /// Round trips by bin, ascending.
     pub bins: Vec<(u16, u32)>,
-    /// By the places in [`Lines::dimensions`] of what was asked for and of the value that it had
-    /// at a test: sum of the tests' means, and tests. A line may have had several values.
+    /// Sum of the tests' means, and number of tests, by the indices in [`Lines::dimensions`] of the
+    /// property and of its value. A line may have several values of one property.
     pub strata: BTreeMap<(usize, usize), (f64, u32)>,
 }
 
 /// Days of one class of a line: sums over days.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ClassDays {
-    /// Days with a number.
+    /// Days with a result.
     pub days: u32,
-    /// Days whose 99th percentile, or median without load, was a lost probe.
+    /// Days whose p99 under load or idle median fell on a lost probe.
     pub days_lost: u32,
-    /// Medians without load, microseconds.
+    /// Sum of the idle medians.
     pub idle_p50_us: f64,
-    /// 99th percentiles under load, microseconds.
+    /// Sum of the p99s under load.
     pub loaded_p99_us: f64,
-    /// Percent of the lag of the class that it is held against that it does not have.
+    /// Sum of the lag reductions relative to the reference class.
     pub cut_percent: f64,
     /// Days with both classes.
     pub cut_days: u32,
@@ -95,18 +90,19 @@ impl Lines {
         self.lines.iter().filter(move |line| line.cohort == place)
     }
 
-    /// The series that loads nothing and is probed as this one is, or at all.
+    /// Returns the idle series with the same marking as this one, or any idle series.
     pub(super) fn idle_of(&self, place: usize) -> Option<usize> {
         let own = self.series.get(place)?;
         if own.load == IDLE {
             return None;
         }
-        let idle = |name: &SeriesName| name.load == IDLE;
-        let alike = self.series.iter().position(|name| idle(name) && name.dscp == own.dscp);
-        alike.or_else(|| self.series.iter().position(idle))
+        let is_idle = |name: &SeriesName| name.load == IDLE;
+        let same_marking =
+            self.series.iter().position(|name| is_idle(name) && name.dscp == own.dscp);
+        same_marking.or_else(|| self.series.iter().position(is_idle))
     }
 
-    /// The quantile `share` of the probes that a line sent, of which a lost one counts as
+    /// Returns the quantile `share` of the probes that a line sent, where a lost probe counts as
     /// [`LOST_MS`]; `None` if it sent none.
     pub(super) fn quantile_ms(&self, series: &LineSeries, share: f64) -> Option<f64> {
         let answered: u64 = series.bins.iter().map(|(_, count)| u64::from(*count)).sum();
@@ -121,22 +117,15 @@ impl Lines {
         (sent > 0).then(|| found.map_or(LOST_MS, |(bin, _)| ms(*bin)))
     }
 
-    /// The series that says most at once: an upload, else a download, of the lowest marking.
+    /// Returns the main series: an upload, else a download, with the lowest marking.
     pub(super) fn headline(&self) -> Option<usize> {
-        let rank = |(_, name): &(usize, &SeriesName)| {
-            let load = match name.load {
-                "upload" => 0,
-                IDLE => 2,
-                _ => 1,
-            };
-            (load, name.dscp)
-        };
+        let rank = |(_, name): &(usize, &SeriesName)| (super::load_rank(name.load), name.dscp);
         self.series.iter().enumerate().min_by_key(rank).map(|(place, _)| place)
     }
 }
 
 impl LineSeries {
-    /// The mean of the tests' means, ms.
+    /// Returns the mean of the tests' means, ms.
     pub(super) fn mean_ms(&self) -> Option<f64> {
         (self.tests > 0).then(|| self.means_us / f64::from(self.tests) / 1e3)
     }

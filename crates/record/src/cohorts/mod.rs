@@ -1,8 +1,8 @@
-//! From the lines of a plan to what its cohorts show, compared by line.
+//! Compares the cohorts of a plan, line by line.
 //!
-//! A line is one value, however often it was measured: its tests resemble each other, and taken as
-//! independent they find differences where there are none. What varies over lines is told with an
-//! interval over lines; quantiles of all round trips get theirs by drawing lines.
+//! A line counts as one value, however often it was measured: its tests are similar, and treated as
+//! independent they would show differences that do not exist. Means have intervals over lines;
+//! quantiles of all round trips have intervals by resampling lines.
 
 mod classes;
 mod compare;
@@ -20,7 +20,7 @@ use line::IDLE;
 pub use line::{ClassDays, Line, LineSeries, Lines, SeriesName};
 pub use series::BIN_MS;
 
-/// Compares the cohorts. The same lines and seed give the same study.
+/// Compares the cohorts. Equal lines and seed produce an equal study.
 pub fn study(lines: &Lines, seed: u64) -> CohortStudy {
     let root = Rng::new(seed).child("study");
     let reference = lines.reference.and_then(|place| lines.cohorts.get(place));
@@ -47,14 +47,18 @@ pub fn study(lines: &Lines, seed: u64) -> CohortStudy {
 }
 
 impl CohortStudy {
-    /// The series that says most at once: an upload, else a download, of the lowest marking.
+    /// Returns the main series: an upload, else a download, with the lowest marking.
     pub fn headline(&self) -> Option<&crate::schema::SeriesStudy> {
-        let rank = |load: &str| match load {
-            "upload" => 0,
-            IDLE => 2,
-            _ => 1,
-        };
-        self.series.iter().min_by_key(|series| (rank(&series.load), series.dscp))
+        self.series.iter().min_by_key(|series| (load_rank(&series.load), series.dscp))
+    }
+}
+
+/// Orders loads by their importance for a headline.
+fn load_rank(load: &str) -> u8 {
+    match load {
+        "upload" => 0,
+        IDLE => 2,
+        _ => 1,
     }
 }
 

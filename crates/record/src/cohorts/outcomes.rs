@@ -1,4 +1,4 @@
-//! What became of runs, and whether comparing cohorts finds a difference where there is none.
+//! The outcomes of runs, and a check that equal cohorts do not differ.
 
 use underload_aqm::rng::Rng;
 
@@ -7,15 +7,15 @@ use crate::CONFIDENCE;
 use crate::schema::{Estimate, OutcomeStudy, SelfCheck};
 use crate::stats::{Alternative, ClusterShare, cluster_share, mann_whitney, nearest_rank};
 
-/// Every end that a run of a cohort came to: unequal shares are a finding, because lines that are
-/// missing may not be like the others.
+/// Returns the share of every outcome in every cohort. Unequal shares are a finding, because lines
+/// without results may differ from the others.
 pub(super) fn study(lines: &Lines) -> Vec<OutcomeStudy> {
     let share = |cohort: usize, outcome: usize| -> Option<ClusterShare> {
-        let of = |line: &Line| {
+        let counts = |line: &Line| {
             let all = line.outcomes.iter().map(|count| u64::from(*count)).sum();
-            (u64::from(line.outcomes.get(outcome).copied().unwrap_or(0)), all)
+            (line.runs_with(outcome), all)
         };
-        cluster_share(&lines.of_cohort(cohort).map(of).collect::<Vec<_>>())
+        cluster_share(&lines.of_cohort(cohort).map(counts).collect::<Vec<_>>())
     };
     let mut rows = Vec::new();
     for (outcome, name) in lines.outcomes.iter().enumerate() {
@@ -31,14 +31,10 @@ pub(super) fn study(lines: &Lines) -> Vec<OutcomeStudy> {
             let compared = reference
                 .filter(|reference| !is_reference && own.clusters > 1 && reference.clusters > 1)
                 .map(|reference| own.less(&reference, CONFIDENCE));
-            let runs = lines
-                .of_cohort(cohort)
-                .map(|line| u64::from(line.outcomes.get(outcome).copied().unwrap_or(0)))
-                .sum();
             rows.push(OutcomeStudy {
                 cohort: lines.cohorts[cohort].clone(),
                 outcome: name.clone(),
-                runs,
+                runs: lines.of_cohort(cohort).map(|line| line.runs_with(outcome)).sum(),
                 percent: own.share * 100.0,
                 difference: compared.map(|(difference, half, _)| Estimate {
                     value: difference * 100.0,
@@ -52,16 +48,20 @@ pub(super) fn study(lines: &Lines) -> Vec<OutcomeStudy> {
     rows
 }
 
-/// How often a cohort is halved.
+impl Line {
+    fn runs_with(&self, outcome: usize) -> u64 {
+        u64::from(self.outcomes.get(outcome).copied().unwrap_or(0))
+    }
+}
+
 const SPLITS: u32 = 200;
-/// Lines that are halved at most; more show the same and take longer.
+/// Maximum number of lines in the check; more would only take longer.
 const LINES_MOST: usize = 10_000;
-/// Fewer lines have no halves to speak of.
 const LINES_LEAST: usize = 20;
-/// What counts as a difference.
+/// P-value below which two halves differ.
 const LEVEL: f64 = 0.05;
 
-/// Halves of the reference, or of the only cohort.
+/// Compares random halves of the reference, or of the only cohort.
 pub(super) fn self_check(lines: &Lines, rng: &mut Rng) -> Option<SelfCheck> {
     let cohort = lines.reference.unwrap_or(0);
     let place = lines.headline()?;

@@ -1,4 +1,4 @@
-//! One series of probes over all cohorts.
+//! One series of probes in all cohorts.
 
 use underload_aqm::rng::Rng;
 
@@ -11,23 +11,23 @@ use crate::stats::{BinnedClusters, Ecdf, mean_interval, nearest_rank};
 
 /// Width of the bars of a histogram, ms, as in Comcast 2021, Figures 5 and 6.
 pub const BIN_MS: f64 = 15.0;
-/// Bars; what is longer is told together.
+/// Bars of a histogram; larger values are counted together.
 const BINS: usize = 100;
-/// Points of a curve.
+/// Maximum number of points of a distribution function.
 const CURVE_POINTS: usize = 400;
 /// Quantiles of all round trips.
 const SHARES: [f64; 4] = [0.5, 0.9, 0.95, 0.99];
-/// More lines than this are put together at random into so many clusters, whose sums vary as those
-/// of as many lines do; drawing them takes no longer for a million lines than for a thousand.
+/// More lines than this are combined at random into this number of clusters, whose sums vary like
+/// those of the lines. Resampling then takes as long for a million lines as for a thousand.
 const CLUSTERS_MAX: usize = 1_000;
-/// Devices whose medians have quartiles, at least.
+/// Minimum number of devices for quartiles of their medians.
 const DEVICES_LEAST: usize = 8;
 
-/// `None` where no line has that series.
+/// Returns `None` if no line has the series.
 pub(super) fn study(lines: &Lines, place: usize, root: &Rng) -> Option<SeriesStudy> {
     let name = lines.series.get(place)?;
     let values: Vec<Values> =
-        (0..lines.cohorts.len()).map(|cohort| Values::of(lines, place, cohort)).collect();
+        (0..lines.cohorts.len()).map(|cohort| Values::new(lines, place, cohort)).collect();
     let cohorts: Vec<CohortSeries> = values
         .iter()
         .enumerate()
@@ -66,7 +66,7 @@ pub(super) fn study(lines: &Lines, place: usize, root: &Rng) -> Option<SeriesStu
     })
 }
 
-/// A value of each line of a cohort, ms.
+/// Values of the lines of a cohort, ms.
 #[derive(Default)]
 struct Values {
     p99s: Vec<f64>,
@@ -76,7 +76,7 @@ struct Values {
 }
 
 impl Values {
-    fn of(lines: &Lines, place: usize, cohort: usize) -> Self {
+    fn new(lines: &Lines, place: usize, cohort: usize) -> Self {
         let idle = lines.idle_of(place);
         let mut all = Self::default();
         for line in lines.of_cohort(cohort) {
@@ -116,7 +116,7 @@ impl Values {
     }
 }
 
-/// The quartiles of the devices' own medians.
+/// Returns the quartiles of the devices' medians.
 fn device_medians(lines: &Lines, place: usize, cohort: usize) -> Option<(f64, f64)> {
     let own = lines.of_cohort(cohort).filter_map(|line| line.series.get(&place));
     let mut medians: Vec<f64> = own.filter_map(|own| lines.quantile_ms(own, 0.5)).collect();
@@ -155,7 +155,6 @@ fn quantiles(lines: &Lines, place: usize, cohort: usize, rng: &mut Rng) -> Vec<Q
         .collect()
 }
 
-/// Nothing where there is no value.
 fn spread(values: &[f64]) -> Spread {
     let Some(ecdf) = Ecdf::new(values.iter().copied()) else { return Spread::default() };
     let sorted = ecdf.sorted();
@@ -172,13 +171,13 @@ fn spread(values: &[f64]) -> Spread {
         median: nearest_rank(sorted, 0.5).unwrap_or_default(),
         average: mean_interval(values, CONFIDENCE),
         curve: curve(&ecdf),
-        half_height: ecdf.band(CONFIDENCE).half_height,
+        half_height: ecdf.band_half_height(CONFIDENCE),
         histogram: histogram.into_iter().map(percent).collect(),
         beyond: percent(beyond),
     }
 }
 
-/// Every step of few values, or the steps at evenly spaced shares.
+/// Returns the steps of the distribution function; with many values those at evenly spaced shares.
 fn curve(ecdf: &Ecdf) -> Vec<(f64, f64)> {
     let sorted = ecdf.sorted();
     if sorted.len() <= CURVE_POINTS {

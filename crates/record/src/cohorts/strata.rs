@@ -1,12 +1,11 @@
-//! Cohorts compared within lines that are alike, and put together with the weights of those lines.
+//! Comparison of cohorts within strata of similar lines, averaged with the weights of the strata.
 //!
-//! Two cohorts that have other tiers or regions differ for that reason alone. Within a group of
-//! like lines they cannot; a group that only one of them has shows nothing and is left out. The
-//! others are weighted by the lines of both cohorts together, the same weights for both.
+//! Two cohorts with different tiers or regions differ for that reason alone. Within a stratum of
+//! similar lines they do not; a stratum that only one of them has is left out. The others are
+//! weighted by their lines of both cohorts, with equal weights for both.
 //!
-//! A line may be in several groups, as it is measured in several hours, or before and after an
-//! update. Its contributions are added up before they are squared, so that the interval is one over
-//! lines all the same.
+//! A line may be in several strata, if it is measured at several hours, or before and after an
+//! update. Its contributions are added before they are squared, so that the interval is over lines.
 
 use std::collections::BTreeMap;
 
@@ -16,9 +15,9 @@ use super::line::{Line, Lines};
 use crate::CONFIDENCE;
 use crate::schema::{Estimate, Stratified, Stratum};
 
-/// Lines of each cohort that a group has at least.
+/// Minimum number of lines of each cohort in a stratum.
 const LINES_LEAST: u64 = 5;
-/// Groups that are told one by one, the heaviest.
+/// Number of strata that are reported separately, those with the largest weights.
 const STRATA_TOLD: usize = 24;
 
 pub(super) fn stratified(lines: &Lines, place: usize) -> Vec<Stratified> {
@@ -28,7 +27,7 @@ pub(super) fn stratified(lines: &Lines, place: usize) -> Vec<Stratified> {
     pairs.filter_map(|(cohort, by)| one(lines, place, by, [cohort, reference])).collect()
 }
 
-/// Logarithms of what a line showed, by the place of the group.
+/// Returns the logarithms of a line's means, by the number of the stratum.
 fn values(line: &Line, place: usize, by: usize) -> Vec<(usize, f64)> {
     let Some(series) = line.series.get(&place) else { return Vec::new() };
     let of = |((_, value), (sum, tests)): (&(usize, usize), &(f64, u32))| {
@@ -38,7 +37,7 @@ fn values(line: &Line, place: usize, by: usize) -> Vec<(usize, f64)> {
     series.strata.range((by, 0)..=(by, usize::MAX)).filter_map(of).collect()
 }
 
-/// Lines of one cohort in a group: how many, and their sum.
+/// The lines of one cohort in a stratum.
 #[derive(Default, Clone, Copy)]
 struct Group {
     count: u64,
@@ -115,7 +114,7 @@ fn one(lines: &Lines, place: usize, by: usize, pair: [usize; 2]) -> Option<Strat
     })
 }
 
-/// Of a difference of logarithms and its squared standard error.
+/// Converts a difference of logarithms and its squared standard error to a ratio.
 fn ratio(difference: f64, square: f64) -> Estimate {
     let half = Normal::standard().inverse_cdf(0.5 + CONFIDENCE / 2.0) * square.sqrt();
     let end = |at: f64| Some(at.exp()).filter(|end| end.is_finite());

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Places of what lines are told apart by.
+/// Indices of the dimensions.
 const TIER: usize = 0;
 const HOUR: usize = 1;
 
@@ -101,7 +101,7 @@ fn other_tiers_are_no_effect_once_like_lines_are_compared() {
     assert!(ratio.high.unwrap() / ratio.low.unwrap() < 1.15, "{ratio:?}");
     let weights: f64 = tier.strata.iter().map(|stratum| stratum.weight).sum();
     assert!((weights - 1.0).abs() < 1e-9 && tier.strata.len() == 2);
-    // A tier that one cohort does not have counts for nothing, and is told.
+    // A tier that one cohort does not have is dropped and reported.
     let lines = fleet(&mut Rng::new(2), 2_000, 1.0, [0.0, 0.6]);
     let tier = &super::study(&lines, 1).series[1].stratified[0];
     assert_eq!((tier.strata.len(), tier.strata_dropped, tier.dropped[0]), (1, 1, 0));
@@ -116,7 +116,7 @@ fn hours_count_a_line_once_however_many_it_is_measured_in() {
         ratio.high.unwrap() / ratio.low.unwrap()
     };
     let once = width(&lines);
-    // The same values again in eight more hours say nothing new.
+    // Equal values in eight more hours add no information.
     for line in &mut lines.lines {
         let strata = &mut line.series.get_mut(&1).expect("it has it").strata;
         let (_, known) = strata.range((HOUR, 0)..).next().expect("one");

@@ -35,7 +35,6 @@ pub struct ArmLatency {
     pub phase: Phase,
     /// Sum of the lengths of the phase's windows, ns.
     pub window_ns: u64,
-    /// Probes sent.
     pub sent: u64,
     pub lost: u64,
     /// Trials in which every probe was lost.

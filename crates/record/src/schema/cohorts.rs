@@ -43,7 +43,7 @@ pub struct CohortCount {
     pub name: String,
     /// Devices with a successful run.
     pub devices: u64,
-    /// Successful runs.
+    /// Successful runs of these devices.
     pub tests: u64,
 }
 
@@ -96,7 +96,7 @@ impl CohortSeries {
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Spread {
     pub median: f64,
-    /// Mean over devices.
+    /// Mean over devices, with its interval.
     pub average: Option<Interval>,
     /// Distribution function: value and share of devices at or below it, at most 401 points.
     pub curve: Vec<(f64, f64)>,
@@ -108,13 +108,13 @@ pub struct Spread {
     pub beyond: f64,
 }
 
-/// A number with its 95 % interval.
+/// A number with its confidence interval (95 % in a study).
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct Estimate {
     pub value: f64,
-    /// `None` with too few devices, or if the interval has no lower bound.
+    /// `None` with too few values, or if the interval has no lower bound.
     pub low: Option<f64>,
-    /// `None` with too few devices, or if the interval has no upper bound.
+    /// `None` with too few values, or if the interval has no upper bound.
     pub high: Option<f64>,
 }
 
@@ -236,7 +236,7 @@ pub struct ClassStudy {
     /// Devices with at least one day.
     pub devices: u64,
     pub days: u64,
-    /// Median without load.
+    /// Median of the idle round trips.
     pub idle_p50_ms: Option<Interval>,
     /// 99th percentile of all loaded round trips of a day.
     pub loaded_p99_ms: Option<Interval>,

@@ -142,9 +142,7 @@ pub enum Verdict {
     NotMeasured,
     /// Measured by a short form, see [`Expectation::short_form`].
     NotComparable,
-    /// Inside the band.
     Met,
-    /// Outside the band.
     Missed {
         /// Distance to the nearer end of the band, in the expectation's unit; negative if below.
         by: f64,

@@ -81,7 +81,7 @@ pub struct ForeignTest {
 pub struct Readings {
     /// Source of the values: `smoothed readings of the loading connection`.
     pub of: String,
-    /// At least 1.
+    /// Number of values, at least 1.
     pub count: u64,
     pub p50_ms: f64,
     pub p90_ms: f64,
@@ -121,7 +121,6 @@ pub struct ClassLatency {
     pub closed_loop: bool,
     /// Length of the window, s.
     pub window_s: f64,
-    /// Probes sent.
     pub sent: u64,
     pub lost_percent: f64,
     /// `None` if no probe was answered.
@@ -151,7 +150,7 @@ pub struct ClassLatency {
 /// Round trips per minute, by several formulas.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Rpm {
-    /// draft-ietf-ippm-responsiveness-09.
+    /// By the formula of draft-ietf-ippm-responsiveness-09.
     pub draft_09: f64,
     /// As goresponsiveness prints it for 90th percentiles.
     pub goresponsiveness_p90: f64,

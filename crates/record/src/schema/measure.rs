@@ -133,7 +133,7 @@ impl LatencyMeasure {
 /// takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Distribution {
-    /// At least 1.
+    /// Number of values, at least 1.
     pub count: u64,
     pub min_ns: i64,
     pub p50_ns: i64,
@@ -153,7 +153,7 @@ pub struct Sanction {
     /// [`super::FlowRecord::name`] if the run knows it, otherwise a number of the flow; `others`
     /// combines all flows beyond the first 1024.
     pub flow: String,
-    /// Redirected packets.
+    /// Packets that were redirected to the classic queue.
     pub packets: u64,
     /// Time of the first redirection.
     pub first_ns: u64,
@@ -280,6 +280,16 @@ impl Quantile {
 }
 
 impl Distribution {
+    /// Creates a distribution from a function of the permille rank.
+    pub(crate) fn new(
+        count: u64,
+        [min_ns, max_ns, mean_ns]: [i64; 3],
+        at_permille: impl Fn(u32) -> i64,
+    ) -> Self {
+        let [p50_ns, p90_ns, p95_ns, p99_ns, p999_ns] = [500, 900, 950, 990, 999].map(at_permille);
+        Self { count, min_ns, p50_ns, p90_ns, p95_ns, p99_ns, p999_ns, max_ns, mean_ns }
+    }
+
     /// Returns the value of a quantile, ns; `None` with too few samples for it.
     pub fn told_ns(&self, quantile: Quantile) -> Option<i64> {
         quantile.is_told_by(self.count).then(|| quantile.of(self))

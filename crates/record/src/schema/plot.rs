@@ -57,7 +57,6 @@ pub enum PlotKind {
     Scatter,
     /// Median, quartiles and extremes over repeats.
     Box,
-    /// Cumulative distributions.
     Cdf,
     /// Shares of trials or samples in bins of equal width, one histogram per arm.
     Histogram,

@@ -52,7 +52,7 @@ pub struct RunRecord {
 /// The scenario of a run.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct ScenarioRecord {
-    /// For example `comcast/upstream`.
+    /// Name, for example `comcast/upstream`.
     pub name: String,
     /// One line for headings; may be empty.
     #[serde(default)]
@@ -72,7 +72,6 @@ pub struct ScenarioRecord {
 )]
 #[serde(rename_all = "kebab-case")]
 pub enum World {
-    /// Virtual time.
     #[default]
     Sim,
     /// Network namespaces, the kernel's own TCP, real time, our queue.
@@ -84,23 +83,22 @@ pub enum World {
 }
 
 impl World {
-    pub fn name(self) -> &'static str {
+    const fn name_and_description(self) -> (&'static str, &'static str) {
         match self {
-            World::Sim => "sim",
-            World::Live => "live",
-            World::Kernel => "kernel",
-            World::Measured => "measured",
+            World::Sim => ("sim", "simulated in virtual time"),
+            World::Live => ("live", "emulated live with the kernel's own TCP"),
+            World::Kernel => ("kernel", "emulated with the kernel's own TCP in virtual time"),
+            World::Measured => ("measured", "measured on a real network"),
         }
+    }
+
+    pub fn name(self) -> &'static str {
+        self.name_and_description().0
     }
 
     /// Returns a description for readers who do not know the names.
     pub fn description(self) -> &'static str {
-        match self {
-            World::Sim => "simulated in virtual time",
-            World::Live => "emulated live with the kernel's own TCP",
-            World::Kernel => "emulated with the kernel's own TCP in virtual time",
-            World::Measured => "measured on a real network",
-        }
+        self.name_and_description().1
     }
 }
 

@@ -11,7 +11,7 @@ use super::{Direction, Phase};
 /// One probe packet: a row of `samples.parquet`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Sample {
-    /// [`super::TrialRecord::index`].
+    /// [`super::TrialRecord::index`] of its trial.
     pub trial: u32,
     /// Position of the probe in [`super::TrialRecord::flows`]; the file has its name.
     pub flow: u16,
@@ -120,7 +120,7 @@ enum EcnName {
 /// A named curve over a trial's time.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Series {
-    /// [`super::TrialRecord::index`].
+    /// [`super::TrialRecord::index`] of its trial.
     pub trial: u32,
     /// [`SeriesKind::name`] for series that the report draws; a series of any other name, such as
     /// `up.pie.prob`, is stored and exported.
@@ -162,25 +162,23 @@ impl SeriesKind {
         SeriesKind::Marks,
     ];
 
+    const fn name_and_unit(self) -> (&'static str, &'static str) {
+        match self {
+            SeriesKind::Backlog => ("backlog", "bytes"),
+            SeriesKind::Sojourn => ("sojourn", "ns"),
+            SeriesKind::Throughput => ("throughput", "bit/s"),
+            SeriesKind::Drops => ("drops", "packets"),
+            SeriesKind::Marks => ("marks", "packets"),
+        }
+    }
+
     /// Returns the name of the series in a direction, for example `up.backlog`.
     pub fn name(self, direction: Direction) -> String {
-        let kind = match self {
-            SeriesKind::Backlog => "backlog",
-            SeriesKind::Sojourn => "sojourn",
-            SeriesKind::Throughput => "throughput",
-            SeriesKind::Drops => "drops",
-            SeriesKind::Marks => "marks",
-        };
-        format!("{direction}.{kind}")
+        format!("{direction}.{}", self.name_and_unit().0)
     }
 
     pub fn unit(self) -> &'static str {
-        match self {
-            SeriesKind::Backlog => "bytes",
-            SeriesKind::Sojourn => "ns",
-            SeriesKind::Throughput => "bit/s",
-            SeriesKind::Drops | SeriesKind::Marks => "packets",
-        }
+        self.name_and_unit().1
     }
 
     /// Returns an empty series of this kind.

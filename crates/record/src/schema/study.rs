@@ -36,7 +36,7 @@ pub struct StudyGroup {
     pub conditions: Vec<(String, String)>,
     /// Lines with at least one counted run.
     pub lines: u32,
-    /// Counted runs.
+    /// Runs of these lines that are counted.
     pub runs: u32,
     /// Runs that are not counted because the upload did not fill the line.
     pub runs_void: u32,
@@ -50,7 +50,7 @@ pub struct StudyGroup {
 /// Round trips of one class: per line and day, averaged over the line's days, then over lines.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct StudyClass {
-    /// Median without load.
+    /// Median of the idle round trips.
     pub idle_p50_ns: Option<Interval>,
     /// 99th percentile of all probes sent under load in a day; a lost probe counts as longer than
     /// every answer.

@@ -14,7 +14,7 @@ use super::{
 pub struct TrialRecord {
     /// Position in the run, from 0 and without gaps; samples and series refer to it.
     pub index: u32,
-    /// [`super::ArmRecord::name`].
+    /// [`super::ArmRecord::name`] of its arm.
     pub arm: String,
     /// Number of the repeat, from 0.
     pub repeat: u32,

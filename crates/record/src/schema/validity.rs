@@ -77,10 +77,7 @@ pub enum Validity {
     Valid,
     /// The machine, not the line, may have caused the latency. The trial is stored and shown, but
     /// excluded from summaries.
-    Invalid {
-        /// At least one.
-        reasons: Vec<InvalidReason>,
-    },
+    Invalid { reasons: Vec<InvalidReason> },
 }
 
 impl Validity {

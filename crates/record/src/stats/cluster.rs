@@ -1,55 +1,54 @@
-//! Intervals where values come in clusters, such as the tests of one line.
+//! Intervals of values in clusters, such as the tests of one line.
 //!
-//! Tests of one line resemble each other: taken as independent, 61 % of comparisons of a cohort
-//! with itself found a difference at the 5 % level. So whole clusters are drawn, or counted, here.
+//! Tests of one line are similar: treated as independent, 61 % of comparisons of a cohort with
+//! itself found a difference at the 5 % level. So this module resamples, or counts, whole clusters.
 
 use statrs::distribution::{ContinuousCDF, Normal};
 use underload_aqm::rng::Rng;
 
-/// Values in logarithmic bins, by cluster: bin `b` holds those above `ratio^(b-1)` up to `ratio^b`.
+/// Values in logarithmic bins, by cluster: bin `b` has those above `ratio^(b-1)` up to `ratio^b`.
 #[derive(Debug, Clone)]
 pub struct BinnedClusters {
     ratio: f64,
     /// Number of the first bin.
     first: i64,
-    /// Columns of a cluster: the bins, then what is longer than all.
+    /// Columns of a cluster: the bins, then the values beyond all bins.
     width: usize,
     counts: Vec<u64>,
 }
 
-/// A quantile over all clusters, with an interval by drawing clusters.
+/// A quantile over all clusters, with an interval by resampling clusters.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ClusterQuantile {
-    /// The quantile; `None` where it lies beyond all bins.
+    /// `None` if the quantile is beyond all bins.
     pub estimate: Option<f64>,
-    /// Lower end; `None` where it lies beyond all bins, or too few clusters reach past the quantile
-    /// to say how sure it is.
+    /// `None` if the lower end is beyond all bins, or if too few clusters are beyond the quantile.
     pub low: Option<f64>,
-    /// Upper end; as above.
+    /// `None` if the upper end is beyond all bins, or if too few clusters are beyond the quantile.
     pub high: Option<f64>,
 }
 
-/// Width of the bins of values that come one by one.
+/// Ratio of the bins in [`BinnedClusters::of_values`].
 const FINE_RATIO: f64 = 1.005;
-/// Numbers that such bins take, at most: a gigabyte.
+/// Maximum number of counts in [`BinnedClusters::of_values`]: a gigabyte.
 const MOST_COUNTS: usize = 1 << 27;
-/// How often clusters are drawn for an interval.
+/// Number of resamples for an interval.
 const DRAWS: usize = 400;
-/// Of clusters that are alike, so many have to lie beyond a quantile: with fewer, drawing them
-/// shows too narrow an interval. Of 150 lines it held the p99 in 81 of 100 studies.
+/// Minimum number of clusters beyond a quantile, if all clusters were equal. With fewer, the
+/// interval is too narrow: with 150 lines it contained the p99 in 81 of 100 studies.
 const BEYOND_LEAST: f64 = 9.99;
 
 impl BinnedClusters {
-    /// So many clusters, with nothing in their bins.
+    /// Creates empty bins for `clusters`.
     pub fn new(ratio: f64, bins: usize, clusters: usize) -> Self {
         let width = bins + 1;
         Self { ratio, first: 0, width, counts: vec![0; width * clusters] }
     }
 
-    /// Values, each with the number of its cluster from 0, in bins of half a percent of themselves.
+    /// Creates bins of half a percent from values, each with the number of its cluster from 0.
     ///
-    /// `None` where a value is not above zero and finite, where numbers and values differ in
-    /// count, and where the bins would take more than a gigabyte.
+    /// `None` if a value is not finite and above zero, if the slices differ in length, or if the
+    /// bins would use more than a gigabyte.
     pub fn of_values(values: &[f64], clusters: &[usize]) -> Option<Self> {
         let all_good = values.iter().all(|value| value.is_finite() && *value > 0.0);
         if values.is_empty() || values.len() != clusters.len() || !all_good {
@@ -71,7 +70,7 @@ impl BinnedClusters {
         Some(binned)
     }
 
-    /// Counts values of a bin; what is past the last bin is beyond all.
+    /// Adds `count` values to a bin; numbers past the last bin are beyond all bins.
     pub fn add(&mut self, cluster: usize, bin: usize, count: u64) {
         let bin = bin.min(self.width - 1);
         if let Some(sum) = self.counts.get_mut(cluster * self.width + bin) {
@@ -79,15 +78,15 @@ impl BinnedClusters {
         }
     }
 
-    /// Counts values that are longer than all bins.
+    /// Adds `count` values beyond all bins.
     pub fn add_beyond(&mut self, cluster: usize, count: u64) {
         self.add(cluster, usize::MAX, count);
     }
 
-    /// Quantiles of all values together, each with an interval that says how they would vary with
-    /// other clusters of the same kind: the percentiles over 400 draws of as many clusters.
+    /// Returns quantiles of all values, each with an interval over clusters: the percentiles over
+    /// 400 resamples of the clusters.
     ///
-    /// Within a bin values are taken as evenly spread on a logarithmic scale.
+    /// Values are assumed to be evenly distributed within a bin on a logarithmic scale.
     pub fn quantiles(
         &self,
         shares: &[f64],
@@ -95,7 +94,7 @@ impl BinnedClusters {
         rng: &mut Rng,
     ) -> Vec<ClusterQuantile> {
         let clusters: Vec<&[u64]> = self.counts.chunks_exact(self.width).collect();
-        // Only the columns that anything is in.
+        // Only the columns from the first to the last non-empty one.
         let is_used = |column: &usize| clusters.iter().any(|cluster| cluster[*column] > 0);
         let first = (0..self.width).find(is_used).unwrap_or(0);
         let last = (0..self.width).rfind(is_used).unwrap_or(0);
@@ -134,7 +133,7 @@ impl BinnedClusters {
         shares.iter().zip(drawn).map(of).collect()
     }
 
-    /// Of counts from column `first` on.
+    /// Returns the quantile of counts that start at column `first`.
     fn quantile(&self, counts: &[u64], first: usize, share: f64) -> Option<f64> {
         let total: u64 = counts.iter().sum();
         let rank = share.clamp(0.0, 1.0) * total as f64;
@@ -153,19 +152,18 @@ impl BinnedClusters {
     }
 }
 
-/// A share of all trials where trials come in clusters.
+/// A share of all trials, with trials in clusters.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ClusterShare {
     /// From 0 to 1.
     pub share: f64,
-    /// Its standard error over clusters.
+    /// Standard error over clusters.
     pub error: f64,
-    /// Clusters.
     pub clusters: u64,
 }
 
-/// The share of successes where each cluster has `(successes, trials)`: a ratio of two sums, its
-/// error linearised over clusters (Cochran 1977, section 11.8). `None` without a trial.
+/// Returns the share of successes of clusters with `(successes, trials)`: a ratio of two sums, with
+/// its error linearised over clusters (Cochran 1977, section 11.8). `None` without a trial.
 pub fn cluster_share(clusters: &[(u64, u64)]) -> Option<ClusterShare> {
     let (successes, trials) = clusters.iter().fold((0, 0), |(s, t), (own, of)| (s + own, t + of));
     if trials == 0 {
@@ -181,8 +179,8 @@ pub fn cluster_share(clusters: &[(u64, u64)]) -> Option<ClusterShare> {
 }
 
 impl ClusterShare {
-    /// This less another share: the difference, half the width of its interval, and the chance of
-    /// such a difference or a larger one if there were none, two-sided, by the normal distribution.
+    /// Returns the difference to another share, half the width of its interval, and its two-sided
+    /// p-value by the normal distribution.
     pub fn less(&self, other: &Self, confidence: f64) -> (f64, f64, f64) {
         let difference = self.share - other.share;
         let error = self.error.hypot(other.error);
@@ -203,7 +201,7 @@ mod tests {
 
     const RATIO: f64 = 1.02;
 
-    /// 120 clusters of 40 values around a level of their own.
+    /// 120 clusters of 40 values, each cluster around a different level.
     fn clusters() -> Vec<Vec<f64>> {
         let level = |cluster: u32| 20_000.0 + f64::from(cluster * 37 % 120) * 150.0;
         let value = |cluster, i: u32| level(cluster) * (1.0 + f64::from(i * 17 % 40) / 80.0);
@@ -270,7 +268,7 @@ mod tests {
                 assert!((ratio - 1.0).abs() < tolerance, "{found:?} is not {want}");
             }
         }
-        // As if they were not clusters, the interval would be less than half as wide.
+        // Treated as independent values, the interval would be less than half as wide.
         let mut alone = BinnedClusters::new(RATIO, 932, 4_800);
         for (number, value) in clusters().iter().flatten().enumerate() {
             alone.add(number, (value.ln() / RATIO.ln()).ceil() as usize, 1);

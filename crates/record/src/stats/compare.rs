@@ -1,22 +1,20 @@
-//! Two groups against each other: is one slower, and by how much?
+//! Comparison of two groups: whether one is slower, and by how much.
 
 use statrs::distribution::{ContinuousCDF, Normal};
+
+use crate::schema::Estimate;
 
 /// Groups up to this size are tested exactly when no two values are equal.
 const EXACT_LIMIT: usize = 20;
 
-/// The alternative hypothesis of a test.
+/// The alternative hypothesis of a test, about the first group's values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Alternative {
-    /// The first group's values are larger or smaller.
     TwoSided,
-    /// The first group's values are smaller.
     Less,
-    /// The first group's values are larger.
     Greater,
 }
 
-/// How a p-value was computed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RankMethod {
     /// From every arrangement of ranks.
@@ -25,27 +23,26 @@ pub enum RankMethod {
     Normal,
 }
 
-/// Outcome of the Mann-Whitney test.
+/// Result of the Mann-Whitney test.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct MannWhitney {
     /// Pairs in which the first group's value is larger; a tie counts one half.
     pub u: f64,
-    /// Chance of such a difference or a greater one if both groups were alike.
     pub p_value: f64,
-    /// Share of pairs in which the first group's value is larger: 0.5 when alike.
+    /// Share of pairs in which the first group's value is larger: 0.5 for equal groups.
     pub superiority: f64,
     /// How `p_value` was computed.
     pub method: RankMethod,
 }
 
-/// Mann and Whitney's rank test (1947). Exact for up to 20 values per group without ties, else by
-/// normal approximation. `None` when a group is empty or holds a value that is not finite.
+/// Mann and Whitney's rank test (1947). Exact for up to 20 values per group without ties, otherwise
+/// by normal approximation. `None` if a group is empty or has a value that is not finite.
 pub fn mann_whitney(
     first: &[f64],
     second: &[f64],
     alternative: Alternative,
 ) -> Option<MannWhitney> {
-    let ranks = Ranks::of(first, second)?;
+    let ranks = Ranks::new(first, second)?;
     let (u, pairs) = (ranks.u, ranks.pairs());
     let p_value = match alternative {
         Alternative::Greater => ranks.at_least(u),
@@ -56,7 +53,7 @@ pub fn mann_whitney(
     Some(MannWhitney { u, p_value: p_value.min(1.0), superiority, method })
 }
 
-/// The ranks of two groups among each other.
+/// The rank statistics of two groups.
 struct Ranks {
     first: usize,
     second: usize,
@@ -67,8 +64,8 @@ struct Ranks {
 }
 
 impl Ranks {
-    /// `None` when a group is empty or holds a value that is not finite.
-    fn of(first: &[f64], second: &[f64]) -> Option<Self> {
+    /// Returns `None` if a group is empty or has a value that is not finite.
+    fn new(first: &[f64], second: &[f64]) -> Option<Self> {
         let finite = |values: &[f64]| !values.is_empty() && values.iter().all(|v| v.is_finite());
         if !finite(first) || !finite(second) {
             return None;
@@ -100,7 +97,7 @@ impl Ranks {
         if small && self.tie_term == 0.0 { RankMethod::Exact } else { RankMethod::Normal }
     }
 
-    /// Chance of U at or above `u` when every arrangement is as likely.
+    /// Returns the probability of U at or above `u` for equal groups.
     fn at_least(&self, u: f64) -> f64 {
         match self.method() {
             RankMethod::Exact => {
@@ -118,19 +115,19 @@ impl Ranks {
         }
     }
 
-    /// Standard deviation of U, corrected for ties.
+    /// Returns the standard deviation of U, corrected for ties.
     fn deviation(&self) -> f64 {
         let count = self.first as f64 + self.second as f64;
         let ties = self.tie_term / (count * (count - 1.0));
         (self.pairs() / 12.0 * (count + 1.0 - ties)).sqrt()
     }
 
-    /// How many values of U, from 0 on, the two-sided test rejects: the rank among all differences
-    /// that its interval begins with. `None` when it rejects none.
+    /// Returns the number of values of U, from 0 on, that the two-sided test rejects, which is the
+    /// rank among all differences at which the interval starts. `None` if it rejects none.
     fn rejected(&self, confidence: f64) -> Option<u64> {
         let rejected = match self.method() {
             RankMethod::Exact => {
-                // A chance that equals the limit may differ from it by a rounding.
+                // A probability equal to the limit may differ by rounding.
                 let limit = 1.0 - confidence + 1e-12;
                 let ways = arrangements(self.first, self.second);
                 let total: f64 = ways.iter().sum();
@@ -149,8 +146,8 @@ impl Ranks {
     }
 }
 
-/// The number of arrangements with each U is the coefficient of a Gaussian binomial, built factor
-/// by factor.
+/// Returns the number of arrangements with each U, the coefficients of a Gaussian binomial, built
+/// factor by factor.
 fn arrangements(first: usize, second: usize) -> Vec<f64> {
     let largest = first * second;
     let mut ways = vec![0.0f64; largest + 1];
@@ -166,29 +163,16 @@ fn arrangements(first: usize, second: usize) -> Vec<f64> {
     ways
 }
 
-/// How far apart two groups are, and the interval of that distance.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Shift {
-    /// Median over all pairs of first minus second (or first over second).
-    pub estimate: f64,
-    /// Lower end; `None` when the groups are too small for the confidence.
-    pub low: Option<f64>,
-    /// Upper end; `None` when the groups are too small for the confidence.
-    pub high: Option<f64>,
-    /// Confidence of the interval.
-    pub confidence: f64,
-}
-
 /// Hodges and Lehmann's estimate (1963): the median of all differences first minus second, with the
-/// interval that [`mann_whitney`] does not reject: where its p-value is at most 1 - `confidence`,
-/// the interval leaves out zero, but for ties as its end.
+/// interval that [`mann_whitney`] does not reject: if its p-value is at most 1 - `confidence`, the
+/// interval excludes zero, except that with ties zero may be its end.
 ///
 /// The estimate is exact, in time that grows with the sum of the sizes, not their product. `None`
-/// when a group is empty, holds a value that is not finite, or the confidence is not strictly
+/// if a group is empty or has a value that is not finite, or if the confidence is not strictly
 /// between 0 and 1.
-pub fn hodges_lehmann_shift(first: &[f64], second: &[f64], confidence: f64) -> Option<Shift> {
+pub fn hodges_lehmann_shift(first: &[f64], second: &[f64], confidence: f64) -> Option<Estimate> {
     let inside = confidence > 0.0 && confidence < 1.0;
-    let ranks = Ranks::of(first, second)?;
+    let ranks = Ranks::new(first, second)?;
     let (first, second) = (ascending(first), ascending(second));
     if !inside {
         return None;
@@ -197,38 +181,36 @@ pub fn hodges_lehmann_shift(first: &[f64], second: &[f64], confidence: f64) -> O
     let difference = |rank: u64| nth_difference(&first, &second, rank);
     let estimate = f64::midpoint(difference(pairs.div_ceil(2)), difference(pairs / 2 + 1));
     let rank = ranks.rejected(confidence);
-    Some(Shift {
-        estimate,
+    Some(Estimate {
+        value: estimate,
         low: rank.map(difference),
         high: rank.map(|rank| difference(pairs - rank + 1)),
-        confidence,
     })
 }
 
-/// As [`hodges_lehmann_shift`] with quotients: how many times larger the first group's values are.
-/// `None` also when a value is zero or negative.
-pub fn hodges_lehmann_ratio(first: &[f64], second: &[f64], confidence: f64) -> Option<Shift> {
+/// As [`hodges_lehmann_shift`] with quotients first over second. `None` also if a value is zero or
+/// negative.
+pub fn hodges_lehmann_ratio(first: &[f64], second: &[f64], confidence: f64) -> Option<Estimate> {
     if first.iter().chain(second).any(|value| *value <= 0.0) {
         return None;
     }
     let logarithms = |values: &[f64]| values.iter().map(|value| value.ln()).collect::<Vec<f64>>();
     let shift = hodges_lehmann_shift(&logarithms(first), &logarithms(second), confidence)?;
-    Some(Shift {
-        estimate: shift.estimate.exp(),
+    Some(Estimate {
+        value: shift.value.exp(),
         low: shift.low.map(f64::exp),
         high: shift.high.map(f64::exp),
-        confidence,
     })
 }
 
-fn ascending(values: &[f64]) -> Vec<f64> {
+pub(super) fn ascending(values: &[f64]) -> Vec<f64> {
     let mut values = values.to_vec();
     values.sort_unstable_by(f64::total_cmp);
     values
 }
 
-/// The difference of the given rank, from 1, among all pairs: a binary search over the numbers that
-/// an f64 can hold, each step counting the pairs at or below in one pass over both groups.
+/// Returns the difference of a rank, from 1, among all pairs: a binary search over all f64 values,
+/// where each step counts the pairs at or below in one pass over both groups.
 fn nth_difference(first: &[f64], second: &[f64], rank: u64) -> f64 {
     let smallest = first[0] - second[second.len() - 1];
     let largest = first[first.len() - 1] - second[0];
@@ -256,7 +238,7 @@ fn pairs_at_or_below(first: &[f64], second: &[f64], limit: f64) -> u64 {
     pairs
 }
 
-/// Maps finite numbers to integers of the same order.
+/// Maps finite numbers to integers in the same order.
 fn order_key(value: f64) -> u64 {
     let bits = value.to_bits();
     if bits >> 63 == 1 { !bits } else { bits | 1 << 63 }
@@ -274,7 +256,7 @@ mod tests {
 
     #[test]
     fn a_pair_at_the_limit_counts() {
-        // Of the differences 1, 0, -1, 2, 1, 0.
+        // The differences are 1, 0, -1, 2, 1, 0.
         for (limit, pairs) in [(-1.5, 0), (-1.0, 1), (0.0, 3), (1.0, 5), (2.0, 6)] {
             assert_eq!(pairs_at_or_below(&[1.0, 2.0], &[0.0, 1.0, 2.0], limit), pairs, "{limit}");
         }
@@ -348,13 +330,13 @@ mod tests {
         ];
         for (first, second, [estimate, low, high]) in cases {
             let shift = hodges_lehmann_shift(first, second, 0.95).expect("finite values");
-            assert!((shift.estimate - estimate).abs() < 1e-9, "{shift:?}");
+            assert!((shift.value - estimate).abs() < 1e-9, "{shift:?}");
             assert!((shift.low.expect("large enough") - low).abs() < 1e-9, "{shift:?}");
             assert!((shift.high.expect("large enough") - high).abs() < 1e-9, "{shift:?}");
         }
         let ratio = hodges_lehmann_ratio(&SMALL_A, &SMALL_B, 0.95).expect("positive values");
         for (found, want) in [
-            (Some(ratio.estimate), 0.085_348_463_514_568_33),
+            (Some(ratio.value), 0.085_348_463_514_568_33),
             (ratio.low, 0.074_840_764_331_210_22),
             (ratio.high, 1.122_905_027_932_961_5),
         ] {
@@ -407,7 +389,7 @@ mod tests {
         assert_eq!(hodges_lehmann_ratio(&[0.0], &[1.0], 0.95), None);
         let one = hodges_lehmann_shift(&[3.0], &[1.0], 0.95).expect("two values");
         assert_eq!((one.low, one.high), (None, None));
-        assert!((one.estimate - 2.0).abs() < 1e-12);
+        assert!((one.value - 2.0).abs() < 1e-12);
         let alike = mann_whitney(&[1.0; 30], &[1.0; 30], Alternative::TwoSided).expect("values");
         assert!((alike.p_value - 1.0).abs() < 1e-12);
     }
@@ -437,7 +419,7 @@ mod tests {
             all.sort_unstable_by(f64::total_cmp);
             let median = f64::midpoint(all[(all.len() - 1) / 2], all[all.len() / 2]);
             let shift = hodges_lehmann_shift(&first, &second, 0.9).expect("finite values");
-            prop_assert!((shift.estimate - median).abs() <= 1e-9 * median.abs().max(1.0));
+            prop_assert!((shift.value - median).abs() <= 1e-9 * median.abs().max(1.0));
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The empirical distribution function and the band around it.
+//! The empirical distribution function and its confidence band.
 
 /// Share of values at or below x, as a step function.
 #[derive(Debug, Clone, PartialEq)]
@@ -6,34 +6,24 @@ pub struct Ecdf {
     sorted: Vec<f64>,
 }
 
-/// What is known of the true distribution function everywhere at once.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct EcdfBand {
-    /// Half the band's height; the band is the function plus and minus this, cut at 0 and 1.
-    pub half_height: f64,
-    /// Confidence level of the band.
-    pub confidence: f64,
-}
-
 impl Ecdf {
-    /// Of the finite values among these; `None` when there are none.
+    /// Uses the finite values; `None` if there are none.
     pub fn new(values: impl IntoIterator<Item = f64>) -> Option<Ecdf> {
         let mut sorted: Vec<f64> = values.into_iter().filter(|value| value.is_finite()).collect();
         sorted.sort_unstable_by(f64::total_cmp);
         (!sorted.is_empty()).then_some(Ecdf { sorted })
     }
 
-    /// The values, ascending.
     pub fn sorted(&self) -> &[f64] {
         &self.sorted
     }
 
-    /// Share of values at or below `x`.
+    /// Returns the share of values at or below `x`.
     pub fn at(&self, x: f64) -> f64 {
         self.sorted.partition_point(|value| *value <= x) as f64 / self.sorted.len() as f64
     }
 
-    /// One point per distinct value: the value and the share at or below it.
+    /// Returns one point per distinct value: the value and the share at or below it.
     pub fn steps(&self) -> Vec<(f64, f64)> {
         let count = self.sorted.len() as f64;
         let mut steps: Vec<(f64, f64)> = Vec::new();
@@ -47,12 +37,12 @@ impl Ecdf {
         steps
     }
 
-    /// The band of Dvoretzky, Kiefer and Wolfowitz with Massart's constant (1990): the true
-    /// function lies wholly inside with at least `confidence`. Supposes independent values.
-    pub fn band(&self, confidence: f64) -> EcdfBand {
+    /// Returns half the height of the band of Dvoretzky, Kiefer and Wolfowitz with Massart's
+    /// constant (1990): with at least `confidence` the true function is everywhere within the
+    /// function plus and minus this. Assumes independent values.
+    pub fn band_half_height(&self, confidence: f64) -> f64 {
         let outside = (1.0 - confidence).clamp(f64::MIN_POSITIVE, 1.0);
-        let half_height = ((2.0 / outside).ln() / (2.0 * self.sorted.len() as f64)).sqrt();
-        EcdfBand { half_height, confidence }
+        ((2.0 / outside).ln() / (2.0 * self.sorted.len() as f64)).sqrt()
     }
 }
 
@@ -74,10 +64,10 @@ mod tests {
     // math.sqrt(math.log(2 / alpha) / (2 * n)) for (alpha, n) = (0.05, 100) and (0.01, 26000)
     #[test]
     fn the_band_narrows_with_the_root_of_the_count() {
-        let hundred = Ecdf::new((0..100).map(f64::from)).expect("values").band(0.95);
-        assert!((hundred.half_height - 0.135_810_151_574_061_95).abs() < 1e-12);
-        let study = Ecdf::new((0..26_000).map(f64::from)).expect("values").band(0.99);
-        assert!((study.half_height - 0.010_094_093_252_366_071).abs() < 1e-12);
+        let hundred = Ecdf::new((0..100).map(f64::from)).expect("values").band_half_height(0.95);
+        assert!((hundred - 0.135_810_151_574_061_95).abs() < 1e-12);
+        let study = Ecdf::new((0..26_000).map(f64::from)).expect("values").band_half_height(0.99);
+        assert!((study - 0.010_094_093_252_366_071).abs() < 1e-12);
     }
 
     #[test]

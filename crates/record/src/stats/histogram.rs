@@ -1,4 +1,4 @@
-//! The fixed bins of a bar chart, and the quantiles of more delays than fit in memory.
+//! Fixed bins for bar charts, and a histogram for quantiles in bounded memory.
 
 use std::collections::BTreeMap;
 
@@ -8,17 +8,16 @@ use crate::schema::{Distribution, Quantile};
 
 use super::quantile::{nanos, of_sent_by_rank};
 
-/// A histogram of delays of either sign, as exact as [`Histogram`] in each.
+/// A histogram of positive and negative delays, with the precision of [`Histogram`].
 #[derive(Debug, Default)]
 pub struct SignedHistogram {
-    /// Magnitudes of the negative delays; allocated with the first of them.
+    /// Magnitudes of the negative delays; allocated with the first one.
     negative: Option<Histogram>,
     positive: Histogram,
     sum: i128,
 }
 
 impl SignedHistogram {
-    /// Counts a delay, ns.
     pub fn record(&mut self, ns: i64) {
         self.sum += i128::from(ns);
         if ns < 0 {
@@ -36,7 +35,7 @@ impl SignedHistogram {
         self.below_zero() + self.positive.count()
     }
 
-    /// The delay of this rank, from 1 to their number.
+    /// Returns the delay of a rank, from 1 to the count.
     fn at_rank(&self, rank: u64) -> i64 {
         let below_zero = self.below_zero();
         match &self.negative {
@@ -48,49 +47,40 @@ impl SignedHistogram {
         }
     }
 
-    /// Returns quantiles of all probes `sent`, ns; the recorded delays are those of the answered
-    /// probes. As in [`super::of_sent`], a quantile that falls on a lost probe is `None`, and the
-    /// map is empty if no probe was lost.
+    /// Returns quantiles of all probes `sent`, where the recorded delays are those of the answered
+    /// probes; see [`super::of_sent`].
     pub fn of_sent(&self, sent: u64) -> BTreeMap<Quantile, Option<i64>> {
         of_sent_by_rank(self.count(), sent, |rank| self.at_rank(rank))
     }
 
-    /// The quantiles of the delays; `None` without a delay.
+    /// Returns the distribution; `None` without a delay.
     pub fn distribution(&self) -> Option<Distribution> {
         let count = self.count();
         if count == 0 {
             return None;
         }
-        let at = |permille| self.at_rank(nearest_rank(count, permille));
         let negative_max = self.negative.as_ref().and_then(Histogram::max).map(|ns| -nanos(ns));
         let negative_min = self.negative.as_ref().and_then(Histogram::min).map(|ns| -nanos(ns));
-        Some(Distribution {
-            count,
-            min_ns: negative_max.or(self.positive.min().map(nanos))?,
-            p50_ns: at(500),
-            p90_ns: at(900),
-            p95_ns: at(950),
-            p99_ns: at(990),
-            p999_ns: at(999),
-            max_ns: self.positive.max().map(nanos).or(negative_min)?,
-            mean_ns: nanos(self.sum.div_euclid(count.into())),
-        })
+        let min_ns = negative_max.or(self.positive.min().map(nanos))?;
+        let max_ns = self.positive.max().map(nanos).or(negative_min)?;
+        let mean_ns = nanos(self.sum.div_euclid(count.into()));
+        let at = |permille| self.at_rank(nearest_rank(count, permille));
+        Some(Distribution::new(count, [min_ns, max_ns, mean_ns], at))
     }
 }
 
 /// Equal bins from zero, as in the bar charts of Comcast 2021, Figures 5 and 6 (15 ms wide).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FixedBins {
-    /// Width of each bin, ns.
     pub width_ns: u64,
-    /// Values per bin; bin i holds `i * width <= v < (i + 1) * width`.
+    /// Bin i counts values `i * width <= v < (i + 1) * width`.
     pub counts: Vec<u64>,
     /// Values beyond the last bin.
     pub beyond: u64,
 }
 
 impl FixedBins {
-    /// Counts the values into at most `bins` bins of `width_ns` (at least 1).
+    /// Counts the values in `bins` bins of `width_ns` (at least 1).
     pub fn count(values: impl IntoIterator<Item = u64>, width_ns: u64, bins: usize) -> FixedBins {
         let mut result = FixedBins { width_ns: width_ns.max(1), counts: vec![0; bins], beyond: 0 };
         for value in values {

@@ -1,13 +1,13 @@
-//! The interval of a mean over repeats, and the fairness index.
+//! Confidence intervals of means over repeats, and the fairness index.
 
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
 use crate::schema::Interval;
 
-/// Mean of the values and the interval in which the mean of all such repeats lies (Student's t).
+/// Returns the mean of the values with its confidence interval (Student's t).
 ///
-/// `confidence` is strictly between 0 and 1. `None` when there is no value or one is not finite.
-/// Ends are `None` with fewer than two values.
+/// `None` without values, or if one is not finite. The ends are `None` with fewer than two values,
+/// or if `confidence` is not strictly between 0 and 1.
 pub fn mean_interval(values: &[f64], confidence: f64) -> Option<Interval> {
     if values.is_empty() || values.iter().any(|value| !value.is_finite()) {
         return None;
@@ -17,7 +17,7 @@ pub fn mean_interval(values: &[f64], confidence: f64) -> Option<Interval> {
     Some(interval_of(values.len(), mean, squares, confidence))
 }
 
-/// Of so many values with this mean and this sum of their squared distances from it.
+/// Returns the interval of `count` values with this mean and sum of squared distances from it.
 pub(super) fn interval_of(count: usize, mean: f64, squares: f64, confidence: f64) -> Interval {
     let half = half_width(count as f64, squares, confidence);
     let (low, high) = (half.map(|half| mean - half), half.map(|half| mean + half));
@@ -25,7 +25,7 @@ pub(super) fn interval_of(count: usize, mean: f64, squares: f64, confidence: f64
     Interval { mean, low, high, confidence, repeats }
 }
 
-/// The same of values that come one by one and are not kept (Welford 1962).
+/// The mean and interval of values that are added one by one and not stored (Welford 1962).
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct RunningMean {
     count: u32,
@@ -35,7 +35,7 @@ pub struct RunningMean {
 }
 
 impl RunningMean {
-    /// Adds a value; one that is not finite is left out.
+    /// Adds a value; ignores values that are not finite.
     pub fn push(&mut self, value: f64) {
         if !value.is_finite() {
             return;
@@ -46,7 +46,6 @@ impl RunningMean {
         self.squares += distance * (value - self.mean);
     }
 
-    /// Values so far.
     pub fn count(&self) -> u32 {
         self.count
     }
@@ -54,16 +53,11 @@ impl RunningMean {
     /// As [`mean_interval`] of the values so far.
     pub fn interval(&self, confidence: f64) -> Option<Interval> {
         let Self { count, mean, squares } = *self;
-        if count == 0 {
-            return None;
-        }
-        let half = half_width(f64::from(count), squares, confidence);
-        let (low, high) = (half.map(|half| mean - half), half.map(|half| mean + half));
-        Some(Interval { mean, low, high, confidence, repeats: count })
+        (count > 0).then(|| interval_of(count as usize, mean, squares, confidence))
     }
 }
 
-/// Of so many values, with this sum of their squared distances from the mean.
+/// Returns half the width of the interval.
 fn half_width(count: f64, squares: f64, confidence: f64) -> Option<f64> {
     let freedom = count - 1.0;
     let inside = confidence > 0.0 && confidence < 1.0;
@@ -76,8 +70,8 @@ fn half_width(count: f64, squares: f64, confidence: f64) -> Option<f64> {
     half.is_finite().then_some(half)
 }
 
-/// Jain's fairness index, from 1/n (one takes all) to 1 (all equal): square of the sum over n times
-/// the sum of squares (Jain, Chiu and Hawe 1984). `None` without a positive value.
+/// Returns Jain's fairness index, from 1/n (one has everything) to 1 (all equal): the square of the
+/// sum over n times the sum of squares (Jain, Chiu and Hawe 1984). `None` without a positive value.
 pub fn jain_index(shares: &[f64]) -> Option<f64> {
     let sum: f64 = shares.iter().sum();
     let squares: f64 = shares.iter().map(|share| share * share).sum();

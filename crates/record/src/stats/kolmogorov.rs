@@ -1,28 +1,27 @@
-//! The largest distance of two empirical distribution functions.
+//! The largest distance between two empirical distribution functions.
 
-/// Outcome of the test of Kolmogorov and Smirnov.
+use super::compare::ascending;
+
+/// Result of the test of Kolmogorov and Smirnov.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct KolmogorovSmirnov {
-    /// The largest distance.
+    /// Largest distance between the two functions.
     pub distance: f64,
-    /// Chance of such a distance or a larger one if both groups were alike, two-sided, by
-    /// Kolmogorov's limit: good from a few dozen values per group on.
+    /// Two-sided, by Kolmogorov's limit: accurate from a few dozen values per group on.
     pub p_value: f64,
 }
 
-/// The test of two groups. `None` when a group is empty or holds a value that is not finite.
+/// Compares two groups. `None` if a group is empty or has a value that is not finite.
 pub fn kolmogorov_smirnov(first: &[f64], second: &[f64]) -> Option<KolmogorovSmirnov> {
-    let ascending = |values: &[f64]| {
-        let is_good = !values.is_empty() && values.iter().all(|value| value.is_finite());
-        let mut values = values.to_vec();
-        values.sort_unstable_by(f64::total_cmp);
-        is_good.then_some(values)
-    };
-    let (first, second) = (ascending(first)?, ascending(second)?);
+    let is_good = |values: &[f64]| !values.is_empty() && values.iter().all(|v| v.is_finite());
+    if !is_good(first) || !is_good(second) {
+        return None;
+    }
+    let (first, second) = (ascending(first), ascending(second));
     let (m, n) = (first.len() as f64, second.len() as f64);
     let (mut i, mut j, mut distance) = (0, 0, 0.0_f64);
     while i < first.len() && j < second.len() {
-        // All values that are equal are passed before the functions are compared.
+        // All equal values are passed before the functions are compared.
         let at = first[i].min(second[j]);
         i += first[i..].iter().take_while(|value| **value <= at).count();
         j += second[j..].iter().take_while(|value| **value <= at).count();
@@ -32,9 +31,9 @@ pub fn kolmogorov_smirnov(first: &[f64], second: &[f64]) -> Option<KolmogorovSmi
     Some(KolmogorovSmirnov { distance, p_value })
 }
 
-/// Chance that the supremum of a Brownian bridge's size exceeds `x` (Kolmogorov 1933).
+/// Returns the probability that the supremum of a Brownian bridge exceeds `x` (Kolmogorov 1933).
 fn kolmogorov_tail(x: f64) -> f64 {
-    // Both series are exact; each converges where the other does not.
+    // Both series are exact; each converges fast where the other does not.
     if x < 1.0 {
         if x < 0.1 {
             return 1.0;

@@ -1,13 +1,11 @@
-//! Statistics of latency: what can be said from the samples, and how sure one may be.
+//! Statistics of latency: quantiles, intervals and comparisons.
 //!
-//! Two warnings shape what is here. Samples of one trial follow one another through the same queue,
-//! so they are far from independent: an interval over a trial's samples ([`Ecdf::band`]) is too
-//! narrow, and every interval that a report prints is one over repeats ([`mean_interval`]). And
-//! percentiles are never averaged across hosts into a percentile: pooled quantiles come from the
-//! samples themselves.
+//! Two rules apply. Samples of one trial follow one another through the same queue and are not
+//! independent: an interval over a trial's samples ([`Ecdf::band_half_height`]) is too narrow, so
+//! every interval that a report prints is over repeats ([`mean_interval`]). And percentiles are
+//! never averaged: pooled quantiles are computed from the samples.
 //!
-//! Every function is checked against scipy 1.17.1; the tests hold its numbers and the calls that
-//! give them.
+//! The tests compare every function with scipy 1.17.1, and show the calls of scipy.
 
 mod cluster;
 mod compare;
@@ -20,10 +18,9 @@ mod two_passes;
 
 pub use cluster::{BinnedClusters, ClusterQuantile, ClusterShare, cluster_share};
 pub use compare::{
-    Alternative, MannWhitney, RankMethod, Shift, hodges_lehmann_ratio, hodges_lehmann_shift,
-    mann_whitney,
+    Alternative, MannWhitney, RankMethod, hodges_lehmann_ratio, hodges_lehmann_shift, mann_whitney,
 };
-pub use ecdf::{Ecdf, EcdfBand};
+pub use ecdf::Ecdf;
 pub use histogram::{FixedBins, SignedHistogram};
 pub use interval::{RunningMean, jain_index, mean_interval};
 pub use kolmogorov::{KolmogorovSmirnov, kolmogorov_smirnov};

@@ -1,27 +1,27 @@
-//! Exact quantiles of kept samples.
+//! Exact quantiles of stored samples.
 
 use std::collections::BTreeMap;
 
 use crate::schema::{Distribution, Quantile};
 
-/// The nearest-rank quantile: the smallest value with at least `q * n` values at or below it (the
-/// inverse of the empirical distribution, definition 1 of Hyndman and Fan 1996).
+/// Returns the nearest-rank quantile: the smallest value with at least `q * n` values at or below
+/// it (the inverse of the empirical distribution, definition 1 of Hyndman and Fan 1996).
 ///
-/// It is always a value that was seen. `q` is clamped to 0..=1; `None` when `sorted` is empty.
+/// `q` is clamped to 0..=1; `None` if `sorted` is empty.
 pub fn nearest_rank<T: Copy>(sorted: &[T], q: f64) -> Option<T> {
     nearest_rank_of(sorted, sorted.len(), q)
 }
 
-/// The nearest-rank quantile of `count` values, of which `sorted` has the smallest: the others are
-/// longer than all, as lost probes are. `None` where the quantile is one of those.
+/// Returns the nearest-rank quantile of `count` values, of which `sorted` has the smallest ones;
+/// the others are lost probes, which count as longer. `None` if the quantile falls on one of them.
 pub fn nearest_rank_of<T: Copy>(sorted: &[T], count: usize, q: f64) -> Option<T> {
     let position = rank(count, q).checked_sub(1)?;
     sorted.get(position).copied()
 }
 
-/// Quantiles of all probes `sent`, of which the answered ones took `sorted`: `None` where a
-/// quantile falls on a lost probe. Empty where none was lost: those of [`distribution`] are the
-/// same.
+/// Returns quantiles of all probes `sent`; `sorted` has the delays of the answered ones. A quantile
+/// that falls on a lost probe is `None`. Empty if no probe was lost: the quantiles of
+/// [`distribution`] are then equal.
 pub fn of_sent<T: Copy + Into<i128>>(sorted: &[T], sent: u64) -> BTreeMap<Quantile, Option<i64>> {
     of_sent_by_rank(sorted.len() as u64, sent, |rank| nanos(sorted[rank as usize - 1]))
 }
@@ -42,62 +42,43 @@ pub(super) fn of_sent_by_rank(
     Quantile::WITH_SHARE.into_iter().map(|(quantile, share)| (quantile, at(share))).collect()
 }
 
-/// Sorts the values and returns their distribution; `None` without a value. Values beyond
-/// [`i64::MAX`] count as that.
+/// Sorts the values and returns their distribution; `None` without a value. Larger values count as
+/// [`i64::MAX`].
 pub fn distribution<T: Copy + Ord + Into<i128>>(values: &mut [T]) -> Option<Distribution> {
     values.sort_unstable();
     let (min_ns, max_ns) = (nanos(*values.first()?), nanos(*values.last()?));
     let sum: i128 = values.iter().map(|value| (*value).into()).sum();
-    let at = |q| nearest_rank(values, q).map_or(max_ns, nanos);
-    Some(Distribution {
-        count: values.len() as u64,
-        min_ns,
-        p50_ns: at(0.5),
-        p90_ns: at(0.9),
-        p95_ns: at(0.95),
-        p99_ns: at(0.99),
-        p999_ns: at(0.999),
-        max_ns,
-        mean_ns: nanos(sum.div_euclid(values.len() as i128)),
-    })
+    let at = |permille| nearest_rank(values, f64::from(permille) / 1_000.0).map_or(max_ns, nanos);
+    let mean_ns = nanos(sum.div_euclid(values.len() as i128));
+    Some(Distribution::new(values.len() as u64, [min_ns, max_ns, mean_ns], at))
 }
 
 pub(crate) fn nanos(value: impl Into<i128>) -> i64 {
     value.into().clamp(i64::MIN.into(), i64::MAX.into()) as i64
 }
 
-/// As [`distribution`], with a weight for each value: quantile q is the smallest value at or below
-/// which lies at least the share q of all weight. Sorts the pairs; values of weight 0 count only
-/// for `count`, minimum and maximum. `None` when there is no weight.
+/// As [`distribution`], with a weight for each value: quantile q is the smallest value such that
+/// values at or below it have at least the share q of all weight. Sorts the pairs; values of weight
+/// 0 count only for `count`, minimum and maximum. `None` if the sum of weights is 0.
 pub fn weighted_distribution(pairs: &mut [(i64, u64)]) -> Option<Distribution> {
     pairs.sort_unstable();
     let (min_ns, max_ns) = (pairs.first()?.0, pairs.last()?.0);
     let total: u128 = pairs.iter().map(|(_, weight)| u128::from(*weight)).sum();
     let sum: i128 = pairs.iter().map(|(v, weight)| i128::from(*v) * i128::from(*weight)).sum();
     let mean_ns = nanos(sum.checked_div_euclid(total as i128)?);
-    let at = |per_mille: u128| {
+    let at = |permille| {
         let mut below = 0;
         let reached = pairs.iter().find(|(_, weight)| {
             below += u128::from(*weight);
-            below * 1000 >= total * per_mille
+            below * 1000 >= total * u128::from(permille)
         });
         reached.map_or(max_ns, |(value, _)| *value)
     };
-    Some(Distribution {
-        count: pairs.len() as u64,
-        min_ns,
-        p50_ns: at(500),
-        p90_ns: at(900),
-        p95_ns: at(950),
-        p99_ns: at(990),
-        p999_ns: at(999),
-        max_ns,
-        mean_ns,
-    })
+    Some(Distribution::new(pairs.len() as u64, [min_ns, max_ns, mean_ns], at))
 }
 
-/// Rank from 1 to `count`, or 0 when `count` is 0. The product is lowered by a few units in the
-/// last place, so that 0.95 * 20 is rank 19 although 0.95 lies above its decimal in binary.
+/// Returns the rank from 1 to `count`, or 0 if `count` is 0. The product is lowered by a few units
+/// in the last place, so that 0.95 * 20 is rank 19 although binary 0.95 exceeds the decimal.
 pub(crate) fn rank(count: usize, q: f64) -> usize {
     let product = q.clamp(0.0, 1.0) * count as f64;
     let rank = (product - product * (4.0 * f64::EPSILON)).ceil() as usize;

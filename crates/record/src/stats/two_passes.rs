@@ -1,24 +1,22 @@
-//! The interval of a mean over values that come twice and are never held.
+//! The interval of a mean over values that are added in two passes and not stored.
 
 use super::interval::interval_of;
 use crate::schema::Interval;
 
-/// Which time it is that the values come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pass {
-    /// The first: they are counted and added up.
+    /// The first pass sums the values.
     Sums,
-    /// The second, in the same order: their distances from the mean are.
+    /// The second pass, in the same order, sums the squared distances from the mean.
     Distances,
 }
 
 impl Pass {
-    /// Both, in their order.
     pub const BOTH: [Pass; 2] = [Pass::Sums, Pass::Distances];
 }
 
-/// [`super::mean_interval`] of values that come twice in one order: the same to the last bit, in
-/// the room of four numbers. [`super::RunningMean`] needs them only once, and rounds otherwise.
+/// [`super::mean_interval`] of values that are added twice in the same order: equal to the last
+/// bit, in constant memory. [`super::RunningMean`] needs one pass and rounds differently.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct MeanInTwoPasses {
     count: usize,
@@ -30,13 +28,12 @@ pub struct MeanInTwoPasses {
 
 impl Default for MeanInTwoPasses {
     fn default() -> Self {
-        // What a sum of floating point begins with.
+        // The initial value of `f64` sums, so that results are equal to the last bit.
         Self { count: 0, sum: -0.0, squares: -0.0, is_finite: true }
     }
 }
 
 impl MeanInTwoPasses {
-    /// Adds a value.
     pub fn push(&mut self, value: f64, pass: Pass) {
         match pass {
             Pass::Sums => {
@@ -48,7 +45,7 @@ impl MeanInTwoPasses {
         }
     }
 
-    /// As [`super::mean_interval`] of the values, once they came twice.
+    /// Returns [`super::mean_interval`] of the values, after both passes.
     pub fn interval(&self, confidence: f64) -> Option<Interval> {
         let is_known = self.count > 0 && self.is_finite;
         is_known.then(|| interval_of(self.count, self.mean(), self.squares, confidence))

@@ -2,9 +2,9 @@
 
 use maud::{Markup, html};
 use underload_record::CONFIDENCE;
-use underload_record::schema::{LatencySummary, Phase, Quantile};
+use underload_record::schema::{Estimate, LatencySummary, Phase, Quantile};
 use underload_record::stats::{
-    Alternative, Shift, hodges_lehmann_ratio, hodges_lehmann_shift, mann_whitney,
+    Alternative, hodges_lehmann_ratio, hodges_lehmann_shift, mann_whitney,
 };
 
 use super::parts::{
@@ -108,7 +108,7 @@ fn has_lost_trial(subject: &Subject<'_>) -> bool {
     subject.latencies(Phase::Load).iter().any(|(_, latency)| latency.is_all_lost())
 }
 
-fn estimate(shift: &Shift, is_same: bool) -> Markup {
+fn estimate(shift: &Estimate, is_same: bool) -> Markup {
     let number = |value: f64| match value {
         lost if lost > RATIO_MAX => "∞".to_owned(),
         lost if lost < -RATIO_MAX => "−∞".to_owned(),
@@ -117,7 +117,7 @@ fn estimate(shift: &Shift, is_same: bool) -> Markup {
     let interval = shift.low.zip(shift.high).filter(|_| !is_same);
     let interval = interval.map(|(low, high)| format!("{} to {}", number(low), number(high)));
     html! {
-        b { (number(shift.estimate)) }
+        b { (number(shift.value)) }
         @if let Some(interval) = interval { (below(&interval)) }
     }
 }

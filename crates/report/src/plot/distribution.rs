@@ -113,7 +113,7 @@ fn cdf(
         position: subject.position,
         name: subject.title(),
         steps: ecdf.steps(),
-        half_height: is_banded.then(|| ecdf.band(CONFIDENCE).half_height),
+        half_height: is_banded.then(|| ecdf.band_half_height(CONFIDENCE)),
     };
     let staircases: Vec<Staircase> = curves.iter().map(staircase).collect();
     cdf_plot(name, title, caption, share, &staircases).map(Some)
