@@ -1,21 +1,21 @@
-//! What a page calls: memory for its text, a trial, and the answer's place.
+//! The functions that a page calls.
 //!
 //! ```text
-//! place = reserve(length);        write the settings, UTF-8 JSON, there
-//! length = trial();               or record(): runs it; the answer's length
-//! answer();                       where it stands, until the next call
+//! address = reserve(length);      write the settings there, UTF-8 JSON
+//! length = trial();               or record(): runs the trial; length of the answer
+//! address = answer();             address of the answer, valid until the next call
 //! ```
 //!
-//! An answer is a JSON document; of settings that are refused, `{"error": "..."}`. Nothing here
-//! follows an address that a page gave: a page that writes elsewhere spoils its own sandbox alone.
+//! An answer is a JSON document; for invalid settings, `{"error": "..."}`. No function dereferences
+//! an address from the page: a page that writes elsewhere damages only its own sandbox.
 
-#![expect(unsafe_code, reason = "names for a browser: no code here dereferences what it is given")]
+#![expect(unsafe_code, reason = "exported names; no code here dereferences a given address")]
 
 use std::cell::RefCell;
 
 use crate::{Outcome, Settings, record as full_record};
 
-/// Longest text that a page may hand over.
+/// Maximum length of the settings.
 const TEXT_BYTES_MOST: usize = 64 << 10;
 
 #[derive(Default)]
@@ -28,7 +28,7 @@ thread_local! {
     static MEMORY: RefCell<Memory> = RefCell::default();
 }
 
-/// Makes room for a text of so many bytes; gives where it is to be written.
+/// Allocates `length` bytes for the settings; returns their address.
 #[unsafe(no_mangle)]
 pub extern "C" fn reserve(length: usize) -> *mut u8 {
     MEMORY.with_borrow_mut(|memory| {
@@ -37,22 +37,22 @@ pub extern "C" fn reserve(length: usize) -> *mut u8 {
     })
 }
 
-/// Runs the trial of the settings that were written; gives the length of the answer.
+/// Runs the trial of the settings; returns the length of the answer.
 #[unsafe(no_mangle)]
 pub extern "C" fn trial() -> usize {
     respond(|settings| {
-        let outcome = Outcome::of(settings)?;
+        let outcome = Outcome::new(settings)?;
         serde_json::to_string(&outcome).map_err(|error| error.to_string())
     })
 }
 
-/// The same, with everything that the program records of it.
+/// As [`trial`], with the full record as the answer.
 #[unsafe(no_mangle)]
 pub extern "C" fn record() -> usize {
     respond(full_record)
 }
 
-/// Where the last answer stands.
+/// Returns the address of the last answer.
 #[unsafe(no_mangle)]
 pub extern "C" fn answer() -> *const u8 {
     MEMORY.with_borrow(|memory| memory.answer.as_ptr())

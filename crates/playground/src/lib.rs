@@ -1,10 +1,10 @@
-//! One simulated trial behind sliders: what the book's playground runs in a browser.
+//! The simulation of the book's playground, which runs in a browser.
 //!
-//! The page hands over its settings as JSON and gets curves, distributions and numbers back. The
-//! trial is the program's own: [`Settings::scenario`] is the file with which `underload run` makes
-//! the same record, byte for byte, and tests hold that, here and in WebAssembly.
+//! The page passes its settings as JSON and receives series, distributions and numbers.
+//! [`Settings::scenario`] is a scenario file with which `underload run` produces the same record,
+//! byte for byte; tests check this natively and in WebAssembly.
 //!
-//! No bindings are generated: [`exports`] has a few functions over linear memory.
+//! There are no generated bindings: [`exports`] has a few functions over linear memory.
 
 pub mod exports;
 mod outcome;

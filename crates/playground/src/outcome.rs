@@ -1,4 +1,4 @@
-//! What a trial shows: curves, distributions, counts.
+//! The results of a trial: series, distributions, counts.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -13,56 +13,53 @@ use underload_sim::trial::{Attendance, TrialOutcome, run, run_attended};
 
 use crate::Settings;
 
-/// What the page draws.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+/// The data that the page draws.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Outcome {
     /// The scenario file of the same trial.
     pub scenario: String,
-    /// The queue with all that was left to defaults of its profile.
+    /// The SPEC of the queue with the defaults of its profile.
     pub queue: String,
-    /// Length of the trial, s.
+    /// Length of the trial.
     pub length_s: f64,
-    /// When the load counts, from and to, s.
+    /// Start and end of the load phase.
     pub load_s: [f64; 2],
-    /// Time of the points of the curves, s.
+    /// Time of the points of the series.
     pub time_s: Vec<f64>,
-    /// In the queue, KiB.
     pub backlog_kib: Vec<f64>,
-    /// Sojourn, ms.
     pub sojourn_ms: Vec<f64>,
-    /// Sent on the line, Mbit/s.
     pub throughput_mbit_per_s: Vec<f64>,
-    /// Dropped since the point before, packets.
+    /// Packets dropped since the previous point.
     pub drops: Vec<f64>,
-    /// Marked since the point before, packets.
+    /// Packets marked since the previous point.
     pub marks: Vec<f64>,
-    /// Quantiles of the sojourn under load, ms: of the shares 0, 1/200, ..., 1.
+    /// Quantiles of the sojourn time under load, of the shares 0, 1/200, ..., 1.
     pub sojourn_cdf_ms: Vec<f64>,
-    /// The same of the probes' round trip.
+    /// Quantiles of the round trip under load, of the same shares.
     pub rtt_cdf_ms: Vec<f64>,
-    /// Median of the round trip under load, ms. Nearest rank, as everywhere.
+    /// Median of the round trip under load.
     pub rtt_p50_ms: Option<f64>,
-    /// Name and value, ms, of the highest percentile of it that its samples tell.
+    /// Name and value of the highest percentile of the round trip with enough samples.
     pub rtt_high_ms: Option<(&'static str, f64)>,
-    /// Round trip before the load, p50, ms.
+    /// Median of the round trip before the load.
     pub idle_p50_ms: Option<f64>,
-    /// Probes that were lost under load, of how many.
+    /// Probes lost and sent under load.
     pub probes_lost: [u64; 2],
-    /// Under load: sent by the line, Mbit/s, and in percent of what it could.
+    /// Rate of the line under load, Mbit/s, and its share of the capacity, percent.
     pub throughput: [f64; 2],
-    /// Under load: packets offered, dropped, marked.
+    /// Packets offered, dropped and marked under load.
     pub packets: [u64; 3],
 }
 
-/// Points of a distribution, less one.
+/// Number of intervals of a distribution.
 const STEPS: usize = 200;
 
 impl Outcome {
     /// Runs the trial.
     ///
     /// # Errors
-    /// What is wrong with the settings.
-    pub fn of(settings: &Settings) -> Result<Self, String> {
+    /// Describes the invalid setting.
+    pub fn new(settings: &Settings) -> Result<Self, String> {
         let config = settings.trial()?;
         let length = config.phases;
         let (start, end) = (length.idle + length.ramp, length.idle + length.ramp + length.load);
@@ -73,33 +70,26 @@ impl Outcome {
         drop(attendance);
         let mut sojourns = std::mem::take(&mut watch.borrow_mut().found_ns);
         let seconds = |span: Span| span.as_nanos() as f64 / 1e9;
-        let mut told = Self {
+        let mut result = Self {
             scenario: settings.scenario(),
             queue,
             length_s: seconds(end + length.drain),
             load_s: [seconds(start), seconds(end)],
-            time_s: Vec::new(),
+            time_s: times(&outcome.series),
             backlog_kib: curve(&outcome.series, SeriesKind::Backlog, 1.0 / 1024.0),
             sojourn_ms: curve(&outcome.series, SeriesKind::Sojourn, 1e-6),
             throughput_mbit_per_s: curve(&outcome.series, SeriesKind::Throughput, 1e-6),
             drops: curve(&outcome.series, SeriesKind::Drops, 1.0),
             marks: curve(&outcome.series, SeriesKind::Marks, 1.0),
             sojourn_cdf_ms: distribution(&mut sojourns),
-            rtt_cdf_ms: Vec::new(),
-            rtt_p50_ms: None,
-            rtt_high_ms: None,
-            idle_p50_ms: None,
-            probes_lost: [0; 2],
-            throughput: [0.0; 2],
-            packets: [0; 3],
+            ..Self::default()
         };
-        told.time_s = times(&outcome.series);
-        told.take_latency(&outcome);
-        told.take_line(&outcome.record);
-        Ok(told)
+        result.add_latency(&outcome);
+        result.add_line(&outcome.record);
+        Ok(result)
     }
 
-    fn take_latency(&mut self, outcome: &TrialOutcome) {
+    fn add_latency(&mut self, outcome: &TrialOutcome) {
         let window = |phase| outcome.record.phases.iter().find(move |it| it.phase == phase);
         let round_trips = |phase| {
             let within = move |sample: &&Sample| {
@@ -124,7 +114,7 @@ impl Outcome {
         self.rtt_cdf_ms = distribution(&mut load);
     }
 
-    fn take_line(&mut self, record: &TrialRecord) {
+    fn add_line(&mut self, record: &TrialRecord) {
         let of_line = |it: &&BottleneckSummary| {
             it.direction == Direction::Up && it.window.phase == Phase::Load
         };
@@ -137,26 +127,27 @@ impl Outcome {
     }
 }
 
-/// The record, the samples and the curves of the trial, as the program has them: three lines.
+/// Returns the record, the samples and the series of the trial as three lines of JSON, as
+/// `underload run` stores them.
 ///
 /// # Errors
-/// What is wrong with the settings.
+/// Describes the invalid setting.
 pub fn record(settings: &Settings) -> Result<String, String> {
     let outcome = run(settings.trial()?).map_err(|error| error.to_string())?;
     let TrialOutcome { mut record, samples, mut series, .. } = outcome;
-    // Of a direction without a link of its own the program keeps nothing either.
+    // The program does not record a direction without a configured link either.
     record.bottlenecks.retain(|it| it.direction == Direction::Up);
     series.retain(|it| !it.name.starts_with("down."));
-    let told = |error: serde_json::Error| error.to_string();
+    let message = |error: serde_json::Error| error.to_string();
     let lines = [
-        serde_json::to_string(&record).map_err(told)?,
-        serde_json::to_string(&samples).map_err(told)?,
-        serde_json::to_string(&series).map_err(told)?,
+        serde_json::to_string(&record).map_err(message)?,
+        serde_json::to_string(&samples).map_err(message)?,
+        serde_json::to_string(&series).map_err(message)?,
     ];
     Ok(lines.join("\n"))
 }
 
-/// How long each packet that left under load was in the queue.
+/// The sojourn time of each packet that departed under load.
 struct Sojourns {
     from: Time,
     to: Time,
@@ -194,7 +185,7 @@ fn times(series: &[Series]) -> Vec<f64> {
     points.unwrap_or_default().iter().map(|point| point.time_ns as f64 / 1e9).collect()
 }
 
-/// Nearest rank of sorted values.
+/// Returns the nearest-rank quantile of sorted values.
 fn quantile_ms(sorted: &[u64], share: f64) -> Option<f64> {
     let rank = ((share * sorted.len() as f64).ceil() as usize).max(1);
     Some(*sorted.get(rank - 1)? as f64 / 1e6)

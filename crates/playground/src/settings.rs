@@ -1,4 +1,4 @@
-//! What the sliders say: as a trial, and as the scenario file that the program runs alike.
+//! The settings of the page, as a trial and as an equivalent scenario file.
 
 use std::fmt::Write as _;
 
@@ -16,45 +16,43 @@ use underload_sim::net::HopConfig;
 use underload_sim::tcp::{EcnUse, TcpConfig};
 use underload_sim::trial::{Phases, SimConfig, TrialLabel};
 
-/// The page's settings.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Settings {
-    /// Rate of the line upstream, kbit/s.
+    /// Rate of the line upstream.
     pub rate_kbit_per_s: u32,
-    /// Round trip without load, ms.
+    /// Round trip without load.
     pub rtt_ms: u32,
-    /// The queue in front of the line, as a SPEC.
+    /// SPEC of the queue in front of the line.
     pub queue: String,
-    /// Uploads at the same time.
+    /// Number of simultaneous uploads.
     pub uploads: u32,
-    /// Their congestion control.
+    /// Congestion control of the uploads.
     pub congestion_control: String,
-    /// Whether they use ECN.
+    /// Whether the uploads use ECN.
     pub ecn: bool,
-    /// A stream beside them that does not slow down, kbit/s; 0 for none.
+    /// Rate of an additional constant UDP stream; 0 for none.
     pub stream_kbit_per_s: u32,
-    /// The scenario's seed.
     pub seed: u64,
 }
 
-/// Bounds of what a page may ask for, so that a trial stays one of moments.
+/// Limits of the settings, so that a trial takes only moments.
 const RATE_KBIT_MOST: u32 = 200_000;
 const RTT_MS_MOST: u32 = 1_000;
 const UPLOADS_MOST: u32 = 16;
 const PHASES_S: [u64; 4] = [2, 3, 14, 1];
 const PROBE_INTERVAL: Span = Span::from_millis(10);
 const STREAM_PACKET_BYTES: u32 = 1_200;
-/// Distance of the points of the curves, as the program has it.
+/// Interval between the points of the series, as in the program.
 const CURVE_INTERVAL: Span = Span::from_millis(100);
 /// The name of the only arm of a scenario without arms.
 const ARM: &str = "default";
 
 impl Settings {
-    /// The settings of a JSON document.
+    /// Parses the settings from JSON.
     ///
     /// # Errors
-    /// What is missing, unknown or out of bounds, in words.
+    /// Describes what is missing, unknown or out of range.
     pub fn parse(json: &[u8]) -> Result<Self, String> {
         let settings: Self = serde_json::from_slice(json).map_err(|error| error.to_string())?;
         let bounds = [
@@ -71,7 +69,7 @@ impl Settings {
         }
     }
 
-    /// The scenario file that gives the same trial.
+    /// Returns the scenario file of the same trial.
     pub fn scenario(&self) -> String {
         let Self { rate_kbit_per_s, rtt_ms, queue, uploads, congestion_control, ecn, seed, .. } =
             self;
@@ -96,18 +94,18 @@ impl Settings {
         text + "[[flow]]\nkind = \"probe\"\ninterval = \"10ms\"\n"
     }
 
-    /// The trial.
+    /// Returns the configuration of the trial.
     ///
     /// # Errors
-    /// What the registry refuses of the queue, and a congestion control that does not exist.
+    /// Describes what the registry rejects of the queue, or an unknown congestion control.
     pub fn trial(&self) -> Result<SimConfig, String> {
-        let told = |error: ConfigError| error.to_string();
+        let message = |error: ConfigError| error.to_string();
         let [idle, ramp, load, drain] = PHASES_S.map(Span::from_secs);
         let (up, down) = self.halves();
         let line = format!("{}kbit", self.rate_kbit_per_s);
         Ok(SimConfig {
-            up: vec![hop(&self.queue, &line, up).map_err(told)?],
-            down: vec![hop("fifo:limit=1000p", "1gbit", down).map_err(told)?],
+            up: vec![hop(&self.queue, &line, up).map_err(message)?],
+            down: vec![hop("fifo:limit=1000p", "1gbit", down).map_err(message)?],
             flows: self.flows(Time::ZERO + idle)?,
             phases: Phases { idle, ramp, load, drain },
             // The first repeat of a run with this seed.
@@ -117,7 +115,7 @@ impl Settings {
         })
     }
 
-    /// The delay of each direction.
+    /// Returns the delay up and down.
     fn halves(&self) -> (Span, Span) {
         let rtt = Span::from_millis(u64::from(self.rtt_ms));
         let up = Span::from_nanos(rtt.as_nanos() / 2);

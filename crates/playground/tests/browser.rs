@@ -1,9 +1,9 @@
-//! The playground's page in a real browser: under a policy that forbids every script but its own,
-//! on a desk and in a hand, by day and night, with every queue.
+//! The playground's page in a real browser: under a policy that forbids foreign scripts, on a large
+//! and a small screen, with a light and a dark theme, with every queue.
 //!
-//! Skipped, which is told, without Chromium or without the module (`cargo xtask playground`). What
-//! `axe` finds is looked at where `UNDERLOAD_AXE` names its `axe.min.js`, or
-//! `npm install --prefix ~/.cache/underload axe-core` put it there.
+//! Skipped with a message without Chromium or without the module (`cargo xtask playground`).
+//! Accessibility is checked with `axe` if `UNDERLOAD_AXE` names its `axe.min.js`, or after
+//! `npm install --prefix ~/.cache/underload axe-core`.
 
 #[expect(dead_code, reason = "shared with the fleet's pages, which need more of it")]
 #[path = "../../orchestrator/tests/browser/chromium.rs"]
@@ -18,7 +18,7 @@ use serde_json::Value;
 
 use chromium::{Browser, Screen};
 
-/// What a site that serves the book could allow at the least.
+/// The strictest content security policy that a site with the book could use.
 const POLICY: &str = "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; \
     style-src 'self'; img-src 'self' data:; base-uri 'none'; form-action 'none'";
 /// The colours that the book's theme gives the page.
@@ -26,7 +26,7 @@ const THEME: &str = ":root { color-scheme: light dark; --bg: #fff; --fg: #222; -
 @media (prefers-color-scheme: dark) { :root { --bg: #161923; --fg: #d0d4dc; --links: #7aa8ff; } }
 body { background: var(--bg); color: var(--fg); margin: 1rem; font: 16px sans-serif; }";
 
-/// Where `cargo xtask playground` puts what a browser runs.
+/// The directory to which `cargo xtask playground` writes the module.
 fn module() -> PathBuf {
     let target = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
     let target =
@@ -34,10 +34,10 @@ fn module() -> PathBuf {
     target.join("playground/playground.wasm")
 }
 
-/// The page of the docs as the book shows it, without the book around it: address, kind, content.
+/// The page as the book shows it, without the rest of the book: address, kind, content.
 fn files(module: &[u8]) -> Vec<(&'static str, &'static str, String)> {
     let page = include_str!("../../../docs/playground.md");
-    // Markup stands in it as it is; of the text the first heading is enough.
+    // The page contains its markup verbatim; of the text the first heading is enough.
     let markup: Vec<&str> = page
         .lines()
         .take_while(|line| !line.starts_with("## "))
@@ -73,7 +73,7 @@ fn files(module: &[u8]) -> Vec<(&'static str, &'static str, String)> {
     ]
 }
 
-/// Serves them for as long as the test's process lives.
+/// Serves the files until the test's process exits.
 fn serve(files: Vec<(&'static str, &'static str, String)>) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("an address");
@@ -98,7 +98,7 @@ fn answer(stream: &TcpStream, files: &[(&'static str, &'static str, String)]) {
         line.clear();
     }
     let path = request.split(' ').nth(1).unwrap_or_default();
-    // Browsers ask for an icon, whatever the page says.
+    // Browsers always request an icon.
     let found = files.iter().find(|(name, ..)| *name == path);
     let (status, kind, content) = match found {
         Some((_, kind, content)) => ("200 OK", *kind, content.as_str()),
@@ -115,7 +115,7 @@ fn answer(stream: &TcpStream, files: &[(&'static str, &'static str, String)]) {
     let _ = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(content.as_bytes()));
 }
 
-/// Chromium, and where the page is; `None` where something is missing, which is told.
+/// Returns Chromium and the address of the page; prints what is missing and returns `None`.
 fn opened(test: &str) -> Option<(Browser, SocketAddr)> {
     let Ok(bytes) = std::fs::read(module()) else {
         let module = module();

@@ -1,5 +1,5 @@
-//! The playground's trial is the program's: the same record, samples and curves, byte for byte,
-//! here and in WebAssembly.
+//! The playground's trial equals the program's: the same record, samples and series, byte for byte,
+//! natively and in WebAssembly.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -10,7 +10,7 @@ use underload_run::scenario::Scenario;
 use underload_run::{Destination, Settings as RunSettings, WorldChoice, run};
 use underload_store::RunDir;
 
-/// Settings from all corners of what the page offers.
+/// Settings at the limits of the page.
 const SETTINGS: [&str; 5] = [
     r#"{"rate_kbit_per_s":20000,"rtt_ms":20,"queue":"fifo:limit=256KiB","uploads":1,
        "congestion_control":"cubic","ecn":false,"stream_kbit_per_s":0,"seed":1}"#,
@@ -28,7 +28,7 @@ fn settings(json: &str) -> Settings {
     Settings::parse(json.as_bytes()).expect("settings")
 }
 
-/// What the program records of the scenario that the page shows.
+/// Runs the scenario that the page shows, and returns its record.
 fn of_program(settings: &Settings) -> String {
     let scenario = Scenario::parse(&settings.scenario(), "playground").expect("a scenario");
     let folder = tempfile::tempdir().expect("a folder");
@@ -60,7 +60,7 @@ fn the_page_shows_the_trial_that_the_program_runs() {
     }
 }
 
-/// Where `cargo xtask playground` puts what a browser runs.
+/// The directory to which `cargo xtask playground` writes the module.
 fn module() -> PathBuf {
     let target = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
     let target =

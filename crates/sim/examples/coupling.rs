@@ -1,7 +1,7 @@
-//! What the coupling of Low Latency DOCSIS gives a Prague flow beside a CUBIC one, and what it
-//! costs where DOCSIS-PIE sleeps while the low latency queue is still marked for it. Prints the
-//! goodput of Prague over that of CUBIC after 30 s, over 60 s, summed over five seeds that move the
-//! flows' starts, with the smallest and the largest of the five.
+//! The goodput of a Prague flow beside a CUBIC flow through Low Latency DOCSIS, and the cost of its
+//! coupling while DOCSIS-PIE is inactive and the low latency queue is still marked. Prints the
+//! ratio of Prague's goodput to CUBIC's over 60 s after 30 s of ramp, summed over five seeds that
+//! shift the flows' starts, with the smallest and the largest of the five.
 //!
 //! ```text
 //! cargo run --release -p underload-sim --example coupling -- [SEEDS]
@@ -17,11 +17,12 @@ use support::shares::Contest;
 use support::{goodput, up_link};
 
 const AWAKE: &str = "docsis-lld:coupled-while=awake";
-/// Where DOCSIS-PIE sleeps: 50 Mbit/s and 80 ms, as it is and with either way out.
+/// A path on which DOCSIS-PIE becomes inactive, 50 Mbit/s and 80 ms: as specified, and with two
+/// remedies.
 const ASLEEP: [&str; 3] = ["docsis-lld", AWAKE, "docsis-lld:classic-limit=30ms"];
 const RATES_MBIT: [u64; 4] = [35, 50, 120, 200];
 const ROUND_TRIPS_MS: [u64; 5] = [10, 25, 50, 80, 100];
-/// What is asked of the ratio in every cell while DOCSIS-PIE is awake.
+/// The required range of the ratio in every cell while DOCSIS-PIE is active.
 const BAND: std::ops::RangeInclusive<f64> = 0.5..=3.5;
 
 fn main() -> Result<(), Box<dyn Error>> {

@@ -5,8 +5,8 @@
 //!     [QUEUE] [MBIT/S] [RTT MS] [FLOWS] [SECONDS] [ALGORITHM]
 //! ```
 //!
-//! Both directions have a link of the same rate; the queue that is measured stands in front of the
-//! data's. Prints packets delivered by that link, CPU seconds, packets per CPU second, drops,
+//! Both directions have a link of the same rate; the queue under test is in the direction of the
+//! data. Prints the packets delivered by that link, CPU seconds, packets per CPU second, drops,
 //! goodput and memory.
 
 #![expect(clippy::disallowed_methods, reason = "measures real time and memory")]
@@ -80,14 +80,12 @@ fn measure(arguments: &[String]) -> Result<String, Box<dyn std::error::Error>> {
     Ok(format!(
         "queue={} mbit={mbit} flows={flows} seconds={seconds} delivered={delivered} \
          cpu={cpu:.3} wall={wall:.3} per_cpu_second={:.0} events_per_packet={:.2} drops={} \
-         retransmits={retransmits} timeouts={timeouts} goodput_mbit={:.2} reserved_kib={} \
-         rss_mib={:.1}",
+         retransmits={retransmits} timeouts={timeouts} goodput_mbit={:.2} rss_mib={:.1}",
         bottleneck.queue,
         delivered as f64 / cpu,
         outcome.cost.events as f64 / delivered as f64,
         bottleneck.dropped_packets(),
         goodput as f64 / 1e6,
-        outcome.cost.bytes_reserved / 1_024,
         peak_memory_mib(),
     ))
 }

@@ -16,10 +16,10 @@ use underload_sim::net::HopConfig;
 use underload_sim::tcp::TcpConfig;
 use underload_sim::trial::{Phases, SimConfig, SimError, TrialLabel, TrialOutcome, run};
 
-/// One case as the kernel had it: link rate in Mbit/s, ping p50 and p99 in ms.
+/// The kernel's results of one case: link rate in Mbit/s, ping p50 and p99 in ms.
 struct Case {
     queue: &'static str,
-    /// The link behind the queue; a faster one where the queue shapes by itself.
+    /// The link behind the queue; a faster one if the queue shapes.
     link: &'static str,
     flows: usize,
     rate: f64,
@@ -31,7 +31,7 @@ const fn case(queue: &'static str, flows: usize, rate: f64, p50: f64, p99: f64) 
     Case { queue, link: "20mbit:delay=20ms,overhead=14B", flows, rate, p50, p99 }
 }
 
-/// As [`case`], with a shaper of its own.
+/// As [`case`], for a queue that shapes.
 const fn shaped(queue: &'static str, flows: usize, rate: f64, p50: f64, p99: f64) -> Case {
     Case { link: "1gbit:delay=20ms,overhead=14B", ..case(queue, flows, rate, p50, p99) }
 }

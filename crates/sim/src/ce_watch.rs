@@ -1,9 +1,9 @@
-//! Watches what arrives of each flow for more congestion marks than congestion explains, by the
-//! rules of [`underload_record::ce_excess`].
+//! Counts the arriving packets of each flow to find more congestion marks than congestion explains,
+//! by the rules of [`underload_record::ce_excess`].
 //!
-//! A flow's equal share of a window is what the slowest link of its direction offers in it, divided
-//! by the flows that are active in it, probes left out. An application counts as one in both
-//! directions, whatever it sends, which makes shares smaller and alarms rarer.
+//! A flow's equal share in a window is the capacity of the slowest link of its direction divided by
+//! the number of flows active in the window, probes excluded. An application counts as one flow in
+//! both directions, which makes shares smaller and alarms rarer.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ use underload_record::schema::{CeAlarm, Direction, PhaseWindow};
 use crate::flow::{FlowConfig, FlowKind, Lifetime};
 use crate::net::Hop;
 
-/// Packets of one flow, one way, that could be marked.
+/// ECN-capable packets of one flow in one direction.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct EcnArrivals {
     packets: u64,
@@ -25,7 +25,7 @@ pub(crate) struct EcnArrivals {
 }
 
 impl EcnArrivals {
-    /// Counts a packet, unless it cannot be marked.
+    /// Counts a packet if it is ECN-capable.
     #[inline]
     pub(crate) fn count(&mut self, meta: &Meta) {
         if meta.ecn.is_capable() {
@@ -36,13 +36,13 @@ impl EcnArrivals {
     }
 }
 
-/// A flow, as far as shares go.
+/// The facts of a flow that its share depends on.
 #[derive(Clone, Copy, Debug)]
 struct Sender {
     ways: &'static [Direction],
     lifetime: Lifetime,
-    /// Whether its marks are watched here, and not in a probe's samples; what leaves with CE says
-    /// nothing of the path.
+    /// Whether its marks are counted here. Probes have samples instead, and packets sent with CE
+    /// say nothing about the path.
     is_watched: bool,
 }
 
@@ -72,7 +72,7 @@ pub(crate) struct CeWatch {
     /// Position of the current window.
     current: usize,
     senders: Vec<Sender>,
-    /// What each link offers, whoever takes it.
+    /// Rate process of each link.
     offers: Vec<(Direction, RateProcess)>,
     watches: BTreeMap<(usize, Direction), Watch>,
 }
@@ -87,19 +87,18 @@ impl CeWatch {
         let senders = flows.iter().zip(lifetimes);
         Self {
             windows: Window::of_trial(phases),
-            current: 0,
             senders: senders.map(|(flow, lifetime)| Sender::new(flow, *lifetime)).collect(),
-            offers: hops.iter().map(|hop| (hop.direction, hop.offer().clone())).collect(),
-            watches: BTreeMap::new(),
+            offers: hops.iter().map(|hop| (hop.direction, hop.offer.clone())).collect(),
+            ..Self::default()
         }
     }
 
-    /// When the current window ends; [`Time::MAX`] after the last.
+    /// Returns the end of the current window; [`Time::MAX`] after the last.
     pub(crate) fn next_end(&self) -> Time {
         self.windows.get(self.current).map_or(Time::MAX, |it| Time::from_nanos(it.end_ns))
     }
 
-    /// Takes in what arrived in the window that ends now, and starts the counts anew.
+    /// Evaluates and resets the counts of the window that ends now.
     pub(crate) fn end_window(&mut self, arrivals: &mut [[EcnArrivals; 2]]) {
         let Some(&window) = self.windows.get(self.current) else { return };
         self.current += 1;
@@ -123,7 +122,6 @@ impl CeWatch {
         }
     }
 
-    /// The alarms of each flow.
     pub(crate) fn alarms(self, flows: &[FlowConfig]) -> Vec<CeAlarm> {
         let of_flow = |((flow, direction), watch): ((usize, Direction), Watch)| {
             watch.alarms(&flows[flow].name, direction)

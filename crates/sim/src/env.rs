@@ -1,8 +1,8 @@
-//! A trial that somebody steers step by step: what congestion controls and queues are learned in.
+//! A trial that a caller controls step by step, for learning congestion controls and queues.
 //!
-//! One link, a base round trip, TCP flows that never end. Either the window of the first flow or
-//! the probability with which the queue signals is whoever steers' to choose before every step. The
-//! course depends on the configuration and on what was chosen, and on nothing else.
+//! It has one link, a base round trip and TCP flows that never end. Before every step the caller
+//! chooses either the window of the first flow or the probability with which the queue signals. The
+//! results depend only on the configuration and the choices.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -23,31 +23,30 @@ use crate::net::{ExtraDelay, HopConfig};
 use crate::simulation::Simulation;
 use crate::tcp::{EcnUse, Tcp, TcpConfig};
 
-/// What is steered.
+/// What the caller controls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Steered {
     /// The congestion window of the first flow.
     Window,
-    /// The probability with which an arrival is marked, or dropped if it cannot be.
+    /// The probability with which an arriving packet is marked, or dropped if it cannot be marked.
     Signals {
-        /// Packets that the queue holds, at most.
+        /// Capacity of the queue.
         limit_packets: u32,
     },
 }
 
-/// An environment.
+/// The configuration of an [`Environment`].
 #[derive(Clone, Debug)]
 pub struct EnvironmentConfig {
-    /// The link, and the queue in front of it; where signals are steered, that one is in its place.
+    /// The link with its queue; [`Steered::Signals`] replaces the queue.
     pub hop: HopConfig,
-    /// Base round trip beyond the link's own delay.
+    /// Base round trip in addition to the link's delay.
     pub rtt: Span,
-    /// The flows' congestion controls, at least one; where a window is steered, the first is what
-    /// begins the connection, and steers nothing once it stands.
+    /// Congestion controls of the flows, at least one. With [`Steered::Window`] the first one only
+    /// opens the connection.
     pub flows: Vec<Algorithm>,
-    /// Whether the flows use ECN where they may choose.
+    /// Whether flows whose algorithm does not require a mode use classic ECN.
     pub ecn: bool,
-    /// What is steered.
     pub steered: Steered,
     /// Virtual time of a step.
     pub step: Span,
@@ -55,51 +54,42 @@ pub struct EnvironmentConfig {
     pub seed: u64,
 }
 
-/// Why there is no such environment.
+/// Why an environment cannot be created.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EnvironmentError {
-    /// Flows are missing, or more than are supported.
     #[error("{count} flows; expected 1 to {MOST_FLOWS}")]
-    Flows {
-        /// Flows asked for.
-        count: usize,
-    },
-    /// A step that is too short or too long.
+    Flows { count: usize },
     #[error("a step of {0}; expected 100us to 10s")]
     Step(Span),
-    /// A queue that holds nothing.
     #[error("limit_packets: expected at least 1")]
     Limit,
-    /// The link or its queue.
+    /// The SPEC of the link or its queue is invalid.
     #[error(transparent)]
     Spec(#[from] ConfigError),
 }
 
-/// What was seen in a step, and how things stand at its end.
+/// Measurements of a step, and the state at its end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Observation {
-    /// End of the step, ns.
+    /// End of the step.
     pub time_ns: u64,
-    /// Payload of the steered flow that arrived in the step, bytes; of all flows, where signals
-    /// are steered.
+    /// Payload of the first flow that arrived in the step; with [`Steered::Signals`], of all flows.
     pub delivered_bytes: u64,
-    /// What the link could have carried in the step, bytes; 0 where that is not known.
+    /// Bytes that the link could have carried in the step; 0 if unknown.
     pub capacity_bytes: u64,
-    /// Smoothed round trip of the first flow, ns; 0 before there is one.
+    /// Smoothed round trip of the first flow; 0 before its first sample.
     pub rtt_ns: u64,
-    /// Its congestion window, segments.
+    /// Congestion window of the first flow, segments.
     pub window: u32,
-    /// Its segments in flight.
+    /// Segments in flight of the first flow.
     pub in_flight: u32,
-    /// Segments that it sent again in the step.
+    /// Segments that the first flow retransmitted in the step.
     pub retransmits: u64,
     /// Packets marked by the queue in the step.
     pub marked: u64,
     /// Packets dropped by the queue in the step.
     pub dropped: u64,
-    /// Bytes in the queue.
     pub backlog_bytes: u64,
-    /// Packets in the queue.
     pub backlog_packets: u32,
 }
 
@@ -112,7 +102,7 @@ struct Counters {
     dropped: u64,
 }
 
-/// A trial under way.
+/// A running trial that is controlled step by step.
 pub struct Environment {
     simulation: Simulation,
     now: Time,
@@ -123,14 +113,10 @@ pub struct Environment {
     before: Counters,
 }
 
-/// Flows, at most.
-pub const MOST_FLOWS: usize = 1_000;
+const MOST_FLOWS: usize = 1_000;
 
 impl Environment {
-    /// A trial at its beginning.
-    ///
-    /// # Errors
-    /// [`EnvironmentError`].
+    /// Sets up the trial at time 0.
     pub fn new(config: &EnvironmentConfig) -> Result<Self, EnvironmentError> {
         let count = config.flows.len();
         if !(1..=MOST_FLOWS).contains(&count) {
@@ -150,7 +136,7 @@ impl Environment {
             }
         };
         let flows: Vec<FlowConfig> = config.flows.iter().enumerate().map(flow).collect();
-        // A flow that begins a little later than the one before does not move in step with it.
+        // Flows start 7 ms apart so that they are not synchronised.
         let lifetime =
             |number: u64| Lifetime { start: Time::from_millis(7 * number), stop: Time::MAX };
         let lifetimes: Vec<Lifetime> = (0..count as u64).map(lifetime).collect();
@@ -158,7 +144,7 @@ impl Environment {
         let mut simulation = Simulation::new(hops, Vec::new(), &flows, &lifetimes, &rng);
         let signals = Arc::new(AtomicU64::new(0));
         let hop = &mut simulation.network.hops[0];
-        let offer = hop.offer().clone();
+        let offer = hop.offer.clone();
         if let Steered::Signals { limit_packets } = config.steered {
             if limit_packets == 0 {
                 return Err(EnvironmentError::Limit);
@@ -179,8 +165,8 @@ impl Environment {
         })
     }
 
-    /// Sets the window of the first flow from now on, segments, at least 1; what it allows is sent
-    /// with the next acknowledgements. Without effect where signals are steered.
+    /// Sets the window of the first flow, segments, at least 1. The flow uses it from its next
+    /// acknowledgement on. Has no effect with [`Steered::Signals`].
     pub fn set_window(&mut self, segments: u32) {
         if self.steered == Steered::Window
             && let Some(tcp) = self.simulation.agents_mut().next().and_then(Agent::tcp_mut)
@@ -189,13 +175,12 @@ impl Environment {
         }
     }
 
-    /// Sets the probability of a signal from now on, as a fraction of 2^32. Without effect where a
-    /// window is steered.
+    /// Sets the probability of a signal, in units of 2^-32. Has no effect with [`Steered::Window`].
     pub fn set_signals(&mut self, probability_q32: u64) {
         self.signals.store(probability_q32.min(1 << 32), Ordering::Relaxed);
     }
 
-    /// Lets a step of virtual time pass.
+    /// Advances virtual time by one step.
     pub fn advance(&mut self) -> Observation {
         let start = self.now;
         self.now = start + self.step;
@@ -221,7 +206,7 @@ impl Environment {
         }
     }
 
-    /// What the link can carry from one time to another, later one; `None` where that is not known.
+    /// Returns the bytes that the link can carry between two instants; `None` if unknown.
     pub fn offered_bytes(&self, from: Time, to: Time) -> Option<u64> {
         self.offer.clone().offered_bytes(from, to)
     }
@@ -243,7 +228,7 @@ impl Environment {
     }
 }
 
-/// Signals each arrival with the probability that somebody set.
+/// Signals each arrival with the probability that the caller set.
 #[derive(Debug)]
 struct SteeredAqm {
     signals: Arc<AtomicU64>,
@@ -252,7 +237,7 @@ struct SteeredAqm {
 
 impl Aqm for SteeredAqm {
     fn on_enqueue(&mut self, _now: Time, _meta: &Meta, _backlog: Backlog) -> Verdict {
-        // Drawn whether it is needed or not: what was chosen earlier does not shift the stream.
+        // Drawn for every packet, so that earlier choices do not shift the random stream.
         let drawn = u64::from(self.rng.next_u32());
         if drawn < self.signals.load(Ordering::Relaxed) { Verdict::Signal } else { Verdict::Pass }
     }
@@ -291,7 +276,7 @@ mod tests {
             let later = &steps[400..];
             let delivered: u64 = later.iter().map(|step| step.delivered_bytes).sum();
             let packets = delivered / 1_448;
-            // Its own transmission and delayed acknowledgements lengthen a packet's round trip.
+            // Transmission time and delayed acknowledgements lengthen the round trip.
             assert!(packets.abs_diff(rate) <= rate / 20, "{segments}: {packets} of {rate}");
             let backlog = later.iter().map(|step| step.backlog_packets).max().unwrap_or(0);
             assert!(backlog.abs_diff(queue) <= 4, "{segments}: {backlog} packets wait");
@@ -304,7 +289,7 @@ mod tests {
 
     #[test]
     fn a_window_stands_through_losses() {
-        // 240 packets in flight, 40 on the way, 200 in the queue: more than there is room for.
+        // The path and the queue hold 40 and 200 packets, fewer than the window.
         let steps = window_of(400);
         assert!(steps.iter().map(|step| step.dropped).sum::<u64>() > 0);
         assert!(steps.iter().skip(1).all(|step| step.window == 400));

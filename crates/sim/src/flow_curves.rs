@@ -1,5 +1,5 @@
-//! Curves of TCP flows over a trial's time, with the names and units of the measured world:
-//! `NAME.goodput`, `NAME.rtt`, `NAME.congestion_window`, `NAME.retransmits`.
+//! Time series of TCP flows, with the names and units of the measured world: `NAME.goodput`,
+//! `NAME.rtt`, `NAME.congestion_window`, `NAME.retransmits`.
 
 use underload_record::schema::{Series, SeriesPoint};
 
@@ -7,7 +7,7 @@ use crate::endpoint::Endpoint;
 use crate::flow::{Agent, FlowConfig};
 use crate::simulation::Simulation;
 
-/// The curves of all TCP flows of a trial; nothing if it has more than [`FLOWS_MAX`] of them.
+/// The series of all TCP flows of a trial; empty if the trial has more than [`FLOWS_MAX`] of them.
 #[derive(Debug, Default)]
 pub(crate) struct FlowCurves {
     flows: Vec<FlowCurve>,
@@ -21,7 +21,7 @@ struct FlowCurve {
     series: [Series; 4],
 }
 
-/// Flows with curves at most: a trial of thousands would be mostly curves.
+/// With more flows than this the record would consist mostly of series.
 const FLOWS_MAX: usize = 64;
 const KINDS: [(&str, &str); 4] = [
     ("goodput", "bit/s"),
@@ -31,7 +31,7 @@ const KINDS: [(&str, &str); 4] = [
 ];
 
 impl FlowCurves {
-    /// Empty curves for the TCP flows among `flows`.
+    /// Creates empty series for the TCP flows among `flows`.
     pub(crate) fn new(flows: &[FlowConfig], simulation: &Simulation, trial: u32) -> Self {
         let is_tcp = |agent: &Agent| agent.tcp().is_some();
         if simulation.agents().filter(|agent| is_tcp(agent)).count() > FLOWS_MAX {
@@ -52,7 +52,7 @@ impl FlowCurves {
         Self { flows: tcp.collect() }
     }
 
-    /// Takes a point of every curve; the last one was `interval_ns` ago.
+    /// Appends a point to every series; the previous point was `interval_ns` ago.
     pub(crate) fn sample(&mut self, simulation: &Simulation, time_ns: u64, interval_ns: u64) {
         for flow in &mut self.flows {
             let Some(tcp) = simulation.agent(flow.agent).and_then(Agent::tcp) else { continue };
@@ -71,7 +71,7 @@ impl FlowCurves {
         }
     }
 
-    /// All curves, ordered by flow.
+    /// Returns all series, ordered by flow.
     pub(crate) fn into_series(self) -> impl Iterator<Item = Series> {
         self.flows.into_iter().flat_map(|flow| flow.series)
     }

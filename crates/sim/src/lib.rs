@@ -1,23 +1,25 @@
 //! Virtual time: event loop, transports and applications.
 //!
-//! A trial is one thread, one seed and one event loop over virtual nanoseconds. What makes it fast:
-//! constant delays keep order, so packets in flight wait in rings and only the heads of the rings
-//! compete for the next event; each flow has one timer, re-armed lazily; packets travel by value;
-//! an acknowledgement is handled where it arrives; the only dynamic dispatch per packet is the
-//! queue discipline's and, for a packet of an application, the application's. Memory per flow and
-//! per packet in flight is fixed and small, and nothing is allocated once the rings have grown to
-//! their high-water marks.
+//! A trial is one thread, one seed and one event loop over virtual nanoseconds. It is fast because:
 //!
-//! | module | what it holds |
+//! - constant delays keep packets in order, so packets in flight wait in rings and only the heads
+//!   of the rings compete for the next event;
+//! - each flow has one timer, re-armed lazily;
+//! - packets are passed by value, and an acknowledgement is handled where it arrives;
+//! - the only dynamic dispatch per packet is that of the queue discipline and of applications;
+//! - memory per flow and per packet in flight is fixed and small, and nothing is allocated once the
+//!   rings have reached their final size.
+//!
+//! | module | contents |
 //! |---|---|
 //! | [`trial`] | configuration of a trial, its execution and record |
-//! | [`env`](mod@env) | a trial that somebody steers step by step |
+//! | [`env`](mod@env) | a trial that a caller controls step by step |
 //! | [`runner`] | trials spread over cores |
-//! | [`flow`] | what sends, by configuration: transports, datagrams, probes, applications |
-//! | [`application`] | calls, web pages, games and video, and how good they are for their users |
-//! | [`tcp`], [`sprout`] | the transports: TCP, and the one for cellular links over UDP |
+//! | [`flow`] | the configuration of flows: transports, datagrams, probes, applications |
+//! | [`application`] | calls, web pages, games and video with their users' quality metrics |
+//! | [`tcp`], [`sprout`] | the transports: TCP, and Sprout for cellular links |
 //! | [`congestion`] | congestion control, one file per algorithm |
-//! | `endpoint` | what every sender and receiver does, and its port to the network |
+//! | `endpoint` | the interface of every flow, and its port to the network |
 //! | [`net`] | links in chains, delays, packets |
 //!
 //! Each module uses only those below it.

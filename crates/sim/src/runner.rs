@@ -1,12 +1,13 @@
-//! Work, such as trials, spread over processor cores.
+//! Runs trials on several processor cores.
 
 use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::thread;
 
-/// Does `work` for each index below `count` on up to `threads` threads (`None`: one per core), and
-/// calls `finished` in the calling thread, in order of completion. One thread is the calling one.
+/// Calls `work` for each index below `count` on up to `threads` threads (`None`: one per core), and
+/// `finished` in the calling thread, in order of completion. With one thread, all work is done in
+/// the calling thread.
 pub fn spread<T: Send>(
     count: usize,
     threads: Option<NonZeroUsize>,

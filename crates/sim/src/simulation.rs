@@ -14,30 +14,30 @@ use crate::sys::prefetch;
 pub(crate) struct Simulation {
     pub(crate) network: Network,
     flows: Vec<Flow>,
-    /// One timer per flow. A timer that moves later is left where it is and set right when it
-    /// fires, so most changes cost nothing.
+    /// One timer per flow. A timer whose deadline moves later is corrected only when it fires, so
+    /// most changes cost nothing.
     timers: Tournament,
-    /// Per flow and direction, what arrived since somebody took it out.
+    /// ECN-capable packets that arrived per flow and direction since `CeWatch` last read them.
     pub(crate) ecn_arrivals: Vec<[EcnArrivals; 2]>,
     pub(crate) events: u64,
 }
 
-/// What every packet and timer of a flow looks at first, in one cache line: with thousands of
-/// flows each line is fetched from far away.
+/// The state of a flow that every packet and timer reads first, in one cache line: with thousands
+/// of flows each line comes from main memory.
 #[repr(align(64))]
 struct Flow {
     agent: Agent,
     address: Address,
-    /// What its timer is really due at, kept here so that a timer that fires too early costs no
-    /// look at the agent.
+    /// When the agent's timer is due, copied here so that a timer that fires early does not read
+    /// the agent.
     deadline: Time,
-    /// What its timer is set to, that time or an earlier one.
+    /// When the timer of the flow fires: `deadline` or earlier.
     armed: Time,
-    /// Whether it has yet to start.
+    /// Whether the flow has not started.
     waiting: bool,
 }
 
-const _: () = assert!(size_of::<Flow>() == 64, "a flow is found in one cache line");
+const _: () = assert!(size_of::<Flow>() == 64, "a flow fits in one cache line");
 
 impl Simulation {
     pub(crate) fn new(
@@ -78,27 +78,23 @@ impl Simulation {
         }
     }
 
-    /// What sends and receives the packets of each flow.
     pub(crate) fn agents(&self) -> impl ExactSizeIterator<Item = &Agent> + Clone {
         self.flows.iter().map(|flow| &flow.agent)
     }
 
-    /// The same, to be changed.
     pub(crate) fn agents_mut(&mut self) -> impl Iterator<Item = &mut Agent> {
         self.flows.iter_mut().map(|flow| &mut flow.agent)
     }
 
-    /// The agents after the end.
     pub(crate) fn into_agents(self) -> impl Iterator<Item = Agent> {
         self.flows.into_iter().map(|flow| flow.agent)
     }
 
-    /// The agent of the flow at `position`.
     pub(crate) fn agent(&self, position: usize) -> Option<&Agent> {
         self.flows.get(position).map(|flow| &flow.agent)
     }
 
-    /// Executes everything that happens before `end`.
+    /// Executes all events before `end`.
     pub(crate) fn run_until(&mut self, end: Time) {
         let mut arrived = Packet { meta: Meta::new(0, 0), payload: Segment::NONE };
         loop {
@@ -119,13 +115,6 @@ impl Simulation {
         }
     }
 
-    /// Bytes of memory that this trial may use for packets and flows, as reserved now.
-    pub(crate) fn bytes_reserved(&self) -> usize {
-        self.network.bytes_reserved()
-            + self.flows.len() * size_of::<Flow>()
-            + self.agents().map(Agent::bytes_reserved).sum::<usize>()
-    }
-
     fn fire(&mut self, now: Time, index: usize) {
         let flow = &mut self.flows[index];
         if flow.waiting || flow.deadline <= now {
@@ -141,8 +130,8 @@ impl Simulation {
         self.timers.set(index, flow.deadline);
     }
 
-    /// Has the flows fetched from memory whose packets come next: first the place where each is
-    /// found, then its end of the connection, then what that end points to.
+    /// Prefetches the flows of the next packets, in three stages: the `Flow`, its endpoint, and the
+    /// memory to which the endpoint points.
     #[inline]
     fn prefetch(&self, source: usize) {
         if let Some(packet) = self.network.upcoming(source, 2 * PACKETS_AHEAD) {
@@ -179,7 +168,7 @@ impl Simulation {
     }
 }
 
-/// How many packets ahead a flow is fetched: long enough for it to arrive, and no longer.
+/// How many packets ahead a flow is prefetched.
 const PACKETS_AHEAD: usize = 5;
-/// So many flows, at 1 to 2 KiB each, stay in the processor's nearer caches.
+/// This number of flows, at 1 to 2 KiB each, stays in the processor's nearer caches.
 const FLOWS_NEAR: usize = 256;

@@ -1,18 +1,17 @@
-//! What the processor is asked for directly.
+//! Prefetching of memory.
 
 #![cfg_attr(
     target_arch = "x86_64",
     expect(unsafe_code, reason = "stable Rust has no other way to fetch memory ahead")
 )]
 
-/// Asks for `value` to be fetched into the nearest cache, without waiting for it. Changes nothing
-/// but the time that a later access takes.
+/// Starts fetching `value` into the nearest cache. Changes only the time of a later access.
 #[inline]
 pub(crate) fn prefetch<T>(value: &T) {
     prefetch_start(value, size_of::<T>());
 }
 
-/// The same for the first `bytes` of `value`.
+/// As [`prefetch`], for the first `bytes` of `value`.
 #[inline]
 pub(crate) fn prefetch_start<T>(value: &T, bytes: usize) {
     #[cfg(target_arch = "x86_64")]
@@ -21,8 +20,8 @@ pub(crate) fn prefetch_start<T>(value: &T, bytes: usize) {
         const LINE_BYTES: usize = 64;
         let start = std::ptr::from_ref(value).cast::<i8>();
         for offset in (0..bytes.min(size_of::<T>())).step_by(LINE_BYTES) {
-            // SAFETY: a prefetch reads nothing that the program can see and faults nowhere; the
-            // address is within `value` besides.
+            // SAFETY: a prefetch has no effect that the program can observe and never faults; the
+            // address is within `value`.
             unsafe { _mm_prefetch::<_MM_HINT_T0>(start.add(offset)) };
         }
     }

@@ -13,38 +13,34 @@ use underload_record::schema::{
 };
 
 use crate::ce_watch::CeWatch;
-use crate::flow::{Agent, FlowConfig, FlowKind, Lifetime};
+use crate::flow::{Agent, FlowConfig, FlowKind, Lifetime, ProbeConfig, ProbeSchedule};
 use crate::flow_curves::FlowCurves;
 use crate::net::{HopConfig, SharedWatcher};
 use crate::simulation::Simulation;
 use crate::sprout;
 use crate::tcp::{Tcp, TcpStats};
 
-/// Everything that a trial needs.
+/// The configuration of a trial.
 #[derive(Clone, Debug)]
 pub struct SimConfig {
-    /// Links from the client to the server, in order; empty: only the flows' own delays.
+    /// Links from the client to the server, in order; if empty, only the flows' extra delays.
     pub up: Vec<HopConfig>,
     /// Links from the server to the client, in order.
     pub down: Vec<HopConfig>,
-    /// The flows of the trial.
     pub flows: Vec<FlowConfig>,
-    /// Lengths of the phases.
     pub phases: Phases,
     /// Seed of every random number in the trial.
     pub seed: u64,
-    /// Distance of the points of the recorded curves; `None`: no curves.
+    /// Interval between the points of the recorded series; `None`: no series.
     pub sample_interval: Option<Span>,
-    /// Names and numbers that the record says of the trial.
     pub label: TrialLabel,
 }
 
-/// Position of a trial in its run.
+/// The identity of a trial in its run, for its record.
 #[derive(Clone, Debug, Default)]
 pub struct TrialLabel {
     /// Position in the run.
     pub index: u32,
-    /// Name of the arm.
     pub arm: String,
     /// Number of the repeat of the arm, from 0.
     pub repeat: u32,
@@ -53,7 +49,6 @@ pub struct TrialLabel {
 /// Lengths of the phases.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Phases {
-    /// Only probes.
     pub idle: Span,
     /// The load starts and settles.
     pub ramp: Span,
@@ -64,7 +59,7 @@ pub struct Phases {
 }
 
 impl Phases {
-    /// The windows of the phases that last.
+    /// Returns the windows of the phases longer than 0.
     pub fn windows(&self) -> Vec<PhaseWindow> {
         let mut start = 0;
         let lengths = [
@@ -100,64 +95,41 @@ impl Phases {
 /// Everything that a trial recorded.
 #[derive(Clone, Debug, Default)]
 pub struct TrialOutcome {
-    /// The summary.
     pub record: TrialRecord,
-    /// The samples of every probe.
     pub samples: Vec<Sample>,
-    /// Curves over time.
     pub series: Vec<Series>,
-    /// Packets and processor time that the trial took.
     pub cost: Cost,
-    /// State of each TCP flow at the end; `None` for others.
+    /// State of each TCP flow at the end; `None` for other flows.
     pub tcp: Vec<Option<TcpStats>>,
 }
 
-/// Packets and processor time that a trial took.
+/// The work of a trial.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Cost {
-    /// Events executed.
     pub events: u64,
     /// Packets delivered by the links.
     pub packets: u64,
-    /// Bytes reserved for flows, samples and packets in constant delays.
-    pub bytes_reserved: usize,
 }
 
 /// Why a trial cannot be executed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SimError {
-    /// The trial has no flow.
     #[error("the trial has no flow: give at least one")]
     NoFlow,
-    /// More flows than are supported.
     #[error("the trial has {count} flows: at most {MAX_FLOWS} are supported")]
-    TooManyFlows {
-        /// Flows asked for.
-        count: usize,
-    },
-    /// Two flows share a name.
-    #[error("two flows are named '{name}': each needs a name of its own")]
-    DuplicateName {
-        /// The name.
-        name: String,
-    },
-    /// The trial would have no length, or no end.
+    TooManyFlows { count: usize },
+    #[error("two flows are named '{name}': each needs a unique name")]
+    DuplicateName { name: String },
     #[error(
         "the trial lasts {seconds} s: its phases must add up to more than 0 and at most 3600 s"
     )]
-    Length {
-        /// Length asked for.
-        seconds: u64,
-    },
-    /// The trial was stopped from outside.
+    Length { seconds: u64 },
     #[error("the trial was stopped before its end")]
     Stopped,
-    /// A parameter of a flow has no meaning.
     #[error("flow '{flow}': {what}")]
     Flow {
-        /// The flow.
         flow: String,
-        /// The fault, and what would be accepted.
+        /// A sentence with the accepted values.
         what: &'static str,
     },
 }
@@ -165,46 +137,29 @@ pub enum SimError {
 /// Executes a trial in virtual time, in the calling thread. The outcome depends on `config` alone.
 ///
 /// # Errors
-/// Refuses trials without flows, with impossible parameters, or that last for ever.
+/// Rejects trials without flows, with invalid parameters, or longer than an hour.
 pub fn run(config: SimConfig) -> Result<TrialOutcome, SimError> {
     run_attended(config, &Attendance::default())
 }
 
-/// Is told the state of each flow's TCP at an instant.
+/// Called with the TCP state of each flow (`None` for other flows).
 pub type StateObserver<'a> = dyn FnMut(Time, &[Option<TcpStats>]) + 'a;
 
-/// Observers of a trial, which do not change its course: a flag that stops it, a watcher of
-/// packets.
+/// Observers of a trial, which do not change its results.
 #[derive(Clone, Default)]
 pub struct Attendance<'a> {
     /// Ends the trial within a tenth of a second of virtual time once it is true.
     pub stop: Option<&'a AtomicBool>,
-    /// Sees every packet pass.
+    /// Called for every event of a packet.
     pub watcher: Option<SharedWatcher>,
-    /// Sees the state of each flow's TCP (`None` for other flows) whenever the curves get a point.
+    /// Called whenever the series get a point.
     pub states: Option<&'a RefCell<StateObserver<'a>>>,
 }
 
-impl Attendance<'_> {
-    fn check(&self) -> Result<(), SimError> {
-        match self.stop {
-            Some(stop) if stop.load(Ordering::Relaxed) => Err(SimError::Stopped),
-            _ => Ok(()),
-        }
-    }
-
-    fn show(&self, now: Time, simulation: &Simulation) {
-        if let Some(states) = self.states {
-            let of_flows: Vec<_> = simulation.agents().map(tcp_stats).collect();
-            (states.borrow_mut())(now, &of_flows);
-        }
-    }
-}
-
-/// The same, watched and stopped by somebody. Whether it is watched does not change the outcome.
+/// Executes a trial as [`run`] does, with observers and a stop flag.
 ///
 /// # Errors
-/// As [`run`], and [`SimError::Stopped`].
+/// As [`run`]; [`SimError::Stopped`] if the flag was set.
 pub fn run_attended(
     config: SimConfig,
     attendance: &Attendance<'_>,
@@ -218,16 +173,22 @@ pub fn run_attended(
         simulation.network.watch(watcher);
     }
     let windows = phases.windows();
-    let mut trial = Trial::new(simulation, sample_interval);
-    trial.ce_watch = CeWatch::new(&flows, &lifetimes, &windows, &trial.simulation.network.hops);
-    if sample_interval.is_some() {
-        trial.flow_curves = FlowCurves::new(&flows, &trial.simulation, label.index);
-    }
+    let curves = sample_interval.map(|_| FlowCurves::new(&flows, &simulation, label.index));
+    let mut trial = Trial {
+        now: Time::ZERO,
+        sample_interval: sample_interval.map(|span| span.max(MIN_SAMPLE_INTERVAL)),
+        flow_curves: curves.unwrap_or_default(),
+        ce_watch: CeWatch::new(&flows, &lifetimes, &windows, &simulation.network.hops),
+        bottlenecks: Vec::new(),
+        goodput: vec![None; flows.len()],
+        simulation,
+    };
     for window in &windows {
         trial.run_phase(window, &lifetimes, attendance)?;
         trial.end_window(window, &flows);
     }
-    trial.await_answers();
+    // Packets in flight at the end arrive, so that a probe without an answer was lost.
+    trial.simulation.run_until(trial.now + GRACE);
     Ok(trial.finish(&flows, &windows, label, seed))
 }
 
@@ -252,24 +213,21 @@ fn check(config: &SimConfig) -> Result<(), SimError> {
 }
 
 fn check_flow(flow: &FlowConfig) -> Result<(), SimError> {
-    let refuse = |what| Err(SimError::Flow { flow: flow.name.clone(), what });
-    match &flow.kind {
-        FlowKind::Tcp(tcp) if tcp.segment_bytes == 0 => refuse("a segment has at least 1 byte"),
-        FlowKind::Tcp(tcp) if tcp.initial_window == 0 => {
-            refuse("the initial window is at least 1 segment")
-        }
+    let what = match &flow.kind {
+        FlowKind::Tcp(tcp) if tcp.segment_bytes == 0 => "a segment has at least 1 byte",
+        FlowKind::Tcp(tcp) if tcp.initial_window == 0 => "the initial window is at least 1 segment",
         FlowKind::Tcp(tcp) if tcp.receive_window_bytes < u32::from(tcp.segment_bytes) => {
-            refuse("the receive window holds at least one segment")
+            "the receive window holds at least one segment"
         }
-        FlowKind::Udp(udp) if udp.rate.is_zero() => refuse("the rate is above 0"),
-        FlowKind::Probe(probe) => match probe.schedule {
-            crate::flow::ProbeSchedule::Open { interval } if interval < MIN_PROBE_INTERVAL => {
-                refuse("the probe interval is at least 10 us")
-            }
-            _ => Ok(()),
-        },
-        _ => Ok(()),
-    }
+        FlowKind::Udp(udp) if udp.rate.is_zero() => "the rate is above 0",
+        FlowKind::Probe(ProbeConfig { schedule: ProbeSchedule::Open { interval }, .. })
+            if *interval < MIN_PROBE_INTERVAL =>
+        {
+            "the probe interval is at least 10 us"
+        }
+        _ => return Ok(()),
+    };
+    Err(SimError::Flow { flow: flow.name.clone(), what })
 }
 
 fn lifetime(flow: &FlowConfig, phases: &Phases) -> Lifetime {
@@ -282,7 +240,6 @@ fn lifetime(flow: &FlowConfig, phases: &Phases) -> Lifetime {
     Lifetime { start: flow.start.unwrap_or(start), stop }
 }
 
-/// A trial under way.
 struct Trial {
     simulation: Simulation,
     now: Time,
@@ -295,19 +252,6 @@ struct Trial {
 }
 
 impl Trial {
-    fn new(simulation: Simulation, sample_interval: Option<Span>) -> Self {
-        let flows = simulation.agents().len();
-        Self {
-            now: Time::ZERO,
-            sample_interval: sample_interval.map(|span| span.max(MIN_SAMPLE_INTERVAL)),
-            flow_curves: FlowCurves::default(),
-            ce_watch: CeWatch::default(),
-            bottlenecks: Vec::new(),
-            goodput: vec![None; flows],
-            simulation,
-        }
-    }
-
     fn run_phase(
         &mut self,
         window: &PhaseWindow,
@@ -327,7 +271,7 @@ impl Trial {
         Ok(())
     }
 
-    /// Records what every link did since the window before.
+    /// Records the counters of every link since the previous window.
     fn end_window(&mut self, window: &PhaseWindow, flows: &[FlowConfig]) {
         let name = |flow: u32| {
             let known = flows.get(flow as usize);
@@ -337,7 +281,7 @@ impl Trial {
         self.bottlenecks.extend(hops.map(|hop| hop.end_window(window, &name)));
     }
 
-    /// Runs to `end`, stopping flows and taking points of the curves on the way.
+    /// Runs to `end`; stops flows and samples the series on the way.
     fn advance(
         &mut self,
         end: Time,
@@ -345,7 +289,9 @@ impl Trial {
         attendance: &Attendance<'_>,
     ) -> Result<(), SimError> {
         while self.now < end {
-            attendance.check()?;
+            if attendance.stop.is_some_and(|stop| stop.load(Ordering::Relaxed)) {
+                return Err(SimError::Stopped);
+            }
             let next_stop = lifetimes
                 .iter()
                 .map(|lifetime| lifetime.stop)
@@ -373,15 +319,13 @@ impl Trial {
             }
             if until == next_sample {
                 self.sample();
-                attendance.show(self.now, &self.simulation);
+                if let Some(observer) = attendance.states {
+                    let states: Vec<_> = self.simulation.agents().map(tcp_stats).collect();
+                    (observer.borrow_mut())(self.now, &states);
+                }
             }
         }
         Ok(())
-    }
-
-    /// Lets what is under way at the end arrive, so that a probe without an answer was lost.
-    fn await_answers(&mut self) {
-        self.simulation.run_until(self.now + GRACE);
     }
 
     fn sample(&mut self) {
@@ -400,7 +344,6 @@ impl Trial {
         label: TrialLabel,
         seed: u64,
     ) -> TrialOutcome {
-        let bytes_reserved = self.simulation.bytes_reserved();
         let hops = &self.simulation.network.hops;
         let of_hops = || hops.iter().flat_map(|hop| hop.series(label.index));
         let series = self.sample_interval.map(|_| of_hops().collect()).unwrap_or_default();
@@ -418,7 +361,6 @@ impl Trial {
             cost: Cost {
                 events: self.simulation.events,
                 packets: hops.iter().map(|hop| hop.recorder.tally.total().sent.packets).sum(),
-                bytes_reserved,
             },
             ..TrialOutcome::default()
         };
@@ -513,9 +455,8 @@ fn latencies(
 
 /// Flows per trial: a sample numbers its flow in 16 bits.
 const MAX_FLOWS: usize = 1 << 16;
-/// Virtual time per trial, at most.
 const MAX_LENGTH: Time = Time::from_secs(3_600);
-/// Virtual time between two looks at whether the trial is to stop.
+/// Virtual time between two checks of the stop flag.
 const BETWEEN_CHECKS: Span = Span::from_millis(100);
 /// Time after the last phase for answers to arrive.
 const GRACE: Span = Span::from_secs(10);

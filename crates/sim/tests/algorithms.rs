@@ -1,4 +1,4 @@
-//! What each congestion control is known for, on one bottleneck.
+//! The known behaviour of each congestion control on one bottleneck.
 
 mod support;
 
@@ -64,7 +64,7 @@ fn bbr_fills_a_deep_queue_by_less_than_a_bandwidth_delay_product() {
 
 #[test]
 fn bbr_lowers_its_window_to_four_segments_every_ten_seconds() {
-    // The probe sees the empty path for about 200 ms in every 10 s and seldom between.
+    // The probe measures the empty path for about 200 ms in every 10 s, and rarely between.
     let outcome = simulate(
         "fifo:limit=1000000B",
         "20mbit:delay=20ms",
@@ -97,8 +97,8 @@ fn bbr_cycles_through_eight_phases_of_a_round_trip_each() {
         states.into_iter().filter(|state| (3.0..9.5).contains(&state.seconds)).collect();
     let phases = support::gain_phases(&steady);
     let up: Vec<usize> = (0..phases.len()).filter(|at| phases[*at].0 >= 1.2).collect();
-    // 6.5 s are 20 cycles of 8 x 40 ms, less what the phase at 1.25 lasts longer, until a quarter
-    // more is in flight.
+    // 6.5 s are 20 cycles of 8 x 40 ms; slightly fewer fit, because the phase at 1.25 lasts until a
+    // quarter more is in flight.
     assert!((17..=20).contains(&up.len()), "{phases:?}");
     for &at in &up[1..up.len() - 1] {
         let [(gain, length), (drain, drain_length), (cruise, cruise_length)] = phases[at..at + 3]
@@ -107,11 +107,12 @@ fn bbr_cycles_through_eight_phases_of_a_round_trip_each() {
         };
         assert_eq!((gain, drain, cruise), (1.25, 0.75, 1.0), "{phases:?}");
         assert!((40..=85).contains(&length), "{phases:?}");
-        // It ends early when what the phase before put into the queue is gone.
+        // The phase ends early when the queue of the previous phase is empty.
         assert!((5..=50).contains(&drain_length), "{phases:?}");
         assert!((240..=300).contains(&cruise_length), "six phases: {phases:?}");
     }
-    // Packets of 1500 bytes leave at 99 % of the link, not their 1448 bytes of payload.
+    // The paced rate of 1500-byte packets is 99 % of the link, not that of their 1448 payload
+    // bytes.
     let mut rates: Vec<f64> = steady.iter().map(|state| state.pacing).collect();
     rates.sort_by(f64::total_cmp);
     let cruise = rates[rates.len() / 2];
@@ -130,13 +131,13 @@ fn bbr_keeps_four_segments_for_200_ms_in_every_ten_seconds() {
         .collect();
     assert_eq!(probes.len(), 4, "{probes:?}");
     for (_, length) in &probes {
-        // 200 ms and the round trip that it takes to notice.
+        // 200 ms and a round trip until the sender notices.
         assert!((195..=290).contains(length), "{probes:?}");
     }
     for pair in probes.windows(2) {
         assert!((10.0..=10.6).contains(&(pair[1].0 - pair[0].0)), "{probes:?}");
     }
-    // What it sends meanwhile says nothing about the path: afterwards it goes on as before.
+    // Its rate during PROBE_RTT is not a bandwidth sample: afterwards it continues as before.
     let settled: Vec<f64> =
         states.iter().filter(|state| state.seconds > 2.0).map(|state| state.pacing).collect();
     let slowest = settled.iter().copied().fold(f64::INFINITY, f64::min);
@@ -168,7 +169,7 @@ fn hystart_plus_plus_leaves_slow_start_before_a_deep_queue_overflows() {
 
 #[test]
 fn a_recovery_from_mere_reordering_is_undone() {
-    // One packet in a thousand falls back by 30 ms, far beyond a quarter of the round trip.
+    // One packet in a thousand is delayed by 30 ms, far more than a quarter of the round trip.
     let run = |link: &str| {
         let flows = vec![flow("f", Algorithm::Reno)];
         let outcome = run(support::config("fifo:limit=100000B", link, flows, 60)).unwrap();
@@ -185,7 +186,7 @@ fn a_recovery_from_mere_reordering_is_undone() {
 #[test]
 fn a_lost_retransmission_costs_no_timeout_and_a_full_queue_one_reduction() {
     // 2 Mbit/s, 57 ms, 64 KiB: the queue is the larger part of the round trip and still full when
-    // the first retransmission comes, which is dropped, found lost and sent again.
+    // the first retransmission arrives, which is dropped, detected as lost and retransmitted.
     let mut config = support::config(
         "fifo:limit=64KiB",
         "2mbit:delay=28500us",
@@ -296,8 +297,8 @@ fn vivace_tolerates_three_percent_of_loss_and_bounds_its_queue() {
     let clean = run(Algorithm::Vivace, "20mbit:delay=20ms");
     assert!(goodput(&clean, 1) > 16.0, "{}", goodput(&clean, 1));
     assert!(latency(&clean).0 < 120.0, "{:?}", latency(&clean));
-    // Intervals of 60 segments see 3 % of loss as anything from 0 to 7 %: part of the rate is lost
-    // to wrong turns.
+    // In intervals of 60 segments a loss of 3 % varies from 0 to 7 %, so some rate changes have the
+    // wrong sign.
     let lossy = goodput(&run(Algorithm::Vivace, "20mbit:delay=20ms,loss=3%"), 1);
     let cubic = goodput(&run(Algorithm::Cubic, "20mbit:delay=20ms,loss=3%"), 1);
     assert!(lossy > 10.0 && lossy > 3.0 * cubic, "vivace {lossy}, cubic {cubic}");

@@ -1,4 +1,4 @@
-//! The alarm of too many congestion marks in a simulated trial: who is named, and who is not.
+//! The alarm for too many congestion marks in a simulated trial: which flows are named.
 
 mod support;
 

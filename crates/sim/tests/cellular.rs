@@ -1,4 +1,4 @@
-//! What the transports made for cellular links promise, on the synthetic ones.
+//! The claims of the transports for cellular links, on synthetic links.
 
 mod support;
 

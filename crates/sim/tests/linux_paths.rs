@@ -1,7 +1,7 @@
 //! Paths on which Linux 7.3.4 was measured in virtual time (User-Mode Linux, offloads off, three
-//! seeds): one flow through HTB with 14 bytes of overhead per packet, behind it a hop of the same
-//! rate (`netem rate`) that takes the time of transmission, which HTB leaves out; a probe every
-//! 50 ms. The first 10 s are left out. `docs/validation.md` has the table.
+//! seeds): one flow through HTB with 14 bytes of overhead per packet, then a hop of the same rate
+//! (`netem rate`) that adds the transmission time, which HTB does not; a probe every 50 ms. The
+//! first 10 s are discarded. `docs/validation.md` has the table.
 
 mod support;
 
@@ -46,7 +46,7 @@ impl Path {
         .unwrap()
     }
 
-    /// Median of what the queue adds to a probe, ms.
+    /// Median of the queuing delay of a probe, ms.
     fn queue_p50_ms(&self, outcome: &TrialOutcome) -> f64 {
         let in_load = outcome.record.latencies.iter().find(|latency| {
             latency.window.phase == Phase::Load && latency.measure == LatencyMeasure::RoundTrip

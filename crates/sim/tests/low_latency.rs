@@ -1,5 +1,5 @@
-//! Low Latency DOCSIS as a whole: a modem's aggregate behind requests and grants, with what a
-//! classic uploads, a scalable one and sparse marked packets get of it.
+//! Low Latency DOCSIS end to end: a modem's aggregate with requests and grants, and the service
+//! that a classic upload, a scalable upload and sparse marked packets get.
 
 mod support;
 
@@ -26,7 +26,7 @@ fn probe(name: &str, dscp: Dscp) -> FlowConfig {
     FlowConfig { dscp, ..FlowConfig::new(name, kind) }
 }
 
-/// Probes of both classes, and what uploads with these controls get beside them.
+/// Probes of both classes beside uploads with these congestion controls.
 fn trial(queue: &str, uploads: &[Algorithm]) -> TrialOutcome {
     trial_behind(UPSTREAM, queue, uploads)
 }
@@ -93,7 +93,7 @@ fn a_scalable_upload_beside_classic_ones_starves_nobody_and_fills_the_link() {
         let rates = [2, 3, 4].map(|position| goodput(&outcome, position));
         // The classic flow's weight is a tenth of 35 Mbit/s; a scalable flow has that too.
         assert!(rates[0] + rates[1] >= 3.5 && rates[2] >= 3.5, "{queue}: {rates:?}");
-        // What is not ECN-capable is not marked, in a queue that marks.
+        // Packets that are not ECN-capable are not marked, even in a queue that marks.
         assert!(up_link(&outcome).marked_packets() > 100, "{queue}: the premise");
         let mut markings = outcome.samples.iter().filter_map(|sample| sample.marking_far);
         assert!(markings.all(|marking| marking.ecn == Ecn::NotEct), "{queue}");
@@ -126,7 +126,7 @@ fn the_low_latency_queue_is_short_where_nothing_waits_for_grants() {
     assert!(load <= 45.0, "{load}");
 }
 
-/// What marks itself non-queue-building and sends twice the rate, beside a game.
+/// A flow that is marked non-queue-building and sends at twice the rate, beside a game.
 fn misuse(queue: &str) -> TrialOutcome {
     let greedy = FlowKind::Udp(UdpConfig {
         rate: Rate::from_megabits_per_second(40),
@@ -146,9 +146,8 @@ fn misuse(queue: &str) -> TrialOutcome {
     run(SimConfig { phases, ..config }).unwrap()
 }
 
-/// Protection keeps the delay of the low latency queue, and leaves a flow what that queue carries:
-/// of a flow at n times the rate, which is alone there, it sends away 1 - 230/256/n. It does so at
-/// once.
+/// Queue protection preserves the delay of the low latency queue, and redirects only the excess: of
+/// a single flow at n times the rate, it redirects the share 1 - 230/256/n, from the start.
 #[test]
 fn queue_protection_sends_a_greedy_flow_away_and_no_game() {
     let outcome = misuse("docsis-lld:sanctioned-dscp=0");
@@ -175,8 +174,8 @@ fn queue_protection_sends_a_greedy_flow_away_and_no_game() {
     assert!(metric("round_trip_max").is_some_and(|ms| ms < 33.0), "{:?}", game.metrics);
 }
 
-/// One drop empties the classic queue for over a second, DOCSIS-PIE falls asleep, and the coupling
-/// runs on: `docs/queues/docsis-lld.md`. CableLabs' own simulator does the same.
+/// One drop empties the classic queue for over a second, DOCSIS-PIE becomes inactive, and the
+/// coupling continues: `docs/queues/docsis-lld.md`. CableLabs' simulator behaves alike.
 #[test]
 fn the_coupling_holds_a_scalable_flow_down_while_pie_sleeps() {
     for (queue, low, high) in [

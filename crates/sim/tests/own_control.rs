@@ -1,5 +1,5 @@
-//! A congestion control that the caller brings along behaves as the same one of the table: BBR,
-//! which owns its window, and Reno, whose window the transport brings down.
+//! A custom congestion control behaves like the built-in one with the same code: BBR, which owns
+//! its window, and Reno, whose window the transport reduces.
 
 mod support;
 
@@ -14,7 +14,7 @@ use support::{config, up_link, watch};
 
 fn own(make: fn(Setup) -> Box<dyn CongestionControl>, like: Algorithm) -> FlowConfig {
     let own = OwnControl { name: "own:mine".to_owned(), make: Arc::new(make) };
-    // The algorithm is not asked for anything but what its start-up is.
+    // Of the algorithm only the slow start exit is used.
     let tcp = TcpConfig { own: Some(own), ..TcpConfig::of(like) };
     FlowConfig::new("tcp", FlowKind::Tcp(tcp))
 }

@@ -1,9 +1,9 @@
 //! Prague's rate through the whole transport: a connection over a link that never queues and marks
 //! or loses packets independently.
 //!
-//! The law is that of the reference's own documentation, for packets of 1500 bytes: 1/p - 1 Mbit/s
-//! up to a round trip of 25 ms, and 25 ms / R of that above. It is for evenly spread marks;
-//! independent ones leave the window some 10 to 40 % higher.
+//! The law is that of the reference's documentation, for packets of 1500 bytes: 1/p - 1 Mbit/s up
+//! to a round trip of 25 ms, and 25 ms / R of that above. It assumes evenly spaced marks; with
+//! independent marks the window is 10 to 40 % larger.
 
 mod support;
 
@@ -68,7 +68,7 @@ fn losses_at_random_leave_the_rate_of_reno() {
     assert!((0.85..=1.15).contains(&ratio), "{ratio:.3}");
 }
 
-/// A loss is answered although most of the time a mark is being answered.
+/// A loss is answered even while a mark is being answered, which is most of the time.
 #[test]
 fn losses_count_beside_marks() {
     let marked = prague("mark=0.5%", 80, PragueConfig::default());

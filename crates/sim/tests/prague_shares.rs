@@ -1,9 +1,9 @@
-//! What Prague gets beside another flow, against published measurements of Linux' own.
+//! Prague's share beside another flow, compared with published measurements of Linux.
 //!
-//! Missed, and not tested: 2.12, 1.81 and 1.70 at 10 Mbit/s with 10, 20 and 80 ms (P. Heist's of
-//! 2020; we get less than 1): a packet takes 1.2 ms there, so that one classic packet in the way
-//! is past the step of 1 ms. The testbed of 2026 at 10 Mbit/s shows the same as we do. RFC 9332's
-//! "roughly equal" rates beside Reno at 25 ms, read as a factor of two: 2.0 to 2.1.
+//! Missed, and not tested: 2.12, 1.81 and 1.70 at 10 Mbit/s with 10, 20 and 80 ms (P. Heist 2020;
+//! the simulation has less than 1). A packet takes 1.2 ms there, so a single classic packet ahead
+//! exceeds the step of 1 ms; the testbed of 2026 agrees with the simulation at 10 Mbit/s. RFC
+//! 9332's "roughly equal" rates beside Reno at 25 ms, read as a factor of two: 2.0 to 2.1.
 
 mod support;
 
@@ -19,7 +19,7 @@ fn check(contest: Contest, low: f64, high: f64) {
 }
 
 /// P. Heist, L4S tests, scenario 1: dualpi2 at 50 Mbit/s, each within a quarter. Prague of 2020
-/// did not yet depend less on the round trip.
+/// had no reduced dependence on the round trip.
 #[test]
 fn beside_cubic_through_dualpi2_at_50_mbit() {
     for (rtt_ms, published) in [(10, 2.73), (20, 2.17), (80, 1.66)] {
@@ -48,8 +48,8 @@ fn beside_cubic_in_one_queue() {
     check(Contest::new("fq-codel:flows=1", 50, 20), 12.0, 38.0);
 }
 
-/// P. Heist, L4S tests: of 20 and 10 ms, 15.8 : 30.8 Mbit/s without less dependence on the round
-/// trip. With it, flows of both are meant to be equal.
+/// P. Heist, L4S tests: flows of 20 and 10 ms share 15.8 : 30.8 Mbit/s without reduced dependence
+/// on the round trip. With it, their shares should be equal.
 #[test]
 fn beside_prague_of_a_shorter_round_trip() {
     let contest = Contest { rival: Algorithm::Prague, ..Contest::new(DUALPI2, 50, 10) };

@@ -2,11 +2,10 @@
 //!
 //! One flow, a link that never queues, Bernoulli loss of probability p; the mean window is the rate
 //! times the round trip. The square root law 1.22/sqrt(p) and the table of RFC 9438 section 5.1
-//! hold for periodic loss. Independent loss spreads the windows, and the mean lies higher:
+//! apply to periodic loss. Independent loss spreads the windows and increases their mean:
 //! 1.31/sqrt(p) for Reno (Ott, Kemperman and Mathis 1996); for CUBIC the expectation is computed
-//! here from the equations of RFC 9438 in real numbers, round by round, and checked against the
-//! RFC's table with periodic loss first. The transport, its integers and its timers have no part in
-//! that.
+//! here from the equations of RFC 9438 in real numbers, round by round, without the transport and
+//! its integers and timers, and checked with periodic loss against the RFC's table first.
 
 mod support;
 
@@ -43,9 +42,9 @@ fn the_equations_of_cubic_give_the_table_of_rfc_9438() {
     }
 }
 
-/// At 1 % a window of a dozen whole segments grows by half of one per round trip: what is rounded
-/// off shows. The kernel's own CUBIC over the same link, live, had 11.0 segments, 0.85 of the
-/// equations'.
+/// At 1 % a window of a dozen whole segments grows by half a segment per round trip, so rounding
+/// matters. The kernel's CUBIC over the same link in the live world had 11.0 segments, 0.85 of the
+/// equations' window.
 #[test]
 fn cubic_follows_its_equations_under_independent_loss() {
     let window = of_connection(Algorithm::Cubic, "loss=1%", 100, 3_000);
@@ -56,9 +55,9 @@ fn cubic_follows_its_equations_under_independent_loss() {
     }
 }
 
-/// The table is of real numbers. In whole segments the top of the cubic curve is flat for many
-/// round trips, and a loss that comes early there does not lower the maximum: the window lies
-/// higher, by up to a quarter where the curve takes over from Reno's line.
+/// The table assumes real numbers. In whole segments the top of the cubic curve is flat for many
+/// round trips, and an early loss there does not lower the maximum: the window is larger, by up to
+/// a quarter where the cubic curve overtakes Reno's line.
 #[test]
 fn cubic_comes_near_the_table_of_rfc_9438_under_periodic_loss() {
     for (loss, at_100_ms, at_10_ms) in RFC_9438 {
@@ -73,16 +72,16 @@ fn cubic_comes_near_the_table_of_rfc_9438_under_periodic_loss() {
 #[test]
 fn prague_answers_random_marks_with_two_over_p() {
     for share in [0.01, 0.03, 0.1, 0.2] {
-        // From 25 ms on, Prague's growth is its own.
+        // From 25 ms on, Prague's growth is not scaled.
         let window = with_random_marks(Algorithm::Prague, share, Span::from_millis(30), 10_000);
         let ratio = window * share / 2.0;
         assert!((0.9..=1.15).contains(&ratio), "Prague at {share}: {ratio:.3}");
     }
 }
 
-/// Linux 7.3.4 in User-Mode Linux, `netem loss ... ecn`, 30 ms, a minute of which the first 10 s
-/// are left out: 58.6, 18.8 and 8.8 segments, some 10 % below 2/p, since the window does not grow
-/// in a round trip with a mark.
+/// Linux 7.3.4 in User-Mode Linux, `netem loss ... ecn`, 30 ms, a minute without its first 10 s:
+/// 58.6, 18.8 and 8.8 segments, about 10 % below 2/p, since the window does not grow in a round
+/// trip with a mark.
 #[test]
 fn dctcp_answers_random_marks_with_the_windows_of_linux() {
     for (marks, linux) in [("mark=3%", 58.6), ("mark=10%", 18.8), ("mark=20%", 8.8)] {

@@ -1,5 +1,5 @@
-//! What BLUE, AVQ and REM are known for, on one bottleneck of 20 Mbit/s and 44 ms with TCP Reno
-//! that answers ECN marks.
+//! The known behaviour of BLUE, AVQ and REM on one bottleneck of 20 Mbit/s and 44 ms with TCP Reno
+//! and ECN.
 
 use underload_aqm::time::Span;
 use underload_record::schema::{BottleneckSummary, Direction, Phase};
@@ -62,10 +62,10 @@ fn blue_loses_less_than_red_with_small_buffers() {
     }
 }
 
-/// Kunniyur and Srikant 2001: the link carries what `gamma` asks for, without loss, and the queue
-/// is the shorter the less is asked for. Short: the median is below half of the virtual buffer of
-/// 100 kB, which the link needs 40 ms to send. The real queue has the same arrivals as the virtual
-/// one and is served faster.
+/// Kunniyur and Srikant 2001: the link's utilisation is `gamma`, without loss, and the queue is
+/// shorter with a smaller `gamma`. Short means a median below half of the virtual buffer of 100 kB,
+/// which is 40 ms of the link. The real queue has the arrivals of the virtual one and is served
+/// faster.
 #[test]
 fn avq_holds_the_wanted_utilisation_with_a_short_queue() {
     let mut longest_ms = 0.5 * 40.0;
@@ -79,8 +79,8 @@ fn avq_holds_the_wanted_utilisation_with_a_short_queue() {
     }
 }
 
-/// Athuraliya et al. 2001: rate and queue match their targets whatever the number of senders, while
-/// RED's queue grows with it. REM settles slowly: the price that slow start left takes a minute.
+/// Athuraliya et al. 2001: rate and queue match their targets for any number of senders, while
+/// RED's queue grows with it. REM settles slowly: the price from slow start decays for a minute.
 #[test]
 fn rem_matches_rate_and_queue_whatever_the_number_of_senders() {
     let mut red_ms = 0.0;

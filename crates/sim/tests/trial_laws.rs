@@ -1,4 +1,4 @@
-//! What every trial keeps: determinism, conservation, independence of threads, clear refusals.
+//! Laws of every trial: determinism, conservation, independence of threads, clear errors.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -91,14 +91,14 @@ fn the_same_seed_gives_the_same_record_on_any_number_of_threads() {
     }
 }
 
-/// Counts sightings, and holds each packet to the order of its journey.
+/// Counts sightings, and checks the order of each packet's events.
 #[derive(Default)]
 struct Counting {
     /// Per direction: sent, arrived, marked, dropped, departed, delivered, received.
     counts: [[u64; 7]; 2],
-    /// Per direction and place, the last instant.
+    /// The last instant, per direction and point of the path.
     last: BTreeMap<(u8, Option<usize>), Time>,
-    /// Stage that a packet under way has reached, by its number.
+    /// The stage that a packet in flight has reached, by its number.
     stages: BTreeMap<u32, usize>,
     /// Sojourns of all departures.
     sojourn: Span,
@@ -126,7 +126,7 @@ impl Watcher for Counting {
         let id = packet.meta.id;
         // Later links come after earlier ones, the far endpoint after all.
         let place = hop.unwrap_or(if stage == 0 { 0 } else { 8 });
-        // What the link loses has departed before.
+        // A packet that the link loses has departed before.
         let (kind, stage) = (stage, 10 * place + if stage == 3 { 9 } else { stage });
         match kind {
             0 => assert_eq!(self.stages.insert(id, stage), None, "a number for each packet"),
@@ -227,7 +227,7 @@ fn a_closed_loop_probe_sends_on_answers_and_survives_loss() {
     let lost = outcome.samples.iter().filter(|sample| sample.rtt_ns.is_none()).count();
     let answered = outcome.samples.len() - lost;
     assert!(lost > 0, "the premise: something was lost");
-    // 12 s are `answered` round trips of 40.04 ms and `lost` time-outs of a second.
+    // 12 s are `answered` round trips of 40.04 ms and `lost` timeouts of a second.
     let spent = answered as f64 * 0.040_044 + lost as f64;
     assert!((spent - 12.0).abs() < 1.1, "{answered} answered, {lost} lost");
     assert!(outcome.samples.iter().all(|sample| sample.closed_loop));

@@ -1,6 +1,6 @@
-//! TCP beside the kernel's: deep buffers before a link whose rate varies, and small queues.
+//! TCP compared with the kernel's: deep buffers before a link whose rate varies, and small queues.
 //!
-//! The kernel's numbers are of Linux 6.18 in the live world over the same emulated links.
+//! The kernel's numbers are those of Linux 6.18 in the live world over the same emulated links.
 
 mod support;
 
@@ -39,13 +39,14 @@ fn dropped(outcome: &TrialOutcome) -> u64 {
     up_link(outcome).drops.values().map(|count| count.packets).sum()
 }
 
-/// Retransmissions wait for seconds there, longer than a timeout that was computed before. Were
-/// their acknowledgements credited to later ones, those under way would seem lost, again and again.
+/// Retransmissions wait in the buffer for seconds, longer than the timeout computed before. If
+/// their acknowledgements were credited to later retransmissions, those in flight would seem lost
+/// repeatedly.
 #[test]
 fn a_deep_buffer_before_a_varying_rate_makes_no_storm_of_retransmissions() {
     let steps = "steps:0s=12mbit,20s=3mbit,22s=12mbit,26s=2mbit,28s=12mbit,repeat=30s,delay=5ms";
-    // The kernel sends again 534 segments of CUBIC, 450 of Reno; before 3 MB its send buffer is
-    // smaller than the queue, and nothing is lost. 10.3 Mbit/s each time.
+    // The kernel retransmits 534 segments with CUBIC, 450 with Reno; with a queue of 3 MB its send
+    // buffer is smaller than the queue, and nothing is lost. 10.3 Mbit/s in each case.
     for (algorithm, kernel) in [(Algorithm::Cubic, 534.0), (Algorithm::Reno, 450.0)] {
         let outcome = simulate(algorithm, 1, "fifo:limit=2000kB", steps, 1);
         let again = outcome.tcp[0].unwrap().retransmits;
@@ -84,8 +85,8 @@ fn next_to_nothing_is_sent_in_vain_on_cellular_links() {
     }
 }
 
-/// Before a queue that drops at random a window reacts to each loss by itself: whatever grows it
-/// beyond the rule of CUBIC shows as drops. The kernel: 1.22 % before PIE, 1.30 % before DualPI2.
+/// A queue that drops at random shows too much growth of the window as additional drops. The kernel
+/// has 1.22 % drops with PIE, 1.30 % with DualPI2.
 #[test]
 fn small_queues_drop_from_cubic_what_they_drop_from_the_kernels() {
     for (queue, kernel) in [("pie:profile=rfc", 1.22), ("dualpi2:profile=linux", 1.30)] {

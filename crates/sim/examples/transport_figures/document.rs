@@ -1,4 +1,4 @@
-//! The page that figures and numbers go to.
+//! The page that contains the figures and numbers.
 
 #![expect(clippy::disallowed_methods, reason = "reads and writes the documentation")]
 
@@ -33,7 +33,7 @@ impl Document {
         self.picture(name, diagram.plot()?.svg())
     }
 
-    /// Writes a picture that is drawn already.
+    /// Writes a figure that was drawn before.
     pub fn picture(&self, name: &str, svg: String) -> Result<(), Box<dyn Error>> {
         let folder = self.docs.join(self.images);
         fs::create_dir_all(&folder)?;
@@ -73,7 +73,7 @@ pub fn head(cells: &[&str]) -> [String; 2] {
     [format!("| {} |", cells.join(" | ")), format!("|---|{rule}|")]
 }
 
-/// At most `most` of the points, evenly.
+/// Returns at most `most` of the points, evenly selected.
 pub fn thin(points: Vec<(f64, f64)>, most: usize) -> Vec<(f64, f64)> {
     let step = points.len().div_ceil(most).max(1);
     points.into_iter().step_by(step).collect()

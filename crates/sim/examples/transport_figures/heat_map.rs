@@ -1,4 +1,4 @@
-//! Heat maps of ratios as SVG: the hue says who gets more, its depth by how much.
+//! Heat maps of ratios as SVG: the hue shows which flow gets more, its depth by how much.
 
 use std::fmt::Write as _;
 
@@ -20,7 +20,7 @@ pub struct Panel {
 
 #[derive(Clone)]
 pub struct Cell {
-    /// `None`: there is none.
+    /// `None` if the ratio does not exist.
     pub ratio: Option<f64>,
     /// Written below the ratio, in a frame.
     pub note: Option<String>,
@@ -70,7 +70,7 @@ impl HeatMap {
     }
 }
 
-/// What the colours mean, at the right of the title.
+/// The legend of the colours, at the right of the title.
 fn scale(svg: &mut String, width: usize) {
     let ratios = [("1:16", 0.0625), ("1:4", 0.25), ("1", 1.0), ("4", 4.0), ("16", 16.0)];
     for (number, (name, ratio)) in ratios.iter().enumerate() {
@@ -145,7 +145,7 @@ const TOP: usize = 24;
 const BOTTOM: usize = 50;
 const HEADER: usize = 56;
 
-/// Light and dark pages; cells have colours of their own.
+/// Colours for light and dark pages; the cells have fixed colours.
 const STYLE: &str = "\
 svg.heat { --text: #1c2024; --muted: #5c6670; }
 @media (prefers-color-scheme: dark) { svg.heat { --text: #e8eaed; --muted: #a3adb7; } }

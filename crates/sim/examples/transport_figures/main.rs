@@ -1,14 +1,14 @@
-//! Redraws the validation figures of `docs/transports.md` and writes its numbers anew; with the
-//! word `shares` those of `docs/queues/dualpi2.md`, how Prague and CUBIC share a bottleneck.
+//! Redraws the validation figures of `docs/transports.md` and updates its numbers; with the
+//! argument `shares` those of `docs/queues/dualpi2.md`, how Prague and CUBIC share a bottleneck.
 //!
 //! ```text
 //! cargo run --release -p underload-sim --example transport_figures [TRACE...]
 //! cargo run --release -p underload-sim --example transport_figures shares
 //! ```
 //!
-//! Figures go to `docs/images/transports/` and `docs/images/queues/`; tables stand in the pages
-//! between `<!-- numbers: NAME -->` and `<!-- end -->`. Recorded cellular traces (Mahimahi's
-//! format, unpacked) are optional: without them their table stays as it is.
+//! Figures are written to `docs/images/transports/` and `docs/images/queues/`; tables are replaced
+//! in the pages between `<!-- numbers: NAME -->` and `<!-- end -->`. Recorded cellular traces
+//! (Mahimahi's format, unpacked) are optional: without them their table is not changed.
 #![expect(clippy::print_stdout, reason = "the tables are the result of the program")]
 
 #[path = "../../tests/support/mod.rs"]

@@ -1,4 +1,4 @@
-//! DCTCP and Prague: the queue that they keep, and how they answer random marks.
+//! DCTCP and Prague: their standing queue, and their response to random marks.
 
 use std::error::Error;
 
@@ -66,7 +66,7 @@ fn random_marks(document: &mut Document) -> Result<(), Box<dyn Error>> {
     for share in shares {
         let law = 2.0 / share;
         let mut cells = vec![format!("{} %", share * 100.0), format!("{law:.1}")];
-        // DCTCP's window stands still while a mark is answered, which is the transport's part.
+        // DCTCP's window is constant while the transport answers a mark.
         let marks = format!("mark={}%", share * 100.0);
         let windows = [
             of_connection(Algorithm::Dctcp, &marks, 30, 600),

@@ -9,7 +9,7 @@ use crate::document::{Document, head, row};
 use crate::heat_map::{Cell, HeatMap, Panel};
 use crate::support::shares::Contest;
 
-/// Trials of a cell: their flows start at other times.
+/// Trials of a cell; their flows start at different times.
 const SEEDS_OF_A_CELL: u64 = 3;
 /// Trials of a published share.
 const SEEDS_OF_AN_ANCHOR: u64 = 5;
@@ -33,7 +33,7 @@ const QUEUES: [(&str, &str); 4] = [
 struct Anchor {
     contest: Contest,
     published: f64,
-    /// Of the published share, either way.
+    /// Tolerance relative to the published share.
     within: f64,
     source: &'static str,
 }
@@ -109,7 +109,7 @@ pub fn draw(document: &mut Document) -> Result<(), Box<dyn Error>> {
     document.picture("shares", map.svg())
 }
 
-/// The ratio of a cell, and what was published of it.
+/// The ratio of a cell, and its published value.
 fn cell(queue: &'static str, mbit: u64, rtt_ms: u64, anchors: &[Anchor]) -> Cell {
     let contest = Contest::new(queue, mbit, rtt_ms);
     let is_here = |anchor: &&Anchor| {
@@ -124,7 +124,7 @@ fn cell(queue: &'static str, mbit: u64, rtt_ms: u64, anchors: &[Anchor]) -> Cell
     Cell { ratio: mean_ratio(&contest, SEEDS_OF_A_CELL), note }
 }
 
-/// Mean over the seeds of what Prague got over what the other got; `None` where that was nothing.
+/// Mean over the seeds of Prague's goodput over the other's; `None` if the other got nothing.
 fn mean_ratio(contest: &Contest, seeds: u64) -> Option<f64> {
     let of = |seed| {
         let (prague, rival) = contest.rates(seed);

@@ -1,9 +1,9 @@
 //! A TCP connection of an application: requests up, responses down, one exchange at a time.
 //!
-//! Both directions are the engine's TCP with its own congestion control. The client shakes hands;
-//! the server's direction opens when the first request arrives, with the handshake as its first
-//! round trip sample. Differences from a real connection: the closing handshake is not sent, and
-//! an acknowledgement never rides on data of the other direction (each is a packet of its own).
+//! Each direction is a TCP of the engine with separate congestion control. The client performs the
+//! handshake; the server's direction opens when the first request arrives, with the handshake as
+//! its first round trip sample. Differences from a real connection: there is no closing handshake,
+//! and acknowledgements are never combined with data of the other direction.
 
 use underload_aqm::packet::Packet;
 use underload_aqm::rng::Rng;
@@ -19,15 +19,15 @@ pub(super) struct Connection {
     pub(super) channel: u16,
     up: Tcp,
     down: Tcp,
-    /// When the server answered the connection request, while it has done so once.
+    /// When the server answered the connection request; `None` if the request was repeated.
     answered: Option<Time>,
     requests: u32,
     accepted: bool,
-    /// Bytes that the server has when the current request is complete.
+    /// Bytes received by the server when the current request is complete.
     request_end: u64,
-    /// Bytes that the server will answer the current request with.
+    /// Bytes of the response to the current request.
     response: u64,
-    /// Bytes that the client has when the current response is complete; 0 while it is not sent.
+    /// Bytes received by the client when the current response is complete.
     response_end: u64,
     answering: bool,
 }
@@ -53,7 +53,7 @@ impl Connection {
         connection
     }
 
-    /// Sends a request, now or once connected. The exchange before must be complete.
+    /// Sends a request, now or once connected. The previous exchange must be complete.
     pub(super) fn fetch(&mut self, port: &mut Port<'_>, request: u64, response: u64) {
         self.request_end += request;
         self.response = response;
@@ -61,7 +61,7 @@ impl Connection {
         self.up.write(&mut port.channel(self.channel), request);
     }
 
-    /// Takes a packet of this connection; true when it completes the response.
+    /// Handles a packet of this connection; returns true if it completes the response.
     pub(super) fn receive(
         &mut self,
         port: &mut Port<'_>,
@@ -88,11 +88,11 @@ impl Connection {
                 self.serve(port, &body);
                 false
             }
-            Direction::Down => self.answering && self.take_response(),
+            Direction::Down => self.answering && self.complete_response(),
         }
     }
 
-    /// The server's side of an arrival.
+    /// Handles an arrival at the server.
     fn serve(&mut self, port: &mut Port<'_>, body: &Body) {
         if let (Body::Data(data), false) = (body, self.accepted) {
             let answered = self.answered.filter(|_| !data.retransmission);
@@ -106,8 +106,8 @@ impl Connection {
         }
     }
 
-    /// Whether the response has just become complete.
-    fn take_response(&mut self) -> bool {
+    /// Returns true once, when the response is complete.
+    fn complete_response(&mut self) -> bool {
         let complete = self.response > 0 && self.down.received_bytes() >= self.response_end;
         if complete {
             self.response = 0;
@@ -126,9 +126,5 @@ impl Connection {
 
     pub(super) fn deadline(&self) -> Time {
         self.up.deadline().min(self.down.deadline())
-    }
-
-    pub(super) fn bytes_reserved(&self) -> usize {
-        self.up.bytes_reserved() + self.down.bytes_reserved()
     }
 }

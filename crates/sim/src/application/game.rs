@@ -1,11 +1,11 @@
-//! An online game: small packets both ways, forever.
+//! An online game: small packets in both directions.
 //!
 //! The model of CableLabs' residential scenario for ns-3: up 128 bytes every 33 ms, down 450 bytes
 //! every 33 ms, with normally distributed sizes (standard deviations 20 and 120 bytes) and gaps (3
-//! and 5 ms). Sizes are payload above UDP.
+//! and 5 ms). Sizes are UDP payload.
 //!
-//! The round trip of an update is its way up plus the way down of the next packet that the server
-//! sends: what the network adds to a player's reaction, without the server's tick.
+//! The round trip of an update is its delay up plus the delay down of the next packet that the
+//! server sends: the delay that the network adds to a player's reaction, without the server's tick.
 
 use std::collections::VecDeque;
 
@@ -20,7 +20,7 @@ use crate::net::{Body, Segment};
 use super::numbers::{metric, normal, percent};
 use super::samples::Samples;
 
-/// A game; it has nothing to set.
+/// A game; it has no parameters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GameConfig;
 
@@ -72,7 +72,7 @@ pub(super) struct Game {
     stop: Time,
     up: Stream,
     down: Stream,
-    /// Updates at the server: the packet that answers, and the time the update was under way.
+    /// Updates at the server: the number of the packet that answers, and the delay of the update.
     unanswered: VecDeque<(u32, Span)>,
     round_trips: Samples,
 }
@@ -137,9 +137,5 @@ impl Endpoint for Game {
         metrics.push(metric("updates_lost_up", "%", self.up.lost()));
         metrics.push(metric("updates_lost_down", "%", self.down.lost()));
         metrics
-    }
-
-    fn bytes_reserved(&self) -> usize {
-        self.unanswered.capacity() * size_of::<(u32, Span)>() + self.round_trips.bytes_reserved()
     }
 }

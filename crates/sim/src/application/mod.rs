@@ -1,15 +1,15 @@
-//! Applications in virtual time, and how good they are for their users.
+//! Applications in virtual time, with the quality that their users perceive.
 //!
-//! An application is both of its ends. It sends datagrams, opens TCP connections of its own (the
-//! engine's TCP, in both directions), and in the end reports a few numbers in its users' terms. It
-//! starts with the load phase unless told otherwise, so that what it reports is the state under
-//! load; whatever shares the path with it is the scenario's own flows.
+//! An application simulates both of its ends. It sends datagrams or opens TCP connections (the
+//! engine's TCP, in both directions), and reports a few metrics in its users' terms. By default it
+//! starts with the load phase, so that the metrics show the state under load. The scenario's other
+//! flows share the path with it.
 //!
 //! | application | sends | reports |
 //! |---|---|---|
-//! | [`voip`] | G.711 both ways | MOS, R, mouth-to-ear delay, lost and late frames |
+//! | [`voip`] | G.711 in both directions | MOS, R, mouth-to-ear delay, lost and late frames |
 //! | [`web`] | the guideline's page over TCP | page load time |
-//! | [`game`] | small packets both ways | round trip |
+//! | [`game`] | small packets in both directions | round trip |
 //! | [`cloud_game`] | input up, 60 frames a second down | lag, spikes, input-to-photon delay |
 //! | [`video`] | chunks over TCP at a chosen bit rate | QoE, rebuffering, switches |
 //! | [`interactive_video`] | a video call at a controlled rate | glass-to-glass delay, freezes |
@@ -40,25 +40,18 @@ use video::{Video, VideoConfig};
 use voip::{Voip, VoipConfig};
 use web::{Web, WebConfig};
 
-/// An application to simulate.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ApplicationConfig {
-    /// A telephone call.
     Voip(VoipConfig),
-    /// A web page.
     Web(WebConfig),
-    /// An online game.
     Game(GameConfig),
-    /// A game rendered far away.
     CloudGame(CloudGameConfig),
-    /// Adaptive video.
     Video(VideoConfig),
-    /// One direction of a video call.
     InteractiveVideo(InteractiveVideoConfig),
 }
 
 impl ApplicationConfig {
-    /// The application's name in scenarios and records.
+    /// Returns the name in scenarios and records.
     pub const fn name(&self) -> &'static str {
         match self {
             Self::Voip(_) => "voip",
@@ -70,17 +63,17 @@ impl ApplicationConfig {
         }
     }
 
-    /// The ECN field of its packets.
+    /// Returns the ECN field of its packets.
     pub(crate) fn ecn(&self) -> Ecn {
         if let Self::CloudGame(config) = self { config.ecn() } else { Ecn::NotEct }
     }
 
-    /// The congestion control of its datagrams, if it has one with a name.
+    /// Returns the congestion control of its datagrams, if it is one of [`Algorithm`].
     pub(crate) fn congestion_control(&self) -> Option<&'static str> {
         (self.ecn() == Ecn::Ect1).then(|| Algorithm::Prague.name())
     }
 
-    /// Both ends of it, sending nothing new from `stop` on.
+    /// Creates both ends, which send no new data from `stop` on.
     pub(crate) fn build(&self, stop: Time, rng: Rng) -> Box<dyn Endpoint> {
         match self {
             Self::Voip(config) => Box::new(Voip::new(config, stop, &rng)),

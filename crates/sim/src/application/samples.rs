@@ -1,4 +1,4 @@
-//! Delays of an application's own events, and their quantiles.
+//! Delays of an application's events, and their quantiles.
 
 use underload_aqm::time::Span;
 use underload_record::schema::{Metric, Quantile};
@@ -13,7 +13,7 @@ pub(super) struct Samples {
 }
 
 impl Samples {
-    /// Makes room for one delay per `interval` of `length`.
+    /// Reserves memory for one delay per `interval` of `length`.
     pub(super) fn reserve_for(&mut self, length: Span, interval: Span) {
         let count = length.as_nanos() / interval.as_nanos().max(1) + 1;
         self.nanos.reserve_exact(count as usize);
@@ -27,22 +27,17 @@ impl Samples {
         self.nanos.len()
     }
 
-    /// How many are longer than the shortest by more than `margin`.
+    /// Returns the number of delays that exceed the shortest by more than `margin`.
     pub(super) fn beyond_shortest(&self, margin: Span) -> usize {
         let Some(shortest) = self.nanos.iter().min() else { return 0 };
         let limit = shortest + margin.as_nanos();
         self.nanos.iter().filter(|&&delay| delay > limit).count()
     }
 
-    /// Median, 99th percentile and maximum in milliseconds; no 99th percentile of fewer than 500
-    /// delays.
+    /// Returns median, 99th percentile and maximum, ms; the 99th percentile needs 500 delays.
     pub(super) fn report(&self, name: &str) -> [Metric; 3] {
         let quantiles = [Quantile::P50, Quantile::P99, Quantile::Max];
         delay_metrics(name, quantiles, distribution(&mut self.nanos.clone()))
-    }
-
-    pub(super) fn bytes_reserved(&self) -> usize {
-        self.nanos.capacity() * size_of::<u64>()
     }
 }
 

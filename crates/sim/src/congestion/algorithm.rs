@@ -1,12 +1,12 @@
-//! The congestion controls by name. Each stands in one table, at the end of this file; the names
-//! that parsers take and errors list, what they ask of TCP, their constructors and the table in
-//! `docs/transports.md` follow from it.
+//! The congestion controls by name. Each is an entry of one table in this file, from which follow
+//! the names that parsers accept and errors list, the requirements on TCP, the constructors and the
+//! table in `docs/transports.md`.
 
 use underload_aqm::time::{Span, Time};
 
 use super::{
-    Ack, Bbr, C2tcp, CongestionControl, Cubic, Dctcp, EcnUse, Loss, Own, OwnControl, PacketRate,
-    Prague, Reno, Setup, SlowStartExit, Steered, Vivace, Westwood, Window,
+    Ack, Bbr, C2tcp, CongestionControl, Cubic, Dctcp, EcnUse, Loss, OwnControl, PacketRate, Prague,
+    Reno, Setup, SlowStartExit, Steered, Vivace, Westwood, Window,
 };
 
 /// Declares [`Algorithm`] and [`Controller`] from the table.
@@ -25,27 +25,26 @@ macro_rules! algorithms {
         }
 
         impl Algorithm {
-            /// Every one.
             pub const ALL: [Self; [$($name),*].len()] = [$(Self::$kind),*];
 
-            /// The name in scenarios and records.
+            /// Returns the name in scenarios and records.
             pub const fn name(self) -> &'static str {
                 match self { $(Self::$kind => $name,)* }
             }
 
-            /// What defines it.
+            /// Returns the document that defines it.
             pub const fn source(self) -> &'static str {
                 match self { $(Self::$kind => $source,)* }
             }
 
-            /// How slow start ends early in Linux: HyStart belongs to CUBIC there, and to what is
-            /// built on it; the others go on to the first loss or mark, or have a start-up of
-            /// their own.
+            /// Returns the early exit from slow start in Linux: HyStart for CUBIC and its
+            /// derivatives; the others end slow start with the first loss or mark, or have a
+            /// different start-up.
             pub const fn slow_start_exit(self) -> SlowStartExit {
                 match self { $(Self::$kind => SlowStartExit::$slow_start_exit,)* }
             }
 
-            /// The use of ECN that it cannot do without, if there is one.
+            /// Returns the ECN mode that it requires, if any.
             pub const fn required_ecn(self) -> Option<EcnUse> {
                 match self { $(Self::$kind => $ecn,)* }
             }
@@ -55,27 +54,27 @@ macro_rules! algorithms {
         #[derive(Debug)]
         pub enum Controller {
             $(#[doc = concat!("[`", stringify!($kind), "`]: ", $source, ".")] $kind($kind),)*
-            /// [`Steered`]: no algorithm.
+            /// A window that a caller controls.
             Steered(Steered),
-            /// [`Own`]: one of the caller's.
-            Own(Own),
+            /// A custom congestion control.
+            Own(Box<dyn CongestionControl>),
         }
 
         impl Controller {
-            /// An instance at the start of a connection.
+            /// Creates the state at the start of a connection.
             pub fn new(algorithm: Algorithm, setup: Setup) -> Self {
                 match algorithm {
                     $(Algorithm::$kind => { let $setup = setup; Self::$kind($new) })*
                 }
             }
 
-            /// One of the caller's at the start of a connection.
+            /// Creates a custom control at the start of a connection.
             pub fn own(control: &OwnControl, setup: Setup) -> Self {
-                Self::Own(Own((control.make)(setup)))
+                Self::Own((control.make)(setup))
             }
         }
 
-        /// Calls a method of whichever algorithm it is.
+        /// Calls a method of the algorithm.
         macro_rules! dispatch {
             ($d controller:expr, $d control:ident => $d call:expr) => {
                 match $d controller {
@@ -89,17 +88,16 @@ macro_rules! algorithms {
 }
 
 impl Algorithm {
-    /// The algorithm of that name.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|algorithm| algorithm.name() == name)
     }
 
-    /// Every name, for errors and help: `reno, cubic, ...`.
+    /// Returns all names for errors and help: `reno, cubic, ...`.
     pub fn names() -> String {
         Self::ALL.map(Self::name).join(", ")
     }
 
-    /// How a flow of this algorithm uses ECN when it is asked for `wish`.
+    /// Returns the ECN mode of a flow of this algorithm that is configured with `wish`.
     pub fn ecn(self, wish: EcnUse) -> EcnUse {
         self.required_ecn().unwrap_or(wish)
     }
@@ -139,7 +137,7 @@ algorithms! { $
         source: "RFC 8257",
         slow_start_exit: Loss,
         ecn: Some(EcnUse::Accurate),
-        new: |_setup| Dctcp::new(),
+        new: |_setup| Dctcp::default(),
     }
     Prague {
         name: "prague",

@@ -1,5 +1,5 @@
-//! BBR version 1 (Cardwell et al. 2016) as Linux `tcp_bbr.c` has it: bandwidth as the maximum of
-//! ten rounds, smallest round trip of ten seconds, gains 2885/1000, drain, the cycle of eight
+//! BBR version 1 (Cardwell et al. 2016) as in Linux `tcp_bbr.c`: bandwidth as the maximum of ten
+//! rounds, minimum round trip of ten seconds, gains 2885/1000, drain, the cycle of eight
 //! phases, PROBE_RTT for 200 ms at four segments, 1 % pacing margin, packet conservation in the
 //! first round of recovery, and the allowance for aggregated acknowledgements.
 //!
@@ -9,24 +9,22 @@ use underload_aqm::rng::Rng;
 use underload_aqm::time::{Span, Time};
 
 use super::{
-    Ack, Cause, CongestionControl, Delivered, Loss, MAX_WINDOW, MaxFilter, PacketRate, PayloadRate,
-    SegmentSizes, Setup, State, Window,
+    Ack, Cause, CongestionControl, Delivered, Loss, MAX_WINDOW, PacketRate, PayloadRate,
+    SegmentSizes, Setup, State, Window, max_filter::MaxFilter,
 };
 
-/// State of BBR.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mode {
+enum Mode {
     /// Doubling until the bandwidth stops growing.
     Startup,
-    /// Emptying the queue that start-up made.
+    /// Emptying the queue that start-up built.
     Drain,
     /// Cycling around the bandwidth.
     ProbeBandwidth,
-    /// Four segments for 200 ms, to see the empty path.
+    /// Four segments for 200 ms, to measure the empty path.
     ProbeRtt,
 }
 
-/// BBR's state.
 #[derive(Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "independent facts of a protocol, not one state")]
 pub struct Bbr {
@@ -50,8 +48,9 @@ pub struct Bbr {
     cycle_start: Time,
     pacing_gain: u64,
     window_gain: u64,
-    /// Linux' `sk_pacing_rate`, and what the pacer makes of it; `None` before the first round trip.
+    /// The rate `sk_pacing_rate` of Linux.
     pacing: PayloadRate,
+    /// The same rate in packet bytes; `None` before the first round trip.
     packet_pacing: Option<PacketRate>,
     seen_rtt: bool,
     idle_restart: bool,
@@ -61,8 +60,8 @@ pub struct Bbr {
     aggregation: Aggregation,
 }
 
-/// Segments acknowledged beyond what the bandwidth explains, the larger of the last two windows of
-/// five rounds.
+/// Segments acknowledged in excess of the bandwidth: the larger of the last two windows of five
+/// rounds.
 #[derive(Debug, Default)]
 struct Aggregation {
     epoch_start: Time,
@@ -73,7 +72,6 @@ struct Aggregation {
 }
 
 impl Bbr {
-    /// At the start of a connection.
     pub fn new(setup: Setup) -> Self {
         Self {
             mode: Mode::Startup,
@@ -106,17 +104,7 @@ impl Bbr {
         }
     }
 
-    /// The present state.
-    pub fn mode(&self) -> Mode {
-        self.mode
-    }
-
-    /// The pacing gain, as a multiple of 1/256.
-    pub fn pacing_gain(&self) -> u64 {
-        self.pacing_gain
-    }
-
-    /// Segments that `gain` times the bandwidth-delay product holds, with the allowance for
+    /// Returns `gain` times the bandwidth-delay product in segments, with the allowance for
     /// segments bunched in the sender and the receiver.
     fn in_flight_for(&self, gain: u64) -> u32 {
         self.quantised(self.product(gain))
@@ -142,7 +130,7 @@ impl Bbr {
         window
     }
 
-    /// Linux `bbr_tso_segs_goal`: a millisecond's worth, two at least from 1.2 Mbit/s on.
+    /// Linux `bbr_tso_segs_goal`: the segments of a millisecond, at least two from 1.2 Mbit/s on.
     fn burst_segments(&self) -> u32 {
         let least = if self.pacing < SLOW_PACING { 1 } else { 2 };
         let bytes_per_ms = self.pacing.bytes_per_s() >> 10;
@@ -189,7 +177,7 @@ impl Bbr {
         *slot = (*slot).max(extra);
     }
 
-    /// What aggregation allows on top, at most 100 ms of bandwidth.
+    /// Returns the additional segments for aggregation, at most 100 ms of bandwidth.
     fn aggregation_allowance(&self) -> u32 {
         if !self.pipe_full {
             return 0;
@@ -217,15 +205,15 @@ impl Bbr {
         }
     }
 
-    /// Segments of `in_flight` that will be in the network when the pacer releases the next one,
-    /// which counts while the flight grows (Linux `bbr_packets_in_net_at_edt`).
+    /// Returns the segments of `in_flight` that will be in the network when the pacer releases the
+    /// next burst, plus that burst if the flight grows (Linux `bbr_packets_in_net_at_edt`).
     fn in_network_at_departure(&self, ack: &Ack, in_flight: u32) -> u32 {
         let next = if self.pacing_gain > UNIT { self.burst_segments() } else { 0 };
         let delivered = self.segments_in(ack.pacing_wait).min(u64::from(MAX_WINDOW)) as u32;
         (in_flight + next).saturating_sub(delivered)
     }
 
-    /// Whole segments that the bandwidth delivers in `span`.
+    /// Returns the whole segments that the bandwidth delivers in `span`.
     fn segments_in(&self, span: Span) -> u64 {
         let bytes =
             u128::from(self.bandwidth.value()) * u128::from(span.as_nanos()) / 1_000_000_000;
@@ -239,7 +227,7 @@ impl Bbr {
 
     fn enter_probe_bandwidth(&mut self, now: Time) {
         self.mode = Mode::ProbeBandwidth;
-        // A random phase, but never the one that drains.
+        // A random phase except the draining one.
         self.cycle_index = CYCLE.len() - 1 - self.rng.below(CYCLE.len() as u32 - 1) as usize;
         self.advance_cycle(now);
     }
@@ -356,8 +344,8 @@ impl Bbr {
         }
     }
 
-    /// Packet conservation in the first round of recovery; the old window afterwards. Returns
-    /// whether the window is settled.
+    /// Applies packet conservation in the first round of recovery and restores the window
+    /// afterwards. Returns whether conservation determines the window.
     fn recover_or_restore(&mut self, ack: &Ack, window: &mut Window) -> bool {
         if ack.lost > 0 {
             window.size = window.size.saturating_sub(ack.lost).max(1);
@@ -404,7 +392,7 @@ impl CongestionControl for Bbr {
         self.set_window(ack, window);
     }
 
-    /// Loss only saves the window; a timeout also restarts the search for the full bandwidth.
+    /// A loss only saves the window; a timeout also restarts the search for the full bandwidth.
     fn on_loss(&mut self, loss: &Loss, window: &mut Window) {
         self.save_window(window);
         if loss.cause == Cause::Timeout {
@@ -415,7 +403,7 @@ impl CongestionControl for Bbr {
         }
     }
 
-    /// The search for the full bandwidth starts over (Linux `bbr_undo_cwnd`).
+    /// Restarts the search for the full bandwidth (Linux `bbr_undo_cwnd`).
     fn on_undo(&mut self) {
         self.full_bandwidth = 0;
         self.full_rounds = 0;
@@ -447,7 +435,7 @@ impl CongestionControl for Bbr {
 
 /// 1 as a gain.
 const UNIT: u64 = 256;
-/// 2/ln 2.
+// 2/ln 2.
 const HIGH_GAIN: u64 = UNIT * 2_885 / 1_000 + 1;
 const DRAIN_GAIN: u64 = UNIT * 1_000 / 2_885;
 const WINDOW_GAIN: u64 = 2 * UNIT;
@@ -458,6 +446,6 @@ const MIN_RTT_WINDOW: Span = Span::from_secs(10);
 const PROBE_RTT_LENGTH: Span = Span::from_millis(200);
 const MIN_WINDOW: u32 = 4;
 const AGGREGATION_ROUNDS: u32 = 5;
-/// 1.2 Mbit/s.
+// 1.2 Mbit/s.
 const SLOW_PACING: PayloadRate = PayloadRate::from_bytes_per_s(150_000);
 const UNKNOWN: Span = Span::from_nanos(u64::MAX);

@@ -2,10 +2,10 @@
 //! patch for Linux 4.13.
 //!
 //! The good condition is a round trip at or below the target (100 ms): the window grows by
-//! target / RTT (in segments per window, rounded) on top of CUBIC's growth. When the round trip
-//! has been above the target for an interval (100 ms), the bad condition is
-//! detected: CUBIC's reduction sets the threshold, the window goes to one segment, and the next
-//! detection follows after interval / sqrt(count), CoDel's law seen from the end host.
+//! target / RTT (in segments per window, rounded) in addition to CUBIC's growth. When the round
+//! trip has been above the target for an interval (100 ms), the bad condition is detected: CUBIC's
+//! reduction sets the threshold, the window is set to one segment, and the next detection follows
+//! after interval / sqrt(count), CoDel's law applied at the end host.
 //!
 //! Deviations: the target is fixed, where the 2019 paper lets applications choose; the square root
 //! is exact; the patch's constant share of the extra growth (alpha) is left to CUBIC's own growth.
@@ -14,23 +14,18 @@ use underload_aqm::time::{Span, Time};
 
 use super::{Ack, Cause, CongestionControl, Cubic, Loss, SlowStartExit, Window};
 
-/// C2TCP's state.
 #[derive(Debug)]
 pub struct C2tcp {
     cubic: Cubic,
     next_check: Option<Time>,
     count: u32,
-    extra: Extra,
+    /// Growth in addition to CUBIC's, in units of 2^-16 segments.
+    extra: u64,
 }
 
-/// Growth beyond CUBIC's, in units of 2^-16 segments.
-#[derive(Debug, Default)]
-struct Extra(u64);
-
 impl C2tcp {
-    /// At the start of a connection.
     pub fn new(exit: SlowStartExit) -> Self {
-        Self { cubic: Cubic::new(exit), next_check: None, count: 1, extra: Extra::default() }
+        Self { cubic: Cubic::new(exit), next_check: None, count: 1, extra: 0 }
     }
 
     fn good(&mut self, ack: &Ack, rtt: Span, window: &mut Window) {
@@ -41,9 +36,9 @@ impl C2tcp {
         }
         let ratio = (u128::from(TARGET.as_nanos()) << 16) / u128::from(rtt.as_nanos().max(1));
         let step = ratio as u64 * u64::from(ack.acknowledged) / u64::from(window.size.max(1));
-        self.extra.0 += step;
-        window.size = (window.size + (self.extra.0 >> 16) as u32).min(super::MAX_WINDOW);
-        self.extra.0 &= 0xffff;
+        self.extra += step;
+        window.size = (window.size + (self.extra >> 16) as u32).min(super::MAX_WINDOW);
+        self.extra &= 0xffff;
     }
 
     fn above(&mut self, ack: &Ack, window: &mut Window) {
@@ -54,13 +49,8 @@ impl C2tcp {
                 let gap = INTERVAL.as_nanos() as f64 / root;
                 self.next_check = Some(ack.now + Span::from_nanos(gap as u64));
                 self.count += 1;
-                let loss = Loss {
-                    now: ack.now,
-                    cause: Cause::Loss,
-                    in_flight: ack.in_flight,
-                    min_rtt: ack.min_rtt,
-                };
-                self.cubic.on_loss(&loss, window);
+                let Ack { now, in_flight, min_rtt, .. } = *ack;
+                self.cubic.on_loss(&Loss { now, cause: Cause::Loss, in_flight, min_rtt }, window);
                 window.size = 1;
             }
             Some(_) => {}

@@ -3,17 +3,16 @@
 //! region by counting acknowledged segments, at most one window of growth per two acknowledged
 //! segments, HyStart.
 //!
-//! Deviations: time in units of 2^-10 s is taken from nanoseconds, where Linux counts jiffies
-//! first; the cube root is exact, where Linux has a table and one Newton step (at most 0.2 % off).
-//! From RFC 9438, as Linux: alpha stays at 3(1-beta)/(1+beta) when the friendly window passes the
-//! window before the loss; the epoch does not restart by an undo of a spurious loss.
+//! Deviations: time in units of 2^-10 s is computed from nanoseconds, while Linux counts jiffies
+//! first; the cube root is exact, while Linux has a table and one Newton step (error up to 0.2 %).
+//! Deviations from RFC 9438, as Linux: alpha remains 3(1-beta)/(1+beta) when the friendly window
+//! passes the window before the loss; the undo of a spurious loss does not restart the epoch.
 
 use underload_aqm::time::{Span, Time};
 
 use super::{Ack, Cause, CongestionControl, HyStart, Loss, SlowStartExit, Window};
 
-/// CUBIC's state.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Cubic {
     hystart: HyStart,
     /// Window before the last reduction, lowered by fast convergence.
@@ -26,29 +25,17 @@ pub struct Cubic {
     /// Window and time of the last computation.
     last_window: u32,
     last_time: Time,
-    /// Segments acknowledged in the epoch and not counted into `friendly` yet.
+    /// Segments acknowledged in the epoch and not counted in `friendly` yet.
     acknowledged: u32,
-    /// The window that Reno would have by now.
+    /// The window that Reno would have now.
     friendly: u32,
     /// Acknowledged segments per segment of growth.
     per_segment: u32,
 }
 
 impl Cubic {
-    /// At the start of a connection.
     pub fn new(exit: SlowStartExit) -> Self {
-        Self {
-            hystart: HyStart::new(exit),
-            last_max: 0,
-            origin: 0,
-            to_origin: 0,
-            epoch_start: None,
-            last_window: 0,
-            last_time: Time::ZERO,
-            acknowledged: 0,
-            friendly: 0,
-            per_segment: 1,
-        }
+        Self { hystart: HyStart::new(exit), per_segment: 1, ..Self::default() }
     }
 
     fn update(&mut self, ack: &Ack, acknowledged: u32, size: u32) {
@@ -66,7 +53,7 @@ impl Cubic {
         let target = self.target(ack.now.since(start) + ack.min_rtt);
         let mut per_segment =
             if target > size { size / (target - size) } else { size.saturating_mul(100) };
-        // The very first growth, before anything is known of the path, is at least 5 % per RTT.
+        // Before the first loss the window grows by at least 5 % per RTT.
         if self.last_max == 0 && per_segment > 20 {
             per_segment = 20;
         }
@@ -91,7 +78,7 @@ impl Cubic {
     /// W_cubic(t) of RFC 9438 equation 1, one round trip ahead.
     fn target(&self, elapsed: Span) -> u32 {
         let ticks = (u128::from(elapsed.as_nanos()) * 1_024 / 1_000_000_000) as u64;
-        // Before the first sample the round trip time has no bound.
+        // The minimum round trip is unbounded before its first sample.
         let offset = u128::from(ticks.abs_diff(self.to_origin).min(MAX_OFFSET_TICKS));
         let delta = ((C_SCALED * offset * offset * offset) >> 40) as u64;
         let delta = delta.min(u64::from(u32::MAX / 2)) as u32;
@@ -139,25 +126,16 @@ impl CongestionControl for Cubic {
         };
         window.threshold = ((u64::from(window.size) * BETA / 1_024) as u32).max(2);
         if loss.cause == Cause::Timeout {
-            *self = Self::new_after_timeout(self);
+            // Linux resets the whole state on a timeout, except how slow start ends.
+            *self = Self::new(self.hystart.exit);
         }
     }
 
-    /// The epoch does not age while nothing is sent.
+    /// Idle time does not count for the epoch.
     fn on_restart(&mut self, now: Time, idle: Span, _window: &mut Window) {
         if let Some(start) = &mut self.epoch_start {
             *start = (*start + idle).min(now);
         }
-    }
-}
-
-impl Cubic {
-    /// Linux resets the whole state on a timeout, keeping only how slow start ends.
-    fn new_after_timeout(before: &mut Self) -> Self {
-        before.hystart.reset();
-        let mut fresh = Self::new(SlowStartExit::Loss);
-        std::mem::swap(&mut fresh.hystart, &mut before.hystart);
-        fresh
     }
 }
 
@@ -179,7 +157,7 @@ const BETA: u64 = 717;
 const C_SCALED: u128 = 410;
 /// Over an hour: the window has long reached its limit.
 const MAX_OFFSET_TICKS: u64 = 1 << 22;
-/// 2^40 / 410.
+// 2^40 / 410.
 const CUBE_FACTOR: u64 = (1 << 40) / 410;
 /// 8 * (1024 + 717) / 3 / (1024 - 717): acknowledged segments per segment of Reno's growth, times
 /// 8 / window.

@@ -1,40 +1,34 @@
 //! DCTCP (RFC 8257): Reno's growth; once per window with marks, a reduction by alpha / 2, where
 //! alpha is the averaged fraction of marked segments (g = 1/16, first alpha 1, in 1/1024 as Linux).
 //!
-//! Loss is answered as Reno answers it, also while a mark is being answered by less, which may be
-//! next to nothing (RFC 8257, section 3.5; Linux' `dctcp_react_to_loss`). A timeout then halves,
-//! too, where Linux keeps the threshold that the mark left. Slow start ends at the first mark; no
-//! HyStart. Feedback is an exact count of marks with an acknowledgement at each change, which RFC
-//! 8257 section 3.2's state machine approximates with one bit.
+//! Loss is answered as Reno answers it, even while a mark is being answered by a smaller reduction
+//! (RFC 8257, section 3.5; Linux' `dctcp_react_to_loss`). A timeout then halves the window too,
+//! while Linux keeps the threshold of the mark. Slow start ends at the first mark; no HyStart.
+//! Feedback is an exact count of marks with an acknowledgement at each change, which the state
+//! machine of RFC 8257 section 3.2 approximates with one bit.
 
 use super::marking;
 use super::{Ack, Cause, CongestionControl, Loss, Window};
 
-/// Alpha in 1/1024, as in Linux. Rounding decides how DCTCP behaves where few packets are marked:
-/// an alpha below 1/64 forgets all rounds but the last.
+/// Alpha in 1/1024, as in Linux. The rounding matters if few packets are marked: an alpha below
+/// 1/64 forgets all rounds but the last.
 type MarkFraction = marking::MarkFraction<10>;
 
-/// DCTCP's state.
 #[derive(Debug)]
 pub struct Dctcp {
     fraction: MarkFraction,
 }
 
 impl Dctcp {
-    /// At the start of a connection.
-    pub fn new() -> Self {
-        Self { fraction: MarkFraction::new(MarkFraction::ONE) }
-    }
-
-    /// The window after a reduction by alpha / 2.
+    /// Returns the window after a reduction by alpha / 2.
     fn reduced(&self, window: u32) -> u32 {
-        (window - ((u64::from(window) * self.fraction.alpha()) >> 11) as u32).max(2)
+        (window - ((u64::from(window) * self.fraction.alpha) >> 11) as u32).max(2)
     }
 }
 
 impl Default for Dctcp {
     fn default() -> Self {
-        Self::new()
+        Self { fraction: MarkFraction::new(MarkFraction::ONE) }
     }
 }
 
@@ -45,16 +39,7 @@ impl CongestionControl for Dctcp {
             self.fraction.average();
             self.fraction.begin_round(ack.next_sequence);
         }
-        if !ack.may_grow() {
-            return;
-        }
-        let mut acknowledged = ack.acknowledged;
-        if window.in_slow_start() {
-            acknowledged = window.slow_start(acknowledged);
-        }
-        if acknowledged > 0 && !window.in_slow_start() {
-            window.grow(acknowledged, window.size);
-        }
+        window.grow_as_reno(ack, |acknowledged| acknowledged);
     }
 
     fn on_loss(&mut self, loss: &Loss, window: &mut Window) {
@@ -78,7 +63,7 @@ mod tests {
 
     /// After rounds of 100 segments, `marked` of them marked in each.
     fn after(marked: impl Iterator<Item = u32>) -> Dctcp {
-        let mut dctcp = Dctcp::new();
+        let mut dctcp = Dctcp::default();
         let mut window = Window::new(100);
         window.threshold = 100;
         for (round, marked) in (0..).zip(marked) {
@@ -93,7 +78,7 @@ mod tests {
     #[test]
     fn a_steady_fraction_of_marks_becomes_alpha_and_half_of_it_the_reduction() {
         let dctcp = after(iter::repeat_n(20, 200));
-        let alpha = dctcp.fraction.alpha() as f64 / MarkFraction::ONE as f64;
+        let alpha = dctcp.fraction.alpha as f64 / MarkFraction::ONE as f64;
         assert!((alpha - 0.2).abs() < 1.0 / 64.0, "{alpha}");
         let reduced = dctcp.reduced(1_000);
         assert!((892..=908).contains(&reduced), "1 - 0.2 / 2: {reduced}");
@@ -103,9 +88,9 @@ mod tests {
     /// zero before the next round adds to it. Half of 3/1024 of 200 segments rounds to zero.
     #[test]
     fn few_marks_after_a_pause_reduce_a_small_window_by_nothing() {
-        assert_eq!(after(iter::repeat_n(0, 100)).fraction.alpha(), 0);
+        assert_eq!(after(iter::repeat_n(0, 100)).fraction.alpha, 0);
         let dctcp = after(iter::repeat_n(0, 100).chain(iter::repeat_n(5, 100)));
-        assert_eq!(dctcp.fraction.alpha(), 3);
+        assert_eq!(dctcp.fraction.alpha, 3);
         assert_eq!((dctcp.reduced(200), dctcp.reduced(1_000)), (200, 999));
     }
 }

@@ -1,8 +1,7 @@
-//! The ways in which a congestion control can use ECN.
+//! The ECN modes of a connection.
 
 use underload_aqm::packet::Ecn;
 
-/// Use of ECN by a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum EcnUse {
     /// No ECN: packets are Not-ECT.
@@ -17,7 +16,7 @@ pub enum EcnUse {
 }
 
 impl EcnUse {
-    /// The codepoint of data segments.
+    /// Returns the codepoint of data segments.
     pub(crate) const fn codepoint(self) -> Ecn {
         match self {
             Self::Off => Ecn::NotEct,

@@ -1,13 +1,13 @@
 //! Ways to end slow start before the first loss.
 //!
-//! * [`SlowStartExit::HyStart`]: Ha and Rhee 2011 as Linux `tcp_cubic.c` has it: a train of closely
+//! * [`SlowStartExit::HyStart`]: Ha and Rhee 2011 as in Linux `tcp_cubic.c`: a train of closely
 //!   spaced acknowledgements that has lasted half the smallest round trip, or eight round trips of
 //!   a round that all exceed the smallest by an eighth (4 to 16 ms). Not below 16 segments.
-//!   Deviation: time in nanoseconds where Linux has microseconds.
-//! * [`SlowStartExit::HyStartPlusPlus`]: RFC 9406: the delay criterion against the round before,
-//!   then up to five rounds of conservative slow start at a quarter of the growth, resumed as slow
-//!   start when the delay falls again. L is infinite only where the sender paces; ours bursts by
-//!   acknowledgement, so L = 8 is kept by delayed acknowledgements themselves.
+//!   Deviation: time in nanoseconds, while Linux uses microseconds.
+//! * [`SlowStartExit::HyStartPlusPlus`]: RFC 9406: the delay criterion compared with the previous
+//!   round, then up to five rounds of conservative slow start at a quarter of the growth, resumed
+//!   as slow start when the delay falls again. L is infinite only for paced senders; this one
+//!   sends bursts per acknowledgement, which delayed acknowledgements keep below L = 8.
 
 use underload_aqm::time::{Span, Time};
 
@@ -21,14 +21,13 @@ pub enum SlowStartExit {
     /// HyStart as in Linux, CUBIC's default.
     #[default]
     HyStart,
-    /// HyStart++ (RFC 9406).
+    /// HyStart++ as in RFC 9406.
     HyStartPlusPlus,
 }
 
-/// State of the exit.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct HyStart {
-    exit: SlowStartExit,
+    pub(super) exit: SlowStartExit,
     round_started: bool,
     round_start: Time,
     round_end: u32,
@@ -36,7 +35,7 @@ pub struct HyStart {
     current: Span,
     previous: Span,
     samples: u32,
-    /// Least round trip of the round that entered conservative slow start.
+    /// Minimum round trip of the round that entered conservative slow start.
     baseline: Span,
     /// Rounds of conservative slow start so far; `None` outside it.
     conservative: Option<u32>,
@@ -44,21 +43,8 @@ pub struct HyStart {
 }
 
 impl HyStart {
-    /// Before the first round.
     pub fn new(exit: SlowStartExit) -> Self {
-        Self {
-            exit,
-            round_started: false,
-            round_start: Time::ZERO,
-            round_end: 0,
-            last_ack: Time::ZERO,
-            current: UNKNOWN,
-            previous: UNKNOWN,
-            samples: 0,
-            baseline: UNKNOWN,
-            conservative: None,
-            fraction: 0,
-        }
+        Self { exit, current: UNKNOWN, previous: UNKNOWN, baseline: UNKNOWN, ..Self::default() }
     }
 
     /// Starts over, after a loss.
@@ -66,7 +52,7 @@ impl HyStart {
         *self = Self::new(self.exit);
     }
 
-    /// The part of an acknowledgement that slow start may use.
+    /// Returns the number of acknowledged segments by which slow start may grow.
     pub fn share(&mut self, acknowledged: u32) -> u32 {
         if self.conservative.is_none() {
             return acknowledged;
@@ -77,7 +63,7 @@ impl HyStart {
         share
     }
 
-    /// Looks at an acknowledgement and ends slow start by lowering the threshold.
+    /// Ends slow start by lowering the threshold if the condition is met.
     pub fn on_ack(&mut self, ack: &Ack, window: &mut Window) {
         if !window.in_slow_start() || self.exit == SlowStartExit::Loss {
             return;
@@ -153,9 +139,9 @@ fn delay_margin(base: Span) -> Span {
 }
 
 const UNKNOWN: Span = Span::from_nanos(u64::MAX);
-/// Linux `hystart_low_window`.
+// Linux `hystart_low_window`.
 const LOW_WINDOW: u32 = 16;
-/// Linux `hystart_ack_delta_us`.
+// Linux `hystart_ack_delta_us`.
 const TRAIN_GAP: Span = Span::from_millis(2);
 /// Linux `HYSTART_MIN_SAMPLES`, RFC 9406 `N_RTT_SAMPLE`.
 const MIN_SAMPLES: u32 = 8;
@@ -163,9 +149,9 @@ const MIN_SAMPLES: u32 = 8;
 /// `MAX_RTT_THRESH`.
 const MIN_DELAY_MARGIN: Span = Span::from_millis(4);
 const MAX_DELAY_MARGIN: Span = Span::from_millis(16);
-/// RFC 9406 `CSS_GROWTH_DIVISOR`.
+// RFC 9406 `CSS_GROWTH_DIVISOR`.
 const CONSERVATIVE_DIVISOR: u32 = 4;
-/// RFC 9406 `CSS_ROUNDS`.
+// RFC 9406 `CSS_ROUNDS`.
 const CONSERVATIVE_ROUNDS: u32 = 5;
 
 #[cfg(test)]
@@ -192,7 +178,7 @@ mod tests {
                 let mut step = ack(4);
                 step.rtt = Some(Span::from_millis(rtt_ms));
                 step.first_outstanding = self.sequence;
-                // Whose acknowledgement begins the next round.
+                // The acknowledgement of this segment starts the next round.
                 step.next_sequence = self.sequence + 36;
                 self.hystart.on_ack(&step, &mut self.window);
             }

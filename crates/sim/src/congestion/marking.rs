@@ -3,12 +3,12 @@
 
 use super::Ack;
 
-/// Alpha, a moving average with gain 1/16 in units of 2^-`BITS`; its users say when a round ends.
-#[derive(Debug)]
+/// Alpha, a moving average with gain 1/16, in units of 2^-`BITS`. The caller ends the rounds.
+#[derive(Debug, Default)]
 pub(super) struct MarkFraction<const BITS: u32> {
-    alpha: u64,
+    pub(super) alpha: u64,
     /// The round trip ends when this segment is acknowledged.
-    round_end: u32,
+    pub(super) round_end: u32,
     delivered: u32,
     marked: u32,
 }
@@ -17,52 +17,41 @@ impl<const BITS: u32> MarkFraction<BITS> {
     /// 1 as an alpha.
     pub(super) const ONE: u64 = 1 << BITS;
 
-    /// Starts at `alpha`.
     pub(super) const fn new(alpha: u64) -> Self {
         Self { alpha, round_end: 0, delivered: 0, marked: 0 }
     }
 
-    /// Counts what an acknowledgement reports; returns whether all that had been sent when the
-    /// round began is acknowledged.
+    /// Counts the segments of an acknowledgement; returns whether all segments sent before the
+    /// start of the round are acknowledged.
     pub(super) fn count(&mut self, ack: &Ack) -> bool {
         self.delivered += ack.delivered;
         self.marked += ack.marked;
         ack.first_outstanding >= self.round_end
     }
 
-    /// Takes the round's fraction into alpha.
+    /// Averages the fraction of the round into alpha.
     pub(super) fn average(&mut self) {
         let delivered = u64::from(self.delivered.max(1));
         let fraction = (u64::from(self.marked) * Self::ONE / delivered).min(Self::ONE);
         self.alpha = self.alpha - (self.alpha >> GAIN_SHIFT) + (fraction >> GAIN_SHIFT);
     }
 
-    /// Sets an alpha of which a sixteenth rounds to nothing to zero, as Linux' DCTCP does: with few
-    /// bits it would otherwise never return to zero.
+    /// Sets alpha to zero if a sixteenth of it rounds to zero, as Linux' DCTCP does: with few bits
+    /// it would otherwise never return to zero.
     pub(super) fn drop_rest(&mut self) {
         if self.alpha >> GAIN_SHIFT == 0 {
             self.alpha = 0;
         }
     }
 
-    /// The next round begins: it ends when what has been sent by now is acknowledged.
+    /// Starts a round that ends when all segments before `next_sequence` are acknowledged.
     pub(super) fn begin_round(&mut self, next_sequence: u32) {
         self.round_end = next_sequence;
         (self.delivered, self.marked) = (0, 0);
     }
-
-    #[cfg(test)]
-    pub(super) const fn round_end(&self) -> u32 {
-        self.round_end
-    }
-
-    /// In units of 2^-`BITS`.
-    pub(super) const fn alpha(&self) -> u64 {
-        self.alpha
-    }
 }
 
-/// g = 1/16.
+// g = 1/16.
 const GAIN_SHIFT: u32 = 4;
 
 #[cfg(test)]
@@ -90,10 +79,10 @@ mod tests {
         fraction.count(&Ack { marked: 1, ..ack(4) });
         fraction.average();
         // 1/2 + (1/4 - 1/2) / 16.
-        assert_eq!(fraction.alpha(), Fraction::ONE * 31 / 64);
+        assert_eq!(fraction.alpha, Fraction::ONE * 31 / 64);
         fraction.begin_round(0);
         fraction.average();
-        assert_eq!(fraction.alpha(), Fraction::ONE * 31 / 64 * 15 / 16, "nothing was delivered");
+        assert_eq!(fraction.alpha, Fraction::ONE * 31 / 64 * 15 / 16, "nothing was delivered");
     }
 
     #[test]
@@ -101,6 +90,6 @@ mod tests {
         let mut fraction = Fraction::new(Fraction::ONE);
         fraction.count(&Ack { marked: 9, ..ack(2) });
         fraction.average();
-        assert_eq!(fraction.alpha(), Fraction::ONE);
+        assert_eq!(fraction.alpha, Fraction::ONE);
     }
 }

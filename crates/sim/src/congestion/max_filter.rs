@@ -1,9 +1,9 @@
 //! The largest value of a sliding window, in constant memory.
 
 /// Kathleen Nichols' windowed maximum (Linux `lib/win_minmax.c`): the best, second best and third
-/// best of the window, each later than the one before it.
+/// best values of the window, each later than its predecessor.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct MaxFilter {
+pub(super) struct MaxFilter {
     best: [Entry; 3],
 }
 
@@ -14,18 +14,12 @@ struct Entry {
 }
 
 impl MaxFilter {
-    /// The maximum.
-    pub fn value(&self) -> u64 {
+    pub(super) fn value(&self) -> u64 {
         self.best[0].value
     }
 
-    /// Forgets everything but `value`.
-    pub fn reset(&mut self, at: u64, value: u64) {
-        self.best = [Entry { at, value }; 3];
-    }
-
-    /// Takes in a value at `at`, in the units of `window`; `at` never decreases.
-    pub fn update(&mut self, window: u64, at: u64, value: u64) {
+    /// Adds a value at `at`, in the units of `window`; `at` never decreases.
+    pub(super) fn update(&mut self, window: u64, at: u64, value: u64) {
         let entry = Entry { at, value };
         if value >= self.best[0].value || at - self.best[2].at > window {
             self.best = [entry; 3];
@@ -59,7 +53,7 @@ mod tests {
     #[test]
     fn a_maximum_lasts_as_long_as_the_window() {
         let mut filter = MaxFilter::default();
-        filter.reset(0, 100);
+        filter.update(10, 0, 100);
         for at in 1..=10 {
             filter.update(10, at, 50);
             assert_eq!(filter.value(), 100, "at {at}");

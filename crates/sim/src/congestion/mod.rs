@@ -1,8 +1,8 @@
-//! Congestion control: what each algorithm makes of acknowledgements and losses.
+//! Congestion control algorithms.
 //!
-//! An algorithm sees [`Ack`]s and [`Loss`]es and changes a [`Window`]. Loss detection, proportional
-//! rate reduction and retransmission are the transport's and the same for all. Arithmetic is in
-//! integers wherever the defining source has integers; the rest goes through `libm`, so that
+//! An algorithm receives [`Ack`]s and [`Loss`]es and changes a [`Window`]. Loss detection,
+//! proportional rate reduction and retransmission belong to the transport and are common to all.
+//! Arithmetic is in integers if the defining source uses integers, and otherwise in `libm`, so that
 //! results are equal on every machine.
 
 mod algorithm;
@@ -22,6 +22,8 @@ mod steered;
 mod vivace;
 mod westwood;
 
+use std::fmt;
+
 use underload_aqm::rng::Rng;
 use underload_aqm::time::{Span, Time};
 
@@ -32,8 +34,7 @@ pub use cubic::Cubic;
 pub use dctcp::Dctcp;
 pub use ecn_use::EcnUse;
 pub use hystart::{HyStart, SlowStartExit};
-pub use max_filter::MaxFilter;
-pub use own::{MakeControl, Own, OwnControl};
+pub use own::{MakeControl, OwnControl};
 pub use pacing::{PacketRate, PayloadRate, SegmentSizes};
 pub use prague::{Prague, PragueConfig};
 pub use reno::Reno;
@@ -44,26 +45,24 @@ pub use westwood::Westwood;
 /// Congestion window and slow start threshold, in segments.
 #[derive(Clone, Copy, Debug)]
 pub struct Window {
-    /// Segments that may be in flight.
     pub size: u32,
-    /// Slow start below it, congestion avoidance from it on.
+    /// Slow start below, congestion avoidance from this size on.
     pub threshold: u32,
-    /// Acknowledged segments not yet turned into growth.
+    /// Acknowledged segments not yet converted to growth.
     credit: u32,
 }
 
 impl Window {
-    /// A window of `size` segments in slow start.
+    /// Creates a window of `size` segments in slow start.
     pub const fn new(size: u32) -> Self {
         Self { size, threshold: u32::MAX, credit: 0 }
     }
 
-    /// Whether the window is below its threshold.
     pub const fn in_slow_start(&self) -> bool {
         self.size < self.threshold
     }
 
-    /// Grows by one per acknowledged segment up to the threshold; returns what is left over.
+    /// Grows by one per acknowledged segment up to the threshold; returns the remaining segments.
     pub fn slow_start(&mut self, acknowledged: u32) -> u32 {
         let size = self.size.saturating_add(acknowledged).min(self.threshold).min(MAX_WINDOW);
         let left = acknowledged - size.saturating_sub(self.size).min(acknowledged);
@@ -71,7 +70,7 @@ impl Window {
         left
     }
 
-    /// Forgets the acknowledged segments that have not become growth.
+    /// Clears the credit of acknowledged segments.
     pub const fn drop_credit(&mut self) {
         self.credit = 0;
     }
@@ -91,12 +90,26 @@ impl Window {
         }
         self.size = self.size.min(MAX_WINDOW);
     }
+
+    /// Grows as Reno: in slow start by `share` of the acknowledged segments, otherwise by one
+    /// segment per window.
+    fn grow_as_reno(&mut self, ack: &Ack, share: impl FnOnce(u32) -> u32) {
+        if !ack.may_grow() {
+            return;
+        }
+        let mut acknowledged = ack.acknowledged;
+        if self.in_slow_start() {
+            acknowledged = self.slow_start(share(acknowledged));
+        }
+        if acknowledged > 0 && !self.in_slow_start() {
+            self.grow(acknowledged, self.size);
+        }
+    }
 }
 
 /// The transport's state (Linux `tcp_ca_state`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// Nothing is wrong.
     Open,
     /// The window shrinks after an ECN mark.
     Reducing,
@@ -106,13 +119,12 @@ pub enum State {
     Timeout,
 }
 
-/// An acknowledgement, after the transport has taken it in.
+/// An acknowledgement, after the transport has processed it.
 #[derive(Clone, Copy, Debug)]
 pub struct Ack {
-    /// When it arrived.
     pub now: Time,
     /// Segments by which the window may grow: those newly known to have arrived, if the cumulative
-    /// acknowledgement moves.
+    /// acknowledgement advances.
     pub acknowledged: u32,
     /// Segments newly known to have arrived.
     pub delivered: u32,
@@ -120,29 +132,25 @@ pub struct Ack {
     pub lost: u32,
     /// Segments newly reported as marked CE.
     pub marked: u32,
-    /// Round trip of the last segment that it acknowledges, if sent once.
+    /// Round trip of the last acknowledged segment, if it was sent once.
     pub rtt: Option<Span>,
-    /// Smallest round trip seen.
     pub min_rtt: Span,
-    /// Smoothed round trip.
     pub smoothed_rtt: Span,
-    /// Segments in flight before and after it.
+    /// Segments in flight before the acknowledgement.
     pub prior_in_flight: u32,
-    /// See `prior_in_flight`.
+    /// Segments in flight after the acknowledgement.
     pub in_flight: u32,
-    /// How long the pacer still holds back the next segment.
+    /// Time until the pacer releases the next segment.
     pub pacing_wait: Span,
-    /// Segments delivered since the connection began, this acknowledgement included.
+    /// Segments delivered since the start of the connection, including this acknowledgement.
     pub total_delivered: u32,
     /// First segment not acknowledged.
     pub first_outstanding: u32,
     /// Next segment to be sent for the first time.
     pub next_sequence: u32,
-    /// The transport's state.
     pub state: State,
-    /// Whether the window limits the sender; a window that is not used does not grow.
+    /// Whether the window limits the sender; an unused window does not grow.
     pub window_limited: bool,
-    /// Delivery rate.
     pub rate: Option<Delivered>,
 }
 
@@ -153,8 +161,8 @@ pub struct Delivered {
     pub segments: u32,
     /// The longer of send and acknowledgement interval.
     pub interval: Span,
-    /// Segments delivered when the sampled one was sent: a round begins where this passes the count
-    /// at the round's start.
+    /// Segments delivered when the sampled one was sent. A round ends when this reaches the count
+    /// at its start.
     pub prior_delivered: u32,
     /// The application, not the network, limited the rate.
     pub app_limited: bool,
@@ -167,69 +175,70 @@ pub enum Cause {
     Loss,
     /// A mark; once per window.
     Mark,
-    /// A retransmission timeout.
     Timeout,
 }
 
-/// A congestion event.
 #[derive(Clone, Copy, Debug)]
 pub struct Loss {
-    /// When it was found.
+    /// When it was detected.
     pub now: Time,
-    /// What happened.
     pub cause: Cause,
-    /// Segments in flight.
     pub in_flight: u32,
-    /// Smallest round trip seen.
     pub min_rtt: Span,
 }
 
 /// A congestion control algorithm.
 pub trait CongestionControl {
-    /// Takes in an acknowledgement, in any state.
+    /// Processes an acknowledgement, in any state.
     fn on_ack(&mut self, ack: &Ack, window: &mut Window);
 
-    /// A congestion event begins: sets `window.threshold`, to which the transport brings the window
-    /// by proportional rate reduction (after a timeout: by slow start).
+    /// Answers a congestion event by setting `window.threshold`. The transport then reduces the
+    /// window by proportional rate reduction (after a timeout: restarts slow start).
     fn on_loss(&mut self, loss: &Loss, window: &mut Window);
 
-    /// The latest reduction proved spurious and the transport has restored the window.
+    /// Called when the latest reduction was spurious and the transport has restored the window.
     fn on_undo(&mut self) {}
 
-    /// Sending resumes after `idle` without anything in flight.
+    /// Called when sending resumes after `idle` without anything in flight.
     fn on_restart(&mut self, _now: Time, _idle: Span, _window: &mut Window) {}
 
-    /// The rate at which packets may leave; `None`: not paced.
+    /// Returns the pacing rate; `None`: not paced.
     fn pacing(&self) -> Option<PacketRate> {
         None
     }
 
-    /// Whether the algorithm sets the window in every state, so that the transport does not bring
-    /// it down.
+    /// Returns whether the algorithm sets the window in every state, so that the transport does not
+    /// reduce it.
     fn owns_window(&self) -> bool {
         false
     }
 
-    /// Whether the transport restores the window after a reduction that proves spurious; else
+    /// Returns whether the transport restores the window after a spurious reduction; otherwise
     /// [`on_undo`](Self::on_undo) does.
     fn is_restored_by_transport(&self) -> bool {
         !self.owns_window()
     }
 
-    /// Whether a loss is answered even while a mark of the same round trip is: needed where marks
-    /// are answered by less.
+    /// Returns whether a loss is answered even while a mark of the same round trip is being
+    /// answered; needed if marks reduce the window by less.
     fn answers_loss_while_reducing(&self) -> bool {
         false
     }
 
-    /// Whether it holds back on purpose: what is sent now says nothing about the bandwidth, as if
-    /// the application had sent no more.
+    /// Returns whether the algorithm now sends less than the path allows, so that delivery rates
+    /// count as limited by the application.
     fn holds_back(&self) -> bool {
         false
     }
 }
 
-/// What an algorithm is built from.
+impl fmt::Debug for dyn CongestionControl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("dyn CongestionControl")
+    }
+}
+
+/// The parameters of an algorithm.
 #[derive(Clone, Debug)]
 pub struct Setup {
     /// Payload bytes per segment.
@@ -238,16 +247,14 @@ pub struct Setup {
     pub packet_bytes: u32,
     /// Initial window in segments.
     pub initial_window: u32,
-    /// How slow start ends early.
     pub slow_start_exit: SlowStartExit,
-    /// For Prague alone.
+    /// Used by Prague only.
     pub prague: PragueConfig,
-    /// Its own random numbers.
     pub rng: Rng,
 }
 
 impl Ack {
-    /// Whether a loss-based window may grow by this acknowledgement.
+    /// Returns whether a loss-based window may grow by this acknowledgement.
     pub fn may_grow(&self) -> bool {
         self.window_limited
             && self.acknowledged > 0
@@ -255,7 +262,7 @@ impl Ack {
     }
 }
 
-/// The largest window, segments: blocks of selective acknowledgements reach that far.
+/// The largest window, segments: the range of selective acknowledgement blocks.
 pub const MAX_WINDOW: u32 = 65_000;
 
 #[cfg(test)]

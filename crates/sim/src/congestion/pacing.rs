@@ -1,8 +1,8 @@
-//! Pacing rates, with the bytes that they count in their type.
+//! Pacing rates, with types for payload bytes and packet bytes.
 //!
-//! Delivery rates are made of segments and so count payload, as Linux' `sk_pacing_rate` does. The
-//! simulator's pacer charges packets with their headers. A sender that charges packets at a payload
-//! rate is 52 / 1500 too slow, so the pacer takes only a [`PacketRate`].
+//! Delivery rates count payload, as Linux' `sk_pacing_rate` does, while the simulator's pacer
+//! counts packets with their headers. A sender that paced packets at a payload rate would be
+//! 52 / 1500 too slow, so the pacer accepts only a [`PacketRate`].
 
 use underload_aqm::time::Span;
 
@@ -13,17 +13,15 @@ use super::Setup;
 pub struct PayloadRate(u64);
 
 impl PayloadRate {
-    /// A rate of `bytes_per_s` payload bytes per second.
     pub const fn from_bytes_per_s(bytes_per_s: u64) -> Self {
         Self(bytes_per_s)
     }
 
-    /// Payload bytes per second.
     pub const fn bytes_per_s(self) -> u64 {
         self.0
     }
 
-    /// The rate of full packets that carry this payload.
+    /// Returns the rate of full packets with this payload.
     pub const fn to_packet_rate(self, sizes: SegmentSizes) -> PacketRate {
         let bytes = self.0 as u128 * sizes.packet_bytes as u128 / sizes.segment_bytes as u128;
         PacketRate(bytes as u64)
@@ -35,18 +33,15 @@ impl PayloadRate {
 pub struct PacketRate(u64);
 
 impl PacketRate {
-    /// A rate of `bytes_per_s` bytes per second, headers included.
     pub const fn from_bytes_per_s(bytes_per_s: u64) -> Self {
         Self(bytes_per_s)
     }
 
-    /// Bytes per second, headers included.
     pub const fn bytes_per_s(self) -> u64 {
         self.0
     }
 
-    /// How long a packet of `packet_bytes`, headers included, takes at this rate; zero at rate
-    /// zero.
+    /// Returns the transmission time of `packet_bytes` at this rate; zero at rate zero.
     pub const fn time_for(self, packet_bytes: u32) -> Span {
         match (packet_bytes as u64 * 1_000_000_000).checked_div(self.0) {
             Some(nanos) => Span::from_nanos(nanos),
@@ -55,12 +50,12 @@ impl PacketRate {
     }
 }
 
-/// The bytes of a full segment.
+/// The sizes of a full segment.
 #[derive(Clone, Copy, Debug)]
 pub struct SegmentSizes {
-    /// Bytes of its payload.
+    /// Payload bytes of the packet.
     pub segment_bytes: u32,
-    /// Bytes of its packet, headers included.
+    /// Payload and header bytes.
     pub packet_bytes: u32,
 }
 

@@ -1,11 +1,10 @@
-//! A window in somebody's hands: no algorithm, but what [`env`](crate::env) steers.
+//! A window that a caller controls through [`env`](crate::env).
 
 use super::{Ack, CongestionControl, Loss, Window};
 
-/// A window that stays as it was set, whatever happens.
+/// A window of constant size, unaffected by losses.
 #[derive(Debug)]
 pub struct Steered {
-    /// Segments that may be in flight.
     pub segments: u32,
 }
 

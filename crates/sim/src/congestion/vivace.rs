@@ -1,17 +1,17 @@
-//! PCC Vivace (Dong et al., NSDI 2018): a sender that tries two rates and follows the slope of its
-//! utility.
+//! PCC Vivace (Dong et al., NSDI 2018): a sender that tries two rates and follows the gradient of
+//! its utility.
 //!
 //! Utility of a monitor interval at x Mbit/s: x^0.9 - 900 x max(0, dRTT/dt) - 11.35 x loss. In
 //! start-up the rate doubles while utility grows. Then pairs of intervals at (1 + 0.05) and
-//! (1 - 0.05) of the rate give a gradient; the rate moves by the gradient times a step that grows
-//! while the sign stays (confidence amplifier) and is bounded by a change boundary that grows from
-//! 5 % by 10 % per bounded move; the least change is 0.5 Mbit/s, as in the authors' code.
+//! (1 - 0.05) of the rate determine a gradient. The rate changes by the gradient times a step that
+//! grows while the sign is constant (confidence amplifier), bounded by a change boundary that grows
+//! from 5 % by 10 % per bounded change; the minimum change is 0.5 Mbit/s, as in the authors' code.
 //!
-//! An interval lasts a smoothed round trip (10 ms and ten segments at least); what it sent is
-//! judged by the acknowledgements and losses that arrive one round trip later. Deviations from the
-//! authors' user-space code: one pair decides, where theirs repeats the pair and asks both to
-//! agree; acknowledgements are assigned to intervals by time instead of by packet number; slopes
-//! of the round trip below 1 % count as noise (their latency filter is more elaborate).
+//! An interval lasts a smoothed round trip (at least 10 ms and ten segments); its utility is
+//! computed from the acknowledgements and losses of the next round trip. Deviations from the
+//! authors' user-space code: one pair decides, while theirs repeats the pair and requires both to
+//! agree; acknowledgements are assigned to intervals by time, not by packet number; slopes of the
+//! round trip below 1 % count as noise (their latency filter is more elaborate).
 
 use underload_aqm::rng::Rng;
 use underload_aqm::time::{Span, Time};
@@ -21,7 +21,6 @@ use super::{
     Window,
 };
 
-/// Vivace's state.
 #[derive(Debug)]
 pub struct Vivace {
     rng: Rng,
@@ -29,7 +28,7 @@ pub struct Vivace {
     /// Base rate in Mbit/s of payload.
     rate: f64,
     phase: Phase,
-    /// What is being sent, and what the acknowledgements of now report on.
+    /// The interval being sent, and the one that current acknowledgements belong to.
     sending: Option<Interval>,
     judged: Option<Interval>,
     amplifier: i32,
@@ -40,22 +39,22 @@ pub struct Vivace {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     Starting,
-    /// Trying rates; the first of the pair is the higher one where `true`.
+    /// Trying pairs of rates; `high_first`: the first of the pair is the higher one.
     Probing {
         high_first: bool,
         second: bool,
     },
 }
 
-/// A monitor interval as its acknowledgements report it.
-#[derive(Clone, Copy, Debug)]
+/// A monitor interval with the sums of its acknowledgements.
+#[derive(Clone, Copy, Debug, Default)]
 struct Interval {
-    /// Rate sent at, Mbit/s of payload.
+    /// Rate of sending, Mbit/s of payload.
     rate: f64,
     ends: Time,
     delivered: u32,
     lost: u32,
-    /// Round trips against time: count, and sums for a least squares slope in seconds.
+    /// Count and sums for a least squares slope of the round trips over time, in seconds.
     samples: f64,
     sum_time: f64,
     sum_rtt: f64,
@@ -65,7 +64,6 @@ struct Interval {
 }
 
 impl Vivace {
-    /// At the start of a connection.
     pub fn new(setup: Setup) -> Self {
         Self {
             sizes: SegmentSizes::from(&setup),
@@ -84,7 +82,7 @@ impl Vivace {
         f64::from(self.sizes.segment_bytes) * 8.0
     }
 
-    /// The rate of the interval that begins now.
+    /// Returns the rate of the interval that starts now.
     fn next_rate(&mut self) -> f64 {
         match &mut self.phase {
             Phase::Starting => self.rate,
@@ -104,10 +102,11 @@ impl Vivace {
         let length = ack.smoothed_rtt.max(MIN_INTERVAL);
         let length = length.max(Span::from_nanos((ten_segments * 1e9) as u64));
         self.judged = self.sending.take();
-        self.sending = Some(Interval::new(rate, ack.now, ack.now + length));
+        let (starts, ends) = (ack.now, ack.now + length);
+        self.sending = Some(Interval { rate, ends, starts, ..Interval::default() });
     }
 
-    /// An interval's report is complete: learn from it.
+    /// Updates the rate by the utility of a completed interval.
     fn learn(&mut self, interval: &Interval) {
         let utility = interval.utility();
         match self.phase {
@@ -163,21 +162,6 @@ impl Vivace {
 }
 
 impl Interval {
-    fn new(rate: f64, starts: Time, ends: Time) -> Self {
-        Self {
-            rate,
-            ends,
-            delivered: 0,
-            lost: 0,
-            samples: 0.0,
-            sum_time: 0.0,
-            sum_rtt: 0.0,
-            sum_time_time: 0.0,
-            sum_time_rtt: 0.0,
-            starts,
-        }
-    }
-
     fn add(&mut self, ack: &Ack) {
         self.delivered += ack.delivered;
         self.lost += ack.lost;
@@ -226,14 +210,14 @@ impl CongestionControl for Vivace {
             }
             self.begin(ack);
         }
-        // Two bandwidth-delay products, so that the rate and not the window limits.
+        // Two bandwidth-delay products, so that the rate limits, not the window.
         let sending = self.sending.map_or(self.rate, |interval| interval.rate);
         let rtt = ack.smoothed_rtt.as_nanos() as f64 / 1e9;
         let product = sending * 1e6 * rtt / self.segment_bits();
         window.size = ((2.0 * product) as u32).clamp(10, MAX_WINDOW);
     }
 
-    /// Loss is a term of the utility; only a timeout starts over, at half the rate.
+    /// Loss is a term of the utility; only a timeout restarts, at half the rate.
     fn on_loss(&mut self, loss: &Loss, window: &mut Window) {
         if loss.cause == Cause::Timeout {
             self.rate = (self.rate / 2.0).max(MIN_RATE);
@@ -266,7 +250,7 @@ const MIN_CHANGE: f64 = 0.5;
 const MIN_RATE: f64 = 0.3;
 const MAX_RATE: f64 = 100_000.0;
 const MIN_INTERVAL: Span = Span::from_millis(10);
-/// Slopes of the round trip that count as none.
+/// Slopes of the round trip below this count as 0.
 const NOISE: f64 = 0.01;
 
 #[cfg(test)]

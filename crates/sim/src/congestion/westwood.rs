@@ -9,8 +9,7 @@ use underload_aqm::time::{Span, Time};
 
 use super::{Ack, Cause, CongestionControl, HyStart, Loss, SlowStartExit, Window};
 
-/// Westwood+'s state.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Westwood {
     hystart: HyStart,
     window_start: Option<Time>,
@@ -22,16 +21,8 @@ pub struct Westwood {
 }
 
 impl Westwood {
-    /// At the start of a connection.
     pub fn new(exit: SlowStartExit) -> Self {
-        Self {
-            hystart: HyStart::new(exit),
-            window_start: None,
-            delivered: 0,
-            coarse: 0,
-            estimate: 0,
-            primed: false,
-        }
+        Self { hystart: HyStart::new(exit), ..Self::default() }
     }
 
     fn sample(&mut self, ack: &Ack) {
@@ -64,16 +55,7 @@ impl CongestionControl for Westwood {
     fn on_ack(&mut self, ack: &Ack, window: &mut Window) {
         self.sample(ack);
         self.hystart.on_ack(ack, window);
-        if !ack.may_grow() {
-            return;
-        }
-        let mut acknowledged = ack.acknowledged;
-        if window.in_slow_start() {
-            acknowledged = window.slow_start(self.hystart.share(acknowledged));
-        }
-        if acknowledged > 0 && !window.in_slow_start() {
-            window.grow(acknowledged, window.size);
-        }
+        window.grow_as_reno(ack, |acknowledged| self.hystart.share(acknowledged));
     }
 
     fn on_loss(&mut self, loss: &Loss, window: &mut Window) {
@@ -87,5 +69,5 @@ impl CongestionControl for Westwood {
     }
 }
 
-/// Linux `TCP_WESTWOOD_RTT_MIN`.
+// Linux `TCP_WESTWOOD_RTT_MIN`.
 const MIN_WINDOW: Span = Span::from_millis(50);

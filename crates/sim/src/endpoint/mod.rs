@@ -4,7 +4,7 @@
 mod port;
 
 use underload_aqm::packet::Packet;
-use underload_aqm::time::{Span, Time};
+use underload_aqm::time::Time;
 use underload_record::schema::{Direction, Distribution, Metric, Quantile, Sample};
 
 pub use port::UDP_HEADER_BYTES;
@@ -12,22 +12,22 @@ pub(crate) use port::{Address, Port};
 
 use crate::net::Segment;
 
-/// Both ends of a flow. A new kind of flow implements this and is built in `Agent::new`.
+/// Both ends of a flow. A new kind of flow implements this trait and is created in `Agent::new`.
 pub(crate) trait Endpoint {
     /// Sends the first packet, or sets the first timer.
     fn start(&mut self, port: &mut Port<'_>);
 
-    /// Takes a packet that went in `direction` to its end there.
+    /// Handles a packet that arrived at the end of its path in `direction`.
     fn receive(&mut self, port: &mut Port<'_>, direction: Direction, packet: &Packet<Segment>);
 
-    /// Does what is due. It may be called early, and then does nothing.
+    /// Does what is due; does nothing if it is called early.
     fn on_timer(&mut self, port: &mut Port<'_>);
 
-    /// When `on_timer` is due; [`Time::MAX`]: never.
+    /// Returns when `on_timer` is due; [`Time::MAX`]: never.
     fn deadline(&self) -> Time;
 
-    /// Payload bytes that reached the far end, each counted once; 0 of a flow that is not judged
-    /// by its rate.
+    /// Returns the payload bytes that reached the far end, each counted once; 0 for flows without
+    /// a goodput.
     fn received_bytes(&self) -> u64 {
         0
     }
@@ -37,20 +37,17 @@ pub(crate) trait Endpoint {
         Vec::new()
     }
 
-    /// Takes out what it measured of each packet.
+    /// Removes and returns the samples of a probe.
     fn take_samples(&mut self) -> Vec<Sample> {
         Vec::new()
     }
-
-    /// Bytes of memory beyond the structure itself.
-    fn bytes_reserved(&self) -> usize;
 }
 
 /// The quantiles of a bulk flow's delays.
 pub(crate) const BULK_QUANTILES: [Quantile; 4] =
     [Quantile::P50, Quantile::P90, Quantile::P99, Quantile::Max];
 
-/// Quantiles of delays as metrics in milliseconds. One with too few delays has no value.
+/// Returns quantiles of delays as metrics, ms. A quantile with too few delays has no value.
 pub(crate) fn delay_metrics<const N: usize>(
     name: &str,
     quantiles: [Quantile; N],
@@ -61,9 +58,4 @@ pub(crate) fn delay_metrics<const N: usize>(
         unit: "ms".to_owned(),
         value: delays.and_then(|delays| delays.told_ns(quantile)).map(|ns| ns as f64 / 1e6),
     })
-}
-
-/// `count` periods of `period` after `start`.
-pub(crate) fn nth(start: Time, period: Span, count: u64) -> Time {
-    start + period * count
 }

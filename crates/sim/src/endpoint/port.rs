@@ -1,4 +1,4 @@
-//! Where a flow meets the network.
+//! The access of a flow to the network.
 
 use underload_aqm::packet::{Dscp, Ecn, Meta, Packet};
 use underload_aqm::time::Time;
@@ -6,21 +6,21 @@ use underload_record::schema::Direction;
 
 use crate::net::{Body, Message, Network, Segment};
 
-/// The address of a flow in the queues' eyes.
+/// The fields of a flow's packets by which queues distinguish flows.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Address {
     /// Position of the flow in the trial.
     pub(crate) flow: u16,
-    /// Which of its connections or streams.
+    /// Number of the connection or stream within the flow.
     pub(crate) channel: u16,
-    /// What queues hash: looks random, repeats with the seed.
+    /// The value that queues hash; pseudo-random, from the seed.
     pub(crate) label: u32,
     /// Number of the client host.
     pub(crate) host: u32,
     pub(crate) dscp: Dscp,
 }
 
-/// The network as one flow sees it at one instant.
+/// The network for one flow at one instant.
 pub(crate) struct Port<'a> {
     pub(crate) now: Time,
     pub(crate) address: Address,
@@ -28,7 +28,7 @@ pub(crate) struct Port<'a> {
 }
 
 impl Port<'_> {
-    /// Sends a datagram of an application, with `payload` bytes above IP and UDP headers.
+    /// Sends a datagram of an application, with `payload` bytes without IP and UDP headers.
     pub(crate) fn send_message(
         &mut self,
         direction: Direction,
@@ -39,7 +39,7 @@ impl Port<'_> {
         self.send_message_with(Ecn::NotEct, direction, payload, sequence, part_of);
     }
 
-    /// The same with an ECN field.
+    /// As [`Self::send_message`], with an ECN field.
     pub(crate) fn send_message_with(
         &mut self,
         ecn: Ecn,
@@ -53,7 +53,7 @@ impl Port<'_> {
         self.send(direction, payload + UDP_HEADER_BYTES, ecn, Body::Message(message));
     }
 
-    /// The port of one of the flow's connections, which queues take for a flow of its own.
+    /// Returns the port of one of the flow's connections, which queues see as a separate flow.
     pub(crate) fn channel(&mut self, channel: u16) -> Port<'_> {
         let label = spread(self.address.label, channel);
         let address = Address { channel, label, ..self.address };
@@ -75,8 +75,7 @@ impl Port<'_> {
     }
 }
 
-/// As if the connection's port had been hashed with the flow's address: unlike its neighbours
-/// (the finaliser of MurmurHash3).
+/// Hashes a connection's number into the flow's label (the finaliser of MurmurHash3).
 fn spread(label: u32, channel: u16) -> u32 {
     if channel == 0 {
         return label;

@@ -8,15 +8,14 @@ use crate::endpoint::{Endpoint, Port};
 use crate::net::Segment;
 use crate::tcp::Tcp;
 
-/// A flow of any kind, in a box, so that many flows are found in little memory. TCP is known by
-/// its type: nearly all packets are its own, and it is asked for more than the others.
+/// A flow of any kind, boxed so that the array of flows is small. TCP has a variant because nearly
+/// all packets are TCP's, and because it has methods that other kinds lack.
 pub(crate) enum Agent {
     Tcp(Box<Tcp>),
     Other(Box<dyn Endpoint>),
 }
 
 impl Agent {
-    /// What most is asked of, whatever the kind.
     pub(crate) fn endpoint(&self) -> &dyn Endpoint {
         match self {
             Self::Tcp(tcp) => tcp.as_ref(),
@@ -24,7 +23,6 @@ impl Agent {
         }
     }
 
-    /// The same, to be changed.
     pub(crate) fn endpoint_mut(&mut self) -> &mut dyn Endpoint {
         match self {
             Self::Tcp(tcp) => tcp.as_mut(),
@@ -32,25 +30,23 @@ impl Agent {
         }
     }
 
-    /// Its TCP connection, if that is what it is.
     #[inline]
     pub(crate) fn tcp(&self) -> Option<&Tcp> {
         if let Self::Tcp(tcp) = self { Some(tcp) } else { None }
     }
 
-    /// The same, to be changed.
     pub(crate) fn tcp_mut(&mut self) -> Option<&mut Tcp> {
         if let Self::Tcp(tcp) = self { Some(tcp) } else { None }
     }
 
-    /// Nothing new is sent from now on. Other flows than TCP know their end beforehand.
+    /// Stops sending new data. Other kinds of flows know their end from the start.
     pub(crate) fn stop(&mut self) {
         if let Self::Tcp(tcp) = self {
             tcp.stop();
         }
     }
 
-    /// [`Endpoint::receive`], which a packet of TCP reaches without a table of functions.
+    /// [`Endpoint::receive`] without dynamic dispatch for TCP.
     #[inline]
     pub(crate) fn receive(
         &mut self,
@@ -64,7 +60,8 @@ impl Agent {
         }
     }
 
-    /// [`Endpoint::on_timer`] in the same way: the timers of paced flows are as many as packets.
+    /// [`Endpoint::on_timer`] without dynamic dispatch for TCP: a paced flow has a timer per
+    /// packet.
     #[inline]
     pub(crate) fn on_timer(&mut self, port: &mut Port<'_>) {
         match self {
@@ -73,18 +70,12 @@ impl Agent {
         }
     }
 
-    /// [`Endpoint::deadline`] in the same way.
+    /// [`Endpoint::deadline`] without dynamic dispatch for TCP.
     #[inline]
     pub(crate) fn deadline(&self) -> Time {
         match self {
             Self::Tcp(tcp) => tcp.deadline(),
             Self::Other(other) => other.deadline(),
         }
-    }
-
-    /// Bytes of memory, the structure included.
-    pub(crate) fn bytes_reserved(&self) -> usize {
-        let endpoint = self.endpoint();
-        size_of_val(endpoint) + endpoint.bytes_reserved()
     }
 }

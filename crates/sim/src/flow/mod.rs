@@ -1,4 +1,4 @@
-//! The endpoints: what sends and receives packets.
+//! The configuration of flows, and the flows without a transport: UDP and probes.
 
 mod agent;
 mod probe;
@@ -27,34 +27,26 @@ use udp::Udp;
 pub struct FlowConfig {
     /// Unique in the trial.
     pub name: String,
-    /// What it does.
     pub kind: FlowKind,
-    /// Which way its data goes. Probes always go up first and come back.
+    /// Direction of its data. Probes always start at the client.
     pub direction: Direction,
-    /// DSCP of its packets.
     pub dscp: Dscp,
-    /// Number of the client host that it belongs to.
+    /// Number of its client host.
     pub host: u32,
-    /// Delay of this flow beyond that of the links.
     pub extra: ExtraDelay,
-    /// When it starts; `None`: a probe at 0, a load with the ramp.
+    /// Start; `None`: a probe at 0, an application with the load phase, other flows with the ramp.
     pub start: Option<Time>,
-    /// When it stops sending anything new; `None`: a probe at the end, a load with the load phase.
+    /// When it stops sending new data; `None`: a probe at the end, others with the load phase.
     pub stop: Option<Time>,
 }
 
-/// What a flow does.
 #[derive(Clone, Debug)]
 pub enum FlowKind {
-    /// A TCP transfer.
     Tcp(TcpConfig),
-    /// A Sprout flow that always has data.
+    /// A Sprout flow that always has data to send.
     Sprout,
-    /// Datagrams that nobody answers.
     Udp(UdpConfig),
-    /// A latency probe.
     Probe(ProbeConfig),
-    /// An application, both ends.
     Application(ApplicationConfig),
 }
 
@@ -66,7 +58,7 @@ pub(crate) struct Lifetime {
 }
 
 impl FlowKind {
-    /// The numbers of its own that it leaves in a record, with their units and no values.
+    /// Returns the names and units of the metrics that it records, without values.
     pub fn metrics(&self) -> Vec<Metric> {
         let config = FlowConfig::new("", self.clone());
         let mut metrics = Agent::new(&config, Time::ZERO, &Rng::new(0)).endpoint().metrics();
@@ -78,7 +70,7 @@ impl FlowKind {
 }
 
 impl FlowConfig {
-    /// A best effort flow upstream that follows the trial's phases.
+    /// Creates a best effort flow upstream that follows the trial's phases.
     pub fn new(name: impl Into<String>, kind: FlowKind) -> Self {
         Self {
             name: name.into(),
@@ -92,7 +84,7 @@ impl FlowConfig {
         }
     }
 
-    /// As the record has it.
+    /// Returns the direction for the flow's record.
     pub(crate) fn recorded_direction(&self) -> FlowDirection {
         match (&self.kind, self.direction) {
             (FlowKind::Probe(_) | FlowKind::Application(_), _) => FlowDirection::Both,
@@ -103,7 +95,7 @@ impl FlowConfig {
 }
 
 impl Agent {
-    /// A flow as configured, sending nothing new from `stop` on.
+    /// Creates a flow that sends no new data from `stop` on.
     pub(crate) fn new(config: &FlowConfig, stop: Time, rng: &Rng) -> Self {
         let direction = config.direction;
         let rng = rng.child(&config.name);

@@ -1,8 +1,8 @@
 //! The latency probe: requests from the client, answered at once by the server.
 //!
-//! Open loop: one request per slot of a fixed schedule, whatever comes back, so that a queue cannot
-//! slow down its own measurement. Closed loop: a request on the answer to the one before, or after
-//! a second without one; it samples bad moments rarely and is never a headline.
+//! Open loop: one request per slot of a fixed schedule, independent of the answers, so that a queue
+//! cannot slow down its own measurement. Closed loop: a request on the answer to the previous one,
+//! or after a timeout; it samples bad moments rarely and is never a headline.
 
 use underload_aqm::packet::{Dscp, Ecn, Packet};
 use underload_aqm::time::{Span, Time};
@@ -10,14 +10,12 @@ use underload_record::schema::{Direction, Marking, Sample};
 
 use crate::net::{Body, Segment};
 
-use crate::endpoint::{Endpoint, Port, UDP_HEADER_BYTES, nth};
+use crate::endpoint::{Endpoint, Port, UDP_HEADER_BYTES};
 
-/// A probe.
 #[derive(Clone, Copy, Debug)]
 pub struct ProbeConfig {
-    /// When requests are sent.
     pub schedule: ProbeSchedule,
-    /// Payload bytes of request and answer, above IP and UDP headers.
+    /// Payload bytes of request and answer, without IP and UDP headers.
     pub payload_bytes: u16,
     /// ECN field of request and answer.
     pub ecn: Ecn,
@@ -26,33 +24,31 @@ pub struct ProbeConfig {
 /// When requests are sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProbeSchedule {
-    /// One per interval.
     Open {
-        /// Time between requests.
         interval: Span,
     },
-    /// One on the answer to the one before.
+    /// One on the answer to the previous one. After `timeout` an answer counts as lost and the next
+    /// request is sent.
     Closed {
-        /// After that long, an answer counts as lost and the next request leaves.
         timeout: Span,
     },
 }
 
 impl Default for ProbeConfig {
-    /// 20 ms, open loop, 52 bytes of payload, as the live probe.
+    /// As the live probe: open loop every 20 ms with 52 bytes of payload.
     fn default() -> Self {
         let schedule = ProbeSchedule::Open { interval: Span::from_millis(20) };
         Self { schedule, payload_bytes: 52, ecn: Ecn::NotEct }
     }
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Probe {
     config: ProbeConfig,
     stop: Time,
     started: Time,
     next: Time,
-    /// Answer that a closed loop waits for.
+    /// Sequence of the answer that a closed loop waits for.
     awaited: u32,
     samples: Vec<Sample>,
     /// When each request reached the server.
@@ -61,15 +57,7 @@ pub(super) struct Probe {
 
 impl Probe {
     pub(super) fn new(config: &ProbeConfig, stop: Time) -> Self {
-        Self {
-            config: *config,
-            stop,
-            started: Time::ZERO,
-            next: Time::MAX,
-            awaited: 0,
-            samples: Vec::new(),
-            arrivals: Vec::new(),
-        }
+        Self { config: *config, stop, next: Time::MAX, ..Self::default() }
     }
 }
 
@@ -116,10 +104,6 @@ impl Endpoint for Probe {
     fn take_samples(&mut self) -> Vec<Sample> {
         std::mem::take(&mut self.samples)
     }
-
-    fn bytes_reserved(&self) -> usize {
-        self.samples.capacity() * size_of::<Sample>() + self.arrivals.capacity() * size_of::<Time>()
-    }
 }
 
 impl Probe {
@@ -149,9 +133,7 @@ impl Probe {
         self.arrivals.push(Time::MAX);
         self.awaited = sequence;
         self.next = match self.config.schedule {
-            ProbeSchedule::Open { interval } => {
-                nth(self.started, interval, u64::from(sequence) + 1)
-            }
+            ProbeSchedule::Open { interval } => self.started + interval * (u64::from(sequence) + 1),
             ProbeSchedule::Closed { timeout } => port.now + timeout,
         };
         let bytes = self.packet_bytes();

@@ -1,4 +1,4 @@
-//! Datagrams at a given rate that nobody answers.
+//! Unanswered datagrams at a given rate.
 
 use underload_aqm::histogram::Histogram;
 use underload_aqm::packet::{Ecn, Packet};
@@ -12,29 +12,22 @@ use crate::net::{Body, Datagram, Segment};
 
 use crate::endpoint::{BULK_QUANTILES, Endpoint, Port, UDP_HEADER_BYTES, delay_metrics};
 
-/// A sender of datagrams.
 #[derive(Clone, Debug)]
 pub struct UdpConfig {
     /// Rate at the IP layer while sending.
     pub rate: Rate,
-    /// Payload bytes per datagram.
     pub payload_bytes: u16,
-    /// How datagrams are spaced.
     pub pattern: UdpPattern,
-    /// Their ECN field.
     pub ecn: Ecn,
 }
 
 /// How datagrams are spaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UdpPattern {
-    /// Evenly.
     Constant,
     /// Evenly during `on`, not at all during `off`, in turn.
     OnOff {
-        /// Length of a burst.
         on: Span,
-        /// Pause between bursts.
         off: Span,
     },
     /// With exponentially distributed gaps whose mean gives the rate.
@@ -52,7 +45,7 @@ pub(super) struct Udp {
     burst_start: Time,
     sequence: u32,
     received_bytes: u64,
-    /// From sending to arrival.
+    /// Delays from sending to arrival.
     delays: Histogram,
 }
 
@@ -121,10 +114,6 @@ impl Endpoint for Udp {
 
     fn received_bytes(&self) -> u64 {
         self.received_bytes
-    }
-
-    fn bytes_reserved(&self) -> usize {
-        0
     }
 }
 

@@ -1,4 +1,4 @@
-//! The network: chains of links, constant delays, and who of them has the next event.
+//! The network: chains of links, constant delays, and the order of their events.
 
 mod pipe;
 mod recorder;
@@ -29,20 +29,19 @@ use watch::Post;
 /// A link to simulate.
 #[derive(Clone, Debug)]
 pub struct HopConfig {
-    /// Name of the hop where a path has several, else empty.
+    /// Empty if the path has only one hop.
     pub name: String,
     /// The queue in front of the link.
     pub queue: QueueSetup,
-    /// The link.
     pub link: LinkSetup,
 }
 
 impl HopConfig {
-    /// A hop without a name, from SPEC strings such as `codel:profile=linux` and
+    /// Parses a hop without a name from SPEC strings such as `codel:profile=linux` and
     /// `20mbit:delay=20ms`.
     ///
     /// # Errors
-    /// What the registry refuses, by name and with what it would accept.
+    /// Names the key that the registry rejects, and what it accepts.
     pub fn parse(queue: &str, link: &str) -> Result<Self, ConfigError> {
         let link = LinkSetup::parse(link)?;
         let queue = QueueSetup::parse(queue, &link.facts())?;
@@ -50,18 +49,18 @@ impl HopConfig {
     }
 }
 
-/// A link on its way, its record, and where its packets go next.
+/// A link with its recorder and the next hop of its packets.
 pub(crate) struct Hop {
     pub(crate) config: HopConfig,
     pub(crate) direction: Direction,
     pub(crate) link: Link<Segment>,
     pub(crate) recorder: Recorder,
-    /// The link's rate by itself: what it offers, whoever takes it.
-    offer: RateProcess,
+    /// The capacity of the link over time.
+    pub(crate) offer: RateProcess,
     next: Option<usize>,
 }
 
-/// Delays of one flow beyond those of the links, per direction.
+/// Delays of one flow in addition to those of the links.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ExtraDelay {
     /// Delay from the last up link to the server.
@@ -71,8 +70,7 @@ pub struct ExtraDelay {
 }
 
 impl Hop {
-    /// Ends the window that began with the one before, and returns its record.
-    /// `flow_name`: of a flow by its number.
+    /// Ends a window and returns its record. `flow_name` returns the name of a flow by its number.
     pub(crate) fn end_window(
         &mut self,
         window: &PhaseWindow,
@@ -84,19 +82,13 @@ impl Hop {
         self.name().summarise(window.phase, &ended, capacity_bytes, flow_name)
     }
 
-    /// What the link offers, whoever takes it.
-    pub(crate) const fn offer(&self) -> &RateProcess {
-        &self.offer
-    }
-
-    /// Takes a point of every curve.
+    /// Appends a point to every series.
     pub(crate) fn sample(&mut self, now: Time) {
         let Recorder { tally, curves, .. } = &mut self.recorder;
         let queue = self.link.queue();
         curves.push(tally.end_row(now, queue.backlog()), queue);
     }
 
-    /// The curves of trial number `trial`.
     pub(crate) fn series(&self, trial: u32) -> Vec<Series> {
         self.name().series(&self.recorder.curves, Time::ZERO, trial)
     }
@@ -115,8 +107,8 @@ impl Hop {
 
 /// Everything between the endpoints.
 ///
-/// A packet enters the first link of its direction, passes the chain, then waits in the pipe of its
-/// flow's extra delay, if it has one. Flows with equal delays share a pipe.
+/// A packet enters the first link of its direction, passes the chain, then waits in a pipe for the
+/// extra delay of its flow. Flows with equal delays share a pipe.
 pub(crate) struct Network {
     pub(crate) hops: Vec<Hop>,
     /// First hop of each direction.
@@ -124,12 +116,11 @@ pub(crate) struct Network {
     pipes: Vec<Pipe>,
     /// Pipe of each flow and direction.
     routes: Vec<[Option<u32>; 2]>,
-    /// Next events: pipes first, then hops, so that at one instant whatever is to be sent has been
-    /// sent before a link moves on.
+    /// Next events: pipes first, then hops, so that at one instant all packets are sent before a
+    /// link advances.
     heads: Tournament,
-    /// The watcher of packets at the endpoints, if there is one.
+    /// The watcher of packets at the endpoints.
     watcher: Option<SharedWatcher>,
-    /// Number of the next packet.
     next_id: u32,
 }
 
@@ -159,7 +150,7 @@ impl Network {
         Self { hops, entries, pipes, routes, heads, watcher: None, next_id: 0 }
     }
 
-    /// Has every packet seen by `watcher` from now on.
+    /// Reports every packet to `watcher` from now on.
     pub(crate) fn watch(&mut self, watcher: &SharedWatcher) {
         let mut positions = [0; 2];
         for hop in &mut self.hops {
@@ -171,21 +162,21 @@ impl Network {
         self.watcher = Some(SharedWatcher::clone(watcher));
     }
 
-    /// A number for a new packet.
+    /// Returns the number of a new packet.
     #[inline]
     pub(crate) fn number(&mut self) -> u32 {
         self.next_id = self.next_id.wrapping_add(1);
         self.next_id
     }
 
-    /// The instant of the next event, and the number of its source.
+    /// Returns the instant of the next event and the number of its source.
     #[inline]
     pub(crate) fn next_event(&self) -> (Time, usize) {
         self.heads.first()
     }
 
-    /// Takes a packet from an endpoint.
-    // Out of line, so that the packet is handed over in memory, where it was made.
+    /// Sends a packet from an endpoint.
+    // Out of line, so that the packet is passed by reference to where it was built.
     #[inline(never)]
     pub(crate) fn send(&mut self, now: Time, direction: Direction, packet: &Packet<Segment>) {
         match self.entries[direction as usize] {
@@ -201,9 +192,9 @@ impl Network {
         }
     }
 
-    /// Handles the next event, which is `source`'s at `now`. Where a packet reached its endpoint by
-    /// it, returns the direction that the packet came, and writes the packet to `arrived`: returned
-    /// by value, it would be moved three times.
+    /// Handles the next event, that of `source` at `now`. If a packet reached its endpoint, writes
+    /// the packet to `arrived` and returns its direction. Returned by value, the packet would be
+    /// moved three times.
     #[inline]
     pub(crate) fn step(
         &mut self,
@@ -218,7 +209,7 @@ impl Network {
         Some(direction)
     }
 
-    /// The packet that `source` is known to hand over after `position` others.
+    /// Returns the packet that `source` will deliver after `position` others, if it is known.
     #[inline]
     pub(crate) fn upcoming(&self, source: usize, position: usize) -> Option<&Packet<Segment>> {
         let hop = self.hops.get(source.checked_sub(self.pipes.len())?)?;
@@ -244,7 +235,7 @@ impl Network {
         self.heads.set(source, link.next_event().unwrap_or(Time::MAX));
         polled?;
         if let Some(post) = &recorder.post {
-            post.delivered(now, arrived);
+            post.see(now, Event::Delivery, arrived);
         }
         if let Some(next) = next {
             self.enter(now, next, arrived);
@@ -255,11 +246,6 @@ impl Network {
             return None;
         }
         Some(direction)
-    }
-
-    /// Bytes of memory that packets in pipes may use.
-    pub(crate) fn bytes_reserved(&self) -> usize {
-        self.pipes.iter().map(Pipe::bytes_reserved).sum()
     }
 
     #[inline(never)]
@@ -273,8 +259,8 @@ impl Network {
     #[inline]
     fn enter(&mut self, now: Time, hop: usize, packet: &Packet<Segment>) {
         let Hop { link, recorder, .. } = &mut self.hops[hop];
-        // So that what left before comes before; and before the packet is copied, which was just
-        // written field by field: reading it at once in wider pieces would stall the processor.
+        // Earlier departures come first. This also separates the copy of the packet below from the
+        // field-by-field writes before: an immediate wider read would stall the processor.
         link.advance_before(now, recorder);
         if let Some(post) = &recorder.post {
             post.arrived(now, packet);
@@ -284,7 +270,7 @@ impl Network {
         self.heads.set(self.pipes.len() + hop, next);
     }
 
-    /// The pipe between the last link and the packet's endpoint; `None`: it is there at once.
+    /// Returns the pipe between the last link and the packet's endpoint; `None` without a delay.
     #[inline]
     fn pipe_of(&self, direction: Direction, packet: &Packet<Segment>) -> Option<usize> {
         if self.pipes.is_empty() {

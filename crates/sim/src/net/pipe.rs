@@ -8,7 +8,7 @@ use underload_record::schema::Direction;
 
 use super::Segment;
 
-/// A constant delay keeps packets in order, so a ring holds them and only its head competes with
+/// A ring of delayed packets. A constant delay keeps them in order, so only the head competes with
 /// other sources of events.
 #[derive(Debug)]
 pub(super) struct Pipe {
@@ -32,9 +32,5 @@ impl Pipe {
 
     pub(super) fn next_event(&self) -> Time {
         self.packets.front().map_or(Time::MAX, |(arrival, _)| *arrival)
-    }
-
-    pub(super) fn bytes_reserved(&self) -> usize {
-        self.packets.capacity() * size_of::<(Time, Packet<Segment>)>()
     }
 }

@@ -1,4 +1,4 @@
-//! What a hop did to its packets.
+//! The counters and series of a hop.
 
 use underload_aqm::link::tally::{Curves, Tally};
 use underload_aqm::packet::Packet;
@@ -7,14 +7,13 @@ use underload_aqm::service_flow::Side;
 use underload_aqm::time::{Span, Time};
 
 use super::Segment;
-use super::watch::Post;
+use super::watch::{Event, Post};
 
-/// Counts what leaves a hop and what does not, and shows it to whoever watches.
-#[derive(Debug)]
+/// Counts the packets of a hop, and reports them to the watcher.
 pub(crate) struct Recorder {
     pub(crate) tally: Tally,
     pub(crate) curves: Curves,
-    /// The watcher of this hop's packets, if there is one.
+    /// The watcher of this hop's packets.
     pub(super) post: Option<Post>,
 }
 
@@ -28,14 +27,14 @@ impl Recorder {
 impl Observer<Segment> for Recorder {
     fn dropped(&mut self, now: Time, packet: Packet<Segment>, reason: DropReason) {
         if let Some(post) = &self.post {
-            post.dropped(now, &packet, reason);
+            post.see(now, Event::Drop(reason), &packet);
         }
         self.tally.dropped(&packet.meta, reason);
     }
 
     fn marked(&mut self, now: Time, packet: &Packet<Segment>, reason: MarkReason) {
         if let Some(post) = &self.post {
-            post.marked(now, packet, reason);
+            post.see(now, Event::Mark(reason), packet);
         }
         self.tally.marked(reason);
     }
@@ -55,7 +54,7 @@ impl Observer<Segment> for Recorder {
     #[inline]
     fn transmitted(&mut self, start: Time, end: Time, packet: &Packet<Segment>) {
         if let Some(post) = &self.post {
-            post.departed(start, end, packet);
+            post.see(start, Event::Departure { end }, packet);
         }
         self.tally.transmitted(start, end, &packet.meta);
     }

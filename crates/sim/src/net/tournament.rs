@@ -1,21 +1,21 @@
-//! The earliest of a fixed number of sources.
+//! The earliest event of a fixed number of sources.
 
 use std::hint::select_unpredictable;
 
 use underload_aqm::time::Time;
 
-/// A winner tree: each source has one key, the instant of its next event, and the earliest is
-/// known at once. Changing a key costs at most log2(sources) comparisons, and no more than it
-/// changes winners; at equal keys the source with the lower number is first, so the order of
-/// events never depends on history. A few sources are compared when the earliest is asked for.
+/// A winner tree: each source has one key, the instant of its next event, and the root has the
+/// earliest. Changing a key costs at most log2(sources) comparisons and stops where the winner does
+/// not change. At equal keys the source with the lower number is first, so the order of events
+/// never depends on history. Up to [`FEW`] sources are compared in [`Tournament::first`] instead.
 #[derive(Debug)]
 pub(crate) struct Tournament {
-    /// Node 1 is the root, those below node `n` are `2n` and `2n + 1`, `leaves + i` is source `i`.
+    /// Node 1 is the root, node `n` has the children `2n` and `2n + 1`, `leaves + i` is source `i`.
     nodes: Vec<Contender>,
     leaves: usize,
 }
 
-/// The earliest source below a node, with its key, so that a comparison reads one place.
+/// The earliest source below a node, with its key, so that a comparison reads one entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Contender {
     key: Time,
@@ -23,7 +23,7 @@ struct Contender {
 }
 
 impl Tournament {
-    /// A tree of `count` sources that have nothing to do.
+    /// Creates a tree of `count` idle sources.
     pub(crate) fn new(count: usize) -> Self {
         let leaves = count.max(1).next_power_of_two();
         let mut nodes = vec![Contender { key: Time::MAX, source: 0 }; 2 * leaves];
@@ -34,7 +34,7 @@ impl Tournament {
         Self { nodes, leaves }
     }
 
-    /// The earliest instant and its source. `Time::MAX`: nothing will ever happen.
+    /// Returns the earliest instant and its source; `Time::MAX` if all sources are idle.
     #[inline]
     pub(crate) fn first(&self) -> (Time, usize) {
         let mut first = self.nodes[1];
@@ -42,7 +42,7 @@ impl Tournament {
             let (leaves, others) = self.nodes[self.leaves..].split_at(1);
             first = leaves[0];
             for other in others {
-                // Which of them is next cannot be foretold.
+                // The branch would be unpredictable.
                 let earlier = other.key < first.key;
                 first.key = select_unpredictable(earlier, other.key, first.key);
                 first.source = select_unpredictable(earlier, other.source, first.source);
@@ -51,7 +51,7 @@ impl Tournament {
         (first.key, first.source as usize)
     }
 
-    /// Sets the key of `source`; `Time::MAX` for nothing to do.
+    /// Sets the key of `source`; `Time::MAX`: idle.
     #[inline]
     pub(crate) fn set(&mut self, source: usize, key: Time) {
         let mut node = self.leaves + source;
@@ -60,13 +60,13 @@ impl Tournament {
             return;
         }
         let mut winner = Contender { key, source: source as u32 };
-        // Where the winner stays, everything above it does.
+        // If the winner is unchanged, so are all nodes above.
         while self.nodes[node] != winner {
             self.nodes[node] = winner;
             if node == 1 {
                 return;
             }
-            // Who wins cannot be foretold. At equal keys it is the left one.
+            // The branch would be unpredictable. At equal keys the left node wins.
             let rival = self.nodes[node ^ 1];
             let loses = (rival.key, node ^ 1) < (winner.key, node);
             winner.key = select_unpredictable(loses, rival.key, winner.key);
@@ -76,7 +76,7 @@ impl Tournament {
     }
 }
 
-/// So many sources are compared as fast as a tree of them is kept.
+/// Up to this number of sources, comparing all of them is as fast as updating a tree.
 const FEW: usize = 8;
 
 #[cfg(test)]

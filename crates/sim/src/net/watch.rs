@@ -1,10 +1,9 @@
-//! Whoever watches packets pass, for records and captures of them.
+//! Watchers of packets, for packet records and captures.
 //!
-//! A trial is watched only where somebody asks for it (`trial::run_attended`); elsewhere each place
-//! costs one branch that is never taken.
+//! Without a watcher (`trial::run_attended`) each point of the path costs one branch that is never
+//! taken.
 
 use std::cell::RefCell;
-use std::fmt;
 use std::rc::Rc;
 
 use underload_aqm::packet::Packet;
@@ -19,58 +18,49 @@ use super::Segment;
 pub enum Event {
     /// An endpoint sent it.
     Sent,
-    /// It reached a queue; whether it is admitted shows next.
+    /// It reached a queue, which has not admitted it yet.
     Arrival,
     /// The queue changed its ECN field to CE.
     Mark(MarkReason),
     /// The queue or the link dropped it.
     Drop(DropReason),
-    /// Its transmission on a link began.
-    Departure {
-        /// When its transmission ends.
-        end: Time,
-    },
+    /// Its transmission on a link started and lasts until `end`.
+    Departure { end: Time },
     /// It reached the far end of the link.
     Delivery,
     /// The other endpoint received it.
     Received,
 }
 
-/// A packet at one place and instant. The sightings of one link are in the order of time, and so
-/// are those of the endpoints.
+/// An event of a packet at one point of the path. The sightings of one link are in order of time,
+/// and so are those of the endpoints.
 #[derive(Debug)]
 pub struct Sighting<'a> {
-    /// When.
     pub time: Time,
-    /// Direction in which the packet travels.
     pub direction: Direction,
     /// Position of the link in the direction's chain; `None` at an endpoint.
     pub hop: Option<usize>,
-    /// The event.
     pub event: Event,
-    /// The packet as it is then.
     pub packet: &'a Packet<Segment>,
-    /// Its bytes at the IP layer, without what the link charges on top.
+    /// Bytes at the IP layer, without the overhead that the link charges.
     pub len: u32,
 }
 
-/// Sees packets pass.
 pub trait Watcher {
-    /// Is told of each, as it happens in virtual time.
+    /// Called for each event, as it happens in virtual time.
     fn see(&mut self, sighting: &Sighting<'_>);
 }
 
-/// A watcher that all places of a trial share.
 pub type SharedWatcher = Rc<RefCell<dyn Watcher>>;
 
-/// A place that is watched.
+/// A link whose packets are watched.
 #[derive(Clone)]
 pub(crate) struct Post {
     watcher: SharedWatcher,
     direction: Direction,
     hop: usize,
     overhead_bytes: u32,
-    /// Whether what arrives here comes from an endpoint.
+    /// Whether packets arrive here from an endpoint.
     is_entry: bool,
 }
 
@@ -86,34 +76,21 @@ impl Post {
     }
 
     pub(super) fn arrived(&self, now: Time, packet: &Packet<Segment>) {
-        let len = packet.meta.len;
         if self.is_entry {
             report(&self.watcher, now, self.direction, Event::Sent, packet);
         }
-        self.tell(now, Event::Arrival, packet, len);
+        self.see(now, Event::Arrival, packet);
     }
 
-    pub(super) fn delivered(&self, now: Time, packet: &Packet<Segment>) {
-        self.tell(now, Event::Delivery, packet, packet.meta.len);
-    }
-
-    pub(super) fn dropped(&self, now: Time, packet: &Packet<Segment>, reason: DropReason) {
-        // What is lost behind the link has had the link's overhead taken off again.
-        let charged = if reason == DropReason::Loss { 0 } else { self.overhead_bytes };
-        self.tell(now, Event::Drop(reason), packet, packet.meta.len - charged);
-    }
-
-    pub(super) fn marked(&self, now: Time, packet: &Packet<Segment>, reason: MarkReason) {
-        self.tell(now, Event::Mark(reason), packet, packet.meta.len - self.overhead_bytes);
-    }
-
-    pub(super) fn departed(&self, start: Time, end: Time, packet: &Packet<Segment>) {
-        let len = packet.meta.len - self.overhead_bytes;
-        self.tell(start, Event::Departure { end }, packet, len);
-    }
-
-    fn tell(&self, time: Time, event: Event, packet: &Packet<Segment>, len: u32) {
+    /// Reports an event of a packet at this link.
+    pub(super) fn see(&self, time: Time, event: Event, packet: &Packet<Segment>) {
+        // The link has already subtracted its overhead from a packet that is lost behind it.
+        let overhead_bytes = match event {
+            Event::Arrival | Event::Delivery | Event::Drop(DropReason::Loss) => 0,
+            _ => self.overhead_bytes,
+        };
         let (direction, hop) = (self.direction, Some(self.hop));
+        let len = packet.meta.len - overhead_bytes;
         self.watcher.borrow_mut().see(&Sighting { time, direction, hop, event, packet, len });
     }
 }
@@ -128,13 +105,4 @@ pub(super) fn report(
 ) {
     let len = packet.meta.len;
     watcher.borrow_mut().see(&Sighting { time, direction, hop: None, event, packet, len });
-}
-
-impl fmt::Debug for Post {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Post")
-            .field("direction", &self.direction)
-            .field("hop", &self.hop)
-            .finish_non_exhaustive()
-    }
 }

@@ -2,35 +2,35 @@
 //! links that keeps the delay of 95 % of its packets below 100 ms.
 //!
 //! The receiver infers from the packets of each tick of 20 ms how fast the link is, and forecasts
-//! how many packets it will deliver, with 95 % probability at least, within the next one to eight
-//! ticks. The sender keeps no more under way than the forecast says will be delivered within
-//! 100 ms. Nothing is sent again: a lost packet is the application's affair.
+//! how many packets it will deliver within the next one to eight ticks with at least 95 %
+//! probability. The sender limits the data in flight to the forecast for 100 ms. There are no
+//! retransmissions; applications handle losses.
 //!
 //! | part | what it does |
 //! |---|---|
 //! | `model` | the link as a Poisson process whose rate is in Brownian motion: belief and forecast |
-//! | `receiver` | counts what arrives, what silence means, what was received or lost; sends forecasts |
+//! | `receiver` | counts arrivals and losses, interprets silence, sends forecasts |
 //! | `sender` | the window, flights, heartbeats, time-to-next |
 //!
 //! Constants are those of the paper and of the authors' program: 256 rates up to 1000 packets per
-//! second (so 12 Mbit/s is the most it uses), standard deviation 200 packets per second after a
-//! second, outages that end at a rate of 1 per second, the 5th percentile, five ticks of patience,
-//! a heartbeat after 50 ms.
+//! second (so at most 12 Mbit/s), standard deviation 200 packets per second after a second, outages
+//! that end at a rate of 1 per second, the 5th percentile, a window of five ticks, a heartbeat
+//! after 50 ms.
 //!
 //! Deviations:
 //!
-//! * Data flows one way. The receiver sends each forecast in a packet of its own every tick, where
-//!   the authors' program sends data both ways and lets forecasts travel along.
-//! * The gap after the end of a flight says nothing about the link, whatever its length up to the
-//!   announced one, so the receiver leaves it out of the time that it observes and takes the packet
-//!   that ends it for a sign of life; the program counts
-//!   a tick in which anything arrived in full. With data one way and a forecast every tick, that
-//!   has an equilibrium in which a packet per tick is sent because a packet per tick arrives; the
-//!   program's flights, one per round trip, are large enough to escape it.
-//! * 256 rates from 0 to 1000 inclusive; the program has 257 bins and takes their middles.
-//! * The escape from an outage is drawn first (with probability 1 - exp(-20 ms x 1/s)), then where
-//!   to; the program scales the two sides of the normal distribution instead, which after
-//!   normalisation is nearly the same.
+//! * Data flows in one direction. The receiver sends each forecast in a separate packet every tick;
+//!   the authors' program sends data in both directions and adds forecasts to data packets.
+//! * The gap after the end of a flight says nothing about the link up to its announced length, so
+//!   the receiver excludes it from the observed time and treats the packet that ends it only as a
+//!   sign that the link works. The program counts the whole tick if anything arrived in it. With
+//!   data in one direction and a forecast every tick, that would have an equilibrium in which a
+//!   packet per tick is sent because a packet per tick arrives; the program's flights, one per
+//!   round trip, are large enough to escape it.
+//! * 256 rates from 0 to 1000 inclusive; the program uses the middles of 257 bins.
+//! * Whether an outage ends is decided first (with probability 1 - exp(-20 ms x 1/s)), then the new
+//!   rate; the program scales the two sides of the normal distribution instead, which is nearly
+//!   equal after normalisation.
 //! * More than 30 packets in a tick count as 30 in forecasts; the program drops that probability,
 //!   which makes its forecasts for the fastest links slightly bolder.
 //! * The queue estimate falls by what the forecast expects *of* each tick that passes, as the paper
@@ -51,7 +51,7 @@ use crate::net::{Body, Segment};
 use receiver::Receiver;
 use sender::Sender;
 
-/// Name in scenarios and records, where TCP has its congestion control.
+/// Name in scenarios and records, in place of a congestion control.
 pub const NAME: &str = "sprout";
 
 /// Both ends of a Sprout flow that always has data to send.
@@ -97,17 +97,13 @@ impl Endpoint for Sprout {
     fn deadline(&self) -> Time {
         let sender = self.sender.deadline();
         let sender = if sender < self.stop { sender } else { Time::MAX };
-        let receiver = self.receiver.deadline();
+        let receiver = self.receiver.tick_end;
         let receiver = if receiver < self.stop { receiver } else { Time::MAX };
         sender.min(receiver)
     }
 
     fn received_bytes(&self) -> u64 {
-        self.receiver.received_bytes()
-    }
-
-    fn bytes_reserved(&self) -> usize {
-        self.sender.bytes_reserved() + self.receiver.bytes_reserved()
+        self.receiver.received_bytes
     }
 }
 
@@ -126,5 +122,5 @@ impl Sprout {
 /// The program's nonce, sequence number, time stamps, throwaway number, time-to-next and
 /// authentication tag: a full packet has 1500 bytes.
 const OVERHEAD_BYTES: u32 = 32;
-/// The same with a forecast: a time, a count of bytes and eight counts of packets.
+/// The overhead and a forecast: a time, a count of bytes and eight counts of packets.
 const FORECAST_PAYLOAD_BYTES: u32 = OVERHEAD_BYTES + 32;

@@ -1,5 +1,5 @@
-//! The link as the receiver believes it to be: delivery is a Poisson process whose rate is in
-//! Brownian motion, with outages that tend to last (section 3.1 of the paper).
+//! The receiver's model of the link: delivery is a Poisson process whose rate is in Brownian
+//! motion, with outages that tend to last (section 3.1 of the paper).
 
 use std::sync::LazyLock;
 
@@ -11,29 +11,28 @@ pub(super) const TICK: Span = Span::from_millis(20);
 pub(super) const FORECAST_TICKS: usize = 8;
 /// Payload of a full packet, which is the unit of all counts.
 pub(super) const PACKET_BYTES: u16 = 1_440;
-/// Rates that are told apart, evenly from 0 to [`MAX_RATE`].
+/// Number of rates in the model, evenly from 0 to [`MAX_RATE`].
 const RATES: usize = 256;
-/// Packets per second.
+// Packets per second.
 const MAX_RATE: f64 = 1_000.0;
 /// Standard deviation of the rate after a second, packets per second.
 const SIGMA: f64 = 200.0;
 /// Rate at which outages end, per second.
 const OUTAGE_ESCAPE: f64 = 1.0;
-/// The rate moves by at most five deviations in a tick: 36.07 steps between neighbours.
+/// The rate changes by at most five deviations in a tick: 36.07 steps between neighbours.
 const REACH: usize = 37;
-/// Packets in one tick that forecasts tell apart; more count as this many.
+/// Largest number of packets per tick in forecasts; larger numbers count as this one.
 const MAX_PER_TICK: usize = 30;
 /// Probability that a link delivers less than forecast.
 const CAUTION: f64 = 0.05;
 
-/// What follows from the constants alone. Computed once per process and shared by all flows of all
-/// trials, 1.7 MB.
+/// Tables that depend only on the constants, 1.7 MB, computed once per process.
 struct Tables {
-    /// Where a rate goes within a tick, by old rate; zero beyond [`REACH`].
+    /// Probabilities of the rate after a tick, by the rate before; zero beyond [`REACH`].
     evolution: Vec<[f64; RATES]>,
-    /// Probability of a number of packets in a tick, by number.
+    /// Probability of a number of packets in a tick, by number and rate.
     in_a_tick: Vec<[f64; RATES]>,
-    /// Per number of ticks: probability that at most a number of packets are delivered, by number.
+    /// Probability that at most a number of packets are delivered, by ticks, number and rate.
     delivered: Vec<Vec<[f32; RATES]>>,
 }
 
@@ -47,21 +46,20 @@ pub(super) struct Belief {
 }
 
 impl Belief {
-    /// A model to which every rate is equally likely.
+    /// Starts with equally likely rates.
     pub(super) fn new() -> Self {
         Self { rates: Box::new([1.0 / RATES as f64; RATES]) }
     }
 
-    /// A tick passes.
+    /// Advances the model by a tick.
     pub(super) fn evolve(&mut self) {
-        let evolved = TABLES.evolve(&self.rates);
-        *self.rates = evolved;
+        *self.rates = TABLES.evolve(&self.rates);
     }
 
-    /// That many packets arrived in a time in which the link had something to deliver.
+    /// Updates the model with `packets` that arrived in `time` during which the link was busy.
     pub(super) fn observe(&mut self, packets: u32, time: Span) {
         let (count, seconds) = (f64::from(packets), time.as_nanos() as f64 / 1e9);
-        // Against the likeliest rate, so that nothing underflows that need not.
+        // Relative to the likeliest rate, to avoid underflow.
         let best = MAX_RATE.min(count / seconds.max(1e-9)).max(packets_per_second(1));
         let greatest = count * libm::log(best) - best * seconds;
         for (index, probability) in self.rates.iter_mut().enumerate() {
@@ -75,7 +73,7 @@ impl Belief {
         self.normalise();
     }
 
-    /// A packet or more arrived in the tick, and nobody knows how many would have.
+    /// Updates the model with a tick in which at least one packet arrived.
     pub(super) fn observe_life(&mut self) {
         for (probability, none) in self.rates.iter_mut().zip(&TABLES.in_a_tick[0]) {
             *probability *= 1.0 - none;
@@ -86,7 +84,7 @@ impl Belief {
     fn normalise(&mut self) {
         let total: f64 = self.rates.iter().sum();
         if total < f64::MIN_POSITIVE {
-            // What has happened was believed impossible.
+            // The observation was impossible in the model.
             *self = Self::new();
             return;
         }
@@ -95,8 +93,8 @@ impl Belief {
         }
     }
 
-    /// Packets that will be delivered, with 95 % probability at least, within the next one, two,
-    /// and so on ticks.
+    /// Returns the packets that will be delivered with at least 95 % probability within the next
+    /// one, two, and so on ticks.
     pub(super) fn forecast(&self) -> [u8; FORECAST_TICKS] {
         let mut forecast = [0; FORECAST_TICKS];
         let mut least = 0;
@@ -110,7 +108,7 @@ impl Belief {
         forecast
     }
 
-    /// Expected rate, packets per second.
+    /// Returns the expected rate, packets per second.
     #[cfg(test)]
     fn mean(&self) -> f64 {
         self.rates.iter().enumerate().map(|(index, rate)| rate * packets_per_second(index)).sum()
@@ -147,8 +145,8 @@ impl Tables {
         evolved
     }
 
-    /// Deliveries in one to eight ticks of a link whose rate is that of `index` now: tick by tick,
-    /// as if the counts of two ticks depended on each other by that alone.
+    /// Computes the deliveries in one to eight ticks of a link with the rate of `index`, assuming
+    /// that the counts of different ticks are independent given this rate.
     fn compute_delivered(&mut self, index: usize) {
         let mut rates = [0.0; RATES];
         rates[index] = 1.0;
@@ -175,8 +173,8 @@ impl Tables {
     }
 }
 
-/// Where the rate of `index` goes within a tick. What would pass the ends stays there; the lower
-/// end is an outage, left with the probability of its escape only.
+/// Returns the probabilities of the rate a tick after the rate of `index`. The rate stays within
+/// the ends; the lower end is an outage, which ends with the probability of an escape.
 fn movement(index: usize) -> [f64; RATES] {
     let deviation = SIGMA * libm::sqrt(TICK_S);
     let step = MAX_RATE / (RATES - 1) as f64;
@@ -207,7 +205,7 @@ fn scale(row: &mut [f64; RATES], total: f64) {
     }
 }
 
-/// Distribution of the sum of two independent counts.
+/// Returns the distribution of the sum of two independent counts.
 fn sum_of(a: &[f64], b: &[f64]) -> Vec<f64> {
     let mut sum = vec![0.0; a.len() + b.len() - 1];
     for (index, a) in a.iter().enumerate() {
@@ -267,7 +265,7 @@ mod tests {
 
     #[test]
     fn a_steady_link_is_recognised() {
-        // Near zero the belief cannot be symmetric.
+        // Near zero the distribution cannot be symmetric.
         for packets in [5, 10, 15] {
             let mean = after(packets).mean();
             let expected = f64::from(packets) / TICK_S;
@@ -309,7 +307,7 @@ mod tests {
         }
         assert!(belief.rates[0] > 0.9, "{}", belief.rates[0]);
         assert_eq!(belief.forecast(), [0; FORECAST_TICKS]);
-        // It ends as fast as it began: after three ticks of packets the link is believed in again.
+        // The outage ends as fast as it began: three ticks of packets restore the forecast.
         for _ in 0..3 {
             belief.evolve();
             belief.observe(10, TICK);

@@ -1,4 +1,4 @@
-//! The receiving end: what arrived, what silence means, and the forecasts that go back.
+//! The receiving end: arrivals, silence and forecasts.
 
 use underload_aqm::time::{Span, Time};
 
@@ -10,23 +10,22 @@ use super::model::{Belief, TICK};
 pub(super) struct Receiver {
     belief: Belief,
     /// End of the current tick; `Time::MAX` before the first packet.
-    tick_end: Time,
+    pub(super) tick_end: Time,
     ticks: u32,
-    /// Packets that arrived in this tick while the link had something to deliver, and how long it
-    /// had.
+    /// Packets that arrived in this tick while the link was busy, and for how long it was busy.
     observed: u32,
     observed_time: Span,
-    /// Whether a packet came that does not count: the link is alive, more is not known.
+    /// Whether a packet arrived after an announced silence, which only shows that the link works.
     alive: bool,
-    /// What is before it has been observed or says nothing.
+    /// End of the time that has been observed or excluded.
     observed_until: Time,
-    /// When the announced silence after a flight ends; in the past within a flight.
+    /// End of the announced silence after a flight; in the past within a flight.
     silent_until: Time,
     /// Every byte before this one was received or is lost.
     settled: u32,
     /// Packets received beyond `settled`: first byte and length.
     recent: Vec<(u32, u16)>,
-    received_bytes: u64,
+    pub(super) received_bytes: u64,
 }
 
 impl Receiver {
@@ -46,23 +45,12 @@ impl Receiver {
         }
     }
 
-    pub(super) fn deadline(&self) -> Time {
-        self.tick_end
-    }
-
-    pub(super) fn received_bytes(&self) -> u64 {
-        self.received_bytes
-    }
-
-    pub(super) fn bytes_reserved(&self) -> usize {
-        size_of::<Belief>() + self.recent.capacity() * size_of::<(u32, u16)>()
-    }
-
     pub(super) fn on_packet(&mut self, now: Time, packet: &Flight) {
         if self.tick_end == Time::MAX {
             self.tick_end = now + TICK;
         }
-        // The gap after the end of a flight says nothing; the packet that ends it, little.
+        // The gap after the end of a flight says nothing about the rate, and the packet that ends
+        // it only that the link works.
         let counts = self.observe_until(now);
         self.observed += u32::from(counts);
         self.alive |= !counts;
@@ -79,7 +67,7 @@ impl Receiver {
         }
     }
 
-    /// Ends the tick if it is over, and says what is to be expected from now on.
+    /// Ends the tick if it is over, and returns the forecast.
     pub(super) fn on_timer(&mut self, now: Time) -> Option<Forecast> {
         if now < self.tick_end {
             return None;
@@ -104,7 +92,8 @@ impl Receiver {
         })
     }
 
-    /// Time goes on without a packet; returns whether one was due.
+    /// Observes the time up to `now`, except an announced silence. Returns whether any was
+    /// observed.
     fn observe_until(&mut self, now: Time) -> bool {
         let from = self.observed_until.max(self.silent_until);
         if from > now {
@@ -116,12 +105,13 @@ impl Receiver {
     }
 }
 
-/// Whether `a` lies after `b` in a sequence space that wraps around.
+/// Returns whether `a` is after `b` in a sequence space that wraps around.
 fn is_after(a: u32, b: u32) -> bool {
     (a.wrapping_sub(b) as i32) > 0
 }
 
-/// Packets of 10 ms at 12 Mbit/s are ten, and a flight has a window's worth: 240.
+/// Limit of the packets within the reordering time; ten arrive in 10 ms at 12 Mbit/s, and a flight
+/// has up to 240.
 const MAX_RECENT: usize = 1_024;
 
 #[cfg(test)]
@@ -142,11 +132,11 @@ mod tests {
         receiver.on_packet(Time::ZERO, &packet(2 * unit, 2 * PACKET_BYTES, 0));
         let forecast = receiver.on_timer(Time::from_millis(20)).unwrap();
         assert_eq!(forecast.received_or_lost, 2 * unit);
-        // Nothing before the fourth is on its way any more.
+        // No packet before the fourth is in flight.
         receiver.on_packet(Time::from_millis(25), &packet(3 * unit, 0, 0));
         let forecast = receiver.on_timer(Time::from_millis(40)).unwrap();
         assert_eq!(forecast.received_or_lost, 4 * unit);
-        assert_eq!(receiver.received_bytes(), 3 * u64::from(unit));
+        assert_eq!(receiver.received_bytes, 3 * u64::from(unit));
     }
 
     #[test]

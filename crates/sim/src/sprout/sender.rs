@@ -1,4 +1,4 @@
-//! The sending end: how much may be under way.
+//! The sending end: the window.
 
 use std::collections::VecDeque;
 
@@ -8,54 +8,40 @@ use crate::net::{Flight, Forecast};
 
 use super::model::{Belief, FORECAST_TICKS, PACKET_BYTES, TICK};
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Sender {
-    /// Bytes sent so far, which number the next one.
+    /// Bytes sent so far, the number of the next byte.
     sequence: u32,
-    /// First byte and time of each flight that left within the time in which packets may overtake
-    /// each other.
+    /// First byte and time of each flight sent within the reordering time.
     recent: VecDeque<(u32, Time)>,
-    /// The forecast in force, its number, when it came, and the tick of it that is now.
+    /// The latest forecast, its number, its arrival, and the current tick in it.
     forecast: [u8; FORECAST_TICKS],
     forecast_number: u32,
     forecast_at: Time,
     position: usize,
     /// Estimate of the bytes in the network.
     queued: i64,
-    /// Something leaves then, whatever the window says; `Time::MAX` before the start.
+    /// A packet is sent then regardless of the window; `Time::MAX` before the start.
     heartbeat: Time,
 }
 
 impl Sender {
     pub(super) fn new() -> Self {
-        Self {
-            sequence: 0,
-            recent: VecDeque::new(),
-            forecast: [0; FORECAST_TICKS],
-            forecast_number: 0,
-            forecast_at: Time::ZERO,
-            position: 0,
-            queued: 0,
-            heartbeat: Time::MAX,
-        }
+        Self { heartbeat: Time::MAX, ..Self::default() }
     }
 
-    /// Before the first forecast arrives, the sender makes one of knowing nothing.
+    /// Starts with the forecast of a new model, until the first forecast arrives.
     pub(super) fn start(&mut self, now: Time) {
         self.forecast = Belief::new().forecast();
         self.forecast_at = now;
         self.heartbeat = now;
     }
 
-    /// When the window may open or a heartbeat is due.
+    /// Returns when the window may open or a heartbeat is due.
     pub(super) fn deadline(&self) -> Time {
         let last = self.position + 1 >= FORECAST_TICKS;
         let tick = if last { Time::MAX } else { self.tick_start(self.position + 1) };
         self.heartbeat.min(tick)
-    }
-
-    pub(super) fn bytes_reserved(&self) -> usize {
-        self.recent.capacity() * size_of::<(u32, Time)>()
     }
 
     pub(super) fn on_forecast(&mut self, now: Time, forecast: &Forecast) {
@@ -70,7 +56,7 @@ impl Sender {
         self.queued = i64::from(under_way).max(0);
     }
 
-    /// The next packet to leave now, if any.
+    /// Returns the next packet to send now, if any.
     pub(super) fn next_packet(&mut self, now: Time) -> Option<Flight> {
         self.pass_ticks(now);
         let unit = i64::from(PACKET_BYTES);
@@ -103,7 +89,7 @@ impl Sender {
         })
     }
 
-    /// Takes out of the estimate what the forecast expects of the ticks that have passed.
+    /// Subtracts from the estimate the expected deliveries of the ticks that have passed.
     fn pass_ticks(&mut self, now: Time) {
         while self.position + 1 < FORECAST_TICKS && self.tick_start(self.position + 1) <= now {
             let before = self.position.checked_sub(1).map_or(0, |tick| self.forecast[tick]);
@@ -113,7 +99,8 @@ impl Sender {
         }
     }
 
-    /// Bytes that may be sent so that they are delivered within five ticks (section 3.5).
+    /// Returns the bytes that may be sent so that they are delivered within five ticks (section
+    /// 3.5).
     fn window(&self) -> i64 {
         let last = (self.position + PATIENCE_TICKS).min(FORECAST_TICKS - 1);
         let packets = i64::from(self.forecast[last] - self.forecast[self.position]);
@@ -125,9 +112,9 @@ impl Sender {
     }
 }
 
-/// 100 ms, the delay that 95 % of packets shall keep.
+/// 100 ms, the delay bound for 95 % of the packets.
 const PATIENCE_TICKS: usize = 5;
-/// Longest silence of a sender that may not send.
+/// Longest silence of a sender with a closed window.
 const HEARTBEAT_MS: u16 = 50;
 const HEARTBEAT: Span = Span::from_millis(HEARTBEAT_MS as u64);
 /// How much later than its successors a packet may arrive before it counts as lost.
@@ -162,7 +149,7 @@ mod tests {
         let now = Time::from_millis(60);
         assert_eq!(sender.deadline(), now);
         assert_eq!(drain(&mut sender, now).len(), 2);
-        // Nothing came through: no window is left for what is under way already.
+        // Nothing arrived: the packets in flight fill the window.
         sender.on_forecast(Time::from_millis(80), &forecast(2, first * unit));
         assert!(drain(&mut sender, Time::from_millis(80)).is_empty());
     }

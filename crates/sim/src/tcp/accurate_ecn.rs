@@ -1,55 +1,48 @@
 //! Accurate ECN feedback (RFC 9768): the receiver counts packets marked CE, and every
 //! acknowledgement carries the counter's last three bits.
 //!
-//! The sender takes an acknowledgement that newly acknowledges fewer than eight packets at its
-//! word: the counter cannot have come round. Of one that acknowledges more (the ones between were
-//! lost) it assumes as many marks as fit, which is the safe side (section 3.2.2.5.2, appendix
-//! A.2.1). Acknowledgements that acknowledge nothing new may be old ones out of order, and are left
-//! for the next. There is no option with byte counters, and the handshake's encoding of the IP-ECN
-//! field is not modelled: both counters begin at 5.
+//! If an acknowledgement newly acknowledges fewer than eight packets, the counter cannot have
+//! wrapped and the sender reads it exactly. If it acknowledges more, because acknowledgements
+//! between were lost, the sender assumes as many marks as fit, which is the safe side (section
+//! 3.2.2.5.2, appendix A.2.1). Acknowledgements of nothing new may be out of order and are ignored.
+//! The option with byte counters and the handshake's encoding of the IP-ECN field are not modelled:
+//! both counters begin at 5.
 
-/// The receiver's counter of packets marked CE (`r.cep`).
-#[derive(Clone, Copy, Debug)]
+/// The receiver's count of packets marked CE (`r.cep`, less its initial value).
+#[derive(Clone, Copy, Debug, Default)]
 pub(super) struct MarkCounter(u32);
 
-/// The sender's image of it (`s.cep`).
-#[derive(Clone, Copy, Debug)]
+/// The sender's copy of the count (`s.cep`, less its initial value).
+#[derive(Clone, Copy, Debug, Default)]
 pub(super) struct MarkReader(u32);
 
 impl MarkCounter {
-    pub(super) const fn new() -> Self {
-        Self(INITIAL)
-    }
-
-    /// A data packet arrived marked.
+    /// Counts a data packet that arrived marked.
     pub(super) fn count(&mut self) {
         self.0 = self.0.wrapping_add(1);
     }
 
-    /// What an acknowledgement carries.
+    /// Returns the field of an acknowledgement.
     pub(super) fn field(self) -> u8 {
-        (self.0 % CYCLE) as u8
+        (self.0.wrapping_add(INITIAL) % CYCLE) as u8
     }
 }
 
 impl MarkReader {
-    pub(super) const fn new() -> Self {
-        Self(INITIAL)
-    }
-
-    /// Marks that an acknowledgement with this field reports, when it acknowledges `packets` anew.
+    /// Returns the marks that an acknowledgement with this field reports if it newly acknowledges
+    /// `packets`.
     pub(super) fn read(&mut self, field: u8, packets: u32) -> u32 {
         if packets == 0 {
             return 0;
         }
-        let least = u32::from(field).wrapping_sub(self.0) % CYCLE;
+        let least = u32::from(field).wrapping_sub(INITIAL).wrapping_sub(self.0) % CYCLE;
         let marks = if packets < CYCLE { least } else { packets - (packets - least) % CYCLE };
         self.0 = self.0.wrapping_add(marks);
         marks
     }
 }
 
-/// Section 3.2.2.1.
+// Section 3.2.2.1.
 const INITIAL: u32 = 5;
 /// Values of a field of three bits.
 const CYCLE: u32 = 8;
@@ -63,7 +56,7 @@ mod tests {
     /// Sends batches of packets of which some are marked, each acknowledged once; returns the true
     /// and the reported number of marks.
     fn exchange(batches: u32, largest: u32, marked_of_8: u32) -> (u32, u32) {
-        let (mut counter, mut reader) = (MarkCounter::new(), MarkReader::new());
+        let (mut counter, mut reader) = (MarkCounter::default(), MarkReader::default());
         let mut rng = Rng::new(3);
         let (mut marked, mut reported) = (0, 0);
         for _ in 0..batches {
@@ -101,7 +94,7 @@ mod tests {
 
     #[test]
     fn an_acknowledgement_that_comes_too_late_changes_nothing() {
-        let (mut counter, mut reader) = (MarkCounter::new(), MarkReader::new());
+        let (mut counter, mut reader) = (MarkCounter::default(), MarkReader::default());
         let old = counter.field();
         counter.count();
         assert_eq!(reader.read(counter.field(), 2), 1);

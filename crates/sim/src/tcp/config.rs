@@ -1,17 +1,15 @@
-//! A connection as configured.
+//! The configuration of a connection.
 
 use crate::congestion::{Algorithm, EcnUse, OwnControl, PragueConfig, SlowStartExit};
 
-/// A connection to simulate.
 #[derive(Clone, Debug)]
 pub struct TcpConfig {
     /// Congestion control, unless `own` replaces it.
     pub algorithm: Algorithm,
-    /// A congestion control of the caller's instead of `algorithm`.
+    /// A custom congestion control that replaces `algorithm`.
     pub own: Option<OwnControl>,
     /// ECN mode: the codepoint of data segments, and the kind of feedback.
     pub ecn: EcnUse,
-    /// The condition that ends slow start before the first loss.
     pub slow_start_exit: SlowStartExit,
     /// Payload bytes of a full segment.
     pub segment_bytes: u16,
@@ -19,19 +17,19 @@ pub struct TcpConfig {
     pub header_bytes: u16,
     /// Initial window in segments (RFC 6928).
     pub initial_window: u32,
-    /// Payload bytes that may be under way, whatever the congestion window: the receive window or
+    /// Limit of the payload bytes in flight besides the congestion window: the receive window or
     /// the send buffer, whichever is smaller.
     pub receive_window_bytes: u32,
     /// Payload bytes to transfer; `None`: until the flow is stopped.
     pub transfer_bytes: Option<u64>,
-    /// Whether to note how long each segment takes, retransmissions included.
+    /// Whether to record the delivery delay of each segment, including retransmissions.
     pub notes_delivery: bool,
-    /// How much Prague depends on its round trip; others do not look at it.
+    /// Used by Prague only.
     pub prague: PragueConfig,
 }
 
 impl TcpConfig {
-    /// The default with another congestion control, and slow start as Linux ends it there.
+    /// Returns the default with this algorithm and its slow start exit in Linux.
     pub fn of(algorithm: Algorithm) -> Self {
         let slow_start_exit = algorithm.slow_start_exit();
         Self { algorithm, slow_start_exit, ..Self::default() }
@@ -39,8 +37,8 @@ impl TcpConfig {
 }
 
 impl Default for TcpConfig {
-    /// Linux over Ethernet: CUBIC, no ECN, 1448 bytes in 1500, ten segments, and what the send
-    /// buffer lets be under way.
+    /// Linux over Ethernet: CUBIC, no ECN, 1448 bytes in 1500, ten segments, and the flight that
+    /// the default send buffer allows.
     fn default() -> Self {
         Self {
             algorithm: Algorithm::Cubic,
@@ -58,10 +56,10 @@ impl Default for TcpConfig {
     }
 }
 
-/// Payload that Linux lets be under way with its default send buffer (`tcp_wmem`, 4 MiB): it counts
-/// the memory of a packet, about 2,470 bytes where one holds one segment. On an idle machine 2.4
-/// MB were seen at 12 Mbit/s, 2.6 at 30, 2.7 at 60 and 2.8 at 100; on a busy one, where it is
-/// rarely woken and makes larger packets, 3.3 to 3.8.
+/// Payload in flight that Linux allows with its default send buffer (`tcp_wmem`, 4 MiB). The buffer
+/// counts the memory of a packet, about 2,470 bytes for one segment. Measured on an idle machine:
+/// 2.4 MB at 12 Mbit/s, 2.6 at 30, 2.7 at 60 and 2.8 at 100; on a busy one, where the sender wakes
+/// rarely and makes larger packets, 3.3 to 3.8.
 const SEND_BUFFER_BYTES: u32 = 2_500_000;
 /// IP and TCP headers with the options of a connection request.
 pub(super) const SYN_BYTES: u32 = 60;

@@ -1,5 +1,4 @@
-//! How long segments take from their first transmission to their first arrival, retransmissions
-//! included.
+//! The delay of segments from first transmission to first arrival, including retransmissions.
 
 use std::collections::VecDeque;
 
@@ -8,27 +7,23 @@ use underload_aqm::time::Time;
 use underload_record::link::distribution;
 use underload_record::schema::Distribution;
 
-/// Watches both ends of one connection.
-#[derive(Debug)]
+/// Delays of one connection.
+#[derive(Debug, Default)]
 pub(super) struct Delivery {
-    /// First transmissions of segment `first` and those after it; `None` once it has arrived.
+    /// Times of first transmission, from segment `first` on; `None` once a segment has arrived.
     sent: VecDeque<Option<Time>>,
     first: u32,
     delays: Histogram,
 }
 
 impl Delivery {
-    pub(super) fn new() -> Self {
-        Self { sent: VecDeque::with_capacity(1 << 12), first: 0, delays: Histogram::new() }
-    }
-
-    /// Everything before `next` has been sent by `now`, and what is new of it just now.
+    /// Records that the new segments before `next` were sent at `now`.
     pub(super) fn sent_before(&mut self, now: Time, next: u32) {
         let known = self.first + self.sent.len() as u32;
         self.sent.extend((known..next).map(|_| Some(now)));
     }
 
-    /// A segment arrives; only its first arrival counts.
+    /// Records an arrival; only the first one of a segment counts.
     pub(super) fn arrived(&mut self, now: Time, sequence: u32) {
         let Some(index) = sequence.checked_sub(self.first) else { return };
         if let Some(sent) = self.sent.get_mut(index as usize).and_then(Option::take) {
@@ -43,10 +38,6 @@ impl Delivery {
     pub(super) fn distribution(&self) -> Option<Distribution> {
         distribution(&self.delays)
     }
-
-    pub(super) fn bytes_reserved(&self) -> usize {
-        self.sent.capacity() * size_of::<Option<Time>>()
-    }
 }
 
 #[cfg(test)]
@@ -56,7 +47,7 @@ mod tests {
     #[test]
     fn a_segment_counts_from_its_first_transmission_to_its_first_arrival() {
         let ms = Time::from_millis;
-        let mut delivery = Delivery::new();
+        let mut delivery = Delivery::default();
         delivery.sent_before(ms(10), 3);
         delivery.arrived(ms(15), 0);
         delivery.arrived(ms(17), 2);

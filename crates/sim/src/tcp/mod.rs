@@ -1,28 +1,28 @@
 //! TCP: one connection that carries data one way.
 //!
 //! Segments keep their boundaries, so sequence numbers count segments; all are full except the last
-//! of a transfer of known size. What is modelled follows Linux with GSO, TSO and GRO off, as a
-//! queue sees it on the wire: every segment is a packet of its own; without pacing the sender
-//! answers each acknowledgement with the two or three segments it allows, at once. Paced senders
-//! release one segment at a time, with Linux's credit of half a segment.
+//! of a transfer of known size. The model follows Linux with GSO, TSO and GRO off, as a queue sees
+//! it on the wire: every segment is one packet; without pacing the sender answers each
+//! acknowledgement at once with the two or three segments that it allows. Paced senders release one
+//! segment at a time, with Linux's credit of half a segment.
 //!
 //! | part | source |
 //! |---|---|
 //! | `receiver` | RFC 5681 delayed acknowledgements with Linux's timer and quick start, RFC 2018, RFC 2883, RFC 7323, RFC 3168, AccECN's packet counter |
 //! | `accurate_ecn` | RFC 9768: the counter of three bits and how it is read |
 //! | `scoreboard` | SACK bookkeeping, and which transmissions are overdue |
-//! | `rack` | RACK's newest delivery and reordering window (RFC 8985) |
+//! | `rack` | RACK's newest delivered segment and reordering window (RFC 8985) |
 //! | `rtt` | RFC 6298 with Linux's bounds and variation |
 //! | `recovery` | proportional rate reduction (RFC 6937, Linux's variant) |
 //! | `undo` | whether a reduction proves spurious (RFC 3522, RFC 3708) |
 //! | `sender` | timers (RTO, tail loss probe, reordering), windows, pacing |
 //! | `sender::repair` | states, F-RTO (RFC 5682), undo, as Linux `tcp_fastretrans_alert` |
 //!
-//! Not modelled: window scaling (the window is what it is), receive buffer tuning, urgent data,
-//! Nagle, closing handshake, compressed selective acknowledgements (Linux delays some by up to 1
-//! ms), a smaller window after idle time (RFC 2861), jiffies, a reordering timer that waits for the
-//! last of several segments instead of the first. Beyond Linux: a timeout is also undone by itself
-//! when a retransmission comes through that was sent before it (`sender::repair`).
+//! Not modelled: window scaling, receive buffer tuning, urgent data, Nagle, closing handshake,
+//! compressed selective acknowledgements (Linux delays some by up to 1 ms), a smaller window after
+//! idle time (RFC 2861), jiffies, a reordering timer that waits for the last of several segments
+//! instead of the first. Beyond Linux: a timeout is also undone when a retransmission arrives that
+//! was sent before it (`sender::repair`).
 
 mod accurate_ecn;
 mod config;
@@ -54,13 +54,14 @@ pub use sender::TcpStats;
 pub use crate::congestion::EcnUse;
 pub use config::TcpConfig;
 
-/// Both ends of a connection. What a data packet needs comes first and fills two cache lines: with
-/// thousands of flows each line is fetched from far away.
+/// Both ends of a connection. The fields that a data packet uses come first and fill two cache
+/// lines: with thousands of flows each line comes from main memory.
 #[repr(C, align(64))]
 pub(crate) struct Tcp {
     receiver: Receiver,
     delivery: Option<Box<Delivery>>,
-    /// When the sender's timers are due, so that a data packet need not look at the sender.
+    /// When the sender's timers are due, copied here so that a data packet does not read the
+    /// sender.
     sender_deadline: Time,
     header_bytes: u32,
     direction: Direction,
@@ -85,7 +86,7 @@ impl Tcp {
         };
         Self {
             receiver: Receiver::new(config.ecn.is_accurate()),
-            delivery: config.notes_delivery.then(|| Box::new(Delivery::new())),
+            delivery: config.notes_delivery.then(Box::default),
             sender_deadline: Time::MAX,
             header_bytes: u32::from(config.header_bytes),
             direction,
@@ -93,30 +94,30 @@ impl Tcp {
         }
     }
 
-    /// Opens this end at once: the other direction of the connection has shaken hands. `rtt` is the
-    /// round trip of the handshake, if nothing of it was sent twice.
+    /// Opens this direction at once, after the handshake of the other direction. `rtt` is the round
+    /// trip of the handshake, if nothing was retransmitted.
     pub(crate) fn accept(&mut self, now: Time, rtt: Option<Span>) {
         self.sender.accept(now, rtt);
         self.sender_deadline = self.sender.deadline();
     }
 
-    /// Appends `bytes` to what is to be sent.
+    /// Appends `bytes` to the data to send.
     pub(crate) fn write(&mut self, port: &mut Port<'_>, bytes: u64) {
         self.sender.write(port, bytes);
         self.note_sender(port.now);
     }
 
-    /// Sends nothing new from now on; what is under way is completed.
+    /// Stops sending new data; segments in flight are still repaired.
     pub(crate) fn stop(&mut self) {
         self.sender.stop();
     }
 
-    /// Has a window of so many segments from now on, whatever happens.
+    /// Fixes the congestion window at `segments`.
     pub(crate) fn steer(&mut self, segments: u32) {
         self.sender.steer(segments);
     }
 
-    /// Has the end fetched from memory that `segment` will reach.
+    /// Prefetches the end that `segment` will reach.
     #[inline]
     pub(crate) fn prefetch(&self, segment: &Segment) {
         match segment.body {
@@ -126,7 +127,7 @@ impl Tcp {
         }
     }
 
-    /// Has the record of the oldest segment under way fetched: an acknowledgement begins with it.
+    /// Prefetches the record of the oldest segment in flight, which an acknowledgement reads first.
     #[inline]
     pub(crate) fn prefetch_rest(&self, segment: &Segment) {
         if let Body::Ack(_) = segment.body {
@@ -138,7 +139,7 @@ impl Tcp {
         self.sender.stats()
     }
 
-    /// Takes note of what the sender has just done.
+    /// Updates the copies of the sender's state after the sender ran.
     #[inline]
     fn note_sender(&mut self, now: Time) {
         self.sender_deadline = self.sender.deadline();
@@ -147,20 +148,16 @@ impl Tcp {
         }
     }
 
-    fn backwards(&self) -> Direction {
-        self.direction.opposite()
-    }
-
     fn acknowledge(&self, port: &mut Port<'_>, ack: Acknowledgement) {
         let blocks = ack.block_count() as u32;
         // SACK option: two bytes, eight per block, padded to words (RFC 2018 section 3).
         let option = if blocks == 0 { 0 } else { 4 + 8 * blocks };
-        port.send(self.backwards(), self.header_bytes + option, Ecn::NotEct, Body::Ack(ack));
+        let len = self.header_bytes + option;
+        port.send(self.direction.opposite(), len, Ecn::NotEct, Body::Ack(ack));
     }
 }
 
 impl Endpoint for Tcp {
-    /// Opens the connection.
     fn start(&mut self, port: &mut Port<'_>) {
         self.sender.connect(port);
         self.note_sender(port.now);
@@ -179,7 +176,9 @@ impl Endpoint for Tcp {
                 return;
             }
             Body::Ack(ack) => self.sender.on_ack(port, &ack),
-            Body::Syn => port.send(self.backwards(), SYN_BYTES, Ecn::NotEct, Body::SynAck),
+            Body::Syn => {
+                port.send(self.direction.opposite(), SYN_BYTES, Ecn::NotEct, Body::SynAck);
+            }
             Body::SynAck => self.sender.on_connected(port),
             _ => {}
         }
@@ -205,7 +204,7 @@ impl Endpoint for Tcp {
         self.receiver.received_bytes
     }
 
-    /// What was noted of deliveries, for the record; nothing unless asked for.
+    /// Returns the delivery delays if the configuration asks for them.
     fn metrics(&self) -> Vec<Metric> {
         let Some(delivery) = &self.delivery else { return Vec::new() };
         let stats = self.stats();
@@ -215,10 +214,5 @@ impl Endpoint for Tcp {
             delay_metrics("delivery", BULK_QUANTILES, delivery.distribution()).to_vec();
         metrics.push(Metric { name: "retransmitted".into(), unit: "%".into(), value: again });
         metrics
-    }
-
-    fn bytes_reserved(&self) -> usize {
-        let delivery = self.delivery.as_ref().map_or(0, |delivery| delivery.bytes_reserved());
-        self.sender.bytes_reserved() + delivery
     }
 }

@@ -1,4 +1,5 @@
-//! Loss detection by time (RFC 8985): the newest delivered transmission and the reordering window.
+//! Time-based loss detection (RFC 8985): the newest delivered transmission and the reordering
+//! window.
 
 use underload_aqm::time::{Span, Time};
 
@@ -10,14 +11,15 @@ use super::scoreboard::{Delivery, Newest, RackView, Scoreboard};
 #[derive(Debug)]
 pub(super) struct Rack {
     newest: Newest,
-    /// Round trip of the latest delivery, also of one that was sent before `newest`.
+    /// Round trip of the latest delivery, even if it was sent before `newest`.
     latest_rtt: Span,
-    /// The reordering window in quarters of the smallest round trip.
+    /// The reordering window in quarters of the minimum round trip.
     steps: u32,
-    /// Recoveries for which a widened window stays.
+    /// Recoveries for which a widened window remains.
     persists: u32,
-    /// A spurious retransmission was reported, and segments delivered at the last widening.
+    /// A spurious retransmission was reported.
     duplicate_seen: bool,
+    /// Segments delivered when the window was last widened.
     widened_at: u32,
 }
 
@@ -33,7 +35,8 @@ impl Rack {
         }
     }
 
-    /// Section 6.2, step 2. Whose retransmission cannot have arrived has been left out already.
+    /// Section 6.2, step 2. `Delivery::newest` already excludes retransmissions that cannot have
+    /// arrived.
     pub(super) fn on_delivery(&mut self, now: Time, delivery: &Delivery) {
         let Some(newest) = delivery.newest else { return };
         self.latest_rtt = now.since(newest.sent_at);
@@ -42,8 +45,8 @@ impl Rack {
         }
     }
 
-    /// Section 6.2, step 4: each round trip with a spurious retransmission widens the window.
-    /// `prior_delivered` segments had been delivered when the newest delivered one was sent.
+    /// Section 6.2, step 4: widens the window for each round trip with a spurious retransmission.
+    /// `prior_delivered` is the number of segments delivered when the newest one was sent.
     pub(super) fn adapt(&mut self, duplicate: bool, prior_delivered: u32, delivered: u32) {
         self.duplicate_seen |= duplicate;
         if (prior_delivered.wrapping_sub(self.widened_at) as i32) < 0 {
@@ -59,7 +62,7 @@ impl Rack {
         }
     }
 
-    /// A recovery ended that had been called for.
+    /// Records the end of a justified recovery.
     pub(super) fn on_recovered(&mut self) {
         self.persists = self.persists.saturating_sub(1);
     }
@@ -81,18 +84,18 @@ impl Rack {
 
     fn reordering_window(&self, state: State, board: &Scoreboard, rtt: &RttEstimator) -> Span {
         let repairing = matches!(state, State::Recovery | State::Timeout);
-        let trusted = repairing || board.sacked() >= DUPLICATE_THRESHOLD;
-        if !board.reordering_seen() && trusted {
+        let trusted = repairing || board.sacked >= DUPLICATE_THRESHOLD;
+        if !board.reordering_seen && trusted {
             return Span::ZERO;
         }
-        let window = Span::from_nanos((rtt.min().as_nanos() / 4).saturating_mul(self.steps.into()));
-        window.min(rtt.smoothed().unwrap_or(window))
+        let window = Span::from_nanos((rtt.min.as_nanos() / 4).saturating_mul(self.steps.into()));
+        window.min(rtt.smoothed.unwrap_or(window))
     }
 }
 
-/// Segments selectively acknowledged before a gap counts as loss at once (RFC 5681).
+/// Number of selectively acknowledged segments from which a gap is a loss at once (RFC 5681).
 const DUPLICATE_THRESHOLD: u32 = 3;
-/// Linux: the step is a byte.
+/// Linux stores the steps in a byte.
 const MAX_STEPS: u32 = 255;
 /// RFC 8985 section 6.2: recoveries without a spurious retransmission.
 const PERSISTENCE: u32 = 16;

@@ -10,70 +10,54 @@ use crate::net::{Acknowledgement, Data, SackBlock, Stamp};
 
 use super::accurate_ecn::MarkCounter;
 
-/// Received segments `start..end`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Range {
     start: u32,
     end: u32,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Receiver {
     /// First segment not received.
     expected: u32,
-    /// Received beyond `expected`, in order, not touching.
+    /// Received segments beyond `expected`: ascending ranges with gaps between them.
     islands: Vec<Range>,
-    /// Starts of the islands to report, most recently touched first.
+    /// Starts of the islands to report, most recently changed first.
     recent: [u32; 3],
     recent_count: usize,
     /// Payload bytes received, each segment counted once.
     pub(super) received_bytes: u64,
-    /// What the last acknowledgement expected, and the time stamp to echo (RFC 7323 section 4.3:
-    /// `Last.ACK.sent` and `TS.Recent`).
+    /// Cumulative number of the last acknowledgement, and the time stamp to echo (RFC 7323 section
+    /// 4.3: `Last.ACK.sent` and `TS.Recent`).
     reported: u32,
     recent_stamp: Stamp,
     /// Segments received and not acknowledged yet.
     unacknowledged: u32,
     delayed_until: Option<Time>,
-    /// Acknowledgements still to be sent at once.
+    /// Acknowledgements that are still sent without delay at the start of the connection.
     quick: u32,
     marks: MarkCounter,
-    /// Whether the packet before was CE.
+    /// Whether the previous packet was CE.
     last_marked: bool,
-    /// ECE is to be sent until the sender answers.
+    /// ECE is sent until the sender answers.
     echo: bool,
     accurate: bool,
 }
 
 impl Receiver {
-    /// `accurate`: feedback counts marks, and every change of the mark is acknowledged at once
-    /// (RFC 8257 section 3.2; RFC 9768 section 3.2.2.5.1 asks for half of that), instead of being
-    /// echoed until answered (RFC 3168).
+    /// With `accurate`, feedback counts marks and every change between marked and unmarked packets
+    /// is acknowledged at once (RFC 8257 section 3.2; RFC 9768 section 3.2.2.5.1 requires half of
+    /// that). Otherwise a mark is echoed until answered (RFC 3168).
     pub(super) fn new(accurate: bool) -> Self {
-        Self {
-            expected: 0,
-            islands: Vec::new(),
-            recent: [0; 3],
-            recent_count: 0,
-            received_bytes: 0,
-            reported: 0,
-            recent_stamp: Stamp::default(),
-            unacknowledged: 0,
-            delayed_until: None,
-            quick: QUICK_ACKNOWLEDGEMENTS,
-            marks: MarkCounter::new(),
-            last_marked: false,
-            echo: false,
-            accurate,
-        }
+        Self { quick: QUICK_ACKNOWLEDGEMENTS, accurate, ..Self::default() }
     }
 
-    /// When the delayed acknowledgement is due.
+    /// Returns when the delayed acknowledgement is due.
     pub(super) fn deadline(&self) -> Time {
         self.delayed_until.unwrap_or(Time::MAX)
     }
 
-    /// Takes a segment in; an acknowledgement comes out unless it is delayed.
+    /// Stores a segment; returns an acknowledgement unless it is delayed.
     pub(super) fn on_data(&mut self, now: Time, data: Data, ecn: Ecn) -> Option<Acknowledgement> {
         let mark_changed = self.note_ecn(data, ecn);
         self.note_stamp(data);
@@ -96,13 +80,13 @@ impl Receiver {
         None
     }
 
-    /// The delayed acknowledgement, once it is due.
+    /// Returns the delayed acknowledgement if it is due.
     pub(super) fn on_timer(&mut self, now: Time) -> Option<Acknowledgement> {
         self.delayed_until.is_some_and(|due| due <= now).then(|| self.acknowledge(None))
     }
 
-    /// The left edge's time stamp is echoed: of segments whose acknowledgement is delayed that of
-    /// the first, after a gap that of the segment which fills it.
+    /// Stores the time stamp to echo, that of the segment at the left edge: the first of several
+    /// segments with a delayed acknowledgement, or the segment that fills a gap.
     fn note_stamp(&mut self, data: Data) {
         if data.sequence == self.reported {
             self.recent_stamp = data.sent;
@@ -123,7 +107,7 @@ impl Receiver {
         changed && (self.accurate || marked)
     }
 
-    /// Whether the segment is new.
+    /// Returns whether the segment is new.
     fn store(&mut self, data: Data) -> bool {
         let sequence = data.sequence;
         let fresh = match sequence.cmp(&self.expected) {
@@ -182,13 +166,13 @@ impl Receiver {
         true
     }
 
-    /// Puts the island that starts at `start` first in the report.
+    /// Moves the island that starts at `start` to the front of the report.
     fn touch(&mut self, start: u32) {
         self.forget(start);
-        let kept = self.recent_count.min(self.recent.len() - 1);
-        self.recent.copy_within(0..kept, 1);
+        let others = self.recent_count.min(self.recent.len() - 1);
+        self.recent.copy_within(0..others, 1);
         self.recent[0] = start;
-        self.recent_count = kept + 1;
+        self.recent_count = others + 1;
     }
 
     fn forget(&mut self, start: u32) {
@@ -224,7 +208,7 @@ impl Receiver {
         }
     }
 
-    /// How far `sequence` is from what is expected, as far as an acknowledgement can tell.
+    /// Returns the distance of `sequence` from the expected segment, clamped to the field.
     fn distance(&self, sequence: u32) -> Option<NonZeroI16> {
         let distance = i64::from(sequence) - i64::from(self.expected);
         NonZeroI16::new(distance.clamp(i16::MIN.into(), i16::MAX.into()) as i16)
@@ -233,7 +217,7 @@ impl Receiver {
 
 /// RFC 5681 section 4.2, Linux: every second full-sized segment.
 const SEGMENTS_PER_ACKNOWLEDGEMENT: u32 = 2;
-/// Linux `TCP_DELACK_MIN`, where its adaptive time-out stays while data streams in.
+/// Linux `TCP_DELACK_MIN`, the value of its adaptive timeout while data arrives continuously.
 const DELAY: Span = Span::from_millis(40);
-/// Linux `TCP_MAX_QUICKACKS`: at the start of a connection, nothing is delayed.
+/// Linux `TCP_MAX_QUICKACKS`: acknowledgements sent without delay at the start of a connection.
 const QUICK_ACKNOWLEDGEMENTS: u32 = 16;

@@ -2,7 +2,7 @@
 
 use crate::congestion::Window;
 
-/// Brings the window down to its threshold over about a round trip, clocked by what is delivered.
+/// Reduces the window to its threshold over about a round trip, clocked by deliveries.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Reduction {
     prior_window: u32,
@@ -20,8 +20,8 @@ pub(super) struct Step {
 }
 
 impl Reduction {
-    /// `in_flight` counts where more is under way than the window allows, as after C2TCP has set it
-    /// to one segment (RFC 6937 has the flight, `RecoverFS`, where Linux has the window).
+    /// Starts from the window, as Linux, or from `in_flight` (RFC 6937's `RecoverFS`) if more
+    /// segments are in flight than the window allows, as after C2TCP has set it to one segment.
     pub(super) fn start(window: &Window, in_flight: u32) -> Self {
         Self { prior_window: window.size.max(in_flight), delivered: 0, sent: 0 }
     }
@@ -56,16 +56,16 @@ impl Reduction {
 pub(super) enum Turn {
     /// Lost segments first, then new ones.
     All,
-    /// New segments only: whether anything is lost is not known yet.
+    /// New segments only: it is not known yet whether anything is lost.
     New,
 }
 
-/// A tail loss probe under way.
+/// A tail loss probe in flight.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Probe {
-    /// The highest segment that had been sent.
+    /// One past the highest segment sent.
     pub(super) high: u32,
-    /// Whether the probe was a retransmission instead of a new segment.
+    /// Whether the probe was a retransmission, not a new segment.
     pub(super) again: bool,
 }
 

@@ -2,61 +2,48 @@
 
 use underload_aqm::time::{Span, Time};
 
-/// Smoothed round trip time, its variation, and the smallest one of the last five minutes.
+/// Smoothed round trip time, its variation, and the minimum of the last five minutes.
 ///
-/// The variation is Linux's, where RFC 6298 would forget within a few of the many samples of a
-/// round trip: the largest of a round trip counts, it falls by at most a quarter per round trip,
-/// and a falling round trip time hardly raises it.
+/// The variation is Linux's: the largest deviation of a round trip counts, it falls by at most a
+/// quarter per round trip, and a falling round trip time hardly raises it. RFC 6298 would forget a
+/// deviation within a few of the many samples of one round trip.
 #[derive(Debug)]
 pub(super) struct RttEstimator {
-    smoothed: Option<Span>,
-    /// Mean deviation, four times.
+    pub(super) smoothed: Option<Span>,
+    /// Four times the mean deviation, ns.
     deviation: u64,
-    /// Its largest value in this round trip, and what of it the timeout has.
+    /// Largest `deviation` of this round trip.
     deviation_max: u64,
+    /// The part of the timeout above the smoothed round trip, ns.
     variation: u64,
     /// The round trip ends when this segment is acknowledged.
     round_end: u32,
-    min: Windowed,
-}
-
-#[derive(Debug)]
-struct Windowed {
-    value: Span,
-    at: Time,
+    /// `u64::MAX` ns before the first sample.
+    pub(super) min: Span,
+    min_at: Time,
 }
 
 impl RttEstimator {
     pub(super) fn new() -> Self {
-        let min = Windowed { value: Span::from_nanos(u64::MAX), at: Time::ZERO };
         Self {
             smoothed: None,
             deviation: 0,
             deviation_max: MIN_MARGIN_NS,
             variation: MIN_MARGIN_NS,
             round_end: 0,
-            min,
+            min: Span::from_nanos(u64::MAX),
+            min_at: Time::ZERO,
         }
     }
 
-    pub(super) fn smoothed(&self) -> Option<Span> {
-        self.smoothed
-    }
-
-    /// `Span` of `u64::MAX` before the first sample.
-    pub(super) fn min(&self) -> Span {
-        self.min.value
-    }
-
-    /// Updates the minimum alone.
     pub(super) fn on_min_sample(&mut self, now: Time, rtt: Span) {
-        if rtt <= self.min.value || now.since(self.min.at) > MIN_WINDOW {
-            self.min = Windowed { value: rtt, at: now };
+        if rtt <= self.min || now.since(self.min_at) > MIN_WINDOW {
+            (self.min, self.min_at) = (rtt, now);
         }
     }
 
-    /// Updates average and variation; the acknowledgement expects `first`, and `next` is to be sent
-    /// next.
+    /// Updates average and variation. `first` is the cumulative number of the acknowledgement,
+    /// `next` the next new segment.
     pub(super) fn on_sample(&mut self, rtt: Span, first: u32, next: u32) {
         let rtt_ns = rtt.as_nanos();
         let Some(smoothed) = self.smoothed.map(Span::as_nanos) else {
@@ -70,7 +57,7 @@ impl RttEstimator {
         self.smoothed = Some(Span::from_nanos(smoothed - smoothed / 8 + rtt_ns / 8));
         let error = smoothed.abs_diff(rtt_ns);
         let mean = self.deviation / 4;
-        // Falling, the round trip time raises the deviation by an eighth of the usual step.
+        // A falling round trip time raises the deviation by an eighth of the usual step.
         let raise = error.saturating_sub(mean) / if rtt_ns < smoothed { 8 } else { 1 };
         self.deviation = self.deviation + raise - mean.saturating_sub(error);
         self.deviation_max = self.deviation_max.max(self.deviation);
@@ -82,7 +69,7 @@ impl RttEstimator {
         }
     }
 
-    /// The timeout before backing off: Linux keeps the variation's share at 200 ms at least.
+    /// Returns the timeout without backoff. Linux bounds the variation below by 200 ms.
     pub(super) fn timeout(&self) -> Span {
         match self.smoothed {
             None => INITIAL_TIMEOUT,
@@ -93,11 +80,11 @@ impl RttEstimator {
 
 /// RFC 6298 section 2.1.
 pub(super) const INITIAL_TIMEOUT: Span = Span::from_secs(1);
-/// Linux `TCP_RTO_MAX`.
+// Linux `TCP_RTO_MAX`.
 pub(super) const MAX_TIMEOUT: Span = Span::from_secs(120);
 /// Linux `TCP_RTO_MIN`, applied to the variation.
 const MIN_MARGIN_NS: u64 = 200_000_000;
-/// Linux `tcp_min_rtt_wlen`.
+// Linux `tcp_min_rtt_wlen`.
 const MIN_WINDOW: Span = Span::from_secs(300);
 
 #[cfg(test)]
@@ -115,7 +102,7 @@ mod tests {
         }
         assert_eq!(rtt.timeout(), Span::from_millis(300), "srtt + 200 ms");
         rtt.on_sample(Span::from_millis(180), 100, 110);
-        assert_eq!(rtt.smoothed(), Some(Span::from_millis(110)), "7/8 and 1/8");
+        assert_eq!(rtt.smoothed, Some(Span::from_millis(110)), "7/8 and 1/8");
     }
 
     #[test]
@@ -125,7 +112,7 @@ mod tests {
             rtt.on_sample(Span::from_secs(1), first, first + 100);
         }
         let settled = rtt.timeout();
-        // One sample of 3 s: the mean deviation, near 0 of 1 s, grows by 2 s: four times a quarter.
+        // One sample of 3 s: four times the mean deviation, near 0 before, grows by 2 s.
         rtt.on_sample(Span::from_secs(3), 2_001, 2_101);
         let raised = rtt.timeout();
         assert!(raised >= settled + Span::from_millis(1_800), "{settled:?} {raised:?}");
@@ -145,7 +132,7 @@ mod tests {
         let mut rtt = RttEstimator::new();
         let mut min_after = |at_ns, sample_ms| {
             rtt.on_min_sample(Time::from_nanos(at_ns), Span::from_millis(sample_ms));
-            rtt.min().as_nanos() / 1_000_000
+            rtt.min.as_nanos() / 1_000_000
         };
         let second = 1_000_000_000;
         assert_eq!(min_after(0, 50), 50);
@@ -180,10 +167,7 @@ mod tests {
             let mut rtt = RttEstimator::new();
             rtt.on_sample(Span::from_millis(400), 1, 10);
             rtt.on_sample(Span::from_millis(sample_ms), 2, 11);
-            (
-                rtt.smoothed().map(|it| it.as_nanos() / 1_000_000),
-                rtt.timeout().as_nanos() / 1_000_000,
-            )
+            (rtt.smoothed.map(|it| it.as_nanos() / 1_000_000), rtt.timeout().as_nanos() / 1_000_000)
         };
         assert_eq!(timeout_after(800), (Some(450), 450 + 800 + 200));
         assert_eq!(timeout_after(40), (Some(355), 355 + 800 + 20));

@@ -1,10 +1,10 @@
-//! What the sender knows of each segment that it has sent and that is not acknowledged.
+//! The sender's records of sent segments that are not acknowledged.
 //!
 //! One ring of fixed-size records, indexed by sequence number. The counts are those of RFC 6675's
-//! pipe as Linux keeps them: in flight = outstanding - sacked - lost + retransmissions. Losses are
-//! found by time (RACK, RFC 8985) with two cursors instead of a scan: first transmissions leave in
-//! order of sequence and time, retransmissions wait in a queue in order of time, so each record is
-//! judged once per transmission.
+//! pipe as in Linux: in flight = outstanding - sacked - lost + retransmissions. Losses are detected
+//! by time (RACK, RFC 8985) with two cursors instead of a scan: first transmissions are in order of
+//! sequence and time, retransmissions are queued in order of time, so each record is examined once
+//! per transmission.
 
 use std::collections::VecDeque;
 
@@ -13,14 +13,13 @@ use underload_aqm::time::{Span, Time};
 use crate::net::{SackBlock, Stamp};
 use crate::sys::prefetch;
 
-/// A segment under way.
 #[derive(Clone, Copy, Debug, Default)]
 struct Sent {
-    /// Last transmission.
+    /// Time of the last transmission.
     at: Time,
     /// Rate sampling: when the segment that opened the sampling window was sent.
     window_opened: Time,
-    /// Rate sampling: when `delivered` was reached.
+    /// Rate sampling: when the count `delivered` was reached.
     delivered_at: Time,
     /// Rate sampling: segments delivered when this one was sent.
     delivered: u32,
@@ -32,21 +31,21 @@ const _: () = assert!(size_of::<Sent>() <= 32, "two records share a cache line")
 
 const SACKED: u8 = 1;
 const LOST: u8 = 2;
-/// A retransmission is under way.
+/// A retransmission is in flight.
 const RETRANSMITTING: u8 = 4;
-/// Sent more than once: its round trip time is ambiguous (Karn's rule).
+/// Sent more than once: the round trip time is ambiguous (Karn's rule).
 const RETRANSMITTED: u8 = 8;
 const APP_LIMITED: u8 = 16;
 
 /// Segments and bytes that an acknowledgement newly delivered.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Delivery {
-    /// When it came, the time stamp in it, and the smallest round trip before it: what tells the
-    /// arrival of a retransmission from that of an earlier transmission.
+    /// Arrival, echoed time stamp and minimum round trip so far, which distinguish the arrival of a
+    /// retransmission from that of an earlier transmission.
     pub(super) now: Time,
     pub(super) echoed: Stamp,
     pub(super) min_rtt: Span,
-    /// Segments acknowledged cumulatively.
+    /// Segments newly acknowledged by the cumulative number.
     pub(super) acknowledged: u32,
     /// Segments newly known to have arrived.
     pub(super) delivered: u32,
@@ -54,20 +53,18 @@ pub(super) struct Delivery {
     pub(super) sacked: u32,
     /// Payload bytes acknowledged cumulatively.
     pub(super) acknowledged_bytes: u64,
-    /// When the first and the last newly acknowledged segments were sent that were sent once.
+    /// Sending times of the first and the last newly acknowledged segments that were sent once.
     pub(super) first_sent: Option<Time>,
     pub(super) last_sent: Option<Time>,
-    /// The same for selectively acknowledged ones.
+    /// Sending time of the first newly sacked segment that was sent once.
     pub(super) sacked_sent: Option<Time>,
     /// The first newly delivered segment that was sent once.
     pub(super) first_original: Option<u32>,
-    /// The newest sample of the delivery rate.
     pub(super) sample: Option<RateSample>,
-    /// The most recently sent of the delivered segments.
     pub(super) newest: Option<Newest>,
 }
 
-/// State at the transmission of a segment, read when it is delivered (as Linux `tcp_rate.c`).
+/// State at the transmission of a segment, read when it is delivered (Linux `tcp_rate.c`).
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RateSample {
     pub(super) prior_delivered: u32,
@@ -94,7 +91,7 @@ pub(super) struct Departure {
     pub(super) app_limited: bool,
 }
 
-/// The newest delivered transmission and how long the others may lag behind it.
+/// The newest delivered transmission, and how long the others may lag behind it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RackView {
     pub(super) now: Time,
@@ -109,109 +106,62 @@ pub(super) struct RackView {
 pub(super) struct Losses {
     /// Segments newly considered lost.
     pub(super) lost: u32,
-    /// Number of those that were retransmissions.
+    /// Number of retransmissions among `lost`.
     pub(super) lost_again: u32,
-    /// When to look again, where a segment's time is not up yet.
+    /// When to check again; `None` if no segment is within its reordering window.
     pub(super) next_check: Option<Time>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Scoreboard {
     ring: Vec<Sent>,
     /// Oldest segment not acknowledged.
-    first: u32,
+    pub(super) first: u32,
     /// Next segment to send for the first time.
-    next: u32,
-    bytes: u64,
-    sacked: u32,
+    pub(super) next: u32,
+    pub(super) bytes: u64,
+    pub(super) sacked: u32,
     lost: u32,
-    retransmitting: u32,
-    /// Lost segments that no retransmission is under way for.
+    pub(super) retransmitting: u32,
+    /// Lost segments without a retransmission in flight.
     waiting: u32,
     /// One past the highest selectively acknowledged segment.
     highest_sacked: u32,
-    /// Blocks of the acknowledgement before, so that only news is walked through.
+    /// Blocks of the previous acknowledgement, so that only new parts are walked through.
     known: [(u32, u32); 3],
-    /// No lost segment that waits for retransmission lies before it.
+    /// No lost segment before this one waits for retransmission.
     lost_hint: u32,
-    /// First transmissions before it were judged.
+    /// First transmissions before this one have been examined for loss.
     unjudged: u32,
-    /// Retransmissions in order of time; entries go stale when the segment is delivered.
+    /// Retransmissions in order of time; an entry is stale once the segment is delivered.
     retransmissions: VecDeque<(u32, Time)>,
-    reordering_seen: bool,
+    pub(super) reordering_seen: bool,
 }
 
 impl Scoreboard {
     pub(super) fn new() -> Self {
-        Self {
-            ring: vec![Sent::default(); INITIAL_CAPACITY],
-            first: 0,
-            next: 0,
-            bytes: 0,
-            sacked: 0,
-            lost: 0,
-            retransmitting: 0,
-            waiting: 0,
-            highest_sacked: 0,
-            known: [(0, 0); 3],
-            lost_hint: 0,
-            unjudged: 0,
-            retransmissions: VecDeque::new(),
-            reordering_seen: false,
-        }
-    }
-
-    pub(super) fn first(&self) -> u32 {
-        self.first
-    }
-
-    pub(super) fn next(&self) -> u32 {
-        self.next
+        Self { ring: vec![Sent::default(); INITIAL_CAPACITY], ..Self::default() }
     }
 
     pub(super) fn outstanding(&self) -> u32 {
         self.next - self.first
     }
 
-    pub(super) fn outstanding_bytes(&self) -> u64 {
-        self.bytes
-    }
-
-    pub(super) fn sacked(&self) -> u32 {
-        self.sacked
-    }
-
     pub(super) fn in_flight(&self) -> u32 {
         self.outstanding() + self.retransmitting - self.sacked - self.lost
     }
 
-    pub(super) fn reordering_seen(&self) -> bool {
-        self.reordering_seen
-    }
-
-    /// Retransmissions under way.
-    pub(super) fn retransmitting(&self) -> u32 {
-        self.retransmitting
-    }
-
-    /// When the oldest segment under way was sent the last time.
+    /// Returns the time of the latest transmission of the oldest segment.
     pub(super) fn oldest_sent(&self) -> Option<Time> {
         (self.first < self.next).then(|| self.at(self.first).at)
     }
 
-    /// Whether every segment under way was sent once and nothing is known beyond the cumulative
-    /// acknowledgement.
+    /// Returns whether no segment is sacked, lost or retransmitted.
     pub(super) fn is_clean(&self) -> bool {
         self.sacked == 0 && self.lost == 0 && self.retransmissions.is_empty()
     }
 
-    pub(super) fn bytes_reserved(&self) -> usize {
-        self.ring.capacity() * size_of::<Sent>()
-            + self.retransmissions.capacity() * size_of::<(u32, Time)>()
-    }
-
-    /// Has the record of the oldest segment under way fetched from memory, and that of the oldest
-    /// retransmission.
+    /// Prefetches the records of the oldest segment and the oldest retransmission.
     #[inline]
     pub(super) fn prefetch_oldest(&self) {
         prefetch(self.at(self.first));
@@ -230,7 +180,7 @@ impl Scoreboard {
     }
 
     /// Records the first transmission of the next segment and returns its number.
-    // Inlined, so that the departure is never written to memory and read back.
+    // Inlined so that the departure stays in registers.
     #[inline]
     pub(super) fn send_new(&mut self, len: u16, departure: &Departure) -> u32 {
         if self.outstanding() as usize == self.ring.len() {
@@ -267,12 +217,12 @@ impl Scoreboard {
         len
     }
 
-    /// The highest segment not selectively acknowledged; `None` where there is none.
+    /// Returns the highest segment that is not selectively acknowledged.
     pub(super) fn last_unsacked(&self) -> Option<u32> {
         (self.first..self.next).rev().find(|&sequence| self.at(sequence).flags & SACKED == 0)
     }
 
-    /// The first lost segment that no retransmission is under way for.
+    /// Returns the first lost segment without a retransmission in flight.
     #[inline]
     pub(super) fn next_lost(&mut self) -> Option<u32> {
         if self.waiting == 0 { None } else { self.find_lost() }
@@ -286,7 +236,7 @@ impl Scoreboard {
         found
     }
 
-    /// Takes everything before `cumulative` out.
+    /// Removes all segments before `cumulative`.
     #[inline]
     pub(super) fn acknowledge(&mut self, cumulative: u32, delivery: &mut Delivery) {
         let end = cumulative.min(self.next);
@@ -313,9 +263,9 @@ impl Scoreboard {
         self.unjudged = self.unjudged.max(self.first);
     }
 
-    /// Takes out the first segments as long as they were sent once and nothing is known of them,
-    /// which is nearly always all of them. Each is sent no earlier than the one before it, so the
-    /// last one counts for everything that asks for the most recent.
+    /// Removes the first segments up to the first one that was sacked, lost or retransmitted, which
+    /// is nearly always all of them. Each was sent no earlier than its predecessor, so the last one
+    /// is the most recent.
     #[inline]
     fn acknowledge_run(&mut self, end: u32, delivery: &mut Delivery) {
         let first = self.first;
@@ -346,7 +296,7 @@ impl Scoreboard {
         self.first = sequence;
     }
 
-    /// Marks what the blocks of an acknowledgement report.
+    /// Marks the segments that the blocks of an acknowledgement report.
     pub(super) fn sack(&mut self, cumulative: u32, blocks: &[SackBlock], delivery: &mut Delivery) {
         let highest_before = self.highest_sacked;
         let mut seen = [(0, 0); 3];
@@ -396,8 +346,8 @@ impl Scoreboard {
         self.waiting -= u32::from(waits(flags));
     }
 
-    /// Finds what the newest delivered transmission has overtaken by more than the reordering
-    /// window (RFC 8985 section 6.2, step 5).
+    /// Finds the segments that the newest delivered transmission has overtaken by more than the
+    /// reordering window (RFC 8985 section 6.2, step 5).
     pub(super) fn find_losses(&mut self, view: &RackView) -> Losses {
         let mut losses = Losses::default();
         while self.unjudged < self.next {
@@ -425,9 +375,8 @@ impl Scoreboard {
         losses
     }
 
-    /// Whether a retransmission of that time is the latest transmission and has not been found
-    /// lost. What an undone timeout had counted as lost is under way without being counted as a
-    /// retransmission.
+    /// Returns whether a retransmission at this time is the latest transmission of the segment and
+    /// not lost. After an undone timeout such a segment has no `RETRANSMITTING` flag.
     fn is_under_way(&self, sequence: u32, at: Time) -> bool {
         sequence >= self.first && {
             let sent = self.at(sequence);
@@ -457,8 +406,8 @@ impl Scoreboard {
         self.lost_hint = self.lost_hint.min(sequence);
     }
 
-    /// After a retransmission timeout: the first segment counts as lost, and of the others those
-    /// that have had their time (RFC 8985 section 6.3). The rest is still under way.
+    /// Marks as lost, after a retransmission timeout, the first segment and those beyond their
+    /// round trip and reordering window (RFC 8985 section 6.3). The others are still in flight.
     pub(super) fn mark_overdue(&mut self, view: &RackView) {
         for sequence in self.first..self.next {
             let sent = self.at(sequence);
@@ -469,8 +418,8 @@ impl Scoreboard {
         }
     }
 
-    /// After a reduction that proved spurious: nothing counts as lost any more, and what was sent
-    /// again is judged anew by its latest transmission.
+    /// Clears all losses after a spurious reduction. Retransmitted segments are examined again by
+    /// their latest transmission.
     pub(super) fn forget_losses(&mut self) {
         self.retransmissions.clear();
         for sequence in self.first..self.next {
@@ -499,12 +448,12 @@ impl Scoreboard {
     }
 }
 
-/// Whether a segment with these flags is lost and no retransmission of it is under way.
+/// Returns whether a segment with these flags is lost and has no retransmission in flight.
 const fn waits(flags: u8) -> bool {
     flags & (LOST | RETRANSMITTING) == LOST
 }
 
-/// Counts a segment that was not known to have arrived.
+/// Counts a newly delivered segment.
 #[inline]
 fn delivered(delivery: &mut Delivery, sent: &Sent, sequence: u32) {
     delivery.delivered += 1;
@@ -529,8 +478,8 @@ fn delivered(delivery: &mut Delivery, sent: &Sent, sequence: u32) {
 }
 
 impl Delivery {
-    /// Whether a segment that was sent several times can have arrived by its latest transmission
-    /// (RFC 8985 section 6.2, step 2).
+    /// Returns whether the latest transmission of a retransmitted segment can have arrived (RFC
+    /// 8985 section 6.2, step 2).
     fn is_of_latest(&self, sent: &Sent) -> bool {
         !self.echoed.is_before(Stamp::of(sent.at)) && self.now.since(sent.at) >= self.min_rtt
     }
@@ -575,7 +524,7 @@ mod tests {
             patience: Span::from_millis(100),
         };
         assert_eq!(board.find_losses(&view).lost, 2);
-        assert_eq!((board.outstanding(), board.sacked(), board.in_flight()), (3, 1, 0));
+        assert_eq!((board.outstanding(), board.sacked, board.in_flight()), (3, 1, 0));
     }
 
     #[test]

@@ -1,10 +1,10 @@
-//! Whether a reduction of the window was called for, and what to restore if it was not.
+//! Detection of spurious window reductions, and the window to restore.
 //!
-//! Proof is a time stamp echoed from before the first retransmission (the Eifel detection, RFC
-//! 3522) or that every retransmission arrived as a duplicate (RFC 3708), as in Linux
-//! `tcp_may_undo`. The time stamp stays that of the *first* retransmission when segments are sent
-//! again once more. A timeout within a recovery is judged by itself, too: an echo from before it,
-//! though of a retransmission, proves that what it waited for was still under way.
+//! A reduction was spurious if an echoed time stamp is older than the first retransmission (Eifel
+//! detection, RFC 3522) or if every retransmission arrived as a duplicate (RFC 3708), as in Linux
+//! `tcp_may_undo`. The time stamp remains that of the *first* retransmission when segments are
+//! retransmitted again. A timeout within a recovery is also judged separately: an echo from before
+//! it, even of a retransmission, proves that the awaited segment was still in flight.
 
 use underload_aqm::time::Time;
 
@@ -19,14 +19,14 @@ pub(super) struct Prior {
 }
 
 impl Prior {
-    /// The threshold to return to is three quarters of the window at least (Linux
+    /// The threshold to restore is at least three quarters of the window (Linux
     /// `tcp_current_ssthresh`).
-    pub(super) fn of(window: &Window) -> Self {
+    pub(super) fn new(window: &Window) -> Self {
         let threshold = window.threshold.max((u64::from(window.size) * 3 / 4) as u32);
         Self { size: window.size, threshold }
     }
 
-    pub(super) const fn exactly(window: &Window) -> Self {
+    pub(super) const fn unraised(window: &Window) -> Self {
         Self { size: window.size, threshold: window.threshold }
     }
 
@@ -36,33 +36,33 @@ impl Prior {
     }
 }
 
-/// The latest reduction, until it is known to have been needed.
+/// The latest reduction, until it is known to be justified.
 #[derive(Debug, Default)]
 pub(super) struct Undo {
-    /// First segment outstanding at the reduction; `None`: nothing is to be undone.
+    /// First segment outstanding at the reduction; `None` if there is nothing to undo.
     marker: Option<u32>,
     prior: Option<Prior>,
-    /// Retransmissions that are not known to be duplicates; `None` before the first.
+    /// Retransmissions not known to be duplicates; `None` before the first retransmission.
     unexplained: Option<u32>,
-    /// Time stamp of the first retransmission since everything was well.
+    /// Time stamp of the first retransmission since no retransmission was in flight.
     first_again: Option<Stamp>,
 }
 
 impl Undo {
-    /// A reduction from `prior` begins, or a repair without one. `under_way` retransmissions of
-    /// before may yet turn out to be duplicates.
+    /// Starts a reduction from `prior`, or a repair without one (`None`). `under_way` earlier
+    /// retransmissions are in flight and may arrive as duplicates.
     pub(super) fn begin(&mut self, first: u32, prior: Option<Prior>, under_way: u32) {
         self.marker = Some(first);
         self.prior = prior;
         self.unexplained = (under_way > 0).then_some(under_way);
     }
 
-    /// Nothing that was sent again is under way: the next retransmission is a first one.
+    /// No retransmission is in flight: the next one counts as the first.
     pub(super) fn forget_retransmissions(&mut self) {
         self.first_again = None;
     }
 
-    /// The reduction stays.
+    /// Accepts the reduction as justified.
     pub(super) fn give_up(&mut self) {
         self.marker = None;
     }
@@ -74,31 +74,32 @@ impl Undo {
         }
     }
 
-    /// `sequence` arrived twice.
+    /// Records that `sequence` arrived twice.
     pub(super) fn on_duplicate(&mut self, sequence: u32) {
         if self.marker.is_some_and(|marker| sequence >= marker) {
             self.unexplained = self.unexplained.map(|count| count.saturating_sub(1));
         }
     }
 
-    /// Whether an acknowledgement that moves on echoes a time before the first retransmission.
+    /// Returns whether the echo of an advancing acknowledgement is older than the first
+    /// retransmission.
     pub(super) fn was_delayed(&self, echoed: Stamp) -> bool {
         self.marker.is_some() && self.first_again.is_none_or(|again| echoed.is_before(again))
     }
 
-    /// Whether every retransmission has turned out to be a duplicate.
+    /// Returns whether every retransmission arrived as a duplicate.
     pub(super) fn all_duplicates(&self) -> bool {
         self.marker.is_some() && self.unexplained == Some(0)
     }
 
-    /// The window to return to, once.
+    /// Removes and returns the window to restore.
     pub(super) fn take(&mut self) -> Option<Prior> {
         self.marker = None;
         self.prior.take()
     }
 }
 
-/// A timeout until something answers it: whether what it waited for was still under way.
+/// A timeout that may prove premature, until the next progress.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Premature {
     pub(super) at: Stamp,
@@ -121,10 +122,10 @@ mod tests {
             prior.restore(&mut to);
             (to.size, to.threshold)
         };
-        assert_eq!(restored(Prior::of(&window(101, 10)), window(5, 5)), (101, 75));
-        assert_eq!(restored(Prior::of(&window(101, 90)), window(5, 5)), (101, 90));
-        assert_eq!(restored(Prior::exactly(&window(101, 10)), window(5, 5)), (101, 10));
-        assert_eq!(restored(Prior::exactly(&window(101, 10)), window(200, 80)), (200, 80));
+        assert_eq!(restored(Prior::new(&window(101, 10)), window(5, 5)), (101, 75));
+        assert_eq!(restored(Prior::new(&window(101, 90)), window(5, 5)), (101, 90));
+        assert_eq!(restored(Prior::unraised(&window(101, 10)), window(5, 5)), (101, 10));
+        assert_eq!(restored(Prior::unraised(&window(101, 10)), window(200, 80)), (200, 80));
     }
 
     #[test]
@@ -133,7 +134,7 @@ mod tests {
         let mut undo = Undo::default();
         undo.on_retransmission(at(100));
         assert!(!undo.was_delayed(Stamp::of(at(1))), "nothing was reduced");
-        undo.begin(7, Some(Prior::of(&window(20, 10))), 0);
+        undo.begin(7, Some(Prior::new(&window(20, 10))), 0);
         undo.on_retransmission(at(200));
         assert!(undo.was_delayed(Stamp::of(at(99))));
         assert!(!undo.was_delayed(Stamp::of(at(100))), "the first of all counts");

@@ -1,11 +1,11 @@
 //! Delay and throughput on cellular links.
 //!
-//! *Self-inflicted delay* is what a transport's own packets add: the delay of each of its packets
-//! minus that of a small probe which is sent at that moment over the same link, with the same
-//! seed, without the flow. A cellular link's rate is a function of seed and time, so outages and
-//! low rates cancel out of the difference, as they do where the Sprout paper subtracts the delay
-//! of an omniscient sender. *Over time* is the same for probes beside the flow, one each 50 ms: it
-//! gives outages more weight, since few packets are sent in them.
+//! *Self-inflicted delay* is the delay that a transport's packets add: the delay of each packet
+//! minus that of a small probe sent at the same time over the same link, with the same seed,
+//! without the flow. A cellular link's rate is a function of seed and time, so outages and low
+//! rates cancel out, as in the Sprout paper, which subtracts the delay of an omniscient sender.
+//! *Over time* is the self-inflicted delay of probes beside the flow, one each 50 ms, which gives
+//! outages more weight, since few packets are sent in them.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -23,7 +23,7 @@ use underload_sim::trial::{Attendance, Phases, SimConfig, TrialLabel, TrialOutco
 pub const LTE: [&str; 3] =
     ["cellular:preset=lte-driving", "cellular:preset=lte-stationary", "cellular:preset=subway"];
 
-/// The end of the trial and the 10 s in which answers still count.
+/// The end of the trial, with the 10 s in which answers may still arrive.
 const END_NS: u64 = 130_000_000_000;
 
 /// Base round trip of [`simulate`]'s path, ms.
@@ -47,9 +47,9 @@ impl Watcher for Delays {
 }
 
 /// A probe, alone or beside one flow, over a link with a queue that never drops, as in the
-/// emulator of the Sprout paper. Two minutes, of which the first ten seconds do not count.
+/// emulator of the Sprout paper: two minutes, without the first ten seconds.
 fn simulate(link: &str, kind: Option<FlowKind>, seed: u64) -> (TrialOutcome, Delays) {
-    // 6 kbit/s: more would fill a dying link by itself.
+    // 6 kbit/s: a faster probe would fill a very slow link.
     let schedule = ProbeSchedule::Open { interval: Span::from_millis(50) };
     let probe = ProbeConfig { schedule, payload_bytes: 8, ..ProbeConfig::default() };
     let mut flows = vec![FlowConfig::new("probe", FlowKind::Probe(probe))];
@@ -90,17 +90,17 @@ pub fn tcp(algorithm: Algorithm) -> FlowKind {
 
 pub struct Outcome {
     /// Self-inflicted delay of each probe of the load phase: when it was sent, in seconds, and the
-    /// delay in ms, or what had passed of it when the trial was over.
+    /// delay in ms, or its age at the end of the trial.
     pub added: Vec<(f64, f64)>,
-    /// The same of each packet of the flow, in ms and in order of size.
+    /// Self-inflicted delay of each packet of the flow, ms, ascending.
     pub packets: Vec<f64>,
-    /// Throughput, bit/s.
+    /// Throughput of the flow, bit/s.
     pub rate: f64,
     pub busy: TrialOutcome,
 }
 
 impl Outcome {
-    /// The delays in order of size, ms.
+    /// The delays in ms, ascending.
     pub fn sorted(&self) -> Vec<f64> {
         in_order(self.added.iter().map(|(_, added)| *added))
     }
@@ -125,7 +125,7 @@ pub fn outcome(link: &str, kind: FlowKind, seed: u64) -> Outcome {
     let (alone, _) = simulate(link, None, seed);
     let (busy, delays) = simulate(link, Some(kind), seed);
     let of_load = |sample: &&Sample| sample.phase == Phase::Load;
-    // Behind a queue that never drops, what has not come back is still under way.
+    // The queue never drops, so a probe without an answer is still in flight.
     let ms = |sample: &Sample| sample.rtt_ns.unwrap_or(END_NS - sample.sent_ns) as f64 / 1e6;
     let pairs = alone.samples.iter().filter(of_load).zip(busy.samples.iter().filter(of_load));
     let added: Vec<(f64, f64)> = pairs

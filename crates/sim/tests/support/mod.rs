@@ -1,4 +1,4 @@
-//! How the transports are validated; shared by the tests and by the figures of the documentation.
+//! The validation of the transports, shared by tests and by the documentation's figures.
 
 #![allow(dead_code, reason = "each of its users needs a part")]
 
@@ -16,7 +16,7 @@ use underload_sim::net::HopConfig;
 use underload_sim::tcp::{EcnUse, TcpConfig, TcpStats};
 use underload_sim::trial::{Attendance, Phases, SimConfig, TrialLabel, TrialOutcome, run_attended};
 
-/// A TCP flow with the ECN that its congestion control needs.
+/// A TCP flow with the ECN mode that its congestion control requires.
 pub fn flow(name: &str, algorithm: Algorithm) -> FlowConfig {
     let ecn = algorithm.ecn(EcnUse::Off);
     FlowConfig::new(name, FlowKind::Tcp(TcpConfig { ecn, ..TcpConfig::of(algorithm) }))
@@ -43,7 +43,7 @@ pub struct State {
     /// Congestion window and segments in flight.
     pub window: f64,
     pub in_flight: f64,
-    /// Mbit/s of packets with headers; 0 where the flow is not paced.
+    /// Mbit/s of packets with headers; 0 if the flow is not paced.
     pub pacing: f64,
 }
 
@@ -67,7 +67,7 @@ pub fn watch(mut config: SimConfig, interval: Span) -> (TrialOutcome, Vec<State>
     (outcome.unwrap(), states)
 }
 
-/// What the up link did in the load phase.
+/// The counters of the up link in the load phase.
 pub fn up_link(outcome: &TrialOutcome) -> &BottleneckSummary {
     let of_load = |bottleneck: &&BottleneckSummary| {
         bottleneck.direction == Direction::Up && bottleneck.window.phase == Phase::Load

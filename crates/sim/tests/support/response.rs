@@ -1,5 +1,5 @@
-//! Mean windows under random loss and marks: of whole connections, of congestion control alone, and
-//! as the published equations have them.
+//! Mean windows under random loss and marks: of connections, of congestion control without a
+//! transport, and by the published equations.
 
 use underload_aqm::rng::Rng;
 use underload_aqm::time::{Span, Time};
@@ -74,16 +74,16 @@ pub fn cubic_by_equations(loss: f64, rtt: f64, rounds: u32, periodic: bool) -> f
     total / f64::from(rounds)
 }
 
-/// What the network answers to the packets of a round trip.
+/// The outcome of the packets of a round trip.
 pub enum Answer {
     Arrived,
     Lost,
-    /// That many arrived marked.
+    /// This number of packets arrived marked.
     Marked(u32),
 }
 
-/// Mean window of a congestion control without a transport: round trips of acknowledgements, to
-/// each of which `answer` (asked with the window) says what happened. The first tenth is discarded.
+/// Mean window of a congestion control without a transport: round trips of acknowledgements, where
+/// `answer` returns the outcome of each for a window. The first tenth is discarded.
 pub fn of_control(
     algorithm: Algorithm,
     rtt: Span,
@@ -116,7 +116,7 @@ pub fn of_control(
         if let Some(cause) = cause {
             let loss = Loss { now: path.now, cause, in_flight: window.size, min_rtt: rtt };
             control.on_loss(&loss, &mut window);
-            // Proportional rate reduction has arrived there a round trip later.
+            // Proportional rate reduction reaches the threshold a round trip later.
             if !control.owns_window() {
                 window.size = window.threshold;
             }
@@ -146,7 +146,7 @@ impl Path {
         }
     }
 
-    /// Whatever is acknowledged has been replaced by something new already.
+    /// Every acknowledged segment has been replaced by a new one.
     fn ack(&self, segments: u32, marked: u32, window: u32) -> Ack {
         Ack {
             now: self.now,
@@ -170,7 +170,8 @@ impl Path {
     }
 }
 
-/// CUBIC alone with one loss per 1/`loss` packets, as the table of RFC 9438 section 5.1 has it.
+/// CUBIC without a transport with one loss per 1/`loss` packets, as in the table of RFC 9438
+/// section 5.1.
 pub fn cubic_with_periodic_loss(loss: f64, rtt: Span, rounds: u32) -> f64 {
     let mut since_loss = 0.0;
     of_control(Algorithm::Cubic, rtt, rounds, |window| {
@@ -183,7 +184,8 @@ pub fn cubic_with_periodic_loss(loss: f64, rtt: Span, rounds: u32) -> f64 {
     })
 }
 
-/// A congestion control alone whose packets are marked independently with probability `share`.
+/// A congestion control without a transport, whose packets are marked independently with
+/// probability `share`.
 pub fn with_random_marks(algorithm: Algorithm, share: f64, rtt: Span, rounds: u32) -> f64 {
     let mut rng = Rng::new(9);
     let threshold = (share * 4_294_967_296.0) as u32;

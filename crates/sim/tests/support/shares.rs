@@ -1,4 +1,4 @@
-//! A Prague flow beside another through one bottleneck: who gets how much.
+//! The shares of a Prague flow and another flow at one bottleneck.
 
 use underload_aqm::rng::Rng;
 use underload_aqm::time::{Span, Time};
@@ -16,12 +16,12 @@ pub struct Contest {
     pub rtt_ms: u64,
     /// How much longer Prague's round trip is than the other's.
     pub longer_ms: u64,
-    /// The other.
+    /// The congestion control of the other flow.
     pub rival: Algorithm,
     pub prague: PragueConfig,
 }
 
-/// Without less dependence on the round trip.
+/// Without reduced dependence on the round trip.
 pub const DEPENDENT: PragueConfig = PragueConfig { rtt_target: Span::ZERO, rtt_transition: 4 };
 
 impl Contest {
@@ -30,7 +30,7 @@ impl Contest {
         Self { queue, mbit, rtt_ms, longer_ms: 0, rival, prague }
     }
 
-    /// The version of 2020, without less dependence on the round trip.
+    /// Prague of 2020, without reduced dependence on the round trip.
     pub fn dependent(self) -> Self {
         Self { prague: DEPENDENT, ..self }
     }
@@ -52,8 +52,8 @@ impl Contest {
         let half = Span::from_micros(self.longer_ms * 500);
         prague.extra = ExtraDelay { up: half, down: half };
         let rival = self.flow("rival", self.rival, start());
-        // Its packets, of another length, keep the flows' packets from always meeting the same part
-        // of a transmission.
+        // The probe's packets have a different length, so that the flows' packets arrive at varying
+        // phases of a transmission.
         let probe = FlowConfig::new("probe", FlowKind::Probe(ProbeConfig::default()));
         let delay = format!("delay={}us", self.rtt_ms * 500);
         let back = format!("10gbit:{delay}");
@@ -73,7 +73,7 @@ impl Contest {
         .unwrap()
     }
 
-    /// Goodput of Prague and of the other in Mbit/s under load.
+    /// Goodput of Prague and of the other flow in Mbit/s under load.
     pub fn rates(&self, seed: u64) -> (f64, f64) {
         let outcome = self.outcome(seed);
         (super::goodput(&outcome, 0), super::goodput(&outcome, 1))

@@ -1,14 +1,14 @@
-//! Rate control of an L4S video: the simulator's own Prague over datagrams, and Reno where the AQM
-//! is a classic one ([`super::fallback`]).
+//! Rate control of an L4S video: [`Prague`] over datagrams, and Reno behind a classic AQM
+//! ([`super::fallback`]).
 //!
-//! The receiver counts packets and marks; the sender makes of its reports the acknowledgements that
-//! TCP's congestion controls take, with a packet as a segment. The rate is W packets per smoothed
-//! round trip. As of TCP Prague, the law is that of a virtual round trip of 25 ms on any shorter
-//! one; see [`Prague`]. Losses are packets numbered below the newest that have not arrived.
+//! The receiver counts packets and marks; the sender converts its reports to the acknowledgements
+//! that TCP's congestion controls process, with a packet as a segment. The rate is W packets per
+//! smoothed round trip. As in TCP Prague, shorter round trips than 25 ms behave like 25 ms. Losses
+//! are packets numbered below the newest arrival that have not arrived.
 //!
-//! L4STeam's `udp_prague` is the same law in another form; unlike it there is slow start, since a
-//! game should not need a minute to its resolution, and the window does not grow while more than
-//! twice of what the encoder can make would be allowed.
+//! L4STeam's `udp_prague` implements the same law. Differences: this control has slow start, so
+//! that a game reaches its resolution in less than a minute, and the window does not grow while the
+//! rate is at twice the encoder's maximum.
 
 use underload_aqm::rng::Rng;
 use underload_aqm::time::{Span, Time};
@@ -29,28 +29,27 @@ pub(super) struct RateControl {
     reno: Reno,
     window: Window,
     fallback: Fallback,
-    /// Rates before the first report and at most.
+    /// Rate before the first report, and maximum rate.
     first_rate: PacketRate,
     most_rate: PacketRate,
     /// `None` before the first report.
     smoothed_rtt: Option<Span>,
     min_rtt: Span,
-    /// The newest report.
     report: Report,
     heard: Time,
-    /// Marks and losses are answered until all packets below these numbers are reported on.
+    /// The answer to marks (losses) lasts until all packets below this number are reported on.
     answered: u32,
     repaired: u32,
-    /// Most packets that were missing at once.
+    /// Largest number of packets that were missing at once.
     lost: u32,
-    /// When the sender became a classic one, and how long it was one before.
+    /// Since when the sender behaves as classic, and for how long it did before.
     classic_since: Option<Time>,
     classic_for: Span,
 }
 
 impl RateControl {
-    /// For packets of `packet_bytes` with their headers. The first round trip is at `first_rate`,
-    /// the rate is at most `most_rate`.
+    /// `packet_bytes` includes headers. The first round trip is sent at `first_rate`; `most_rate`
+    /// is the maximum.
     pub(super) fn new(
         packet_bytes: u32,
         first_rate: PacketRate,
@@ -85,20 +84,20 @@ impl RateControl {
         }
     }
 
-    /// The rate at which packets may be sent.
+    /// Returns the rate at which packets may be sent.
     pub(super) fn rate(&self) -> PacketRate {
         let Some(rtt) = self.smoothed_rtt else { return self.first_rate };
-        let exact = if self.fallback.is_classic() {
+        let exact = if self.fallback.is_classic {
             u128::from(self.window.size) << Prague::FRACTION_BITS
         } else {
-            u128::from(self.prague.exact_window())
+            u128::from(self.prague.exact)
         };
         let bytes = (exact * u128::from(self.packet_bytes)) >> Prague::FRACTION_BITS;
         let rate = bytes * 1_000_000_000 / u128::from(rtt.as_nanos().max(1));
         PacketRate::from_bytes_per_s(u64::try_from(rate).unwrap_or(u64::MAX)).min(self.most_rate)
     }
 
-    /// Takes in a report; `next` is the number of the packet to be sent next.
+    /// Handles a report; `next` is the number of the next packet to send.
     pub(super) fn on_report(&mut self, now: Time, report: &Report, next: u32) {
         if report.end < self.report.end || report.received <= self.report.received {
             return;
@@ -126,7 +125,7 @@ impl RateControl {
         self.grow(&self.acknowledgement(now, delivered, marked, lost, next));
     }
 
-    /// When the sender stops waiting for a report on what it has sent.
+    /// Returns when the sender stops waiting for a report.
     pub(super) fn deadline(&self, next: u32) -> Time {
         match self.smoothed_rtt {
             Some(rtt) if self.report.end < next => self.heard + (rtt * 4).max(LEAST_TIMEOUT),
@@ -134,7 +133,7 @@ impl RateControl {
         }
     }
 
-    /// Halves the window if no report has come for long.
+    /// Halves the window if no report arrived until the deadline.
     pub(super) fn on_timer(&mut self, now: Time, next: u32) {
         if now >= self.deadline(next) {
             self.heard = now;
@@ -142,12 +141,12 @@ impl RateControl {
         }
     }
 
-    /// For how long the sender has been a classic one until `end`.
+    /// Returns for how long the sender has behaved as classic until `end`.
     pub(super) fn classic_for(&self, end: Time) -> Span {
         self.classic_for + self.classic_since.map_or(Span::ZERO, |since| end.since(since))
     }
 
-    /// Takes in a round trip; the first one makes the first rate a window.
+    /// Updates the smoothed round trip; the first one converts the first rate to a window.
     fn measure(&mut self, rtt: Span) {
         self.min_rtt = self.min_rtt.min(rtt);
         let rtt_ns = rtt.as_nanos().max(1);
@@ -164,11 +163,11 @@ impl RateControl {
         self.smoothed_rtt = Some(Span::from_nanos(smoothed));
     }
 
-    /// Hands the window from one congestion control to the other where the vote has turned.
+    /// Passes the window from one congestion control to the other if the vote has changed.
     fn note_fallback(&mut self, now: Time) {
-        match (self.fallback.is_classic(), self.classic_since) {
+        match (self.fallback.is_classic, self.classic_since) {
             (true, None) => {
-                let whole = self.prague.exact_window() >> Prague::FRACTION_BITS;
+                let whole = self.prague.exact >> Prague::FRACTION_BITS;
                 self.window.size = (whole as u32).max(LEAST_WINDOW);
                 self.window.threshold = self.window.size;
                 self.classic_since = Some(now);
@@ -184,7 +183,7 @@ impl RateControl {
     fn reduce(&mut self, now: Time, cause: Cause, next: u32) {
         let in_flight = next.saturating_sub(self.report.end);
         let loss = Loss { now, cause, in_flight, min_rtt: self.min_rtt };
-        if self.fallback.is_classic() {
+        if self.fallback.is_classic {
             self.reno.on_loss(&loss, &mut self.window);
             self.window.size = self.window.threshold;
         } else {
@@ -193,7 +192,7 @@ impl RateControl {
     }
 
     fn grow(&mut self, ack: &Ack) {
-        if self.fallback.is_classic() {
+        if self.fallback.is_classic {
             self.reno.on_ack(ack, &mut self.window);
         } else {
             self.prague.on_ack(ack, &mut self.window);
@@ -225,16 +224,16 @@ impl RateControl {
     }
 }
 
-/// As TCP Prague's.
+/// As in TCP Prague.
 const LEAST_WINDOW: u32 = 2;
-/// Longer than a receiver's pauses between frames.
+/// Longer than the pauses between frames.
 const LEAST_TIMEOUT: Span = Span::from_millis(200);
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// The virtual round trip: a report for each, as the sender sees it, rounds nothing.
+    /// The virtual round trip: with one report per virtual round trip nothing is rounded.
     const RTT: Span = Span::from_millis(25);
 
     /// A sender and what its receiver would report.
@@ -275,7 +274,7 @@ mod tests {
                     sent_us: ((self.now - RTT).as_nanos() / 1_000) as u32,
                     marked_depth_us: (depth.as_nanos() / 1_000) as u32,
                 };
-                // What was under way is reported on while the next round trip's is.
+                // The packets of the next round trip are sent while this report is in flight.
                 self.next += self.per_round();
                 self.control.on_report(self.now, &self.report, self.next);
             }

@@ -1,29 +1,29 @@
-//! Whether the marks come from a classic AQM, by how long marked packets have waited.
+//! Detection of a classic AQM by the queuing delay of marked packets.
 //!
-//! RFC 9331 section 4.3 asks a scalable sender to behave like Reno where a classic ECN AQM marks,
-//! because one queue gives the same marks to a classic flow, which answers each of them by half.
-//! An L4S queue marks within a millisecond or two; a classic one lets a queue stand and marks what
-//! has waited in it. Briscoe and Ahmed ("TCP Prague Fall-back on Detection of a Classic ECN AQM",
-//! 2019) tell them apart by the depth and the variation of the round trip while marks come. Here
-//! the depth alone is taken, of one-way delays, which the receiver of a video knows, so that a full
-//! queue on the way back is not taken for one on the way of the marks.
+//! RFC 9331 section 4.3 requires a scalable sender to behave like Reno behind a classic ECN AQM,
+//! because the queue gives equal marks to classic flows, which halve their window for each. An L4S
+//! queue marks within a millisecond or two; a classic one marks packets that have waited in a
+//! standing queue. Briscoe and Ahmed ("TCP Prague Fall-back on Detection of a Classic ECN AQM",
+//! 2019) distinguish them by the depth and the variation of the round trip while marks arrive. This
+//! detector uses only the depth, of one-way delays, which the receiver of a video knows, so that a
+//! full queue in the reverse direction is not mistaken for one in the direction of the marks.
 //!
-//! Each virtual round trip with marks is a vote: classic if even the marked packet that waited
-//! least waited longer than [`DEEP`] above the shortest delay of the session. The sender is classic
-//! once ten more have said so than not, and scalable again after ten more of the other kind.
+//! Each virtual round trip with marks is a vote: classic if the smallest delay of its marked
+//! packets exceeds the shortest delay of the session by more than [`DEEP`]. The sender becomes
+//! classic at ten more votes for classic than against, and scalable again at ten more votes
+//! against.
 //!
-//! Limits: jitter behind the queue, and a route that becomes longer, look like a classic queue,
-//! which costs the video rate and nobody else; an L4S queue below some 7 Mbit/s, where two packets
-//! take longer than [`DEEP`], too; a classic AQM that marks below [`DEEP`] looks like an L4S one.
+//! Limits: jitter behind the queue and a route that becomes longer look like a classic queue, which
+//! lowers only the rate of the video; so does an L4S queue below about 7 Mbit/s, where two packets
+//! take longer than [`DEEP`]. A classic AQM that marks below [`DEEP`] looks like an L4S queue.
 
 use underload_aqm::time::{Span, Time};
 
-/// The vote so far.
 #[derive(Debug)]
 pub(super) struct Fallback {
-    /// Votes for a classic queue less those against, bounded by [`MOST_VOTES`].
+    /// Votes for a classic queue minus those against, bounded by [`MOST_VOTES`].
     votes: i32,
-    is_classic: bool,
+    pub(super) is_classic: bool,
     voted: Option<Time>,
 }
 
@@ -32,12 +32,7 @@ impl Fallback {
         Self { votes: 0, is_classic: false, voted: None }
     }
 
-    /// Whether the sender is to behave like a classic one.
-    pub(super) const fn is_classic(&self) -> bool {
-        self.is_classic
-    }
-
-    /// Takes in that marked packets were reported, the quickest of which waited for `depth`.
+    /// Handles a report of marked packets, the quickest of which waited for `depth`.
     pub(super) fn on_marks(&mut self, now: Time, depth: Span) {
         if self.voted.is_some_and(|voted| now.since(voted) < VIRTUAL_RTT) {
             return;
@@ -52,9 +47,9 @@ impl Fallback {
 }
 
 /// Just below the lowest target of the classic AQMs in use (5 ms, `CoDel`). L4S queues mark from
-/// 0.5 (DOCSIS) or 1 ms (RFC 9332) on, but a DOCSIS one of 10 Mbit/s from two packets on, 3.2 ms.
+/// 0.5 ms (DOCSIS) or 1 ms (RFC 9332) on; a DOCSIS queue of 10 Mbit/s from two packets on, 3.2 ms.
 const DEEP: Span = Span::from_micros(4_500);
-/// Prague's: its reductions come no more often.
+/// Prague's virtual round trip, the minimum time between reductions.
 const VIRTUAL_RTT: Span = Span::from_millis(25);
 /// At one vote per 25 ms a quarter of a second, longer than a flow's start disturbs an L4S queue.
 const MOST_VOTES: i32 = 10;
@@ -78,12 +73,12 @@ mod tests {
 
     #[test]
     fn ten_rounds_of_deep_marks_make_a_classic_sender_and_ten_more_than_that_unmake_it() {
-        assert!(!after(&[(5_000, 9)]).is_classic());
-        assert!(after(&[(5_000, 10)]).is_classic());
-        assert!(after(&[(5_000, 500), (1_000, 19)]).is_classic(), "from ten down to minus nine");
-        assert!(!after(&[(5_000, 500), (1_000, 20)]).is_classic());
-        assert!(!after(&[(4_500, 500)]).is_classic(), "what is not deeper is not deep");
-        assert!(after(&[(4_501, 10)]).is_classic());
+        assert!(!after(&[(5_000, 9)]).is_classic);
+        assert!(after(&[(5_000, 10)]).is_classic);
+        assert!(after(&[(5_000, 500), (1_000, 19)]).is_classic, "from ten down to minus nine");
+        assert!(!after(&[(5_000, 500), (1_000, 20)]).is_classic);
+        assert!(!after(&[(4_500, 500)]).is_classic, "what is not deeper is not deep");
+        assert!(after(&[(4_501, 10)]).is_classic);
     }
 
     #[test]

@@ -1,25 +1,25 @@
-//! A game rendered far away: input up, 60 frames a second down.
+//! A game rendered at a server: input up, 60 frames a second down.
 //!
-//! The player's input leaves every 33 ms in 128 bytes. Each frame shows all input that reached the
-//! server before it; frames are normally distributed around the bit rate's share (a tenth as
-//! standard deviation), cut into packets of 1200 bytes. Nothing is sent again: a frame of which a
-//! packet is lost is not shown.
+//! The player's input is sent every 33 ms in 128 bytes. Each frame shows all input that reached the
+//! server before it. Frame sizes are normally distributed around the bit rate's share (standard
+//! deviation a tenth), in packets of 1200 bytes. There are no retransmissions: a frame with a lost
+//! packet is not shown.
 //!
-//! At a constant rate the packets of a frame leave at once. An L4S video (ECT(1)) follows
-//! `control`: a frame is as large as four fifths of the rate allow, within the rates that the
-//! encoder can make, and its packets leave paced at the rate, so that a frame larger than most
-//! still leaves before the next; it is skipped while more than two frames' worth wait. The receiver
-//! reports what arrived, at most every 5 ms and at the end of a frame.
+//! At a constant rate the packets of a frame are sent at once. An L4S video (ECT(1)) adapts its
+//! rate (`control`): the size of a frame corresponds to four fifths of the rate, within the rates
+//! of the encoder, and its packets are paced at the rate, so that even a large frame is sent before
+//! the next. A frame is skipped while more than two frames of data wait. The receiver reports
+//! arrivals at most every 5 ms and at the end of a frame.
 //!
-//! Lag is what the path adds between the player's hand and the screen: the way up of the newest
-//! input that a frame shows, and the time from the frame's capture to the arrival of its last
-//! packet. The wait of an input for the next frame is the game's, not the path's, and no part of
-//! it. A spike is a frame with more than 100 ms of lag, or one that never came.
+//! Lag is the delay that the path adds between the player's hand and the screen: the delay up of
+//! the newest input that a frame shows, plus the time from the frame's capture to the arrival of
+//! its last packet. The time that an input waits for the next frame is not included. A spike is a
+//! frame with more than 100 ms of lag, or a lost frame.
 //!
 //! Input to photon is the time from sending an input to the arrival of the last packet of the first
-//! frame shown with it, plus a constant for what happens at both ends (sampling, rendering,
-//! encoding, decoding, display). A frame is late that takes longer than the quickest one by more
-//! than a frame's time: the display has shown the one before twice.
+//! frame that shows it, plus a constant for processing at both ends (sampling, rendering, encoding,
+//! decoding, display). A frame is late if its delay exceeds that of the quickest frame by more than
+//! a frame interval: the display has shown the previous frame twice.
 
 mod control;
 mod fallback;
@@ -34,7 +34,7 @@ use underload_aqm::time::{Span, Time};
 use underload_record::schema::{Direction, Metric};
 
 use crate::congestion::PacketRate;
-use crate::endpoint::{Endpoint, Port, UDP_HEADER_BYTES, nth};
+use crate::endpoint::{Endpoint, Port, UDP_HEADER_BYTES};
 use crate::net::{Body, Segment};
 
 use super::numbers::{metric, normal, percent};
@@ -42,14 +42,13 @@ use super::samples::Samples;
 use control::RateControl;
 use screen::{Frame, Screen};
 
-/// A cloud game.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CloudGameConfig {
-    /// Rate of the video, of its payload above UDP; the most of it where it adapts.
+    /// Rate of the video's UDP payload; the maximum if it adapts.
     pub rate: Rate,
-    /// Least rate of a video that adapts as L4S asks; `None`: the rate is constant, without ECN.
+    /// Minimum rate of an L4S video that adapts; `None`: the rate is constant, without ECN.
     pub least_rate: Option<Rate>,
-    /// Time spent at both ends: added to every input-to-photon delay.
+    /// Processing time at both ends, added to every input-to-photon delay.
     pub processing: Span,
 }
 
@@ -65,7 +64,7 @@ impl Default for CloudGameConfig {
 }
 
 impl CloudGameConfig {
-    /// The ECN field of all its packets.
+    /// Returns the ECN field of all its packets.
     pub(super) fn ecn(&self) -> Ecn {
         if self.least_rate.is_some() { Ecn::Ect1 } else { Ecn::NotEct }
     }
@@ -78,7 +77,7 @@ struct Input {
     arrived: bool,
 }
 
-/// A packet of a frame that waits for its turn.
+/// A packet of a frame that waits for the pacer.
 #[derive(Clone, Copy, Debug)]
 struct Waiting {
     frame: u32,
@@ -97,10 +96,10 @@ pub(super) struct CloudGame {
     pictures: u32,
     inputs: Vec<Input>,
     packets_sent: u32,
-    /// Inputs that have reached the server: up to the newest, and how long that one took.
+    /// One past the newest input at the server, and the delay of that input.
     inputs_at_server: u32,
     newest_input_took: Span,
-    /// Of an L4S video alone.
+    /// `None` at a constant rate.
     control: Option<RateControl>,
     waiting: VecDeque<Waiting>,
     waiting_bytes: u64,
@@ -146,10 +145,10 @@ impl CloudGame {
         self.inputs.push(Input { sent: port.now, arrived: false });
         let ecn = self.config.ecn();
         port.send_message_with(ecn, Direction::Up, INPUT_BYTES, number, number);
-        self.next_input = nth(self.started, INPUT_INTERVAL, u64::from(number) + 1);
+        self.next_input = self.started + INPUT_INTERVAL * (u64::from(number) + 1);
     }
 
-    /// Payload of the video, bit/s.
+    /// Returns the payload rate of the video, bit/s.
     fn video_rate(&self) -> f64 {
         let most = self.config.rate.bits_per_second() as f64;
         let (Some(control), Some(least)) = (&self.control, self.config.least_rate) else {
@@ -159,10 +158,10 @@ impl CloudGame {
         allowed.clamp(least.bits_per_second() as f64, most)
     }
 
-    /// Captures a frame, and sends it or has it wait for its turn.
+    /// Captures a frame, and sends or queues its packets.
     fn capture(&mut self, port: &mut Port<'_>) {
         self.pictures += 1;
-        self.next_frame = nth(self.started, FRAME_INTERVAL, u64::from(self.pictures));
+        self.next_frame = self.started + FRAME_INTERVAL * u64::from(self.pictures);
         let mean = self.video_rate() / 8.0 / 60.0;
         let size = mean * (1.0 + SIZE_DEVIATION * normal(&mut self.rng));
         if self.waiting_bytes as f64 > MOST_WAITING_FRAMES * mean {
@@ -225,8 +224,7 @@ impl CloudGame {
         self.inputs_shown = self.inputs_shown.max(newest);
     }
 
-    /// Notes what the sender of an L4S video wants to know of a packet, and tells it when it is
-    /// time.
+    /// Counts a packet of an L4S video, and sends a report if one is due.
     fn report_on(&mut self, port: &mut Port<'_>, packet: &Packet<Segment>) {
         let Body::Message(message) = packet.payload.body else { return };
         let bytes = packet.meta.len.saturating_sub(UDP_HEADER_BYTES);
@@ -237,13 +235,13 @@ impl CloudGame {
         }
     }
 
-    /// The application's numbers of an L4S video alone.
+    /// Returns the metrics that only an L4S video has.
     fn control_metrics(&self, control: &RateControl) -> [Metric; 4] {
         let length = self.stop.since(self.started);
         let classic = control.classic_for(self.stop.max(self.started));
         let skipped = self.pictures as usize - self.screen.expected();
         let (received, marked) = self.screen.received_and_marked();
-        let megabits = self.screen.received_bytes() as f64 * 8e3 / length.as_nanos() as f64;
+        let megabits = self.screen.received_bytes as f64 * 8e3 / length.as_nanos() as f64;
         let share = 100.0 * classic.as_nanos() as f64 / length.as_nanos() as f64;
         let known = length > Span::ZERO;
         [
@@ -320,16 +318,9 @@ impl Endpoint for CloudGame {
         }
         metrics
     }
-
-    fn bytes_reserved(&self) -> usize {
-        self.inputs.capacity() * size_of::<Input>()
-            + self.waiting.capacity() * size_of::<Waiting>()
-            + self.screen.bytes_reserved()
-            + self.input_delays.bytes_reserved()
-    }
 }
 
-/// The rate at which the packets of a video of this payload rate leave.
+/// Returns the pacing rate of a video of this payload rate.
 fn pacing_rate(video: Rate) -> PacketRate {
     let bytes_per_s = video.bits_per_second() as f64 / 8.0 * PACING * WIRE_PER_PAYLOAD;
     PacketRate::from_bytes_per_s(bytes_per_s as u64)
@@ -337,18 +328,19 @@ fn pacing_rate(video: Rate) -> PacketRate {
 
 const INPUT_BYTES: u32 = 128;
 const INPUT_INTERVAL: Span = Span::from_millis(33);
-/// 60 Hz.
+// 60 Hz.
 const FRAME_INTERVAL: Span = Span::from_nanos(16_666_667);
 const PACKET_BYTES: u32 = 1_200;
 const WIRE_PER_PAYLOAD: f64 = (PACKET_BYTES + UDP_HEADER_BYTES) as f64 / PACKET_BYTES as f64;
 /// Standard deviation of frame sizes, as a share of their mean.
 const SIZE_DEVIATION: f64 = 0.1;
-/// Pacing over the video's rate, at least: room for a frame two and a half deviations too large.
+/// Minimum ratio of pacing rate to video rate: enough for a frame two and a half deviations above
+/// the mean.
 const PACING: f64 = 1.25;
-/// Pacing over that, at most: what the path allows beyond the encoder's rate makes frames quicker.
-/// TCP's window, too, grows to twice of what is used and no further (in slow start).
+/// Maximum pacing rate over that: a path faster than the encoder delivers frames sooner. TCP's
+/// window also grows to at most twice of what is used (in slow start).
 const MOST_PACING: u64 = 2;
-/// Frames of the mean size that wait to be sent, beyond which the next is not made.
+/// A frame is skipped while more than this number of mean-size frames wait.
 const MOST_WAITING_FRAMES: f64 = 2.0;
 /// Counts, time stamp and depth as [`crate::net::Report`] has them.
 const REPORT_BYTES: u32 = 20;

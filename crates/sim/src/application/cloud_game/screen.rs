@@ -1,4 +1,4 @@
-//! The player's end: frames as they come in, and what is reported back of their packets.
+//! The player's end: arriving frames, and the reports on their packets.
 
 use underload_aqm::time::{Span, Time};
 use underload_record::schema::Metric;
@@ -7,18 +7,18 @@ use crate::application::numbers::{metric, percent};
 use crate::application::samples::Samples;
 use crate::net::{Message, Report};
 
-/// A frame under way.
+/// A frame in flight.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Frame {
     pub(super) captured: Time,
     pub(super) packets_missing: u32,
-    /// Inputs sent before the newest that it shows, that one included.
+    /// One past the newest input that it shows.
     pub(super) inputs: u32,
-    /// How long that one took to the server; `None` before the first.
+    /// Delay of that input to the server; `None` before the first input.
     pub(super) input_took: Option<Span>,
 }
 
-/// Frames that were captured, and those shown.
+/// Captured frames, and the statistics of those shown.
 #[derive(Debug, Default)]
 pub(super) struct Screen {
     frames: Vec<Frame>,
@@ -29,7 +29,7 @@ pub(super) struct Screen {
     lags: Samples,
     /// Frames shown with more than [`SPIKE`] of lag.
     spikes: usize,
-    received_bytes: u64,
+    pub(super) received_bytes: u64,
     report: Report,
     reported: Option<Time>,
     quickest: Option<Span>,
@@ -44,7 +44,7 @@ impl Screen {
         self.lags.reserve_for(length, interval);
     }
 
-    /// Expects a frame; returns its number.
+    /// Adds a frame that was sent; returns its number.
     pub(super) fn expect(&mut self, frame: Frame) -> u32 {
         self.frames.push(frame);
         self.frames.len() as u32 - 1
@@ -55,8 +55,8 @@ impl Screen {
         self.frames.len()
     }
 
-    /// Takes in a packet of frame `number`. Where the frame is shown by it, returns the inputs that
-    /// the frame shows.
+    /// Handles a packet of frame `number`. If the packet completes the frame and it is shown,
+    /// returns [`Frame::inputs`].
     pub(super) fn on_packet(&mut self, now: Time, number: u32) -> Option<u32> {
         let frame = &mut self.frames[number as usize];
         frame.packets_missing -= 1;
@@ -74,8 +74,8 @@ impl Screen {
         Some(frame.inputs)
     }
 
-    /// Counts a packet of `bytes` of payload for its sender; returns the report where one is due:
-    /// at the end of a frame, and on the first packet after [`REPORT_INTERVAL`].
+    /// Counts a packet of `bytes` of payload; returns a report if one is due: at the end of a
+    /// frame, and on the first packet after [`REPORT_INTERVAL`].
     pub(super) fn note(
         &mut self,
         now: Time,
@@ -109,11 +109,7 @@ impl Screen {
         (self.report.received as usize, self.report.marked as usize)
     }
 
-    pub(super) fn received_bytes(&self) -> u64 {
-        self.received_bytes
-    }
-
-    /// Lag and spikes of a session of that length.
+    /// Returns lag and spikes of a session of this length.
     pub(super) fn metrics(&self, length: Span) -> Vec<Metric> {
         let minutes = length.as_nanos() as f64 / 60e9;
         let spikes = (self.spikes + self.lost()) as f64;
@@ -122,12 +118,12 @@ impl Screen {
         vec![p50, p99, metric("spikes", "/min", per_minute), max]
     }
 
-    /// Shown later than the quickest by more than `margin`, percent of the frames sent.
+    /// Returns the share of sent frames whose delay exceeds the shortest by more than `margin`.
     pub(super) fn late_percent(&self, margin: Span) -> Option<f64> {
         percent(self.frame_delays.beyond_shortest(margin), self.frames.len())
     }
 
-    /// Never shown, percent of the frames sent.
+    /// Returns the share of sent frames that were never shown.
     pub(super) fn lost_percent(&self) -> Option<f64> {
         percent(self.lost(), self.frames.len())
     }
@@ -135,15 +131,9 @@ impl Screen {
     fn lost(&self) -> usize {
         self.frames.len() - self.frame_delays.count()
     }
-
-    pub(super) fn bytes_reserved(&self) -> usize {
-        self.frames.capacity() * size_of::<Frame>()
-            + self.frame_delays.bytes_reserved()
-            + self.lags.bytes_reserved()
-    }
 }
 
-/// Lag that a player cannot miss: six frames.
+/// Lag that a player certainly notices: six frames.
 const SPIKE: Span = Span::from_millis(100);
-/// Between two reports inside a frame: several per round trip, as congestion control wants.
+/// Between two reports within a frame: several per round trip, as congestion control needs.
 const REPORT_INTERVAL: Span = Span::from_millis(5);

@@ -2,8 +2,8 @@
 //!
 //! Source: draft-ietf-rmcat-gcc-02. The delay-based rate (section 5.5) rises by 8 % a second, or by
 //! about half a packet per response time near the rate at which the queue last grew, and falls to
-//! 0.85 of what arrives when the queue grows. The loss-based rate (section 6) falls by half the
-//! loss above 10 %, and rises by 5 % below 2 %, once a second. The lower of the two holds.
+//! 0.85 of the received rate when the queue grows. The loss-based rate (section 6) falls by half
+//! the loss above 10 %, and rises by 5 % below 2 %, once a second. The sender uses the lower one.
 
 use std::collections::VecDeque;
 
@@ -60,7 +60,7 @@ impl Controller {
         }
     }
 
-    /// Bits per second of media.
+    /// Returns the rate of the media, bit/s.
     pub(super) fn rate(&self) -> f64 {
         self.delay.as_ref().map_or(self.loss.rate, |delay| delay.rate.min(self.loss.rate))
     }
@@ -123,7 +123,7 @@ impl DelayBased {
 
     fn update(&mut self, now: Time, rtt: Span, received: f64) {
         let passed_ms = now.since(self.updated.replace(now).unwrap_or(now)).as_nanos() as f64 / 1e6;
-        let usage = self.detector.usage();
+        let usage = self.detector.usage;
         self.state = match (usage, self.state) {
             (Usage::Over, _) => State::Decrease,
             (Usage::Under, _) | (Usage::Normal, State::Decrease) => State::Hold,
@@ -142,7 +142,7 @@ impl DelayBased {
     fn increase(&mut self, passed_ms: f64, rtt: Span, received: f64) {
         let margin = 3.0 * libm::sqrt(self.variance * self.mean_kbit);
         if received / 1e3 > self.mean_kbit + margin {
-            // The path has become faster: what was known of it is void.
+            // The path has become faster: discard the mean.
             self.mean_kbit = 0.0;
         }
         if self.mean_kbit > 0.0 {
@@ -157,7 +157,7 @@ impl DelayBased {
         self.rate = self.rate.min((1.5 * received).max(FIRST_RATE));
     }
 
-    /// Mean and variance with the draft's weight of 0.95 for the past; the variance is relative.
+    /// Updates mean and relative variance with the draft's weight of 0.95 for the past.
     fn note_convergence(&mut self, received_kbit: f64) {
         if self.mean_kbit <= 0.0 {
             self.mean_kbit = received_kbit;

@@ -1,18 +1,18 @@
-//! Interactive video, one direction of a call: an encoder whose rate follows the network.
+//! Interactive video, one direction of a call: an encoder whose rate adapts to the network.
 //!
-//! The camera takes 30 frames a second. The encoder makes each as large as the controlled rate
-//! allows (normally distributed, a tenth as standard deviation), and skips frames while more than
-//! half a second of video waits to be sent. Packets of up to 1200 bytes leave paced at 2.5 times
-//! the rate. The receiver reports every 50 ms which packets arrived when; what it did not get is
-//! sent again, first. A frame is shown once it and all before it are complete.
+//! The camera captures 30 frames a second. The encoder makes each as large as the controlled rate
+//! allows (normally distributed with a standard deviation of a tenth), and skips frames while more
+//! than half a second of video waits to be sent. Packets of up to 1200 bytes are paced at 2.5 times
+//! the rate. The receiver reports every 50 ms which packets arrived when; lost packets are
+//! retransmitted before others. A frame is shown once it and all earlier frames are complete.
 //!
-//! Skype's and Hangouts' own control is not published; WebRTC's is, and stands for them. Left out:
-//! forward error correction, key frames, the receiver's de-jitter buffer, probing for bandwidth at
-//! the start. A report repeats what a lost one said.
+//! The control of Skype and Hangouts is not published; that of WebRTC is used instead. Not
+//! modelled: forward error correction, key frames, the receiver's de-jitter buffer, probing for
+//! bandwidth at the start. A report repeats the contents of a lost one.
 //!
-//! Glass to glass is the time from taking a frame to showing it, plus 30 ms for encoding, decoding
-//! and display. A freeze is a gap between frames shown of more than 183 ms (WebRTC's definition:
-//! the usual gap plus 150 ms, or three times the usual gap).
+//! Glass to glass is the time from capturing a frame to showing it, plus 30 ms for encoding,
+//! decoding and display. A freeze is a gap between frames shown of more than 183 ms (WebRTC's
+//! definition: the usual gap plus 150 ms, or three times the usual gap).
 
 mod control;
 mod trend;
@@ -27,7 +27,7 @@ use underload_record::schema::{Direction, Metric};
 
 pub use control::RateControl;
 
-use crate::endpoint::{Endpoint, Port, nth};
+use crate::endpoint::{Endpoint, Port};
 use crate::net::{Body, Message, Segment};
 
 use super::numbers::{metric, normal, percent};
@@ -37,11 +37,9 @@ use control::{Controller, Fate};
 /// One direction of a video call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InteractiveVideoConfig {
-    /// Direction of the video.
     pub direction: Direction,
-    /// Controller of the video's rate.
     pub control: RateControl,
-    /// Most that the encoder makes.
+    /// Maximum rate of the encoder.
     pub max_rate: Rate,
 }
 
@@ -53,7 +51,7 @@ impl Default for InteractiveVideoConfig {
     }
 }
 
-/// A packet of a frame, to be sent.
+/// A packet of a frame.
 #[derive(Clone, Copy, Debug)]
 struct Part {
     frame: u32,
@@ -73,12 +71,11 @@ struct Sent {
 /// A frame that has not been shown.
 #[derive(Clone, Copy, Debug)]
 struct Frame {
-    taken: Time,
+    captured: Time,
     /// Packets that have not arrived, one bit each.
     missing: u64,
 }
 
-/// Sender and receiver.
 #[derive(Debug)]
 pub(super) struct InteractiveVideo {
     config: InteractiveVideoConfig,
@@ -97,15 +94,14 @@ pub(super) struct InteractiveVideo {
     /// Packets sent and not reported on, from number `first_sent` on.
     sent: VecDeque<Sent>,
     first_sent: u32,
-    /// Packets to be sent again.
+    /// Lost packets to be retransmitted.
     lost: Vec<Part>,
     packets_lost: usize,
     packets_sent: usize,
     screen: Screen,
 }
 
-/// Frames that the receiver has and has shown.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Screen {
     /// Frames not shown, from number `first` on.
     frames: VecDeque<Frame>,
@@ -140,32 +136,15 @@ impl InteractiveVideo {
             lost: Vec::with_capacity(256),
             packets_lost: 0,
             packets_sent: 0,
-            screen: Screen {
-                frames: VecDeque::with_capacity(256),
-                first: 0,
-                end: 0,
-                news: 0,
-                received_bytes: 0,
-                last_shown: Time::ZERO,
-                freezes: 0,
-                frozen: Span::ZERO,
-                delays: Samples::default(),
-            },
+            screen: Screen { frames: VecDeque::with_capacity(256), ..Screen::default() },
             config: config.clone(),
         }
     }
 
-    fn backwards(&self) -> Direction {
-        match self.config.direction {
-            Direction::Up => Direction::Down,
-            Direction::Down => Direction::Up,
-        }
-    }
-
-    /// Takes, encodes and queues a frame, unless too much waits already.
-    fn take_picture(&mut self, now: Time) {
+    /// Captures, encodes and queues a frame, unless too much video is waiting.
+    fn capture(&mut self, now: Time) {
         self.pictures += 1;
-        self.next_picture = nth(self.started, FRAME_INTERVAL, u64::from(self.pictures));
+        self.next_picture = self.started + FRAME_INTERVAL * u64::from(self.pictures);
         let rate = self.controller.rate();
         if self.waiting_bytes as f64 * 8.0 > rate * MAX_WAIT_S {
             return;
@@ -174,7 +153,7 @@ impl InteractiveVideo {
         let size = (size as u32).clamp(1, MAX_PARTS * PACKET_BYTES);
         let parts = size.div_ceil(PACKET_BYTES);
         let frame = self.screen.first + self.screen.frames.len() as u32;
-        self.screen.frames.push_back(Frame { taken: now, missing: u64::MAX >> (64 - parts) });
+        self.screen.frames.push_back(Frame { captured: now, missing: u64::MAX >> (64 - parts) });
         for index in 0..parts {
             let bytes = (size - index * PACKET_BYTES).min(PACKET_BYTES);
             self.waiting.push_back(Part { frame, index, bytes });
@@ -210,12 +189,13 @@ impl InteractiveVideo {
     fn send_report(&mut self, port: &mut Port<'_>) {
         let payload = REPORT_BYTES + 2 * self.screen.news;
         self.screen.news = 0;
-        port.send_message(self.backwards(), payload, self.reports, self.screen.end);
+        let backwards = self.config.direction.opposite();
+        port.send_message(backwards, payload, self.reports, self.screen.end);
         self.reports += 1;
-        self.next_report = nth(self.started, REPORT_INTERVAL, u64::from(self.reports) + 1);
+        self.next_report = self.started + REPORT_INTERVAL * (u64::from(self.reports) + 1);
     }
 
-    /// What the report's sender knew when it sent it: arrivals up to then, of packets up to the
+    /// Handles a report. Its contents are the arrivals up to its sending, of packets up to the
     /// newest that had arrived.
     fn on_report(&mut self, now: Time, report: &Message) {
         // The time stamp is in whole microseconds.
@@ -235,7 +215,7 @@ impl InteractiveVideo {
         }
         self.controller.on_report(now, rtt);
         self.packets_lost += self.lost.len();
-        // First in line, oldest first.
+        // Retransmissions are sent before other packets, the oldest first.
         while let Some(part) = self.lost.pop() {
             self.waiting_bytes += u64::from(part.bytes);
             self.waiting.push_front(part);
@@ -253,7 +233,7 @@ impl Screen {
             self.received_bytes += u64::from(part.bytes);
         }
         while let Some(frame) = self.frames.front().filter(|frame| frame.missing == 0) {
-            let delay = now.since(frame.taken) + PROCESSING;
+            let delay = now.since(frame.captured) + PROCESSING;
             self.frames.pop_front();
             self.first += 1;
             self.show(now, delay);
@@ -271,7 +251,7 @@ impl Screen {
     }
 }
 
-/// How many freezes a gap between two frames is, 0 or 1, and how long.
+/// Returns the number of freezes (0 or 1) in a gap between two frames, and their length.
 fn freeze(gap: Span) -> (u32, Span) {
     if gap > LONGEST_GAP { (1, gap) } else { (0, Span::ZERO) }
 }
@@ -304,7 +284,7 @@ impl Endpoint for InteractiveVideo {
             return;
         }
         if self.next_picture <= port.now {
-            self.take_picture(port.now);
+            self.capture(port.now);
         }
         if self.next_report <= port.now {
             self.send_report(port);
@@ -324,10 +304,10 @@ impl Endpoint for InteractiveVideo {
         let (last_freeze, last_frozen) = freeze(self.stop.since(screen.last_shown));
         let frozen = (screen.frozen + last_frozen).as_nanos() as f64 / 1e9;
         let per_second = |count: f64| (length > 0.0).then(|| count / length);
-        // A frame not shown in the end has waited for so long already.
+        // A frame that was never shown counts with its age at the end.
         let mut delays = screen.delays.clone();
         for frame in &screen.frames {
-            delays.push(self.stop.since(frame.taken) + PROCESSING);
+            delays.push(self.stop.since(frame.captured) + PROCESSING);
         }
         let mut metrics = delays.report("glass_to_glass").to_vec();
         let freezes = f64::from(screen.freezes + last_freeze);
@@ -339,17 +319,9 @@ impl Endpoint for InteractiveVideo {
         metrics.push(metric("packets_lost", "%", percent(self.packets_lost, self.packets_sent)));
         metrics
     }
-
-    fn bytes_reserved(&self) -> usize {
-        self.waiting.capacity() * size_of::<Part>()
-            + self.lost.capacity() * size_of::<Part>()
-            + self.sent.capacity() * size_of::<Sent>()
-            + self.screen.frames.capacity() * size_of::<Frame>()
-            + self.screen.delays.bytes_reserved()
-    }
 }
 
-/// 30 Hz.
+// 30 Hz.
 const FRAME_INTERVAL: Span = Span::from_nanos(33_333_333);
 const REPORT_INTERVAL: Span = Span::from_millis(50);
 /// RTCP transport feedback without its two bytes per packet.
@@ -357,7 +329,8 @@ const REPORT_BYTES: u32 = 20;
 /// RTP with the extension that numbers packets across streams.
 const RTP_HEADER_BYTES: u32 = 20;
 const PACKET_BYTES: u32 = 1_200;
-/// Packets per frame: one bit each. At 8 Mbit/s a frame has 28 on average, 37 at most.
+/// Packets per frame, limited by the bits of [`Frame::missing`]. At 8 Mbit/s a frame has 28 on
+/// average, at most 37.
 const MAX_PARTS: u32 = 64;
 const SIZE_DEVIATION: f64 = 0.1;
 /// Pacing over rate, as WebRTC's.

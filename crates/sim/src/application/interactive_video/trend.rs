@@ -2,9 +2,8 @@
 //! queuing delay, and an adaptive threshold.
 //!
 //! Grouping, detector and adaptive threshold follow draft-ietf-rmcat-gcc-02, sections 5.2 and 5.4.
-//! In place of the draft's Kalman filter stands the trendline that replaced it in WebRTC: a
-//! least-squares slope over 20 groups of the smoothed, accumulated delay variation, with WebRTC's
-//! gains for the threshold.
+//! The draft's Kalman filter is replaced by the trendline of WebRTC: a least-squares slope over 20
+//! groups of the smoothed, accumulated delay variation, with WebRTC's gains for the threshold.
 
 use std::collections::VecDeque;
 
@@ -13,16 +12,14 @@ use underload_aqm::time::{Span, Time};
 /// Trend of the queue at the bottleneck.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Usage {
-    /// The queue keeps its length.
+    /// The queue is constant.
     #[default]
     Normal,
-    /// The queue grows.
     Over,
-    /// The queue shrinks.
     Under,
 }
 
-/// Packets sent together.
+/// Packets sent within [`BURST`].
 #[derive(Clone, Copy, Debug)]
 struct Group {
     first_sent: Time,
@@ -30,12 +27,12 @@ struct Group {
     last_arrival: Time,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Detector {
     current: Option<Group>,
     previous: Option<Group>,
     first_arrival: Time,
-    /// Delay variations added up, and smoothed, in milliseconds.
+    /// Sum of the delay variations, and the smoothed sum, in milliseconds.
     accumulated: f64,
     smoothed: f64,
     /// Arrival and smoothed delay of the last groups, in milliseconds.
@@ -46,33 +43,16 @@ pub(super) struct Detector {
     over_for_ms: f64,
     over_groups: u32,
     last_trend: f64,
-    usage: Usage,
+    pub(super) usage: Usage,
 }
 
 impl Detector {
     pub(super) fn new() -> Self {
-        Self {
-            current: None,
-            previous: None,
-            first_arrival: Time::ZERO,
-            accumulated: 0.0,
-            smoothed: 0.0,
-            points: VecDeque::with_capacity(WINDOW + 1),
-            deltas: 0,
-            threshold: FIRST_THRESHOLD,
-            threshold_updated: None,
-            over_for_ms: 0.0,
-            over_groups: 0,
-            last_trend: 0.0,
-            usage: Usage::Normal,
-        }
+        let points = VecDeque::with_capacity(WINDOW + 1);
+        Self { points, threshold: FIRST_THRESHOLD, ..Self::default() }
     }
 
-    pub(super) fn usage(&self) -> Usage {
-        self.usage
-    }
-
-    /// A packet that arrived, in order of sending.
+    /// Adds a packet that arrived; packets are added in order of sending.
     pub(super) fn on_packet(&mut self, sent: Time, arrival: Time) {
         let Some(group) = &mut self.current else {
             self.first_arrival = arrival;
@@ -128,8 +108,8 @@ impl Detector {
         self.adapt_threshold(libm::fabs(signal), now);
     }
 
-    /// Follows the signal slowly, so that competing flows that fill the queue do not starve this
-    /// one, and leaves out spikes.
+    /// Moves the threshold slowly towards the signal, so that competing flows that fill the queue
+    /// do not starve this one, and ignores spikes.
     fn adapt_threshold(&mut self, signal: f64, now: Time) {
         let last = self.threshold_updated.replace(now).unwrap_or(now);
         if signal > self.threshold + SPIKE {
@@ -142,7 +122,7 @@ impl Detector {
     }
 }
 
-/// Least-squares slope; `None` where all points arrived at once.
+/// Returns the least-squares slope; `None` if all points arrived at once.
 fn slope(points: &VecDeque<(f64, f64)>) -> Option<f64> {
     let count = points.len() as f64;
     let mean_x = points.iter().map(|point| point.0).sum::<f64>() / count;
@@ -156,7 +136,7 @@ fn millis(time: Time) -> f64 {
     time.as_nanos() as f64 / 1e6
 }
 
-/// Packets sent within that time are a group.
+/// Packets sent within this time are a group.
 const BURST: Span = Span::from_millis(5);
 const WINDOW: usize = 20;
 const SMOOTHING: f64 = 0.9;
@@ -180,7 +160,7 @@ mod tests {
             let delay = first_delay_us + change_us * packet as i64;
             detector.on_packet(sent, sent + Span::from_micros(delay as u64));
         }
-        detector.usage()
+        detector.usage
     }
 
     #[test]

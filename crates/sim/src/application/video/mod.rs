@@ -1,17 +1,15 @@
-//! Adaptive video over HTTP: 48 chunks of together 193 s at six bit rates, as in the BoDe paper's
-//! section VII-B.
+//! Adaptive video over HTTP: 48 chunks of 193 s in total at six bit rates, as in section VII-B of
+//! the BoDe paper.
 //!
-//! The player asks for one chunk after the other on one connection, and pauses while its buffer is
-//! full. Playback begins with the first chunk and stalls whenever the buffer is empty. Chunks are
-//! exactly as long as rate and length make them.
+//! The player requests one chunk after the other on one connection, and pauses while its buffer is
+//! full. Playback starts with the first chunk and stalls whenever the buffer is empty. The size of
+//! a chunk is its bit rate times its length.
 //!
 //! Quality of experience is that of Yin et al. (2015) with the paper's penalty: the sum of the
-//! chunks' bit rates in Mbit/s, less 4.3 per second of rebuffering and of start-up, less the sum of
-//! the changes of bit rate.
+//! chunks' bit rates in Mbit/s, minus 4.3 per second of rebuffering and of start-up, minus the sum
+//! of the changes of bit rate.
 
 mod adaptation;
-
-use std::fmt;
 
 use underload_aqm::packet::Packet;
 use underload_aqm::rng::Rng;
@@ -29,12 +27,11 @@ use super::connection::Connection;
 use super::numbers::metric;
 use adaptation::{Adaptation, REBUFFERING_PENALTY, View};
 
-/// A video.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VideoConfig {
     /// Algorithm that chooses the bit rate.
     pub player: Player,
-    /// Most video that the player holds.
+    /// Capacity of the player's buffer.
     pub buffer: Span,
     /// Congestion control of both ends.
     pub algorithm: Algorithm,
@@ -55,7 +52,7 @@ pub(super) struct Video {
     adaptation: Adaptation,
     connection: Option<Connection>,
     started: Time,
-    /// When the next chunk is to be asked for.
+    /// When the next chunk is requested.
     alarm: Time,
     next_rung: usize,
     requested: Time,
@@ -64,7 +61,7 @@ pub(super) struct Video {
     throughputs: Vec<f64>,
 }
 
-/// What the screen shows.
+/// The state of playback.
 #[derive(Clone, Copy, Debug, Default)]
 struct Playback {
     /// Time from the start to the first chunk.
@@ -75,7 +72,7 @@ struct Playback {
 }
 
 impl Playback {
-    /// The state at `now`.
+    /// Returns the state at `now`.
     fn at(self, now: Time) -> Self {
         if self.startup.is_none() {
             return self;
@@ -87,12 +84,6 @@ impl Playback {
             stalled: self.stalled + passed.saturating_sub(self.buffer),
             ..self
         }
-    }
-}
-
-impl fmt::Debug for Video {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Video").field("playback", &self.playback).finish_non_exhaustive()
     }
 }
 
@@ -114,7 +105,7 @@ impl Video {
         }
     }
 
-    /// Chooses the next chunk and when to ask for it.
+    /// Chooses the next chunk and when to request it.
     fn plan(&mut self, now: Time) {
         let choice = self.adaptation.choose(&View {
             ladder: &LADDER,
@@ -226,12 +217,6 @@ impl Endpoint for Video {
             metric("switches", "", Some(switches as f64)),
             metric("chunks_loaded", "", Some(loaded as f64)),
         ]
-    }
-
-    fn bytes_reserved(&self) -> usize {
-        self.connection.as_ref().map_or(0, Connection::bytes_reserved)
-            + self.rungs.capacity() * size_of::<usize>()
-            + self.throughputs.capacity() * size_of::<f64>()
     }
 }
 

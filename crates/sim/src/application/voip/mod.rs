@@ -1,10 +1,9 @@
-//! A telephone call: G.711 both ways, 160 bytes every 20 ms, de-jitter buffers, and what the
-//! callers think of it.
+//! A telephone call: G.711 in both directions, 160 bytes every 20 ms, with de-jitter buffers and a
+//! quality score.
 //!
-//! A frame counts as **lost** when it never arrives and as **late** when it arrives after the
-//! de-jitter buffer should have played it; neither is heard. Mouth-to-ear delay is the 20 ms that a
-//! frame takes to be spoken, plus the time from sending to playing. Both speak all the time: there
-//! is no silence suppression.
+//! A frame is **lost** if it never arrives and **late** if it arrives after the de-jitter buffer
+//! should have played it; neither is heard. Mouth-to-ear delay is the 20 ms of speech in a frame
+//! plus the time from sending to playing. Both ends send all the time, without silence suppression.
 
 mod playout;
 pub mod quality;
@@ -23,7 +22,6 @@ use super::numbers::{metric, percent};
 use playout::Playout;
 use quality::Impairment;
 
-/// A call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VoipConfig {
     /// The de-jitter buffer of both ends.
@@ -46,7 +44,7 @@ pub(super) struct Voip {
     stop: Time,
     started: Time,
     next: Time,
-    /// Frames sent each way.
+    /// Frames sent in each direction.
     sent: u32,
     concealment: bool,
     /// The receivers, up and down.
@@ -91,7 +89,7 @@ impl Voip {
             listener.heard.push(false);
         }
         self.sent += 1;
-        self.next = crate::endpoint::nth(self.started, FRAME, u64::from(self.sent));
+        self.next = self.started + FRAME * u64::from(self.sent);
     }
 }
 
@@ -131,14 +129,10 @@ impl Endpoint for Voip {
                 (worse, score) => worse.or(score),
             };
         }
-        // Each number of the one direction beside that of the other.
+        // Each metric of one direction beside that of the other.
         let down = metrics.split_off(metrics.len() / 2);
         let both = metrics.into_iter().zip(down).flat_map(|(up, down)| [up, down]);
         std::iter::once(metric("mos", "MOS", worse)).chain(both).collect()
-    }
-
-    fn bytes_reserved(&self) -> usize {
-        self.listeners.iter().map(|listener| listener.heard.capacity()).sum()
     }
 }
 
@@ -154,7 +148,7 @@ impl Listener {
         }
     }
 
-    /// Adds this direction's numbers; returns its score by the E-model, if anything was sent.
+    /// Adds the metrics of this direction; returns its score by the E-model, if anything was sent.
     fn report(
         &self,
         direction: Direction,
@@ -163,7 +157,7 @@ impl Listener {
     ) -> Option<f64> {
         let sent = self.heard.len();
         let impairment = self.impairment(concealment);
-        // A call in which nothing is heard is as bad as can be.
+        // A call in which nothing is heard has the worst rating.
         let rate = |method: fn(&Impairment) -> f64| {
             (sent > 0).then(|| impairment.as_ref().map_or(0.0, method))
         };
@@ -184,7 +178,7 @@ impl Listener {
         score
     }
 
-    /// `None` where nothing was heard.
+    /// Returns `None` if nothing was heard.
     fn impairment(&self, concealment: bool) -> Option<Impairment> {
         let heard = self.received - self.late;
         if heard == 0 {
@@ -196,7 +190,8 @@ impl Listener {
         Some(Impairment { delay_ms, loss, burst_ratio: self.burst_ratio(loss), concealment })
     }
 
-    /// Mean length of the bursts over `1 / (1 - loss)`, that of random loss (G.107 section 3.6).
+    /// Returns the mean length of loss bursts divided by `1 / (1 - loss)`, the mean length for
+    /// random loss (G.107 section 3.6).
     fn burst_ratio(&self, loss: f64) -> f64 {
         let missing = self.heard.iter().filter(|heard| !**heard).count();
         let begins = |pair: &&[bool]| pair[0] && !pair[1];

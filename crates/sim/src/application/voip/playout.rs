@@ -1,28 +1,24 @@
-//! The de-jitter buffer: when a frame is played.
+//! The de-jitter buffer, which determines when a frame is played.
 
 use underload_aqm::rng::Rng;
 use underload_aqm::time::Span;
 
 use super::super::numbers::uniform;
 
-/// How long a receiver delays frames so that slower ones are in time.
+/// How long a receiver delays frames so that slower ones arrive in time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JitterBuffer {
-    /// The first frame waits that long, and every other plays as long after its sending.
-    Fixed {
-        /// Wait of the first frame.
-        delay: Span,
-    },
-    /// Follows the delay: mean plus four deviations (Ramjee, Kurose, Towsley and Schulzrinne 1994,
-    /// algorithm 1), set anew at the start of each talkspurt, where it cannot be heard. Talkspurts
-    /// with their pauses last 2.591 s on average (ITU-T P.59), exponentially distributed.
-    Adaptive {
-        /// Most that it adds to the smallest delay seen.
-        max: Span,
-    },
+    /// The first frame waits for `delay`; all others are played at the same distance from their
+    /// sending.
+    Fixed { delay: Span },
+    /// Mean plus four deviations of the delay (Ramjee, Kurose, Towsley and Schulzrinne 1994,
+    /// algorithm 1), at most `max` above the smallest delay. The value changes at the start of each
+    /// talkspurt, where the change is inaudible. Talkspurts with their pauses last 2.591 s on
+    /// average (ITU-T P.59), exponentially distributed.
+    Adaptive { max: Span },
 }
 
-/// The playout clock of a listener.
+/// The playout schedule of a listener.
 #[derive(Debug)]
 pub(super) struct Playout {
     buffer: JitterBuffer,
@@ -49,8 +45,8 @@ impl Playout {
         }
     }
 
-    /// Takes note of a frame that was under way for `delay`; returns the time from its sending to
-    /// its playing if it is in time, `None` if it is late.
+    /// Records a frame that arrived after `delay`; returns the time from its sending to its
+    /// playing, or `None` if it is late.
     pub(super) fn arrive(&mut self, frame: u32, delay: Span) -> Option<Span> {
         let delay_ns = delay.as_nanos();
         let first = self.smallest_ns == u64::MAX;
@@ -85,7 +81,7 @@ impl Playout {
 
 /// Weight of the past per frame, as in the source.
 const MEMORY: f64 = 0.998_002;
-/// Nothing is known at the first frame: 40 ms of margin.
+/// Four deviations are a margin of 40 ms at the first frame.
 const FIRST_DEVIATION_NS: f64 = 10e6;
 /// 1.004 s of talk and 1.587 s of pause in frames of 20 ms (ITU-T P.59).
 const MEAN_TALKSPURT_FRAMES: f64 = 129.55;

@@ -1,29 +1,28 @@
-//! From delay and loss to what callers think of a G.711 call.
+//! The quality of a G.711 call as callers perceive it, computed from delay and loss.
 //!
 //! Two methods that share the step from R to MOS (ITU-T G.107 Annex B):
 //!
 //! - **E-model** (ITU-T G.107): `R = 93.2 - Idd - Ie,eff`. 93.2 is `Ro - Is` with every other
 //!   parameter at its default; `Idd` (section 3.5) is the impairment by delay and `Ie,eff`
 //!   (section 3.6) that by frames not heard, with G.711's parameters from G.113 Appendix I. Echo is
-//!   taken as fully cancelled (`Idte = Idle = 0`), as in every packet telephone.
+//!   assumed to be fully cancelled (`Idte = Idle = 0`).
 //! - **Cole and Rosenbluth** (2001): the reduced form `R = 94.2 - 0.024 d - 0.11 (d - 177.3)
-//!   H(d - 177.3) - 30 ln(1 + 15 e)`, which the DOCSIS buffer control guideline refers to.
+//!   H(d - 177.3) - 30 ln(1 + 15 e)`, which the DOCSIS buffer control guideline uses.
 
-/// What a direction of a call did to its listener.
+/// The impairments of one direction of a call.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Impairment {
-    /// Mouth to ear, in milliseconds.
     pub delay_ms: f64,
-    /// Share of the frames not heard in time, 0 to 1.
+    /// Share of the frames not heard, 0 to 1.
     pub loss: f64,
-    /// Mean length of the bursts of loss over that of random loss of the same share; 1 for random
+    /// Mean length of loss bursts divided by that of random loss of the same share; 1 for random
     /// loss.
     pub burst_ratio: f64,
     /// Whether the receiver conceals lost frames (G.711 Appendix I).
     pub concealment: bool,
 }
 
-/// Transmission rating factor R by the E-model.
+/// Returns the transmission rating factor R of the E-model.
 pub fn e_model(impairment: &Impairment) -> f64 {
     let Impairment { delay_ms, loss, burst_ratio, concealment } = *impairment;
     let robustness = if concealment { 25.1 } else { 4.3 };
@@ -32,7 +31,7 @@ pub fn e_model(impairment: &Impairment) -> f64 {
     93.2 - delay_impairment(delay_ms) - equipment
 }
 
-/// `Idd` of G.107, for a delay in milliseconds.
+/// Returns `Idd` of G.107.
 fn delay_impairment(delay_ms: f64) -> f64 {
     if delay_ms <= 100.0 {
         return 0.0;
@@ -42,7 +41,7 @@ fn delay_impairment(delay_ms: f64) -> f64 {
     25.0 * (bend(x) - 3.0 * bend(x / 3.0) + 2.0)
 }
 
-/// Transmission rating factor R by Cole and Rosenbluth's reduced form, for random loss.
+/// Returns the transmission rating factor R of Cole and Rosenbluth's reduced form, for random loss.
 pub fn cole_rosenbluth(impairment: &Impairment) -> f64 {
     let delay = impairment.delay_ms;
     94.2 - 0.024 * delay
@@ -50,7 +49,7 @@ pub fn cole_rosenbluth(impairment: &Impairment) -> f64 {
         - 30.0 * libm::log(1.0 + 15.0 * impairment.loss)
 }
 
-/// Mean opinion score, 1 to 4.5, of a rating.
+/// Returns the mean opinion score, 1 to 4.5, of a rating.
 pub fn mean_opinion_score(rating: f64) -> f64 {
     if rating <= 0.0 {
         return 1.0;

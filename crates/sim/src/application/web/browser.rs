@@ -1,4 +1,4 @@
-//! How browsers spread a page's resources over connections.
+//! How browsers distribute a page's resources over connections.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,18 +6,18 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Browser {
-    /// One connection for the HTML, nine more for what it names, all ten kept alive.
+    /// One connection for the HTML, nine more for its resources, all ten kept alive.
     InternetExplorer,
     /// Six connections at a time, a new one for each resource.
     #[default]
     Chrome,
-    /// Six connections kept alive. The guideline does not say how Firefox 6 used its connections:
-    /// these are that version's settings as shipped (persistent, six per server).
+    /// Six connections kept alive: the default settings of Firefox 6 (persistent, six per server),
+    /// since the guideline does not describe its use of connections.
     Firefox,
 }
 
 impl Browser {
-    /// Connections at a time.
+    /// Returns the maximum number of simultaneous connections.
     pub const fn connections(self) -> usize {
         match self {
             Self::InternetExplorer => 10,
@@ -25,7 +25,7 @@ impl Browser {
         }
     }
 
-    /// Whether a connection serves more than one resource.
+    /// Returns whether a connection serves more than one resource.
     pub const fn keeps_alive(self) -> bool {
         !matches!(self, Self::Chrome)
     }

@@ -2,19 +2,16 @@
 //! section 7.2.4), loaded again and again.
 //!
 //! The page has 102 resources: 20 KiB of HTML, 94.5 KiB of script and 100 images of 3343 bytes (the
-//! guideline gives their average; here all are equal). A load is a DNS lookup, a connection, the
-//! HTML, and once the HTML is there everything that it names, as the browser allows. The
-//! guideline's browsers had the script in their caches, so it is fetched only if `script =
-//! "fetched"`.
+//! average in the guideline; here all are equal). A load is a DNS lookup, a connection, the HTML,
+//! and after the HTML all its resources, on the connections that the browser uses. The guideline's
+//! browsers had the script in their caches, so it is fetched only if `script = "fetched"`.
 //!
-//! A page that is still loading when the flow stops is unfinished. Ours, as the guideline does not
-//! say: requests of 400 bytes, 300 bytes of response header, no time to think at the server, the
-//! DNS server as far away as the web server, a lookup without an answer repeated after 1, 2, 4 ...
-//! seconds.
+//! A page that is still loading when the flow stops is unfinished. The guideline leaves open, and
+//! this model assumes: requests of 400 bytes, 300 bytes of response header, no processing time at
+//! the server, the DNS server as far away as the web server, an unanswered lookup repeated after 1,
+//! 2, 4 ... seconds.
 
 mod browser;
-
-use std::fmt;
 
 use underload_aqm::packet::Packet;
 use underload_aqm::rng::Rng;
@@ -34,13 +31,11 @@ use super::numbers::metric;
 /// A page, loaded several times.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WebConfig {
-    /// The browser.
     pub browser: Browser,
-    /// How often the page is loaded, if there is time.
+    /// Maximum number of loads.
     pub loads: u32,
     /// Time between the end of one load and the start of the next.
     pub pause: Span,
-    /// Whether the script is fetched, too.
     pub fetches_script: bool,
     /// Congestion control of both ends.
     pub algorithm: Algorithm,
@@ -69,9 +64,8 @@ enum Step {
     Resting,
     /// Waiting for the DNS server's answer.
     Resolving,
-    /// Fetching the HTML.
     Html,
-    /// Fetching what the HTML names.
+    /// Fetching the resources of the page.
     Resources,
 }
 
@@ -82,26 +76,19 @@ pub(super) struct Web {
     stop: Time,
     rng: Rng,
     step: Step,
-    /// When the current load began.
+    /// Start of the current load.
     begun: Time,
     /// Next load, or next attempt to resolve.
     alarm: Time,
     patience: Span,
     connections: Vec<Connection>,
     last_channel: u16,
-    /// Bytes of the resources that are not asked for yet, last first.
+    /// Bytes of the resources that are not requested yet, last first.
     waiting: Vec<u64>,
-    /// Responses under way.
     fetching: usize,
     loads_begun: u32,
     /// Length of each finished load.
     finished: Vec<Span>,
-}
-
-impl fmt::Debug for Web {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Web").field("step", &self.step).finish_non_exhaustive()
-    }
 }
 
 impl Web {
@@ -160,7 +147,7 @@ impl Web {
         self.fetching += 1;
     }
 
-    /// The response on that connection is complete.
+    /// Handles a complete response on a connection.
     fn on_response(&mut self, port: &mut Port<'_>, index: usize) {
         self.fetching -= 1;
         if self.step == Step::Html {
@@ -196,8 +183,8 @@ impl Web {
         }
     }
 
-    /// The time within which half of the loads were done. An unfinished load lasted longer than
-    /// until the flow stopped; where the median is one of those, it is unknown.
+    /// Returns the median load time, s. An unfinished load counts with the time until the flow
+    /// stopped; if the median falls on it, the median is unknown.
     fn median(&self) -> Option<f64> {
         let mut loads: Vec<_> = self.finished.iter().map(|&length| (length, true)).collect();
         if self.is_unfinished() {
@@ -228,7 +215,7 @@ impl Endpoint for Web {
         }
         let channel = packet.payload.channel;
         let index = self.connections.iter().position(|connection| connection.channel == channel);
-        // Packets of a closed connection may still be under way.
+        // Packets of a closed connection may still be in flight.
         let Some(index) = index else { return };
         if self.connections[index].receive(port, direction, packet) {
             self.on_response(port, index);
@@ -266,16 +253,9 @@ impl Endpoint for Web {
             metric("pages_unfinished", "", Some(f64::from(u8::from(self.is_unfinished())))),
         ]
     }
-
-    fn bytes_reserved(&self) -> usize {
-        self.connections.capacity() * size_of::<Connection>()
-            + self.connections.iter().map(Connection::bytes_reserved).sum::<usize>()
-            + self.waiting.capacity() * size_of::<u64>()
-            + self.finished.capacity() * size_of::<Span>()
-    }
 }
 
-/// The guideline's page.
+// The guideline's page.
 const HTML_BYTES: u64 = 20 << 10;
 const SCRIPT_BYTES: u64 = 96_768;
 const IMAGE_BYTES: u64 = 3_343;

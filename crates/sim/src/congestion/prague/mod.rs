@@ -1,17 +1,17 @@
 //! TCP Prague (draft-briscoe-iccrg-prague-congestion-control, RFC 9331 section 4.3), after the
 //! reference in L4STeam's Linux tree, version 0.7:
 //!
-//! * ECT(1) and accurate feedback. The window W has a fraction of 24 bits; what may be in flight
-//!   follows its upper whole number by one segment per acknowledgement.
-//! * Every *unmarked* segment that arrives lets W grow by 1/W, also while a mark is being answered
+//! * ECT(1) and accurate feedback. The window W has a fraction of 24 bits; the congestion window
+//!   follows W rounded up by one segment per acknowledgement.
+//! * Every *unmarked* segment that arrives increases W by 1/W, even while a mark is being answered
 //!   (a flow through DualPI2 spends most of its time there), but not while a loss is repaired.
-//! * Marks: once per round trip W falls by alpha / 2, alpha being DCTCP's average. The very first
-//!   mark halves W; alpha is zero until then.
-//! * Losses halve W, while a mark is being answered, too.
-//! * Less dependence on the round trip R: from the fourth round after slow start on, below 25 ms, W
-//!   grows by (R / 25 ms)^2 as much, and alpha and reductions come once per 25 ms.
-//! * Pacing at W, or what is in flight if that is more, per R, because bursts would be marked; at
-//!   twice that below half the slow start threshold.
+//! * Marks: once per round trip W is reduced by alpha / 2, where alpha is DCTCP's average. The
+//!   first mark halves W; alpha is zero until then.
+//! * Losses halve W, even while a mark is being answered.
+//! * Less dependence on the round trip R: from the fourth round after slow start on, below 25 ms,
+//!   growth is scaled by (R / 25 ms)^2, and alpha and reductions are computed once per 25 ms.
+//! * Pacing at W per R, or at the segments in flight per R if they are more, because bursts would
+//!   be marked; at twice that rate below half the slow start threshold.
 //!
 //! Deviations: no fallback when the bottleneck's AQM looks classic; no window in fractions of a
 //! segment and no smaller packets below two segments; the pacing rate is not varied by 3 %.
@@ -23,18 +23,18 @@ use super::{Ack, Cause, CongestionControl, Loss, MAX_WINDOW, PacketRate, Setup, 
 
 type MarkFraction = marking::MarkFraction<24>;
 
-/// How much a flow depends on its round trip.
+/// How a flow's rate depends on its round trip.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PragueConfig {
-    /// Flows of shorter round trips behave like flows of this one; zero: as their own. At most
+    /// Flows of shorter round trips behave like flows of this round trip; zero: no scaling. At most
     /// [`MAX_RTT_TARGET`](Self::MAX_RTT_TARGET).
     pub rtt_target: Span,
-    /// Rounds after slow start before they do, so that short transfers are as fast as others.
+    /// Rounds after slow start before the scaling applies, so that short transfers stay fast.
     pub rtt_transition: u32,
 }
 
 impl PragueConfig {
-    /// Linux scales no longer round trip than this.
+    /// Linux does not scale longer round trips.
     pub const MAX_RTT_TARGET: Span = Span::from_millis(100);
 }
 
@@ -45,18 +45,17 @@ impl Default for PragueConfig {
     }
 }
 
-/// Prague's state.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Prague {
     config: PragueConfig,
     /// Bytes of a full packet, headers included.
     packet_bytes: u64,
-    /// W in units of 2^-24 segments.
-    exact: u64,
-    /// The window as it was left. Another value is the transport's, after a timeout or an undo.
+    /// W in units of 2^-[`FRACTION_BITS`](Self::FRACTION_BITS) segments.
+    pub(crate) exact: u64,
+    /// The window that Prague last set. A different value comes from the transport, after a timeout
+    /// or an undo.
     left: u32,
     fraction: MarkFraction,
-    /// Whether an AQM has shown itself.
     saw_mark: bool,
     /// When alpha was last averaged and W last reduced.
     averaged_at: Time,
@@ -69,33 +68,21 @@ pub struct Prague {
 }
 
 impl Prague {
-    /// Bits of W behind the point.
+    /// Fractional bits of W.
     pub(crate) const FRACTION_BITS: u32 = FRACTION_BITS;
 
-    /// At the start of a connection.
     pub fn new(setup: &Setup) -> Self {
         Self {
             config: setup.prague,
             packet_bytes: u64::from(setup.packet_bytes),
             exact: u64::from(setup.initial_window) << FRACTION_BITS,
             left: setup.initial_window,
-            fraction: MarkFraction::new(0),
-            saw_mark: false,
-            averaged_at: Time::ZERO,
-            reduced_at: Time::ZERO,
-            rounds: 0,
             gain: SEGMENT,
-            pacing: None,
+            ..Self::default()
         }
     }
 
-    /// W in units of 2^-[`FRACTION_BITS`](Self::FRACTION_BITS) segments, for senders whose rate is
-    /// not a whole number of segments per round trip.
-    pub(crate) const fn exact_window(&self) -> u64 {
-        self.exact
-    }
-
-    /// Takes over a window that the transport has set.
+    /// Adopts a window that the transport has set.
     fn follow(&mut self, window: &Window) {
         if window.size != self.left {
             self.exact = u64::from(window.size) << FRACTION_BITS;
@@ -103,12 +90,12 @@ impl Prague {
         }
     }
 
-    /// W rounded up.
+    /// Returns W rounded up.
     fn whole(&self) -> u32 {
         (self.exact.div_ceil(SEGMENT) as u32).max(MIN_WINDOW)
     }
 
-    /// Takes `cut` off, down to the least window, and ends slow start.
+    /// Reduces W by `cut`, down to the minimum window, and ends slow start.
     fn cut(&mut self, cut: u64, window: &mut Window) {
         self.exact = self.exact.saturating_sub(cut).max(u64::from(MIN_WINDOW) * SEGMENT);
         window.threshold = self.whole();
@@ -126,7 +113,7 @@ impl Prague {
         self.exact = self.exact.min(u64::from(MAX_WINDOW) * SEGMENT);
     }
 
-    /// Brings the window one segment nearer to W.
+    /// Moves the window by one segment towards W.
     fn step(&mut self, window: &mut Window) {
         let whole = self.whole();
         if window.size < whole {
@@ -137,12 +124,12 @@ impl Prague {
         self.left = window.size;
     }
 
-    /// Whether the flow behaves like one of the target round trip.
+    /// Returns whether the flow behaves like one of the target round trip.
     fn is_independent(&self, window: &Window) -> bool {
         !window.in_slow_start() && self.rounds >= self.config.rtt_transition
     }
 
-    /// Whether a virtual round trip has passed since `then`; the actual one is known to have.
+    /// Returns whether a virtual round trip has passed since `then`; an actual one has passed.
     fn virtual_round_has_passed(&self, now: Time, then: Time, window: &Window) -> bool {
         !self.is_independent(window) || now.since(then) >= self.config.rtt_target
     }
@@ -208,7 +195,7 @@ impl CongestionControl for Prague {
         let cut = match loss.cause {
             Cause::Mark if self.virtual_round_has_passed(loss.now, self.reduced_at, window) => {
                 self.reduced_at = loss.now;
-                (u128::from(self.exact) * u128::from(self.fraction.alpha())) >> (FRACTION_BITS + 1)
+                (u128::from(self.exact) * u128::from(self.fraction.alpha)) >> (FRACTION_BITS + 1)
             }
             Cause::Mark => return,
             Cause::Loss | Cause::Timeout => u128::from(self.exact / 2),

@@ -1,4 +1,4 @@
-//! The controller alone, acknowledgement by acknowledgement.
+//! The controller without a transport, acknowledgement by acknowledgement.
 
 use super::*;
 use crate::congestion::tests::{ack, setup};
@@ -21,7 +21,7 @@ impl Flow {
         Self { control, window: Window::new(initial_window), rtt, now, sequence: 0 }
     }
 
-    /// With 100 segments out of slow start, at a round trip of `rtt_ms`.
+    /// A flow of 100 segments after slow start, at a round trip of `rtt_ms`.
     fn cruising(rtt_ms: u64, config: PragueConfig) -> Self {
         let mut flow = Self::new(100, config);
         flow.window.threshold = 100;
@@ -60,19 +60,18 @@ impl Flow {
         self.control.on_loss(&loss, &mut self.window);
     }
 
-    /// W in segments.
     fn exact(&self) -> f64 {
         self.control.exact as f64 / SEGMENT as f64
     }
 
     fn alpha(&self) -> f64 {
-        self.control.fraction.alpha() as f64 / MarkFraction::ONE as f64
+        self.control.fraction.alpha as f64 / MarkFraction::ONE as f64
     }
 }
 
 impl Prague {
     fn fraction_end(&self) -> u32 {
-        self.fraction.round_end()
+        self.fraction.round_end
     }
 }
 
@@ -220,7 +219,7 @@ fn short_round_trips_grow_like_the_target_after_four_rounds() {
         (0..rounds).for_each(|_| flow.round(1, 0));
         flow.exact() - before
     };
-    // What ends the fourth round still grows by 1/W.
+    // The acknowledgement that ends the fourth round still grows W by 1/W.
     let full = grown(4);
     assert!((0.0395..0.0401).contains(&full), "{full}");
     // (10 / 25)^2.

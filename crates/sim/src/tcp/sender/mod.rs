@@ -29,31 +29,28 @@ use pacer::Pacer;
 use rate_sampler::RateSampler;
 use timer::{Alarm, LossTimer};
 
-/// What a sender can be asked at any time.
+/// Counters and state of a sender.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TcpStats {
-    /// Segments sent again.
     pub retransmits: u64,
-    /// Retransmission timeouts.
     pub timeouts: u64,
     /// Congestion events answered (loss, mark or timeout).
     pub reductions: u64,
-    /// Of those, the ones taken back because nothing had been lost.
+    /// Reductions undone because nothing had been lost.
     pub undone: u64,
-    /// Congestion window in segments.
     pub window: u32,
-    /// Segments in flight.
     pub in_flight: u32,
-    /// The rate at which it paces; `None`: not paced.
+    /// `None` if the sender does not pace.
     pub pacing: Option<PacketRate>,
-    /// Smoothed round trip time in nanoseconds, 0 before the first sample.
+    /// 0 before the first sample.
     pub smoothed_rtt_ns: u64,
-    /// When everything of a transfer was acknowledged.
+    /// When all of a transfer was acknowledged.
     pub finished: Option<Time>,
 }
 
-// In this order: what every acknowledgement looks at, then the congestion control, of which most
-// use the beginning, then the rest. With thousands of flows each line is fetched from far away.
+// The order of the fields: those that every acknowledgement reads, then the congestion control, of
+// which most algorithms use the beginning, then the rest. With thousands of flows each cache line
+// comes from main memory.
 #[repr(C, align(64))]
 pub(super) struct Sender {
     board: Scoreboard,
@@ -62,7 +59,7 @@ pub(super) struct Sender {
     rate: RateSampler,
     timer: LossTimer,
     pacer: Pacer,
-    /// Bytes not segmented yet; `u64::MAX`: never ends.
+    /// Bytes not segmented yet; `u64::MAX`: unlimited.
     backlog: u64,
     peer_window: u64,
     last_sent: Time,
@@ -82,7 +79,7 @@ pub(super) struct Sender {
     state: State,
     accurate: bool,
     connected: bool,
-    /// F-RTO: whether a timeout was spurious is being found out.
+    /// F-RTO is testing whether a timeout was spurious.
     forward: bool,
     announce_reduction: bool,
     window_limited: bool,
@@ -117,12 +114,12 @@ impl Sender {
             timeouts_in_row: 0,
             timer: LossTimer::new(),
             probe: None,
-            rate: RateSampler::new(),
+            rate: RateSampler::default(),
             backlog: config.transfer_bytes.unwrap_or(u64::MAX),
             peer_window: u64::from(config.receive_window_bytes),
-            peer_marks: MarkReader::new(),
+            peer_marks: MarkReader::default(),
             announce_reduction: false,
-            pacer: Pacer::new(),
+            pacer: Pacer::default(),
             window_limited: false,
             last_sent: Time::ZERO,
             stats: TcpStats::default(),
@@ -145,7 +142,7 @@ impl Sender {
         self.transmit(port, Turn::All);
     }
 
-    /// Becomes able to send, with the handshake's round trip if it is known.
+    /// Marks the connection as established, with the round trip of the handshake if it is known.
     pub(super) fn accept(&mut self, now: Time, rtt: Option<Span>) {
         self.connected = true;
         if let Some(rtt) = rtt {
@@ -158,7 +155,7 @@ impl Sender {
         self.last_sent = now;
     }
 
-    /// Has `bytes` more to send, now or once connected.
+    /// Appends `bytes` to the data to send, now or once connected.
     pub(super) fn write(&mut self, port: &mut Port<'_>, bytes: u64) {
         self.backlog = self.backlog.saturating_add(bytes);
         if self.connected {
@@ -170,7 +167,7 @@ impl Sender {
         self.backlog = 0;
     }
 
-    /// Gives the window into somebody's hands; it counts from the next acknowledgement on.
+    /// Fixes the window at `segments`, effective from the next acknowledgement.
     pub(super) fn steer(&mut self, segments: u32) {
         self.control = Controller::Steered(Steered { segments });
         self.window = Window::new(segments);
@@ -181,39 +178,35 @@ impl Sender {
             window: self.window.size,
             in_flight: self.board.in_flight(),
             pacing: self.control.pacing(),
-            smoothed_rtt_ns: self.rtt.smoothed().map_or(0, Span::as_nanos),
+            smoothed_rtt_ns: self.rtt.smoothed.map_or(0, Span::as_nanos),
             ..self.stats
         }
     }
 
     /// The first segment that has not been sent.
     pub(super) fn next_sequence(&self) -> u32 {
-        self.board.next()
-    }
-
-    pub(super) fn bytes_reserved(&self) -> usize {
-        self.board.bytes_reserved()
+        self.board.next
     }
 
     #[inline]
     pub(super) fn deadline(&self) -> Time {
-        self.timer.deadline().min(self.pacer.deadline())
+        self.timer.deadline.min(self.pacer.deadline())
     }
 
-    /// Has what every acknowledgement looks at fetched from memory.
+    /// Prefetches the fields that every acknowledgement reads.
     #[inline]
     pub(super) fn prefetch(&self) {
         prefetch_start(self, std::mem::offset_of!(Self, control) + USUAL_CONTROL_BYTES);
     }
 
-    /// Has the record of the oldest segment under way fetched from memory.
+    /// Prefetches the record of the oldest segment in flight.
     #[inline]
     pub(super) fn prefetch_oldest(&self) {
         self.board.prefetch_oldest();
     }
 
     pub(super) fn on_timer(&mut self, port: &mut Port<'_>) {
-        if self.timer.deadline() <= port.now {
+        if self.timer.deadline <= port.now {
             self.timer.stop();
             if self.connected {
                 self.on_alarm(port);
@@ -231,11 +224,11 @@ impl Sender {
     #[inline]
     pub(super) fn on_ack(&mut self, port: &mut Port<'_>, ack: &Acknowledgement) {
         let now = port.now;
-        if ack.cumulative < self.board.first() || ack.cumulative > self.board.next() {
+        if ack.cumulative < self.board.first || ack.cumulative > self.board.next {
             return;
         }
         let prior_in_flight = self.board.in_flight();
-        let min_rtt = self.rtt.min();
+        let min_rtt = self.rtt.min;
         let mut delivery = Delivery { now, echoed: ack.echoed, min_rtt, ..Delivery::default() };
         self.board.acknowledge(ack.cumulative, &mut delivery);
         let blocks = ack.block_count();
@@ -248,7 +241,7 @@ impl Sender {
         self.rack.on_delivery(now, &delivery);
         if let Some(sample) = delivery.sample {
             let duplicate = ack.duplicate.is_some();
-            self.rack.adapt(duplicate, sample.prior_delivered, self.rate.delivered());
+            self.rack.adapt(duplicate, sample.prior_delivered, self.rate.delivered);
         }
         let turn = self.change_state(now, ack, &delivery);
         let losses = if turn == Turn::All { self.find_losses(now) } else { Losses::default() };
@@ -278,30 +271,29 @@ impl Sender {
     fn seen(&mut self, now: Time, delivery: &Delivery) -> Ack {
         Ack {
             now,
-            // The acknowledgement that fills a gap moves far, but only what it newly reports is
-            // growth (Linux `tcp_cong_control`): the rest was counted when it was selectively
-            // acknowledged, in a recovery that allows none.
+            // An acknowledgement that fills a gap advances far, but only newly delivered segments
+            // count as growth (Linux `tcp_cong_control`): the others were counted when they were
+            // selectively acknowledged, in a recovery that allows no growth.
             acknowledged: if delivery.acknowledged > 0 { delivery.delivered } else { 0 },
             delivered: delivery.delivered,
             lost: 0,
             marked: 0,
             rtt: None,
-            min_rtt: self.rtt.min(),
-            smoothed_rtt: self.rtt.smoothed().unwrap_or(Span::ZERO),
+            min_rtt: self.rtt.min,
+            smoothed_rtt: self.rtt.smoothed.unwrap_or(Span::ZERO),
             prior_in_flight: 0,
             in_flight: self.board.in_flight(),
             pacing_wait: self.pacer.wait(now),
-            total_delivered: self.rate.delivered(),
-            first_outstanding: self.board.first(),
-            next_sequence: self.board.next(),
+            total_delivered: self.rate.delivered,
+            first_outstanding: self.board.first,
+            next_sequence: self.board.next,
             state: self.state,
             window_limited: self.window_limited,
-            rate: self.rate.sample(now, delivery, self.rtt.min()),
+            rate: self.rate.sample(now, delivery, self.rtt.min),
         }
     }
 
-    /// Has the congestion control answer an acknowledgement, which `advanced` the left edge or did
-    /// not.
+    /// Passes an acknowledgement to the congestion control. `advanced`: it moved the left edge.
     #[inline]
     fn change_window(&mut self, ack: &Ack, advanced: bool) {
         self.control.on_ack(ack, &mut self.window);
@@ -315,22 +307,22 @@ impl Sender {
         }
     }
 
-    /// By segments that were sent once (Karn's rule), else by the time stamp of what moved the left
-    /// edge (RFC 7323 section 4.1).
+    /// Measures the round trip of segments that were sent once (Karn's rule), otherwise by the time
+    /// stamp of the segment that moved the left edge (RFC 7323 section 4.1).
     fn update_rtt(&mut self, now: Time, delivery: &Delivery) -> Option<Span> {
         let by_stamp = || (delivery.acknowledged > 0).then(|| delivery.echoed.age(now));
         let first = delivery.first_sent.or(delivery.sacked_sent);
         let last = delivery.last_sent.or(delivery.sacked_sent);
         let last = last.map(|sent| now.since(sent)).or_else(by_stamp)?;
         let first = first.map_or(last, |sent| now.since(sent));
-        self.rtt.on_sample(first, self.board.first(), self.board.next());
+        self.rtt.on_sample(first, self.board.first, self.board.next);
         self.rtt.on_min_sample(now, last);
         Some(last)
     }
 
-    /// Whether selective acknowledgements are of segments sent before the oldest was sent the last
-    /// time: its own cannot have come yet, so that it has another timeout (Linux
-    /// `tcp_clean_rtx_queue`).
+    /// Returns whether the selectively acknowledged segments were sent before the latest
+    /// transmission of the oldest segment. Its acknowledgement cannot have arrived yet, so its
+    /// timeout is restarted (Linux `tcp_clean_rtx_queue`).
     fn is_older_than_oldest(&self, delivery: &Delivery) -> bool {
         let oldest = self.board.oldest_sent();
         delivery.sacked_sent.is_some_and(|sent| oldest.is_some_and(|oldest| sent < oldest))
@@ -352,15 +344,15 @@ impl Sender {
         if self.board.outstanding() == 0 {
             return;
         }
-        match self.timer.alarm() {
+        match self.timer.alarm {
             Alarm::Reordering => self.on_reordering_timeout(port),
             Alarm::Probe => self.send_probe(port),
             Alarm::Timeout => self.on_timeout(port),
         }
     }
 
-    /// Declares segments lost that did not arrive within the reordering window. A recovery that
-    /// begins here sends as much as one delivered segment allows (Linux `tcp_rack_reo_timeout`).
+    /// Marks segments as lost that did not arrive within the reordering window. A recovery that
+    /// starts here sends what one delivered segment allows (Linux `tcp_rack_reo_timeout`).
     fn on_reordering_timeout(&mut self, port: &mut Port<'_>) {
         let was_recovering = self.state == State::Recovery;
         let losses = self.find_losses(port.now);
@@ -378,8 +370,8 @@ impl Sender {
         self.transmit(port, Turn::All);
     }
 
-    /// Sends a new segment if there is one, else the last one again that is not known to have
-    /// arrived: selective acknowledgements may have come since the probe was scheduled.
+    /// Sends a new segment if there is one, otherwise retransmits the last segment not known to
+    /// have arrived: selective acknowledgements may have arrived since the probe was scheduled.
     fn send_probe(&mut self, port: &mut Port<'_>) {
         let new = self.has_new() && self.fits_peer();
         if new {
@@ -387,7 +379,7 @@ impl Sender {
         } else if let Some(last) = self.board.last_unsacked() {
             self.send_again(port, last);
         }
-        self.probe = Some(Probe { high: self.board.next(), again: !new });
+        self.probe = Some(Probe { high: self.board.next, again: !new });
         self.arm_timeout(port.now);
     }
 
@@ -402,13 +394,13 @@ impl Sender {
         }
         let probing = self.state == State::Open
             && self.probe.is_none()
-            && self.board.sacked() == 0
-            && self.rtt.smoothed().is_some();
+            && self.board.sacked == 0
+            && self.rtt.smoothed.is_some();
         if !probing {
             self.arm_timeout(now);
             return;
         }
-        let smoothed = self.rtt.smoothed().unwrap_or(INITIAL_TIMEOUT);
+        let smoothed = self.rtt.smoothed.unwrap_or(INITIAL_TIMEOUT);
         let margin = if self.board.outstanding() == 1 { PROBE_MARGIN_LAST } else { TIMEOUT_MIN };
         self.timer.set(Alarm::Probe, now + (smoothed * 2 + margin).min(self.rtt.timeout()));
     }
@@ -422,7 +414,7 @@ impl Sender {
     }
 
     fn fits_peer(&self) -> bool {
-        self.board.outstanding_bytes() + u64::from(self.segment_bytes) <= self.peer_window
+        self.board.bytes + u64::from(self.segment_bytes) <= self.peer_window
     }
 
     fn transmit(&mut self, port: &mut Port<'_>, turn: Turn) {
@@ -447,12 +439,12 @@ impl Sender {
             in_flight += 1;
         }
         let used_up = in_flight >= self.window.size;
-        // Slow start keeps growing while more than half the window is used (Linux
+        // Slow start continues while more than half the window is used (Linux
         // `tcp_is_cwnd_limited`).
         self.window_limited = used_up
-            || self.pacer.is_waiting()
+            || self.pacer.waiting
             || (self.window.in_slow_start() && self.window.size < 2 * in_flight);
-        if !used_up && !self.pacer.is_waiting() && !self.has_new() {
+        if !used_up && !self.pacer.waiting && !self.has_new() {
             self.rate.limit_by_application(in_flight);
         }
         if !self.timer.is_running() {
@@ -483,10 +475,10 @@ impl Sender {
         let len = self.board.send_again(sequence, &self.rate.departure(port.now));
         self.undo.on_retransmission(port.now);
         self.stats.retransmits += 1;
-        // What holds the cumulative acknowledgement up has a whole timeout from its latest
-        // transmission (RFC 6675 section 6; Linux `tcp_xmit_retransmit_queue`): a retransmission
-        // that is lost and sent again would otherwise be overtaken by the timeout of the first.
-        if sequence == self.board.first() && self.timer.alarm() != Alarm::Reordering {
+        // The oldest segment has a full timeout from its latest transmission (RFC 6675 section 6;
+        // Linux `tcp_xmit_retransmit_queue`); otherwise the timeout of the first retransmission
+        // would expire although a second one was just sent.
+        if sequence == self.board.first && self.timer.alarm != Alarm::Reordering {
             self.arm_timeout(port.now);
         }
         let sent = Stamp::of(port.now);
@@ -505,12 +497,12 @@ impl Sender {
     }
 }
 
-/// What the state of CUBIC and of most others takes.
+/// Size of the state of CUBIC and of most other algorithms.
 const USUAL_CONTROL_BYTES: usize = 128;
 
-/// Margin of the tail loss probe and of the reordering timer (Linux `TCP_TIMEOUT_MIN_US`). It lets
-/// an acknowledgement that is due come first: the packet that it reports has left the queue, and
-/// without that room a full queue would drop the retransmission.
+/// Margin of the tail loss probe and of the reordering timer (Linux `TCP_TIMEOUT_MIN_US`). An
+/// acknowledgement that is due arrives first: its packet has left the queue, and without that free
+/// space a full queue would drop the retransmission.
 const TIMEOUT_MIN: Span = Span::from_millis(2);
 /// Margin of the probe for a single segment, whose acknowledgement may be delayed (Linux
 /// `TCP_RTO_MIN`).

@@ -1,46 +1,32 @@
-//! Spreads segments over time at the rate that a congestion control asks for.
+//! Paces segments at the rate of a congestion control.
 
 use underload_aqm::time::{Span, Time};
 
 use crate::congestion::PacketRate;
 
-/// When the next segment may leave (Linux `tcp_update_skb_after_send`).
-#[derive(Debug)]
+/// When the next segment may be sent (Linux `tcp_update_skb_after_send`).
+#[derive(Debug, Default)]
 pub(super) struct Pacer {
     release_at: Time,
-    /// Rate and size of the packet before, and how long it took: most are alike, and a division
-    /// costs as much as everything else here.
+    /// Rate and size of the previous packet, and its time at that rate: most packets are equal, and
+    /// a division would cost as much as everything else here.
     last: (PacketRate, u32),
     last_length: Span,
-    waiting: bool,
+    /// Whether the last call of [`Self::holds_back`] delayed a segment.
+    pub(super) waiting: bool,
 }
 
 impl Pacer {
-    pub(super) fn new() -> Self {
-        Self {
-            release_at: Time::ZERO,
-            last: (PacketRate::default(), 0),
-            last_length: Span::ZERO,
-            waiting: false,
-        }
-    }
-
-    /// When a segment that was held back may leave; [`Time::MAX`] with none.
+    /// Returns when a delayed segment may be sent; [`Time::MAX`] if none is delayed.
     #[inline]
     pub(super) fn deadline(&self) -> Time {
         if self.waiting { self.release_at } else { Time::MAX }
     }
 
-    /// How long after `now` the next segment may leave.
+    /// Returns the time from `now` until the next segment may be sent.
     #[inline]
     pub(super) fn wait(&self, now: Time) -> Span {
         self.release_at.since(now)
-    }
-
-    /// Whether the last question held a segment back.
-    #[inline]
-    pub(super) fn is_waiting(&self) -> bool {
-        self.waiting
     }
 
     #[inline]
@@ -48,20 +34,20 @@ impl Pacer {
         self.waiting = false;
     }
 
-    /// The next segment may leave at once, for example after a timeout.
+    /// Lets the next segment be sent at once, for example after a timeout.
     pub(super) fn release(&mut self, now: Time) {
         self.release_at = now;
     }
 
-    /// Whether the next segment is held back at `rate`.
+    /// Returns whether the next segment must wait at `rate`.
     #[inline]
     pub(super) fn holds_back(&mut self, now: Time, rate: Option<PacketRate>) -> bool {
         self.waiting = rate.is_some() && self.release_at > now;
         self.waiting
     }
 
-    /// Counts a segment that left in a packet of `packet_bytes`. Of the time since it might have
-    /// left, up to half its own length is credit for the next.
+    /// Schedules the next segment after one in a packet of `packet_bytes`. The time for which that
+    /// packet was sent late is credit for the next one, up to half its transmission time.
     #[inline]
     pub(super) fn on_sent(&mut self, now: Time, packet_bytes: u32, rate: Option<PacketRate>) {
         let Some(rate) = rate else { return };
@@ -83,7 +69,7 @@ mod tests {
 
     #[test]
     fn segments_leave_at_the_rate() {
-        let mut pacer = Pacer::new();
+        let mut pacer = Pacer::default();
         pacer.release(Time::from_secs(1));
         let mut now = Time::from_secs(1);
         for _ in 0..100 {
@@ -97,7 +83,7 @@ mod tests {
 
     #[test]
     fn a_pause_is_credit_for_half_a_segment_only() {
-        let mut pacer = Pacer::new();
+        let mut pacer = Pacer::default();
         let now = Time::from_secs(9);
         pacer.on_sent(now, 1_500, RATE);
         assert!(pacer.holds_back(now, RATE));
@@ -106,7 +92,7 @@ mod tests {
 
     #[test]
     fn without_a_rate_nothing_waits() {
-        let mut pacer = Pacer::new();
+        let mut pacer = Pacer::default();
         let now = Time::from_secs(1);
         pacer.on_sent(now, 1_500, RATE);
         assert!(!pacer.holds_back(now, None));

@@ -1,4 +1,5 @@
-//! Rates of delivery (Cheng, Cardwell et al., draft-cheng-iccrg-delivery-rate-estimation).
+//! Delivery rate estimation (Cheng, Cardwell et al.,
+//! draft-cheng-iccrg-delivery-rate-estimation).
 
 use underload_aqm::time::{Span, Time};
 
@@ -6,37 +7,23 @@ use crate::congestion::Delivered;
 
 use super::super::scoreboard::{Delivery, Departure};
 
-/// Counts deliveries, and notes with each departure what had been delivered then.
-#[derive(Debug)]
+/// Counts deliveries, and records the count with each departure.
+#[derive(Debug, Default)]
 pub(super) struct RateSampler {
     /// Segments delivered, modulo 2^32.
-    delivered: u32,
+    pub(super) delivered: u32,
     delivered_at: Time,
-    /// When the segment left whose delivery was counted last.
+    /// When the most recently delivered segment was sent.
     window_opened: Time,
-    /// Everything up to this count of deliveries was limited by the application; 0: nothing.
+    /// The application limited the rate up to this count of deliveries; 0: it did not.
     app_limited_until: u32,
 }
 
 impl RateSampler {
-    pub(super) fn new() -> Self {
-        Self {
-            delivered: 0,
-            delivered_at: Time::ZERO,
-            window_opened: Time::ZERO,
-            app_limited_until: 0,
-        }
-    }
-
-    /// Begins to measure, at first or after idle time.
+    /// Starts measuring, at first or after idle time.
     pub(super) fn restart(&mut self, now: Time) {
         self.delivered_at = now;
         self.window_opened = now;
-    }
-
-    #[inline]
-    pub(super) fn delivered(&self) -> u32 {
-        self.delivered
     }
 
     #[inline]
@@ -47,7 +34,7 @@ impl RateSampler {
         }
     }
 
-    /// What is under way, and nothing more, was all that there was to send.
+    /// Marks the segments in flight as limited by the application.
     #[inline]
     pub(super) fn limit_by_application(&mut self, in_flight: u32) {
         self.app_limited_until = (self.delivered + in_flight).max(1);
@@ -64,8 +51,8 @@ impl RateSampler {
         }
     }
 
-    /// The rate over the flight that `delivery` ends; `None` where it is shorter than any round
-    /// trip, as after reordering.
+    /// Returns the rate over the flight that `delivery` ends; `None` if the flight is shorter than
+    /// the minimum round trip, as after reordering.
     #[inline]
     pub(super) fn sample(
         &mut self,
@@ -111,7 +98,7 @@ mod tests {
 
     #[test]
     fn a_rate_is_over_the_longer_of_sending_and_acknowledging() {
-        let mut rate = RateSampler::new();
+        let mut rate = RateSampler::default();
         rate.restart(Time::ZERO);
         let departure = rate.departure(Time::from_millis(10));
         rate.on_delivered(Time::from_millis(50), 20);
@@ -129,7 +116,7 @@ mod tests {
 
     #[test]
     fn what_the_application_limited_is_marked_until_it_was_delivered() {
-        let mut rate = RateSampler::new();
+        let mut rate = RateSampler::default();
         rate.limit_by_application(5);
         let departure = rate.departure(Time::ZERO);
         assert!(departure.app_limited);
@@ -144,11 +131,11 @@ mod tests {
 
     #[test]
     fn counts_go_on_beyond_32_bits() {
-        let mut rate = RateSampler::new();
+        let mut rate = RateSampler::default();
         rate.on_delivered(Time::ZERO, u32::MAX);
         let departure = rate.departure(Time::ZERO);
         rate.on_delivered(Time::from_millis(40), 11);
-        assert_eq!(rate.delivered(), 10);
+        assert_eq!(rate.delivered, 10);
         let delivery = delivery(&departure, Span::from_millis(40));
         let sample = rate.sample(Time::from_millis(40), &delivery, Span::ZERO);
         assert_eq!(sample.map(|sample| sample.segments), Some(11));

@@ -1,4 +1,4 @@
-//! What a sender does about losses and timeouts, and how it takes back what proves spurious.
+//! Repair of losses and timeouts, and undo of spurious reductions.
 //!
 //! As Linux `tcp_fastretrans_alert` and `tcp_process_loss`: fast recovery, timeouts with F-RTO (RFC
 //! 5682, the variant with selective acknowledgements), undo by time stamps and duplicates.
@@ -9,7 +9,7 @@ use super::{
 };
 
 impl Sender {
-    /// Moves between the states, before losses are looked for.
+    /// Changes the state before losses are detected.
     pub(super) fn change_state(
         &mut self,
         now: Time,
@@ -31,14 +31,14 @@ impl Sender {
             State::Recovery => return self.continue_recovery(ack, delivery),
             State::Timeout => return self.continue_after_timeout(ack, delivery),
         }
-        if self.state == State::Open && self.board.retransmitting() == 0 {
+        if self.state == State::Open && self.board.retransmitting == 0 {
             self.undo.forget_retransmissions();
         }
         Turn::All
     }
 
-    /// A tail loss probe that was a retransmission has repaired a loss if the acknowledgement goes
-    /// on beyond it and no duplicate is reported (RFC 8985 section 7.4).
+    /// A tail loss probe that was a retransmission repaired a loss if the acknowledgement advances
+    /// beyond it and reports no duplicate (RFC 8985 section 7.4).
     fn judge_probe(&mut self, now: Time, ack: &Acknowledgement, delivery: &Delivery) {
         let Some(probe) = self.probe.filter(|probe| ack.cumulative >= probe.high) else { return };
         let duplicate = ack.duplicate.is_some();
@@ -69,11 +69,12 @@ impl Sender {
         self.end_reduction();
     }
 
-    /// In fast recovery. An echo from before the first retransmission says that what was thought
-    /// lost is only late; then nothing more is sent again until the retransmissions are answered.
+    /// Continues fast recovery. An echo from before the first retransmission shows that the
+    /// segments were late, not lost; then nothing is retransmitted until the retransmissions are
+    /// answered.
     fn continue_recovery(&mut self, ack: &Acknowledgement, delivery: &Delivery) -> Turn {
         if delivery.acknowledged > 0 && self.undo.was_delayed(ack.echoed) {
-            if self.board.retransmitting() > 0 {
+            if self.board.retransmitting > 0 {
                 return Turn::New;
             }
             self.undo.forget_retransmissions();
@@ -104,11 +105,11 @@ impl Sender {
                 self.undo_timeout();
                 return Turn::All;
             }
-            if self.board.next() > self.recover {
-                // New data were sent and came through, the retransmission's neighbours did not.
+            if self.board.next > self.recover {
+                // New data arrived, but the neighbours of the retransmission did not.
                 self.forward = delivery.sacked == 0 && ack.duplicate.is_none();
             } else if advanced && ack.cumulative < self.recover {
-                self.recover = self.board.next();
+                self.recover = self.board.next;
                 if self.has_new() && self.fits_peer() {
                     return Turn::New;
                 }
@@ -126,7 +127,7 @@ impl Sender {
         Turn::All
     }
 
-    /// A timeout was spurious: nothing counts as lost, the window is what it was.
+    /// Undoes a spurious timeout: no segment counts as lost, and the window is restored.
     fn undo_timeout(&mut self) {
         self.board.forget_losses();
         self.restore();
@@ -135,8 +136,8 @@ impl Sender {
         self.state = State::Open;
     }
 
-    /// An earlier retransmission came through, which the timeout had taken for lost: the losses
-    /// stand, the timeout does not (RFC 3522 with the timeout's own time stamp).
+    /// Undoes a timeout but not the losses before it: a retransmission arrived that was sent before
+    /// the timeout (RFC 3522 with the time stamp of the timeout).
     fn resume_recovery(&mut self, timeout: Premature) {
         self.board.forget_losses();
         if self.control.is_restored_by_transport() {
@@ -158,28 +159,28 @@ impl Sender {
         }
     }
 
-    /// Losses were found: fast recovery begins. A retransmission lost after a timeout is a new
-    /// congestion event, too.
+    /// Starts fast recovery after losses. A retransmission lost after a timeout is a new congestion
+    /// event.
     pub(super) fn recover_losses(&mut self, now: Time, lost_again: bool) {
         match self.state {
             State::Recovery => return,
             State::Timeout if !lost_again => return,
             _ => {}
         }
-        let prior = Prior::of(&self.window);
+        let prior = Prior::new(&self.window);
         let reduces = !self.answers_a_mark();
         if reduces {
             self.reduce(now, Cause::Loss);
         }
         self.begin(State::Recovery);
-        let under_way = self.board.retransmitting();
+        let under_way = self.board.retransmitting;
         if under_way == 0 {
             self.undo.forget_retransmissions();
         }
-        self.undo.begin(self.board.first(), reduces.then_some(prior), under_way);
+        self.undo.begin(self.board.first, reduces.then_some(prior), under_way);
     }
 
-    /// Whether the window is being reduced by as much for a mark as it would be for a loss.
+    /// Returns whether the window is already being reduced for a mark by as much as for a loss.
     fn answers_a_mark(&self) -> bool {
         self.state == State::Reducing && !self.control.answers_loss_while_reducing()
     }
@@ -195,7 +196,7 @@ impl Sender {
 
     fn reduce(&mut self, now: Time, cause: Cause) {
         let in_flight = self.board.in_flight();
-        let loss = Loss { now, cause, in_flight, min_rtt: self.rtt.min() };
+        let loss = Loss { now, cause, in_flight, min_rtt: self.rtt.min };
         self.reduction = Reduction::start(&self.window, in_flight);
         self.probe = None;
         self.window.drop_credit();
@@ -205,20 +206,20 @@ impl Sender {
 
     fn begin(&mut self, state: State) {
         self.state = state;
-        self.recover = self.board.next();
+        self.recover = self.board.next;
     }
 
-    /// Linux `tcp_enter_loss`. The window is reduced unless a reduction for the same segments is
-    /// under way.
+    /// Linux `tcp_enter_loss`. Reduces the window unless a reduction for the same segments is in
+    /// progress.
     pub(super) fn on_timeout(&mut self, port: &mut Port<'_>) {
         self.stats.timeouts += 1;
         let undisturbed = matches!(self.state, State::Open | State::Reducing);
         let reduces = (undisturbed && !self.answers_a_mark())
-            || self.board.first() >= self.recover
+            || self.board.first >= self.recover
             || (self.state == State::Timeout && self.timeouts_in_row == 0);
-        let prior = Prior::of(&self.window);
+        let prior = Prior::new(&self.window);
         if self.timeouts_in_row == 0 {
-            let prior = Prior::exactly(&self.window);
+            let prior = Prior::unraised(&self.window);
             self.premature = Some(Premature { at: Stamp::of(port.now), prior });
         }
         if reduces {
@@ -227,8 +228,8 @@ impl Sender {
         let view = self.rack.view(port.now, self.state, &self.board, &self.rtt);
         self.board.mark_overdue(&view);
         if reduces {
-            let under_way = self.board.retransmitting();
-            self.undo.begin(self.board.first(), Some(prior), under_way);
+            let under_way = self.board.retransmitting;
+            self.undo.begin(self.board.first, Some(prior), under_way);
         }
         self.forward = undisturbed || self.timeouts_in_row > 0;
         self.probe = None;

@@ -1,4 +1,4 @@
-//! The one timer of a sender, which waits for different things in turn.
+//! The loss timer of a sender.
 
 use underload_aqm::time::{Span, Time};
 
@@ -11,80 +11,69 @@ pub(super) enum Alarm {
     Timeout,
     /// Tail loss probe (RFC 8985 section 7).
     Probe,
-    /// A segment may yet arrive out of order (RFC 8985 section 6.3).
+    /// End of the reordering window (RFC 8985 section 6.3).
     Reordering,
 }
 
-/// When the next alarm goes off and what for; timeouts in a row double.
+/// A timer for one [`Alarm`] at a time; consecutive timeouts double.
 #[derive(Debug)]
 pub(super) struct LossTimer {
-    alarm: Alarm,
-    /// [`Time::MAX`] while it stands still.
-    at: Time,
+    pub(super) alarm: Alarm,
+    /// [`Time::MAX`] if the timer is stopped.
+    pub(super) deadline: Time,
     backoff: u32,
 }
 
 impl LossTimer {
     pub(super) fn new() -> Self {
-        Self { alarm: Alarm::Timeout, at: Time::MAX, backoff: 0 }
-    }
-
-    #[inline]
-    pub(super) fn deadline(&self) -> Time {
-        self.at
+        Self { alarm: Alarm::Timeout, deadline: Time::MAX, backoff: 0 }
     }
 
     #[inline]
     pub(super) fn is_running(&self) -> bool {
-        self.at != Time::MAX
+        self.deadline != Time::MAX
     }
 
-    #[inline]
-    pub(super) fn alarm(&self) -> Alarm {
-        self.alarm
-    }
-
-    /// Whether it was ever doubled since the last progress.
+    /// Returns whether the timeout was doubled since the last progress.
     pub(super) fn has_backed_off(&self) -> bool {
         self.backoff > 0
     }
 
-    /// Whether it waits for segments out of order beyond `now`.
+    /// Returns whether the timer waits for reordered segments until after `now`.
     #[inline]
     pub(super) fn awaits_reordered(&self, now: Time) -> bool {
-        self.alarm == Alarm::Reordering && self.at != Time::MAX && self.at > now
+        self.alarm == Alarm::Reordering && self.deadline != Time::MAX && self.deadline > now
     }
 
     #[inline]
     pub(super) fn stop(&mut self) {
-        self.at = Time::MAX;
+        self.deadline = Time::MAX;
     }
 
     #[inline]
     pub(super) fn set(&mut self, alarm: Alarm, at: Time) {
-        self.alarm = alarm;
-        self.at = at;
+        (self.alarm, self.deadline) = (alarm, at);
     }
 
-    /// Waits for a retransmission timeout that began at `now`.
+    /// Arms a retransmission timeout that starts at `now`.
     #[inline]
     pub(super) fn set_timeout(&mut self, now: Time, timeout: Span) {
         self.set(Alarm::Timeout, now + (timeout * (1 << self.backoff)).min(MAX_TIMEOUT));
     }
 
-    /// The next timeout lasts twice as long.
+    /// Doubles the next timeout.
     pub(super) fn back_off(&mut self) {
         self.backoff = (self.backoff + 1).min(MAX_BACKOFF);
     }
 
-    /// Something was acknowledged: the next timeout is not doubled.
+    /// Ends the doubling after an acknowledgement.
     #[inline]
     pub(super) fn forget_backoff(&mut self) {
         self.backoff = 0;
     }
 }
 
-/// Doublings of the timeout; the timeout itself is bounded too.
+/// Limit of the doublings; [`MAX_TIMEOUT`] bounds the timeout itself.
 const MAX_BACKOFF: u32 = 10;
 
 #[cfg(test)]
@@ -99,7 +88,7 @@ mod tests {
         let mut lengths = Vec::new();
         for _ in 0..12 {
             timer.set_timeout(now, timeout);
-            lengths.push(timer.deadline().since(now).as_nanos() / 1_000_000);
+            lengths.push(timer.deadline.since(now).as_nanos() / 1_000_000);
             timer.back_off();
         }
         let expected = [300, 600, 1_200, 2_400, 4_800, 9_600, 19_200, 38_400, 76_800, 120_000];
@@ -107,7 +96,7 @@ mod tests {
         assert_eq!(lengths[10..], [120_000, 120_000]);
         timer.forget_backoff();
         timer.set_timeout(now, timeout);
-        assert_eq!(timer.deadline(), now + timeout);
+        assert_eq!(timer.deadline, now + timeout);
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! BOLA (Spiteri, Urgaonkar and Sitaraman, INFOCOM 2016), BOLA-BASIC.
 //!
-//! Utility of a rung is the logarithm of its rate over the lowest. With `gp = 5` and `V` such that
-//! the highest rung is kept with a full buffer, the rung is chosen that maximises
-//! `(V (utility + gp) - buffer) / rate`, the buffer counted in chunks; where every value is
+//! The utility of a rung is the logarithm of its rate over the lowest rate. With `gp = 5` and `V`
+//! such that the highest rung is chosen with a full buffer, the player chooses the rung that
+//! maximises `(V (utility + gp) - buffer) / rate`, with the buffer in chunks. If every value is
 //! negative, the player waits until one is not.
 
 use underload_aqm::time::Span;

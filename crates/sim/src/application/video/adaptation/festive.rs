@@ -1,7 +1,7 @@
 //! FESTIVE (Jiang, Sekar and Zhang, CoNEXT 2012): harmonic mean of 20 chunks, gradual switches,
 //! delayed update.
 //!
-//! The randomised schedule of requests is left out: it exists for the fairness between players.
+//! The randomised schedule of requests is not modelled; it serves the fairness between players.
 
 use super::view::{View, harmonic_mean};
 
@@ -24,7 +24,7 @@ pub(super) fn choose(view: &View<'_>) -> usize {
     let switch = stability + 1.0 + EFFICIENCY_WEIGHT * efficiency(reference);
     if switch < stay { reference } else { current }
 }
-/// One step towards the target: up only after as many chunks as the rung's number.
+/// Returns one step towards the target; a step up from rung n needs more than n chunks at it.
 fn reference(view: &View<'_>, current: usize, throughput: f64) -> usize {
     let affordable = |rate: &f64| *rate <= CAUTION * throughput;
     let target = view.ladder.iter().rposition(affordable).unwrap_or(0);
@@ -38,7 +38,7 @@ fn reference(view: &View<'_>, current: usize, throughput: f64) -> usize {
 const THROUGHPUT_CHUNKS: usize = 20;
 /// Share of the throughput that a bit rate may take.
 const CAUTION: f64 = 0.85;
-/// Switches count for that long.
+/// Switches of this period are counted.
 const STABILITY_S: f64 = 20.0;
 /// Alpha of the paper.
 const EFFICIENCY_WEIGHT: f64 = 12.0;

@@ -1,4 +1,4 @@
-//! How a player chooses the bit rate of the next chunk.
+//! The choice of the bit rate of the next chunk.
 
 mod bola;
 mod buffer_based;
@@ -13,7 +13,6 @@ use robust_mpc::RobustMpc;
 use view::Choice;
 pub(super) use view::{REBUFFERING_PENALTY, View};
 
-/// A player's algorithm.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Player {
@@ -28,37 +27,28 @@ pub enum Player {
     RobustMpc,
 }
 
-/// The state of an algorithm.
+/// A player's algorithm with its state.
 #[derive(Debug)]
-pub(super) enum Adaptation {
-    Bb,
-    Festive,
-    Bola,
-    RobustMpc(RobustMpc),
+pub(super) struct Adaptation {
+    player: Player,
+    mpc: RobustMpc,
 }
 
 impl Adaptation {
     pub(super) fn new(player: Player) -> Self {
-        match player {
-            Player::Bb => Self::Bb,
-            Player::Festive => Self::Festive,
-            Player::Bola => Self::Bola,
-            Player::RobustMpc => Self::RobustMpc(RobustMpc::default()),
-        }
+        Self { player, mpc: RobustMpc::default() }
     }
 
-    /// The next chunk. The first is of the lowest rung: nothing is known yet.
+    /// Chooses the next chunk. The first chunk is of the lowest rung.
     pub(super) fn choose(&mut self, view: &View<'_>) -> Choice {
-        if view.rungs.is_empty() {
-            return Choice { rung: 0, wait: Span::ZERO };
-        }
-        let at_once = |rung| Choice { rung, wait: Span::ZERO };
-        match self {
-            Self::Bb => at_once(buffer_based::choose(view)),
-            Self::Festive => at_once(festive::choose(view)),
-            Self::Bola => bola::choose(view),
-            Self::RobustMpc(mpc) => at_once(mpc.choose(view)),
-        }
+        let rung = match self.player {
+            _ if view.rungs.is_empty() => 0,
+            Player::Bb => buffer_based::choose(view),
+            Player::Festive => festive::choose(view),
+            Player::Bola => return bola::choose(view),
+            Player::RobustMpc => self.mpc.choose(view),
+        };
+        Choice { rung, wait: Span::ZERO }
     }
 }
 

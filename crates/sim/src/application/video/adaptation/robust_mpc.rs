@@ -1,7 +1,7 @@
 //! robustMPC (Yin, Jindal, Sekar and Sinopoli, SIGCOMM 2015), with the parameters that comparisons
 //! since Pensieve use: a horizon of 5 chunks, all plans tried, throughput predicted as the harmonic
-//! mean of 5 chunks over one plus the largest error of the last 5 predictions. Of equal plans the
-//! last in order wins.
+//! mean of 5 chunks divided by one plus the largest error of the last 5 predictions. Among equal
+//! plans the last in order is chosen.
 
 use super::view::{REBUFFERING_PENALTY, View, harmonic_mean};
 
@@ -40,7 +40,8 @@ impl RobustMpc {
     }
 }
 
-/// Quality of experience of a plan: its digits, most significant first, are the rungs.
+/// Returns the quality of experience of a plan, whose digits, most significant first, are the
+/// rungs.
 fn value(view: &View<'_>, throughput: f64, plan: usize, plans: usize) -> f64 {
     let rungs = view.ladder.len();
     let mut buffer = view.buffer_s;
@@ -70,7 +71,8 @@ mod tests {
     #[test]
     fn takes_what_a_steady_throughput_affords() {
         let mut mpc = RobustMpc::default();
-        // 3 Mbit/s carry 2.85 for ever and 4.3 not for five chunks from 8 s of buffer.
+        // At 3 Mbit/s a rate of 2.85 never stalls; 4.3 stalls within five chunks from 8 s of
+        // buffer.
         assert_eq!(mpc.choose(&view(8.0, &[3.0; 5], &[4; 5])), 4);
         assert_eq!(mpc.choose(&view(8.0, &[0.5; 6], &[0; 6])), 0);
     }

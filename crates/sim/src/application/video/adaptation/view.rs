@@ -5,11 +5,11 @@ use underload_aqm::time::Span;
 /// The state from which a player chooses a bit rate.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::application::video) struct View<'a> {
-    /// Bit rates in Mbit/s, rising.
+    /// Bit rates in Mbit/s, ascending.
     pub(in crate::application::video) ladder: &'a [f64],
     /// Length of a chunk in seconds.
     pub(in crate::application::video) chunk_s: f64,
-    /// Video in the buffer, and the most that it holds, in seconds.
+    /// Video in the buffer, and its capacity, in seconds.
     pub(in crate::application::video) buffer_s: f64,
     pub(in crate::application::video) buffer_max_s: f64,
     /// Throughput of each loaded chunk in Mbit/s, the oldest first.
@@ -25,11 +25,11 @@ pub(in crate::application::video) struct View<'a> {
 pub(in crate::application::video) struct Choice {
     /// Rung of the ladder.
     pub(in crate::application::video) rung: usize,
-    /// To let pass before asking.
+    /// Time to wait before the request.
     pub(in crate::application::video) wait: Span,
 }
 
-/// Harmonic mean of the last `count` values; 0 of none.
+/// Returns the harmonic mean of the last `count` values; 0 without values.
 pub(super) fn harmonic_mean(values: &[f64], count: usize) -> f64 {
     let recent = &values[values.len().saturating_sub(count)..];
     if recent.is_empty() {
@@ -38,5 +38,5 @@ pub(super) fn harmonic_mean(values: &[f64], count: usize) -> f64 {
     recent.len() as f64 / recent.iter().map(|value| 1.0 / value).sum::<f64>()
 }
 
-/// Per second, in Mbit/s of a chunk.
+/// Penalty per second of rebuffering, in Mbit/s of a chunk.
 pub(in crate::application::video) const REBUFFERING_PENALTY: f64 = 4.3;

@@ -1,4 +1,4 @@
-//! Acknowledgements and timers in, transmissions at exact times out.
+//! Checks the exact transmissions for given acknowledgements and timers.
 
 mod prague;
 
@@ -16,7 +16,7 @@ use crate::net::{Event, ExtraDelay, Network, SackBlock, SharedWatcher, Sighting,
 
 use super::*;
 
-/// Notes what was sent: when in ms, which segment, and whether again.
+/// Records what was sent: the time in ms, the segment, and whether it was a retransmission.
 #[derive(Default)]
 struct Log(Vec<(u64, u32, bool)>);
 
@@ -67,7 +67,7 @@ impl Script {
         act(&mut self.sender, &mut Port { now, address, network: &mut self.network });
     }
 
-    /// What has been sent since the last question.
+    /// Returns what was sent since the last call.
     fn sent(&self) -> Vec<(u64, u32, bool)> {
         std::mem::take(&mut self.log.borrow_mut().0)
     }
@@ -76,7 +76,7 @@ impl Script {
         self.at(ms, |sender, port| sender.on_ack(port, &ack));
     }
 
-    /// Lets the timer go off that is due next, which must be at `ms`.
+    /// Fires the next timer, which must be due at `ms`.
     fn timer(&mut self, ms: u64) {
         assert_eq!(self.sender.deadline(), Time::from_millis(ms));
         self.at(ms, Sender::on_timer);
@@ -206,7 +206,7 @@ fn an_earlier_retransmission_is_no_sign_that_later_ones_are_lost() {
     // would be overdue.
     script.ack(450, ack(4, 100, &[(5, 10)]));
     assert_eq!(script.sent(), []);
-    // It waited for what was under way: the recovery goes on, with the window of before.
+    // The awaited segment was still in flight: recovery continues with the previous window.
     assert_eq!((script.sender.state, script.undone()), (State::Recovery, 1));
     script.ack(451, ack(10, 100, &[]));
     assert_eq!(script.sender.stats().finished, Some(Time::from_millis(451)));
@@ -238,7 +238,7 @@ fn a_fast_recovery_is_undone_by_an_echo_from_before_it() {
 fn a_fast_recovery_is_undone_when_all_its_retransmissions_were_duplicates() {
     let mut script = Script::new(10);
     script.ack(100, ack(0, 0, &[(1, 4)]));
-    // The time stamp does not tell.
+    // The time stamp proves nothing.
     script.ack(105, ack(4, 100, &[]));
     assert_eq!(script.undone(), 0);
     let mut duplicate = ack(4, 100, &[]);
@@ -276,7 +276,7 @@ fn reports_of_what_was_sent_before_it_give_a_retransmission_another_timeout() {
 fn what_fills_a_gap_grows_the_window_by_itself_alone() {
     let mut script = Script::new(400);
     script.ack(100, ack(0, 0, &[(1, 4)]));
-    // Out of recovery by one segment that moves the left edge by ten.
+    // One segment moves the left edge by ten and ends recovery.
     script.ack(150, ack(0, 0, &[(1, 10)]));
     let threshold = script.sender.window.threshold;
     script.ack(200, ack(10, 100, &[]));
@@ -289,7 +289,8 @@ fn one_segment_out_of_order_is_waited_for_a_quarter_of_a_round_trip() {
     let mut script = Script::new(10);
     script.ack(100, ack(0, 0, &[(1, 2)]));
     assert_eq!(script.sent(), []);
-    // RFC 8985 section 6.2: the round trip of what came, and min_rtt / 4; Linux' timer 2 ms later.
+    // RFC 8985 section 6.2: the round trip of the delivered segment, and min_rtt / 4; Linux' timer
+    // fires 2 ms later.
     script.timer(127);
     assert_eq!(script.sent(), [(127, 0, true)]);
     assert_eq!(script.sender.stats().reductions, 1);
@@ -362,7 +363,7 @@ fn marks_of_one_round_trip_halve_the_window_once() {
     };
     assert_eq!(marked(100, 2), (1, State::Reducing), "RFC 3168 section 6.1.2");
     assert_eq!(marked(101, 4), (1, State::Reducing));
-    // What had been sent at the first mark is acknowledged: the next round trip begins.
+    // The segments sent before the first mark are acknowledged: the next round trip starts.
     assert_eq!(marked(200, 10), (2, State::Reducing));
     assert_eq!(script.sender.window.threshold, 2, "half of five");
 }
@@ -380,7 +381,7 @@ fn no_more_is_under_way_than_the_peer_takes() {
     assert_eq!(script.sender.window.size, size, "a window that is not used does not grow");
 }
 
-/// Linux' `dctcp_react_to_loss`: half of the window at the time, whatever a mark took before.
+/// Linux' `dctcp_react_to_loss`: half of the current window, regardless of an earlier mark.
 #[test]
 fn dctcp_answers_a_loss_while_it_answers_a_mark() {
     let transfer_bytes = Some(400 * 1_448);

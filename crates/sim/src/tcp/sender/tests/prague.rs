@@ -1,5 +1,5 @@
-//! What Prague needs of the transport: growth while a mark is answered, losses answered then, and
-//! a window that nobody else brings down.
+//! Prague's requirements on the transport: growth and answers to losses while a mark is answered,
+//! and a window that the transport does not reduce.
 
 use super::*;
 use crate::tcp::EcnUse;
@@ -28,8 +28,8 @@ fn answer_a_mark(script: &mut Script) -> Vec<u32> {
 #[test]
 fn the_window_grows_while_a_mark_is_answered_and_is_not_set_back_after() {
     let mut script = prague(400);
-    // W is 5 at the first mark, and then 5.2, 5.6, 5.9, 6.3 and 6.6: the window comes down to it by
-    // one at a time.
+    // W is 5 at the first mark, and then 5.2, 5.6, 5.9, 6.3 and 6.6: the window approaches W by one
+    // segment at a time.
     assert_eq!(answer_a_mark(&mut script), [9, 8, 7, 7, 7]);
     assert_eq!(script.sender.state, State::Open);
     assert_eq!((script.sender.stats().reductions, script.sender.window.threshold), (1, 5));
@@ -42,7 +42,7 @@ fn marks_of_a_round_trip_are_one_reduction() {
     assert_eq!(script.sender.state, State::Reducing);
     script.ack(101, marked(2, ack(4, 0, &[])));
     assert_eq!(script.sender.stats().reductions, 1);
-    // What had been sent at the first mark is acknowledged.
+    // The segments sent before the first mark are acknowledged.
     script.ack(200, marked(3, ack(10, 0, &[])));
     assert_eq!((script.sender.stats().reductions, script.sender.state), (2, State::Reducing));
 }
@@ -56,7 +56,7 @@ fn a_loss_halves_while_a_mark_is_answered() {
     assert_eq!(script.sender.state, State::Recovery);
     assert_eq!(script.sender.stats().reductions, 2);
     assert_eq!(script.sender.window.threshold, 3, "half of 5.2, rounded up");
-    // And that halving is taken back if the segment was only late.
+    // The halving is undone if the segment was only late.
     script.ack(105, marked(1, ack(6, 0, &[])));
     assert_eq!((script.undone(), script.sender.state), (1, State::Open));
     assert!(script.sender.window.threshold >= 5, "{:?}", script.sender.window);
@@ -67,7 +67,7 @@ fn a_loss_brings_the_window_down_by_one_segment_per_acknowledgement() {
     let mut script = prague(400);
     script.ack(100, ack(0, 0, &[(1, 4)]));
     assert_eq!(script.sent()[0], (100, 0, true));
-    // Proportional rate reduction would have set it to what is in flight.
+    // Proportional rate reduction would have set the window to the segments in flight.
     assert_eq!((script.sender.window.size, script.sender.window.threshold), (9, 5));
     for (arrived, size) in [(5, 8), (6, 7), (7, 6), (8, 5), (9, 5), (10, 5)] {
         script.ack(100 + u64::from(arrived), ack(0, 0, &[(1, arrived)]));
