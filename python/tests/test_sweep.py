@@ -116,7 +116,7 @@ def test_rows_of_other_workers_make_the_same_tables(tmp_path: Path) -> None:
     assert folder.missing(0) is None and folder.stored == units and not folder.is_complete
     assert notes == []
     folder.flush()
-    with pytest.raises(ul.StoreError, match="another program is at work"):
+    with pytest.raises(ul.StoreError, match="another program is writing it"):
         raw.open(str(tmp_path / "others"))
     folder.close()
     with pytest.raises(ul.StoreError, match="closed"):

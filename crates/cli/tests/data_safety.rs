@@ -135,9 +135,9 @@ fn a_folder_with_other_things_in_it_is_refused_before_anything_else() {
     let cases: [(&[&str], &str); 9] = [
         (&["run", "missing.toml", "--out", "foreign"], "not empty"),
         (&["run", "tiny.toml", "--world", "sim", "--out", "foreign/../foreign"], "not empty"),
-        (&["run", "tiny.toml", "--out", "done"], "already holds a run"),
+        (&["run", "tiny.toml", "--out", "done"], "has a run already"),
         (&["measure", "127.0.0.1:1", "--out", "foreign"], "not empty"),
-        (&["measure", "127.0.0.1:1", "--out", "done"], "already holds a run"),
+        (&["measure", "127.0.0.1:1", "--out", "done"], "has a run already"),
         (&["measure", "127.0.0.1:1", "--every", "1h", "--times", "1", "--out", "foreign"], "not"),
         (
             &["docsis", "recommend", "--rate", "5mbit", "--out", "foreign"],

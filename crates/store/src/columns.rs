@@ -1,5 +1,5 @@
-//! Tables of a few plain types. A column is declared once, as its name and how a row fills it; the
-//! schema, the values on disk and the fields of a CSV file follow from that.
+//! Tables of a few simple types. A column is declared once, by its name and the function that
+//! returns its value of a row; schema, Parquet values and CSV fields follow from that.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -14,9 +14,9 @@ use parquet::file::writer::SerializedColumnWriter;
 
 use crate::values::{optional, required, write_optional, write_required};
 
-/// The values of one type that a column can have.
+/// A type of values of a column.
 pub trait Value: Sized {
-    /// The values of a column of this type; `None` for a column of another type.
+    /// Returns the values of a column of this type; `None` for a column of another type.
     fn of(column: &Column) -> Option<&[Self]>;
 }
 
@@ -32,7 +32,7 @@ macro_rules! kinds {
         pub enum Column { $($(#[$doc])* $kind(Vec<$type>),)* }
 
         impl Kind {
-            /// How Parquet calls its values, and whether some may be absent.
+            /// Returns the type in Parquet, and whether values may be absent.
             pub(crate) fn in_parquet(self) -> (PhysicalType, Repetition) {
                 match self {
                     $(Self::$kind => (<$parquet>::get_physical_type(), Repetition::$repetition),)*
@@ -41,12 +41,10 @@ macro_rules! kinds {
         }
 
         impl Column {
-            /// A column without values.
             pub(crate) fn empty(kind: Kind) -> Self {
                 match kind { $(Kind::$kind => Self::$kind(Vec::new()),)* }
             }
 
-            /// Returns the number of rows.
             pub fn rows(&self) -> usize {
                 match self { $(Self::$kind(values) => values.len(),)* }
             }
@@ -95,19 +93,12 @@ macro_rules! kinds {
 }
 
 kinds! {
-    /// Numbers of 64 bits.
     Long: i64, Int64Type, REQUIRED, required, write_required;
-    /// Numbers of 64 bits, some of them absent.
     OptionalLong: Option<i64>, Int64Type, OPTIONAL, optional, write_optional;
-    /// UTF-8.
     Text: ByteArray, ByteArrayType, REQUIRED, required, write_required;
-    /// UTF-8, some of it absent.
     OptionalText: Option<ByteArray>, ByteArrayType, OPTIONAL, optional, write_optional;
-    /// True or false.
     Boolean: bool, BoolType, REQUIRED, required, write_required;
-    /// Floating point of 64 bits.
     Double: f64, DoubleType, REQUIRED, required, write_required;
-    /// Floating point of 64 bits, some of them absent.
     OptionalDouble: Option<f64>, DoubleType, OPTIONAL, optional, write_optional;
 }
 
@@ -117,35 +108,27 @@ pub type Layout<S = &'static str> = [(S, Kind)];
 /// The value of one column in one row.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Cell<'a> {
-    /// Of [`Kind::Long`]; stored as the nearest number of 64 bits.
+    /// Stored as the nearest number of 64 bits.
     Long(i128),
-    /// Of [`Kind::OptionalLong`].
     OptionalLong(Option<i128>),
-    /// Of [`Kind::Text`].
     Text(Cow<'a, str>),
-    /// Of [`Kind::OptionalText`].
     OptionalText(Option<Cow<'a, str>>),
-    /// Of [`Kind::Boolean`].
     Boolean(bool),
-    /// Of [`Kind::Double`].
     Double(f64),
-    /// Of [`Kind::OptionalDouble`].
     OptionalDouble(Option<f64>),
 }
 
-/// The columns of a table, each with the function that gives its value of a row.
+/// The columns of a table, each with the function that returns its value of a row.
 pub trait Schema: Sized + 'static {
     /// The item that one row stores, such as a trial or a packet.
     type Row<'a>;
     /// Name and value of each column, in order. The first column is the number of the trial.
     const COLUMNS: &'static [(&'static str, Get<Self>)];
 
-    /// Names and kinds of the columns.
     fn layout() -> Vec<(&'static str, Kind)> {
         Self::COLUMNS.iter().map(|(name, get)| (*name, get.kind())).collect()
     }
 
-    /// The cells of a row.
     fn cells<'a>(row: &'a Self::Row<'_>) -> impl Iterator<Item = Cell<'a>> {
         Self::COLUMNS.iter().map(move |(_, get)| get.cell(row))
     }
@@ -174,19 +157,13 @@ pub trait Schema: Sized + 'static {
     }
 }
 
-/// How a row fills a column.
+/// The function that returns a column's value of a row.
 pub enum Get<T: Schema> {
-    /// A column of [`Kind::Long`].
     Long(for<'a> fn(&T::Row<'a>) -> i128),
-    /// A column of [`Kind::OptionalLong`].
     OptionalLong(for<'a> fn(&T::Row<'a>) -> Option<i128>),
-    /// A column of [`Kind::Text`].
     Text(for<'a, 'b> fn(&'b T::Row<'a>) -> Cow<'b, str>),
-    /// A column of [`Kind::OptionalText`].
     OptionalText(for<'a, 'b> fn(&'b T::Row<'a>) -> Option<Cow<'b, str>>),
-    /// A column of [`Kind::Boolean`].
     Boolean(for<'a> fn(&T::Row<'a>) -> bool),
-    /// A column of [`Kind::Double`].
     Double(for<'a> fn(&T::Row<'a>) -> f64),
 }
 
@@ -245,7 +222,7 @@ impl Column {
     }
 }
 
-/// Text that repeats shares its bytes with the row before.
+/// Returns the text of the previous row if it is equal, to share its bytes.
 fn shared(last: Option<&ByteArray>, text: &str) -> ByteArray {
     match last {
         Some(last) if last.data() == text.as_bytes() => last.clone(),
@@ -253,8 +230,8 @@ fn shared(last: Option<&ByteArray>, text: &str) -> ByteArray {
     }
 }
 
-/// A field of a CSV file.
 impl fmt::Display for Cell<'_> {
+    /// Writes a field of a CSV file.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Long(value) | Self::OptionalLong(Some(value)) => write!(f, "{value}"),
@@ -281,10 +258,7 @@ pub(crate) struct Group<'a, S> {
 }
 
 impl<'a, S: AsRef<str>> Group<'a, S> {
-    /// The values of a column.
-    ///
-    /// # Errors
-    /// Returns a sentence if there is no such column, or it has another kind.
+    /// Returns the values of a column of this kind.
     pub(crate) fn get<V: Value>(&self, name: &str) -> Result<&'a [V], String> {
         let mut columns = self.layout.iter().zip(self.columns);
         let column = columns.find(|((own, _), _)| own.as_ref() == name);
@@ -293,7 +267,6 @@ impl<'a, S: AsRef<str>> Group<'a, S> {
     }
 }
 
-/// The text of a value, which Parquet keeps as bytes.
 pub(crate) fn utf8(value: &ByteArray) -> Result<&str, String> {
     value.as_utf8().map_err(|_| "text that is not UTF-8".to_owned())
 }

@@ -1,4 +1,4 @@
-//! Names of the files of a run directory, and opening them.
+//! Names of the files of a run directory, and functions that read and encode them.
 
 use std::fs::{self, File};
 use std::io::{self, Read as _};
@@ -15,21 +15,20 @@ pub(crate) const SAMPLES: &str = "samples.parquet";
 pub(crate) const SERIES: &str = "series.parquet";
 pub(crate) const PACKETS: &str = "packets.parquet";
 pub(crate) const TRIALS: &str = "trials.parquet";
-/// Says what a directory of a sweep holds.
+/// The manifest of a sweep's directory.
 pub(crate) const SWEEP: &str = "sweep.json";
 
-/// The file with a trial's rows of a table, while the run goes on.
+/// Returns the path of a trial's rows of a table during the run.
 pub(crate) fn part(directory: &Path, trial: usize, name: &str) -> PathBuf {
     directory.join(PARTS).join(format!("{trial:07}-{name}"))
 }
 
-/// Opens a file, and nothing that has no size and may have no end: to open a pipe would wait for
-/// whoever writes into it.
+/// Opens a regular file. A pipe would block until another program writes to it, and a device may be
+/// endless.
 pub(crate) fn open_file(path: &Path) -> Result<File, StoreError> {
     let facts = fs::metadata(path).map_err(StoreError::io(path, "open"))?;
     if !facts.is_file() {
-        let reason = "not a regular file".to_owned();
-        return Err(StoreError::Inconsistent { path: path.to_owned(), reason });
+        return Err(StoreError::inconsistent(path, "not a regular file"));
     }
     File::open(path).map_err(StoreError::io(path, "open"))
 }
@@ -43,23 +42,21 @@ pub(crate) fn read_text(path: &Path) -> Result<Option<Vec<u8>>, StoreError> {
         file => file?,
     };
     if file.metadata().map_err(StoreError::io(path, "read"))?.len() > TEXT_LIMIT {
-        let reason = format!("larger than {TEXT_LIMIT} bytes");
-        return Err(StoreError::Inconsistent { path: path.to_owned(), reason });
+        return Err(StoreError::inconsistent(path, format!("larger than {TEXT_LIMIT} bytes")));
     }
     let mut text = Vec::new();
     file.take(TEXT_LIMIT).read_to_end(&mut text).map_err(StoreError::io(path, "read"))?;
     Ok(Some(text))
 }
 
-/// The text of a JSON file.
+/// Returns the text of a JSON file.
 pub(crate) fn encode(path: &Path, value: &impl Serialize) -> Result<Vec<u8>, StoreError> {
-    let mut json = serde_json::to_vec_pretty(value)
-        .map_err(|source| StoreError::Json { path: path.to_owned(), source })?;
+    let mut json = serde_json::to_vec_pretty(value).map_err(StoreError::json(path))?;
     json.push(b'\n');
     Ok(json)
 }
 
-/// Bytes of `run.json`, of `trials.jsonl` and of the trials in `trials.parquet` that are read at
+/// Bytes of `run.json`, of `trials.jsonl` and of the trials in `trials.parquet` that are read, at
 /// most: 700,000 trials of a study.
 pub(crate) const TEXT_LIMIT: u64 = 3 << 30;
 

@@ -1,4 +1,4 @@
-//! A run's directory, and what in it the run made itself: nothing else is ever removed.
+//! A run's directory, and the files in it that the run created: no others are ever removed.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -12,11 +12,11 @@ use underload_disk::{self as disk, Access, GrowingFile};
 use crate::error::StoreError;
 use crate::files::{JOURNAL, RECORD};
 
-/// Whether a run may begin in a directory: it is empty, or not there yet.
+/// Checks that a directory is empty or missing.
 ///
 /// # Errors
-///
-/// [`StoreError::Exists`] when it holds a run, [`StoreError::Foreign`] when it holds anything else.
+/// Returns [`StoreError::Exists`] if it has a run, and [`StoreError::Foreign`] if it has anything
+/// else.
 pub(crate) fn check_vacant(path: &Path) -> Result<(), StoreError> {
     let entries = match fs::read_dir(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -24,7 +24,7 @@ pub(crate) fn check_vacant(path: &Path) -> Result<(), StoreError> {
     };
     for entry in entries {
         let name = entry.map_err(StoreError::io(path, "read"))?.file_name();
-        // Left by a program that was killed before its run had begun.
+        // A program was killed before its run had begun.
         if name.to_string_lossy().starts_with(disk::UNFINISHED) {
             continue;
         }
@@ -39,20 +39,22 @@ pub(crate) fn check_vacant(path: &Path) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Holds a run's directory against other programs that would go on with the same run; `None` if one
-/// of them has it. Freed when the program ends, however it ends.
-pub(crate) fn lock(path: &Path) -> Result<Option<File>, StoreError> {
-    match disk::lock_directory(path, Duration::ZERO) {
-        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
-        locked => locked.map(Some).map_err(StoreError::io(path, "open")),
-    }
+/// Locks a directory until the file is dropped or the program ends.
+///
+/// # Errors
+/// Returns [`StoreError::Busy`] if another program has the lock.
+pub(crate) fn lock(path: &Path) -> Result<File, StoreError> {
+    disk::lock_directory(path, Duration::ZERO).map_err(|error| match error.kind() {
+        io::ErrorKind::WouldBlock => StoreError::Busy { path: path.to_owned() },
+        _ => StoreError::io(path, "lock")(error),
+    })
 }
 
-/// The directory of a run under way. Threads may add files side by side.
+/// The directory of a run. Threads may add files concurrently.
 #[derive(Debug)]
 pub(crate) struct Folder {
     path: PathBuf,
-    /// Whether the directory itself was made for this run.
+    /// Whether the directory itself was created for this run.
     is_made: bool,
     made: Mutex<Made>,
 }
@@ -71,7 +73,7 @@ impl Folder {
         Ok(Folder { path, is_made, made: Mutex::default() })
     }
 
-    /// The directory of an earlier run, with the files and folders that it made.
+    /// Returns the directory of an earlier run, with the files and folders that it created.
     pub(crate) fn resume(path: PathBuf, files: BTreeSet<PathBuf>, folders: Vec<PathBuf>) -> Folder {
         Folder { path, is_made: false, made: Mutex::new(Made { files, folders }) }
     }
@@ -80,7 +82,7 @@ impl Folder {
         &self.path
     }
 
-    /// A folder in it.
+    /// Returns the path of a folder in the directory, which is created if it is missing.
     pub(crate) fn folder(&self, name: &str) -> Result<PathBuf, StoreError> {
         let path = self.path.join(name);
         disk::refuse_links(&self.path, &path).map_err(StoreError::io(&path, "create"))?;
@@ -91,41 +93,41 @@ impl Folder {
         Ok(path)
     }
 
-    /// Writes a file whole or not at all, where none of its name is.
+    /// Writes a file that must not exist, completely or not at all.
     pub(crate) fn write(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
         disk::write_new(path, bytes, Access::Usual)?;
         self.made().files.insert(path.to_owned());
         Ok(())
     }
 
-    /// Begins a file that grows, where none of its name is.
+    /// Creates a file that must not exist, and grows.
     pub(crate) fn begin(&self, path: &Path) -> Result<GrowingFile, StoreError> {
         let file = disk::create_new(path, Access::Usual).map_err(StoreError::io(path, "create"))?;
         self.made().files.insert(path.to_owned());
         Ok(file)
     }
 
-    /// Removes a file that could not be written whole, so that a full disk is not kept full by it.
+    /// Removes a file that could not be written completely, to free a full disk.
     pub(crate) fn or_remove<T>(
         &self,
         path: &Path,
         written: Result<T, StoreError>,
     ) -> Result<T, StoreError> {
         if written.is_err() && self.made().files.remove(path) {
-            // What failed first is what the caller must hear of.
+            // The caller needs the first error.
             let _ = disk::remove(path);
         }
         written
     }
 
-    /// Removes the files of ours that `wanted` names, and the folders of ours that are empty then.
+    /// Removes the run's files that `wanted` accepts, and the run's folders that are empty then.
     pub(crate) fn remove(&self, wanted: impl Fn(&Path) -> bool) -> Result<(), StoreError> {
         let mut made = self.made();
         let files: Vec<PathBuf> = made.files.iter().filter(|path| wanted(path)).cloned().collect();
         let mut removed = Ok(());
         for path in files {
             made.files.remove(&path);
-            // Whatever happens to one, the others go.
+            // After an error, the other files are still removed.
             removed = removed.and(disk::remove(&path).map_err(StoreError::io(&path, "remove")));
         }
         for path in made.folders.iter().rev() {
@@ -135,7 +137,7 @@ impl Folder {
         removed
     }
 
-    /// Removes all that was made for the run.
+    /// Removes everything that was created for the run.
     pub(crate) fn remove_all(&self) -> Result<(), StoreError> {
         self.remove(|_| true)?;
         if self.is_made {

@@ -1,10 +1,10 @@
-//! Facts of the machine, for the record.
+//! Facts about the machine, for the record.
 
 use std::fs;
 
 use underload_record::schema::{HostFacts, World};
 
-/// What can be known before the run; nothing here names a person or an address.
+/// Returns the facts that are known before the run. None of them names a person or an address.
 pub fn facts(world: World) -> HostFacts {
     HostFacts {
         started: jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
@@ -26,7 +26,7 @@ fn first_line(path: &str) -> String {
     text.lines().next().unwrap_or_default().trim().to_owned()
 }
 
-/// The first value of a key in a file of `key SEPARATOR value` lines.
+/// Returns the first value of a key in a file of `key SEPARATOR value` lines.
 fn value_of(path: &str, key: &str, separator: char) -> String {
     let text = fs::read_to_string(path).unwrap_or_default();
     let value = text.lines().find_map(|line| {

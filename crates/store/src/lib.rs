@@ -1,26 +1,25 @@
-//! Run directories: written while the run goes on, readable whatever happens to them.
+//! Run directories, which are written during the run and readable at any time.
 //!
-//! [`RunDir`] writes one, [`RunData`] is one in memory. What is drawn of it is another crate's.
+//! [`RunDir`] writes and reads a directory, [`RunData`] is a run in memory.
 //!
-//! While a run is under way the directory holds `run.json` (without trials), `trials.jsonl` (one
-//! line per finished trial) and `parts/` (two small Parquet files per trial). A trial's line is
-//! written after its parts, so every line is backed by complete files. [`RunDir::finish`] merges
-//! the parts and then replaces `run.json` in one rename: a reader sees the run before or after,
-//! never between. A run that was killed, or whose disk filled up, reads as the trials it finished,
-//! with `RunRecord::complete` false. [`RunDir::sync`] brings the parts to the disk, then the
-//! lines; what a power cut damaged of the trials since the last time is left out when it is read,
-//! and named.
+//! During a run the directory has `run.json` (without trials), `trials.jsonl` (one line per
+//! finished trial) and `parts/` (two small Parquet files per trial). A trial's line is written
+//! after its parts, so that every line has complete files. [`RunDir::finish`] merges the parts and
+//! then replaces `run.json` in one rename: a reader sees the run before or after, never between.
+//! A run that was killed, or whose disk filled up, is read as the trials that it finished, with
+//! `RunRecord::complete` false. [`RunDir::sync`] syncs the parts, then the lines; trials that a
+//! power cut damaged since are dropped when the run is read, and reported.
 //!
-//! Of a run of many trials `run.json` has no trials and names `trials.parquet`, which has them
-//! (module `records`). While such a run is under way its trials are in the journal alone: what they
-//! come to is added up as they come, and once more when they go from there into the table (module
-//! `spool`), so that memory does not grow with their number.
+//! If a run has many trials, they are in `trials.parquet`, which `run.json` names (module
+//! `records`). During such a run its trials are in the journal only: they are summarised as they
+//! come, and a second time when they are copied from there into the table (module `spool`), so that
+//! memory does not grow with their number.
 //!
-//! A sweep of a million trials has a directory of its own kind: [`sweep`]. Runs that follow each
-//! other for months are a [`series`], out of which old ones can be taken.
+//! A sweep of a million trials has another kind of directory: [`sweep`]. Runs of the same line over
+//! months are a [`series`], from which old ones can be removed.
 //!
-//! A run begins in an empty or new directory only, and removes nothing but what it made itself.
-//! [`RunDir::resume`] goes on with one that was cut short.
+//! A run begins only in an empty or new directory, and removes only files that it created.
+//! [`RunDir::resume`] continues an incomplete run.
 
 mod columns;
 mod error;

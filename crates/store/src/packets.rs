@@ -1,4 +1,4 @@
-//! `packets.parquet`: written while a trial runs, a row group whenever enough rows are there.
+//! `packets.parquet`: written during a trial, a row group once enough rows are in memory.
 
 use std::path::{Path, PathBuf};
 
@@ -37,10 +37,9 @@ impl Schema for Packets {
     ];
 }
 
-/// Rows kept in memory, at most: about 10 MB.
+/// Rows in memory, at most: about 10 MB.
 const GROUP_ROWS: usize = 1 << 15;
 
-/// The packets of one trial, on their way to disk.
 #[derive(Debug)]
 pub struct PacketTable {
     path: PathBuf,
@@ -56,32 +55,24 @@ impl PacketTable {
         Ok(Self { path, writer, columns: columns::empty(&layout), rows: 0 })
     }
 
-    /// Keeps a row. The rows of one place come in the order of time.
-    ///
-    /// # Errors
-    ///
-    /// Returns the error of the system call.
+    /// Adds a row. The rows of one point come in the order of time.
     pub fn push(&mut self, row: &PacketSighting<'_>) -> Result<(), StoreError> {
         columns::push(&mut self.columns, Packets::cells(&row));
         self.rows += 1;
         if self.rows.is_multiple_of(GROUP_ROWS) { self.flush() } else { Ok(()) }
     }
 
-    /// Rows kept so far.
     pub fn rows(&self) -> usize {
         self.rows
     }
 
-    /// Writes what is left. The table belongs to the run once its trial is appended.
-    ///
-    /// # Errors
-    ///
-    /// Returns the error of the system call; the file is removed then.
+    /// Completes the file, or removes it after an error. The table belongs to the run once its
+    /// trial is appended.
     pub fn finish(mut self) -> Result<(), StoreError> {
         let flushed = if self.rows.is_multiple_of(GROUP_ROWS) { Ok(()) } else { self.flush() };
         let written = flushed.and_then(|()| self.writer.finish().map(drop));
         if written.is_err() {
-            // What failed first is what the caller must hear of.
+            // The caller needs the first error.
             let _ = disk::remove(&self.path);
         }
         written
@@ -89,11 +80,10 @@ impl PacketTable {
 
     /// Removes the table of a trial that was not completed.
     pub fn discard(self) {
-        // A part without its trial is never read; it is only in the way.
+        // A part without its trial is never read.
         let _ = disk::remove(&self.path);
     }
 
-    /// Path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }

@@ -1,4 +1,4 @@
-//! Reading a run directory, complete or not, trusting nothing in it.
+//! Reads a run directory, complete or not, and checks everything in it.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -17,40 +17,27 @@ use crate::run_data::{RunData, arm_names, check_trial};
 use crate::run_dir::RunDir;
 use crate::table_file;
 
-/// Rows of a table that are read at most: about 2 GB of samples in memory.
+/// Rows of a table that are read, at most: about 2 GB of samples in memory.
 const ROW_LIMIT: u64 = 16_000_000;
 
-/// Bytes of trials in `trials.parquet` that are reduced as they are read: four million of them.
+/// Bytes of trials in `trials.parquet` that are read if each is reduced: four million trials.
 const REDUCED_TEXT_LIMIT: u64 = 16 << 30;
 
 impl RunDir {
-    /// Reads a run directory with all its samples and series.
-    ///
-    /// An incomplete run gives the trials it finished, with summaries computed here; without those
-    /// that are damaged, which [`RunData::left_out`] names.
-    ///
-    /// # Errors
-    ///
-    /// Names the file that is missing, damaged, contradictory, of a newer version or too large.
+    /// Reads a run directory with all samples and series. An incomplete run is read as the trials
+    /// that it finished, with new summaries, without damaged trials, which [`RunData::left_out`]
+    /// describes.
     pub fn read(path: impl AsRef<Path>) -> Result<RunData, StoreError> {
         RunDir::read_trials(path, |_| true)
     }
 
-    /// Reads the record alone.
-    ///
-    /// # Errors
-    ///
-    /// As [`RunDir::read`].
+    /// Reads the record without samples and series.
     pub fn read_record(path: impl AsRef<Path>) -> Result<RunRecord, StoreError> {
         RunDir::read_trials(path, |_| false).map(|data| data.record)
     }
 
-    /// Reads the record, and samples and series of the trials that `wanted` names; those of all
-    /// trials when the run is incomplete, because its summaries need them.
-    ///
-    /// # Errors
-    ///
-    /// As [`RunDir::read`].
+    /// Reads the record, and samples and series of the trials that `wanted` accepts; of all trials
+    /// if the run is incomplete, because its summaries need them.
     pub fn read_trials(
         path: impl AsRef<Path>,
         wanted: impl Fn(&TrialRecord) -> bool,
@@ -61,12 +48,8 @@ impl RunDir {
         })
     }
 
-    /// As [`RunDir::read_trials`], of the trials that `choose` names by their index; it is given
-    /// the run without samples and series.
-    ///
-    /// # Errors
-    ///
-    /// As [`RunDir::read`].
+    /// As [`RunDir::read_trials`], of the trials whose indices `choose` returns for the run without
+    /// samples and series.
     pub fn read_chosen(
         path: impl AsRef<Path>,
         choose: impl FnOnce(&RunData) -> BTreeSet<u32>,
@@ -74,12 +57,8 @@ impl RunDir {
         read_with(path.as_ref(), None, choose)
     }
 
-    /// Reads samples and series of a trial into a run that was read from the directory before, in
-    /// the place of all that it has: for whoever goes from trial to trial.
-    ///
-    /// # Errors
-    ///
-    /// As [`RunDir::read`].
+    /// Replaces the samples and series of `data`, which was read from this directory, by those of
+    /// one trial.
     pub fn read_trial(
         path: impl AsRef<Path>,
         trial: u32,
@@ -97,13 +76,9 @@ impl RunDir {
         Ok(())
     }
 
-    /// As [`RunDir::read_chosen`], for whoever shows a run and keeps no more of it than that needs:
-    /// of a run of more than 2,000 trials that has neither samples nor curves, `reduce` is given
-    /// each trial as it is read, with the record without its trials.
-    ///
-    /// # Errors
-    ///
-    /// As [`RunDir::read`].
+    /// As [`RunDir::read_chosen`], with less memory: if a run has more than 2,000 trials without
+    /// samples and series, calls `reduce` with the record without trials and each trial as it is
+    /// read.
     pub fn read_reduced(
         path: impl AsRef<Path>,
         mut reduce: impl FnMut(&RunRecord, &mut TrialRecord),
@@ -143,81 +118,79 @@ fn read_with(
     Ok(data)
 }
 
-/// Whether a table of the run is there and has no rows.
+/// Whether a table of the run exists and has no rows.
 fn is_empty(path: &Path, name: &str) -> bool {
     let layout = if name == SAMPLES { Samples::layout() } else { Points::layout() };
     let table = table_file::open(&path.join(name), &layout);
     table.is_ok_and(|table| table.metadata().file_metadata().num_rows() == 0)
 }
 
-/// `run.json` as it was written: without trials where the run is not complete, or has too many.
+/// Reads `run.json`, which has no trials if the run is incomplete or has too many.
 pub(super) fn head(path: &Path) -> Result<RunRecord, StoreError> {
     parse(&path.join(RECORD), &record_text(path)?).map(|(record, _)| record)
 }
 
-/// Reads the text of a `run.json` that holds its trials: any bytes give a record or an error.
+/// Parses any bytes as a `run.json`.
 ///
 /// # Errors
-///
-/// [`StoreError::Json`], [`StoreError::Version`] or [`StoreError::Inconsistent`]; that also where
-/// the trials are in a table beside it, which a text alone does not have.
+/// Returns [`StoreError::Inconsistent`] if the trials are in a table instead, and other errors for
+/// a text that is no record.
 pub fn parse_run_json(text: &[u8]) -> Result<RunRecord, StoreError> {
     let path = Path::new(RECORD);
     match parse(path, text)? {
         (record, None) => Ok(record),
-        (_, Some(_)) => Err(StoreError::Inconsistent {
-            path: path.to_owned(),
-            reason: "its trials are in a table beside it; read the directory".to_owned(),
-        }),
+        (_, Some(_)) => {
+            let reason = "its trials are in a table; expected the directory";
+            Err(StoreError::inconsistent(path, reason))
+        }
     }
 }
 
-/// The record, in the form of [`FORMAT_VERSION`] whatever version it was written in, and where its
-/// trials are if not in it.
+/// Parses a record of any version, converts it to [`FORMAT_VERSION`], and returns the table with
+/// its trials if there is one.
 fn parse(path: &Path, text: &[u8]) -> Result<(RunRecord, Option<TrialsIn>), StoreError> {
     #[derive(serde::Deserialize)]
     struct Versioned {
         format_version: u64,
     }
-    let json = |source| StoreError::Json { path: path.to_owned(), source };
     // The version first: a newer format may not have the other fields.
-    let found = serde_json::from_slice::<Versioned>(text).map_err(json)?.format_version;
+    let versioned: Versioned = serde_json::from_slice(text).map_err(StoreError::json(path))?;
+    let found = versioned.format_version;
     if found == 0 || found > u64::from(NEWEST_VERSION) {
         return Err(StoreError::Version { path: path.to_owned(), found });
     }
-    let mut record: RunRecord = serde_json::from_slice(text).map_err(json)?;
-    let inconsistent = |reason| StoreError::Inconsistent { path: path.to_owned(), reason };
-    check(&record).map_err(inconsistent)?;
+    let mut record: RunRecord = serde_json::from_slice(text).map_err(StoreError::json(path))?;
+    check(&record).map_err(|reason| StoreError::inconsistent(path, reason))?;
     if record.format_version == FORMAT_VERSION {
         return Ok((record, None));
     }
-    let apart: Apart = serde_json::from_slice(text).map_err(json)?;
+    let apart: Apart = serde_json::from_slice(text).map_err(StoreError::json(path))?;
     if !record.trials.is_empty() {
-        return Err(inconsistent("has trials, and says that they are in a table".to_owned()));
+        return Err(StoreError::inconsistent(path, "has trials, and names a table of trials"));
     }
     record.format_version = FORMAT_VERSION;
     Ok((record, Some(apart.trials_in)))
 }
 
-/// What later code relies on: indices are positions, names are known and unique.
+/// Checks that indices are positions, and that names are known and unique.
 fn check(record: &RunRecord) -> Result<(), String> {
     let names = arm_names(&record.arms);
     if names.len() != record.arms.len() {
-        return Err("two arms of one name".to_owned());
+        return Err("two arms with equal names".to_owned());
     }
     for (position, trial) in record.trials.iter().enumerate() {
         if trial.index as usize != position {
-            return Err(format!("trial {} stands at position {position}", trial.index));
+            return Err(format!("trial {} is at position {position}", trial.index));
         }
         check_trial(trial, &names)?;
     }
     match record.summaries.iter().find(|summary| !names.contains(&summary.arm)) {
-        Some(summary) => Err(format!("a summary of arm {:?}, which is not listed", summary.arm)),
+        Some(summary) => Err(format!("a summary of the unknown arm {:?}", summary.arm)),
         None => Ok(()),
     }
 }
 
-/// A run that was cut short: the trials whose line and parts are whole.
+/// Reads an incomplete run: the trials whose lines and parts are complete.
 fn incomplete(path: &Path, mut record: RunRecord) -> Result<RunData, StoreError> {
     let (trials, mut left_out) = journal(&path.join(JOURNAL), &arm_names(&record.arms))?;
     let keeps_samples = trials.iter().any(|trial| part_of(path, trial, SAMPLES).exists());
@@ -232,7 +205,7 @@ fn incomplete(path: &Path, mut record: RunRecord) -> Result<RunData, StoreError>
                 record.trials.push(trial);
             }
             Err(error @ StoreError::TooLarge { .. }) => return Err(error),
-            Err(error) => left_out.push(format!("trial {}: {}", trial.index, words(&error))),
+            Err(error) => left_out.push(format!("trial {}: {}", trial.index, in_line(&error))),
         }
         if samples.len() as u64 > ROW_LIMIT {
             return Err(StoreError::TooLarge { path: path.join(PARTS), row_limit: ROW_LIMIT });
@@ -242,13 +215,13 @@ fn incomplete(path: &Path, mut record: RunRecord) -> Result<RunData, StoreError>
     Ok(RunData { record, samples, series, left_out })
 }
 
-/// An error with its cause, in one line.
-fn words(error: &StoreError) -> String {
+/// Returns an error with its cause, in one line.
+fn in_line(error: &StoreError) -> String {
     let cause = std::error::Error::source(error);
     cause.map_or_else(|| error.to_string(), |cause| format!("{error}: {cause}"))
 }
 
-/// Samples and series of one trial of an incomplete run.
+/// Reads samples and series of one trial of an incomplete run.
 fn parts(
     path: &Path,
     trial: &TrialRecord,
@@ -261,7 +234,7 @@ fn parts(
         let mut take = |columns: &[Column]| to_samples(columns, trials, &mut samples);
         table_file::read(&file, &Samples::layout(), ROW_LIMIT, &|_| true, &mut take)?;
     } else if keeps_samples && trial.latencies.iter().any(|latency| latency.sent > 0) {
-        return Err(StoreError::Damaged { path: file, reason: "it is missing".to_owned() });
+        return Err(StoreError::damaged(&file, "it is missing"));
     }
     let file = part_of(path, trial, SERIES);
     if file.exists() {
@@ -275,8 +248,8 @@ fn part_of(path: &Path, trial: &TrialRecord, name: &str) -> PathBuf {
     part(path, trial.index as usize, name)
 }
 
-/// Finished trials of an incomplete run, and what is wrong with lines that are none. A last line
-/// without its end was being written when the run was cut short.
+/// Reads the finished trials of an incomplete run, and the errors of other lines. Ignores a last
+/// line without its end, which was being written when the run was cut short.
 fn journal(
     path: &Path,
     arms: &BTreeSet<String>,
@@ -290,7 +263,7 @@ fn journal(
         let checked = parsed.and_then(|trial| {
             check_trial(&trial, arms)?;
             if trial.index < least {
-                return Err(format!("trial {} where {least} is next", trial.index));
+                return Err(format!("trial {}; expected trial {least}", trial.index));
             }
             Ok(trial)
         });
@@ -302,7 +275,7 @@ fn journal(
     Ok((trials, wrong))
 }
 
-/// The text of a directory's `run.json`.
+/// Reads a directory's `run.json`.
 fn record_text(path: &Path) -> Result<Vec<u8>, StoreError> {
     let text = read_text(&path.join(RECORD))?;
     text.ok_or_else(|| StoreError::NoRun { path: path.to_owned(), why: why_no_run(path) })
@@ -314,7 +287,7 @@ fn why_no_run(path: &Path) -> &'static str {
     } else if path.join(SWEEP).exists() {
         "a sweep and not a run: its results are the tables trials.parquet and cells.parquet"
     } else {
-        "holds no run: no run.json is in it"
+        "not a run directory: it has no run.json"
     }
 }
 
@@ -331,7 +304,7 @@ fn read_tables(path: &Path, kept: &BTreeSet<u32>, data: &mut RunData) -> Result<
     table_file::read(&path.join(SERIES), &Points::layout(), ROW_LIMIT, &wanted, &mut take)?;
     samples.retain(|sample| kept.contains(&sample.trial));
     series.retain(|series| kept.contains(&series.trial));
-    // Our own writer keeps this order; another one's file need not.
+    // Files of this program have this order, others may not.
     samples.sort_by_key(|sample| sample.trial);
     series.sort_by_key(|series| series.trial);
     Ok(())

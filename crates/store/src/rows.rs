@@ -1,4 +1,4 @@
-//! Samples and series as rows of tables, and back.
+//! Converts samples and series to rows of tables, and back.
 
 use std::borrow::Cow;
 
@@ -47,7 +47,7 @@ impl Schema for Samples {
 /// The columns of `series.parquet`.
 pub(crate) struct Points;
 
-/// A point of a curve with the name of its arm.
+/// A point of a series with the name of its arm.
 pub(crate) struct PointRow<'a> {
     pub(crate) arm: &'a str,
     pub(crate) series: &'a Series,
@@ -75,17 +75,15 @@ fn ecn(marking: Option<Marking>) -> Option<Cow<'static, str>> {
     marking.map(|marking| marking.ecn.name().into())
 }
 
-/// The samples of a trial as columns.
-///
-/// # Errors
-/// Returns what is wrong with a sample of another trial, of an unknown flow or beyond the range.
+/// Converts the samples of a trial to columns. Rejects samples of another trial or of an unknown
+/// flow, and numbers beyond the range.
 pub(crate) fn from_samples(trial: &TrialRecord, samples: &[Sample]) -> Result<Vec<Column>, String> {
     for sample in samples {
         if sample.trial != trial.index {
             return Err(format!("a sample of trial {} in trial {}", sample.trial, trial.index));
         }
         if usize::from(sample.flow) >= trial.flows.len() {
-            return Err(format!("a sample of flow {}, which the trial has not", sample.flow));
+            return Err(format!("a sample of the unknown flow {}", sample.flow));
         }
         let Sample { sequence, scheduled_ns, sent_ns, rtt_ns, .. } = *sample;
         [sequence, scheduled_ns, sent_ns, rtt_ns.unwrap_or(0)]
@@ -99,10 +97,7 @@ pub(crate) fn from_samples(trial: &TrialRecord, samples: &[Sample]) -> Result<Ve
     })))
 }
 
-/// The rows of one row group as samples, appended to `samples`.
-///
-/// # Errors
-/// Returns what is wrong with the first row that is no sample of `trials`.
+/// Appends the rows of one row group to `samples`. Rejects rows that are no samples of `trials`.
 pub(crate) fn to_samples(
     columns: &[Column],
     trials: &[TrialRecord],
@@ -145,10 +140,8 @@ pub(crate) fn to_samples(
     Ok(())
 }
 
-/// The series of a trial as columns.
-///
-/// # Errors
-/// Returns what is wrong with a series of another trial, or a time beyond the range.
+/// Converts the series of a trial to columns. Rejects series of another trial, and times beyond the
+/// range.
 pub(crate) fn from_series(trial: &TrialRecord, series: &[Series]) -> Result<Vec<Column>, String> {
     for series in series {
         if series.trial != trial.index {
@@ -159,15 +152,12 @@ pub(crate) fn from_series(trial: &TrialRecord, series: &[Series]) -> Result<Vec<
     Ok(Points::columns(series.iter().flat_map(|series| points(&trial.arm, series))))
 }
 
-/// The points of a series.
 pub(crate) fn points<'a>(arm: &'a str, series: &'a Series) -> impl Iterator<Item = PointRow<'a>> {
     series.points.iter().map(move |point| PointRow { arm, series, point })
 }
 
-/// The rows of one row group as series, appended to `all`. Rows of one series stand together.
-///
-/// # Errors
-/// Returns what is wrong with the first row that is no point of `trials`.
+/// Appends the rows of one row group to `all`. Rows of one series are consecutive. Rejects rows
+/// that are no points of `trials`.
 pub(crate) fn to_series(
     columns: &[Column],
     trials: &[TrialRecord],
@@ -196,17 +186,17 @@ pub(crate) fn to_series(
 
 fn in_range(value: u64) -> Result<(), String> {
     let long = i64::try_from(value);
-    long.map(drop).map_err(|_| format!("{value} is beyond the largest number kept"))
+    long.map(drop).map_err(|_| format!("{value} exceeds 63 bits"))
 }
 
 fn from_long(value: i64) -> Result<u64, String> {
-    u64::try_from(value).map_err(|_| format!("{value} where only zero or more can be"))
+    u64::try_from(value).map_err(|_| format!("{value} is negative"))
 }
 
 fn trial_of(value: i64, trials: &[TrialRecord]) -> Result<(u32, &TrialRecord), String> {
     let index = u32::try_from(value).ok();
     let trial = index.and_then(|index| {
-        // Of an incomplete run some may be missing: then the index is not the position.
+        // In an incomplete run, the index may differ from the position, as trials may be missing.
         let at = trials.get(index as usize).filter(|trial| trial.index == index);
         let find = || trials.binary_search_by_key(&index, |trial| trial.index).ok();
         Some((index, at.or_else(|| trials.get(find()?))?))

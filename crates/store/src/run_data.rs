@@ -1,4 +1,4 @@
-//! A run in memory, and what every reader and writer of trials relies on.
+//! A run in memory, and the checks of every reader and writer of trials.
 
 use std::collections::BTreeSet;
 
@@ -7,53 +7,49 @@ use underload_record::schema::{ArmRecord, RunRecord, Sample, Series, TrialRecord
 /// A run in memory.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RunData {
-    /// Provenance, trials and summaries of the run.
     pub record: RunRecord,
     /// The samples of all probes, ascending by trial.
     pub samples: Vec<Sample>,
-    /// All curves, ascending by trial.
+    /// All series, ascending by trial.
     pub series: Vec<Series>,
-    /// Descriptions of the damaged parts of an incomplete run, which are left out.
+    /// Descriptions of the damaged parts of an incomplete run, which are missing.
     pub left_out: Vec<String>,
 }
 
 impl RunData {
-    /// Samples of one trial.
     pub fn samples_of(&self, trial: u32) -> &[Sample] {
         of_trial(&self.samples, trial, |sample| sample.trial)
     }
 
-    /// Curves of one trial.
     pub fn series_of_trial(&self, trial: u32) -> &[Series] {
         of_trial(&self.series, trial, |series| series.trial)
     }
 
-    /// A curve of one trial.
     pub fn series_of(&self, trial: u32, name: &str) -> Option<&Series> {
         self.series_of_trial(trial).iter().find(|series| series.name == name)
     }
 }
 
+/// Returns the items of one trial.
 pub(crate) fn of_trial<T>(ascending: &[T], trial: u32, trial_of: impl Fn(&T) -> u32) -> &[T] {
     let from = ascending.partition_point(|item| trial_of(item) < trial);
     let to = ascending.partition_point(|item| trial_of(item) <= trial);
     &ascending[from..to.max(from)]
 }
 
-/// Names of a run's arms.
 pub(crate) fn arm_names(arms: &[ArmRecord]) -> BTreeSet<String> {
     arms.iter().map(|arm| arm.name.clone()).collect()
 }
 
-/// Returns what is wrong with a trial of a run with these arms.
+/// Checks a trial of a run with these arms.
 pub(crate) fn check_trial(trial: &TrialRecord, arms: &BTreeSet<String>) -> Result<(), String> {
     let TrialRecord { index, arm, .. } = trial;
     if !arms.contains(arm) {
-        return Err(format!("trial {index} of arm {arm:?}, which is not listed"));
+        return Err(format!("trial {index} has the unknown arm {arm:?}"));
     }
     let names: BTreeSet<&str> = trial.flows.iter().map(|flow| flow.name.as_str()).collect();
     if names.len() != trial.flows.len() {
-        return Err(format!("trial {index} has two flows of one name"));
+        return Err(format!("trial {index} has two flows with equal names"));
     }
     if trial.flows.len() > usize::from(u16::MAX) {
         return Err(format!("trial {index} has more than {} flows", u16::MAX));

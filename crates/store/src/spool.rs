@@ -1,4 +1,4 @@
-//! The trials of a run of many, which are not kept in memory: read again out of its journal.
+//! Reads the trials of a large run, which are not in memory, from its journal again.
 
 use std::collections::BTreeSet;
 use std::io::{BufRead as _, BufReader, Read as _};
@@ -14,20 +14,17 @@ use crate::run_data::check_trial;
 #[derive(Debug)]
 pub(super) struct Spool<'a> {
     pub(super) path: &'a Path,
-    /// Its length, bytes.
+    /// Length of the journal.
     pub(super) bytes: u64,
-    /// Its lines.
     pub(super) trials: usize,
     pub(super) arms: &'a BTreeSet<String>,
 }
 
 impl Spool<'_> {
-    /// Gives the trials to `take`, in their order.
+    /// Calls `take` with the trials in order.
     ///
     /// # Errors
-    ///
-    /// [`StoreError::Inconsistent`] where somebody else has changed the journal, what the disk
-    /// said, or what `take` returns.
+    /// Returns [`StoreError::Inconsistent`] if another program has changed the journal.
     pub(super) fn read(
         &self,
         take: &mut dyn FnMut(TrialRecord) -> Result<(), StoreError>,
@@ -42,21 +39,21 @@ impl Spool<'_> {
         }
         match lines.fill_buf().map_err(StoreError::io(self.path, "read"))? {
             [] => Ok(()),
-            _ => Err(self.changed(self.trials, "a line too many")),
+            _ => Err(self.changed(self.trials, "an unknown line")),
         }
     }
 
     fn trial(&self, line: &[u8], index: usize) -> Result<TrialRecord, String> {
         let trial: TrialRecord = serde_json::from_slice(line).map_err(|error| error.to_string())?;
         if trial.index as usize != index {
-            return Err(format!("trial {} where {index} was written", trial.index));
+            return Err(format!("trial {}; expected trial {index}", trial.index));
         }
         check_trial(&trial, self.arms)?;
         Ok(trial)
     }
 
     fn changed(&self, index: usize, reason: &str) -> StoreError {
-        let reason = format!("line {}: {reason}; it changed while the run went on", index + 1);
-        StoreError::Inconsistent { path: self.path.to_owned(), reason }
+        let reason = format!("line {}: {reason}; the file changed during the run", index + 1);
+        StoreError::inconsistent(self.path, reason)
     }
 }

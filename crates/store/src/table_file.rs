@@ -1,4 +1,4 @@
-//! Files of tables: Parquet, one row group per trial.
+//! Parquet files of tables, with one row group per trial.
 
 use std::fmt;
 use std::fs::File;
@@ -21,13 +21,13 @@ use crate::error::StoreError;
 use crate::files::open_file;
 use crate::values::guarded;
 
-/// A file that row groups are added to.
+/// A file to which row groups are added.
 pub(crate) struct TableWriter<W: Write + Send> {
     path: PathBuf,
     writer: SerializedFileWriter<W>,
 }
 
-/// A table that gets its name when it is complete.
+/// A table that gets its name once it is complete.
 pub(crate) type NewTable = TableWriter<NewFile>;
 
 impl<W: Write + Send> TableWriter<W> {
@@ -40,12 +40,11 @@ impl<W: Write + Send> TableWriter<W> {
         Ok(Self { path: path.to_owned(), writer })
     }
 
-    /// Adds a row group; all columns have as many values.
+    /// Adds a row group of columns of equal length.
     pub(crate) fn write(&mut self, columns: &[Column]) -> Result<(), StoreError> {
         append_columns(&mut self.writer, columns).map_err(|error| write_error(&self.path, &error))
     }
 
-    /// Writes the end of the file.
     pub(crate) fn finish(self) -> Result<W, StoreError> {
         self.writer.into_inner().map_err(|error| write_error(&self.path, &error))
     }
@@ -60,12 +59,12 @@ impl NewTable {
         Self::new(path, file, layout)
     }
 
-    /// Names the finished table, if no other file has its name.
+    /// Names the finished table, unless a file of its name exists.
     pub(crate) fn claim(self) -> Result<(), StoreError> {
         self.place(NewFile::claim)
     }
 
-    /// Names the finished table, in the place of any other file of its name.
+    /// Names the finished table, and replaces a file of its name.
     pub(crate) fn replace(self) -> Result<(), StoreError> {
         self.place(NewFile::replace)
     }
@@ -82,17 +81,19 @@ impl<W: Write + Send> fmt::Debug for TableWriter<W> {
     }
 }
 
-/// A file's bytes, with one row group of each.
+/// Returns the bytes of a file with these row groups.
 pub(crate) fn bytes<S: AsRef<str>>(
     layout: &Layout<S>,
     groups: impl Iterator<Item = Vec<Column>>,
 ) -> Result<Vec<u8>, String> {
-    let told = |error: ParquetError| error.to_string();
-    let mut writer = file_writer(Vec::new(), layout).map_err(told)?;
-    for columns in groups {
-        append_columns(&mut writer, &columns).map_err(told)?;
-    }
-    writer.into_inner().map_err(told)
+    let write = || -> ParquetResult<Vec<u8>> {
+        let mut writer = file_writer(Vec::new(), layout)?;
+        for columns in groups {
+            append_columns(&mut writer, &columns)?;
+        }
+        writer.into_inner()
+    };
+    write().map_err(|error| error.to_string())
 }
 
 fn append_columns<W: Write + Send>(
@@ -108,8 +109,8 @@ fn append_columns<W: Write + Send>(
     group.close().map(drop)
 }
 
-/// Writes one file with the row groups of all `parts`, which are copied and not decoded. Without
-/// parts, a table without rows. It is there whole or not at all, and in no other file's place.
+/// Copies the row groups of all `parts` to one file without decoding them. Without parts, the table
+/// has no rows. The file is written completely or not at all, and must not exist.
 pub(crate) fn merge(
     path: &Path,
     layout: &Layout,
@@ -144,8 +145,8 @@ fn append_groups(writer: &mut SerializedFileWriter<NewFile>, input: &File) -> Pa
     Ok(())
 }
 
-/// Reads every row group whose trials `wanted` accepts, and passes its columns to `take`. Refuses a
-/// file with other columns than `layout`, or with more than `row_limit` accepted rows.
+/// Calls `take` with the columns of every row group whose trials `wanted` accepts. Rejects a file
+/// with other columns than `layout`, or with more than `row_limit` accepted rows.
 pub(crate) fn read(
     path: &Path,
     layout: &Layout,
@@ -153,7 +154,7 @@ pub(crate) fn read(
     wanted: &dyn Fn(i64) -> bool,
     take: &mut dyn FnMut(&[Column]) -> Result<(), String>,
 ) -> Result<(), StoreError> {
-    let damaged = |reason: String| StoreError::Damaged { path: path.to_owned(), reason };
+    let damaged = |reason: String| StoreError::damaged(path, reason);
     let reader = open(path, layout)?;
     let mut rows_left = row_limit;
     for position in 0..reader.num_row_groups() {
@@ -166,45 +167,52 @@ pub(crate) fn read(
         rows_left = rows_left
             .checked_sub(rows)
             .ok_or_else(|| StoreError::TooLarge { path: path.to_owned(), row_limit })?;
-        let columns = guarded(|| read_group(&reader, position, layout, rows as usize));
-        take(&columns.map_err(|error| damaged(error.to_string()))?).map_err(damaged)?;
+        take(&read_group(&reader, position, layout).map_err(damaged)?).map_err(damaged)?;
     }
     Ok(())
 }
 
-/// Opens a table, and refuses one with other columns.
+/// Opens a table. Rejects other columns than `layout`.
 pub(crate) fn open<S: AsRef<str>>(
     path: &Path,
     layout: &Layout<S>,
 ) -> Result<SerializedFileReader<File>, StoreError> {
-    let file = open_file(path)?;
-    let damaged = |reason: String| StoreError::Damaged { path: path.to_owned(), reason };
-    let told = |error: ParquetError| damaged(error.to_string());
-    let reader = guarded(|| SerializedFileReader::new(file)).map_err(told)?;
-    if !has_layout(&reader, layout).map_err(told)? {
-        return Err(damaged("its columns are not those of this format version".to_owned()));
-    }
-    Ok(reader)
+    reader(open_file(path)?, layout).map_err(|reason| StoreError::damaged(path, reason))
 }
 
-/// Whether a file has exactly the columns of a layout.
-pub(crate) fn has_layout<R: ChunkReader + 'static, S: AsRef<str>>(
-    reader: &SerializedFileReader<R>,
+/// Reads the footer of a file. Rejects other columns than `layout`.
+pub(crate) fn reader<R: ChunkReader + 'static, S: AsRef<str>>(
+    file: R,
     layout: &Layout<S>,
-) -> ParquetResult<bool> {
-    Ok(*reader.metadata().file_metadata().schema() == *schema(layout)?)
+) -> Result<SerializedFileReader<R>, String> {
+    let read = || {
+        let reader = SerializedFileReader::new(file)?;
+        let is_equal = *reader.metadata().file_metadata().schema() == *schema(layout)?;
+        Ok(is_equal.then_some(reader))
+    };
+    let reader = guarded(read).map_err(|error| error.to_string())?;
+    reader.ok_or_else(|| "its columns are those of another version or sweep".to_owned())
 }
 
+/// Reads one row group, whose first columns are those of `layout`.
 pub(crate) fn read_group<R: ChunkReader + 'static, S>(
     reader: &SerializedFileReader<R>,
     position: usize,
     layout: &Layout<S>,
-    rows: usize,
-) -> ParquetResult<Vec<Column>> {
-    let group = reader.get_row_group(position)?;
-    let kinds = layout.iter().map(|(_, kind)| *kind).enumerate();
-    kinds.map(|(at, kind)| Column::read(kind, group.get_column_reader(at)?, rows)).collect()
+) -> Result<Vec<Column>, String> {
+    let rows = usize::try_from(reader.metadata().row_group(position).num_rows());
+    let rows = rows.ok().filter(|rows| *rows <= MOST_GROUP_ROWS);
+    let rows = rows.ok_or("a row group of an invalid size")?;
+    let columns = guarded(|| {
+        let group = reader.get_row_group(position)?;
+        let kinds = layout.iter().map(|(_, kind)| *kind).enumerate();
+        kinds.map(|(at, kind)| Column::read(kind, group.get_column_reader(at)?, rows)).collect()
+    });
+    columns.map_err(|error| error.to_string())
 }
+
+/// Rows of a row group, at most.
+const MOST_GROUP_ROWS: usize = 1 << 24;
 
 fn single_trial(statistics: Option<&Statistics>) -> Option<i64> {
     let Some(Statistics::Int64(statistics)) = statistics else { return None };
@@ -221,7 +229,7 @@ fn file_writer<W: Write + Send, S: AsRef<str>>(
         .set_statistics_enabled(EnabledStatistics::Chunk)
         .set_offset_index_disabled(true)
         .set_created_by(concat!("underload ", env!("CARGO_PKG_VERSION")).to_owned());
-    // Times and counters hardly repeat but grow steadily: differences are small, dictionaries
+    // Times and counters rarely repeat but grow steadily: differences are small, dictionaries
     // large.
     for (name, _) in layout.iter().filter(|(_, kind)| *kind == Kind::Long) {
         properties = properties

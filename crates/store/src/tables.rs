@@ -1,4 +1,4 @@
-//! Tables of trials that were read, as Parquet or CSV: for exports.
+//! Exports tables of a run in memory, as Parquet or CSV.
 
 use std::io::{self, Write};
 
@@ -17,11 +17,11 @@ pub enum Table {
     Trials,
     /// A row per probe packet.
     Samples,
-    /// A row per point of a curve.
+    /// A row per point of a series.
     Series,
 }
 
-/// Names and kinds of a table's columns, in order: those of the file in the run directory.
+/// Returns names and kinds of a table's columns, which are those of the file in a run directory.
 pub fn table_columns(table: Table) -> Vec<(&'static str, Kind)> {
     match table {
         Table::Trials => Trials::layout(),
@@ -30,16 +30,14 @@ pub fn table_columns(table: Table) -> Vec<(&'static str, Kind)> {
     }
 }
 
-/// The rows of a table in groups, of which the file in the run directory is made. One at a time: a
-/// table takes several times the room of the trials that it comes from.
-///
-/// Each group is an error where its data does not fit together.
+/// Returns the row groups of a table, one at a time, as a table needs several times the memory of
+/// its trials. A group with inconsistent data is an error.
 pub fn table_groups(
     table: Table,
     data: &RunData,
 ) -> impl Iterator<Item = Result<Vec<Column>, String>> {
     let all = &data.record.trials;
-    // Of samples and series a group per trial that has any, of trials many in one.
+    // Samples and series have a group per trial that has any, trials have large groups.
     let (each, many) = match table {
         Table::Trials => (&[][..], &all[..]),
         Table::Samples | Table::Series => (&all[..], &[][..]),
@@ -49,7 +47,7 @@ pub fn table_groups(
     of_trials.chain(each.iter().filter_map(move |trial| of_trial(table, data, trial)))
 }
 
-/// The group of a trial, if it has rows.
+/// Returns the group of a trial, if it has rows.
 fn of_trial(
     table: Table,
     data: &RunData,
@@ -64,23 +62,14 @@ fn of_trial(
     has_points.then(|| rows::from_series(trial, series))
 }
 
-/// A table of a run's trials as the bytes of a Parquet file, with the columns of the run
-/// directory's own.
-///
-/// # Errors
-///
-/// What of the data does not fit together.
+/// Returns a table as the bytes of a Parquet file. Rejects inconsistent data.
 pub fn parquet_table(table: Table, data: &RunData) -> Result<Vec<u8>, String> {
     let groups: Result<Vec<_>, String> = table_groups(table, data).collect();
     table_file::bytes(&table_columns(table), groups?.into_iter())
 }
 
-/// Writes every sample as CSV (RFC 4180), with the columns of `samples.parquet`; an empty field is
-/// a lost or unknown value.
-///
-/// # Errors
-///
-/// Returns the error of the writer.
+/// Writes every sample as CSV (RFC 4180), with the columns of `samples.parquet`. Lost and unknown
+/// values are empty fields.
 pub fn write_samples_csv(out: &mut impl Write, data: &RunData) -> io::Result<()> {
     let rows = data.samples.iter().map(|sample| {
         let trial = data.record.trials.get(sample.trial as usize);
@@ -91,10 +80,6 @@ pub fn write_samples_csv(out: &mut impl Write, data: &RunData) -> io::Result<()>
 }
 
 /// Writes every point of every series as CSV, with the columns of `series.parquet`.
-///
-/// # Errors
-///
-/// Returns the error of the writer.
 pub fn write_series_csv(out: &mut impl Write, data: &RunData) -> io::Result<()> {
     let of_trial = |index: u32| arm(data.record.trials.get(index as usize));
     let all = data.series.iter();
@@ -102,10 +87,6 @@ pub fn write_series_csv(out: &mut impl Write, data: &RunData) -> io::Result<()> 
 }
 
 /// Writes a row per trial as CSV, with the columns of `trials.parquet`.
-///
-/// # Errors
-///
-/// Returns the error of the writer.
 pub fn write_trials_csv(out: &mut impl Write, trials: &[TrialRecord]) -> io::Result<()> {
     Trials::write_csv(out, trials.iter())
 }

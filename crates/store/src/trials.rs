@@ -1,4 +1,4 @@
-//! `trials.parquet`: a row per trial, for whoever compares trials and not packets.
+//! `trials.parquet`: a row per trial.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -24,7 +24,7 @@ impl Schema for Trials {
         ("trial", Long(|it| it.index.into())),
         ("arm", Text(|it| (&it.arm).into())),
         ("repeat", Long(|it| it.repeat.into())),
-        // Beyond the largest number of the table's kind.
+        // A text, as it may exceed 63 bits.
         ("seed", Text(|it| it.seed.to_string().into())),
         ("valid", Boolean(|it| it.validity.is_valid())),
         ("invalid_because", OptionalText(|it| reasons(&it.validity))),
@@ -61,12 +61,12 @@ fn of_flows(trial: &TrialRecord, value: fn(&FlowRecord) -> Option<u64>) -> Optio
     sum(trial.flows.iter().filter_map(value))
 }
 
-/// `None` for no values.
+/// Returns `None` without values.
 fn sum(values: impl Iterator<Item = u64>) -> Option<i128> {
     values.map(i128::from).reduce(|sum, value| sum + value)
 }
 
-/// The queues of a direction while load was on the line.
+/// Returns the queues of a direction in the load phase.
 fn queues(trial: &TrialRecord, way: Direction) -> impl Iterator<Item = &BottleneckSummary> {
     let is_of_load =
         move |it: &&BottleneckSummary| it.direction == way && it.window.phase == Phase::Load;
@@ -86,13 +86,13 @@ fn sojourn(trial: &TrialRecord, way: Direction) -> Option<i128> {
     p99s.max().map(Into::into)
 }
 
-/// The first probe whose percentiles hide no load.
+/// Returns the first open-loop probe of round trips.
 fn headline_probe(trial: &TrialRecord) -> Option<&str> {
     let is_open = |it: &&LatencySummary| !it.closed_loop && it.measure == LatencyMeasure::RoundTrip;
     trial.latencies.iter().find(is_open).map(|it| it.probe.as_str())
 }
 
-/// The summary of that probe's round trips in a phase.
+/// Returns the summary of the headline probe in a phase.
 fn latency(trial: &TrialRecord, phase: Phase) -> Option<&LatencySummary> {
     let probe = headline_probe(trial)?;
     trial.latencies.iter().find(|it| {
@@ -107,7 +107,7 @@ fn reasons(validity: &Validity) -> Option<Cow<'static, str>> {
     (!validity.is_valid()).then(|| validity.reasons_in_words().join("; ").into())
 }
 
-/// The numbers of all applications, by flow and metric.
+/// Returns the metrics of all applications by `FLOW.METRIC`.
 fn metrics(trial: &TrialRecord) -> BTreeMap<String, Option<f64>> {
     let of_flow = trial.flows.iter().flat_map(|flow| {
         let named = move |it: &underload_record::schema::Metric| {
@@ -118,12 +118,12 @@ fn metrics(trial: &TrialRecord) -> BTreeMap<String, Option<f64>> {
     of_flow.collect()
 }
 
-/// Maps of texts and numbers: JSON has words for all of them.
+/// Writes a map of texts and numbers, which cannot fail.
 fn json(value: &impl serde::Serialize) -> Cow<'static, str> {
     serde_json::to_string(value).unwrap_or_default().into()
 }
 
-/// Writes the table of some trials, where no file of its name is.
+/// Writes the table of trials to a file that must not exist.
 pub(crate) fn write(path: &Path, trials: &[TrialRecord]) -> Result<(), StoreError> {
     let mut table = NewTable::begin(path, &Trials::layout())?;
     let mut groups = trials.chunks(GROUP_ROWS);

@@ -1,5 +1,4 @@
-//! Values of Parquet columns, one by one and checked: what a damaged file says of itself is not
-//! believed.
+//! Reads and writes values of Parquet columns, and does not trust the headers of damaged files.
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -10,13 +9,10 @@ use parquet::data_type::DataType;
 use parquet::errors::{ParquetError, Result};
 use parquet::file::writer::SerializedColumnWriter;
 
-/// Rows decoded at a time. Also bounds what a damaged header can make us allocate.
+/// Rows decoded at a time, which bounds the memory that a damaged header can allocate.
 const BATCH_ROWS: usize = 1 << 16;
 
-/// The next so many values of a column that has one in each row.
-///
-/// # Errors
-/// There are fewer, or they cannot be read.
+/// Reads the next `rows` values of a column that has one in each row.
 pub fn required<T: DataType>(column: &mut ColumnReaderImpl<T>, rows: usize) -> Result<Vec<T::T>> {
     let mut values = Vec::new();
     while values.len() < rows {
@@ -29,10 +25,7 @@ pub fn required<T: DataType>(column: &mut ColumnReaderImpl<T>, rows: usize) -> R
     Ok(values)
 }
 
-/// The next so many rows of a column that has no value in some.
-///
-/// # Errors
-/// As [`required`].
+/// Reads the next `rows` rows of a column that may lack values.
 pub fn optional<T: DataType>(
     column: &mut ColumnReaderImpl<T>,
     rows: usize,
@@ -56,13 +49,12 @@ pub fn optional<T: DataType>(
     filled.collect()
 }
 
-/// The values that are there, and for each row whether one is.
+/// Returns the values that exist, and for each row 1 if it has one or else 0.
 pub fn with_levels<T: Clone>(values: &[Option<T>]) -> (Vec<T>, Vec<i16>) {
     let levels = values.iter().map(|value| i16::from(value.is_some())).collect();
     (values.iter().flatten().cloned().collect(), levels)
 }
 
-/// Writes values of which each row has one.
 pub(crate) fn write_required<T: DataType>(
     values: &[T::T],
     writer: &mut SerializedColumnWriter<'_>,
@@ -70,7 +62,6 @@ pub(crate) fn write_required<T: DataType>(
     writer.typed::<T>().write_batch(values, None, None)
 }
 
-/// Writes values that some rows lack.
 pub(crate) fn write_optional<T: DataType>(
     values: &[Option<T::T>],
     writer: &mut SerializedColumnWriter<'_>,
@@ -80,15 +71,12 @@ pub(crate) fn write_optional<T: DataType>(
 }
 
 thread_local! {
-    /// Whether this thread is within [`guarded`].
+    /// Whether this thread is in [`guarded`].
     static IS_GUARDED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Runs a step of the Parquet library. On damaged files some of its internal checks panic; the file
-/// is what is wrong, so that becomes an error like any other, and nothing is printed of it.
-///
-/// # Errors
-/// The step's, or what the check said.
+/// Runs a step of the Parquet library. Some of its checks panic on damaged files: such a panic
+/// becomes an error, and is not printed.
 pub fn guarded<T>(step: impl FnOnce() -> Result<T>) -> Result<T> {
     static HOOK: Once = Once::new();
     if !std::thread::panicking() {
@@ -106,7 +94,7 @@ pub fn guarded<T>(step: impl FnOnce() -> Result<T>) -> Result<T> {
     })
 }
 
-/// Prints panics as before, but for those within [`guarded`].
+/// Prints panics as before, except those in [`guarded`].
 fn print_unless_guarded() {
     let print = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {

@@ -66,7 +66,7 @@ impl Keeper {
 
     /// Whether a directory was made a series before.
     pub fn is_series(directory: &Path) -> bool {
-        Series::of(directory).is_ok_and(|series| series.is_some())
+        Series::find(directory).is_ok_and(|series| series.is_some())
     }
 
     /// The directory.

@@ -1,10 +1,9 @@
-//! Runs of more trials than `run.json` is to hold: their whole records are in `trials.parquet`.
+//! Runs with too many trials for `run.json`, whose records are in `trials.parquet`.
 //!
-//! The record of 26,000 trials is a hundred megabytes that every reader takes in at once, whatever
-//! it is after. Format version 2 is for these runs alone: `run.json` has everything but the trials,
-//! and [`TrialsIn`] in their place. The table has one column more, in which each row is the object
-//! that would stand in `trials`; text of one form after another, which compression makes small. It
-//! is written and read some rows at a time.
+//! The record of 26,000 trials has a hundred megabytes, which every reader would have to parse at
+//! once. Format version 2 is for these runs alone: `run.json` has everything but the trials, and
+//! [`TrialsIn`] in their place. The table has one more column, with the JSON objects of `trials`,
+//! which compress well. It is written and read some rows at a time.
 
 use std::collections::BTreeSet;
 use std::mem;
@@ -30,16 +29,15 @@ const GROUP_ROWS: usize = 1 << 10;
 /// Rows that are read at once.
 const BATCH_ROWS: usize = 1 << 6;
 
-/// Where the trials are that `run.json` does not hold.
+/// The table with the trials of a run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct TrialsIn {
-    /// The table beside it: `trials.parquet`. Readers refuse any other name.
+    /// Always `trials.parquet`; readers reject any other name.
     file: String,
-    /// How many there are.
     count: usize,
 }
 
-/// What `run.json` of such a run has and others have not.
+/// The additional key in `run.json` of such a run.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Apart {
     pub(crate) trials_in: TrialsIn,
@@ -53,7 +51,7 @@ struct Head<'a> {
     trials_in: TrialsIn,
 }
 
-/// The text of `run.json` of a run whose `count` trials are in the table.
+/// Returns `run.json` of a run whose `count` trials are in the table.
 pub(crate) fn encode(
     path: &Path,
     record: &mut RunRecord,
@@ -66,14 +64,14 @@ pub(crate) fn encode(
     json
 }
 
-/// The columns of the table: those of every `trials.parquet`, and the records.
+/// Returns the columns of every `trials.parquet`, and that of the records.
 fn layout() -> Vec<(&'static str, Kind)> {
     let mut layout = Trials::layout();
     layout.push(("record", Kind::Text));
     layout
 }
 
-/// The table under way, with the trials of its last row group.
+/// A table that is written, with the trials of its last row group.
 pub(crate) struct NewRecords {
     path: PathBuf,
     table: NewTable,
@@ -86,13 +84,12 @@ impl NewRecords {
         Ok(Self { path: path.to_owned(), table, group: Vec::new() })
     }
 
-    /// Adds the next trial.
     pub(crate) fn push(&mut self, trial: TrialRecord) -> Result<(), StoreError> {
         self.group.push(trial);
         if self.group.len() < GROUP_ROWS { Ok(()) } else { self.write_group() }
     }
 
-    /// The finished table, if no other file has its name.
+    /// Completes and names the table, unless a file of its name exists.
     pub(crate) fn claim(mut self) -> Result<(), StoreError> {
         if !self.group.is_empty() {
             self.write_group()?;
@@ -103,7 +100,7 @@ impl NewRecords {
     fn write_group(&mut self) -> Result<(), StoreError> {
         let texts = self.group.iter().map(|it| serde_json::to_vec(it).map(ByteArray::from));
         let texts: Result<Vec<ByteArray>, _> = texts.collect();
-        let texts = texts.map_err(|source| StoreError::Json { path: self.path.clone(), source })?;
+        let texts = texts.map_err(StoreError::json(&self.path))?;
         let mut columns = Trials::columns(self.group.iter());
         columns.push(Column::Text(texts));
         self.group.clear();
@@ -111,8 +108,8 @@ impl NewRecords {
     }
 }
 
-/// Reads the trials of a run in `directory` with these arms, at most so many bytes of them, and
-/// keeps each as `reduce` leaves it.
+/// Reads the trials of a run in `directory` with these arms, of at most `limit` bytes, and calls
+/// `reduce` with each.
 pub(crate) fn read(
     directory: &Path,
     trials_in: &TrialsIn,
@@ -122,12 +119,11 @@ pub(crate) fn read(
 ) -> Result<Vec<TrialRecord>, StoreError> {
     let TrialsIn { file, count } = trials_in;
     if file != TRIALS {
-        let path = directory.join(RECORD);
-        let reason = format!("its trials are in {file:?}; expected {TRIALS:?}, beside it");
-        return Err(StoreError::Inconsistent { path, reason });
+        let reason = format!("its trials are in {file:?}; expected {TRIALS:?}");
+        return Err(StoreError::inconsistent(&directory.join(RECORD), reason));
     }
     let path = directory.join(TRIALS);
-    let damaged = |reason: String| StoreError::Damaged { path: path.clone(), reason };
+    let damaged = |reason: String| StoreError::damaged(&path, reason);
     let reader = table_file::open(&path, &layout())?;
     let (mut trials, mut bytes) = (Vec::new(), 0);
     for position in 0..reader.num_row_groups() {
@@ -155,17 +151,17 @@ pub(crate) fn read(
         }
     }
     if trials.len() < *count {
-        return Err(damaged(format!("{} trials where run.json tells of {count}", trials.len())));
+        return Err(damaged(format!("{} trials; run.json has {count}", trials.len())));
     }
     Ok(trials)
 }
 
-/// The record at a position.
+/// Parses the record at a position.
 fn trial(text: &[u8], position: usize, arms: &BTreeSet<String>) -> Result<TrialRecord, String> {
     let trial = serde_json::from_slice::<TrialRecord>(text);
     let trial = trial.map_err(|error| format!("row {position}: {error}"))?;
     if trial.index as usize != position {
-        return Err(format!("trial {} stands at position {position}", trial.index));
+        return Err(format!("trial {} is at position {position}", trial.index));
     }
     check_trial(&trial, arms)?;
     Ok(trial)

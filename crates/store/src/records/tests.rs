@@ -28,7 +28,7 @@ fn write(path: &Path, trials: &[TrialRecord]) -> Result<(), StoreError> {
     table.claim()
 }
 
-/// `run.json`, changed.
+/// Changes `run.json` of a run.
 fn change(root: &Path, change: impl Fn(&mut serde_json::Value)) {
     let path = root.join(RECORD);
     let mut json = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
@@ -62,7 +62,7 @@ fn a_run_is_the_same_wherever_its_trials_are() {
     assert_eq!(json["trials"], serde_json::json!([]));
     assert_eq!(json["trials_in"], serde_json::json!({ "file": "trials.parquet", "count": 5 }));
     let told = parse_run_json(&text).unwrap_err().to_string();
-    assert!(told.contains("read the directory"), "{told}");
+    assert!(told.contains("expected the directory"), "{told}");
 }
 
 #[test]
@@ -96,11 +96,11 @@ fn a_journal_that_somebody_changes_ends_no_run() {
         ("line 2: expected", |text| {
             String::from_utf8_lossy(text).replace("\"index\":1", "\"index\":x").into_bytes()
         }),
-        ("line 1: trial 1 where 0 was written", |text| {
+        ("line 1: trial 1; expected trial 0", |text| {
             let first = text.iter().position(|byte| *byte == b'\n').unwrap() + 1;
             [&text[first..], &text[..first]].concat()
         }),
-        ("which is not listed", |text| {
+        ("the unknown arm", |text| {
             String::from_utf8_lossy(text).replace("\"pie\"", "\"nie\"").into_bytes()
         }),
     ];
@@ -179,7 +179,7 @@ fn a_damaged_table_is_refused_by_its_name() {
     }
     fs::write(&table, &whole).unwrap();
     change(&root, |json| json["trials_in"]["count"] = 4.into());
-    assert!(refused(&root).contains("3 trials where run.json tells of 4"));
+    assert!(refused(&root).contains("3 trials; run.json has 4"));
     change(&root, |json| json["trials_in"]["count"] = 2.into());
     assert!(refused(&root).contains("more than 2 trials"));
     change(&root, |json| json["trials_in"]["count"] = 3.into());
@@ -189,14 +189,14 @@ fn a_damaged_table_is_refused_by_its_name() {
     assert!(refused(&root).contains(TRIALS));
     let trials: Vec<TrialRecord> = (0..3).map(|index| trial(index).0).collect();
     crate::trials::write(&table, &trials).unwrap();
-    assert!(refused(&root).contains("its columns are not those"));
+    assert!(refused(&root).contains("its columns are those of another"));
     fs::remove_file(&table).unwrap();
     let others = trials.iter().map(|it| TrialRecord { arm: "codel".to_owned(), ..it.clone() });
     write(&table, &others.collect::<Vec<_>>()).unwrap();
-    assert!(refused(&root).contains("arm \"codel\", which is not listed"));
+    assert!(refused(&root).contains("the unknown arm \"codel\""));
     fs::remove_file(&table).unwrap();
     write(&table, &[&trials[1..], &trials[..1]].concat()).unwrap();
-    assert!(refused(&root).contains("trial 1 stands at position 0"));
+    assert!(refused(&root).contains("trial 1 is at position 0"));
 }
 
 #[test]
@@ -218,7 +218,7 @@ fn a_record_names_no_file_but_the_one_beside_it() {
     assert!(refused(&root).contains("not a run record"));
     change(&root, |json| json["trials"] = serde_json::json!([trial(0).0]));
     change(&root, |json| json["trials_in"] = serde_json::json!({ "file": TRIALS, "count": 3 }));
-    assert!(refused(&root).contains("has trials, and says that they are in a table"));
+    assert!(refused(&root).contains("has trials, and names a table of trials"));
     // Under the version of old, a key that its readers do not know says nothing.
     change(&root, |json| json["format_version"] = 1.into());
     assert_eq!(RunDir::read_record(&root).unwrap().trials.len(), 1);
@@ -237,7 +237,7 @@ fn the_format_page_tells_of_these_runs() {
     assert!(page.contains(&format!("A `run.json` holds {most} trials at most")));
 }
 
-/// `2,000`.
+/// Writes a number as `2,000`.
 fn in_words(number: usize) -> String {
     format!("{},{:03}", number / 1_000, number % 1_000)
 }

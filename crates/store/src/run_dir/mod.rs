@@ -22,19 +22,18 @@ use crate::spool::Spool;
 use crate::table_file::{self, TableWriter};
 use crate::trials;
 
-/// Trials that `run.json` holds, at most; more are in `trials.parquet`.
+/// Trials in `run.json`, at most; more are in `trials.parquet`.
 pub(crate) const MOST_IN_RECORD: usize = 2_000;
-/// Names that are tried where one is taken.
+/// Names that [`RunDir::create_unused`] tries.
 const MOST_NAMES: u32 = 10_000;
 
-/// A run directory being written.
+/// A run directory that is written.
 #[derive(Debug)]
 pub struct RunDir {
     folder: Folder,
     record: RunRecord,
-    /// Names of its arms.
     arms: BTreeSet<String>,
-    /// How many were appended.
+    /// Number of appended trials.
     trials: usize,
     /// Running summary of all trials; `None` while they are few enough to be in the record.
     conclusion: Option<Conclusion>,
@@ -45,35 +44,37 @@ pub struct RunDir {
     pub(crate) most_in_record: usize,
     /// Parts that may not be on the disk yet.
     unsynced: Vec<PathBuf>,
-    /// Nobody else goes on with the run meanwhile; `None` where the file system has no locks.
+    /// Prevents other programs from resuming the run; `None` if the file system has no locks.
     _lock: Option<File>,
 }
 
 impl RunDir {
-    /// Whether a run may begin in a directory: it is empty, or not there yet. To be asked before
-    /// anything that takes time.
+    /// Checks that a run may begin in a directory, before anything that takes time: it must be
+    /// empty or missing.
     ///
     /// # Errors
-    ///
-    /// [`StoreError::Exists`] when it holds a run, [`StoreError::Foreign`] when it holds anything
-    /// else, what the disk said when it cannot be looked at.
+    /// Returns [`StoreError::Exists`] if it has a run, and [`StoreError::Foreign`] if it has
+    /// anything else.
     pub fn check_vacant(path: impl AsRef<Path>) -> Result<(), StoreError> {
         folder::check_vacant(path.as_ref())
     }
 
-    /// Starts a run in the directory, which is created where it is missing. Trials, summaries and
-    /// [`RunRecord::complete`] of `record` are ignored; the rest stays as given.
+    /// Starts a run in the directory, which is created if it is missing. Trials, summaries and
+    /// [`RunRecord::complete`] of `record` are ignored.
     ///
     /// # Errors
-    ///
-    /// As [`RunDir::check_vacant`]; then nothing has changed.
+    /// As [`RunDir::check_vacant`]; also [`StoreError::Busy`] if another program has the lock. Then
+    /// nothing has changed.
     pub fn create(path: impl Into<PathBuf>, mut record: RunRecord) -> Result<RunDir, StoreError> {
         record.complete = false;
         record.trials.clear();
         record.summaries.clear();
         let folder = Folder::create(path.into())?;
-        // A run without a lock is accepted: the lock only keeps a second program off the same run.
-        let lock = folder::lock(folder.path()).unwrap_or_default();
+        let lock = match folder::lock(folder.path()) {
+            Err(error @ StoreError::Busy { .. }) => return Err(error),
+            // A file system without locks is accepted.
+            lock => lock.ok(),
+        };
         match begin(&folder, &record) {
             Ok(journal) => Ok(Self::new(folder, record, LatencyPools::default(), journal, lock)),
             Err(error) => {
@@ -84,8 +85,8 @@ impl RunDir {
         }
     }
 
-    /// A run with the trials of `record`, whose samples are in `pools` and whose lines are in the
-    /// journal.
+    /// Returns a run with the trials of `record`, whose samples are in `pools` and whose lines are
+    /// in the journal.
     pub(crate) fn new(
         folder: Folder,
         record: RunRecord,
@@ -110,12 +111,8 @@ impl RunDir {
         run
     }
 
-    /// As [`RunDir::create`], in `path-2`, `path-3`, ... where `path` is taken: two runs that begin
-    /// in the same second have the same name.
-    ///
-    /// # Errors
-    ///
-    /// The error of the system call.
+    /// As [`RunDir::create`]; if `path` is taken, in `path-2`, `path-3` and so on, because two runs
+    /// that begin in the same second have the same name.
     pub fn create_unused(path: &Path, record: &RunRecord) -> Result<RunDir, StoreError> {
         let numbered = |number: u32| {
             let mut name = path.as_os_str().to_owned();
@@ -132,58 +129,48 @@ impl RunDir {
         Err(StoreError::Exists { path: path.to_owned() })
     }
 
-    /// For studies of thousands of trials: samples and series are summarised as they come and not
-    /// written to disk. Plots over trials and all tables remain; time plots do not.
+    /// Summarises samples and series without storing them, for studies of thousands of trials. Only
+    /// plots over time need them.
     #[must_use]
     pub fn summaries_only(mut self) -> RunDir {
         self.keeps_samples = false;
         self
     }
 
-    /// Returns the path of the run's directory.
     pub fn path(&self) -> &Path {
         self.folder.path()
     }
 
-    /// Begins a file of a trial's own in a folder of the run, for example a capture. What is there
-    /// already stays, and is an error.
-    ///
-    /// # Errors
-    ///
-    /// The error of the system call.
+    /// Creates a file of one trial in a folder of the run, for example a capture. The file must not
+    /// exist.
     pub fn begin_file(&self, folder: &str, name: &str) -> Result<GrowingFile, StoreError> {
         self.folder.begin(&self.folder.folder(folder)?.join(name))
     }
 
-    /// Returns the record so far. It has all appended trials, or no trials at all once more than
-    /// 2,000 were appended.
+    /// Returns the record so far: with all appended trials, or without trials once there are more
+    /// than 2,000.
     pub fn record(&self) -> &RunRecord {
         &self.record
     }
 
-    /// How many trials were appended.
+    /// Returns the number of appended trials.
     pub fn trials(&self) -> usize {
         self.trials
     }
 
-    /// A table for the packets of a trial, to be finished before the trial is appended. A run
-    /// without such tables has no `packets.parquet`.
-    ///
-    /// # Errors
-    ///
-    /// The error of the system call.
+    /// Creates a table for the packets of a trial, which must be finished before the trial is
+    /// appended. A run without such tables has no `packets.parquet`.
     pub fn packet_table(&self, trial: u32) -> Result<PacketTable, StoreError> {
         let path = part(self.path(), trial as usize, PACKETS);
         let file = self.folder.begin(&path)?;
         PacketTable::new(path, file)
     }
 
-    /// Keeps a finished trial. Trials come in the order of their index; the slices may be empty.
+    /// Stores a finished trial. Trials come in the order of their index; the slices may be empty.
     ///
     /// # Errors
-    ///
-    /// [`StoreError::Inconsistent`] when the trial, a sample or a series does not belong here, else
-    /// what the disk said. After an error every earlier trial is still readable.
+    /// Returns [`StoreError::Inconsistent`] if the trial, a sample or a series does not belong to
+    /// the run. After any error all earlier trials are readable.
     pub fn append_trial(
         &mut self,
         trial: &TrialRecord,
@@ -191,10 +178,10 @@ impl RunDir {
         series: &[Series],
     ) -> Result<(), StoreError> {
         let path = self.path().to_owned();
-        let wrong = |reason| StoreError::Inconsistent { path: path.clone(), reason };
+        let wrong = |reason: String| StoreError::inconsistent(&path, reason);
         let next = self.trials;
         if trial.index as usize != next {
-            return Err(wrong(format!("trial {} where {next} is next", trial.index)));
+            return Err(wrong(format!("trial {}; expected trial {next}", trial.index)));
         }
         check_trial(trial, &self.arms).map_err(wrong)?;
         if self.keeps_samples && !samples.is_empty() {
@@ -216,7 +203,7 @@ impl RunDir {
         Ok(())
     }
 
-    /// Leaves the trials to the journal alone once they are too many for the record.
+    /// Moves trials from the record to the running summary once they are too many for the record.
     fn drop_too_many(&mut self) {
         if self.record.trials.len() > self.most_in_record {
             let mut conclusion = Conclusion::new(&self.record);
@@ -227,16 +214,11 @@ impl RunDir {
         }
     }
 
-    /// Keeps the sentences that the run's record ends with, see [`RunRecord::verdict`].
     pub fn set_verdict(&mut self, verdict: Vec<String>) {
         self.record.verdict = verdict;
     }
 
     /// Syncs all appended trials to the disk.
-    ///
-    /// # Errors
-    ///
-    /// The error of the system call.
     pub fn sync(&mut self) -> Result<(), StoreError> {
         if !self.unsynced.is_empty() {
             let parts = self.path().join(PARTS);
@@ -248,13 +230,9 @@ impl RunDir {
         self.journal.sync().map_err(StoreError::io(&self.path().join(JOURNAL), "write"))
     }
 
-    /// Ends the run: summaries, verdicts, merged tables, `run.json`. Gives the record, as
-    /// [`RunDir::record`] does: more than 2,000 trials are read with [`RunDir::read_record`].
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if a file of the run cannot be read, written or removed. The trials then
-    /// remain readable as those of an incomplete run.
+    /// Completes the run: summaries, verdicts, merged tables, `run.json`. Returns the record as
+    /// [`RunDir::record`] does. After an error, the trials are readable as those of an incomplete
+    /// run.
     pub fn finish(mut self, duration_s: f64) -> Result<RunRecord, StoreError> {
         self.record.host.duration_s = duration_s;
         let conclusion = self.conclusion.take();
@@ -264,12 +242,8 @@ impl RunDir {
         self.close(conclusion)
     }
 
-    /// Writes a run that came from elsewhere into a directory, which must be new or empty. An
-    /// incomplete one stays what it is.
-    ///
-    /// # Errors
-    ///
-    /// As [`RunDir::create`] and [`RunDir::append_trial`]. Nothing of it remains then.
+    /// Writes a run in memory to a directory, which must be new or empty. An incomplete run stays
+    /// incomplete. Removes everything again after an error.
     pub fn write(path: impl Into<PathBuf>, run: &RunData) -> Result<(), StoreError> {
         let mut directory = RunDir::create(path, run.record.clone())?;
         for trial in &run.record.trials {
@@ -284,7 +258,7 @@ impl RunDir {
         if !run.record.complete {
             return directory.sync();
         }
-        // Not concluded again: of a large run the samples behind the summaries are gone.
+        // Without new summaries, as the samples of a large run are not stored.
         directory.record = run.record.clone();
         if directory.conclusion.is_some() {
             directory.record.trials.clear();
@@ -292,7 +266,7 @@ impl RunDir {
         directory.close(None).map(drop)
     }
 
-    /// Writes what remains, with the summaries of `conclusion` where the record has none yet.
+    /// Writes tables and `run.json`, with the summaries of `conclusion` unless the record has them.
     fn close(mut self, conclusion: Option<Conclusion>) -> Result<RunRecord, StoreError> {
         self.record.complete = true;
         let path = self.folder.path();
@@ -334,12 +308,8 @@ impl RunDir {
         Ok(self.record)
     }
 
-    /// Discards the run: removes the files that it created, and its directory if it created the
-    /// directory and no other files are in it. A run that was resumed stays unchanged.
-    ///
-    /// # Errors
-    ///
-    /// Returns the error of the first file or directory that could not be removed.
+    /// Discards the run: removes the files that it created, and the directory if it created it and
+    /// no other files are in it. A resumed run stays unchanged. Returns the first error.
     pub fn abandon(self) -> Result<(), StoreError> {
         if self.record.host.resumed.is_empty() { self.folder.remove_all() } else { Ok(()) }
     }
@@ -363,14 +333,13 @@ impl RunDir {
 
     fn append_line(&mut self, trial: &TrialRecord) -> Result<(), StoreError> {
         let path = self.path().join(JOURNAL);
-        let mut line = serde_json::to_vec(trial)
-            .map_err(|source| StoreError::Json { path: path.clone(), source })?;
+        let mut line = serde_json::to_vec(trial).map_err(StoreError::json(&path))?;
         line.push(b'\n');
         self.journal.append(&line).map_err(StoreError::io(&path, "write"))
     }
 }
 
-/// Claims the directory with `run.json`, then makes what the first trial needs.
+/// Claims the directory with `run.json`, then creates what the first trial needs.
 fn begin(folder: &Folder, record: &RunRecord) -> Result<Journal, StoreError> {
     let path = folder.path().join(RECORD);
     folder.write(&path, &encode(&path, record)?).map_err(|error| match error.kind() {

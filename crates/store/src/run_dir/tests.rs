@@ -355,7 +355,7 @@ fn only_the_same_run_is_resumed_and_only_by_one_program() {
     let root = directory.path();
     let reason = |wanted: &RunRecord, path: &Path| {
         let error = RunDir::resume(path, wanted).unwrap_err();
-        assert!(matches!(error, StoreError::Unresumable { .. }), "{error}");
+        assert!(error.is_occupied(), "{error}");
         error.to_string()
     };
     assert!(reason(&record(), root).contains("there is no run in it"));
@@ -380,7 +380,7 @@ fn only_the_same_run_is_resumed_and_only_by_one_program() {
     assert!(reason(&other, &path).contains("arms"));
     assert_eq!(faults::tree(root), before, "what is refused changes nothing");
     let first = RunDir::resume(&path, &record()).unwrap();
-    assert!(reason(&record(), &path).contains("another program is at it"));
+    assert!(reason(&record(), &path).contains("another program is writing it"));
     drop(first);
     let mut run = RunDir::resume(&path, &record()).unwrap().directory;
     let (next, samples) = trial(1);
@@ -388,11 +388,24 @@ fn only_the_same_run_is_resumed_and_only_by_one_program() {
     run.finish(1.0).unwrap();
     assert!(reason(&record(), &path).contains("complete"));
     let under_way = RunDir::create(root.join("other"), record()).unwrap();
-    assert!(reason(&record(), &root.join("other")).contains("another program is at it"));
+    assert!(reason(&record(), &root.join("other")).contains("another program is writing it"));
     drop(under_way);
 }
 
-/// What it would end with would be pooled from the later trials alone.
+#[test]
+fn a_run_does_not_begin_in_a_directory_that_another_program_has_locked() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("run");
+    fs::create_dir(&path).unwrap();
+    let lock = crate::folder::lock(&path).unwrap();
+    let error = RunDir::create(&path, record()).unwrap_err();
+    assert!(matches!(error, StoreError::Busy { .. }) && error.is_occupied(), "{error}");
+    assert!(faults::tree(&path).is_empty());
+    drop(lock);
+    RunDir::create(&path, record()).unwrap();
+}
+
+/// Its summaries would have the samples of the later trials alone.
 #[test]
 fn a_run_that_keeps_no_samples_is_not_resumed() {
     let directory = tempfile::tempdir().unwrap();
@@ -403,7 +416,7 @@ fn a_run_that_keeps_no_samples_is_not_resumed() {
     drop(run);
     let before = faults::tree(&path);
     let error = RunDir::resume(&path, &record()).unwrap_err().to_string();
-    assert!(error.contains("keeps no samples"), "{error}");
+    assert!(error.contains("has no samples"), "{error}");
     assert_eq!(faults::tree(&path), before);
 }
 
@@ -416,7 +429,7 @@ fn trials_from_the_first_damaged_one_on_are_done_again() {
     let Resumed { directory: run, again } = RunDir::resume(root, &record()).unwrap();
     assert_eq!(run.record().trials.len(), 1);
     assert!(again.len() == 2 && again[0].contains("0000001-samples"), "{again:?}");
-    assert!(again[1].contains("2 after the damage"), "{again:?}");
+    assert!(again[1].contains("2 trials after the damage"), "{again:?}");
     assert!(!root.join("parts/0000003-samples.parquet").exists());
     // Nothing more was done: it is still there, and goes on where it was.
     run.abandon().unwrap();
@@ -430,7 +443,7 @@ fn a_directory_without_a_run_says_what_it_is() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path();
     let told = || RunDir::read(path).unwrap_err().to_string();
-    assert!(told().ends_with("holds no run: no run.json is in it"), "{}", told());
+    assert!(told().ends_with("not a run directory: it has no run.json"), "{}", told());
     fs::write(path.join(SWEEP), "{}").unwrap();
     assert!(told().contains("a sweep and not a run"), "{}", told());
     let error = RunDir::read(path.join("nowhere")).unwrap_err().to_string();

@@ -1,14 +1,13 @@
-//! A directory to which runs are added one by one, and the careful way of taking old ones out.
+//! Directories to which runs are added one by one, and from which old runs are removed safely.
 //!
-//! `series.json` in the directory gives the series a name that no other has. A run that is finished
-//! gets `made.json`: of which series it is, the name that its directory was made with, and each
-//! file that was written. Only what says all of this of itself is ever removed, file by file as it
-//! is listed; nothing is followed that is a link, and a directory with anything else in it stays as
-//! it is.
+//! `series.json` in the directory has the unique name of the series. A finished run gets
+//! `made.json`, with the series, the original name of the run's directory, and each written file.
+//! Only a run whose `made.json` matches is removed, file by file as listed; links are not followed,
+//! and a directory with any other file stays as it is.
 //!
-//! [`Series::remove`] may be killed at each of its steps: pages that can be drawn again go first,
-//! then `run.json`, then the tables, and `made.json` at last, so that what is half gone is known
-//! for what it is and can be finished.
+//! [`Series::remove`] may be killed at any step: pages that can be drawn again are removed first,
+//! then `run.json`, then the tables, and `made.json` at last, so that a partial removal is
+//! recognised and can be completed.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -21,15 +20,13 @@ use underload_disk::{self as disk, Access};
 use crate::error::StoreError;
 use crate::files::{self, PACKETS, RECORD, SAMPLES, SERIES, TRIALS};
 
-/// Of the directory: which series it is.
 const NAME: &str = "series.json";
-/// Of a run: what was made for it.
 const MADE: &str = "made.json";
 /// The folder of a report's pictures, in a run and beside all runs.
 const PLOTS: &str = "plots";
 const PAGE: &str = "report.html";
 const FINDINGS: &str = "findings.json";
-/// Longer ones are none of ours.
+/// Bytes of `series.json` and `made.json`, at most.
 const TEXT_BYTES_MAX: u64 = 1 << 20;
 const VERSION: u32 = 1;
 
@@ -53,48 +50,45 @@ struct Named {
 #[serde(deny_unknown_fields)]
 struct Made {
     version: u32,
-    /// The series that it is of.
     series: String,
-    /// The name of its directory: a copy under another name is somebody's own.
+    /// The name of the run's directory. A copy under another name belongs to the user.
     run: String,
-    /// When it began, RFC 3339.
+    /// When the run began, RFC 3339.
     started: String,
-    /// What was written, without `made.json` itself.
+    /// The written files, without `made.json`.
     files: BTreeSet<String>,
 }
 
 /// A run of a series, which may be removed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Member {
-    /// Its directory.
     pub path: PathBuf,
-    /// The directory's name.
     pub name: String,
-    /// When it began, RFC 3339.
+    /// When the run began, RFC 3339.
     pub started: String,
-    /// What its files take, bytes.
+    /// Bytes of the files.
     pub bytes: u64,
-    /// Its `run.json` is gone: a removal was begun, or somebody took it.
+    /// Whether `run.json` is missing, because a removal was begun or the file was moved.
     pub is_headless: bool,
     files: BTreeSet<String>,
 }
 
-/// What is in the directory of a series.
+/// The content of a series' directory.
 #[derive(Debug, Default)]
 pub struct Members {
-    /// Its runs, by the time at which they began and by name.
+    /// The runs, by the time at which they began and by name.
     pub runs: Vec<Member>,
-    /// Folders and links that are left alone, each with the reason.
+    /// Folders and links that do not belong to the series, each with the reason.
     pub others: Vec<(PathBuf, String)>,
 }
 
 impl Series {
-    /// The series of a directory, which becomes one with `name` if it is none.
+    /// Opens the series of a directory, or creates one with `name`.
     ///
     /// # Errors
-    /// [`StoreError::Inconsistent`] where `series.json` is not ours; else what the disk said.
+    /// Returns [`StoreError::Inconsistent`] if another program wrote `series.json`.
     pub fn open(path: &Path, name: &str) -> Result<Self, StoreError> {
-        if let Some(series) = Self::of(path)? {
+        if let Some(series) = Self::find(path)? {
             return Ok(series);
         }
         let file = path.join(NAME);
@@ -103,50 +97,42 @@ impl Series {
         Ok(Self { path: path.to_owned(), name: named.series })
     }
 
-    /// The series of a directory, if it is one.
-    ///
-    /// # Errors
-    /// As [`Series::open`].
-    pub fn of(path: &Path) -> Result<Option<Self>, StoreError> {
+    /// Returns the series of a directory, if there is one.
+    pub fn find(path: &Path) -> Result<Option<Self>, StoreError> {
         let file = path.join(NAME);
         match fs::symlink_metadata(&file) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             _ => {}
         }
-        let wrong = |reason: String| StoreError::Inconsistent { path: file.clone(), reason };
-        let named: Named = read_json(&file).map_err(wrong)?;
+        let named: Named =
+            read_json(&file).map_err(|reason| StoreError::inconsistent(&file, reason))?;
         let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '-';
-        if named.version != VERSION
-            || named.series.is_empty()
-            || !named.series.chars().all(is_plain)
-        {
-            return Err(wrong("it was not written by this program, or by a newer one".to_owned()));
+        let is_name = !named.series.is_empty() && named.series.chars().all(is_plain);
+        if named.version != VERSION || !is_name {
+            let reason = "written by a newer or another program";
+            return Err(StoreError::inconsistent(&file, reason));
         }
         Ok(Some(Self { path: path.to_owned(), name: named.series }))
     }
 
-    /// The directory.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Makes a finished run in the directory one of the series: lists what was written for it.
+    /// Adds a finished run in the directory to the series: writes its `made.json`.
     ///
     /// # Errors
-    /// [`StoreError::Inconsistent`] where it is none; else what the disk said.
+    /// Returns [`StoreError::Inconsistent`] if `run` is not a directory of the series.
     pub fn adopt(&self, run: &Path, started: &str) -> Result<(), StoreError> {
-        let wrong = |reason: &str| StoreError::Inconsistent {
-            path: run.to_owned(),
-            reason: reason.to_owned(),
-        };
-        let name = name_of(run).ok_or_else(|| wrong("its name cannot be written down"))?;
+        let wrong = |reason: &str| StoreError::inconsistent(run, reason);
+        let name = name_of(run).ok_or_else(|| wrong("its name is not UTF-8"))?;
         let is_here = run.parent().is_some_and(|parent| parent == self.path);
         if !is_here || !is_real_directory(run) {
-            return Err(wrong("it is no directory of this series"));
+            return Err(wrong("not a directory of this series"));
         }
         let found = entries(run).map_err(StoreError::io(run, "read"))?;
-        // What a run is not known to write is not ours to list.
-        let files = found.into_iter().filter(|name| is_runs_own(name)).collect();
+        // Other files belong to the user.
+        let files = found.into_iter().filter(|name| is_file_of_run(name)).collect();
         let made = Made {
             version: VERSION,
             series: self.name.clone(),
@@ -157,16 +143,13 @@ impl Series {
         write_json(&run.join(MADE), &made)
     }
 
-    /// What is in the directory. Files beside the runs are passed over.
-    ///
-    /// # Errors
-    /// What the disk said of the directory itself.
+    /// Returns the content of the directory, without files beside the runs.
     pub fn members(&self) -> Result<Members, StoreError> {
         let mut members = Members::default();
         let read = || StoreError::io(&self.path, "read");
         for entry in fs::read_dir(&self.path).map_err(read())? {
             let entry = entry.map_err(read())?;
-            // Of the entry itself: a link is a link.
+            // The type of the entry itself: links are not followed.
             let kind = entry.file_type().map_err(read())?;
             let path = entry.path();
             if kind.is_file() || entry.file_name() == PLOTS {
@@ -182,12 +165,12 @@ impl Series {
         Ok(members)
     }
 
-    /// Removes a run of the series: `before` is called once what can be drawn again is gone and
-    /// before anything else is touched.
+    /// Removes a run of the series. Calls `before` once the pages are removed, which can be drawn
+    /// again, and before any other file is.
     ///
     /// # Errors
-    /// [`StoreError::Inconsistent`] if it is not, or no longer, what the series knows; what
-    /// `before` or the disk said. What is left then is a run without its pages, or one that
+    /// Returns [`StoreError::Inconsistent`] if the run has changed or is not of the series, or the
+    /// error of `before`. After an error, a run without its pages is left, or one with
     /// [`Member::is_headless`].
     pub fn remove(
         &self,
@@ -195,11 +178,10 @@ impl Series {
         before: impl FnOnce() -> io::Result<()>,
     ) -> Result<(), StoreError> {
         let path = &member.path;
-        let inconsistent = |reason| StoreError::Inconsistent { path: path.clone(), reason };
-        // Whatever happened since it was looked at.
-        let now = self.examine(path).map_err(inconsistent)?;
+        // The run may have changed since `members`.
+        let now = self.examine(path).map_err(|reason| StoreError::inconsistent(path, reason))?;
         if now.started != member.started || now.is_headless != member.is_headless {
-            return Err(inconsistent("it changed meanwhile".to_owned()));
+            return Err(StoreError::inconsistent(path, "changed since it was listed"));
         }
         let remove = |name: &str| {
             let file = path.join(name);
@@ -215,23 +197,22 @@ impl Series {
         before().map_err(StoreError::io(path, "keep the numbers of"))?;
         remove(RECORD)?;
         rest.into_iter().filter(|name| *name != RECORD).try_for_each(|name| remove(name))?;
-        // A power cut must not take the list and leave what is on it.
+        // After a power cut, no file may exist without `made.json`, which lists it.
         disk::sync_directory(path).map_err(StoreError::io(path, "write"))?;
         remove(MADE)?;
         disk::remove_empty_directory(path).map_err(StoreError::io(path, "remove"))?;
         disk::sync_directory(&self.path).map_err(StoreError::io(&self.path, "write"))
     }
 
-    /// A run of the series, or why a directory is none.
+    /// Returns a run of the series, or why a directory is none.
     fn examine(&self, path: &Path) -> Result<Member, String> {
         if !is_real_directory(path) {
-            return Err("a link, or no directory".to_owned());
+            return Err("a link, or not a directory".to_owned());
         }
-        let name = name_of(path).ok_or("a name that no run has")?;
+        let name = name_of(path).ok_or("its name is not UTF-8")?;
         if fs::symlink_metadata(path.join(MADE)).is_err() {
             return Err(format!(
-                "there is no {MADE} in it: a run under way or cut short, one of an earlier \
-                 version, or no run"
+                "it has no {MADE}: an incomplete run, one of an earlier version, or no run"
             ));
         }
         let made: Made =
@@ -242,18 +223,18 @@ impl Series {
         if made.run != name {
             return Err(format!("a copy, or renamed: it was {}", made.run));
         }
-        if !made.files.iter().all(|name| is_runs_own(name)) {
-            return Err(format!("its {MADE} lists what no run writes"));
+        if !made.files.iter().all(|name| is_file_of_run(name)) {
+            return Err(format!("its {MADE} lists files that no run writes"));
         }
         let found = entries(path).map_err(|error| format!("it cannot be read: {error}"))?;
         let mut bytes = 0;
         for name in &found {
             if name != MADE && !made.files.contains(name) {
-                return Err(format!("there is something else in it: {name}"));
+                return Err(format!("it has another file: {name}"));
             }
             let facts = fs::symlink_metadata(path.join(name)).map_err(|error| error.to_string())?;
             if !facts.is_file() {
-                return Err(format!("{name} in it is no file"));
+                return Err(format!("{name} in it is not a regular file"));
             }
             bytes += facts.len();
         }
@@ -268,9 +249,8 @@ impl Series {
     }
 }
 
-/// Files and links in a run's directory, those in its folder of pictures with that before their
-/// names. What is in no such place, or has a name that is no text, comes under a name that no run
-/// writes.
+/// Returns files, links and folders in a run's directory, and in its folder of pictures with that
+/// folder's name before theirs. A name that is not UTF-8 is converted to one that no run writes.
 fn entries(run: &Path) -> io::Result<BTreeSet<String>> {
     let mut found = BTreeSet::new();
     let mut list = |folder: &Path, prefix: &str| -> io::Result<()> {
@@ -293,7 +273,7 @@ fn entries(run: &Path) -> io::Result<BTreeSet<String>> {
 }
 
 /// Whether a run writes a file of this name.
-fn is_runs_own(name: &str) -> bool {
+fn is_file_of_run(name: &str) -> bool {
     let tables = [RECORD, SAMPLES, SERIES, PACKETS, TRIALS, FINDINGS, PAGE];
     let is_picture = || {
         let stem = name.strip_prefix("plots/").and_then(|name| name.strip_suffix(".svg"));
@@ -311,17 +291,17 @@ fn name_of(path: &Path) -> Option<String> {
     Some(path.file_name()?.to_str()?.to_owned())
 }
 
-/// Reads a small file that is no link.
+/// Reads a small file, and does not follow a link.
 fn read_json<T: for<'a> Deserialize<'a>>(path: &Path) -> Result<T, String> {
     let facts = fs::symlink_metadata(path).map_err(|error| error.to_string())?;
     if !facts.is_file() || facts.len() > TEXT_BYTES_MAX {
-        return Err("it is no file of ours".to_owned());
+        return Err("not a file of this program".to_owned());
     }
     let mut text = Vec::new();
     fs::File::open(path)
         .and_then(|file| file.take(TEXT_BYTES_MAX).read_to_end(&mut text))
         .map_err(|error| error.to_string())?;
-    serde_json::from_slice(&text).map_err(|_| "it is no file of ours".to_owned())
+    serde_json::from_slice(&text).map_err(|_| "not a file of this program".to_owned())
 }
 
 fn write_json(path: &Path, value: &impl Serialize) -> Result<(), StoreError> {

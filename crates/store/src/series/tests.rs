@@ -68,7 +68,7 @@ fn a_run_is_removed_whole_and_nothing_beside_it() {
 fn whoever_opens_it_again_finds_the_same_series() {
     let directory = tempfile::tempdir().unwrap();
     let root = directory.path();
-    assert!(Series::of(root).unwrap().is_none());
+    assert!(Series::find(root).unwrap().is_none());
     two_runs(root);
     let again = Series::open(root, "another").unwrap();
     assert_eq!((again.name.as_str(), again.members().unwrap().runs.len()), ("s-1", 2));
@@ -123,13 +123,13 @@ fn what_is_not_a_run_of_this_series_alone_is_left() {
         ("2026-01-05", "notes.txt"),
         ("2026-01-06", "plots/mine"),
         ("2026-01-07", ".underload-1"),
-        ("2026-01-08", "something else in it: sub"),
+        ("2026-01-08", "it has another file: sub"),
         ("the good one", "a copy, or renamed: it was 2026-01-09"),
-        ("2026-01-10", "lists what no run writes"),
-        ("2026-01-11", "lists what no run writes"),
-        ("2026-01-12", "lists what no run writes"),
+        ("2026-01-10", "lists files that no run writes"),
+        ("2026-01-11", "lists files that no run writes"),
+        ("2026-01-12", "lists files that no run writes"),
         ("2026-01-13", "another series"),
-        ("2026-01-14", "no file of ours"),
+        ("2026-01-14", "not a file of this program"),
     ] {
         let reason = reason(&series, name);
         assert!(reason.contains(reason_part), "{name}: {reason}");
@@ -231,7 +231,7 @@ fn at_every_step_a_removal_can_be_gone_on_with() {
             .collect()
     };
     let remove = |root: &Path| {
-        let series = Series::of(root).unwrap().unwrap();
+        let series = Series::find(root).unwrap().unwrap();
         let members = series.members().unwrap();
         let Some(member) = members.runs.iter().find(|it| it.path.ends_with(run)) else { return };
         // As who calls it does: numbers are kept once.

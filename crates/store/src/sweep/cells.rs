@@ -1,4 +1,4 @@
-//! A sweep's cells: what the trials of each come to, one cell after the other.
+//! Summaries of a sweep's cells.
 
 use std::sync::Arc;
 
@@ -11,29 +11,26 @@ use parquet::data_type::ByteArray;
 use super::rows::{AxisColumn, AxisValue, Layout, SweepColumns, SweepRows, axis_cells};
 use crate::columns::{self, Cell, Column, Group, Kind, utf8};
 
-/// What the trials of a cell come to.
+/// The summary of a cell's trials.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SweepCell {
     /// Number of the cell.
     pub cell: u64,
-    /// Its identity, see [`super::SweepRow::id`].
+    /// The identity, as [`super::SweepRow::id`].
     pub id: String,
-    /// Its value of each axis.
+    /// A value for each axis.
     pub values: Vec<AxisValue>,
-    /// Its arm.
     pub arm: String,
-    /// Its trials, those that failed included.
+    /// Number of trials, with those that failed.
     pub trials: u64,
-    /// Trials that failed.
     pub failed: u64,
-    /// Why the first of them did.
+    /// Why the first trial failed; `None` if none did.
     pub error: Option<String>,
-    /// Each metric over its valid trials, with the interval of its mean; `None` where no trial has
-    /// it.
+    /// Each metric over the valid trials, with the interval of its mean; `None` if no trial has it.
     pub metrics: Vec<Option<Interval>>,
 }
 
-/// Makes cells of rows that come in their order.
+/// Summarises rows, which come in the order of their cells.
 #[derive(Debug)]
 pub(super) struct CellFold {
     columns: SweepColumns,
@@ -45,7 +42,7 @@ impl CellFold {
         Self { columns: columns.clone(), cell: None }
     }
 
-    /// Adds rows; `take` is given each cell that is complete.
+    /// Adds rows, and calls `take` with each complete cell.
     pub(super) fn add<E>(
         &mut self,
         rows: &SweepRows,
@@ -75,7 +72,7 @@ impl CellFold {
         Ok(())
     }
 
-    /// No row follows.
+    /// Calls `take` with the last cell.
     pub(super) fn finish<E>(
         &mut self,
         take: &mut dyn FnMut(SweepCell) -> Result<(), E>,
@@ -89,7 +86,7 @@ impl CellFold {
 /// Texts and amounts of an axis.
 type AxisView<'a> = (&'a [ByteArray], Option<&'a [Option<f64>]>);
 
-/// The columns that a cell needs, of a row per trial or a row per cell.
+/// The columns of a table of trials or cells that a cell needs.
 struct View<'a> {
     group: Group<'a, String>,
     cells: &'a [i64],
@@ -119,7 +116,7 @@ impl<'a> View<'a> {
         })
     }
 
-    /// The cell of a row, without its trials.
+    /// Returns the cell of a row, without its trials.
     fn cell(&self, row: usize) -> SweepCell {
         let value = |(texts, amounts): &AxisView<'_>| AxisValue {
             text: text(&texts[row]),
@@ -142,7 +139,7 @@ fn text(bytes: &ByteArray) -> String {
     utf8(bytes).unwrap_or_default().to_owned()
 }
 
-/// Names and kinds of the columns of `cells.parquet`.
+/// Returns names and kinds of the columns of `cells.parquet`.
 pub(super) fn layout(columns: &SweepColumns) -> Layout {
     let named = |(name, kind): (&str, Kind)| (name.to_owned(), kind);
     let mut layout = [("cell", Kind::Long), ("cell_id", Kind::Text)].map(named).to_vec();
@@ -157,7 +154,6 @@ pub(super) fn layout(columns: &SweepColumns) -> Layout {
     layout.into()
 }
 
-/// Cells as columns.
 #[derive(Debug)]
 pub(super) struct CellRows {
     columns: SweepColumns,
@@ -198,7 +194,7 @@ impl CellRows {
         self.count
     }
 
-    /// The columns, which are empty then.
+    /// Takes the columns out.
     pub(super) fn take(&mut self) -> Vec<Column> {
         self.count = 0;
         std::mem::replace(&mut self.values, columns::empty(&self.layout))
@@ -209,10 +205,7 @@ impl CellRows {
     }
 }
 
-/// The cells of a row group of `cells.parquet`.
-///
-/// # Errors
-/// Returns a sentence if a column is missing.
+/// Returns the cells of a row group of `cells.parquet`.
 pub(super) fn from_columns(
     columns: &SweepColumns,
     layout: &Layout,

@@ -1,13 +1,12 @@
-//! From parts in any order to tables in the order of the trials.
+//! Merges parts in any order to tables in the order of the trials.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
-use std::fs::File;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use parquet::file::reader::{FileReader as _, SerializedFileReader};
+use parquet::file::reader::FileReader as _;
 use underload_disk::{self as disk, Access};
 
 use super::cells::{self, CellFold, CellRows, SweepCell};
@@ -16,26 +15,21 @@ use super::{CELLS, SweepDir, SweepManifest, read_whole, remove};
 use crate::columns::{Column, Kind};
 use crate::error::StoreError;
 use crate::files::{SWEEP, TRIALS, encode};
-use crate::table_file::NewTable;
-use crate::values::guarded;
+use crate::table_file::{self, NewTable};
 
-/// Rows of a row group.
 const GROUP_ROWS: usize = 1 << 14;
 
-/// Takes rows, or says why it cannot.
 type Take<'a, T> = &'a mut dyn FnMut(T) -> Result<(), StoreError>;
 /// Names and kinds of columns, and their values.
 pub type CellTable = (std::sync::Arc<[(String, Kind)]>, Vec<Column>);
 
 impl SweepDir {
-    /// Writes the tables of a sweep whose units are all there, and removes its parts. `Ok(false)`:
-    /// it was stopped, and can be called again.
+    /// Writes the tables of a sweep with all units, and removes its parts. Returns false if it was
+    /// stopped; it can be called again.
     ///
     /// # Errors
-    ///
-    /// [`StoreError::Inconsistent`] where units are missing, [`StoreError::Damaged`] for a part
-    /// that was right when it was found: [`SweepDir::open`] finds what is left. Else what the disk
-    /// said.
+    /// Returns [`StoreError::Inconsistent`] if units are missing, and [`StoreError::Damaged`] if a
+    /// part was damaged since [`SweepDir::open`], which then finds the units that are left.
     pub fn finish(&mut self, stop: &AtomicBool) -> Result<bool, StoreError> {
         self.flush()?;
         if self.manifest.complete {
@@ -43,7 +37,7 @@ impl SweepDir {
         }
         if let Some(missing) = self.next_missing(0) {
             let reason = format!("units from {} on are missing", missing.start);
-            return Err(StoreError::Inconsistent { path: self.path.clone(), reason });
+            return Err(StoreError::inconsistent(&self.path, reason));
         }
         let columns = self.manifest.columns.clone();
         let mut trials = NewTable::begin(&self.path.join(TRIALS), &columns.layout())?;
@@ -93,19 +87,16 @@ impl SweepDir {
         Ok(true)
     }
 
-    /// Gives `take` every cell of which trials are on the disk, in order. `Ok(false)`: stopped.
-    ///
-    /// # Errors
-    ///
-    /// As [`SweepDir::finish`].
+    /// Calls `take` with every cell that has trials on the disk, in order. Returns false if it was
+    /// stopped.
     pub fn cells(&self, stop: &AtomicBool, take: Take<'_, SweepCell>) -> Result<bool, StoreError> {
         if self.manifest.complete {
             let (path, columns) = (self.path.join(CELLS), &self.manifest.columns);
             let layout = cells::layout(columns);
             return table(&path, &layout, stop, &mut |values| {
                 let cells = cells::from_columns(columns, &layout, &values);
-                let damaged = |reason| StoreError::Damaged { path: path.clone(), reason };
-                cells.map_err(damaged)?.into_iter().try_for_each(&mut *take)
+                let cells = cells.map_err(|reason| StoreError::damaged(&path, reason))?;
+                cells.into_iter().try_for_each(&mut *take)
             });
         }
         let mut fold = CellFold::new(&self.manifest.columns);
@@ -116,11 +107,7 @@ impl SweepDir {
         Ok(done)
     }
 
-    /// The cells as a table: names and kinds of the columns of `cells.parquet`, and its rows.
-    ///
-    /// # Errors
-    ///
-    /// As [`SweepDir::finish`].
+    /// Returns the cells as a table with the columns of `cells.parquet`.
     pub fn cell_columns(&self, stop: &AtomicBool) -> Result<CellTable, StoreError> {
         let mut rows = CellRows::new(&self.manifest.columns);
         self.cells(stop, &mut |cell| {
@@ -130,12 +117,8 @@ impl SweepDir {
         Ok((rows.layout(), rows.take()))
     }
 
-    /// Gives `take` all rows that are on the disk, in the order of their trials, some at a time.
-    /// `Ok(false)`: stopped.
-    ///
-    /// # Errors
-    ///
-    /// As [`SweepDir::finish`].
+    /// Calls `take` with all rows on the disk, in the order of their trials, some at a time.
+    /// Returns false if it was stopped.
     pub fn ordered(
         &self,
         stop: &AtomicBool,
@@ -182,33 +165,30 @@ impl SweepDir {
     fn load(&self, number: usize) -> Result<SweepRows, StoreError> {
         let path = &self.parts[number].path;
         let rows = SweepRows::from_parquet(&self.manifest.columns, read_whole(path)?);
-        rows.map_err(|reason| StoreError::Damaged { path: path.clone(), reason })
+        rows.map_err(|reason| StoreError::damaged(path, reason))
     }
 }
 
-/// Gives `take` the row groups of a table. `Ok(false)`: stopped.
+/// Calls `take` with the row groups of a table. Returns false if it was stopped.
 fn table(
     path: &Path,
     layout: &rows::Layout,
     stop: &AtomicBool,
     take: Take<'_, Vec<Column>>,
 ) -> Result<bool, StoreError> {
-    let damaged = |reason: String| StoreError::Damaged { path: path.to_owned(), reason };
-    let file = File::open(path).map_err(StoreError::io(path, "open"))?;
-    let reader = guarded(|| SerializedFileReader::new(file));
-    let reader = reader.map_err(|error| damaged(error.to_string()))?;
-    rows::check_schema(&reader, layout).map_err(damaged)?;
+    let reader = table_file::open(path, layout)?;
     for position in 0..reader.num_row_groups() {
         if stop.load(Ordering::Relaxed) {
             return Ok(false);
         }
-        take(rows::group(&reader, position, layout).map_err(damaged)?)?;
+        let columns = table_file::read_group(&reader, position, layout);
+        take(columns.map_err(|reason| StoreError::damaged(path, reason))?)?;
     }
     Ok(true)
 }
 
 impl SweepManifest {
-    /// Of these rows those from a unit on.
+    /// Returns the rows of `range` from a unit on.
     fn rows_from(&self, rows: &SweepRows, range: Range<usize>, unit: u64) -> Range<usize> {
         let trials = &rows.trials()[range.clone()];
         let earlier = |trial: &i64| self.unit(u64::try_from(*trial).unwrap_or_default()) < unit;
@@ -216,7 +196,7 @@ impl SweepManifest {
     }
 }
 
-/// Rows that are sorted by their first trial, each unit once.
+/// Merges rows that are sorted by their first trial, each unit once.
 pub(super) fn in_order(manifest: &SweepManifest, pending: &[SweepRows]) -> SweepRows {
     let mut all = SweepRows::new(&manifest.columns);
     for rows in pending {

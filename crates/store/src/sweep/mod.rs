@@ -1,18 +1,17 @@
-//! Sweep directories: a million trials in tables, written while they are computed.
+//! Sweep directories: tables of a million trials, written while they are computed.
 //!
-//! While a sweep goes on its directory holds `sweep.json`, which says what it is, and
-//! `part-NUMBER-CHECKSUM.parquet`, each with the rows of some units in rising order. A *unit* is
-//! what is computed at once: a trial, or all trials of a cell where the cell itself decides how
-//! many it needs. A part is there whole or not at all, and named by its bytes: what a disk damaged
-//! is found, told and removed, and its units are computed again.
+//! During a sweep its directory has `sweep.json`, the manifest, and files
+//! `part-NUMBER-CHECKSUM.parquet`, each with the rows of some units in ascending order. A *unit* is
+//! computed at once: a trial, or all trials of a cell if their number depends on the cell. A part
+//! is written completely or not at all, and its name has a checksum: a damaged part is reported and
+//! removed, and its units are computed again.
 //!
 //! [`SweepDir::finish`] reads the parts in the order of the trials and writes `trials.parquet`, a
-//! row per trial, and `cells.parquet`, a row per cell. Their bytes follow from the rows alone,
-//! whoever computed them in whatever order, and however often that was interrupted. Memory is
-//! bounded by the parts that lie over one another, not by the sweep.
+//! row per trial, and `cells.parquet`, a row per cell. Their bytes depend on the rows alone, and
+//! neither on who computed them in which order nor on interruptions. Memory is bounded by the parts
+//! that overlap, not by the sweep.
 //!
-//! Where two programs compute the same unit, its rows are equal, and those that come later are left
-//! out.
+//! If two programs compute the same unit, its rows are equal, and the later ones are dropped.
 
 mod cells;
 mod merge;
@@ -24,17 +23,15 @@ use std::fs::{self, File};
 use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use bytes::Bytes;
-use parquet::file::reader::{FileReader as _, SerializedFileReader};
+use parquet::file::reader::FileReader as _;
 use serde::{Deserialize, Serialize};
 use underload_disk::{self as disk, Access};
 
 use crate::columns::Value as _;
 use crate::error::StoreError;
 use crate::files::{SWEEP, TRIALS, encode};
-use crate::values::guarded;
 use crate::{folder, table_file};
 
 pub use cells::SweepCell;
@@ -45,71 +42,65 @@ pub use rows::{AxisColumn, AxisValue, SweepColumns, SweepRow, SweepRows};
 const CELLS: &str = "cells.parquet";
 /// The version of the directory's format; readers refuse another.
 const SWEEP_VERSION: u32 = 1;
-/// Rows that wait in memory for the next part, at most.
+/// Rows in memory before the next part is written, at most.
 const MOST_PENDING: usize = 1 << 14;
 /// Bytes of a part, at most.
 const MOST_PART_BYTES: u64 = 1 << 30;
 
-/// What a sweep is: two with the same have the same rows. The content of `sweep.json`.
+/// The identity of a sweep, in `sweep.json`: sweeps with equal manifests have equal rows.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SweepManifest {
-    /// The version of the format; filled in.
+    /// The version of the format, set by [`SweepDir::open`].
     #[serde(default)]
     pub format_version: u32,
-    /// Version and commit of the program that computes it.
+    /// Version and commit of the program that computes the sweep.
     pub program: String,
     /// Name of the sweep file.
     pub name: String,
-    /// The sweep file, as it was when the sweep began.
+    /// The sweep file when the sweep began.
     pub text: String,
-    /// Digest of what in the sweep file the rows depend on: files that differ in nothing but their
-    /// heading and pictures have the same.
+    /// Digest of the parts of the sweep file on which the rows depend: all but heading and
+    /// pictures.
     #[serde(default)]
     pub content: String,
     /// Name of the scenario.
     pub scenario: String,
-    /// The scenario file.
     pub scenario_text: String,
     /// SHA-256 of each file that the scenario or an axis names.
     pub files: BTreeMap<String, String>,
-    /// Seed of the scenario and of what the sweep draws.
+    /// Seed of the scenario and of the sweep's draws.
     pub seed: u64,
-    /// Number of cells.
     pub cells: u64,
     /// Trials of a cell, at most.
     pub repeats: u64,
-    /// Whether a unit is a cell, which has at most so many trials, and not a trial.
+    /// Whether a unit is a cell and not a trial.
     pub whole_cells: bool,
-    /// The columns of its rows.
     pub columns: SweepColumns,
-    /// Whether all of it is in `trials.parquet` and `cells.parquet`; ignored when it begins.
+    /// Whether `trials.parquet` and `cells.parquet` are complete; ignored by [`SweepDir::open`].
     #[serde(default)]
     pub complete: bool,
 }
 
 impl SweepManifest {
-    /// Number of units.
+    /// Returns the number of units.
     pub fn units(&self) -> u64 {
         if self.whole_cells { self.cells } else { self.cells * self.repeats }
     }
 
-    /// The unit of a trial.
+    /// Returns the unit of a trial.
     fn unit(&self, trial: u64) -> u64 {
         if self.whole_cells { trial / self.repeats.max(1) } else { trial }
     }
 
-    /// What is not the same, for a message.
+    /// Returns the first difference, for a message.
     fn difference(&self, other: &SweepManifest) -> Option<&'static str> {
         let differences = [
-            (self.content != other.content, "the sweep file is another"),
-            (self.scenario_text != other.scenario_text, "the scenario is another"),
+            (self.content != other.content, "the sweep file differs"),
+            (self.scenario_text != other.scenario_text, "the scenario differs"),
             (self.files != other.files, "a file that the scenario names has changed"),
             (self.program != other.program, "another version of the program computed it"),
-            (self.seed != other.seed, "the seed is another"),
-            (
-                self.columns.metrics != other.columns.metrics,
-                "it has no column for a metric that is asked for now, or one more",
-            ),
+            (self.seed != other.seed, "the seed differs"),
+            (self.columns.metrics != other.columns.metrics, "its columns have other metrics"),
             (
                 SweepManifest {
                     complete: other.complete,
@@ -128,13 +119,13 @@ impl SweepManifest {
 pub struct SweepDir {
     path: PathBuf,
     manifest: SweepManifest,
-    /// Units that are stored, or wait to be.
+    /// Units that are stored or in memory.
     units: Ranges,
     parts: Vec<Part>,
     next_part: u64,
     pending: Vec<SweepRows>,
     pending_rows: usize,
-    /// Holds off other programs as long as it is open.
+    /// Prevents other programs from writing the directory.
     _lock: File,
 }
 
@@ -145,17 +136,16 @@ struct Part {
     segments: Vec<Segment>,
 }
 
-/// Units that follow one another, and their rows.
+/// Consecutive units, and their rows.
 type Segment = (Range<u64>, Range<usize>);
 
 impl SweepDir {
-    /// Begins a sweep in a directory that is new or empty, or goes on with the same sweep. Also
-    /// gives what the user should know of its files.
+    /// Begins a sweep in a new or empty directory, or continues the same sweep. Also returns notes
+    /// for the user.
     ///
     /// # Errors
-    ///
-    /// [`StoreError::OtherSweep`] and [`StoreError::Busy`]; [`StoreError::Exists`] and
-    /// [`StoreError::Foreign`] where something else is there; what the disk said.
+    /// Returns [`StoreError::OtherSweep`], [`StoreError::Exists`] or [`StoreError::Foreign`] if the
+    /// directory has another content, and [`StoreError::Busy`] if another program writes it.
     pub fn open(
         path: &Path,
         manifest: SweepManifest,
@@ -166,11 +156,7 @@ impl SweepDir {
             folder::check_vacant(path)?;
             disk::create_directory(path, Access::Usual).map_err(StoreError::io(path, "create"))?;
         }
-        let lock =
-            disk::lock_directory(path, Duration::ZERO).map_err(|error| match error.kind() {
-                io::ErrorKind::WouldBlock => StoreError::Busy { path: path.to_owned() },
-                _ => StoreError::io(path, "lock")(error),
-            })?;
+        let lock = folder::lock(path)?;
         for file in [SWEEP, TRIALS, CELLS].map(|name| path.join(name)) {
             disk::refuse_links(path, &file).map_err(StoreError::io(&file, "change"))?;
         }
@@ -197,28 +183,25 @@ impl SweepDir {
         Ok((directory, notes))
     }
 
-    /// The directory.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// What the sweep is.
     pub fn manifest(&self) -> &SweepManifest {
         &self.manifest
     }
 
-    /// Whether nothing is left to be done.
+    /// Whether all units are computed and the tables are written.
     pub fn is_complete(&self) -> bool {
         self.manifest.complete
     }
 
-    /// The units that are stored or were appended.
+    /// Returns the units that are stored or were appended.
     pub fn units(&self) -> &Ranges {
         &self.units
     }
 
-    /// The first units from `from` on that are missing, up to the next that is there; `None` where
-    /// none is.
+    /// Returns the first missing units from `from` on; `None` if no unit is missing.
     pub fn next_missing(&self, from: u64) -> Option<Range<u64>> {
         if self.manifest.complete {
             return None;
@@ -226,19 +209,17 @@ impl SweepDir {
         self.units.next_gap(from, self.manifest.units())
     }
 
-    /// Keeps the rows of whole units, in rising order of their trials; they are on the disk after
-    /// the next [`SweepDir::flush`].
+    /// Adds the rows of complete units, in ascending order of their trials. The next
+    /// [`SweepDir::flush`] writes them.
     ///
     /// # Errors
-    ///
-    /// [`StoreError::Inconsistent`] for rows that are not of this sweep, else as
-    /// [`SweepDir::flush`].
+    /// Returns [`StoreError::Inconsistent`] for rows of another sweep.
     pub fn append(&mut self, rows: SweepRows) -> Result<(), StoreError> {
-        let wrong = |reason| StoreError::Inconsistent { path: self.path.clone(), reason };
         if rows.layout() != self.manifest.columns.layout() {
-            return Err(wrong("rows of another sweep".to_owned()));
+            return Err(StoreError::inconsistent(&self.path, "rows of another sweep"));
         }
-        let segments = segments(&self.manifest, rows.trials()).map_err(wrong)?;
+        let segments = segments(&self.manifest, rows.trials())
+            .map_err(|reason| StoreError::inconsistent(&self.path, reason))?;
         let is_known = |units: &Range<u64>| self.units.next_gap(units.start, units.end).is_none();
         if segments.iter().all(|(units, _)| is_known(units)) {
             return Ok(());
@@ -251,11 +232,7 @@ impl SweepDir {
         if self.pending_rows >= MOST_PENDING { self.flush() } else { Ok(()) }
     }
 
-    /// Brings all rows to the disk.
-    ///
-    /// # Errors
-    ///
-    /// What the disk said.
+    /// Writes all rows to the disk.
     pub fn flush(&mut self) -> Result<(), StoreError> {
         if self.pending.is_empty() {
             return Ok(());
@@ -263,8 +240,8 @@ impl SweepDir {
         self.pending.sort_by_key(|rows| rows.trials().first().copied());
         let rows = merge::in_order(&self.manifest, &self.pending);
         let segments = segments(&self.manifest, rows.trials());
-        let told = |reason| StoreError::Table { path: self.path.clone(), reason };
-        let (segments, bytes) = (segments.map_err(told)?, rows.to_parquet().map_err(told)?);
+        let error = |reason| StoreError::Table { path: self.path.clone(), reason };
+        let (segments, bytes) = (segments.map_err(error)?, rows.to_parquet().map_err(error)?);
         let name = format!("part-{:06}-{}.parquet", self.next_part, rows::checksum(&bytes));
         let path = self.path.join(name);
         disk::write_new(&path, &bytes, Access::Usual).map_err(StoreError::io(&path, "write"))?;
@@ -275,7 +252,8 @@ impl SweepDir {
         Ok(())
     }
 
-    /// Reads what the directory's files say of its units. What is damaged is told and removed.
+    /// Reads which units the directory's files have. Removes damaged files, and returns notes about
+    /// them.
     fn find_parts(&mut self) -> Result<Vec<String>, StoreError> {
         let mut notes = Vec::new();
         let mut names = Vec::new();
@@ -283,7 +261,7 @@ impl SweepDir {
         for entry in entries {
             let name = entry.map_err(StoreError::io(&self.path, "read"))?.file_name();
             let name = name.to_string_lossy().into_owned();
-            // Nobody else writes here: a killed program left it.
+            // The lock is ours: a killed program left the file.
             if name.starts_with(disk::UNFINISHED) {
                 remove(&self.path.join(&name))?;
             } else if let Some(number) = part_number(&name) {
@@ -295,7 +273,7 @@ impl SweepDir {
         for name in names {
             let path = self.path.join(&name);
             if self.manifest.complete {
-                // It was killed while it tidied up.
+                // The program was killed while it removed parts.
                 remove(&path)?;
                 continue;
             }
@@ -309,7 +287,7 @@ impl SweepDir {
                 Err(StoreError::Damaged { reason, .. }) => {
                     remove(&path)?;
                     let path = path.display();
-                    notes.push(format!("{path}: {reason}; removed, to be computed again"));
+                    notes.push(format!("{path}: {reason}; removed, computed again"));
                 }
                 Err(error) => return Err(error),
             }
@@ -321,50 +299,43 @@ impl SweepDir {
     }
 
     fn read_part(&self, path: &Path) -> Result<Vec<Segment>, StoreError> {
-        let damaged = |reason| StoreError::Damaged { path: path.to_owned(), reason };
-        let bytes = read_whole(path)?;
+        let bytes = Bytes::from(read_whole(path)?);
         let layout = self.manifest.columns.layout();
-        let reader = guarded(|| SerializedFileReader::new(Bytes::from(bytes)));
-        let reader = reader.map_err(|error| damaged(error.to_string()))?;
-        rows::check_schema(&reader, &layout).map_err(damaged)?;
-        let mut trials = Vec::new();
-        for position in 0..reader.num_row_groups() {
-            let count = reader.metadata().row_group(position).num_rows();
-            let count = usize::try_from(count).unwrap_or_default();
-            let columns =
-                guarded(|| table_file::read_group(&reader, position, &layout[..1], count));
-            let columns = columns.map_err(|error| damaged(error.to_string()))?;
-            trials.extend_from_slice(columns.first().and_then(i64::of).unwrap_or_default());
-        }
-        segments(&self.manifest, &trials).map_err(damaged)
+        let read = || {
+            let reader = table_file::reader(bytes, &layout)?;
+            let mut trials = Vec::new();
+            for position in 0..reader.num_row_groups() {
+                let columns = table_file::read_group(&reader, position, &layout[..1])?;
+                trials.extend_from_slice(columns.first().and_then(i64::of).unwrap_or_default());
+            }
+            segments(&self.manifest, &trials)
+        };
+        read().map_err(|reason| StoreError::damaged(path, reason))
     }
 }
 
-/// The bytes of a part, if they are those that its name stands for.
+/// Reads a part, and compares its bytes with the checksum in its name.
 fn read_whole(path: &Path) -> Result<Vec<u8>, StoreError> {
-    let damaged = |reason: &str| {
-        Err(StoreError::Damaged { path: path.to_owned(), reason: reason.to_owned() })
-    };
     let facts = fs::symlink_metadata(path).map_err(StoreError::io(path, "read"))?;
     if !facts.is_file() || facts.len() > MOST_PART_BYTES {
-        return damaged("no file of ours");
+        return Err(StoreError::damaged(path, "not a file of a sweep"));
     }
     let bytes = fs::read(path).map_err(StoreError::io(path, "read"))?;
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     if name.contains(&format!("-{}.", rows::checksum(&bytes))) {
         return Ok(bytes);
     }
-    damaged("its bytes are not those that were written")
+    Err(StoreError::damaged(path, "its checksum does not match"))
 }
 
-/// Units that follow one another, with their rows.
+/// Groups rows by consecutive units.
 fn segments(manifest: &SweepManifest, trials: &[i64]) -> Result<Vec<Segment>, String> {
     let of = manifest.cells * manifest.repeats;
     let mut segments: Vec<Segment> = Vec::new();
     let mut before = None;
     for (row, trial) in trials.iter().enumerate() {
         let trial = u64::try_from(*trial).ok().filter(|trial| *trial < of);
-        let trial = trial.ok_or("a trial that the sweep has not")?;
+        let trial = trial.ok_or("a trial that is not in the sweep")?;
         if before.is_some_and(|before| trial <= before) {
             return Err(format!("trial {trial} out of order"));
         }
@@ -389,7 +360,7 @@ fn remove(path: &Path) -> Result<(), StoreError> {
     disk::remove(path).map_err(StoreError::io(path, "remove"))
 }
 
-/// What every version has.
+/// The key of every version of the format.
 #[derive(Deserialize)]
 struct Version {
     format_version: u32,
@@ -400,16 +371,13 @@ fn read_manifest(path: &Path) -> Result<Option<SweepManifest>, StoreError> {
         Err(error) if matches!(error.kind(), io::ErrorKind::NotFound) => return Ok(None),
         read => read.map_err(StoreError::io(path, "read"))?,
     };
-    let told = |error: serde_json::Error| StoreError::Damaged {
-        path: path.to_owned(),
-        reason: error.to_string(),
-    };
-    let Version { format_version } = serde_json::from_slice(&bytes).map_err(told)?;
+    let damaged = |error: serde_json::Error| StoreError::damaged(path, error);
+    let Version { format_version } = serde_json::from_slice(&bytes).map_err(damaged)?;
     if format_version != SWEEP_VERSION {
-        let difference = "its format is another version's";
+        let difference = "its format has another version";
         return Err(StoreError::OtherSweep { path: disk::directory_of(path).into(), difference });
     }
-    serde_json::from_slice(&bytes).map(Some).map_err(told)
+    serde_json::from_slice(&bytes).map(Some).map_err(damaged)
 }
 
 #[cfg(test)]

@@ -1,9 +1,9 @@
-//! Sets of whole numbers that mostly follow one another, as ranges.
+//! Sets of mostly consecutive numbers, as ranges.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// A set of numbers; it takes memory for its gaps, not for its numbers.
+/// A set of numbers, whose memory grows with its gaps and not with its numbers.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Ranges {
     /// Ends by starts; neither empty, nor overlapping, nor touching.
@@ -17,7 +17,7 @@ impl Ranges {
         if start >= end {
             return;
         }
-        // All that it overlaps or touches become one.
+        // Merges it with all ranges that it overlaps or touches.
         while let Some((&other, &other_end)) = self.ends.range(..=end).next_back() {
             if other_end < start {
                 break;
@@ -28,13 +28,12 @@ impl Ranges {
         self.ends.insert(start, end);
     }
 
-    /// How many numbers are in it.
     pub fn count(&self) -> u64 {
         self.ends.iter().map(|(start, end)| end - start).sum()
     }
 
-    /// The first numbers from `from` on, below `limit`, that are not in it, up to the next that is;
-    /// `None` where all are.
+    /// Returns the first missing numbers from `from` on and below `limit`; `None` if none is
+    /// missing.
     pub fn next_gap(&self, from: u64, limit: u64) -> Option<Range<u64>> {
         let before = self.ends.range(..=from).next_back();
         let start = before.map_or(from, |(_, end)| from.max(*end));

@@ -1,4 +1,4 @@
-//! The rows of a sweep's trials as columns.
+//! Rows of a sweep's trials, as columns.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -7,7 +7,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use data_encoding::HEXLOWER;
 use parquet::data_type::ByteArray;
-use parquet::file::reader::{ChunkReader, FileReader as _, SerializedFileReader};
+use parquet::file::reader::FileReader as _;
 use ring::digest::{SHA256, digest};
 use serde::{Deserialize, Serialize};
 use underload_record::schema::TrialRecord;
@@ -15,12 +15,10 @@ use underload_record::schema::TrialRecord;
 use crate::columns::{self, Cell, Column, Group, Kind, Schema as _, Value, utf8};
 use crate::table_file;
 use crate::trials::Trials;
-use crate::values::guarded;
 
 /// The columns of a sweep: its axes, then those of `trials.parquet`, then its metrics.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SweepColumns {
-    /// The axes, by name.
     pub axes: Vec<AxisColumn>,
     /// Names of the metrics.
     pub metrics: Vec<String>,
@@ -31,8 +29,8 @@ pub struct SweepColumns {
 pub struct AxisColumn {
     /// Name of the axis and its column.
     pub name: String,
-    /// Whether all values are amounts; then `NAME.amount` has them as numbers: s, bit/s, bytes or
-    /// ones.
+    /// Whether all values are amounts, which the column `NAME.amount` has as numbers: s, bit/s,
+    /// bytes or counts.
     pub is_amount: bool,
 }
 
@@ -41,7 +39,7 @@ pub struct AxisColumn {
 pub struct AxisValue {
     /// As a scenario writes it.
     pub text: String,
-    /// As a number, where it is one: s, bit/s, bytes or ones.
+    /// The value in s, bit/s, bytes or as a count; `None` for a text.
     pub amount: Option<f64>,
 }
 
@@ -50,15 +48,15 @@ pub struct AxisValue {
 pub struct SweepRow<'a> {
     /// Number of the cell.
     pub cell: u64,
-    /// The cell's identity: the same only for the same experiment, seed and program.
+    /// The cell's identity, which is equal only for the same experiment, seed and program.
     pub id: &'a str,
     /// A value for each axis.
     pub values: &'a [AxisValue],
-    /// The trial; of a failed one its place.
+    /// The trial; only index, arm, repeat and seed of a failed one.
     pub trial: &'a TrialRecord,
     /// A value for each metric.
     pub metrics: &'a [Option<f64>],
-    /// Why it failed.
+    /// Why the trial failed; `None` if it succeeded.
     pub error: Option<&'a str>,
 }
 
@@ -69,11 +67,10 @@ pub struct SweepRows {
     columns: Vec<Column>,
 }
 
-/// Names and kinds of the columns.
+/// Names and kinds of columns.
 pub(super) type Layout = Arc<[(String, Kind)]>;
 
 impl SweepColumns {
-    /// Names and kinds of a row's columns.
     pub(super) fn layout(&self) -> Layout {
         let named = |(name, kind): (&str, Kind)| (name.to_owned(), kind);
         let mut layout = [("trial", Kind::Long), ("cell", Kind::Long), ("cell_id", Kind::Text)]
@@ -86,7 +83,6 @@ impl SweepColumns {
         layout.into()
     }
 
-    /// Those of the axes alone.
     pub(super) fn axis_layout(&self) -> Vec<(String, Kind)> {
         let mut layout = Vec::new();
         for axis in &self.axes {
@@ -98,13 +94,12 @@ impl SweepColumns {
         layout
     }
 
-    /// Names that an axis or metric cannot have, because a column has it.
+    /// Returns names of other columns, which an axis or metric cannot have.
     pub fn reserved() -> impl Iterator<Item = &'static str> {
         let own = ["cell", "cell_id", "error", "trials", "failed"];
         own.into_iter().chain(Trials::COLUMNS.iter().map(|(name, _)| *name))
     }
 
-    /// The cells of a row.
     fn cells<'a>(&'a self, row: &'a SweepRow<'_>) -> impl Iterator<Item = Cell<'a>> {
         let own = [
             Cell::Long(row.trial.index.into()),
@@ -124,7 +119,7 @@ impl SweepColumns {
     }
 }
 
-/// The cells of a row's axes.
+/// Returns the cells of a row's axes.
 pub(super) fn axis_cells<'a>(
     axes: &'a [AxisColumn],
     values: &'a [AxisValue],
@@ -136,7 +131,6 @@ pub(super) fn axis_cells<'a>(
 }
 
 impl SweepRows {
-    /// No rows.
     pub fn new(columns: &SweepColumns) -> Self {
         Self::empty(&columns.layout())
     }
@@ -149,22 +143,21 @@ impl SweepRows {
         Self { layout: Arc::clone(layout), columns }
     }
 
-    /// Adds a row. `columns` are those that it was made with.
+    /// Adds a row. `columns` must be those of [`SweepRows::new`].
     pub fn push(&mut self, columns: &SweepColumns, row: &SweepRow<'_>) {
         columns::push(&mut self.columns, columns.cells(row));
     }
 
-    /// How many rows there are.
+    /// Returns the number of rows.
     pub fn len(&self) -> usize {
         self.trials().len()
     }
 
-    /// Whether there is none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The trial of each row.
+    /// Returns the trial of each row.
     pub fn trials(&self) -> &[i64] {
         self.column("trial").unwrap_or_default()
     }
@@ -174,7 +167,8 @@ impl SweepRows {
         self.group().get(name).ok()
     }
 
-    /// The texts of a column, `None` where a row has none; `None` for a column without texts.
+    /// Returns the texts of a column, `None` for rows without one; `None` for a column of another
+    /// type.
     pub fn texts(&self, name: &str) -> Option<Vec<Option<&str>>> {
         fn text(text: &ByteArray) -> Option<&str> {
             utf8(text).ok()
@@ -188,12 +182,11 @@ impl SweepRows {
         }
     }
 
-    /// The columns by name.
     pub(super) fn group(&self) -> Group<'_, String> {
         Group { layout: &self.layout, columns: &self.columns }
     }
 
-    /// Names of the columns, and their values.
+    /// Returns the columns with their names.
     pub fn columns(&self) -> impl Iterator<Item = (&str, &Column)> {
         self.layout.iter().zip(&self.columns).map(|((name, _), column)| (name.as_str(), column))
     }
@@ -202,7 +195,7 @@ impl SweepRows {
         Arc::clone(&self.layout)
     }
 
-    /// Adds rows of others.
+    /// Appends some rows of `others`.
     pub(super) fn extend(&mut self, others: &SweepRows, rows: Range<usize>) {
         for (own, other) in self.columns.iter_mut().zip(&others.columns) {
             own.extend(other, rows.clone());
@@ -213,61 +206,24 @@ impl SweepRows {
         &self.columns
     }
 
-    /// The rows as the bytes of a Parquet file.
-    ///
-    /// # Errors
-    /// What the encoder says.
+    /// Returns the bytes of a Parquet file.
     pub fn to_parquet(&self) -> Result<Vec<u8>, String> {
         table_file::bytes(&self.layout, std::iter::once(self.columns.clone()))
     }
 
-    /// The rows of such a file.
-    ///
-    /// # Errors
-    /// What is wrong with it, such as columns of another sweep.
+    /// Reads the rows of a Parquet file. Rejects columns of another sweep.
     pub fn from_parquet(columns: &SweepColumns, bytes: Vec<u8>) -> Result<Self, String> {
         let layout = columns.layout();
         let mut rows = Self::empty(&layout);
-        let reader =
-            guarded(|| SerializedFileReader::new(Bytes::from(bytes))).map_err(|e| e.to_string())?;
-        check_schema(&reader, &layout)?;
+        let reader = table_file::reader(Bytes::from(bytes), &layout)?;
         for position in 0..reader.num_row_groups() {
-            let group = Self::of(&layout, group(&reader, position, &layout)?);
+            let group = Self::of(&layout, table_file::read_group(&reader, position, &layout)?);
             rows.extend(&group, 0..group.len());
         }
         Ok(rows)
     }
 }
 
-/// One row group of a file.
-pub(super) fn group<R: ChunkReader + 'static>(
-    reader: &SerializedFileReader<R>,
-    position: usize,
-    layout: &Layout,
-) -> Result<Vec<Column>, String> {
-    let rows = reader.metadata().row_group(position).num_rows();
-    let rows = usize::try_from(rows).ok().filter(|rows| *rows <= MOST_GROUP_ROWS);
-    let rows = rows.ok_or("a row group of an impossible size")?;
-    let columns = guarded(|| table_file::read_group(reader, position, layout, rows));
-    columns.map_err(|error| error.to_string())
-}
-
-/// Refuses a file with other columns.
-pub(super) fn check_schema<R: ChunkReader + 'static>(
-    reader: &SerializedFileReader<R>,
-    layout: &Layout,
-) -> Result<(), String> {
-    match table_file::has_layout(reader, layout) {
-        Ok(true) => Ok(()),
-        Ok(false) => Err("its columns are not those of this sweep".to_owned()),
-        Err(error) => Err(error.to_string()),
-    }
-}
-
-/// Rows of a row group, at most.
-const MOST_GROUP_ROWS: usize = 1 << 24;
-
-/// What a file's bytes are known by.
 pub(super) fn checksum(bytes: &[u8]) -> String {
     HEXLOWER.encode(&digest(&SHA256, bytes).as_ref()[..8])
 }

@@ -183,14 +183,14 @@ fn another_sweep_is_refused_and_named() {
         assert!(error.is_occupied(), "{error}");
         error.to_string()
     };
-    assert!(refused(&manifest).contains("another program is at work"));
+    assert!(refused(&manifest).contains("another program is writing"));
     drop(first);
     let mut other = manifest.clone();
     other.content.push('b');
-    assert!(refused(&other).contains("the sweep file is another"));
+    assert!(refused(&other).contains("the sweep file differs"));
     let mut other = manifest.clone();
     other.columns.metrics.push("goodput.up".to_owned());
-    assert!(refused(&other).contains("no column for a metric"));
+    assert!(refused(&other).contains("its columns have other metrics"));
     // Words that no row depends on.
     let mut other = manifest.clone();
     other.text.push('\n');

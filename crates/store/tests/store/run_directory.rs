@@ -178,10 +178,10 @@ fn what_does_not_belong_is_refused_by_name() -> Result<(), Box<dyn Error>> {
         let error = run.append_trial(&changed, samples, series).map_err(|e| e.to_string());
         assert!(error.as_ref().is_err_and(|e| e.contains(words)), "{words}: {error:?}");
     };
-    refused(&|trial| trial.index = 1, "trial 1 where 0 is next");
+    refused(&|trial| trial.index = 1, "trial 1; expected trial 0");
     refused(&|trial| trial.arm = "nobody".to_owned(), "arm \"nobody\"");
-    refused(&|trial| trial.flows.truncate(1), "a sample of flow 1");
-    refused(&|trial| trial.flows[0].name = "probe".to_owned(), "two flows of one name");
+    refused(&|trial| trial.flows.truncate(1), "a sample of the unknown flow 1");
+    refused(&|trial| trial.flows[0].name = "probe".to_owned(), "two flows with equal names");
     let foreign = run.append_trial(record, &trials[1].samples, series);
     assert!(matches!(foreign, Err(StoreError::Inconsistent { .. })));
     assert!(RunDir::read(directory.path())?.record.trials.is_empty());
