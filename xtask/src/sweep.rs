@@ -135,36 +135,15 @@ fn short_trials(folder: &Path, cells: u32) -> anyhow::Result<PathBuf> {
                 [[axis]]\nkey = \"path.rtt\"\nfrom = \"2ms\"\nto = \"80ms\"\n";
     let points = cells / 2;
     let head = format!(
-        "scenario = \"line.toml\"\nrepeats = 1\ndesign = \"latin-hypercube\"\nsamples = {points}\n"
+        "scenario = \"line.toml\"\nset = [\"phases.load=200ms\", \"flow.probe.interval=10ms\"]\n\
+         repeats = 1\ndesign = \"latin-hypercube\"\nsamples = {points}\n"
     );
     fs::write(&file, head + axes)?;
     Ok(file)
 }
 
 /// Two arms of a quarter of a second.
-const LINE: &str = r#"
-[path]
-up = "5mbit"
-rtt = "10ms"
-[phases]
-idle = "0s"
-ramp = "50ms"
-load = "200ms"
-drain = "0s"
-[[flow]]
-kind = "tcp"
-direction = "up"
-congestion_control = "cubic"
-[[flow]]
-kind = "probe"
-interval = "10ms"
-[[arm]]
-name = "fifo"
-path.up_queue = "fifo:limit=64KiB"
-[[arm]]
-name = "codel"
-path.up_queue = "codel:profile=linux"
-"#;
+const LINE: &str = include_str!("../../crates/run/tests/data/line.toml");
 
 /// Time and memory that a program used.
 #[derive(Debug, Clone, Copy)]

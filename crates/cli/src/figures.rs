@@ -127,7 +127,7 @@ impl Arguments {
         };
         if let Some(name) = self.names.iter().find(|name| !is_found(name)) {
             let known = builtin::scenarios().filter(is_published).map(|it| it.name);
-            let instead = builtin::instead(name, known.collect::<Vec<_>>().into_iter());
+            let instead = builtin::suggestion(name, known.collect::<Vec<_>>().into_iter());
             let problem = format!("no scenario with published numbers begins with {name}");
             return Err(anyhow!("{problem}; {instead}"));
         }

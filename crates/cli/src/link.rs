@@ -187,7 +187,7 @@ impl Arguments {
         };
         let source = Source::find(config).or_bad_input()?;
         let load = &mut |file: &str| load_file(&source.name, file);
-        let path = Scenario::path_of(&source.text, &source.name, self.arm.as_deref(), load);
+        let path = Scenario::read_path(&source.text, &source.name, self.arm.as_deref(), load);
         let path = path.map_err(|error| ScenarioErrors(vec![error])).or_bad_input()?;
         let one = |direction: &str, lanes: Vec<Lane>| match <[Lane; 1]>::try_from(lanes) {
             Ok([lane]) => {

@@ -3,15 +3,18 @@
 //! It is hidden from the help: `cargo xtask reference` writes the pages to `docs/reference/`, and a
 //! test holds what is kept there against what the program says today.
 
+use std::collections::VecDeque;
 use std::fmt::Write as _;
 use std::io::Write as _;
 
 use anyhow::Context;
 use clap::{Args, ValueEnum};
+use serde_json::Value as Json;
 use underload_aqm::config::Definition;
 use underload_aqm::registry::{LINKS, QUEUES};
 use underload_record::schema::World;
-use underload_run::scenario::{Scenario, builtin};
+use underload_run::scenario::{Scenario, builtin, json_schema};
+use underload_run::sweep::SweepFile;
 use underload_terminal::exit::OrBadInput;
 use underload_terminal::manual::{self, NOTE};
 
@@ -34,6 +37,8 @@ pub enum Page {
     QueuesAndLinks,
     /// Every built-in scenario.
     Scenarios,
+    /// Every key of scenario and sweep files.
+    ScenarioKeys,
 }
 
 /// Prints a page.
@@ -48,6 +53,7 @@ impl Page {
             Self::Commands => commands(program),
             Self::QueuesAndLinks => queues_and_links(),
             Self::Scenarios => scenarios()?,
+            Self::ScenarioKeys => scenario_keys(),
         })
     }
 }
@@ -123,6 +129,72 @@ fn scenarios() -> anyhow::Result<String> {
             writeln!(text, "| `{name}` | {title} | {figure} | {arms} | {} |", worlds.join(", "));
     }
     Ok(text)
+}
+
+fn scenario_keys() -> String {
+    let mut text = format!(
+        "# Keys of scenario and sweep files\n\n{NOTE}\nEvery table of a \
+         [scenario file](../scenario-format.md) and of a [sweep file](../how-to/sweep.md), with \
+         its keys. `underload check FILE` checks a file.\n"
+    );
+    let files = [("Scenario files", json_schema()), ("Sweep files", SweepFile::json_schema())];
+    for (title, schema) in &files {
+        let _ = writeln!(text, "\n## {title}");
+        key_tables(&mut text, schema);
+    }
+    text
+}
+
+/// Writes the keys of a file's tables, one level after the other. A table whose keys are written
+/// already, such as `[arm.path]` after `[path]`, is skipped.
+fn key_tables(text: &mut String, file: &Json) {
+    let mut written: Vec<&Json> = Vec::new();
+    let mut tables = VecDeque::from([(String::new(), "Top of the file".to_owned(), file)]);
+    while let Some((path, title, schema)) = tables.pop_front() {
+        let Some(keys) = schema["properties"].as_object() else { continue };
+        if written.contains(&&schema["properties"]) {
+            continue;
+        }
+        written.push(&schema["properties"]);
+        let kind = keys.get("kind").and_then(|kind| kind["const"].as_str());
+        let kind = kind.map_or(String::new(), |kind| format!(", `kind = \"{kind}\"`"));
+        let _ = writeln!(text, "\n### {title}{kind}\n\n| key | meaning | default |\n|---|---|---|");
+        for (key, value) in keys.iter().filter(|(_, value)| value.get("const").is_none()) {
+            let mut required = schema["required"].as_array().into_iter().flatten();
+            let is_required = required.any(|name| name == key.as_str());
+            let default = if is_required { "required".to_owned() } else { default(value) };
+            let _ = writeln!(text, "| `{key}` | {} | {default} |", cell(&meaning(value)));
+            let path = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
+            let (item, title) = match value.get("items") {
+                Some(item) => (item, format!("`[[{path}]]`")),
+                None => (value, format!("`[{path}]`")),
+            };
+            let kinds = item["anyOf"].as_array().map_or(std::slice::from_ref(item), Vec::as_slice);
+            tables.extend(kinds.iter().map(|kind| (path.clone(), title.clone(), kind)));
+        }
+    }
+}
+
+/// Describes the meaning and the accepted values of a key.
+fn meaning(schema: &Json) -> String {
+    let mut meaning = schema["description"].as_str().unwrap_or_default().to_owned();
+    let words = schema.get("enum").or(schema["items"].get("enum")).and_then(Json::as_array);
+    if let Some(words) = words {
+        let words: Vec<_> = words.iter().map(|word| format!("`{word}`")).collect();
+        let _ = write!(meaning, ": {}", words.join(", "));
+    }
+    if let (Some(low), Some(high)) = (schema.get("minimum"), schema.get("maximum")) {
+        let _ = write!(meaning, ", {low} to {high}");
+    }
+    meaning
+}
+
+fn default(schema: &Json) -> String {
+    match schema.get("default") {
+        None => String::new(),
+        Some(Json::String(text)) if text.is_empty() => String::new(),
+        Some(default) => format!("`{default}`"),
+    }
 }
 
 /// A text within a cell of a table: no bars, no tags.

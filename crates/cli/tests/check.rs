@@ -137,7 +137,7 @@ fn mistakes_of_every_kind_are_told_in_one_pass_each_at_its_line() {
         "my.toml:30:1: arm[2].pth: unknown key; expected name, path, phases or flow; did you mean",
         "my.toml:32:12: headline.baseline: no arm is named `todday`; expected today or sqm; did",
         "my.toml:35:7: published[0].arm: no arm is named `nobody`; expected today or sqm\n",
-        "my.toml:40:10: published[1].metric: `lod.rtt.p99` is no metric",
+        "my.toml:40:10: published[1].metric: `lod.rtt.p99` is not a metric",
         "my.toml:45:1: plot[0].title: is missing",
         "my.toml:45:1: plot[0].arms: is missing",
     ];
@@ -177,7 +177,7 @@ fn a_mistake_is_told_once_and_nothing_of_what_the_program_tried() {
     let text = right.replace("up = \"10mbit\"", "up = 10 mbit").replace("\"7s\"", "7");
     std::fs::write(folder.path().join("my.toml"), text).expect("a file");
     let all = errors(&underload(&["check", "my.toml"], folder.path()));
-    assert!(all.contains("more mistakes may follow"), "{all}");
+    assert!(all.contains("more errors may show"), "{all}");
 }
 
 #[test]

@@ -173,10 +173,10 @@ fn points_that_are_not_there_are_refused_by_name() {
     let folder = tempfile::tempdir().expect("a folder for the test");
     std::fs::write(folder.path().join("case.toml"), SCENARIO).expect("writing the scenario");
     let cases: [(&[&str], &str); 4] = [
-        (&["--pcap", "up.modem.drop"], "the up link has no name: leave it out"),
+        (&["--pcap", "up.modem.drop"], "the up link has no name; expected none"),
         (&["--packets=sideways"], "for example up.departure"),
         (&["--packets", "--world", "live"], "expected --world sim"),
-        (&["--pcap", "client", "--repeat", "1001"], "at most 1000 may"),
+        (&["--pcap", "client", "--repeat", "1001"], "expected at most 1000, by --arm"),
     ];
     for (arguments, expected) in cases {
         let arguments = [&["run", "case.toml", "--out", "out"], arguments].concat();

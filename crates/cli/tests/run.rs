@@ -238,7 +238,7 @@ fn bad_input_ends_with_status_2_and_names_its_place() {
     let cases: [(&[&str], &str); 14] = [
         (&["figures", "no/such"], "no scenario with published numbers begins with no/such"),
         (large, "1100000 trials are more than 1000000: give --yes"),
-        (&["run", "nothing.toml"], "a sweep over nothing has no arm"),
+        (&["run", "nothing.toml"], "sweep[0]: has no values"),
         (
             &["run", "far.toml", "--world", "live"],
             "far.toml: flow.bulk.extra_rtt: only the simulator",
@@ -248,7 +248,7 @@ fn bad_input_ends_with_status_2_and_names_its_place() {
             "home/wifi-and-modem: path.hop.wifi: only the simulator",
         ),
         (&["run", "silent.toml"], "silent.toml:4:6: path.up: "),
-        (&["run", "idle.toml"], "flow: a scenario without a flow measures nothing"),
+        (&["run", "idle.toml"], "flow: is missing; expected [[flow]] tables"),
         (&["run", "no/such"], "no/such: neither a scenario file"),
         (&["run", "misspelt.toml"], "misspelt.toml:6:1: path.rrt: unknown key; expected up, down"),
         (&["run", "trace.toml"], "missing.trace"),
@@ -307,7 +307,7 @@ fn a_live_trial_leaves_a_whole_record() {
     assert_eq!(words.expect("the command's output"), "to 10.203.0.2\n");
     let again = underload(&arguments, folder.path());
     assert_eq!(again.status.code(), Some(2), "{}", stderr(&again));
-    assert!(stderr(&again).contains("already holds a run"), "{}", stderr(&again));
+    assert!(stderr(&again).contains("has a run already"), "{}", stderr(&again));
     let report = underload(&["report", "out", "out", "--out", "both"], folder.path());
     assert!(report.status.success(), "{}", stderr(&report));
     assert!(folder.path().join("both/report.html").exists());
@@ -504,12 +504,12 @@ fn a_cohort_is_recorded_resumed_from_the_cache_and_never_believes_a_damaged_entr
     *bytes.last_mut().expect("a byte") ^= 1;
     std::fs::write(&entries[0], bytes).expect("spoilt");
     let again = simulate(folder.path(), "again", &[]);
-    assert!(stderr(&again).contains("damaged cache entry, computed anew"), "{}", stderr(&again));
+    assert!(stderr(&again).contains("damaged cache entry, computed again"), "{}", stderr(&again));
     assert!(stderr(&again).contains("39 of 40 trials came from"), "{}", stderr(&again));
     assert!(trials("again") == trials("fresh"), "a damaged entry was believed");
     std::fs::write(&entries[0], "spoilt").expect("spoilt");
     let quiet = stderr(&simulate(folder.path(), "quiet", &["--quiet"]));
-    assert!(quiet.starts_with("damaged cache entry, computed anew"), "a warning: {quiet}");
+    assert!(quiet.starts_with("damaged cache entry, computed again"), "a warning: {quiet}");
     assert_eq!(quiet.lines().count(), 1, "{quiet}");
     let record = RunDir::read(folder.path().join("whole")).expect("the record").record;
     let of = |index: usize| record.trials[index].conditions["rtt"].clone();

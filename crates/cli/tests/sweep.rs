@@ -11,29 +11,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
 
-const LINE: &str = r#"
-[path]
-up = "5mbit"
-rtt = "10ms"
-[phases]
-idle = "0s"
-ramp = "50ms"
-load = "400ms"
-drain = "0s"
-[[flow]]
-kind = "tcp"
-direction = "up"
-congestion_control = "cubic"
-[[flow]]
-kind = "probe"
-interval = "5ms"
-[[arm]]
-name = "fifo"
-path.up_queue = "fifo:limit=64KiB"
-[[arm]]
-name = "codel"
-path.up_queue = "codel:profile=linux"
-"#;
+const LINE: &str = include_str!("../../run/tests/data/line.toml");
 
 fn axes(samples: u32) -> String {
     format!(
@@ -192,7 +170,7 @@ fn what_is_wrong_is_told_before_anything_begins() {
     let other = run(folder, &["right.toml", "--output", "out"]);
     assert_eq!(other.status.code(), Some(2));
     let said = text(&other.stderr);
-    assert!(said.contains("out: holds another sweep: the sweep file is another"), "{said}");
+    assert!(said.contains("out: has another sweep: the sweep file differs"), "{said}");
     let missing = run(folder, &["none.toml"]);
     assert_eq!(missing.status.code(), Some(2));
     assert!(text(&missing.stderr).contains("none.toml"), "{}", text(&missing.stderr));
@@ -276,7 +254,11 @@ fn a_sweep_is_drawn_as_its_file_asks_and_drawn_anew_without_computing() {
     fs::write(folder.join("sweep.toml"), axes(12) + &new).expect("a file");
     let refused = run(folder, &["sweep.toml", "--output", "out"]);
     assert_eq!(refused.status.code(), Some(2));
-    assert!(text(&refused.stderr).contains("no column for a metric"), "{}", text(&refused.stderr));
+    assert!(
+        text(&refused.stderr).contains("its columns have other metrics"),
+        "{}",
+        text(&refused.stderr)
+    );
     fs::write(folder.join("sweep.toml"), axes(12) + &plot("heat", "")).expect("a file");
     let refused = run(folder, &["sweep.toml", "--output", "out"]);
     let said = text(&refused.stderr);

@@ -4,6 +4,7 @@ use std::error::Error;
 
 use pyo3::call::PyCallArgs;
 use pyo3::prelude::*;
+use underload_run::chain;
 use underload_run::scenario::{ScenarioError, ScenarioErrors};
 
 /// Returns an exception of `underload._errors` by its name.
@@ -39,15 +40,4 @@ pub fn scenario(py: Python<'_>, errors: &ScenarioErrors) -> PyErr {
     };
     let faults: Vec<_> = errors.0.iter().map(fault).collect();
     raise(py, "ScenarioError", (errors.to_string(), faults))
-}
-
-/// Joins the messages of an error and its causes, outermost first.
-pub fn chain(error: &dyn Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text = format!("{text}: {error}");
-        cause = error.source();
-    }
-    text
 }

@@ -54,7 +54,7 @@ mod _underload {
 
     /// The commit that the package was built from.
     #[pymodule_export]
-    const COMMIT: &str = super::run::COMMIT;
+    const COMMIT: &str = super::sweep::COMMIT;
     /// The version, which is also the program's.
     #[pymodule_export]
     const VERSION: &str = env!("CARGO_PKG_VERSION");

@@ -361,7 +361,7 @@ pub fn replay(
     let work = move || if is_own { Watch::hosts(work) } else { work() };
     let replayed = attend_with(py, &stop, |py| watch.interrupt(py), work)?;
     if let Some(fault) = watch.fault() {
-        return Err(fault.raised(py, None));
+        return Err(fault.raised(py, None::<()>));
     }
     let replayed: Result<_, ColumnsError> = replayed;
     let replayed = replayed.or_raise(py, "PacketsError")?;

@@ -11,13 +11,14 @@ use std::time::Duration;
 use pyo3::prelude::*;
 use underload_record::schema::{ArmLatency, Phase, Quantile, RunRecord, TrialRecord};
 use underload_record::{metric_of, metric_over_trials, unknown_metric};
+use underload_run::chain;
 use underload_run::own::Own;
 use underload_run::scenario;
 use underload_run::{Destination, Progress, Remains, RunError, Settings, WorldChoice};
 use underload_store::{RunData, RunDir, Table};
 
 use crate::attend::follow;
-use crate::errors::{OrRaise, chain, raise, raise_words};
+use crate::errors::{OrRaise, raise, raise_words};
 use crate::frame::Frame;
 use crate::own::{Brought, Watch, ecn_use};
 use crate::scenario::Scenario;
@@ -158,9 +159,6 @@ fn settings(py: Python<'_>, asked: Asked, stop: &Arc<AtomicBool>) -> PyResult<Se
         ..Settings::default()
     })
 }
-
-/// The commit that the package was built from.
-pub const COMMIT: &str = env!("UNDERLOAD_COMMIT");
 
 fn tell(hear: &Bound<'_, PyAny>, event: Event) -> PyResult<()> {
     match event {

@@ -11,6 +11,7 @@ use std::thread;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 use underload_run::cache::module_identity;
+use underload_run::chain;
 use underload_run::source::Source;
 use underload_run::sweep::{self, FlushTimes, SweepEnd, SweepProgress, SweepSettings};
 use underload_store::sweep::{SweepDir, SweepRows};
@@ -18,7 +19,6 @@ use underload_store::sweep::{SweepDir, SweepRows};
 use crate::attend::{attend, follow};
 use crate::errors::{self, OrRaise, raise};
 use crate::frame::Frame;
-use crate::run::COMMIT;
 use crate::scenario::{Scenario, keys};
 
 /// A scenario and its varied settings.
@@ -176,8 +176,11 @@ fn tell(hear: &Bound<'_, PyAny>, event: Event) -> PyResult<()> {
     .map(drop)
 }
 
-/// Returns what computes: the commit, or a digest of this module if the commit is unknown. The
-/// program is Python's interpreter, which says nothing.
+/// The commit that the package was built from.
+pub const COMMIT: &str = env!("UNDERLOAD_COMMIT");
+
+/// Identifies the program that computes results: by the commit, or by a digest of this module if
+/// the commit is unknown. The running program is Python's interpreter, which would not identify it.
 pub fn identity(py: Python<'_>) -> PyResult<&'static str> {
     static IDENTITY: OnceLock<String> = OnceLock::new();
     if let Some(known) = IDENTITY.get() {
@@ -229,7 +232,7 @@ impl SweepFolder {
         let folder = self.folder(py)?;
         py.detach(|| {
             let rows = SweepRows::from_parquet(sweep.columns(), rows.to_vec())?;
-            folder.append(rows).map_err(|error| errors::chain(&error))
+            folder.append(rows).map_err(|error| chain(&error))
         })
         .map_err(|problem| raise(py, "StoreError", (problem,)))
     }

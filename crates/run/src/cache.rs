@@ -1,15 +1,14 @@
-//! Simulated trials kept on disk, so that an interrupted sweep repeats nothing.
+//! Simulated trials on disk, so that an interrupted run repeats none.
 //!
-//! A simulated trial depends on what its arm says, its seed and the program alone, so these,
-//! hashed, name its entry. The arm's own wording, not its meaning: records repeat it. The program
-//! is its version and commit; a build from changed or unknown sources is its own bytes instead. An
-//! entry starts with the SHA-256 of the rest: one that does not match is reported, removed and
-//! computed anew, never believed; so entries need no sync. What is no file of ours (a folder, a
-//! pipe, a link) is left alone, and files that killed programs did not finish are removed after an
-//! hour.
+//! A simulated trial depends on its arm, its seed and the program alone, and a hash of these is the
+//! name of its entry. The arm is hashed as written and not by its meaning, because records repeat
+//! the text. The program is its version and commit, or its bytes if it was built from changed or
+//! unknown sources. An entry starts with the SHA-256 of the rest: one that does not match is
+//! reported, removed and computed again; so entries need no sync. Folders, pipes and links in place
+//! of entries stay untouched, and unfinished files of killed programs are removed after an hour.
 //!
-//! The cache holds at most `MOST_BYTES`; the entries written longest ago make room, but never
-//! those of the run under way.
+//! The cache has at most `MOST_BYTES`; the entries written longest ago are removed to free space,
+//! but never those of the current run.
 
 use std::collections::VecDeque;
 use std::env;
@@ -31,38 +30,30 @@ use crate::trial::{Trial, TrialData};
 const MOST_BYTES: u64 = 4 << 30;
 /// Bytes of one entry, at most; larger trials are computed again.
 const MOST_ENTRY_BYTES: u64 = 256 << 20;
-/// Changes whenever an entry's layout does.
+/// Increased with every change of an entry's layout.
 const LAYOUT: u32 = 2;
 const EXTENSION: &str = "trial";
-/// An entry is written in some seconds; one that was begun so long ago never will be.
+/// An entry is written in some seconds: an older unfinished file belongs to a killed program.
 const UNFINISHED_FOR: Duration = Duration::from_hours(1);
 
-/// What the user's cache holds.
+/// The content of a cache.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Usage {
-    /// Its folder, which need not exist.
+    /// The folder, which need not exist.
     pub folder: PathBuf,
-    /// Trials in it.
     pub trials: u64,
-    /// Bytes that they take.
     pub bytes: u64,
-    /// Bytes that they may take; then the oldest make room.
+    /// Bytes of the trials, at most.
     pub most_bytes: u64,
 }
 
-/// What the user's cache holds.
-///
-/// # Errors
-/// Where the user has no folder for caches, or it cannot be read.
+/// Returns the content of the user's cache.
 pub fn usage() -> Result<Usage, CacheError> {
     usage_of(folder()?)
 }
 
-/// Removes the trials of the user's cache that were written longest ago, until at most so many
-/// bytes are left; returns what was removed.
-///
-/// # Errors
-/// As [`usage`], and where a trial cannot be removed.
+/// Removes the trials of the user's cache that were written longest ago, until at most `to_bytes`
+/// bytes are left. Returns the removed trials and bytes.
 pub fn prune(to_bytes: u64) -> Result<Usage, CacheError> {
     prune_in(folder()?, to_bytes)
 }
@@ -83,7 +74,7 @@ fn prune_in(folder: PathBuf, to_bytes: u64) -> Result<Usage, CacheError> {
             break;
         }
         match fs::remove_file(&path) {
-            // One that is gone already has made its room.
+            // Another run removed it.
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
                 return Err(CacheError::disk("removing", &path)(error));
             }
@@ -108,7 +99,6 @@ fn folder() -> Result<PathBuf, CacheError> {
     Ok(disk::folders::cache().ok_or(CacheError::NoFolder)?.join("trials"))
 }
 
-/// A folder of simulated trials.
 #[derive(Debug)]
 pub(crate) struct Cache {
     folder: PathBuf,
@@ -119,30 +109,19 @@ pub(crate) struct Cache {
     earlier: VecDeque<(PathBuf, u64)>,
 }
 
-/// Name of an entry.
+/// The name of an entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Key(String);
 
-/// Why there is no cache, or why it does not take a trial.
+/// Why there is no cache, or why it does not store a trial.
 #[derive(Debug, thiserror::Error)]
 pub enum CacheError {
-    /// The user has no folder for caches.
     #[error("neither XDG_CACHE_HOME nor HOME nor LOCALAPPDATA names a folder")]
     NoFolder,
-    /// The disk failed.
     #[error("{doing} {path}")]
-    Disk {
-        /// `creating`, `reading`, `writing` or `removing`.
-        doing: &'static str,
-        /// The file or folder.
-        path: PathBuf,
-        /// The error of the system call.
-        source: io::Error,
-    },
-    /// This program's own file cannot be found, so its results cannot be told from another's.
+    Disk { doing: &'static str, path: PathBuf, source: io::Error },
     #[error("finding this program's own file")]
     Program(#[source] io::Error),
-    /// A trial that cannot be encoded.
     #[error(transparent)]
     Trial(#[from] rmp_serde::encode::Error),
 }
@@ -154,22 +133,17 @@ impl CacheError {
     }
 }
 
-/// Outcome of looking a trial up.
+/// The result of a lookup.
 #[derive(Debug)]
 pub(crate) enum Found {
-    /// The trial as it was computed before.
     Trial(Box<TrialData>),
-    /// Never computed, or made room for others.
     Nothing,
-    /// An entry that cannot be believed, and why. It is removed if it is a file.
+    /// An invalid entry, and why. It is removed if it is a file.
     Damaged(String),
 }
 
 impl Cache {
-    /// The user's cache, `underload/trials` in `$XDG_CACHE_HOME` or `~/.cache`.
-    ///
-    /// # Errors
-    /// Where there is no such folder and none can be made.
+    /// Opens the user's cache, `underload/trials` in `$XDG_CACHE_HOME` or `~/.cache`.
     pub fn open(commit: &str) -> Result<Self, CacheError> {
         Self::in_folder(folder()?, program(commit)?, MOST_BYTES)
     }
@@ -183,7 +157,6 @@ impl Cache {
         Ok(Self { folder, program, bytes, most_bytes, earlier })
     }
 
-    /// The name of a trial's entry.
     pub fn key(&self, trial: &Trial<'_>) -> Key {
         let content = format!(
             "{LAYOUT}\n{}\n{}\n{}\n{}",
@@ -192,18 +165,18 @@ impl Cache {
             trial.keeps_curves,
             trial.arm.wording()
         );
-        Key(HEXLOWER.encode(digest(&SHA256, content.as_bytes()).as_ref()))
+        Key(digest_text(content.as_bytes()))
     }
 
-    /// The trial of that name, with the place in its run that `trial` has.
+    /// Finds the trial of that name, and sets its index, arm and repeat to those of `trial`.
     pub fn find(&self, key: &Key, trial: &Trial<'_>) -> Found {
         let path = self.path(key);
         let read = match fs::symlink_metadata(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Found::Nothing,
             Err(error) => Err(error.to_string()),
-            // To open a pipe is to wait for whoever writes to it.
+            // Opening a pipe would block until another program opens it for writing.
             Ok(metadata) if !metadata.is_file() => {
-                return Found::Damaged(format!("{}: no file; it is left there", path.display()));
+                return Found::Damaged(format!("{}: not a regular file; kept", path.display()));
             }
             Ok(metadata) => read_entry(&path, metadata.len()),
         };
@@ -217,21 +190,18 @@ impl Cache {
                 Found::Trial(Box::new(data))
             }
             Err(error) => {
-                // Where it cannot be removed, the new entry replaces it all the same.
+                // If this fails, the new entry replaces it.
                 let _ = fs::remove_file(&path);
                 Found::Damaged(format!("{}: {error}", path.display()))
             }
         }
     }
 
-    /// Keeps a trial. It appears whole or not at all.
-    ///
-    /// # Errors
-    /// The entry could not be written; the run can go on without it.
-    pub fn keep(&mut self, key: &Key, data: &TrialData) -> Result<(), CacheError> {
+    /// Stores a trial, completely or not at all. The run can continue after an error.
+    pub fn store(&mut self, key: &Key, data: &TrialData) -> Result<(), CacheError> {
         let body = rmp_serde::to_vec_named(data)?;
         let size = (body.len() + SHA256_OUTPUT_LEN) as u64;
-        if size > MOST_ENTRY_BYTES || !self.make_room(size) {
+        if size > MOST_ENTRY_BYTES || !self.free_space(size) {
             return Ok(());
         }
         let path = self.path(key);
@@ -251,25 +221,26 @@ impl Cache {
         Ok(())
     }
 
-    /// Removes what earlier runs left until so many bytes fit; false if they never will.
-    fn make_room(&mut self, size: u64) -> bool {
+    /// Removes entries of earlier runs until `size` bytes fit; returns false if they do not.
+    fn free_space(&mut self, size: u64) -> bool {
         while self.bytes + size > self.most_bytes {
             let Some((path, freed)) = self.earlier.pop_front() else { return false };
-            // One that is gone already has made its room.
+            // Another run may have removed it.
             let _ = fs::remove_file(path);
             self.bytes = self.bytes.saturating_sub(freed);
         }
         true
     }
 
-    /// Two letters to a folder: no folder of a hundred thousand files.
+    /// Returns the path of an entry, in a folder of its first two letters, as a folder of a hundred
+    /// thousand files is slow.
     fn path(&self, key: &Key) -> PathBuf {
         let (folder, name) = key.0.split_at(2);
         self.folder.join(folder).join(name).with_extension(EXTENSION)
     }
 }
 
-/// The trial of an entry, or why it cannot be believed.
+/// Reads the trial of an entry; the error says why the entry is invalid.
 fn read_entry(path: &Path, size: u64) -> Result<TrialData, String> {
     if size > MOST_ENTRY_BYTES {
         return Err("longer than any entry".to_owned());
@@ -293,7 +264,7 @@ fn entries(folder: &Path) -> io::Result<Vec<(SystemTime, PathBuf, u64)>> {
         for entry in fs::read_dir(group)? {
             let entry = entry?;
             let path = entry.path();
-            // Another run may be making room at the same time.
+            // Another run may remove it at the same time.
             let Some(metadata) = entry.metadata().ok().filter(fs::Metadata::is_file) else {
                 continue;
             };
@@ -301,7 +272,7 @@ fn entries(folder: &Path) -> io::Result<Vec<(SystemTime, PathBuf, u64)>> {
             if path.extension().is_some_and(|end| end == EXTENSION) {
                 found.push((written, path, metadata.len()));
             } else if is_unfinished(&entry.file_name()) && is_old(written) {
-                // One that is gone already needs no removing.
+                // Another run may have removed it.
                 let _ = fs::remove_file(&path);
             }
         }
@@ -309,23 +280,22 @@ fn entries(folder: &Path) -> io::Result<Vec<(SystemTime, PathBuf, u64)>> {
     Ok(found)
 }
 
-/// Whether a file has a name of those that are not finished, by this or an earlier version.
+/// Whether a file has a name of unfinished files, of this or an earlier version.
 fn is_unfinished(name: &OsStr) -> bool {
     let name = name.to_string_lossy();
     [disk::UNFINISHED, ".tmp"].iter().any(|start| name.starts_with(start))
 }
 
-/// Whether nobody can still be writing it.
 fn is_old(written: SystemTime) -> bool {
     written.elapsed().is_ok_and(|age| age > UNFINISHED_FOR)
 }
 
-/// Whether a commit says what was built.
+/// Whether a commit identifies the sources of a build.
 fn is_known(commit: &str) -> bool {
     !commit.is_empty() && commit != "unknown" && !commit.ends_with("-dirty")
 }
 
-/// What distinguishes this program's results from another's.
+/// Returns a text that differs between programs whose results may differ.
 pub(crate) fn program(commit: &str) -> Result<String, CacheError> {
     let version = env!("CARGO_PKG_VERSION");
     if is_known(commit) {
@@ -336,7 +306,7 @@ pub(crate) fn program(commit: &str) -> Result<String, CacheError> {
     Ok(format!("{version} {}", HEXLOWER.encode(sum.as_ref())))
 }
 
-/// Of a file that need not fit in memory.
+/// Returns the SHA-256 of a file that need not fit in memory.
 fn digest_of(path: &Path) -> io::Result<Digest> {
     let (mut file, mut context) = (fs::File::open(path)?, Context::new(&SHA256));
     let mut buffer = vec![0; 1 << 16];
@@ -350,11 +320,9 @@ fn digest_of(path: &Path) -> io::Result<Digest> {
     }
 }
 
-/// What distinguishes the results of a module that another program loads: its commit, or its bytes
-/// where that is not known. For [`Settings::commit`](crate::Settings::commit).
-///
-/// # Errors
-/// The module's file cannot be read.
+/// Returns an identity of a module that another program loads, for
+/// [`Settings::commit`](crate::Settings::commit): its commit, or a digest of its file if the commit
+/// is unknown.
 pub fn module_identity(commit: &str, module: &Path) -> Result<String, CacheError> {
     if is_known(commit) {
         return Ok(commit.to_owned());
@@ -363,7 +331,7 @@ pub fn module_identity(commit: &str, module: &Path) -> Result<String, CacheError
     Ok(format!("{commit}+{}", HEXLOWER.encode(sum.as_ref())))
 }
 
-/// SHA-256 in hexadecimal digits.
+/// Returns the SHA-256 in hexadecimal digits.
 pub fn digest_text(bytes: &[u8]) -> String {
     HEXLOWER.encode(digest(&SHA256, bytes).as_ref())
 }
@@ -421,7 +389,7 @@ mod tests {
         let mut cache = open(&place(), "1", MOST_BYTES);
         for seed in 0..3 {
             let key = cache.key(&trial(&arm, seed));
-            cache.keep(&key, &data(100)).expect("kept");
+            cache.store(&key, &data(100)).expect("stored");
         }
         std::fs::write(place().join("mine.txt"), "stays").expect("a file");
         let all = usage_of(place()).expect("usage");
@@ -442,7 +410,7 @@ mod tests {
         let mut cache = open(folder.path(), "1", MOST_BYTES);
         let key = cache.key(&trial);
         assert!(matches!(cache.find(&key, &trial), Found::Nothing));
-        cache.keep(&key, &data(3)).expect("kept");
+        cache.store(&key, &data(3)).expect("stored");
         let Found::Trial(found) = open(folder.path(), "1", MOST_BYTES).find(&key, &trial) else {
             panic!("it is kept")
         };
@@ -479,7 +447,7 @@ mod tests {
         let spoil: [fn(&mut Vec<u8>); 3] =
             [|bytes| *bytes.last_mut().expect("a byte") ^= 1, |bytes| bytes[0] ^= 1, Vec::clear];
         for spoil in spoil {
-            cache.keep(&key, &data(3)).expect("kept");
+            cache.store(&key, &data(3)).expect("stored");
             let path = cache.path(&key);
             let mut bytes = fs::read(&path).expect("the entry");
             spoil(&mut bytes);
@@ -506,7 +474,7 @@ mod tests {
         assert!(made.expect("coreutils").success());
         for key in [&directory, &link, &pipe] {
             assert!(matches!(cache.find(key, &trial(&arm, 0)), Found::Damaged(_)));
-            cache.keep(key, &data(3)).expect("the cache goes on");
+            cache.store(key, &data(3)).expect("the cache goes on");
         }
         assert!(paths.iter().all(|path| path.symlink_metadata().is_ok_and(|it| !it.is_file())));
         assert_eq!(open(folder.path(), "1", MOST_BYTES).bytes, 0, "they are not counted");
@@ -537,7 +505,7 @@ mod tests {
         let arm = arm(SCENARIO);
         let action = |root: &Path| {
             let mut cache = open(&root.join("cache"), "1", MOST_BYTES);
-            cache.keep(&cache.key(&trial(&arm, 5)), &data(3))
+            cache.store(&cache.key(&trial(&arm, 5)), &data(3))
         };
         faults::at_every_step(&faults::Tree::new(), action, |fault, root, outcome| {
             let left = faults::tree(root);
@@ -558,12 +526,12 @@ mod tests {
         let arm = arm(SCENARIO);
         let mut cache = open(folder.path(), "1", MOST_BYTES);
         let early = cache.key(&trial(&arm, 1));
-        cache.keep(&early, &data(1_000)).expect("kept");
+        cache.store(&early, &data(1_000)).expect("stored");
         let most = cache.bytes * 3 / 2;
         let mut cache = open(folder.path(), "1", most);
         let (second, third) = (cache.key(&trial(&arm, 2)), cache.key(&trial(&arm, 3)));
-        cache.keep(&second, &data(1_000)).expect("kept");
-        cache.keep(&third, &data(1_000)).expect("left out");
+        cache.store(&second, &data(1_000)).expect("stored");
+        cache.store(&third, &data(1_000)).expect("left out");
         let is_kept = |key| !matches!(cache.find(key, &trial(&arm, 0)), Found::Nothing);
         assert_eq!([&early, &second, &third].map(is_kept), [false, true, false]);
         assert!(open(folder.path(), "1", most).bytes <= most);

@@ -1,4 +1,4 @@
-//! Why a run cannot begin, or did not come to its end.
+//! Errors of a run.
 
 use std::error::Error;
 use std::path::PathBuf;
@@ -10,65 +10,43 @@ use crate::scenario::ScenarioError;
 /// Any error, with the errors that caused it.
 type Cause = Box<dyn Error + Send + Sync>;
 
-/// Why a run cannot begin, or did not come to its end.
+/// Why a run cannot begin, or ended before it was complete.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RunError {
-    /// What was asked for cannot be done, here or at all; says what would be accepted.
+    /// The request is not possible, here or at all; the message says what would be accepted.
     #[error("{0}")]
     Refused(String),
-    /// The run directory cannot be made or written.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// Conditions that a cohort drew together make no arm.
     #[error(transparent)]
     Scenario(#[from] ScenarioError),
-    /// A step failed.
     #[error("{doing}")]
-    Step {
-        /// The step that failed.
-        doing: String,
-        /// The error of that step.
-        source: Cause,
-    },
-    /// A world failed, in words that need no others before them.
+    Step { doing: String, source: Cause },
+    /// An error of a world, whose message is complete.
     #[error(transparent)]
     World(Cause),
-    /// The caller stopped the run.
     #[error("interrupted after {} of {of} trials", .remains.trials)]
-    Interrupted {
-        /// Trials asked for.
-        of: usize,
-        /// The part of the run that was kept.
-        remains: Remains,
-    },
-    /// The run failed on its way.
+    Interrupted { of: usize, remains: Remains },
     #[error("the run failed after {} trials", .remains.trials)]
-    Failed {
-        /// The error that ended the run.
-        source: Box<RunError>,
-        /// The part of the run that was kept.
-        remains: Remains,
-    },
+    Failed { source: Box<RunError>, remains: Remains },
 }
 
-/// What is left of a run that did not come to its end.
+/// What is left of an incomplete run.
 #[derive(Debug, Default)]
 pub struct Remains {
     /// Trials that were completed.
     pub trials: usize,
-    /// Where they are kept; `None` where none was completed, or none was to be kept.
+    /// The run directory; `None` if no trial was completed, or none was to be stored.
     pub directory: Option<PathBuf>,
-    /// The trials themselves, where the caller was to have them: [`Destination::Caller`].
-    ///
-    /// [`Destination::Caller`]: crate::Destination::Caller
+    /// The trials, if the destination was [`crate::Destination::Caller`] and one was completed.
     pub data: Option<Box<RunData>>,
-    /// Why the files of a run without a trial could not be removed again.
+    /// Why the files of a run without a trial could not be removed.
     pub unremoved: Option<StoreError>,
 }
 
 impl RunError {
-    /// Whether the caller has to change what it asked for.
+    /// Whether the caller has to change its request.
     pub fn is_refusal(&self) -> bool {
         match self {
             RunError::Refused(_) => true,
@@ -77,7 +55,7 @@ impl RunError {
         }
     }
 
-    /// The part of the run that was kept, if it had begun.
+    /// Returns what is left of the run, if it had begun.
     pub fn remains(&self) -> Option<&Remains> {
         match self {
             RunError::Interrupted { remains, .. } | RunError::Failed { remains, .. } => {
@@ -88,12 +66,11 @@ impl RunError {
     }
 }
 
-/// Says what was being done when something failed.
 pub(crate) trait Doing<T> {
-    /// Puts the step before the error.
+    /// Adds the step that failed to the error.
     fn doing(self, step: impl Into<String>) -> Result<T, RunError>;
 
-    /// Leaves the error's own words as they are.
+    /// Keeps the error's message as it is.
     fn of_world(self) -> Result<T, RunError>;
 }
 
@@ -107,8 +84,8 @@ impl<T, E: Into<Cause>> Doing<T> for Result<T, E> {
     }
 }
 
-/// An error and its causes, outermost first, in one line.
-pub(crate) fn chain(error: &dyn Error) -> String {
+/// Returns an error and its causes, outermost first, in one line.
+pub fn chain(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {

@@ -1,4 +1,4 @@
-//! From a scenario and settings to a record.
+//! Runs a scenario and returns its record.
 
 use underload_record::schema::{self, ArmRecord, FORMAT_VERSION, RunRecord, ScenarioRecord};
 use underload_sim::trial::TrialLabel;
@@ -15,22 +15,20 @@ use crate::trials::{End, Plan, execute};
 use crate::world::sim::configure;
 use crate::world::{self, World};
 
-/// Runs every arm of a scenario as often as it repeats.
-///
-/// A live run without root moves this process into a user namespace, which only a process of one
-/// thread can enter: call it before threads start.
+/// Runs all trials of a scenario. A live run without root moves this process into a user namespace,
+/// which only a process with one thread can enter: call this before threads start.
 ///
 /// # Errors
-/// [`RunError::is_refusal`] where the scenario or the settings cannot be done as they are; then
-/// nothing has begun. Where a run that began did not come to its end, [`RunError::remains`] says
-/// what is left of it.
+/// Returns an error with [`RunError::is_refusal`] if the scenario or the settings are not possible;
+/// then nothing has begun. After an error on the way, [`RunError::remains`] is what is left of the
+/// run.
 pub fn run(
     scenario: &Scenario,
     settings: &Settings,
     progress: &mut dyn Progress,
 ) -> Result<Run, RunError> {
     let choice = world_choice(settings)?;
-    // Before anything starts a thread: a user namespace can only be entered by one.
+    // Before anything starts a thread, as a process with several cannot enter a user namespace.
     let world = world::choose(choice, scenario, &settings.own)?;
     check_own(scenario, settings)?;
     if !settings.packets.is_empty() {
@@ -48,8 +46,8 @@ pub fn run(
     let plan = Plan { scenario, settings, cache, keeps_curves };
     match execute(plan, &*world, &mut results, progress) {
         Ok(End::Complete { duration_s }) => results.finish(duration_s).doing("finishing the run"),
-        Ok(End::Interrupted { of }) => {
-            Err(RunError::Interrupted { of, remains: results.break_off() })
+        Ok(End::Interrupted { trials }) => {
+            Err(RunError::Interrupted { of: trials, remains: results.break_off() })
         }
         Err(error) => {
             Err(RunError::Failed { source: Box::new(error), remains: results.break_off() })
@@ -57,18 +55,18 @@ pub fn run(
     }
 }
 
-/// Whether a run keeps every sample and curve on disk, and can be resumed: one of a cohort, or of
-/// more than 2,000 trials, keeps what it says of each trial.
+/// Whether a run stores samples and time series, and can be resumed. A run with a cohort or with
+/// more than 2,000 trials stores only the table of its trials.
 pub fn keeps_samples(scenario: &Scenario) -> bool {
     scenario.cohort.is_none() && scenario.trials() <= MOST_WITH_CURVES
 }
 
-/// Trials of which every sample and curve is kept on disk, at most.
+/// Trials of a run that stores samples and time series, at most.
 const MOST_WITH_CURVES: usize = 2_000;
-/// The fewest trials of a run that uses the cache of simulated trials.
+/// Trials of a run that uses the cache, at least.
 const WORTH_CACHING: usize = 32;
 
-/// The world as asked for; packets are recorded in virtual time only.
+/// Returns the requested world; packets are recorded in virtual time only.
 fn world_choice(settings: &Settings) -> Result<WorldChoice, RunError> {
     match (settings.world, &settings.destination) {
         (world, _) if settings.packets.is_empty() => Ok(world),
@@ -76,27 +74,28 @@ fn world_choice(settings: &Settings) -> Result<WorldChoice, RunError> {
             "packets are recorded by the simulator only; expected the simulated world".to_owned(),
         )),
         (_, Destination::Resume(_)) => Err(RunError::Refused(
-            "packets are recorded of whole runs only, and not of one that is resumed".to_owned(),
+            "packets are recorded of whole runs only; expected a run that is not resumed"
+                .to_owned(),
         )),
         (_, Destination::Memory | Destination::Caller) => {
-            Err(RunError::Refused("packets are recorded into a run directory only".to_owned()))
+            Err(RunError::Refused("packets need a run directory; expected a directory".to_owned()))
         }
         (WorldChoice::Auto | WorldChoice::Sim, _) => Ok(WorldChoice::Sim),
     }
 }
 
-/// The first half of a resumed run may have been made by another version of the caller's code.
+/// Rejects to resume a run with the caller's algorithms, whose code may have changed since.
 fn check_own(scenario: &Scenario, settings: &Settings) -> Result<(), RunError> {
     match (&settings.destination, scenario.own()) {
         (Destination::Resume(_), Some(own)) => Err(RunError::Refused(format!(
-            "{own}: a run with an algorithm of one's own is not resumed, as nobody knows whether \
-             its code has changed; expected a new directory"
+            "{own}: a run with an algorithm in Python cannot be resumed, as its code may have \
+             changed; expected a new directory"
         ))),
         _ => Ok(()),
     }
 }
 
-/// Makes room for the trials.
+/// Opens the destination of the trials.
 fn begin(
     settings: &Settings,
     record: RunRecord,
@@ -114,7 +113,7 @@ fn begin(
             directory
         }
         Destination::NewIn(folder) => {
-            // `comcast-upstream-20261121T013500Z`; the time makes it new.
+            // `comcast-upstream-20261121T013500Z`
             let time: String = record.host.started.chars().filter(|c| !"-:".contains(*c)).collect();
             let name = format!("{}-{time}", source::slug(&record.scenario.name));
             RunDir::create_unused(&folder.join(name), &record)?
@@ -123,7 +122,7 @@ fn begin(
     Ok(Results::Directory(Box::new(directory)))
 }
 
-/// The cache, for a run that can use one. Without one the run only takes longer.
+/// Opens the cache, for a run that can use one. Without one the run only takes longer.
 fn cache(
     scenario: &Scenario,
     settings: &Settings,
@@ -131,11 +130,10 @@ fn cache(
     progress: &mut dyn Progress,
 ) -> Option<Cache> {
     let is_simulated = world.name() == schema::World::Sim;
-    // A trial out of the cache has no packets to record.
+    // The cache has no packets, and the code of the caller's algorithms may have changed.
     let is_usable = settings.uses_cache
         && settings.packets.is_empty()
         && is_simulated
-        // What is not in this program may have changed since.
         && scenario.own().is_none();
     if !is_usable || scenario.trials() < WORTH_CACHING {
         return None;
@@ -143,13 +141,13 @@ fn cache(
     match Cache::open(settings.commit) {
         Ok(cache) => Some(cache),
         Err(error) => {
-            progress.warn(&format!("without a cache: {}", chain(&error)));
+            progress.warn(&format!("running without a cache: {}", chain(&error)));
             None
         }
     }
 }
 
-/// The record of a run that is about to begin.
+/// Returns the record of a run that is about to begin.
 fn record(scenario: &Scenario, settings: &Settings, world: schema::World) -> RunRecord {
     let arm = |arm: &Arm| ArmRecord {
         name: arm.name.clone(),

@@ -1,20 +1,20 @@
-//! The flows that an entry of a scenario stands for, named alike in every world.
+//! The flows of an entry of a scenario, with the same names in every world.
 //!
 //! | entry | flows |
 //! |---|---|
 //! | `bulk`, one flow, one way | `bulk` |
-//! | `bulk`, both ways | `bulk-up`, `bulk-down`; so is a video call |
-//! | `bulk`, two flows, both ways | `bulk-up-0`, `bulk-up-1`, `bulk-down-0`, `bulk-down-1` |
+//! | `bulk`, both directions | `bulk-up`, `bulk-down`; a video call likewise |
+//! | `bulk`, two flows, both directions | `bulk-up-0`, `bulk-up-1`, `bulk-down-0`, `bulk-down-1` |
 //! | `ping`, one class | `ping` |
 //! | `ping`, a second class | `ping`, `ping-dscp-45-ect1` |
-//! | `ping` with `closed_loop` | `ping-request-response` besides |
+//! | `ping` with `closed_loop` | also `ping-request-response` |
 
-use underload_record::schema::{Direction, FlowDirection};
+use underload_record::schema::{Direction, FlowDirection, Marking};
 
-use crate::scenario::{Class, ProbeFlow};
+use crate::scenario::ProbeFlow;
 
-/// Names and directions of `count` equal flows each way that `direction` says: no more of a name
-/// than tells them apart.
+/// Returns names and directions of `count` equal flows in each of the directions. A name has only
+/// the parts that distinguish the flows.
 pub fn loads(
     entry: &str,
     direction: FlowDirection,
@@ -34,21 +34,19 @@ pub fn loads(
     direction.ways().iter().flat_map(of)
 }
 
-/// The open-loop probes of an entry, one for each class; the first is the headline and keeps the
-/// entry's name.
-pub fn probes(entry: &str, probe: &ProbeFlow) -> impl Iterator<Item = (String, Class)> {
-    let first = probe.classes.first().map(|class| (entry.to_owned(), *class));
-    let others = probe.classes.iter().skip(1).map(|class| (of_class(entry, *class), *class));
-    first.into_iter().chain(others)
+/// Returns the open-loop probes of an entry, one for each class; the first is the headline and has
+/// the entry's name.
+pub fn probes(entry: &str, probe: &ProbeFlow) -> impl Iterator<Item = (String, Marking)> {
+    let named = move |(index, class): (usize, &Marking)| match index {
+        0 => (entry.to_owned(), *class),
+        _ => (format!("{entry}-{}", class.label().replace(' ', "-")), *class),
+    };
+    probe.classes.iter().enumerate().map(named)
 }
 
-/// The probe of a class that is not the entry's first.
-fn of_class(entry: &str, class: Class) -> String {
-    format!("{entry}-{}", class.label().replace(' ', "-"))
-}
-
-/// The second view of an entry by request and response, where it asks for one: in its first class.
-pub fn request_response(entry: &str, probe: &ProbeFlow) -> Option<(String, Class)> {
+/// Returns the request-response probe of an entry, which has the entry's first class; `None`
+/// without `closed_loop`.
+pub fn request_response(entry: &str, probe: &ProbeFlow) -> Option<(String, Marking)> {
     let class = probe.classes.first().filter(|_| probe.closed_loop)?;
     Some((format!("{entry}-request-response"), *class))
 }
@@ -76,8 +74,8 @@ mod tests {
 
     #[test]
     fn probes_are_named_by_their_classes() {
-        let class = |dscp, ecn| Class::new(dscp, ecn).expect("a class");
-        let classes = vec![class(0, Ecn::NotEct), class(45, Ecn::Ect1), class(45, Ecn::NotEct)];
+        let classes = [(0, Ecn::NotEct), (45, Ecn::Ect1), (45, Ecn::NotEct)];
+        let classes = classes.map(|(dscp, ecn)| Marking { dscp, ecn }).to_vec();
         let (interval, timeout) = (Span::from_millis(10), Span::from_secs(1));
         let mut probe = ProbeFlow { interval, classes, timeout, closed_loop: false };
         let found: Vec<String> = probes("ping", &probe).map(|(name, _)| name).collect();

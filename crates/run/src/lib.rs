@@ -1,22 +1,21 @@
-//! Runs: what a scenario says, and the worlds that do it.
+//! Scenarios and the worlds that run them.
 //!
-//! [`run`] is all that a program needs: a [`Scenario`](scenario::Scenario), read from a file or
-//! built in code, and [`Settings`] go in, the record of every trial and arm comes out, whichever
-//! world did it.
+//! [`run`] takes a [`Scenario`](scenario::Scenario), read from a file or built in code, and
+//! [`Settings`], and returns the record of every trial and arm, whichever world ran it.
 //!
-//! | module | what it holds |
+//! | module | content |
 //! |---|---|
-//! | [`scenario`] | the file model of experiments |
+//! | [`scenario`] | the file format of experiments |
 //! | [`study`] | distributions that a cohort's conditions are drawn from |
-//! | [`cache`] | simulated trials that are kept for the next run |
-//! | [`flows`] | the flows that an entry of a scenario stands for, by name |
-//! | [`source`] | scenarios, and the files that they name, by their names |
-//! | [`sweep`] | a scenario over a million settings, in a directory that survives being killed |
-//! | [`world`] | what executes an arm |
-//! | [`own`] | algorithms that whoever runs a scenario brings along |
-//! | [`replay`] | packets from elsewhere through a queue and a link |
+//! | [`cache`] | simulated trials that are stored for the next run |
+//! | [`flows`] | the names of the flows of an entry of a scenario |
+//! | [`source`] | finds scenarios and the files that they name |
+//! | [`sweep`] | a scenario over a million settings, in a directory that survives a kill |
+//! | [`world`] | the live and the simulated world |
+//! | [`own`] | algorithms that the caller of a run provides |
+//! | [`replay`] | recorded packets through a queue and a link |
 //! | [`packets`] | records and captures of simulated packets |
-//! | [`measured_lines`] | the study of a list of lines that were measured |
+//! | [`measured_lines`] | the study of a list of measured access lines |
 
 pub mod cache;
 mod error;
@@ -39,7 +38,7 @@ mod trial;
 mod trials;
 pub mod world;
 
-pub use error::{Remains, RunError};
+pub use error::{Remains, RunError, chain};
 pub use execute::{keeps_samples, run};
 pub use progress::Progress;
 pub use results::Run;

@@ -1,8 +1,8 @@
-//! A list of real lines, each with the runs that were measured on it: the study of
-//! `[cohort.lines]` over run directories instead of drawn conditions.
+//! The study of `[cohort.lines]` over real access lines: a list of lines, each with its run
+//! directories, in place of drawn conditions.
 //!
 //! ```toml
-//! class = "probe-dscp45"              # whose lag is to be shorter
+//! class = "probe-dscp45"              # whose lag is expected to be shorter
 //! against = "probe-dscp8"             # than the lag of this one
 //! full_percent = 95.0                 # default
 //! by = ["model"]                      # facts that lines are grouped by
@@ -13,8 +13,8 @@
 //! runs = ["lake/monday", "lake/tuesday"]
 //! ```
 //!
-//! Run directories are looked for from the list's own folder. Every valid trial in them that has
-//! both classes, idle and under load, is a run of the line; its day is that on which the run began.
+//! Paths of run directories are relative to the list's folder. Every valid trial that has both
+//! classes, idle and under load, is a run of the line, on the day on which the run began.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -28,27 +28,14 @@ use underload_record::schema::{
 use underload_record::{DAY, LINE, LatencyPools, conclude};
 use underload_store::{RunData, RunDir, StoreError};
 
-/// Why a list of lines gives no study.
+/// Why a list of lines makes no study.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LinesError {
-    /// The list that the operating system does not hand out.
     #[error("{}: cannot read", path.display())]
-    Io {
-        /// The list.
-        path: PathBuf,
-        /// What the operating system said.
-        source: io::Error,
-    },
-    /// What the list says, and what would be accepted.
+    Io { path: PathBuf, source: io::Error },
     #[error("{}: {problem}", path.display())]
-    List {
-        /// The list.
-        path: PathBuf,
-        /// The key and what is wrong with it.
-        problem: String,
-    },
-    /// A run directory that cannot be read.
+    List { path: PathBuf, problem: String },
     #[error(transparent)]
     Run(#[from] StoreError),
 }
@@ -60,7 +47,7 @@ struct List {
     title: String,
     class: String,
     against: String,
-    #[serde(default = "most")]
+    #[serde(default = "default_full_percent")]
     full_percent: f64,
     #[serde(default)]
     by: Vec<String>,
@@ -77,30 +64,27 @@ struct Line {
     runs: Vec<PathBuf>,
 }
 
-const fn most() -> f64 {
+const fn default_full_percent() -> f64 {
     95.0
 }
 
-/// A list is read up to this size: ten thousand lines of a hundred runs.
+/// Bytes of a list, at most: ten thousand lines of a hundred runs.
 const LIST_BYTES_MOST: u64 = 64 << 20;
 const LINES_MOST: usize = 10_000;
 /// The only arm of the study.
 const ARM: &str = "measured";
-/// The condition that holds a line's name; facts may not be named like it, [`LINE`] or [`DAY`].
+/// The condition with a line's name. A fact must not have this name, [`LINE`] or [`DAY`].
 const NAME: &str = "name";
 
-/// Reads the runs of every line, and makes one run of them whose study is of these lines. It keeps
-/// each trial's numbers, and no samples.
-///
-/// # Errors
-/// What is wrong with the list, or the first run directory that cannot be read.
+/// Reads the runs of every line, and merges them to one run with a study of these lines, without
+/// samples.
 pub fn load(path: &Path) -> Result<RunData, LinesError> {
     let text = read_text(path).map_err(|source| LinesError::Io { path: path.into(), source })?;
     let refuse = |problem| LinesError::List { path: path.into(), problem };
     let list: List = toml::from_str(&text).map_err(|error| refuse(error.to_string()))?;
     check(&list).map_err(refuse)?;
     let folder = path.parent().unwrap_or(Path::new("."));
-    distinct(&list, folder).map_err(refuse)?;
+    check_distinct(&list, folder).map_err(refuse)?;
     let mut merged: Option<RunRecord> = None;
     let (mut pools, mut days, mut left_out) = (LatencyPools::default(), Days::default(), vec![]);
     for (number, line) in list.line.iter().enumerate() {
@@ -112,8 +96,8 @@ pub fn load(path: &Path) -> Result<RunData, LinesError> {
                 Some(all) if all.world != run.record.world => {
                     let (one, other) = (all.world.name(), run.record.world.name());
                     return Err(refuse(format!(
-                        "line.{number}.runs: {} is {other}, those before are {one}; accepted: \
-                         runs of one world",
+                        "line.{number}.runs: {} is {other}, earlier runs are {one}; expected runs \
+                         of one world",
                         directory.display()
                     )));
                 }
@@ -125,7 +109,7 @@ pub fn load(path: &Path) -> Result<RunData, LinesError> {
             if all.trials.len() == before {
                 return Err(refuse(format!(
                     "line.{number}.runs: {} has no valid trial with {} and {}, idle and under \
-                     load; it probed {}; accepted: runs such as `measure --preset ull` makes",
+                     load; it probed {}; expected runs of `measure --preset ull` or similar",
                     directory.display(),
                     list.class,
                     list.against,
@@ -144,12 +128,11 @@ fn read_text(path: &Path) -> io::Result<String> {
     let mut text = String::new();
     File::open(path)?.take(LIST_BYTES_MOST + 1).read_to_string(&mut text)?;
     if text.len() as u64 > LIST_BYTES_MOST {
-        return Err(io::Error::other("longer than any list of lines, 64 MiB"));
+        return Err(io::Error::other("longer than 64 MiB"));
     }
     Ok(text)
 }
 
-/// What is wrong with the list, and what would be accepted.
 fn check(list: &List) -> Result<(), String> {
     if !(list.full_percent > 0.0 && list.full_percent <= 100.0) {
         return Err("full_percent: expected more than 0 and at most 100".to_owned());
@@ -163,43 +146,42 @@ fn check(list: &List) -> Result<(), String> {
             return Err(format!("line.{number}.runs: expected at least one"));
         }
         if !names.insert(&line.name) {
-            return Err(format!("line.{number}.name: `{}` is there twice", line.name));
+            return Err(format!("line.{number}.name: `{}` occurs twice; names differ", line.name));
         }
         if let Some(fact) = [LINE, DAY, NAME].into_iter().find(|own| line.facts.contains_key(*own))
         {
-            return Err(format!("line.{number}.facts.{fact}: the study's own word; take another"));
+            return Err(format!("line.{number}.facts.{fact}: is reserved; expected another name"));
         }
         if let Some(missing) = list.by.iter().find(|fact| !line.facts.contains_key(*fact)) {
-            return Err(format!("line.{number}.facts: lacks `{missing}`, which `by` names"));
+            return Err(format!("line.{number}.facts: `{missing}` is missing, which `by` names"));
         }
     }
     Ok(())
 }
 
-/// That no run is there twice, however it is spelled and whatever link leads there: a run that
-/// counts twice makes intervals too narrow.
-fn distinct(list: &List, folder: &Path) -> Result<(), String> {
+/// Rejects a run that occurs twice, under whatever path, as this makes intervals too narrow.
+fn check_distinct(list: &List, folder: &Path) -> Result<(), String> {
     let mut places = BTreeSet::new();
     for (number, line) in list.line.iter().enumerate() {
         for run in &line.runs {
             let place = folder.join(run);
-            // One that is missing is told of when it is read.
+            // A missing one is reported when it is read.
             if !places.insert(place.canonicalize().unwrap_or(place)) {
-                return Err(format!("line.{number}.runs: {} is there twice", run.display()));
+                return Err(format!("line.{number}.runs: {} occurs twice", run.display()));
             }
         }
     }
     Ok(())
 }
 
-/// Days by their date, numbered as they come.
+/// Dates of days, numbered by their position.
 #[derive(Debug, Default)]
 struct Days {
     dates: Vec<String>,
 }
 
 impl Days {
-    /// The number of the day of an instant as records have it, RFC 3339.
+    /// Returns the number of the day of an instant in RFC 3339.
     fn number(&mut self, started: &str) -> usize {
         let date = started.split('T').next().unwrap_or_default();
         self.dates.iter().position(|known| known == date).unwrap_or_else(|| {
@@ -215,7 +197,7 @@ fn conditions(number: usize, line: &Line, day: usize) -> BTreeMap<String, String
     line.facts.clone().into_iter().chain(own).collect()
 }
 
-/// The study before its first run, with the provenance of that.
+/// Returns the study without trials, with the provenance of the first run.
 fn empty(list: &List, text: &str, first: &RunRecord) -> RunRecord {
     let title =
         if list.title.is_empty() { "Measured lines".to_owned() } else { list.title.clone() };
@@ -256,7 +238,8 @@ fn add(
     for trial in run.record.trials.iter().filter(|trial| trial.validity.is_valid()) {
         let samples = run.samples_of(trial.index);
         let is_whole = [&list.class, &list.against].into_iter().all(|class| {
-            [Phase::Idle, Phase::Load].into_iter().all(|phase| has(trial, samples, class, phase))
+            let mut phases = [Phase::Idle, Phase::Load].into_iter();
+            phases.all(|phase| has_answers(trial, samples, class, phase))
         });
         if !is_whole {
             continue;
@@ -269,7 +252,7 @@ fn add(
     }
 }
 
-/// The names of a run's probes.
+/// Returns the names of a run's probes, for a message.
 fn probes(record: &RunRecord) -> String {
     let flows = record.trials.iter().flat_map(|trial| &trial.flows);
     let names = flows.filter(|flow| flow.kind == "probe").map(|flow| flow.name.as_str());
@@ -277,8 +260,7 @@ fn probes(record: &RunRecord) -> String {
     if names.is_empty() { "nothing".to_owned() } else { Vec::from_iter(names).join(", ") }
 }
 
-/// Whether a class has answers in a phase.
-fn has(trial: &TrialRecord, samples: &[Sample], class: &str, phase: Phase) -> bool {
+fn has_answers(trial: &TrialRecord, samples: &[Sample], class: &str, phase: Phase) -> bool {
     let Some(flow) = trial.flows.iter().position(|flow| flow.name == class) else { return false };
     samples.iter().any(|sample| {
         usize::from(sample.flow) == flow && sample.phase == phase && sample.rtt_ns.is_some()
@@ -308,15 +290,15 @@ mod tests {
             ("class='a'\nagainst='b'\n[[line]]\nname='x'\nruns=[]", "line.0.runs: expected at"),
             (
                 "class='a'\nagainst='b'\nby=['m']\n[[line]]\nname='x'\nruns=['y']",
-                "line.0.facts: lacks `m`, which `by` names",
+                "line.0.facts: `m` is missing, which `by` names",
             ),
             (
                 "class='a'\nagainst='b'\n[[line]]\nname='x'\nruns=['y', 'y']",
-                "line.0.runs: y is there twice",
+                "line.0.runs: y occurs twice",
             ),
             (
                 "class='a'\nagainst='b'\n[[line]]\nname='x'\nruns=['y']\nfacts={day='3'}",
-                "line.0.facts.day: the study's own word",
+                "line.0.facts.day: is reserved",
             ),
             ("class='a'\nagainst='b'\n[[line]]\nname='x'\nruns=['nowhere']", "nowhere"),
         ] {

@@ -1,8 +1,8 @@
-//! SPECs that take their parameters from a modem's configuration file: `docsis-lld:config=FILE` and
+//! SPECs with parameters from a modem's configuration file: `docsis-lld:config=FILE` and
 //! `docsis:config=FILE`.
 //!
-//! The file becomes the parameters that it stands for, so that what is recorded repeats the run
-//! without it. A parameter that the SPEC gives itself wins over the file.
+//! `config` is replaced by the parameters in the file, so that the record repeats the run without
+//! the file. A parameter in the SPEC overrides the file's.
 
 use underload_aqm::config::{ConfigError, LinkFacts, Spec};
 use underload_aqm::registry::{LinkSetup, LoadFile, QueueEntry, QueueSetup};
@@ -10,10 +10,7 @@ use underload_docsis::Config;
 use underload_docsis::aggregate::{LowLatencyUpstream, Member};
 use underload_docsis::modem::Modem;
 
-/// Understands a queue's SPEC; a configuration file that it names comes from `load`.
-///
-/// # Errors
-/// As [`QueueSetup::from_spec`], or what the file lacks.
+/// Parses a queue's SPEC; `load` reads the configuration file that it names.
 pub fn queue(
     spec: &Spec,
     link: &LinkFacts,
@@ -26,23 +23,20 @@ pub fn queue(
     QueueSetup::from_spec(&expand(&spec, "docsis-lld", load, queue_items)?, link)
 }
 
-/// Understands a link's SPEC; a trace or configuration file that it names comes from `load`.
-///
-/// # Errors
-/// As [`LinkSetup::from_spec_with`], or what the file lacks.
+/// Parses a link's SPEC; `load` reads the trace or configuration file that it names.
 pub fn link(spec: &Spec, load: &mut LoadFile<'_>) -> Result<LinkSetup, ConfigError> {
     let spec = expand(spec, "docsis", load, link_items)?;
     // Through the text form: a value with a comma must not become two items.
     LinkSetup::parse_with(&spec.to_string(), load)
 }
 
-/// A parameter and its value, as a SPEC has them.
+/// A parameter of a SPEC and its value.
 type Item = (&'static str, String);
 
 const KEY: &str = "config";
-/// Larger than what any modem accepts.
+/// Larger than any file that a modem accepts.
 const MAX_FILE_BYTES: usize = 1 << 16;
-/// Hardware that the buffers are selected for: 1 KiB blocks, 16 MiB.
+/// The hardware that buffers are selected for: 1 KiB blocks, 16 MiB.
 const MODEM: (u64, u64) = (1_024, 1 << 24);
 
 fn expand(
@@ -54,21 +48,13 @@ fn expand(
     let is_file = |key: &Option<String>| key.as_deref() == Some(KEY);
     let mut files = spec.items.iter().filter(|item| is_file(&item.key));
     let Some(file) = files.next().filter(|_| spec.name == name) else { return Ok(spec.clone()) };
-    let repeated = || ConfigError::Repeated { name: name.to_owned(), key: KEY.to_owned() };
+    let (name, key) = (name.to_owned(), KEY.to_owned());
     if files.next().is_some() {
-        return Err(repeated());
+        return Err(ConfigError::Repeated { name, key });
     }
-    let inside = |problem: String| ConfigError::Inside {
-        name: name.to_owned(),
-        key: KEY.to_owned(),
-        problem: format!("{}: {problem}", file.value),
-    };
-    let bytes = load(&file.value).map_err(|problem| ConfigError::Inside {
-        name: name.to_owned(),
-        key: KEY.to_owned(),
-        problem,
-    })?;
-    let upstream = read(&bytes).map_err(inside)?;
+    let upstream = load(&file.value)
+        .and_then(|bytes| read(&bytes).map_err(|problem| format!("{}: {problem}", file.value)));
+    let upstream = upstream.map_err(|problem| ConfigError::Inside { name, key, problem })?;
     let mut full = spec.clone();
     full.items.retain(|item| !is_file(&item.key));
     let is_given = |key: &str| spec.items.iter().any(|item| item.key.as_deref() == Some(key));
@@ -76,20 +62,17 @@ fn expand(
     Ok(from_file.fold(full, |full, (key, value)| full.with(key, &value)))
 }
 
-/// The upstream that the bytes of a file describe.
-///
-/// # Errors
-/// What is wrong with them, and what would be accepted.
+/// Decodes the upstream of a configuration file.
 pub fn read(bytes: &[u8]) -> Result<LowLatencyUpstream, String> {
     if bytes.len() > MAX_FILE_BYTES {
-        return Err("more than 64 KiB; accepted: a modem's configuration file".to_owned());
+        return Err("more than 64 KiB; expected a modem's configuration file".to_owned());
     }
     let config = Config::decode(bytes).map_err(|error| error.to_string())?;
     let modem = Modem::new(MODEM.0, MODEM.1).map_err(|error| error.to_string())?;
     LowLatencyUpstream::from_config(&config, &modem).map_err(|error| error.to_string())
 }
 
-/// What the file says of the link: the aggregate's token bucket.
+/// Returns the parameters of the link: the aggregate's token bucket.
 fn link_items(upstream: &LowLatencyUpstream) -> Vec<Item> {
     let rate = upstream.sustained_bit_per_s;
     let peak = upstream.rates.peak_bit_per_s.filter(|bit_per_s| *bit_per_s > 0).unwrap_or(rate);
@@ -98,7 +81,7 @@ fn link_items(upstream: &LowLatencyUpstream) -> Vec<Item> {
     rates.into_iter().chain(burst).collect()
 }
 
-/// What the file says of the queue.
+/// Returns the parameters of the queue.
 fn queue_items(upstream: &LowLatencyUpstream) -> Vec<Item> {
     const LOW_LATENCY: [&str; 5] = [
         "low-latency-rate",
@@ -138,31 +121,23 @@ fn queue_items(upstream: &LowLatencyUpstream) -> Vec<Item> {
     items
 }
 
-/// Sustained rate, peak, burst, buffer and latency histogram of one flow under these keys.
+/// Returns sustained rate, peak, burst, buffer and latency histogram of one flow under these keys.
 fn member_items(
     member: &Member,
     [rate, peak, burst, limit, histogram]: [&'static str; 5],
 ) -> Vec<Item> {
     let rates = member.rates;
     let mut items = Vec::new();
-    // Without a sustained rate of its own a flow has those of the aggregate.
+    // A flow without a sustained rate has the rates of the aggregate.
     if let Some(bit_per_s) = rates.sustained_bit_per_s.filter(|bit_per_s| *bit_per_s > 0) {
         items.push((rate, format!("{bit_per_s}bit")));
-        items.extend(
-            rates
-                .peak_bit_per_s
-                .filter(|bit_per_s| *bit_per_s > 0)
-                .map(|bit_per_s| (peak, format!("{bit_per_s}bit"))),
-        );
+        let peak_rate = rates.peak_bit_per_s.filter(|bit_per_s| *bit_per_s > 0);
+        items.extend(peak_rate.map(|bit_per_s| (peak, format!("{bit_per_s}bit"))));
         items.extend(rates.burst_bytes.map(|bytes| (burst, format!("{bytes}B"))));
     }
     items.extend(member.buffer_bytes.map(|bytes| (limit, format!("{bytes}B"))));
-    let edges: Vec<String> = member
-        .aqm
-        .histogram_edges
-        .iter()
-        .map(|edge| format!("{}us", u32::from(*edge) * 10))
-        .collect();
+    let edges = member.aqm.histogram_edges.iter();
+    let edges: Vec<String> = edges.map(|edge| format!("{}us", u32::from(*edge) * 10)).collect();
     items.extend((!edges.is_empty()).then(|| (histogram, edges.join("+"))));
     items
 }

@@ -1,11 +1,11 @@
-//! Algorithms of one's own: queues and congestion controls that whoever runs a scenario brings
-//! along, as a value of the run's [`Settings`](crate::Settings).
+//! The caller's algorithms: queues and congestion controls that the caller of a run provides in
+//! [`Settings`](crate::Settings).
 //!
 //! A scenario names them by a SPEC that begins with `own:`, such as
-//! `up_queue = "own:BoDe,bound_ns=20000000"`, and the text of that SPEC is what they are known by.
-//! The record of such a run names them and does not hold them: its scenario alone does not repeat
-//! it, so its trials are neither cached nor resumed, and sweeps refuse them. Virtual time alone
-//! runs them.
+//! `up_queue = "own:BoDe,bound_ns=20000000"`, and the text of the SPEC identifies them. The record
+//! of such a run has their SPECs and not their code, so the scenario alone does not repeat the run:
+//! its trials are not cached, it cannot be resumed, and sweeps reject it. Only the simulator runs
+//! them.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -18,16 +18,16 @@ use underload_sim::congestion::{CongestionControl, Setup};
 use underload_sim::tcp::EcnUse;
 use underload_sim::trial::TrialLabel;
 
-/// Makes what decides in one queue of one trial, which draws its random numbers from that stream.
+/// Creates the algorithm of one queue of one trial, which draws random numbers from that stream.
 pub type MakeQueue = dyn Fn(&TrialLabel, Rng) -> Box<dyn Judge> + Send + Sync;
 
-/// Makes the congestion control of one connection of one trial.
+/// Creates the congestion control of one connection of one trial.
 pub type MakeControl = dyn Fn(&TrialLabel, Setup) -> Box<dyn CongestionControl> + Send + Sync;
 
-/// A congestion control, and the use of ECN that it cannot do without, if there is one.
 #[derive(Clone)]
 pub(crate) struct Control {
     pub make: Arc<MakeControl>,
+    /// The use of ECN that it requires; `None` for the scenario's.
     pub ecn: Option<EcnUse>,
 }
 
@@ -39,17 +39,14 @@ pub struct Own {
 }
 
 impl Own {
-    /// With a queue, too. One that is known by the same SPEC gives way.
-    ///
-    /// # Errors
-    /// What is no SPEC.
+    /// Adds a queue, in place of an earlier one with the same SPEC.
     pub fn queue(mut self, spec: &str, make: Arc<MakeQueue>) -> Result<Self, ConfigError> {
         self.queues.insert(Spec::parse(spec)?.to_string(), make);
         Ok(self)
     }
 
-    /// With a congestion control, too; `ecn`: the use of ECN that it cannot do without. One that is
-    /// known by the same name gives way.
+    /// Adds a congestion control, in place of an earlier one with the same name. `ecn` is the use
+    /// of ECN that it requires.
     #[must_use]
     pub fn control(mut self, name: &str, make: Arc<MakeControl>, ecn: Option<EcnUse>) -> Self {
         self.controls.insert(name.to_owned(), Control { make, ecn });

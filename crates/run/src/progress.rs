@@ -1,4 +1,4 @@
-//! What a run tells its caller while it goes on.
+//! Progress of a run.
 
 use std::time::Duration;
 
@@ -6,26 +6,25 @@ use underload_record::schema::TrialRecord;
 
 use crate::scenario::Scenario;
 
-/// Hears how a run goes. Every method may be left out; `()` hears nothing.
+/// Receives the progress of a run. Methods do nothing by default; `()` ignores all.
 pub trait Progress {
-    /// The run can begin: in which world, and why there.
+    /// Called before the run begins, with the world and the reason for it.
     fn world(&mut self, _scenario: &Scenario, _world: &str) {}
-    /// Its trials begin; they will about take so long, where that can be told.
+    /// Called before the first trial; `None` if the duration cannot be estimated.
     fn start(&mut self, _trials: usize, _estimate: Option<Duration>) {}
-    /// Something that the user should know.
+    /// Called with a note for the user.
     fn say(&mut self, _line: &str) {}
-    /// Something went wrong that the run goes on after: said as anything else, unless it says
-    /// otherwise.
+    /// Called with a problem after which the run continues; by default a note.
     fn warn(&mut self, line: &str) {
         self.say(line);
     }
     /// Called with a few words about the step that begins.
     fn show(&mut self, _what: &str) {}
-    /// So many trials more were computed, and not found in the cache.
+    /// Called with the number of trials of a batch that were not in the cache.
     fn computed(&mut self, _trials: usize) {}
-    /// A trial is recorded.
+    /// Called once a trial is recorded.
     fn finished(&mut self, _trial: &TrialRecord) {}
-    /// No trial follows.
+    /// Called after the last trial.
     fn end(&mut self) {}
 }
 

@@ -1,11 +1,12 @@
-//! Packets through a queue and a link: what would have become of each.
+//! Sends recorded packets through a queue and a link, and reports the fate of each.
 //!
-//! [`Replay`] takes one packet after another and tells what became of each, in their order, as soon
-//! as it is settled: its memory grows with the queue's backlog, never with the input.
-//! [`replay_columns`] does so with whole columns.
+//! [`Replay`] accepts one packet after another and reports their fates in the same order, as soon
+//! as they are known: its memory grows with the queue's backlog and not with the input.
+//! [`replay_columns`] replays whole columns.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
+use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use underload_aqm::link::Link;
@@ -15,47 +16,43 @@ use underload_aqm::qdisc::{Count, DropReason, MarkReason, Observer};
 use underload_aqm::service_flow::Side;
 use underload_aqm::time::{Span, Time};
 
-/// A packet that reaches the queue.
+/// A packet that arrives at the queue.
 #[derive(Debug, Clone, Copy)]
 pub struct Arrival {
-    /// Its place in the input, from 0.
+    /// Position in the input, from 0.
     pub id: u64,
-    /// When its first byte is at the queue.
+    /// When the first byte arrives at the queue.
     pub time: Time,
-    /// Length and header fields that the queue sees.
     pub meta: Meta,
 }
 
-/// What became of a packet.
+/// A packet whose fate is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Settled {
-    /// Its place in the input, from 0.
+    /// Position in the input, from 0.
     pub id: u64,
-    /// When it reached the queue.
+    /// When the packet arrived at the queue.
     pub arrival: Time,
-    /// What became of it.
     pub fate: Fate,
-    /// Beginning and end of its transmission; `None` if it was never sent.
+    /// Start and end of the transmission; `None` if it was never sent.
     pub transmission: Option<(Time, Time)>,
-    /// Its ECN field as it left.
+    /// ECN field at the departure.
     pub ecn: Ecn,
 }
 
-/// What became of a packet, and why.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fate {
-    /// It left as it was.
     Sent,
-    /// It left with the mark of congestion.
+    /// Sent with a CE mark.
     Marked(MarkReason),
-    /// It was dropped in the queue, or lost behind the link.
+    /// Dropped in the queue, or lost behind the link.
     Dropped(DropReason),
-    /// It was still in the queue when nothing more could happen.
+    /// Still in the queue after the last event.
     Queued,
 }
 
 impl Fate {
-    /// Its name in files.
+    /// Returns the name in files.
     pub fn name(self) -> &'static str {
         match self {
             Self::Sent => "sent",
@@ -66,7 +63,7 @@ impl Fate {
         }
     }
 
-    /// The name of its reason; empty where it needs none.
+    /// Returns the name of the reason; empty for a fate without one.
     pub fn reason(self) -> &'static str {
         match self {
             Self::Marked(reason) => reason.name(),
@@ -77,13 +74,13 @@ impl Fate {
 }
 
 impl Settled {
-    /// Start of its transmission less its arrival; `None` if it was never sent.
+    /// Returns the start of the transmission minus the arrival; `None` if it was never sent.
     pub fn sojourn(&self) -> Option<Span> {
         self.transmission.map(|(start, _)| start.since(self.arrival))
     }
 }
 
-/// A queue and a link under way.
+/// A queue and a link through which packets are sent.
 pub struct Replay {
     link: Link<u64>,
     fates: Fates,
@@ -91,7 +88,7 @@ pub struct Replay {
     previous: Time,
 }
 
-/// Holds only packets that are not settled, and settled ones behind them.
+/// The packets whose fates are unknown, and settled packets that arrived after one of them.
 struct Fates {
     pending: VecDeque<Row>,
     /// Number of the first row in `pending`, in order of arrival.
@@ -102,22 +99,14 @@ struct Fates {
     last_end: Time,
 }
 
+/// A packet whose fate is [`Fate::Queued`] until it is settled.
 struct Row {
-    id: u64,
-    arrival: Time,
-    ecn: Ecn,
-    transmission: Option<(Time, Time)>,
+    packet: Settled,
     marked: Option<MarkReason>,
-    end: Option<End>,
-}
-
-enum End {
-    Delivered,
-    Dropped(DropReason),
+    is_settled: bool,
 }
 
 impl Replay {
-    /// Through this link, with the queue in front of it.
     pub fn new(link: Link<u64>) -> Self {
         let fates = Fates {
             pending: VecDeque::new(),
@@ -130,11 +119,8 @@ impl Replay {
         Self { link, fates, arrived: 0, previous: Time::ZERO }
     }
 
-    /// The next packet, not earlier than the one before, arrives. `settle` is told of every packet
-    /// whose fate is known by then, and of none twice.
-    ///
-    /// # Errors
-    /// What `settle` says.
+    /// Sends the next packet, which must not arrive before the previous one. Calls `settle` once
+    /// with every packet whose fate is known by then.
     #[inline]
     pub fn arrive<E>(
         &mut self,
@@ -142,8 +128,8 @@ impl Replay {
         settle: &mut impl FnMut(Settled) -> Result<(), E>,
     ) -> Result<(), E> {
         debug_assert!(arrival.time >= self.previous, "packets come in order of time");
-        // What the link finished before this instant is settled first, so that memory stays
-        // bounded; what it does at this instant comes after the arrivals of this instant.
+        // Events before this instant come first, which bounds the memory; events at this instant
+        // come after its arrivals.
         if arrival.time > self.previous {
             self.deliver(Time::from_nanos(arrival.time.as_nanos() - 1));
         }
@@ -155,10 +141,7 @@ impl Replay {
         self.fates.settle(settle)
     }
 
-    /// No packet follows: the rest are seen through to their fates.
-    ///
-    /// # Errors
-    /// What `settle` says.
+    /// Settles the remaining packets after the last one was sent.
     pub fn finish<E>(
         &mut self,
         settle: &mut impl FnMut(Settled) -> Result<(), E>,
@@ -173,17 +156,16 @@ impl Replay {
         Ok(())
     }
 
-    /// What the link did so far.
     pub fn tally(&self) -> &Tally {
         &self.fates.tally
     }
 
-    /// Packets and bytes that arrived, at the lengths that the input states.
+    /// Returns packets and bytes that arrived, by the lengths in the input.
     pub fn arrivals(&self) -> Count {
         self.fates.arrivals
     }
 
-    /// From the first arrival to the end of the last transmission.
+    /// Returns the time from the first arrival to the end of the last transmission.
     pub fn span(&self) -> Span {
         self.fates.last_end.since(self.fates.first_arrival.unwrap_or_default())
     }
@@ -200,27 +182,24 @@ impl Fates {
     fn arrived(&mut self, arrival: &Arrival) {
         self.arrivals.add(arrival.meta.len);
         self.first_arrival.get_or_insert(arrival.time);
-        self.pending.push_back(Row {
-            id: arrival.id,
-            arrival: arrival.time,
-            ecn: arrival.meta.ecn,
-            transmission: None,
-            marked: None,
-            end: None,
-        });
+        let Arrival { id, time, meta } = *arrival;
+        let (fate, transmission) = (Fate::Queued, None);
+        let packet = Settled { id, arrival: time, fate, transmission, ecn: meta.ecn };
+        self.pending.push_back(Row { packet, marked: None, is_settled: false });
     }
 
     #[inline]
     fn delivered(&mut self, number: u64) {
         if let Some(row) = self.row(number) {
-            row.end = Some(End::Delivered);
+            row.packet.fate = row.marked.map_or(Fate::Sent, Fate::Marked);
+            row.is_settled = true;
         }
     }
 
-    /// Tells of every packet that has no unsettled one before it.
+    /// Reports the packets before the first whose fate is unknown.
     #[inline]
     fn settle<E>(&mut self, settle: &mut impl FnMut(Settled) -> Result<(), E>) -> Result<(), E> {
-        while let Some(Row { end: Some(_), .. }) = self.pending.front() {
+        while self.pending.front().is_some_and(|row| row.is_settled) {
             if let Some(row) = self.take_first() {
                 settle(row)?;
             }
@@ -235,15 +214,9 @@ impl Fates {
 
     #[inline]
     fn take_first(&mut self) -> Option<Settled> {
-        let Row { id, arrival, ecn, transmission, marked, end } = self.pending.pop_front()?;
+        let row = self.pending.pop_front()?;
         self.first += 1;
-        let fate = match (end, marked) {
-            (Some(End::Delivered), Some(reason)) => Fate::Marked(reason),
-            (Some(End::Delivered), None) => Fate::Sent,
-            (Some(End::Dropped(reason)), _) => Fate::Dropped(reason),
-            (None, _) => Fate::Queued,
-        };
-        Some(Settled { id, arrival, fate, transmission, ecn })
+        Some(row.packet)
     }
 }
 
@@ -251,7 +224,8 @@ impl Observer<u64> for Fates {
     fn dropped(&mut self, _now: Time, packet: Packet<u64>, reason: DropReason) {
         self.tally.dropped(&packet.meta, reason);
         if let Some(row) = self.row(packet.payload) {
-            row.end = Some(End::Dropped(reason));
+            row.packet.fate = Fate::Dropped(reason);
+            row.is_settled = true;
         }
     }
 
@@ -259,7 +233,7 @@ impl Observer<u64> for Fates {
         self.tally.marked(reason);
         if let Some(row) = self.row(packet.payload) {
             row.marked = Some(reason);
-            row.ecn = packet.meta.ecn;
+            row.packet.ecn = packet.meta.ecn;
         }
     }
 
@@ -274,7 +248,7 @@ impl Observer<u64> for Fates {
     fn remarked(&mut self, _now: Time, packet: &Packet<u64>, rule: usize) {
         self.tally.remarked(rule);
         if let Some(row) = self.row(packet.payload) {
-            row.ecn = packet.meta.ecn;
+            row.packet.ecn = packet.meta.ecn;
         }
     }
 
@@ -282,64 +256,38 @@ impl Observer<u64> for Fates {
         self.tally.transmitted(start, end, &packet.meta);
         self.last_end = end;
         if let Some(row) = self.row(packet.payload) {
-            row.transmission = Some((start, end));
+            row.packet.transmission = Some((start, end));
         }
     }
 }
 
-/// Columns of packets, a value each; those that are left out are zero for all.
+/// Columns with a value for each packet; `None` for zeros.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct PacketColumns<'a> {
-    /// When each reaches the queue, ns; not decreasing.
+    /// Arrivals at the queue, ns; not decreasing.
     pub time_ns: &'a [u64],
     /// Bytes, at least 1.
     pub len: &'a [u32],
-    /// Number of its flow.
+    /// Numbers of the packets' flows.
     pub flow: Option<&'a [u32]>,
-    /// Differentiated Services codepoint, 0 to 63.
+    /// Differentiated Services codepoints, 0 to 63.
     pub dscp: Option<&'a [u8]>,
-    /// The two bits of its ECN field: 0 not-ECT, 1 ECT(1), 2 ECT(0), 3 CE.
+    /// The two bits of the ECN field: 0 not-ECT, 1 ECT(1), 2 ECT(0), 3 CE.
     pub ecn: Option<&'a [u8]>,
 }
 
-/// What is wrong with columns of packets.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ColumnsError {
-    /// Two columns differ in length.
     #[error("{column}: {found} values where time_ns has {expected}; expected one per packet")]
-    Length {
-        /// The column's name.
-        column: &'static str,
-        /// Its values.
-        found: usize,
-        /// Packets.
-        expected: usize,
-    },
-    /// A packet comes before the one before it.
-    #[error("time_ns: packet {packet} comes before the one before it; expected order of time")]
-    Order {
-        /// Its place, from 0.
-        packet: usize,
-    },
-    /// A value that a packet cannot have.
+    Length { column: &'static str, found: usize, expected: usize },
+    #[error("time_ns: packet {packet} is earlier than the previous one; expected order of time")]
+    Order { packet: usize },
     #[error("{column}: packet {packet} has {value}; expected {expected}")]
-    Value {
-        /// The column's name.
-        column: &'static str,
-        /// The packet's place, from 0.
-        packet: usize,
-        /// What it has.
-        value: u64,
-        /// What would be accepted.
-        expected: &'static str,
-    },
+    Value { column: &'static str, packet: usize, value: u64, expected: &'static str },
 }
 
 impl PacketColumns<'_> {
-    /// Checks lengths, order and values.
-    ///
-    /// # Errors
-    /// The first thing that is wrong.
+    /// Checks lengths, order and values, and returns the first error.
     pub fn check(&self) -> Result<(), ColumnsError> {
         let expected = self.time_ns.len();
         let lengths = [
@@ -356,24 +304,10 @@ impl PacketColumns<'_> {
         if let Some(at) = self.time_ns.windows(2).position(|pair| pair[0] > pair[1]) {
             return Err(ColumnsError::Order { packet: at + 1 });
         }
-        let value = |column, packet, value: u64, expected| {
-            Err(ColumnsError::Value { column, packet, value, expected })
-        };
-        if let Some(at) = self.len.iter().position(|len| !(1..=MOST_BYTES).contains(len)) {
-            return value("len", at, u64::from(self.len[at]), "1 to 16777216 bytes");
-        }
-        let above = |values: Option<&[u8]>, most: u8| {
-            let values = values?;
-            let at = values.iter().position(|value| *value > most)?;
-            Some((at, u64::from(values[at])))
-        };
-        if let Some((at, found)) = above(self.dscp, 63) {
-            return value("dscp", at, found, "0 to 63");
-        }
-        if let Some((at, found)) = above(self.ecn, 3) {
-            return value("ecn", at, found, "0 (not-ECT), 1 (ECT(1)), 2 (ECT(0)) or 3 (CE)");
-        }
-        Ok(())
+        let ecn = "0 (not-ECT), 1 (ECT(1)), 2 (ECT(0)) or 3 (CE)";
+        first_outside("len", self.len, 1..=MOST_BYTES, "1 to 16777216 bytes")?;
+        first_outside("dscp", self.dscp.unwrap_or_default(), 0..=63, "0 to 63")?;
+        first_outside("ecn", self.ecn.unwrap_or_default(), 0..=3, ecn)
     }
 
     #[inline]
@@ -385,23 +319,37 @@ impl PacketColumns<'_> {
     }
 }
 
+/// Returns the error of the first value outside of `range`.
+fn first_outside<T: Copy + PartialOrd + Into<u64>>(
+    column: &'static str,
+    values: &[T],
+    range: RangeInclusive<T>,
+    expected: &'static str,
+) -> Result<(), ColumnsError> {
+    match values.iter().position(|value| !range.contains(value)) {
+        None => Ok(()),
+        Some(packet) => {
+            let value = values[packet].into();
+            Err(ColumnsError::Value { column, packet, value, expected })
+        }
+    }
+}
+
 /// Bytes of a packet, at most.
 const MOST_BYTES: u32 = 1 << 24;
 
-/// What became of columns of packets, a value each, in the order of the input.
+/// The fates of columns of packets, in the order of the input.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct FateColumns {
-    /// Each packet's fate.
     pub fate: Vec<Fate>,
-    /// Start of its transmission, ns; 0 if it was never sent.
+    /// Start of the transmission, ns; 0 if the packet was never sent.
     pub start_ns: Vec<u64>,
-    /// End of its transmission, ns; 0 if it was never sent.
+    /// End of the transmission, ns; 0 if the packet was never sent.
     pub end_ns: Vec<u64>,
-    /// Start less arrival, ns; 0 if it was never sent.
+    /// Start of the transmission minus the arrival, ns; 0 if the packet was never sent.
     pub sojourn_ns: Vec<u64>,
-    /// Its ECN field as it left, as in [`PacketColumns::ecn`].
+    /// ECN field at the departure, as in [`PacketColumns::ecn`].
     pub ecn: Vec<u8>,
-    /// Whether it was sent.
     pub was_sent: Vec<bool>,
 }
 
@@ -429,10 +377,8 @@ impl FateColumns {
     }
 }
 
-/// Sends columns of packets through a link; `None` where it was stopped before its end.
-///
-/// # Errors
-/// What is wrong with the columns; then nothing has been sent.
+/// Sends columns of packets through a link; `None` if it was stopped. Returns an error before
+/// anything is sent.
 pub fn replay_columns(
     link: Link<u64>,
     packets: &PacketColumns<'_>,
@@ -447,7 +393,7 @@ pub fn replay_columns(
         Ok::<(), Infallible>(())
     };
     for packet in 0..count {
-        if packet % BETWEEN_LOOKS == 0 && stop.load(Ordering::Relaxed) {
+        if packet % STOP_INTERVAL == 0 && stop.load(Ordering::Relaxed) {
             return Ok(None);
         }
         let Ok(()) = replay.arrive(&packets.arrival(packet), &mut settle);
@@ -456,8 +402,8 @@ pub fn replay_columns(
     Ok(Some((fates, replay.fates.tally)))
 }
 
-/// Packets between two looks at whether to stop.
-const BETWEEN_LOOKS: usize = 1 << 14;
+/// Packets between two checks of `stop`.
+const STOP_INTERVAL: usize = 1 << 14;
 
 #[cfg(test)]
 mod tests {

@@ -1,4 +1,4 @@
-//! Where the trials of a run go: a run directory, or memory.
+//! The destination of a run's trials: a run directory, or memory.
 
 use std::path::PathBuf;
 
@@ -8,25 +8,23 @@ use underload_store::{RunData, RunDir, StoreError};
 
 use crate::error::Remains;
 
-/// A run that came to its end.
 #[derive(Debug)]
 pub struct Run {
-    /// The record of the run, with the summary of every arm. More than 2,000 trials are in the
-    /// directory and not in here, so that memory does not grow with them:
-    /// [`RunDir::read_record`] gives them, too.
+    /// The record of the run, with the summary of every arm. If there are more than 2,000 trials,
+    /// they are in the directory only, to limit memory: [`RunDir::read_record`] reads them.
     pub record: RunRecord,
-    /// The run directory with the trials, samples and curves; `None` if the destination was
+    /// The run directory with trials, samples and series; `None` if the destination was
     /// [`crate::Destination::Memory`] or [`crate::Destination::Caller`].
     pub directory: Option<PathBuf>,
     /// The samples of all probes. Empty unless the destination was
     /// [`crate::Destination::Caller`] and [`crate::keeps_samples`] is true for the scenario.
     pub samples: Vec<Sample>,
-    /// All curves; empty under the same conditions as `samples`.
+    /// All series; empty under the same conditions as `samples`.
     pub series: Vec<Series>,
 }
 
 impl Run {
-    /// The run as if it had been read from a run directory.
+    /// Returns the run as if it were read from a run directory.
     pub fn into_data(self) -> RunData {
         let Self { record, samples, series, .. } = self;
         RunData { record, samples, series, left_out: Vec::new() }
@@ -36,9 +34,7 @@ impl Run {
 /// The trials of a run under way.
 #[derive(Debug)]
 pub(crate) enum Results {
-    /// On disk.
     Directory(Box<RunDir>),
-    /// Nowhere else: samples are pooled as they come.
     Memory(Box<Memory>),
 }
 
@@ -46,34 +42,35 @@ pub(crate) enum Results {
 pub(crate) struct Memory {
     record: RunRecord,
     pools: LatencyPools,
-    /// Samples and curves, where the caller wants the trials; empty where there are too many.
-    kept: Option<Kept>,
+    samples: Vec<Sample>,
+    series: Vec<Series>,
+    /// Whether the caller wants the trials, also of a run that was cut short.
+    is_for_caller: bool,
     keeps_samples: bool,
 }
 
-/// Samples and curves.
-type Kept = (Vec<Sample>, Vec<Series>);
-
 impl Memory {
-    /// What came of the trials so far, with the samples and curves that were kept.
-    fn conclude(mut self) -> (RunRecord, Option<Kept>) {
+    /// Summarises the trials so far.
+    fn conclude(mut self) -> RunData {
         conclude(&mut self.record, &self.pools);
-        (self.record, self.kept)
+        let Self { record, samples, series, .. } = self;
+        RunData { record, samples, series, left_out: Vec::new() }
     }
 }
 
 impl Results {
-    pub(crate) fn in_memory(record: RunRecord, keeps_samples: bool) -> Self {
-        let kept = keeps_samples.then(Default::default);
+    pub(crate) fn in_memory(record: RunRecord, is_for_caller: bool) -> Self {
         Self::Memory(Box::new(Memory {
             record,
             pools: LatencyPools::default(),
-            kept,
-            keeps_samples,
+            samples: Vec::new(),
+            series: Vec::new(),
+            is_for_caller,
+            keeps_samples: is_for_caller,
         }))
     }
 
-    /// For studies of thousands of trials: samples and curves are not kept one by one.
+    /// Stores summaries of the trials without samples and series, for studies of thousands.
     pub(crate) fn summaries_only(self) -> Self {
         match self {
             Self::Directory(directory) => Self::Directory(Box::new(directory.summaries_only())),
@@ -83,7 +80,6 @@ impl Results {
         }
     }
 
-    /// The run directory, where there is one.
     pub(crate) fn directory(&self) -> Option<&RunDir> {
         match self {
             Self::Directory(directory) => Some(directory),
@@ -91,7 +87,7 @@ impl Results {
         }
     }
 
-    /// Trials that are finished.
+    /// Returns the number of finished trials.
     pub(crate) fn trials(&self) -> usize {
         match self {
             Self::Directory(directory) => directory.trials(),
@@ -99,7 +95,7 @@ impl Results {
         }
     }
 
-    /// Keeps a finished trial. Trials come in the order of their index.
+    /// Stores a finished trial. Trials come in the order of their index.
     pub(crate) fn append(
         &mut self,
         trial: &TrialRecord,
@@ -111,18 +107,16 @@ impl Results {
             Self::Memory(memory) => {
                 memory.pools.add(trial, samples);
                 memory.record.trials.push(trial.clone());
-                if let Some((kept_samples, kept_series)) = &mut memory.kept
-                    && memory.keeps_samples
-                {
-                    kept_samples.extend_from_slice(samples);
-                    kept_series.extend_from_slice(series);
+                if memory.keeps_samples {
+                    memory.samples.extend_from_slice(samples);
+                    memory.series.extend_from_slice(series);
                 }
                 Ok(())
             }
         }
     }
 
-    /// Brings the trials so far to the disk.
+    /// Syncs the trials so far to the disk.
     pub(crate) fn sync(&mut self) -> Result<(), StoreError> {
         match self {
             Self::Directory(directory) => directory.sync(),
@@ -130,26 +124,24 @@ impl Results {
         }
     }
 
-    /// Completes the record of a run and writes it.
     pub(crate) fn finish(self, duration_s: f64) -> Result<Run, StoreError> {
         match self {
             Self::Directory(directory) => {
                 let path = directory.path().to_owned();
                 let record = directory.finish(duration_s)?;
-                let (samples, series) = Default::default();
+                let (samples, series) = (Vec::new(), Vec::new());
                 Ok(Run { record, directory: Some(path), samples, series })
             }
             Self::Memory(mut memory) => {
                 memory.record.host.duration_s = duration_s;
                 memory.record.complete = true;
-                let (record, kept) = memory.conclude();
-                let (samples, series) = kept.unwrap_or_default();
+                let RunData { record, samples, series, .. } = memory.conclude();
                 Ok(Run { record, directory: None, samples, series })
             }
         }
     }
 
-    /// Ends a run that is not: a directory without a trial goes away.
+    /// Ends an incomplete run. Removes a run directory without a trial.
     pub(crate) fn break_off(self) -> Remains {
         let trials = self.trials();
         match self {
@@ -161,13 +153,9 @@ impl Results {
                 }
             }
             Self::Memory(memory) => {
-                if memory.kept.is_none() || trials == 0 {
-                    return Remains { trials, ..Remains::default() };
-                }
-                let (record, kept) = memory.conclude();
-                let (samples, series) = kept.unwrap_or_default();
-                let data = RunData { record, samples, series, left_out: Vec::new() };
-                Remains { trials, data: Some(Box::new(data)), ..Remains::default() }
+                let is_wanted = memory.is_for_caller && trials > 0;
+                let data = is_wanted.then(|| Box::new(memory.conclude()));
+                Remains { trials, data, ..Remains::default() }
             }
         }
     }

@@ -1,4 +1,4 @@
-//! How a scenario is run.
+//! Settings of a run.
 
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -8,55 +8,48 @@ use std::sync::atomic::AtomicBool;
 use crate::own::Own;
 use crate::packets::Wanted;
 
-/// The choice of a world.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum WorldChoice {
-    /// Live where the machine allows it, else simulated.
+    /// Live if the machine allows it, or else simulated.
     Auto,
-    /// Virtual time.
     #[default]
     Sim,
-    /// Network namespaces, the kernel's own TCP, real time.
     Live,
     /// As `Live`, in the virtual time of a kernel of its own.
     Kernel,
 }
 
-/// Where trials, samples and curves of a run are kept.
+/// Where trials, samples and series of a run are stored.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Destination {
-    /// Nowhere: the record alone comes back, with its summaries.
+    /// Returns the record with its summaries, without samples and series.
     #[default]
     Memory,
-    /// Nowhere: samples and curves come back beside the record.
+    /// Returns samples and series beside the record.
     Caller,
-    /// This run directory, which must be new or empty.
+    /// Writes this run directory, which must be new or empty.
     Directory(PathBuf),
-    /// This run directory, whose run was cut short: the trials that it lacks are done.
+    /// Continues the incomplete run of this directory.
     Resume(PathBuf),
-    /// A new run directory in this folder, named after the scenario and the time.
+    /// Writes a new run directory in this folder, named after the scenario and the time.
     NewIn(PathBuf),
 }
 
-/// How a scenario is run. The default computes all of it in virtual time and keeps the record
-/// alone.
+/// Settings of a run. The default runs all trials in virtual time and returns the record.
 #[derive(Debug, Clone, Default)]
 pub struct Settings {
-    /// The world that is to execute the scenario.
     pub world: WorldChoice,
-    /// Where the trials are kept.
     pub destination: Destination,
-    /// Whether simulated trials of earlier runs of this program are taken from the user's cache,
-    /// and those of this run put there.
+    /// Whether simulated trials are read from the user's cache and stored in it.
     pub uses_cache: bool,
-    /// Simulated trials side by side; the result is the same. `None`: one per core.
+    /// Parallel simulated trials, which do not change the result; `None` for one per core.
     pub threads: Option<NonZeroUsize>,
-    /// Simulated packets to record; only into a run directory.
+    /// Simulated packets to record; only in a run directory.
     pub packets: Wanted,
-    /// Algorithms of the caller's own that the scenario names.
+    /// The caller's algorithms that the scenario names.
     pub own: Own,
-    /// Raised by the caller, from any thread, to stop the run and the trials under way.
+    /// Set by the caller, from any thread, to stop the run and the trials under way.
     pub stop: Arc<AtomicBool>,
-    /// The commit that the program was built from; empty: unknown.
+    /// The commit that the program was built from; empty if it is unknown.
     pub commit: &'static str,
 }

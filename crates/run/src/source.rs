@@ -1,4 +1,4 @@
-//! Where scenarios, and the files that they name, come from: folders, or what is built in.
+//! Finds scenarios and the files that they name, in folders or among those built in.
 
 use std::fs::File;
 use std::io::{BufReader, Read};
@@ -13,27 +13,22 @@ use crate::scenario::{Options, Scenario, ScenarioErrors, builtin};
 pub struct Source {
     /// Built-in name, or the file's path as given.
     pub name: String,
-    /// The whole file.
     pub text: String,
 }
 
-/// Why there is no such scenario, and what would be accepted.
+/// Why a scenario was not found, and what would be accepted.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct SourceError(String);
 
 /// Bytes of a scenario file, at most.
 const MAX_LEN: u64 = 1 << 20;
-/// Bytes of a trace, at most: a day of 1 Gbit/s takes less.
+/// Bytes of a trace, at most: a day of 1 Gbit/s needs less.
 const MAX_TRACE_BYTES: u64 = 1 << 30;
 
 impl Source {
-    /// The built-in scenario of that name, or else the file there. A file can always be meant
-    /// with its extension or a leading `./`.
-    ///
-    /// # Errors
-    /// Names the built-in scenarios where it is none of them and no file, or says why the file
-    /// cannot be read.
+    /// Finds the built-in scenario of that name, or else the file. An extension or a leading `./`
+    /// selects the file. The error suggests built-in names.
     pub fn find(scenario: &str) -> Result<Self, SourceError> {
         if let Some(found) = builtin::find(scenario) {
             return Ok(Self { name: found.name.to_owned(), text: found.text.to_owned() });
@@ -42,17 +37,14 @@ impl Source {
             let known = builtin::scenarios().map(|known| known.name);
             return Err(SourceError(format!(
                 "{scenario}: neither a scenario file ({error}) nor a built-in scenario; {}",
-                builtin::instead(scenario, known)
+                builtin::suggestion(scenario, known)
             )));
         }
         Ok(Self { name: scenario.to_owned(), text: read_text(scenario)? })
     }
 
-    /// The scenario with what was asked of it; files that it names are looked for by [`load_file`].
-    /// Its text repeats the run. `traces`: the files that [`Options::links`] stand for.
-    ///
-    /// # Errors
-    /// All that is wrong with it, as far as that can be told at once.
+    /// Reads the scenario with `options`, and files that it names by [`load_file`]. Its text
+    /// repeats the run. `traces` are the files of [`Options::links`].
     pub fn scenario(
         &self,
         options: &Options,
@@ -65,10 +57,7 @@ impl Source {
     }
 }
 
-/// The text of a scenario's or sweep's file.
-///
-/// # Errors
-/// What the file system said; what is no file, no text or too long.
+/// Reads the text of a scenario's or sweep's file, of at most 1 MiB.
 pub fn read_text(path: &str) -> Result<String, SourceError> {
     let say = |error: std::io::Error| SourceError(format!("{path}: {error}"));
     let facts = Path::new(path).metadata().map_err(say)?;
@@ -82,11 +71,8 @@ pub fn read_text(path: &str) -> Result<String, SourceError> {
         .map_err(|error| SourceError(format!("{path}: not readable as text: {error}")))
 }
 
-/// The content of a file that a scenario or the command line names: one built in, else one beside
-/// the scenario of this name, else one in the current folder.
-///
-/// # Errors
-/// Says where there is none, and which files are built in.
+/// Reads a file that a scenario or the command line names: a built-in one, or else one beside the
+/// scenario of this name, or else one in the current folder. The error lists the built-in files.
 pub fn load_file(scenario: &str, name: &str) -> Result<Vec<u8>, String> {
     let not_built_in = match builtin::load_file(name) {
         Ok(bytes) => return Ok(bytes),
@@ -97,10 +83,7 @@ pub fn load_file(scenario: &str, name: &str) -> Result<Vec<u8>, String> {
     read_trace(&path.to_string_lossy()).map_err(|problem| format!("{problem}; {not_built_in}"))
 }
 
-/// Reads a trace, gzipped or not.
-///
-/// # Errors
-/// What the file system said, and files of more than 1 GiB.
+/// Reads a trace, gzipped or not, of at most 1 GiB.
 pub fn read_trace(path: &str) -> Result<Vec<u8>, String> {
     let say = |error: std::io::Error| format!("{path}: {error}");
     let file = File::open(path).map_err(say)?;
@@ -116,8 +99,8 @@ pub fn read_trace(path: &str) -> Result<Vec<u8>, String> {
     Ok(bytes)
 }
 
-/// A scenario's name without folders that do not belong to it and without extension, for a
-/// directory.
+/// Returns the name of a run directory for a scenario: a built-in name with its group, or a file's
+/// name without folders and extension.
 pub(crate) fn slug(scenario: &str) -> String {
     let name = scenario.strip_suffix(".toml").unwrap_or(scenario);
     let name = if builtin::find(scenario).is_some() {

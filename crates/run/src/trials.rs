@@ -1,4 +1,4 @@
-//! The trials of a run, batch after batch, each recorded in its order as soon as it is finished.
+//! Runs the trials of a run in batches, and records them in order as soon as they are finished.
 
 use std::io::Write as _;
 use std::sync::atomic::Ordering;
@@ -19,30 +19,23 @@ use crate::world::World;
 /// The reason why a run ended.
 #[derive(Debug)]
 pub(crate) enum End {
-    /// All trials were run.
     Complete {
-        /// The whole run, seconds.
         duration_s: f64,
     },
-    /// The caller stopped it.
+    /// The caller stopped the run of `trials` trials.
     Interrupted {
-        /// Trials asked for.
-        of: usize,
+        trials: usize,
     },
 }
 
-/// Everything that a run's trials come from.
 pub(crate) struct Plan<'a> {
-    /// The arms, and what is drawn for each trial of them.
     pub scenario: &'a Scenario,
     pub settings: &'a Settings,
-    /// The cache of trials that were simulated before.
     pub cache: Option<Cache>,
-    /// Whether curves are recorded, see [`Trial::keeps_curves`].
     pub keeps_curves: bool,
 }
 
-/// One trial's place, and what a cohort drew for it.
+/// A trial, and the arm and conditions that a cohort drew for it.
 struct Planned<'a> {
     index: u32,
     repeat: u32,
@@ -50,8 +43,8 @@ struct Planned<'a> {
     drawn: Option<(Arm, Conditions)>,
 }
 
-/// Runs every arm once, then every arm again, so that a slow drift of the machine meets all arms
-/// alike.
+/// Runs every arm once, then every arm again, so that a slow drift of the machine affects all arms
+/// equally.
 pub(crate) fn execute(
     mut plan: Plan<'_>,
     world: &dyn World,
@@ -59,35 +52,35 @@ pub(crate) fn execute(
     progress: &mut dyn Progress,
 ) -> Result<End, RunError> {
     let start = Instant::now();
-    let of = plan.scenario.trials();
+    let trials = plan.scenario.trials();
     let mut done = results.trials();
     if done > 0 {
-        progress.say(&format!("{done} of {of} trials are there already"));
+        progress.say(&format!("{done} of {trials} trials were finished before"));
     }
-    let left = of.saturating_sub(done);
-    let share = left as f64 / of.max(1) as f64;
+    let left = trials.saturating_sub(done);
+    let share = left as f64 / trials.max(1) as f64;
     progress.start(left, world.estimate(plan.scenario).map(|whole| whole.mul_f64(share)));
     let mut size = world.batch_size();
-    while done < of {
+    while done < trials {
         let batch_start = Instant::now();
         let batch = plan.batch(done, size)?;
         let finished = plan.run(&batch, world, results.directory(), progress)?;
-        // A trial is recorded in its place; those after an interrupted one are in the cache.
+        // Trials are recorded in order; those after an interrupted one are in the cache.
         for data in finished.into_iter().map_while(|data| data) {
             done += 1;
             data.notes.iter().for_each(|note| progress.say(note));
             results
                 .append(&data.record, &data.samples, &data.series)
-                .doing(format!("recording trial {} of {of}", data.record.index + 1))?;
+                .doing(format!("recording trial {} of {trials}", data.record.index + 1))?;
             if let Some(directory) = results.directory() {
-                keep_outputs(directory, data.record.index, &data.outputs)?;
+                write_outputs(directory, data.record.index, &data.outputs)?;
             }
             progress.finished(&data.record);
         }
         results.sync()?;
-        if plan.settings.stop.load(Ordering::Relaxed) && done < of {
+        if plan.settings.stop.load(Ordering::Relaxed) && done < trials {
             progress.end();
-            return Ok(End::Interrupted { of });
+            return Ok(End::Interrupted { trials });
         }
         size = next_size(size, world.batch_size(), batch_start.elapsed());
     }
@@ -96,10 +89,10 @@ pub(crate) fn execute(
 }
 
 impl<'a> Plan<'a> {
-    /// Up to `size` trials from the first that is not done.
+    /// Returns up to `size` trials from number `done` on.
     fn batch(&self, done: usize, size: usize) -> Result<Vec<Planned<'a>>, RunError> {
         let scenario = self.scenario;
-        let (arms, of) = (scenario.arms.len(), scenario.trials());
+        let arms = scenario.arms.len();
         let load = &mut |file: &str| source::load_file(&scenario.name, file);
         let mut planned = |index: usize| {
             let (arm, repeat) = (&scenario.arms[index % arms], (index / arms) as u32);
@@ -109,10 +102,10 @@ impl<'a> Plan<'a> {
             };
             Ok(Planned { index: index as u32, repeat, arm, drawn })
         };
-        (done..of.min(done + size)).map(&mut planned).collect()
+        (done..scenario.trials().min(done + size)).map(&mut planned).collect()
     }
 
-    /// Finds trials in the cache and runs the others. Those that were interrupted are `None`.
+    /// Finds trials in the cache and runs the others. Interrupted trials are `None`.
     fn run(
         &mut self,
         batch: &[Planned<'_>],
@@ -137,17 +130,14 @@ impl<'a> Plan<'a> {
         for (result, key) in results.iter_mut().zip(&keys).filter(|(result, _)| result.is_none()) {
             *result = computed.next().flatten();
             if let (Some(data), Some(key)) = (&*result, key) {
-                self.keep(key, data, progress);
+                self.store(key, data, progress);
             }
         }
         progress.computed(missing.len());
         for (data, planned) in results.iter_mut().zip(batch) {
             let Some(data) = data else { continue };
-            data.record.conditions = planned
-                .drawn
-                .as_ref()
-                .map(|(_, conditions)| conditions.clone())
-                .unwrap_or_default();
+            let drawn = planned.drawn.as_ref().map(|(_, conditions)| conditions.clone());
+            data.record.conditions = drawn.unwrap_or_default();
         }
         Ok(results)
     }
@@ -173,23 +163,23 @@ impl<'a> Plan<'a> {
             Found::Trial(data) => Some(*data),
             Found::Nothing => None,
             Found::Damaged(why) => {
-                progress.warn(&format!("damaged cache entry, computed anew: {why}"));
+                progress.warn(&format!("damaged cache entry, computed again: {why}"));
                 None
             }
         }
     }
 
-    /// A cache that cannot be written is left alone from then on.
-    fn keep(&mut self, key: &Key, data: &TrialData, progress: &mut dyn Progress) {
-        let kept = self.cache.as_mut().map_or(Ok(()), |cache| cache.keep(key, data));
-        if let Err(error) = kept {
-            progress.warn(&format!("going on without a cache: {}", chain(&error)));
+    /// Stores a trial in the cache, which is no longer used after an error.
+    fn store(&mut self, key: &Key, data: &TrialData, progress: &mut dyn Progress) {
+        let stored = self.cache.as_mut().map_or(Ok(()), |cache| cache.store(key, data));
+        if let Err(error) = stored {
+            progress.warn(&format!("continuing without a cache: {}", chain(&error)));
             self.cache = None;
         }
     }
 }
 
-/// Batches of about half a second: short enough for Ctrl-C, long enough to keep every core busy.
+/// Aims at batches of about half a second: short enough for Ctrl-C, long enough to use every core.
 fn next_size(size: usize, least: usize, took: Duration) -> usize {
     const MOST: usize = 256;
     match took.as_millis() {
@@ -201,8 +191,8 @@ fn next_size(size: usize, least: usize, took: Duration) -> usize {
     }
 }
 
-/// Writes what commands printed as `exec/TRIAL-FLOW.txt`.
-fn keep_outputs(directory: &RunDir, index: u32, outputs: &[Output]) -> Result<(), RunError> {
+/// Writes the outputs of commands to `exec/TRIAL-FLOW.txt`.
+fn write_outputs(directory: &RunDir, index: u32, outputs: &[Output]) -> Result<(), RunError> {
     for output in outputs {
         let name = format!("{index:07}-{}.txt", output.name);
         let mut file = directory.begin_file("exec", &name)?;

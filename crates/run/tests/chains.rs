@@ -116,15 +116,15 @@ fn faults_of_hops_name_their_place_and_what_is_accepted() {
     let interval = "interval = \"10ms\"\n";
     let cases = [
         (modem, String::new(), ":11: path.hop.modem.up: expected a link in at least one"),
-        ("name = \"modem\"", "name = \"wifi\"".into(), "a second hop is named `wifi`"),
+        ("name = \"modem\"", "name = \"wifi\"".into(), "the name `wifi` is taken"),
         ("name = \"modem\"\n", String::new(), ":11: path.hop[1]: `name` is missing"),
-        ("rtt =", "up = \"1mbit\"\nrtt =".into(), ":2: path.up: stands beside [[path.hop]]"),
-        ("rtt =", "up_loss = \"1%\"\nrtt =".into(), "path.up_loss: stands beside [[path.hop]]"),
+        ("rtt =", "up = \"1mbit\"\nrtt =".into(), ":2: path.up: excludes [[path.hop]]"),
+        ("rtt =", "up_loss = \"1%\"\nrtt =".into(), "path.up_loss: excludes [[path.hop]]"),
         ("up = \"10mbit\"", "up = \"fast\"".into(), ":13: path.hop.modem.up: "),
-        ("up = \"10mbit\"\n", String::new(), "path.hop.modem.up_queue: a queue without a link"),
+        ("up = \"10mbit\"\n", String::new(), "path.hop.modem.up_queue: has no link"),
         ("up = \"10mbit\"", "rate = \"1mbit\"\nup = \"10mbit\"".into(), "modem.rate: unknown key"),
         (interval, arm("path.hop.cmts.up = \"1mbit\""), "no hop is named `cmts`; expected wifi"),
-        (interval, arm("path.hop.modem.name = \"x\""), "path.hop.modem.name: a hop keeps its name"),
+        (interval, arm("path.hop.modem.name = \"x\""), "path.hop.modem.name: cannot be overridden"),
         (interval, arm("path.hop = []"), "expected a table of keys to override"),
     ];
     for (from, to, expected) in cases {

@@ -115,7 +115,7 @@ fn progress_is_told_in_the_order_of_the_trials() {
     let mut listener = Listener::default();
     run(&two_queues(), &Settings::default(), &mut listener).expect("a run");
     let trials = ["fifo #0", "pie #0", "fifo #1", "pie #1"];
-    let world = "two queues, sim: simulated in virtual time, as asked";
+    let world = "two queues, sim: simulated in virtual time, as requested";
     let expected = [&[world, "4 trials, None"], &trials[..], &["end"]].concat();
     assert_eq!(listener.heard, expected);
 }
@@ -185,7 +185,7 @@ fn what_cannot_be_done_is_refused_before_anything_begins() {
     let packets = Wanted { rows: Some(Vec::new()), captures: Vec::new() };
     let live = WorldChoice::Live;
     let cases = [
-        (into(&occupied), "what is in it is no run"),
+        (into(&occupied), "not a run directory"),
         (Settings { packets: packets.clone(), ..Settings::default() }, "run directory"),
         (Settings { packets, world: live, ..into(&folder.path().join("new")) }, "virtual time"),
     ];

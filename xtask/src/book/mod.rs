@@ -19,10 +19,11 @@ use crate::skips;
 
 const SOURCE: &str = "docs";
 /// The pages that the program writes.
-const WRITTEN: [(&str, &[&str]); 4] = [
+const WRITTEN: [(&str, &[&str]); 5] = [
     ("commands", &["underload", "reference", "commands"]),
     ("queues-and-links", &["underload", "reference", "queues-and-links"]),
     ("scenarios", &["underload", "reference", "scenarios"]),
+    ("scenario-keys", &["underload", "reference", "scenario-keys"]),
     ("fleet", &["underload-fleet", "reference"]),
 ];
 

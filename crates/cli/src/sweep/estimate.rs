@@ -125,7 +125,7 @@ impl Estimate<'_> {
 /// The metrics that the file names.
 fn asked_for(sweep: &Sweep) -> Vec<&str> {
     let metrics = sweep.columns().metrics.iter().map(String::as_str);
-    metrics.filter(|metric| sweep.asks_for(metric)).collect()
+    metrics.filter(|metric| sweep.requests(metric)).collect()
 }
 
 /// Whether a row has a metric.

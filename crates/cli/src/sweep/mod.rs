@@ -192,7 +192,7 @@ fn subject(sweep: &Sweep, parts: Vec<Vec<String>>) -> SweepSubject {
         axes,
         parts,
         metrics: file.metrics.clone(),
-        asked: file.metrics.iter().map(|metric| sweep.asks_for(metric)).collect(),
+        asked: file.metrics.iter().map(|metric| sweep.requests(metric)).collect(),
         ranked_by: ranked.unwrap_or_default(),
         best: best.map_or(underload_record::schema::Extreme::Smallest, |best| best.order),
         cells: sweep.cells(),

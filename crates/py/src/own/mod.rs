@@ -41,7 +41,6 @@ use pyo3::prelude::*;
 use underload_sim::trial::TrialLabel;
 
 use crate::errors::raise;
-use crate::run::Run;
 
 pub use control::{Ack, CongestionEvent, ecn_use};
 pub use queue::{Backlog, PacketMeta};
@@ -91,7 +90,7 @@ impl Watch {
         if !self.stop.swap(false, Ordering::Relaxed) {
             return Ok(());
         }
-        self.fault().map_or(Ok(()), |fault| Err(fault.raised(py, None)))
+        self.fault().map_or(Ok(()), |fault| Err(fault.raised(py, None::<()>)))
     }
 
     /// Interrupts a method that does not return.
@@ -113,8 +112,9 @@ impl Watch {
 }
 
 impl Fault {
-    /// Returns the exception, with the trials that were finished before; Ctrl-C stays Ctrl-C.
-    pub fn raised(self, py: Python<'_>, rest: Option<Run>) -> PyErr {
+    /// Returns the exception of the failure, with the part of the run before it; Ctrl-C stays as it
+    /// is.
+    pub fn raised<'py>(self, py: Python<'py>, rest: Option<impl IntoPyObject<'py>>) -> PyErr {
         let Self { what, trial, error } = self;
         if error.is_instance_of::<PyKeyboardInterrupt>(py) {
             return error;

@@ -1,10 +1,10 @@
-//! Faults in the keys of a file, and the texts of their messages.
+//! Faults in the keys of a file, and their messages.
 
 use std::fmt;
 
 use underload_aqm::config::closest;
 
-/// A fault whose place in the file is not looked up yet.
+/// A fault whose line in the file is not yet known.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Fault {
     pub key: String,
@@ -38,7 +38,7 @@ impl Fault {
     }
 }
 
-/// A dotted key; an item of a list, `[2]`, follows its list without a dot.
+/// Joins a table and a key with a dot; an item of a list, `[2]`, follows its list without one.
 pub(crate) fn join(table: &str, key: &str) -> String {
     match (table, key) {
         ("", key) => key.to_owned(),
@@ -58,7 +58,7 @@ pub(crate) struct Faults {
 pub(crate) const MOST_FAULTS: usize = 30;
 
 impl Faults {
-    /// Drops a fault that was found before, and all beyond the first that is not reported.
+    /// Adds a fault, unless it is there already or the list is full.
     pub(crate) fn add(&mut self, fault: Fault) {
         if !self.is_full() && !self.found.contains(&fault) {
             self.found.push(fault);
@@ -69,7 +69,7 @@ impl Faults {
         result.map_err(|fault| self.add(fault)).ok()
     }
 
-    /// Puts `place` before the keys of the faults that `read` adds.
+    /// Prefixes the keys of the faults that `read` adds with `place`.
     pub(crate) fn under<T>(&mut self, place: &str, read: impl FnOnce(&mut Self) -> T) -> T {
         let mut inner = Self::default();
         let result = read(&mut inner);
@@ -77,7 +77,7 @@ impl Faults {
         result
     }
 
-    /// True if more faults than are reported were found.
+    /// Whether there are more faults than are reported.
     pub(crate) fn is_full(&self) -> bool {
         self.found.len() > MOST_FAULTS
     }
@@ -86,7 +86,7 @@ impl Faults {
         self.found.is_empty()
     }
 
-    /// The value, or the first fault.
+    /// Returns the value, or the first fault.
     pub(crate) fn result<T>(self, value: Option<T>) -> Result<T, Fault> {
         match (self.found.into_iter().next(), value) {
             (None, Some(value)) => Ok(value),
@@ -104,7 +104,7 @@ impl IntoIterator for Faults {
     }
 }
 
-/// `a, b or c`, for messages; of a long list its beginning.
+/// Returns `a, b or c` for messages; at most [`MOST_WORDS`] words of a long list.
 pub(crate) fn alternatives<'a>(words: impl IntoIterator<Item = &'a str>) -> String {
     let words: Vec<&str> = words.into_iter().collect();
     match words.as_slice() {
@@ -118,7 +118,7 @@ pub(crate) fn alternatives<'a>(words: impl IntoIterator<Item = &'a str>) -> Stri
     }
 }
 
-/// A question after a message, where one of the known words is close enough to have been meant.
+/// Returns `; did you mean ...?` if one of the known words is similar, else an empty text.
 pub(crate) fn did_you_mean<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> String {
     closest(word, known).map_or(String::new(), |known| format!("; did you mean `{known}`?"))
 }

@@ -1,9 +1,9 @@
 //! Keys of TOML tables, each declared once.
 //!
-//! `keys!` declares a struct whose fields are the keys of a table: the field's type says which
-//! values are accepted, `= VALUE` what holds where the key is absent, `=> LOW..=HIGH` the range,
-//! `as "key"` another name in the file, `[flat]` that the field's own keys are in the same table,
-//! and the documentation comment what the key means. The reader, its faults and the JSON schema
+//! `keys!` declares a struct whose fields are the keys of a table: the field's type determines the
+//! accepted values, `= VALUE` the default, `=> LOW..=HIGH` the range, `as "key"` another name in
+//! the file, `[flat]` that the field's own keys are in the same table, and the documentation
+//! comment is the key's description. The reader, its faults, the JSON schema and the reference page
 //! follow from that: [`read_table`] finds every fault of a table, [`schema`] describes its keys.
 
 mod fault;
@@ -23,8 +23,8 @@ pub(crate) use value::{LinkText, Maybe, QueueText, Refusal, Try, Value, one_of, 
 
 /// A table of declared keys, or a part of one.
 pub(crate) trait Section: Sized {
-    /// Reads its keys. All are read before one that is wrong ends the reading, so that each fault
-    /// is found and each key is known.
+    /// Reads its keys. All keys are read even if one is wrong, so that every fault is found and
+    /// every key is known.
     fn take(reader: &mut Reader<'_>) -> Option<Self>;
 }
 
@@ -38,8 +38,8 @@ pub(crate) struct Reader<'a> {
     described: Option<Map<String, Json>>,
 }
 
-/// Reads a table that has no other keys than those declared. A key that is misspelt is read as the
-/// one that was probably meant, so that nothing else seems to be missing.
+/// Reads a table that has only declared keys. A misspelt key is read as the closest one, so that
+/// this one is not reported as missing.
 pub(crate) fn read_table<S: Section>(table: &Table, faults: &mut Faults) -> Option<S> {
     let mut own = Faults::default();
     let mut reader = Reader::new(table, &mut own);
@@ -60,7 +60,7 @@ pub(crate) fn read_table<S: Section>(table: &Table, faults: &mut Faults) -> Opti
     read_table(&mended, faults)
 }
 
-/// The schema of a table with these keys and no others.
+/// Returns the JSON schema of a table with these keys and no others.
 pub(crate) fn schema<S: Section>() -> Json {
     let (table, mut faults) = (Table::new(), Faults::default());
     let mut reader = Reader::new(&table, &mut faults);
@@ -85,7 +85,7 @@ impl<'a> Reader<'a> {
         Self { table, faults, known: Vec::new(), missing: Vec::new(), described: None }
     }
 
-    /// Reads one key; `None` if its value is wrong, or if it is absent and has no default.
+    /// Reads a key. `None` if its value is wrong, or if it is absent and has no default.
     pub(crate) fn key<T: Value>(
         &mut self,
         name: &'static str,
@@ -104,7 +104,7 @@ impl<'a> Reader<'a> {
         self.faults.under(name, |faults| value::read(value, name, faults))
     }
 
-    /// Reads one key whose value must be in a range.
+    /// Reads a key whose value must be in a range.
     pub(crate) fn key_in<R: PartialOrd + Display, T: Value + Ranged<R>>(
         &mut self,
         name: &'static str,
@@ -155,7 +155,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The keys that no section knows, each with the key that was probably meant, and the fault.
+    /// Returns the keys that no section knows, each with the closest known key and the fault.
     fn unknown(&self) -> Vec<(String, Option<&'static str>, Fault)> {
         let fault = |key: &String| {
             let known = self.known.iter().copied();
@@ -175,7 +175,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// A value that may be a number in a range.
+/// A value that may have a number with a range.
 pub(crate) trait Ranged<R> {
     fn number(&self) -> Option<&R>;
 }
@@ -248,14 +248,13 @@ impl<S: Value> Value for Raw<S> {
     }
 
     fn schema() -> Json {
-        // An arm may give what the table lacks.
+        // An arm may have the keys that the table lacks.
         let mut schema = S::schema();
         schema.as_object_mut().map(|schema| schema.remove("required"));
         schema
     }
 }
 
-/// Reads a section from a text.
 #[cfg(test)]
 pub(crate) fn from_text<S: Section>(text: &str) -> Result<S, Fault> {
     let table: Table =
@@ -320,7 +319,7 @@ mod tests {
     keys! {
         #[derive(Debug, PartialEq)]
         struct Outer {
-            /// How many.
+            /// How many there are.
             count: Option<u32> => 1..=9,
             wait_ns: Span as "wait" = Span::from_millis(5) => Span::ZERO..=Span::from_secs(1),
             inner: Vec<Inner>,
@@ -383,7 +382,7 @@ mod tests {
     #[test]
     fn a_schema_says_what_each_key_means_and_accepts() {
         let schema = schema::<Outer>();
-        let what = "How many: a whole number";
+        let what = "How many there are: a whole number";
         let count = json!({ "type": "integer", "minimum": 1, "maximum": 9, "description": what });
         assert_eq!(schema["properties"]["count"], count);
         assert_eq!(schema["properties"]["wait"]["default"], "5ms");

@@ -19,11 +19,10 @@ use crate::study::Quantity as Amount;
 
 use super::fault::{Fault, Faults, alternatives, did_you_mean};
 
-/// A type of values.
 pub(crate) trait Value: Sized {
-    /// The type in a JSON schema; empty if there are several.
+    /// The type in a JSON schema; empty if several are accepted.
     const TYPE: &str = "string";
-    /// Tables in a list are written `[[key]]`.
+    /// Whether lists of the type are written `[[key]]`.
     const IS_TABLE: bool = false;
 
     /// Describes the accepted values of `key`, for error messages and the JSON schema.
@@ -31,7 +30,6 @@ pub(crate) trait Value: Sized {
 
     fn read(value: &Toml, faults: &mut Faults) -> Result<Self, Refusal>;
 
-    /// The JSON schema of a value.
     fn schema() -> Json {
         let mut schema = json!({ "description": Self::expected("") });
         if !Self::TYPE.is_empty() {
@@ -40,7 +38,7 @@ pub(crate) trait Value: Sized {
         schema
     }
 
-    /// The value where the key is absent and has no default; `None` if the key is required.
+    /// Returns the value of an absent key without a default; `None` if the key is required.
     fn absent() -> Option<Self> {
         None
     }
@@ -51,7 +49,7 @@ pub(crate) trait Value: Sized {
         None
     }
 
-    /// A default, as a schema has it; null if the schema has none.
+    /// Returns a default value for a schema; null for none.
     fn json(&self) -> Json {
         Json::Null
     }
@@ -63,7 +61,7 @@ pub(crate) enum Refusal {
     /// The value has another form than [`Value::expected`] describes.
     Form,
     Problem(String),
-    /// The faults of its parts were added.
+    /// The faults are already reported.
     Reported,
 }
 
@@ -80,8 +78,8 @@ pub(super) fn read<T: Value>(value: &Toml, key: &str, faults: &mut Faults) -> Op
     T::wrong()
 }
 
-/// Implements [`Value`] for types with a form in TOML: the type in a schema, what is expected, and
-/// how it is read.
+/// Implements [`Value`] for types of TOML: the type in a schema, the description of accepted
+/// values, and the conversion.
 macro_rules! values {
     ($($type:ty, $json:literal, $expected:expr, $value:pat => $read:expr;)*) => {$(
         impl Value for $type {
@@ -123,8 +121,7 @@ fn whole<T: TryFrom<i64>>(value: &Toml, most: u64) -> Result<T, Refusal> {
 }
 
 /// A size with its unit: `"14B"`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(transparent)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Bytes(pub u64);
 
 impl fmt::Display for Bytes {
@@ -214,7 +211,7 @@ impl<const IS_LINK: bool> Value for SpecText<IS_LINK> {
     }
 }
 
-/// Through the text form, so that both forms are checked by one grammar.
+/// Converts a table to a SPEC through its text form, so that one grammar checks both forms.
 fn spec_of_table(table: &Table) -> Result<Spec, String> {
     let text = |key: &str, value: &Toml| match value {
         Toml::Boolean(on) => Ok((if *on { "on" } else { "off" }).to_owned()),
@@ -228,7 +225,7 @@ fn spec_of_table(table: &Table) -> Result<Spec, String> {
     Spec::parse(&spec.to_string()).map_err(|error| error.to_string())
 }
 
-/// Reads one of some words.
+/// Parses the word of one of `all`.
 pub(crate) fn one_of<T: Copy>(
     value: &Toml,
     all: &[T],
@@ -244,7 +241,7 @@ pub(crate) fn one_of<T: Copy>(
     Ok(all[index])
 }
 
-/// The word that serde writes for a variant.
+/// Returns the word that serde writes for a variant.
 pub(crate) fn word(variant: &impl Serialize) -> String {
     match serde_json::to_value(variant) {
         Ok(Json::String(word)) => word,
@@ -252,7 +249,8 @@ pub(crate) fn word(variant: &impl Serialize) -> String {
     }
 }
 
-/// Types whose values are the words of their variants; [`word`] is the word that serde writes.
+/// Implements [`Value`] for types whose values are the words of their variants. [`word`] returns
+/// the word that serde writes.
 macro_rules! words {
     ($($type:ty, $word:path: $($variant:ident)*;)*) => {$(
         impl $crate::keys::Value for $type {

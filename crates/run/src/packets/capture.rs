@@ -1,4 +1,4 @@
-//! A capture of one point of one trial: pcapng, raw IPv4, nanoseconds.
+//! Captures of one point of one trial: pcapng, raw IPv4, nanoseconds.
 
 use std::borrow::Cow;
 use std::io::{BufWriter, Write as _};
@@ -20,7 +20,6 @@ use super::point::{HopNames, Point};
 use super::sequence::Offsets;
 use crate::error::{Doing as _, RunError};
 
-/// A capture being written.
 pub struct Capture {
     path: PathBuf,
     writer: PcapNgWriter<BufWriter<GrowingFile>>,
@@ -28,15 +27,11 @@ pub struct Capture {
     passed: Passed,
     buffer: Vec<u8>,
     packets: u64,
-    /// Packets dropped on their way here since the last one that came through.
+    /// Packets dropped before this point since the last one that passed it.
     missed: u64,
 }
 
 impl Capture {
-    /// Begins a file, which is called `path`.
-    ///
-    /// # Errors
-    /// The error of the system call.
     pub fn begin(
         path: PathBuf,
         file: GrowingFile,
@@ -67,10 +62,7 @@ impl Capture {
         Ok(Self { path, writer, point, passed, buffer, packets: 0, missed: 0 })
     }
 
-    /// Takes a packet down if it is seen here.
-    ///
-    /// # Errors
-    /// The error of the system call.
+    /// Records a packet if it passes the point.
     pub fn see(
         &mut self,
         sighting: &Sighting<'_>,
@@ -102,15 +94,11 @@ impl Capture {
         Ok(())
     }
 
-    /// Packets taken down so far.
+    /// Returns the number of recorded packets.
     pub fn packets(&self) -> u64 {
         self.packets
     }
 
-    /// Writes what is left.
-    ///
-    /// # Errors
-    /// The error of the system call.
     pub fn finish(mut self) -> Result<(), RunError> {
         let file = self.writer.get_mut();
         let flushed = file.flush().and_then(|()| file.get_ref().sync());
@@ -124,7 +112,7 @@ impl Capture {
     }
 }
 
-/// A comment with the facts about a packet that its headers cannot express.
+/// Returns a comment with the facts about a packet that its headers cannot express.
 fn comment(sighting: &Sighting<'_>) -> Option<EnhancedPacketOption<'static>> {
     let text = match sighting.event {
         Event::Drop(reason) => format!("dropped: {}", reason.name()),

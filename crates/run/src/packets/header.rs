@@ -1,11 +1,11 @@
 //! IPv4, TCP and UDP headers for simulated packets.
 //!
-//! What a simulated packet does not carry is chosen: clients are 198.18.0.1 and up, the server
-//! 198.19.255.1 (the benchmarking range of RFC 2544), ports follow from the flow and its channel,
-//! payload is zeros and not kept, so that checksums are right for it. Initial sequence numbers are
-//! 0. No time stamp options: their place is padding behind the other options. Windows scale by 2^7.
-//! ECN flags are RFC 3168's, or the packet counter of accurate ECN (RFC 9768) where the flow counts
-//! marks.
+//! Fields that a simulated packet lacks are made up: clients have addresses from 198.18.0.1 on, the
+//! server 198.19.255.1 (the benchmarking range of RFC 2544), ports depend on the flow and its
+//! channel, and checksums are those of a payload of zeros, which is not stored. Initial sequence
+//! numbers are 0. Padding behind the other options takes the place of the time stamp option.
+//! Windows scale by 2^7. ECN flags are those of RFC 3168, or the packet counter of accurate ECN
+//! (RFC 9768) if the flow counts marks.
 //!
 //! The first four bytes of a datagram's payload are its number.
 
@@ -18,7 +18,7 @@ use underload_sim::tcp::{EcnUse, TcpConfig};
 
 use super::sequence::{Half, Offsets, half};
 
-/// Bytes of a header written, at most: IPv4, TCP with all its options.
+/// Bytes of the headers, at most: IPv4, and TCP with all options.
 pub const MOST_BYTES: usize = 80;
 
 const IP_BYTES: usize = 20;
@@ -29,7 +29,7 @@ const WINDOW_SHIFT: u8 = 7;
 const CLIENTS: u32 = 0xc612_0001;
 const SERVER: u32 = 0xc613_ff01;
 
-/// TCP flags, RFC 9293 and RFC 9768.
+/// TCP flags of RFC 9293 and RFC 9768.
 mod flag {
     pub const SYN: u16 = 0x002;
     pub const PSH: u16 = 0x008;
@@ -39,14 +39,14 @@ mod flag {
     pub const AE: u16 = 0x100;
 }
 
-/// The parts of a TCP flow that packet headers are made of.
+/// The properties of a TCP flow that packet headers need.
 #[derive(Debug, Clone, Copy)]
 pub struct TcpFacts {
     /// Payload bytes of a full segment.
     pub segment_bytes: u32,
-    /// What the receiver takes beyond what it has acknowledged.
+    /// The receive window in bytes.
     window_bytes: u32,
-    /// Bytes of options in every segment but the first ones.
+    /// Bytes of options in every segment but SYN and SYN-ACK.
     option_bytes: usize,
     ecn: EcnUse,
 }
@@ -64,8 +64,8 @@ impl From<&TcpConfig> for TcpFacts {
     }
 }
 
-/// What passed one place, as far as the headers of later packets show it: the sequence number of an
-/// acknowledgement, the acknowledgement number of data.
+/// Numbers of the packets that passed a point, for the headers of later ones: the sequence number
+/// of an acknowledgement, and the acknowledgement number of data.
 #[derive(Debug, Default)]
 pub struct Passed(BTreeMap<Half, Numbers>);
 
@@ -77,7 +77,7 @@ struct Numbers {
 }
 
 impl Passed {
-    fn of(&mut self, half: Half) -> &mut Numbers {
+    fn numbers(&mut self, half: Half) -> &mut Numbers {
         self.0.entry(half).or_insert(Numbers { end: 1, acknowledged: 1 })
     }
 }
@@ -157,7 +157,7 @@ impl Tcp {
         passed: &mut Passed,
     ) -> Self {
         let sequence = offsets.start(half, data.sequence, facts.segment_bytes);
-        let numbers = passed.of(half);
+        let numbers = passed.numbers(half);
         let end = sequence.wrapping_add(data.len.into());
         if is_later(end, numbers.end) {
             numbers.end = end;
@@ -200,7 +200,7 @@ impl Tcp {
         if ack.echo && !is_counted(facts.ecn) {
             flags |= flag::ECE;
         }
-        let numbers = passed.of(half);
+        let numbers = passed.numbers(half);
         if is_later(acknowledged, numbers.acknowledged) {
             numbers.acknowledged = acknowledged;
         }
@@ -222,7 +222,7 @@ impl Tcp {
     }
 }
 
-/// Sequence numbers compared around the wrap (RFC 9293 section 3.4).
+/// Compares sequence numbers modulo 2^32 (RFC 9293 section 3.4).
 fn is_later(number: u32, than: u32) -> bool {
     (number.wrapping_sub(than) as i32) > 0
 }
@@ -248,12 +248,12 @@ fn on_answer(ecn: EcnUse) -> u16 {
     }
 }
 
-/// The ACE field.
+/// Returns the bits of the ACE field.
 fn counter(ecn: EcnUse, ce_count: u8) -> u16 {
     if is_counted(ecn) { u16::from(ce_count) << 6 } else { 0 }
 }
 
-/// Where the count of marks starts (RFC 9768 section 3.2.2.1).
+/// The initial value of the counter of marks (RFC 9768 section 3.2.2.1).
 const INITIAL_COUNT: u8 = 5;
 
 fn udp(buffer: &mut Vec<u8>, sighting: &Sighting<'_>, sequence: u32) -> u8 {
@@ -269,7 +269,7 @@ fn udp(buffer: &mut Vec<u8>, sighting: &Sighting<'_>, sequence: u32) -> u8 {
     17
 }
 
-/// Source and destination port.
+/// Returns source and destination port.
 fn ports(sighting: &Sighting<'_>) -> (u16, u16) {
     let segment = &sighting.packet.payload;
     let client = 1_024 + ((18_976 + u32::from(segment.flow)) % 64_512) as u16;
@@ -304,7 +304,7 @@ fn above_ip(len: u32) -> u16 {
     (len as u16).saturating_sub(IP_BYTES as u16)
 }
 
-/// The checksum of TCP or UDP, over what is written and a payload of zeros.
+/// Writes the checksum of TCP or UDP, for a payload of zeros.
 fn checksum_above_ip(packet: &mut [u8], len: u32, protocol: u8) {
     let (place, length) = match protocol {
         6 => (IP_BYTES + 16, above_ip(len)),
@@ -312,7 +312,7 @@ fn checksum_above_ip(packet: &mut [u8], len: u32, protocol: u8) {
     };
     let pseudo = u32::from(protocol) + u32::from(length) + checksum::sum(&packet[12..20]);
     let sum = match !checksum::fold(pseudo + checksum::sum(&packet[IP_BYTES..])) {
-        // Zero would say that there is none (RFC 768).
+        // Zero means that there is no checksum (RFC 768).
         0 if protocol == 17 => 0xffff,
         sum => sum,
     };

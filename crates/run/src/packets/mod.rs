@@ -1,12 +1,11 @@
 //! Every packet of a simulated trial, as rows of `packets.parquet` and as captures to open in
 //! Wireshark.
 //!
-//! - `point`: where packets are seen.
-//! - `capture`: one point's pcapng file; `header` and `sequence` make up what its packets' headers
-//!   say.
+//! - `point`: the points at which packets are recorded.
+//! - `capture`: a pcapng file of one point, with headers from `header` and `sequence`.
 //!
-//! All goes to disk while the trial runs; memory stays at some megabytes per trial at work. Each
-//! file of a trial takes at most 50 million packets.
+//! Packets are written while the trial runs, with some megabytes of memory per running trial. Each
+//! file of a trial has at most 50 million packets.
 
 mod capture;
 mod header;
@@ -33,25 +32,22 @@ pub use point::{At, Point};
 const MOST_PACKETS: u64 = 50_000_000;
 /// Trials whose packets are recorded in one run, at most.
 const MOST_TRIALS: usize = 1_000;
-/// The folder of the captures.
 const FOLDER: &str = "captures";
 
-/// The packets to record, and the files they go to.
 #[derive(Debug, Clone, Default)]
 pub struct Wanted {
-    /// Points whose packets become rows; empty: all. `None`: no rows.
+    /// Points whose packets are rows of `packets.parquet`; empty for all, `None` for no table.
     pub rows: Option<Vec<Point>>,
-    /// Points that are captured, each in a file of its own.
+    /// Points that are captured, each in a separate file.
     pub captures: Vec<Point>,
 }
 
 impl Wanted {
-    /// Whether nothing is.
     pub fn is_empty(&self) -> bool {
         self.rows.is_none() && self.captures.is_empty()
     }
 
-    /// Refuses points that an arm does not have, and runs too long for it.
+    /// Rejects points that an arm does not have, and runs of too many trials.
     pub(crate) fn check<'a>(
         &self,
         arms: impl Iterator<Item = Result<(&'a str, SimConfig), RunError>>,
@@ -59,8 +55,7 @@ impl Wanted {
     ) -> Result<(), RunError> {
         if trials > MOST_TRIALS {
             return Err(RunError::Refused(format!(
-                "{trials} trials would record every packet; at most {MOST_TRIALS} may: choose \
-                 with --arm and --repeat"
+                "packets of {trials} trials; expected at most {MOST_TRIALS}, by --arm and --repeat"
             )));
         }
         for arm in arms {
@@ -76,7 +71,7 @@ impl Wanted {
     }
 }
 
-/// The packets of a trial under way.
+/// The files of a running trial's packets.
 pub(crate) struct TrialLog {
     trial: u32,
     names: HopNames,
@@ -89,7 +84,6 @@ pub(crate) struct TrialLog {
 }
 
 impl TrialLog {
-    /// Opens the files of a trial.
     pub(crate) fn open(
         wanted: &Wanted,
         directory: &RunDir,
@@ -111,7 +105,7 @@ impl TrialLog {
         let flows = config.flows.iter().map(|flow| {
             let facts = match &flow.kind {
                 FlowKind::Tcp(tcp) => TcpFacts::from(tcp),
-                // What applications open their connections with.
+                // Applications open connections with the default.
                 _ => TcpFacts::from(&TcpConfig::default()),
             };
             (flow.name.clone(), facts)
@@ -128,7 +122,7 @@ impl TrialLog {
         })
     }
 
-    /// Completes the files. Says where a limit was reached.
+    /// Completes the files. Returns a note for the user if the limit was reached.
     pub(crate) fn finish(mut self) -> Result<Option<String>, RunError> {
         if let Some(failure) = self.failure.take() {
             self.discard();
@@ -139,9 +133,8 @@ impl TrialLog {
         }
         self.captures.into_iter().try_for_each(Capture::finish)?;
         let trial = self.trial;
-        Ok(self
-            .is_cut_off
-            .then(|| format!("trial {trial}: only its first {MOST_PACKETS} packets are in a file")))
+        let note = || format!("trial {trial}: only its first {MOST_PACKETS} packets are in a file");
+        Ok(self.is_cut_off.then(note))
     }
 
     /// Removes the files of a trial that was not completed.
@@ -168,7 +161,7 @@ impl TrialLog {
             if table.rows() as u64 >= MOST_PACKETS {
                 self.is_cut_off = true;
             } else {
-                let hop = self.names.of(sighting.direction, sighting.hop);
+                let hop = self.names.name(sighting.direction, sighting.hop);
                 table.push(&row(self.trial, sighting, hop, flow))?;
             }
         }
@@ -196,7 +189,7 @@ impl Watcher for TrialLog {
 fn row<'a>(trial: u32, sighting: &Sighting<'a>, hop: &'a str, flow: &'a str) -> PacketSighting<'a> {
     let meta = &sighting.packet.meta;
     let Segment { channel, body, .. } = &sighting.packet.payload;
-    let (kind, sequence, retransmission) = named(body);
+    let (kind, sequence, retransmission) = kind_and_number(body);
     let (event, reason) = match sighting.event {
         Event::Sent => ("sent", None),
         Event::Arrival => ("arrival", None),
@@ -231,8 +224,8 @@ fn row<'a>(trial: u32, sighting: &Sighting<'a>, hop: &'a str, flow: &'a str) -> 
     }
 }
 
-/// Kind, number, and whether it is sent again.
-fn named(body: &Body) -> (&'static str, u32, bool) {
+/// Returns kind, sequence number, and whether it is a retransmission.
+fn kind_and_number(body: &Body) -> (&'static str, u32, bool) {
     match body {
         Body::Syn => ("syn", 0, false),
         Body::SynAck => ("syn-ack", 0, false),

@@ -1,4 +1,4 @@
-//! Places that packets are recorded at: `client`, `up.departure`, `down.2.drop`.
+//! Points at which packets are recorded: `client`, `up.departure`, `down.2.drop`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,20 +8,17 @@ use underload_record::schema::Direction;
 use underload_sim::net::{Event, HopConfig, Sighting};
 use underload_sim::trial::SimConfig;
 
-/// A place.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Point {
-    /// The client's interface, both ways, as a capture there has it.
+    /// The client's interface, in both directions.
     Client,
-    /// The server's interface, both ways.
+    /// The server's interface, in both directions.
     Server,
-    /// A link, one way.
+    /// An event at a link of one direction.
     Link {
-        /// Direction of the link.
         direction: Direction,
-        /// Its name, or its number from 1; empty: the direction's only one.
+        /// Name of the link, or its number from 1; empty for a direction with one link.
         hop: String,
-        /// The event at that link.
         at: At,
     },
 }
@@ -29,15 +26,15 @@ pub enum Point {
 /// The events of packets at a link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum At {
-    /// Packets arrive at the queue.
+    /// Arrival at the queue.
     Arrival,
-    /// The queue marks them CE.
+    /// CE mark by the queue.
     Mark,
-    /// The queue or the link drops them.
+    /// Drop by the queue or the link.
     Drop,
-    /// The transmission of packets begins.
+    /// Start of the transmission.
     Departure,
-    /// Packets arrive at the far end of the link.
+    /// Arrival at the far end of the link.
     Delivery,
 }
 
@@ -54,7 +51,7 @@ impl At {
         }
     }
 
-    const fn is(self, event: Event) -> bool {
+    const fn matches(self, event: Event) -> bool {
         matches!(
             (self, event),
             (Self::Arrival, Event::Arrival)
@@ -66,13 +63,12 @@ impl At {
     }
 }
 
-/// Names of the links of each direction, in the order of their packets: what each is called in
-/// tables, which is nothing where there is only one.
+/// Names of the links of each direction in tables, in the order of the path; empty for a direction
+/// with one link.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HopNames([Vec<String>; 2]);
 
 impl HopNames {
-    /// The points of a trial's links.
     pub fn new(config: &SimConfig) -> Self {
         let names = |hops: &[HopConfig]| hops.iter().map(|hop| hop.name.clone()).collect();
         Self::named([names(&config.up), names(&config.down)])
@@ -89,15 +85,12 @@ impl HopNames {
         }))
     }
 
-    /// The name of a link; empty at an endpoint.
-    pub fn of(&self, direction: Direction, hop: Option<usize>) -> &str {
+    /// Returns the name of a link; empty at an endpoint.
+    pub fn name(&self, direction: Direction, hop: Option<usize>) -> &str {
         hop.and_then(|hop| self.0[direction as usize].get(hop)).map_or("", String::as_str)
     }
 
-    /// Refuses a point at a link that is not there.
-    ///
-    /// # Errors
-    /// Says which are.
+    /// Rejects a point at a link that does not exist.
     pub fn check(&self, point: &Point) -> Result<(), String> {
         let Point::Link { direction, hop, .. } = point else { return Ok(()) };
         let names = &self.0[*direction as usize];
@@ -106,28 +99,28 @@ impl HopNames {
         }
         let known = names.join(", ");
         match (hop.as_str(), known.as_str()) {
-            (_, "") => Err(format!("`{point}`: the {direction} link has no name: leave it out")),
-            ("", _) => Err(format!("`{point}`: which {direction} link? expected one of {known}")),
+            (_, "") => Err(format!("`{point}`: the {direction} link has no name; expected none")),
+            ("", _) => Err(format!("`{point}`: no {direction} link; expected one of {known}")),
             _ => Err(format!("`{point}`: no {direction} link `{hop}`; expected one of {known}")),
         }
     }
 }
 
 impl Point {
-    /// Whether a packet is seen here.
+    /// Whether a sighting is at this point.
     pub fn sees(&self, sighting: &Sighting<'_>, names: &HopNames) -> bool {
         match self {
             Self::Client => is_at(sighting, Direction::Up, Direction::Down),
             Self::Server => is_at(sighting, Direction::Down, Direction::Up),
             Self::Link { direction, hop, at } => {
-                at.is(sighting.event)
+                at.matches(sighting.event)
                     && *direction == sighting.direction
-                    && names.of(*direction, sighting.hop) == hop
+                    && names.name(*direction, sighting.hop) == hop
             }
         }
     }
 
-    /// Whether the packet, which is dropped, will be missed here.
+    /// Whether the sighting is a drop before this point.
     pub fn misses(&self, sighting: &Sighting<'_>, names: &HopNames) -> bool {
         let Self::Link { direction, hop, at } = self else { return false };
         let Event::Drop(reason) = sighting.event else { return false };
@@ -136,7 +129,7 @@ impl Point {
             At::Delivery => true,
             At::Arrival | At::Mark | At::Drop => false,
         };
-        before && *direction == sighting.direction && names.of(*direction, sighting.hop) == hop
+        before && *direction == sighting.direction && names.name(*direction, sighting.hop) == hop
     }
 }
 
@@ -219,7 +212,7 @@ mod tests {
         assert_eq!(check(&one, "down.modem.drop"), Ok(()));
         assert_eq!(check(&two, "up.2.drop"), Ok(()));
         assert_eq!(check(&home, "up.modem.departure"), Ok(()));
-        assert_eq!(home.of(Direction::Down, Some(0)), "modem");
+        assert_eq!(home.name(Direction::Down, Some(0)), "modem");
         let problem = check(&home, "up.departure").expect_err("which?");
         assert!(problem.contains("expected one of wifi, modem"), "{problem}");
         for (names, text) in [(&one, "up.modem.drop"), (&one, "down.drop"), (&two, "up.drop")] {

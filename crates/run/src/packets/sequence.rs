@@ -1,18 +1,17 @@
-//! From segment numbers, which the simulator counts in, to the byte numbers of TCP headers.
+//! Converts segment numbers of the simulator to byte numbers of TCP headers.
 //!
-//! A segment keeps its boundaries when it is sent again, and all are full except the last of what
-//! was written at once, so the offset of a segment follows from its number and from the few short
-//! segments before it. Byte numbers start from an initial sequence number of 0.
+//! Retransmissions have the same boundaries, and all segments are full except the last one of each
+//! write, so the offset of a segment follows from its number and from the few short segments before
+//! it. The initial sequence number is 0.
 
 use std::collections::BTreeMap;
 
 use underload_record::schema::Direction;
 use underload_sim::net::Data;
 
-/// One direction of one connection: flow, channel, where its data goes.
+/// One direction of one connection: flow, channel and direction of its data.
 pub type Half = (u16, u16, u8);
 
-/// The half that a packet of a direction belongs to.
 pub fn half(flow: u16, channel: u16, direction: Direction) -> Half {
     (flow, channel, direction as u8)
 }
@@ -23,14 +22,14 @@ pub struct Offsets(BTreeMap<Half, Stream>);
 
 #[derive(Debug, Default)]
 struct Stream {
-    /// Segments with a lower number were sent before.
+    /// The number of the next new segment.
     next: u32,
-    /// Short segments, and what they and the ones before lack together, bytes.
+    /// Short segments, with the bytes that they and earlier ones lack in total.
     short: Vec<(u32, u32)>,
 }
 
 impl Offsets {
-    /// An endpoint sends a segment.
+    /// Records a segment that an endpoint sends.
     pub fn sent(&mut self, half: Half, data: Data, segment_bytes: u32) {
         let stream = self.0.entry(half).or_default();
         if data.sequence < stream.next {
@@ -44,7 +43,7 @@ impl Offsets {
         }
     }
 
-    /// The byte number that a segment starts at; 1 for the first.
+    /// Returns the byte number at which a segment starts; 1 for the first.
     pub fn start(&self, half: Half, segment: u32, segment_bytes: u32) -> u32 {
         let full = segment.wrapping_mul(segment_bytes).wrapping_add(1);
         let Some(Stream { short, .. }) = self.0.get(&half) else { return full };

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 
 use ring::digest::{SHA256, digest};
-use serde::Serialize;
 use underload_aqm::registry::LoadFile;
 use underload_record::schema::Direction;
 
@@ -13,29 +12,27 @@ use super::phases::Phases;
 use super::tables::Base;
 use crate::keys::{Fault, Faults};
 
-/// One variant, everything resolved: what a world runs once per repeat.
+/// A resolved variant, which a world runs once per repeat.
 #[derive(Debug, Clone)]
 pub struct Arm {
-    /// Unique in the scenario; the names of its variants joined by `/`, `default` without any.
+    /// Unique in the scenario: the names of its variants joined by `/`, or `default`.
     pub name: String,
-    /// The links of both directions with their queues.
     pub path: Path,
-    /// Lengths of the phases.
     pub phases: Phases,
     /// The flows, in the order of the file.
     pub flows: Vec<Flow>,
-    /// Keys whose values differ between the scenario's arms, with this arm's, as the file has them.
+    /// Keys whose values differ between the scenario's arms, with this arm's values as in the file.
     pub factors: BTreeMap<String, String>,
     identity: String,
     wording: String,
 }
 
-/// Starting the namespaces and stopping them, about, seconds.
+/// Approximate time to start and stop the namespaces.
 const SET_UP_SECONDS: f64 = 0.5;
 
 impl Arm {
-    /// What a reader sees: the links of each direction that has any, disciplines with their
-    /// profiles, for example `docsis-pie before 35mbit up`.
+    /// Describes the links of the directions that have one, for example `docsis-pie before 35mbit
+    /// up`.
     pub fn label(&self) -> String {
         let lane = |lane: &Lane, direction: Direction| {
             let queue = lane.queue.label();
@@ -47,20 +44,21 @@ impl Arm {
         labels.join("; ")
     }
 
-    /// Everything that a trial depends on besides its seed, as JSON: what is meant by path, phases
-    /// and flows, and a digest of each file that they name. Two arms with the same identity are the
-    /// same experiment, whatever their names and however they are written.
+    /// Returns a text of everything that a trial depends on besides its seed: path, phases and
+    /// flows, and a digest of each file that they name. Arms with the same identity are the same
+    /// experiment, whatever their names and however they are written: `10mbit` equals `10000kbit`,
+    /// and a default equals the same value given.
     pub fn identity(&self) -> &str {
         &self.identity
     }
 
-    /// The same as the scenario writes it. Arms with the same wording leave the same records, which
-    /// repeat SPECs and names as they were written.
+    /// Returns the same as written in the scenario. Arms with the same wording make the same
+    /// records, which repeat SPECs and names as written.
     pub fn wording(&self) -> &str {
         &self.wording
     }
 
-    /// The first algorithm of it that whoever runs it brings along, by its SPEC.
+    /// Returns the SPEC of the first algorithm that the caller has to provide.
     pub fn own(&self) -> Option<String> {
         let queue = |lane: &Lane| match &lane.queue {
             LaneQueue::Own(own) => Some(own.label.to_string()),
@@ -74,7 +72,7 @@ impl Arm {
         in_path.or_else(|| self.flows.iter().find_map(control))
     }
 
-    /// Whether its TCP flows use ECN; `None` if some do and some do not.
+    /// Returns whether its TCP flows use ECN; `None` if some do and some do not.
     pub fn ecn(&self) -> Option<bool> {
         let mut uses = self.flows.iter().filter_map(|flow| match &flow.kind {
             FlowKind::Tcp(tcp) => Some(tcp.ecn),
@@ -89,7 +87,6 @@ impl Arm {
     }
 }
 
-/// Reads an arm out of its tables.
 pub(super) fn read_arm(
     name: &str,
     tables: &Base,
@@ -108,36 +105,24 @@ pub(super) fn read_arm(
     let phases = Phases::read(&tables.phases, faults)?;
     let (path, flows) = (path?, flows.into_iter().collect::<Option<Vec<Flow>>>()?);
     let said = (&tables.path, &tables.hops, &tables.phases, &tables.flows, &files);
-    let unspeakable =
-        |error| Fault::new("", format!("a value that JSON has no words for: {error}"));
-    let wording = faults.accept(serde_json::to_string(&said).map_err(unspeakable))?;
-    let identity = identity(&path, &phases, &flows, &files).map_err(unspeakable);
-    let (identity, factors) = (faults.accept(identity)?, BTreeMap::new());
-    Some(Arm { name: name.to_owned(), path, phases, flows, factors, identity, wording })
-}
-
-/// An arm as JSON, with a digest of each file that it names.
-fn identity(
-    path: &Path,
-    phases: &Phases,
-    flows: &[Flow],
-    files: &BTreeMap<String, Vec<u8>>,
-) -> Result<String, serde_json::Error> {
-    let Path { up, down } = path;
-    let lanes = |lanes: &[Lane]| lanes.iter().map(lane).collect::<Vec<_>>();
-    serde_json::to_string(&(lanes(up), lanes(down), phases, flows, files))
-}
-
-fn lane(lane: &Lane) -> impl Serialize + use<> {
-    let Lane { name, link, queue, is_wide } = lane;
-    (name.clone(), link.meaning().to_owned(), queue.meaning(), *is_wide)
+    let wording = serde_json::to_string(&said);
+    let wording = wording.map_err(|error| Fault::new("", format!("not a JSON value: {error}")));
+    let wording = faults.accept(wording)?;
+    let lane = |(direction, lane): (Direction, &Lane)| {
+        let Lane { name, link, queue, is_wide } = lane;
+        format!("{:?}", (direction, name, link.meaning(), queue.meaning(), is_wide))
+    };
+    let lanes: Vec<String> = path.lanes().map(lane).collect();
+    let identity = format!("{:?}", (lanes, &phases, &flows, &files));
+    let (name, factors) = (name.to_owned(), BTreeMap::new());
+    Some(Arm { name, path, phases, flows, factors, identity, wording })
 }
 
 #[cfg(test)]
 mod tests {
     use crate::scenario::Scenario;
 
-    /// A scenario whose two arms differ in these lines alone.
+    /// Parses a scenario whose two arms differ in these lines alone.
     fn of_two(one: &str, other: &str) -> Result<Scenario, String> {
         let text = format!(
             r#"
@@ -174,7 +159,6 @@ mod tests {
         Scenario::parse(&text, "case").map_err(|error| error.to_string())
     }
 
-    /// An arm that changes nothing more.
     const NOTHING: &str = "";
 
     #[test]

@@ -1,4 +1,4 @@
-//! The arms of a scenario: every combination of its variants laid over its tables.
+//! The arms of a scenario: its tables with every combination of its variants.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,8 +10,8 @@ use super::tables::Base;
 use super::variants::{Variant, combinations, name};
 use crate::keys::{Fault, Faults};
 
-/// The arms, those of a cohort with typical conditions, and the tables of each that is drawn or
-/// varied later.
+/// The arms (of a cohort with typical conditions), and the tables of those that are drawn or varied
+/// later.
 #[derive(Debug, Default)]
 pub(super) struct Arms {
     pub arms: Vec<Arm>,
@@ -35,7 +35,7 @@ pub(super) fn read_arms(
         let name = name(&variants);
         let mut tables = base.clone();
         let mut own = Faults::default();
-        lay(&mut tables, &variants, &mut own);
+        apply(&mut tables, &variants, &mut own);
         let arm = match cohort {
             Some(cohort) => cohort.typical_arm(&name, &tables, load, &mut own),
             None => read_arm(&name, &tables, load, &mut own),
@@ -65,7 +65,7 @@ pub(super) fn read_arms(
     Arms { arms, templates }
 }
 
-/// Of each arm's settings those that are not the same in every arm.
+/// Returns the settings of each arm that differ between the arms.
 fn factors(mut settings: Vec<BTreeMap<String, String>>) -> Vec<BTreeMap<String, String>> {
     let keys: BTreeSet<String> = settings.iter().flat_map(BTreeMap::keys).cloned().collect();
     for key in keys {
@@ -79,8 +79,8 @@ fn factors(mut settings: Vec<BTreeMap<String, String>>) -> Vec<BTreeMap<String, 
     settings
 }
 
-/// Lays the variants over the tables.
-fn lay(tables: &mut Base, variants: &[&Variant], faults: &mut Faults) {
+/// Applies the overrides of the variants to the tables.
+fn apply(tables: &mut Base, variants: &[&Variant], faults: &mut Faults) {
     for (index, variant) in variants.iter().enumerate() {
         for change in &variant.changes {
             let mut earlier = variants[..index].iter();
@@ -96,7 +96,7 @@ fn lay(tables: &mut Base, variants: &[&Variant], faults: &mut Faults) {
     }
 }
 
-/// Two arms that are the same compare nothing.
+/// Rejects two equal arms, between which there is nothing to compare.
 fn check_different(arms: &[Arm], places: &[&str]) -> Result<(), Fault> {
     let mut seen: BTreeMap<&str, &Arm> = BTreeMap::new();
     for (arm, place) in arms.iter().zip(places) {

@@ -1,4 +1,4 @@
-//! Scenarios put together in code, of the same tables as a file's and checked alike.
+//! Scenarios built in code, from the same tables and with the same checks as a file's.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use super::builtin;
 use super::document::Document;
 use super::{Options, Scenario, ScenarioError, ScenarioErrors};
 
-/// A scenario under construction; `docs/scenario-format.md` has the keys.
+/// A scenario under construction; `docs/scenario-format.md` describes the keys.
 #[derive(Debug, Clone)]
 pub struct Builder {
     name: String,
@@ -27,12 +27,11 @@ pub struct Builder {
 pub struct Keys(Vec<(String, Value)>);
 
 impl Keys {
-    /// No keys.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Adds one key and its value; the last value of a key holds.
+    /// Sets a key, in place of an earlier value.
     #[must_use]
     pub fn set(mut self, key: &str, value: impl Into<Value>) -> Self {
         match self.0.iter_mut().find(|(known, _)| known == key) {
@@ -46,14 +45,22 @@ impl Keys {
         others.0.into_iter().fold(self, |keys, (key, value)| keys.set(&key, value))
     }
 
-    /// As lines of a file.
+    /// Returns the keys as lines of a file.
     pub fn text(&self) -> String {
         let mut text = String::new();
-        write_keys(&mut text, self);
+        for (key, value) in &self.0 {
+            // Writing to a String cannot fail.
+            let _ = match value {
+                Value::String(lines) if is_plain_lines(lines) => {
+                    writeln!(text, "{} = \"\"\"\n{lines}\"\"\"", key_text(key))
+                }
+                value => writeln!(text, "{} = {value}", key_text(key)),
+            };
+        }
         text
     }
 
-    /// As a table; a dotted key becomes tables in tables.
+    /// Returns the keys as a table; a dotted key becomes nested tables.
     fn table(&self) -> Table {
         let mut table = Table::new();
         for (key, value) in &self.0 {
@@ -69,7 +76,7 @@ impl From<Keys> for Value {
     }
 }
 
-/// The parts of a key of an arm: the name of a flow or hop may hold dots of its own.
+/// Splits the key of an arm into its parts. The name of a flow or hop may contain dots.
 fn segments(key: &str) -> Vec<&str> {
     for section in ["path.hop.", "flow."] {
         if let Some((name, last)) = key.strip_prefix(section).and_then(|it| it.rsplit_once('.')) {
@@ -95,7 +102,6 @@ fn nest(table: &mut Table, segments: &[&str], value: &Value) {
 }
 
 impl Scenario {
-    /// Begins a scenario with this name.
     pub fn build(name: &str) -> Builder {
         Builder {
             name: name.to_owned(),
@@ -110,21 +116,21 @@ impl Scenario {
 }
 
 impl Builder {
-    /// A key at the top: `title`, `description`, `repeats`, `seed`.
+    /// Sets a key at the top, such as `title`, `description`, `repeats` or `seed`.
     #[must_use]
     pub fn set(mut self, key: &str, value: impl Into<Value>) -> Self {
         self.head = self.head.set(key, value);
         self
     }
 
-    /// The links of both directions, their queues and delays.
+    /// Sets keys of `[path]`.
     #[must_use]
     pub fn path(mut self, keys: Keys) -> Self {
         self.path = self.path.then(keys);
         self
     }
 
-    /// Sets the lengths of the phases.
+    /// Sets keys of `[phases]`.
     #[must_use]
     pub fn phases(mut self, keys: Keys) -> Self {
         self.phases = self.phases.then(keys);
@@ -138,33 +144,28 @@ impl Builder {
         self
     }
 
-    /// One more arm: the keys that it overrides, such as `path.up_queue`.
+    /// Adds an arm that overrides keys such as `path.up_queue`.
     #[must_use]
     pub fn arm(mut self, name: &str, overrides: Keys) -> Self {
         self.arms.push(Keys::new().set("name", name).then(overrides));
         self
     }
 
-    /// Every arm so far with each of these values of a key.
+    /// Adds a sweep over values of a key.
     #[must_use]
     pub fn sweep<V: Into<Value>>(mut self, key: &str, values: Vec<V>) -> Self {
         self.sweeps.push(Keys::new().set("key", key).set("values", values));
         self
     }
 
-    /// The scenario.
-    ///
-    /// # Errors
-    /// As [`Scenario::parse`], without lines.
+    /// Checks the keys as [`Scenario::parse`] does, and returns the first fault, without a line.
     pub fn finish(&self) -> Result<Scenario, ScenarioError> {
         let made = self.finish_with(&Options::default(), &mut builtin::load_file);
         made.map_err(|errors| errors.first(&self.name))
     }
 
-    /// The scenario with what is asked of it; files that its links name are taken from `load`.
-    ///
-    /// # Errors
-    /// All faults, without lines.
+    /// Checks the keys and applies `options`. `load` reads the files that links name. Returns all
+    /// faults, without lines.
     pub fn finish_with(
         &self,
         options: &Options,
@@ -182,49 +183,24 @@ impl Builder {
         Scenario::resolve(&document, text, options, load)
     }
 
-    /// The scenario as the text of a file, which the record of a run keeps.
+    /// Returns the scenario as the text of a file, for the record of a run.
     pub fn text(&self) -> String {
-        let mut text = String::new();
-        write_keys(&mut text, &self.head);
-        for (head, keys) in [("[path]", &self.path), ("[phases]", &self.phases)] {
-            write_section(&mut text, head, keys);
-        }
-        for (head, list) in
-            [("[[flow]]", &self.flows), ("[[arm]]", &self.arms), ("[[sweep]]", &self.sweeps)]
-        {
-            for keys in list {
-                write_section(&mut text, head, keys);
-            }
+        let tables = [("[path]", &self.path), ("[phases]", &self.phases)];
+        let lists =
+            [("[[flow]]", &self.flows), ("[[arm]]", &self.arms), ("[[sweep]]", &self.sweeps)];
+        let lists =
+            lists.into_iter().flat_map(|(head, list)| list.iter().map(move |it| (head, it)));
+        let mut text = self.head.text();
+        for (head, keys) in tables.into_iter().chain(lists).filter(|(_, keys)| !keys.0.is_empty()) {
+            let space = if text.is_empty() { "" } else { "\n" };
+            // Writing to a String cannot fail.
+            let _ = write!(text, "{space}{head}\n{}", keys.text());
         }
         text
     }
 }
 
-fn write_section(text: &mut String, head: &str, keys: &Keys) {
-    if keys.0.is_empty() {
-        return;
-    }
-    if !text.is_empty() {
-        text.push('\n');
-    }
-    text.push_str(head);
-    text.push('\n');
-    write_keys(text, keys);
-}
-
-fn write_keys(text: &mut String, keys: &Keys) {
-    for (key, value) in &keys.0 {
-        // Writing to a String cannot fail.
-        let _ = match value {
-            Value::String(lines) if is_plain_lines(lines) => {
-                writeln!(text, "{} = \"\"\"\n{lines}\"\"\"", key_text(key))
-            }
-            value => writeln!(text, "{} = {value}", key_text(key)),
-        };
-    }
-}
-
-/// A dotted key; a part of it that holds dots of its own stands in quotes.
+/// Writes a dotted key, with quotes around a part that contains dots.
 fn key_text(key: &str) -> String {
     let bare = |c: char| c.is_ascii_alphanumeric() || "-_".contains(c);
     let part = |part: &str| {
@@ -233,7 +209,7 @@ fn key_text(key: &str) -> String {
     segments(key).into_iter().map(part).collect::<Vec<_>>().join(".")
 }
 
-/// Whether a text is lines that TOML takes between `"""` as they are.
+/// Whether TOML accepts a text between `"""` without escapes.
 fn is_plain_lines(text: &str) -> bool {
     let plain = |c: char| c == '\n' || !(c.is_control() || c == '\\');
     text.ends_with('\n') && text.chars().all(plain) && !text.contains("\"\"\"")

@@ -4,27 +4,26 @@ use underload_aqm::config::closest;
 
 include!(concat!(env!("OUT_DIR"), "/builtin_scenarios.rs"));
 
-/// A scenario, or a file that one needs, as it was when the program was built.
+/// A scenario, or a file that one needs, compiled into the program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BuiltIn {
     /// Folder and name without extension, for example `comcast/upstream`.
     pub name: &'static str,
-    /// The text of the scenario file.
     pub text: &'static str,
 }
 
-/// All built-in scenarios, sorted by name.
+/// Returns all built-in scenarios, sorted by name.
 pub fn scenarios() -> impl Iterator<Item = BuiltIn> + Clone {
     SCENARIOS.iter().copied()
 }
 
-/// The scenario of that name.
 pub fn find(name: &str) -> Option<BuiltIn> {
     scenarios().find(|scenario| scenario.name == name)
 }
 
-/// What to name instead of `name`, of these names with their groups before a slash.
-pub fn instead<'a>(name: &str, known: impl Iterator<Item = &'a str> + Clone) -> String {
+/// Suggests what to write in place of the unknown `name`. `known` names have their group before a
+/// slash.
+pub fn suggestion<'a>(name: &str, known: impl Iterator<Item = &'a str> + Clone) -> String {
     let group_of = |name: &'a str| name.split_once('/').map_or(name, |(group, _)| group);
     let start = name.trim_end_matches('/');
     let members: Vec<&str> = known.clone().filter(|known| group_of(known) == start).collect();
@@ -45,11 +44,8 @@ pub fn instead<'a>(name: &str, known: impl Iterator<Item = &'a str> + Clone) -> 
     format!("there are those of {}; `underload scenarios` lists them", groups.join(", "))
 }
 
-/// The content of a file that came with the scenarios, for example
-/// `bode/synthetic-cellular.trace`.
-///
-/// # Errors
-/// Says which files there are.
+/// Returns the content of a file that comes with the scenarios, for example
+/// `bode/synthetic-cellular.trace`. The error lists the files.
 pub fn load_file(name: &str) -> Result<Vec<u8>, String> {
     match FILES.iter().find(|file| file.name == name) {
         Some(file) => Ok(file.text.as_bytes().to_vec()),
@@ -75,7 +71,7 @@ mod tests {
             ("upstream", "did you mean comcast/upstream?"),
             ("nothing-like", "there are those of bode, comcast; `underload scenarios` lists them"),
         ] {
-            assert_eq!(instead(name, known.into_iter()), answer);
+            assert_eq!(suggestion(name, known.into_iter()), answer);
         }
     }
 }

@@ -1,9 +1,9 @@
-//! `[cohort]`: conditions that are drawn anew for every trial.
+//! `[cohort]`: conditions that are drawn for every trial.
 //!
-//! A draw has a name; `{name}` in the texts of path, phases and flows, or of an arm, stands for its
-//! value. What a trial draws depends on the run's seed, the repeat and the draw's name, and where
-//! each arm draws by itself on the arm's name: one more draw never shifts another's values. With
-//! `[cohort.lines]` a draw is of a line or of one of its runs instead.
+//! A draw has a name; `{name}` in the texts of path, phases and flows, or of an arm, is replaced by
+//! the drawn value. A value depends on the run's seed, the repeat and the draw's name (with
+//! `per = "trial"` also on the arm's name), so that one more draw never changes another's values.
+//! With `[cohort.lines]` a value belongs to a line, or to one of its runs, instead of a repeat.
 
 use std::collections::BTreeSet;
 
@@ -20,24 +20,24 @@ use crate::flows;
 use crate::keys::{Fault, Faults, Try, keys, word, words};
 use crate::study::{Distribution, DistributionError, Quantity};
 
-/// The conditions that are drawn anew for every trial.
+/// The distributions of the conditions that are drawn for every trial.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Cohort {
     draws: Vec<(String, Distribution)>,
     per: Per,
-    /// Draws that are of a run where the others are of its line.
+    /// Names of the draws whose values belong to a run and not to its line.
     of_run: BTreeSet<String>,
-    /// Lines that are each measured several times, and which of them are, once the seed is known.
+    /// Lines that are each measured several times, and the numbers of those that are eligible with
+    /// the run's seed.
     lines: Option<(Lines, Vec<u32>)>,
 }
 
-/// What a draw belongs to, where there are lines.
+/// The owner of a drawn value in a cohort with lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-enum Of {
-    /// A line: the same in all its runs.
+enum DrawnFor {
+    /// The value is the same in all runs of the line.
     Line,
-    /// A run.
     Run,
 }
 
@@ -45,38 +45,46 @@ enum Of {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 enum Per {
-    /// The trials of one repeat: the same line with every arm, so that pairs can be compared.
+    /// All arms of a repeat have the same conditions, so that pairs can be compared.
     Repeat,
-    /// None: every arm has lines of its own, as two fleets of devices have.
+    /// Every arm has separate conditions, like two fleets of devices.
     Trial,
 }
 
-/// Words that commands of `exec` flows use.
+/// Names that commands of `exec` flows use.
 const RESERVED: [&str; 2] = ["client", "server"];
 
 words! {
-    Of, word: Line Run;
+    DrawnFor, word: Line Run;
     Per, word: Repeat Trial;
 }
 
 keys! {
     pub(super) struct CohortKeys {
-        /// The trials that share their drawn conditions.
+        /// The trials that share their drawn conditions: all arms of a repeat, so that pairs can be
+        /// compared, or none.
         per: Per = Per::Repeat,
+        /// The conditions, each with a name and one distribution.
         draw: Vec<Try<DrawKeys>>,
+        /// A study that measures each line several times a day.
         lines: Option<Lines>,
     }
 }
 
 keys! {
     struct DrawKeys {
-        /// What stands in braces for the value.
+        /// The name; `{name}` is replaced by the drawn value.
         name: String,
-        /// What the draw belongs to, where there are lines.
-        of: Option<Of>,
+        /// With `[cohort.lines]`: whether a line or each of its runs draws a value; `line` by
+        /// default.
+        of: Option<DrawnFor>,
+        /// A log-normal distribution; values outside of its bounds are drawn again.
         log_normal: Option<LogNormalKeys>,
+        /// A uniform distribution between two values.
         uniform: Option<UniformKeys>,
+        /// A distribution by its quantiles, with straight lines between them.
         quantiles: Option<QuantilesKeys>,
+        /// One of several texts or numbers.
         choice: Option<ChoiceKeys>,
     }
 }
@@ -84,7 +92,7 @@ keys! {
 keys! {
     struct LogNormalKeys {
         median: Quantity,
-        /// Of the natural logarithm.
+        /// Standard deviation of the natural logarithm.
         sigma: f64,
         low: Quantity,
         high: Quantity,
@@ -100,7 +108,9 @@ keys! {
 
 keys! {
     struct QuantilesKeys {
+        /// Probabilities from 0 to 1, ascending.
         at: Vec<f64>,
+        /// The value at each probability.
         values: Vec<Quantity>,
     }
 }
@@ -108,16 +118,16 @@ keys! {
 keys! {
     struct ChoiceKeys {
         values: Vec<String>,
+        /// The relative frequency of each value; 1 by default.
         weights: Option<Vec<f64>>,
     }
 }
 
 impl Cohort {
-    /// The cohort that the keys declare.
     pub(super) fn new(keys: CohortKeys, faults: &mut Faults) -> Option<Self> {
         let CohortKeys { per, draw, lines } = keys;
         if draw.is_empty() {
-            let problem = "a cohort draws something; expected [[cohort.draw]]";
+            let problem = "is empty; expected [[cohort.draw]] tables";
             faults.add(Fault::new("draw", problem));
         }
         let checked = lines.as_ref().map_or(Ok(()), Lines::check);
@@ -133,7 +143,7 @@ impl Cohort {
                 is_whole = false;
                 continue;
             };
-            if of == Some(Of::Run) {
+            if of == Some(DrawnFor::Run) {
                 of_run.insert(name.clone());
             }
             if draws.iter().any(|(known, _)| *known == name) {
@@ -155,7 +165,7 @@ impl Cohort {
     }
 
     /// Chooses the lines that are eligible with this seed, and returns how many runs of an arm
-    /// they make; `None` where the cohort has no lines.
+    /// they make; `None` if the cohort has no lines.
     pub(super) fn choose_lines(&mut self, seed: u64) -> Result<Option<u64>, Fault> {
         let Some((lines, eligible)) = &mut self.lines else { return Ok(None) };
         *eligible = lines.eligible(&self.draws, seed);
@@ -166,12 +176,11 @@ impl Cohort {
         Ok(Some(lines.repeats(eligible.len())))
     }
 
-    /// Refuses lines whose classes no probe has.
+    /// Rejects lines whose classes no probe has.
     pub(super) fn check_probes(&self, arms: &[Arm]) -> Result<(), Fault> {
         let Some((lines, _)) = &self.lines else { return Ok(()) };
-        let flows = arms.iter().flat_map(|arm| &arm.flows);
         let mut probes = Vec::new();
-        for flow in flows {
+        for flow in arms.iter().flat_map(|arm| &arm.flows) {
             if let FlowKind::Probe(probe) = &flow.kind {
                 probes.extend(flows::probes(&flow.name, probe).map(|(name, _)| name));
             }
@@ -179,12 +188,12 @@ impl Cohort {
         lines.check_probes(&probes).map_err(|fault| fault.under("cohort.lines"))
     }
 
-    /// What is to be said of its lines, before they are measured.
+    /// Returns the record of the study before its lines are measured; `None` without lines.
     pub fn study(&self) -> Option<StudyRecord> {
         self.lines.as_ref().map(|(lines, eligible)| lines.study(eligible.len()))
     }
 
-    /// The conditions of one trial.
+    /// Draws the conditions of one trial.
     pub fn draw(&self, seed: u64, repeat: u32, arm: &str) -> Conditions {
         if let Some((lines, eligible)) = &self.lines {
             let place = lines.place(eligible, repeat);
@@ -212,7 +221,7 @@ impl Cohort {
         drawn.chain(own.into_iter().filter(|_| self.lines.is_some())).collect()
     }
 
-    /// The arm with typical conditions, once it was read with the extremes of every draw, too.
+    /// Returns the arm with typical conditions, after a check with the extremes of every draw.
     pub(super) fn typical_arm(
         &self,
         name: &str,
@@ -225,7 +234,7 @@ impl Cohort {
         let arm = read_arm(name, &template.filled(&typical), load, &mut own);
         if !own.is_empty() {
             for fault in own {
-                // Only the draws that the message is about.
+                // Only the draws whose values are in the message.
                 let drawn = self.draws.iter().map(|(name, how)| (name.clone(), how.typical()));
                 let named = drawn.filter(|(_, value)| fault.problem.contains(value)).collect();
                 faults.add(with(&named, fault));
@@ -245,7 +254,7 @@ impl Cohort {
         arm
     }
 
-    /// Refuses a draw that no arm uses.
+    /// Rejects a draw that no arm uses.
     pub(super) fn check_used(&self, templates: &[Base]) -> Result<(), Fault> {
         for (index, (name, _)) in self.draws.iter().enumerate() {
             if self.lines.as_ref().is_some_and(|(lines, _)| lines.uses(name)) {
@@ -261,10 +270,7 @@ impl Cohort {
         Ok(())
     }
 
-    /// The arm as the trial of this repeat meets it, and what was drawn for it.
-    ///
-    /// # Errors
-    /// Values that together make no arm, although each fits the typical ones.
+    /// Returns the arm of one trial and the conditions drawn for it.
     pub(super) fn arm(
         &self,
         (seed, repeat): (u64, u32),
@@ -279,7 +285,7 @@ impl Cohort {
     }
 }
 
-/// A fault of an arm with these conditions.
+/// Adds the conditions to the message of a fault.
 fn with(conditions: &Conditions, mut fault: Fault) -> Fault {
     let drawn = conditions.iter().map(|(name, value)| format!("{{{name}}} = {value}"));
     let drawn: Vec<String> = drawn.collect();
@@ -290,39 +296,36 @@ fn with(conditions: &Conditions, mut fault: Fault) -> Fault {
 }
 
 impl DrawKeys {
-    fn check(self, has_lines: bool) -> Result<(String, Option<Of>, Distribution), Fault> {
+    fn check(self, has_lines: bool) -> Result<(String, Option<DrawnFor>, Distribution), Fault> {
         check_name(&self.name).map_err(|problem| Fault::new("name", problem))?;
         if RESERVED.contains(&self.name.as_str()) {
-            let problem = format!("`{}` stands for an address in commands", self.name);
+            let problem = format!("`{}` is an address in commands; expected another", self.name);
             return Err(Fault::new("name", problem));
         }
         if has_lines && OWN.contains(&self.name.as_str()) {
-            let problem = format!("`{}` stands for a run's own place in the study", self.name);
+            let problem = format!("`{}` is set by [cohort.lines]; expected another", self.name);
             return Err(Fault::new("name", problem));
         }
         if self.of.is_some() && !has_lines {
-            return Err(Fault::new("of", "draws of lines and runs need [cohort.lines]"));
+            return Err(Fault::new("of", "needs [cohort.lines]"));
         }
         let invalid =
             |key: &'static str| move |error: DistributionError| Fault::new(key, error.to_string());
         let distribution = match (self.log_normal, self.uniform, self.quantiles, self.choice) {
             (Some(LogNormalKeys { median, sigma, low, high }), None, None, None) => {
-                Distribution::log_normal(median, sigma, low, high).map_err(invalid("log_normal"))?
+                Distribution::log_normal(median, sigma, low, high).map_err(invalid("log_normal"))
             }
             (None, Some(UniformKeys { low, high }), None, None) => {
-                Distribution::uniform(low, high).map_err(invalid("uniform"))?
+                Distribution::uniform(low, high).map_err(invalid("uniform"))
             }
             (None, None, Some(QuantilesKeys { at, values }), None) => {
-                Distribution::quantiles(&at, &values).map_err(invalid("quantiles"))?
+                Distribution::quantiles(&at, &values).map_err(invalid("quantiles"))
             }
             (None, None, None, Some(keys)) => {
-                Distribution::choice(keys.values, keys.weights).map_err(invalid("choice"))?
+                Distribution::choice(keys.values, keys.weights).map_err(invalid("choice"))
             }
-            _ => {
-                let problem = "expected one of log_normal, uniform, quantiles or choice";
-                return Err(Fault::new("", problem));
-            }
+            _ => Err(Fault::new("", "expected one of log_normal, uniform, quantiles or choice")),
         };
-        Ok((self.name, self.of, distribution))
+        Ok((self.name, self.of, distribution?))
     }
 }

@@ -1,4 +1,4 @@
-//! A file as TOML, parsed once, with the place of every key.
+//! A TOML file, parsed once, with the position of every key.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,10 +13,10 @@ use crate::keys::{Fault, Faults, MOST_FAULTS};
 
 /// Bytes of a scenario file, at most.
 const MAX_LEN: usize = 1 << 20;
-/// Mistakes in the grammar of a file that are reported, at most: one may look like many.
+/// Syntax errors of a file that are reported, at most: one may cause many.
 const MAX_SYNTAX_ERRORS: usize = 5;
 
-/// A parsed file and where its keys stand.
+/// A parsed file and the positions of its keys.
 #[derive(Debug)]
 pub(crate) struct Document {
     pub scenario: String,
@@ -25,11 +25,11 @@ pub(crate) struct Document {
     places: BTreeMap<String, Place>,
 }
 
-/// The origin of what the command line overrides.
+/// The origin of overrides from the command line.
 pub(super) const COMMAND_LINE: &str = "--set";
 
 impl Document {
-    /// Of tables that no file holds.
+    /// Returns the document of tables that were built in code, without a text.
     pub(super) fn new(scenario: &str, root: Table) -> Self {
         Self { scenario: scenario.to_owned(), root, text: Arc::from(""), places: BTreeMap::new() }
     }
@@ -37,14 +37,11 @@ impl Document {
     /// Parses the TOML text of a file; errors call the file `scenario`.
     ///
     /// # Errors
-    /// Returns the mistakes in the grammar of TOML, or that the file is too long.
+    /// Returns the syntax errors, or that the file is too long.
     pub(crate) fn parse(text: &str, scenario: &str) -> Result<Self, ScenarioErrors> {
         if text.len() > MAX_LEN {
-            return Err(ScenarioErrors(vec![ScenarioError::new(
-                scenario,
-                "",
-                "longer than 1 MiB",
-            )]));
+            let error = ScenarioError::new(scenario, "", "longer than 1 MiB");
+            return Err(ScenarioErrors(vec![error]));
         }
         let syntax = |error: toml::de::Error| {
             let problem = error.message().trim().replace('\n', ", ");
@@ -65,7 +62,7 @@ impl Document {
         Ok(Self { scenario: scenario.to_owned(), root, text: Arc::from(text), places })
     }
 
-    /// The errors for these faults, in the order of their lines.
+    /// Returns the errors for these faults, in the order of their lines.
     pub(crate) fn errors(&self, faults: Faults) -> ScenarioErrors {
         let is_cut = faults.is_full();
         let faults = faults.into_iter().take(MOST_FAULTS);
@@ -77,7 +74,7 @@ impl Document {
         ScenarioErrors(errors)
     }
 
-    /// The error for a fault, with the line of its key or of the nearest table around it.
+    /// Returns the error for a fault, with the line of its key or of the nearest table around it.
     pub(crate) fn locate(&self, fault: Fault) -> ScenarioError {
         let Fault { key, problem, origin } = fault;
         if origin.as_deref() == Some(COMMAND_LINE) {

@@ -1,45 +1,43 @@
-//! What is wrong with a scenario, and where.
+//! Errors in a scenario, with their positions.
 
 use std::fmt;
 use std::ops::Range;
 
 use crate::keys::{alternatives, did_you_mean};
 
-/// A fault of a scenario: which file, which line, which key, and what would be accepted.
+/// A fault of a scenario: its file, line and key, and what would be accepted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ScenarioError {
     /// File or built-in name.
     pub scenario: String,
-    /// Line in the file, from 1; `None` where the fault came from the command line or is an
-    /// absence.
+    /// Line in the file, from 1; `None` if the fault is in the command line or a key is missing.
     pub line: Option<usize>,
     /// Dotted key, for example `path.up_queue` or `flow.bulk.count`; empty for the whole file.
     pub key: String,
     /// The fault, and the values that would be accepted.
     pub problem: String,
-    /// What stands there; `None` where `line` is.
+    /// The faulty line; `None` if `line` is `None`.
     pub excerpt: Option<Box<Excerpt>>,
 }
 
-/// A line of a file, and the part of it that is meant.
+/// A line of a file, and the faulty part of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Excerpt {
-    /// The line, or as much of a long one as is worth showing.
+    /// The line; of a long line, a part around the fault.
     pub text: String,
-    /// Characters of `text` before the part that is meant.
+    /// Characters of `text` before the faulty part.
     pub before: usize,
-    /// Characters of that part.
     pub length: usize,
-    /// Where that part begins in the whole line, in characters from 1.
+    /// Column of the faulty part in the whole line, in characters from 1.
     pub column: usize,
 }
 
-/// Characters of a line that are shown, at most, and how many of them before what is meant.
+/// Characters of a line that are shown, at most, and how many of them before the faulty part.
 const MOST_SHOWN: usize = 100;
 const MOST_BEFORE: usize = 60;
 
 impl Excerpt {
-    /// Of the line that `span` begins in.
+    /// Returns the excerpt of the line in which `span` begins.
     fn new(text: &str, span: &Range<usize>) -> Self {
         let start = text.floor_char_boundary(span.start);
         let end = text.floor_char_boundary(span.end.max(start));
@@ -63,7 +61,7 @@ impl ScenarioError {
         Self { scenario, line: None, key, problem, excerpt: None }
     }
 
-    /// The same, at a place of the text.
+    /// Sets the line and the excerpt by a span of the file's text.
     pub(super) fn at(mut self, text: &str, span: Option<Range<usize>>) -> Self {
         if let Some(span) = span {
             let start = text.floor_char_boundary(span.start);
@@ -73,7 +71,7 @@ impl ScenarioError {
         self
     }
 
-    /// Where, what, and the line with the part that is meant underlined.
+    /// Returns the message, and below it the line with the faulty part underlined.
     pub fn picture(&self) -> String {
         let (Some(line), Some(excerpt)) = (self.line, &self.excerpt) else {
             return self.to_string();
@@ -89,12 +87,11 @@ impl ScenarioError {
     }
 }
 
-/// All that is wrong with a scenario, each with its line.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ScenarioErrors(pub Vec<ScenarioError>);
 
 impl fmt::Display for ScenarioErrors {
-    /// As many messages; whoever prints them puts `error: ` before the first one.
+    /// Writes all messages; the caller writes `error: ` before the first one.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let pictures: Vec<String> = self.0.iter().map(ScenarioError::picture).collect();
         f.write_str(&pictures.join("\nerror: "))
@@ -104,15 +101,14 @@ impl fmt::Display for ScenarioErrors {
 impl std::error::Error for ScenarioErrors {}
 
 impl ScenarioErrors {
-    /// Adds the errors that are not among these, in the order of their lines.
-    pub(super) fn merge(&mut self, others: Self) {
-        let new = others.0.into_iter().filter(|other| !self.0.contains(other));
-        let new: Vec<_> = new.collect();
-        self.0.extend(new);
+    /// Adds the errors that are not among these, and sorts all by line.
+    pub(super) fn merge(&mut self, mut others: Self) {
+        others.0.retain(|other| !self.0.contains(other));
+        self.0.append(&mut others.0);
         self.0.sort_by_key(|error| error.line);
     }
 
-    /// The first one in the file.
+    /// Returns the first error in the file.
     pub(super) fn first(self, scenario: &str) -> ScenarioError {
         let mut errors = self.0.into_iter();
         errors.next().unwrap_or_else(|| ScenarioError::new(scenario, "", "cannot be read"))
@@ -134,11 +130,10 @@ impl fmt::Display for ScenarioError {
 
 impl std::error::Error for ScenarioError {}
 
-/// The end of the last message of a list that may not be complete.
-pub(super) const MORE_MAY_FOLLOW: &str =
-    "; more mistakes may follow, which show once this is mended";
+/// The end of the last message of a list that may be incomplete.
+pub(super) const MORE_MAY_FOLLOW: &str = "; more errors may show once these are fixed";
 
-/// `no arm is named `x`; expected ...`, with the name that was probably meant.
+/// Returns the message for an unknown arm, with the arms that exist and the closest name.
 pub(crate) fn no_arm(name: &str, known: &[&str]) -> String {
     let (names, meant) = (known.iter().copied(), did_you_mean(name, known.iter().copied()));
     format!("no arm is named `{name}`; expected {}{meant}", alternatives(names))

@@ -4,81 +4,87 @@ use underload_record::schema::{Headline, names_arm};
 
 use super::error::no_arm;
 use super::metrics::Metrics;
-use crate::keys::{Fault, Faults, alternatives, keys};
+use super::statement::Statement;
+use crate::keys::{Fault, alternatives, keys};
 
 keys! {
     pub(super) struct HeadlineKeys {
-        /// The number that the run is about.
+        /// The metric of the headline, as in `[[published]]`; `load.rtt.p99` by default.
         metric: String = String::new(),
-        /// Words for the metric without its statistic.
+        /// Words for the metric without its statistic; by default those of a working latency, or
+        /// the metric's name.
         says: String = String::new(),
-        /// The arm that the number is of; every arm if it is empty.
+        /// The arm to report; with `*` as in `[[published]]`, each arm that matches; every arm by
+        /// default.
         arm: String = String::new(),
-        /// The arm to compare with.
+        /// The arm to compare with; with as many `*` as `arm`, the one with the same parts there.
         baseline: String = String::new(),
-        /// Another metric of the baseline to compare with.
+        /// Another metric to compare with, of the baseline or else of the arm itself.
         baseline_metric: String = String::new(),
-        /// Words for the baseline's metric.
+        /// What the sentence calls `baseline_metric`.
         baseline_says: String = String::new(),
     }
 }
 
-/// The headline that the keys declare.
-pub(super) fn checked(keys: HeadlineKeys) -> Result<Headline, Fault> {
-    let HeadlineKeys { metric, says, arm, baseline, baseline_metric, baseline_says } = keys;
-    if metric.is_empty() && baseline.is_empty() {
-        let problem = "expected a metric such as \"load.rtt.p99\", or the `baseline` that the arms \
-                       are compared with";
-        return Err(Fault::new("metric", problem));
+impl Statement for Headline {
+    type Keys = HeadlineKeys;
+
+    fn table(_: usize) -> String {
+        "headline".to_owned()
     }
-    let is_baseline_alone = [&metric, &says, &arm, &baseline_metric].iter().all(|it| it.is_empty());
-    if is_baseline_alone {
-        return Ok(Headline { baseline, ..Headline::default() });
+
+    fn from_keys(keys: HeadlineKeys) -> Result<Vec<Self>, Fault> {
+        let HeadlineKeys { metric, says, arm, baseline, baseline_metric, baseline_says } = keys;
+        if metric.is_empty() && baseline.is_empty() {
+            let problem = "expected a metric such as \"load.rtt.p99\", or the `baseline` that the \
+                           arms are compared with";
+            return Err(Fault::new("metric", problem));
+        }
+        if [&metric, &says, &arm, &baseline_metric].iter().all(|it| it.is_empty()) {
+            return Ok(vec![Self { baseline, ..Self::default() }]);
+        }
+        let metric = if metric.is_empty() { "load.rtt.p99".to_owned() } else { metric };
+        let says = if says.is_empty() { default_words(&metric) } else { says };
+        if baseline_metric.is_empty() != baseline_says.is_empty() {
+            let problem = "another metric and the words for it, `baseline_says`, go together";
+            return Err(Fault::new("baseline_metric", problem));
+        }
+        Ok(vec![Self { metric, says, arm, baseline, baseline_metric, baseline_says }])
     }
-    let metric = if metric.is_empty() { "load.rtt.p99".to_owned() } else { metric };
-    let says = if says.is_empty() { default_words(&metric) } else { says };
-    if baseline_metric.is_empty() != baseline_says.is_empty() {
-        let problem = "another metric and the words for it, `baseline_says`, go together";
-        return Err(Fault::new("baseline_metric", problem));
+
+    fn check_metrics(&self, metrics: &Metrics) -> Result<(), Fault> {
+        let named = [("metric", &self.metric), ("baseline_metric", &self.baseline_metric)];
+        let mut named = named.into_iter().filter(|(_, metric)| !metric.is_empty());
+        named.try_for_each(|(key, metric)| metrics.check(key, metric).map(drop))
     }
-    Ok(Headline { metric, says, arm, baseline, baseline_metric, baseline_says })
+
+    fn check_arms(&self, arms: &[&str]) -> Result<(), Fault> {
+        let Self { arm, baseline, .. } = self;
+        if !arm.is_empty() && !arms.iter().any(|it| names_arm(arm, it)) {
+            return Err(Fault::new("arm", no_arm(arm, arms)));
+        }
+        let is_pattern = baseline.contains('*');
+        if !(baseline.is_empty() || is_pattern || arms.contains(&baseline.as_str())) {
+            return Err(Fault::new("baseline", no_arm(baseline, arms)));
+        }
+        if self.pairs(arms).is_empty() {
+            let known = alternatives(arms.iter().copied());
+            let problem = format!("matches no arm that has another to be compared with: {known}");
+            return Err(Fault::new("arm", problem));
+        }
+        Ok(())
+    }
+
+    fn applies(&self, _: &[&str], chosen: &[&str]) -> bool {
+        !self.pairs(chosen).is_empty()
+    }
 }
 
-/// What a sentence calls a metric for which the scenario has no words.
+/// Returns what a sentence calls a metric for which the scenario has no words.
 fn default_words(metric: &str) -> String {
     match metric.split_once("load.rtt.") {
         Some(("", _)) => "working latency".to_owned(),
         Some((probe, _)) => format!("working latency of {}", probe.trim_end_matches('/')),
         None => metric.to_owned(),
     }
-}
-
-/// Refuses metrics that the scenario does not have.
-pub(super) fn check_metrics(headline: &Headline, metrics: &Metrics, faults: &mut Faults) {
-    for (key, metric) in
-        [("metric", &headline.metric), ("baseline_metric", &headline.baseline_metric)]
-    {
-        if !metric.is_empty() {
-            faults.accept(metrics.check(key, metric));
-        }
-    }
-}
-
-/// Refuses arms that are not among `all`.
-pub(super) fn check_arms(headline: &Headline, all: &[&str]) -> Result<(), Fault> {
-    let is_named = |arm: &&str| names_arm(&headline.arm, arm);
-    if !headline.arm.is_empty() && !all.iter().any(is_named) {
-        return Err(Fault::new("arm", no_arm(&headline.arm, all)));
-    }
-    let is_pattern = headline.baseline.contains('*');
-    if !(headline.baseline.is_empty() || is_pattern || all.contains(&headline.baseline.as_str())) {
-        return Err(Fault::new("baseline", no_arm(&headline.baseline, all)));
-    }
-    if headline.pairs(all).is_empty() {
-        let known = alternatives(all.iter().copied());
-        let problem =
-            format!("names no arm that has another to be compared with; there are {known}");
-        return Err(Fault::new("arm", problem));
-    }
-    Ok(())
 }

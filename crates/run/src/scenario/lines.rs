@@ -1,8 +1,8 @@
-//! `[cohort.lines]`: a study's lines, each measured several times a day.
+//! `[cohort.lines]`: a study's access lines, each measured several times a day.
 //!
-//! A draw is of a line, the same in all its runs, or of a run (`of = "run"`). Lines that are not
-//! eligible are drawn and counted, and not measured. The runs of a day are spread evenly over it,
-//! each at a random minute of its part.
+//! A drawn value is the same in all runs of a line, or belongs to a run (`of = "run"`). Lines that
+//! are not eligible are drawn and counted, but not measured. A day is divided evenly among its
+//! runs, each of which is at a random minute of its part.
 
 use std::collections::BTreeMap;
 
@@ -15,39 +15,42 @@ use crate::keys::{Fault, keys};
 use crate::study::Distribution;
 
 keys! {
-    /// What a line is measured for, how often, and which lines.
+    /// The lines of a study, how often each is measured, and the two classes that are compared.
     #[derive(Debug, Clone, PartialEq)]
     pub(super) struct Lines {
         /// Lines that are drawn.
         count: u32 => 1..=LINES_MOST,
+        /// Days on which each line is measured.
         days: u32 = 1 => 1..=DAYS_MOST,
         /// Runs of a line on a day, each at a random minute of its part of the day.
         runs_per_day: u32 = 6 => 1..=RUNS_MOST,
-        /// The probe whose lag is to be shorter.
+        /// The probe whose lag is expected to be shorter.
         class: String,
-        /// The probe whose lag is to be longer.
+        /// The probe whose lag is expected to be longer.
         against: String,
         /// The share of a line's highest rate below which a run is void.
         full_percent: f64 = 95.0,
         /// Draws that lines are grouped by.
         by: Vec<String> = Vec::new(),
-        /// What a line must have drawn, by the draw's name.
+        /// The values that an eligible line may have drawn, by the draw's name; other lines are
+        /// counted and not measured.
         eligible: BTreeMap<String, Vec<String>> = BTreeMap::new(),
-        /// The least version that a line must have drawn, such as `6.5`, by the draw's name.
+        /// The lowest version that an eligible line may have drawn, such as `6.5`, by the draw's
+        /// name; 6.10 is newer than 6.5.
         eligible_from: BTreeMap<String, String> = BTreeMap::new(),
     }
 }
 
-/// The minute of the day at which a run begins, among the conditions.
+/// The condition with the minute of the day at which a run begins.
 pub(super) const MINUTE: &str = "minute";
-/// Conditions that every run of a line has.
+/// Conditions of every run of a line.
 pub(super) const OWN: [&str; 3] = [LINE, DAY, MINUTE];
 const MINUTES_PER_DAY: u32 = 24 * 60;
 const LINES_MOST: u32 = 10_000;
 const DAYS_MOST: u32 = 366;
 const RUNS_MOST: u32 = 144;
 
-/// Which run of which line a repeat is.
+/// The line and the run that a repeat measures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Place {
     line: u32,
@@ -69,43 +72,42 @@ impl Lines {
         Ok(())
     }
 
-    /// Refuses names that no draw of lines has. `draws`: name, and whether it is of runs.
+    /// Rejects names that no draw of lines has. `draws` are names, with whether they are of runs.
     pub(super) fn check_names(&self, draws: &[(&str, bool)]) -> Result<(), Fault> {
         let Self { by, eligible, eligible_from, .. } = self;
         let by = by.iter().map(|name| ("by", name));
         let eligible = eligible.keys().map(|name| ("eligible", name));
         let from = eligible_from.keys().map(|name| ("eligible_from", name));
         for (key, name) in by.chain(eligible).chain(from) {
-            match draws.iter().find(|(known, _)| known == name) {
-                Some((_, false)) => {}
+            let problem = match draws.iter().find(|(known, _)| known == name) {
+                Some((_, false)) => continue,
                 Some((_, true)) => {
-                    let problem = format!("`{name}` is drawn for every run; expected a line's");
-                    return Err(Fault::new(key, problem));
+                    format!("`{name}` is drawn for every run; expected a draw of lines")
                 }
                 None => {
                     let known: Vec<&str> = draws.iter().map(|(name, _)| *name).collect();
-                    let problem =
-                        format!("no draw is named `{name}`; expected one of {}", known.join(", "));
-                    return Err(Fault::new(key, problem));
+                    format!("no draw is named `{name}`; expected one of {}", known.join(", "))
                 }
-            }
+            };
+            return Err(Fault::new(key, problem));
         }
         Ok(())
     }
 
-    /// Refuses classes that no probe of an arm has.
+    /// Rejects classes that are not among `probes`.
     pub(super) fn check_probes(&self, probes: &[String]) -> Result<(), Fault> {
-        for (key, class) in [("class", &self.class), ("against", &self.against)] {
-            if !probes.contains(class) {
-                let problem =
-                    format!("no probe is named `{class}`; expected one of {}", probes.join(", "));
-                return Err(Fault::new(key, problem));
+        let classes = [("class", &self.class), ("against", &self.against)];
+        match classes.into_iter().find(|(_, class)| !probes.contains(class)) {
+            None => Ok(()),
+            Some((key, class)) => {
+                let known = probes.join(", ");
+                let problem = format!("no probe is named `{class}`; expected one of {known}");
+                Err(Fault::new(key, problem))
             }
         }
-        Ok(())
     }
 
-    /// Whether it names this draw.
+    /// Whether one of its keys names this draw.
     pub(super) fn uses(&self, draw: &str) -> bool {
         let Self { by, eligible, eligible_from, .. } = self;
         by.iter().any(|name| name == draw)
@@ -113,7 +115,7 @@ impl Lines {
             || eligible_from.contains_key(draw)
     }
 
-    /// Numbers of the lines that are measured, from 0.
+    /// Returns the numbers of the eligible lines, from 0.
     pub(super) fn eligible(&self, draws: &[(String, Distribution)], seed: u64) -> Vec<u32> {
         (0..self.count).filter(|line| self.is_eligible(*line, draws, seed)).collect()
     }
@@ -128,12 +130,12 @@ impl Lines {
         })
     }
 
-    /// Runs of an arm over so many lines.
+    /// Returns the runs of an arm over `lines` lines.
     pub(super) fn repeats(&self, lines: usize) -> u64 {
         lines as u64 * u64::from(self.days) * u64::from(self.runs_per_day)
     }
 
-    /// What a repeat measures: every line once, then every line again.
+    /// Returns what a repeat measures: every line once, then every line again.
     pub(super) fn place(&self, eligible: &[u32], repeat: u32) -> Place {
         let lines = eligible.len().max(1) as u32;
         let line = eligible.get((repeat % lines) as usize).copied().unwrap_or_default();
@@ -141,7 +143,7 @@ impl Lines {
         Place { line, day: turn / self.runs_per_day, run: turn % self.runs_per_day }
     }
 
-    /// The stream of a line's own draws, the stream of this run's, and when it is.
+    /// Returns the random streams of a line and of a run, and the conditions of [`OWN`].
     pub(super) fn streams(&self, seed: u64, place: Place) -> (Rng, Rng, Conditions) {
         let line = line_stream(seed, place.line);
         let run = line.child(&format!("day {} run {}", place.day, place.run));
@@ -152,7 +154,7 @@ impl Lines {
         (line, run, own.into())
     }
 
-    /// What the record says before the run.
+    /// Returns the record of the study before its lines are measured.
     pub(super) fn study(&self, eligible: usize) -> StudyRecord {
         let Self { count, class, against, full_percent, by, .. } = self;
         StudyRecord {
@@ -172,7 +174,7 @@ fn line_stream(seed: u64, line: u32) -> Rng {
     Rng::new(seed).child("cohort").child(&format!("line {line}"))
 }
 
-/// The numbers of a version; `None` where a part is none.
+/// Parses the numbers of a version.
 fn version(text: &str) -> Option<Vec<u32>> {
     text.split('.').map(|part| part.parse().ok()).collect()
 }

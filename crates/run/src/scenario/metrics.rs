@@ -1,5 +1,5 @@
-//! Which metrics a scenario can have, so that a name that is none, or a unit that is not the
-//! metric's, is refused and not told as a number that was not measured.
+//! The metrics that a scenario can have, so that an unknown name or a wrong unit is rejected before
+//! the run instead of being reported as not measured after it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,41 +18,33 @@ use crate::flows;
 use crate::keys::{Fault, alternatives, did_you_mean};
 
 /// The metrics of a scenario's arms.
+#[derive(Default)]
 pub(crate) struct Metrics {
-    /// The entries of the scenario: a command line, the short form, draws and sweeps may give
-    /// their flows other names and other metrics, but no other entries.
+    /// Names of the entries. A command line, the short form, draws and sweeps may change the names
+    /// and metrics of an entry's flows, but add no entry.
     entries: BTreeSet<String>,
-    /// The flows, and of numbered ones what is numbered.
+    /// Names of the flows, and the common parts of numbered names.
     flows: BTreeSet<String>,
-    /// Open and closed loops.
+    /// Names of the open-loop and closed-loop probes.
     probes: BTreeSet<String>,
     /// `FLOW/METRIC` of applications, with units.
     own: BTreeMap<String, String>,
-    /// Whether flows are those of the file.
+    /// Whether the flows of every trial are those of the file.
     is_exact: bool,
-    /// Whether any flow and study is accepted, because the scenario's are not known.
+    /// Whether any flow and study is accepted, because the scenario's are unknown.
     accepts_flows: bool,
-    /// The conditions that a study's lines are grouped by; `None` where there is no study.
+    /// The conditions that a study's lines are grouped by; `None` without a study.
     study: Option<Vec<String>>,
 }
 
 impl Metrics {
-    /// Of these arms. `is_exact`: no trial's flows differ from theirs.
+    /// Returns the metrics of these arms. `is_exact`: the flows of every trial are theirs.
     pub(crate) fn of(arms: &[Arm], cohort: Option<&Cohort>, is_exact: bool) -> Self {
         let study = cohort.and_then(Cohort::study).map(|study| study.by);
-        let (entries, flows, probes) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
-        let mut known = Self {
-            entries,
-            flows,
-            probes,
-            own: BTreeMap::new(),
-            is_exact,
-            accepts_flows: false,
-            study,
-        };
+        let mut known = Self { is_exact, study, ..Self::default() };
         let mut before: &[Flow] = &[];
         for arm in arms {
-            // Most arms differ in nothing but their path.
+            // Most arms differ only in their path.
             if arm.flows != before {
                 arm.flows.iter().for_each(|flow| known.add(flow));
             }
@@ -61,7 +53,7 @@ impl Metrics {
         known
     }
 
-    /// Accepts metrics of any flow and study: of a scenario whose arms are wrong.
+    /// Accepts metrics of any flow and study, for a scenario whose arms are wrong.
     pub(crate) fn accepting_flows(self, accepts_flows: bool) -> Self {
         Self { accepts_flows, ..self }
     }
@@ -78,8 +70,8 @@ impl Metrics {
             }
             FlowKind::Tcp(tcp) => {
                 let names = self.loads(name, tcp.direction, tcp.count);
-                let tells = tcp.delivery && tcp.congestion_control != sprout::NAME;
-                let config = TcpConfig { notes_delivery: tells, ..TcpConfig::default() };
+                let notes_delivery = tcp.delivery && tcp.congestion_control != sprout::NAME;
+                let config = TcpConfig { notes_delivery, ..TcpConfig::default() };
                 (names, sim::FlowKind::Tcp(config))
             }
             FlowKind::Udp(udp) => (self.loads(name, udp.direction, udp.count), a_udp_flow()),
@@ -103,13 +95,13 @@ impl Metrics {
     }
 
     fn loads(&mut self, entry: &str, direction: FlowDirection, count: u32) -> Vec<String> {
-        // What is numbered counts as one for `ratio`.
+        // `ratio` takes the sum of numbered flows by the common part of their names.
         self.flows.extend(flows::loads(entry, direction, count.min(1)).map(|(_, name)| name));
         flows::loads(entry, direction, count).map(|(_, name)| name).collect()
     }
 
-    /// Refuses what is no metric; gives its unit, `1` of a plain number and `None` where it depends
-    /// on what is not known yet.
+    /// Returns the unit of a metric, `1` for a plain number, and `None` if it is unknown before the
+    /// run; the fault of an unknown metric.
     pub(crate) fn check(&self, key: &str, metric: &str) -> Result<Option<String>, Fault> {
         let found = match metric.split_once('/') {
             Some(_) if self.accepts_flows => Ok(None),
@@ -121,7 +113,8 @@ impl Metrics {
         Ok(unit.map(|unit| if unit.is_empty() { "1".to_owned() } else { unit.to_owned() }))
     }
 
-    /// The same of a family of quantiles, such as `load.rtt` and `call/delay`.
+    /// Rejects what is neither a metric nor a family of quantiles such as `load.rtt` and
+    /// `call/delay`.
     pub(crate) fn check_family(&self, key: &str, metric: &str) -> Result<(), Fault> {
         let of_family = |joint: char| self.check(key, &format!("{metric}{joint}p50"));
         match of_family('.').or_else(|_| of_family('_')) {
@@ -147,7 +140,7 @@ impl Metrics {
             let own = self.own.keys().map(String::as_str);
             let known = names.iter().map(|(name, _)| name.as_str()).chain(own);
             format!(
-                "`{metric}` is no metric; expected one such as load.rtt.p99, \
+                "`{metric}` is not a metric; expected one such as load.rtt.p99, \
                  load.sojourn.up.p99, goodput.up or FLOW/METRIC{}",
                 closest_metric(metric, known)
                     .map_or(String::new(), |meant| format!("; did you mean `{meant}`?"))
@@ -164,13 +157,13 @@ impl Metrics {
             return if self.entries.iter().any(is_of) {
                 Ok(self.own.get(metric).map(String::as_str))
             } else {
-                Err(self.no_flow(metric, flow))
+                Err(self.unknown_flow(metric, flow))
             };
         }
         if let Some(other) = rest.strip_prefix("ratio.") {
             return match [flow, other].into_iter().find(|name| !self.flows.contains(*name)) {
                 None => Ok(Some("1")),
-                Some(unknown) => Err(self.no_flow(metric, unknown)),
+                Some(unknown) => Err(self.unknown_flow(metric, unknown)),
             };
         }
         if let Some(unit) = self.own.get(metric) {
@@ -179,7 +172,7 @@ impl Metrics {
         let latencies = latency_names();
         let (is_probe, is_load) = (self.probes.contains(flow), self.flows.contains(flow));
         if !is_probe && !is_load {
-            return Err(self.no_flow(metric, flow));
+            return Err(self.unknown_flow(metric, flow));
         }
         let known: Vec<&str> = if is_probe {
             if let Some((_, unit)) = latencies.iter().find(|(name, _)| name == rest) {
@@ -195,14 +188,14 @@ impl Metrics {
         Err(format!("`{metric}`: `{flow}` has no metric `{rest}`; expected {known}{meant}"))
     }
 
-    fn no_flow(&self, metric: &str, flow: &str) -> String {
+    fn unknown_flow(&self, metric: &str, flow: &str) -> String {
         let known = || self.probes.union(&self.flows).map(String::as_str);
         let (meant, known) = (did_you_mean(flow, known()), alternatives(known()));
         format!("`{metric}`: no flow is named `{flow}`; expected {known}{meant}")
     }
 }
 
-/// All of them have the same metrics.
+/// Returns any UDP flow: all have the same metrics.
 fn a_udp_flow() -> sim::FlowKind {
     sim::FlowKind::Udp(UdpConfig {
         rate: Rate::from_megabits_per_second(1),
@@ -221,7 +214,7 @@ mod tests {
     use crate::scenario::{Options, Scenario, builtin};
     use crate::world::sim::configure;
 
-    /// Every kind of flow that is simulated.
+    /// A scenario with every kind of flow that is simulated.
     const SCENARIO: &str = r#"
         [path]
         up = "20mbit"
@@ -309,7 +302,7 @@ mod tests {
         assert_eq!(metrics.check("", "video/qoe"), Ok(Some("1".to_owned())));
     }
 
-    /// A scenario whose second published number is of a metric.
+    /// Returns two published numbers, the second one of `metric`.
     fn published(metric: &str, unit: &str, rest: &str) -> String {
         let rest = if rest.is_empty() { "arm = \"default\"\nhigh = 1" } else { rest };
         let text = "[[published]]\nmetric = \"load.rtt.p50\"\narm = \"default\"\nhigh = 1\n\
@@ -339,20 +332,20 @@ mod tests {
             (plot("cdf", "load.queuing.down"), ""),
             (
                 published("load.rtt.p50", "us", ""),
-                "published[1].unit: `us`: `load.rtt.p50` is told in `ms`",
+                "`us` is not the unit of `load.rtt.p50`; expected",
             ),
             (
                 published("goodput.up", "kbit/s", ""),
-                "published[1].unit: `kbit/s`: `goodput.up` is told in `Mbit/s`",
+                "published[1].unit: `kbit/s` is not the unit of",
             ),
             (
                 published("lod.rtt.p99", "ms", ""),
-                "published[1].metric: `lod.rtt.p99` is no metric; expected one such as \
+                "published[1].metric: `lod.rtt.p99` is not a metric; expected one such as \
                  load.rtt.p99, load.sojourn.up.p99, goodput.up or FLOW/METRIC; did you mean \
                  `load.rtt.p99`?",
             ),
             (published("load.rtt.p42", "ms", ""), "; did you mean `load.rtt.p"),
-            (published("cut", "%", ""), "`cut` is no metric"),
+            (published("cut", "%", ""), "`cut` is not a metric"),
             (
                 published("call/moss", "MOS", ""),
                 "published[1].metric: `call/moss`: `call` has no metric `moss`; ",
@@ -365,9 +358,9 @@ mod tests {
             ),
             (headline("bulkk-up-0/load.rtt.p99"), "; did you mean `bulk-up-0`?"),
             (headline("bulk-up/ratio.bulk"), "no flow is named `bulk`"),
-            (plot("bars", "goodputt.up"), "plot[0].metric: `goodputt.up` is no metric"),
-            (plot("bars", "load.rtt"), "plot[0].metric: `load.rtt` is no metric"),
-            (plot("cdf", "load.rt"), "plot[0].metric: `load.rt` is no metric"),
+            (plot("bars", "goodputt.up"), "plot[0].metric: `goodputt.up` is not a metric"),
+            (plot("bars", "load.rtt"), "plot[0].metric: `load.rtt` is not a metric"),
+            (plot("cdf", "load.rt"), "plot[0].metric: `load.rt` is not a metric"),
         ] {
             let told = parse(&text).err().unwrap_or_default();
             assert!(told.contains(problem) && told.is_empty() == problem.is_empty(), "{told}");
@@ -376,7 +369,7 @@ mod tests {
                     [[arm]]\nname = \"b\"\npath.up = \"1mbit\"\n";
         let ratio = published("load.rtt.p99", "ms", "pairs = [[\"b\", \"default\"]]\nlow = 2");
         let told = parse(&format!("{arms}{ratio}")).expect_err("a ratio is in no unit");
-        assert!(told.contains("published[1].unit: `ms`: a ratio is told in `1`"), "{told}");
+        assert!(told.contains("unit: `ms` is not the unit of a ratio; expected `1`"), "{told}");
     }
 
     #[test]

@@ -36,10 +36,10 @@
 //!
 //! The whole format, key by key, is in `docs/scenario-format.md`.
 //!
-//! - [`Scenario::parse`] reads a file; [`Scenario::parse_with`] applies what a command line says.
-//! - [`Scenario::build`] puts one together in code.
+//! - [`Scenario::parse`] reads a file; [`Scenario::parse_with`] applies options of a command line.
+//! - [`Scenario::build`] builds one in code.
 //! - [`Cohort`] draws conditions for every trial; [`Scenario::trial_arm`] applies them.
-//! - [`Arm`] is one resolved variant: what a world runs.
+//! - [`Arm`] is one resolved variant, which a world runs.
 //! - [`builtin`] lists the scenarios that come with the program.
 
 mod arm;
@@ -51,7 +51,6 @@ pub(crate) mod document;
 pub(crate) mod error;
 mod flow;
 mod headline;
-mod identity;
 mod lines;
 pub(crate) mod metrics;
 mod path;
@@ -60,6 +59,7 @@ mod place;
 mod plots;
 mod published;
 mod resolve;
+mod statement;
 pub(crate) mod tables;
 mod variants;
 pub(crate) mod vary;
@@ -80,9 +80,7 @@ pub use builder::{Builder, Keys};
 pub use cohort::Cohort;
 pub use error::{Excerpt, ScenarioError, ScenarioErrors};
 pub use flow::simulated_controls;
-pub use flow::{
-    Activity, ApplicationFlow, Class, ExecFlow, Flow, FlowKind, ProbeFlow, TcpFlow, UdpFlow,
-};
+pub use flow::{Activity, ApplicationFlow, ExecFlow, Flow, FlowKind, ProbeFlow, TcpFlow, UdpFlow};
 pub use path::{Lane, LaneQueue, Path, check_path_key};
 pub use phases::{Phases, Ramp};
 pub use resolve::json_schema;
@@ -93,7 +91,7 @@ use crate::keys::alternatives;
 use document::Document;
 use tables::Base;
 
-/// A scenario, resolved: what is to be run, how often, and what somebody published about it.
+/// A resolved scenario: the arms to run, how often, and published numbers about them.
 #[derive(Debug, Clone)]
 pub struct Scenario {
     /// File name or built-in name, for example `comcast/upstream`.
@@ -104,25 +102,24 @@ pub struct Scenario {
     pub description: String,
     /// The figure that it reproduces, for example `Comcast 2021, Figures 3 to 6`; may be empty.
     pub figure: String,
-    /// The file that it was read from, for the record.
+    /// The text of the file, for the record.
     pub text: String,
     /// Seed of the run, from which every trial's seed derives.
     pub seed: u64,
     /// Number of trials of each arm, at least one.
     pub repeats: u32,
-    /// The variants, in the order of the file; at least one. Those of a cohort have typical
-    /// conditions: [`Scenario::trial_arm`] gives each trial's own.
+    /// The variants, in the order of the file; at least one. With a cohort they have typical
+    /// conditions, and [`Scenario::trial_arm`] returns those of a trial.
     pub arms: Vec<Arm>,
-    /// What is drawn anew for every trial; `None`: nothing.
+    /// Draws the conditions of every trial; `None` if they are fixed.
     pub cohort: Option<Cohort>,
-    /// The comparison that it is about, of these arms; `None` where it declares none, or where its
-    /// arms were not chosen.
+    /// The comparison that the scenario is about; `None` if it declares none, or if its arms were
+    /// not chosen.
     pub headline: Option<Headline>,
-    /// The pictures that it asks for, of these arms.
     pub plots: Vec<PlotRecord>,
     /// Published numbers about these arms.
     pub published: Vec<Expectation>,
-    /// The tables of each arm of a cohort, by its name, with `{name}` where a value is drawn; also
+    /// The tables of each arm of a cohort, by the arm's name, with `{name}` for a drawn value; also
     /// of other arms if [`Options::keeps_tables`].
     templates: BTreeMap<String, Base>,
     document: Arc<Document>,
@@ -140,26 +137,26 @@ pub(crate) struct Origin {
 /// Overrides and choices from the command line.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Options {
-    /// Takes the short form: what `[short]` overrides.
+    /// Applies the overrides of `[short]`.
     pub short: bool,
     /// `KEY=VALUE` overrides, for example `path.up=20mbit`.
     pub set: Vec<String>,
-    /// Names and SPECs of the links to sweep over, instead of those of the file's own sweep over
-    /// `path.up` or `path.down`; empty = the file's own.
+    /// Names and SPECs of links that replace those of the file's sweep over `path.up` or
+    /// `path.down`; empty to use the file's.
     pub links: Vec<(String, String)>,
     /// Names of the arms to run; empty for all.
     pub arms: Vec<String>,
-    /// Instead of the file's own.
+    /// Overrides the file's repeats.
     pub repeats: Option<u32>,
-    /// Instead of the file's own.
+    /// Overrides the file's seed.
     pub seed: Option<u64>,
     /// Keeps the tables of every arm, so that a sweep can override their keys again.
     pub keeps_tables: bool,
 }
 
 impl Options {
-    /// The file, headed by what was changed, so that the record alone repeats the run. `traces`:
-    /// the files that [`Options::links`] stand for.
+    /// Returns the text of the file after a comment with these options, so that the record alone
+    /// repeats the run. `traces` are the files of [`Options::links`].
     pub fn effective_text(&self, text: &str, traces: &[String]) -> String {
         let mut changes = Vec::new();
         if self.short {
@@ -181,19 +178,14 @@ impl Options {
 }
 
 impl Scenario {
-    /// Reads a scenario file as it stands, and checks its short form too.
-    ///
-    /// # Errors
-    /// The first fault, with its line and key and what would be accepted.
+    /// Reads a scenario file, and checks its short form too. Returns the first fault.
     pub fn parse(text: &str, name: &str) -> Result<Self, ScenarioError> {
         Self::check(text, name, &mut builtin::load_file).map_err(|errors| errors.first(name))
     }
 
-    /// Reads a scenario file as it stands, and checks its short form too. Files that links name,
-    /// such as traces, are taken from `load`; [`builtin::load_file`] knows those built in.
-    ///
-    /// # Errors
-    /// All faults of both forms, in the order of their lines.
+    /// Reads a scenario file, and checks its short form too. `load` reads files that links name,
+    /// such as traces; [`builtin::load_file`] has those built in. Returns the faults of both forms,
+    /// in the order of their lines.
     pub fn check(text: &str, name: &str, load: &mut LoadFile<'_>) -> Result<Self, ScenarioErrors> {
         let document = Arc::new(Document::parse(text, name)?);
         let mut resolve = |short: bool| {
@@ -210,11 +202,8 @@ impl Scenario {
         }
     }
 
-    /// Reads a scenario file with what the command line says, as [`Scenario::check`] does.
-    ///
-    /// # Errors
-    /// All faults, in the order of their lines; also an override, arm or number on the command line
-    /// that does not fit the file, and a file that cannot be loaded.
+    /// Reads a scenario file with the options of a command line, as [`Scenario::check`] does.
+    /// Returns all faults of the file and of the options.
     pub fn read(
         text: &str,
         name: &str,
@@ -225,10 +214,7 @@ impl Scenario {
         Self::resolve(&document, text.to_owned(), options, load)
     }
 
-    /// Reads a scenario file as [`Scenario::read`] does.
-    ///
-    /// # Errors
-    /// The first fault.
+    /// Reads a scenario file as [`Scenario::read`] does. Returns the first fault.
     pub fn parse_with(
         text: &str,
         name: &str,
@@ -238,14 +224,13 @@ impl Scenario {
         Self::read(text, name, options, load).map_err(|errors| errors.first(name))
     }
 
-    /// The path of a scenario file alone, for whoever runs something else behind it: of a complete
-    /// scenario that of the arm named, which a scenario of one arm needs not; or of a file that has
-    /// nothing but `[path]`.
+    /// Reads the path alone: of the arm named (which may be omitted if there is only one) of a
+    /// complete scenario, or of a file that has nothing but `[path]`.
     ///
     /// # Errors
-    /// As [`Scenario::parse_with`]; several arms and none named; a path that is drawn anew for
-    /// every trial.
-    pub fn path_of(
+    /// Returns a fault if the file is wrong, has several arms and none is named, or draws its path
+    /// for every trial.
+    pub fn read_path(
         text: &str,
         name: &str,
         arm: Option<&str>,
@@ -254,7 +239,7 @@ impl Scenario {
         let mut document = Document::parse(text, name).map_err(|errors| errors.first(name))?;
         let is_bare = !document.root.contains_key("flow");
         if is_bare && !document.root.contains_key("phases") {
-            // A scenario needs something that measures; here nothing runs it.
+            // A scenario needs a flow that measures, although here none runs.
             let rest = "[phases]\nload = \"1s\"\n[[flow]]\nkind = \"probe\"\ninterval = \"10ms\"";
             document.root.extend(rest.parse::<Table>().unwrap_or_default());
         }
@@ -264,7 +249,7 @@ impl Scenario {
         let mut scenario = scenario.map_err(|errors| errors.first(name))?;
         let fault = |key: &str, problem: String| Err(ScenarioError::new(name, key, problem));
         if scenario.cohort.is_some() {
-            return fault("cohort", "draws a path anew for every trial".to_owned());
+            return fault("cohort", "draws a path for every trial; expected one path".to_owned());
         }
         match scenario.arms.pop() {
             Some(arm) if scenario.arms.is_empty() => Ok(arm.path),
@@ -275,11 +260,12 @@ impl Scenario {
         }
     }
 
-    /// An arm as the trial of a repeat meets it, and what was drawn for it. Without a cohort that
-    /// is the arm itself, and nothing.
+    /// Returns the arm of one trial and the conditions drawn for it: without a cohort, the arm
+    /// itself and no conditions.
     ///
     /// # Errors
-    /// Drawn values that together make no arm, although each of them fits the typical ones.
+    /// Returns a fault if the drawn values make no valid arm together, although each of them does
+    /// with the typical values of the others.
     pub fn trial_arm(
         &self,
         arm: &Arm,
@@ -294,13 +280,12 @@ impl Scenario {
         }
     }
 
-    /// The first algorithm of it that whoever runs it brings along, by its SPEC; see
-    /// [`crate::own`].
+    /// Returns the SPEC of the first algorithm that the caller has to provide; see [`crate::own`].
     pub fn own(&self) -> Option<String> {
         self.arms.iter().find_map(Arm::own)
     }
 
-    /// The worlds that can run its path and every flow of it.
+    /// Returns the worlds that can run its path and all of its flows.
     pub fn worlds(&self) -> Vec<World> {
         let flows = || self.arms.iter().flat_map(|arm| &arm.flows);
         let mut worlds = Vec::new();
@@ -309,18 +294,18 @@ impl Scenario {
         }
         let is_live = |arm: &Arm| arm.path.first_hop().is_none() && arm.ecn().is_some();
         let is_live = self.arms.iter().all(is_live);
-        if is_live && !flows().any(Flow::is_sim_only) && self.own().is_none() {
+        if is_live && flows().all(|flow| flow.sim_only_key().is_none()) && self.own().is_none() {
             worlds.push(World::Live);
         }
         worlds
     }
 
-    /// Trials of the whole run: every arm as often as it repeats.
+    /// Returns the number of trials of the whole run.
     pub fn trials(&self) -> usize {
         self.arms.len() * self.repeats as usize
     }
 
-    /// How long it will about take in real time, one trial after the other.
+    /// Estimates the duration of the run in real time, one trial after the other.
     pub fn estimate_seconds(&self) -> f64 {
         let one_round: f64 = self.arms.iter().map(Arm::estimate_seconds).sum();
         one_round * f64::from(self.repeats)

@@ -1,4 +1,4 @@
-//! `[path]`: an up link and a down link, each with its queue, or `[[path.hop]]`: chains of them.
+//! `[path]`: an up link and a down link, each with its queue; or `[[path.hop]]`: chains of links.
 
 use serde_json::{Value as Json, json};
 use toml::{Table, Value as Toml};
@@ -22,30 +22,28 @@ pub struct Path {
     pub down: Vec<Lane>,
 }
 
-/// One direction: a queue and the link behind it, with its delay, loss and overhead.
+/// A queue and the link behind it in one direction.
 #[derive(Debug, Clone)]
 pub struct Lane {
-    /// Name of the hop that it belongs to; empty where `[path]` itself names the link.
+    /// Name of the hop; empty if `[path]` itself names the link.
     pub name: String,
-    /// The link, ready to be built.
+    /// The link, with its delay, loss and overhead.
     pub link: LinkSetup,
-    /// The queue before the link.
     pub queue: LaneQueue,
-    /// True where the scenario names no link in this direction: wide, and no bottleneck.
+    /// True if the scenario names no link in this direction: it is wide, and no bottleneck.
     pub is_wide: bool,
 }
 
-/// The queue of a lane.
 #[derive(Debug, Clone)]
 pub enum LaneQueue {
-    /// One of the registry, ready to be built.
+    /// A queue of the registry.
     Known(Box<QueueSetup>),
-    /// One that whoever runs the scenario brings along; see [`crate::own`].
+    /// A queue that the caller has to provide; see [`crate::own`].
     Own(OwnSpec),
 }
 
 impl LaneQueue {
-    /// Its SPEC in full.
+    /// Returns the full SPEC.
     pub fn label(&self) -> &Spec {
         match self {
             Self::Known(setup) => &setup.label,
@@ -53,7 +51,6 @@ impl LaneQueue {
         }
     }
 
-    /// It, if it is one of the registry.
     pub fn known(&self) -> Option<&QueueSetup> {
         match self {
             Self::Known(setup) => Some(setup),
@@ -61,7 +58,7 @@ impl LaneQueue {
         }
     }
 
-    /// What it says, whichever way it was written.
+    /// Returns a text that is equal for equal queues, however they are written.
     pub(super) fn meaning(&self) -> String {
         match self {
             Self::Known(setup) => setup.meaning().to_owned(),
@@ -78,7 +75,7 @@ impl LaneQueue {
 }
 
 impl Lane {
-    /// The link's SPEC without delay, loss and overhead: what distinguishes it for a reader.
+    /// Returns the link's SPEC without delay, loss and overhead, for a reader.
     pub fn link_label(&self) -> String {
         let mut label = self.link.label.clone();
         let shared = ["delay", "loss", "overhead"];
@@ -88,7 +85,6 @@ impl Lane {
 }
 
 impl Path {
-    /// The path of a trial's tables.
     pub(super) fn read(
         table: &Table,
         hops: &[(String, Table)],
@@ -104,73 +100,74 @@ impl Path {
         })
     }
 
-    /// The round trip without load and without transmission times.
+    /// Returns the sum of all links' delays: the round trip without queues and transmission times.
     pub fn base_round_trip(&self) -> Span {
         self.lanes().fold(Span::ZERO, |sum, (_, lane)| sum + lane.link.delay)
     }
 
-    /// All links with their directions, those up first.
+    /// Returns all links with their directions, those up first.
     pub fn lanes(&self) -> impl Iterator<Item = (Direction, &Lane)> {
         let up = self.up.iter().map(|lane| (Direction::Up, lane));
         up.chain(self.down.iter().map(|lane| (Direction::Down, lane)))
     }
 
-    /// The name of a hop, where the path is made of hops.
+    /// Returns the name of a hop; `None` if the path has no hops.
     pub fn first_hop(&self) -> Option<&str> {
         self.lanes().map(|(_, lane)| lane.name.as_str()).find(|name| !name.is_empty())
     }
 }
 
-/// A link that is no bottleneck beside one that is: fast, with the kernel's customary queue.
+/// The link of a direction without a bottleneck, with the kernel's usual queue.
 const WIDE_LINK: &str = "1gbit";
 const WIDE_QUEUE: &str = "fifo:limit=1000p";
 
 keys! {
     /// The links and queues of `[path]` or of a hop.
     struct LinkKeys {
-        /// The link from the client.
+        /// The link from the client; without it, 1 Gbit/s in `[path]` and no link in a hop. At
+        /// least one of `up` and `down` is needed.
         up: Maybe<LinkText>,
-        /// The link to the client.
+        /// The link to the client; without it, as `up`.
         down: Maybe<LinkText>,
-        /// The queue before the link from the client.
+        /// The queue before the link from the client; required with `up`.
         up_queue: Maybe<QueueText>,
-        /// The queue before the link to the client.
+        /// The queue before the link to the client; required with `down`.
         down_queue: Maybe<QueueText>,
     }
 }
 
 keys! {
-    /// The keys of `[path]`. Delay, loss and overhead may stand here or in the link's own SPEC,
-    /// where the same link is used elsewhere.
+    /// The keys of `[path]`. Delay, loss and overhead may be in the link's SPEC instead.
     pub(super) struct PathKeys {
         links: LinkKeys [flat],
-        /// The base round trip, half of it each way.
+        /// The base round trip, half of it in each direction; 0s by default.
         rtt: Maybe<Span>,
-        /// The base delay from the client.
+        /// The base delay from the client, in place of `rtt`.
         up_delay: Maybe<Span>,
-        /// The base delay to the client.
+        /// The base delay to the client, in place of `rtt`.
         down_delay: Maybe<Span>,
-        /// The probability of loss behind the link from the client, such as 1%.
+        /// The probability of loss behind the link from the client, such as 1%; 0% by default.
         up_loss: Maybe<String>,
-        /// The probability of loss behind the link to the client.
+        /// The probability of loss behind the link to the client; 0% by default.
         down_loss: Maybe<String>,
-        /// Link-layer bytes charged per packet.
+        /// Link-layer bytes charged per packet; 0B by default.
         overhead: Maybe<Bytes>,
-        /// Links in the order from the client to the server, in place of `up` and `down`.
+        /// Links in the order from the client to the server, in place of `up` and `down`; sim only.
         _hop: Option<Hops> as "hop",
     }
 }
 
 keys! {
-    /// A hop in a file.
+    /// A hop in a file. Delay, jitter, loss and overhead are in its links' SPECs.
     struct NamedHop {
+        /// The name, required and unique; arms override keys as `path.hop.NAME.KEY`.
         _name: Option<String> as "name",
         _links: LinkKeys [flat],
     }
 }
 
-/// `[[path.hop]]`, or what overrides it by name: the tables are read with the others that arms may
-/// override, so a path has none left.
+/// `[[path.hop]]`. [`PathKeys`] only describes it: its tables are taken out of `[path]` before, so
+/// that arms can override them by name.
 struct Hops;
 
 impl Value for Hops {
@@ -187,8 +184,7 @@ impl Value for Hops {
     }
 }
 
-/// Returns the problem with the name of a key of `[path]`; `None` if the name is known. For callers
-/// that write one key at a time.
+/// Returns the problem with the name of a key of `[path]`; `None` if the name is known.
 pub fn check_path_key(key: &str) -> Option<String> {
     let table = Table::from_iter([(key.to_owned(), Toml::Boolean(true))]);
     let mut faults = Faults::default();
@@ -196,10 +192,9 @@ pub fn check_path_key(key: &str) -> Option<String> {
     faults.into_iter().map(|fault| fault.problem).find(|it| it.starts_with("unknown key"))
 }
 
-/// A delay with the key that gives it.
+/// A delay with the key that sets it.
 type Delay = Option<(&'static str, Span)>;
 
-/// The keys of one direction.
 struct LaneKeys {
     direction: &'static str,
     link: Maybe<LinkText>,
@@ -214,7 +209,7 @@ impl LaneKeys {
         Self { direction, link, queue, delay: None, loss: None, overhead: None }
     }
 
-    /// Whether the keys name a link or a queue, rightly or not.
+    /// Whether the keys have a link or a queue, valid or not.
     fn is_given(&self) -> bool {
         !matches!((&self.link, &self.queue), (Try(Some(None)), Try(Some(None))))
     }
@@ -232,8 +227,9 @@ impl PathKeys {
         Some(Path { up: vec![up?], down: vec![down?] })
     }
 
-    /// The path of these hops, which run from the client to the server. Its delays lie behind the
-    /// last hop: they belong to each direction's link that is next to the server.
+    /// Returns the path of these hops, which are in the order from the client to the server. The
+    /// path's delays are behind the last hop: each belongs to its direction's link next to the
+    /// server.
     fn resolve_chain(
         self,
         hops: &[(String, Table)],
@@ -243,7 +239,7 @@ impl PathKeys {
         self.refuse_beside_hops(faults)?;
         let (up_delay, down_delay) = self.delays(faults);
         let mut path = Path { up: Vec::new(), down: Vec::new() };
-        // From the server's side, so that the delays meet their links first.
+        // From the server on, so that the first link of a direction is the one with the delay.
         let (mut delay_up, mut delay_down) = (up_delay, down_delay);
         let mut is_whole = true;
         for (name, table) in hops.iter().rev() {
@@ -251,7 +247,7 @@ impl PathKeys {
             let keys = read_table::<LinkKeys>(table, &mut own);
             let lanes = keys.and_then(|keys| keys.lanes(&mut own));
             if lanes.is_none() {
-                // The delays may be of its links.
+                // The delays may belong to its links.
                 (delay_up, delay_down, is_whole) = (None, None, false);
             }
             let (up, down) = lanes.unzip();
@@ -298,21 +294,21 @@ impl PathKeys {
             ("down_loss", is_given(&self.down_loss)),
             ("overhead", is_given(&self.overhead)),
         ];
-        let problem = "stands beside [[path.hop]]; expected it in one of the hops, loss and \
-                       overhead in its link's SPEC, or no hops";
+        let problem = "excludes [[path.hop]]; expected it in one of the hops, loss and overhead in \
+                       its link's SPEC, or no hops";
         let mut given = given.into_iter().filter(|(_, is_given)| *is_given).peekable();
         let is_right = given.peek().is_none();
         given.for_each(|(key, _)| faults.add(Fault::new(key, problem)));
         is_right.then_some(())
     }
 
-    /// Up and down, either given or the halves of the round trip, each with its key.
+    /// Returns the delays up and down: those given, or the halves of the round trip.
     fn delays(&self, faults: &mut Faults) -> (Delay, Delay) {
         let own = |key, delay: &Maybe<Span>| delay.0.flatten().map(|delay| (key, delay));
         let delays = (own("up_delay", &self.up_delay), own("down_delay", &self.down_delay));
         let Some(rtt) = self.rtt.0.flatten() else { return delays };
         if delays != (None, None) {
-            let problem = "either the round trip, or `up_delay` and `down_delay`";
+            let problem = "excludes `up_delay` and `down_delay`; expected one or the other";
             faults.add(Fault::new("rtt", problem));
         }
         let up = Span::from_nanos(rtt.as_nanos() / 2);
@@ -321,7 +317,7 @@ impl PathKeys {
 }
 
 impl LinkKeys {
-    /// The keys by direction, up and down; at least one of them has a link.
+    /// Returns the keys by direction, up and down. At least one of them needs a link.
     fn lanes(self, faults: &mut Faults) -> Option<(LaneKeys, LaneKeys)> {
         if let (Try(Some(None)), Try(Some(None))) = (&self.up, &self.down) {
             let problem = "expected a link in at least one direction, such as up = \"10mbit\"";
@@ -338,17 +334,17 @@ impl LaneKeys {
         let queue_key = format!("{}_queue", self.direction);
         let is_wide = matches!(self.link, Try(Some(None)));
         let queue = match self.queue.0 {
-            // A queue that is wrong is reported already.
+            // Its fault is reported.
             None => None,
             Some(None) if is_wide => Spec::parse(WIDE_QUEUE).ok(),
             Some(None) => {
-                let problem = "is missing: which queue stands before the link? For example \
+                let problem = "is missing: expected the queue before the link, for example \
                                \"fifo:limit=256KiB\"";
                 faults.add(Fault::new(&queue_key, problem));
                 None
             }
             Some(Some(_)) if is_wide => {
-                let problem = format!("a queue without a link; give `{}` too", self.direction);
+                let problem = format!("has no link; expected `{}` too", self.direction);
                 faults.add(Fault::new(&queue_key, problem));
                 None
             }
@@ -369,8 +365,8 @@ impl LaneKeys {
         let more: Vec<_> = more.into_iter().flatten().collect();
         // If the link was rejected, a wide link replaces it, so that the queue and the other keys
         // are still checked.
-        let stands_in = given.or_else(|| wide.clone())?;
-        let link = with_more(&stands_in, self.direction, &more, load, faults);
+        let link = given.or_else(|| wide.clone())?;
+        let link = with_more(&link, self.direction, &more, load, faults);
         let facts = match &link {
             Some(link) => link.facts(),
             None => modem_file::link(&wide?, load).ok()?.facts(),
@@ -378,13 +374,13 @@ impl LaneKeys {
         let queue = queue?;
         let mut read = |spec: &Spec| LaneQueue::read(spec, &facts, load);
         let setup = read(&queue);
-        let setup = setup.map_err(|error| refuse(&queue, &error, &queue_key, &mut read, faults));
+        let setup = setup.map_err(|error| report(&queue, &error, &queue_key, &mut read, faults));
         Some(Lane { name: String::new(), link: link?, queue: setup.ok()?, is_wide })
     }
 }
 
-/// A link with what other keys say of it, each with its name there and in a SPEC; what is wrong is
-/// reported under the key that says it.
+/// Adds to a link's SPEC the values of other keys, `more`: each key, its name in the SPEC and its
+/// value. Faults are reported under the key that causes them.
 fn with_more(
     link: &Spec,
     direction: &str,
@@ -399,7 +395,7 @@ fn with_more(
     };
     if modem_file::link(link, load).is_err() {
         let read = |spec: &Spec| modem_file::link(spec, load);
-        refuse(&whole, &error, direction, read, faults);
+        report(&whole, &error, direction, read, faults);
         return None;
     }
     let mut is_of_key = false;
@@ -416,8 +412,8 @@ fn with_more(
     None
 }
 
-/// Adds the fault of each item of a SPEC that is wrong by itself, or else that of the whole.
-fn refuse<T>(
+/// Reports the fault of each item of a SPEC that is wrong by itself, or else that of the whole.
+fn report<T>(
     spec: &Spec,
     whole: &ConfigError,
     key: &str,

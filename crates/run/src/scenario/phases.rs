@@ -1,46 +1,36 @@
 //! `[phases]`: idle, ramp, load, drain.
 
-use serde::Serialize;
 use serde_json::{Value as Json, json};
 use toml::{Table, Value as Toml};
 use underload_aqm::time::Span;
 
-use super::identity;
 use crate::keys::{Fault, Faults, Reader, Refusal, Section, Value, keys, read_table};
 
 keys! {
     /// Lengths of the phases of a trial.
-    #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub struct Phases {
         /// Length of the phase without load, in which only probes are sent.
-        #[serde(serialize_with = "identity::span")]
         pub idle: Span = Span::from_secs(2) => Span::ZERO..=MAX_PHASE,
-        /// The load starts; nothing counts yet.
+        /// The load starts, and is not measured yet.
         pub ramp: Ramp [flat],
-        /// The load is steady: working latency.
-        #[serde(serialize_with = "identity::span")]
+        /// Length of the phase in which working latency is measured.
         pub load: Span => Span::ZERO..=MAX_PHASE,
-        /// The load has ended, queues empty.
-        #[serde(serialize_with = "identity::span")]
+        /// Length of the phase after the load, in which queues drain and only probes are sent.
         pub drain: Span = Span::from_secs(1) => Span::ZERO..=MAX_PHASE,
     }
 }
 
 /// The condition on which the load counts as established.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ramp {
-    /// After a given time.
-    Fixed(#[serde(serialize_with = "identity::span")] Span),
-    /// Once throughput is steady, and at the latest after `limit`.
-    Steady {
-        /// Then the load phase begins whether the load is steady or not.
-        #[serde(serialize_with = "identity::span")]
-        limit: Span,
-    },
+    /// After a fixed time.
+    Fixed(Span),
+    /// Once throughput is steady, and after `limit` at the latest.
+    Steady { limit: Span },
 }
 
 impl Ramp {
-    /// The longest that it may last.
     pub fn longest(self) -> Span {
         match self {
             Self::Fixed(length) | Self::Steady { limit: length } => length,
@@ -60,12 +50,12 @@ impl Phases {
         })
     }
 
-    /// The longest that a trial may last.
+    /// Returns the longest duration of a trial.
     pub fn longest(&self) -> Span {
         self.idle + self.ramp.longest() + self.load + self.drain
     }
 
-    /// How long a trial will about last; a ramp that waits for a steady load usually ends early.
+    /// Estimates the duration of a trial; a ramp that waits for a steady load usually ends early.
     pub fn estimate(&self) -> Span {
         const USUAL_STEADY: Span = Span::from_secs(4);
         let ramp = match self.ramp {
@@ -76,15 +66,16 @@ impl Phases {
     }
 }
 
-/// A phase of more than a day is a slip of the unit.
+/// A phase of more than a day has the wrong unit.
 const MAX_PHASE: Span = Span::from_secs(24 * 3600);
 const DEFAULT_RAMP_LIMIT: Span = Span::from_secs(15);
 
 impl Section for Ramp {
     fn take(reader: &mut Reader<'_>) -> Option<Self> {
-        let help = "When the load counts as established: \"steady\", or after a time";
+        let help = "Length of the phase in which the load builds up, or \"steady\", the default, \
+                    to wait until the throughput is level";
         let ramp = reader.key("ramp", &[help], Some(RampText(None)));
-        let help = "The longest that a steady ramp may last";
+        let help = "The longest steady ramp; 15s by default";
         let limit = reader.key_in("ramp_limit", &[help], Some(None), Span::ZERO..=MAX_PHASE);
         match (ramp?.0, limit?) {
             (Some(length), None) if length > MAX_PHASE => {
@@ -94,7 +85,7 @@ impl Section for Ramp {
             }
             (Some(length), None) => Some(Self::Fixed(length)),
             (Some(_), Some(_)) => {
-                let problem = "only a ramp = \"steady\" has a limit";
+                let problem = "needs ramp = \"steady\"; a fixed ramp has no limit";
                 reader.faults.add(Fault::new("ramp_limit", problem));
                 None
             }

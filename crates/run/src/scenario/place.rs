@@ -1,4 +1,4 @@
-//! Where the keys of a file stand: in its text, and in its tables.
+//! Positions of the keys of a file.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -8,16 +8,15 @@ use toml::de::{DeTable, DeValue};
 
 use crate::keys::join;
 
-/// Where a key stands.
+/// The bytes of a key and of its value in the text.
 #[derive(Debug, Clone)]
 pub(super) struct Place {
-    /// The key, as bytes of the text.
     pub key: Range<usize>,
-    /// Its value.
     pub value: Range<usize>,
 }
 
-/// The place of each key, `flow.bulk.count` and `flow[0].count` alike.
+/// Returns the place of each key; that of a flow's key both as `flow.bulk.count` and as
+/// `flow[0].count`.
 pub(super) fn place_of_keys(root: &DeTable<'_>) -> BTreeMap<String, Place> {
     let mut places = BTreeMap::new();
     note(root, "", &mut places);
@@ -42,7 +41,7 @@ fn note(table: &DeTable<'_>, prefix: &str, places: &mut BTreeMap<String, Place>)
     }
 }
 
-/// An item of a list is known by its position, a flow or hop by its name too.
+/// Adds the places of a list's item: by its position, and those of a flow or hop by its name too.
 fn note_item(
     list: &str,
     index: usize,

@@ -5,124 +5,131 @@ use std::collections::BTreeMap;
 use underload_record::schema::{PlotAxis, PlotKind, PlotRecord};
 
 use super::metrics::Metrics;
-use crate::keys::{Fault, Faults, Try, alternatives, keys};
+use super::statement::Statement;
+use crate::keys::{Fault, alternatives, keys};
 
 /// Pictures of a scenario, at most.
-const MOST_PLOTS: usize = 24;
+pub(super) const MOST_PLOTS: usize = 24;
+/// Arms that an error lists, at most.
+const MOST_NAMED: usize = 12;
 
 keys! {
     pub(super) struct PlotKeys {
-        /// The form of the picture.
+        /// `sweep`: lines over a parameter; `bars`: groups of bars, one for each `{x}`; `scatter`:
+        /// one metric over another; `box`: median, quartiles and extremes over repeats; `cdf`: a
+        /// family of distributions; `histogram`: shares of trials (of samples, if there are few
+        /// trials) in bins; `heat`: a cell for each `{line}` and `{x}`; `time`: delay, backlog,
+        /// rate and drops over time.
         kind: PlotKind,
+        /// Heading of the picture.
         title: String,
-        /// The arms, with `{line}`, `{x}` and `*` in place of parts of their names.
+        /// The arms by their names: `{line}` is the part that has a curve or a colour of its own,
+        /// `{x}` the part along the x axis, `*` a part over which the mean is taken.
         arms: String,
-        /// What goes upwards; of a `cdf` to the right.
+        /// The metric along the y axis (of a `cdf` along the x axis), as in `[[published]]`. A
+        /// `cdf` of `load.rtt` is over samples, of `load.rtt.mean` or another statistic over
+        /// trials, of any other metric through the percentiles that are stored.
         metric: String = String::new(),
-        /// What the metric's axis is called.
+        /// Label of the metric's axis.
         says: String = String::new(),
-        /// What a `scatter` shows to the right.
+        /// The metric along the x axis of a `scatter`. Throughput over delay has lines of equal
+        /// power: that of the best arm, a tenth and a hundredth of it.
         x_metric: String = String::new(),
-        /// A number for each arm to the right, in place of `x_metric`.
+        /// A number for each arm along the x axis, in place of `x_metric`: `{ "1mbit/*" = 65.5 }`.
         x_values: BTreeMap<String, f64> = BTreeMap::new(),
-        /// What the axis to the right is called.
+        /// Label of the x axis.
         x_says: String = String::new(),
-        /// The arm by whose number every number is divided.
+        /// The arm by whose number every number is divided: `"bode/{x}/*"`, with the same parts.
         relative_to: String = String::new(),
-        /// The arm whose number is divided by every number.
+        /// The arm whose number is divided by every number: how many times better.
         improvement_on: String = String::new(),
-        /// Axes that grow by factors.
+        /// Axes with a logarithmic scale.
         log: Vec<PlotAxis> = Vec::new(),
     }
 }
 
-/// The pictures that the tables declare, each with the number of its table.
-pub(super) fn plots(tables: Vec<Try<PlotKeys>>, faults: &mut Faults) -> Vec<(usize, PlotRecord)> {
-    if tables.len() > MOST_PLOTS {
-        faults.add(Fault::new("", format!("more than {MOST_PLOTS} pictures")));
-    }
-    let mut plots = Vec::new();
-    for (index, Try(keys)) in tables.into_iter().enumerate() {
-        let plot = keys.map(|keys| checked(keys).map_err(|it| it.under(&format!("[{index}]"))));
-        plots.extend(plot.and_then(|plot| faults.accept(plot)).map(|plot| (index, plot)));
-    }
-    plots
-}
+impl Statement for PlotRecord {
+    type Keys = PlotKeys;
 
-fn checked(keys: PlotKeys) -> Result<PlotRecord, Fault> {
-    let PlotKeys { kind, title, arms, metric, says, x_metric, x_values, x_says, .. } = keys;
-    if title.is_empty() {
-        return Err(Fault::new("title", "a picture needs a heading"));
+    fn table(index: usize) -> String {
+        format!("plot[{index}]")
     }
-    let is_of_series = kind == PlotKind::Time;
-    if metric.is_empty() != is_of_series {
-        let problem = "is what every kind but `time` shows";
-        return Err(Fault::new("metric", problem));
+
+    fn from_keys(keys: PlotKeys) -> Result<Vec<Self>, Fault> {
+        check(&keys).map_err(|(key, problem)| Fault::new(key, problem))?;
+        let PlotKeys { kind, title, arms, metric, says, x_metric, x_values, x_says, .. } = keys;
+        let PlotKeys { relative_to, improvement_on, log, .. } = keys;
+        Ok(vec![Self {
+            kind,
+            title,
+            arms,
+            metric,
+            says,
+            x_metric,
+            x_values,
+            x_says,
+            relative_to,
+            improvement_on,
+            log,
+        }])
     }
-    let has_x = usize::from(!x_metric.is_empty()) + usize::from(!x_values.is_empty());
-    if has_x != usize::from(kind == PlotKind::Scatter) {
-        let problem = "is what a `scatter` shows to the right, and no other; or `x_values`, a \
-                       number for each arm";
-        return Err(Fault::new("x_metric", problem));
-    }
-    if x_values.values().any(|value| !value.is_finite()) {
-        return Err(Fault::new("x_values", "expected finite numbers"));
-    }
-    let needs_x = matches!(kind, PlotKind::Sweep | PlotKind::Heat);
-    if needs_x && !arms.contains("{x}") {
-        let problem = "expected `{x}` in place of the part that goes to the right";
-        return Err(Fault::new("arms", problem));
-    }
-    for part in arms.split('/') {
-        let places = ["{line}", "{x}", "*"].map(|place| part.matches(place).count());
-        if places.iter().sum::<usize>() > 1 {
-            let problem = "a part of a name has one of `{line}`, `{x}` and `*`, once";
-            return Err(Fault::new("arms", problem));
+
+    fn check_metrics(&self, metrics: &Metrics) -> Result<(), Fault> {
+        match self.kind {
+            PlotKind::Time => {}
+            PlotKind::Cdf | PlotKind::Histogram => metrics.check_family("metric", &self.metric)?,
+            _ => metrics.check("metric", &self.metric).map(drop)?,
+        }
+        match self.x_metric.as_str() {
+            "" => Ok(()),
+            x_metric => metrics.check("x_metric", x_metric).map(drop),
         }
     }
+
+    fn check_arms(&self, arms: &[&str]) -> Result<(), Fault> {
+        if self.points(arms).is_empty() {
+            let known = alternatives(arms.iter().take(MOST_NAMED).copied());
+            return Err(Fault::new("arms", format!("matches no arm; expected {known}")));
+        }
+        Ok(())
+    }
+
+    fn applies(&self, _: &[&str], chosen: &[&str]) -> bool {
+        !self.points(chosen).is_empty()
+    }
+}
+
+/// Returns the first key that is wrong, and the problem.
+fn check(keys: &PlotKeys) -> Result<(), (&'static str, &'static str)> {
+    let PlotKeys { kind, title, arms, metric, x_metric, x_values, .. } = keys;
+    if title.is_empty() {
+        return Err(("title", "a picture needs a heading"));
+    }
+    if metric.is_empty() != (*kind == PlotKind::Time) {
+        return Err(("metric", "is needed by every kind but `time`, which has none"));
+    }
+    let has_x = usize::from(!x_metric.is_empty()) + usize::from(!x_values.is_empty());
+    if has_x != usize::from(*kind == PlotKind::Scatter) {
+        let problem = "is a key of `scatter` alone, which needs it or `x_values`, a number for \
+                       each arm";
+        return Err(("x_metric", problem));
+    }
+    if x_values.values().any(|value| !value.is_finite()) {
+        return Err(("x_values", "expected finite numbers"));
+    }
+    if matches!(kind, PlotKind::Sweep | PlotKind::Heat) && !arms.contains("{x}") {
+        return Err(("arms", "expected `{x}` in place of the part along the x axis"));
+    }
+    let holders = ["{line}", "{x}", "*"];
+    let in_part = |part: &str| holders.map(|it| part.matches(it).count()).iter().sum::<usize>();
+    if arms.split('/').any(|part| in_part(part) > 1) {
+        return Err(("arms", "a part of a name has at most one of `{line}`, `{x}` and `*`"));
+    }
     if ["{line}", "{x}"].iter().any(|place| arms.matches(place).count() > 1) {
-        return Err(Fault::new("arms", "`{line}` and `{x}` stand once in a name"));
+        return Err(("arms", "a name has `{line}` and `{x}` once each at most"));
     }
     if !keys.relative_to.is_empty() && !keys.improvement_on.is_empty() {
-        return Err(Fault::new("improvement_on", "goes without `relative_to`"));
-    }
-    let (relative_to, improvement_on, log) = (keys.relative_to, keys.improvement_on, keys.log);
-    Ok(PlotRecord {
-        kind,
-        title,
-        arms,
-        metric,
-        says,
-        x_metric,
-        x_values,
-        x_says,
-        relative_to,
-        improvement_on,
-        log,
-    })
-}
-
-/// Refuses metrics that the scenario does not have.
-pub(super) fn check_metrics(plot: &PlotRecord, metrics: &Metrics) -> Result<(), Fault> {
-    match plot.kind {
-        PlotKind::Time => {}
-        PlotKind::Cdf | PlotKind::Histogram => metrics.check_family("metric", &plot.metric)?,
-        _ => metrics.check("metric", &plot.metric).map(drop)?,
-    }
-    match plot.x_metric.as_str() {
-        "" => Ok(()),
-        x_metric => metrics.check("x_metric", x_metric).map(drop),
-    }
-}
-
-/// Refuses a picture of none of these arms.
-pub(super) fn check_arms(plot: &PlotRecord, all: &[&str]) -> Result<(), Fault> {
-    if plot.points(all).is_empty() {
-        let known = alternatives(all.iter().take(MOST_NAMED).copied());
-        return Err(Fault::new("arms", format!("names no arm; there are {known}")));
+        return Err(("improvement_on", "excludes `relative_to`; expected one of them"));
     }
     Ok(())
 }
-
-/// Arms that an error names.
-const MOST_NAMED: usize = 12;

@@ -1,7 +1,7 @@
-//! `[[published]]`: numbers that somebody published, to be held against this run.
+//! `[[published]]`: published numbers that a run is compared with.
 //!
-//! One table may stand for several numbers: `values` for a number per arm, `pairs` for the same
-//! ratio of several pairs of arms.
+//! One table may make several: `values` has a number per arm, `pairs` the same ratio of several
+//! pairs of arms.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -11,90 +11,95 @@ use underload_record::schema::{Choice, Expectation, Extreme, Verdict, names_arm}
 
 use super::error::no_arm;
 use super::metrics::Metrics;
-use crate::keys::{Fault, Faults, Try, keys, word, words};
+use super::statement::Statement;
+use crate::keys::{Fault, keys, word, words};
 
-/// Returns the numbers that the tables declare, each with the index of its table. A table with
-/// `values` declares one number per arm, a table with `pairs` one per pair.
-pub(super) fn published(
-    tables: Vec<Try<PublishedKeys>>,
-    faults: &mut Faults,
-) -> Vec<(usize, Expectation)> {
-    let mut numbers = Vec::new();
-    for (index, Try(keys)) in tables.into_iter().enumerate() {
-        let all = keys.map(|keys| keys.expand().map_err(|it| it.under(&format!("[{index}]"))));
-        let all = all.and_then(|all| faults.accept(all)).unwrap_or_default();
-        numbers.extend(all.into_iter().map(|number| (index, number)));
+impl Statement for Expectation {
+    type Keys = PublishedKeys;
+
+    fn table(index: usize) -> String {
+        format!("published[{index}]")
     }
-    numbers
-}
 
-/// Rejects unknown metrics, and units that differ from the metric's unit: numbers are never
-/// converted.
-pub(super) fn check_metric(expected: &Expectation, metrics: &Metrics) -> Result<(), Fault> {
-    let unit = metrics.check("metric", &expected.metric)?;
-    let (unit, of) = match (&expected.choice, &expected.relative_to) {
-        // The unit belongs to the candidates' numbers in `among`, which may measure anything.
-        (Some(_), _) => return Ok(()),
-        (None, Some(_)) => (Some("1".to_owned()), "a ratio".to_owned()),
-        (None, None) => (unit, format!("`{}`", expected.metric)),
-    };
-    match unit.filter(|unit| *unit != expected.unit) {
-        None => Ok(()),
-        Some(unit) => {
-            let problem = format!("`{}`: {of} is told in `{unit}`", expected.unit);
-            Err(Fault::new("unit", problem))
+    fn from_keys(keys: PublishedKeys) -> Result<Vec<Self>, Fault> {
+        keys.expand()
+    }
+
+    /// Also rejects a unit that is not the metric's: numbers are never converted.
+    fn check_metrics(&self, metrics: &Metrics) -> Result<(), Fault> {
+        let unit = metrics.check("metric", &self.metric)?;
+        let (unit, of) = match (&self.choice, &self.relative_to) {
+            // The unit belongs to the candidates' numbers in `among`, which may measure anything.
+            (Some(_), _) => return Ok(()),
+            (None, Some(_)) => (Some("1".to_owned()), "a ratio".to_owned()),
+            (None, None) => (unit, format!("`{}`", self.metric)),
+        };
+        match unit.filter(|unit| *unit != self.unit) {
+            None => Ok(()),
+            Some(unit) => {
+                let problem = format!("`{}` is not the unit of {of}; expected `{unit}`", self.unit);
+                Err(Fault::new("unit", problem))
+            }
         }
     }
-}
 
-/// Refuses a number about arms that are not among `all`.
-pub(super) fn check_arms(expected: &Expectation, all: &[&str]) -> Result<(), Fault> {
-    let is_unknown = |pattern: &String| !all.iter().any(|arm| names_arm(pattern, arm));
-    match expected.arm_patterns().into_iter().find(is_unknown) {
-        Some(unknown) => Err(Fault::new("arm", no_arm(&unknown, all))),
-        None => Ok(()),
+    fn check_arms(&self, arms: &[&str]) -> Result<(), Fault> {
+        let is_unknown = |pattern: &String| !arms.iter().any(|arm| names_arm(pattern, arm));
+        match self.arm_patterns().into_iter().find(is_unknown) {
+            Some(unknown) => Err(Fault::new("arm", no_arm(&unknown, arms))),
+            None => Ok(()),
+        }
     }
-}
 
-/// Whether all arms that a number is about were chosen, of those that were made.
-pub(super) fn is_chosen(expected: &Expectation, made: &[String], chosen: &[&str]) -> bool {
-    expected.arm_patterns().iter().all(|pattern| {
-        let mut named = made.iter().filter(|arm| names_arm(pattern, arm)).peekable();
-        named.peek().is_some() && named.all(|arm| chosen.contains(&arm.as_str()))
-    })
+    fn applies(&self, made: &[&str], chosen: &[&str]) -> bool {
+        self.arm_patterns().iter().all(|pattern| {
+            let mut named = made.iter().filter(|arm| names_arm(pattern, arm)).peekable();
+            named.peek().is_some() && named.all(|arm| chosen.contains(arm))
+        })
+    }
 }
 
 keys! {
     pub(super) struct PublishedKeys {
+        /// The metric, one of those in `run-format.md`.
         metric: String,
+        /// The arm that the number is about: with `low` or `high` or both, or with `value` and a
+        /// tolerance. `*` in a part of the name stands for any text: the mean over these arms.
         arm: Option<String>,
-        /// The arm by whose number the arm's is divided.
+        /// The arm by whose number the arm's is divided; with a `*` as in `arm`, the one with the
+        /// same part there, and the mean of the ratios counts.
         relative_to: Option<String>,
-        /// With `among`: which arm is the best, not how good it is.
+        /// Compares which of the arms in `among` has the best metric, instead of how good it is.
         best: Option<Extreme>,
-        /// The arms to choose the best of, each with the number that stands for it.
+        /// The arms to choose the best of, each with the number that stands for it; `{}` in `arm`
+        /// stands for their names.
         among: Option<BTreeMap<String, f64>>,
-        /// How close a number is to the best that counts as the best.
+        /// The smallest number of `among` counts whose metric is this close to the best one's.
         within: Option<f64>,
+        /// The lowest number that meets the published one.
         low: Option<f64>,
+        /// The highest number that meets the published one.
         high: Option<f64>,
+        /// The published number; needs a tolerance.
         value: Option<f64>,
-        /// One number per arm, instead of `arm` and `value`.
+        /// One number per arm, in place of `arm` and `value`.
         values: Option<BTreeMap<String, f64>>,
-        /// What the numbers of `values` are, if not values with a tolerance.
+        /// The numbers of `values` are bounds, in place of values with a tolerance.
         values_are: Option<Bound>,
-        /// Arm and the arm it is relative to, instead of `arm` and `relative_to`.
+        /// Pairs of an arm and the arm that it is relative to, in place of `arm` and
+        /// `relative_to`: the ratio of each pair.
         pairs: Option<Vec<Vec<String>>>,
-        /// In `unit`, either side of a value.
+        /// Tolerance on either side of the value, in `unit`.
         tolerance: Option<f64>,
-        /// Tolerance either side of the value, percent of it.
+        /// Tolerance on either side of the value, percent of it.
         tolerance_percent: Option<f64>,
+        /// The unit of the metric; `1` for a ratio and a number without a unit; any with `best`.
         unit: String,
-        /// Where it was published.
+        /// Where the number was published.
         source: String,
         /// How the number was read off.
         note: String = String::new(),
-        /// Why the scenario misses it, should it.
+        /// Why the scenario misses the number, if it does; a miss is explained, never tuned away.
         cause: String = String::new(),
     }
 }
@@ -112,7 +117,7 @@ impl PublishedKeys {
         }
         let choice = self.choice()?;
         if self.values_are.is_some() && self.values.is_none() {
-            return Err(Fault::new("values_are", "goes with `values`"));
+            return Err(Fault::new("values_are", "needs `values`"));
         }
         match (&self.arm, &self.values, &self.pairs) {
             (Some(arm), None, None) => {
@@ -123,8 +128,8 @@ impl PublishedKeys {
             }
             (None, Some(values), None) if !values.is_empty() => {
                 let mut values: Vec<(&String, &f64)> = values.iter().collect();
-                values.sort_by_key(|(arm, _)| in_order(arm));
-                values.into_iter().map(|(arm, value)| self.of_arm(arm, *value)).collect()
+                values.sort_by_key(|(arm, _)| natural_order(arm));
+                values.into_iter().map(|(arm, value)| self.expectation_of(arm, *value)).collect()
             }
             (None, None, Some(pairs)) if !pairs.is_empty() && self.relative_to.is_none() => {
                 let band = self.band_of_one()?;
@@ -145,13 +150,13 @@ impl PublishedKeys {
         }
     }
 
-    /// The expectation for one arm of a list of values.
-    fn of_arm(&self, arm: &str, value: f64) -> Result<Expectation, Fault> {
+    /// Returns the expectation for one arm of `values`.
+    fn expectation_of(&self, arm: &str, value: f64) -> Result<Expectation, Fault> {
         let tolerated = self.tolerance.is_some() || self.tolerance_percent.is_some();
         let (band, value) = match self.values_are {
             None => (self.band_around(value)?, Some(value)),
             Some(_) if tolerated || self.low.is_some() || self.high.is_some() => {
-                let problem = "goes without a tolerance, `low` and `high`";
+                let problem = "excludes a tolerance, `low` and `high`";
                 return Err(Fault::new("values_are", problem));
             }
             Some(Bound::Low) => (Band { low: Some(value), high: None }, None),
@@ -167,15 +172,15 @@ impl PublishedKeys {
             (None, None) if self.within.is_none() && !has_place => Ok(None),
             (Some(best), Some(among)) if among.len() > 1 && has_place => {
                 if within < 0.0 || self.relative_to.is_some() {
-                    let problem = "goes with `within` of at least 0, and without `relative_to`";
+                    let problem = "needs `within` of at least 0, and excludes `relative_to`";
                     return Err(Fault::new("best", problem));
                 }
                 Ok(Some(Choice { best, within, among: among.clone() }))
             }
             _ => {
                 let problem = "a choice has `best` (\"largest\" or \"smallest\"), `among` with a \
-                               number for each of two candidates or more, and `{}` in `arm` where \
-                               their names go";
+                               number for each of two candidates or more, and `{}` in `arm` for \
+                               their names";
                 Err(Fault::new("best", problem))
             }
         }
@@ -190,7 +195,7 @@ impl PublishedKeys {
                 Err(Fault::new("value", problem))
             }
             _ if tolerated => {
-                Err(Fault::new("tolerance", "goes with `value`, not with `low` and `high`"))
+                Err(Fault::new("tolerance", "needs `value`, and excludes `low` and `high`"))
             }
             (Some(low), Some(high), None) if low > high => {
                 Err(Fault::new("low", format!("{low} is above `high`, {high}")))
@@ -236,8 +241,8 @@ impl PublishedKeys {
     }
 }
 
-/// A key that sorts names with numbers as people do: `8KiB` before `16KiB`.
-fn in_order(name: &str) -> String {
+/// Returns a key that sorts names by their numbers: `8KiB` before `16KiB`.
+fn natural_order(name: &str) -> String {
     let (mut key, mut digits) = (String::new(), String::new());
     for c in name.chars().chain(['\0']) {
         if c.is_ascii_digit() {
@@ -254,7 +259,6 @@ fn in_order(name: &str) -> String {
     key
 }
 
-/// The end of a band that a number belongs to.
 #[derive(Clone, Copy, Serialize)]
 #[serde(rename_all = "kebab-case")]
 enum Bound {

@@ -1,14 +1,14 @@
 //! Resolves a file's tables to a scenario, or reports every fault in them.
 //!
-//! A part that is wrong is left out, and what depends on it is not checked: every fault that is
-//! reported is one of the file, and none follows from another.
+//! A part that is wrong is dropped, and what depends on it is not checked, so that no reported
+//! fault follows from another.
 
 use std::sync::Arc;
 
 use serde_json::{Value as Json, json};
 use toml::{Table, Value};
 use underload_aqm::registry::LoadFile;
-use underload_record::schema::{Expectation, Headline, PlotRecord};
+use underload_record::schema::{Expectation, PlotRecord};
 
 use super::arm::Arm;
 use super::arms::{Arms, read_arms};
@@ -16,18 +16,19 @@ use super::cohort::{Cohort, CohortKeys};
 use super::document::{COMMAND_LINE, Document};
 use super::error::{ScenarioErrors, no_arm};
 use super::flow::AnyFlow;
-use super::headline::{self, HeadlineKeys};
+use super::headline::HeadlineKeys;
 use super::metrics::Metrics;
 use super::path::PathKeys;
 use super::phases::Phases;
-use super::plots::{self, PlotKeys};
-use super::published::{self, PublishedKeys};
+use super::plots::{MOST_PLOTS, PlotKeys};
+use super::published::PublishedKeys;
+use super::statement::ArmNames;
 use super::tables::{Base, Override, Overrides};
 use super::variants::{self, SweepKeys, Variant, VariantKeys};
 use super::{Options, Origin, Scenario};
 use crate::keys::{Fault, Faults, Maybe, Raw, Try, keys, read_table, schema};
 
-/// Repeats of an arm, at most.
+/// Trials of one arm, at most.
 const MAX_REPEATS: u32 = 100_000;
 
 keys! {
@@ -37,31 +38,31 @@ keys! {
         title: Try<String> = Try::new(String::new()),
         /// What the scenario shows and how it deviates from its source.
         description: Try<String> = Try::new(String::new()),
-        /// The figure that it reproduces.
+        /// The figure that the scenario reproduces.
         figure: Try<String> = Try::new(String::new()),
-        /// Every trial's seed derives from it.
+        /// The seed from which the seed of every trial derives.
         seed: Try<u64> = Try::new(1),
-        /// Trials of each arm.
+        /// Trials of each arm; 1 by default.
         repeats: Maybe<u32> => 1..=MAX_REPEATS,
         /// The links of both directions.
         path: Try<Raw<PathKeys>> = Try::new(Raw::default()),
-        /// Lengths of the phases.
+        /// Lengths of the phases of a trial.
         phases: Try<Raw<Phases>> = Try::new(Raw::default()),
-        /// What sends packets.
+        /// The senders of packets.
         flow: Try<Vec<Try<Raw<AnyFlow>>>> = Try::new(Vec::new()),
         /// Conditions that are drawn for every trial.
         cohort: Maybe<CohortKeys>,
-        /// Variants that override keys.
+        /// Variants of the scenario, each with the keys that it overrides.
         arm: Try<Vec<Try<VariantKeys>>> = Try::new(Vec::new()),
-        /// Values that multiply the arms.
+        /// Values of a key, each of which makes one more variant of every arm.
         sweep: Try<Vec<Try<SweepKeys>>> = Try::new(Vec::new()),
-        /// What the run is about.
+        /// The comparison that the run is about.
         headline: Maybe<HeadlineKeys>,
         /// Pictures of the arms.
         plot: Try<Vec<Try<PlotKeys>>> = Try::new(Vec::new()),
-        /// Numbers to compare with.
+        /// Published numbers to compare the run with.
         published: Try<Vec<Try<PublishedKeys>>> = Try::new(Vec::new()),
-        /// What `--short` overrides.
+        /// Overrides of the option `--short`.
         short: Maybe<Short>,
     }
 }
@@ -72,14 +73,14 @@ keys! {
     struct Short {
         /// Trials of each arm.
         repeats: Option<u32> => 1..=MAX_REPEATS,
-        /// Names of the arms that run.
+        /// Names of the arms that run; all by default.
         arms: Vec<String> = Vec::new(),
         overrides: Overrides [flat],
     }
 }
 
-/// The schema of scenario files. It knows every key; which of them need or exclude each other only
-/// the reader knows.
+/// Returns the JSON schema of scenario files. It has every key; which keys need or exclude each
+/// other only the reader checks.
 pub fn json_schema() -> Json {
     let mut schema = schema::<Root>();
     schema["$schema"] = json!("http://json-schema.org/draft-07/schema#");
@@ -88,7 +89,6 @@ pub fn json_schema() -> Json {
 }
 
 impl Scenario {
-    /// The scenario that a document's tables declare.
     pub(super) fn resolve(
         document: &Arc<Document>,
         text: String,
@@ -120,10 +120,19 @@ impl Scenario {
             arms.len() == variants.names.len() && !variants.is_incomplete && !base.is_incomplete();
         let is_exact = options.set.is_empty() && !options.short && cohort.is_none();
         let metrics = Metrics::of(&arms, cohort.as_ref(), is_exact).accepting_flows(!is_whole);
-        let headline = variants.headline(root.headline.0.flatten(), &metrics, faults);
-        let plots = variants.plots(root.plot.0.unwrap_or_default(), &metrics, faults);
+        let arm_names = variants.arm_names();
+        let headline = root.headline.0.flatten().map(Try::new);
+        let headline = arm_names.statements(headline, &metrics, faults).pop();
+        let plots = root.plot.0.unwrap_or_default();
+        if plots.len() > MOST_PLOTS {
+            faults.add(Fault::new("plot", format!("more than {MOST_PLOTS} pictures")));
+        }
+        let plots: Vec<PlotRecord> = arm_names.statements(plots, &metrics, faults);
         let published = root.published.0.unwrap_or_default();
-        let published = variants.published(published, options.short, &metrics, faults);
+        let mut published: Vec<Expectation> = arm_names.statements(published, &metrics, faults);
+        for number in &mut published {
+            number.short_form = options.short;
+        }
         let arms: Vec<Arm> = arms.into_iter().filter(|arm| variants.runs(&arm.name)).collect();
         let seed = options.seed.or(root.seed.0)?;
         let own = root.repeats.0?;
@@ -152,7 +161,7 @@ impl Scenario {
     }
 }
 
-/// The tables with what the short form and the command line override.
+/// Returns the tables of a trial with the overrides of the short form and the command line.
 fn base(
     root: &mut Root,
     short: &Short,
@@ -170,7 +179,7 @@ fn base(
         }
     }
     if !options.arms.is_empty() {
-        variants.give_way(&options.set);
+        variants.remove_overrides(&options.set);
     }
     for text in &options.set {
         let set = variants.set(text, &mut base);
@@ -179,7 +188,7 @@ fn base(
     base
 }
 
-/// The cohort and the arms. Arms are not read if a table that they need is wrong.
+/// Reads the cohort and the arms; no arms if a table that they need is wrong.
 fn arms(
     root: &mut Root,
     base: &Base,
@@ -205,16 +214,16 @@ fn arms(
 }
 
 /// The variants that a run uses: those of the file, except that links from the options replace the
-/// links that the file sweeps.
+/// links that the file sweeps over.
 struct Variants {
     used: Vec<Vec<Variant>>,
     /// Names of all arms by the file's own variants.
     own_names: Vec<String>,
-    /// Names of all arms that are made.
+    /// Names of all arms by the variants in `used`.
     names: Vec<String>,
     /// Names of the arms that run; empty for all.
     only: Vec<String>,
-    /// Whether a sweep is missing because it is wrong: the arms' names are not known.
+    /// Whether a variant is missing because it is wrong, so that names of arms are unknown.
     is_incomplete: bool,
 }
 
@@ -244,84 +253,18 @@ impl Variants {
         Some(Self { used, own_names, names, only, is_incomplete })
     }
 
-    /// Whether an arm runs.
     fn runs(&self, name: &str) -> bool {
         self.only.is_empty() || self.only.iter().any(|only| only == name)
     }
 
-    /// The names of the arms that run.
-    fn chosen(&self) -> Vec<&str> {
-        self.names.iter().map(String::as_str).filter(|name| self.runs(name)).collect()
-    }
-
-    fn own_names(&self) -> Vec<&str> {
-        self.own_names.iter().map(String::as_str).collect()
-    }
-
-    /// The headline, unless its arms were not chosen.
-    fn headline(
-        &self,
-        keys: Option<HeadlineKeys>,
-        metrics: &Metrics,
-        faults: &mut Faults,
-    ) -> Option<Headline> {
-        let keys = keys?;
-        faults.under("headline", |faults| {
-            let headline = faults.accept(headline::checked(keys))?;
-            headline::check_metrics(&headline, metrics, faults);
-            if !self.is_incomplete {
-                faults.accept(headline::check_arms(&headline, &self.own_names()))?;
-            }
-            (!headline.pairs(&self.chosen()).is_empty()).then_some(headline)
-        })
-    }
-
-    /// The pictures of arms that were chosen.
-    fn plots(
-        &self,
-        tables: Vec<Try<PlotKeys>>,
-        metrics: &Metrics,
-        faults: &mut Faults,
-    ) -> Vec<PlotRecord> {
-        faults.under("plot", |faults| {
-            let plots = plots::plots(tables, faults);
-            let all = self.own_names();
-            for (index, plot) in &plots {
-                faults.under(&format!("[{index}]"), |faults| {
-                    faults.accept(plots::check_metrics(plot, metrics));
-                    if !self.is_incomplete {
-                        faults.accept(plots::check_arms(plot, &all));
-                    }
-                });
-            }
-            let (plots, chosen) = (plots.into_iter().map(|(_, plot)| plot), self.chosen());
-            plots.filter(|plot| !plot.points(&chosen).is_empty()).collect()
-        })
-    }
-
-    /// The published numbers about arms that were chosen.
-    fn published(
-        &self,
-        tables: Vec<Try<PublishedKeys>>,
-        short_form: bool,
-        metrics: &Metrics,
-        faults: &mut Faults,
-    ) -> Vec<Expectation> {
-        faults.under("published", |faults| {
-            let numbers = published::published(tables, faults);
-            let all = self.own_names();
-            for (index, number) in &numbers {
-                faults.under(&format!("[{index}]"), |faults| {
-                    faults.accept(published::check_metric(number, metrics));
-                    if !self.is_incomplete {
-                        faults.accept(published::check_arms(number, &all));
-                    }
-                });
-            }
-            let chosen = self.chosen();
-            let numbers = numbers.into_iter().map(|(_, it)| Expectation { short_form, ..it });
-            numbers.filter(|it| published::is_chosen(it, &self.names, &chosen)).collect()
-        })
+    fn arm_names(&self) -> ArmNames<'_> {
+        let declared = self.own_names.iter().map(String::as_str);
+        let made = self.names.iter().map(String::as_str);
+        ArmNames {
+            declared: (!self.is_incomplete).then(|| declared.collect()),
+            chosen: made.clone().filter(|name| self.runs(name)).collect(),
+            made: made.collect(),
+        }
     }
 
     /// Whether each variant of each dimension is in one of the arms that run.
@@ -348,7 +291,7 @@ impl Variants {
 
     /// Removes the keys in `set` from the variants of the arms that run. If the command line names
     /// both an arm and a key, its value for the key takes precedence over the arm's.
-    fn give_way(&mut self, set: &[String]) {
+    fn remove_overrides(&mut self, set: &[String]) {
         let is_set = |key: &str| {
             set.iter().filter_map(|text| text.split_once('=')).any(|(own, _)| own.trim() == key)
         };
@@ -360,8 +303,8 @@ impl Variants {
         }
     }
 
-    /// Lays an override of the command line over the base. One that an arm that runs overrides
-    /// again would do nothing, and so is refused.
+    /// Applies an override of the command line to the base. Rejects a key that an arm that runs
+    /// overrides again, as the command line's value would have no effect.
     fn set(&self, text: &str, base: &mut Base) -> Result<(), Fault> {
         let Some((key, value)) = text.split_once('=') else {
             return Err(Fault::new(text, "expected KEY=VALUE, such as path.up=20mbit"));
@@ -393,8 +336,8 @@ fn check_repeats(repeats: u32) -> Result<(), Fault> {
     Err(Fault::new("repeats", format!("{repeats} is out of range; expected 1 to {MAX_REPEATS}")))
 }
 
-/// How often the lines of a cohort make each arm run, at most as often as `asked`; `None` if it has
-/// no lines.
+/// Returns how many trials of each arm the lines of a cohort need, `asked` at most; `None` if the
+/// cohort has no lines.
 fn runs_of_lines(
     cohort: Option<&mut Cohort>,
     arms: &[Arm],
@@ -404,7 +347,7 @@ fn runs_of_lines(
     let Some(cohort) = cohort else { return Ok(None) };
     let Some(all) = cohort.choose_lines(seed)? else { return Ok(None) };
     if has_repeats {
-        let problem = "stands beside [cohort.lines], which says how often; expected one";
+        let problem = "conflicts with [cohort.lines], which determines it; expected one of them";
         return Err(Fault::new("repeats", problem));
     }
     cohort.check_probes(arms)?;
@@ -418,7 +361,7 @@ fn runs_of_lines(
     }
 }
 
-/// A number, `true`, a list or a quoted text as in TOML; anything else is the text itself.
+/// Parses a TOML value; a text that is none is a string without its quotes.
 fn command_line_value(text: &str) -> Value {
     let parsed = format!("value = {text}").parse::<Table>();
     let value = parsed.ok().filter(|table| table.len() == 1).and_then(|mut t| t.remove("value"));

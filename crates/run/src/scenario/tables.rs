@@ -1,4 +1,4 @@
-//! The tables that a trial is read from, and the overrides laid over them.
+//! The tables that a trial is read from, and the overrides of their keys.
 
 use std::collections::BTreeMap;
 
@@ -12,10 +12,9 @@ use crate::keys::{
     Fault, Faults, Raw, Reader, Section, Try, alternatives, did_you_mean, join, keys, read_table,
 };
 
-/// Links of a direction, at most.
 const MAX_HOPS: usize = 16;
 
-/// The conditions drawn for a trial: the name of each draw and its value, as written in a scenario.
+/// The conditions drawn for a trial: values by the names of their draws, as written in a scenario.
 pub type Conditions = BTreeMap<String, String>;
 
 /// The tables of a scenario that describe one trial; arms may override their keys.
@@ -23,15 +22,15 @@ pub type Conditions = BTreeMap<String, String>;
 pub(super) struct Base {
     /// The table `[path]` without its hops.
     pub path: Table,
-    /// From the client to the server; empty where `path` itself names the links.
+    /// From the client to the server; empty if `path` itself names the links.
     pub hops: Vec<(String, Table)>,
     pub phases: Table,
-    /// Names and tables of the flows, in the order of the file.
+    /// In the order of the file.
     pub flows: Vec<(String, Table)>,
-    /// The table or option that overrode each key, by key.
+    /// The table or option that overrides each key, by key.
     origins: BTreeMap<String, String>,
-    /// Names of flows and hops that are wrong; empty for one whose name is not known.
-    left_out: Vec<String>,
+    /// Names of dropped flows and hops that are wrong; an empty name if it is unknown.
+    dropped: Vec<String>,
 }
 
 /// A key and its new value: `path.up`, `path.hop.modem.up`, `phases.load`, `flow.bulk.count`.
@@ -45,30 +44,30 @@ pub(crate) struct Override {
 const OVERRIDABLE: &str = "path.KEY, path.hop.NAME.KEY, phases.KEY or flow.NAME.KEY";
 
 impl Base {
-    /// The tables of a file. Hops and flows that are wrong are left out.
+    /// Returns the tables of a file. Hops and flows that are wrong are dropped.
     pub(super) fn new(
         mut path: Table,
         phases: Table,
         flows: Option<Vec<Try<Raw<AnyFlow>>>>,
         faults: &mut Faults,
     ) -> Self {
-        let mut left_out = Vec::new();
-        let hops = faults.under("path", |it| take_hops(&mut path, &mut left_out, it));
-        if !left_out.is_empty() {
-            // The delays belong to the last hop, which may be the hop that was left out.
+        let mut dropped = Vec::new();
+        let hops = faults.under("path", |it| take_hops(&mut path, &mut dropped, it));
+        if !dropped.is_empty() {
+            // The delays belong to the last hop, which may be the one that was dropped.
             path.retain(|key, _| !matches!(key, "rtt" | "up_delay" | "down_delay"));
         }
         if flows.is_none() {
-            left_out.push(String::new());
+            dropped.push(String::new());
         }
-        let flows = named_flows(flows.unwrap_or_default(), &mut left_out, faults);
-        if left_out.is_empty() {
+        let flows = named_flows(flows.unwrap_or_default(), &mut dropped, faults);
+        if dropped.is_empty() {
             faults.accept(check_flows(&flows));
         }
-        Self { path, hops, phases, flows, origins: BTreeMap::new(), left_out }
+        Self { path, hops, phases, flows, origins: BTreeMap::new(), dropped }
     }
 
-    /// Returns what overrides `key`, or a key around it: a table of the file, for example `arm[1]`,
+    /// Returns what overrides `key`, or a table around it: a table of the file, such as `arm[1]`,
     /// or an option of the command line. `None` if nothing overrides the key.
     pub(super) fn origin(&self, key: &str) -> Option<&str> {
         let inside = |set: &str| {
@@ -83,15 +82,15 @@ impl Base {
         self.origin(key).is_some_and(|origin| origin.contains('['))
     }
 
-    /// Every key with its value, as an override would name it and as the file has it; a text
-    /// without its quotes.
+    /// Returns every key, written as in an override, with its value as in the file; strings without
+    /// quotes.
     pub(super) fn settings(&self) -> BTreeMap<String, String> {
         let hops = self.hops.iter().map(|(name, table)| (format!("path.hop.{name}"), table));
         let flows = self.flows.iter().map(|(name, table)| (format!("flow.{name}"), table));
         let own = [("path".to_owned(), &self.path), ("phases".to_owned(), &self.phases)];
         let tables = own.into_iter().chain(hops).chain(flows);
         let text = |key: &str, value: &Value| match value {
-            Value::String(spec) if key.ends_with("_queue") => with_our_name(spec),
+            Value::String(spec) if key.ends_with("_queue") => with_canonical_name(spec),
             Value::String(text) => text.clone(),
             other => other.to_string(),
         };
@@ -101,7 +100,7 @@ impl Base {
         entries.collect()
     }
 
-    /// The tables with the drawn conditions in place of `{name}`.
+    /// Replaces `{name}` in the tables by the drawn conditions.
     pub(super) fn filled(&self, conditions: &Conditions) -> Self {
         let named = |(name, table): &(String, Table)| (name.clone(), fill_table(table, conditions));
         Self {
@@ -110,32 +109,32 @@ impl Base {
             phases: fill_table(&self.phases, conditions),
             flows: self.flows.iter().map(named).collect(),
             origins: self.origins.clone(),
-            left_out: self.left_out.clone(),
+            dropped: self.dropped.clone(),
         }
     }
 
-    /// Replaces one value, from a place in the file or the command line; a table or list is
-    /// replaced whole. What cannot be replaced may be of a flow that was left out.
+    /// Applies an override from a place in the file or the command line; a table or list is
+    /// replaced whole. Ignores an override that may be of a dropped flow.
     pub(super) fn set(&mut self, change: &Override, place: &str) -> Result<(), Fault> {
         match self.replace(change) {
-            Err(_) if self.is_left_out(&change.key) => return Ok(()),
+            Err(_) if self.is_dropped(&change.key) => return Ok(()),
             replaced => replaced.map_err(|fault| fault.of_origin(Some(place)))?,
         }
         self.origins.insert(change.key.clone(), place.to_owned());
         Ok(())
     }
 
-    /// Whether a flow or hop is missing because it is wrong.
+    /// Whether a flow or hop was dropped because it is wrong.
     pub(super) fn is_incomplete(&self) -> bool {
-        !self.left_out.is_empty()
+        !self.dropped.is_empty()
     }
 
-    /// Whether a key may be of a flow or hop that was left out.
-    fn is_left_out(&self, key: &str) -> bool {
+    /// Whether a key may be of a dropped flow or hop.
+    fn is_dropped(&self, key: &str) -> bool {
         let section = ["flow.", "path.hop."].into_iter().find_map(|it| key.strip_prefix(it));
         let name = section.and_then(|rest| rest.rsplit_once('.')).map(|(name, _)| name);
-        let is_of = |left_out: &String| left_out.is_empty() || Some(left_out.as_str()) == name;
-        name.is_some() && self.left_out.iter().any(is_of)
+        let is_of = |dropped: &String| dropped.is_empty() || Some(dropped.as_str()) == name;
+        name.is_some() && self.dropped.iter().any(is_of)
     }
 
     fn replace(&mut self, change: &Override) -> Result<(), Fault> {
@@ -153,11 +152,11 @@ impl Base {
             return Err(unknown());
         }
         if hop.is_some() && key == "name" {
-            return Err(Fault::new(&change.key, "a hop keeps its name"));
+            return Err(Fault::new(&change.key, "cannot be overridden; expected another key"));
         }
         if section == "flow" && matches!(key, "name" | "kind") {
-            let problem = "a flow keeps its name and kind; declare another, with `count = 0` where \
-                           it should rest";
+            let problem = "cannot be overridden; declare a second flow, with `count = 0` in the \
+                           arms that do not use it";
             return Err(Fault::new(&change.key, problem));
         }
         table.insert(key.to_owned(), change.value.clone());
@@ -165,14 +164,14 @@ impl Base {
     }
 }
 
-/// A queue's SPEC with the name that we print: `fq-codel` of `fq_codel`.
-fn with_our_name(spec: &str) -> String {
+/// Returns a queue's SPEC with its canonical name: `fq-codel` for `fq_codel`.
+fn with_canonical_name(spec: &str) -> String {
     let (name, rest) = spec.find(':').map_or((spec, ""), |colon| spec.split_at(colon));
     let known = QueueEntry::find(name.trim()).map(|entry| entry.definition.name);
     format!("{}{rest}", known.unwrap_or(name))
 }
 
-/// The table of a flow or hop, and the key in it, that `NAME.KEY` means.
+/// Returns the table of the flow or hop named in `rest`, which is `NAME.KEY`, and the key.
 fn named_table<'a, 'k>(
     tables: &'a mut [(String, Table)],
     what: &str,
@@ -195,15 +194,18 @@ fn named_table<'a, 'k>(
     }
 }
 
-/// The overrides that a table of an arm, a sweep's point or the short form spells out.
+/// The overrides in a table of an arm, a sweep's point or the short form.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Overrides(pub Vec<Override>);
 
 impl Section for Overrides {
     fn take(reader: &mut Reader<'_>) -> Option<Self> {
-        let path = reader.key::<Option<Raw<PathKeys>>>("path", &[], None);
-        let phases = reader.key::<Option<Raw<Phases>>>("phases", &[], None);
-        let flows = reader.key::<Option<BTreeMap<String, Table>>>("flow", &[], None);
+        let help = "Keys of `[path]` to override; those of a hop as `path.hop.NAME.KEY`";
+        let path = reader.key::<Option<Raw<PathKeys>>>("path", &[help], None);
+        let help = "Keys of `[phases]` to override";
+        let phases = reader.key::<Option<Raw<Phases>>>("phases", &[help], None);
+        let help = "Keys of flows to override, as `flow.NAME.KEY`";
+        let flows = reader.key::<Option<BTreeMap<String, Table>>>("flow", &[help], None);
         let mut found = Vec::new();
         let mut add = |section: &str, table: &Table| {
             let change = |(key, value): (&String, &Value)| Override {
@@ -230,10 +232,10 @@ impl Section for Overrides {
     }
 }
 
-/// The names of the flows with their tables.
+/// Returns the tables of the flows by name, and adds the names of the others to `dropped`.
 fn named_flows(
     tables: Vec<Try<Raw<AnyFlow>>>,
-    left_out: &mut Vec<String>,
+    dropped: &mut Vec<String>,
     faults: &mut Faults,
 ) -> Vec<(String, Table)> {
     let mut flows: Vec<(String, Table)> = Vec::new();
@@ -246,18 +248,12 @@ fn named_flows(
             if kind.is_none() {
                 faults.add(Fault::new("", "`kind` is missing, for example kind = \"tcp\""));
             }
-            let name = take_name(&mut table, Some(kind?), faults)?;
-            let is_new = flows.iter().all(|(known, _)| *known != name);
-            if !is_new {
-                let problem = "a second flow is named";
-                faults.add(Fault::new("", format!("{problem} `{name}`; give each its own `name`")));
-            }
-            is_new.then_some(name)
+            take_unique_name(&mut table, Some(kind?), &flows, faults)
         });
-        if name.is_none() {
-            left_out.push(given.unwrap_or_default());
+        match name {
+            Some(name) => flows.push((name, table)),
+            None => dropped.push(given.unwrap_or_default()),
         }
-        flows.extend(name.map(|name| (name, table)));
     }
     flows
 }
@@ -266,23 +262,23 @@ fn check_flows(flows: &[(String, Table)]) -> Result<(), Fault> {
     let measures =
         |table: &Table| !matches!(table.get("kind").and_then(Value::as_str), Some("tcp" | "udp"));
     let problem = match flows {
-        [] => "a scenario without a flow measures nothing; expected [[flow]] tables",
+        [] => "is missing; expected [[flow]] tables",
         flows if flows.iter().any(|(_, table)| measures(table)) => return Ok(()),
-        _ => "nothing measures latency; add a flow with kind = \"probe\"",
+        _ => "nothing measures latency; expected another flow with kind = \"probe\"",
     };
     Err(Fault::new("flow", problem))
 }
 
-/// Takes `hop` out of `[path]`.
+/// Takes `hop` out of `[path]`, and adds an empty name to `dropped` for each hop that is wrong.
 fn take_hops(
     path: &mut Table,
-    left_out: &mut Vec<String>,
+    dropped: &mut Vec<String>,
     faults: &mut Faults,
 ) -> Vec<(String, Table)> {
     let mut hops: Vec<(String, Table)> = Vec::new();
     let Some(tables) = path.remove("hop") else { return hops };
     let tables: Vec<Table> = tables.try_into().unwrap_or_else(|_| {
-        left_out.push(String::new());
+        dropped.push(String::new());
         faults.add(Fault::new("hop", "expected tables: [[path.hop]]"));
         Vec::new()
     });
@@ -292,30 +288,37 @@ fn take_hops(
     }
     for (index, mut table) in tables.into_iter().enumerate() {
         let name = faults.under(&format!("hop[{index}]"), |faults| {
-            let name = take_name(&mut table, None, faults)?;
-            let is_new = hops.iter().all(|(known, _)| *known != name);
-            if !is_new {
-                let problem = format!("a second hop is named `{name}`; names must differ");
-                faults.add(Fault::new("", problem));
-            }
-            is_new.then_some(name)
+            take_unique_name(&mut table, None, &hops, faults)
         });
-        left_out.extend(name.is_none().then(String::new));
-        hops.extend(name.map(|name| (name, table)));
+        match name {
+            Some(name) => hops.push((name, table)),
+            None => dropped.push(String::new()),
+        }
     }
     hops
 }
 
-/// Takes the name out of a table, if it has one; else it is `usual`.
-fn take_name(table: &mut Table, usual: Option<String>, faults: &mut Faults) -> Option<String> {
+/// Takes the name out of a table, or else `default`. Rejects a name that one of `others` has.
+fn take_unique_name(
+    table: &mut Table,
+    default: Option<String>,
+    others: &[(String, Table)],
+    faults: &mut Faults,
+) -> Option<String> {
     let named = Table::from_iter(table.remove_entry("name"));
     let name = read_table::<Named>(&named, faults)?.name;
-    let Some(name) = name.or(usual) else {
+    let Some(name) = name.or(default) else {
         faults.add(Fault::new("", "`name` is missing, for example name = \"modem\""));
         return None;
     };
     let checked = check_name(&name).map_err(|problem| Fault::new("name", problem));
-    faults.accept(checked).map(|()| name)
+    faults.accept(checked)?;
+    if others.iter().any(|(known, _)| *known == name) {
+        let problem = format!("the name `{name}` is taken; expected another `name`");
+        faults.add(Fault::new("", problem));
+        return None;
+    }
+    Some(name)
 }
 
 keys! {
@@ -324,7 +327,7 @@ keys! {
     }
 }
 
-/// Checks that a name is short and plain enough for tables, keys and file names.
+/// Checks that a name is suitable for tables, keys and file names.
 pub(super) fn check_name(name: &str) -> Result<(), String> {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_+:=,%".contains(c);
     if (1..=80).contains(&name.len()) && name.chars().all(|c| plain(c) || c == '.') {
@@ -333,8 +336,7 @@ pub(super) fn check_name(name: &str) -> Result<(), String> {
     Err("a name has 1 to 80 of the characters a-z A-Z 0-9 - _ + : = , % .".to_owned())
 }
 
-/// The table with every `{name}` replaced; a text that is nothing but a drawn number becomes the
-/// number.
+/// Replaces every `{name}` in a table; a string that is only a drawn number becomes the number.
 fn fill_table(table: &Table, conditions: &Conditions) -> Table {
     table.iter().map(|(key, value)| (key.clone(), fill(value, conditions))).collect()
 }

@@ -279,8 +279,8 @@ source = "a table"
     assert_eq!(scenario.published[5].relative_to.as_deref(), Some("b"));
     for (from, to, expected) in [
         ("low = 0.9", "low = 0.9\narm = \"a\"", "expected `arm`, or `values`"),
-        ("low = 0.9", "low = 0.9\nvalues_are = \"low\"", "goes with `values`"),
-        ("\"high\"", "\"high\"\nlow = 1", "goes without a tolerance"),
+        ("low = 0.9", "low = 0.9\nvalues_are = \"low\"", "needs `values`"),
+        ("\"high\"", "\"high\"\nlow = 1", "excludes a tolerance"),
     ] {
         let error = parse(&text.replacen(from, to, 1)).expect_err(to).to_string();
         assert!(error.contains(expected), "{to}: {error}");
@@ -679,8 +679,8 @@ fn faults_of_a_study_of_lines_name_their_place() {
         ("count = 40\ndays = 2", "count = 9999\ndays = 9", "cohort.lines", "at most 100000"),
         ("\"6.5\" }", "\"9\" }", "cohort.lines.eligible", "no line is eligible"),
         ("\"home\"]", "\"others\"]", "cohort.lines.by", "drawn for every run"),
-        ("seed = 90", "repeats = 3", "repeats", "stands beside [cohort.lines]"),
-        ("name = \"others\"\nof", "name = \"day\"\nof", "cohort.draw[5].name", "own place"),
+        ("seed = 90", "repeats = 3", "repeats", "conflicts with [cohort.lines]"),
+        ("name = \"others\"\nof", "name = \"day\"\nof", "cohort.draw[5].name", "is set by"),
         ("of = \"run\"", "of = \"fleet\"", "cohort.draw[5].of", "fleet"),
     ] {
         assert!(text.contains(from), "{from}");

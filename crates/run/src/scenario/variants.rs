@@ -8,11 +8,10 @@ use super::document::COMMAND_LINE;
 use super::tables::{Override, Overrides, check_name};
 use crate::keys::{Fault, Faults, Try, join, keys};
 
-/// Arms of a scenario, at most: each is kept resolved in memory, and takes some 40 KB with its
-/// summary.
+/// Arms of a scenario, at most: each takes about 40 KB of memory with its summary.
 const MAX_ARMS: usize = 50_000;
 
-/// One value of one dimension: an arm, or a point of a sweep.
+/// One value of one dimension: an arm, or a value of a sweep.
 #[derive(Debug, Clone)]
 pub(super) struct Variant {
     pub name: String,
@@ -24,6 +23,7 @@ pub(super) struct Variant {
 keys! {
     /// An arm, or a point of a sweep.
     pub(super) struct VariantKeys {
+        /// The name, of which names of arms are made.
         name: String,
         overrides: Overrides [flat],
     }
@@ -32,18 +32,19 @@ keys! {
 keys! {
     /// Either a key with its values, or points that each override several keys.
     pub(super) struct SweepKeys {
-        /// The key that differs.
+        /// The key whose values differ.
         key: Option<String>,
-        /// Its values.
+        /// The values of the key.
         values: Option<Vec<Value>>,
-        /// Names of the values, where they make no good names.
+        /// Names of the values; by default the values themselves.
         names: Option<Vec<String>>,
+        /// Points that override several keys, in place of `key` and `values`.
         point: Option<Vec<Try<VariantKeys>>>,
     }
 }
 
-/// The dimensions: the arms first, then each sweep; and whether the names of all variants are
-/// known. Variants that are wrong are left out.
+/// Returns the dimensions, the arms first, then each sweep, without the variants that are wrong;
+/// and whether the names of all variants are known.
 pub(super) fn dimensions(
     arms: Vec<Try<VariantKeys>>,
     sweeps: Vec<Try<SweepKeys>>,
@@ -68,7 +69,7 @@ pub(super) fn dimensions(
     (dimensions, has_all_names)
 }
 
-/// Refuses more arms than there may be.
+/// Rejects more than [`MAX_ARMS`] arms.
 pub(super) fn check_size(dimensions: &[Vec<Variant>]) -> Result<(), Fault> {
     let size = dimensions.iter().try_fold(1_usize, |size, list| size.checked_mul(list.len()));
     if size.is_none_or(|size| size > MAX_ARMS) {
@@ -78,21 +79,15 @@ pub(super) fn check_size(dimensions: &[Vec<Variant>]) -> Result<(), Fault> {
     Ok(())
 }
 
-/// The dimensions with these links, by name and SPEC, in place of the file's own.
+/// Replaces the links that the file sweeps over by these, given by name and SPEC.
 pub(super) fn with_links(
     mut dimensions: Vec<Vec<Variant>>,
     links: &[(String, String)],
 ) -> Result<Vec<Vec<Variant>>, Fault> {
-    if links.is_empty() {
-        return Ok(dimensions);
-    }
-    let mut sweeps = dimensions.iter_mut().filter_map(|dimension| {
-        let key = swept_link(dimension)?;
-        Some((key, dimension))
-    });
+    let mut sweeps = dimensions.iter_mut().filter_map(|it| swept_link(it).map(|key| (key, it)));
     let (Some((key, dimension)), None) = (sweeps.next(), sweeps.next()) else {
-        let problem = "other links need one [[sweep]] over `path.up` or `path.down` to stand in \
-                       for; a single link can be given with --set";
+        let problem = "other links need one [[sweep]] over `path.up` or `path.down` to replace; a \
+                       single link can be given with --set";
         return Err(Fault::new("sweep", problem));
     };
     let variant = |(name, spec): &(String, String)| {
@@ -105,22 +100,19 @@ pub(super) fn with_links(
     faults.result(Some(dimensions))
 }
 
-/// `path.up`, `path.hop.NAME.up` or the same down, where that and nothing else is what the
-/// dimension varies.
+/// Returns the key of the link that a dimension varies, such as `path.up` or `path.hop.NAME.down`;
+/// `None` if it varies anything else.
 fn swept_link(dimension: &[Variant]) -> Option<String> {
     let [first] = dimension.first()?.changes.as_slice() else { return None };
     let same =
         |variant: &Variant| matches!(variant.changes.as_slice(), [only] if only.key == first.key);
-    let is_path = first.key == "path.up" || first.key == "path.down";
-    let is_hop = first
-        .key
-        .strip_prefix("path.hop.")
-        .is_some_and(|rest| matches!(rest.rsplit_once('.'), Some((_, "up" | "down"))));
-    let is_link = is_path || is_hop;
+    let (table, key) = first.key.rsplit_once('.')?;
+    let is_table = table == "path" || table.starts_with("path.hop.");
+    let is_link = is_table && matches!(key, "up" | "down");
     (is_link && dimension.iter().all(same)).then(|| first.key.clone())
 }
 
-/// Every combination, the last dimension fastest; one empty combination without dimensions.
+/// Returns every combination, the last dimension fastest; one empty combination without dimensions.
 pub(super) fn combinations(dimensions: &[Vec<Variant>]) -> Vec<Vec<&Variant>> {
     let mut combinations: Vec<Vec<&Variant>> = vec![Vec::new()];
     for dimension in dimensions {
@@ -133,18 +125,17 @@ pub(super) fn combinations(dimensions: &[Vec<Variant>]) -> Vec<Vec<&Variant>> {
     combinations
 }
 
-/// The name of the arm that a combination makes.
+/// Returns the name of the arm with a combination of variants.
 pub(super) fn name(variants: &[&Variant]) -> String {
     let names: Vec<&str> = variants.iter().map(|variant| variant.name.as_str()).collect();
     if names.is_empty() { "default".to_owned() } else { names.join("/") }
 }
 
-/// The names of all arms.
 pub(super) fn names(dimensions: &[Vec<Variant>]) -> Vec<String> {
     combinations(dimensions).iter().map(|variants| name(variants)).collect()
 }
 
-/// The variants, and whether the names of all are known.
+/// Returns the variants, and whether the names of all are known.
 fn named_variants(
     list: Vec<Try<VariantKeys>>,
     place: &str,
@@ -163,7 +154,8 @@ fn named_variants(
     (variants, are_all)
 }
 
-/// The variants of a sweep, and whether the names of all are known; faults are relative to it.
+/// Returns the variants of a sweep, and whether the names of all are known. The keys of faults are
+/// relative to the sweep's table.
 fn sweep(keys: SweepKeys, place: &str, faults: &mut Faults) -> Option<(Vec<Variant>, bool)> {
     let (variants, are_all) = match keys {
         SweepKeys { key: Some(key), values: Some(values), names, point: None } => {
@@ -183,7 +175,7 @@ fn sweep(keys: SweepKeys, place: &str, faults: &mut Faults) -> Option<(Vec<Varia
         }
     };
     if variants.is_empty() && are_all {
-        faults.add(Fault::new("", "a sweep over nothing has no arm; expected a value"));
+        faults.add(Fault::new("", "has no values; expected at least one"));
         return None;
     }
     Some((variants, are_all))
@@ -221,7 +213,7 @@ fn value_name(value: &Value) -> String {
     }
 }
 
-/// The variants without those whose names are taken.
+/// Drops variants whose names are taken.
 fn distinct(variants: Vec<Variant>, faults: &mut Faults) -> Vec<Variant> {
     let mut names = BTreeSet::new();
     let mut is_new = |variant: &Variant| {

@@ -1,4 +1,4 @@
-//! Arms with some of their keys overridden once more, one at a time: what a sweep varies.
+//! Arms whose keys a sweep overrides once more.
 
 use underload_aqm::registry::LoadFile;
 
@@ -15,7 +15,7 @@ pub(crate) struct Varied {
 }
 
 impl Scenario {
-    /// An arm with these keys overridden. The scenario must keep its tables, see
+    /// Overrides keys of an arm. Needs a scenario that was read with
     /// [`super::Options::keeps_tables`].
     pub(crate) fn varied<'a>(
         &self,
@@ -36,14 +36,14 @@ impl Scenario {
         Ok(Varied { name: arm.to_owned(), tables })
     }
 
-    /// Whether every trial of an arm draws conditions of its own.
+    /// Whether conditions are drawn for every trial.
     pub(crate) fn draws(&self) -> bool {
         self.cohort.is_some()
     }
 }
 
 impl Varied {
-    /// The arm as the trial of a repeat meets it, and what was drawn for it.
+    /// Returns the arm of one trial and the conditions drawn for it.
     pub(crate) fn arm(
         &self,
         scenario: &Scenario,
@@ -58,8 +58,8 @@ impl Varied {
         Ok((faults.result(arm)?, Conditions::new()))
     }
 
-    /// All that it says, for its identity.
-    pub(crate) fn said(&self) -> String {
+    /// Returns all keys and values as JSON, for the identity of a cell.
+    pub(crate) fn settings(&self) -> String {
         serde_json::to_string(&self.tables.settings()).unwrap_or_default()
     }
 }

@@ -1,38 +1,29 @@
-//! Distributions of one condition.
+//! Distributions of conditions.
 
 use underload_aqm::rng::Rng;
 
 use super::quantity::{Quantity, Unit};
 
-/// Distribution of a condition over trials.
+/// The distribution of a condition over trials.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Distribution {
-    /// A normal logarithm, drawn again while it falls outside `low..=high`: round trips and
-    /// buffers, which are positive and skewed.
+    /// A log-normal distribution, drawn again while the value is outside of `low..=high`: for round
+    /// trips and buffers, which are positive and skewed.
     LogNormal {
-        /// Half of the untruncated draws lie below it.
+        /// The median of the untruncated distribution.
         median: Quantity,
         /// Standard deviation of the natural logarithm.
         sigma: f64,
-        /// Smallest value.
         low: Quantity,
-        /// Largest value.
         high: Quantity,
     },
-    /// All values between the two are equally likely.
-    Uniform {
-        /// Smallest value.
-        low: Quantity,
-        /// Largest value.
-        high: Quantity,
-    },
-    /// A measured distribution, straight lines between its quantiles.
+    /// A measured distribution, with straight lines between its quantiles.
     Quantiles(Quantiles),
     /// One of several texts, such as the tiers on sale or queue SPECs.
     Choice {
         /// The texts, at least one.
         values: Vec<String>,
-        /// How often each is drawn, relative to the others; as many.
+        /// The relative frequency of each text.
         weights: Vec<f64>,
     },
 }
@@ -41,38 +32,29 @@ pub enum Distribution {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Quantiles {
     unit: Unit,
-    /// Probability and amount, both not decreasing, from 0 to 1.
+    /// Probabilities, which ascend from 0 to 1, and amounts, which do not decrease.
     points: Vec<(f64, f64)>,
 }
 
-/// Why numbers make no distribution, and what would.
+/// Why numbers make no distribution, and what would be accepted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DistributionError {
-    /// Quantities of several units.
     #[error("its values have different units; expected one unit")]
     Units,
-    /// The bounds leave nothing, or hardly anything, of the distribution.
     #[error("expected `low` below `high`, and `median` between them")]
     Bounds,
-    /// No such spread.
     #[error("expected a `sigma` above 0 and at most 5")]
     Sigma,
-    /// The two lists do not make a cumulative distribution.
     #[error("expected as many `at` as `values`, both ascending, `at` from 0 to 1")]
     Quantiles,
-    /// Weights that say nothing.
     #[error("expected a weight of at least 0 per value, one of them above 0")]
     Weights,
 }
 
-/// Draws of a truncated distribution before its nearer bound is taken instead.
+/// Draws of a truncated distribution before its nearer bound is used instead.
 const MOST_DRAWS: u32 = 1_000;
 
 impl Distribution {
-    /// A truncated log-normal distribution.
-    ///
-    /// # Errors
-    /// Values of several units, an impossible spread or bounds without the median between them.
     pub fn log_normal(
         median: Quantity,
         sigma: f64,
@@ -92,22 +74,15 @@ impl Distribution {
         Ok(Self::LogNormal { median, sigma, low, high })
     }
 
-    /// A uniform distribution.
-    ///
-    /// # Errors
-    /// Values of several units, or not ascending.
     pub fn uniform(low: Quantity, high: Quantity) -> Result<Self, DistributionError> {
         match (low.unit == high.unit, low.amount < high.amount) {
             (false, _) => Err(DistributionError::Units),
             (true, false) => Err(DistributionError::Bounds),
-            (true, true) => Ok(Self::Uniform { low, high }),
+            (true, true) => Self::quantiles(&[0.0, 1.0], &[low, high]),
         }
     }
 
-    /// A distribution through measured quantiles: `values[i]` at probability `at[i]`.
-    ///
-    /// # Errors
-    /// Values of several units, or points that are no cumulative distribution.
+    /// Returns a distribution through measured quantiles: `values[i]` at probability `at[i]`.
     pub fn quantiles(at: &[f64], values: &[Quantity]) -> Result<Self, DistributionError> {
         let unit = values.first().ok_or(DistributionError::Quantiles)?.unit;
         if values.iter().any(|value| value.unit != unit) {
@@ -122,10 +97,7 @@ impl Distribution {
         Ok(Self::Quantiles(Quantiles { unit, points }))
     }
 
-    /// One of several texts; without weights every one alike.
-    ///
-    /// # Errors
-    /// No values, or weights that do not fit them.
+    /// Returns a choice of several texts, with equal weights by default.
     pub fn choice(
         values: Vec<String>,
         weights: Option<Vec<f64>>,
@@ -138,7 +110,7 @@ impl Distribution {
         Ok(Self::Choice { values, weights })
     }
 
-    /// Draws a value, written as a scenario would write it.
+    /// Draws a value, as text for a scenario.
     pub fn draw(&self, rng: &mut Rng) -> String {
         match self {
             Self::LogNormal { median, sigma, low, high } => {
@@ -154,11 +126,11 @@ impl Distribution {
                 Quantity { unit: median.unit, amount }.to_string()
             }
             Self::Choice { values, weights } => values[chosen(weights, uniform(rng))].clone(),
-            Self::Uniform { .. } | Self::Quantiles(_) => self.at(uniform(rng)),
+            Self::Quantiles(quantiles) => quantiles.at(uniform(rng)),
         }
     }
 
-    /// A value in the middle: the median, or of several texts the most frequent one.
+    /// Returns the median, or the most frequent of several texts.
     pub fn typical(&self) -> String {
         match self {
             Self::LogNormal { median, .. } => median.to_string(),
@@ -168,45 +140,34 @@ impl Distribution {
                 };
                 values[weights.iter().enumerate().fold(0, heaviest)].clone()
             }
-            Self::Uniform { .. } | Self::Quantiles(_) => self.at(0.5),
+            Self::Quantiles(quantiles) => quantiles.at(0.5),
         }
     }
 
-    /// The values at the ends, or every text: what works with all of these works with every draw.
+    /// Returns the smallest and the largest value, or every text. A scenario that is valid with all
+    /// of these is valid with every draw.
     pub fn extremes(&self) -> Vec<String> {
         match self {
             Self::LogNormal { low, high, .. } => vec![low.to_string(), high.to_string()],
             Self::Choice { values, .. } => values.clone(),
-            Self::Uniform { .. } | Self::Quantiles(_) => vec![self.at(0.0), self.at(1.0)],
+            Self::Quantiles(quantiles) => vec![quantiles.at(0.0), quantiles.at(1.0)],
         }
-    }
-
-    /// The value below which this share of the draws lies.
-    fn at(&self, share: f64) -> String {
-        let (unit, amount) = match self {
-            Self::Uniform { low, high } | Self::LogNormal { low, high, .. } => {
-                (low.unit, low.amount + share * (high.amount - low.amount))
-            }
-            Self::Quantiles(quantiles) => (quantiles.unit, quantiles.at(share)),
-            Self::Choice { values, weights } => return values[chosen(weights, share)].clone(),
-        };
-        Quantity { unit, amount }.to_string()
     }
 }
 
 impl Quantiles {
-    fn at(&self, share: f64) -> f64 {
+    /// Returns the value at a probability, as text for a scenario.
+    fn at(&self, share: f64) -> String {
         let above = self.points.partition_point(|point| point.0 <= share);
         let (from, to) = (above.saturating_sub(1), above.min(self.points.len() - 1));
         let ((low_share, low), (high_share, high)) = (self.points[from], self.points[to]);
-        if high_share <= low_share {
-            return high;
-        }
-        low + (share - low_share) / (high_share - low_share) * (high - low)
+        let part = (share - low_share) / (high_share - low_share);
+        let amount = if high_share <= low_share { high } else { low + part * (high - low) };
+        Quantity { unit: self.unit, amount }.to_string()
     }
 }
 
-/// The text whose part of the weights holds this share; never one without weight.
+/// Returns the position of the text at a share of the sum of weights; never one without weight.
 fn chosen(weights: &[f64], share: f64) -> usize {
     let mut left = share * weights.iter().sum::<f64>();
     let mut last = 0;
@@ -220,13 +181,13 @@ fn chosen(weights: &[f64], share: f64) -> usize {
     last
 }
 
-/// In `0..1`, with 53 bits.
+/// Draws a number in `0..1`, with 53 bits.
 fn uniform(rng: &mut Rng) -> f64 {
     (rng.next_u64() >> 11) as f64 / (1_u64 << 53) as f64
 }
 
-/// Mean 0, variance 1 (Box and Muller 1958), with a mathematical library of our own rather than the
-/// platform's, so that every machine draws the same.
+/// Draws a number with mean 0 and variance 1 (Box and Muller 1958). It uses `libm` and not the
+/// platform's functions, so that every machine draws the same numbers.
 fn normal(rng: &mut Rng) -> f64 {
     let (radius, angle) = (1.0 - uniform(rng), uniform(rng));
     libm::sqrt(-2.0 * libm::log(radius)) * libm::cos(2.0 * std::f64::consts::PI * angle)
@@ -262,7 +223,7 @@ mod tests {
         let cut = Distribution::log_normal(quantity("20ms"), 0.5, narrow.0, narrow.1);
         let drawn = amounts(&cut.expect("valid"), 3);
         assert!(drawn[0] >= 15e6 && drawn[19_999] <= 22e6);
-        // Drawn again, not pressed to the bounds.
+        // Drawn again, not moved to the bounds.
         assert!(drawn[200] > 15e6 && drawn[19_800] < 22e6);
     }
 

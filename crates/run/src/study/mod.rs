@@ -1,8 +1,8 @@
-//! Studies: conditions that differ from trial to trial, drawn from named distributions.
+//! Distributions of conditions that differ from trial to trial.
 //!
-//! A fleet's lines differ in rate, base delay and buffer. A cohort draws these for every trial,
-//! from the run's seed alone, so that a study of thousands of lines repeats byte for byte; its
-//! place in a scenario is [`crate::scenario::Cohort`].
+//! A fleet's access lines differ in rate, base delay and buffer. A [`crate::scenario::Cohort`]
+//! draws these for every trial from the run's seed alone, so that a study of thousands of lines
+//! repeats byte for byte.
 
 mod distribution;
 mod quantity;

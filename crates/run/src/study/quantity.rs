@@ -1,4 +1,4 @@
-//! A number with the unit in which a scenario writes it.
+//! Numbers with units, as a scenario writes them.
 
 use std::fmt;
 
@@ -6,30 +6,24 @@ use underload_aqm::config::{Kind, Value};
 use underload_aqm::rate::Rate;
 use underload_aqm::time::Span;
 
-/// Unit of a drawn number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
-    /// Nanoseconds.
     Time,
-    /// Bits per second.
     Rate,
-    /// Bytes.
     Size,
-    /// A plain number.
     Count,
 }
 
 /// A number that can be drawn: at least 0, in the base unit.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Quantity {
-    /// Unit of the number.
     pub unit: Unit,
-    /// How much, in nanoseconds, bits per second, bytes or ones.
+    /// Nanoseconds, bits per second, bytes or a plain number.
     pub amount: f64,
 }
 
 impl Quantity {
-    /// Reads `17ms`, `10mbit`, `64KiB` or `3`. `None`: it is none of these.
+    /// Parses `17ms`, `10mbit`, `64KiB` or `3`.
     pub fn read(text: &str) -> Option<Self> {
         let readings = [
             (Kind::Span, Unit::Time),
@@ -50,8 +44,8 @@ impl Quantity {
 }
 
 impl fmt::Display for Quantity {
-    /// Prints so that it reads back: times to a microsecond, rates to a kilobit per second, sizes
-    /// and counts to a whole one. Nobody knows a line better than that.
+    /// Rounds times to a microsecond, rates to a kilobit per second, sizes and counts to a whole
+    /// number: access lines are not known more precisely.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let in_steps = |step: f64| libm::round(self.amount / step) as u64;
         match self.unit {

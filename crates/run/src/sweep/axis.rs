@@ -1,4 +1,4 @@
-//! What is varied: axes of values, and the value of a point on each.
+//! Axes of a sweep, and their values.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ use crate::keys::{Fault, Faults, keys, read_table};
 use crate::scenario::tables::{Override, Overrides};
 use crate::study::{Quantity, Unit};
 
-/// One dimension of a sweep.
+/// A dimension of a sweep.
 #[derive(Debug, Clone)]
 pub(super) struct Axis {
     pub name: String,
@@ -19,12 +19,11 @@ pub(super) struct Axis {
 
 #[derive(Debug, Clone)]
 enum Kind {
-    /// Values that are listed.
     Levels(Vec<Level>),
     Range(Range),
 }
 
-/// A value, and what it means for a scenario.
+/// A value, and its overrides of a scenario's keys.
 #[derive(Debug, Clone)]
 pub(super) struct Level {
     pub value: AxisValue,
@@ -38,11 +37,11 @@ struct Range {
     from: Amount,
     to: Amount,
     scale: Scale,
-    /// Values that are taken; `None`: any.
+    /// Number of values; `None` for any value between the two.
     steps: Option<u64>,
 }
 
-/// A number with the form in which a scenario writes it.
+/// A number and how a scenario writes it.
 #[derive(Debug, Clone, Copy)]
 struct Amount {
     form: Form,
@@ -51,11 +50,11 @@ struct Amount {
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Form {
-    /// `"17ms"`
+    /// A text with a unit: `"17ms"`.
     Quantity(Unit),
-    /// `17`
+    /// A TOML integer: `17`.
     Whole,
-    /// `1.7`
+    /// A TOML float: `1.7`.
     Number,
 }
 
@@ -63,14 +62,13 @@ enum Form {
 const MOST_STEPS: u64 = 100_000;
 
 impl Axis {
-    /// Reads one; a design that draws points needs no `steps`.
+    /// Reads an axis. `steps` may be missing unless `is_grid`, as other designs draw values.
     pub(super) fn read(keys: AxisKeys, is_grid: bool) -> Result<Self, Fault> {
         let kind = match &keys {
             AxisKeys { key: Some(key), values: Some(values), from: None, to: None, .. }
                 if keys.point.is_none() && keys.steps.is_none() && keys.scale.is_none() =>
             {
-                let levels: Vec<Level> = values.iter().map(|value| level(key, value)).collect();
-                Kind::Levels(levels)
+                Kind::Levels(values.iter().map(|value| level(key, value)).collect())
             }
             AxisKeys { key: Some(key), values: None, from: Some(from), to: Some(to), .. }
                 if keys.point.is_none() =>
@@ -84,9 +82,7 @@ impl Axis {
                 let point = |(index, table): (usize, &Table)| {
                     point(table).map_err(|fault| fault.under(&format!("point[{index}]")))
                 };
-                let levels: Result<Vec<Level>, Fault> =
-                    points.iter().enumerate().map(point).collect();
-                Kind::Levels(levels?)
+                Kind::Levels(points.iter().enumerate().map(point).collect::<Result<_, _>>()?)
             }
             _ => {
                 let problem = "expected `key` and `values`, or `key`, `from`, `to` and `steps`, or \
@@ -95,7 +91,7 @@ impl Axis {
             }
         };
         if matches!(&kind, Kind::Levels(levels) if levels.is_empty()) {
-            return Err(Fault::new("values", "an axis without a value; expected at least one"));
+            return Err(Fault::new("values", "is empty; expected at least one value"));
         }
         let axis =
             Self { name: keys.name.or(keys.key).unwrap_or_else(|| "point".to_owned()), kind };
@@ -105,7 +101,7 @@ impl Axis {
 
     fn check_distinct(&self) -> Result<(), Fault> {
         let twice = |key: &str, text: &str| {
-            Err(Fault::new(key, format!("`{text}` comes twice; values must differ")))
+            Err(Fault::new(key, format!("`{text}` occurs twice; values must differ")))
         };
         match &self.kind {
             Kind::Levels(levels) => {
@@ -113,22 +109,18 @@ impl Axis {
                 let mut texts = levels.iter().map(|level| level.value.text.as_str());
                 texts.find(|text| !seen.insert(*text)).map_or(Ok(()), |text| twice("values", text))
             }
-            // They rise: only neighbours can be rounded to the same.
+            // Values rise, so that only neighbours can be equal after rounding.
             Kind::Range(range) => {
-                let mut before = None;
-                for level in 0..range.steps.unwrap_or_default() {
-                    let text = self.level(level).value.text;
-                    if before.as_ref() == Some(&text) {
-                        return twice("steps", &text);
-                    }
-                    before = Some(text);
+                let text = |level| self.level(level).value.text;
+                let mut later = 1..range.steps.unwrap_or_default();
+                match later.find(|level| text(*level) == text(level - 1)) {
+                    Some(level) => twice("steps", &text(level)),
+                    None => Ok(()),
                 }
-                Ok(())
             }
         }
     }
 
-    /// Its column.
     pub(super) fn column(&self) -> AxisColumn {
         let is_amount = match &self.kind {
             Kind::Levels(levels) => levels.iter().all(|level| level.value.amount.is_some()),
@@ -137,22 +129,18 @@ impl Axis {
         AxisColumn { name: self.name.clone(), is_amount }
     }
 
-    /// Its keys.
-    pub(super) fn keys(&self) -> Vec<String> {
-        let mut keys: Vec<String> = match &self.kind {
-            Kind::Levels(levels) => levels
-                .iter()
-                .flat_map(|level| &level.changes)
-                .map(|change| change.key.clone())
-                .collect(),
-            Kind::Range(range) => vec![range.key.clone()],
-        };
-        keys.sort_unstable();
-        keys.dedup();
-        keys
+    /// Returns the keys of the scenario that the axis overrides.
+    pub(super) fn keys(&self) -> BTreeSet<&str> {
+        match &self.kind {
+            Kind::Levels(levels) => {
+                let changes = levels.iter().flat_map(|level| &level.changes);
+                changes.map(|change| change.key.as_str()).collect()
+            }
+            Kind::Range(range) => BTreeSet::from([range.key.as_str()]),
+        }
     }
 
-    /// The key of its file that its values come from.
+    /// Returns the key of the sweep file that has the values.
     pub(super) fn place(&self) -> &'static str {
         match &self.kind {
             Kind::Levels(levels) if levels.iter().any(|level| level.changes.len() > 1) => "point",
@@ -161,7 +149,7 @@ impl Axis {
         }
     }
 
-    /// How many values it has; `None`: any between two.
+    /// Returns the number of values; `None` for any value of a range.
     pub(super) fn levels(&self) -> Option<u64> {
         match &self.kind {
             Kind::Levels(levels) => Some(levels.len() as u64),
@@ -169,14 +157,15 @@ impl Axis {
         }
     }
 
-    /// The amounts of a range at its ends, and whether it grows by factors.
+    /// Returns the amounts at the ends of a range, and whether it grows by factors; `None` for
+    /// listed values.
     pub(super) fn ends(&self) -> Option<(f64, f64, bool)> {
         let Kind::Range(range) = &self.kind else { return None };
         let amount = |share| range.at(share).value.amount;
         Some((amount(0.0)?, amount(1.0)?, range.scale == Scale::Log))
     }
 
-    /// One of its values.
+    /// Returns the value at a position.
     pub(super) fn level(&self, level: u64) -> Level {
         match &self.kind {
             Kind::Levels(levels) => levels[(level as usize).min(levels.len() - 1)].clone(),
@@ -187,7 +176,7 @@ impl Axis {
         }
     }
 
-    /// The value at this share of its way, from 0 to below 1.
+    /// Returns the value at a share of the axis, from 0 to below 1.
     pub(super) fn at(&self, share: f64) -> Level {
         match self.levels() {
             Some(levels) => self.level(((share * levels as f64) as u64).min(levels - 1)),
@@ -208,24 +197,24 @@ impl Range {
     ) -> Result<Self, Fault> {
         let mut from = Amount::read(from).map_err(|fault| fault.under("from"))?;
         let mut to = Amount::read(to).map_err(|fault| fault.under("to"))?;
-        // `from = 1, to = 2.5` is of numbers.
+        // A whole number and another number, such as `from = 1` and `to = 2.5`, are both numbers.
         if [from.form, to.form].iter().all(|form| matches!(form, Form::Whole | Form::Number))
             && from.form != to.form
         {
             (from.form, to.form) = (Form::Number, Form::Number);
         }
         if from.form != to.form {
-            return Err(Fault::new("to", "has another unit than `from`; expected the same"));
+            return Err(Fault::new("to", "has another unit than `from`; expected an equal unit"));
         }
         if from.amount >= to.amount {
             return Err(Fault::new("to", "expected more than `from`"));
         }
         if scale == Scale::Log && from.amount <= 0.0 {
-            return Err(Fault::new("from", "expected more than 0 where the scale is \"log\""));
+            return Err(Fault::new("from", "expected more than 0 with scale = \"log\""));
         }
         match steps {
             None if is_grid => {
-                return Err(Fault::new("steps", "is missing: how many values of the range"));
+                return Err(Fault::new("steps", "is missing: the number of values of the range"));
             }
             Some(steps) if !(2..=MOST_STEPS).contains(&steps) => {
                 return Err(Fault::new("steps", format!("expected 2 to {MOST_STEPS}")));
@@ -235,11 +224,11 @@ impl Range {
         Ok(Self { key: key.to_owned(), from, to, scale, steps })
     }
 
-    /// The value at this share of the way from its start to its end.
+    /// Returns the value at a share of the range, from 0 to 1.
     fn at(&self, share: f64) -> Level {
         let (from, to) = (self.from.amount, self.to.amount);
         let amount = match self.scale {
-            // Not beyond its ends by a rounding.
+            // Rounding must not exceed the ends.
             _ if share <= 0.0 => from,
             _ if share >= 1.0 => to,
             Scale::Linear => from + (to - from) * share,
@@ -267,7 +256,8 @@ impl Amount {
         read.ok_or_else(|| Fault::new("", problem()))
     }
 
-    /// As a scenario writes it: quantities as [`Quantity`] rounds them, numbers to a millionth.
+    /// Returns the value for a scenario: quantities as [`Quantity`] rounds them, numbers to a
+    /// millionth.
     fn value(self) -> Value {
         match self.form {
             Form::Quantity(unit) => {
@@ -370,7 +360,7 @@ mod tests {
             ("key = \"k\"\nfrom = \"1ms\"\nto = \"2ms\"", "steps"),
             ("key = \"k\"\nfrom = \"1ms\"\nto = \"2ms\"\nsteps = 1", "steps"),
             ("key = \"k\"\nfrom = 0\nto = 2\nsteps = 2\nscale = \"log\"", "from"),
-            // To a microsecond, not all of them differ.
+            // Times are rounded to a microsecond: not all of them differ.
             ("key = \"k\"\nfrom = \"1us\"\nto = \"3us\"\nsteps = 9", "steps"),
             ("[[point]]\nname = \"a\"", "point[0]"),
             ("[[point]]\npath.up = \"1mbit\"", "point[0].name"),

@@ -1,4 +1,4 @@
-//! An axis in few parts, for tables and pictures of what many cells come to.
+//! Axes divided into few parts, for tables and pictures of many cells.
 
 use std::collections::BTreeMap;
 
@@ -7,13 +7,11 @@ use underload_store::sweep::AxisValue;
 use super::Sweep;
 use super::axis::Axis;
 
-/// An axis in few parts: each value by itself where there are few, else those beside each other
-/// together.
+/// An axis divided into parts: one per value if there are few, or else one per group of neighbours.
 #[derive(Debug, Clone, PartialEq)]
 pub struct AxisBins {
-    /// Name of the axis.
     pub name: String,
-    /// What each part is called, in the order of the axis.
+    /// Name of each part, in the order of the axis.
     pub labels: Vec<String>,
     place: Place,
 }
@@ -32,7 +30,7 @@ impl AxisBins {
         let middle = |part: u64| axis.at((part as f64 + 0.5) / parts as f64).value.text;
         let place = match axis.ends() {
             Some((from, to, is_log)) if levels > most => Place::Amount { from, to, is_log },
-            // What is listed is in the file: there are not too many.
+            // Listed values are in the file, so that there are not too many.
             _ => {
                 let part = |level: u64| (level * parts / levels) as usize;
                 let named = |level| (axis.level(level).value.text, part(level));
@@ -42,7 +40,7 @@ impl AxisBins {
         Self { name: axis.name.clone(), labels: (0..parts).map(middle).collect(), place }
     }
 
-    /// The part that a value is in.
+    /// Returns the part that a value is in; `None` for a value that the axis does not have.
     pub fn place(&self, value: &AxisValue) -> Option<usize> {
         match &self.place {
             Place::Listed(places) => places.get(&value.text).copied(),
@@ -61,7 +59,7 @@ impl AxisBins {
 }
 
 impl Sweep {
-    /// Its axes in at most so many parts each.
+    /// Divides each axis into at most `most` parts.
     pub fn bins(&self, most: usize) -> Vec<AxisBins> {
         self.axes.iter().map(|axis| AxisBins::new(axis, most)).collect()
     }

@@ -1,4 +1,4 @@
-//! From units to rows.
+//! Computes the rows of units of work.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -15,6 +15,7 @@ use underload_record::stats::RunningMean;
 use underload_store::sweep::{AxisValue, SweepRow, SweepRows};
 
 use super::{Digests, StopKeys, Sweep};
+use crate::cache::digest_text;
 use crate::error::{RunError, chain};
 use crate::own::Own;
 use crate::packets::Wanted;
@@ -24,15 +25,15 @@ use crate::source;
 use crate::trial::{Setting, Trial, repeat_seed};
 use crate::world::sim::simulate;
 
-/// Changes whenever the meaning of a row does.
+/// Increased with every change of the meaning of a row.
 const LAYOUT: u32 = 1;
 
 impl Sweep {
-    /// The rows of some units, in order. It depends on nothing but the sweep and their numbers.
-    /// Where `stop` is raised on the way, the rows of those that were finished.
+    /// Computes the rows of units, in order. They depend on the sweep and the numbers alone. If
+    /// `stop` is set on the way, returns the rows of the finished units.
     ///
-    /// A trial that fails has a row that says why; so has every trial of a cell whose values make
-    /// no arm.
+    /// A trial that fails has a row with the error; so has every trial of a cell whose values make
+    /// no valid arm.
     pub fn compute(&self, units: Range<u64>, stop: &AtomicBool) -> SweepRows {
         let mut rows = SweepRows::new(&self.columns);
         if let Some(when) = &self.file.stop {
@@ -56,7 +57,6 @@ impl Sweep {
         rows
     }
 
-    /// A cell with its arm made ready.
     fn open(&self, number: u64) -> Cell<'_> {
         let (levels, arm) = self.place(number);
         let load = &mut |file: &str| self.files.load(&self.scenario.name, file);
@@ -72,7 +72,8 @@ impl Sweep {
         Cell { sweep: self, number, values, arm, varied, fixed, id }
     }
 
-    /// A cell's identity: what its trials depend on, and what computes them.
+    /// Returns a cell's identity: a digest of everything that its trials depend on, and of the
+    /// program.
     fn id(
         &self,
         values: &[AxisValue],
@@ -82,8 +83,8 @@ impl Sweep {
     ) -> String {
         let said = match (varied, fixed) {
             (_, Some(Ok((arm, _)))) => arm.wording().to_owned(),
-            // What is drawn for each trial is in the scenario's text.
-            (Ok(varied), _) => format!("{}\n{}", varied.said(), self.scenario.text),
+            // The distributions are in the scenario's text.
+            (Ok(varied), _) => format!("{}\n{}", varied.settings(), self.scenario.text),
             (Err(_), _) => format!("{values:?}\n{}", self.scenario.text),
         };
         let drawn_for = if self.scenario.draws() { arm } else { "" };
@@ -93,19 +94,19 @@ impl Sweep {
     }
 }
 
-/// A cell under way.
+/// A cell whose trials are computed.
 struct Cell<'a> {
     sweep: &'a Sweep,
     number: u64,
     values: Vec<AxisValue>,
     arm: &'a str,
     varied: Result<Varied, String>,
-    /// The arm of all its trials; `None` where each draws its own.
+    /// The arm of all its trials; `None` if conditions are drawn for each.
     fixed: Option<Result<(Arm, Conditions), String>>,
     id: String,
 }
 
-/// A trial that came to its end.
+/// A trial that succeeded or failed.
 struct Outcome {
     record: TrialRecord,
     metrics: Vec<Option<f64>>,
@@ -113,8 +114,8 @@ struct Outcome {
 }
 
 impl Cell<'_> {
-    /// Trials until the cell knows enough, fails, or has all of them. False if it was stopped:
-    /// then it has no row.
+    /// Computes trials until the mean is precise enough, one fails, or all are computed. Returns
+    /// false, without rows, if it was stopped.
     fn compute_all(&self, when: &StopKeys, stop: &AtomicBool, rows: &mut SweepRows) -> bool {
         let metric = self.sweep.columns.metrics.iter().position(|name| *name == when.metric);
         let mut mean = RunningMean::default();
@@ -149,7 +150,7 @@ impl Cell<'_> {
         rows.push(&self.sweep.columns, &row);
     }
 
-    /// One trial; `None` if it was stopped.
+    /// Computes one trial; `None` if it was stopped.
     fn trial(&self, repeat: u64, stop: &AtomicBool) -> Option<Outcome> {
         if stop.load(Ordering::Relaxed) {
             return None;
@@ -157,9 +158,9 @@ impl Cell<'_> {
         let sweep = self.sweep;
         let index = (self.number * sweep.repeats + repeat) as u32;
         let seed = repeat_seed(sweep.scenario.seed, repeat as u32);
-        // One trial that panics is a fault of ours, and no reason to lose a million others.
+        // A trial that panics must not lose a million others.
         let computed = catch_unwind(AssertUnwindSafe(|| self.record(repeat, (index, seed), stop)));
-        let computed = computed.unwrap_or_else(|panic| Err(words(panic.as_ref())));
+        let computed = computed.unwrap_or_else(|panic| Err(panic_message(panic.as_ref())));
         Some(match computed.transpose()? {
             Ok(record) => {
                 let metrics = metrics_of_trial(&record, &sweep.columns.metrics);
@@ -174,7 +175,7 @@ impl Cell<'_> {
         })
     }
 
-    /// What a trial recorded; `None` if it was stopped.
+    /// Returns the record of one trial; `None` if it was stopped.
     fn record(
         &self,
         repeat: u64,
@@ -198,13 +199,13 @@ impl Cell<'_> {
         let (packets, own) = (Wanted::default(), Own::default());
         let setting =
             Setting { stop, directory: None, packets: &packets, threads: None, own: &own };
-        let told = |error: RunError| chain(&error);
-        let Some(data) = simulate(&trial, setting).map_err(told)? else { return Ok(None) };
+        let simulated = simulate(&trial, setting).map_err(|error: RunError| chain(&error));
+        let Some(data) = simulated? else { return Ok(None) };
         Ok(Some(TrialRecord { conditions: conditions.clone(), ..data.record }))
     }
 }
 
-/// Whether the mean is known as well as was asked for.
+/// Whether the interval of the mean is as narrow as required.
 fn is_narrow(when: &StopKeys, mean: &RunningMean) -> bool {
     let Some(interval) = mean.interval(CONFIDENCE) else { return false };
     let (Some(low), Some(high)) = (interval.low, interval.high) else { return false };
@@ -213,10 +214,10 @@ fn is_narrow(when: &StopKeys, mean: &RunningMean) -> bool {
     [when.within, of_mean].into_iter().flatten().any(|within| half <= within)
 }
 
-fn words(panic: &(dyn std::any::Any + Send)) -> String {
+fn panic_message(panic: &(dyn std::any::Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().copied();
     let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-    format!("the trial panicked: {}", text.unwrap_or("for a reason unknown"))
+    format!("the trial panicked: {}", text.unwrap_or("for an unknown reason"))
 }
 
 /// Files that a scenario or an axis names, each read once.
@@ -226,21 +227,20 @@ pub(super) struct Files {
     digests: Mutex<Digests>,
 }
 
-/// Bytes of files that are kept in memory, at most; others are read again for each cell.
+/// Bytes of files in memory, at most; other files are read again for each cell.
 const MOST_BYTES: usize = 256 << 20;
 
 impl Files {
-    /// With the contents of some, which are not looked for.
+    /// Returns files with known contents, which are not read.
     pub(super) fn of(contents: BTreeMap<String, Vec<u8>>) -> Self {
         Self { read: Mutex::new(contents), digests: Mutex::default() }
     }
 
-    /// What was read, and is kept.
+    /// Returns the files in memory.
     pub(super) fn contents(&self) -> BTreeMap<String, Vec<u8>> {
         self.read.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The content of a file.
     pub(super) fn load(&self, scenario: &str, file: &str) -> Result<Vec<u8>, String> {
         let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(bytes) = read.get(file) {
@@ -254,12 +254,11 @@ impl Files {
         Ok(bytes)
     }
 
-    /// The same, and remembers what it was.
+    /// As [`Files::load`], and stores the digest of the file.
     pub(super) fn note(&self, scenario: &str, file: &str) -> Result<Vec<u8>, String> {
         let bytes = self.load(scenario, file)?;
-        let sum = HEXLOWER.encode(digest(&SHA256, &bytes).as_ref());
         let mut digests = self.digests.lock().unwrap_or_else(PoisonError::into_inner);
-        digests.insert(file.to_owned(), sum);
+        digests.insert(file.to_owned(), digest_text(&bytes));
         Ok(bytes)
     }
 

@@ -1,4 +1,4 @@
-//! Every core, one directory: who computes what, and what becomes of it.
+//! Computes a sweep on every core, and stores it in a directory.
 
 use std::num::NonZeroUsize;
 use std::ops::Range;
@@ -14,56 +14,49 @@ use underload_store::sweep::{Ranges, SweepCell, SweepDir, SweepRows};
 
 use super::Sweep;
 
-/// How a sweep is run.
 #[derive(Debug, Clone)]
 pub struct SweepSettings {
-    /// Its directory: new, empty, or with the same sweep, which goes on.
+    /// A new or empty directory, or one with a part of the same sweep, which continues.
     pub directory: PathBuf,
-    /// Threads that compute; the result is the same. `None`: one per core.
+    /// Threads that compute, which do not change the result; `None` for one per core.
     pub workers: Option<NonZeroUsize>,
-    /// Raised by the caller, from any thread, to stop it and the trials under way.
+    /// Set by the caller, from any thread, to stop the sweep and the trials under way.
     pub stop: Arc<AtomicBool>,
 }
 
-/// Hears how a sweep goes. Every method may be left out; `()` hears nothing.
+/// Receives the progress of a sweep. Methods do nothing by default; `()` ignores all.
 pub trait SweepProgress {
-    /// It begins, or goes on: so many units are stored of all.
+    /// Called once at the start. `stored` of `units` were finished by an earlier run.
     fn start(&mut self, _stored: u64, _units: u64) {}
-    /// Something that the user should know.
+    /// Called with a note for the user.
     fn say(&mut self, _line: &str) {}
-    /// So many units more were computed, of so many trials.
+    /// Called with the numbers of further units and their trials.
     fn computed(&mut self, _units: u64, _trials: u64) {}
-    /// Called now and then, also while nothing is finished.
+    /// Called several times a second.
     fn tick(&mut self) {}
-    /// All units are computed; its tables are being written.
+    /// Called before the tables are written.
     fn merging(&mut self) {}
-    /// No more is computed.
+    /// Called once no more units are computed.
     fn end(&mut self) {}
 }
 
 impl SweepProgress for () {}
 
-/// How a sweep ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SweepEnd {
-    /// Its tables are there.
+    /// The tables are written.
     Complete,
-    /// The caller stopped it; what was computed is stored.
-    Interrupted {
-        /// Units that are stored.
-        stored: u64,
-    },
+    /// The caller stopped the sweep; `stored` units are in the directory.
+    Interrupted { stored: u64 },
 }
 
-/// Why a sweep cannot begin, or did not come to its end.
+/// Why a sweep cannot begin, or ended before it was complete.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SweepError {
-    /// The directory cannot be used, read or written.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// A part that was right when it was written is damaged again and again.
-    #[error("the directory's files are damaged as fast as they are written")]
+    #[error("files of the directory were damaged again after they were computed again")]
     Damaged(#[source] StoreError),
 }
 
@@ -74,21 +67,21 @@ impl SweepError {
     }
 }
 
-/// Computes what a sweep's directory lacks, and writes its tables; `take` is given every cell of
-/// which there are trials, in order: also of a sweep that was complete already, or is stopped.
+/// Computes the missing units of a sweep's directory, and writes its tables. Calls `take` with
+/// every cell that has trials, in order, also if the sweep was complete already or is stopped.
 ///
 /// # Errors
-/// [`SweepError::is_refusal`] where the directory holds something else; then nothing has changed.
-/// What the disk said; the units that were stored by then are kept.
+/// Returns an error with [`SweepError::is_refusal`] if the directory has another content; then
+/// nothing has changed. After an error of the disk, the units that were stored remain.
 pub fn run(
     sweep: &Sweep,
     settings: &SweepSettings,
     progress: &mut dyn SweepProgress,
     take: &mut dyn FnMut(SweepCell),
 ) -> Result<SweepEnd, SweepError> {
-    for _ in 1..MOST_TIMES {
+    for _ in 1..MOST_ATTEMPTS {
         match attempt(sweep, settings, progress, take) {
-            // It was right when it was opened: opened again, it is found and told.
+            // Damaged since the directory was opened: the next attempt reports and removes it.
             Err(SweepError::Damaged(_)) => {}
             ended => return ended,
         }
@@ -96,7 +89,7 @@ pub fn run(
     attempt(sweep, settings, progress, take)
 }
 
-/// One time through; [`SweepError::Damaged`] where a part that was right at first is so no longer.
+/// Runs the sweep once; [`SweepError::Damaged`] if a part was damaged on the way.
 fn attempt(
     sweep: &Sweep,
     settings: &SweepSettings,
@@ -109,7 +102,7 @@ fn attempt(
     }
     progress.start(directory.units().count(), sweep.units());
     let computed = compute_missing(sweep, settings, &mut directory, progress);
-    // What came so far is kept, whatever ended it.
+    // Stores the rows so far, also after an error.
     let flushed = directory.flush();
     progress.end();
     computed?;
@@ -122,7 +115,7 @@ fn attempt(
             error => error.into(),
         })?
     };
-    // The user who stopped it wants to see what there is, and soon.
+    // Not with `settings.stop`: the user who stopped the sweep gets the cells that are stored.
     directory.cells(&AtomicBool::new(false), &mut |cell| {
         take(cell);
         Ok(())
@@ -130,21 +123,20 @@ fn attempt(
     Ok(if is_whole { SweepEnd::Complete } else { SweepEnd::Interrupted { stored } })
 }
 
-/// Times that damaged files are computed again.
-const MOST_TIMES: u32 = 3;
-/// Rows go to the disk after a twentieth of the time that a sweep has taken, within these two; of
-/// a long one after a thousandth, so that it has some thousands of files and not a million.
+const MOST_ATTEMPTS: u32 = 3;
+/// Rows are written after a twentieth of the sweep's duration, within these two limits; in a long
+/// sweep after a thousandth, so that it has some thousands of files and not a million.
 const FLUSH_AFTER: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(10));
 const FLUSHES: (u32, u32) = (20, 1_000);
-/// How long a worker is to be busy with what it takes at once.
+/// The time that a worker should need for the units that it takes at once.
 const WORTH_TAKING: Duration = Duration::from_millis(100);
 /// Units that a worker takes at once, at most.
 const MOST_TAKEN: u64 = 1_024;
-/// Pieces of each worker that wait for the disk, at most: a slow sync stops nobody for seconds.
+/// Results of each worker that wait for the disk, at most, so that a slow sync blocks no worker.
 const WAITING: usize = 32;
 const TICK: Duration = Duration::from_millis(200);
 
-/// What is still to be given to a worker.
+/// The units that no worker has taken yet.
 struct Work {
     stored: Ranges,
     next: u64,
@@ -152,7 +144,7 @@ struct Work {
 }
 
 impl Work {
-    /// The next units, at most so many.
+    /// Takes the next units, `most` at most.
     fn take(&mut self, most: u64) -> Option<Range<u64>> {
         let gap = self.stored.next_gap(self.next, self.units)?;
         let end = gap.end.min(gap.start + most);
@@ -195,7 +187,7 @@ fn compute_missing(
             });
         }
         drop(sender);
-        // It ends with this closure, also where the disk fails: nobody waits to send for ever.
+        // Dropped with this closure, also after an error of the disk, so that no worker blocks.
         let receiver = receiver;
         let mut times = FlushTimes::default();
         loop {
@@ -216,7 +208,7 @@ fn compute_missing(
     })
 }
 
-/// When the rows that wait in memory go to the disk.
+/// The times at which rows in memory are written to the disk.
 #[derive(Debug)]
 pub struct FlushTimes {
     begun: Instant,
@@ -224,7 +216,6 @@ pub struct FlushTimes {
 }
 
 impl Default for FlushTimes {
-    /// Of a sweep that begins now.
     fn default() -> Self {
         let now = Instant::now();
         Self { begun: now, flushed: now }
@@ -232,7 +223,7 @@ impl Default for FlushTimes {
 }
 
 impl FlushTimes {
-    /// Whether it is time; the next time is counted from then on.
+    /// Whether rows are due to be written; if so, the time until the next write starts.
     pub fn is_due(&mut self) -> bool {
         let is_due = self.flushed.elapsed() >= flush_after(self.begun.elapsed());
         if is_due {
@@ -242,13 +233,13 @@ impl FlushTimes {
     }
 }
 
-/// How long rows may wait in memory, in a sweep that has taken so long.
+/// Returns how long rows may wait in memory after `elapsed` of a sweep.
 fn flush_after(elapsed: Duration) -> Duration {
     let (soon, late) = FLUSH_AFTER;
     (elapsed / FLUSHES.0).clamp(soon, late).max(elapsed / FLUSHES.1)
 }
 
-/// More or fewer units at once, so that a worker asks neither all the time nor once an hour.
+/// Adapts the units that a worker takes at once to [`WORTH_TAKING`].
 fn next_size(size: u64, took: Duration) -> u64 {
     if took < WORTH_TAKING / 2 {
         (size * 2).min(MOST_TAKEN)

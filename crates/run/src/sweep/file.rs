@@ -11,18 +11,19 @@
 //! steps = 20
 //! scale = "log"
 //!
-//! [stop]                            # a cell ends as soon as it knows enough
+//! [stop]                            # a cell ends once the mean is precise enough
 //! metric = "load.rtt.p99"
 //! within_percent = 5
 //! ```
 //!
 //! The whole format, key by key, is in `docs/how-to/sweep.md`.
 
+use std::collections::BTreeMap;
+
 use serde::Serialize;
 use toml::{Table, Value};
-use underload_record::schema::Extreme;
+use underload_record::schema::{Extreme, PlotAxis};
 
-use super::plots::PlotKeys;
 use crate::keys::{keys, schema, word, words};
 
 keys! {
@@ -32,59 +33,55 @@ keys! {
         /// Heading of the sweep, one line.
         #[serde(skip_serializing_if = "String::is_empty")]
         pub title: String = String::new(),
-        /// The scenario: a built-in name, or a file beside this one; `None` where the caller has
-        /// it.
+        /// The scenario: a built-in name, or a file beside this one.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub scenario: Option<String>,
-        /// Takes the scenario's short form.
+        /// Whether the scenario's short form is used.
         #[serde(skip_serializing_if = "std::ops::Not::not")]
         pub short: bool = false,
-        /// `KEY=VALUE` overrides that hold for every cell.
+        /// `KEY=VALUE` overrides for every cell.
         #[serde(skip_serializing_if = "Vec::is_empty")]
         pub set: Vec<String> = Vec::new(),
-        /// Names of the arms to take; empty for all.
+        /// Names of the arms; all by default.
         #[serde(skip_serializing_if = "Vec::is_empty")]
         pub arms: Vec<String> = Vec::new(),
-        /// Instead of the scenario's own.
+        /// Overrides the scenario's seed.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub seed: Option<u64>,
-        /// Trials of a cell, at most; instead of the scenario's own.
+        /// Trials of a cell, at most; overrides the scenario's.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub repeats: Option<u64>,
-        /// How the axes make points.
+        /// How points are made of the axes: every combination, values drawn for each point, or
+        /// values drawn such that each of as many equal parts of an axis as there are points is met
+        /// once (McKay, Beckman and Conover 1979).
         pub design: Design = Design::Grid,
         /// Points of a design that draws them.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub samples: Option<u64>,
-        /// Names of the metrics that get a column, see `underload_record::metric`.
+        /// Metrics that have a column, as in `run-format.md`.
         #[serde(skip_serializing_if = "Vec::is_empty")]
         pub metrics: Vec<String> = Vec::new(),
-        /// When a cell knows enough.
+        /// When a cell ends before all of its repeats.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub stop: Option<StopKeys>,
-        /// Which cells are the best.
+        /// How cells are ranked.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub best: Option<BestKeys>,
-        /// What is varied.
+        /// The dimensions of the sweep.
         #[serde(skip_serializing_if = "Vec::is_empty")]
         pub axis: Vec<AxisKeys> = Vec::new(),
-        /// Pictures in its report.
+        /// Pictures in the report.
         #[serde(skip_serializing_if = "Vec::is_empty")]
         pub plot: Vec<PlotKeys> = Vec::new(),
     }
 }
 
-/// How axes make points.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Design {
-    /// Every value of each axis with every value of the others.
     #[default]
     Grid,
-    /// Each axis is drawn for each point.
     Random,
-    /// Each axis is cut into as many equal parts as there are points, and each part is met once
-    /// (McKay, Beckman and Conover 1979).
     LatinHypercube,
 }
 
@@ -92,25 +89,25 @@ keys! {
     /// The keys of `[[axis]]`: values, a range, or points that each override several keys.
     #[derive(Debug, Clone, Default, PartialEq, Serialize)]
     pub struct AxisKeys {
-        /// Name of its column; the key where there is none.
+        /// Name of the column; by default the key.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub name: Option<String>,
-        /// The key of the scenario that it overrides.
+        /// The key of the scenario that the axis overrides.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub key: Option<String>,
-        /// Its values.
+        /// The values of the key.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub values: Option<Vec<Value>>,
         /// The first value of a range: a time, rate, size or number.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub from: Option<Value>,
-        /// The last one.
+        /// The last value of a range.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub to: Option<Value>,
-        /// How many values of a range are taken.
+        /// Number of values of a range; a design that draws points needs none.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub steps: Option<u64>,
-        /// Whether a range grows by equal amounts or by equal factors.
+        /// Whether a range grows by equal amounts, the default, or by equal factors.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub scale: Option<Scale>,
         /// Points: each with a `name` and the keys that it overrides.
@@ -119,30 +116,27 @@ keys! {
     }
 }
 
-/// How a range grows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Scale {
-    /// By equal amounts.
     #[default]
     Linear,
-    /// By equal factors.
     Log,
 }
 
 keys! {
-    /// The keys of `[stop]`: a cell ends once half of its metric's 95 % interval is within this.
+    /// The keys of `[stop]`: a cell ends once half of its metric's 95 % interval is narrow enough.
     #[derive(Debug, Clone, PartialEq, Serialize)]
     pub struct StopKeys {
-        /// The metric whose mean is to be known.
+        /// The metric whose mean is estimated.
         pub metric: String,
-        /// Of the mean, percent.
+        /// Half of the interval, percent of the mean.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub within_percent: Option<f64>,
-        /// In the metric's own unit.
+        /// Half of the interval, in the metric's unit.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub within: Option<f64>,
-        /// Trials that a cell has at least.
+        /// Trials of a cell, at least.
         #[serde(skip_serializing_if = "StopKeys::is_least")]
         pub least: u64 = Self::least(),
     }
@@ -151,6 +145,7 @@ keys! {
 words! {
     Design, word: Grid Random LatinHypercube;
     Scale, word: Linear Log;
+    PlotForm, word: Sweep Scatter Box Heat;
 }
 
 impl StopKeys {
@@ -170,13 +165,60 @@ keys! {
     pub struct BestKeys {
         /// The metric that ranks cells by its mean.
         pub metric: String,
-        /// Which end is the best.
+        /// Whether the largest or the smallest mean is the best.
         pub order: Extreme = Extreme::Smallest,
     }
 }
 
+keys! {
+    /// The keys of `[[plot]]`. The rows of a sweep depend only on their metrics, each of which has
+    /// a column.
+    #[derive(Debug, Clone, PartialEq, Serialize)]
+    pub struct PlotKeys {
+        /// `sweep`: lines over an axis, means over all other axes; `scatter`: a point per cell, one
+        /// metric over another; `box`: median, quartiles and extremes over cells; `heat`: a square
+        /// for each value of two axes, coloured by the mean over all other axes.
+        pub kind: PlotForm,
+        /// Heading of the picture.
+        pub title: String,
+        /// The metric along the y axis, or of a heat map's colours.
+        pub metric: String,
+        /// Label of the metric, with its unit; by default its name.
+        #[serde(skip_serializing_if = "String::is_empty")]
+        pub says: String = String::new(),
+        /// The axis of the sweep along the x axis, or `arm`.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub x: Option<String>,
+        /// The metric along the x axis of a scatter plot.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub x_metric: Option<String>,
+        /// Label of the x axis, with its unit; by default its name.
+        #[serde(skip_serializing_if = "String::is_empty")]
+        pub x_says: String = String::new(),
+        /// The axis of the sweep whose values have a curve, a colour or a row each, or `arm`, the
+        /// default.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub line: Option<String>,
+        /// The cells to show, by values of axes or the arm; all by default.
+        #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+        pub only: BTreeMap<String, String> = BTreeMap::new(),
+        /// Axes of the picture with a logarithmic scale.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        pub log: Vec<PlotAxis> = Vec::new(),
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum PlotForm {
+    Sweep,
+    Scatter,
+    Box,
+    Heat,
+}
+
 impl SweepFile {
-    /// The schema of sweep files, for editors, asked of the code that reads them.
+    /// Returns the JSON schema of sweep files.
     pub fn json_schema() -> serde_json::Value {
         let mut schema = schema::<Self>();
         schema["$schema"] = "http://json-schema.org/draft-07/schema#".into();
@@ -184,15 +226,11 @@ impl SweepFile {
         schema
     }
 
-    /// The file without what its rows do not depend on: heading and pictures.
+    /// Returns the file without heading and pictures, on which its rows do not depend.
     pub(super) fn bare(&self) -> Self {
         Self { title: String::new(), plot: Vec::new(), ..self.clone() }
     }
 
-    /// The file as text.
-    ///
-    /// # Errors
-    /// Values that TOML has no words for.
     pub fn to_text(&self) -> Result<String, toml::ser::Error> {
         toml::to_string(self)
     }

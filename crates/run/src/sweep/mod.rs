@@ -1,24 +1,23 @@
 //! Sweeps: a scenario over a million settings, in bounded memory.
 //!
-//! A [`Sweep`] is a scenario and the axes that are varied in it. A *cell* is one of its arms at one
-//! point of the axes, and has up to so many trials; each is found by its number, so that none is
-//! kept. [`Sweep::compute`] is a function of numbers alone: units of work in, rows out, the same
-//! wherever it is called. [`run`] calls it on every core and keeps the rows in a
-//! [`SweepDir`](underload_store::sweep::SweepDir), which goes on where it was killed; whoever has
-//! other workers calls it there and appends what comes back.
+//! A [`Sweep`] varies a scenario over axes. A *cell* is one of its arms at one point of the axes,
+//! and has up to [`Sweep::repeats`] trials; each is computed from its number, so that none is in
+//! memory. [`Sweep::compute`] maps numbers of units of work to rows, which depend on nothing else.
+//! [`run`] calls it on every core and stores the rows in a
+//! [`SweepDir`](underload_store::sweep::SweepDir), which continues after a kill; a caller with
+//! other workers calls it there and appends the rows.
 //!
-//! A trial is the one that `underload run` would compute of the same arm with the same keys
-//! overridden: all cells have the seeds of the scenario's repeats, so that what they differ in is
-//! the cell and not the luck.
+//! A trial is the one that `underload run` computes of the same arm with the same overrides: all
+//! cells have the seeds of the scenario's repeats, so that cells do not differ in luck.
 //!
-//! | module | what it holds |
+//! | module | content |
 //! |---|---|
 //! | `file` | the keys of a sweep file |
-//! | `read` | from a file to a sweep, with the line of what is wrong |
-//! | `plots` | which pictures its report has |
-//! | `axis`, `points` | what is varied, and the points that it makes |
-//! | `compute` | from units to rows |
-//! | `bins` | an axis in few parts |
+//! | `read` | reads a sweep file, and reports faults with their lines |
+//! | `plots` | the pictures of its report |
+//! | `axis`, `points` | the axes and their points |
+//! | `compute` | computes the rows of units |
+//! | `bins` | axes divided into few parts |
 //! | `execute` | every core, Ctrl-C, the directory |
 
 mod axis;
@@ -42,14 +41,14 @@ use crate::scenario::vary::Varied;
 
 pub use bins::AxisBins;
 pub use execute::{FlushTimes, SweepEnd, SweepError, SweepProgress, SweepSettings, run};
-pub use file::{AxisKeys, BestKeys, Design, Scale, StopKeys, SweepFile};
-pub use plots::{Dimension, PlotForm, PlotKeys};
+pub use file::{AxisKeys, BestKeys, Design, PlotForm, PlotKeys, Scale, StopKeys, SweepFile};
+pub use plots::Dimension;
 
 use axis::{Axis, Level};
 use compute::Files;
 use points::Points;
 
-/// A scenario and what is varied in it.
+/// A scenario and the axes over which it is varied.
 #[derive(Debug)]
 pub struct Sweep {
     name: String,
@@ -61,80 +60,73 @@ pub struct Sweep {
     repeats: u64,
     columns: SweepColumns,
     program: String,
-    /// Digest of what in its file the rows depend on.
+    /// Digest of the parts of its file on which the rows depend.
     content: String,
     files: Files,
-    /// Metrics that its file names; the others are usual.
-    asked: Vec<String>,
+    /// Metrics that its file names; the others are defaults.
+    requested: Vec<String>,
 }
 
-/// Where a cell lies.
+/// The values of the axes and the arm of a cell.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CellPlace {
-    /// Its value of each axis.
     pub values: Vec<AxisValue>,
-    /// Name of its arm.
     pub arm: String,
 }
 
-/// Whether a file is one of a sweep and not of a scenario: it names a scenario, or has axes.
+/// Whether a file is a sweep and not a scenario: it names a scenario, or has axes.
 pub fn is_sweep(text: &str) -> bool {
     let table = text.parse::<toml::Table>();
     table.is_ok_and(|table| ["scenario", "axis"].iter().any(|key| table.contains_key(*key)))
 }
 
-/// What distinguishes this program's results from another's: its version and commit, or the bytes
-/// of the running program where that is unknown.
-///
-/// # Errors
-/// The program's own file cannot be read.
+/// Identifies the program that computes results: by its version and commit, or by a digest of its
+/// file if the commit is unknown.
 pub fn program(commit: &str) -> Result<String, CacheError> {
     cache::program(commit)
 }
 
 impl Sweep {
-    /// The file's name.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The keys of its file, with what was left out filled in.
+    /// Returns the keys of its file, with defaults filled in.
     pub fn file(&self) -> &SweepFile {
         &self.file
     }
 
-    /// Whether its file names a metric itself: that no cell has it is then worth saying.
-    pub fn asks_for(&self, metric: &str) -> bool {
-        self.asked.iter().any(|asked| asked == metric)
+    /// Whether its file names a metric, so that a warning is due if no cell has it.
+    pub fn requests(&self, metric: &str) -> bool {
+        self.requested.iter().any(|requested| requested == metric)
     }
 
-    /// The scenario that is varied.
     pub fn scenario(&self) -> &Scenario {
         &self.scenario
     }
 
-    /// Number of cells: points times arms.
+    /// Returns the number of cells: points times arms.
     pub fn cells(&self) -> u64 {
         self.points.count * self.scenario.arms.len() as u64
     }
 
-    /// Trials of a cell; with [`SweepFile::stop`] at most.
+    /// Returns the trials of a cell; with [`SweepFile::stop`] at most.
     pub fn repeats(&self) -> u64 {
         self.repeats
     }
 
-    /// Trials of the whole sweep; with [`SweepFile::stop`] at most.
+    /// Returns the trials of the whole sweep; with [`SweepFile::stop`] at most.
     pub fn trials(&self) -> u64 {
         self.cells() * self.repeats
     }
 
-    /// Number of units that [`Sweep::compute`] knows, from 0: cells where each decides how many
-    /// trials it needs, else trials.
+    /// Returns the number of units that [`Sweep::compute`] accepts, from 0: with
+    /// [`SweepFile::stop`] cells, or else trials.
     pub fn units(&self) -> u64 {
         if self.file.stop.is_some() { self.cells() } else { self.trials() }
     }
 
-    /// The cells that some units are of, or are.
+    /// Returns the cells to which units belong.
     pub fn cells_of(&self, units: Range<u64>) -> Range<u64> {
         if self.file.stop.is_some() {
             return units;
@@ -142,24 +134,22 @@ impl Sweep {
         units.start / self.repeats..units.end.div_ceil(self.repeats)
     }
 
-    /// The columns of its rows.
     pub fn columns(&self) -> &SweepColumns {
         &self.columns
     }
 
-    /// How many values each axis has, by name; `None`: any between two.
+    /// Returns name and number of values of each axis; `None` for any value of a range.
     pub fn axes(&self) -> impl Iterator<Item = (&str, Option<u64>)> {
         self.axes.iter().map(|axis| (axis.name.as_str(), axis.levels()))
     }
 
-    /// Where a cell lies.
     pub fn cell(&self, cell: u64) -> CellPlace {
         let (levels, arm) = self.place(cell);
         let values = levels.into_iter().map(|level| level.value).collect();
         CellPlace { values, arm: arm.to_owned() }
     }
 
-    /// What identifies it, for a [`SweepDir`](underload_store::sweep::SweepDir).
+    /// Returns the identity of the sweep, for a [`SweepDir`](underload_store::sweep::SweepDir).
     pub fn manifest(&self) -> SweepManifest {
         SweepManifest {
             format_version: 0,
@@ -179,33 +169,32 @@ impl Sweep {
         }
     }
 
-    /// The files that its scenario and axes name, by the names that these give them: what
-    /// [`Sweep::parse_with`] takes where they are not. Beyond 256 MiB in all some are left out.
+    /// Returns the files that its scenario and axes name, by name, for [`Sweep::parse_with`] on
+    /// another machine. Files that exceed 256 MiB in all are missing.
     pub fn files(&self) -> BTreeMap<String, Vec<u8>> {
         self.files.contents()
     }
 
-    /// The values of a cell and its arm: arms vary faster than points.
+    /// Returns the values and the arm of a cell: arms vary faster than points.
     fn place(&self, cell: u64) -> (Vec<Level>, &str) {
         let arms = self.scenario.arms.len() as u64;
         let arm = &self.scenario.arms[(cell % arms) as usize];
         (self.points.levels(&self.axes, cell / arms), &arm.name)
     }
 
-    /// The tables of an arm at these values.
     fn varied(&self, levels: &[Level], arm: &str) -> Result<Varied, Fault> {
         self.scenario.varied(arm, levels.iter().flat_map(|level| &level.changes))
     }
 
-    /// The axis that a key's value came from.
+    /// Returns the axis that overrides a key, or a table around it.
     fn axis_of(&self, key: &str) -> Option<usize> {
-        let is_in = |own: &String| {
-            key.strip_prefix(own.as_str())
-                .is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
+        let is_in = |own: &&str| {
+            let rest = key.strip_prefix(own);
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
         };
         self.axes.iter().position(|axis| axis.keys().iter().any(is_in))
     }
 }
 
-/// Digests by name of file.
+/// Digests of files by name.
 type Digests = BTreeMap<String, String>;

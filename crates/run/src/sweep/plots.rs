@@ -1,106 +1,46 @@
-//! `[[plot]]` of a sweep: pictures of all its cells, in its report.
+//! `[[plot]]` of a sweep: pictures of its cells, in its report.
 
-use std::collections::BTreeMap;
-
-use serde::Serialize;
-use underload_record::schema::PlotAxis;
-
-use super::SweepFile;
 use super::axis::Axis;
-use crate::keys::{Fault, Faults, alternatives, keys, word, words};
+use super::file::{PlotForm, PlotKeys, SweepFile};
+use crate::keys::{Fault, Faults, alternatives};
 
 /// Pictures of a sweep, at most.
 const MOST_PLOTS: usize = 24;
-/// Values of an axis that a name is looked up among, at most.
+/// Values of an axis among which `only` is checked, at most.
 const MOST_VALUES: u64 = 1_000;
-/// What stands for the arm where an axis is named.
+/// The name of the arm in keys that name an axis.
 const ARM: &str = "arm";
 
-keys! {
-    /// The keys of `[[plot]]`. What a sweep computes does not depend on them, but for the metrics
-    /// that get a column.
-    #[derive(Debug, Clone, PartialEq, Serialize)]
-    pub struct PlotKeys {
-        /// The form of the picture.
-        pub kind: PlotForm,
-        /// Its heading.
-        pub title: String,
-        /// What is shown upwards, of a heat map as colour.
-        pub metric: String,
-        /// What its axis is called, with its unit; the metric's name where it is left out.
-        #[serde(skip_serializing_if = "String::is_empty")]
-        pub says: String = String::new(),
-        /// The axis that goes to the right.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        pub x: Option<String>,
-        /// What a scatter plot shows to the right.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        pub x_metric: Option<String>,
-        /// What the axis to the right is called, with its unit; its own name where it is left out.
-        #[serde(skip_serializing_if = "String::is_empty")]
-        pub x_says: String = String::new(),
-        /// The axis of which each value is a curve, a colour or a row of its own, or `arm`, which
-        /// it is where it is left out.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        pub line: Option<String>,
-        /// The cells that are meant, by values of axes or the arm; all where it is left out.
-        #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-        pub only: BTreeMap<String, String> = BTreeMap::new(),
-        /// Axes of the picture that grow by factors.
-        #[serde(skip_serializing_if = "Vec::is_empty")]
-        pub log: Vec<PlotAxis> = Vec::new(),
-    }
-}
-
-/// Forms of a picture of a sweep.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum PlotForm {
-    /// Lines over an axis: means over all others.
-    Sweep,
-    /// A point per cell, one metric over another.
-    Scatter,
-    /// How far cells lie apart: median, quartiles, extremes.
-    Box,
-    /// A square for each value of two axes, coloured by the mean over all others.
-    Heat,
-}
-
-words! { PlotForm, word: Sweep Scatter Box Heat; }
-
-/// What a picture tells apart.
+/// A property by which a picture groups cells.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Dimension {
-    /// The arm.
     Arm,
-    /// The axis of this number.
+    /// The axis at this position.
     Axis(usize),
 }
 
 impl PlotKeys {
-    /// The name of what has a curve, a colour or a row of its own, if anything has.
     fn line_name(&self) -> Option<&str> {
-        let usual = || (self.x.as_deref() != Some(ARM)).then_some(ARM);
-        self.line.as_deref().or_else(usual)
+        let default = || (self.x.as_deref() != Some(ARM)).then_some(ARM);
+        self.line.as_deref().or_else(default)
     }
 
-    /// What has a curve, a colour or a row of its own, of a sweep with these axes.
+    /// Returns the dimension whose values have a curve, a colour or a row each, if there is one.
     pub fn line(&self, axes: &[String]) -> Option<Dimension> {
         dimension(self.line_name()?, axes)
     }
 
-    /// What goes to the right.
+    /// Returns the dimension along the x axis; `None` for a scatter plot.
     pub fn x(&self, axes: &[String]) -> Option<Dimension> {
         dimension(self.x.as_deref()?, axes)
     }
 
-    /// The cells that are meant: what they are told by, and the value that it has.
+    /// Returns the values of dimensions that the shown cells have.
     pub fn only(&self, axes: &[String]) -> Vec<(Dimension, String)> {
         let wanted = self.only.iter();
         wanted.filter_map(|(name, value)| Some((dimension(name, axes)?, value.clone()))).collect()
     }
 
-    /// The metrics that it shows.
     pub(super) fn metrics(&self) -> impl Iterator<Item = &String> {
         [&self.metric].into_iter().chain(&self.x_metric)
     }
@@ -112,17 +52,17 @@ impl PlotKeys {
         }
         match (self.kind, &self.x, &self.x_metric) {
             (PlotForm::Scatter, _, None) => {
-                return fault("x_metric", "is missing: what a `scatter` shows to the right");
+                return fault("x_metric", "is missing: the metric along the x axis");
             }
             (PlotForm::Scatter, Some(_), _) => {
-                return fault("x", "a `scatter` has `x_metric` to the right, and no axis");
+                return fault("x", "a `scatter` has `x_metric` in place of it");
             }
             (PlotForm::Scatter, None, Some(_)) | (_, Some(_), None) => {}
-            (_, _, Some(_)) => return fault("x_metric", "is what a `scatter` shows, and no other"),
-            (_, None, None) => return fault("x", "is missing: the axis that goes to the right"),
+            (_, _, Some(_)) => return fault("x_metric", "is a key of `scatter` alone"),
+            (_, None, None) => return fault("x", "is missing: the axis along the x axis"),
         }
         if self.line.is_some() && self.line == self.x {
-            return fault("line", "goes to the right already; expected another axis");
+            return fault("line", "is equal to `x`; expected another axis");
         }
         if self.kind == PlotForm::Heat && self.line_name().is_none() {
             return fault("line", "is missing: the axis whose values are the rows");
@@ -145,7 +85,7 @@ impl PlotKeys {
             };
             if let Some(known) = known.filter(|known| !known.contains(value)) {
                 let known = alternatives(known.iter().map(String::as_str));
-                let problem = format!("{name} is never {value:?}; expected {known}");
+                let problem = format!("{name} has no value {value:?}; expected {known}");
                 return Err(Fault::new("only", problem));
             }
         }
@@ -153,7 +93,7 @@ impl PlotKeys {
     }
 }
 
-/// Refuses pictures of what a sweep does not have.
+/// Rejects pictures of axes, arms and values that a sweep does not have.
 pub(super) fn check(file: &SweepFile, axes: &[Axis], arms: &[&str], faults: &mut Faults) {
     if file.plot.len() > MOST_PLOTS {
         faults.add(Fault::new("plot", format!("more than {MOST_PLOTS} pictures")));
@@ -171,7 +111,7 @@ fn dimension(name: &str, axes: &[String]) -> Option<Dimension> {
     }
 }
 
-/// The values of an axis, where they are few enough to be looked through.
+/// Returns the values of an axis; `None` if there are more than [`MOST_VALUES`].
 fn values(axis: &Axis) -> Option<Vec<String>> {
     let levels = axis.levels().filter(|levels| *levels <= MOST_VALUES)?;
     Some((0..levels).map(|level| axis.level(level).value.text).collect())
@@ -220,15 +160,15 @@ mod tests {
             ("kind = \"sweep\"", "plot[0].x: is missing"),
             ("kind = \"scatter\"", "plot[0].x_metric: is missing"),
             ("kind = \"scatter\"\nx_metric = \"a\"\nx = \"arm\"", "plot[0].x: a `scatter`"),
-            ("kind = \"box\"\nx = \"arm\"\nx_metric = \"a\"", "plot[0].x_metric: is what"),
+            ("kind = \"box\"\nx = \"arm\"\nx_metric = \"a\"", "plot[0].x_metric: is a key of"),
             ("kind = \"sweep\"\nx = \"path.down\"", "expected path.up, path.rtt or arm"),
-            ("kind = \"sweep\"\nx = \"arm\"\nline = \"arm\"", "plot[0].line: goes to the right"),
+            ("kind = \"sweep\"\nx = \"arm\"\nline = \"arm\"", "plot[0].line: is equal to `x`"),
             ("kind = \"heat\"\nx = \"arm\"", "plot[0].line: is missing"),
             ("kind = \"sweep\"\nx = \"path.up\"\nline = \"odd\"", "plot[0].line: no axis"),
             ("kind = \"box\"\nx = \"arm\"\nonly = { odd = \"1\" }", "plot[0].only: no axis"),
             (
                 "kind = \"box\"\nx = \"arm\"\nonly = { \"path.up\" = \"6mbit\" }",
-                "path.up is never \"6mbit\"; expected 5mbit or 10mbit",
+                "path.up has no value \"6mbit\"; expected 5mbit or 10mbit",
             ),
             ("kind = \"box\"\nx = \"path.up\"\nonly = { arm = \"pie\" }", "expected fifo or codel"),
             ("kind = \"time\"\nx = \"arm\"", "time"),

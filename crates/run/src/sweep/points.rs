@@ -1,22 +1,20 @@
-//! The points that axes make, each found by its number alone: a million take no memory.
+//! The points of a sweep, each computed from its number: a million need no memory.
 
 use underload_aqm::rng::Rng;
 
 use super::axis::{Axis, Level};
 use super::file::Design;
 
-/// Where in the axes each point lies.
 #[derive(Debug, Clone)]
 pub(super) struct Points {
     design: Design,
-    /// How many there are.
     pub count: u64,
     seed: u64,
 }
 
 impl Points {
-    /// The points of a grid, or so many that are drawn; `None` where there are more than a number
-    /// can tell.
+    /// Returns the points of a grid, or `samples` drawn points; `None` if the count exceeds 64
+    /// bits.
     pub(super) fn new(design: Design, samples: u64, axes: &[Axis], seed: u64) -> Option<Self> {
         let count = match design {
             Design::Grid => axes
@@ -27,7 +25,7 @@ impl Points {
         Some(Self { design, count, seed })
     }
 
-    /// The value of each axis at a point. In a grid the last axis varies fastest.
+    /// Returns the value of each axis at a point. In a grid the last axis varies fastest.
     pub(super) fn levels(&self, axes: &[Axis], point: u64) -> Vec<Level> {
         match self.design {
             Design::Grid => {
@@ -57,13 +55,13 @@ impl Points {
         Rng::new(self.seed).child("sweep").child(&axis.name)
     }
 
-    /// Uniform from 0 to below 1.
+    /// Draws a share of an axis, uniform from 0 to below 1.
     fn share(&self, axis: &Axis, point: u64) -> f64 {
         let mut rng = self.stream(axis).child(&point.to_string());
         (rng.next_u64() >> 11) as f64 / (1_u64 << 53) as f64
     }
 
-    /// The part of an axis that a point lies in: each part has one point.
+    /// Returns the part of an axis that a point is in: each part has one point.
     fn stratum(&self, axis: &Axis, point: u64) -> u64 {
         let mut keys = self.stream(axis).child("permutation");
         let keys: [u64; ROUNDS] = std::array::from_fn(|_| keys.next_u64());
@@ -73,8 +71,9 @@ impl Points {
 
 const ROUNDS: usize = 6;
 
-/// Where a number below `count` goes in a permutation of all of them: a Feistel network over the
-/// next power of four, walked until it is below `count` again (Black and Rogaway 2002).
+/// Maps a number below `count` to another one, as a permutation of these numbers: a Feistel network
+/// over the next power of four, repeated until the result is below `count` (Black and Rogaway
+/// 2002).
 fn permuted(number: u64, count: u64, keys: &[u64; ROUNDS]) -> u64 {
     let bits = u64::BITS - count.saturating_sub(1).leading_zeros();
     let half = bits.div_ceil(2).max(1);
@@ -92,7 +91,7 @@ fn permuted(number: u64, count: u64, keys: &[u64; ROUNDS]) -> u64 {
     }
 }
 
-/// All bits of a number in each of its bits (the end of `MurmurHash3`).
+/// Mixes all bits of a number (the finaliser of `MurmurHash3`).
 fn scrambled(mut number: u64) -> u64 {
     number ^= number >> 33;
     number = number.wrapping_mul(0xff51_afd7_ed55_8ccd);

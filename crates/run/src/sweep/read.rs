@@ -1,11 +1,9 @@
-//! From a sweep file to a sweep, or to what is wrong with it and where.
+//! Reads a sweep file, and reports its faults.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use data_encoding::HEXLOWER;
-use ring::digest::{SHA256, digest};
-use underload_record::schema::World;
+use underload_record::schema::{Extreme, World};
 use underload_sim::trial::TrialLabel;
 use underload_store::sweep::SweepColumns;
 
@@ -13,6 +11,7 @@ use super::axis::{Axis, Level};
 use super::compute::Files;
 use super::points::Points;
 use super::{BestKeys, Design, PlotKeys, StopKeys, Sweep, SweepFile, plots};
+use crate::cache::digest_text;
 use crate::keys::{Fault, Faults, read_table};
 use crate::scenario::document::Document;
 use crate::scenario::metrics::Metrics;
@@ -20,27 +19,22 @@ use crate::scenario::{Options, Scenario, ScenarioErrors, builtin};
 use crate::source::Source;
 use crate::world::sim::configure;
 
-/// Axes of a sweep, at most.
 const MOST_AXES: usize = 32;
-/// Metrics of a sweep, at most.
 const MOST_METRICS: usize = 64;
 /// Points of a design that draws them, at most.
 const MOST_SAMPLES: u64 = 100_000_000;
 /// Trials of a sweep, at most: their numbers have 32 bits.
 const MOST_TRIALS: u64 = u32::MAX as u64;
-/// Values of an axis that are tried out before a sweep begins, at most.
+/// Values of an axis that are tried before a sweep begins, at most.
 const MOST_TRIED: u64 = 1_000;
-/// What is told of every trial where the file does not say.
-const USUAL_METRICS: [&str; 4] = ["load.rtt.p50", "load.rtt.p99", "goodput.up", "goodput.down"];
+/// Values of an axis without steps that are tried.
+const TRIED_OF_RANGE: u64 = 9;
+const DEFAULT_METRICS: [&str; 4] = ["load.rtt.p50", "load.rtt.p99", "goodput.up", "goodput.down"];
 
 impl Sweep {
-    /// Reads a sweep file. `scenario` is what it varies, where the caller has it; else it is
-    /// looked for by the name that the file gives, beside the file or among those built in.
-    /// `program` is what computes it, see [`super::program`].
-    ///
-    /// # Errors
-    /// All faults of the file, or of its scenario, with their lines and keys and what would be
-    /// accepted.
+    /// Reads a sweep file. Without `scenario`, the scenario is found by the name in the file,
+    /// beside the file or among those built in. `program` is that of [`super::program`]. Returns
+    /// all faults of the file, or of its scenario.
     pub fn parse(
         text: &str,
         name: &str,
@@ -50,10 +44,7 @@ impl Sweep {
         Self::parse_with(text, name, scenario, program, BTreeMap::new())
     }
 
-    /// The same with [`Sweep::files`] of another machine, which are then not looked for here.
-    ///
-    /// # Errors
-    /// As [`Sweep::parse`].
+    /// As [`Sweep::parse`], with [`Sweep::files`] of another machine.
     pub fn parse_with(
         text: &str,
         name: &str,
@@ -87,7 +78,7 @@ impl Sweep {
         }
     }
 
-    /// The sweep of a file over a scenario, without its name and text.
+    /// Returns the sweep of a file over a scenario, without its name and text.
     fn new(
         mut file: SweepFile,
         scenario: Scenario,
@@ -97,7 +88,7 @@ impl Sweep {
         faults.accept(check_scenario(&scenario));
         let content = faults.accept(digest_of(&file));
         let axes = axes(&file, faults);
-        let asked = asked(&file);
+        let requested: Vec<String> = named_metrics(&file).cloned().collect();
         faults.accept(check_numbers(&file));
         check_metrics(&file, &Metrics::of(&scenario.arms, None, false), faults);
         fill(&mut file, &scenario);
@@ -119,7 +110,7 @@ impl Sweep {
             program: String::new(),
             content: content?,
             files,
-            asked,
+            requested,
         };
         if faults.is_empty() {
             sweep.check(faults);
@@ -127,8 +118,8 @@ impl Sweep {
         Some(sweep)
     }
 
-    /// Tries the values of each axis with the first ones of the others, and every arm. Reports one
-    /// fault of each axis.
+    /// Tries every arm, and the values of each axis with the first values of the other axes.
+    /// Reports one fault of each axis.
     fn check(&self, faults: &mut Faults) {
         let first: Vec<Level> = self.axes.iter().map(|axis| axis.at(0.0)).collect();
         for arm in &self.scenario.arms {
@@ -138,7 +129,7 @@ impl Sweep {
         }
         let Some(arm) = self.scenario.arms.first() else { return };
         for (number, axis) in self.axes.iter().enumerate() {
-            let tried = axis.levels().unwrap_or(MOST_SHARES).min(MOST_TRIED);
+            let tried = axis.levels().unwrap_or(TRIED_OF_RANGE).min(MOST_TRIED);
             for step in 1..tried {
                 let mut levels = first.clone();
                 levels[number] = match axis.levels() {
@@ -152,7 +143,7 @@ impl Sweep {
         }
     }
 
-    /// Whether values make an arm that can be simulated.
+    /// Checks that the arm with these values can be simulated.
     fn try_out(&self, levels: &[Level], arm: &str) -> Result<(), Fault> {
         let load = &mut |file: &str| self.files.note(&self.scenario.name, file);
         let made = self.varied(levels, arm).and_then(|varied| varied.arm(&self.scenario, 0, load));
@@ -162,7 +153,7 @@ impl Sweep {
         Ok(())
     }
 
-    /// The fault of an arm as the axis' that gave the value.
+    /// Returns the fault of an arm as a fault of the axis that has the value.
     fn blame(&self, fault: &Fault, levels: &[Level]) -> Fault {
         let axis = self.axis_of(&fault.key);
         let Some(axis) = axis else { return Fault::new("scenario", fault.to_string()) };
@@ -175,16 +166,13 @@ impl Sweep {
     }
 }
 
-/// Places of an axis without steps that are tried out.
-const MOST_SHARES: u64 = 9;
-
-/// What tells files apart that compute different rows.
+/// Returns the digest of the parts of a file on which its rows depend.
 fn digest_of(file: &SweepFile) -> Result<String, Fault> {
     let text = file.bare().to_text().map_err(|error| Fault::new("", error.to_string()))?;
-    Ok(HEXLOWER.encode(digest(&SHA256, text.as_bytes()).as_ref()))
+    Ok(digest_text(text.as_bytes()))
 }
 
-/// The scenario that a sweep file names.
+/// Finds the scenario that a sweep file names.
 fn find(scenario: Option<&str>, file: &str) -> Result<Source, Fault> {
     let fault = |problem: String| Fault::new("scenario", problem);
     let name = scenario.ok_or_else(|| fault("is missing: a built-in one, or a file".to_owned()))?;
@@ -194,7 +182,7 @@ fn find(scenario: Option<&str>, file: &str) -> Result<Source, Fault> {
     Source::find(&name).map_err(|error| fault(error.to_string()))
 }
 
-/// The scenario that a sweep varies, with what its file changes in it.
+/// Reads the scenario with the overrides of the sweep file.
 fn scenario_of(
     file: &SweepFile,
     source: &Source,
@@ -212,21 +200,21 @@ fn scenario_of(
     Scenario::read(&source.text, &source.name, &options, load)
 }
 
-/// Refuses a scenario that cannot be computed anywhere at any time.
+/// Rejects a scenario that another machine or a later program could not compute.
 fn check_scenario(scenario: &Scenario) -> Result<(), Fault> {
     if !scenario.worlds().contains(&World::Sim) {
-        let problem = "runs commands, which virtual time cannot; expected one without exec";
+        let problem = "runs commands, which the simulator cannot; expected one without exec";
         return Err(Fault::new("scenario", problem));
     }
     match scenario.own() {
         None => Ok(()),
-        Some(own) => Err(Fault::new(
-            "scenario",
-            format!(
-                "{own}: a sweep may go on elsewhere and years later, where this algorithm of \
-                 one's own is not; expected those of the program"
-            ),
-        )),
+        Some(own) => {
+            let problem = format!(
+                "{own}: a sweep may continue on another machine; expected only algorithms of this \
+                 program"
+            );
+            Err(Fault::new("scenario", problem))
+        }
     }
 }
 
@@ -246,8 +234,8 @@ fn axes(file: &SweepFile, faults: &mut Faults) -> Option<Vec<Axis>> {
             continue;
         };
         let keys = axis.keys();
-        let mut earlier = axes.iter().flat_map(Axis::keys);
-        if let Some(key) = earlier.find(|key| keys.contains(key)) {
+        let repeated = axes.iter().flat_map(Axis::keys).find(|key| keys.contains(key));
+        if let Some(key) = repeated {
             let problem = format!("another axis varies {key}, too; expected one");
             faults.add(Fault::new(place, problem));
         }
@@ -260,21 +248,21 @@ fn points(file: &SweepFile, axes: &[Axis], seed: u64) -> Result<Points, Fault> {
     let samples = match (file.design, file.samples) {
         (Design::Grid, None) => 0,
         (Design::Grid, Some(_)) => {
-            let problem = "a grid has as many points as its axes make; expected a `design` of \
-                           \"random\" or \"latin-hypercube\"";
+            let problem = "is not a key of a grid, which has every combination of its axes' \
+                           values; expected `design` \"random\" or \"latin-hypercube\"";
             return Err(Fault::new("samples", problem));
         }
         (_, Some(samples)) if (1..=MOST_SAMPLES).contains(&samples) => samples,
-        (_, None) => return Err(Fault::new("samples", "is missing: how many points are drawn")),
+        (_, None) => return Err(Fault::new("samples", "is missing: the number of points")),
         (_, Some(_)) => return Err(Fault::new("samples", format!("expected 1 to {MOST_SAMPLES}"))),
     };
     if file.design != Design::Grid && axes.is_empty() {
-        return Err(Fault::new("design", "without an axis nothing is drawn; expected [[axis]]"));
+        return Err(Fault::new("design", "has no axis to draw from; expected [[axis]] tables"));
     }
     Points::new(file.design, samples, axes, seed).ok_or_else(too_many)
 }
 
-/// Trials of a cell, at most.
+/// Returns the trials of a cell, at most.
 fn repeats(file: &SweepFile, scenario: &Scenario, points: u64) -> Result<u64, Fault> {
     let own = u64::from(scenario.repeats);
     let repeats = file.repeats.unwrap_or(own);
@@ -297,32 +285,28 @@ fn too_many() -> Fault {
     Fault::new("", format!("more than {MOST_TRIALS} trials; expected fewer values or `repeats`"))
 }
 
-/// The metrics that a file names.
-fn asked(file: &SweepFile) -> Vec<String> {
-    let (stop, best) = (file.stop.iter(), file.best.iter());
-    let named = stop.map(|stop| &stop.metric).chain(best.map(|best| &best.metric));
-    let shown = file.plot.iter().flat_map(PlotKeys::metrics);
-    named.chain(&file.metrics).chain(shown).cloned().collect()
-}
-
-/// What the file leaves out.
-fn fill(file: &mut SweepFile, scenario: &Scenario) {
-    if file.metrics.is_empty() {
-        file.metrics = USUAL_METRICS.map(str::to_owned).to_vec();
-    }
-    if file.best.is_none() {
-        let usual = || file.stop.as_ref().map(|stop| stop.metric.clone());
-        let headline = scenario.headline.as_ref().map(|headline| headline.metric.clone());
-        // A study's own numbers are of no single trial.
-        let headline = headline
-            .filter(|metric| !metric.is_empty() && *metric != "cut" && !metric.starts_with("cut."));
-        let metric = usual().or(headline).unwrap_or_else(|| "load.rtt.p99".to_owned());
-        file.best = Some(BestKeys { metric, order: underload_record::schema::Extreme::Smallest });
-    }
+/// Returns the metrics that a file names.
+fn named_metrics(file: &SweepFile) -> impl Iterator<Item = &String> {
     let stop = file.stop.iter().map(|stop| &stop.metric);
     let best = file.best.iter().map(|best| &best.metric);
     let shown = file.plot.iter().flat_map(PlotKeys::metrics);
-    let needed: Vec<String> = stop.chain(best).chain(shown).cloned().collect();
+    stop.chain(best).chain(shown).chain(&file.metrics)
+}
+
+fn fill(file: &mut SweepFile, scenario: &Scenario) {
+    if file.metrics.is_empty() {
+        file.metrics = DEFAULT_METRICS.map(str::to_owned).to_vec();
+    }
+    if file.best.is_none() {
+        let stop = file.stop.as_ref().map(|stop| stop.metric.clone());
+        let headline = scenario.headline.as_ref().map(|headline| headline.metric.clone());
+        // The numbers of a study are not those of single trials.
+        let headline = headline
+            .filter(|metric| !metric.is_empty() && *metric != "cut" && !metric.starts_with("cut."));
+        let metric = stop.or(headline).unwrap_or_else(|| "load.rtt.p99".to_owned());
+        file.best = Some(BestKeys { metric, order: Extreme::Smallest });
+    }
+    let needed: Vec<String> = named_metrics(file).cloned().collect();
     for metric in needed {
         if !file.metrics.contains(&metric) {
             file.metrics.push(metric);
@@ -335,7 +319,7 @@ fn check_numbers(file: &SweepFile) -> Result<(), Fault> {
     let positive = |value: &f64| value.is_finite() && *value > 0.0;
     match (within_percent, within) {
         (None, None) => {
-            let problem = "expected `within_percent` or `within`: how narrow the interval must be";
+            let problem = "expected `within_percent` or `within`, half of the interval's width";
             Err(Fault::new("stop", problem))
         }
         (Some(percent), _) if !positive(percent) => {
@@ -344,13 +328,13 @@ fn check_numbers(file: &SweepFile) -> Result<(), Fault> {
         (_, Some(within)) if !positive(within) => {
             Err(Fault::new("stop.within", "expected more than 0"))
         }
-        // Two values have an interval, and a poor one.
+        // An interval needs at least two values.
         _ if *least < 2 => Err(Fault::new("stop.least", "expected at least 2")),
         _ => Ok(()),
     }
 }
 
-/// Refuses what is no metric. Which flows there are depends on the axes.
+/// Rejects unknown metrics. Flows may depend on the axes.
 fn check_metrics(file: &SweepFile, metrics: &Metrics, faults: &mut Faults) {
     let of_stop = file.stop.iter().map(|stop| ("stop.metric".to_owned(), &stop.metric));
     let of_best = file.best.iter().map(|best| ("best.metric".to_owned(), &best.metric));
@@ -365,7 +349,7 @@ fn check_metrics(file: &SweepFile, metrics: &Metrics, faults: &mut Faults) {
     }
 }
 
-/// The columns, whose names must differ.
+/// Returns the columns, whose names must differ.
 fn columns(file: &SweepFile, axes: &[Axis]) -> Result<SweepColumns, Fault> {
     if file.metrics.len() > MOST_METRICS {
         return Err(Fault::new("metrics", format!("more than {MOST_METRICS} metrics")));
@@ -374,10 +358,10 @@ fn columns(file: &SweepFile, axes: &[Axis]) -> Result<SweepColumns, Fault> {
     let mut claim = |place: String, own: [String; 3]| {
         let [name, ..] = &own;
         if name.is_empty() || name.chars().any(char::is_control) {
-            return Err(Fault::new(place, "a name is a text of visible characters"));
+            return Err(Fault::new(place, "expected a name of visible characters"));
         }
         if let Some(taken) = own.iter().find(|name| names.contains(name)) {
-            return Err(Fault::new(place, format!("a column `{taken}` is there already")));
+            return Err(Fault::new(place, format!("the column `{taken}` exists already")));
         }
         names.extend(own);
         Ok(())

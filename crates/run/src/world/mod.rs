@@ -19,19 +19,18 @@ use crate::trial::{Setting, Trial, TrialData};
 
 /// A world that is ready to run trials of a scenario that it has checked.
 pub(crate) trait World {
-    /// The world's name in the record.
     fn name(&self) -> schema::World;
 
-    /// Which world was chosen and why, for the user.
+    /// Returns which world was chosen and why, for the user.
     fn reason(&self) -> &str;
 
-    /// How long the scenario will about take; `None` where that depends on the machine.
+    /// Estimates the duration of the run; `None` if it depends on the machine.
     fn estimate(&self, scenario: &Scenario) -> Option<Duration>;
 
-    /// Trials to hand over at once.
+    /// Returns how many trials [`World::run`] is to be called with.
     fn batch_size(&self) -> usize;
 
-    /// Runs trials; `show` is told what is under way. Those that were interrupted are `None`.
+    /// Runs trials, and calls `show` with each step. Interrupted trials are `None`.
     fn run(
         &self,
         trials: &[Trial<'_>],
@@ -40,9 +39,8 @@ pub(crate) trait World {
     ) -> Result<Vec<Option<TrialData>>, RunError>;
 }
 
-/// The world that was asked for; `auto` is live where the machine and the scenario allow it.
-///
-/// Call it before any thread starts: without root it moves this process into a user namespace.
+/// Returns the requested world; for `auto`, the live world if the machine and the scenario allow
+/// it. Call this before any thread starts: without root it moves the process into a user namespace.
 pub(crate) fn choose(
     choice: WorldChoice,
     scenario: &Scenario,
@@ -51,7 +49,7 @@ pub(crate) fn choose(
     match choice {
         WorldChoice::Live => live(scenario),
         WorldChoice::Kernel => kernel(scenario),
-        WorldChoice::Sim => simulated(scenario, own, "as asked"),
+        WorldChoice::Sim => simulated(scenario, own, "as requested"),
         WorldChoice::Auto => live(scenario).or_else(|error| {
             let reason = format!("because live is not possible here: {}", chain(&error));
             simulated(scenario, own, &reason)
@@ -76,7 +74,7 @@ fn kernel(scenario: &Scenario) -> Result<Box<dyn World>, RunError> {
 #[cfg(not(all(feature = "live", target_os = "linux")))]
 fn live(_: &Scenario) -> Result<Box<dyn World>, RunError> {
     Err(RunError::Refused(
-        "this program was built without the worlds `live` and `kernel`, which are Linux's alone"
+        "this program was built without the worlds `live` and `kernel`, which need Linux"
             .to_owned(),
     ))
 }

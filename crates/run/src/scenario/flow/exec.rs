@@ -1,33 +1,31 @@
 //! `kind = "exec"`: any program, in the live world.
 
-use serde::Serialize;
 use underload_aqm::time::Span;
 
 use super::common::{Activity, ActivityKeys, Kind};
 use crate::keys::{Fault, keys};
 
-/// A command at the client, and another at the server, started before it, where it needs one.
-///
-/// In the words of both, `{client}` and `{server}` stand for the addresses of the two ends.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+/// A command at the client, and optionally a command at the server that starts before it. In the
+/// words of both, `{client}` and `{server}` are the addresses of the two ends.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExecFlow {
     /// Program and arguments at the client; no shell.
     pub client: Vec<String>,
-    /// Program and arguments at the server, or nothing.
+    /// Program and arguments at the server; may be empty.
     pub server: Vec<String>,
-    /// When the client's command starts, and when it is stopped should it still run.
+    /// When the client's command starts, and when it is stopped if it still runs.
     pub activity: Activity,
 }
 
 keys! {
     pub(super) struct ExecKeys {
-        /// Program and arguments at the client; no shell.
+        /// Program and arguments at the client, without a shell: `["iperf3", "-c", "{server}"]`.
         client: Vec<String>,
-        /// Program and arguments at the server, started before the client's.
+        /// Program and arguments at the server, started before the client's: `["iperf3", "-s"]`.
         server: Vec<String> = Vec::new(),
-        /// When the client's command starts, since the start of the ramp.
+        /// Start of the client's command after the start of the ramp; 0s by default.
         start: Option<Span>,
-        /// When the client's command is stopped should it still run.
+        /// When the client's command is stopped if it still runs, after the start of the ramp.
         stop: Option<Span>,
     }
 }

@@ -1,4 +1,4 @@
-//! `[[flow]]`: what sends packets over the path.
+//! `[[flow]]`: the senders of packets.
 
 mod application;
 mod common;
@@ -7,7 +7,6 @@ mod probe;
 mod tcp;
 mod udp;
 
-use serde::Serialize;
 use serde_json::{Value as Json, json};
 use toml::{Table, Value as Toml};
 use underload_aqm::config::closest;
@@ -15,13 +14,12 @@ use underload_aqm::time::Span;
 use underload_sim::congestion::Algorithm;
 use underload_sim::sprout;
 
-use super::identity;
 use crate::keys::{
     Fault, Faults, Reader, Refusal, Section, Value, alternatives, did_you_mean, read_table, schema,
 };
 
 pub use application::ApplicationFlow;
-pub use common::{Activity, Class};
+pub use common::Activity;
 pub use exec::ExecFlow;
 pub use probe::ProbeFlow;
 pub use tcp::TcpFlow;
@@ -34,20 +32,17 @@ use common::Kind;
 use exec::ExecKeys;
 
 /// A flow, or a group of equal ones.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Flow {
     /// Unique in the scenario.
     pub name: String,
-    /// Kind of the flow, with the keys of that kind.
     pub kind: FlowKind,
-    /// How much longer its base round trip is than the path's, as if its other end were further
-    /// away; half of it each way. Only in the sim world.
-    #[serde(serialize_with = "identity::span")]
+    /// Added to the path's base round trip, half of it in each direction. Only in the sim world.
     pub extra_rtt: Span,
 }
 
 /// The kinds of flows, each with its keys.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq)]
 pub enum FlowKind {
     /// Bulk transfer over TCP.
     Tcp(TcpFlow),
@@ -79,7 +74,6 @@ kinds! {
     Application(ApplicationFlow);
 }
 
-/// A kind of flow: its name, the reader of its tables, and the schema of its keys.
 struct Entry {
     name: &'static str,
     read: fn(&Table, &mut Faults) -> Option<(FlowKind, Span)>,
@@ -103,7 +97,7 @@ const KINDS: [Entry; 10] = [
     entry::<ApplicationKeys<CloudGameKeys>>(),
 ];
 
-/// The keys of a flow: those of its kind, and those that all have.
+/// The keys of a flow: those of its kind, and those of every kind.
 struct Keys<K> {
     kind: K,
     extra_rtt: Span,
@@ -112,14 +106,12 @@ struct Keys<K> {
 impl<K: Kind> Section for Keys<K> {
     fn take(reader: &mut Reader<'_>) -> Option<Self> {
         reader.key::<String>("kind", &[], None);
-        reader.key::<Option<String>>(
-            "name",
-            &["Unique in the scenario; by default the kind"],
-            None,
-        );
+        let help = "Unique in the scenario; by default the kind";
+        reader.key::<Option<String>>("name", &[help], None);
         let kind = K::take(reader);
         let extra_rtt = if K::IS_SIMULATED {
-            let help = "How much longer its base round trip is than the path's";
+            let help =
+                "Added to the path's base round trip, half of it in each direction; sim only";
             let range = Span::ZERO..=MAX_EXTRA_RTT;
             reader.key_in("extra_rtt", &[help], Some(Span::ZERO), range)
         } else {
@@ -153,7 +145,7 @@ impl Value for AnyFlow {
         let schema = |entry: &Entry| {
             let mut schema = (entry.schema)();
             schema["properties"]["kind"] = json!({ "const": entry.name });
-            // An arm may give what the table lacks.
+            // An arm may have the keys that the table lacks.
             schema["required"] = json!(["kind"]);
             schema
         };
@@ -161,14 +153,15 @@ impl Value for AnyFlow {
     }
 }
 
-/// Names of the congestion controls that the simulator knows.
+/// Returns the names of the simulated congestion controls.
 pub fn simulated_controls() -> Vec<String> {
     let names = Algorithm::names();
     names.split(", ").chain([sprout::NAME]).map(str::to_owned).collect()
 }
 
-/// Longest extra round trip of a flow: as long as a path's own delays may be.
+/// As long as the delays of a path may be.
 const MAX_EXTRA_RTT: Span = Span::from_secs(10);
+
 impl Flow {
     pub(super) fn read(name: &str, table: &Table, faults: &mut Faults) -> Option<Self> {
         faults.under(&format!("flow.{name}"), |faults| {
@@ -189,12 +182,7 @@ impl Flow {
         })
     }
 
-    /// Whether only the simulator knows how to run it.
-    pub fn is_sim_only(&self) -> bool {
-        self.sim_only_key().is_some()
-    }
-
-    /// The key that only the simulator knows how to run, if any.
+    /// Returns the key that only the simulator supports, if the flow has one.
     pub fn sim_only_key(&self) -> Option<&'static str> {
         match &self.kind {
             FlowKind::Application(_) => Some("kind"),

@@ -2,59 +2,55 @@
 
 use std::ops::RangeInclusive;
 
-use serde::Serialize;
 use underload_aqm::time::Span;
 use underload_record::schema::FlowDirection;
 use underload_sim::congestion::PragueConfig;
 
 use super::common::{Activity, COUNTS, DSCPS, Kind};
 use crate::keys::{Bytes, Fault, keys};
-use crate::scenario::identity;
 
 keys! {
-    /// Bulk TCP. The sender always has data.
-    #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+    /// Bulk TCP, whose sender always has data.
+    #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct TcpFlow {
         /// Direction of the payload.
         pub direction: FlowDirection = FlowDirection::Up,
-        /// Flows per direction; 0 = the flow rests.
+        /// Flows per direction; 0 for a flow that only some arms use.
         pub count: u32 = 1 => COUNTS,
-        /// Congestion control, always named: the machine's default may be any.
+        /// Congestion control; required, as the default differs from machine to machine.
         pub congestion_control: String,
         /// Whether both ends negotiate ECN.
         pub ecn: bool = false,
-        /// Differentiated Services codepoint.
+        /// Differentiated Services codepoint of all packets.
         pub dscp: u8 = 0 => DSCPS,
-        /// Bytes that the receiver accepts before it has acknowledged them; `None`: no limit that
-        /// matters. Only in the sim world.
+        /// Bytes in flight that the receiver accepts, at most; by default 2.5 MB, which Linux's
+        /// send buffer of 4 MiB holds; sim only.
         pub receive_window_bytes: Option<Bytes> as "receive_window" => RECEIVE_WINDOWS,
-        /// Whether to report how long each segment takes to arrive, retransmissions included. Only
-        /// in the sim world.
+        /// Reports `delivery_p50`, `_p90`, `_p99` and `_max` in ms, from the first transmission of
+        /// a segment to its first arrival, and `retransmitted` in %; sim only.
         pub delivery: bool = false,
-        /// Prague's target round trip, 0 = off; `None`: as Linux has it. Only in the sim world.
-        #[serde(serialize_with = "identity::optional_span")]
+        /// Prague's target round trip: flows with a shorter one behave like flows with this one; 0
+        /// to disable; 25ms by default; sim only.
         pub rtt_target: Option<Span> => Span::ZERO..=PragueConfig::MAX_RTT_TARGET,
-        /// Rounds until Prague's target counts; `None`: as Linux has them. Only in the sim world.
+        /// Rounds until Prague's target applies; 4 by default; sim only.
         pub rtt_transition: Option<u32>,
-        /// The times at which the flow sends.
         pub activity: Activity [flat],
     }
 }
 
 impl TcpFlow {
-    /// Whether its congestion control is one that whoever runs the scenario brings along; see
-    /// [`crate::own`].
+    /// Whether the caller has to provide its congestion control; see [`crate::own`].
     pub fn is_own(&self) -> bool {
         self.congestion_control.starts_with(OWN)
     }
 }
 
-/// What the name of an own congestion control begins with.
+/// Prefix of the names of congestion controls that the caller provides.
 const OWN: &str = "own:";
-/// Bytes of the name of a congestion control, at most; an own one has its parameters in it.
 const MAX_NAME_BYTES: usize = 64;
+/// The caller's names have parameters in them.
 const MAX_OWN_BYTES: usize = 512;
-/// A smaller window holds no segment.
+/// A smaller window has no room for a segment.
 const RECEIVE_WINDOWS: RangeInclusive<Bytes> = Bytes(1_500)..=Bytes(1 << 30);
 
 impl Kind for TcpFlow {

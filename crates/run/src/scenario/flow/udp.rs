@@ -2,30 +2,26 @@
 
 use std::ops::RangeInclusive;
 
-use serde::Serialize;
 use underload_aqm::rate::Rate;
-use underload_record::schema::FlowDirection;
+use underload_record::schema::{FlowDirection, Marking};
 
-use super::common::{Activity, COUNTS, Class, Kind};
+use super::common::{Activity, COUNTS, Kind};
 use crate::keys::{Bytes, Fault, keys};
-use crate::scenario::identity;
 
 keys! {
-    /// UDP at a constant rate.
-    #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+    /// UDP at a constant rate. The simulator reports `delay_p50`, `_p90`, `_p99` and `_max` in ms,
+    /// one way, and `lost` in %, over the whole trial.
+    #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct UdpFlow {
         /// Direction of the datagrams.
         pub direction: FlowDirection = FlowDirection::Up,
-        /// Flows per direction; 0 = the flow rests.
+        /// Flows per direction; 0 for a flow that only some arms use.
         pub count: u32 = 1 => COUNTS,
-        /// Rate of each, counted as IP packets.
-        #[serde(serialize_with = "identity::rate")]
+        /// Rate of each flow, with IP headers.
         pub rate: Rate,
         /// Length of each IP packet.
         pub packet_bytes: Bytes as "packet" = Bytes(1_200) => PACKETS,
-        /// Traffic class.
-        pub class: Class [flat],
-        /// The times at which the flow sends.
+        pub marking: Marking [flat],
         pub activity: Activity [flat],
     }
 }

@@ -1,43 +1,36 @@
-//! Whether the live world, and this machine, can run a scenario: said before anything starts.
+//! Checks whether the live world and this machine can run a scenario, before anything starts.
 
 use underload_probe::load::available_congestion_controls;
 
 use crate::error::RunError;
 use crate::scenario::{Arm, Flow, FlowKind, Scenario};
 
-/// Refuses what the live world has no words for.
+/// Rejects a scenario with features that only the simulator has.
 pub(in crate::world) fn model(scenario: &Scenario) -> Result<(), RunError> {
-    let name = &scenario.name;
-    if let Some(hop) = scenario.arms.iter().find_map(|arm| arm.path.first_hop()) {
-        return Err(RunError::Refused(format!(
-            "{name}: path.hop.{hop}: only the simulator has chains of links (see \
-             docs/scenario-format.md); expected path.up and path.down, or --world sim"
-        )));
-    }
-    if let Some(own) = scenario.own() {
-        return Err(RunError::Refused(format!(
-            "{name}: {own}: only the simulator takes algorithms of one's own; expected the \
-             simulated world"
-        )));
-    }
-    if let Some(arm) = scenario.arms.iter().find(|arm| arm.ecn().is_none()) {
-        return Err(RunError::Refused(format!(
-            "{name}: arm {}: in the live world ECN is a setting of a whole host; expected `ecn` of \
-             all tcp flows or of none, or --world sim",
+    let arms = &scenario.arms;
+    let sim_only = |flow: &Flow| Some(format!("flow.{}.{}", flow.name, flow.sim_only_key()?));
+    let problem = if let Some(hop) = arms.iter().find_map(|arm| arm.path.first_hop()) {
+        format!(
+            "path.hop.{hop}: only the simulator has chains of links (see docs/scenario-format.md); \
+             expected path.up and path.down, or --world sim"
+        )
+    } else if let Some(own) = scenario.own() {
+        format!("{own}: only the simulator runs algorithms of Python; expected --world sim")
+    } else if let Some(arm) = arms.iter().find(|arm| arm.ecn().is_none()) {
+        format!(
+            "arm {}: in the live world ECN is a setting of a whole host; expected `ecn` of all tcp \
+             flows or of none, or --world sim",
             arm.name
-        )));
-    }
-    let mut flows = scenario.arms.iter().flat_map(|arm| &arm.flows);
-    if let Some((flow, key)) = flows.find_map(|flow| Some((&flow.name, flow.sim_only_key()?))) {
-        return Err(RunError::Refused(format!(
-            "{name}: flow.{flow}.{key}: only the simulator knows it (see \
-             docs/scenario-format.md); expected --world sim"
-        )));
-    }
-    Ok(())
+        )
+    } else if let Some(key) = arms.iter().flat_map(|arm| &arm.flows).find_map(sim_only) {
+        format!("{key}: only the simulator supports it; expected --world sim")
+    } else {
+        return Ok(());
+    };
+    Err(RunError::Refused(format!("{}: {problem}", scenario.name)))
 }
 
-/// Refuses what this machine cannot run.
+/// Rejects a scenario that this machine cannot run.
 pub(in crate::world) fn machine(scenario: &Scenario) -> Result<(), RunError> {
     let available = available_congestion_controls();
     for arm in &scenario.arms {

@@ -1,4 +1,4 @@
-//! Commands inside the lab: any program at the client, another at the server where it needs one.
+//! Commands inside the lab: any program at the client, and optionally another at the server.
 
 use std::fs::File;
 use std::io::{Read as _, Seek as _};
@@ -13,7 +13,6 @@ use crate::error::{Doing as _, RunError};
 use crate::scenario::{Arm, ExecFlow, FlowKind};
 use crate::trial::Output;
 
-/// The commands of a trial.
 #[derive(Debug)]
 pub(super) struct Commands<'a> {
     lab: &'a Lab,
@@ -29,17 +28,17 @@ struct Running<'a> {
     client: Option<Process>,
     output: File,
     is_started: bool,
-    /// Exit status, once known; a command killed by a signal has none.
+    /// Exit status; `None` while the command runs, and after a signal killed it.
     status: Option<i32>,
     is_stopped: bool,
 }
 
-/// What commands left: their records, what did not go as asked, their output.
+/// The records of commands, descriptions of those that failed, and their outputs.
 pub(super) type Finished = (Vec<FlowRecord>, Vec<String>, Vec<Output>);
 
-/// Bytes of a command's output that are kept.
+/// Bytes of a command's output that are stored, at most.
 const OUTPUT_MAX: u64 = 16 << 20;
-/// How long a command may take to end when it is asked to.
+/// Time that a command has to end after SIGTERM.
 const GRACE: Duration = Duration::from_secs(2);
 
 impl<'a> Commands<'a> {
@@ -68,8 +67,8 @@ impl<'a> Commands<'a> {
         Ok(Self { lab, flows, ramp_start: None })
     }
 
-    /// Starts and stops the clients whose time has come. Called ten times a second.
-    pub(super) fn attend(&mut self, phase: Phase) -> Result<(), RunError> {
+    /// Starts and stops the clients that are due. Called ten times a second.
+    pub(super) fn start_and_stop(&mut self, phase: Phase) -> Result<(), RunError> {
         if matches!(phase, Phase::Ramp | Phase::Load) && self.ramp_start.is_none() {
             self.ramp_start = Some(Instant::now());
         }
@@ -82,8 +81,8 @@ impl<'a> Commands<'a> {
                 running.client = Some(client.doing(format!("flow.{}.client", running.name))?);
                 running.is_started = true;
             }
-            let is_over = activity.stop.is_some_and(|stop| elapsed >= duration(stop));
-            if is_over || phase == Phase::Drain {
+            let is_due = activity.stop.is_some_and(|stop| elapsed >= duration(stop));
+            if is_due || phase == Phase::Drain {
                 running.stop();
             }
         }
@@ -99,7 +98,7 @@ impl<'a> Commands<'a> {
                 Some(0) => {}
                 Some(status) => incomplete
                     .push(format!("the command of {} ended with status {status}", running.name)),
-                // Stopped by us at the time that the scenario gives: as asked.
+                // Stopped at the time that the scenario gives.
                 None if running.is_started => {}
                 None => incomplete.push(format!("the command of {} never started", running.name)),
             }
@@ -123,7 +122,7 @@ impl Running<'_> {
             return;
         }
         client.terminate();
-        // Whatever it answers to being stopped is not a failure of its own. Dropping it kills it.
+        // The status of a command that was stopped is no failure. Dropping it kills it.
         let _ = client.wait_for(GRACE);
     }
 

@@ -1,12 +1,11 @@
-//! The live world: the kernel's own TCP between two network namespaces, through our links and
-//! queues, in real time.
+//! The live world: the kernel's TCP between two network namespaces, through our links and queues,
+//! in real time.
 //!
-//! Every trial has a lab of its own: nothing that one trial did to the kernel reaches the next, and
-//! all of it ends with the trial.
+//! Every trial has a separate lab, which ends with it: no state of the kernel reaches the next.
 //!
-//! - [`mod@check`]: refuses what this machine or this world cannot run.
-//! - [`plan`]: from the scenario's words to those of the lab, the gateway and the measurement.
-//! - [`trial`]: runs one.
+//! - [`mod@check`]: rejects what this machine or this world cannot run.
+//! - [`plan`]: configures the lab, the gateway and the measurement.
+//! - [`trial`]: runs one trial.
 //! - [`exec`]: commands inside the lab.
 
 pub(super) mod check;
@@ -31,8 +30,8 @@ pub(super) struct Live {
 }
 
 impl Live {
-    /// Makes this process ready for a scenario. Without root it moves the process into a user
-    /// namespace, which only a process of one thread can enter.
+    /// Prepares this process for a scenario. Without root it moves the process into a user
+    /// namespace, which only a process with one thread can enter.
     pub(super) fn enter(scenario: &Scenario) -> Result<Self, RunError> {
         check::model(scenario)?;
         let privilege = privilege::enter().of_world()?;
@@ -66,7 +65,6 @@ impl World for Live {
         1
     }
 
-    /// Runs trials one after the other.
     fn run(
         &self,
         trials: &[Trial<'_>],

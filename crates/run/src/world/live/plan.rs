@@ -1,4 +1,4 @@
-//! From the scenario's words to those of the lab, the gateway and the measurement.
+//! Configures the lab, the gateway and the measurement of a trial.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use underload_probe::measure::{MeasurementConfig, Ramp, RequestResponse};
 use underload_record::schema::{self, Marking};
 
 use crate::flows;
-use crate::scenario::{self, Arm, Class, Flow, FlowKind, Lane, Path, Phases, ProbeFlow};
+use crate::scenario::{self, Arm, Flow, FlowKind, Lane, Path, Phases, ProbeFlow};
 use crate::trial::Trial;
 
 /// The clock that a trial runs by.
@@ -19,17 +19,16 @@ use crate::trial::Trial;
 pub(in crate::world) enum Clockwork {
     /// Threads wake up late, and spin before a deadline.
     Real,
-    /// Threads wake up in time; a thread that spins would wait for a clock that stands still.
+    /// Threads wake up in time; a thread that spins would wait for a clock that does not advance.
     Virtual,
 }
 
-/// The lab of an arm.
 pub(super) fn lab(arm: &Arm) -> LabConfig {
     LabConfig { ecn: arm.ecn().unwrap_or_default(), ..LabConfig::default() }
 }
 
-/// The gateway of a trial. A path has one link per direction here: hops are refused before.
-/// `None`: of an own queue, which is refused before as well.
+/// Configures the gateway of a trial. `None` for a queue of the caller, which [`super::check`]
+/// rejects, as it rejects hops: here a path has one link in each direction.
 pub(super) fn gateway(path: &Path, seed: u64, time: Clockwork) -> Option<GatewayConfig> {
     let lane = |lane: &Lane| {
         Some(LaneConfig { link: lane.link.clone(), queue: lane.queue.known()?.clone() })
@@ -42,7 +41,7 @@ pub(super) fn gateway(path: &Path, seed: u64, time: Clockwork) -> Option<Gateway
     Some(config)
 }
 
-/// Probes, load and phases of a trial.
+/// Configures probes, load and phases of a trial.
 pub(super) fn measurement(trial: &Trial<'_>, time: Clockwork) -> MeasurementConfig {
     let Arm { phases, flows, .. } = trial.arm;
     let mut config = MeasurementConfig {
@@ -67,17 +66,15 @@ pub(super) fn measurement(trial: &Trial<'_>, time: Clockwork) -> MeasurementConf
     config
 }
 
-/// The longest phases with a margin: what the load server may be asked for.
+/// Returns how long the load server accepts flows: the longest phases with a margin.
 pub(super) fn longest(phases: &Phases) -> Duration {
     duration(phases.longest()) + Duration::from_mins(2)
 }
 
-/// Load flows of an arm.
 pub(super) fn flow_count(arm: &Arm) -> usize {
     arm.flows.iter().map(|flow| loads(flow, 0).len()).sum()
 }
 
-/// As `Duration`.
 pub(in crate::world) fn duration(span: Span) -> Duration {
     Duration::from_nanos(span.as_nanos())
 }
@@ -90,7 +87,7 @@ fn ramp(phases: &Phases) -> Ramp {
 }
 
 fn prober(name: &str, probe: &ProbeFlow) -> ProberConfig {
-    let class = |(name, class)| ProbeClass { name, marking: marking(class) };
+    let class = |(name, marking)| ProbeClass { name, marking };
     ProberConfig {
         classes: flows::probes(name, probe).map(class).collect(),
         interval: duration(probe.interval),
@@ -99,17 +96,12 @@ fn prober(name: &str, probe: &ProbeFlow) -> ProberConfig {
 }
 
 fn request_response(name: &str, probe: &ProbeFlow) -> Option<RequestResponse> {
-    let (name, class) = flows::request_response(name, probe)?;
+    let (name, marking) = flows::request_response(name, probe)?;
     let payload_bytes = ProberConfig::default().payload_bytes;
-    Some(RequestResponse { name, marking: marking(class), payload_bytes })
+    Some(RequestResponse { name, marking, payload_bytes })
 }
 
-fn marking(class: Class) -> Marking {
-    Marking { dscp: class.dscp, ecn: class.ecn() }
-}
-
-/// The load flows of one entry: as many as it counts, in each of its directions. `seed` is the
-/// trial's.
+/// Returns the load flows of one entry. `seed` is the trial's.
 fn loads(flow: &Flow, seed: u64) -> Vec<LoadFlow> {
     let (direction, count, transport, marking, activity) = match &flow.kind {
         FlowKind::Tcp(tcp) => (
@@ -127,7 +119,7 @@ fn loads(flow: &Flow, seed: u64) -> Vec<LoadFlow> {
                 packet_bytes: udp.packet_bytes.0 as u16,
                 burst_packets: 1,
             },
-            marking(udp.class),
+            udp.marking,
             &udp.activity,
         ),
         FlowKind::Probe(_) | FlowKind::Exec(_) | FlowKind::Application(_) => return Vec::new(),

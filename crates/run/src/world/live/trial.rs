@@ -1,4 +1,4 @@
-//! One trial: a fresh lab, a gateway in it, probes and load through it, and what all recorded.
+//! One trial: a new lab with a gateway, probes and load through it, and the record.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener, UdpSocket};
@@ -20,9 +20,9 @@ use super::exec::Commands;
 use super::plan::{self, Clockwork};
 use crate::error::{Doing as _, RunError};
 use crate::scenario::Arm;
-use crate::trial::{Trial, TrialData, keep_bottlenecks};
+use crate::trial::{Trial, TrialData};
 
-/// Runs one trial. `show` is told each phase as it begins. `None`: interrupted.
+/// Runs one trial, and calls `show` with each phase as it begins. `None` if it was interrupted.
 pub(in crate::world) fn run_trial(
     trial: &Trial<'_>,
     time: Clockwork,
@@ -52,8 +52,8 @@ pub(in crate::world) fn run_trial(
                 gateway.begin(progress.phase);
                 show(progress.phase.name());
             }
-            let attended = commands.attend(progress.phase);
-            failure = failure.take().or(attended.err());
+            let commanded = commands.start_and_stop(progress.phase);
+            failure = failure.take().or(commanded.err());
         },
         stop,
     )
@@ -71,7 +71,7 @@ pub(in crate::world) fn run_trial(
     Ok(Some(assemble(trial, measured, &report, commands, kernel_drops)))
 }
 
-/// What answers probes and takes the load, in the server's namespace.
+/// The reflector of probes and the load server, in the server's namespace.
 struct FarEnd {
     reflector: SocketAddr,
     load_server: SocketAddr,
@@ -88,8 +88,7 @@ impl FarEnd {
             .doing("opening the load server's socket")?;
         let reflector = reflecting.local_addr().of_world()?;
         let load_server = listener.local_addr().of_world()?;
-        // Nobody but this trial can reach them: the limits of a public server would only stand in
-        // the way.
+        // Only this trial can reach them: they need no limits of a public server.
         let policy = MarkingPolicy::LAB;
         let packets_per_second_max = 1_000_000;
         let reflector_config =
@@ -121,7 +120,7 @@ impl FarEnd {
     }
 }
 
-/// Sockets of one of the lab's networks, from any thread.
+/// Returns a source of sockets in one of the lab's networks, usable from any thread.
 fn sockets_of(lab: &Arc<Lab>, end: fn(&Lab) -> &Namespace) -> Arc<dyn SocketSource> {
     let lab = Arc::clone(lab);
     Arc::new(move |domain: Domain, kind: Type| {
@@ -136,7 +135,7 @@ fn in_network<T: Send>(
     namespace.enter(open).map_err(|error: NamespaceError| io::Error::other(error))?
 }
 
-/// The trial's record out of what prober, load, gateway and commands recorded.
+/// Assembles the trial's data from what prober, load, gateway and commands recorded.
 fn assemble(
     trial: &Trial<'_>,
     mut measured: MeasurementResult,
@@ -160,8 +159,11 @@ fn assemble(
         ..TrialRecord::default()
     };
     let outcome = underload_measure::trial(identity, measured);
-    let mut series = report.series(trial.index);
-    series.extend(outcome.series);
+    let mut series = Vec::new();
+    if trial.keeps_curves {
+        series = report.series(trial.index);
+        series.extend(outcome.series);
+    }
     let mut data = TrialData {
         record: outcome.trial,
         samples: outcome.samples,
@@ -169,6 +171,6 @@ fn assemble(
         outputs,
         notes: Vec::new(),
     };
-    keep_bottlenecks(&mut data, &trial.arm.path);
+    data.drop_wide_links(&trial.arm.path);
     data
 }

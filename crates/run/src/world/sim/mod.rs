@@ -1,4 +1,4 @@
-//! The sim world: the same scenario in virtual time.
+//! The sim world: scenarios in virtual time.
 
 mod plan;
 
@@ -20,7 +20,7 @@ use crate::error::{Doing as _, RunError};
 use crate::own::Own;
 use crate::packets::{TrialLog, Wanted};
 use crate::scenario::Scenario;
-use crate::trial::{Setting, Trial, TrialData, keep_bottlenecks};
+use crate::trial::{Setting, Trial, TrialData};
 
 pub use plan::{PlanError, configure, configure_with};
 
@@ -29,7 +29,7 @@ pub(super) struct Sim {
 }
 
 impl Sim {
-    /// Refuses what the simulator cannot run, before anything starts.
+    /// Rejects a scenario that the simulator cannot run, before anything starts.
     pub(super) fn new(scenario: &Scenario, own: &Own, why: &str) -> Result<Self, RunError> {
         for arm in &scenario.arms {
             configure_with(arm, 0, TrialLabel::default(), own).map_err(|error| {
@@ -53,12 +53,11 @@ impl World for Sim {
         None
     }
 
-    /// Returns the number of cores, as each core simulates one trial.
     fn batch_size(&self) -> usize {
         available_parallelism().map_or(1, usize::from)
     }
 
-    /// Runs trials side by side; each depends on nothing but its arm and seed.
+    /// Runs trials in parallel; each depends on its arm and seed alone.
     fn run(
         &self,
         trials: &[Trial<'_>],
@@ -87,7 +86,7 @@ pub(crate) fn simulate(
     let stop = Some(setting.stop);
     let (outcome, note) = match setting.directory {
         Some(directory) if !setting.packets.is_empty() => {
-            watched(config, stop, trial.index, (setting.packets, directory))?
+            simulate_and_log(config, stop, trial.index, (setting.packets, directory))?
         }
         _ => (run_attended(config, &Attendance { stop, ..Attendance::default() }), None),
     };
@@ -98,8 +97,8 @@ pub(crate) fn simulate(
     }
 }
 
-/// A trial with its packets on disk, and what the user should know of them.
-fn watched(
+/// Simulates a trial and stores its packets. Also returns a note for the user if some are missing.
+fn simulate_and_log(
     config: SimConfig,
     stop: Option<&AtomicBool>,
     trial: u32,
@@ -111,7 +110,7 @@ fn watched(
         config,
         &Attendance { stop, watcher: Some(log.clone()), ..Attendance::default() },
     );
-    let log = Rc::into_inner(log).ok_or("the trial is over and nobody watches it").of_world()?;
+    let log = Rc::into_inner(log).ok_or("the simulator still holds the log").of_world()?;
     let log = log.into_inner();
     let note = match &outcome {
         Ok(_) => log.finish().doing(format!("recording packets of trial {trial}"))?,
@@ -129,13 +128,8 @@ fn label(trial: &Trial<'_>) -> TrialLabel {
 
 fn data(trial: &Trial<'_>, outcome: TrialOutcome, note: Option<String>) -> TrialData {
     let TrialOutcome { record, samples, series, .. } = outcome;
-    let mut data = TrialData {
-        record,
-        samples,
-        series,
-        outputs: Vec::new(),
-        notes: note.into_iter().collect(),
-    };
-    keep_bottlenecks(&mut data, &trial.arm.path);
+    let (outputs, notes) = (Vec::new(), note.into_iter().collect());
+    let mut data = TrialData { record, samples, series, outputs, notes };
+    data.drop_wide_links(&trial.arm.path);
     data
 }

@@ -1,7 +1,7 @@
 //! From a scenario's arm to a trial in virtual time.
 //!
-//! A ramp that ends when the load is steady is not searched for: in virtual time it costs nothing
-//! to wait, so it lasts as long as the scenario allows, but 10 s at most.
+//! The simulator does not detect when the load is steady: waiting costs nothing in virtual time, so
+//! a steady ramp lasts as long as its limit, but 10 s at most.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use underload_aqm::packet::Dscp;
 use underload_aqm::queue::own::{MakeJudge, OwnQueue, OwnSpec};
 use underload_aqm::registry::QueueSetup;
 use underload_aqm::time::{Span, Time};
-use underload_record::schema::FlowDirection;
+use underload_record::schema::{FlowDirection, Marking};
 use underload_sim::congestion::{Algorithm, MakeControl, OwnControl, PragueConfig};
 use underload_sim::flow::{
     FlowConfig, FlowKind, ProbeConfig, ProbeSchedule, UDP_HEADER_BYTES, UdpConfig, UdpPattern,
@@ -22,54 +22,29 @@ use underload_sim::trial::{Phases, SimConfig, TrialLabel};
 use crate::flows;
 use crate::own::Own;
 use crate::scenario::{
-    self, Activity, ApplicationFlow, Arm, Class, Flow, Lane, LaneQueue, ProbeFlow, Ramp, TcpFlow,
-    UdpFlow,
+    self, Activity, ApplicationFlow, Arm, Flow, Lane, LaneQueue, ProbeFlow, Ramp, TcpFlow, UdpFlow,
 };
 
 /// Why an arm cannot be simulated.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PlanError {
-    /// The simulator has no such congestion control.
     #[error("flow '{flow}': congestion control '{name}' is not simulated; expected {known}")]
-    UnknownAlgorithm {
-        /// The flow.
-        flow: String,
-        /// The name that the arm asks for.
-        name: String,
-        /// The names that exist.
-        known: String,
-    },
-    /// The flow's kind is not simulated.
+    UnknownAlgorithm { flow: String, name: String, known: String },
     #[error("flow '{flow}': kind '{kind}' is not simulated; expected any but exec")]
-    UnknownKind {
-        /// The flow.
-        flow: String,
-        /// Kind of the flow.
-        kind: String,
-    },
-    /// The arm names an algorithm that nobody brought along.
+    UnknownKind { flow: String, kind: String },
     #[error(
-        "`{spec}` is an algorithm of somebody's own and was not brought along; expected a run by \
-         the Python code that has it, or a queue or congestion control of the program"
+        "`{spec}` is not an algorithm of this program; expected a run by the Python code that has \
+         it, or a queue or congestion control of the program"
     )]
-    NotBrought {
-        /// Its SPEC.
-        spec: String,
-    },
+    NotProvided { spec: String },
 }
 
-/// The trial of an arm. Its outcome depends on the arm and the seed alone.
-///
-/// # Errors
-/// Names the flow that cannot be simulated and what would be accepted.
+/// Returns the trial of an arm. Its outcome depends on the arm and the seed alone.
 pub fn configure(arm: &Arm, seed: u64, label: TrialLabel) -> Result<SimConfig, PlanError> {
     configure_with(arm, seed, label, &Own::default())
 }
 
-/// The same, with the algorithms of the caller's own that the arm names.
-///
-/// # Errors
-/// As [`configure`].
+/// As [`configure`], with the caller's algorithms that the arm names.
 pub fn configure_with(
     arm: &Arm,
     seed: u64,
@@ -89,7 +64,10 @@ pub fn configure_with(
                 add_tcp(&mut flows, flow, tcp, (&phases, seed), (own, &label))?;
             }
             scenario::FlowKind::Udp(udp) => add_udp(&mut flows, flow, udp, (&phases, seed)),
-            scenario::FlowKind::Exec(_) => return Err(unknown_kind(flow, "exec")),
+            scenario::FlowKind::Exec(_) => {
+                let (flow, kind) = (flow.name.clone(), "exec".to_owned());
+                return Err(PlanError::UnknownKind { flow, kind });
+            }
             scenario::FlowKind::Application(app) => {
                 flows.extend(applications(&flow.name, app, &phases));
             }
@@ -106,10 +84,6 @@ fn halves(extra_rtt: Span) -> ExtraDelay {
     ExtraDelay { up, down: extra_rtt.saturating_sub(up) }
 }
 
-fn unknown_kind(flow: &Flow, kind: &str) -> PlanError {
-    PlanError::UnknownKind { flow: flow.name.clone(), kind: kind.to_owned() }
-}
-
 fn hop(lane: &Lane, own: &Own, label: &TrialLabel) -> Result<HopConfig, PlanError> {
     let queue = match &lane.queue {
         LaneQueue::Known(setup) => QueueSetup::clone(setup),
@@ -118,15 +92,15 @@ fn hop(lane: &Lane, own: &Own, label: &TrialLabel) -> Result<HopConfig, PlanErro
     Ok(HopConfig { name: lane.name.clone(), queue, link: lane.link.clone() })
 }
 
-/// The caller's own queue, whose makers are told of the trial.
+/// Returns a queue of the caller, which is created with the label of the trial.
 fn own_queue(spec: &OwnSpec, own: &Own, label: &TrialLabel) -> Result<QueueSetup, PlanError> {
     let OwnSpec { label: name, limit } = spec;
     let text = name.to_string();
-    let Some(brought) = own.find_queue(&text) else {
-        return Err(PlanError::NotBrought { spec: text });
+    let Some(provided) = own.find_queue(&text) else {
+        return Err(PlanError::NotProvided { spec: text });
     };
-    let (brought, label) = (Arc::clone(brought), label.clone());
-    let make: Arc<MakeJudge> = Arc::new(move |rng| brought(&label, rng));
+    let (provided, label) = (Arc::clone(provided), label.clone());
+    let make: Arc<MakeJudge> = Arc::new(move |rng| provided(&label, rng));
     Ok(QueueSetup::own(name.clone(), OwnQueue { limit: *limit, make }))
 }
 
@@ -139,8 +113,8 @@ fn phases(phases: &scenario::Phases) -> Phases {
 }
 
 fn add_probes(flows: &mut Vec<FlowConfig>, name: &str, probe: &ProbeFlow) {
-    let mut add = |name: String, class: Class, schedule| {
-        let config = ProbeConfig { schedule, ecn: class.ecn(), ..ProbeConfig::default() };
+    let mut add = |name: String, class: Marking, schedule| {
+        let config = ProbeConfig { schedule, ecn: class.ecn, ..ProbeConfig::default() };
         flows.push(FlowConfig {
             dscp: Dscp::new(class.dscp).unwrap_or(Dscp::DEFAULT),
             ..FlowConfig::new(name, FlowKind::Probe(config))
@@ -185,11 +159,11 @@ fn tcp_config(
     let notes_delivery = tcp.delivery;
     if tcp.is_own() {
         let name = tcp.congestion_control.clone();
-        let Some(brought) = own.find_control(&name).cloned() else {
-            return Err(PlanError::NotBrought { spec: name });
+        let Some(provided) = own.find_control(&name).cloned() else {
+            return Err(PlanError::NotProvided { spec: name });
         };
-        let (ecn, label) = (brought.ecn.unwrap_or(wish), label.clone());
-        let make: Arc<MakeControl> = Arc::new(move |setup| (brought.make)(&label, setup));
+        let (ecn, label) = (provided.ecn.unwrap_or(wish), label.clone());
+        let make: Arc<MakeControl> = Arc::new(move |setup| (provided.make)(&label, setup));
         let own = Some(OwnControl { name, make });
         return Ok(TcpConfig { own, ecn, receive_window_bytes, notes_delivery, ..default });
     }
@@ -213,9 +187,9 @@ fn add_udp(flows: &mut Vec<FlowConfig>, flow: &Flow, udp: &UdpFlow, ramp: (&Phas
         rate: udp.rate,
         payload_bytes: (udp.packet_bytes.0 as u32).saturating_sub(UDP_HEADER_BYTES) as u16,
         pattern: UdpPattern::Constant,
-        ecn: udp.class.ecn(),
+        ecn: udp.marking.ecn,
     };
-    let dscp = Dscp::new(udp.class.dscp).unwrap_or(Dscp::DEFAULT);
+    let dscp = Dscp::new(udp.marking.dscp).unwrap_or(Dscp::DEFAULT);
     let group = Group { name: &flow.name, direction: udp.direction, count: udp.count };
     group.add(flows, &FlowKind::Udp(config), dscp, &udp.activity, ramp);
 }
@@ -260,11 +234,11 @@ impl Group<'_> {
     }
 }
 
-/// Distance of the points of the recorded curves.
+/// Interval between the points of the recorded time series.
 const CURVE_INTERVAL: Span = Span::from_millis(100);
-/// Longest wait for a load to become steady.
+/// The longest steady ramp.
 const STEADY: Span = Span::from_secs(10);
-/// Longest wait of a request-response probe, as the live one's.
+/// How long a request-response probe waits for an answer, as in the live world.
 const ANSWER_TIMEOUT: Span = Span::from_secs(5);
 
 #[cfg(test)]

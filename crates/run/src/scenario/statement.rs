@@ -1,0 +1,61 @@
+//! Statements about arms by their names and metrics: `[headline]`, `[[plot]]` and `[[published]]`.
+
+use super::metrics::Metrics;
+use crate::keys::{Fault, Faults, Try};
+
+/// A statement of one of these tables. A table may make several.
+pub(super) trait Statement: Sized {
+    type Keys;
+
+    /// The table at a position in the file, such as `plot[2]`.
+    fn table(index: usize) -> String;
+
+    fn from_keys(keys: Self::Keys) -> Result<Vec<Self>, Fault>;
+
+    /// Reports metrics that the scenario does not have.
+    fn check_metrics(&self, metrics: &Metrics) -> Result<(), Fault>;
+
+    /// Reports patterns that match none of these arms.
+    fn check_arms(&self, arms: &[&str]) -> Result<(), Fault>;
+
+    /// Whether the arms that run, of all that are made, are those that the statement is about.
+    fn applies(&self, made: &[&str], chosen: &[&str]) -> bool;
+}
+
+/// Names of a scenario's arms.
+pub(super) struct ArmNames<'a> {
+    /// Names by the file's own variants; `None` if a variant is wrong, so that names are missing.
+    pub declared: Option<Vec<&'a str>>,
+    /// The names once other links have replaced those that the file sweeps over.
+    pub made: Vec<&'a str>,
+    /// The arms that run.
+    pub chosen: Vec<&'a str>,
+}
+
+impl ArmNames<'_> {
+    /// Returns the statements of `tables` that apply to the arms that run.
+    pub(super) fn statements<S: Statement>(
+        &self,
+        tables: impl IntoIterator<Item = Try<S::Keys>>,
+        metrics: &Metrics,
+        faults: &mut Faults,
+    ) -> Vec<S> {
+        let mut applicable = Vec::new();
+        for (index, Try(keys)) in tables.into_iter().enumerate() {
+            let Some(keys) = keys else { continue };
+            faults.under(&S::table(index), |faults| {
+                let statements = faults.accept(S::from_keys(keys)).unwrap_or_default();
+                for statement in statements {
+                    faults.accept(statement.check_metrics(metrics));
+                    if let Some(declared) = &self.declared {
+                        faults.accept(statement.check_arms(declared));
+                    }
+                    if statement.applies(&self.made, &self.chosen) {
+                        applicable.push(statement);
+                    }
+                }
+            });
+        }
+        applicable
+    }
+}
