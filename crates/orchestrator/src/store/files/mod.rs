@@ -1,8 +1,8 @@
 //! The archive: Parquet files of results beside the database.
 //!
-//! A directory with `manifest.json` (see `manifest`) and Parquet files in `plan=NAME/day=DATE/`. One
-//! process at a time writes, with a lock of the directory. Readers share another lock; while one
-//! holds it, no file is deleted, and no result that was moved to a file is deleted from the
+//! A directory with `manifest.json` (see `manifest`) and Parquet files in `plan=NAME/day=DATE/`.
+//! One process at a time writes, with a lock of the directory. Readers share another lock; while
+//! one holds it, no file is deleted, and no result that was moved to a file is deleted from the
 //! database. So a reader sees each result once: in the files if the manifest, which it reads once,
 //! says so, and otherwise in the database.
 
@@ -21,7 +21,7 @@ use underload_disk::Access;
 use underload_fleet::device::DeviceId;
 use underload_fleet::store::{Filter, StoreError, StoredResult, Summed};
 
-use columns::{damaged, failed};
+use columns::{Column, damaged, failed};
 pub(super) use manifest::{Manifest, Part, PlanDay, Rows};
 pub(super) use runs::{Numbered, Order, RunsReader, RunsWriter};
 pub(super) use sums::Sums;
@@ -47,7 +47,6 @@ pub(super) struct Location {
 pub(super) struct Files {
     folder: PathBuf,
     manifest: Manifest,
-    /// The readers' lock.
     _lock: File,
 }
 
@@ -90,57 +89,23 @@ impl Files {
         attributes: Option<&[&str]>,
         see: &mut dyn FnMut(&StoredResult) -> bool,
     ) -> Result<bool, StoreError> {
-        // Decoding takes about as long as `see`, so the two run in parallel.
+        // Decompresses the next batch of rows while the results of earlier ones are visited.
         std::thread::scope(|scope| {
-            let (sender, receiver) = sync_channel(CHUNKS);
-            scope.spawn(move || {
-                if let Err(error) = self.decode(filter, attributes, &sender) {
-                    // This fails if `visit` has returned early, which makes the error irrelevant.
-                    let _ = sender.send(Err(error));
-                }
-            });
-            for chunk in receiver {
-                for result in chunk? {
-                    if !see(&result) {
+            let (sender, receiver) = sync_channel(BATCHES);
+            let paths: Vec<_> =
+                self.runs(filter).map(|(_, part)| part.path(&self.folder)).collect();
+            scope.spawn(move || send_batches(&paths, attributes, &sender));
+            for (day, part) in self.runs(filter) {
+                let batches = Box::new(|| receiver.recv().unwrap_or(Ok(None)));
+                let mut reader = RunsReader::new(&part.path(&self.folder), &day.plan, batches);
+                while let Some(kept) = reader.next_of(filter)? {
+                    if filter.meets(&kept.result) && !see(&kept.result) {
                         return Ok(false);
                     }
                 }
             }
             Ok(true)
         })
-    }
-
-    /// Sends all results that meet the filter, in chunks. Returns early if the receiver is dropped.
-    fn decode(
-        &self,
-        filter: &Filter,
-        attributes: Option<&[&str]>,
-        sender: &SyncSender<Result<Vec<StoredResult>, StoreError>>,
-    ) -> Result<(), StoreError> {
-        for (day, part) in self.runs(filter) {
-            let path = part.path(&self.folder);
-            let mut reader = match attributes {
-                Some(attributes) => RunsReader::measured(&path, &day.plan, attributes)?,
-                None => RunsReader::open(&path, &day.plan)?,
-            };
-            let mut chunk = Vec::with_capacity(RESULTS_OF_CHUNK);
-            while let Some(kept) = reader.next_of(filter)? {
-                if !filter.meets(&kept.result) {
-                    continue;
-                }
-                chunk.push(kept.result);
-                if chunk.len() == RESULTS_OF_CHUNK {
-                    let full = std::mem::replace(&mut chunk, Vec::with_capacity(RESULTS_OF_CHUNK));
-                    if sender.send(Ok(full)).is_err() {
-                        return Ok(());
-                    }
-                }
-            }
-            if sender.send(Ok(chunk)).is_err() {
-                return Ok(());
-            }
-        }
-        Ok(())
     }
 
     /// Adds the newest results of a device, so that `found` has the `limit` newest.
@@ -196,6 +161,31 @@ impl Files {
         self.days(filter)
             .flat_map(|day| day.parts.iter().map(move |part| (day, part)))
             .filter(|(_, part)| part.rows_are == Rows::Runs)
+    }
+}
+
+/// Sends the batches of files, `None` after each file. Stops after an error, or when the receiver
+/// is dropped.
+fn send_batches(
+    paths: &[PathBuf],
+    attributes: Option<&[&str]>,
+    sender: &SyncSender<Result<Option<Vec<Column>>, StoreError>>,
+) {
+    for path in paths {
+        let mut reader = match runs::columns_of(path, attributes) {
+            Ok(reader) => reader,
+            Err(error) => return drop(sender.send(Err(error))),
+        };
+        loop {
+            let batch = reader.next();
+            let has_more = matches!(batch, Ok(Some(_)));
+            if sender.send(batch).is_err() {
+                return;
+            }
+            if !has_more {
+                break;
+            }
+        }
     }
 }
 
@@ -326,9 +316,7 @@ fn is_ours(path: &Path) -> bool {
     is_parquet && ["runs-", "sums-", "ends-"].iter().any(|start| starts_with(path, start))
 }
 
-/// Results in a chunk, some kilobytes each.
-const RESULTS_OF_CHUNK: usize = 256;
-/// Decoded chunks that wait for `see`.
-const CHUNKS: usize = 4;
+/// Decompressed batches that wait to be visited, some megabytes each.
+const BATCHES: usize = 2;
 /// The file whose lock readers hold.
 const READERS: &str = "readers.lock";

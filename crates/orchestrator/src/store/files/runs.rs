@@ -145,45 +145,41 @@ impl RunsWriter {
 }
 
 /// Reads the results of a file.
-pub(in crate::store) struct RunsReader {
+pub(in crate::store) struct RunsReader<'a> {
     path: std::path::PathBuf,
     plan: String,
-    reader: Reader,
+    batches: Batches<'a>,
     batch: Vec<Column>,
     row: usize,
     rows: usize,
 }
 
-impl RunsReader {
+/// Returns the columns of the next rows; `None` at the end of the file.
+type Batches<'a> = Box<dyn FnMut() -> Result<Option<Vec<Column>>, StoreError> + 'a>;
+
+/// Opens all columns of a file, or those that [`Archive::visit_measured`] needs for `attributes`.
+///
+/// [`Archive::visit_measured`]: underload_fleet::store::Archive::visit_measured
+pub(super) fn columns_of(path: &Path, attributes: Option<&[&str]>) -> Result<Reader, StoreError> {
+    Reader::open(path, Run::LAYOUT, |column| {
+        let is_it = |name: &&str| match *name {
+            "tier" => ["tier_up_bit_per_s", "tier_down_bit_per_s"].contains(&column),
+            name => name == column,
+        };
+        !UNMEASURED.contains(&column) || attributes.is_none_or(|names| names.iter().any(is_it))
+    })
+}
+
+impl<'a> RunsReader<'a> {
     pub(in crate::store) fn open(path: &Path, plan: &str) -> Result<Self, StoreError> {
-        Self::with_columns(path, plan, |_| true)
+        let mut reader = columns_of(path, None)?;
+        Ok(Self::new(path, plan, Box::new(move || reader.next())))
     }
 
-    /// Opens a file for the fields that [`Archive::visit_measured`] fills in.
-    ///
-    /// [`Archive::visit_measured`]: underload_fleet::store::Archive::visit_measured
-    pub(in crate::store) fn measured(
-        path: &Path,
-        plan: &str,
-        attributes: &[&str],
-    ) -> Result<Self, StoreError> {
-        Self::with_columns(path, plan, |column| {
-            let is_attribute = |name: &&str| match *name {
-                "tier" => column.starts_with("tier_") && column != "tier_percent",
-                name => name == column,
-            };
-            !UNMEASURED.contains(&column) || attributes.iter().any(is_attribute)
-        })
-    }
-
-    fn with_columns(
-        path: &Path,
-        plan: &str,
-        is_read: impl Fn(&str) -> bool,
-    ) -> Result<Self, StoreError> {
-        let reader = Reader::open(path, Run::LAYOUT, is_read)?;
+    /// Reads the results of the file at `path` from its columns.
+    pub(super) fn new(path: &Path, plan: &str, batches: Batches<'a>) -> Self {
         let (path, plan) = (path.to_owned(), plan.to_owned());
-        Ok(Self { path, plan, reader, batch: Vec::new(), row: 0, rows: 0 })
+        Self { path, plan, batches, batch: Vec::new(), row: 0, rows: 0 }
     }
 
     /// Returns the next result; `None` at the end.
@@ -191,7 +187,8 @@ impl RunsReader {
         self.next_of(&Filter::default())
     }
 
-    /// Returns the next result whose cohort, hour and attributes meet the filter; `None` at the end.
+    /// Returns the next result whose cohort, hour and attributes meet the filter; `None` at the
+    /// end.
     pub(in crate::store) fn next_of(
         &mut self,
         filter: &Filter,
@@ -221,7 +218,7 @@ impl RunsReader {
 
     fn has_row(&mut self) -> Result<bool, StoreError> {
         while self.row == self.rows {
-            let Some(batch) = self.reader.next()? else { return Ok(false) };
+            let Some(batch) = (self.batches)()? else { return Ok(false) };
             self.rows = batch.first().map_or(0, Column::rows);
             (self.batch, self.row) = (batch, 0);
         }
@@ -458,7 +455,8 @@ mod tests {
         let results: Vec<Numbered> =
             (1..).zip(many(3, 4)).map(|(number, result)| Numbered { number, result }).collect();
         write(&path, &results);
-        let mut reader = RunsReader::measured(&path, "trial", &["tier"]).expect("it opens");
+        let mut columns = columns_of(&path, Some(&["tier"])).expect("it opens");
+        let mut reader = RunsReader::new(&path, "trial", Box::new(|| columns.next()));
         for mut whole in results {
             let found = reader.next().expect("it reads").expect("a result").result;
             let whole = &mut whole.result;
