@@ -1,8 +1,8 @@
-//! A result as bytes.
+//! The encoding of stored results.
 //!
-//! These types are what is on disks: they may differ from what is said over the network, and they
-//! may only change together with [`FORMAT`], because old bytes are read for years. The test
-//! `bytes_of_this_format_are_read_for_ever` holds them still.
+//! These types are the format on disk, independent of the API. A change needs a new [`FORMAT`],
+//! because old bytes must remain readable, which the test `bytes_of_this_format_are_read_for_ever`
+//! checks.
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -12,13 +12,12 @@ use underload_fleet::outcome::{Outcome, RunResult, SeriesResult, StepResult};
 use underload_fleet::plan::Kind;
 use underload_fleet::store::{StoreError, StoredResult};
 
-/// First byte of a result, whose last four bytes are a checksum of all before them and of the
-/// device.
+/// First byte of a result. Its last four bytes are a checksum of the device and the bytes before.
 const FORMAT: u8 = 2;
-/// First byte of a result without a checksum, as it was written at first.
+/// First byte of a result without a checksum, the format of the first versions.
 const FORMAT_UNCHECKED: u8 = 1;
 
-/// A result without its device, which is a column of its own.
+/// A result without its device, which is in another column.
 #[derive(Serialize, Deserialize)]
 struct Body<'a> {
     epoch: u32,
@@ -28,7 +27,7 @@ struct Body<'a> {
     cohort: &'a str,
     /// Model, firmware, segment, region, configured, measured.
     texts: [&'a str; 6],
-    /// Of the tier: up, down.
+    /// Rates of the tier, up and down.
     bit_per_s: [u64; 2],
     plan: &'a str,
     run: u64,
@@ -56,13 +55,11 @@ struct SeriesBody<'a> {
     dscp: u8,
     sent: u64,
     lost: u64,
-    /// See [`bytes_of_bins`].
     bins: std::borrow::Cow<'a, [u8]>,
-    /// Median, 99th percentile, mean, longest.
+    /// Median, 99th percentile, mean, maximum.
     us: [Option<u64>; 4],
 }
 
-/// A row as JSON.
 pub(super) fn to_json(value: &impl Serialize) -> Result<String, StoreError> {
     let broken = |error| StoreError::broken("a row cannot be written").because(error);
     serde_json::to_string(value).map_err(broken)
@@ -74,7 +71,7 @@ pub(super) fn from_json<T: DeserializeOwned>(text: &str) -> Result<T, StoreError
     serde_json::from_str(text).map_err(broken)
 }
 
-/// CRC-32 of the parts in a row, which finds what a disk or a copy has changed.
+/// CRC-32 of the parts, which detects changes by a disk or a copy.
 pub(super) fn checksum(parts: &[&[u8]]) -> [u8; 4] {
     let mut sum = crc32fast::Hasher::new();
     for part in parts {
@@ -83,7 +80,7 @@ pub(super) fn checksum(parts: &[&[u8]]) -> [u8; 4] {
     sum.finalize().to_le_bytes()
 }
 
-/// A result as bytes, without its device.
+/// Encodes a result without its device.
 pub(super) fn encode(stored: &StoredResult) -> Vec<u8> {
     let (attributes, result) = (&stored.attributes, &stored.result);
     let body = Body {
@@ -111,7 +108,7 @@ pub(super) fn encode(stored: &StoredResult) -> Vec<u8> {
         steps: result.steps.iter().map(step_body).collect(),
     };
     let start = vec![FORMAT];
-    // It fails where a type cannot tell its length, which none of these does.
+    // Fails only for types of unknown length, which are not used here.
     let mut bytes = postcard::to_extend(&body, start).unwrap_or_default();
     bytes.extend(checksum(&[&stored.device.0, &bytes]));
     bytes
@@ -134,10 +131,9 @@ fn step_body(step: &StepResult) -> StepBody<'_> {
     }
 }
 
-/// A result as it is stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Encoded {
-    /// Numbers rise in the order in which results came.
+    /// Rises in the order of arrival.
     pub(super) number: i64,
     pub(super) device: DeviceId,
     /// The bytes that [`encode`] returned.
@@ -148,7 +144,7 @@ impl Encoded {
     /// Verifies the checksum, if the format has one, and decodes the result.
     ///
     /// # Errors
-    /// [`StoreError::Broken`] if the bytes are damaged or of a newer version.
+    /// Returns [`StoreError::Broken`] if the bytes are damaged or of a newer version.
     pub(super) fn decode(&self) -> Result<StoredResult, StoreError> {
         result_of(self.device, self.checked()?).ok_or_else(|| self.damaged())
     }
@@ -175,7 +171,7 @@ impl Encoded {
         let Self { number, device, .. } = self;
         StoreError::broken(format!(
             "the stored result {number} of device {device} is damaged: restore a copy of the \
-             store, or go on without this result, by `DELETE FROM results WHERE number = {number}`"
+             store, or delete this result with `DELETE FROM results WHERE number = {number}`"
         ))
     }
 }
@@ -236,7 +232,7 @@ fn step_result(body: StepBody<'_>) -> Option<StepResult> {
     })
 }
 
-/// Bins as bytes: for each the distance to the one before and its count, as LEB128.
+/// Encodes bins: for each bin the difference to the one before and its count, as LEB128.
 pub(super) fn bytes_of_bins(bins: &Bins) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(128);
     let mut before = 0;
@@ -248,7 +244,7 @@ pub(super) fn bytes_of_bins(bins: &Bins) -> Vec<u8> {
     bytes
 }
 
-/// Shows each bin of [`bytes_of_bins`] with its count; `None` where the bytes are damaged.
+/// Calls `see` with each bin of [`bytes_of_bins`] and its count; `None` if the bytes are damaged.
 pub(super) fn visit_bins(mut bytes: &[u8], mut see: impl FnMut(u16, u64)) -> Option<()> {
     let mut bin = 0_u64;
     while !bytes.is_empty() {
@@ -280,7 +276,6 @@ fn take_number(bytes: &mut &[u8]) -> Option<u64> {
     None
 }
 
-/// An outcome as it is stored.
 pub(super) fn number_of_outcome(outcome: Outcome) -> u8 {
     match outcome {
         Outcome::Measured => 0,

@@ -2,24 +2,22 @@
 //! days that were moved to files.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use underload_fleet::device::DeviceId;
 use underload_fleet::store::StoreError;
 
-use super::archive::{keys_after, numbers, planned, rolled_up};
+use super::archive::{numbers, planned, rolled_up};
 use super::database::{Begin, Database, Value, values};
 use super::encode::{Encoded, to_json};
-use super::files::Location;
 use super::rollup::{Batch, Cell, CellBytes, Key, Place, Planned, RolledUp, Rollup, SumPlace};
-use super::tables::{BATCH, KEYS, LOCATION, NUMBERS, SUMS, encoded, put_setting, setting};
+use super::tables::{KEYS, NUMBERS, SUMS, encoded};
 
-/// Keeps the database of a store in order. Every orchestrator may have one: whoever comes while
-/// another is at work does nothing. It reads and folds while others write.
+/// A connection for background work. Every orchestrator may have a keeper: one that finds another
+/// at work does nothing. It reads and folds while others write.
 pub struct Keeper {
-    database: Box<dyn Database>,
+    pub(super) database: Box<dyn Database>,
     planned: Arc<Planned>,
     stop: Arc<AtomicBool>,
 }
@@ -29,16 +27,13 @@ impl Keeper {
         Self { database, planned: Arc::default(), stop: Arc::default() }
     }
 
-    /// A flag that ends a batch early, which changes nothing then.
+    /// A flag that ends a batch early. Such a batch changes nothing.
     pub(super) fn stop_flag(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.stop)
     }
 
     /// Folds at most `limit` results into the sums, fewer if they are large; none while another
-    /// keeper is at work.
-    ///
-    /// # Errors
-    /// [`StoreError`]; nothing has changed then.
+    /// keeper is at work. An error changes nothing.
     pub fn roll_up(&mut self, limit: usize) -> Result<RolledUp, StoreError> {
         let done = self.fold(Batch::with_results(limit));
         if !matches!(done, Ok(Some(_))) {
@@ -69,8 +64,7 @@ impl Keeper {
         let progress = [values![*change, last.number]];
         self.database.begin(Begin::Change)?;
         if rolled_up(&mut *self.database, SKIP)? != Some(after) {
-            let step = "another keeper of the same store was quicker";
-            return Err(StoreError::temporary(step));
+            return Err(StoreError::temporary("another keeper folded the same results first"));
         }
         self.write(&rollup.finish())?;
         if self.stop.load(Ordering::Relaxed) {
@@ -81,8 +75,8 @@ impl Keeper {
         Ok(Some(RolledUp { results, has_more: is_full || results < rows.len() }))
     }
 
-    /// The results of a batch with their transactions, before which all transactions are over:
-    /// those after the last result that was folded.
+    /// Reads the results after the last one that was folded, with the numbers of their
+    /// transactions. All earlier transactions have ended.
     fn batch_of(
         &mut self,
         (change, number): (i64, i64),
@@ -93,7 +87,7 @@ impl Keeper {
         rows.into_iter().map(|mut row| Ok((row.long()?, encoded(row)?))).collect()
     }
 
-    /// The numbers of devices; those that have none get one.
+    /// Returns the numbers of devices. Numbers the devices that have none.
     fn number_devices(
         &mut self,
         devices: BTreeSet<DeviceId>,
@@ -130,7 +124,7 @@ impl Keeper {
         rows.into_iter().map(|mut row| Ok((row.text()?, row.long()?))).collect()
     }
 
-    /// Adds cells to the sums.
+    /// Merges cells into the stored sums.
     fn write(&mut self, cells: &BTreeMap<Place, Cell>) -> Result<(), StoreError> {
         let numbers = self.number_keys(cells.keys().map(|place| &place.key).collect())?;
         let sums = cells.iter().filter_map(|(place, cell)| {
@@ -156,28 +150,14 @@ impl Keeper {
         let rows: Vec<Vec<Value>> = rows.collect();
         self.database.change(&SUMS.put(), &rows).map(drop)
     }
-    /// The number of results in the first batch of a process; `None` if no process has stored one.
-    pub(super) fn batch(&mut self) -> Result<Option<usize>, StoreError> {
-        setting(&mut *self.database, BATCH)
-    }
 
-    /// Stores the number that [`Self::batch`] returns.
-    pub(super) fn put_batch(&mut self, results: usize) -> Result<(), StoreError> {
-        put_setting(&mut *self.database, BATCH, &results)
-    }
-
-    /// The series that the plans have; the same allocation until the plans change.
+    /// The series that the plans have. Returns the same allocation until the plans change.
     pub(super) fn planned(&mut self) -> Result<Arc<Planned>, StoreError> {
         self.planned = planned(&mut *self.database, &self.planned)?;
         Ok(Arc::clone(&self.planned))
     }
 
-    /// The first `limit` keys of sums with numbers above `after`, in their order.
-    pub(super) fn keys(&mut self, after: i64, limit: usize) -> Result<Vec<(i64, Key)>, StoreError> {
-        keys_after(&mut *self.database, after, limit)
-    }
-
-    /// The first `limit` places of sums behind `after`, in their order.
+    /// Reads the first `limit` places of sums after `after`, in their order.
     pub(super) fn sums(
         &mut self,
         after: SumPlace,
@@ -204,12 +184,7 @@ impl Keeper {
         self.database.change(sql, &numbers).map(drop)
     }
 
-    /// A number up to which all results that will ever exist are stored and folded.
-    pub(super) fn settled(&mut self) -> Result<i64, StoreError> {
-        self.database.settled()
-    }
-
-    /// The first day and plan after `after` that results are stored of.
+    /// Returns the first day and plan after `after` with stored results.
     pub(super) fn day_after(
         &mut self,
         after: Option<&(u32, String)>,
@@ -221,7 +196,7 @@ impl Keeper {
         row.map(|mut row| Ok((row.small()?, row.text()?))).transpose()
     }
 
-    /// The first results of a plan's day with numbers above the first and up to the second.
+    /// Reads the first `limit` results of a plan's day with numbers above `after`, up to `up_to`.
     pub(super) fn results(
         &mut self,
         (plan, day): (&str, u32),
@@ -247,25 +222,6 @@ impl Keeper {
             WHERE day = $1 AND plan = $2 AND number <= $3 ORDER BY number LIMIT $4)";
         self.database.change(sql, &[values![day, plan, up_to, limit]])
     }
-
-    /// Returns the location of the archive; `None` if the database stores none.
-    pub(super) fn location(&mut self) -> Result<Option<Location>, StoreError> {
-        setting(&mut *self.database, LOCATION)
-    }
-
-    pub(super) fn put_location(&mut self, location: &Location) -> Result<(), StoreError> {
-        put_setting(&mut *self.database, LOCATION, location)
-    }
-
-    /// Gives new results numbers above `number`.
-    pub(super) fn count_from(&mut self, number: i64) -> Result<(), StoreError> {
-        self.database.count_from(number)
-    }
-
-    /// The folder that a location may be below.
-    pub(super) fn root(&self) -> Option<&Path> {
-        self.database.folder()
-    }
 }
 
 /// Selects the results of a batch: at most `$3` results, up to and including the one with which
@@ -278,5 +234,5 @@ const RESULTS: &str = "SELECT measured.change, r.number, r.device, r.body FROM (
         ) first
     ) measured JOIN results r ON r.number = measured.number
     WHERE before < $4 ORDER BY measured.change, r.number";
-/// Leaves the row out that another keeper has locked.
+/// Skips the row if another keeper has locked it.
 const SKIP: &str = " FOR UPDATE SKIP LOCKED";

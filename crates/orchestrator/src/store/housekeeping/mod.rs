@@ -1,12 +1,12 @@
-//! What is done in the background: results are put together, and days age from form to form.
+//! Background work: folds results into sums, and moves aging days to files and to sums.
 //!
-//! A day that is to be kept as columns goes from the database to files in parts of [`PART`]
-//! results. Each part is written and synced, then the manifest that names it takes the place of
-//! the one before, and only then the database forgets those results, a few thousand at a time.
-//! Whoever is killed in between has files that no manifest names, which the next one removes, or
-//! results that are in the files and still in the database, which readers take from the files and
-//! the next one deletes. Results that come late become another part. Small parts of a day are
-//! merged; a day that is old is added up and its parts go away.
+//! A day moves from the database to files in parts of [`PART`] results. Each part is written and
+//! synced, then a manifest that names it replaces the earlier one, and only then its results are
+//! deleted from the database, a few thousand at a time. A process that is killed in between leaves
+//! files that no manifest names, which the next process removes, or results that are in both
+//! places, which readers read from the files and the next process deletes. Late results become
+//! another part. Small parts of a day are merged; an old day is reduced to sums, and its parts are
+//! deleted.
 
 mod days;
 mod unplanned;
@@ -24,50 +24,49 @@ use super::encode::Encoded;
 use super::files::{self, Location, Manifest, Numbered, Part, Rows, RunsWriter};
 use super::keeper::Keeper;
 use super::rollup::{Batch, RolledUp};
+use super::tables::{BATCH, LOCATION, put_setting, setting};
 use unplanned::Unplanned;
 pub use work::Work;
 use work::go_on;
 
-/// Keeps a store in order, step by step. A program calls [`Housekeeping::step`] in the background
-/// of everything else.
+/// The background work on a store. A program calls [`Housekeeping::step`] again and again.
 pub struct Housekeeping {
     keeper: Keeper,
     archive: Option<Archive>,
     retention: Retention,
-    /// When to look for days that have aged, milliseconds since 1970.
+    /// When to look for aged days, milliseconds since 1970.
     due_ms: u64,
-    /// Up to which number results are all there and put together, as known in this round.
+    /// The number up to which all results are stored and folded; `None` if not yet read in this
+    /// round.
     settled: Option<i64>,
     part: usize,
-    /// Results of the next batch; `None` before the first.
+    /// Size of the next batch; `None` before the first.
     batch: Option<usize>,
-    /// The size of the next process's first batch, as the store has it.
+    /// The stored size of the next process's first batch.
     stored_batch: Option<usize>,
     unplanned: Unplanned,
     stop: Arc<AtomicBool>,
 }
 
-/// The folder that days go to.
 #[derive(Debug)]
 struct Archive {
     folder: PathBuf,
-    /// Files that are no longer named and can go away when nobody reads.
+    /// Files to delete once no reader holds the lock, because the manifest does not name them.
     garbage: Vec<PathBuf>,
-    /// Whether what others left behind was looked for.
+    /// Whether `garbage` includes the files that other processes left.
     is_swept: bool,
 }
 
 /// What a step did.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Did {
-    /// What.
     pub what: Work,
     /// When to call again, milliseconds since 1970.
     pub next_ms: u64,
 }
 
 impl Housekeeping {
-    /// With days going to that folder, or staying in the database.
+    /// Moves days to `folder`, or leaves them in the database if it is `None`.
     pub(super) fn new(
         mut keeper: Keeper,
         folder: Option<&Path>,
@@ -94,25 +93,24 @@ impl Housekeeping {
         Arc::clone(&self.stop)
     }
 
-    /// With parts of so many results, for tests.
     #[cfg(test)]
     pub(super) fn with_parts_of(mut self, results: usize) -> Self {
         self.part = results;
         self
     }
 
-    /// Looks for days that have aged with the next step, for tests.
+    /// Looks for aged days with the next step.
     #[cfg(test)]
     pub(super) fn look_again(&mut self) {
         self.due_ms = 0;
     }
 
-    /// Does a piece of work, which takes a second or so, or some more where a day is merged or
-    /// added up. `now_ms` is in milliseconds since 1970.
+    /// Does a piece of work, which takes about a second, or longer for merging or summing a day.
+    /// `now_ms` is in milliseconds since 1970.
     ///
     /// # Errors
-    /// [`StoreError`]: the piece was not done, nothing is lost and nothing twice. After
-    /// [`StoreError::Temporary`] it can be called again, after a minute for example.
+    /// Returns [`StoreError`] if the piece failed: no result is lost or duplicated. The caller may
+    /// retry after [`StoreError::Temporary`].
     pub fn step(&mut self, now_ms: u64) -> Result<Did, StoreError> {
         let RolledUp { results: count, has_more } = self.roll_up()?;
         if has_more {
@@ -121,35 +119,38 @@ impl Housekeeping {
         if let Some(deleted) = self.unplanned.step(&mut self.keeper)? {
             return Ok(Did { what: Work::DeletedSums(deleted), next_ms: now_ms });
         }
+        let mut idle = Work::Nothing;
         if now_ms >= self.due_ms || self.due_ms > now_ms.saturating_add(2 * ROUND_MS) {
             let done = self.archive_step(now_ms);
             if done.is_err() {
                 self.settled = None;
                 self.archive.iter_mut().for_each(|archive| archive.is_swept = false);
             }
-            match done? {
-                Work::Nothing => {
-                    self.settled = None;
-                    self.due_ms = now_ms.saturating_add(ROUND_MS);
-                }
-                what => return Ok(Did { what, next_ms: now_ms }),
+            idle = done?;
+            if !matches!(idle, Work::Nothing | Work::Locked) {
+                return Ok(Did { what: idle, next_ms: now_ms });
             }
+            self.settled = None;
+            self.due_ms = now_ms.saturating_add(ROUND_MS);
         }
-        let what = if count > 0 { Work::PutTogether(count) } else { Work::Nothing };
+        let what = if count > 0 { Work::PutTogether(count) } else { idle };
         Ok(Did { what, next_ms: now_ms.saturating_add(PAUSE_MS) })
     }
 
-    /// Folds a batch of results. A process that dies while it folds is followed by one that begins
-    /// with half as many, until what is left fits into memory.
+    /// Folds a batch of results. After a process that died while folding, the next one begins with
+    /// half as many, until a batch fits into memory.
     fn roll_up(&mut self) -> Result<RolledUp, StoreError> {
         let size = match self.batch {
             Some(size) => size,
-            None => self.keeper.batch()?.unwrap_or(Batch::RESULTS_MAX).clamp(1, Batch::RESULTS_MAX),
+            None => {
+                let stored: Option<usize> = setting(&mut *self.keeper.database, BATCH)?;
+                stored.unwrap_or(Batch::RESULTS_MAX).clamp(1, Batch::RESULTS_MAX)
+            }
         };
         let for_next = Batch::size_after_death(size);
         // A size a little below `for_next` is not worth a write.
         if self.stored_batch.is_none_or(|stored| stored > for_next || stored < for_next / 4) {
-            self.keeper.put_batch(for_next)?;
+            put_setting(&mut *self.keeper.database, BATCH, &for_next)?;
             self.stored_batch = Some(for_next);
         }
         let start = Instant::now();
@@ -164,7 +165,7 @@ impl Housekeeping {
         let _lock = match underload_disk::lock_directory(&folder, Duration::ZERO) {
             Ok(lock) => lock,
             Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
-                return Ok(Work::Nothing);
+                return Ok(Work::Locked);
             }
             Err(error) => return Err(temporary(&folder, error)),
         };
@@ -186,12 +187,12 @@ impl Housekeeping {
         Ok(done)
     }
 
-    /// Removes files that the manifest does not name, where nobody reads.
+    /// Removes files that the manifest does not name, unless there are readers.
     fn remove_garbage(&mut self, folder: &Path, manifest: &Manifest) -> Result<usize, StoreError> {
         let Some(archive) = &mut self.archive else { return Ok(0) };
         if !archive.is_swept {
-            // Whoever wrote the manifest may have died before its name was on disk. Nothing is
-            // deleted for the sake of what a power cut would take back.
+            // The manifest may not be synced if its writer died. Its predecessor, which a power cut
+            // could bring back, may name these files.
             files::sync_manifest(folder)?;
             archive.garbage = files::unnamed(folder, manifest)?;
             archive.is_swept = true;
@@ -207,7 +208,7 @@ impl Housekeeping {
         Ok(count)
     }
 
-    /// Takes the next step of a day that is to leave the database.
+    /// Takes the next step of moving a day out of the database.
     fn move_day(
         &mut self,
         folder: &Path,
@@ -235,7 +236,7 @@ impl Housekeeping {
     ) -> Result<Work, StoreError> {
         let settled = match self.settled {
             Some(settled) => settled,
-            None => *self.settled.insert(self.keeper.settled()?),
+            None => *self.settled.insert(self.keeper.database.settled()?),
         };
         let moved = manifest.day(plan, day).map_or(0, |known| known.up_to);
         if moved > 0
@@ -264,7 +265,7 @@ impl std::fmt::Debug for Housekeeping {
     }
 }
 
-/// Writes results in their order to a new file.
+/// Writes results, sorted, to a new file.
 fn write_part(
     folder: &Path,
     manifest: &mut Manifest,
@@ -272,7 +273,7 @@ fn write_part(
     rows: &[Encoded],
     stop: &AtomicBool,
 ) -> Result<Part, StoreError> {
-    // Bytes take a tenth of the memory of what they are read as.
+    // Decoded twice, because encoded results take a tenth of the memory.
     let order = |row: &Encoded| {
         let result = row.decode()?;
         Ok(Numbered { number: row.number, result }.order())
@@ -292,34 +293,39 @@ fn write_part(
     Ok(Part::new(file, Rows::Runs, of, written))
 }
 
-/// Finds or begins the archive of a store, and has the store write down where it is.
+/// Finds or creates the archive of a store, and stores its location.
 fn locate(keeper: &mut Keeper, folder: &Path) -> Result<Archive, StoreError> {
     underload_disk::private_directory(folder).map_err(|error| temporary(folder, error))?;
     // Of several programs that start at once, one creates the archive and the others wait.
-    let is_ready = match keeper.location()? {
+    let stored = |keeper: &mut Keeper| -> Result<Option<Location>, StoreError> {
+        setting(&mut *keeper.database, LOCATION)
+    };
+    let is_ready = match stored(keeper)? {
         Some(known) => files::archive_in(folder)? == Some(known.archive),
         None => false,
     };
     let lock = || underload_disk::lock_directory(folder, LOCK_PATIENCE);
     let _lock = if is_ready { None } else { Some(lock().map_err(|it| temporary(folder, it))?) };
-    let known = keeper.location()?;
+    let known = stored(keeper)?;
     if let Some(known) = &known {
-        let before = files::resolve(&known.folder, keeper.root());
-        let there = |folder: &Path| files::archive_in(folder);
-        let is_here = there(folder)?.as_ref() == Some(&known.archive);
+        let before = files::resolve(&known.folder, keeper.database.folder());
+        let is_in = |folder: &Path| -> Result<bool, StoreError> {
+            Ok(files::archive_in(folder)?.as_ref() == Some(&known.archive))
+        };
+        let is_here = is_in(folder)?;
         let is_empty = || Ok(Manifest::read(&before)?.is_some_and(|it| it.days.is_empty()));
         if !is_here && !is_empty()? {
-            let is_there = there(&before)?.as_ref() == Some(&known.archive);
+            let is_there = is_in(&before)?;
             let (before, folder) = (before.display(), folder.display());
             let what = if is_there {
                 format!(
-                    "the archive of this store is in {before}, not in {folder}: name that folder, \
-                     or move what is in it"
+                    "the archive of this store is in {before}, not in {folder}: name {before}, or \
+                     move its files"
                 )
             } else {
                 format!(
-                    "the archive of this store was in {before} and is there no longer: restore it \
-                     from a copy, or name the folder that it was moved to by --archive"
+                    "the archive of this store is no longer in {before}: restore it from a copy, \
+                     or name the directory that it was moved to with --archive"
                 )
             };
             return Err(StoreError::broken(what));
@@ -328,18 +334,18 @@ fn locate(keeper: &mut Keeper, folder: &Path) -> Result<Archive, StoreError> {
     let manifest = files::prepare(folder)?;
     let is_known = known.as_ref().is_some_and(|known| known.archive == manifest.archive);
     if !is_known && !manifest.days.is_empty() {
-        let what = format!("{} has the archive of another store", folder.display());
+        let what = format!("{} contains the archive of another store", folder.display());
         return Err(StoreError::broken(what));
     }
     let folder = std::fs::canonicalize(folder).map_err(|error| temporary(folder, error))?;
-    let below = keeper.root().and_then(|root| folder.strip_prefix(root).ok());
+    let below = keeper.database.folder().and_then(|root| folder.strip_prefix(root).ok());
     let written = below.map_or_else(|| folder.clone(), Path::to_owned);
     let location = Location { archive: manifest.archive.clone(), folder: written };
     if known.as_ref() != Some(&location) {
-        keeper.put_location(&location)?;
+        put_setting(&mut *keeper.database, LOCATION, &location)?;
     }
-    // A database that was restored from a copy counts on behind what was moved since.
-    keeper.count_from(manifest.last())?;
+    // A database that was restored from a copy must not reuse the numbers of moved results.
+    keeper.database.count_from(manifest.last())?;
     Ok(Archive { folder, garbage: Vec::new(), is_swept: false })
 }
 
@@ -349,13 +355,13 @@ fn temporary(path: &Path, error: std::io::Error) -> StoreError {
 
 /// How long to wait for another program that creates the archive.
 const LOCK_PATIENCE: Duration = Duration::from_secs(10);
-/// Results of a part: as bytes they take tens of megabytes.
+/// Results of a part, which take tens of megabytes encoded.
 const PART: usize = 32_768;
-/// Results that are deleted with one change: uploads wait for some milliseconds.
+/// Results that are deleted in one transaction, for which uploads wait some milliseconds.
 const DELETED_AT_ONCE: usize = 2_000;
-/// From one round of the days to the next.
+/// Interval at which aged days are looked for.
 const ROUND_MS: u64 = 3_600_000;
-/// From one look for new results to the next.
+/// Interval at which new results are looked for.
 const PAUSE_MS: u64 = 1_000;
 
 #[cfg(test)]

@@ -1,18 +1,19 @@
 //! Deletes the sums of series that their plan does not have.
 //!
-//! Earlier versions stored whatever a device handed in, and folded it. Every page would look
-//! through those sums. They are deleted page by page: first the sums, then their keys, so that no
-//! sum is left whose key's number may be given to another key.
+//! Earlier versions stored and folded every series that a device handed in, and every query reads
+//! those sums. They are deleted page by page: first the sums, then their keys, so that no remaining
+//! sum has a key whose number may be reused.
 
 use std::sync::Arc;
 
 use roaring::RoaringTreemap;
 use underload_fleet::store::StoreError;
 
+use crate::store::archive::keys_after;
 use crate::store::keeper::Keeper;
 use crate::store::rollup::{Planned, SumPlace};
 
-/// The state of the deletion for one set of plans.
+/// State of the deletion for one set of plans.
 #[derive(Debug, Default)]
 pub(super) struct Unplanned {
     planned: Option<Arc<Planned>>,
@@ -48,7 +49,7 @@ impl Unplanned {
         let (phase, deleted) = match self.phase {
             Phase::Done => return Ok(None),
             Phase::FindKeys(after) => {
-                let page = keeper.keys(after, PAGE)?;
+                let page = keys_after(&mut *keeper.database, after, PAGE)?;
                 let unplanned = page.iter().filter(|(_, key)| !planned.has_key(key));
                 self.keys.extend(unplanned.map(|(number, _)| *number as u64));
                 let next = match page.last() {
@@ -82,5 +83,5 @@ impl Unplanned {
     }
 }
 
-/// Rows of a step: uploads wait for some tens of milliseconds.
+/// Rows of a step, for which uploads wait some tens of milliseconds.
 const PAGE: usize = 4_096;

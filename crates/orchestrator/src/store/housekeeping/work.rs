@@ -4,12 +4,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use underload_fleet::store::StoreError;
 
-/// A piece of work.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Work {
-    /// No work was due, or another process is doing it.
+    /// No work was due, or another keeper is folding.
     Nothing,
+    /// Another process is working on the archive.
+    Locked,
     /// This many results were folded into the roll-up.
     PutTogether(usize),
     /// This many results were written to files.
@@ -29,7 +30,7 @@ pub enum Work {
 /// Returns an error if `stop` is set. The next piece of work removes what this one has written.
 pub(super) fn go_on(stop: &AtomicBool) -> Result<(), StoreError> {
     if stop.load(Ordering::Relaxed) {
-        return Err(StoreError::temporary("told to stop"));
+        return Err(StoreError::temporary("stopped"));
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! From an address to a connection.
+//! Addresses of PostgreSQL databases.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use rustls::{ClientConfig, RootCertStore};
 use tokio_postgres_rustls::MakeRustlsConnect;
 use underload_fleet::store::StoreError;
 
-/// Where the database is, and whether to speak TLS to it.
+/// The address of a database.
 #[derive(Clone)]
 pub(super) struct Address {
     config: Config,
@@ -20,10 +20,7 @@ pub(super) struct Address {
 }
 
 impl Address {
-    /// Reads an address.
-    ///
-    /// # Errors
-    /// [`StoreError::Broken`] that says what is wrong; a password is not repeated.
+    /// Parses an address. Errors do not contain its password.
     pub(super) fn new(url: &str) -> Result<Self, StoreError> {
         let broken =
             |what: String| StoreError::broken(format!("the address of the database: {what}"));
@@ -37,23 +34,19 @@ impl Address {
             Some("require" | "verify-full") => true,
             Some(other) => {
                 let known = "disable, require or verify-full";
-                return Err(broken(format!("sslmode is {known}, not {other:?}")));
+                return Err(broken(format!("sslmode {other:?}; expected {known}")));
             }
         };
         config.application_name("underload orchestrator");
         config.connect_timeout(PATIENCE).tcp_user_timeout(PATIENCE);
         config.ssl_mode(if is_secure { SslMode::Require } else { SslMode::Disable });
         if config.get_dbname().is_none() {
-            return Err(broken("it names no database: postgres://HOST/DATABASE".to_owned()));
+            return Err(broken("no database; expected postgres://HOST/DATABASE".to_owned()));
         }
         let tls = is_secure.then(|| tls(root_file.as_deref())).transpose().map_err(broken)?;
         Ok(Self { config, tls })
     }
 
-    /// Connects.
-    ///
-    /// # Errors
-    /// [`StoreError`].
     pub(super) fn connect(&self) -> Result<Client, StoreError> {
         let client = match &self.tls {
             Some(tls) => self.config.connect(tls.clone()),
@@ -63,7 +56,7 @@ impl Address {
     }
 }
 
-/// The error of PostgreSQL, by whether another try may help.
+/// Converts an error of PostgreSQL by whether a retry may succeed.
 pub(super) fn failed(error: postgres::Error) -> StoreError {
     let step = match error.as_db_error() {
         Some(said) => format!("PostgreSQL: {} ({})", said.message(), said.code().code()),
@@ -95,7 +88,7 @@ fn tls(root_file: Option<&str>) -> Result<MakeRustlsConnect, String> {
         roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
     }
     if roots.is_empty() {
-        return Err("there is no authority to check the server's certificate against".to_owned());
+        return Err("no authorities to check the server's certificate against".to_owned());
     }
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let config = ClientConfig::builder_with_provider(provider)
@@ -105,7 +98,7 @@ fn tls(root_file: Option<&str>) -> Result<MakeRustlsConnect, String> {
     Ok(MakeRustlsConnect::new(config))
 }
 
-/// An address without one of its parameters, and that parameter's value.
+/// Removes a parameter from an address. Also returns the value of the parameter.
 fn without(url: &str, name: &str) -> (String, Option<String>) {
     let Some((start, parameters)) = url.split_once('?') else { return (url.to_owned(), None) };
     let (mut rest, mut value) = (Vec::new(), None);
@@ -121,7 +114,7 @@ fn without(url: &str, name: &str) -> (String, Option<String>) {
     (format!("{start}?{}", rest.join("&")), value)
 }
 
-/// How long a connection may take, and how long sent bytes may go unanswered.
+/// Timeout of connecting, and of sent bytes without acknowledgement.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 #[cfg(test)]
@@ -136,7 +129,7 @@ mod tests {
         for (url, says) in [
             ("postgres://localhost/fleet?sslmode=prefer", "disable, require or verify-full"),
             ("postgres://localhost/fleet?sslmode=require&sslrootcert=/none", "/none"),
-            ("postgres://localhost", "names no database"),
+            ("postgres://localhost", "no database"),
             ("postgres://:secret@localhost:x/fleet", "port"),
         ] {
             let error = mode(url).expect_err(url).in_full();

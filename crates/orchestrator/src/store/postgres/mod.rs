@@ -1,16 +1,15 @@
-//! The store of several orchestrators: PostgreSQL.
+//! PostgreSQL, the database for several orchestrators.
 //!
-//! None of the orchestrators is the leader. Transactions that reserve or give back follow each
-//! other, by the lock of one row. All others run side by side and lock the devices that they
-//! change, in order. A change that lost a race fails with [`StoreError::Temporary`].
+//! The orchestrators have no leader. Transactions that reserve or free leases are serialised by the
+//! lock of one row. All others run concurrently and lock the devices that they change, in order. A
+//! transaction that lost a race fails with [`StoreError::Temporary`].
 //!
-//! A commit that waits for the disk takes milliseconds, and a lock is held until it is over. So a
-//! transaction that has the turn of admission commits without waiting, which ends its locks, and
-//! then waits for the disk by a second, empty transaction that is synced. The write-ahead log is
-//! one sequence: when the second is on disk, so is the first, and so is everything that the first
-//! had seen of others. Nothing is acknowledged before that.
+//! A synced commit takes milliseconds, during which locks are held. So an admission commits without
+//! a sync, which releases its locks, and then waits for a second, empty transaction that is synced.
+//! The write-ahead log is sequential: when the second transaction is on disk, so are the first and
+//! all that it has read. Nothing is acknowledged before that.
 //!
-//! These calls block, and may not be made on a thread that drives asynchronous tasks.
+//! These calls block, and must not be made on threads of asynchronous tasks.
 
 mod connect;
 
@@ -44,15 +43,7 @@ pub(super) struct Postgres {
 }
 
 impl Postgres {
-    /// Connects and brings the tables to this program's version.
-    ///
-    /// `postgres://USER:PASSWORD@HOST/DATABASE`; a folder with a socket as `?host=/FOLDER`. With
-    /// `sslmode=require` or `verify-full` the connection is encrypted and the server's certificate
-    /// is checked, against the system's authorities or those in the file `sslrootcert`.
-    ///
-    /// # Errors
-    /// [`StoreError::Temporary`] if the database is away, [`StoreError::Broken`] if the address is
-    /// wrong or the tables are of a newer version.
+    /// See [`super::SqlStore::postgres`].
     pub(super) fn open(url: &str) -> Result<Self, StoreError> {
         let mut opened = Self::new(Address::new(url)?)?;
         opened.batch("BEGIN")?;
@@ -77,7 +68,7 @@ impl Postgres {
         self.client.batch_execute(sql).map_err(failed)
     }
 
-    /// Makes a lost connection again, unless a transaction was lost with it.
+    /// Reconnects after a lost connection, unless a transaction was lost with it.
     fn reconnect(&mut self) -> Result<(), StoreError> {
         if !self.is_open && self.client.is_closed() {
             *self = Self::new(self.address.clone())?;
@@ -100,7 +91,7 @@ impl Postgres {
         Ok(prepared)
     }
 
-    /// Calls `run` with the values of a statement, once for each row or once for all.
+    /// Calls `run` with the values of a statement, once for each row or once for all rows.
     fn run(
         &mut self,
         sql: &str,
@@ -128,7 +119,7 @@ impl Postgres {
         row.map_or(Ok(0), |mut row| row.long())
     }
 
-    /// Brings the tables to this program's version; others that try it wait.
+    /// Migrates the tables to this program's version. Concurrent migrations wait.
     fn migrate(&mut self) -> Result<(), StoreError> {
         self.batch(&format!("SELECT pg_advisory_xact_lock({MIGRATION})"))?;
         let table = "CREATE TABLE IF NOT EXISTS underload_version (version bigint NOT NULL)";
@@ -137,7 +128,7 @@ impl Postgres {
         if version > VERSION {
             return Err(StoreError::broken(format!(
                 "the tables in the database are of version {version}, this program reads up to \
-                 {VERSION}: start the newer program that made them"
+                 {VERSION}: start the newer program that created them"
             )));
         }
         if version == 0 {
@@ -155,7 +146,7 @@ impl Postgres {
         self.commit()
     }
 
-    /// Transactions under way that add results.
+    /// Returns the open transactions that add results.
     fn writers(&mut self) -> Result<Vec<String>, StoreError> {
         let sql = "SELECT virtualtransaction FROM pg_locks
             WHERE relation = 'results'::regclass AND mode = 'RowExclusiveLock' AND granted
@@ -202,13 +193,13 @@ impl Database for Postgres {
         }
         self.batch("SET LOCAL synchronous_commit = off; COMMIT")?;
         self.is_open = false;
-        // An empty transaction is not written, so this one has to say something.
+        // An empty transaction is not written to the log, so this one emits a message.
         self.batch("SELECT pg_logical_emit_message(true, 'underload', '')")
     }
 
     fn roll_back(&mut self) {
         if self.is_open && !self.client.is_closed() {
-            // A connection that cannot even do that is lost, and with it the transaction.
+            // If this fails, the connection is lost, which ends the transaction.
             let _ = self.client.batch_execute("ROLLBACK");
         }
         self.is_open = false;
@@ -237,13 +228,12 @@ impl Database for Postgres {
 
     fn settled(&mut self) -> Result<i64, StoreError> {
         let last = self.number("SELECT coalesce(max(number), 0) FROM results", vec![])?;
-        // A transaction that is under way may have taken a lower number. It has held its lock of
-        // the table since before it did.
+        // An open transaction may have allocated lower numbers. It locked the table before it did.
         let start = Instant::now();
         let open = self.writers()?;
         while self.writers()?.iter().any(|writer| open.contains(writer)) {
             if start.elapsed() > PATIENCE {
-                let step = "a change of results takes long, so no day is moved now";
+                let step = "moving days: an open transaction on results takes too long";
                 return Err(StoreError::temporary(step));
             }
             sleep(Duration::from_millis(5));
@@ -317,8 +307,8 @@ const LIMITS: &str = "SET idle_in_transaction_session_timeout = '10s';
     SET statement_timeout = '120s';
     SET jit = off";
 const TURN: &str = "SELECT 1 FROM turns WHERE name = 'admission' FOR UPDATE";
-/// Transactions that run side by side become visible in another order than that of their numbers,
-/// so results are worked through by their transaction, up to the oldest that is not over.
+/// Concurrent transactions commit in another order than that of their numbers, so results are
+/// folded by transaction, up to the oldest open one.
 const WORDS: &[(&str, &str)] = &[
     ("{progress}", "SELECT last_change, last_number FROM progress WHERE name = 'rolled up'"),
     (
@@ -334,8 +324,8 @@ const WORDS: &[(&str, &str)] = &[
 /// Key of the advisory lock that a migration of the tables takes. Other programs that use this
 /// database must use other numbers.
 const MIGRATION: i64 = 0x756e_6465_726c_6f61;
-/// A database that was restored elsewhere counts its transactions anew: results that were put
-/// together come before all of its transactions then, and the others are its first.
+/// A database that was restored on another server numbers its transactions from the start again:
+/// folded results get a number below all transactions, and the others come first.
 const MOVED: &str = "DO $$ BEGIN
     IF (SELECT min(last_change) FROM progress) > pg_current_xact_id()::text::bigint THEN
         UPDATE results SET change = CASE
@@ -347,13 +337,13 @@ const MOVED: &str = "DO $$ BEGIN
 END $$";
 /// Version of the tables.
 const VERSION: i64 = 3;
-/// Results of one transaction can be folded in parts: progress is the last result that was folded,
-/// before it was the first transaction that was not. The column has another name, so that programs
-/// of version 2 that are still connected fail where they would fold results twice or skip some.
+/// Since version 3 the results of a transaction can be folded in parts: progress is the last folded
+/// result, and not the first transaction that was not folded. The column has a new name, so that
+/// connected programs of version 2 fail and do not fold results twice or skip some.
 const TO_VERSION_3: &str = "ALTER TABLE progress RENAME COLUMN change TO last_change;
     ALTER TABLE progress ADD COLUMN last_number bigint NOT NULL DEFAULT 0";
-/// Results are found by their day and plan, so that days can be moved to files.
+/// Version 2 has an index by day and plan, by which days are moved to files.
 const TO_VERSION_2: &str =
     "CREATE INDEX IF NOT EXISTS results_by_day ON results (day, plan, number)";
-/// How long changes that are under way may take to end.
+/// How long to wait for open transactions to end.
 const PATIENCE: Duration = Duration::from_secs(2);

@@ -430,7 +430,7 @@ fn answers_are_the_same_after_days_were_moved_by_several() {
     assert_eq!(left(), 2 * 60);
     let error = store.housekeeping(Some(&folder.path().join("other")), RETENTION);
     let error = error.expect_err("it is elsewhere");
-    assert!(error.to_string().contains("name that folder"), "{error}");
+    assert!(error.to_string().contains("or move its files"), "{error}");
 }
 
 #[test]

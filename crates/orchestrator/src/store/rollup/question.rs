@@ -1,4 +1,4 @@
-//! A page's question, answered from cells and from results.
+//! A query of sums or outcomes, answered from cells and from results.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -14,31 +14,29 @@ use underload_fleet::store::{
 use super::cells::{CellBytes, Key, LINE, Level, Of};
 use super::planned::Planned;
 
-/// Whether sums by these dimensions, or outcomes without dimensions, are only known of results
-/// that are stored themselves, which they are not for ever.
+/// Returns whether sums by these dimensions, or outcomes without dimensions, can be computed from
+/// single results only, which are not stored for ever.
 pub(crate) fn needs_results(filter: &Filter, by: &[Dimension]) -> bool {
     Question::new(filter, by, Arc::default()).level().is_none()
 }
 
-/// A question, and its answer as far as it has come.
+/// A query and its partial answer.
 pub(in crate::store) struct Question<'a> {
     filter: &'a Filter,
     by: &'a [Dimension],
     planned: Arc<Planned>,
-    /// Its answer by the values that do not come from the day or the hour, then day and hour
-    /// where they are asked for.
+    /// By line (see `parts`), and by day and hour if these are dimensions.
     answers: BTreeMap<(u32, u32, u8), Answer>,
-    /// Those values.
+    /// Numbers of the lines of the answer, by the values of all dimensions except day and hour.
     parts: BTreeMap<Vec<String>, u32>,
-    /// The ends of runs instead of sums.
+    /// Runs and devices by outcome and reason.
     outcomes: BTreeMap<(Outcome, String), (u64, RoaringBitmap)>,
-    /// Numbers of devices that the store has none for yet, from the highest down.
+    /// Temporary numbers, from the highest down, of devices that the store has not numbered yet.
     unnumbered: HashMap<DeviceId, u32>,
 }
 
-/// One line of an answer.
 struct Answer {
-    /// Counts of all bins, in their order.
+    /// Counts by bin.
     bins: Vec<u64>,
     sent: u64,
     lost: u64,
@@ -46,17 +44,16 @@ struct Answer {
     devices: RoaringBitmap,
 }
 
-/// What a key contributes to.
+/// What the cells of a key belong to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::store) enum Part {
-    /// Nothing.
     NotMeant,
     /// The line of the answer with this number.
     Line(u32),
 }
 
 impl<'a> Question<'a> {
-    /// Asks for sums of the series that the plans have.
+    /// Creates a query of the series that the plans have.
     pub(in crate::store) fn new(
         filter: &'a Filter,
         by: &'a [Dimension],
@@ -73,7 +70,7 @@ impl<'a> Question<'a> {
         }
     }
 
-    /// The coarsest level that can answer; `None` where only the results can.
+    /// Returns the coarsest level that has all dimensions; `None` if none has.
     pub(in crate::store) fn level(&self) -> Option<Level> {
         let by = self.by.iter().filter_map(Dimension::attribute);
         let mut names = self.filter.attributes.keys().map(String::as_str).chain(by).peekable();
@@ -86,14 +83,14 @@ impl<'a> Question<'a> {
         })
     }
 
-    /// What cells of this key contribute to.
+    /// Returns what cells of this key belong to.
     pub(in crate::store) fn part(&mut self, key: &Key) -> Part {
         let attribute = |name: &str| {
             let position = LINE.iter().position(|known| *known == name)?;
             key.line.as_ref().map(|line| line[position].clone())
         };
-        let is_meant = is_or(self.filter.plan.as_ref(), &key.plan)
-            && is_or(self.filter.cohort.as_ref(), &key.cohort)
+        let is_meant = self.filter.plan.as_ref().is_none_or(|plan| *plan == key.plan)
+            && self.filter.cohort.as_ref().is_none_or(|cohort| *cohort == key.cohort)
             && self
                 .filter
                 .attributes
@@ -109,7 +106,7 @@ impl<'a> Question<'a> {
     fn line(&mut self, mut values: Vec<String>) -> u32 {
         let next = self.parts.len() as u32;
         if self.parts.len() >= LINES_MAX && !self.parts.contains_key(&values) {
-            // Devices choose the names of their firmware. Operators write all other values.
+            // Devices choose the names of their firmware, so values of attributes are unlimited.
             for (value, dimension) in values.iter_mut().zip(self.by) {
                 if matches!(dimension, Dimension::Attribute(_)) {
                     OTHERS.clone_into(value);
@@ -119,15 +116,12 @@ impl<'a> Question<'a> {
         *self.parts.entry(values).or_insert(next)
     }
 
-    /// Whether the filter means cells of this hour.
+    /// Returns whether the filter selects cells of this hour.
     pub(in crate::store) fn means_hour(&self, hour: u8, level: Level) -> bool {
         level != Level::Hours || self.filter.hour.is_none_or(|meant| meant == hour)
     }
 
     /// Adds a cell of series.
-    ///
-    /// # Errors
-    /// [`StoreError::Broken`] where it is damaged.
     pub(in crate::store) fn add_cell(
         &mut self,
         (line, day, hour): (u32, u32, u8),
@@ -141,7 +135,7 @@ impl<'a> Question<'a> {
         Ok(())
     }
 
-    /// Adds a result of a device, which has that number if the store has given it one.
+    /// Adds a result. `number` is that of its device, if the store has numbered it.
     pub(in crate::store) fn add_result(&mut self, stored: &StoredResult, number: Option<u32>) {
         if !self.filter.meets(stored) {
             return;
@@ -160,7 +154,6 @@ impl<'a> Question<'a> {
         }
     }
 
-    /// A number for a device that the store has given none.
     fn number(&mut self, device: DeviceId) -> u32 {
         let next = u32::MAX - self.unnumbered.len() as u32;
         *self.unnumbered.entry(device).or_insert(next)
@@ -173,9 +166,6 @@ impl<'a> Question<'a> {
     }
 
     /// Adds a cell of runs.
-    ///
-    /// # Errors
-    /// [`StoreError::Broken`] where it is damaged.
     pub(in crate::store) fn add_runs(
         &mut self,
         key: &Key,
@@ -189,8 +179,8 @@ impl<'a> Question<'a> {
         Ok(())
     }
 
-    /// The count of runs that ended so. Devices write the reasons; those beyond [`REASONS_MAX`] are
-    /// counted together.
+    /// Returns the count of an outcome and reason. Devices write the reasons; those beyond
+    /// [`REASONS_MAX`] are counted together.
     fn ended(&mut self, outcome: Outcome, reason: &str) -> &mut (u64, RoaringBitmap) {
         let mut end = (outcome, reason.to_owned());
         if self.outcomes.len() >= REASONS_MAX && !self.outcomes.contains_key(&end) {
@@ -199,7 +189,7 @@ impl<'a> Question<'a> {
         self.outcomes.entry(end).or_default()
     }
 
-    /// Adds the run of a result, if it was due, of a device as in [`Self::add_result`].
+    /// Adds the run of a result if it was due. `number` is as in [`Self::add_result`].
     pub(in crate::store) fn add_run(&mut self, stored: &StoredResult, number: Option<u32>) {
         if stored.was_due() && self.filter.meets(stored) {
             let number = number.unwrap_or_else(|| self.number(stored.device));
@@ -209,7 +199,7 @@ impl<'a> Question<'a> {
         }
     }
 
-    /// The sums, in the order of their keys.
+    /// Returns the sums, ordered by key.
     pub(in crate::store) fn sums(self) -> Vec<Sum> {
         let mut by_number: Vec<(Vec<String>, u32)> = self.parts.into_iter().collect();
         by_number.sort_by_key(|(_, number)| *number);
@@ -232,7 +222,6 @@ impl<'a> Question<'a> {
         sums
     }
 
-    /// The ends of runs.
     pub(in crate::store) fn outcomes(self) -> Outcomes {
         let mut all = RoaringBitmap::new();
         let row = |((outcome, reason), (count, devices)): (_, (u64, RoaringBitmap))| {
@@ -263,18 +252,13 @@ impl Answer {
     }
 }
 
-/// Lines of an answer that values of attributes may make, 8 KiB each.
+/// Maximum number of lines, of 8 KiB each, before further values of attributes are one line.
 const LINES_MAX: usize = 4_096;
-/// Reasons of an answer.
 const REASONS_MAX: usize = 1_024;
-/// The value, or the reason, of those beyond.
+/// The value or reason of those beyond the limit.
 const OTHERS: &str = "(others)";
 
-fn is_or(meant: Option<&String>, is: &String) -> bool {
-    meant.is_none_or(|meant| meant == is)
-}
-
-/// The values that are asked for, empty where they come from the day or the hour.
+/// Returns the values of the dimensions; empty for day and hour.
 fn values(
     by: &[Dimension],
     plan: &str,

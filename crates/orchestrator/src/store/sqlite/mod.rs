@@ -17,19 +17,14 @@ use super::database::{Access, Begin, Database, Row, Value, statement};
 #[derive(Debug)]
 pub(super) struct Sqlite {
     connection: Connection,
-    /// As a path that does not depend on who names it.
+    /// Canonical path.
     folder: PathBuf,
-    /// Keeps other orchestrators out as long as this one lives; `None` beside one.
+    /// Locks out other orchestrators; `None` for connections beside an orchestrator.
     _lock: Option<File>,
 }
 
 impl Sqlite {
-    /// Opens the store in a directory for an orchestrator; both are made if they are missing.
-    ///
-    /// # Errors
-    /// [`StoreError::Temporary`] if another orchestrator has it, or the disk is full;
-    /// [`StoreError::Broken`] if the store is damaged, of a newer version, or open to other users
-    /// of this machine.
+    /// See [`super::SqlStore::sqlite`].
     pub(super) fn open(directory: &Path) -> Result<Self, StoreError> {
         underload_disk::private_directory(directory).map_err(exposed(directory))?;
         let lock = underload_disk::lock_directory(directory, LOCK_PATIENCE).map_err(|error| {
@@ -37,12 +32,11 @@ impl Sqlite {
                 return unreadable(directory)(error);
             }
             StoreError::temporary(format!(
-                "the store in {} is in use by another orchestrator; several at once need \
-                 PostgreSQL",
+                "the store in {} is in use by another orchestrator; for several, use PostgreSQL",
                 directory.display()
             ))
         })?;
-        // SQLite gives the log and its index the rights of the database.
+        // SQLite creates the log and its index with the access rights of the database.
         for name in [FILE, LOG, LOG_INDEX] {
             let path = directory.join(name);
             if name == FILE || path.exists() {
@@ -54,16 +48,11 @@ impl Sqlite {
         Ok(opened)
     }
 
-    /// Opens a store that exists for a short change, also while an orchestrator is at work with
-    /// it.
-    ///
-    /// # Errors
-    /// [`StoreError::Temporary`] if there is none, [`StoreError::Broken`] if other users of this
-    /// machine can read it.
+    /// See [`super::SqlStore::beside`].
     pub(super) fn beside(directory: &Path) -> Result<Self, StoreError> {
         let opened = Self::connected(directory, EXISTING, None).map_err(|error| match error {
             missing @ StoreError::Temporary { .. } => {
-                let step = format!("there is no store in {}", directory.display());
+                let step = format!("no store in {}", directory.display());
                 StoreError::temporary(step).because(missing)
             }
             broken @ StoreError::Broken { .. } => broken,
@@ -72,10 +61,7 @@ impl Sqlite {
         Ok(opened)
     }
 
-    /// Opens a store that exists for questions.
-    ///
-    /// # Errors
-    /// [`StoreError`], also if there is none.
+    /// Opens an existing store for queries.
     pub(super) fn reader(directory: &Path) -> Result<Self, StoreError> {
         let opened = Self::connected(directory, EXISTING, None)?;
         opened.connection.execute_batch("PRAGMA query_only = ON").map_err(failed)?;
@@ -99,13 +85,13 @@ impl Sqlite {
         Ok(Self { connection, folder, _lock: lock })
     }
 
-    /// Sets the connection up for writing, and brings the tables to this program's version.
+    /// Configures the connection for writing, and migrates the tables to this program's version.
     fn prepare(&self) -> Result<(), StoreError> {
         self.connection.execute_batch(SETTINGS).map_err(failed)?;
         if self.version()? == VERSION {
             return Ok(());
         }
-        // Another process may be doing the same.
+        // In a transaction, because another process may migrate too.
         let change = rusqlite::Transaction::new_unchecked(
             &self.connection,
             rusqlite::TransactionBehavior::Immediate,
@@ -122,7 +108,7 @@ impl Sqlite {
         change.commit().map_err(failed)
     }
 
-    /// The version of the tables, which is not above this program's.
+    /// Returns the version of the tables; an error if it is above this program's.
     fn version(&self) -> Result<i64, StoreError> {
         let version = self.connection.pragma_query_value(None, "user_version", |row| row.get(0));
         let version = version.map_err(failed)?;
@@ -154,7 +140,7 @@ impl Database for Sqlite {
         match kind {
             Begin::View => self.run("BEGIN"),
             Begin::Change | Begin::Admission => self.run("BEGIN IMMEDIATE"),
-            // The lock would keep all others waiting while results are read and folded.
+            // A lock would block all writers while results are read and folded.
             Begin::Fold => Ok(()),
         }
     }
@@ -164,7 +150,7 @@ impl Database for Sqlite {
     }
 
     fn roll_back(&mut self) {
-        // Some errors have ended it already.
+        // Some errors end the transaction.
         if !self.connection.is_autocommit() {
             let _ = self.run("ROLLBACK");
         }
@@ -192,7 +178,7 @@ impl Database for Sqlite {
         if rows.is_empty() {
             return Ok(0);
         }
-        // A sync for all of them.
+        // One transaction, so one sync, for all rows.
         let is_alone = self.connection.is_autocommit();
         if is_alone {
             self.begin(Begin::Change)?;
@@ -288,7 +274,7 @@ fn exposed(directory: &Path) -> impl FnOnce(std::io::Error) -> StoreError {
     }
 }
 
-/// The error of SQLite, by whether another try may help.
+/// Converts an error of SQLite by whether a retry may succeed.
 fn failed(error: rusqlite::Error) -> StoreError {
     match error.sqlite_error_code() {
         Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => StoreError::broken(format!(
@@ -310,9 +296,8 @@ fn failed(error: rusqlite::Error) -> StoreError {
     }
 }
 
-/// The file in the store's directory.
 const FILE: &str = "fleet.sqlite";
-/// SQLite's log of what is written, and the index of the log.
+/// SQLite's write-ahead log, and the index of the log.
 const LOG: &str = "fleet.sqlite-wal";
 const LOG_INDEX: &str = "fleet.sqlite-shm";
 const EXISTING: OpenFlags =
@@ -349,11 +334,11 @@ const WORDS: &[(&str, &str)] = &[
 ];
 /// Version of the tables.
 const VERSION: i64 = 3;
-/// Results are found by their day and plan, so that days can be moved to files.
+/// Version 2 has an index by day and plan, by which days are moved to files.
 const TO_VERSION_2: &str = "CREATE INDEX IF NOT EXISTS results_by_day ON results (day, plan);";
-/// How long a change waits for another of the same process.
+/// How long a transaction waits for another one.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// How long an orchestrator waits for one that is ending.
+/// How long an orchestrator waits for one that is stopping.
 const LOCK_PATIENCE: Duration = Duration::from_secs(2);
-/// Statements that stay prepared, more than there are.
+/// Capacity of the cache of prepared statements, above their number.
 const STATEMENTS: usize = 64;
