@@ -1,14 +1,13 @@
-//! Results by way of NATS JetStream, for more than one database takes at once.
+//! A queue of results in NATS JetStream, for fleets that send more than one database can store.
 //!
-//! An orchestrator that has checked who sends it results hands them to an [`Inbox`] and answers
-//! once JetStream has them. Feeders, as many as databases take, fetch them in batches, treat each
-//! as if its sender had just handed it in, by the same rules and in one transaction, and let
-//! JetStream forget them once that is committed. Whatever comes twice changes nothing: JetStream
-//! knows a message by its results for ten minutes, and the rules know a result by its device,
-//! epoch and number for ever.
+//! An orchestrator that has authenticated a sender puts its results into an [`Inbox`] and answers
+//! once JetStream has stored them. Feeders fetch them in batches, apply the same rules as for a
+//! direct request, in one transaction, and acknowledge them after the commit. Duplicates change
+//! nothing: JetStream recognises a message by its results for ten minutes, and the rules recognise
+//! a result by its device, epoch and number for ever.
 //!
-//! A stream is written to files. What JetStream acknowledged survives its being killed; to survive
-//! a power cut too it needs several servers, with [`Inbox::connect`] told how many copies to keep.
+//! JetStream stores the stream in files: acknowledged messages survive a killed server. To survive
+//! a power cut they need several servers, and as many copies in [`Inbox::connect`].
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,22 +24,19 @@ use underload_fleet::message::{Numbered, Results};
 use underload_fleet::orchestrator::Orchestrator;
 use underload_fleet::store::{Needs, Store, StoreError};
 
-/// Why results were not handed on. They may come again.
+/// Why results were not queued or stored. Retrying is safe.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum NatsError {
-    /// JetStream cannot be reached, is full, or did not answer.
+    /// JetStream is unreachable or full, or did not answer.
     #[error("NATS: {what}")]
-    Away {
-        /// What it said.
-        what: String,
-    },
-    /// The database failed; JetStream gives the results again.
+    Away { what: String },
+    /// The database failed. JetStream delivers the results again.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
-/// Where results wait for a database.
+/// The queue of results.
 #[derive(Debug)]
 pub struct Inbox {
     context: Context,
@@ -50,19 +46,17 @@ pub struct Inbox {
 /// What a feeder did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Fed {
-    /// Messages that were fetched.
     pub messages: u64,
-    /// Results that were new.
+    /// Stored results.
     pub new: u64,
-    /// Results that were there before.
+    /// Results that were stored before.
     pub known: u64,
-    /// Results that the rules do not keep, for example of a device that was removed.
+    /// Results that the rules rejected, for example of a removed device.
     pub refused: u64,
-    /// Messages that are none of ours; JetStream keeps them no longer.
+    /// Messages in another format, which were acknowledged and dropped.
     pub unreadable: u64,
 }
 
-/// What waits: results with who sent them and when.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct HandedIn {
@@ -72,11 +66,7 @@ struct HandedIn {
 }
 
 impl Inbox {
-    /// Connects to `nats://HOST:PORT` and makes the stream where there is none, with so many
-    /// copies.
-    ///
-    /// # Errors
-    /// [`NatsError::Away`].
+    /// Connects to `nats://HOST:PORT`, and creates the stream with `copies` if it is missing.
     pub async fn connect(url: &str, copies: usize) -> Result<Self, NatsError> {
         let client = async_nats::connect(url).await.map_err(away)?;
         let context = jetstream::new(client);
@@ -85,7 +75,7 @@ impl Inbox {
             subjects: vec![SUBJECT.to_owned()],
             retention: RetentionPolicy::WorkQueue,
             storage: StorageType::File,
-            // A full stream says so, and the devices keep what they have.
+            // A full stream rejects messages, and devices retry.
             discard: DiscardPolicy::New,
             max_bytes: BYTES_MAX,
             duplicate_window: KNOWN_FOR,
@@ -103,11 +93,8 @@ impl Inbox {
         Ok(Self { context, consumer })
     }
 
-    /// Hands in what a device sent at that instant, milliseconds since 1970. JetStream has it when
-    /// this returns.
-    ///
-    /// # Errors
-    /// [`NatsError::Away`]; some of it may have been handed in.
+    /// Queues the results that a device sent at `at_ms`, milliseconds since 1970. JetStream has
+    /// stored them when this returns. After an error it may have stored some.
     pub async fn hand_in(
         &self,
         sender: DeviceId,
@@ -133,7 +120,7 @@ impl Inbox {
     }
 }
 
-/// Brings results from an inbox to a database.
+/// Stores results from an inbox in a database.
 pub struct Feeder {
     inbox: Inbox,
     rules: Arc<Orchestrator>,
@@ -141,17 +128,13 @@ pub struct Feeder {
 }
 
 impl Feeder {
-    /// Into that store.
     pub fn new(inbox: Inbox, rules: Arc<Orchestrator>, store: Box<dyn Store>) -> Self {
         Self { inbox, rules, store: Some(store) }
     }
 
-    /// Fetches what waits, at most [`MESSAGES_MAX`] messages and [`FETCHED_BYTES_MAX`] bytes, or
-    /// waits up to `patience` for a message, and brings it to the database. It may be stopped at
-    /// any time.
-    ///
-    /// # Errors
-    /// [`NatsError`]; what was not committed is given again after [`ACKNOWLEDGED_WITHIN`].
+    /// Fetches at most [`MESSAGES_MAX`] messages and [`FETCHED_BYTES_MAX`] bytes, or waits up to
+    /// `patience` for one message, and stores the results. The future may be dropped at any time:
+    /// what was not committed is delivered again after [`ACKNOWLEDGED_WITHIN`].
     pub async fn feed(&mut self, patience: Duration) -> Result<Fed, NatsError> {
         let batch = self.inbox.consumer.fetch().max_messages(MESSAGES_MAX);
         let batch = batch.max_bytes(FETCHED_BYTES_MAX).messages().await;
@@ -160,7 +143,7 @@ impl Feeder {
         while let Some(message) = batch.next().await {
             match message {
                 Ok(message) => messages.push(message),
-                // JetStream ends a batch that is full by bytes with an error.
+                // JetStream ends a batch that has reached its bytes with an error.
                 Err(_) if !messages.is_empty() => break,
                 Err(error) => return Err(away(error)),
             }
@@ -174,7 +157,7 @@ impl Feeder {
         }
         let fed = self.commit(&messages).await?;
         for message in &messages {
-            // Where it gets lost the message comes again, and changes nothing.
+            // If the acknowledgement is lost, the message is delivered again and changes nothing.
             message.ack().await.map_err(away)?;
         }
         Ok(fed)
@@ -188,12 +171,12 @@ impl Feeder {
         if handed_in.is_empty() {
             return Ok(fed);
         }
-        let gone = || StoreError::broken("the feeder's store is gone");
+        let gone = || StoreError::broken("the feeder's store was lost");
         let mut store = self.store.take().ok_or_else(gone)?;
         let rules = Arc::clone(&self.rules);
-        // A database is waited for, which a thread of asynchronous tasks must not do.
+        // Database calls block.
         let done = tokio::task::spawn_blocking(move || {
-            let done = keep(&rules, &mut *store, &handed_in, &mut fed);
+            let done = store_all(&rules, &mut *store, &handed_in, &mut fed);
             (store, done.map(|()| fed))
         });
         let (store, done) = done.await.map_err(|_| gone())?;
@@ -208,8 +191,8 @@ impl std::fmt::Debug for Feeder {
     }
 }
 
-/// Keeps all of it in one transaction.
-fn keep(
+/// Stores all messages in one transaction.
+fn store_all(
     rules: &Orchestrator,
     store: &mut dyn Store,
     handed_in: &[HandedIn],
@@ -232,7 +215,7 @@ fn keep(
     tx.commit()
 }
 
-/// What JetStream knows a message by: the same results of a device have the same name.
+/// Returns the identifier by which JetStream recognises a duplicate.
 fn name_of(sender: DeviceId, results: &Results) -> String {
     let mut sum = ring::digest::Context::new(&ring::digest::SHA256);
     for Numbered { sequence, .. } in &results.results {
@@ -246,21 +229,18 @@ fn away(error: impl std::fmt::Display) -> NatsError {
     NatsError::Away { what: error.to_string() }
 }
 
-/// Messages of a batch at most.
+/// Maximum number of messages of a batch.
 pub const MESSAGES_MAX: usize = 500;
-/// Bytes of the messages of a batch at most.
+/// Maximum number of bytes of a batch.
 pub const FETCHED_BYTES_MAX: usize = 4 << 20;
-/// A message that was fetched and not acknowledged for so long is given again.
+/// A fetched message is delivered again if it is not acknowledged within this time.
 pub const ACKNOWLEDGED_WITHIN: Duration = Duration::from_secs(30);
-/// The stream that results wait in.
 pub const STREAM: &str = "UNDERLOAD_RESULTS";
-/// What they are sent to.
 pub const SUBJECT: &str = "underload.results";
-/// Who fetches them.
 pub const FEEDERS: &str = "feeders";
-/// A message is known for so long.
+/// How long JetStream recognises duplicates.
 const KNOWN_FOR: Duration = Duration::from_mins(10);
-/// Bytes that wait at most.
+/// Maximum number of bytes in the stream.
 const BYTES_MAX: i64 = 16 << 30;
-/// Bytes of a message; brokers refuse more than a mebibyte.
+/// Maximum number of bytes of a message; brokers reject more than 1 MiB.
 const PAYLOAD_MAX: usize = 512 << 10;

@@ -1,6 +1,6 @@
-//! Operators: who may look and who may act, by tokens of which only hashes are kept.
+//! Operators and their tokens, of which only hashes are stored.
 //!
-//! A token is `ulo1.NAME.SECRET`. What is kept of it is the setting `operator/NAME`.
+//! A token is `ulo1.NAME.SECRET`, and its hash is in the setting `operator/NAME`.
 
 use std::fmt;
 
@@ -14,32 +14,31 @@ use underload_fleet::store::{StoreError, Transaction};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Role {
-    /// Looks at what was collected.
+    /// Reads results of cohorts.
     Viewer,
-    /// Also sees single devices, makes codes, applies and stops plans, removes devices.
+    /// Also reads single devices, makes codes, applies and stops plans, removes devices.
     Operator,
 }
 
-/// Who showed a token.
+/// The owner of a valid token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Operator {
-    /// The token's name, which the log of operators' actions names.
+    /// Name of the token, under which the log stores actions.
     pub name: String,
-    /// What it may do.
     pub role: Role,
 }
 
-/// A name that no token can have.
+/// The text is not a name of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a token's name is 1 to 32 of a-z, 0-9 and -")]
 pub struct NotAName;
 
-/// What is kept of a token.
+/// The stored part of a token.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Kept {
+struct Stored {
     role: Role,
-    /// Of the token's text, hexadecimal.
+    /// SHA-256 of the token's text, hexadecimal.
     sha256: String,
     expires_ms: u64,
 }
@@ -47,15 +46,10 @@ struct Kept {
 const PREFIX: &str = "ulo1";
 const NAME_MAX: usize = 32;
 
-/// A token's name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TokenName(String);
 
 impl TokenName {
-    /// Reads one.
-    ///
-    /// # Errors
-    /// [`NotAName`].
     pub fn new(name: &str) -> Result<Self, NotAName> {
         let is_good = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
         let fits = (1..=NAME_MAX).contains(&name.len()) && name.bytes().all(is_good);
@@ -81,19 +75,16 @@ impl std::str::FromStr for TokenName {
     }
 }
 
-/// The secret of a new token, which nobody can foretell.
+/// Returns the random secret of a new token.
 ///
 /// # Errors
-/// [`StoreError::Temporary`]: the machine has no randomness.
+/// Returns [`StoreError::Temporary`] if the system has no randomness.
 pub fn new_secret() -> Result<[u8; 32], StoreError> {
     crate::random::bytes()
 }
 
-/// Makes a token good until `expires_ms`, milliseconds since 1970; an older one of that name is
-/// good no more. The text is known to nobody but the caller.
-///
-/// # Errors
-/// [`StoreError`].
+/// Creates a token that is valid until `expires_ms`, milliseconds since 1970, and replaces an older
+/// one with that name. Returns the text, which is not stored.
 pub fn new_token(
     tx: &mut dyn Transaction,
     name: &TokenName,
@@ -102,25 +93,18 @@ pub fn new_token(
     secret: [u8; 32],
 ) -> Result<String, StoreError> {
     let text = format!("{PREFIX}.{name}.{}", HEXLOWER.encode(&secret));
-    let kept = Kept { role, sha256: hash(&text), expires_ms };
-    // Two names and a number: nothing that JSON could not hold.
-    let json = serde_json::to_vec(&kept).unwrap_or_default();
+    let stored = Stored { role, sha256: hash(&text), expires_ms };
+    let json = serde_json::to_vec(&stored).unwrap_or_default();
     tx.put_setting(&name.setting(), &json)?;
     Ok(text)
 }
 
-/// Whether a token of this name was ever made.
-///
-/// # Errors
-/// [`StoreError`].
+/// Returns whether a token with this name was ever created.
 pub fn is_known(tx: &mut dyn Transaction, name: &TokenName) -> Result<bool, StoreError> {
     Ok(tx.setting(&name.setting())?.is_some())
 }
 
-/// Who shows this token; `None` if nobody does.
-///
-/// # Errors
-/// [`StoreError`].
+/// Returns the owner of a token; `None` if it is not valid.
 pub fn who_shows(
     tx: &mut dyn Transaction,
     now_ms: u64,
@@ -130,11 +114,8 @@ pub fn who_shows(
     who_has(tx, now_ms, name, &hash(token))
 }
 
-/// Whose token has this name and this SHA-256, hexadecimal; `None` if there is none. A session
-/// that began with a token remembers no more of it.
-///
-/// # Errors
-/// [`StoreError`].
+/// Returns the owner of the token with this name and hexadecimal SHA-256, which is what a session
+/// has of a token; `None` if there is no valid one.
 pub fn who_has(
     tx: &mut dyn Transaction,
     now_ms: u64,
@@ -143,21 +124,18 @@ pub fn who_has(
 ) -> Result<Option<Operator>, StoreError> {
     let Ok(name) = TokenName::new(name) else { return Ok(None) };
     let Some(bytes) = tx.setting(&name.setting())? else { return Ok(None) };
-    let kept: Kept = serde_json::from_slice(&bytes)
+    let stored: Stored = serde_json::from_slice(&bytes)
         .map_err(|error| StoreError::broken(name.setting()).because(error))?;
-    let is_it: bool = sha256.as_bytes().ct_eq(kept.sha256.as_bytes()).into();
-    let is_good = is_it && now_ms < kept.expires_ms;
-    Ok(is_good.then_some(Operator { name: name.0, role: kept.role }))
+    let is_it: bool = sha256.as_bytes().ct_eq(stored.sha256.as_bytes()).into();
+    let is_good = is_it && now_ms < stored.expires_ms;
+    Ok(is_good.then_some(Operator { name: name.0, role: stored.role }))
 }
 
-/// Makes a token good no more. False if there was none of that name.
-///
-/// # Errors
-/// [`StoreError`].
+/// Revokes a token. Returns false if there is no token with this name.
 pub fn revoke(tx: &mut dyn Transaction, name: &TokenName) -> Result<bool, StoreError> {
     let is_known = is_known(tx, name)?;
     if is_known {
-        let none = Kept { role: Role::Viewer, sha256: String::new(), expires_ms: 0 };
+        let none = Stored { role: Role::Viewer, sha256: String::new(), expires_ms: 0 };
         let json = serde_json::to_vec(&none).unwrap_or_default();
         tx.put_setting(&name.setting(), &json)?;
     }

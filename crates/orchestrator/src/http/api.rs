@@ -1,4 +1,4 @@
-//! Which request goes to which rule.
+//! The routes of devices and servers.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -23,7 +23,6 @@ use super::host::{Host, Rule, SMALL_MAX, SignedRule};
 use super::problem::Failure;
 use super::{openapi, operators};
 
-/// All requests.
 pub(super) fn router(core: Arc<Core>, limits: Limits, pages: Option<Router>) -> Router {
     let host = Arc::new(Host::new(core, limits));
     let description = Json(openapi::document());
@@ -86,7 +85,7 @@ fn devices() -> Router<Arc<Host>> {
             "/v1/heartbeat",
             signed(
                 message::REQUEST_MAX,
-                // A request with more is refused.
+                // The rule rejects a request with more.
                 |_, it: &Heartbeat| Needs {
                     leases: it.ended.iter().take(HEARTBEAT_ENDED_MAX).copied().collect(),
                     admits: true,
@@ -128,20 +127,20 @@ where
 }
 
 async fn unknown(uri: Uri) -> Failure {
-    Failure::new(StatusCode::NOT_FOUND, "not-found", format!("there is no {}", uri.path()))
+    Failure::new(StatusCode::NOT_FOUND, "not-found", format!("no such path: {}", uri.path()))
 }
 
 async fn wrong_method(uri: Uri) -> Failure {
-    let message = format!("{} takes another method", uri.path());
+    let message = format!("{} requires another method", uri.path());
     Failure::new(StatusCode::METHOD_NOT_ALLOWED, "wrong-method", message)
 }
 
-/// Devices that are settled in one transaction at most.
+/// Maximum number of devices to settle in one transaction.
 const SETTLED_MAX: usize = 256;
-/// From one settling to the next, while few are overdue.
+/// Interval of settling, unless more than [`SETTLED_MAX`] devices are overdue.
 const SETTLE_PAUSE: Duration = Duration::from_secs(5);
 
-/// Speaks for devices that are silent, until it is told to stop.
+/// Stores outcomes for the overdue runs of silent devices, until `stopping` is true.
 pub(super) async fn settle(core: Arc<Core>, mut stopping: watch::Receiver<bool>) {
     let mut overdue = 0;
     loop {
@@ -154,7 +153,7 @@ pub(super) async fn settle(core: Arc<Core>, mut stopping: watch::Receiver<bool>)
         let work = move |turn: &mut Turn<'_>| {
             rules.rules.settle(turn.tx, turn.now_ms, turn.rng, SETTLED_MAX)
         };
-        // A store that is away is asked again with the next turn.
+        // After an error, retries at the next interval.
         overdue = core.writers.ask(0, needs, work).await.unwrap_or(0);
     }
 }

@@ -1,11 +1,11 @@
 //! Many requests in one transaction.
 //!
-//! A disk takes a few hundred commits a second, and a fleet sends thousands of requests. So each
-//! store has one thread, which takes all that wait, up to [`BATCH_MAX`], does them one after the
-//! other in one transaction, commits once and answers all. While it commits, the next ones gather:
-//! the busier, the larger the batches. On a fast disk that makes very many small ones, each with a
-//! commit's work, so transactions begin at least [`BETWEEN`] apart; who comes after a pause waits
-//! for nothing. Nobody is answered before what he was told is on disk.
+//! A disk commits a few hundred times a second, and a fleet sends thousands of requests. So each
+//! store has one thread that takes up to [`BATCH_MAX`] waiting requests, executes them one after
+//! the other in one transaction, commits, and answers them. Requests that arrive during the commit
+//! form the next batch, so batches grow with the load. On a fast disk there would be many small
+//! batches, each at the cost of a commit, so transactions begin at least [`BETWEEN`] apart; a
+//! request after a pause does not wait. A request is answered only after its changes are on disk.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -19,58 +19,51 @@ use underload_fleet::store::{Needs, Store, StoreError, Transaction};
 /// Milliseconds since 1970, by the orchestrator's clock.
 pub type Clock = Arc<dyn Fn() -> u64 + Send + Sync>;
 
-/// Hears what an operator may want to know.
+/// Reports a message to the operator.
 pub type Tell = Arc<dyn Fn(&str) + Send + Sync>;
 
-/// What a request may use while it is its turn.
+/// What a request executes with.
 pub struct Turn<'a> {
-    /// The transaction, which it shares with others of its batch.
+    /// The transaction of the batch.
     pub tx: &'a mut dyn Transaction,
-    /// The clock, milliseconds since 1970.
+    /// Milliseconds since 1970.
     pub now_ms: u64,
-    /// Seeded by the system; no secrets are drawn from it.
+    /// Seeded by the system; not for secrets.
     pub rng: &'a mut Rng,
 }
 
-/// Why a request was not done. Nothing of it is stored, as far as anybody can tell: a commit whose
-/// confirmation got lost may be stored, which is why the same request may come again.
+/// Why a request failed. Its changes are not stored, unless only the confirmation of the commit was
+/// lost: rules accept the same request again.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotDone {
-    /// Too many wait.
     #[error("too many requests wait")]
     Full,
-    /// The store cannot be reached, or can store nothing.
+    /// The store is unreachable or full.
     #[error("the store is away: {what}")]
-    Away {
-        /// What it said.
-        what: String,
-    },
-    /// What is stored cannot be read, or a rule is wrong.
+    Away { what: String },
+    /// The store is damaged, or a rule has a defect.
     #[error("{what}")]
-    Broken {
-        /// What it said.
-        what: String,
-    },
+    Broken { what: String },
 }
 
-/// The threads that change what is stored.
+/// The threads that write to the stores.
 #[derive(Debug)]
 pub struct Writers {
     queues: Vec<mpsc::Sender<Box<dyn Work>>>,
     threads: Vec<JoinHandle<()>>,
 }
 
-/// Requests of a transaction at most.
+/// Maximum number of requests of a transaction.
 pub const BATCH_MAX: usize = 512;
-/// From the beginning of a transaction to that of the next, at least.
+/// Minimum time from the beginning of one transaction to that of the next.
 pub const BETWEEN: Duration = Duration::from_millis(5);
-/// A store that failed so often in a row is asked again with the next batch.
+/// After this many consecutive failures the rest of a batch fails too.
 const FAILURES_MAX: usize = 3;
 
-/// A request that waits.
+/// A waiting request.
 trait Work: Send {
     fn needs(&self) -> &Needs;
-    /// False once its sender is gone.
+    /// Returns false once its sender has disconnected.
     fn is_awaited(&self) -> bool;
     fn apply(&mut self, turn: &mut Turn<'_>) -> Result<(), StoreError>;
     fn tell(self: Box<Self>, outcome: Result<(), NotDone>);
@@ -109,18 +102,14 @@ where
 
     fn tell(self: Box<Self>, outcome: Result<(), NotDone>) {
         let Self { answer, reply, .. } = *self;
-        let never = || NotDone::Broken { what: "it was not done".to_owned() };
-        // Its sender may be gone.
+        let never = || NotDone::Broken { what: "the request was not executed".to_owned() };
         let _ = reply.send(outcome.and_then(|()| answer.ok_or_else(never)));
     }
 }
 
 impl Writers {
-    /// One thread for each store, with room for so many waiting requests each. `tell` hears when
-    /// a store keeps nothing, with its words, which no stranger is told, and when it does again.
-    ///
-    /// # Errors
-    /// No threads, or no randomness.
+    /// Starts a thread for each store, with a queue of at most `waiting_max` requests. `tell`
+    /// reports when a store fails, with its error, and when it works again.
     pub fn start(
         stores: Vec<Box<dyn Store>>,
         waiting_max: usize,
@@ -144,11 +133,8 @@ impl Writers {
         Ok(writers)
     }
 
-    /// Does `work` in a transaction, and answers once it is on disk. It may be called again, if the
-    /// transaction came to nothing. Requests with the same `sender` follow each other.
-    ///
-    /// # Errors
-    /// [`NotDone`].
+    /// Executes `work` in a transaction, and returns once that is on disk. Calls `work` again if
+    /// the transaction failed. Requests with equal `sender` keep their order.
     pub async fn ask<A: Send + 'static>(
         &self,
         sender: u64,
@@ -159,17 +145,20 @@ impl Writers {
         let asked = Asked { needs, work, answer: None, reply };
         let queue = &self.queues[(sender % self.queues.len().max(1) as u64) as usize];
         queue.try_send(Box::new(asked)).map_err(|_| NotDone::Full)?;
-        // A thread that ends without an answer has nothing on disk that it told of.
-        answer.await.map_err(|_| NotDone::Away { what: "it is stopping".to_owned() })?
+        // A thread that ends without an answer has not committed the request.
+        answer
+            .await
+            .map_err(|_| NotDone::Away { what: "the orchestrator is stopping".to_owned() })?
     }
 }
 
-/// Waits until all that waited is done.
+/// Waits for the requests in the queues.
 impl Drop for Writers {
     fn drop(&mut self) {
         self.queues.clear();
         for thread in self.threads.drain(..) {
-            // The last request may hold what holds this. It cannot panic: what could is caught.
+            // The last request may own the last handle of these writers. Its thread cannot join
+            // itself.
             if thread.thread().id() != thread::current().id() {
                 let _ = thread.join();
             }
@@ -191,14 +180,14 @@ struct Writer {
     told: Option<Told>,
 }
 
-/// What was told of a failure.
+/// The latest reported failure.
 struct Told {
     words: String,
     at_ms: u64,
     is_over: bool,
 }
 
-/// The same is told again after so long at the earliest.
+/// Minimum time between two reports of one failure.
 const TELL_AGAIN_MS: u64 = 60_000;
 
 impl Writer {
@@ -214,7 +203,7 @@ impl Writer {
                 let Ok(next) = waiting.try_recv() else { break };
                 batch.push(next);
             }
-            // Who has gone comes back with the same request.
+            // A sender that disconnected retries its request.
             batch.retain(|work| work.is_awaited());
             if !batch.is_empty() {
                 self.answer(batch);
@@ -230,7 +219,7 @@ impl Writer {
         if batch.len() == 1 {
             return batch.into_iter().for_each(|work| work.tell(Err(error.clone())));
         }
-        // One of them, or the store? Each for itself tells, and only the one at fault fails.
+        // Retries each request by itself, so that only those fail that caused the failure.
         let mut failures = Vec::new();
         for mut work in batch {
             let outcome = match failures.last() {
@@ -245,10 +234,10 @@ impl Writer {
         }
     }
 
-    /// All of them in one transaction, or none.
+    /// Executes all requests in one transaction, or none.
     fn commit(&mut self, batch: &mut [Box<dyn Work>]) -> Result<(), NotDone> {
         let all = || self.try_commit(batch);
-        // A rule that panics is a bug of ours, which must not end the service for everybody.
+        // A defect in a rule must not end the service.
         let outcome = catch_unwind(AssertUnwindSafe(all))
             .unwrap_or_else(|_| Err(StoreError::broken("a rule panicked")));
         let outcome = outcome.map_err(|error| match (error.in_full(), error) {
@@ -259,12 +248,12 @@ impl Writer {
         outcome
     }
 
-    /// Says it to the operator: whoever asked is told no more than that it cannot be done now.
+    /// Reports a failure, or its end, to the operator. Senders do not get the store's error.
     fn tell(&mut self, outcome: &Result<(), NotDone>) {
         match (outcome, &mut self.told) {
             (Ok(()), Some(told)) if !told.is_over => {
                 told.is_over = true;
-                (self.tell)("the store keeps what is asked again");
+                (self.tell)("the store works again");
             }
             (Ok(()), _) => {}
             (Err(error), told) => {
@@ -273,7 +262,7 @@ impl Writer {
                     told.words == words && now_ms < told.at_ms.saturating_add(TELL_AGAIN_MS)
                 });
                 if !is_known {
-                    (self.tell)(&format!("not kept: {words}"));
+                    (self.tell)(&format!("a request failed: {words}"));
                     *told = Some(Told { words, at_ms: now_ms, is_over: false });
                 }
             }
@@ -443,8 +432,8 @@ mod tests {
         assert!(matches!(answers[9], Err(NotDone::Broken { .. })), "{:?}", answers[9]);
         let words = scene.words.lock().expect("nobody panicked");
         let told = |what: &str| words.iter().filter(|said| said.contains(what)).count();
-        assert!((1..=2).contains(&told("not kept: the store is away: no")), "{words:?}");
-        assert!((1..=2).contains(&told("not kept: a rule panicked")), "{words:?}");
+        assert!((1..=2).contains(&told("a request failed: the store is away: no")), "{words:?}");
+        assert!((1..=2).contains(&told("a request failed: a rule panicked")), "{words:?}");
         assert!(told("again") >= 1, "{words:?}");
     }
 

@@ -19,24 +19,17 @@ pub use rustls::ServerConfig;
 /// Why a certificate cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum CertificateError {
-    /// A file cannot be read, or holds none.
+    /// A file cannot be read, or has no certificate or key.
     #[error("{}: {what}", path.display())]
-    File {
-        /// Which.
-        path: PathBuf,
-        /// Why.
-        what: String,
-    },
-    /// The two do not belong together, or cannot be used.
+    File { path: PathBuf, what: String },
+    /// The certificate and the key do not match, or cannot be used.
     #[error("the certificate and its key")]
     Tls(#[from] rustls::Error),
 }
 
-/// TLS with the certificate, and those that vouch for it, in one file and its key in another, both
-/// PEM.
-///
-/// # Errors
-/// [`CertificateError`]. Once it serves, files that cannot be used leave the old ones in use.
+/// Configures TLS with a certificate and its chain in one file and the key in another, both PEM.
+/// Files that are replaced later are read again; while they cannot be used, the old ones stay in
+/// use.
 pub fn server_config(
     certificate: &Path,
     key: &Path,
@@ -62,7 +55,7 @@ struct Held {
     looked: Instant,
 }
 
-/// The files are looked at as often.
+/// Interval at which the files are checked for changes.
 const LOOK_INTERVAL: Duration = Duration::from_mins(1);
 
 impl Reloaded {
@@ -80,7 +73,7 @@ impl Reloaded {
         if now.saturating_duration_since(held.looked) >= LOOK_INTERVAL {
             held.looked = now;
             let stamps = self.files.each_ref().map(|path| Stamp::of(path));
-            // Between the two files' replacement they do not fit, and are read at the next look.
+            // If only one of the files is replaced yet, they do not match: retry at the next check.
             if stamps != held.stamps
                 && let Ok(certified) = read(&self.files, &self.provider)
             {
@@ -106,9 +99,8 @@ fn read(
     let chain = CertificateDer::pem_file_iter(certificate).and_then(Iterator::collect);
     let chain: Vec<_> = chain.map_err(|error| failed(certificate, error.to_string()))?;
     if chain.is_empty() {
-        return Err(failed(certificate, "there is no certificate in it".to_owned()));
+        return Err(failed(certificate, "the file has no certificate".to_owned()));
     }
-    // Others may not read a key; a group of servers may.
     let file = open_private(key, Others::GroupReads);
     let secret =
         PrivateKeyDer::from_pem_reader(file.map_err(|error| failed(key, error.to_string()))?);
@@ -116,7 +108,7 @@ fn read(
     Ok(Arc::new(CertifiedKey::from_der(chain, secret, provider)?))
 }
 
-/// By which a file that was replaced is known.
+/// Identifies the version of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Stamp {
     modified: Option<SystemTime>,

@@ -12,8 +12,8 @@ use underload_fleet::store::{Store, StoreError};
 use super::batch::{Clock, Tell, Writers};
 use super::secrets;
 
-/// Limits of what may come in. Where connections or bodies are at their limit, the network or
-/// device that has the most loses its oldest one.
+/// Limits on connections and requests. When all connections or body bytes are in use, the network
+/// or device that has the most loses its oldest connection or body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Maximum number of open connections.
@@ -21,18 +21,18 @@ pub struct Limits {
     /// Maximum number of open connections from one IPv4 address or from one /56 of IPv6.
     pub connections_per_network: usize,
     /// Maximum time from the end of one request of a connection to the end of the next request's
-    /// head. A TLS handshake may not take longer, either.
+    /// head, and of a TLS handshake.
     pub idle_max: Duration,
     /// Maximum time to receive a request's body.
     pub body_max: Duration,
-    /// Bytes of bodies that are being read, of all connections together.
+    /// Maximum number of bytes of all bodies that are being read.
     pub body_bytes: usize,
-    /// Requests that wait for a store, for each of its threads.
+    /// Maximum number of requests that wait for a store, for each of its threads.
     pub waiting: usize,
-    /// Requests of a device in a minute.
+    /// Maximum number of requests of a device per minute.
     pub device_per_minute: u32,
-    /// Requests without a session in a minute from one address, or from one /56 of IPv6: to enrol,
-    /// to open a session, to show an operator's token.
+    /// Maximum number of requests without a session per minute from one IPv4 address or one /56 of
+    /// IPv6: to enrol, to open a session, to show an operator's token.
     pub strangers_per_minute: u32,
 }
 
@@ -40,7 +40,7 @@ pub struct Limits {
 const OTHER_DESCRIPTORS: u64 = 256;
 
 impl Limits {
-    /// Lowers the number of connections to what a process has descriptors for.
+    /// Lowers the number of connections to what `descriptors` suffice for.
     #[must_use]
     pub fn within(self, descriptors: u64) -> Self {
         let for_connections = descriptors - OTHER_DESCRIPTORS.min(descriptors / 2);
@@ -51,7 +51,7 @@ impl Limits {
         Self { connections, connections_per_network, ..self }
     }
 
-    /// Descriptors that a process needs for as many connections.
+    /// Descriptors that a process needs for these connections.
     pub fn descriptors(&self) -> u64 {
         (self.connections as u64).saturating_add(OTHER_DESCRIPTORS)
     }
@@ -72,8 +72,8 @@ impl Default for Limits {
     }
 }
 
-/// The rules of a fleet, and the threads that keep its state. Its end waits until all that was
-/// asked is done.
+/// The rules of a fleet, and the threads that write its state. Dropping it waits for the requests
+/// in the queues.
 pub struct Core {
     /// The rules that answer the messages of devices, servers and operators.
     pub rules: Orchestrator,
@@ -85,7 +85,6 @@ pub struct Core {
 
 impl std::fmt::Debug for Core {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // The secret stays out of it.
         f.debug_struct("Core").field("writers", &self.writers).finish_non_exhaustive()
     }
 }
@@ -99,7 +98,6 @@ pub enum StartError {
     /// Listening at the configured address failed.
     #[error("listening at {address}")]
     Listen {
-        /// The configured address.
         address: SocketAddr,
         /// The error of the operating system.
         source: io::Error,
@@ -107,8 +105,8 @@ pub enum StartError {
     /// The operating system could not start the threads.
     #[error("starting its threads")]
     Threads(#[source] io::Error),
-    /// Without TLS whoever is in between reads the sessions' keys.
-    #[error("plain HTTP is for this machine alone, not for {0}: give a certificate")]
+    /// Without TLS the sessions' keys can be read on the network.
+    #[error("plain HTTP is served on loopback only, not on {0}: configure a certificate")]
     Plain(SocketAddr),
 }
 
@@ -122,10 +120,8 @@ pub fn system_clock() -> Clock {
 }
 
 impl Core {
-    /// Reads the secrets of a fleet from its stores, or makes them, and starts a thread for each.
-    ///
-    /// # Errors
-    /// [`StartError`].
+    /// Reads the secrets of a fleet from its store, or creates them, and starts a thread for each
+    /// store.
     pub fn start(
         mut stores: Vec<Box<dyn Store>>,
         clock: Clock,
@@ -134,14 +130,14 @@ impl Core {
     ) -> Result<Arc<Self>, StartError> {
         let (rules, fleet_secret) = match stores.first_mut() {
             Some(store) => secrets::rules(store.as_mut())?,
-            None => return Err(StoreError::broken("there is none").into()),
+            None => return Err(StoreError::broken("no store is configured").into()),
         };
         let writers = Writers::start(stores, limits.waiting, &clock, tell);
         let writers = writers.map_err(StartError::Threads)?;
         Ok(Arc::new(Self { rules, writers, fleet_secret, clock }))
     }
 
-    /// All orchestrators of a fleet have the same.
+    /// A secret that all orchestrators of a fleet share.
     pub(crate) fn fleet_secret(&self) -> &[u8; 32] {
         &self.fleet_secret
     }

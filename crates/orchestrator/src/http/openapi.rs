@@ -1,4 +1,4 @@
-//! What an orchestrator understands, in the words of OpenAPI 3.1: `GET /v1/openapi.json`.
+//! The description of the API in OpenAPI 3.1: `GET /v1/openapi.json`.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use super::operators::{
 };
 use super::signed::{SESSION, TAG, TIME};
 
-/// Who may send a request.
+/// How the sender of a request authenticates.
 #[derive(Clone, Copy, PartialEq)]
 enum Sender {
     Anybody,
@@ -23,23 +23,23 @@ enum Sender {
     Token,
 }
 
-/// What is not as it should be, beside what was asked for.
+/// Error answers by status.
 const PROBLEMS: [(&str, &str); 12] = [
-    ("400", "Not a request that could be answered"),
-    ("401", "Its sender is not believed"),
-    ("403", "Its sender may not"),
-    ("404", "There is no such thing"),
-    ("405", "Another method"),
-    ("408", "Its body took too long"),
-    ("409", "It does not go with what is there"),
-    ("410", "Its sender was removed, and is to stop for good"),
-    ("413", "Too large: send less at once"),
-    ("429", "Too often: come back after Retry-After seconds"),
-    ("500", "A fault of the orchestrator or of its store"),
-    ("503", "Not now: come back after Retry-After seconds; nothing of it was stored"),
+    ("400", "The request is invalid"),
+    ("401", "The sender is not authenticated"),
+    ("403", "The sender is not allowed to do this"),
+    ("404", "The path, or what the request names, does not exist"),
+    ("405", "The path requires another method"),
+    ("408", "The body took too long to arrive"),
+    ("409", "The request conflicts with what is stored"),
+    ("410", "The sender was removed and must stop for good"),
+    ("413", "The body is too large: send less at once"),
+    ("429", "Too many requests: retry after Retry-After seconds"),
+    ("500", "The orchestrator or its store has a defect"),
+    ("503", "Overloaded or store unreachable: retry after Retry-After seconds; nothing was stored"),
 ];
 
-/// What the types do not say: a schema, its fields, and what holds for each of them.
+/// Limits that the types do not express: a schema, its fields, and their JSON Schema keywords.
 const LIMITS: [(&str, &[&str], &str); 20] = [
     (
         "Attributes",
@@ -139,16 +139,27 @@ impl Description {
     }
 }
 
-/// The description.
 pub fn document() -> Value {
     let mut it = Description::default();
-    it.post::<Enrol, Enrolled>("/v1/enrol", Sender::Anybody, "Becomes a device or a server");
-    it.post::<OpenSession, Session>("/v1/session", Sender::Anybody, "Proves a key for an hour");
-    it.post::<Next, NextAnswer>("/v1/next", Sender::Session, "Is it my turn, and may I?");
-    it.post::<Move, Moved>("/v1/move", Sender::Session, "Another server, please");
-    it.post::<Release, Released>("/v1/release", Sender::Session, "The run is over");
-    it.post::<Results, Stored>("/v1/results", Sender::Session, "What was measured");
-    it.post::<Heartbeat, HeartbeatAnswer>("/v1/heartbeat", Sender::Session, "A server is alive");
+    it.post::<Enrol, Enrolled>("/v1/enrol", Sender::Anybody, "Enrols a device or a server");
+    it.post::<OpenSession, Session>(
+        "/v1/session",
+        Sender::Anybody,
+        "Opens a session for an hour by proof of a key",
+    );
+    it.post::<Next, NextAnswer>("/v1/next", Sender::Session, "Requests the next run");
+    it.post::<Move, Moved>("/v1/move", Sender::Session, "Moves a lease to another server");
+    it.post::<Release, Released>(
+        "/v1/release",
+        Sender::Session,
+        "Releases the lease of a finished run",
+    );
+    it.post::<Results, Stored>("/v1/results", Sender::Session, "Hands in results");
+    it.post::<Heartbeat, HeartbeatAnswer>(
+        "/v1/heartbeat",
+        Sender::Session,
+        "Reports the load and leases of a server",
+    );
     it.post::<NewCodes, Codes>("/v1/operator/codes", Sender::Token, "Makes codes for enrolment");
     it.post::<ApplyPlan, AppliedPlan>("/v1/operator/plans", Sender::Token, "Applies a plan");
     it.post::<StopPlan, Done>("/v1/operator/plans/stop", Sender::Token, "Stops a plan for good");
@@ -160,24 +171,22 @@ pub fn document() -> Value {
     it.post::<SetServerAddress, Done>(
         "/v1/operator/servers/address",
         Sender::Token,
-        "Sends agents to another address of a server",
+        "Changes the address of a server",
     );
-    let header = |name: &str, what: &str| {
-        let place = ("apiKey", "header");
-        json!({ "type": place.0, "in": place.1, "name": name, "description": what })
-    };
+    let header =
+        |name, what| json!({ "type": "apiKey", "in": "header", "name": name, "description": what });
     let mut document = json!({
         "openapi": "3.1.0",
         "info": {
             "title": "underload orchestrator",
-            "description": "Devices ask whether they may measure, and hand in what they measured",
+            "description": "Admits the runs of devices and collects their results",
             "version": env!("CARGO_PKG_VERSION"),
         },
         "paths": it.paths,
         "components": {
             "schemas": it.schemas,
             "securitySchemes": {
-                "session": header(SESSION, "The text that /v1/session gave"),
+                "session": header(SESSION, "The session that /v1/session returned"),
                 "time": header(TIME, "Milliseconds since 1970, by the orchestrator's clock"),
                 "tag": header(TAG, "HMAC-SHA-256, by the session's key, of the method, a space, \
                     the path and query, a line feed, the time, a line feed and the body; 64 \
@@ -190,7 +199,7 @@ pub fn document() -> Value {
     document
 }
 
-/// Adds [`LIMITS`], and what a type of numbers holds at most.
+/// Adds [`LIMITS`] and the ranges of integers.
 fn limit(schemas: &mut Value) {
     for (schema, fields, limits) in LIMITS {
         let limits: BTreeMap<String, Value> = serde_json::from_str(limits).unwrap_or_default();
@@ -209,7 +218,7 @@ fn whole_numbers(schema: &mut Value) {
         Some("int64") => u64::MAX,
         _ => 0,
     };
-    // None of them is signed.
+    // All integers of the API are unsigned.
     if most > 0 {
         let is_short = most == u64::from(u32::MAX);
         schema["format"] = if is_short { "uint32".into() } else { "uint64".into() };

@@ -1,4 +1,4 @@
-//! Requests of operators, who show a token: `Authorization: Bearer ulo1...`.
+//! The API of operators, authenticated by a token: `Authorization: Bearer ulo1...`.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -26,12 +26,12 @@ use crate::random;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewCodes {
-    /// What they make of who shows them.
+    /// What enrols with the codes.
     pub makes: CodeFor,
-    /// What is known of each line; as many codes are made, at most 1000.
+    /// Attributes of each line. One code is made for each, at most 1000.
     #[schema(min_items = 1, max_items = 1000)]
     pub attributes: Vec<Attributes>,
-    /// They are good for so long.
+    /// Days until the codes expire.
     #[schema(minimum = 1, maximum = 366)]
     pub valid_days: u16,
 }
@@ -39,7 +39,7 @@ pub struct NewCodes {
 /// The answer to [`NewCodes`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Codes {
-    /// In the order of the attributes. They are kept nowhere.
+    /// In the order of the attributes. The texts of codes are not stored.
     pub codes: Vec<String>,
 }
 
@@ -47,16 +47,16 @@ pub struct Codes {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ApplyPlan {
-    /// Its file.
+    /// Text of the plan's file.
     pub text: String,
 }
 
 /// The answer to [`ApplyPlan`].
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
 pub struct AppliedPlan {
-    /// Its name.
+    /// Name of the plan.
     pub name: String,
-    /// The load that it makes.
+    /// Load of the plan.
     pub load: Load,
 }
 
@@ -64,7 +64,7 @@ pub struct AppliedPlan {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct StopPlan {
-    /// Its name.
+    /// Name of the plan.
     pub name: String,
 }
 
@@ -72,29 +72,28 @@ pub struct StopPlan {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RemoveDevice {
-    /// Which.
+    /// Identifier of the device or server.
     pub device: DeviceId,
 }
 
-/// Sends agents to another address of a server.
+/// Changes the address to which agents of a server connect.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SetServerAddress {
-    /// The server's name.
+    /// Name of the server.
     pub name: String,
-    /// `HOST:PORT`.
+    /// The new address, `HOST:PORT`.
     pub address: String,
 }
 
-/// It is done.
+/// The empty answer of a successful request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Done {}
 
-/// Codes of one request at most.
 const CODES_MAX: usize = 1_000;
 const VALID_DAYS_MAX: u16 = 366;
 const DAY_MS: u64 = 86_400_000;
-/// Bytes of a request at most: a plan, with room for what JSON escapes.
+/// Maximum number of bytes of a request: a plan, with its characters escaped as JSON.
 const MAX: usize = 2 * BYTES_MAX;
 
 pub(super) fn router() -> Router<Arc<Host>> {
@@ -142,7 +141,7 @@ async fn new_codes(host: State<Arc<Host>>, from: From, request: Request) -> Answ
             };
             match core.rules.new_code(turn.tx, turn.now_ms, &operator.name, &code)? {
                 Ok(code) => codes.push(code),
-                // Codes that were made before it are known to nobody.
+                // The codes before it were not returned, so nobody can use them.
                 Err(rejection) => return Ok(Err(rejection)),
             }
         }
@@ -160,12 +159,12 @@ async fn apply_plan(host: State<Arc<Host>>, from: From, request: Request) -> Ans
         core.rules.apply_plan(turn.tx, turn.now_ms, who, &it.text, &random::bytes()?)
     });
     let row = row.await?;
-    // What cannot be read was refused.
+    // The rule has rejected an invalid plan.
     let load = load.ok_or_else(|| Failure::busy("try again"))?;
     Ok(Json(AppliedPlan { name: row.0.name, load }))
 }
 
-/// A rule for messages of operators, with the name of the one who sends it.
+/// A rule for messages of operators, with the sender's name.
 type OperatorRule<M> = fn(&Orchestrator, &mut Turn<'_>, &str, &M) -> Answer<()>;
 
 fn acts<M>(rule: OperatorRule<M>) -> MethodRouter<Arc<Host>>
@@ -184,20 +183,20 @@ where
 }
 
 impl Host {
-    /// The token that a request shows, which is not believed yet, and what it says.
+    /// Returns the token and the message of a request.
     async fn shown<M: DeserializeOwned>(
         &self,
         from: &From,
         request: Request,
     ) -> Result<(String, M), Failure> {
         self.admit_stranger(from.0)?;
-        let token = bearer(request.headers()).ok_or_else(|| unauthorized("show a token"))?;
-        // A megabyte is read only for who has a token.
+        let token = bearer(request.headers()).ok_or_else(|| unauthorized("a token is required"))?;
+        // Checks the token first, so that only operators can send large bodies.
         self.transact(token.clone(), |_, _| Ok(Ok(()))).await?;
         Ok((token, self.read(from.0, request, MAX).await?))
     }
 
-    /// Lets the operator who shows this token act.
+    /// Executes `act` for the owner of the token.
     async fn act<A: Send + 'static>(
         &self,
         token: String,

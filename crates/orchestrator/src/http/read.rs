@@ -1,4 +1,4 @@
-//! Bodies of requests: how large, how slow, and whose memory.
+//! Reads bodies of requests, with limits on size, time and memory.
 
 use std::pin::pin;
 use std::time::{Duration, Instant};
@@ -16,28 +16,27 @@ use underload_probe::network::{CustomerNetwork, Place, PlaceLimits, Places, unle
 use super::connection::evict;
 use super::problem::Failure;
 
-/// Memory for bodies that are being read, shared by all senders. A body takes memory as it
-/// arrives, not as it announces itself. Where all memory is taken, the sender that has the most
-/// loses its oldest body.
+/// Memory for bodies that are being read, shared by all senders. A body uses memory as it arrives,
+/// whatever length it announces. When all memory is in use, the sender that uses the most loses its
+/// oldest body.
 #[derive(Debug)]
 pub(super) struct Bodies {
     room: Places<BodySender>,
     time_max: Duration,
 }
 
-/// Who sends a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum BodySender {
     Device(DeviceId),
     Stranger(CustomerNetwork),
 }
 
-/// Memory is counted in units of this many bytes.
+/// Bytes of a unit of memory.
 const UNIT_BYTES: usize = 4_096;
 /// The share of the memory that one sender may have, if that is enough for two bodies.
 const SENDER_SHARE: usize = 16;
 
-/// Units of a body of that many bytes.
+/// Returns the units that a body of `bytes` uses.
 const fn units(bytes: usize) -> usize {
     bytes / UNIT_BYTES + 1
 }
@@ -46,7 +45,7 @@ impl Bodies {
     pub fn new(bytes_max: usize, time_max: Duration) -> Self {
         let in_all = bytes_max / UNIT_BYTES;
         let per_network = (in_all / SENDER_SHARE).max(2 * units(REQUEST_MAX));
-        // A sender never loses a body to another one of its own.
+        // With endless grace a sender never loses a body to its own other bodies.
         let room = Places::new(PlaceLimits { in_all, per_network, grace: Duration::MAX });
         Self { room, time_max }
     }
@@ -81,8 +80,9 @@ impl Bodies {
 async fn collect(mut body: Body, max: usize, place: &Place<BodySender>) -> Result<Bytes, Failure> {
     let (mut bytes, mut taken) = (Vec::new(), units(0));
     while let Some(frame) = body.frame().await {
-        // Whoever broke off will not read this.
-        let broken_off = |_| Failure::new(StatusCode::BAD_REQUEST, "broken-off", "no whole body");
+        // The sender that broke off will not read this.
+        let broken_off =
+            |_| Failure::new(StatusCode::BAD_REQUEST, "broken-off", "the body is incomplete");
         let Ok(data) = frame.map_err(broken_off)?.into_data() else { continue };
         let length = bytes.len().saturating_add(data.len());
         if length > max {
@@ -106,7 +106,6 @@ fn no_room() -> Failure {
     Failure::busy("too many requests are being read")
 }
 
-/// What a body says.
 pub(super) fn message<M: DeserializeOwned>(body: &[u8]) -> Result<M, Failure> {
     serde_json::from_slice(body)
         .map_err(|error| Failure::new(StatusCode::BAD_REQUEST, "not-json", error.to_string()))

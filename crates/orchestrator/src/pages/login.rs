@@ -1,4 +1,4 @@
-//! The login, and what operators send.
+//! The login, and the actions of operators.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -21,10 +21,8 @@ use super::visitor::Visitor;
 use super::{plans, shell};
 use crate::random;
 
-/// Bytes of a token at most.
 const TOKEN_MAX: usize = 256;
 
-/// The fields of a form.
 struct Fields(HashMap<String, String>);
 
 impl Fields {
@@ -33,7 +31,7 @@ impl Fields {
         let is_form =
             kind.is_some_and(|kind| kind.starts_with("application/x-www-form-urlencoded"));
         if !is_form {
-            return Err(Problem::bad("This is no form."));
+            return Err(Problem::bad("The request is not a form."));
         }
         Ok(Self(form_urlencoded::parse(body).into_owned().collect()))
     }
@@ -43,16 +41,20 @@ impl Fields {
     }
 }
 
-/// A form that a page of another origin sends is refused before anything is looked up.
+/// Rejects a form that a page of another origin sent.
 fn check_origin(headers: &HeaderMap) -> Result<(), Problem> {
     let Some(origin) = headers.get(header::ORIGIN) else { return Ok(()) };
     let host = headers.get(header::HOST).and_then(|host| host.to_str().ok());
     let origin = origin.to_str().ok().and_then(|origin| origin.split_once("://"));
     let is_ours = origin.is_some_and(|(_, origin)| Some(origin) == host);
-    if is_ours { Ok(()) } else { Err(Problem::NotAllowed("This form was sent from elsewhere.")) }
+    if is_ours {
+        Ok(())
+    } else {
+        Err(Problem::NotAllowed("A page of another site sent this form."))
+    }
 }
 
-/// The form of the login.
+/// Serves the form of the login.
 pub(super) async fn form(State(pages): State<Shared>, uri: Uri) -> Result<Response, Problem> {
     let pairs = form_urlencoded::parse(uri.query().unwrap_or_default().as_bytes());
     let next = pairs.into_owned().find(|(name, _)| name == "next").map(|(_, next)| next);
@@ -75,7 +77,7 @@ fn login_form(form_token: &str, next: &str, fault: &str) -> Markup {
         form.login method="post" action="/login" {
             input type="hidden" name="form" value=(form_token);
             input type="hidden" name="next" value=(next);
-            // A manager of passwords wants a name to keep a token under.
+            // Password managers need a label.
             label for="token" { "Token" }
             input #token type="password" name="token" required autofocus
                 autocomplete="current-password" spellcheck="false" maxlength=(TOKEN_MAX);
@@ -88,7 +90,7 @@ fn login_form(form_token: &str, next: &str, fault: &str) -> Markup {
     }
 }
 
-/// Checks a token, and gives a cookie.
+/// Checks a token, and sets the session's cookie.
 pub(super) async fn log_in(
     State(pages): State<Shared>,
     request: Request,
@@ -96,11 +98,11 @@ pub(super) async fn log_in(
     let (parts, body) = request.into_parts();
     let from = parts.extensions.get::<ConnectInfo<SocketAddr>>().map(|from| from.0.ip());
     let now_ms = (pages.clock)();
-    // A page of another origin must not use up its visitor's attempts.
+    // First, so that pages of other origins cannot use up the visitor's attempts.
     check_origin(&parts.headers)?;
     let body = timeout(LOGIN_TIME_MAX, axum::body::to_bytes(body, LOGIN_MAX)).await;
     let body = body.map_err(|_| Problem::bad("The form took too long to arrive."))?;
-    let body = body.map_err(|_| Problem::bad("This is longer than any login."))?;
+    let body = body.map_err(|_| Problem::bad("The form is too long."))?;
     let fields = Fields::read(&parts.headers, &body)?;
     let next = here_only(fields.get("next"));
     let stranger = pages.sessions.cookie_of(&parts.headers, Cookie::Stranger);
@@ -122,7 +124,7 @@ pub(super) async fn log_in(
         if is_name { operate.who_has(now_ms, &asked.name, &asked.sha256) } else { Ok(None) }
     });
     let Some(operator) = found.await? else {
-        return login_page(&pages, next, "Nobody has this token, or its time is over.");
+        return login_page(&pages, next, "This token is not valid or has expired.");
     };
     let session = pages.sessions.text(&claim);
     pages.sessions.remember(claim, Some(operator), now_ms);
@@ -130,18 +132,17 @@ pub(super) async fn log_in(
     Ok(([(header::SET_COOKIE, cookie)], Redirect::to(next)).into_response())
 }
 
-/// Bytes of the login's form at most.
 const LOGIN_MAX: usize = 8_192;
 const LOGIN_TIME_MAX: Duration = Duration::from_secs(20);
 
-/// A path of ours: no form leads to another host.
+/// Returns `next` if it is a path on this host, and `/` otherwise.
 fn here_only(next: &str) -> &str {
     let is_path = next.starts_with('/') && !next.starts_with("//");
     let is_plain = next.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'\\');
     if is_path && is_plain { next } else { "/" }
 }
 
-/// Takes the cookie back.
+/// Deletes the session's cookie.
 pub(super) async fn log_out(
     State(pages): State<Shared>,
     visitor: Visitor,
@@ -153,7 +154,7 @@ pub(super) async fn log_out(
     Ok(([(header::SET_COOKIE, cookie)], Redirect::to("/login")).into_response())
 }
 
-/// The fields of a form that is this visitor's own.
+/// Returns the fields of a form after checking that the visitor's session sent it.
 fn check_form(visitor: &Visitor, headers: &HeaderMap, body: &[u8]) -> Result<Fields, Problem> {
     use subtle::ConstantTimeEq as _;
     check_origin(headers)?;
@@ -162,10 +163,10 @@ fn check_form(visitor: &Visitor, headers: &HeaderMap, body: &[u8]) -> Result<Fie
     if bool::from(token.ct_eq(visitor.form_token.as_bytes())) {
         return Ok(fields);
     }
-    Err(Problem::NotAllowed("This form is not of your session: load its page again."))
+    Err(Problem::NotAllowed("This form is not of your session: reload the page."))
 }
 
-/// What an operator does.
+/// Executes the action of an operator.
 pub(super) async fn act(
     State(pages): State<Shared>,
     visitor: Visitor,

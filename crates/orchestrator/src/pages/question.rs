@@ -1,4 +1,4 @@
-//! What a page was asked: which of the results, told apart by what, in which form.
+//! The query of a page: a filter, dimensions and a format, parsed from its address.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -11,35 +11,31 @@ use underload_fleet::store::{Dimension, Filter, PlanRow};
 use super::problem::Problem;
 use super::visitor::Visitor;
 
-/// How an answer is written.
+/// The format of an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Format {
-    /// A page.
     Html,
-    /// What changes of it with the question.
+    /// The part of a page that depends on the query.
     Fragment,
-    /// Every table.
     Json,
-    /// One table.
     Csv,
 }
 
-/// A question, as its address says it.
 #[derive(Debug, Clone)]
 pub(super) struct Question {
-    /// What was said, by name; nothing that is empty.
+    /// Non-empty values by name.
     said: BTreeMap<String, String>,
     pub(super) format: Format,
     pub(super) filter: Filter,
 }
 
-/// A question, with the visitor who asks it and the current time.
+/// A query with its visitor and the current time.
 #[derive(Debug, Clone)]
 pub(super) struct Ask {
     pub(super) question: Question,
     pub(super) visitor: Visitor,
     pub(super) now_ms: u64,
-    /// Of fewer devices nothing is shown.
+    /// Groups of fewer devices are not shown.
     pub(super) least_devices: u64,
 }
 
@@ -50,12 +46,12 @@ impl Ask {
     }
 }
 
-/// What a chart tells apart.
+/// A value of a parameter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Choice {
-    /// As the address has it.
+    /// The value in an address.
     pub(super) key: &'static str,
-    /// For people.
+    /// The value in a form.
     pub(super) words: &'static str,
 }
 
@@ -63,7 +59,7 @@ const fn choice(key: &'static str, words: &'static str) -> Choice {
     Choice { key, words }
 }
 
-/// What results can be told apart by; the first is meant where nothing is said.
+/// Groupings of results; the first is the default.
 pub(super) const GROUPS: [Choice; 11] = [
     choice("cohort-dscp", "cohort and DSCP"),
     choice("cohort", "cohort"),
@@ -78,39 +74,40 @@ pub(super) const GROUPS: [Choice; 11] = [
     choice("hour", "hour, UTC"),
 ];
 
-/// What a line carried beside the probes.
+/// Loads of the line.
 pub(super) const LOADS: [Choice; 3] = [
     choice("upload", "upstream full"),
     choice("download", "downstream full"),
     choice("latency", "idle"),
 ];
 
-/// Scales of a distribution's delays.
+/// Scales of the delays of a distribution.
 pub(super) const SCALES: [Choice; 2] = [choice("linear", "linear"), choice("log", "logarithmic")];
-/// Results of every plan are meant: no plan has such a name.
+/// Selects all plans; it is not a valid name of a plan.
 pub(super) const ALL_PLANS: &str = "*";
 
-/// Names that any page understands. What it does not understand it refuses: a filter that is
-/// misspelt and left out would show the numbers of something else.
+/// Parameters besides attributes. Others are rejected: ignoring a misspelt filter would show other
+/// numbers than were asked for.
 const KNOWN: [&str; 15] = [
     "plan", "cohort", "dscp", "hour", "from", "until", "by", "load", "scale", "low_ms", "high_ms",
     "after", "format", "table", "fragment",
 ];
 
-/// Bytes of a value at most.
 const VALUE_MAX: usize = 256;
 
 impl Question {
-    /// Reads the part of an address after the question mark.
+    /// Parses the part of an address after the question mark.
     pub(super) fn read(query: &str, format: Option<Format>) -> Result<Self, Problem> {
         let mut said = BTreeMap::new();
         for (name, value) in form_urlencoded::parse(query.as_bytes()) {
             let is_known = KNOWN.contains(&&*name) || Attributes::NAMES.contains(&&*name);
             if !is_known {
-                return Err(Problem::bad(format!("there is no filter `{name}`")));
+                return Err(Problem::bad(format!("unknown filter `{name}`")));
             }
             if value.len() > VALUE_MAX || value.chars().any(char::is_control) {
-                return Err(Problem::bad(format!("`{name}` is longer than any value")));
+                return Err(Problem::bad(format!(
+                    "`{name}` is longer than {VALUE_MAX} bytes or has control characters"
+                )));
             }
             let value = value.trim();
             if !value.is_empty() && said.insert(name.to_string(), value.to_owned()).is_some() {
@@ -156,13 +153,13 @@ impl Question {
             attributes: attributes.map(|name| (name.to_owned(), self.said[name].clone())).collect(),
             hour,
             from_day,
-            // The address names the last day that is meant, the filter the first that is not.
+            // The address has the last day, the filter the day after it.
             until_day: last_day.map(|day| day.saturating_add(1)),
         })
     }
 
-    /// Charts are of one plan, unless all are asked for: plans load lines in different ways. Where
-    /// nobody says which it is the one that was applied last, of those that run.
+    /// Selects the running plan that was applied last, unless the query names a plan or all: plans
+    /// load lines in different ways, so charts are of one plan.
     pub(super) fn choose_plan(&mut self, plans: &[PlanRow]) {
         if self.said.contains_key("plan") {
             return;
@@ -174,7 +171,7 @@ impl Question {
         }
     }
 
-    /// What was said under that name.
+    /// Returns a value by its name.
     pub(super) fn text(&self, name: &str) -> Option<&str> {
         self.said.get(name).map(String::as_str)
     }
@@ -198,12 +195,12 @@ impl Question {
         found.map(Some).ok_or_else(|| Problem::bad(format!("`{name}` is one of {}", keys())))
     }
 
-    /// What the charts tell apart.
+    /// Returns the grouping of charts.
     pub(super) fn group(&self) -> Result<Choice, Problem> {
         Ok(self.chosen("by", &GROUPS)?.unwrap_or(GROUPS[0]))
     }
 
-    /// The same as an archive is asked.
+    /// Returns the grouping as dimensions of an archive.
     pub(super) fn dimensions(&self) -> Result<Vec<Dimension>, Problem> {
         Ok(match self.group()?.key {
             "dscp" => vec![Dimension::Dscp],
@@ -214,7 +211,7 @@ impl Question {
         })
     }
 
-    /// The load that results are wanted of; `None` for the fullest that there is.
+    /// Returns the load; `None` for the first of [`LOADS`] that has results.
     pub(super) fn load(&self) -> Result<Option<Kind>, Problem> {
         Ok(self.chosen("load", &LOADS)?.map(|choice| match choice.key {
             "upload" => Kind::Upload,
@@ -223,7 +220,6 @@ impl Question {
         }))
     }
 
-    /// The marking that is meant.
     pub(super) fn dscp(&self) -> Result<Option<u8>, Problem> {
         let what = "a whole number from 0 to 63";
         match self.parsed("dscp", what)? {
@@ -232,12 +228,11 @@ impl Question {
         }
     }
 
-    /// Whether delays stand on a logarithmic scale.
     pub(super) fn is_logarithmic(&self) -> Result<bool, Problem> {
         Ok(self.chosen("scale", &SCALES)?.is_some_and(|scale| scale.key == "log"))
     }
 
-    /// The delays that are looked at, milliseconds.
+    /// Returns the range of delays, milliseconds.
     pub(super) fn range_ms(&self) -> Result<(Option<f64>, Option<f64>), Problem> {
         let delay = |name: &str| -> Result<Option<f64>, Problem> {
             let value = self.parsed::<f64>(name, "a delay in milliseconds")?;
@@ -255,12 +250,12 @@ impl Question {
         Ok((low, high))
     }
 
-    /// Where a list goes on.
+    /// Returns the device after which a list continues.
     pub(super) fn after(&self) -> Result<Option<DeviceId>, Problem> {
         self.parsed("after", "the identifier of a device")
     }
 
-    /// The address of the same question with some values changed; an empty one is left out.
+    /// Returns the address of this query with `changes`; an empty value removes a parameter.
     pub(super) fn address(&self, path: &str, changes: &[(&str, &str)]) -> String {
         let mut said: BTreeMap<&str, &str> =
             self.said.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
@@ -277,7 +272,7 @@ impl Question {
         address
     }
 
-    /// In words what is meant, for captions; empty where nothing was left out.
+    /// Describes the filter for captions; empty without a filter.
     pub(super) fn words(&self) -> String {
         let names = ["plan", "cohort"].into_iter().chain(Attributes::NAMES);
         let mut parts: Vec<String> = names
@@ -295,24 +290,21 @@ impl Question {
     }
 }
 
-/// Days from 1970-01-01 to a date.
 fn days_since_1970(date: Date) -> i32 {
     let span = date.since(Date::constant(1970, 1, 1));
     span.map_or(-1, |span| span.get_days())
 }
 
-/// A date as it stands in addresses and tables.
+/// Formats a day as in addresses and tables.
 pub(super) fn date_text(day: u32) -> String {
     moment(u64::from(day) * DAY_MS)
         .map_or_else(String::new, |at| at.strftime("%Y-%m-%d").to_string())
 }
 
-/// An instant, UTC.
 pub(super) fn moment(at_ms: u64) -> Option<jiff::Timestamp> {
     jiff::Timestamp::from_millisecond(i64::try_from(at_ms).ok()?).ok()
 }
 
-/// Milliseconds of a day.
 pub(super) const DAY_MS: u64 = 86_400_000;
 
 #[cfg(test)]

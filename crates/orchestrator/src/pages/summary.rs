@@ -1,4 +1,4 @@
-//! Numbers of many round trips, from their bins.
+//! Summaries of sums: quantiles, distributions, tables and captions.
 
 use std::cmp::Reverse;
 
@@ -13,8 +13,8 @@ use super::question::{Ask, LOADS};
 use super::table::{Cell, Column, count, number};
 use crate::store;
 
-/// The delay that this share of all probes did not exceed, milliseconds. A probe that was lost
-/// took longer than all others: `None` where that one was lost.
+/// The quantile of the probes sent, milliseconds, of which a lost one is longer than every answer;
+/// `None` if it is a lost probe.
 pub(super) fn quantile_ms(bins: &Bins, lost: u64, share: f64) -> Option<f64> {
     let all = bins.count().saturating_add(lost);
     let rank = ((share * all as f64).ceil() as u64).max(1);
@@ -26,15 +26,15 @@ pub(super) fn quantile_ms(bins: &Bins, lost: u64, share: f64) -> Option<f64> {
     found.map(|(bin, _)| value_of(bin) / 1e3)
 }
 
-/// Delays, milliseconds, with the share of all probes, lost ones too, that took at most so long,
-/// percent.
+/// The distribution function: delays in milliseconds, with the percentage of all probes, including
+/// lost ones, that took at most as long.
 pub(super) fn cumulative(bins: &Bins, lost: u64) -> Vec<(f64, f64)> {
     let all = bins.count().saturating_add(lost).max(1) as f64;
     let mut seen = 0_u64;
     let points = bins.iter().flat_map(|(bin, count)| {
         let before = seen as f64 * 100.0 / all;
         seen = seen.saturating_add(count);
-        // A bin's delays are spread over it.
+        // Assumes that delays are spread evenly over a bin.
         let upper = GAMMA.powi(i32::from(bin)) / 1e3;
         [(upper / GAMMA, before), (upper, seen as f64 * 100.0 / all)]
     });
@@ -45,7 +45,8 @@ pub(super) fn cumulative(bins: &Bins, lost: u64) -> Vec<(f64, f64)> {
     points
 }
 
-/// Share of all probes, lost ones too, in each of `count` equal parts from `from_ms` on, percent.
+/// The percentage of all probes, including lost ones, in each of `count` bars of `width_ms` from
+/// `from_ms` on.
 pub(super) fn shares(
     bins: &Bins,
     lost: u64,
@@ -66,8 +67,8 @@ pub(super) fn shares(
     shares
 }
 
-/// What results are told apart by: what was asked for, and the cohort beside a marking, since what
-/// two cohorts have in common under one marking hides how they differ.
+/// The dimensions of a query. Adds the cohort to a marking, because two cohorts can differ within
+/// one marking.
 pub(super) fn dimensions(archive: &mut dyn Archive, ask: &Ask) -> Result<Vec<Dimension>, Problem> {
     let mut by = ask.question.dimensions()?;
     let filter = &ask.question.filter;
@@ -84,7 +85,7 @@ pub(super) fn dimensions(archive: &mut dyn Archive, ask: &Ask) -> Result<Vec<Dim
     Ok(by)
 }
 
-/// The usual columns of a group: p50, p95, p99, lost probes, tests, devices.
+/// The cells of [`columns`] for a group.
 pub(super) fn cells(sum: &Sum) -> [Cell; 6] {
     let quantile = |share| Cell::number(quantile_ms(&sum.bins, sum.lost, share));
     let lost = sum.lost as f64 * 100.0 / sum.sent.max(1) as f64;
@@ -98,7 +99,6 @@ pub(super) fn cells(sum: &Sum) -> [Cell; 6] {
     ]
 }
 
-/// The columns of [`cells`].
 pub(super) fn columns() -> [Column; 6] {
     [
         number("p50_ms", "p50", "ms"),
@@ -113,7 +113,7 @@ pub(super) fn columns() -> [Column; 6] {
 /// Maximum number of curves in a chart: readers cannot distinguish more.
 pub(super) const CURVES: usize = 8;
 
-/// The groups with the most tests, in the order of their names.
+/// Returns the groups with the most tests, ordered by name.
 pub(super) fn largest(whole: &Loaded) -> Vec<&Sum> {
     let mut sums: Vec<&Sum> = whole.sums.iter().collect();
     sums.sort_by_key(|sum| Reverse(sum.tests));
@@ -122,13 +122,13 @@ pub(super) fn largest(whole: &Loaded) -> Vec<&Sum> {
     sums
 }
 
-/// Numbers in their order, and words in theirs.
+/// Sort key that orders numbers by value and other texts by bytes.
 fn number_or_text(key: &[String]) -> Vec<(u64, String)> {
     let number = |text: &String| (text.parse().unwrap_or(u64::MAX), text.clone());
     key.iter().map(number).collect()
 }
 
-/// How much each curve is made of, and what is not shown.
+/// Describes the tests and devices of each curve, and what is not shown.
 pub(super) fn made_of(ask: &Ask, whole: &Loaded, by: &[Dimension], groups: &[&Sum]) -> String {
     let parts = groups.iter().map(|sum| {
         let name = group_words(by, sum, 0);
@@ -144,7 +144,7 @@ pub(super) fn made_of(ask: &Ask, whole: &Loaded, by: &[Dimension], groups: &[&Su
     format!("{parts}.{meant}{left_out}{}", whole.hidden_words(ask))
 }
 
-/// The first and the last place of the curves' points, and their highest value.
+/// Returns the first and last position of the curves' points, and their highest value.
 pub(super) fn extent(curves: &[Curve]) -> Option<(f64, f64, f64)> {
     let points = || curves.iter().flat_map(|curve| &curve.points);
     let first = points().map(|(at, _)| *at).reduce(f64::min)?;
@@ -153,7 +153,7 @@ pub(super) fn extent(curves: &[Curve]) -> Option<(f64, f64, f64)> {
     Some((first, last, most))
 }
 
-/// The group of a sum, in words: what was told apart, without the first `skip` dimensions.
+/// Describes the group of a sum, without the first `skip` dimensions.
 pub(super) fn group_words(by: &[Dimension], sum: &Sum, skip: usize) -> String {
     let is_alone = by.len() == skip + 1;
     let words = by.iter().zip(&sum.key).skip(skip).map(|(dimension, value)| match dimension {
@@ -167,8 +167,8 @@ pub(super) fn group_words(by: &[Dimension], sum: &Sum, skip: usize) -> String {
     words.collect::<Vec<_>>().join(", ")
 }
 
-/// A value that devices or operators named, or the words for none. What is named like those words
-/// is in quotation marks.
+/// Returns a value that devices or operators chose, or `none` if it is empty. A value equal to
+/// `none` is quoted.
 fn known(value: &str, none: &str) -> String {
     let words = one_line(value);
     match words.trim_matches('"') {
@@ -178,8 +178,8 @@ fn known(value: &str, none: &str) -> String {
     }
 }
 
-/// A marking with the class that it asks for, where that is known: 45 is the low latency queue's
-/// (RFC 9956), 0 and 8 wait in the classic one.
+/// Describes a marking with its class, if known: 45 uses the low latency queue (RFC 9956), 0 and 8
+/// the classic one.
 pub(super) fn marking_words(dscp: &str) -> String {
     match dscp {
         "0" | "8" => format!("DSCP {dscp} (classic)"),
@@ -188,19 +188,19 @@ pub(super) fn marking_words(dscp: &str) -> String {
     }
 }
 
-/// The fullest load that results are of, unless one is asked for, and what was found of it.
+/// The sums of one load: that of the query, or the first of [`LOADS`] that has results.
 pub(super) struct Loaded {
     pub(super) kind: Kind,
-    /// Told apart by the dimensions that were asked for.
+    /// One for each group.
     pub(super) sums: Vec<Sum>,
-    /// Groups that too few devices have in common to be shown.
+    /// Number of groups with too few devices to be shown.
     pub(super) hidden: usize,
-    /// Days that cannot be told apart like that, because only their sums are kept.
+    /// Days without data for this query, because only their sums are stored.
     pub(super) left_out: Summed,
 }
 
 impl Loaded {
-    /// Asks for sums told apart by `by`, of one load.
+    /// Queries sums by the dimensions `by`.
     pub(super) fn read(
         archive: &mut dyn Archive,
         ask: &Ask,
@@ -208,7 +208,7 @@ impl Loaded {
         by: &[Dimension],
     ) -> Result<Self, Problem> {
         let dscp = ask.question.dscp()?.map(|dscp| dscp.to_string());
-        // What filters do not know is told apart first, and then left out.
+        // An archive cannot filter by load and marking, so they are dimensions first.
         let mut dimensions = vec![Dimension::Kind];
         dimensions.extend(dscp.iter().map(|_| Dimension::Dscp));
         dimensions.extend_from_slice(by);
@@ -239,33 +239,33 @@ impl Loaded {
         Ok(Self { kind, sums, hidden, left_out })
     }
 
-    /// Why there is nothing to be shown, in the period in words, as a sentence.
+    /// Returns a sentence that says why nothing is shown. `period` is text.
     pub(super) fn nothing(&self, ask: &Ask, period: &str) -> String {
         let words = self.words();
         if self.left_out.days > 0 {
             let days = store::summed_words(self.left_out);
             return format!(
-                "What was measured {words} {period} cannot be told apart like that: of {days} \
-                 only sums are kept."
+                "What was measured {words} {period} cannot be grouped or filtered like this: only \
+                 sums of {days} are stored."
             );
         }
         match self.hidden {
             0 => format!("Nothing was measured {words} {period}."),
             _ => format!(
-                "What was measured {words} {period} is of groups of fewer than {} devices, which \
+                "All groups that were measured {words} {period} have fewer than {} devices and \
                  are not shown.",
                 ask.least_devices
             ),
         }
     }
 
-    /// What is not in the numbers, as a sentence, where anything is.
+    /// Returns a sentence about days that are missing from the numbers.
     pub(super) fn left_out_sentence(&self) -> Option<String> {
         let is_partial = self.left_out.days > 0 && !self.sums.is_empty();
         is_partial.then(|| {
             let days = store::summed_words(self.left_out);
             let are = if self.left_out.days == 1 { "is" } else { "are" };
-            format!("{days} {are} kept as sums only and not in this.")
+            format!("{days} {are} stored as sums only and missing here.")
         })
     }
 
@@ -278,7 +278,7 @@ impl Loaded {
         }
     }
 
-    /// What was left out, as a sentence; empty where nothing was.
+    /// Returns a sentence about groups that are not shown; empty if there are none.
     pub(super) fn hidden_words(&self, ask: &Ask) -> String {
         match self.hidden {
             0 => String::new(),
@@ -298,7 +298,7 @@ fn kind_of(name: &str) -> Kind {
     }
 }
 
-/// Refuses to show what fewer devices have in common than a viewer may see.
+/// Rejects a filter that selects fewer devices than a viewer may see.
 pub(super) fn check_group(
     archive: &mut dyn Archive,
     ask: &Ask,
@@ -315,7 +315,7 @@ pub(super) fn check_group(
     if !filter.attributes.is_empty() && archive.count_devices(filter)? < ask.least_devices {
         return too_few();
     }
-    // Runs that did not measure are somebody's, too.
+    // Also counts devices whose runs did not measure.
     let measured = archive.sums(filter, &[])?.first().map_or(0, |sum| sum.devices);
     let due = archive.outcomes(filter)?.devices;
     let is_few = |devices: u64| devices > 0 && devices < ask.least_devices;

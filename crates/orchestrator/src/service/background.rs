@@ -1,4 +1,4 @@
-//! What goes on beside the requests: results are put together, and days age from form to form.
+//! The thread of the background work on the store.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,16 +8,16 @@ use std::time::{Duration, Instant};
 use crate::http::{Clock, Tell};
 use crate::store::{Housekeeping, Work};
 
-/// A thread that ends when this is dropped.
+/// A thread, which dropping this stops.
 #[derive(Debug)]
 pub(super) struct Background {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
-/// What failed is tried again after so long.
-const AGAIN: Duration = Duration::from_mins(1);
-/// From one look to the next at most: somebody may have set the clock.
+/// Pause after an error.
+const RETRY_AFTER: Duration = Duration::from_mins(1);
+/// Maximum pause, in case the clock was set.
 const PAUSE_MAX: Duration = Duration::from_secs(10);
 
 impl Background {
@@ -35,7 +35,7 @@ impl Background {
                 let pause = match housekeeping.step(now_ms) {
                     Ok(did) => {
                         told.clear();
-                        // Uploads get their turn between two transactions that change sums.
+                        // Uploads may write between two transactions that change sums.
                         let changes_sums =
                             matches!(did.what, Work::PutTogether(_) | Work::DeletedSums(_));
                         let least = if changes_sums { start.elapsed() } else { Duration::ZERO };
@@ -43,14 +43,14 @@ impl Background {
                         pause.max(least).min(PAUSE_MAX)
                     }
                     Err(_) if stopped.load(Ordering::Relaxed) => return,
-                    // Until it can, questions are answered from the results themselves.
+                    // Until it succeeds, queries read the results themselves.
                     Err(error) => {
                         let words = format!("keeping the store in order: {}", error.in_full());
                         if words != told {
                             tell(&words);
                             told = words;
                         }
-                        AGAIN
+                        RETRY_AFTER
                     }
                 };
                 if !pause.is_zero() && !stopped.load(Ordering::Relaxed) {

@@ -1,4 +1,4 @@
-//! From results, as they stream by, to sums of each line.
+//! Folds results into sums of each line.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,18 +11,18 @@ use underload_record::cohorts::{Line, LineSeries, Lines, SeriesName};
 
 use super::days::{Days, place_of};
 
-/// The name of the hour of the day, the only dimension that is not an attribute of the line.
+/// The hour of the day, the only dimension that is not an attribute of a line.
 pub(super) const HOUR: &str = "hour";
-/// Bins of all lines together, at most: half a gigabyte.
+/// Maximum number of bins of all lines together: half a gigabyte.
 const CELLS_MOST: usize = 1 << 26;
-/// What a line and a series of it take beside their bins, in the memory of so many bins.
+/// Memory of a line, and of a series, beside its bins, in bins.
 const CELLS_OF_ONE: usize = 64;
-/// What each of its groups takes.
+/// Memory of a group of a series, in bins.
 const CELLS_OF_GROUP: usize = 6;
-/// Values of an attribute that are told apart; the others are taken together.
+/// Maximum number of values of an attribute; further values are one group.
 const VALUES_MOST: usize = 4_096;
 
-/// What the results came to.
+/// The folded results.
 pub(super) struct Collected {
     pub(super) lines: Lines,
     pub(super) results: u64,
@@ -39,10 +39,10 @@ pub(super) struct Collector {
     dimensions: Vec<(String, Vec<String>)>,
     places: Vec<BTreeMap<String, usize>>,
     lines: BTreeMap<(Pseudonym, usize), OpenLine>,
-    /// Bins that are kept, and may be.
+    /// Memory in use, in bins, and its limit.
     cells: usize,
     cells_most: usize,
-    /// Pseudonyms that begin with a larger number are left out.
+    /// Lines whose [`leading`] number is larger are left out.
     kept_up_to: u64,
     results: u64,
     first_ms: Option<u64>,
@@ -56,7 +56,7 @@ struct OpenLine {
 }
 
 impl Collector {
-    /// For the steps of a plan; lines told apart by these names.
+    /// For the steps of a plan. `by` names the dimensions of groups.
     pub(super) fn new(plan: &Plan, by: &[String]) -> Self {
         let names = plan.steps.iter().flat_map(|step| {
             step.classes.iter().map(|dscp| SeriesName {
@@ -91,7 +91,6 @@ impl Collector {
         self.cells
     }
 
-    /// Adds a result.
     pub(super) fn see(&mut self, kept: &StoredResult) {
         self.results += 1;
         if leading(kept.pseudonym) > self.kept_up_to {
@@ -114,7 +113,7 @@ impl Collector {
             self.first_ms = Some(self.first_ms.map_or(at_ms, |first| first.min(at_ms)));
             self.last_ms = Some(self.last_ms.map_or(at_ms, |last| last.max(at_ms)));
             open.line.tests += 1;
-            grown = open.line.measured(&self.series, &kept.result, &strata);
+            grown = add_test(&mut open.line, &self.series, &kept.result, &strata);
             open.days.add(&mut open.line, &self.series, kept);
         }
         self.cells += grown + open.days.cells();
@@ -146,7 +145,7 @@ impl Collector {
         })
     }
 
-    /// The places of the values that the line had at that test.
+    /// Returns the index of the line's value in each dimension at the time of the test.
     fn strata(&mut self, kept: &StoredResult) -> Vec<usize> {
         let dimensions = self.dimensions.iter_mut().zip(&mut self.places);
         let of = |((name, values), places): (&mut (String, Vec<String>), &mut BTreeMap<_, _>)| {
@@ -166,7 +165,7 @@ impl Collector {
         dimensions.map(of).collect()
     }
 
-    /// All lines, in the order of their pseudonyms; cohorts that have some, in the order of the
+    /// Returns all lines, ordered by pseudonym, and the cohorts with lines, in the order of the
     /// plan.
     pub(super) fn finish(self) -> Collected {
         let used: BTreeSet<usize> = self.lines.keys().map(|(_, cohort)| *cohort).collect();
@@ -198,46 +197,42 @@ impl Collector {
     }
 }
 
-/// A number that says nothing of a line but which it is.
+/// The first bytes of a pseudonym as a number, by which lines are sampled at random.
 fn leading(pseudonym: Pseudonym) -> u64 {
     let mut bytes = [0; 8];
     bytes.copy_from_slice(&pseudonym.0[..8]);
     u64::from_be_bytes(bytes)
 }
 
-/// What adds to a line's sums; gives the bins that it has more than before.
-trait Measured {
-    fn measured(&mut self, names: &[SeriesName], result: &RunResult, strata: &[usize]) -> usize;
-}
-
-impl Measured for Line {
-    fn measured(&mut self, names: &[SeriesName], result: &RunResult, strata: &[usize]) -> usize {
-        let mut grown = 0;
-        for step in result.distinct_steps() {
-            let mut is_known = false;
-            for series in step.distinct_series() {
-                let Some(place) = place_of(names, step, series.dscp) else { continue };
-                is_known = true;
-                let new = usize::from(!self.series.contains_key(&place)) * CELLS_OF_ONE;
-                let sums = self.series.entry(place).or_default();
-                grown += new + add(sums, series, strata);
-                // Quantiles of all round trips are of scheduled runs, as pages' are.
-                if result.run > 0 {
-                    grown += pool(sums, series);
-                }
-            }
-            if let Some(percent) = step.tier_percent.filter(|_| is_known) {
-                let (sum, tests) = self.uses.entry(step.step.clone()).or_default();
-                *sum += percent;
-                *tests += 1;
+/// Adds a test to a line. Returns by how many cells the line has grown.
+fn add_test(line: &mut Line, names: &[SeriesName], result: &RunResult, strata: &[usize]) -> usize {
+    let mut grown = 0;
+    for step in result.distinct_steps() {
+        let mut is_known = false;
+        for series in step.distinct_series() {
+            let Some(place) = place_of(names, step, series.dscp) else { continue };
+            is_known = true;
+            let new = usize::from(!line.series.contains_key(&place)) * CELLS_OF_ONE;
+            let sums = line.series.entry(place).or_default();
+            grown += new + add_means(sums, series, strata);
+            // Quantiles of all round trips are of scheduled runs, as those of pages.
+            if result.run > 0 {
+                sums.sent = sums.sent.saturating_add(series.sent);
+                sums.lost = sums.lost.saturating_add(series.lost);
+                grown += add_bins(&mut sums.bins, &series.bins);
             }
         }
-        grown
+        if let Some(percent) = step.tier_percent.filter(|_| is_known) {
+            let (sum, tests) = line.uses.entry(step.step.clone()).or_default();
+            *sum += percent;
+            *tests += 1;
+        }
     }
+    grown
 }
 
-/// Adds a test to a device's own numbers.
-fn add(sums: &mut LineSeries, series: &SeriesResult, strata: &[usize]) -> usize {
+/// Adds the mean and the maximum of a test. Returns by how many cells the series has grown.
+fn add_means(sums: &mut LineSeries, series: &SeriesResult, strata: &[usize]) -> usize {
     let groups = sums.strata.len();
     if let (Some(mean), Some(max)) = (series.mean_us, series.max_us) {
         sums.tests += 1;
@@ -252,17 +247,9 @@ fn add(sums: &mut LineSeries, series: &SeriesResult, strata: &[usize]) -> usize 
     (sums.strata.len() - groups) * CELLS_OF_GROUP
 }
 
-/// Adds the round trips of a test to those of all devices.
-fn pool(sums: &mut LineSeries, series: &SeriesResult) -> usize {
-    sums.sent = sums.sent.saturating_add(series.sent);
-    sums.lost = sums.lost.saturating_add(series.lost);
-    let before = sums.bins.len();
-    add_bins(&mut sums.bins, &series.bins);
-    sums.bins.len() - before
-}
-
-/// Adds a histogram to one that is kept by rising bins. Most bins are there already.
-fn add_bins(sums: &mut Vec<(u16, u32)>, bins: &Bins) {
+/// Adds a histogram to ascending `sums`, which have most of its bins already. Returns the number of
+/// new bins.
+fn add_bins(sums: &mut Vec<(u16, u32)>, bins: &Bins) -> usize {
     let (known, mut place) = (sums.len(), 0);
     for (bin, count) in bins.iter() {
         let count = u32::try_from(count).unwrap_or(u32::MAX);
@@ -278,4 +265,5 @@ fn add_bins(sums: &mut Vec<(u16, u32)>, bins: &Bins) {
     if sums.len() > known {
         sums.sort_by_key(|(bin, _)| *bin);
     }
+    sums.len() - known
 }

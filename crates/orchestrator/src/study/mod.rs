@@ -1,8 +1,8 @@
-//! The cohorts of a plan compared, from what was collected.
+//! Compares the cohorts of a plan by the collected results.
 //!
-//! Results stream by once, in the order in which they came, and are folded into sums of each line;
-//! `record::cohorts` compares those. Memory is bounded: where the lines do not fit, half of them
-//! are dropped by their pseudonyms, which is at random, and the study says of which share it is.
+//! One pass over the results, in the order of arrival, folds them into sums of each line, which
+//! `record::cohorts` compares. Memory is bounded: if the lines do not fit, half of them are dropped
+//! by their pseudonyms, which are random, and the study states the share of lines that it is of.
 
 mod collect;
 mod days;
@@ -16,17 +16,17 @@ use underload_record::schema::CohortStudy;
 
 use collect::{Collector, HOUR};
 
-/// What is asked besides the plan.
+/// Options of a study.
 #[derive(Debug, Clone, Default)]
 pub struct Question {
-    /// Which results; the plan's name is filled in.
+    /// Selects results; the study sets its plan.
     pub filter: Filter,
-    /// The cohort that the others are compared with; by default the one named `control`, else the
+    /// The cohort that the others are compared with; `None` for the one named `control`, else the
     /// plan's last.
     pub against: Option<String>,
-    /// What lines that are compared have in common: names of attributes, and `hour`.
+    /// Dimensions within which lines are also compared: names of attributes, and `hour`.
     pub by: Vec<String>,
-    /// For what is drawn at random; the same seed gives the same study.
+    /// Seed of resampling; studies with equal seeds are equal.
     pub seed: u64,
 }
 
@@ -37,47 +37,39 @@ pub enum StudyError {
     /// The plan was never applied.
     #[error("no plan `{plan}` was applied; known: {known}")]
     NoPlan {
-        /// What was asked for.
         plan: String,
-        /// Those that were, with commas.
+        /// The applied plans, separated by commas.
         known: String,
     },
     /// The cohort has no results.
     #[error("no results of a cohort `{cohort}`; there are: {known}")]
     NoCohort {
-        /// What was asked for.
         cohort: String,
-        /// Those that have some, with commas.
+        /// The cohorts with results, separated by commas.
         known: String,
     },
-    /// Lines are not told apart by that.
-    #[error("lines are not told apart by `{name}`; known: {known}")]
+    /// `by` has an unknown dimension.
+    #[error("unknown dimension `{name}`; known: {known}")]
     NoDimension {
-        /// What was asked for.
         name: String,
-        /// What they are told apart by.
+        /// All dimensions, separated by commas.
         known: String,
     },
-    /// No result was handed in yet.
+    /// The store has no result of the plan yet.
     #[error("no results of plan `{plan}` yet; its runs are due {due}")]
     Nothing {
-        /// The plan.
         plan: String,
-        /// How often a line runs, in words.
+        /// How often a line runs, as text.
         due: String,
     },
-    /// Lines of the plan have handed in results, but none of those that were asked for.
-    #[error("no results of plan `{plan}` are of the lines that --where asks for")]
-    NoneOfThose {
-        /// The plan.
-        plan: String,
-    },
-    /// No result is meant that is kept itself.
-    #[error("single runs of plan `{plan}` are kept no longer: of {days}, there are only sums")]
+    /// No result of the plan meets the filter.
+    #[error("no results of plan `{plan}` are of the lines that --where selects")]
+    NoneOfThose { plan: String },
+    /// All results that meet the filter were reduced to sums.
+    #[error("no single runs of plan `{plan}` are stored any more, only sums of {days}")]
     OnlySums {
-        /// The plan.
         plan: String,
-        /// Which days, in words.
+        /// The days, as text.
         days: String,
     },
     /// The store could not be read.
@@ -88,9 +80,6 @@ pub enum StudyError {
 const DAY_MS: u64 = 86_400_000;
 
 /// Compares the cohorts of a plan.
-///
-/// # Errors
-/// [`StudyError`].
 pub fn study(
     archive: &mut dyn Archive,
     plan: &str,
@@ -111,7 +100,7 @@ pub fn study(
         collector.see(kept);
         true
     })?;
-    // After the results: of days that are added up meanwhile it is rather told too much.
+    // Read after the results, so that days that are reduced to sums meanwhile are reported.
     let summed = archive.summed(&filter)?;
     let collected = collector.finish();
     let plan_name = || plan.to_owned();
@@ -145,7 +134,7 @@ pub fn study(
     Ok(study)
 }
 
-/// How often a run of a line is due on average: `about every 4 h`.
+/// Formats how often a run of a line is due on average: `about every 4 h`.
 fn due_words(plan: &Plan) -> String {
     let every_s = plan.window.length().as_nanos() as f64 / 1e9 / plan.runs_per_day;
     let (count, unit) = match every_s {

@@ -98,7 +98,7 @@ fn a_sentence_says_whether_there_is_nothing_or_nothing_to_be_shown() {
             assert!(said.starts_with(nothing), "{said}");
         }
         let hidden = says(&viewer, &of(9));
-        assert!(hidden.contains("is of groups of fewer than 5 devices"), "{hidden}");
+        assert!(hidden.contains("have fewer than 5 devices"), "{hidden}");
         let lost = says(&operator, &format!("{}&by=dscp", of(9)));
         // Told apart by marking, cohorts are not pooled.
         let want = "With the upstream full, more than 1 of 100 probes was lost (classic, DSCP 9)";
@@ -141,7 +141,7 @@ fn what_is_kept_as_sums_only_is_told() {
     };
     let error = ask(&mut archive).expect_err("no run is left");
     assert!(matches!(error, StudyError::OnlySums { .. }), "{error}");
-    assert!(error.to_string().ends_with("of 4 days before 2026-11-23, there are only sums"));
+    assert!(error.to_string().ends_with("only sums of 4 days before 2026-11-23"));
     let mut new = besides(0);
     (new.result.at_ms, new.attributes) = (NOW_MS + 86_400_000, Attributes::default());
     append(&mut store, &[new]);
@@ -156,9 +156,12 @@ fn what_is_kept_as_sums_only_is_told() {
         let path = format!("/study.json?plan={PLAN}&load=upload&{rest}");
         operator.json(&path)["says"].to_string()
     };
-    let told = "4 days before 2026-11-23 are kept as sums only and not in this.";
+    let told = "4 days before 2026-11-23 are stored as sums only and missing here.";
     assert!(study_of("by=segment").contains(told), "{}", study_of("by=segment"));
     assert!(!study_of("by=cohort").contains("sums only"), "sums answer that");
     let before = study_of("by=segment&until=2026-11-22");
-    assert!(before.contains("cannot be told apart like that: of 4 days before"), "{before}");
+    assert!(
+        before.contains("cannot be grouped or filtered like this: only sums of 4 days before"),
+        "{before}"
+    );
 }
