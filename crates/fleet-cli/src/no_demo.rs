@@ -6,7 +6,6 @@ use clap::Args;
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  underload fleet demo")]
 pub(super) struct Arguments {
-    /// Options and arguments, as on Linux.
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     #[allow(dead_code, reason = "parsed, so that the refusal is the one below")]
     words: Vec<std::ffi::OsString>,

@@ -36,14 +36,12 @@ pub enum NatsError {
     Store(#[from] StoreError),
 }
 
-/// The queue of results.
 #[derive(Debug)]
 pub struct Inbox {
     context: Context,
     consumer: PullConsumer,
 }
 
-/// What a feeder did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Fed {
     pub messages: u64,
@@ -191,7 +189,6 @@ impl std::fmt::Debug for Feeder {
     }
 }
 
-/// Stores all messages in one transaction.
 fn store_all(
     rules: &Orchestrator,
     store: &mut dyn Store,

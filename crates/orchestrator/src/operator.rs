@@ -10,7 +10,6 @@ use serde::{Deserialize, Serialize};
 use subtle::ConstantTimeEq as _;
 use underload_fleet::store::{StoreError, Transaction};
 
-/// What an operator may do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Role {

@@ -26,7 +26,6 @@ const PER_SEGMENT: usize = 2;
 /// The home's network device, to which the default route leads: the agent watches that one.
 const DEVICE: &str = "ul0";
 
-/// The queue of a line's upstream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// A buffer of 250 ms.
@@ -65,7 +64,6 @@ impl Internet {
         Ok(Self { namespace })
     }
 
-    /// Adds the address of a host.
     pub(super) fn add_host(&self, host: u8) -> anyhow::Result<String> {
         let address = host_address(host);
         self.namespace.configure(&format!("addr add {address}/32 dev lo\n"))?;
@@ -151,7 +149,6 @@ impl Line {
         }
     }
 
-    /// Runs `action` in the home's network.
     pub(super) fn at_home<T: Send>(&self, action: impl FnOnce() -> T + Send) -> anyhow::Result<T> {
         Ok(self.home.enter(action)?)
     }

@@ -13,7 +13,6 @@ use underload_orchestrator::store::Place;
 use underload_orchestrator::study::{Question, StudyError, study};
 use underload_report::{cohort_sentences, significant};
 
-/// A reader of the store.
 pub(super) struct Collected {
     archive: Box<dyn Archive>,
 }

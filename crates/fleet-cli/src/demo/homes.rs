@@ -125,7 +125,6 @@ impl Home {
         self.threads.iter().all(JoinHandle::is_finished)
     }
 
-    /// Returns why the agent failed.
     pub(super) fn failure(&self) -> Option<String> {
         self.failure.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }

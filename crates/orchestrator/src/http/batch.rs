@@ -22,9 +22,7 @@ pub type Clock = Arc<dyn Fn() -> u64 + Send + Sync>;
 /// Reports a message to the operator.
 pub type Tell = Arc<dyn Fn(&str) + Send + Sync>;
 
-/// What a request executes with.
 pub struct Turn<'a> {
-    /// The transaction of the batch.
     pub tx: &'a mut dyn Transaction,
     /// Milliseconds since 1970.
     pub now_ms: u64,
@@ -60,7 +58,6 @@ pub const BETWEEN: Duration = Duration::from_millis(5);
 /// After this many consecutive failures the rest of a batch fails too.
 const FAILURES_MAX: usize = 3;
 
-/// A waiting request.
 trait Work: Send {
     fn needs(&self) -> &Needs;
     /// Returns false once its sender has disconnected.

@@ -16,7 +16,6 @@ use underload_disk::{Others, open_private};
 
 pub use rustls::ServerConfig;
 
-/// Why a certificate cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum CertificateError {
     /// A file cannot be read, or has no certificate or key.
@@ -108,7 +107,7 @@ fn read(
     Ok(Arc::new(CertifiedKey::from_der(chain, secret, provider)?))
 }
 
-/// Identifies the version of a file.
+/// Changes when a file is replaced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Stamp {
     modified: Option<SystemTime>,

@@ -16,7 +16,6 @@ use super::secrets;
 /// or device that has the most loses its oldest connection or body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Maximum number of open connections.
     pub connections: usize,
     /// Maximum number of open connections from one IPv4 address or from one /56 of IPv6.
     pub connections_per_network: usize,
@@ -89,19 +88,13 @@ impl std::fmt::Debug for Core {
     }
 }
 
-/// Why an orchestrator cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// A store failed, or the list of stores is empty.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// Listening at the configured address failed.
     #[error("listening at {address}")]
-    Listen {
-        address: SocketAddr,
-        /// The error of the operating system.
-        source: io::Error,
-    },
+    Listen { address: SocketAddr, source: io::Error },
     /// The operating system could not start the threads.
     #[error("starting its threads")]
     Threads(#[source] io::Error),

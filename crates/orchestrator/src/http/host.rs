@@ -33,7 +33,6 @@ pub(super) struct Host {
 
 /// A rule for messages without a session.
 pub(super) type Rule<M, A> = fn(&Orchestrator, &mut Turn<'_>, &M) -> Answer<A>;
-/// A rule for messages of devices.
 pub(super) type SignedRule<M, A> = fn(&Orchestrator, &mut Turn<'_>, DeviceId, &M) -> Answer<A>;
 
 /// Maximum number of bytes of a message without lists.

@@ -38,7 +38,6 @@ pub use operators::{
     AppliedPlan, ApplyPlan, Codes, Done, NewCodes, RemoveDevice, SetServerAddress, StopPlan,
 };
 
-/// Configuration of the server.
 pub struct Config {
     /// Address and port; port 0 chooses a free one.
     pub listen: SocketAddr,

@@ -32,7 +32,6 @@ impl Failure {
         Self { status, problem, retry_after_s: None }
     }
 
-    /// States that the sender was removed.
     pub fn with_removal(mut self, removal: Option<Removal>) -> Self {
         self.problem.removal = removal.map(Box::new);
         self

@@ -31,7 +31,6 @@ pub(super) enum BodySender {
     Stranger(CustomerNetwork),
 }
 
-/// Bytes of a unit of memory.
 const UNIT_BYTES: usize = 4_096;
 /// The share of the memory that one sender may have, if that is enough for two bodies.
 const SENDER_SHARE: usize = 16;

@@ -6,7 +6,6 @@ use underload_fleet::request::{Authenticated, RequestError, holder, parse_time, 
 
 use super::problem::Failure;
 
-/// The headers that authenticate a request.
 pub(super) struct Signed<'a> {
     session: &'a str,
     tag: &'a str,

@@ -21,7 +21,6 @@ use super::problem::Problem;
 use super::question::DAY_MS;
 use super::readers::Readers;
 
-/// Interval of queries.
 const EVERY: Duration = Duration::from_secs(5);
 /// Maximum number of pages that receive events.
 const SEATS: usize = 256;

@@ -54,7 +54,6 @@ fn check_origin(headers: &HeaderMap) -> Result<(), Problem> {
     }
 }
 
-/// Serves the form of the login.
 pub(super) async fn form(State(pages): State<Shared>, uri: Uri) -> Result<Response, Problem> {
     let pairs = form_urlencoded::parse(uri.query().unwrap_or_default().as_bytes());
     let next = pairs.into_owned().find(|(name, _)| name == "next").map(|(_, next)| next);
@@ -166,7 +165,6 @@ fn check_form(visitor: &Visitor, headers: &HeaderMap, body: &[u8]) -> Result<Fie
     Err(Problem::NotAllowed("This form is not of your session: reload the page."))
 }
 
-/// Executes the action of an operator.
 pub(super) async fn act(
     State(pages): State<Shared>,
     visitor: Visitor,

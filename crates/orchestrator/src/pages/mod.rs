@@ -80,7 +80,6 @@ pub fn router(settings: Settings) -> Router {
         .with_state(Pages::new(settings))
 }
 
-/// Streams events about changes.
 async fn events(State(pages): State<Shared>, visitor: Visitor) -> Result<Response, Problem> {
     pages.live.stream(visitor.operator.name, &pages.readers, pages.clock)
 }

@@ -7,14 +7,12 @@ use underload_fleet::store::StoreError;
 
 use super::shell;
 
-/// Why a page cannot be shown.
 #[derive(Debug)]
 pub(super) enum Problem {
     /// The visitor is not logged in. The address is the one to open after the login.
     Stranger(Option<String>),
     NotAllowed(&'static str),
     NotFound(&'static str),
-    /// The query is invalid, and why.
     Bad(String),
     /// Too many queries; retry after this many seconds.
     Busy(&'static str, u64),

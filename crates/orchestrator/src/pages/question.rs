@@ -11,7 +11,6 @@ use underload_fleet::store::{Dimension, Filter, PlanRow};
 use super::problem::Problem;
 use super::visitor::Visitor;
 
-/// The format of an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Format {
     Html,
@@ -46,7 +45,6 @@ impl Ask {
     }
 }
 
-/// A value of a parameter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Choice {
     /// The value in an address.
@@ -74,7 +72,6 @@ pub(super) const GROUPS: [Choice; 11] = [
     choice("hour", "hour, UTC"),
 ];
 
-/// Loads of the line.
 pub(super) const LOADS: [Choice; 3] = [
     choice("upload", "upstream full"),
     choice("download", "downstream full"),
@@ -171,7 +168,6 @@ impl Question {
         }
     }
 
-    /// Returns a value by its name.
     pub(super) fn text(&self, name: &str) -> Option<&str> {
         self.said.get(name).map(String::as_str)
     }
@@ -195,7 +191,6 @@ impl Question {
         found.map(Some).ok_or_else(|| Problem::bad(format!("`{name}` is one of {}", keys())))
     }
 
-    /// Returns the grouping of charts.
     pub(super) fn group(&self) -> Result<Choice, Problem> {
         Ok(self.chosen("by", &GROUPS)?.unwrap_or(GROUPS[0]))
     }

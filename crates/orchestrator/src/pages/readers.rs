@@ -12,7 +12,6 @@ use super::problem::Problem;
 /// How long a page waits for a connection.
 const WAIT: Duration = Duration::from_secs(10);
 
-/// A pool of archives.
 pub(super) struct Readers {
     free: Mutex<Vec<Box<dyn Archive>>>,
     seats: Arc<Semaphore>,

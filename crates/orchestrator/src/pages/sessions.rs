@@ -18,10 +18,8 @@ pub(super) const SESSION_MS: u64 = 12 * 3_600_000;
 pub(super) const FORM_MS: u64 = 3_600_000;
 /// How long a valid token is cached: a revoked one ends its sessions within this time.
 pub(super) const REMEMBERED_MS: u64 = 5_000;
-/// Maximum number of cached tokens.
 const REMEMBERED: usize = 1_024;
 
-/// The content of a cookie.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Claim {
     pub(super) name: String,
@@ -30,7 +28,6 @@ pub(super) struct Claim {
     pub(super) expires_ms: u64,
 }
 
-/// Creates and verifies cookies.
 pub(super) struct Sessions {
     key: Key,
     is_tls: bool,

@@ -13,12 +13,10 @@ use super::table::Table;
 #[derive(Debug, Default)]
 pub(super) struct Sheet {
     pub(super) title: String,
-    /// The most important findings.
     pub(super) sentences: Vec<String>,
     pub(super) sections: Vec<Section>,
 }
 
-/// A table with an optional chart.
 #[derive(Debug)]
 pub(super) struct Section {
     pub(super) heading: String,

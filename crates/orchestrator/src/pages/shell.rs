@@ -12,7 +12,6 @@ use ring::digest::{SHA256, digest};
 
 use super::visitor::Visitor;
 
-/// The links of every page.
 const PLACES: [(&str, &str, bool); 5] = [
     ("/", "Overview", false),
     ("/study", "Study", false),
@@ -76,7 +75,6 @@ fn bar(around: Around<'_>) -> Markup {
     }
 }
 
-/// A file embedded in the program.
 struct Asset {
     kind: &'static str,
     text: String,
@@ -134,7 +132,6 @@ const HEADERS: [(header::HeaderName, &str); 5] = [
     (header::VARY, "cookie"),
 ];
 
-/// Adds [`HEADERS`] to an answer.
 pub(super) async fn guard(request: Request, next: Next) -> Response {
     let mut response = next.run(request).await;
     let headers = response.headers_mut();

@@ -42,22 +42,18 @@ pub trait Operate: Send + Sync + 'static {
 /// An action that an operator triggers on a page.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Action {
-    /// Applies the plan with this text.
     ApplyPlan(String),
-    /// Stops the plan with this name.
     StopPlan(String),
     /// Removes a device for good.
     RemoveDevice(DeviceId),
 }
 
-/// The configuration of the pages.
 pub struct Settings {
     /// One for each concurrent query; at least one.
     pub archives: Vec<Box<dyn Archive>>,
     pub operate: Arc<dyn Operate>,
     /// A secret that all orchestrators of a fleet share.
     pub secret: [u8; 32],
-    /// Whether browsers use TLS.
     pub is_tls: bool,
     /// Minimum number of devices in a group that viewers may see; see [`LEAST_DEVICES`].
     pub least_devices: u64,

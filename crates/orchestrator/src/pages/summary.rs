@@ -191,7 +191,6 @@ pub(super) fn marking_words(dscp: &str) -> String {
 /// The sums of one load: that of the query, or the first of [`LOADS`] that has results.
 pub(super) struct Loaded {
     pub(super) kind: Kind,
-    /// One for each group.
     pub(super) sums: Vec<Sum>,
     /// Number of groups with too few devices to be shown.
     pub(super) hidden: usize,
@@ -200,7 +199,6 @@ pub(super) struct Loaded {
 }
 
 impl Loaded {
-    /// Queries sums by the dimensions `by`.
     pub(super) fn read(
         archive: &mut dyn Archive,
         ask: &Ask,

@@ -15,7 +15,6 @@ pub(super) struct Background {
     thread: Option<JoinHandle<()>>,
 }
 
-/// Pause after an error.
 const RETRY_AFTER: Duration = Duration::from_mins(1);
 /// Maximum pause, in case the clock was set.
 const PAUSE_MAX: Duration = Duration::from_secs(10);

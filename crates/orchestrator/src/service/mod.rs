@@ -22,7 +22,6 @@ use crate::store::{Opened, Place};
 use background::Background;
 use desk::Desk;
 
-/// Configuration of an orchestrator.
 pub struct Setup {
     pub store: Place,
     /// Directory for past days; `None` for the default of [`Place::open`].

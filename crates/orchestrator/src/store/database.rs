@@ -71,7 +71,6 @@ pub(super) enum Value {
     Bytes(Vec<u8>),
 }
 
-/// A row of values.
 macro_rules! values {
     ($($value:expr),* $(,)?) => { vec![$($crate::store::database::Value::from($value)),*] };
 }

@@ -65,7 +65,6 @@ pub(super) fn to_json(value: &impl Serialize) -> Result<String, StoreError> {
     serde_json::to_string(value).map_err(broken)
 }
 
-/// Parses a row that [`to_json`] wrote.
 pub(super) fn from_json<T: DeserializeOwned>(text: &str) -> Result<T, StoreError> {
     let broken = |error| StoreError::broken("a stored row is damaged").because(error);
     serde_json::from_str(text).map_err(broken)
@@ -80,7 +79,6 @@ pub(super) fn checksum(parts: &[&[u8]]) -> [u8; 4] {
     sum.finalize().to_le_bytes()
 }
 
-/// Encodes a result without its device.
 pub(super) fn encode(stored: &StoredResult) -> Vec<u8> {
     let (attributes, result) = (&stored.attributes, &stored.result);
     let body = Body {
@@ -136,7 +134,6 @@ pub(super) struct Encoded {
     /// Rises in the order of arrival.
     pub(super) number: i64,
     pub(super) device: DeviceId,
-    /// The bytes that [`encode`] returned.
     pub(super) body: Vec<u8>,
 }
 

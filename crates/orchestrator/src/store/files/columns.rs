@@ -26,7 +26,6 @@ use underload_store::values::{guarded, optional, required, with_levels};
 
 use crate::store::encode::visit_bins;
 
-/// Type of a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     /// A number that is often equal in many rows.
@@ -179,7 +178,6 @@ pub(super) struct Lists {
 pub(in crate::store) struct Written {
     pub(super) rows: u64,
     pub(super) bytes: u64,
-    /// Hexadecimal SHA-256 of its bytes.
     pub(super) sha256: String,
 }
 

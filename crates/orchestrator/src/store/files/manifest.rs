@@ -23,7 +23,6 @@ pub(in crate::store) struct Manifest {
     format: u32,
     /// Identifier of the archive, which the database stores too.
     pub(in crate::store) archive: String,
-    /// Number of the next file.
     next_file: u64,
     /// Ordered by day and plan.
     pub(in crate::store) days: Vec<PlanDay>,
