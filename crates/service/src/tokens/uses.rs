@@ -45,7 +45,7 @@ struct Record {
     journal: Journal,
     path: PathBuf,
     lines: usize,
-    /// Held while the record is open.
+    /// Locked while the record is open.
     _lock: File,
 }
 
