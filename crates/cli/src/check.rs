@@ -1,8 +1,5 @@
-//! `underload check`: every error of scenario files, before anything runs.
+//! `underload check`: every error in scenario and sweep files.
 
-use std::io::Write as _;
-
-use anyhow::{Context, anyhow};
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 use underload_record::schema::World;
@@ -10,26 +7,25 @@ use underload_run::scenario::{Scenario, ScenarioError, ScenarioErrors, json_sche
 use underload_run::source::{Source, load_file};
 use underload_run::sweep::{self, Sweep, SweepFile};
 use underload_terminal::console::{self, count};
-use underload_terminal::exit::{OrBadInput, bad_input};
+use underload_terminal::exit::{OrBadInput, refuse};
 
-/// The command line of `underload check`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-A file that begins with the line `#:schema scenario.schema.json` has its keys completed and checked
-by editors that know TOML, once `underload check --schema > scenario.schema.json` has put it there;
-a sweep file likewise, with `--schema sweep`.
+Editors complete and check the keys of a TOML file that begins with `#:schema scenario.schema.json`.
+`underload check --schema > scenario.schema.json` writes that schema, `--schema sweep` the one of
+sweep files.
 
-Exit status: 0 all are right, 2 something is wrong.
+Exit status: 0 no errors, 2 errors.
 
 Examples:
   underload check my.toml
   underload check scenarios/*.toml --json
   underload check --schema > scenario.schema.json")]
 pub struct Arguments {
-    /// Scenario files, or the names of built-in ones; sweep files.
+    /// Scenario files, names of built-in scenarios, and sweep files.
     #[arg(required_unless_present = "schema", value_name = "FILE")]
     files: Vec<String>,
-    /// Prints the format of scenario files, or of sweep files, as a JSON schema instead.
+    /// Prints the JSON schema of scenario files, or of sweep files, instead.
     #[arg(long, value_name = "KIND", num_args = 0..=1, default_missing_value = "scenario")]
     #[arg(conflicts_with_all = ["files", "json"])]
     schema: Option<Kind>,
@@ -38,21 +34,18 @@ pub struct Arguments {
     json: bool,
 }
 
-/// A kind of file.
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum Kind {
-    /// Scenario files.
     Scenario,
-    /// Sweep files.
     Sweep,
 }
 
-/// What was found of a file.
+/// The result for one file.
 #[derive(Debug, Serialize)]
 struct Checked {
     file: String,
     arms: usize,
-    /// Of a sweep file.
+    /// `None` for a scenario.
     #[serde(skip_serializing_if = "Option::is_none")]
     cells: Option<u64>,
     trials: usize,
@@ -60,10 +53,9 @@ struct Checked {
     errors: Vec<Fault>,
 }
 
-/// One thing that is wrong.
 #[derive(Debug, Serialize)]
 struct Fault {
-    /// From 1; null where it has no place in the file.
+    /// Counted from 1. `None` if the error is about the whole file.
     line: Option<usize>,
     column: Option<usize>,
     key: String,
@@ -71,78 +63,69 @@ struct Fault {
 }
 
 impl Arguments {
-    /// Checks each file.
     pub fn run(&self) -> anyhow::Result<()> {
-        let mut out = std::io::stdout().lock();
-        if let Some(kind) = self.schema {
-            let schema = match kind {
-                Kind::Scenario => json_schema(),
-                Kind::Sweep => SweepFile::json_schema(),
-            };
-            serde_json::to_writer_pretty(&mut out, &schema).context("writing the schema")?;
-            return writeln!(out).context("writing the schema");
+        match self.schema {
+            Some(Kind::Scenario) => return console::print_json(&json_schema()),
+            Some(Kind::Sweep) => return console::print_json(&SweepFile::json_schema()),
+            None => {}
         }
-        let mut checked = Vec::new();
-        let mut errors = 0;
+        let mut results = Vec::new();
         for file in &self.files {
             let source = Source::find(file).or_bad_input()?;
-            let is_sweep = sweep::is_sweep(&source.text);
-            let check = if is_sweep { Checked::sweep } else { Checked::scenario };
-            let (of_file, faults) = check(&source);
-            errors += faults.0.len();
-            if !self.json && faults.0.is_empty() {
-                writeln!(out, "{}", of_file.words()).context("writing the result")?;
+            let (checked, errors) = Checked::new(&source);
+            if !self.json && errors.0.is_empty() {
+                console::print(&checked.line())?;
+            } else if !self.json {
+                console::say_warning(format_args!("error: {errors}"));
             }
-            if !self.json && !faults.0.is_empty() {
-                console::say_warning(format_args!("error: {faults}"));
-            }
-            checked.push(of_file);
+            results.push(checked);
         }
         if self.json {
-            serde_json::to_writer_pretty(&mut out, &checked).context("writing JSON")?;
-            writeln!(out).context("writing JSON")?;
+            console::print_json(&results)?;
         }
+        let errors = results.iter().map(|file| file.errors.len()).sum();
         if errors == 0 {
             return Ok(());
         }
-        let wrong = checked.iter().filter(|it| !it.errors.is_empty()).count();
-        Err(bad_input(anyhow!("{} in {}", count(errors, "mistake"), count(wrong, "file"))))
+        let wrong = results.iter().filter(|file| !file.errors.is_empty()).count();
+        refuse!("{} in {}", count(errors, "mistake"), count(wrong, "file"))
     }
 }
 
 impl Checked {
-    /// A scenario as it stands, and in its short form.
-    fn scenario(source: &Source) -> (Self, ScenarioErrors) {
-        let load = &mut |file: &str| load_file(&source.name, file);
-        let (scenario, errors) = parts(Scenario::check(&source.text, &source.name, load));
-        let worlds = scenario.as_ref().map(Scenario::worlds).unwrap_or_default();
-        let of_file = Self {
+    fn new(source: &Source) -> (Self, ScenarioErrors) {
+        let Source { text, name, .. } = source;
+        let mut checked = Self {
+            file: name.clone(),
+            arms: 0,
             cells: None,
-            file: source.name.clone(),
-            arms: scenario.as_ref().map_or(0, |scenario| scenario.arms.len()),
-            trials: scenario.as_ref().map_or(0, Scenario::trials),
-            worlds: worlds.into_iter().map(World::name).collect(),
-            errors: errors.0.iter().map(Fault::of).collect(),
+            trials: 0,
+            worlds: Vec::new(),
+            errors: Vec::new(),
         };
-        (of_file, errors)
+        let outcome = if sweep::is_sweep(text) {
+            checked.cells = Some(0);
+            // The identity of the program matters only to computed results.
+            Sweep::parse(text, name, None, "").map(|sweep| {
+                checked.arms = sweep.scenario().arms.len();
+                checked.cells = Some(sweep.cells());
+                checked.trials = sweep.trials() as usize;
+                checked.worlds.push(World::Sim.name());
+            })
+        } else {
+            Scenario::check(text, name, &mut |file| load_file(name, file)).map(|scenario| {
+                checked.arms = scenario.arms.len();
+                checked.trials = scenario.trials();
+                checked.worlds = scenario.worlds().into_iter().map(World::name).collect();
+            })
+        };
+        let errors = outcome.err().unwrap_or_default();
+        checked.errors = errors.0.iter().map(Fault::new).collect();
+        (checked, errors)
     }
 
-    /// A sweep as it stands. Nothing is computed, so it does not matter by what.
-    fn sweep(source: &Source) -> (Self, ScenarioErrors) {
-        let (sweep, errors) = parts(Sweep::parse(&source.text, &source.name, None, ""));
-        let of_file = Self {
-            file: source.name.clone(),
-            arms: sweep.as_ref().map_or(0, |sweep| sweep.scenario().arms.len()),
-            cells: Some(sweep.as_ref().map_or(0, Sweep::cells)),
-            trials: sweep.as_ref().map_or(0, |sweep| sweep.trials() as usize),
-            worlds: sweep.iter().map(|_| World::Sim.name()).collect(),
-            errors: errors.0.iter().map(Fault::of).collect(),
-        };
-        (of_file, errors)
-    }
-
-    fn words(&self) -> String {
-        let of = self.cells.map_or(String::new(), |cells| {
+    fn line(&self) -> String {
+        let sweep = self.cells.map_or(String::new(), |cells| {
             format!("a sweep of {}, ", count(cells as usize, "cell"))
         });
         let (arms, trials) = (count(self.arms, "arm"), count(self.trials, "trial"));
@@ -150,19 +133,12 @@ impl Checked {
             ["sim"] => "simulator only".to_owned(),
             worlds => worlds.join(", "),
         };
-        format!("{}: OK ({of}{arms}, {trials}; {worlds})", self.file)
-    }
-}
-
-fn parts<T>(read: Result<T, ScenarioErrors>) -> (Option<T>, ScenarioErrors) {
-    match read {
-        Ok(value) => (Some(value), ScenarioErrors::default()),
-        Err(errors) => (None, errors),
+        format!("{}: OK ({sweep}{arms}, {trials}; {worlds})\n", self.file)
     }
 }
 
 impl Fault {
-    fn of(error: &ScenarioError) -> Self {
+    fn new(error: &ScenarioError) -> Self {
         Self {
             line: error.line,
             column: error.excerpt.as_ref().map(|excerpt| excerpt.column),

@@ -1,11 +1,10 @@
-//! What stands in the place of a command on systems that lack what it needs.
+//! Replaces commands on systems that do not support them.
 
 use std::ffi::OsString;
 
 use anyhow::bail;
 use clap::Args;
 
-/// Whatever is asked for.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  underload run home/cable --world sim")]
 pub struct Arguments {
@@ -14,7 +13,6 @@ pub struct Arguments {
     words: Vec<OsString>,
 }
 
-/// Says why not.
 pub fn run<T>(_: &Arguments) -> anyhow::Result<T> {
     bail!(
         "this program cannot do that on {}: measure, path, survey, history, serve and fleet need \

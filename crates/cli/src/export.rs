@@ -2,10 +2,10 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::io::{self, Write as _};
+use std::io;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, anyhow, bail};
+use anyhow::{Context, bail};
 use clap::{Args, ValueEnum};
 use underload_aqm::config::closest;
 use underload_disk::{self as disk, Access};
@@ -14,10 +14,9 @@ use underload_report::flent_file;
 use underload_store::{
     RunData, RunDir, Table, parquet_table, write_samples_csv, write_series_csv, write_trials_csv,
 };
-use underload_terminal::console::note;
-use underload_terminal::exit::OrBadInput;
+use underload_terminal::console::{self, note};
+use underload_terminal::exit::{OrBadInput, refuse};
 
-/// The command line of `underload export`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -28,42 +27,39 @@ pub struct Arguments {
     /// A run directory.
     #[arg(value_name = "RUN")]
     pub run: PathBuf,
-    /// Whose files.
+    /// Format of the files.
     #[arg(long, value_enum, default_value = "flent")]
     pub format: Format,
     /// Only trials of this arm; may be given several times.
     #[arg(long, value_name = "NAME")]
     pub arm: Vec<String>,
-    /// The folder that the files go to, each named after its trial.
+    /// The directory for the files, each named after its trial.
     #[arg(long, value_name = "DIR", default_value = ".")]
     pub out: PathBuf,
-    /// Prints the files that were written as one JSON document.
+    /// Prints the list of written files as one JSON document.
     #[arg(long)]
     pub json: bool,
 }
 
-/// What `--json` prints of a file.
+/// A written file, for `--json`.
 #[derive(serde::Serialize)]
 struct Written {
     file: String,
-    /// Null for a table of all trials.
+    /// `None` for the table of all trials.
     trial: Option<u32>,
     arm: Option<String>,
 }
 
-/// A format that can be written.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub enum Format {
     /// `.flent.gz`, which `flent -p PLOT FILE` draws.
     Flent,
-    /// CSV tables with the columns of the run's own: `-trials.csv`, and of each trial
-    /// `-samples.csv` and `-series.csv`.
+    /// CSV tables: `-trials.csv`, and for each trial `-samples.csv` and `-series.csv`.
     Csv,
-    /// The same tables as Parquet.
+    /// The same tables as Parquet files.
     Parquet,
 }
 
-/// Writes the files and names them.
 pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let mut data = RunDir::read_trials(&arguments.run, |_| false).or_bad_input()?;
     let record = data.record.clone();
@@ -71,9 +67,8 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     if let Some(unknown) = arguments.arm.iter().find(|arm| !known.contains(arm.as_str())) {
         let meant = closest(unknown, known.iter().copied());
         let meant = meant.map_or(String::new(), |meant| format!("; did you mean `{meant}`?"));
-        let known: Vec<&str> = known.into_iter().collect();
-        let known = known.join(", ");
-        return Err(anyhow!("no arm {unknown:?}{meant} (there are: {known})")).or_bad_input();
+        let known = known.into_iter().collect::<Vec<_>>().join(", ");
+        refuse!("unknown arm {unknown:?}{meant} (known: {known})");
     }
     let is_wanted =
         |trial: &TrialRecord| arguments.arm.is_empty() || arguments.arm.contains(&trial.arm);
@@ -83,11 +78,11 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     fs::create_dir_all(&arguments.out)
         .with_context(|| format!("creating {}", arguments.out.display()))?;
     let mut files = Vec::new();
-    let mut keep = |name: String, content: &[u8], trial: Option<&TrialRecord>| {
+    let mut store = |name: String, content: &[u8], trial: Option<&TrialRecord>| {
         let path = arguments.out.join(name);
         write(&path, content)?;
         if !arguments.json {
-            writeln!(io::stdout(), "{}", path.display()).context("naming the files")?;
+            console::print(&format!("{}\n", path.display()))?;
         }
         let arm = trial.map(|trial| trial.arm.clone());
         let file = path.display().to_string();
@@ -96,44 +91,36 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     };
     let scenario = record.scenario.name.as_str();
     let scenario = scenario.strip_suffix(".toml").unwrap_or(scenario);
-    let mut of_all = record.clone();
-    of_all.trials.retain(is_wanted);
-    if let Some((ending, content)) = table_of_trials(arguments.format, &of_all)? {
-        keep(plain(scenario) + ending, &content, None)?;
+    let mut wanted = record.clone();
+    wanted.trials.retain(is_wanted);
+    if let Some((ending, content)) = table_of_trials(arguments.format, &wanted)? {
+        store(plain(scenario) + ending, &content, None)?;
     }
-    for trial in record.trials.iter().filter(|trial| is_wanted(trial)) {
-        // The rows of one trial in memory at a time: a run may have thousands.
+    for trial in &wanted.trials {
+        // One trial at a time, to bound the memory: a run may have thousands.
         RunDir::read_trial(&arguments.run, trial.index, &mut data)?;
         let has_rows = !data.samples.is_empty() || !data.series.is_empty();
         let has_sent = trial.latencies.iter().any(|latency| latency.sent > 0);
         if !has_rows && has_sent && !matches!(arguments.format, Format::Flent) {
-            note!("the run keeps no samples and curves of its trials: their table is all");
+            note!("the run stored no samples or series; only the table of trials is exported");
             break;
         }
         for (ending, content) in contents(arguments.format, &data, trial)? {
-            keep(file_name(scenario, trial) + ending, &content, Some(trial))?;
+            store(file_name(scenario, trial) + ending, &content, Some(trial))?;
         }
     }
-    if arguments.json {
-        let mut out = io::stdout().lock();
-        serde_json::to_writer_pretty(&mut out, &files).context("writing JSON")?;
-        writeln!(out).context("writing JSON")?;
-    }
-    Ok(())
+    if arguments.json { console::print_json(&files) } else { Ok(()) }
 }
 
-/// Whole or not at all: flent would take half a file for a short one. Another file of the name
-/// stays as it is, and is an error; the same one again is none.
+/// Writes a file atomically: flent would read half a file as a short one. An existing file with
+/// other content is an error.
 fn write(path: &Path, content: &[u8]) -> anyhow::Result<()> {
     match disk::write_new(path, content, Access::Usual) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-            let is_same = is_same(path, content).with_context(|| path.display().to_string())?;
-            if is_same {
+            if is_same(path, content).with_context(|| path.display().to_string())? {
                 return Ok(());
             }
-            let problem =
-                format!("{}: another file is there; name a folder with --out", path.display());
-            Err(anyhow!(problem)).or_bad_input()
+            refuse!("{}: another file exists; name a directory with --out", path.display())
         }
         written => written.with_context(|| format!("writing {}", path.display())),
     }
@@ -144,7 +131,7 @@ fn is_same(path: &Path, content: &[u8]) -> io::Result<bool> {
     Ok(facts.is_file() && facts.len() == content.len() as u64 && fs::read(path)? == content)
 }
 
-/// The files of a trial: how their names end, and what is in them.
+/// Returns the files of a trial: the end of the name, and the content.
 fn contents(
     format: Format,
     data: &RunData,
@@ -168,7 +155,7 @@ fn contents(
     })
 }
 
-/// The table with a row per trial: how its name ends, and what is in it.
+/// Returns the table with a row per trial: the end of its name, and the content.
 fn table_of_trials(
     format: Format,
     record: &RunRecord,
@@ -189,7 +176,7 @@ fn table_of_trials(
     })
 }
 
-/// Names of scenarios and arms are the user's; a file name has only harmless characters.
+/// Names of scenarios and arms may have any characters, file names only harmless ones.
 fn file_name(scenario: &str, trial: &TrialRecord) -> String {
     plain(&format!("{scenario}-{}-{}", trial.arm, trial.repeat))
 }
@@ -197,7 +184,7 @@ fn file_name(scenario: &str, trial: &TrialRecord) -> String {
 fn plain(text: &str) -> String {
     let plain = |c: char| if c.is_ascii_alphanumeric() || "-_.".contains(c) { c } else { '_' };
     let name: String = text.chars().map(plain).collect();
-    // Not hidden, whatever a scenario's path begins with.
+    // A scenario's path may begin with a dot; the file must not be hidden.
     name.trim_start_matches(['.', '_']).to_owned()
 }
 

@@ -1,12 +1,11 @@
 //! `underload figures`: every published number of the built-in scenarios beside ours, in virtual
 //! time.
 
-use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, anyhow};
+use anyhow::{Context, bail};
 use clap::Args;
-use underload_record::schema::{Expectation, World};
+use underload_record::schema::{Expectation, RunRecord, World};
 use underload_report::{
     Figure, FigurePage, figures_markdown, figures_table, load, write_figure_pages,
 };
@@ -18,7 +17,6 @@ use underload_terminal::exit::OrBadInput;
 use crate::fail::{self, FailOn};
 use crate::run;
 
-/// The command line of `underload figures`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -29,30 +27,29 @@ Examples:
   underload figures comcast --json --fail-on miss")]
 #[expect(clippy::struct_excessive_bools, reason = "each is a switch of its own")]
 pub struct Arguments {
-    /// Only the built-in scenarios whose names begin so, for example `bode` [default: all].
+    /// Runs the built-in scenarios whose names begin with NAME, such as `bode` [default: all].
     #[arg(value_name = "NAME")]
     pub names: Vec<String>,
-    /// Their short forms: a quick look, with fewer of the numbers, which are not judged.
+    /// Runs the short forms: a quick look with fewer numbers, which are not judged.
     #[arg(long)]
     pub short: bool,
     /// Prints Markdown, as in docs/figures.md.
     #[arg(long, conflicts_with = "json")]
     pub markdown: bool,
-    /// Writes a page per paper into this folder: each figure drawn, beside its numbers.
+    /// Writes a page per paper into this directory, with the figures and their numbers.
     #[arg(long, value_name = "DIR", conflicts_with_all = ["markdown", "json"])]
     pub html: Option<PathBuf>,
     /// Prints one JSON document: a list with an entry for each scenario.
     #[arg(long)]
     pub json: bool,
-    /// Ends with status 1 on this.
+    /// When to exit with status 1 although all runs succeeded.
     #[arg(long, value_enum, value_name = "WHAT", default_value_t = FailOn::Never)]
     pub fail_on: FailOn,
-    /// Computes every trial, also those that an earlier run kept in the cache.
+    /// Computes every trial, even if the cache has it.
     #[arg(long)]
     pub no_cache: bool,
 }
 
-/// Runs the scenarios and prints the numbers.
 pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let scenarios = arguments.scenarios().or_bad_input()?;
     if let Some(folder) = &arguments.html {
@@ -63,35 +60,29 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
         note!("[{} of {}]", position + 1, scenarios.len());
         figures.push(arguments.figure(scenario)?);
     }
-    let mut out = std::io::stdout().lock();
     if arguments.json {
-        let rows: Vec<Row<'_>> = figures.iter().map(Row::new).collect();
-        serde_json::to_writer_pretty(&mut out, &rows).context("writing JSON")?;
-        writeln!(out)
+        let rows = figures.iter().map(|Figure { scenario, figure, expectations }| Row {
+            scenario,
+            figure,
+            expectations,
+        });
+        console::print_json(&rows.collect::<Vec<_>>())?;
     } else if arguments.markdown {
         let head = format!("{HEAD}\n    {}\n\n", arguments.command());
-        write!(out, "{head}{}", figures_markdown(&figures))
+        console::print(&(head + &figures_markdown(&figures)))?;
     } else {
-        write!(out, "{}", console::result(&figures_table(&figures)))
+        console::print(&console::result(&figures_table(&figures)))?;
     }
-    .context("writing the numbers")?;
     let numbers = figures.iter().flat_map(|figure| &figure.expectations);
     fail::judge(arguments.fail_on, numbers)
 }
 
-/// What `--json` prints of a scenario.
+/// A scenario, for `--json`.
 #[derive(serde::Serialize)]
 struct Row<'a> {
     scenario: &'a str,
     figure: &'a str,
     expectations: &'a [Expectation],
-}
-
-impl<'a> Row<'a> {
-    fn new(figure: &'a Figure) -> Self {
-        let Figure { scenario, figure, expectations } = figure;
-        Self { scenario, figure, expectations }
-    }
 }
 
 const HEAD: &str = "\
@@ -102,13 +93,12 @@ The band of what counts as met comes from the source or from how exactly it can 
 our result; each scenario's file says how, and what it does differently. This page is written by
 ";
 
-/// Whether a scenario tells what somebody published.
 fn is_published(builtin: &builtin::BuiltIn) -> bool {
     builtin.text.lines().any(|line| line.trim() == "[[published]]")
 }
 
 impl Arguments {
-    /// The scenarios asked for that have published numbers and run in virtual time.
+    /// Returns the wanted scenarios that have published numbers and run in virtual time.
     fn scenarios(&self) -> anyhow::Result<Vec<Scenario>> {
         let wanted = |name: &str| {
             self.names.is_empty() || self.names.iter().any(|start| name.starts_with(start.as_str()))
@@ -126,38 +116,39 @@ impl Arguments {
             scenarios.iter().any(|scenario: &Scenario| scenario.name.starts_with(name.as_str()))
         };
         if let Some(name) = self.names.iter().find(|name| !is_found(name)) {
-            let known = builtin::scenarios().filter(is_published).map(|it| it.name);
+            let known = builtin::scenarios().filter(is_published).map(|builtin| builtin.name);
             let instead = builtin::suggestion(name, known.collect::<Vec<_>>().into_iter());
-            let problem = format!("no scenario with published numbers begins with {name}");
-            return Err(anyhow!("{problem}; {instead}"));
+            bail!("no scenario with published numbers begins with {name}; {instead}");
         }
         Ok(scenarios)
     }
 
-    /// Runs one of them; of its run only the judged numbers stay.
-    fn figure(&self, scenario: &Scenario) -> anyhow::Result<Figure> {
+    fn run(&self, scenario: &Scenario, destination: Destination) -> anyhow::Result<RunRecord> {
         let uses_cache = !self.no_cache;
-        let settings = Settings { uses_cache, commit: run::COMMIT, ..Settings::default() };
-        let record = run::record(scenario, settings).with_context(|| scenario.name.clone())?;
+        let settings =
+            Settings { uses_cache, commit: run::COMMIT, destination, ..Settings::default() };
+        run::record(scenario, settings).with_context(|| scenario.name.clone())
+    }
+
+    fn figure(&self, scenario: &Scenario) -> anyhow::Result<Figure> {
         Ok(Figure {
             scenario: scenario.name.clone(),
             figure: scenario.figure.clone(),
-            expectations: record.expectations,
+            expectations: self.run(scenario, Settings::default().destination)?.expectations,
         })
     }
 
-    /// A page per paper. Of each scenario a run directory is made, drawn and removed again.
+    /// Writes a page per paper. Draws each scenario from a run directory, which is removed again.
     fn write_pages(&self, scenarios: &[Scenario], folder: &Path) -> anyhow::Result<()> {
         let work = folder.join(format!(".runs-{}", std::process::id()));
         let pages = self.pages(scenarios, &work);
-        // Nothing but what was just made lies there.
         let removed = match std::fs::remove_dir_all(&work) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error),
             _ => Ok(()),
         };
         let first = write_figure_pages(folder, &pages?).context("writing the pages")?;
         removed.with_context(|| work.display().to_string())?;
-        writeln!(std::io::stdout(), "{}", first.display()).context("writing where they are")
+        console::print(&format!("{}\n", first.display()))
     }
 
     fn pages(&self, scenarios: &[Scenario], work: &Path) -> anyhow::Result<Vec<FigurePage>> {
@@ -165,13 +156,7 @@ impl Arguments {
         for (position, scenario) in scenarios.iter().enumerate() {
             note!("[{} of {}]", position + 1, scenarios.len());
             let path = work.join(position.to_string());
-            let settings = Settings {
-                uses_cache: !self.no_cache,
-                commit: run::COMMIT,
-                destination: Destination::Directory(path.clone()),
-                ..Settings::default()
-            };
-            run::record(scenario, settings).with_context(|| scenario.name.clone())?;
+            self.run(scenario, Destination::Directory(path.clone()))?;
             let runs = load(&[&path]).with_context(|| scenario.name.clone())?;
             let Some(data) = runs.first() else { continue };
             pages.push(FigurePage::of(data, &scenario.figure, &scenario.description)?);
@@ -180,7 +165,7 @@ impl Arguments {
         Ok(pages)
     }
 
-    /// The command that writes the same page again.
+    /// Returns the command that writes the same page again.
     fn command(&self) -> String {
         let mut words = vec!["underload figures --markdown"];
         words.extend(self.short.then_some("--short"));

@@ -1,4 +1,4 @@
-//! `underload fleet`: starts `underload-fleet` in the place of this program.
+//! `underload fleet`: replaces this program by `underload-fleet`.
 
 use std::ffi::OsString;
 use std::io::ErrorKind;
@@ -11,19 +11,18 @@ use clap::Args;
 use underload_terminal::console;
 use underload_terminal::{STARTED_BY, VERSION};
 
-/// The command line of `underload fleet`.
 #[derive(Debug, Args)]
 #[command(disable_help_flag = true, after_help = "Examples:\n  underload fleet demo")]
 pub struct Arguments {
-    /// What `underload-fleet` is to do; `underload fleet --help` lists its commands.
+    /// A command of `underload-fleet`; `underload fleet --help` lists them.
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "COMMAND")]
     words: Vec<OsString>,
 }
 
 const PROGRAM: &str = "underload-fleet";
 
-/// Replaces this process, so that signals reach the program and its exit status is this one's.
-/// Returns why that failed.
+/// Replaces this process, so that signals reach `underload-fleet` and its exit status is this
+/// one's. Returns only if this fails.
 pub fn run(arguments: &Arguments, options: console::Options) -> anyhow::Error {
     let error = Command::new(program())
         .arg0("underload fleet")
@@ -41,7 +40,7 @@ pub fn run(arguments: &Arguments, options: console::Options) -> anyhow::Error {
     }
 }
 
-/// Returns the program beside this one, or the name that is looked up in the `PATH`.
+/// Returns the program in the directory of this one, or else its name, for the `PATH`.
 fn program() -> PathBuf {
     let beside = std::env::current_exe().ok().map(|own| own.with_file_name(PROGRAM));
     beside.filter(|path| path.is_file()).unwrap_or_else(|| PROGRAM.into())

@@ -1,10 +1,9 @@
-//! What the help of the program says beyond its arguments: commands by what they are for.
+//! The program's help, which lists the commands by purpose.
 
 use std::fmt::Write as _;
 
 use clap::Command;
 
-/// Commands by what they are for, as the program's help lists them.
 const GROUPS: [(&str, &[&str]); 3] = [
     (
         "Simulate and emulate",
@@ -14,44 +13,44 @@ const GROUPS: [(&str, &[&str]); 3] = [
     ("Results and tools", &["report", "export", "docsis", "cache", "completions", "man"]),
 ];
 
-const EXAMPLES: &str = if cfg!(feature = "whole") { OF_ALL } else { OF_MEASURING };
+const EXAMPLES: &str = if cfg!(feature = "whole") { WHOLE_EXAMPLES } else { SMALL_EXAMPLES };
 
-const OF_MEASURING: &str = "\
+const SMALL_EXAMPLES: &str = "\
 Examples:
-  underload measure example.net                  this line, against `underload serve` there
-  underload measure ndt7 --down                  the same, against the nearest of M-Lab's servers
-  underload path example.net                     which markings survive, and what queue is there
+  underload measure example.net                  this access line, to `underload serve` there
+  underload measure ndt7 --down                  this access line, to the nearest M-Lab server
+  underload path example.net                     markings that survive, and the queue of the path
 
-This program has the commands that measure lines, and no others. `underload COMMAND --help` has the
-options and examples of each.";
+This program has only the commands that measure access lines. `underload COMMAND --help` prints the
+options and examples of a command.";
 
-const OF_ALL: &str = "\
+const WHOLE_EXAMPLES: &str = "\
 Examples:
   underload run comcast/upstream                 a published experiment, with its report
-  underload measure example.net                  this line, against `underload serve` there
-  underload link --up 10mbit -- iperf3 -c HOST   any command behind a slow line
+  underload measure example.net                  this access line, to `underload serve` there
+  underload link --up 10mbit -- iperf3 -c HOST   any command behind a slow link
 
-`underload COMMAND --help` has the options and examples of each, `underload man DIR` as pages.";
+`underload COMMAND --help` prints the options and examples of a command; `underload man DIR` writes
+them as manual pages.";
 
-/// The command with its subcommands by groups.
+/// Lists the subcommands by groups in the help of `command`.
 pub fn grouped(command: Command) -> Command {
-    let width = command.get_subcommands().map(|it| it.get_name().len()).max().unwrap_or(0);
+    let names = command.get_subcommands().map(Command::get_name);
+    let width = names.map(str::len).max().unwrap_or(0);
     let heading = command.get_styles().get_header().to_owned();
     let literal = command.get_styles().get_literal().to_owned();
     let mut text = String::new();
     for (name, members) in GROUPS {
-        let known = |member: &&str| command.find_subcommand(member);
-        let known: Vec<&Command> = members.iter().filter_map(known).collect();
-        if known.is_empty() {
-            continue;
+        let mut heading = Some(format!("{heading}{name}:{heading:#}\n"));
+        for member in members.iter().filter_map(|member| command.find_subcommand(member)) {
+            text += &heading.take().unwrap_or_default();
+            let about = member.get_about().map(ToString::to_string).unwrap_or_default();
+            let name = member.get_name();
+            let _ = writeln!(text, "  {literal}{name:<width$}{literal:#}  {about}");
         }
-        let _ = writeln!(text, "{heading}{name}:{heading:#}");
-        for command in known {
-            let member = command.get_name();
-            let about = command.get_about().map(ToString::to_string).unwrap_or_default();
-            let _ = writeln!(text, "  {literal}{member:<width$}{literal:#}  {about}");
+        if heading.is_none() {
+            text.push('\n');
         }
-        text.push('\n');
     }
     let template = format!(
         "{{about-with-newline}}\n{{usage-heading}} {{usage}}\n\n{text}\

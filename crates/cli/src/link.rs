@@ -1,4 +1,4 @@
-//! `underload link`: any command behind an emulated link, as Mahimahi's shells do.
+//! `underload link`: runs a command behind an emulated link, as Mahimahi's shells do.
 
 use std::borrow::Cow;
 use std::ffi::OsString;
@@ -7,7 +7,7 @@ use std::os::unix::process::ExitStatusExt as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::{Context, anyhow};
+use anyhow::Context;
 use clap::Args;
 use serde::Serialize;
 use underload_aqm::config::{Kind, Spec, Value};
@@ -21,18 +21,17 @@ use underload_run::modem_file;
 use underload_run::scenario::{Lane, Scenario, ScenarioErrors};
 use underload_run::source::{Source, load_file};
 use underload_terminal::console::{self, note};
-use underload_terminal::exit::{OrBadInput, bad_input};
+use underload_terminal::exit::{OrBadInput, refuse};
 
 use crate::meter::{Meter, Readings};
 
-/// The command line of `underload link`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-The command sees one network interface, and reaches the host and the internet through the link.
-The outer address is in $UNDERLOAD_BASE (and $MAHIMAHI_BASE). Calls nest: the links add up.
-Without a command it is the shell of $SHELL. Exit status: the command's own; 128 + N where signal N
-ended it; 127 where it does not exist, 126 where it cannot be run. Signals are passed on to it. As
-root it has all of root's rights.
+The command has one network interface, and reaches the host and the internet through the link.
+$UNDERLOAD_BASE (and $MAHIMAHI_BASE) is the outer address. Calls nest: the links add up. Without a
+command, $SHELL runs. Exit status: that of the command; 128 + N if signal N ended it; 127 if it does
+not exist, 126 if it cannot be executed. Signals are passed on to the command. If you are root, the
+command has all of root's rights.
 
 Examples:
   underload link --up 10mbit --up-queue docsis-pie --delay 10ms -- iperf3 -c HOST
@@ -41,10 +40,10 @@ Examples:
   underload link --up 10mbit --json -- ./upload.sh | jq '.links[0].sojourn.p99_ns'
   underload link --up 5mbit -- underload link --delay 20ms -- ping HOST")]
 pub struct Arguments {
-    /// The link from the command to the host; without it, unlimited.
+    /// The link from the command to the host, such as 10mbit.
     #[arg(long, value_name = "SPEC", default_value = "unlimited")]
     up: String,
-    /// The link from the host to the command; without it, unlimited.
+    /// The link from the host to the command.
     #[arg(long, value_name = "SPEC", default_value = "unlimited")]
     down: String,
     /// The queue in front of the up link.
@@ -53,15 +52,14 @@ pub struct Arguments {
     /// The queue in front of the down link.
     #[arg(long, value_name = "SPEC", default_value = "fifo")]
     down_queue: String,
-    /// Added in each direction to the delay of the links, for example 10ms.
+    /// Delay that is added to the links in each direction, such as 10ms.
     #[arg(long, value_name = "TIME", value_parser = delay, default_value = "0ms")]
     delay: Span,
-    /// Writes uplink.log and downlink.log there, as Mahimahi's graph scripts read them, and
-    /// samples.csv.
+    /// Writes uplink.log and downlink.log, for Mahimahi's graph scripts, and samples.csv to DIR.
     #[arg(long, value_name = "DIR")]
     log: Option<PathBuf>,
-    /// The links of a scenario instead: its file, or the name of a built-in one; or a file that has
-    /// nothing but `[path]`.
+    /// Takes the links from a scenario: a file, the name of a built-in one, or a file with only
+    /// `[path]`.
     #[arg(
         long,
         value_name = "FILE",
@@ -74,9 +72,9 @@ pub struct Arguments {
     /// Shows rates, queues and drops in the terminal's last line while the command runs.
     #[arg(long)]
     meter: bool,
-    /// Prints one JSON document at the end: the command, how it ended, what each link did. What the
-    /// command prints goes to stderr then. With --meter each reading is a line of its own before,
-    /// and the document the last line.
+    /// Prints one JSON document at the end: the command, its exit status, and the counts of each
+    /// link. The command's stdout goes to stderr. With --meter every reading is a line of JSON, and
+    /// the document is the last line.
     #[arg(long)]
     json: bool,
     /// Seed of the queues' and links' random numbers.
@@ -87,7 +85,6 @@ pub struct Arguments {
     command: Vec<OsString>,
 }
 
-/// Runs the command and returns its exit status.
 pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let [up, down] = arguments.lanes()?;
     let meter: Option<Box<dyn Watch>> = match (arguments.meter, arguments.json) {
@@ -97,7 +94,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     };
     let mut gateway = GatewayConfig::new(up, down);
     gateway.seed = arguments.seed;
-    // Before anything starts a thread: a user namespace can only be entered by one.
+    // Before any thread starts: only a process with a single thread can enter a user namespace.
     let privilege = privilege::enter_with_internet()?;
     let (words, log) = (arguments.command(), arguments.log.clone());
     let command = LinkCommand { gateway, command: words, log, keeps_stdout: arguments.json };
@@ -113,9 +110,9 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let signal = outcome.status.signal().map(|signal| 128 + signal);
     let code = u8::try_from(outcome.status.code().or(signal).unwrap_or(1)).unwrap_or(1);
     if arguments.json {
-        tell(&command.command, &outcome, code, arguments.meter).context("writing JSON")?;
+        print(&command.command, &outcome, code, arguments.meter).context("writing JSON")?;
     }
-    // The command's own status tells more than that of its logs, unless it is a success.
+    // A failure of the command is more important than a failure of its logs.
     match outcome.log_failure {
         Some(failure) if code == 0 => Err(failure.into()),
         Some(failure) => {
@@ -126,24 +123,22 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// How a command behind a link ended, and what the links did.
 #[derive(Debug, Serialize)]
 struct Document<'a> {
     command: Vec<Cow<'a, str>>,
-    /// That of this program: see `docs/link.md`.
+    /// Exit status of this program: see `docs/link.md`.
     exit_status: u8,
     /// The number of the signal that ended the command.
     signal: Option<i32>,
-    /// From the command's start to its end, seconds.
     duration_s: f64,
     /// Both directions, up first.
     links: Vec<BottleneckSummary>,
-    /// How late packets left, for want of a processor.
+    /// How late packets left because no processor was free.
     lateness: Option<Distribution>,
 }
 
-/// Prints the document, where it follows others as a line.
-fn tell(words: &[OsString], outcome: &LinkOutcome, code: u8, is_line: bool) -> io::Result<()> {
+/// Prints the document; on a single line if `is_line`.
+fn print(words: &[OsString], outcome: &LinkOutcome, code: u8, is_line: bool) -> io::Result<()> {
     let document = Document {
         command: words.iter().map(|word| word.to_string_lossy()).collect(),
         exit_status: code,
@@ -163,7 +158,7 @@ fn tell(words: &[OsString], outcome: &LinkOutcome, code: u8, is_line: bool) -> i
 }
 
 impl Arguments {
-    /// The command, else a shell.
+    /// Returns the command, or else a shell.
     fn command(&self) -> Vec<OsString> {
         if !self.command.is_empty() {
             return self.command.clone();
@@ -174,7 +169,7 @@ impl Arguments {
         vec![shell]
     }
 
-    /// Up and down.
+    /// Returns the links, up and down.
     fn lanes(&self) -> anyhow::Result<[LaneConfig; 2]> {
         let Some(config) = &self.config else {
             let lane = |direction, link: &str, queue: &str| {
@@ -189,25 +184,24 @@ impl Arguments {
         let load = &mut |file: &str| load_file(&source.name, file);
         let path = Scenario::read_path(&source.text, &source.name, self.arm.as_deref(), load);
         let path = path.map_err(|error| ScenarioErrors(vec![error])).or_bad_input()?;
-        let one = |direction: &str, lanes: Vec<Lane>| match <[Lane; 1]>::try_from(lanes) {
-            Ok([lane]) => {
-                let Some(queue) = lane.queue.known().cloned() else {
-                    let queue = lane.queue.label();
-                    return Err(bad_input(anyhow!("{config}: {queue}: only Python runs it")));
-                };
-                let link = if lane.is_wide {
-                    delayed("unlimited", lane.link.delay).or_bad_input()?
-                } else {
-                    lane.link
-                };
-                Ok(LaneConfig { link, queue })
-            }
-            Err(_) => {
-                let problem = "has several links in a row; calls of `underload link` nest instead";
-                Err(bad_input(anyhow!("{config}: {direction}: {problem}")))
-            }
+        let lane = |direction: &str, lanes: Vec<Lane>| {
+            let Ok([lane]) = <[Lane; 1]>::try_from(lanes) else {
+                refuse!(
+                    "{config}: {direction}: has several links in a row; nest calls of \
+                     `underload link` instead"
+                )
+            };
+            let Some(queue) = lane.queue.known().cloned() else {
+                refuse!("{config}: {}: only Python runs this queue", lane.queue.label())
+            };
+            let link = if lane.is_wide {
+                delayed("unlimited", lane.link.delay).or_bad_input()?
+            } else {
+                lane.link
+            };
+            Ok(LaneConfig { link, queue })
         };
-        Ok([one("up", path.up)?, one("down", path.down)?])
+        Ok([lane("up", path.up)?, lane("down", path.down)?])
     }
 }
 
@@ -219,13 +213,13 @@ fn lane(direction: &str, link: &str, queue: &str, delay: Span) -> anyhow::Result
     Ok(LaneConfig { link, queue })
 }
 
-/// The link with so much more delay, in its SPEC as well: whatever names the link names all of it.
+/// Returns the link with `more` delay, which its SPEC includes.
 fn delayed(text: &str, more: Span) -> anyhow::Result<LinkSetup> {
     let mut spec = Spec::parse(text)?;
     if more > Span::ZERO {
         match spec.items.iter_mut().find(|item| item.key.as_deref() == Some("delay")) {
             None => spec = spec.with("delay", &more.to_string()),
-            // One that cannot be read is refused below, as it was written.
+            // A delay that cannot be parsed is refused below.
             Some(own) => {
                 if let Some(Value::Span(span)) = Kind::Span.read(&own.value) {
                     own.value = (span + more).to_string();
@@ -236,7 +230,7 @@ fn delayed(text: &str, more: Span) -> anyhow::Result<LinkSetup> {
     Ok(modem_file::link(&spec, &mut named_file)?)
 }
 
-/// A file that a SPEC names: built in, else here.
+/// Loads a file that a SPEC names: a built-in one, or else a file of the current directory.
 fn named_file(name: &str) -> Result<Vec<u8>, String> {
     load_file("", name)
 }
@@ -244,7 +238,7 @@ fn named_file(name: &str) -> Result<Vec<u8>, String> {
 fn delay(text: &str) -> Result<Span, String> {
     match Kind::Span.read(text) {
         Some(Value::Span(span)) if span <= Span::from_secs(60) => Ok(span),
-        _ => Err(format!("expected {}, 60s at most", Kind::Span.expectation())),
+        _ => Err(format!("expected {}, at most 60s", Kind::Span.expectation())),
     }
 }
 

@@ -1,14 +1,9 @@
 //! The `underload` program: parse the command line, call a library, print.
 //!
-//! One module per subcommand, each with its `Arguments` and `run`. Without the feature `whole` only
-//! those are there that measure lines, for small machines. Data goes to stdout, progress
-//! and prose to stderr. Exit status: 0 done, 1 the run failed, 2 bad input, 130 and 143 stopped by
-//! Ctrl-C or SIGTERM ([`status`]).
-
-#![cfg_attr(
-    not(all(feature = "whole", sockets)),
-    allow(dead_code, unused_imports, unused_macros, reason = "what the other commands use, too")
-)]
+//! One module per subcommand, each with its `Arguments` and `run`. Without the feature `whole`, for
+//! small machines, the program has only the commands that measure access lines. Data goes to
+//! stdout, progress and prose to stderr. Exit status: 0 done, 1 the run failed, 2 bad input, 130
+//! and 143 stopped by Ctrl-C or SIGTERM ([`status`]).
 
 #[cfg(feature = "whole")]
 mod cache;
@@ -17,7 +12,7 @@ mod check;
 #[cfg(feature = "whole")]
 mod docsis;
 #[cfg(all(test, feature = "whole"))]
-mod documents;
+mod documents_tests;
 #[cfg(not(namespaces))]
 mod elsewhere;
 #[cfg(feature = "whole")]
@@ -68,7 +63,7 @@ mod whole;
 use std::process::ExitCode;
 
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
-use underload_terminal::{VERSION, console, quantity, status};
+use underload_terminal::{VERSION, console, status};
 
 #[cfg(not(sockets))]
 use crate::elsewhere::{self as history, self as measure, self as path, self as survey};
@@ -85,33 +80,26 @@ struct CommandLine {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Measures latency under load over a real network, against `underload serve`.
+    /// Measures latency under load over a real network, to `underload serve`.
     Measure(Box<measure::Arguments>),
-    /// A line over weeks: what is usual, what has changed, at what hour.
+    /// Shows how an access line changed over weeks, and alerts if it became worse.
     History(history::Arguments),
-    /// Round trips to many hosts, a few probes each, as a table and a distribution.
+    /// Measures round trips to many hosts, with a few probes each.
     Survey(survey::Arguments),
-    /// Which markings survive a path and which queue is at its bottleneck, with a server's help.
+    /// Finds which markings survive a path and which queue is at its bottleneck.
     Path(path::Arguments),
     #[cfg(feature = "whole")]
     #[command(flatten)]
     Whole(whole::Command),
 }
 
-/// The command line as it is parsed, explained and completed.
 fn command() -> clap::Command {
     help::grouped(CommandLine::command())
 }
 
-/// What was typed; a mistake, or a wish for help, ends the program.
-fn typed() -> CommandLine {
-    let command = command().color(console::color_asked(std::env::args_os()));
-    let read = CommandLine::from_arg_matches(&command.get_matches());
-    read.unwrap_or_else(|error| error.exit())
-}
-
 fn main() -> ExitCode {
-    let command_line = typed();
+    let matches = command().color(console::color_asked(std::env::args_os())).get_matches();
+    let command_line = CommandLine::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     command_line.console.apply();
     let outcome = match &command_line.command {
         Command::Measure(arguments) => measure::run(arguments),

@@ -1,43 +1,40 @@
-//! `underload link --meter`: what the links do, in the terminal's last line.
+//! `underload link --meter`: rates, queues and drops of the links in the terminal's last line.
 //!
-//! The line is kept out of what scrolls, so that the command has the rest of the terminal to
-//! itself. A program that takes the whole screen may write over it; it comes back.
+//! The line is outside the scrolling region, so the command has the rest of the terminal. A
+//! full-screen program may overwrite the line until it is drawn again.
 
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal as _, Write as _};
 use std::time::Instant;
 
 use ::console::Term;
-use anyhow::anyhow;
 use serde::Serialize;
 use underload_emu::command::Watch;
 use underload_emu::gateway::{LaneConfig, Reading};
 use underload_record::schema::PacketCount;
-use underload_terminal::exit::OrBadInput;
+use underload_terminal::exit::refuse;
 
-/// The line.
+use crate::measure::view::BLOCKS;
+
 #[derive(Debug)]
 pub struct Meter {
     /// Names of the links, up first.
     links: [String; 2],
     before: Option<(Instant, [Reading; 2])>,
-    /// Rows of the terminal for which the line was set apart.
+    /// Rows of the terminal when the scrolling region was set.
     rows: u16,
-    /// Bytes that waited up and down, of the last looks.
+    /// The newest `LOOKS` backlogs up and down, bytes.
     backlogs: [Vec<u64>; 2],
 }
 
-/// Looks that the picture of a queue shows.
+/// Number of readings that the picture of a queue shows.
 const LOOKS: usize = 16;
-const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
 impl Meter {
-    /// For these links, up first; refused where stderr is no terminal.
+    /// Takes the links, up first. Refuses if stderr is not a terminal.
     pub fn new(lanes: [&LaneConfig; 2]) -> anyhow::Result<Self> {
         if !io::stderr().is_terminal() {
-            let problem =
-                "--meter draws on a terminal, and stderr is none; --log DIR keeps numbers";
-            return Err(anyhow!(problem)).or_bad_input();
+            refuse!("--meter needs a terminal on stderr; --log DIR writes the numbers to files");
         }
         let links = lanes.map(|lane| lane.link.label.to_string());
         Ok(Self { links, before: None, rows: 0, backlogs: [Vec::new(), Vec::new()] })
@@ -69,10 +66,10 @@ impl Meter {
     }
 }
 
-/// The queue's length over time, against its longest of these looks.
+/// Draws the backlog over time, scaled to its largest value.
 fn picture(backlogs: &[u64]) -> String {
     let most = backlogs.iter().max().copied().unwrap_or(0).max(1);
-    let bar = |bytes: &u64| BARS[(u128::from(*bytes) * 7 / u128::from(most)).min(7) as usize];
+    let bar = |bytes: &u64| BLOCKS[(u128::from(*bytes) * 7 / u128::from(most)).min(7) as usize];
     let missing = LOOKS - backlogs.len().min(LOOKS);
     " ".repeat(missing) + &backlogs.iter().map(bar).collect::<String>()
 }
@@ -82,14 +79,14 @@ impl Watch for Meter {
         let (rows, columns) = Term::stderr().size();
         let mut text = String::new();
         if rows != self.rows && rows > 1 {
-            // A line of room, then everything above the last row scrolls by itself.
+            // Scrolls by one line, then limits the scrolling region to the rows above the last.
             let above = rows - 1;
             let _ = write!(text, "\n\u{1b}7\u{1b}[1;{above}r\u{1b}8\u{1b}[1A");
             self.rows = rows;
         }
         let line = self.line(Instant::now(), readings, usize::from(columns.saturating_sub(1)));
         let _ = write!(text, "\u{1b}7\u{1b}[{rows};1H\u{1b}[2K{line}\u{1b}8");
-        // One write: the command writes to the same terminal. One that is gone shows nothing.
+        // A single write, because the command writes to the same terminal.
         let _ = io::stderr().lock().write_all(text.as_bytes());
     }
 
@@ -100,7 +97,7 @@ impl Watch for Meter {
     }
 }
 
-/// `underload link --meter --json`: a line of JSON for each look, on stdout.
+/// `underload link --meter --json`: a line of JSON for each reading, on stdout.
 #[derive(Debug, Default)]
 pub struct Readings {
     start: Option<Instant>,
@@ -108,13 +105,13 @@ pub struct Readings {
 
 #[derive(Debug, Serialize)]
 struct Line {
-    /// Seconds since the first look.
+    /// Since the first reading.
     time_s: f64,
     up: Way,
     down: Way,
 }
 
-/// A direction: what it counted since the start, and what waits now.
+/// A direction: counts since the start, and the present backlog.
 #[derive(Debug, Serialize)]
 struct Way {
     sent: PacketCount,
@@ -124,7 +121,7 @@ struct Way {
 }
 
 impl Way {
-    fn of(reading: &Reading) -> Self {
+    fn new(reading: &Reading) -> Self {
         let Reading { sent, dropped, marked, backlog, .. } = *reading;
         Self {
             sent: PacketCount { packets: sent.packets, bytes: sent.bytes },
@@ -139,7 +136,7 @@ impl Readings {
     fn line(&mut self, now: Instant, [up, down]: &[Reading; 2]) -> Line {
         let start = *self.start.get_or_insert(now);
         let time_s = now.duration_since(start).as_secs_f64();
-        Line { time_s, up: Way::of(up), down: Way::of(down) }
+        Line { time_s, up: Way::new(up), down: Way::new(down) }
     }
 }
 
@@ -147,9 +144,9 @@ impl Watch for Readings {
     fn look(&mut self, readings: [Reading; 2]) {
         let line = self.line(Instant::now(), &readings);
         let mut out = io::stdout().lock();
-        // The command goes on where nobody reads any more; the document at the end says so.
-        let told = serde_json::to_writer(&mut out, &line).map_err(io::Error::from);
-        let _ = told.and_then(|()| writeln!(out));
+        // A closed stdout does not end the command; the document at the end reports the error.
+        let written = serde_json::to_writer(&mut out, &line).map_err(io::Error::from);
+        let _ = written.and_then(|()| writeln!(out));
     }
 
     fn end(&mut self) {}

@@ -1,4 +1,4 @@
-//! How far the run is, on stderr: a bar on a terminal, plain lines elsewhere.
+//! Progress of a run on stderr: a bar on a terminal, otherwise lines.
 
 use std::time::{Duration, Instant};
 
@@ -9,27 +9,39 @@ use underload_run::Progress;
 use underload_run::scenario::Scenario;
 use underload_terminal::console::{self, note, warning};
 
-/// Shows the progress of a run on stderr.
+use crate::present::print_line;
+
 #[derive(Debug, Default)]
 pub struct Terminal {
     trials: Option<Trials>,
 }
 
-/// The trials of a run under way.
 #[derive(Debug)]
 struct Trials {
     bar: ProgressBar,
-    of: usize,
+    all: usize,
     done: usize,
-    /// Of the trials done, those that were not found in the cache.
+    /// Number of done trials that were not in the cache.
     computed: usize,
     start: Instant,
-    said: Instant,
+    /// Time of the last line.
+    reported: Instant,
 }
 
-/// Trials that get a line each, at most; a longer run says now and then how far it is.
+/// Runs of at most this number of trials print a line per trial; longer ones a line every
+/// [`BETWEEN_LINES`].
 const MOST_LINES: usize = 100;
-const BETWEEN_LINES: Duration = Duration::from_secs(5);
+pub const BETWEEN_LINES: Duration = Duration::from_secs(5);
+
+/// A bar for `length` units, hidden by --quiet and without a terminal.
+pub fn bar(length: u64) -> ProgressBar {
+    let bar = if console::is_quiet() { ProgressBar::hidden() } else { ProgressBar::new(length) };
+    if let Ok(style) = ProgressStyle::with_template("{bar:24} {pos}/{len} {elapsed_precise} {msg}")
+    {
+        bar.set_style(style);
+    }
+    bar
+}
 
 impl Progress for Terminal {
     fn world(&mut self, scenario: &Scenario, world: &str) {
@@ -43,7 +55,7 @@ impl Progress for Terminal {
 
     fn say(&mut self, line: &str) {
         match &self.trials {
-            Some(trials) => trials.say(line),
+            Some(trials) => print_line(&trials.bar, line),
             None => note!("{line}"),
         }
     }
@@ -81,38 +93,21 @@ impl Progress for Terminal {
 }
 
 impl Trials {
-    /// Of a run of so many trials, which will about take so long where that is known.
     fn start(trials: usize, estimate: Option<Duration>) -> Self {
-        let hidden = console::is_quiet();
-        let bar = if hidden { ProgressBar::hidden() } else { ProgressBar::new(trials as u64) };
-        let style = ProgressStyle::with_template("{bar:24} {pos}/{len} {elapsed_precise} {msg}");
-        if let Ok(style) = style {
-            bar.set_style(style);
-        }
-        let now = Instant::now();
-        let progress = Self { bar, of: trials, done: 0, computed: 0, start: now, said: now };
+        let bar = bar(trials as u64);
         let time = estimate.map_or(String::new(), |time| format!(", about {}", words(time)));
-        progress.say(&format!("{}{time}", console::count(trials, "trial")));
-        progress.bar.enable_steady_tick(Duration::from_millis(500));
-        progress
+        print_line(&bar, &format!("{}{time}", console::count(trials, "trial")));
+        bar.enable_steady_tick(Duration::from_millis(500));
+        let now = Instant::now();
+        Self { bar, all: trials, done: 0, computed: 0, start: now, reported: now }
     }
 
-    /// A line that stays.
-    fn say(&self, line: &str) {
-        if self.bar.is_hidden() {
-            note!("{line}");
-        } else {
-            self.bar.println(line);
-        }
-    }
-
-    /// A trial is finished.
     fn finished(&mut self, trial: &TrialRecord) {
         self.bar.inc(1);
         self.done += 1;
-        let is_brief = self.of > MOST_LINES && !console::is_verbose();
+        let is_brief = self.all > MOST_LINES && !console::is_verbose();
         if is_brief && trial.validity.is_valid() {
-            self.say_how_far();
+            self.report();
             return;
         }
         let TrialRecord { arm, repeat, .. } = trial;
@@ -122,22 +117,21 @@ impl Trials {
         } else {
             format!(" INVALID: {}", trial.validity.reasons_in_words().join("; "))
         };
-        // Counted here: a run that is resumed begins in the middle of its trials.
-        let (done, of, repeat) = (self.done, self.of, repeat + 1);
-        self.say(&format!("[{done}/{of}] {arm} #{repeat}{latency}{verdict}"));
+        // Not the trial's number, which starts higher in a resumed run.
+        let (done, all, repeat) = (self.done, self.all, repeat + 1);
+        print_line(&self.bar, &format!("[{done}/{all}] {arm} #{repeat}{latency}{verdict}"));
     }
 
-    fn say_how_far(&mut self) {
-        let left = remaining(self.start.elapsed(), self.computed, self.of - self.done);
+    fn report(&mut self) {
+        let left = remaining(self.start.elapsed(), self.computed, self.all - self.done);
         let left = left.map_or(String::new(), |left| format!(", about {} left", words(left)));
         self.bar.set_message(left.trim_start_matches(", ").to_owned());
-        if self.bar.is_hidden() && self.said.elapsed() >= BETWEEN_LINES {
-            self.said = Instant::now();
-            note!("[{}/{}]{left}", self.done, self.of);
+        if self.bar.is_hidden() && self.reported.elapsed() >= BETWEEN_LINES {
+            self.reported = Instant::now();
+            note!("[{}/{}]{left}", self.done, self.all);
         }
     }
 
-    /// Takes the bar off the screen.
     fn end(&self) {
         self.bar.finish_and_clear();
         let found = self.done.saturating_sub(self.computed);
@@ -147,23 +141,23 @@ impl Trials {
     }
 }
 
-/// The working latency of a trial in a few words; the idle one where nothing loads.
+/// Formats the working latency of a trial, or its idle latency if the trial has no load.
 fn headline(trial: &TrialRecord) -> Option<String> {
-    let of = |phase| {
+    let find = |phase| {
         trial.latencies.iter().find(|latency| {
             !latency.closed_loop
                 && latency.measure == LatencyMeasure::RoundTrip
                 && latency.window.phase == phase
         })
     };
-    let (word, latency) = match of(Phase::Load) {
+    let (word, latency) = match find(Phase::Load) {
         Some(latency) => ("working", latency),
-        None => ("idle", of(Phase::Idle)?),
+        None => ("idle", find(Phase::Idle)?),
     };
     Some(format!("{word} latency {}", quantiles(&latency.distribution?)))
 }
 
-/// `p50 12.3 ms, p99 45.6 ms`, or the highest percentile that the samples tell.
+/// Formats `p50 12.3 ms, p99 45.6 ms`, or the highest percentile for which the samples suffice.
 fn quantiles(latency: &Distribution) -> String {
     let milliseconds = |ns: i64| ns as f64 / 1e6;
     let p50 = milliseconds(latency.p50_ns);
@@ -173,15 +167,15 @@ fn quantiles(latency: &Distribution) -> String {
     }
 }
 
-/// How long the trials left will take if each takes as long as those computed so far: the cache may
-/// hold some, which nobody knows before looking. `None` until there is something to go by.
+/// Estimates the time for `left` trials from the computed ones, as if none of them were in the
+/// cache. `None` before enough are computed.
 fn remaining(elapsed: Duration, computed: usize, left: usize) -> Option<Duration> {
     const FEWEST: usize = 10;
     let known = computed >= FEWEST && elapsed >= Duration::from_secs(1);
     known.then(|| elapsed.mul_f64(left as f64 / computed as f64))
 }
 
-/// `1 min 52 s`.
+/// Formats a duration such as `1 min 52 s`.
 pub fn words(duration: Duration) -> String {
     let seconds = duration.as_secs_f64().round() as u64;
     match (seconds / 60, seconds % 60) {

@@ -1,15 +1,14 @@
 //! `underload queues`: every discipline and link with its parameters, units, defaults, sources.
 
-use std::io::{self, Write};
+use std::fmt::{self, Write as _};
 
-use anyhow::anyhow;
 use clap::Args;
 use serde::Serialize;
 use underload_aqm::config::{Definition, Fallback, Kind, Param, Profile, closest};
 use underload_aqm::registry::{LINKS, QUEUES};
-use underload_terminal::exit::OrBadInput;
+use underload_terminal::console;
+use underload_terminal::exit::refuse;
 
-/// The command line of `underload queues`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -17,14 +16,13 @@ Examples:
   underload queues docsis-pie
   underload queues codel --json")]
 pub struct Arguments {
-    /// Only this discipline or link, in full.
+    /// Prints only this queue or link.
     pub name: Option<String>,
     /// Prints one JSON document.
     #[arg(long)]
     pub json: bool,
 }
 
-/// Prints the registry.
 pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let queues = QUEUES.iter().map(|entry| ("queue", entry.definition));
     let links = LINKS.iter().map(|entry| ("link", entry.definition));
@@ -36,30 +34,26 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
             let known: Vec<_> = all.iter().map(|(_, definition)| definition.name).collect();
             let meant = closest(name, known.iter().copied());
             let meant = meant.map_or(String::new(), |meant| format!("; did you mean `{meant}`?"));
-            let known = known.join(", ");
-            let error = anyhow!("there is no queue or link `{name}`{meant} (known: {known})");
-            return Err(error).or_bad_input();
+            refuse!("unknown queue or link `{name}`{meant} (known: {})", known.join(", "));
         }
     }
-    let mut out = io::stdout().lock();
     if arguments.json {
         let entries: Vec<_> = chosen.iter().map(|(what, entry)| Entry::new(what, entry)).collect();
-        serde_json::to_writer_pretty(&mut out, &entries)?;
-        writeln!(out)?;
-        return Ok(());
+        return console::print_json(&entries);
     }
+    let mut text = String::new();
     for (what, definition) in chosen {
-        print(&mut out, what, definition)?;
+        describe(&mut text, what, definition)?;
     }
     if arguments.name.is_none() {
-        writeln!(out, "SPEC: NAME[:key=value[,key=value...]], for example {EXAMPLE}")?;
+        writeln!(text, "SPEC: NAME[:key=value[,key=value...]], for example {EXAMPLE}")?;
     }
-    Ok(())
+    console::print(&text)
 }
 
 const EXAMPLE: &str = "codel:profile=linux,target=5ms,ecn=on";
 
-fn print(out: &mut impl Write, what: &str, definition: &Definition) -> io::Result<()> {
+fn describe(out: &mut String, what: &str, definition: &Definition) -> fmt::Result {
     writeln!(out, "{} ({what}): {}", definition.name, definition.summary)?;
     if !definition.aliases.is_empty() {
         writeln!(out, "  also called: {}", definition.aliases.join(", "))?;
@@ -69,25 +63,14 @@ fn print(out: &mut impl Write, what: &str, definition: &Definition) -> io::Resul
         let default = if index == 0 { " (default)" } else { "" };
         writeln!(out, "  profile={}{default}: {}", profile.name, profile.doc)?;
     }
-    let rows: Vec<_> = definition
-        .all_params()
-        .map(|param| (param, Row::new(param, definition.profiles)))
-        .collect();
-    let width = |of: fn(&Row) -> &str| rows.iter().map(|(_, row)| of(row).len()).max().unwrap_or(0);
-    let widths = (width(|row| &row.key), width(|row| &row.unit), width(|row| &row.default));
-    for (param, row) in &rows {
-        let range = row.range.as_ref().map(|range| format!(" [{range}]")).unwrap_or_default();
-        writeln!(
-            out,
-            "  {:<key$}  {:<unit$}  {:<default$}  {}{range}",
-            row.key,
-            row.unit,
-            row.default,
-            param.doc,
-            key = widths.0,
-            unit = widths.1,
-            default = widths.2,
-        )?;
+    let rows: Vec<_> =
+        definition.all_params().map(|param| Row::new(param, definition.profiles)).collect();
+    let width = |text: fn(&Row) -> &str| rows.iter().map(|row| text(row).len()).max().unwrap_or(0);
+    let (keys, units, defaults) =
+        (width(|row| &row.key), width(|row| &row.unit), width(|row| &row.default));
+    for Row { key, unit, default, range, meaning } in &rows {
+        let range = range.as_ref().map(|range| format!(" [{range}]")).unwrap_or_default();
+        writeln!(out, "  {key:<keys$}  {unit:<units$}  {default:<defaults$}  {meaning}{range}")?;
     }
     writeln!(out)
 }
@@ -119,8 +102,8 @@ impl Row {
     }
 }
 
-/// Defaults by profile, of those profiles that the discipline has. The last text holds for all that
-/// are not named before it.
+/// Formats defaults by profile, for the profiles of the queue. The last text is the default of all
+/// profiles that have no text.
 fn per_profile(texts: &[(&str, &str)], profiles: &[Profile]) -> String {
     let is_known = |name: &str| profiles.iter().any(|profile| profile.name == name);
     let mut named: Vec<(&str, String)> = Vec::new();
@@ -131,12 +114,12 @@ fn per_profile(texts: &[(&str, &str)], profiles: &[Profile]) -> String {
             }
             continue;
         }
-        let is_told =
-            |profile: &&Profile| texts[..index].iter().all(|(told, _)| *told != profile.name);
+        let is_other =
+            |profile: &&Profile| texts[..index].iter().all(|(name, _)| *name != profile.name);
         let others: Vec<&str> =
-            profiles.iter().filter(is_told).map(|profile| profile.name).collect();
+            profiles.iter().filter(is_other).map(|profile| profile.name).collect();
         match (named.is_empty(), others.is_empty()) {
-            // All profiles have it: no need to name them.
+            // It is the default of all profiles.
             (true, _) => return (*text).to_owned(),
             (false, true) => {}
             (false, false) => named.push((text, others.join(", "))),
@@ -165,21 +148,11 @@ struct ProfileEntry {
 
 impl Entry {
     fn new(kind: &'static str, definition: &Definition) -> Self {
-        let profiles = definition.profiles.iter();
-        Self {
-            kind,
-            name: definition.name,
-            aliases: definition.aliases,
-            summary: definition.summary,
-            source: definition.source,
-            profiles: profiles
-                .map(|profile| ProfileEntry { name: profile.name, follows: profile.doc })
-                .collect(),
-            parameters: definition
-                .all_params()
-                .map(|param| Row::new(param, definition.profiles))
-                .collect(),
-        }
+        let Definition { name, aliases, summary, source, profiles, .. } = *definition;
+        let parameters = definition.all_params().map(|param| Row::new(param, profiles)).collect();
+        let entry = |profile: &Profile| ProfileEntry { name: profile.name, follows: profile.doc };
+        let profiles = profiles.iter().map(entry).collect();
+        Self { kind, name, aliases, summary, source, profiles, parameters }
     }
 }
 

@@ -1,13 +1,11 @@
-//! `underload reference`: the pages of the book that follow from the program itself, as Markdown.
+//! `underload reference`: the pages of the book that are generated from the program, as Markdown.
 //!
-//! It is hidden from the help: `cargo xtask reference` writes the pages to `docs/reference/`, and a
-//! test holds what is kept there against what the program says today.
+//! The help does not list this command. `cargo xtask reference` writes the pages to
+//! `docs/reference/`, and a test compares these files with the program.
 
 use std::collections::VecDeque;
 use std::fmt::Write as _;
-use std::io::Write as _;
 
-use anyhow::Context;
 use clap::{Args, ValueEnum};
 use serde_json::Value as Json;
 use underload_aqm::config::Definition;
@@ -15,20 +13,18 @@ use underload_aqm::registry::{LINKS, QUEUES};
 use underload_record::schema::World;
 use underload_run::scenario::{Scenario, builtin, json_schema};
 use underload_run::sweep::SweepFile;
+use underload_terminal::console;
 use underload_terminal::exit::OrBadInput;
 use underload_terminal::manual::{self, NOTE};
 
 use crate::queues::Row;
 
-/// The command line of `underload reference`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  underload reference commands")]
 pub struct Arguments {
-    /// The page.
     pub page: Page,
 }
 
-/// A page that the program writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Page {
     /// Every command with its help.
@@ -41,10 +37,8 @@ pub enum Page {
     ScenarioKeys,
 }
 
-/// Prints a page.
 pub fn run(arguments: &Arguments, program: clap::Command) -> anyhow::Result<()> {
-    let text = arguments.page.text(program)?;
-    std::io::stdout().lock().write_all(text.as_bytes()).context("writing the page")
+    console::print(&arguments.page.text(program)?)
 }
 
 impl Page {
@@ -59,21 +53,20 @@ impl Page {
 }
 
 fn commands(program: clap::Command) -> String {
-    let mut text = format!(
+    format!(
         "# Commands\n\n{NOTE}\nEvery command with its options, as `--help` explains them. Data \
-         goes to stdout, progress and prose to stderr.\n"
-    );
-    text += &manual::markdown(program);
-    text
+         goes to stdout, progress and prose to stderr.\n{}",
+        manual::markdown(program)
+    )
 }
 
 fn queues_and_links() -> String {
     let mut text = format!(
-        "# Queues and links\n\n{NOTE}\nWhat a SPEC can say, `NAME[:key=value[,key=value...]]`, for \
-         example `codel:profile=linux,target=5ms,ecn=on`; `underload queues NAME` prints the same. \
-         Names may be written as other programs write them: `fq_codel` is `fq-codel`. \
-         Where each algorithm comes from and how it was checked is on its own page, see \
-         [the list](../README.md#queues).\n"
+        "# Queues and links\n\n{NOTE}\nThe names and keys of a SPEC, \
+         `NAME[:key=value[,key=value...]]`, for example `codel:profile=linux,target=5ms,ecn=on`; \
+         `underload queues NAME` prints the same. The spellings of other programs are accepted: \
+         `fq_codel` is `fq-codel`. Source and validation of each algorithm are on its own page, \
+         see [the list](../README.md#queues).\n"
     );
     let kinds = [
         ("Queues", QUEUES.iter().map(|entry| entry.definition).collect::<Vec<_>>()),
@@ -116,8 +109,8 @@ fn describe(text: &mut String, definition: &Definition) {
 fn scenarios() -> anyhow::Result<String> {
     let mut text = format!(
         "# Built-in scenarios\n\n{NOTE}\n`underload run NAME` runs one, `underload scenarios NAME` \
-         prints its file, and what came out of those with published numbers is in \
-         [figures.md](../figures.md).\n\n\
+         prints its file, and [figures.md](../figures.md) has the results of those with published \
+         numbers.\n\n\
          | name | what it asks | reproduces | arms | worlds |\n|---|---|---|---|---|\n"
     );
     for builtin in builtin::scenarios() {
@@ -197,7 +190,7 @@ fn default(schema: &Json) -> String {
     }
 }
 
-/// A text within a cell of a table: no bars, no tags.
+/// Escapes a text for a cell of a Markdown table.
 fn cell(text: &str) -> String {
     text.trim_end_matches('.').replace('|', "\\|").replace('<', "&lt;").replace('\n', " ")
 }
@@ -213,10 +206,10 @@ mod tests {
             let file = format!("docs/reference/{}.md", name.get_name());
             let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(&file);
             let kept = std::fs::read_to_string(path).unwrap_or_default();
-            let told = page.text(crate::command()).expect("a page");
-            let line = (1..).zip(kept.lines().zip(told.lines())).find(|(_, (a, b))| a != b);
+            let text = page.text(crate::command()).expect("a page");
+            let line = (1..).zip(kept.lines().zip(text.lines())).find(|(_, (a, b))| a != b);
             assert!(
-                kept == told,
+                kept == text,
                 "{file} is not what the program says, first at {line:?}: cargo xtask reference"
             );
         }

@@ -1,20 +1,22 @@
 //! `underload report`: one report from one or several run directories and files of other tools.
 
-use std::io::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use anyhow::{Context, anyhow, bail};
+use anyhow::{Context, bail};
 use clap::Args;
-use underload_report::{Agreement, agreement_table, agreements, warnings};
+use serde::Serialize;
+use underload_report::{
+    Agreement, LoadError, agreement_table, agreements, load, load_to_show, summary_lines, table,
+    warnings, write_report,
+};
 use underload_run::measured_lines;
 use underload_store::{RunData, RunDir};
-use underload_terminal::console::{self, warning};
-use underload_terminal::exit::OrBadInput;
+use underload_terminal::console::{self, note, warning};
+use underload_terminal::exit::{OrBadInput, refuse};
 
 use crate::fail::FailOn;
-use crate::present::{self, Show};
+use crate::present::{Show, open_in_desktop};
 
-/// The command line of `underload report`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -27,21 +29,21 @@ pub struct Arguments {
     /// crusader (.crr).
     #[arg(required_unless_present = "lines", conflicts_with = "lines", value_name = "RUN")]
     pub directories: Vec<PathBuf>,
-    /// A list of measured lines with the run directories of each, as in docs/measure.md: reports
-    /// what one class saves of another's lag, by line and day.
+    /// A list of access lines with the run directories of each, as in docs/measure.md: compares the
+    /// lag of two classes, by line and day.
     #[arg(long, value_name = "LIST", conflicts_with = "compare")]
     pub lines: Option<PathBuf>,
-    /// The folder that report.html and its plots go to [default: the run's own; for several runs,
-    /// or for a file, the current one].
+    /// The directory for report.html and its plots [default: that of the run; for several runs or
+    /// files, the current directory].
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
-    /// Compares the first run, arm by arm, with the second: working latency may differ by 15 %,
-    /// the share of probes lost by 1 in 100, goodput by 5 %; what the second tells and the first
-    /// does not is missed. No report is written; exit status 1 where a number is missed (see
-    /// --fail-on), 2 where the runs have no arm in common.
+    /// Compares the first run, arm by arm, with the second: latency under load may differ by 15 %,
+    /// the share of lost probes by 1 in 100, goodput by 5 %. A number that only the second run has
+    /// is missed. Writes no report. Exit status 1 if a number is missed (see --fail-on), 2 if the
+    /// runs have no arm in common.
     #[arg(long, conflicts_with = "out")]
     pub compare: bool,
-    /// With --compare: ends with status 1 on this.
+    /// With --compare: when to exit with status 1.
     #[arg(
         long,
         value_enum,
@@ -58,7 +60,6 @@ pub struct Arguments {
     pub open: bool,
 }
 
-/// Writes the report and prints its table.
 pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     if arguments.compare {
         return compare(arguments);
@@ -66,15 +67,59 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     if let Some(list) = &arguments.lines {
         let run = measured_lines::load(list).or_bad_input()?;
         let out = arguments.out.clone().unwrap_or_else(|| PathBuf::from("."));
-        return present::several(&out, &[run], arguments.show());
+        return show_runs(&out, &[run], arguments.show());
     }
-    let runs = arguments.show().load(&arguments.directories).or_bad_input()?;
+    let runs = load_runs(&arguments.directories, arguments.show()).or_bad_input()?;
     let out = match (&arguments.out, arguments.directories.as_slice()) {
         (Some(out), _) => out.clone(),
         (None, [only]) if only.is_dir() => only.clone(),
         (None, _) => PathBuf::from("."),
     };
-    present::several(&out, &runs, arguments.show())
+    show_runs(&out, &runs, arguments.show())
+}
+
+/// JSON contains the full records; a table needs less.
+fn load_runs(paths: &[impl AsRef<Path>], show: Show) -> Result<Vec<RunData>, LoadError> {
+    if show.json { load(paths) } else { load_to_show(paths) }
+}
+
+/// Writes `report.html` of one run and prints the result: a table, or the record as JSON.
+pub fn show_run(path: &Path, show: Show) -> anyhow::Result<()> {
+    let runs = load_runs(&[path], show)?;
+    match runs.as_slice() {
+        [only] => present(path, &runs, &only.record, show),
+        several => show_runs(path, several, show),
+    }
+}
+
+/// As [`show_run`]. The JSON is a list of records, even of one run.
+fn show_runs(directory: &Path, runs: &[RunData], show: Show) -> anyhow::Result<()> {
+    let records: Vec<_> = runs.iter().map(|run| &run.record).collect();
+    present(directory, runs, &records, show)
+}
+
+fn present(
+    directory: &Path,
+    runs: &[RunData],
+    document: &impl Serialize,
+    show: Show,
+) -> anyhow::Result<()> {
+    let page = write_report(directory, runs).context("writing the report")?;
+    if show.json {
+        console::print_json(document)?;
+    } else {
+        let lines = [table(runs)].into_iter().chain(summary_lines(runs));
+        let text: String = lines.map(|line| line + "\n").collect();
+        console::print(&console::result(&text))?;
+    }
+    for warning in warnings(runs) {
+        warning!("{warning}");
+    }
+    note!("report: {}", page.display());
+    if show.open {
+        open_in_desktop(&page);
+    }
+    Ok(())
 }
 
 impl Arguments {
@@ -85,21 +130,16 @@ impl Arguments {
 
 fn compare(arguments: &Arguments) -> anyhow::Result<()> {
     let [first, second] = arguments.directories.as_slice() else {
-        let problem = "--compare takes two run directories: the one to examine, then its reference";
-        return Err(anyhow!(problem)).or_bad_input();
+        refuse!("--compare: expected two run directories, the one to examine and its reference");
     };
     let [run, reference] =
         [RunDir::read_record(first).or_bad_input()?, RunDir::read_record(second).or_bad_input()?];
     let rows = agreements(&run, &reference);
-    let mut out = std::io::stdout().lock();
     if arguments.json {
-        serde_json::to_writer_pretty(&mut out, &rows).context("writing JSON")?;
-        writeln!(out).context("writing JSON")?;
+        console::print_json(&rows)?;
     } else {
-        let table = agreement_table(&run, &reference);
-        write!(out, "{}", console::result(&table)).context("writing the table")?;
+        console::print(&console::result(&agreement_table(&run, &reference)))?;
     }
-    out.flush().context("writing the result")?;
     for record in [run, reference] {
         let run = RunData { record, samples: Vec::new(), series: Vec::new(), left_out: Vec::new() };
         for warning in warnings(&[run]) {
@@ -109,19 +149,18 @@ fn compare(arguments: &Arguments) -> anyhow::Result<()> {
     judge(&rows, arguments.fail_on)
 }
 
-/// What a script needs to know: whether the two agree.
+/// Fails if the two runs do not agree.
 fn judge(rows: &[Agreement], fail_on: FailOn) -> anyhow::Result<()> {
     let count = |verdict: Option<bool>| rows.iter().filter(|row| row.is_met() == verdict).count();
     let (missed, all) = (count(Some(false)), rows.len());
     if all == 0 {
-        return Err(anyhow!("the runs have no arm in common, so nothing was compared"))
-            .or_bad_input();
+        refuse!("the runs have no arm in common, so nothing was compared");
     }
     if missed > 0 && fail_on == FailOn::Miss {
         bail!("{missed} of {all} numbers are missed");
     }
     if count(None) == all && fail_on == FailOn::Miss {
-        bail!("the second run tells none of the {all} numbers");
+        bail!("the second run has none of the {all} numbers");
     }
     Ok(())
 }

@@ -1,9 +1,9 @@
-//! `underload run`: every trial of a scenario, recorded and reported.
+//! `underload run`: runs a scenario, records it and writes a report.
 
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
-use anyhow::{Context as _, anyhow, bail};
+use anyhow::{Context as _, bail};
 use clap::{Args, ValueEnum};
 use underload_record::schema::RunRecord;
 use underload_run::packets::{Point, Wanted};
@@ -12,33 +12,32 @@ use underload_run::source::Source;
 use underload_run::{Destination, Remains, Run, RunError, Settings, WorldChoice, keeps_samples};
 use underload_store::RunDir;
 use underload_terminal::console::{self, detail, note, warning};
-use underload_terminal::exit::{OrBadInput, bad_input};
+use underload_terminal::exit::{OrBadInput, bad_input, refuse};
 use underload_terminal::interrupt::Interrupt;
 
 use crate::fail::{self, FailOn};
-use crate::present::{self, Show, refuse_occupied};
+use crate::present::{Show, refuse_occupied};
 use crate::progress::Terminal;
+use crate::report::show_run;
 
-/// What executes the scenario.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum World {
-    /// Live where the machine allows it, else simulated; says which and why.
+    /// Live if the machine allows it, otherwise simulated; prints which and why.
     Auto,
-    /// Virtual time.
+    /// Simulated, in virtual time.
     Sim,
-    /// Network namespaces, the kernel's own TCP, real time.
+    /// Network namespaces with the kernel's TCP, in real time.
     Live,
     /// As live, in the virtual time of a kernel of its own: the same seed, the same bytes. See
     /// `underload kernel`.
     Kernel,
 }
 
-/// The command line of `underload run`.
 #[derive(Debug, Args)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a switch of its own")]
+#[expect(clippy::struct_excessive_bools, reason = "command-line switches")]
 #[command(after_help = "\
 Exit status: 0 done, 1 failed or no trial is valid, 2 bad input, 130 stopped by Ctrl-C, 143 by
-SIGTERM: what was finished is kept and shown.
+SIGTERM: finished trials are stored and shown.
 
 Examples:
   underload run comcast/upstream
@@ -49,31 +48,30 @@ Examples:
 pub struct Arguments {
     /// A scenario file, or the name of a built-in one (see `underload scenarios`).
     pub scenario: String,
-    /// What executes it.
+    /// Where the scenario runs.
     #[arg(long, value_enum, default_value_t = World::Auto)]
     pub world: World,
-    /// Only these arms; may be given several times.
+    /// Runs only this arm; may be given several times.
     #[arg(long = "arm", value_name = "NAME")]
     pub arms: Vec<String>,
-    /// How often each arm runs, instead of the scenario's own number.
+    /// Trials of each arm [default: that of the scenario].
     #[arg(long = "repeat", value_name = "N",
         value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub repeats: Option<u32>,
-    /// The run's seed, instead of the scenario's own.
+    /// Seed of the random numbers [default: that of the scenario].
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
     /// The run directory, which must be new or empty [default: runs/NAME-TIME].
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
-    /// Goes on with the run in this directory, which was cut short: what was given then, and this
-    /// instead of --out.
+    /// Continues the interrupted run in this directory; the other options must be the same as then.
     #[arg(long, value_name = "DIR", conflicts_with = "out")]
     pub resume: Option<PathBuf>,
-    /// Overrides a key of the scenario, for example `--set path.up=20mbit`.
+    /// Overrides a key of the scenario, such as `--set path.up=20mbit`.
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub overrides: Vec<String>,
-    /// Recorded links in Mahimahi's format, plain or .gz, instead of the links that the scenario
-    /// sweeps over: one arm each, named after the file.
+    /// Recorded links in Mahimahi's format, plain or .gz, which replace the links that the scenario
+    /// sweeps over: one arm per file, named after it.
     #[arg(long, value_name = "FILE", num_args = 1..)]
     pub traces: Vec<String>,
     /// Prints the run as one JSON document instead of the table.
@@ -82,22 +80,22 @@ pub struct Arguments {
     /// Opens the report in a browser.
     #[arg(long)]
     pub open: bool,
-    /// Ends with status 1 on this, as well as where no trial is valid.
+    /// When to exit with status 1, besides a run without a valid trial.
     #[arg(long, value_enum, value_name = "WHAT", default_value_t = FailOn::Never)]
     pub fail_on: FailOn,
-    /// The scenario's short form: fewer and shorter trials.
+    /// Runs the scenario's short form: fewer and shorter trials.
     #[arg(long)]
     pub short: bool,
-    /// Computes every simulated trial, also those that an earlier run kept in the cache.
+    /// Computes every simulated trial, even if the cache has it.
     #[arg(long)]
     pub no_cache: bool,
-    /// Runs even more than a million trials.
+    /// Runs more than a million trials.
     #[arg(long)]
     pub yes: bool,
-    /// Simulates so many trials side by side; the result is the same [default: one per core].
+    /// Trials to simulate in parallel; does not change the result [default: one per core].
     #[arg(long, value_name = "N")]
     pub threads: Option<NonZeroUsize>,
-    /// Records every simulated packet in packets.parquet, at these points or at all.
+    /// Records every simulated packet in packets.parquet, at these points or at all points.
     #[arg(
         long,
         value_name = "POINT,...",
@@ -112,33 +110,26 @@ pub struct Arguments {
     pub pcap: Vec<Point>,
 }
 
-/// Runs the scenario.
 pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
-    // Before anything that takes time, or that could fail with something already written.
+    // Before anything that takes time or writes a file.
     if let Some(out) = &arguments.out {
         refuse_occupied(RunDir::check_vacant(out))?;
     }
     let scenario = arguments.scenario()?;
-    check_size(scenario.trials(), arguments.yes).or_bad_input()?;
-    if let Some(note) = memory_note(scenario.trials()) {
-        note!("{note}");
-    }
+    check_size(scenario.trials(), arguments.yes)?;
     let settings = arguments.settings()?;
-    tell_details(&scenario, &settings);
+    print_details(&scenario, &settings);
     let interrupt = Interrupt::watch()?;
     let settings = Settings { stop: interrupt.shared(), ..settings };
     match underload_run::run(&scenario, &settings, &mut Terminal::default()) {
         Ok(run) => arguments.present(&run),
-        Err(error) => Err(arguments.broken_off(error, keeps_samples(&scenario), &interrupt)),
+        Err(error) => Err(arguments.present_rest(error, keeps_samples(&scenario), &interrupt)),
     }
 }
 
-/// Runs a scenario for its record alone: progress on stderr, no report, nothing on stdout.
+/// Runs a scenario and returns its record, with progress on stderr and without a report.
 pub fn record(scenario: &Scenario, settings: Settings) -> anyhow::Result<RunRecord> {
-    check_size(scenario.trials(), false).or_bad_input()?;
-    if let Some(note) = memory_note(scenario.trials()) {
-        note!("{note}");
-    }
+    check_size(scenario.trials(), false)?;
     let interrupt = Interrupt::watch()?;
     let settings = Settings { stop: interrupt.shared(), ..settings };
     let run = underload_run::run(scenario, &settings, &mut Terminal::default());
@@ -147,8 +138,7 @@ pub fn record(scenario: &Scenario, settings: Settings) -> anyhow::Result<RunReco
 
 pub use underload_terminal::COMMIT;
 
-/// What the command line has to change is marked as its fault, and what it asked to stop as
-/// stopped.
+/// Marks refusals as bad input, and interruptions as stopped.
 fn marked(error: RunError, interrupt: &Interrupt) -> anyhow::Error {
     match error {
         RunError::Failed { source, .. } => (*source).into(),
@@ -158,8 +148,8 @@ fn marked(error: RunError, interrupt: &Interrupt) -> anyhow::Error {
     }
 }
 
-/// What a record would tell later, before the run begins.
-fn tell_details(scenario: &Scenario, settings: &Settings) {
+/// Prints, with --verbose, what the record will contain.
+fn print_details(scenario: &Scenario, settings: &Settings) {
     detail!("underload {}", crate::VERSION);
     let arms = console::count(scenario.arms.len(), "arm");
     let repeats = console::count(scenario.repeats as usize, "repeat");
@@ -176,32 +166,29 @@ fn tell_details(scenario: &Scenario, settings: &Settings) {
     }
 }
 
-/// Trials that are run without being asked twice, at most.
+/// More trials need --yes.
 const MOST_TRIALS: usize = 1_000_000;
-/// Memory that a trial takes at the end of a run, where the report is made, at most.
+/// Largest memory per trial, for the report at the end of a run.
 const TRIAL_BYTES: usize = 3_000;
 
-/// What a run of so many trials needs, where that is worth knowing before it starts.
-fn memory_note(trials: usize) -> Option<String> {
-    const WORTH_SAYING: usize = 2_000_000_000;
-    let bytes = trials.saturating_mul(TRIAL_BYTES);
-    let gigabytes = bytes.div_ceil(1_000_000_000);
-    let note = || format!("{trials} trials: their report will take about {gigabytes} GB of memory");
-    (bytes >= WORTH_SAYING).then(note)
-}
-
+/// Refuses too many trials without --yes. Prints a note if the report will need much memory.
 fn check_size(trials: usize, yes: bool) -> anyhow::Result<()> {
+    const NOTE_BYTES: usize = 2_000_000_000;
     if trials > MOST_TRIALS && !yes {
-        bail!(
-            "{trials} trials are more than {MOST_TRIALS}: give --yes if you mean it, or fewer \
-             with --repeat or --arm"
+        refuse!(
+            "{trials} trials are more than {MOST_TRIALS}: confirm with --yes, or run fewer with \
+             --repeat or --arm"
         );
+    }
+    let bytes = trials.saturating_mul(TRIAL_BYTES);
+    if bytes >= NOTE_BYTES {
+        let gigabytes = bytes.div_ceil(1_000_000_000);
+        note!("{trials} trials: their report will need about {gigabytes} GB of memory");
     }
     Ok(())
 }
 
 impl Arguments {
-    /// The scenario as the command line wants it.
     fn scenario(&self) -> anyhow::Result<Scenario> {
         let source = Source::find(&self.scenario).or_bad_input()?;
         let options = self.options().or_bad_input()?;
@@ -225,18 +212,17 @@ impl Arguments {
         })
     }
 
-    /// The world as asked for; packets are recorded in virtual time only.
+    /// Returns the world. Packets can only be recorded in virtual time.
     fn world(&self, packets: &Wanted) -> anyhow::Result<WorldChoice> {
         match self.world {
             World::Auto if packets.is_empty() => Ok(WorldChoice::Auto),
             World::Live if packets.is_empty() => Ok(WorldChoice::Live),
             World::Kernel if packets.is_empty() => Ok(WorldChoice::Kernel),
             World::Auto | World::Sim => Ok(WorldChoice::Sim),
-            World::Live | World::Kernel => Err(anyhow!(
-                "--packets and --pcap record simulated packets: expected --world sim; for live \
-                 ones, `underload link --log DIR` logs what its links do"
-            ))
-            .or_bad_input(),
+            World::Live | World::Kernel => refuse!(
+                "--packets and --pcap record simulated packets: expected --world sim; \
+                 `underload link --log DIR` logs live packets"
+            ),
         }
     }
 
@@ -244,33 +230,38 @@ impl Arguments {
         Show { json: self.json, open: self.open }
     }
 
-    /// Prints a run that is complete; one without a valid trial has failed.
+    /// Prints a complete run. Fails if it has no valid trial.
     fn present(&self, run: &Run) -> anyhow::Result<()> {
         if let Some(directory) = &run.directory {
-            present::run(directory, self.show())?;
+            show_run(directory, self.show())?;
         }
         if run.record.summaries.iter().any(|summary| summary.trials_valid > 0) {
             return fail::judge(self.fail_on, run.record.expectations.iter());
         }
         bail!(
-            "no trial is valid: this machine was too late or too busy, and its numbers would say \
+            "no trial is valid: this machine was too late or too busy, so its numbers would say \
              nothing about the queues; see the reasons above"
         )
     }
 
-    /// Shows what is left of a run that ended early; returns what ended it.
-    fn broken_off(&self, error: RunError, can_go_on: bool, interrupt: &Interrupt) -> anyhow::Error {
+    /// Shows the finished trials of a run that ended early. Returns the error of the run.
+    fn present_rest(
+        &self,
+        error: RunError,
+        can_resume: bool,
+        interrupt: &Interrupt,
+    ) -> anyhow::Error {
         match error {
             RunError::Interrupted { of, remains } => {
                 let trials = remains.trials;
-                let shown = self.show_what_is_left(remains, can_go_on);
+                let shown = self.show_remains(remains, can_resume);
                 let remains = Remains { trials, ..Remains::default() };
                 let interrupted = RunError::Interrupted { of, remains };
                 interrupt.stopped(shown.err().unwrap_or_else(|| interrupted.into()))
             }
             RunError::Failed { source, remains } => {
-                if let Err(second) = self.show_what_is_left(remains, can_go_on) {
-                    warning!("no report of it: {second:#}");
+                if let Err(second) = self.show_remains(remains, can_resume) {
+                    warning!("no report of the finished trials: {second:#}");
                 }
                 (*source).into()
             }
@@ -278,18 +269,17 @@ impl Arguments {
         }
     }
 
-    /// The report of the trials that were completed.
-    fn show_what_is_left(&self, remains: Remains, can_go_on: bool) -> anyhow::Result<()> {
+    fn show_remains(&self, remains: Remains, can_resume: bool) -> anyhow::Result<()> {
         if let Some(error) = remains.unremoved {
             return Err(error).context("removing the files of a run without a trial");
         }
         let Some(path) = remains.directory else { return Ok(()) };
-        let kept = console::count(remains.trials, "completed trial");
-        note!("{kept} kept in {}", path.display());
-        if can_go_on {
-            note!("the same command with --resume {} goes on", path.display());
+        let trials = console::count(remains.trials, "completed trial");
+        note!("{trials} stored in {}", path.display());
+        if can_resume {
+            note!("the same command with --resume {} continues", path.display());
         }
-        present::run(&path, Show { open: false, ..self.show() })
+        show_run(&path, Show { open: false, ..self.show() })
     }
 
     fn options(&self) -> anyhow::Result<Options> {
@@ -306,11 +296,11 @@ impl Arguments {
     }
 }
 
-/// Name and SPEC of a recording: the name is the file's without folders and endings that say
-/// nothing.
+/// Returns name and SPEC of a recording. The name is the file's, without directories and endings
+/// such as `.gz`.
 fn recorded_link(file: &str) -> anyhow::Result<(String, String)> {
     if file.contains(['[', ']', ',', '=']) {
-        bail!("--traces {file}: a file whose name has none of [ ] , = is expected");
+        bail!("--traces {file}: expected a file name without [ ] , =");
     }
     let name = file.rsplit('/').next().unwrap_or(file);
     let name = name.strip_suffix(".gz").unwrap_or(name);

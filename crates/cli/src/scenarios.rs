@@ -1,18 +1,17 @@
-//! `underload scenarios`: what is built in, and what is in it.
+//! `underload scenarios`: the built-in scenarios.
 
-use std::io::Write;
+use std::fmt::Write as _;
 use std::time::Duration;
 
-use anyhow::Context;
 use clap::Args;
 use underload_record::schema::World;
 use underload_run::scenario::{Options, Scenario, builtin};
 use underload_run::source::Source;
+use underload_terminal::console::{self, count};
 use underload_terminal::exit::OrBadInput;
 
 use crate::progress::words;
 
-/// The command line of `underload scenarios`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -20,52 +19,47 @@ Examples:
   underload scenarios comcast/upstream > my.toml
   underload scenarios --json")]
 pub struct Arguments {
-    /// Prints this scenario's file, to read or to start one's own from.
+    /// Prints the file of this scenario, which you may copy and change.
     pub name: Option<String>,
     /// Prints the list as one JSON document.
     #[arg(long, conflicts_with = "name")]
     pub json: bool,
 }
 
-/// Lists the built-in scenarios, or prints one.
 pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
-    let mut out = std::io::stdout().lock();
     if let Some(name) = &arguments.name {
-        let source = Source::find(name).or_bad_input()?;
-        return out.write_all(source.text.as_bytes()).context("writing the scenario");
+        return console::print(&Source::find(name).or_bad_input()?.text);
     }
     let rows = builtin::scenarios().map(row).collect::<anyhow::Result<Vec<_>>>()?;
     if arguments.json {
-        serde_json::to_writer_pretty(&mut out, &rows).context("writing the list")?;
-        return writeln!(out).context("writing the list");
+        return console::print_json(&rows);
     }
+    let mut text = String::new();
     for row in rows {
-        writeln!(out, "{}\n    {}", row.name, row.title).context("writing the list")?;
+        writeln!(text, "{}\n    {}", row.name, row.title)?;
         if !row.figure.is_empty() {
-            writeln!(out, "    reproduces {}", row.figure).context("writing the list")?;
+            writeln!(text, "    reproduces {}", row.figure)?;
         }
         let time = |seconds: f64| words(Duration::from_secs_f64(seconds));
         let (whole, short) = (time(row.duration_s), time(row.short_duration_s));
-        let (arms, worlds) = (row.arms.len(), row.worlds.join(", "));
-        let plural = if arms == 1 { "arm" } else { "arms" };
+        let (arms, worlds) = (count(row.arms.len(), "arm"), row.worlds.join(", "));
         let time = if row.worlds.contains(&World::Live.name()) {
             format!(", about {whole} live, {short} with --short")
         } else {
             String::new()
         };
-        writeln!(out, "    {arms} {plural}{time}; {worlds}").context("writing the list")?;
+        writeln!(text, "    {arms}{time}; {worlds}")?;
     }
-    Ok(())
+    console::print(&text)
 }
 
-/// One row of the list of scenarios.
 #[derive(serde::Serialize)]
 struct Row {
     name: &'static str,
     title: String,
     figure: String,
     arms: Vec<String>,
-    /// Duration of the scenario in real time, seconds.
+    /// Duration in real time.
     duration_s: f64,
     short_duration_s: f64,
     worlds: Vec<&'static str>,

@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::fs;
-use std::io::Write as _;
 use std::net::{SocketAddr, ToSocketAddrs as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -16,43 +15,39 @@ use underload_probe::survey::{Answers, Asking, HOSTS_MAX, Host, PAUSE_MIN, Surve
 use underload_record::stats::Ecdf;
 use underload_report::diagram::{Curve, Diagram, Panel, Scale};
 use underload_report::plain_text;
-use underload_terminal::exit::{OrBadInput, bad_input};
+use underload_terminal::console::{self, count};
+use underload_terminal::exit::{OrBadInput, refuse};
 use underload_terminal::interrupt::Interrupt;
 
-use crate::quantity::duration;
+use crate::measure::FamilyOptions;
+use underload_terminal::quantity::duration;
 
-/// The command line of `underload survey`.
 #[derive(Debug, Args)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a switch of its own")]
 #[command(after_help = "\
 Examples:
   underload survey servers.txt --may-ask --out servers
   underload survey a.example b.example:8443 --may-ask --probes 10 --json
   underload survey 127.0.0.1 --probe icmp --probes 1")]
 pub struct Arguments {
-    /// Names or addresses, with `:PORT` if it is another than 443; or a file with one of them a
-    /// line, comments after `#`.
+    /// Names or addresses, with :PORT unless it is 443; or a file with one per line and comments
+    /// after `#`.
     #[arg(required = true, value_name = "HOST|FILE")]
     pub hosts: Vec<String>,
-    /// Says that these hosts may be asked: they are yours, or who runs them agreed.
+    /// Confirms that you may probe these hosts: they are yours, or their operators agreed.
     #[arg(long)]
     pub may_ask: bool,
-    /// What a host is asked for.
+    /// Kind of the probes.
     #[arg(long, value_name = "KIND", default_value = "tcp")]
     pub probe: Kind,
-    /// Probes of each host, by IPv4 and by IPv6 each, where it has both.
+    /// Probes of each host, for IPv4 and for IPv6.
     #[arg(long, value_name = "N", default_value_t = 5,
           value_parser = clap::value_parser!(u32).range(1..=1_000))]
     pub probes: u32,
-    /// From one probe of a host to its next; 30s at least.
+    /// Time between two probes of a host, at least 30s.
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "30s")]
     pub pause: Duration,
-    /// Only over IPv4.
-    #[arg(short = '4', long, conflicts_with = "ipv6")]
-    pub ipv4: bool,
-    /// Only over IPv6.
-    #[arg(short = '6', long)]
-    pub ipv6: bool,
+    #[command(flatten)]
+    pub family: FamilyOptions,
     /// A new directory for survey.json and cdf.svg.
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
@@ -61,22 +56,20 @@ pub struct Arguments {
     pub json: bool,
 }
 
-/// What a host is asked for.
 #[derive(Debug, Clone, Copy, ValueEnum)]
 pub enum Kind {
-    /// A TCP handshake, closed at once.
+    /// A TCP handshake; the connection is closed at once.
     Tcp,
-    /// An ICMP echo, where this user may send one.
+    /// An ICMP echo, if this user may send one.
     Icmp,
-    /// A question for the versions of QUIC.
+    /// A QUIC version negotiation.
     Quic,
 }
 
-/// A list of hosts is a small file.
+/// Longest accepted list of hosts.
 const LIST_BYTES_MAX: u64 = 64 << 10;
 const PORT: u16 = 443;
 
-/// The result as one document.
 #[derive(Debug, Serialize)]
 struct Document {
     version: u32,
@@ -86,7 +79,7 @@ struct Document {
     all: Vec<Row>,
 }
 
-/// One host by one family, or all of a family.
+/// One host, or all hosts, over one address family.
 #[derive(Debug, Serialize)]
 struct Row {
     host: String,
@@ -97,70 +90,69 @@ struct Row {
     p50_ms: Option<f64>,
     mean_ms: Option<f64>,
     max_ms: Option<f64>,
-    /// Standard deviation of the answers; none of fewer than two.
+    /// Standard deviation. `None` for fewer than two answers.
     deviation_ms: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     trouble: Option<String>,
 }
 
-/// Asks, prints, and draws.
 pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
-    let survey = prepared(arguments).or_bad_input()?;
+    let survey = prepare(arguments).or_bad_input()?;
     if !survey.is_local() && !arguments.may_ask {
-        return Err(bad_input(anyhow!(
-            "other people's hosts are asked only with --may-ask: they are yours, or who runs them \
-             agreed"
-        )));
+        refuse!("hosts of others are probed only with --may-ask, if their operators agreed");
     }
     if let Some(out) = arguments.out.as_deref()
         && !disk::create_directory(out, Access::Usual).with_context(|| shown(out))?
     {
-        return Err(bad_input(anyhow!("{}: it is there already", out.display())));
+        refuse!("{}: this directory exists already", out.display());
     }
     let interrupt = Interrupt::watch()?;
     let (hosts, least) = (survey.hosts.len(), survey.duration().as_secs());
     eprintln!(
         "{}, at most one probe each {:.0} s: {} min",
-        in_words(hosts),
+        count(hosts, "host"),
         survey.pause.as_secs_f64(),
         least.div_ceil(60)
     );
-    let mut told = 0;
+    let mut tenths = 0;
     let watch = &mut |ended: usize, all: usize| {
-        if ended * 10 / all > told {
-            told = ended * 10 / all;
+        if ended * 10 / all > tenths {
+            tenths = ended * 10 / all;
             eprintln!("{ended} of {all} probes");
         }
     };
     let answers = survey.run(watch, interrupt.flag()).or_bad_input()?;
     if answers.iter().all(|answers| answers.sent == 0) {
-        let none = nobody_asked(&answers, interrupt.is_requested());
-        return interrupt.explain(Err(none));
+        return interrupt.explain(Err(no_probe_sent(&answers, interrupt.is_requested())));
     }
     let document = document(&survey, &answers);
-    // What was found out is printed even where no file takes it.
     let out = arguments.out.as_deref();
-    let kept = out.map_or(Ok(()), |out| keep(out, &document, &survey, &answers));
-    print(&document, arguments.json)?;
-    if interrupt.is_requested() {
-        let interrupted = || Err(anyhow!("interrupted; the table is of what was asked"));
-        return interrupt.explain(kept.and_then(|()| interrupted()));
+    let written = out.map_or(Ok(()), |out| write(out, &document, &survey, &answers));
+    // Printed even if the files could not be written.
+    if arguments.json {
+        console::print_json(&document)?;
+    } else {
+        console::print(&as_text(&document))?;
     }
-    kept?;
+    if interrupt.is_requested() {
+        let interrupted = anyhow!("interrupted; the table has the probes until then");
+        return interrupt.explain(written.and(Err(interrupted)));
+    }
+    written?;
     if answers.iter().all(|answers| answers.round_trips_ns.is_empty()) {
-        bail!("nobody answered");
+        bail!("no host answered");
     }
     Ok(())
 }
 
-/// Why no probe of a survey was sent.
-fn nobody_asked(answers: &[Answers], is_interrupted: bool) -> anyhow::Error {
+/// Returns the reason why a survey sent no probe.
+fn no_probe_sent(answers: &[Answers], is_interrupted: bool) -> anyhow::Error {
     let trouble = answers.iter().find_map(|it| Some((it.address, it.trouble.as_ref()?)));
     match trouble {
-        Some((address, why)) if !is_interrupted => {
-            anyhow!("no probe could be sent, for example to {}: {why}", address.ip())
+        Some((address, reason)) if !is_interrupted => {
+            anyhow!("no probe could be sent, for example to {}: {reason}", address.ip())
         }
-        _ => anyhow!("interrupted before anybody was asked"),
+        _ => anyhow!("interrupted before the first probe"),
     }
 }
 
@@ -168,7 +160,7 @@ fn shown(path: &Path) -> String {
     path.display().to_string()
 }
 
-fn prepared(arguments: &Arguments) -> anyhow::Result<Survey> {
+fn prepare(arguments: &Arguments) -> anyhow::Result<Survey> {
     let mut names = Vec::new();
     for text in &arguments.hosts {
         let path = Path::new(text);
@@ -181,20 +173,15 @@ fn prepared(arguments: &Arguments) -> anyhow::Result<Survey> {
             bail!("more than {HOSTS_MAX} hosts");
         }
     }
-    let wanted = |address: &SocketAddr| match (arguments.ipv4, arguments.ipv6) {
-        (true, _) => address.is_ipv4(),
-        (_, true) => address.is_ipv6(),
-        _ => true,
-    };
     let hosts: anyhow::Result<Vec<Host>> =
-        names.iter().map(|name| resolved(name, &wanted)).collect();
+        names.iter().map(|name| resolve(name, arguments.family)).collect();
     let asking = match arguments.probe {
         Kind::Tcp => Asking::Tcp,
         Kind::Icmp => Asking::Icmp,
         Kind::Quic => Asking::Quic,
     };
     if arguments.pause < PAUSE_MIN {
-        bail!("--pause: 30s at least: a host is asked twice a minute at most");
+        bail!("--pause: expected at least 30s, two probes per minute");
     }
     let (probes, pause) = (arguments.probes, arguments.pause);
     let survey = Survey { hosts: hosts?, asking, probes, pause };
@@ -202,10 +189,10 @@ fn prepared(arguments: &Arguments) -> anyhow::Result<Survey> {
     Ok(survey)
 }
 
-/// The hosts that a file names.
+/// Reads the hosts of a file.
 fn listed(path: &Path) -> anyhow::Result<Vec<String>> {
     if fs::metadata(path).with_context(|| shown(path))?.len() > LIST_BYTES_MAX {
-        bail!("{}: a list of hosts has 64 KiB at most", path.display());
+        bail!("{}: expected a list of hosts with at most 64 KiB", path.display());
     }
     let text = fs::read_to_string(path).with_context(|| shown(path))?;
     let mut seen = BTreeSet::new();
@@ -213,7 +200,7 @@ fn listed(path: &Path) -> anyhow::Result<Vec<String>> {
     for (number, line) in text.lines().enumerate() {
         let name = line.split('#').next().unwrap_or_default().trim();
         if name.contains(char::is_whitespace) {
-            bail!("{}:{}: one host a line", path.display(), number + 1);
+            bail!("{}:{}: expected one host per line", path.display(), number + 1);
         }
         if !name.is_empty() && seen.insert(name.to_owned()) {
             names.push(name.to_owned());
@@ -222,19 +209,19 @@ fn listed(path: &Path) -> anyhow::Result<Vec<String>> {
     Ok(names)
 }
 
-/// The first address of each family.
-fn resolved(name: &str, wanted: &dyn Fn(&SocketAddr) -> bool) -> anyhow::Result<Host> {
+/// Resolves a name to the first address of each family.
+fn resolve(name: &str, family: FamilyOptions) -> anyhow::Result<Host> {
     if name.contains('/') {
-        bail!("{name:?}: neither a host nor a file; networks are not asked as a whole");
+        bail!("{name:?}: neither a host nor a file; networks are not accepted");
     }
     let target = underload_line::target::split_port(name, PORT)?;
     let found = target.to_socket_addrs().with_context(|| format!("{name:?}"))?;
-    let found: Vec<SocketAddr> = found.filter(wanted).collect();
+    let found: Vec<SocketAddr> = found.filter(|address| family.allows(address)).collect();
     let first = |is: fn(&SocketAddr) -> bool| found.iter().copied().find(is);
     let addresses: Vec<SocketAddr> =
         [first(SocketAddr::is_ipv4), first(SocketAddr::is_ipv6)].into_iter().flatten().collect();
     if addresses.is_empty() {
-        bail!("{name:?} has no address of the family asked for");
+        bail!("{name:?} has no address of the wanted family");
     }
     Ok(Host { name: name.to_owned(), addresses })
 }
@@ -279,24 +266,13 @@ fn row(host: String, family: &'static str, sent: u32, mut values: Vec<f64>) -> R
         sent,
         answered: count,
         min_ms: values.first().copied(),
-        // The lower of the two in the middle: a value that was seen.
+        // Of two values in the middle the lower one, which was measured.
         p50_ms: values.get(count.saturating_sub(1) / 2).copied(),
         mean_ms: mean,
         max_ms: values.last().copied(),
         deviation_ms: deviation,
         trouble: None,
     }
-}
-
-fn print(document: &Document, json: bool) -> anyhow::Result<()> {
-    let mut out = std::io::stdout().lock();
-    if json {
-        serde_json::to_writer_pretty(&mut out, document).context("writing JSON")?;
-        writeln!(out).context("writing JSON")?;
-    } else {
-        write!(out, "{}", as_text(document)).context("writing the table")?;
-    }
-    out.flush().context("writing the table")
 }
 
 fn as_text(document: &Document) -> String {
@@ -311,7 +287,6 @@ fn as_text(document: &Document) -> String {
     for row in rows() {
         let name: String = plain_text(&row.host).chars().take(width).collect();
         let lost = row.sent as usize - row.answered.min(row.sent as usize);
-        // A String takes everything.
         let _ = write!(text, "{name:<width$}  {:<6} {:>5} {lost:>5}", row.family, row.sent);
         for value in [row.min_ms, row.p50_ms, row.mean_ms, row.max_ms, row.deviation_ms] {
             let _ = write!(text, " {:>7}", number(value));
@@ -322,7 +297,7 @@ fn as_text(document: &Document) -> String {
     text
 }
 
-fn keep(
+fn write(
     out: &Path,
     document: &Document,
     survey: &Survey,
@@ -339,7 +314,7 @@ fn keep(
     Ok(())
 }
 
-/// Share of hosts at or below a median round trip, and of all round trips; a curve per family.
+/// Draws the distributions of the hosts' medians and of all round trips, a curve per family.
 fn picture(survey: &Survey, answers: &[Answers]) -> anyhow::Result<Option<String>> {
     let ms = |ns: &u64| *ns as f64 / 1e6;
     let mut panels = Vec::new();
@@ -369,14 +344,10 @@ fn picture(survey: &Survey, answers: &[Answers]) -> anyhow::Result<Option<String
         let x = Scale::logarithmic(name, (low / 1.2).max(1e-3)..(high * 1.2).max(2e-3));
         panels.push(Panel { x, y: Scale::linear("share", 0.0..1.05), curves: curves.collect() });
     }
-    let hosts = in_words(survey.hosts.len());
+    let hosts = count(survey.hosts.len(), "host");
     let title = format!("Round trips to {hosts}, by {}", survey.asking.name());
     let diagram = Diagram { name: "cdf".to_owned(), title, panels };
     Ok(Some(diagram.plot().context("drawing the distribution")?.svg()))
-}
-
-fn in_words(hosts: usize) -> String {
-    if hosts == 1 { "1 host".to_owned() } else { format!("{hosts} hosts") }
 }
 
 #[cfg(test)]
@@ -392,12 +363,14 @@ mod tests {
             round_trips_ns: Vec::new(),
             trouble: trouble.map(str::to_owned),
         };
-        let told = |trouble, is_interrupted| {
-            nobody_asked(&[answers(None), answers(trouble)], is_interrupted).to_string()
+        let error = |trouble, is_interrupted| {
+            no_probe_sent(&[answers(None), answers(trouble)], is_interrupted).to_string()
         };
-        let why = told(Some("not permitted"), false);
-        assert_eq!(why, "no probe could be sent, for example to 127.0.0.1: not permitted");
-        assert_eq!(told(None, true), "interrupted before anybody was asked");
+        assert_eq!(
+            error(Some("not permitted"), false),
+            "no probe could be sent, for example to 127.0.0.1: not permitted"
+        );
+        assert_eq!(error(None, true), "interrupted before the first probe");
     }
 
     /// Table 3 of the guideline's Appendix I prints these columns.
@@ -430,10 +403,10 @@ mod tests {
         fs::write(&file, "# ours\n127.0.0.1:80  # the first\n\n[::1]\n127.0.0.1:80\n").unwrap();
         assert_eq!(listed(&file).unwrap(), ["127.0.0.1:80", "[::1]"]);
         fs::write(&file, "a b\n").unwrap();
-        assert!(listed(&file).unwrap_err().to_string().contains(":1: one host a line"));
-        let host = resolved("[::1]", &|_| true).unwrap();
+        assert!(listed(&file).unwrap_err().to_string().contains(":1: expected one host"));
+        let host = resolve("[::1]", FamilyOptions::default()).unwrap();
         assert_eq!(host.addresses, ["[::1]:443".parse().unwrap()]);
-        assert!(resolved("192.0.2.0/24", &|_| true).is_err());
-        assert!(resolved("127.0.0.1", &|address| address.is_ipv6()).is_err());
+        assert!(resolve("192.0.2.0/24", FamilyOptions::default()).is_err());
+        assert!(resolve("127.0.0.1", FamilyOptions { ipv4: false, ipv6: true }).is_err());
     }
 }

@@ -1,4 +1,4 @@
-//! What the program does beside measuring lines: all of it is left out without the feature `whole`.
+//! The commands that only the feature `whole` has.
 
 use std::process::ExitCode;
 
@@ -19,35 +19,35 @@ use crate::{kernel, link};
 
 #[derive(Subcommand)]
 pub enum Command {
-    /// Runs a scenario: every arm, every repeat, with a table, a record and a report.
+    /// Runs a scenario: every arm and repeat. Writes a record and a report, prints a table.
     Run(run::Arguments),
-    /// Runs a scenario over a grid of settings, or drawn ones: a million cells, one table.
+    /// Runs a scenario over a grid of settings or over random settings.
     Sweep(sweep::Arguments),
     /// Lists the built-in scenarios, or prints one.
     Scenarios(scenarios::Arguments),
     /// Checks scenario files; lists every error with its line.
     Check(check::Arguments),
-    /// Runs the built-in scenarios that have published numbers, and lists all of them beside ours.
+    /// Runs the built-in scenarios that have published numbers, and compares the numbers.
     Figures(figures::Arguments),
-    /// Makes one report of one or several runs, simulated and measured together.
+    /// Writes one report of one or several runs, simulated or measured.
     Report(report::Arguments),
-    /// The far end of `underload measure`, on a machine of yours.
+    /// Runs the server for `underload measure`.
     Serve(Box<serve::Arguments>),
     /// Writes the trials of a run as files of another tool.
     Export(export::Arguments),
-    /// Replays packets through a queue and a link: what would they have done to them?
+    /// Replays recorded packets through a queue and a link.
     Replay(replay::Arguments),
     /// Runs a command behind an emulated link, as Mahimahi's shells do.
     Link(link::Arguments),
     /// Lists queues and links with their parameters, units, defaults and sources.
     Queues(queues::Arguments),
-    /// Many lines measured by a plan: starts `underload-fleet`, a program of its own.
+    /// Measures many access lines by a plan: starts the program `underload-fleet`.
     Fleet(fleet::Arguments),
-    /// Cable modem configuration files: read, written, checked and tried out.
+    /// Decodes, encodes and checks cable modem configuration files.
     Docsis(docsis::Arguments),
     /// The Linux kernel that runs scenarios in virtual time: installs it, or shows it.
     Kernel(kernel::Arguments),
-    /// Tells how much the cache of simulated trials holds, or makes it smaller.
+    /// Prints the size of the cache of simulated trials, or removes trials.
     Cache(cache::Arguments),
     /// Prints a script that completes commands and options in a shell.
     #[command(after_help = "Examples:
@@ -55,18 +55,18 @@ pub enum Command {
   underload completions zsh > ~/.zfunc/_underload
   underload completions fish > ~/.config/fish/completions/underload.fish")]
     Completions(manual::Completions),
-    /// Prints the program's page for `man`, or writes one for each command.
+    /// Prints the program's manual page, or writes one for each command.
     #[command(after_help = "Examples:
   underload man | man -l -
   underload man ~/.local/share/man/man1")]
     Man(manual::Manual),
-    /// Prints a page of the book that follows from the program.
+    /// Prints a page of the book that is generated from the program.
     #[command(hide = true)]
     Reference(reference::Arguments),
 }
 
 impl Command {
-    /// Does it; `program` is the whole command line.
+    /// `program` is the definition of the whole command line.
     pub fn run(&self, options: console::Options, program: clap::Command) -> ExitCode {
         let outcome = match self {
             Self::Run(arguments) => run::run(arguments),

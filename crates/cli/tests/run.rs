@@ -237,7 +237,7 @@ fn bad_input_ends_with_status_2_and_names_its_place() {
     );
     let cases: [(&[&str], &str); 14] = [
         (&["figures", "no/such"], "no scenario with published numbers begins with no/such"),
-        (large, "1100000 trials are more than 1000000: give --yes"),
+        (large, "1100000 trials are more than 1000000: confirm with --yes"),
         (&["run", "nothing.toml"], "sweep[0]: has no values"),
         (
             &["run", "far.toml", "--world", "live"],
@@ -588,7 +588,7 @@ fn a_run_of_many_trials_has_a_small_record_and_is_read_by_every_command() {
     assert_eq!(told[0]["trials"].as_array().map(Vec::len), Some(2_002));
     // No file of each trial: it kept nothing to put there.
     let exported = done(&["export", "out", "--format", "csv", "--out", "tables"]);
-    assert!(stderr(&exported).contains("keeps no samples and curves"), "{}", stderr(&exported));
+    assert!(stderr(&exported).contains("stored no samples or series"), "{}", stderr(&exported));
     let files: Vec<_> =
         std::fs::read_dir(folder.path().join("tables")).expect("a folder").collect();
     assert_eq!(files.len(), 1, "{files:?}");

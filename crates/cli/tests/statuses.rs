@@ -390,7 +390,7 @@ fn a_published_number_that_is_missed_fails_where_that_is_asked_for() {
     assert_eq!(published("1", &[]).0, Some(0));
     let (status, _, errors) = published("2", &["--fail-on", "miss"]);
     assert_eq!(status, Some(1), "{errors}");
-    assert!(errors.contains("1 published number is missed"), "{errors}");
+    assert!(errors.contains("missed: 1 published number"), "{errors}");
     assert_eq!(published("9000", &["--fail-on", "miss"]).0, Some(0));
 }
 
@@ -399,7 +399,7 @@ fn colours_and_silence_are_as_asked_for() {
     let folder = folder();
     let (status, out, errors) = outcome(&["--color=always", "queues", "codle"], folder.path());
     assert_eq!((status, out.as_str()), (Some(2), ""));
-    assert!(errors.starts_with("\u{1b}[1;31merror:\u{1b}[0m there is no queue"), "{errors:?}");
+    assert!(errors.starts_with("\u{1b}[1;31merror:\u{1b}[0m unknown queue"), "{errors:?}");
     assert!(errors.contains("did you mean `codel`?"), "{errors}");
     let (_, _, errors) = outcome(&["queues", "codle", "--color", "never"], folder.path());
     assert!(errors.starts_with("error: "), "{errors:?}");

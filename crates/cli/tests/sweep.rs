@@ -93,7 +93,7 @@ fn a_sweep_that_is_killed_three_times_has_the_same_tables() {
     assert!(kills > 0, "the premise: it was killed with something stored");
     let last = run(folder, &["sweep.toml", "--output", "out"]);
     let said = text(&last.stderr);
-    assert!(last.status.success() && said.contains("going on after"), "{said}");
+    assert!(last.status.success() && said.contains("continuing after"), "{said}");
     assert_eq!(tables(&folder.join("whole")), tables(&folder.join("out")));
     assert_eq!(parts(&folder.join("out")), 0);
     assert_eq!(text(&last.stdout), text(&whole.stdout));
@@ -114,7 +114,7 @@ fn ctrl_c_keeps_what_was_computed_and_says_how_to_go_on() {
     child.stderr.take().expect("a pipe").read_to_string(&mut said).expect("text");
     let status = child.wait().expect("it ends");
     assert_eq!(status.code(), Some(130), "{said}");
-    assert!(said.contains("the same command goes on"), "{said}");
+    assert!(said.contains("the same command continues"), "{said}");
     assert!(parts(&folder.join("out")) > 0 && folder.join("out/report.html").exists());
 }
 
@@ -243,7 +243,7 @@ fn a_sweep_is_drawn_as_its_file_asks_and_drawn_anew_without_computing() {
         plot("scatter", "x_metric = \"goodput.up\"\nonly = { arm = \"codel\" }"),
     ];
     fs::write(folder.join("sweep.toml"), axes(12) + &rest.concat()).expect("a file");
-    let second = page("going on after 48 of 48 trials");
+    let second = page("continuing after 48 of 48 trials");
     for title in ["As heat", "As box", "As scatter"] {
         assert!(second.contains(title), "{title}");
     }

@@ -6,7 +6,9 @@ use std::io::{self, Write as _};
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use anstream::AutoStream;
+use anyhow::Context as _;
 use clap::{Args, ColorChoice};
+use serde::Serialize;
 
 /// The options that every command has.
 #[derive(Debug, Clone, Copy, Args)]
@@ -144,6 +146,19 @@ fn on_stderr() -> bool {
 /// Colours the verdicts in a result if stdout supports colours.
 pub fn result(text: &str) -> Cow<'_, str> {
     paint(text, AutoStream::choice(&io::stdout()) != anstream::ColorChoice::Never)
+}
+
+/// Prints a result on stdout.
+pub fn print(text: &str) -> anyhow::Result<()> {
+    let mut out = io::stdout().lock();
+    out.write_all(text.as_bytes()).and_then(|()| out.flush()).context("writing the result")
+}
+
+/// Prints a document as indented JSON on stdout.
+pub fn print_json(document: &(impl Serialize + ?Sized)) -> anyhow::Result<()> {
+    let mut out = io::stdout().lock();
+    serde_json::to_writer_pretty(&mut out, document).context("writing JSON")?;
+    writeln!(out).and_then(|()| out.flush()).context("writing JSON")
 }
 
 /// Words that are coloured: bold red, red, yellow, cyan, green.

@@ -55,6 +55,14 @@ pub fn bad_input(error: impl Into<anyhow::Error>) -> anyhow::Error {
     error.into().context(BadInput)
 }
 
+/// Returns from the function with an error that is the input's fault, as `anyhow::bail!` does with
+/// any other.
+#[macro_export]
+macro_rules! refuse {
+    ($($text:tt)*) => { return Err($crate::exit::bad_input(::anyhow::anyhow!($($text)*))) };
+}
+pub use crate::refuse;
+
 /// The causes on one line, outermost first.
 #[cfg(test)]
 pub fn message(error: &anyhow::Error) -> String {

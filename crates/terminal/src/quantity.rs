@@ -1,10 +1,10 @@
-//! Numbers with units on the command line, read as the SPEC strings read them.
+//! Quantities with units on the command line, as in SPEC strings.
 
 use std::time::Duration;
 
 use underload_aqm::config::{Kind, Value};
 
-/// A time with its unit, `5s` or `4h`: as in SPEC strings.
+/// Parses a time such as `5s` or `4h`.
 pub fn duration(text: &str) -> Result<Duration, String> {
     match Kind::Span.read(text) {
         Some(Value::Span(span)) => Ok(Duration::from_nanos(span.as_nanos())),
@@ -12,7 +12,7 @@ pub fn duration(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// A rate with its unit, `20mbit`, in bit/s.
+/// Parses a rate such as `20mbit`, in bit/s.
 pub fn rate(text: &str) -> Result<u64, String> {
     match Kind::Rate.read(text) {
         Some(Value::Rate(rate)) if rate.bits_per_second() > 0 => Ok(rate.bits_per_second()),
@@ -21,7 +21,7 @@ pub fn rate(text: &str) -> Result<u64, String> {
     }
 }
 
-/// A size with its unit, `256KiB` or `2GB`, in bytes.
+/// Parses a size such as `256KiB` or `2GB`, in bytes.
 pub fn size(text: &str) -> Result<u64, String> {
     let large = [("GiB", "MiB", 1 << 10), ("GB", "MB", 1_000)];
     let large = large.into_iter().find_map(|(unit, smaller, scale)| {
@@ -35,7 +35,7 @@ pub fn size(text: &str) -> Result<u64, String> {
     }
 }
 
-/// A share in percent, with or without the sign.
+/// Parses a percentage, with or without the sign.
 pub fn percent(text: &str) -> Result<f64, String> {
     let value = text.trim_end_matches('%').parse::<f64>().ok();
     value.filter(|value| (0.0..=100.0).contains(value)).ok_or("expected 0 to 100".to_owned())

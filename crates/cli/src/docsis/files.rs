@@ -1,15 +1,15 @@
-//! Reading with a limit, writing whole or not at all.
+//! Files of limited size, and atomic writes.
 
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-use anyhow::{Context, anyhow};
+use anyhow::Context;
 use underload_disk::{self as disk, Access};
 use underload_docsis::text::MAX_TEXT_BYTES;
-use underload_terminal::exit::OrBadInput;
+use underload_terminal::exit::{OrBadInput, refuse};
 
-/// A file of at most `limit` bytes.
+/// Reads a file of at most `limit` bytes.
 pub fn read(path: &Path, limit: usize) -> anyhow::Result<Vec<u8>> {
     let open = || -> std::io::Result<Vec<u8>> {
         let mut bytes = Vec::new();
@@ -18,40 +18,36 @@ pub fn read(path: &Path, limit: usize) -> anyhow::Result<Vec<u8>> {
     };
     let bytes = open().with_context(|| path.display().to_string()).or_bad_input()?;
     if bytes.len() > limit {
-        let message = format!("{}: more than the {limit} bytes accepted", path.display());
-        return Err(anyhow!(message)).or_bad_input();
+        refuse!("{}: more than the {limit} bytes accepted", path.display());
     }
     Ok(bytes)
 }
 
-/// A text file.
 pub fn read_text(path: &Path) -> anyhow::Result<String> {
-    let bytes = read(path, MAX_TEXT_BYTES)?;
-    String::from_utf8(bytes)
-        .map_err(|_| {
-            anyhow!(
-                "{}: not text; accepted: TOML or Main {{ ... }} (for a configuration file see \
+    let Ok(text) = String::from_utf8(read(path, MAX_TEXT_BYTES)?) else {
+        refuse!(
+            "{}: not text; accepted: TOML or Main {{ ... }} (for a configuration file see \
              `underload docsis decode`)",
-                path.display()
-            )
-        })
-        .or_bad_input()
+            path.display()
+        )
+    };
+    Ok(text)
 }
 
-/// Writes a file so that it is there whole or not at all: beside it first, then in its place.
+/// Writes a file atomically.
 pub fn write(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
     disk::write_whole(path, bytes, Access::Usual)
         .with_context(|| format!("writing {}", path.display()))
 }
 
-/// A size as `1024`, `1KiB`, `24KiB` or `1MiB`.
+/// Parses a size such as `1024`, `24KiB` or `1MiB`.
 pub fn size(text: &str) -> Result<u64, String> {
     let units = [("KiB", 1024), ("MiB", 1024 * 1024), ("B", 1), ("", 1)];
     let parse = |(unit, factor): (&str, u64)| {
         text.strip_suffix(unit)?.trim().parse::<u64>().ok()?.checked_mul(factor)
     };
     let size = units.into_iter().find_map(parse).filter(|size| *size <= 1 << 40);
-    size.ok_or_else(|| "accepted: bytes as 24576, 24KiB or 1MiB".to_owned())
+    size.ok_or_else(|| "accepted: a size such as 24576, 24KiB or 1MiB".to_owned())
 }
 
 #[cfg(test)]

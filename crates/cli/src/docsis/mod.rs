@@ -1,13 +1,12 @@
-//! `underload docsis`: cable modem configuration files, read, written, checked and tried out.
+//! `underload docsis`: decodes, encodes and checks cable modem configuration files.
 
 mod files;
 mod recommend;
 
 use std::fmt::Write as _;
-use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, anyhow, bail};
+use anyhow::{Context, bail};
 use clap::{Args, Subcommand, ValueEnum};
 use serde::Serialize;
 use underload_docsis::check::{Finding, Rule, Severity, check};
@@ -15,15 +14,14 @@ use underload_docsis::mic::Secret;
 use underload_docsis::modem::{Modem, drain_time_us};
 use underload_docsis::qos::{Direction, ServiceFlow};
 use underload_docsis::{Config, Limits, text};
-use underload_terminal::console::{count, note, warning};
-use underload_terminal::exit::OrBadInput;
+use underload_terminal::console::{count, note, print, print_json, warning};
+use underload_terminal::exit::{OrBadInput, refuse};
 
-/// Bytes of a file with that secret at most.
+/// Longest accepted file with the secret.
 const SECRET_BYTES_MAX: u64 = 4096;
-/// Where the secret of the CMTS MIC comes from if no file is named.
+/// The environment variable with the secret of the CMTS MIC, unless --secret-file names a file.
 const SECRET_VARIABLE: &str = "UNDERLOAD_DOCSIS_SECRET";
 
-/// The command line of `underload docsis`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   underload docsis decode cm.bin
@@ -38,11 +36,11 @@ pub struct Arguments {
 enum Action {
     /// Shows a configuration file as text, every setting with its name, unit and meaning.
     Decode(Decode),
-    /// Makes a configuration file from text: settings, MICs, end marker and pads.
+    /// Encodes text as a configuration file, with MICs, end marker and pads.
     Encode(Encode),
     /// Checks a configuration file: structure, MICs, and settings that contradict each other.
     Check(Check),
-    /// Tells which buffer a modem would give each upstream flow, or that it rejects the file.
+    /// Prints the buffer that a modem would give each upstream flow, or that it rejects the file.
     Modem(Try),
     /// Recommends buffer or AQM settings for an upstream, with their predicted effect.
     Recommend(recommend::Arguments),
@@ -50,13 +48,12 @@ enum Action {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Form {
-    /// TOML, which carries every byte.
+    /// TOML, which decodes to the same bytes.
     Toml,
     /// The `Main { ... }` form of the open `docsis` encoder, without MICs and pads.
     Main,
 }
 
-/// The command line of `underload docsis decode`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   underload docsis decode cm.bin
@@ -65,13 +62,13 @@ enum Form {
 struct Decode {
     /// The configuration file.
     file: PathBuf,
-    /// The text form.
+    /// Form of the text.
     #[arg(long, value_enum, default_value_t = Form::Toml)]
     form: Form,
     /// Prints one JSON document instead, with the offset of every setting.
     #[arg(long, conflicts_with = "form")]
     json: bool,
-    /// Reads on past duplicates and values that do not fit, which stay as bytes.
+    /// Accepts duplicates and values of a wrong length, which become bytes.
     #[arg(long)]
     lenient: bool,
     /// Writes to this file instead of the terminal.
@@ -79,35 +76,35 @@ struct Decode {
     out: Option<PathBuf>,
 }
 
-/// The command line of `underload docsis encode`.
 #[derive(Debug, Args)]
-#[command(after_help = "The secret that the CMTS shares comes from --secret-file, or else from the
-environment variable UNDERLOAD_DOCSIS_SECRET; it is never an argument. Text that still has the
-MICs of the file it came from needs no secret as long as nothing was changed.
+#[command(
+    after_help = "The secret of the CMTS MIC comes from --secret-file or from the environment
+variable UNDERLOAD_DOCSIS_SECRET, never from an argument. Decoded text that was not changed since
+needs no secret: it contains the MICs.
 
 Examples:
   underload docsis encode cm.toml --out cm.bin --secret-file secret
-  UNDERLOAD_DOCSIS_SECRET=... underload docsis encode cm.txt --out cm.bin")]
+  UNDERLOAD_DOCSIS_SECRET=... underload docsis encode cm.txt --out cm.bin"
+)]
 struct Encode {
     /// The text, in either form.
     file: PathBuf,
     /// The configuration file to write.
     #[arg(long, value_name = "FILE")]
     out: PathBuf,
-    /// A file that holds the secret of the CMTS MIC.
+    /// A file with the secret of the CMTS MIC.
     #[arg(long, value_name = "FILE")]
     secret_file: Option<PathBuf>,
-    /// Writes the MICs that stand in the text, whether they fit or not.
+    /// Writes the MICs of the text, correct or not.
     #[arg(long)]
     keep_mics: bool,
-    /// Writes the file though it breaks rules, or though there is no secret for its CMTS MIC.
+    /// Writes the file even with errors, or without a CMTS MIC if there is no secret.
     #[arg(long)]
     force: bool,
 }
 
-/// The command line of `underload docsis check`.
 #[derive(Debug, Args)]
-#[command(after_help = "Exit status: 0 no errors (warnings and notes may be there), 1 errors.
+#[command(after_help = "Exit status: 0 no errors (even with warnings and notes), 1 errors.
 Without a secret, from --secret-file or UNDERLOAD_DOCSIS_SECRET, the CMTS MIC is not checked.
 
 Examples:
@@ -117,7 +114,7 @@ struct Check {
     /// The configuration file.
     #[arg(required_unless_present = "rules")]
     file: Option<PathBuf>,
-    /// A file that holds the secret of the CMTS MIC.
+    /// A file with the secret of the CMTS MIC.
     #[arg(long, value_name = "FILE")]
     secret_file: Option<PathBuf>,
     /// Prints one JSON document.
@@ -128,10 +125,9 @@ struct Check {
     rules: bool,
 }
 
-/// The command line of `underload docsis modem`.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Exit status: 0 every flow gets a buffer, 1 a flow gets none or there is no flow.
+    after_help = "Exit status: 0 every flow gets a buffer, 1 a flow is rejected or no flow exists.
 
 Examples:
   underload docsis modem cm.bin
@@ -140,10 +136,10 @@ Examples:
 struct Try {
     /// The configuration file.
     file: PathBuf,
-    /// Granularity of the modem's buffers.
+    /// Granularity of the modem's buffers, such as 1KiB.
     #[arg(long, value_name = "SIZE", default_value = "1KiB", value_parser = files::size)]
     block: u64,
-    /// All the buffer that the modem has for a flow.
+    /// Largest buffer that the modem has for a flow.
     #[arg(long, value_name = "SIZE", default_value = "256KiB", value_parser = files::size)]
     limit: u64,
     /// Prints one JSON document.
@@ -151,7 +147,6 @@ struct Try {
     json: bool,
 }
 
-/// Does what was asked for.
 pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     match &arguments.action {
         Action::Decode(decode) => decode.run(),
@@ -172,9 +167,8 @@ impl Decode {
             warning!("{}: {defect}", self.file.display());
         }
         if !defects.is_empty() && !self.lenient {
-            let message =
-                format!("{}; --lenient reads on past them", count(defects.len(), "defect"));
-            return Err(anyhow!("{}: {message}", self.file.display())).or_bad_input();
+            let defects = count(defects.len(), "defect");
+            refuse!("{}: {defects}; --lenient accepts them", self.file.display());
         }
         let text = if self.json {
             serde_json::to_string_pretty(&config.describe())? + "\n"
@@ -207,35 +201,31 @@ impl Encode {
             warning!("{error}");
         }
         if !errors.is_empty() && !self.force {
-            let message = {
-                let errors = count(errors.len(), "error");
-                format!("{errors}; nothing written; --force writes it")
-            };
-            return Err(anyhow!("{name}: {message}")).or_bad_input();
+            let errors = count(errors.len(), "error");
+            refuse!("{name}: {errors}; nothing was written; --force writes the file");
         }
         files::write(&self.out, &bytes)?;
         note!("{}: {} bytes", self.out.display(), bytes.len());
         Ok(())
     }
 
-    /// Makes the MICs, unless those in the text still fit and there is no secret to make others.
+    /// Computes the MICs. Without a secret the MICs of the text stay, if they are correct.
     fn seal(&self, config: &mut Config, secret: Option<&Secret>) -> anyhow::Result<()> {
-        let fits = config.has_correct_cm_mic();
-        match secret {
-            None if fits == Some(true) && config.has_cmts_mic() => Ok(()),
-            None if self.force => Ok(config.seal(None)?),
-            None => {
-                let why = match fits {
-                    Some(false) => "the settings were changed since the MICs were made",
-                    _ => "the CMTS MIC has to be made",
-                };
-                bail!(
-                    "{why}, which takes the secret: give --secret-file or {SECRET_VARIABLE}; \
-                     --force writes the file without a CMTS MIC"
-                )
-            }
-            secret => Ok(config.seal(secret)?),
+        let is_correct = config.has_correct_cm_mic();
+        if secret.is_none() && is_correct == Some(true) && config.has_cmts_mic() {
+            return Ok(());
         }
+        if secret.is_none() && !self.force {
+            let reason = match is_correct {
+                Some(false) => "the settings were changed, so the CMTS MIC must be computed again",
+                _ => "the CMTS MIC must be computed",
+            };
+            bail!(
+                "{reason}, which needs the secret: give --secret-file or {SECRET_VARIABLE}; \
+                 --force writes the file without a CMTS MIC"
+            )
+        }
+        Ok(config.seal(secret)?)
     }
 }
 
@@ -246,22 +236,17 @@ impl Check {
         let secret = secret(self.secret_file.as_deref())?;
         let findings = check(&bytes, secret.as_ref());
         if self.json {
-            print(&(serde_json::to_string_pretty(&findings)? + "\n"))?;
+            print_json(&findings)?;
         } else {
-            let mut text = String::new();
-            for finding in &findings {
-                writeln!(text, "{finding}")?;
-            }
-            print(&text)?;
+            findings.iter().try_for_each(|finding| print(&format!("{finding}\n")))?;
         }
         let number =
             |severity| findings.iter().filter(|f: &&Finding| f.severity == severity).count();
-        let (errors, warnings, notes) =
-            (number(Severity::Error), number(Severity::Warning), number(Severity::Note));
-        let told = [(errors, "error"), (warnings, "warning"), (notes, "note")];
-        let told = told.map(|(number, word)| count(number, word)).join(", ");
-        let summary = format!("{}: {told}", file.display());
-        if errors > 0 {
+        let counts = [Severity::Error, Severity::Warning, Severity::Note]
+            .map(|severity| count(number(severity), &severity.to_string()))
+            .join(", ");
+        let summary = format!("{}: {counts}", file.display());
+        if number(Severity::Error) > 0 {
             bail!(summary);
         }
         note!("{summary}");
@@ -270,17 +255,14 @@ impl Check {
 }
 
 fn rules() -> anyhow::Result<()> {
-    let mut text = String::new();
-    for rule in Rule::ALL {
-        writeln!(text, "{rule} {:<8}{}", rule.severity(), rule.summary())?;
-    }
-    print(&text)
+    let line = |rule: &Rule| format!("{rule} {:<8}{}\n", rule.severity(), rule.summary());
+    print(&Rule::ALL.iter().map(line).collect::<String>())
 }
 
-/// How a modem treats one service flow.
+/// What a modem does with one service flow.
 #[derive(Debug, Serialize)]
 struct Outcome {
-    /// `None`: the flow has none, so it is rejected.
+    /// `None` if the flow has no reference, so the modem rejects it.
     reference: Option<u16>,
     buffer_bytes: Option<u64>,
     drain_ms: Option<f64>,
@@ -296,11 +278,10 @@ impl Try {
         let modem = Modem::new(self.block, self.limit).or_bad_input()?;
         let default_ms = config.default_target_ms();
         let flows = config.of(Direction::Upstream.flow_code()).map(ServiceFlow::from_tlv);
-        let outcomes: Vec<Outcome> = flows
-            .map(|flow| flow.map_or_else(nameless, |flow| outcome(&modem, &flow, default_ms)))
-            .collect();
+        let outcomes: Vec<Outcome> =
+            flows.map(|flow| outcome(&modem, flow.as_ref(), default_ms)).collect();
         if self.json {
-            print(&(serde_json::to_string_pretty(&outcomes)? + "\n"))?;
+            print_json(&outcomes)?;
         } else if !outcomes.is_empty() {
             print(&table(&outcomes))?;
         }
@@ -316,12 +297,11 @@ impl Try {
     }
 }
 
-fn nameless() -> Outcome {
-    let rejected = Some("ServiceFlowReference (1) is missing".to_owned());
-    Outcome { reference: None, buffer_bytes: None, drain_ms: None, rejected }
-}
-
-fn outcome(modem: &Modem, flow: &ServiceFlow, default_ms: Option<u16>) -> Outcome {
+fn outcome(modem: &Modem, flow: Option<&ServiceFlow>, default_ms: Option<u16>) -> Outcome {
+    let Some(flow) = flow else {
+        let rejected = Some("ServiceFlowReference (1) is missing".to_owned());
+        return Outcome { reference: None, buffer_bytes: None, drain_ms: None, rejected };
+    };
     let selected = modem.select(flow, default_ms);
     let buffer_bytes = selected.ok();
     let drain_us = buffer_bytes
@@ -352,11 +332,7 @@ fn table(outcomes: &[Outcome]) -> String {
     text
 }
 
-fn print(text: &str) -> anyhow::Result<()> {
-    Ok(io::stdout().lock().write_all(text.as_bytes())?)
-}
-
-/// The secret from the named file, or else from the environment.
+/// Reads the secret from the file, or else from the environment.
 fn secret(file: Option<&Path>) -> anyhow::Result<Option<Secret>> {
     let (bytes, source) = match (file, std::env::var_os(SECRET_VARIABLE)) {
         (Some(path), _) => {
@@ -369,7 +345,7 @@ fn secret(file: Option<&Path>) -> anyhow::Result<Option<Secret>> {
     };
     let secret = Secret::new(&bytes);
     if secret.is_empty() {
-        return Err(anyhow!("{source}: the secret is empty")).or_bad_input();
+        refuse!("{source}: the secret is empty");
     }
     Ok(Some(secret))
 }

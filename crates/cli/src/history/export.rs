@@ -1,4 +1,4 @@
-//! The numbers for whoever collects numbers.
+//! The numbers in the formats of Prometheus and InfluxDB.
 
 use std::fmt::Write as _;
 
@@ -6,8 +6,8 @@ use underload_record::history::{Followed, Trend};
 
 use underload_line::history::Collected;
 
-/// The latest run of each step that is still measured, in Prometheus' text format: who collects it
-/// takes every number for one of now.
+/// Formats the newest run of each step that is still measured in Prometheus' text format.
+/// Prometheus assigns the time of collection to every number, so older steps are left out.
 pub fn prometheus(collected: &Collected, trends: &[Trend]) -> String {
     let mut text = String::new();
     let latest: Vec<(&str, f64, Followed)> = trends
@@ -19,7 +19,6 @@ pub fn prometheus(collected: &Collected, trends: &[Trend]) -> String {
         if rows.is_empty() {
             return;
         }
-        // A String takes everything.
         let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} gauge");
         for (labels, value) in rows {
             let _ = writeln!(text, "{name}{{{labels}}} {value}");
@@ -45,8 +44,11 @@ pub fn prometheus(collected: &Collected, trends: &[Trend]) -> String {
         };
         Some((format!("step=\"{}\",direction=\"{direction}\"", label(step)), value * 1e6))
     });
-    let help = "Payload in the latest valid run.";
-    family("underload_goodput_bits_per_second", help, goodput.collect());
+    family(
+        "underload_goodput_bits_per_second",
+        "Payload in the latest valid run.",
+        goodput.collect(),
+    );
     let change = trends.iter().filter_map(|trend| {
         let labels =
             format!("step=\"{}\",metric=\"{}\"", label(&trend.step), trend.followed.name());
@@ -64,7 +66,7 @@ fn label(text: &str) -> String {
     text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
 
-/// All runs, in InfluxDB's line protocol.
+/// Formats all runs in InfluxDB's line protocol.
 pub fn influx(collected: &Collected) -> String {
     let mut text = String::new();
     for run in &collected.runs {
@@ -72,17 +74,14 @@ pub fn influx(collected: &Collected) -> String {
             let fields: Vec<String> =
                 values.iter().map(|(it, value)| format!("{}={value}", field(*it))).collect();
             if !fields.is_empty() {
-                let (step, at_s) = (tag(step), run.at_s);
-                // A String takes everything.
-                let _ =
-                    writeln!(text, "underload,step={step} {} {at_s}000000000", fields.join(","));
+                let (step, at_s, fields) = (tag(step), run.at_s, fields.join(","));
+                let _ = writeln!(text, "underload,step={step} {fields} {at_s}000000000");
             }
         }
     }
     text
 }
 
-/// Each field with its unit.
 fn field(followed: Followed) -> &'static str {
     match followed {
         Followed::LoadP99 => "load_p99_ms",
@@ -98,7 +97,7 @@ fn tag(text: &str) -> String {
     for letter in text.chars() {
         match letter {
             ',' | '=' | ' ' => tag.extend(['\\', letter]),
-            // A backslash at the end would join the tag with what follows.
+            // A backslash at the end would escape the separator after the tag.
             '\\' => tag.push('/'),
             control if control.is_control() => tag.push('_'),
             other => tag.push(other),

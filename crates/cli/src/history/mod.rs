@@ -5,12 +5,11 @@
 
 mod export;
 
-use std::io::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::{Context, anyhow, bail};
+use anyhow::{Context, bail};
 use clap::Args;
 use serde_json::json;
 use underload_compat::https;
@@ -18,14 +17,13 @@ use underload_disk::{self as disk, Access};
 use underload_line::history::{History, collect, followed, sentence};
 use underload_record::history::{Followed, Trend, Windows};
 use underload_report::{history_page, one_line, plain_text, replace_page};
-use underload_terminal::exit::OrBadInput;
+use underload_terminal::console::{self, warning};
+use underload_terminal::exit::{OrBadInput, refuse};
+use underload_terminal::quantity::duration;
 
-use crate::quantity::duration;
-
-/// The command line of `underload history`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Exit status: 0 done, 3 with --alert if the line is worse, 2 bad input, 1 failed.
+Exit status: 0 done, 3 if --alert applies, 2 bad input, 1 failed.
 
 Examples:
   underload history runs/history
@@ -33,31 +31,31 @@ Examples:
   underload history runs/history --prometheus /var/lib/node_exporter/underload.prom
   underload history runs/history --influx - --metric goodput-down --alert 20")]
 pub struct Arguments {
-    /// The directory of runs, as `underload measure --every` leaves it.
+    /// The directory of runs that `underload measure --every` writes.
     pub directory: PathBuf,
-    /// The number that is judged: load-p99, load-p50, idle-p50, goodput-up or goodput-down.
+    /// The number to judge: load-p99, load-p50, idle-p50, goodput-up or goodput-down.
     #[arg(long, value_name = "NAME", value_parser = followed, default_value = "load-p99")]
     pub metric: Followed,
-    /// How long from the first run on is the baseline.
+    /// Length of the baseline, from the first run on.
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "7d")]
     pub baseline: Duration,
-    /// How long until the latest run is held against it.
+    /// Length of the recent period, up to the newest run, which is compared with the baseline.
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "1d")]
     pub recent: Duration,
-    /// Exit status 3 if the latest median is worse than the baseline's by so much, in percent, and
-    /// than nine of ten of its runs.
+    /// Exits with status 3 if the recent median is more than PERCENT worse than the baseline's, and
+    /// worse than nine of ten runs of the baseline.
     #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub alert: Option<u32>,
-    /// Sends such an alert as JSON to this address: https, or http to this machine.
+    /// Sends the alert as JSON to this URL: https, or http to this machine.
     #[arg(long, value_name = "URL", requires = "alert")]
     pub webhook: Option<String>,
-    /// Writes the latest numbers as Prometheus reads them from a file; - is stdout.
+    /// Writes the newest numbers in Prometheus' text format; - is stdout.
     #[arg(long, value_name = "FILE")]
     pub prometheus: Option<PathBuf>,
     /// Writes all numbers in InfluxDB's line protocol; - is stdout.
     #[arg(long, value_name = "FILE")]
     pub influx: Option<PathBuf>,
-    /// The page [default: history.html in the directory].
+    /// The HTML page to write [default: history.html in the directory].
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
     /// Prints the numbers as one JSON document.
@@ -65,10 +63,9 @@ pub struct Arguments {
     pub json: bool,
 }
 
-/// The line is worse than it was.
+/// Exit status of an alert.
 const WORSE: u8 = 3;
 
-/// Reads, judges, prints, draws, and says by its exit status whether the line is worse.
 pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     if let Some(url) = &arguments.webhook {
         https::check_url(url).context("--webhook").or_bad_input()?;
@@ -76,38 +73,43 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let is_stdout = |path: &Option<PathBuf>| path.as_ref().is_some_and(|it| it.as_os_str() == "-");
     let outputs = [is_stdout(&arguments.prometheus), is_stdout(&arguments.influx), arguments.json];
     if outputs.into_iter().filter(|wanted| *wanted).count() > 1 {
-        return Err(underload_terminal::exit::bad_input(anyhow!(
-            "only one of the outputs can be stdout"
-        )));
+        refuse!("only one of --prometheus, --influx and --json can write to stdout");
     }
     let now_s = jiff::Timestamp::now().as_second();
     let collected = collect(&arguments.directory, now_s).or_bad_input()?;
     for line in &collected.skipped {
-        eprintln!("left out: {}", plain_text(line));
+        eprintln!("skipped: {}", plain_text(line));
     }
     if collected.runs.is_empty() {
-        bail!("{}: no run that can be read", arguments.directory.display());
+        bail!("{}: none of the runs can be used", arguments.directory.display());
     }
     let windows = Windows {
         baseline_s: arguments.baseline.as_secs() as i64,
         recent_s: arguments.recent.as_secs() as i64,
     };
     let history = History::new(collected, arguments.metric, windows);
-    // A file that cannot be written does not suppress the sentences or the alert.
-    let mut kept = draw(arguments, &history);
+    // If a file cannot be written, the sentences and the alert are still printed.
+    let mut written = draw(arguments, &history);
     let files = [
         (&arguments.prometheus, export::prometheus(&history.collected, &history.trends)),
         (&arguments.influx, export::influx(&history.collected)),
     ];
     for (path, text) in files {
         if let Some(path) = path {
-            kept = kept.and(written(path, &text));
+            written = written.and(write(path, &text));
         }
     }
-    let stdout_is_taken = outputs.contains(&true);
-    let told = print(arguments, &history, stdout_is_taken);
+    let lines: String = history.sentences.iter().map(|line| plain_text(line) + "\n").collect();
+    let printed = if arguments.json {
+        console::print_json(&history.document())
+    } else if outputs.contains(&true) {
+        eprint!("{lines}");
+        Ok(())
+    } else {
+        console::print(&lines)
+    };
     let alerted = alert(arguments, &history.trends);
-    match kept.and(told) {
+    match written.and(printed) {
         Err(error) if alerted.is_err() => {
             eprintln!("error: {}", one_line(&format!("{error:#}")));
             alerted
@@ -126,43 +128,24 @@ fn draw(arguments: &Arguments, history: &History) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn written(path: &std::path::Path, text: &str) -> anyhow::Result<()> {
+fn write(path: &Path, text: &str) -> anyhow::Result<()> {
     if path.as_os_str() == "-" {
-        let mut out = std::io::stdout().lock();
-        out.write_all(text.as_bytes()).and_then(|()| out.flush()).context("writing the numbers")
+        console::print(text)
     } else {
-        // Whole or not at all: whoever collects the file never sees half of it.
+        // Atomically, because a collector may read the file at any time.
         disk::write_whole(path, text.as_bytes(), Access::Usual)
             .with_context(|| path.display().to_string())
     }
-}
-
-fn print(arguments: &Arguments, history: &History, stdout_is_taken: bool) -> anyhow::Result<()> {
-    let mut out = std::io::stdout().lock();
-    if arguments.json {
-        serde_json::to_writer_pretty(&mut out, &history.document()).context("writing JSON")?;
-        writeln!(out).context("writing JSON")?;
-    } else if stdout_is_taken {
-        for line in &history.sentences {
-            eprintln!("{}", plain_text(line));
-        }
-    } else {
-        for line in &history.sentences {
-            writeln!(out, "{}", plain_text(line)).context("writing the result")?;
-        }
-    }
-    out.flush().context("writing the result")
 }
 
 fn alert(arguments: &Arguments, trends: &[Trend]) -> anyhow::Result<ExitCode> {
     let Some(percent) = arguments.alert else { return Ok(ExitCode::SUCCESS) };
     let judged = || trends.iter().filter(|it| it.followed == arguments.metric);
     if judged().next().is_none() {
-        bail!("--alert: no valid run tells {}", arguments.metric.name());
+        bail!("--alert: no valid run has {}", arguments.metric.name());
     }
-    // Silence means that all is well.
     for trend in judged().filter(|it| it.change_percent.is_none()) {
-        eprintln!("--alert cannot judge: {}", plain_text(&sentence(trend)));
+        warning!("--alert cannot judge: {}", plain_text(&sentence(trend)));
     }
     let worse: Vec<&Trend> = judged().filter(|it| it.is_worse_by(f64::from(percent))).collect();
     if worse.is_empty() {

@@ -1,5 +1,6 @@
 //! The command line of `underload measure`.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -13,18 +14,17 @@ use underload_probe::preset::{Knobs, LoadDirections, Preset, UdpLoad};
 use underload_record::schema::{Direction, Marking};
 
 use super::keep::{Keep, keep};
-use crate::quantity::{duration, rate};
+use underload_terminal::quantity::{duration, rate};
 
-/// The command line of `underload measure`.
 #[derive(Debug, Args)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a switch of its own")]
+#[expect(clippy::struct_excessive_bools, reason = "command-line switches")]
 #[command(after_help = "\
 Presets:
   quick         5 s of load down, then up: four flows, best effort and DSCP 45 probes
   npms-lul      the Comcast study: one flow, 11 s down, 7 s up, after the ramp
   ull           idle DSCP 8, idle DSCP 45, then the upstream full and all classes at once
   rrul          four flows each way at once in four classes, probes in three, 60 s
-  buffer-sweep  what the modem's upstream buffer holds: one flow, then ten
+  buffer-sweep  size of the modem's upstream buffer: one flow, then ten
 
 Examples:
   underload measure example.net
@@ -34,25 +34,24 @@ Examples:
   underload measure example.net --every 4h --jitter --keep 90d --out runs/line
   underload measure ndt7 --accept-terms")]
 pub struct Arguments {
-    /// The server: a name or an address, with its port if it is another than 4862. Without a server
-    /// of your own: the URL `https://HOST[:PORT][/PATH]` of a responsiveness server, `ndt7` for the
-    /// nearest of M-Lab's public servers, or `ndt7://HOST[:PORT]`; with these no option is taken
-    /// that says how to probe or how to load, but --up, --down, --duration and
-    /// --congestion-control (of the way up).
+    /// The server: a name or an address, with :PORT unless it is 4862. Other servers: the URL
+    /// `https://HOST[:PORT][/PATH]` of a responsiveness server, `ndt7` for the nearest of M-Lab's
+    /// public servers, or `ndt7://HOST[:PORT]`. To these, --up, --down, --duration and
+    /// --congestion-control (of uploads) are the only options for load and probes.
     pub host: String,
-    /// What to measure [default: quick].
+    /// What to measure: see Presets below [default: quick].
     #[arg(long, value_name = "NAME", value_parser = preset)]
     preset: Option<Preset>,
-    /// Loads only the way up.
+    /// Loads only the upstream.
     #[arg(long, conflicts_with_all = ["down", "both"])]
     pub up: bool,
-    /// Loads only the way down.
+    /// Loads only the downstream.
     #[arg(long, conflicts_with = "both")]
     pub down: bool,
-    /// Loads both ways at once.
+    /// Loads both directions at once.
     #[arg(long)]
     pub both: bool,
-    /// Flows per direction; a session has 64 at most, both directions together.
+    /// Flows per direction; at most 64 in a session, both directions together.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
     pub flows: Option<u32>,
     /// Congestion control of the TCP flows, at both ends.
@@ -61,69 +60,64 @@ pub struct Arguments {
     /// Loads with UDP at this rate per direction instead of TCP.
     #[arg(long, value_name = "RATE", value_parser = rate)]
     pub udp: Option<u64>,
-    /// Packets of the UDP load that leave back to back.
+    /// Packets of the UDP load that are sent back to back.
     #[arg(long, value_name = "N", default_value_t = 1, requires = "udp")]
     pub burst: u16,
-    /// A class of probes, DSCP or DSCP/ECN such as 45/ect1; may be given several times, the first
+    /// A class of probes, DSCP or DSCP/ECN such as 45/ect1; may be given several times. The first
     /// is the headline.
     #[arg(long = "class", value_name = "CLASS", value_parser = class)]
     pub classes: Vec<Marking>,
-    /// Length of the load.
+    /// Length of the load [default: that of the preset].
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub duration: Option<Duration>,
-    /// Length of the idle phase before it.
+    /// Length of the idle phase before the load [default: that of the preset].
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub idle: Option<Duration>,
-    /// From one probe of a class to the next.
+    /// Time between two probes of a class [default: that of the preset].
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub interval: Option<Duration>,
-    /// What the line is sold as, DOWN/UP such as 40mbit/10mbit: throughput is given in percent of
-    /// it.
+    /// Advertised rates of the access line, DOWN/UP such as 40mbit/10mbit; throughput is also
+    /// reported in percent of them.
     #[arg(long, value_name = "DOWN/UP", value_parser = tier)]
     pub tier: Option<Tier>,
-    /// Whom to believe: first-use (as SSH does), the server's fingerprint (sha256:...), or its
-    /// certificate in a PEM file.
+    /// How to verify the server: first-use (as SSH does), its fingerprint (sha256:...), or a PEM
+    /// file with its certificate.
     #[arg(long, value_name = "TRUST", default_value = "first-use")]
     pub trust: String,
-    /// A file whose first line is the token that the server asks for.
+    /// A file whose first line is a token for the server.
     #[arg(long, value_name = "FILE")]
     pub token_file: Option<PathBuf>,
-    /// How long to wait for a server that is busy.
+    /// How long to wait while the server is busy [default: 0s].
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub wait: Option<Duration>,
-    /// Measures again and again, this long from one start to the next; --out names the directory
-    /// of all runs [default: runs/history]. Against M-Lab's servers it is the mean of pauses that
-    /// are drawn as M-Lab asks for, and at least 6h.
+    /// Repeats the measurement, with this time between two starts; --out is the directory of all
+    /// runs [default: runs/history]. To M-Lab's servers, TIME is the mean of random pauses, as
+    /// M-Lab requires, and at least 6h.
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub every: Option<Duration>,
-    /// Makes that up to a quarter shorter or longer, by chance.
+    /// Shortens or lengthens each --every by up to a quarter, at random.
     #[arg(long, requires = "every")]
     pub jitter: bool,
-    /// How often, with --every; without it, until interrupted.
+    /// Number of measurements with --every [default: until interrupted].
     #[arg(long, value_name = "N", requires = "every")]
     pub times: Option<u64>,
-    /// With --every, removes the oldest runs of the series: keeps the latest N, those that fit into
-    /// a size such as 500MiB, or those of the latest days, such as 90d. The newest always stays,
-    /// and the numbers of all stay for `underload history`.
+    /// With --every, removes old runs of the series except the newest N, the newest that fit into a
+    /// size such as 500MiB, or those of the last days such as 90d. The newest run always stays, and
+    /// `underload history` still has the numbers of all.
     #[arg(long, value_name = "N|SIZE|DAYS", requires = "every", value_parser = keep)]
     pub keep: Option<Keep>,
-    /// Keeps the server's whole address in the record, where HOST is one, instead of its /24 or
-    /// /48.
+    /// Records the full address of the server instead of its /24 or /48, if HOST is an address.
     #[arg(long)]
     pub keep_address: bool,
-    /// Only over IPv4.
-    #[arg(short = '4', long, conflicts_with = "ipv6")]
-    pub ipv4: bool,
-    /// Only over IPv6.
-    #[arg(short = '6', long)]
-    pub ipv6: bool,
-    /// The run directory, which must not hold a run yet [default: runs/measure-PRESET-TIME].
+    #[command(flatten)]
+    pub family: FamilyOptions,
+    /// The run directory, which must not contain a run [default: runs/measure-PRESET-TIME].
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
     /// Accepts the terms of M-Lab's public servers, once: they publish results and your address.
     #[arg(long)]
     pub accept_terms: bool,
-    /// With ndt7: who is asked for the nearest server [default: M-Lab's locate service].
+    /// With ndt7: URL of the service that names the nearest server [default: M-Lab's].
     #[arg(long, value_name = "URL")]
     pub locate: Option<String>,
     /// Prints the result as one JSON document.
@@ -134,14 +128,39 @@ pub struct Arguments {
     pub open: bool,
 }
 
+/// The address families that may be used.
+#[derive(Debug, Clone, Copy, Default, Args)]
+pub struct FamilyOptions {
+    /// Uses only IPv4.
+    #[arg(short = '4', long, conflicts_with = "ipv6")]
+    pub ipv4: bool,
+    /// Uses only IPv6.
+    #[arg(short = '6', long)]
+    pub ipv6: bool,
+}
+
+impl FamilyOptions {
+    pub fn family(self) -> Family {
+        match (self.ipv4, self.ipv6) {
+            (true, _) => Family::V4,
+            (_, true) => Family::V6,
+            _ => Family::Any,
+        }
+    }
+
+    pub fn allows(self, address: &SocketAddr) -> bool {
+        if address.is_ipv4() { !self.ipv6 } else { !self.ipv4 }
+    }
+}
+
 impl Arguments {
-    /// Refuses settings that no server could measure with.
+    /// Refuses arguments that no server accepts.
     pub fn check(&self) -> anyhow::Result<()> {
         self.check_every()?;
         self.request().check()
     }
 
-    /// Refuses options that a test against a server of another kind would pass over in silence.
+    /// Refuses options that a test to a server of another kind would ignore.
     pub fn check_foreign(&self) -> anyhow::Result<()> {
         let given = [
             ("--preset", self.preset.is_some()),
@@ -154,11 +173,11 @@ impl Arguments {
             ("--tier", self.tier.is_some()),
             ("--token-file", self.token_file.is_some()),
             ("--wait", self.wait.is_some()),
-            ("--ipv4", self.ipv4),
-            ("--ipv6", self.ipv6),
+            ("--ipv4", self.family.ipv4),
+            ("--ipv6", self.family.ipv6),
         ];
         if let Some((name, _)) = given.into_iter().find(|(_, is_given)| *is_given) {
-            bail!("{name}: only against `underload serve`, which {} is not", self.host);
+            bail!("{name}: only accepted for `underload serve`, which {} is not", self.host);
         }
         self.check_every()?;
         check_congestion_control(&self.congestion_control).context("--congestion-control")
@@ -166,7 +185,7 @@ impl Arguments {
 
     fn check_every(&self) -> anyhow::Result<()> {
         if self.every.is_some_and(|every| every < SHORTEST_PAUSE) {
-            bail!("--every: at least 1min is accepted");
+            bail!("--every: expected at least 1min");
         }
         Ok(())
     }
@@ -201,11 +220,7 @@ impl Arguments {
             trust: self.trust.clone(),
             token_file: self.token_file.clone(),
             wait: self.wait,
-            family: match (self.ipv4, self.ipv6) {
-                (true, _) => Family::V4,
-                (_, true) => Family::V6,
-                _ => Family::Any,
-            },
+            family: self.family.family(),
             keep_address: self.keep_address,
         }
     }
@@ -217,7 +232,7 @@ const SHORTEST_PAUSE: Duration = Duration::from_mins(1);
 mod tests {
     use super::*;
 
-    /// What a server would refuse, or nobody would keep, is told before anything is measured.
+    /// Before anything is measured.
     #[test]
     fn what_cannot_be_measured_is_refused_at_once() {
         #[derive(clap::Parser)]

@@ -7,7 +7,7 @@ use underload_record::schema::{ArmRecord, Direction};
 
 use super::arguments::Arguments;
 
-/// The directions that are asked for, in this order.
+/// Returns the directions to measure, in order.
 pub fn directions(arguments: &Arguments) -> Vec<Direction> {
     match (arguments.up, arguments.down) {
         (true, _) => vec![Direction::Up],
@@ -16,7 +16,7 @@ pub fn directions(arguments: &Arguments) -> Vec<Direction> {
     }
 }
 
-/// An arm per direction.
+/// Returns an arm per direction.
 pub fn arms(test: &str, directions: &[Direction]) -> Vec<ArmRecord> {
     let arm = |direction: &Direction| ArmRecord {
         name: direction.name().to_owned(),
@@ -26,12 +26,10 @@ pub fn arms(test: &str, directions: &[Direction]) -> Vec<ArmRecord> {
     directions.iter().map(arm).collect()
 }
 
-/// Refuses what such a test could not be repeated with.
-pub fn check_every(arguments: &Arguments, least: Duration, who: &str) -> anyhow::Result<()> {
-    match arguments.every {
-        Some(every) if every < least => {
-            bail!("--every: {who}; at least {} h is accepted", least.as_secs() / 3_600)
-        }
-        _ => Ok(()),
+/// Refuses an interval of less than `least`; `rule` names the reason.
+pub fn check_every(arguments: &Arguments, least: Duration, rule: &str) -> anyhow::Result<()> {
+    if arguments.every.is_some_and(|every| every < least) {
+        bail!("--every: {rule}; expected at least {} h", least.as_secs() / 3_600)
     }
+    Ok(())
 }

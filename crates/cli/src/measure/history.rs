@@ -1,14 +1,15 @@
-//! `--every`: the same measurement again and again, each a run of its own in one directory.
+//! `--every`: repeats a measurement; one directory contains all runs.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, anyhow, bail};
+use anyhow::{Context, anyhow, ensure};
 use underload_aqm::rng::Rng;
 use underload_disk::{self as disk, Access};
 use underload_report::{load, one_line, write_report};
 use underload_store::RunDir;
+use underload_terminal::console::{count, note, warning};
 use underload_terminal::interrupt::Interrupt;
 
 use super::arguments::Arguments;
@@ -17,12 +18,12 @@ use super::rhythm::Rhythm;
 use super::{ndt7, once};
 use crate::present::refuse_occupied;
 
-/// Runs that the directory's report shows, the latest ones.
+/// The directory's report shows this number of runs, the newest.
 const SHOWN: usize = 60;
 
-/// Measures until interrupted, or as often as was asked for. A measurement that fails is told and
-/// the next one awaited: a server that is away tonight may be back tomorrow. Who asked for a
-/// number of measurements did not ask for the interruption: it is told by the exit status.
+/// Measures until interrupted or `--times` is reached. A failed measurement is reported and does
+/// not end the series: the server may be back at the next one. An interruption is an error only
+/// with `--times`.
 pub fn run(arguments: &Arguments, every: Duration, interrupt: &Interrupt) -> anyhow::Result<()> {
     let directory = arguments.out.clone().unwrap_or_else(|| PathBuf::from("runs/history"));
     check_ours(&directory)?;
@@ -36,7 +37,7 @@ pub fn run(arguments: &Arguments, every: Duration, interrupt: &Interrupt) -> any
     } else {
         Rhythm::Steady { every, jitter: arguments.jitter }
     };
-    // Who is started again and again asks no more often than who runs on.
+    // Restarting the program must not shorten the pause that M-Lab requires.
     if let Some(pause) = ndt7::pause_before_first(arguments)? {
         wait_until(Instant::now() + pause, interrupt);
         if interrupt.is_requested() {
@@ -49,7 +50,7 @@ pub fn run(arguments: &Arguments, every: Duration, interrupt: &Interrupt) -> any
         let start = Instant::now();
         let now = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
         let measured = once(arguments, Some(&series), interrupt);
-        let broken_off = interrupt.is_requested() && measured.is_err();
+        let was_interrupted = interrupt.is_requested() && measured.is_err();
         if let Err(error) = measured {
             failed += 1;
             eprintln!("{}", one_line(&format!("{now}: {error:#}")));
@@ -57,17 +58,20 @@ pub fn run(arguments: &Arguments, every: Duration, interrupt: &Interrupt) -> any
         done += 1;
         series.prune();
         report(&directory, &mut unreadable)
-            .unwrap_or_else(|error| eprintln!("no report of all: {error:#}"));
-        if !broken_off && arguments.times.is_some_and(|times| done >= times) {
+            .unwrap_or_else(|error| warning!("no report of all runs: {error:#}"));
+        if !was_interrupted && arguments.times.is_some_and(|times| done >= times) {
             return judge(done, failed);
         }
         let from = if rhythm.is_from_start() { start } else { Instant::now() };
         wait_until(from + rhythm.pause(&mut random), interrupt);
         if interrupt.is_requested() {
-            let wanted = arguments.times.map_or(Ok(()), |times| {
-                Err(anyhow!("interrupted; {} of {times} measurements succeeded", done - failed))
-            });
-            return interrupt.explain(judge(done, failed).and(wanted));
+            let outcome = match arguments.times {
+                Some(times) => {
+                    Err(anyhow!("interrupted; {} of {times} measurements succeeded", done - failed))
+                }
+                None => Ok(()),
+            };
+            return interrupt.explain(judge(done, failed).and(outcome));
         }
     }
 }
@@ -75,34 +79,31 @@ pub fn run(arguments: &Arguments, every: Duration, interrupt: &Interrupt) -> any
 fn wait_until(next: Instant, interrupt: &Interrupt) {
     let left = || next.saturating_duration_since(Instant::now());
     if !interrupt.is_requested() {
-        underload_terminal::console::note!("next in {:.0} s", left().as_secs_f64());
+        note!("next in {:.0} s", left().as_secs_f64());
     }
     while left() > Duration::ZERO && !interrupt.is_requested() {
         std::thread::sleep(Duration::from_millis(200));
     }
 }
 
-/// Refuses a directory with other things in it than runs, before anything is measured: the report
-/// over all would go beside them.
+/// Refuses a directory with other content than runs, because the series writes a report into it.
 fn check_ours(directory: &Path) -> anyhow::Result<()> {
-    let holds_runs = runs_in(directory).is_ok_and(|runs| !runs.is_empty());
-    if holds_runs || Keeper::is_series(directory) {
+    let has_runs = runs_in(directory).is_ok_and(|runs| !runs.is_empty());
+    if has_runs || Keeper::is_series(directory) {
         Ok(())
     } else {
         refuse_occupied(RunDir::check_vacant(directory))
     }
 }
 
-/// Of all measurements: one that failed is no failure of the others.
+/// Fails if every measurement failed.
 fn judge(done: u64, failed: u64) -> anyhow::Result<()> {
-    if failed == done {
-        bail!("of {done} measurements none succeeded");
-    }
+    ensure!(failed < done, "of {done} measurements none succeeded");
     Ok(())
 }
 
-/// The run directories in a directory, oldest first.
-pub fn runs_in(directory: &Path) -> anyhow::Result<Vec<PathBuf>> {
+/// Returns the run directories in a directory, oldest first.
+fn runs_in(directory: &Path) -> anyhow::Result<Vec<PathBuf>> {
     let entries = std::fs::read_dir(directory).with_context(|| directory.display().to_string())?;
     let is_run = |path: &PathBuf| path.join("run.json").is_file();
     let mut paths: Vec<PathBuf> =
@@ -111,7 +112,7 @@ pub fn runs_in(directory: &Path) -> anyhow::Result<Vec<PathBuf>> {
     Ok(paths)
 }
 
-/// `report.html` over the latest runs that can be read; the others are told, once each.
+/// Writes `report.html` about the newest readable runs. Reports each unreadable run once.
 fn report(directory: &Path, unreadable: &mut BTreeSet<PathBuf>) -> anyhow::Result<()> {
     let paths = runs_in(directory)?;
     let mut runs = Vec::new();
@@ -120,7 +121,7 @@ fn report(directory: &Path, unreadable: &mut BTreeSet<PathBuf>) -> anyhow::Resul
             Ok(loaded) => runs.extend(loaded),
             Err(error) if unreadable.insert(path.clone()) => {
                 let error = anyhow::Error::new(error);
-                eprintln!("{}", one_line(&format!("left out of the report of all: {error:#}")));
+                eprintln!("{}", one_line(&format!("skipped in the report of all: {error:#}")));
             }
             Err(_) => {}
         }
@@ -129,11 +130,11 @@ fn report(directory: &Path, unreadable: &mut BTreeSet<PathBuf>) -> anyhow::Resul
         return Ok(());
     }
     let page = write_report(directory, &runs)?;
-    underload_terminal::console::note!("report of {} runs: {}", runs.len(), page.display());
+    note!("report of {}: {}", count(runs.len(), "run"), page.display());
     Ok(())
 }
 
-/// Different for every process; what it decides is only when to measure next.
+/// Differs between processes. It decides only when to measure next.
 fn seed() -> u64 {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     since.map_or(1, |since| since.as_nanos() as u64) ^ u64::from(std::process::id()) << 32

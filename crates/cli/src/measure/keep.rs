@@ -1,4 +1,4 @@
-//! `--keep`: old runs of a series make room, and their numbers stay.
+//! `--keep`: removes old runs of a series and stores their numbers.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -11,110 +11,106 @@ use underload_store::RunDir;
 use underload_store::series::{Member, Series};
 use underload_terminal::console::{count, note, warning};
 
-use underload_line::history::kept::{self, Kept};
+use underload_line::history::kept::{self as removed, Kept};
 use underload_terminal::quantity::{duration, size};
 
-/// Runs that are removed at once, at most: a clock that is wrong for an hour does not cost a year.
+/// At most this number of runs is removed at a time, so that a clock that is wrong for an hour does
+/// not remove a year of runs.
 const MOST_AT_ONCE: usize = 16;
 const SHORTEST_AGE: Duration = Duration::from_hours(24);
 
-/// What of a series is kept.
+/// The runs of a series that stay.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Keep {
-    /// So many runs, the latest.
+    /// This number of runs, the newest.
     Runs(usize),
-    /// The latest runs that fit into so many bytes.
+    /// The newest runs that together have at most this size.
     Bytes(u64),
-    /// Runs that began within so long.
+    /// Runs that started at most this time ago.
     Age(Duration),
 }
 
-/// Reads `200`, `500MiB` or `90d`.
+/// Parses `200`, `500MiB` or `90d`.
 pub fn keep(text: &str) -> Result<Keep, String> {
-    let wrong = || {
-        "expected a number of runs (200), a size (500MiB) or an age of a day at least (90d)"
-            .to_owned()
-    };
+    let error =
+        "expected a number of runs (200), a size (500MiB) or an age of at least a day (90d)";
     if text.bytes().all(|byte| byte.is_ascii_digit()) {
         let runs = text.parse().ok().filter(|runs| *runs > 0);
-        return runs.map(Keep::Runs).ok_or_else(wrong);
+        return Ok(Keep::Runs(runs.ok_or(error)?));
     }
     match (duration(text), size(text)) {
         (Ok(age), _) if age >= SHORTEST_AGE => Ok(Keep::Age(age)),
         (Err(_), Ok(bytes)) if bytes > 0 => Ok(Keep::Bytes(bytes)),
-        _ => Err(wrong()),
+        _ => Err(error.to_owned()),
     }
 }
 
-/// The directory of a series, and what was seen in it.
+/// The directory of a series.
 #[derive(Debug)]
 pub struct Keeper {
     series: Series,
     keep: Option<Keep>,
-    /// The run that was made last by this process.
+    /// The newest run of this process.
     latest: RefCell<Option<PathBuf>>,
-    /// What was named as left alone.
-    named: RefCell<BTreeSet<PathBuf>>,
+    /// Directories about which a warning was printed.
+    warned: RefCell<BTreeSet<PathBuf>>,
 }
 
 impl Keeper {
-    /// Makes the directory a series, if it is none. `name` is one that no other has.
+    /// Opens or creates the series in a directory. A new series has `name`, which must be unique.
     pub fn open(directory: &Path, name: &str, keep: Option<Keep>) -> anyhow::Result<Self> {
         let series = Series::open(directory, name)?;
-        Ok(Self { series, keep, latest: RefCell::default(), named: RefCell::default() })
+        Ok(Self { series, keep, latest: RefCell::default(), warned: RefCell::default() })
     }
 
-    /// Whether a directory was made a series before.
     pub fn is_series(directory: &Path) -> bool {
         Series::find(directory).is_ok_and(|series| series.is_some())
     }
 
-    /// The directory.
     pub fn path(&self) -> &Path {
         self.series.path()
     }
 
-    /// A run was finished in it.
+    /// Adds a finished run to the series.
     pub fn adopt(&self, run: &Path, started: &str) {
         *self.latest.borrow_mut() = Some(run.to_owned());
         if let Err(error) = self.series.adopt(run, started) {
             let error = anyhow::Error::from(error);
-            warning!("{}: --keep will leave it alone: {error:#}", run.display());
+            warning!("{}: --keep will not remove it: {error:#}", run.display());
         }
     }
 
-    /// Removes what is not to be kept, and says so. What goes wrong is told: the next measurement
-    /// matters more.
+    /// Removes the runs that exceed the limit. Errors are warnings, so that the series continues.
     pub fn prune(&self) {
         let Some(keep) = self.keep else { return };
-        if let Err(error) = self.pruned(keep) {
+        if let Err(error) = self.try_prune(keep) {
             warning!("old runs could not be removed: {error:#}");
         }
     }
 
-    fn pruned(&self, keep: Keep) -> anyhow::Result<()> {
+    fn try_prune(&self, keep: Keep) -> anyhow::Result<()> {
         let directory = self.path();
-        // Two programs at one series: one of them does it.
+        // Another process with the same series is removing runs.
         let Ok(_lock) = disk::lock_directory(directory, Duration::ZERO) else { return Ok(()) };
         let members = self.series.members()?;
         for (path, reason) in &members.others {
-            self.leave(path, reason);
+            self.skip(path, reason);
         }
-        let kept = kept::read(directory).context("the numbers of removed runs")?;
-        // By name and time: a name alone may be that of an earlier run.
-        let is_kept = |run: &&Member| {
-            kept.iter().any(|kept| kept.run == run.name && kept.started == run.started)
+        let removed = removed::read(directory).context("the numbers of removed runs")?;
+        // By name and start, because an earlier run may have had the name.
+        let is_stored = |run: &&Member| {
+            removed.iter().any(|numbers| numbers.run == run.name && numbers.started == run.started)
         };
         let (headless, runs): (Vec<Member>, Vec<Member>) =
             members.runs.into_iter().partition(|run| run.is_headless);
-        // A removal that was cut short is finished; who lost its head otherwise is left alone.
-        let (begun, lost): (Vec<&Member>, Vec<&Member>) = headless.iter().partition(is_kept);
+        // If the numbers are stored, an earlier removal was interrupted.
+        let (begun, lost): (Vec<&Member>, Vec<&Member>) = headless.iter().partition(is_stored);
         for run in lost {
-            self.leave(&run.path, "its run.json is gone");
+            self.skip(&run.path, "its run.json is missing");
         }
         for run in begun {
             self.series.remove(run, || Ok(()))?;
-            note!("removed what was left of {}", run.path.display());
+            note!("removed the rest of {}", run.path.display());
         }
         let latest = self.latest.borrow().clone();
         let now_s = jiff::Timestamp::now().as_second();
@@ -128,38 +124,37 @@ impl Keeper {
         let numbers = match numbers(&run.path) {
             Ok(numbers) => numbers,
             Err(reason) => {
-                self.leave(&run.path, &reason);
+                self.skip(&run.path, &reason);
                 return Ok(());
             }
         };
         let directory = self.path();
-        // Of a removal that was cut short; the name alone may be that of an earlier run.
-        let is_kept = kept::read(directory)?.contains(&numbers);
+        // An interrupted removal has stored them already.
+        let is_stored = removed::read(directory)?.contains(&numbers);
         self.series
-            .remove(run, || if is_kept { Ok(()) } else { kept::add(directory, &numbers) })?;
-        note!("removed {}: {reason}; its numbers stay for `underload history`", run.path.display());
+            .remove(run, || if is_stored { Ok(()) } else { removed::add(directory, &numbers) })?;
+        note!("removed {}: {reason}; `underload history` has its numbers", run.path.display());
         Ok(())
     }
 
-    /// Says once that a directory is left alone.
-    fn leave(&self, path: &Path, reason: &str) {
-        if self.named.borrow_mut().insert(path.to_owned()) {
-            warning!("{}: left alone: {reason}", path.display());
+    /// Warns once that a directory is not removed.
+    fn skip(&self, path: &Path, reason: &str) {
+        if self.warned.borrow_mut().insert(path.to_owned()) {
+            warning!("{}: not removed: {reason}", path.display());
         }
     }
 }
 
-/// What stays of a run; why it is none, in words.
 fn numbers(run: &Path) -> Result<Kept, String> {
     let record = RunDir::read_record(run).map_err(|error| format!("{:#}", anyhow!(error)))?;
     if !record.complete {
-        return Err("it was cut short".to_owned());
+        return Err("the run is incomplete".to_owned());
     }
     Kept::of(run, &record).map_err(str::to_owned)
 }
 
-/// The runs, oldest first, that are not to be kept, each with the reason. Never the latest, by
-/// whatever clock, and never one that this process has just made.
+/// Returns the runs to remove, oldest first, each with the reason. The newest run and `made`, the
+/// newest of this process, stay even if a clock is wrong.
 fn due<'a>(
     runs: &'a [Member],
     keep: Keep,
@@ -175,7 +170,7 @@ fn due<'a>(
         let reason = match keep {
             Keep::Runs(most) if left > most => format!("the limit is {}", count(most, "run")),
             Keep::Bytes(most) if bytes > most => {
-                format!("{:.1} MB of runs where {:.1} are kept", mb(bytes), mb(most))
+                format!("the runs have {:.1} MB, the limit is {:.1} MB", mb(bytes), mb(most))
             }
             Keep::Age(most) if age_s(run, now_s).is_some_and(|it| it > most.as_secs() as i64) => {
                 format!("older than {} d", most.as_secs() / 86_400)
@@ -225,7 +220,7 @@ mod tests {
         }
     }
 
-    /// A series of as many runs as there are days.
+    /// A series with a run on each of `days` of a month.
     fn series(directory: &Path, days: &[u32], keep: Keep) -> Keeper {
         let keeper = Keeper::open(directory, "s-1", Some(keep)).unwrap();
         for day in days {
@@ -256,11 +251,11 @@ mod tests {
         std::fs::create_dir(directory.path().join("mine")).unwrap();
         keeper.prune();
         assert_eq!(names(directory.path()), ["day-03", "day-04", "mine"]);
-        let kept: Vec<String> =
-            kept::read(directory.path()).unwrap().into_iter().map(|kept| kept.run).collect();
-        assert_eq!(kept, ["day-01", "day-02"]);
-        // What is left alone is named once.
-        assert_eq!(keeper.named.borrow().len(), 1);
+        let removed: Vec<String> =
+            removed::read(directory.path()).unwrap().into_iter().map(|run| run.run).collect();
+        assert_eq!(removed, ["day-01", "day-02"]);
+        // Of `mine`.
+        assert_eq!(keeper.warned.borrow().len(), 1);
         keeper.prune();
         assert_eq!(names(directory.path()), ["day-03", "day-04", "mine"]);
     }
@@ -272,13 +267,13 @@ mod tests {
             series(directory.path(), &[1, 2, 3], limit).prune();
             assert_eq!(names(directory.path()), ["day-03"], "{limit:?}");
         }
-        // A clock that went back: what was just made looks like the oldest.
+        // A clock that went back: the new run looks like the oldest.
         let directory = tempfile::tempdir().unwrap();
         let keeper = series(directory.path(), &[2, 3], Keep::Runs(1));
         add(&keeper, "day-01", "1970-01-01T00:00:00Z");
         keeper.prune();
         assert_eq!(names(directory.path()), ["day-01", "day-03"]);
-        // One that is far ahead costs no more than a few at once.
+        // A clock that is far ahead removes only a few runs at a time.
         let directory = tempfile::tempdir().unwrap();
         let days: Vec<u32> = (1..=28).collect();
         series(directory.path(), &days, Keep::Age(SHORTEST_AGE)).prune();
@@ -292,11 +287,13 @@ mod tests {
         for day in ["day-01", "day-02"] {
             std::fs::remove_file(directory.path().join(day).join("run.json")).unwrap();
         }
-        let begun = Kept::of(Path::new("day-01"), &record("2026-01-01T00:00:00Z")).unwrap();
-        kept::add(directory.path(), &begun).unwrap();
-        // An earlier run had the name of the one that lost its head.
-        let earlier = Kept::of(Path::new("day-02"), &record("2025-01-02T00:00:00Z")).unwrap();
-        kept::add(directory.path(), &earlier).unwrap();
+        // An earlier run had the name day-02.
+        for (name, started) in
+            [("day-01", "2026-01-01T00:00:00Z"), ("day-02", "2025-01-02T00:00:00Z")]
+        {
+            let numbers = Kept::of(Path::new(name), &record(started)).unwrap();
+            removed::add(directory.path(), &numbers).unwrap();
+        }
         keeper.prune();
         assert_eq!(names(directory.path()), ["day-02", "day-03"]);
     }
@@ -316,9 +313,9 @@ mod tests {
         add(&keeper, "day-03", "2026-01-03T00:00:00Z");
         keeper.prune();
         assert_eq!(names(directory.path()), ["day-03"]);
-        let kept = kept::read(directory.path()).unwrap();
-        let of_name = kept.iter().filter(|kept| kept.run == "day-01").count();
-        assert_eq!((of_name, kept.len()), (2, 3));
+        let removed = removed::read(directory.path()).unwrap();
+        let same_name = removed.iter().filter(|run| run.run == "day-01").count();
+        assert_eq!((same_name, removed.len()), (2, 3));
     }
 
     #[test]

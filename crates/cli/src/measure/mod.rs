@@ -1,13 +1,13 @@
-//! `underload measure`: latency under load between here and a server.
+//! `underload measure`: latency under load between this machine and a server.
 //!
 //! `underload_line` has the request, the session and the stored run.
 //!
 //! - [`arguments`]: the command line.
-//! - [`view`]: what the user sees while a session measures.
-//! - [`responsiveness`]: a test against a server of Apple's kind.
-//! - [`ndt7`]: a test against M-Lab's servers, or others that speak as they do.
-//! - [`foreign`]: what such tests told, as steps of a run like ours.
-//! - [`history`]: the same again and again, in a [`rhythm`]; [`keep`] what of it stays.
+//! - [`view`]: the progress of a session on the terminal.
+//! - [`responsiveness`]: a test to a responsiveness server, as Apple's networkQuality does.
+//! - [`ndt7`]: a test to M-Lab's servers, or other ndt7 servers.
+//! - [`foreign`]: shared by both tests.
+//! - [`history`]: a series of measurements, with pauses from [`rhythm`]; [`keep`] removes old runs.
 
 mod arguments;
 mod foreign;
@@ -16,27 +16,24 @@ mod keep;
 mod ndt7;
 mod responsiveness;
 mod rhythm;
-mod view;
+pub mod view;
 
-use std::io::Write as _;
-
-use anyhow::{Context, anyhow};
+use anyhow::anyhow;
 use underload_line::{Measured, NO_VERDICT, Place, Session, Test, measure, new_record};
 use underload_report::{plain_text, table};
+use underload_terminal::console;
 use underload_terminal::exit::OrBadInput;
 use underload_terminal::interrupt::Interrupt;
 
-pub use arguments::Arguments;
+pub use arguments::{Arguments, FamilyOptions};
 
 use keep::Keeper;
 
-use crate::present::{self, Show, refuse_occupied};
+use crate::present::{Show, open_in_desktop, refuse_occupied};
 use view::View;
 
-/// Measures once, or again and again.
 pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
-    // What no measurement could be made with is refused before the first one.
-    match Kind::of(&arguments.host) {
+    match Kind::from_host(&arguments.host) {
         Kind::Session => arguments.check().or_bad_input()?,
         Kind::Ndt7 => ndt7::check(arguments)?,
         Kind::Responsiveness => responsiveness::check(arguments)?,
@@ -48,19 +45,17 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     }
 }
 
-/// The kinds of servers.
+/// The kind of server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     /// `underload serve`.
     Session,
-    /// M-Lab's, or of that kind.
     Ndt7,
-    /// Of Apple's kind.
     Responsiveness,
 }
 
 impl Kind {
-    fn of(host: &str) -> Self {
+    fn from_host(host: &str) -> Self {
         if ndt7::is_wanted(host) {
             Self::Ndt7
         } else if responsiveness::is_wanted(host) {
@@ -86,7 +81,7 @@ fn once(
     // Before anything is sent.
     refuse_occupied(place.check_vacant())?;
     let (request, mut view) = (arguments.request(), View::new());
-    let test: Box<dyn Test + '_> = match Kind::of(&arguments.host) {
+    let test: Box<dyn Test + '_> = match Kind::from_host(&arguments.host) {
         Kind::Session => Box::new(Session::open(&request, &mut view, interrupt)?),
         Kind::Ndt7 => Box::new(ndt7::Ndt7::open(arguments)?),
         Kind::Responsiveness => Box::new(responsiveness::Nq::open(arguments)?),
@@ -104,23 +99,18 @@ fn once(
     if has_verdict { Ok(()) } else { Err(anyhow!(NO_VERDICT)) }
 }
 
-/// Writes `findings.json` and the report, prints table and verdict or one JSON document.
+/// Writes `findings.json` and the report; prints table and verdict, or one JSON document.
 fn show(measured: &Measured, show: Show) -> anyhow::Result<()> {
     let (runs, page) = measured.write_files()?;
-    let mut out = std::io::stdout().lock();
     if show.json {
-        serde_json::to_writer_pretty(&mut out, measured).context("writing JSON")?;
-        writeln!(out)?;
+        console::print_json(measured)?;
     } else {
-        writeln!(out, "{}", table(&runs))?;
-        for line in &measured.verdict {
-            writeln!(out, "{}", plain_text(line))?;
-        }
+        let verdict: String = measured.verdict.iter().map(|line| plain_text(line) + "\n").collect();
+        console::print(&format!("{}\n{verdict}", table(&runs)))?;
     }
-    out.flush().context("writing the result")?;
-    underload_terminal::console::note!("report: {}", page.display());
+    console::note!("report: {}", page.display());
     if show.open {
-        present::open(&page);
+        open_in_desktop(&page);
     }
     Ok(())
 }

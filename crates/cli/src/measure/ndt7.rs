@@ -1,8 +1,7 @@
-//! `underload measure ndt7`: a test against M-Lab's public servers, and against others that speak
-//! ndt7.
+//! `underload measure ndt7`: a test to M-Lab's public servers, or to other ndt7 servers.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
@@ -17,7 +16,8 @@ use underload_measure::ForeignLoad;
 use underload_record::schema::{Direction, Finding, ForeignTest, Metric, Readings};
 use underload_report::plain_text;
 use underload_store::RunDir;
-use underload_terminal::exit::{OrBadInput, bad_input};
+use underload_terminal::console::note;
+use underload_terminal::exit::{OrBadInput, refuse};
 use underload_terminal::home;
 use underload_terminal::interrupt::Interrupt;
 
@@ -26,96 +26,97 @@ use super::foreign::{arms, check_every, directions};
 use super::responsiveness::trust;
 use super::rhythm::{PUBLIC_MEAN_LEAST, PUBLIC_PAUSE_LEAST};
 
-/// True if HOST names an ndt7 server, or the nearest one.
+/// Whether HOST names an ndt7 server, or the nearest one.
 pub fn is_wanted(host: &str) -> bool {
-    host == "ndt7" || host.starts_with("ndt7://")
+    host == TEST || host.starts_with("ndt7://")
 }
 
-/// Servers of these domains are M-Lab's.
+/// The domains of M-Lab's servers.
 const PUBLIC: [&str; 2] = ["measurement-lab.org", "measurementlab.net"];
 
 const TERMS: &str = "\
 M-Lab (Measurement Lab) runs these servers as a public experiment:
-  - your IP address and the result are kept and published, for anybody and for ever;
-  - a test moves as much as your line carries in 20 s: on 100 Mbit/s some 250 MB;
-  - 40 tests a day are allowed; who asks more often is turned away.
+  - your IP address and the result are stored and published, for everyone and forever;
+  - a test transfers as much as your line carries in 20 s: about 250 MB at 100 Mbit/s;
+  - 40 tests a day are allowed; more are refused.
 Its terms:   https://www.measurementlab.net/aup/
 Its privacy: https://www.measurementlab.net/privacy/";
 
-/// What the test is called in records.
+/// Name of the test in records.
 const TEST: &str = "ndt7";
 
-/// What no server of this kind can tell.
+/// Numbers that such a test does not have.
 const CANNOT_TELL: &str = "round trips are those of the loading connection, smoothed by TCP, so \
 there is no 99th percentile, nothing of one way alone, nothing of markings, and nothing of how \
 others' packets fare beside it";
 
-/// Of a step, no more than this of it counts for nothing.
+/// At most this much of a step is discarded as ramp-up.
 const RAMP: Duration = Duration::from_secs(2);
 
-/// Refuses what no such test could be made with, and asks for the terms, once.
+/// Refuses arguments that the test does not support, and M-Lab's servers without accepted terms.
 pub fn check(arguments: &Arguments) -> anyhow::Result<()> {
     arguments.check_foreign().or_bad_input()?;
     if let Some(duration) = arguments.duration.filter(|it| *it > DURATION || it.as_secs() == 0) {
-        return Err(bad_input(anyhow!("--duration: {duration:?}: ndt7 takes from 1s to 10s")));
+        refuse!("--duration: {duration:?}: ndt7 accepts 1s to 10s");
     }
     if arguments.host != TEST {
         if arguments.locate.is_some() {
-            return Err(bad_input(anyhow!(
-                "--locate: only with `ndt7` alone, which asks for a server"
-            )));
+            refuse!("--locate: only accepted with `ndt7` as HOST, which locates a server");
         }
         Ndt7Target::of_host(&arguments.host).or_bad_input()?;
     }
     if is_public(arguments) {
-        let rule = "M-Lab asks those who test again and again for six hours on average";
+        let rule = "M-Lab requires six hours on average between repeated tests";
         check_every(arguments, PUBLIC_MEAN_LEAST, rule).or_bad_input()?;
         agree(arguments.accept_terms)?;
     }
     Ok(())
 }
 
-/// Whether M-Lab's servers are asked, whose rules then count.
+/// Whether the test uses M-Lab's servers, whose rules then apply.
 pub fn is_public(arguments: &Arguments) -> bool {
-    let of_m_lab = |host: &str| {
-        // Names are the same in any case, and with the root's dot.
+    let is_m_lab = |host: &str| {
+        // Names are case-insensitive and may have the root's dot.
         let host = host.trim_end_matches('.').to_ascii_lowercase();
-        PUBLIC
-            .iter()
-            .any(|it| host == *it || host.strip_suffix(it).is_some_and(|it| it.ends_with('.')))
+        let is_in = |domain: &&str| {
+            host == *domain || host.strip_suffix(*domain).is_some_and(|rest| rest.ends_with('.'))
+        };
+        PUBLIC.iter().any(is_in)
     };
     match arguments.host.as_str() {
         TEST => {
             let url = arguments.locate.as_deref().unwrap_or(LOCATE_URL);
-            // Whatever the path: another question to the same service is the same service.
+            // The path does not matter.
             let host = url.split_once("://").map_or(url, |(_, rest)| rest);
             let host = host.split(['/', '?', '#']).next().unwrap_or_default();
-            of_m_lab(host.rsplit('@').next().unwrap_or_default().split(':').next().unwrap_or(host))
+            is_m_lab(host.rsplit('@').next().unwrap_or_default().split(':').next().unwrap_or(host))
         }
-        host => Ndt7Target::of_host(host).is_ok_and(|target| of_m_lab(target.host())),
+        host => Ndt7Target::of_host(host).is_ok_and(|target| is_m_lab(target.host())),
     }
 }
 
-/// How long a series has still to wait because a test was made against M-Lab's servers not long
-/// ago, by whatever run of this program.
+/// Returns how long to wait before the first test of a series, if any process of this program has
+/// recently tested to M-Lab's servers.
 pub fn pause_before_first(arguments: &Arguments) -> anyhow::Result<Option<Duration>> {
     if !is_public(arguments) {
         return Ok(None);
     }
     let Ok(text) = fs::read_to_string(last_test()?) else { return Ok(None) };
     let Ok(last) = text.trim().parse::<jiff::Timestamp>() else { return Ok(None) };
-    // A time to come is a clock that was wrong.
+    // A time in the future is from a wrong clock.
     let since = Duration::try_from(jiff::Timestamp::now().duration_since(last)).ok();
     Ok(since.and_then(|since| PUBLIC_PAUSE_LEAST.checked_sub(since)))
 }
 
-/// Remembers that M-Lab is asked now, before it is: whatever becomes of the test, it was asked.
+/// Stores the time of a test to M-Lab's servers, before it starts, because failed tests count too.
 fn remember_test() -> anyhow::Result<()> {
-    let file = last_test()?;
     let now = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ\n").to_string();
-    let folder = disk::directory_of(&file);
-    disk::create_directory(folder, Access::Usual)
-        .and_then(|_| disk::write_whole(&file, now.as_bytes(), Access::Usual))
+    store_text(&last_test()?, &now)
+}
+
+fn store_text(file: &Path, text: &str) -> anyhow::Result<()> {
+    disk::create_directory(disk::directory_of(file), Access::Usual)
+        .and_then(|_| disk::write_whole(file, text.as_bytes(), Access::Usual))
         .with_context(|| file.display().to_string())
 }
 
@@ -123,19 +124,19 @@ fn last_test() -> anyhow::Result<PathBuf> {
     Ok(home::data()?.join("mlab-last-test"))
 }
 
-/// Servers that may take the test.
 pub struct Ndt7<'a> {
     arguments: &'a Arguments,
     trust: NqTrust,
+    /// Servers to try in order; not empty.
     candidates: Vec<Located>,
-    /// The one that does.
+    /// Position of the server in use.
     at: usize,
     directions: Vec<Direction>,
     results: Vec<(Direction, Ndt7Result)>,
 }
 
 impl<'a> Ndt7<'a> {
-    /// Finds the servers; none of them is asked for a test yet.
+    /// Locates the servers without connecting to them.
     pub fn open(arguments: &'a Arguments) -> anyhow::Result<Self> {
         let trust = trust(&arguments.trust)?;
         if is_public(arguments) {
@@ -153,8 +154,8 @@ impl<'a> Ndt7<'a> {
             let duration_max = arguments.duration.unwrap_or(DURATION);
             let congestion_control = Some(arguments.congestion_control.clone());
             let test = Ndt7Test { target, trust, direction, duration_max, congestion_control };
-            underload_terminal::console::note!(
-                "{}: loading {} for {:.0} s at most",
+            note!(
+                "{}: loading {} for at most {:.0} s",
                 test.target.name,
                 direction.name(),
                 duration_max.as_secs_f64()
@@ -169,7 +170,7 @@ impl Test for Ndt7<'_> {
     fn plan(&self) -> Plan {
         let host = self.arguments.request().shown_host();
         let server = match self.candidates.first() {
-            // Servers are tried in turn: which one it was stands with the steps.
+            // The steps name the server in use, because several may be tried.
             Some(located) if host == TEST && !located.place.is_empty() => {
                 format!("{TEST}, {}", plain_text(&located.place))
             }
@@ -192,7 +193,7 @@ impl Test for Ndt7<'_> {
             }
             let server =
                 (self.arguments.host == TEST).then(|| self.candidates[self.at].target.name.clone());
-            let step = told(direction, &result, server).step(index);
+            let step = foreign_load(direction, &result, server).step(index);
             findings.push(store_step(step, directory)?);
             self.results.push((direction, result));
         }
@@ -214,19 +215,19 @@ impl Test for Ndt7<'_> {
     }
 }
 
-/// Servers to try, in this order; not empty.
 fn candidates(arguments: &Arguments) -> anyhow::Result<Vec<Located>> {
     if arguments.host != TEST {
         let target = Ndt7Target::of_host(&arguments.host).or_bad_input()?;
         return Ok(vec![Located { target, place: String::new() }]);
     }
     match locate(arguments.locate.as_deref().unwrap_or(LOCATE_URL)) {
-        Err(error @ Ndt7Error::Target { .. }) => Err(bad_input(anyhow!("--locate: {error}"))),
+        Err(error @ Ndt7Error::Target { .. }) => refuse!("--locate: {error}"),
         found => Ok(found?),
     }
 }
 
-/// Runs with the first server that takes the test; the rest of a run stays with it.
+/// Runs a test to the server at `at`, or to the first after it that can be reached. `at` then is
+/// that server's position, so that the other direction uses the same server.
 fn first<T>(
     candidates: &[Located],
     at: &mut usize,
@@ -235,7 +236,6 @@ fn first<T>(
     loop {
         match run(&candidates[*at]) {
             Ok(done) => return Ok(done),
-            // Only who could not be reached is passed over: a server that misbehaves is told.
             Err(error @ (Ndt7Error::Connect { .. } | Ndt7Error::WebSocket { .. }))
                 if *at + 1 < candidates.len() =>
             {
@@ -250,19 +250,19 @@ fn first<T>(
     }
 }
 
-/// A certificate that nobody vouches for is what a server of one's own has.
+/// Adds a hint if the TLS handshake fails, as it does with a self-signed certificate.
 fn hinted(error: anyhow::Error, trust: NqTrust) -> anyhow::Error {
     let handshake = matches!(
         error.downcast_ref(),
         Some(Ndt7Error::Connect { step: "the TLS handshake with", .. })
     );
     if handshake && trust == NqTrust::System {
-        return error.context("a server with a certificate of its own needs --trust");
+        return error.context("a server with a self-signed certificate needs --trust");
     }
     error
 }
 
-/// Shows the terms until they are accepted, which is asked for once.
+/// Refuses a test, with the terms, until the user accepts them once.
 fn agree(accepts: bool) -> anyhow::Result<()> {
     let file = agreement()?;
     if file.is_file() {
@@ -270,17 +270,11 @@ fn agree(accepts: bool) -> anyhow::Result<()> {
     }
     if !accepts {
         eprintln!("{TERMS}");
-        return Err(bad_input(anyhow!(
-            "the terms are not accepted yet: say so with --accept-terms"
-        )));
+        refuse!("the terms are not accepted yet: accept them with --accept-terms");
     }
-    let folder = disk::directory_of(&file);
-    disk::create_directory(folder, Access::Usual).with_context(|| folder.display().to_string())?;
     let now = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ");
-    let text = format!("{TERMS}\n\naccepted {now}\n");
-    disk::write_whole(&file, text.as_bytes(), Access::Usual)
-        .with_context(|| file.display().to_string())?;
-    eprintln!("{TERMS}\naccepted; kept in {}", file.display());
+    store_text(&file, &format!("{TERMS}\n\naccepted {now}\n"))?;
+    eprintln!("{TERMS}\naccepted; stored in {}", file.display());
     Ok(())
 }
 
@@ -288,32 +282,33 @@ fn agreement() -> anyhow::Result<PathBuf> {
     Ok(home::data()?.join("mlab-terms-accepted"))
 }
 
-/// Median and largest of the readings under load, ms.
+/// Returns the readings under load, ms.
 fn loaded(result: &Ndt7Result) -> Option<Readings> {
     let in_ms = result.loaded_rtt_us().into_iter().map(|us| us / 1e3);
     Readings::of("smoothed readings of the loading connection", in_ms)
 }
 
-/// The smallest round trip of the connection, the TCP handshake among them, ms.
+/// Returns the smallest round trip of the connection, including the TCP handshake, ms.
 fn smallest_ms(result: &Ndt7Result) -> f64 {
     let handshake = result.handshake.as_secs_f64() * 1e3;
     result.rtt_min_us.map_or(handshake, |us| handshake.min(us / 1e3))
 }
 
-/// A result as a step.
-fn told(direction: Direction, result: &Ndt7Result, server: Option<String>) -> ForeignLoad {
-    let mut told: Vec<String> = server.map(|name| format!("against {name}")).into_iter().collect();
-    told.push(format!(
+/// Converts a result to a step.
+fn foreign_load(direction: Direction, result: &Ndt7Result, server: Option<String>) -> ForeignLoad {
+    let mut remarks: Vec<String> =
+        server.map(|name| format!("against {name}")).into_iter().collect();
+    remarks.push(format!(
         "{:.1} Mbit/s over all {:.1} s, as ndt7 defines its rate",
         result.goodput_bit_per_s / 1e6,
         result.elapsed.as_secs_f64()
     ));
-    told.extend(result.congestion_control.as_ref().map(|name| format!("sent with {name}")));
-    told.extend(
+    remarks.extend(result.congestion_control.as_ref().map(|name| format!("sent with {name}")));
+    remarks.extend(
         result.sent_again_percent.map(|percent| format!("{percent:.1} % of the bytes sent again")),
     );
     if direction == Direction::Down {
-        told.push(
+        remarks.push(
             "the server chooses how it sends: M-Lab's use BBR, which fills a buffer less than the \
              downloads of most people do"
                 .to_owned(),
@@ -322,14 +317,10 @@ fn told(direction: Direction, result: &Ndt7Result, server: Option<String>) -> Fo
     let metric = |name: &str, unit: &str, value: Option<f64>| {
         value.map(|_| Metric { name: name.to_owned(), unit: unit.to_owned(), value })
     };
-    let mbit = |rate: f64| rate / 1e6;
+    let by_server = result.server.map(|server| server.goodput_bit_per_s / 1e6);
     let metrics = [
-        metric("goodput_whole", "Mbit/s", Some(mbit(result.goodput_bit_per_s))),
-        metric(
-            "goodput_by_server",
-            "Mbit/s",
-            result.server.map(|server| mbit(server.goodput_bit_per_s)),
-        ),
+        metric("goodput_whole", "Mbit/s", Some(result.goodput_bit_per_s / 1e6)),
+        metric("goodput_by_server", "Mbit/s", by_server),
         metric("sent_again", "%", result.sent_again_percent),
         metric("tcp_handshake", "ms", Some(result.handshake.as_secs_f64() * 1e3)),
     ];
@@ -350,7 +341,7 @@ fn told(direction: Direction, result: &Ndt7Result, server: Option<String>) -> Fo
             test: TEST.to_owned(),
             smallest_ms: Some(smallest_ms(result)),
             loaded: loaded(result).into_iter().collect(),
-            told,
+            told: remarks,
             cannot_tell: CANNOT_TELL.to_owned(),
         },
     }
@@ -400,7 +391,7 @@ mod tests {
             settled_bit_per_s: Some(9.6e6),
             rtt_min_us: Some(20_400.0),
             congestion_control: Some("cubic".to_owned()),
-            // The first second is not the load's.
+            // A reading before the load.
             readings: std::iter::once((Duration::ZERO, 1.0)).chain(readings).collect(),
             moved: Vec::new(),
             sent_again_percent: Some(1.25),
@@ -413,8 +404,11 @@ mod tests {
     #[test]
     fn a_result_says_what_the_load_adds_and_what_cannot_be_told() {
         let readings = [90_000.0, 230_000.0, 110_000.0];
-        let down = told(Direction::Down, &result(&readings, End::Time), None).step(0).finding;
-        let up = told(Direction::Up, &result(&[], End::Broken), None).step(1).finding;
+        let finding = |direction, result: &Ndt7Result, index| {
+            foreign_load(direction, result, None).step(index).finding
+        };
+        let down = finding(Direction::Down, &result(&readings, End::Time), 0);
+        let up = finding(Direction::Up, &result(&[], End::Broken), 1);
         let lines = underload_report::finding_lines(&[down, up]);
         let text = lines.join("\n");
         assert!(lines[0].starts_with("No grade: ") && lines[0].contains("no 99th perc"), "{text}");
@@ -431,7 +425,7 @@ mod tests {
         ] {
             assert!(text.contains(part), "{part}\n{text}");
         }
-        // What it is not told of is not zero.
+        // Numbers that ndt7 does not have are not printed as zero.
         assert!(!text.contains("probe") && !text.contains("lost"), "{text}");
     }
 

@@ -1,4 +1,4 @@
-//! `underload measure https://HOST`: a responsiveness test against a server of Apple's kind.
+//! `underload measure https://HOST`: a responsiveness test, as Apple's networkQuality does.
 
 use std::time::Duration;
 
@@ -9,30 +9,31 @@ use underload_measure::ForeignLoad;
 use underload_probe::control::Trust;
 use underload_record::schema::{Direction, Finding, ForeignTest, Metric, Readings, Rpm};
 use underload_store::RunDir;
+use underload_terminal::console::note;
 use underload_terminal::exit::OrBadInput;
 use underload_terminal::interrupt::Interrupt;
 
 use super::Arguments;
 use super::foreign::{arms, directions};
 
-/// What the test is called in records.
+/// Name of the test in records.
 const TEST: &str = "responsiveness";
 
-/// What no server of this kind can tell.
+/// Numbers that such a test does not have.
 const CANNOT_TELL: &str = "a responsiveness test has no probes on a schedule and no idle phase, so \
 it tells no 99th percentile, nothing of one way alone and nothing of markings";
 
-/// True if HOST names a responsiveness server.
+/// Whether HOST names a responsiveness server.
 pub fn is_wanted(host: &str) -> bool {
     host.starts_with("https://")
 }
 
-/// Refuses what no such test could be made with.
+/// Refuses arguments that the test does not support.
 pub fn check(arguments: &Arguments) -> anyhow::Result<()> {
     arguments.check_foreign().or_bad_input()
 }
 
-/// A server that has told what it serves.
+/// A test to a server whose configuration is known.
 pub struct Nq<'a> {
     arguments: &'a Arguments,
     client: NqClient,
@@ -41,7 +42,7 @@ pub struct Nq<'a> {
 }
 
 impl<'a> Nq<'a> {
-    /// Asks the server for its configuration.
+    /// Requests the server's configuration.
     pub fn open(arguments: &'a Arguments) -> anyhow::Result<Self> {
         let client = NqClient::open(&arguments.host, trust(&arguments.trust)?)?;
         Ok(Self { arguments, client, directions: directions(arguments), results: Vec::new() })
@@ -69,14 +70,14 @@ impl Test for Nq<'_> {
             options.duration_max = self.arguments.duration.unwrap_or(options.duration_max);
             options.congestion_control = Some(self.arguments.congestion_control.clone());
             options.cancelled = interrupt.shared();
-            underload_terminal::console::note!("loading {} ...", direction.name());
+            note!("loading {} ...", direction.name());
             let result = self.client.measure(&options)?;
             if interrupt.is_requested() {
                 break;
             }
             let used =
                 (direction == Direction::Up).then(|| self.arguments.congestion_control.clone());
-            let step = told(direction, &result, options.interval, used).step(index);
+            let step = foreign_load(direction, &result, options.interval, used).step(index);
             findings.push(store_step(step, directory)?);
             self.results.push((direction, result));
         }
@@ -91,7 +92,7 @@ impl Test for Nq<'_> {
     }
 }
 
-/// Public servers prove themselves to authorities: there is no first use to remember.
+/// Parses --trust. Public servers have certificates of authorities, so `first-use` means these.
 pub fn trust(text: &str) -> anyhow::Result<NqTrust> {
     Ok(match session::trust(text)? {
         Trust::Pinned(fingerprint) => NqTrust::Pinned(fingerprint),
@@ -99,8 +100,8 @@ pub fn trust(text: &str) -> anyhow::Result<NqTrust> {
     })
 }
 
-/// A result as a step. What counts is its last intervals; of those before, the load gathers speed.
-fn told(
+/// Converts a result to a step. The last intervals count; during those before, the load ramps up.
+fn foreign_load(
     direction: Direction,
     result: &NqResult,
     interval: Duration,
@@ -113,7 +114,7 @@ fn told(
         Readings::of("exchanges on fresh connections", ms(&probes.foreign_http_ns)),
         Readings::of("exchanges on the loading connections", ms(&probes.loaded_http_ns)),
     ];
-    let mut told = vec![format!(
+    let mut remarks = vec![format!(
         "{} connections in {} intervals, {} probes failed, confidence {}",
         result.connections,
         result.intervals,
@@ -121,9 +122,9 @@ fn told(
         result.confidence()
     )];
     if result.responsiveness.is_none() {
-        told.push("no RPM: one kind of probes is missing".to_owned());
+        remarks.push("no RPM: one kind of probes is missing".to_owned());
     }
-    told.extend(congestion_control.as_ref().map(|name| format!("sent with {name}")));
+    remarks.extend(congestion_control.as_ref().map(|name| format!("sent with {name}")));
     let count = |name: &str, value: f64| Metric {
         name: name.to_owned(),
         unit: String::new(),
@@ -153,7 +154,7 @@ fn told(
             test: TEST.to_owned(),
             smallest_ms: None,
             loaded: loaded.into_iter().flatten().collect(),
-            told,
+            told: remarks,
             cannot_tell: CANNOT_TELL.to_owned(),
         },
     }
@@ -197,7 +198,7 @@ mod tests {
             RoundTrips { foreign_tcp_ns: vec![30_000_000; 3], ..RoundTrips::default() };
         let result = NqResult { responsiveness, intervals: 5, round_trips, ..NqResult::default() };
         let second = Duration::from_secs(1);
-        let up = told(Direction::Up, &result, second, Some("reno".to_owned()));
+        let up = foreign_load(Direction::Up, &result, second, Some("reno".to_owned()));
         assert_eq!((up.ramp, up.elapsed), (second, 5 * second));
         assert_eq!(up.rpm.map(|rpm| rpm.draft_09), Some(2_000.0));
         assert_eq!(up.foreign.loaded.len(), 1);

@@ -1,46 +1,36 @@
-//! When the next measurement of a series comes.
+//! The pauses of a series of measurements.
 
 use std::time::Duration;
 
 use underload_aqm::rng::Rng;
 
-/// With `--jitter` each pause is the interval times 0.75 to 1.25: clients that were started
-/// together do not come back together.
+/// With `--jitter` each pause is the interval times 0.75 to 1.25, so that clients that were started
+/// together do not measure together.
 const JITTER_LEAST: f64 = 0.75;
 const JITTER_SPAN: f64 = 0.5;
 
-/// M-Lab's rules for clients that nobody sits at (ndt7 protocol specification, "Requirements for
+/// M-Lab's rules for non-interactive clients (ndt7 protocol specification, "Requirements for
 /// non-interactive clients"): pauses drawn from an exponential distribution with a mean of six
-/// hours, none shorter than 2,160 s, none longer than 54,000 s. The shortest is what the 40 tests a
-/// day that its locate service admits come to.
+/// hours, at least 2,160 s and at most 54,000 s. 2,160 s is a day by the 40 tests that its locate
+/// service admits per day.
 pub const PUBLIC_MEAN_LEAST: Duration = Duration::from_hours(6);
-/// No two tests of a series are nearer to each other.
+/// The shortest pause.
 pub const PUBLIC_PAUSE_LEAST: Duration = Duration::from_mins(36);
-/// The longest pause is so many means: 54,000 s of six hours.
+/// The longest pause as a multiple of the mean: 54,000 s by six hours.
 const LONGEST_MEANS: f64 = 2.5;
 
-/// How measurements follow each other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Rhythm {
-    /// From one start to the next, a little shorter or longer if that is wanted.
-    Steady {
-        /// The interval.
-        every: Duration,
-        /// Whether chance changes it.
-        jitter: bool,
-    },
-    /// From one end to the next start, as M-Lab asks for: without memory, so that clients never
-    /// fall into step with each other, with the hour, or with the line's own rhythms.
-    Memoryless {
-        /// The mean of the distribution that pauses are drawn from.
-        mean: Duration,
-    },
+    /// `every` from one start to the next, randomly shortened or lengthened with `jitter`.
+    Steady { every: Duration, jitter: bool },
+    /// From one end to the next start, as M-Lab requires: exponential with this mean, so that
+    /// clients never synchronise with each other, with the hour, or with periods of the line.
+    Memoryless { mean: Duration },
 }
 
 impl Rhythm {
-    /// The next pause.
     pub fn pause(self, random: &mut Rng) -> Duration {
-        // From 0 to below 1.
+        // In [0, 1).
         let share = (random.next_u64() >> 11) as f64 / (1_u64 << 53) as f64;
         match self {
             Self::Steady { every, jitter: false } => every,
@@ -54,7 +44,7 @@ impl Rhythm {
         }
     }
 
-    /// Whether pauses count from the start of a measurement, not from its end.
+    /// Whether pauses count from the start of a measurement instead of its end.
     pub fn is_from_start(self) -> bool {
         matches!(self, Self::Steady { .. })
     }

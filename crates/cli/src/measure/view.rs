@@ -1,5 +1,4 @@
-//! What the user sees while a measurement runs, on stderr: a live picture on a terminal, a line per
-//! phase elsewhere.
+//! Progress of a measurement on stderr: a live picture on a terminal, otherwise a line per phase.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -9,8 +8,10 @@ use underload_probe::endpoint::RecentLatency;
 use underload_probe::measure::Progress;
 use underload_probe::preset::Step;
 use underload_record::schema::{ClassLatency, Finding, Phase, Quantile};
+use underload_terminal::console::note;
 
-/// The view of a run of steps.
+use crate::present::print_line;
+
 pub struct View {
     bar: ProgressBar,
     steps: usize,
@@ -22,15 +23,15 @@ pub struct View {
     phase: Option<Phase>,
 }
 
-/// Curves of one class of probes.
+/// A class of probes.
 struct Class {
     name: String,
-    /// Medians of the recent past, oldest first; `None` where nothing came back.
+    /// Recent medians in ms, oldest first. `None` if no probe returned.
     history: VecDeque<Option<f64>>,
     recent: Option<RecentLatency>,
 }
 
-/// Columns of a class's curve, a tenth of a second each.
+/// Columns of a class's curve, each 100 ms.
 const CURVE: usize = 50;
 const NAME_COLUMNS: usize = 20;
 
@@ -95,7 +96,7 @@ impl underload_line::Progress for View {
         let probes = step.config.probe.classes.iter();
         self.classes = probes.map(|probe| class(&probe.name)).collect();
         if self.bar.is_hidden() {
-            underload_terminal::console::note!("{}", self.title);
+            note!("{}", self.title);
         }
     }
 
@@ -110,7 +111,7 @@ impl underload_line::Progress for View {
             self.bar.tick();
         } else if self.phase != Some(progress.phase) {
             let most = progress.phase_max.as_secs_f64();
-            underload_terminal::console::note!("  {}: up to {} s", progress.phase, seconds(most));
+            note!("  {}: up to {} s", progress.phase, seconds(most));
         }
         self.phase = Some(progress.phase);
     }
@@ -124,11 +125,7 @@ impl underload_line::Progress for View {
         let reasons = finding.invalid_because.iter();
         lines.extend(reasons.map(|reason| format!("  INVALID: {reason}")));
         for text in lines {
-            if self.bar.is_hidden() {
-                underload_terminal::console::note!("{text}");
-            } else {
-                self.bar.println(text);
-            }
+            print_line(&self.bar, &text);
         }
     }
 
@@ -137,7 +134,7 @@ impl underload_line::Progress for View {
     }
 }
 
-/// Whole where they are: half a second is not zero.
+/// Formats seconds without a decimal if they are whole.
 fn seconds(value: f64) -> String {
     if (value - value.round()).abs() < 0.05 { format!("{value:.0}") } else { format!("{value:.1}") }
 }
@@ -180,14 +177,14 @@ impl Class {
     }
 }
 
-/// Eighths of a full block.
+pub const BLOCKS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+
 fn block(share: f64) -> char {
-    const BLOCKS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
     let index = (share.clamp(0.0, 1.0) * 8.0) as usize;
     BLOCKS[index.min(7)]
 }
 
-/// A bar of twenty columns.
+/// Returns a bar of twenty columns.
 fn filled(share: f64) -> String {
     let full = (share.clamp(0.0, 1.0) * 20.0).round() as usize;
     format!("{}{}", "━".repeat(full), "─".repeat(20 - full))

@@ -1,4 +1,4 @@
-//! `underload path`: which markings survive, where they change, and which queue is in the way.
+//! `underload path`: which markings survive, where they change, and which queue the path has.
 //!
 //! - [`mod@print`]: the result as a table and in plain words.
 
@@ -12,30 +12,32 @@ use anyhow::{Context, anyhow, bail};
 use clap::Args;
 use serde::Serialize;
 use underload_probe::control::{Ask, ConnectOptions, Remote};
+use underload_probe::measure::Progress;
 use underload_probe::network::current_network;
 use underload_probe::path::{
     Examination, ExamineConfig, HopChange, HopTrace, HopsError, MarkSurvey, Part, PolicyFinding,
     TRACED_MAX, advice, examine, policies, survey_marks, trace_hops,
 };
-use underload_record::schema::{Direction, Ecn, Marking, Phase};
-use underload_terminal::console::{note, warning};
+use underload_record::schema::{Direction, Ecn, Marking};
+use underload_terminal::console::{self, note, warning};
 use underload_terminal::exit::OrBadInput;
 use underload_terminal::home;
 use underload_terminal::interrupt::Interrupt;
 
-use crate::quantity::rate;
 use underload_line::session::{connect, trust};
-use underload_line::target::{Family, Target, resolve};
+use underload_line::target::{Target, resolve};
+use underload_terminal::quantity::rate;
 
-/// The command line of `underload path`.
+use crate::measure::FamilyOptions;
+
 #[derive(Debug, Args)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a switch of its own")]
+#[expect(clippy::struct_excessive_bools, reason = "command-line switches")]
 #[command(after_help = "\
-Marks: packets with every ECN codepoint and DSCP 45, 40, 46, 56, 8 and 0 go there and back, over
-IPv4 and IPv6; the answers tell what arrived. Hops: what routers quote of such packets (root or
-CAP_NET_RAW). Queue: TCP, then UDP at 1.4 times its rate, while probes of four classes measure; the
-kind of queue is decided by likelihood, or said not to be known. Treatment: loads with DSCP 45 and
-DSCP 0 compete. About 40 s per direction.
+Markings: packets with every ECN codepoint and DSCP 45, 40, 46, 56, 8 and 0 go to the server and
+back, over IPv4 and IPv6; the answers report what arrived. Hops: routers quote such packets (needs
+root or CAP_NET_RAW). Queue: TCP loads the path, then UDP at 1.4 times its rate, while probes of
+four classes measure; the result is the likeliest kind of queue, or that it is unknown. Treatment:
+loads with DSCP 45 and DSCP 0 compete. Takes about 40 s per direction.
 
 Examples:
   underload path example.net --token-file token
@@ -43,60 +45,56 @@ Examples:
   underload path 192.0.2.1:862 --stamp
   underload path example.net --up --congestion-control bbr --json")]
 pub struct Arguments {
-    /// The server: a name or an address, with its port if it is another than 4862 (862 for STAMP).
+    /// The server: a name or an address, with :PORT unless it is 4862 (862 with --stamp).
     host: String,
-    /// HOST is any STAMP reflector that knows Class of Service: only markings and hops.
+    /// HOST is a STAMP reflector with Class of Service: tests only markings and hops.
     #[arg(long)]
     stamp: bool,
-    /// Only markings and hops.
+    /// Tests only markings and hops.
     #[arg(long)]
     no_load: bool,
-    /// Only the loads: no markings and hops.
+    /// Tests only queue and treatment, without markings and hops.
     #[arg(long, conflicts_with_all = ["no_load", "stamp"])]
     no_marks: bool,
-    /// Loads only the way up.
+    /// Loads only the upstream.
     #[arg(long, conflicts_with = "down")]
     up: bool,
-    /// Loads only the way down.
+    /// Loads only the downstream.
     #[arg(long)]
     down: bool,
-    /// Leaves out UDP above the line's rate; the queue is then known less surely.
+    /// Skips UDP above the path's rate; the kind of queue is then less certain.
     #[arg(long)]
     no_overload: bool,
-    /// Leaves out the comparison of loads with DSCP 45 and DSCP 0.
+    /// Skips the comparison of loads with DSCP 45 and DSCP 0.
     #[arg(long)]
     no_treatment: bool,
     /// Congestion control of the TCP flows, at both ends.
     #[arg(long, value_name = "NAME", default_value = "cubic")]
     congestion_control: String,
-    /// No UDP load exceeds this; also what is declared to the server [default: what it grants].
+    /// Highest rate of the UDP load, which is also requested from the server [default: the granted
+    /// rate].
     #[arg(long, value_name = "RATE", value_parser = rate)]
     rate_max: Option<u64>,
-    /// Whom to believe: first-use, or the server's fingerprint (sha256:...).
+    /// How to verify the server: first-use, its fingerprint (sha256:...), or a PEM file with its
+    /// certificate.
     #[arg(long, value_name = "TRUST", default_value = "first-use")]
     trust: String,
-    /// A file whose first line is the token that the server asks for.
+    /// A file whose first line is a token for the server.
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
-    /// Only over IPv4.
-    #[arg(short = '4', long, conflicts_with = "ipv6")]
-    ipv4: bool,
-    /// Only over IPv6.
-    #[arg(short = '6', long)]
-    ipv6: bool,
+    #[command(flatten)]
+    family: FamilyOptions,
     /// Prints the result as one JSON document.
     #[arg(long)]
     json: bool,
 }
 
-/// Everything that was found.
 #[derive(Debug, Default, Serialize)]
 struct Findings {
     host: String,
     marks: Vec<FamilyMarks>,
     directions: Vec<Examination>,
     advice: Vec<String>,
-    /// The user ended it early.
     interrupted: bool,
 }
 
@@ -106,25 +104,24 @@ struct FamilyMarks {
     target: SocketAddr,
     survey: MarkSurvey,
     hops: Option<HopTrace>,
-    /// The reason why there are no hops.
+    /// Why `hops` is `None`.
     hops_missing: Option<String>,
-    /// For each traced marking, the hop that changes it.
+    /// The hop that changes each traced marking.
     changes: Vec<Option<HopChange>>,
-    /// What each direction does to markings as a whole.
+    /// The treatment of markings in each direction.
     policies: Vec<PolicyFinding>,
 }
 
 /// STAMP's UDP port (RFC 8762 section 4.1).
 const STAMP_PORT: u16 = 862;
-/// What a session for markings alone declares, bit/s.
+/// Requested rate of a session for markings alone, bit/s.
 const MARKS_RATE: u64 = 1_000_000;
 /// Longest time that markings and hops of an address family take.
 const MARKS_DURATION: Duration = Duration::from_secs(15);
 
-/// Examines the path.
 pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let host = with_stamp_port(arguments);
-    let target = resolve(&host, arguments.family()).or_bad_input()?;
+    let target = resolve(&host, arguments.family.family()).or_bad_input()?;
     let interrupt = Interrupt::watch()?;
     interrupt.explain(examine_target(arguments, &target, &interrupt))
 }
@@ -156,20 +153,20 @@ fn examine_target(
     findings.advice = advice(&surveys, &findings.directions);
     findings.interrupted = interrupt.is_requested();
     if findings.marks.is_empty() && findings.directions.is_empty() {
-        return Err(failed.unwrap_or_else(|| anyhow!("interrupted before anything was found")));
+        return Err(failed.unwrap_or_else(|| anyhow!("interrupted before any result")));
     }
     if arguments.json {
-        print::json(&findings)?;
+        console::print_json(&findings)?;
     } else {
-        print::text(&findings)?;
+        console::print(&print::text(&findings)?)?;
     }
     if findings.interrupted {
-        bail!("interrupted; what was found until then is above");
+        bail!("interrupted; the results until then are above");
     }
     Ok(())
 }
 
-/// A plain name or address of a STAMP reflector means its own port, not that of `serve`.
+/// Returns HOST with STAMP's port if HOST has no port and is a STAMP reflector.
 fn with_stamp_port(arguments: &Arguments) -> String {
     let host = &arguments.host;
     let is_v6 = host.parse::<Ipv6Addr>().is_ok();
@@ -182,15 +179,7 @@ fn with_stamp_port(arguments: &Arguments) -> String {
 }
 
 impl Arguments {
-    fn family(&self) -> Family {
-        match (self.ipv4, self.ipv6) {
-            (true, _) => Family::V4,
-            (_, true) => Family::V6,
-            _ => Family::Any,
-        }
-    }
-
-    /// Asks for a session; without a rate for as much as there is.
+    /// Requests a session with `rate`, or with all that the server grants.
     fn connect(
         &self,
         target: &Target,
@@ -206,14 +195,11 @@ impl Arguments {
         connect(target, &options)
     }
 
-    /// Markings and hops over one family.
+    /// Tests markings and hops over one address family.
     fn marks(&self, target: &Target, interrupt: &Interrupt) -> anyhow::Result<FamilyMarks> {
-        // Held while the reflector is asked: it answers those who have a session.
-        let session = if self.stamp {
-            None
-        } else {
-            Some(self.connect(target, Some(MARKS_RATE), MARKS_DURATION, interrupt)?)
-        };
+        // The reflector answers only during a session.
+        let connect = || self.connect(target, Some(MARKS_RATE), MARKS_DURATION, interrupt);
+        let session = (!self.stamp).then(connect).transpose()?;
         let reflector = session.as_ref().map_or(target.addresses[0], |it| it.endpoints().reflector);
         note!("markings to {reflector}");
         let survey = survey_marks(socket_towards(reflector)?, reflector)?;
@@ -262,18 +248,12 @@ impl Arguments {
             let wanted = self.rate_max.unwrap_or(granted_bit_per_s);
             config.rate_max_bit_per_s = wanted.min(granted_bit_per_s);
             let mut last = None;
-            let mut tell = |part: Part, phase: Phase| {
-                if last != Some((part, phase)) {
-                    last = Some((part, phase));
-                    note!("{direction}: {}, {phase}", print::part_name(part));
+            let report = &mut |part: Part, progress: Progress| {
+                if last.replace((part, progress.phase)) != Some((part, progress.phase)) {
+                    note!("{direction}: {}, {}", print::part_name(part), progress.phase);
                 }
             };
-            let examined = examine(
-                &config,
-                remote.endpoints(),
-                &mut |part, progress| tell(part, progress.phase),
-                interrupt.flag(),
-            );
+            let examined = examine(&config, remote.endpoints(), report, interrupt.flag());
             let mut examined = examined.with_context(|| format!("loading {direction}"))?;
             let news = remote.news();
             let is_throttled = match direction {
@@ -290,7 +270,7 @@ impl Arguments {
     }
 }
 
-/// Any port, in the family of the target.
+/// Binds a socket of the target's address family.
 fn socket_towards(target: SocketAddr) -> anyhow::Result<UdpSocket> {
     let bound = match target {
         SocketAddr::V4(_) => UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)),
@@ -299,7 +279,7 @@ fn socket_towards(target: SocketAddr) -> anyhow::Result<UdpSocket> {
     bound.context("opening a UDP socket")
 }
 
-/// What changed on the way up, and always what L4S and NQB depend on.
+/// Returns the markings to trace: the one of L4S and NQB, and those that changed on the way up.
 fn worth_tracing(survey: &MarkSurvey) -> Vec<Marking> {
     let mut markings = vec![Marking { dscp: 45, ecn: Ecn::Ect1 }];
     let damaged = survey.rows.iter().filter(|row| row.answered > 0 && row.up.is_damage());

@@ -1,8 +1,7 @@
-//! The findings as text, and as JSON.
+//! The findings as text.
 
-use std::io::Write;
+use std::fmt::{self, Write};
 
-use anyhow::Context;
 use underload_probe::path::{
     Answer, Classification, Evidence, Examination, HopChange, OVERLOAD, PRIORITY_SHARE, Part,
     PolicyFinding, QueueFamily, Treatment, TreatmentVerdict,
@@ -11,20 +10,6 @@ use underload_record::schema::{Direction, Ecn, Marking, Validity};
 
 use super::{FamilyMarks, Findings};
 
-/// Prints the findings as one JSON document.
-pub fn json(findings: &Findings) -> anyhow::Result<()> {
-    let mut out = std::io::stdout().lock();
-    serde_json::to_writer_pretty(&mut out, findings).context("writing JSON")?;
-    writeln!(out).context("writing JSON")
-}
-
-/// Tables and plain words on stdout.
-pub fn text(findings: &Findings) -> anyhow::Result<()> {
-    let mut out = std::io::stdout().lock();
-    write_text(&mut out, findings).context("writing the result")
-}
-
-/// Words for the step that is under way.
 pub fn part_name(part: Part) -> &'static str {
     match part {
         Part::Tcp => "TCP fills the path",
@@ -33,21 +18,24 @@ pub fn part_name(part: Part) -> &'static str {
     }
 }
 
-fn write_text(out: &mut impl Write, findings: &Findings) -> std::io::Result<()> {
+pub fn text(findings: &Findings) -> Result<String, fmt::Error> {
+    let mut out = String::new();
     for marks in &findings.marks {
-        write_marks(out, marks)?;
+        write_marks(&mut out, marks)?;
     }
     for examination in &findings.directions {
-        write_examination(out, examination)?;
+        write_examination(&mut out, examination)?;
     }
     if findings.advice.is_empty() {
-        return writeln!(out, "Nothing needs to be changed, by what was seen.");
+        writeln!(out, "No change is needed, according to these results.")?;
+    } else {
+        writeln!(out, "What to change")?;
     }
-    writeln!(out, "What to change")?;
-    findings.advice.iter().try_for_each(|line| writeln!(out, "  - {line}"))
+    findings.advice.iter().try_for_each(|line| writeln!(out, "  - {line}"))?;
+    Ok(out)
 }
 
-fn write_marks(out: &mut impl Write, marks: &FamilyMarks) -> std::io::Result<()> {
+fn write_marks(out: &mut String, marks: &FamilyMarks) -> fmt::Result {
     writeln!(out, "Markings to {}", marks.target)?;
     writeln!(out, "  {:<12} {:>8}  {:<34} down", "sent", "answered", "up")?;
     for row in &marks.survey.rows {
@@ -55,29 +43,28 @@ fn write_marks(out: &mut impl Write, marks: &FamilyMarks) -> std::io::Result<()>
         let answered = format!("{}/{}", row.answered, row.packets);
         writeln!(out, "  {sent:<12} {answered:>8}  {up:<34} {down}")?;
     }
-    if let Some(why) = &marks.hops_missing {
-        writeln!(out, "  Which hop: not known: {why}")?;
+    if let Some(reason) = &marks.hops_missing {
+        writeln!(out, "  Hops: unknown: {reason}")?;
     }
     if let Some(trace) = &marks.hops {
         let quoting = trace.hops.iter().filter(|hop| hop.address.is_some()).count();
         match trace.hops.len() {
             _ if quoting == 0 => writeln!(out, "  Hops: none on the way up answers")?,
-            all => writeln!(out, "  Hops: {quoting} of {all} on the way up quote what they got")?,
+            all => writeln!(out, "  Hops: {quoting} of {all} on the way up quote the packet")?,
         }
-        // Where no hop answers nothing is known of any.
+        // Without an answer from any hop, nothing is known about the markings.
         let traced = trace.markings.iter().zip(&marks.changes).filter(|_| quoting > 0);
         for (sent, change) in traced {
-            let survived = marks.survey.rows.iter().find(|row| row.sent == *sent);
-            let is_damaged = survived.is_some_and(|row| row.answered > 0 && row.up.is_damage());
-            match change {
-                Some(change) => writeln!(out, "  {}: {}", marking(*sent), where_changed(change))?,
-                None if is_damaged => writeln!(
-                    out,
-                    "  {}: as sent at every hop that answers; changed after the last of them",
-                    marking(*sent)
-                )?,
-                None => writeln!(out, "  {}: as sent at every hop that answers", marking(*sent))?,
-            }
+            let row = marks.survey.rows.iter().find(|row| row.sent == *sent);
+            let is_damaged = row.is_some_and(|row| row.answered > 0 && row.up.is_damage());
+            let result = match change {
+                Some(change) => format!("became {} {}", marking(change.to), between(change)),
+                None if is_damaged => {
+                    "unchanged at every hop that answers; changed after the last of them".to_owned()
+                }
+                None => "unchanged at every hop that answers".to_owned(),
+            };
+            writeln!(out, "  {}: {result}", marking(*sent))?;
         }
     }
     for finding in &marks.policies {
@@ -87,25 +74,22 @@ fn write_marks(out: &mut impl Write, marks: &FamilyMarks) -> std::io::Result<()>
     writeln!(out)
 }
 
-/// Where a policy is applied, as far as it can be known from here.
+/// Returns where a policy is applied, as far as this machine can know.
 fn place(finding: &PolicyFinding, marks: &FamilyMarks) -> String {
-    match (finding.direction, &finding.place) {
-        (Direction::Down, _) => "not known from here, only the way up is traced; run this at the \
-                                 far end"
-            .to_owned(),
-        (Direction::Up, Some(change)) => between(change),
+    let place = match (finding.direction, &finding.place) {
+        (Direction::Down, _) => {
+            "unknown, because only the way up is traced; run this command at the other end"
+        }
+        (Direction::Up, Some(change)) => return between(change),
         (Direction::Up, None) => match &marks.hops {
             Some(trace) if trace.hops.iter().any(|hop| hop.address.is_some()) => {
-                "after the last hop that answers".to_owned()
+                "after the last hop that answers"
             }
-            Some(_) => "not known, no hop answered".to_owned(),
-            None => "not known, the hops were not traced".to_owned(),
+            Some(_) => "unknown, no hop answered",
+            None => "unknown, the hops were not traced",
         },
-    }
-}
-
-fn where_changed(change: &HopChange) -> String {
-    format!("became {} {}", marking(change.to), between(change))
+    };
+    place.to_owned()
 }
 
 fn between(change: &HopChange) -> String {
@@ -119,7 +103,7 @@ fn between(change: &HopChange) -> String {
     format!("between {after} and {seen_at}")
 }
 
-/// `45 ect1`; Not-ECT is not said.
+/// Formats `45 ect1`, or only the DSCP for Not-ECT.
 fn marking(marking: Marking) -> String {
     match marking.ecn {
         Ecn::NotEct => marking.dscp.to_string(),
@@ -127,14 +111,14 @@ fn marking(marking: Marking) -> String {
     }
 }
 
-fn write_examination(out: &mut impl Write, examination: &Examination) -> std::io::Result<()> {
+fn write_examination(out: &mut String, examination: &Examination) -> fmt::Result {
     let Examination { direction, congestion_control, .. } = examination;
     writeln!(
         out,
         "Queue {direction} (TCP {congestion_control}, then UDP at {OVERLOAD} of its rate)"
     )?;
     if let Validity::Invalid { reasons } = &examination.validity {
-        writeln!(out, "  INVALID: this machine, not the line, may have made the delay")?;
+        writeln!(out, "  INVALID: this machine, not the line, may have caused the delay")?;
         reasons.iter().try_for_each(|reason| writeln!(out, "    {reason}"))?;
     }
     examination.incomplete.iter().try_for_each(|what| writeln!(out, "  incomplete: {what}"))?;
@@ -152,11 +136,11 @@ fn write_examination(out: &mut impl Write, examination: &Examination) -> std::io
         _ => match examination.held_up_at_bit_per_s {
             Some(granted) => writeln!(
                 out,
-                "  verdict    cannot tell: the server's limit ({:.2} Mbit/s), not the line, held \
-                 up the load",
+                "  verdict    unknown: the server's limit ({:.2} Mbit/s), not the line, limited \
+                 the load",
                 granted as f64 / 1e6
             )?,
-            None => writeln!(out, "  verdict    cannot tell")?,
+            None => writeln!(out, "  verdict    unknown")?,
         },
     }
     if let Some(evidence) = &examination.evidence {
@@ -175,7 +159,7 @@ fn verdict(queue: &Classification, evidence: &Evidence) -> String {
         Answer::Known { family: QueueFamily::DropTail, probability, .. } => {
             let kib = evidence.buffer_bytes() as f64 / 1024.0;
             format!(
-                "drop-tail, {:.1} %: a buffer of about {kib:.0} KiB, or a bound on waiting",
+                "drop-tail, {:.1} %: a buffer of about {kib:.0} KiB, or a limit on the delay",
                 probability * 100.0
             )
         }
@@ -185,16 +169,16 @@ fn verdict(queue: &Classification, evidence: &Evidence) -> String {
             format!("{family}{like}, {:.1} %", probability * 100.0)
         }
         Answer::Ambiguous { family, probability } => {
-            format!("cannot tell; {family} is likeliest with {:.1} %", probability * 100.0)
+            format!("unknown; {family} is likeliest with {:.1} %", probability * 100.0)
         }
-        Answer::Unlike => "cannot tell: unlike every queue that is known here".to_owned(),
+        Answer::Unlike => "unknown: unlike every known queue".to_owned(),
         Answer::NotABottleneck => {
-            "cannot tell: nothing waited and nothing was lost, the queue is elsewhere".to_owned()
+            "unknown: no delay and no loss, so the bottleneck is elsewhere".to_owned()
         }
     }
 }
 
-fn write_evidence(out: &mut impl Write, evidence: &Evidence, rate_of: &str) -> std::io::Result<()> {
+fn write_evidence(out: &mut String, evidence: &Evidence, rate_of: &str) -> fmt::Result {
     let tcp = evidence.tcp;
     let ms = |value: Option<f64>| value.map_or("-".to_owned(), |ms| format!("{ms:.1} ms"));
     let share = |value: Option<f64>| {
@@ -238,12 +222,12 @@ fn write_evidence(out: &mut impl Write, evidence: &Evidence, rate_of: &str) -> s
     writeln!(out, "  {:<10} of ECT(0) {ect0}, of ECT(1) {ect1}, while idle {idle}", "CE marks")
 }
 
-/// The two loads together below this share of the path's rate did not compete for it.
+/// If both loads together have less than this share of the path's rate, they did not compete.
 const FULL_SHARE: f64 = 0.8;
-/// A share this close to a half is not worth a word.
+/// Shares that differ from a half by at most this are not reported.
 const EVEN: f64 = 0.05;
 
-/// `path_bit_per_s`: what TCP alone carried before; `None` if it is not known.
+/// `path_bit_per_s` is the rate of TCP alone, or `None` if it is unknown.
 fn treated(treatment: &Treatment, path_bit_per_s: Option<f64>) -> String {
     let Treatment { best_effort_bit_per_s, nqb_bit_per_s, verdict } = *treatment;
     let (nqb, best_effort) = (nqb_bit_per_s as f64, best_effort_bit_per_s as f64);
@@ -252,8 +236,8 @@ fn treated(treatment: &Treatment, path_bit_per_s: Option<f64>) -> String {
         format!("{:.2} Mbit/s beside {:.2} Mbit/s with DSCP 0", nqb / 1e6, best_effort / 1e6);
     if let Some(path) = path_bit_per_s.filter(|path| both < FULL_SHARE * path) {
         return format!(
-            "how a load is treated is not known: {rates} did not fill the {:.2} Mbit/s of the \
-             path, so neither had to yield",
+            "treatment of a load unknown: {rates} did not fill the {:.2} Mbit/s of the path, so \
+             the loads did not compete",
             path / 1e6
         );
     }
@@ -264,7 +248,7 @@ fn treated(treatment: &Treatment, path_bit_per_s: Option<f64>) -> String {
     };
     let uneven = match treatment.verdict {
         TreatmentVerdict::BestEffort if (share - 0.5).abs() > EVEN => format!(
-            "; {:.0} against {:.0} %, and up to {:.0} % is chance with so few flows",
+            "; {:.0} to {:.0} %, where up to {:.0} % is chance with few flows",
             share * 100.0,
             (1.0 - share) * 100.0,
             PRIORITY_SHARE * 100.0
@@ -292,9 +276,8 @@ mod tests {
             changes: vec![None],
             policies: Vec::new(),
         };
-        let mut out = Vec::new();
-        write_marks(&mut out, &marks).unwrap();
-        let text = String::from_utf8(out).unwrap();
+        let mut text = String::new();
+        write_marks(&mut text, &marks).unwrap();
         assert!(text.ends_with("  Hops: none on the way up answers\n\n"), "{text}");
     }
 
@@ -311,11 +294,11 @@ mod tests {
         assert_eq!(
             told(5.86, 3.61, Some(9.6)),
             "a load is treated as best effort, not as priority: 5.86 Mbit/s beside 3.61 Mbit/s \
-             with DSCP 0; 62 against 38 %, and up to 68 % is chance with so few flows"
+             with DSCP 0; 62 to 38 %, where up to 68 % is chance with few flows"
         );
         assert!(told(4.9, 4.7, None).ends_with("beside 4.70 Mbit/s with DSCP 0"));
         let idle = told(0.3, 0.3, Some(9.6));
-        assert!(idle.contains("is not known") && idle.contains("9.60 Mbit/s"), "{idle}");
+        assert!(idle.contains("unknown") && idle.contains("9.60 Mbit/s"), "{idle}");
     }
 
     #[test]
@@ -330,9 +313,8 @@ mod tests {
             queue: None,
             treatment: None,
         };
-        let mut out = Vec::new();
-        write_examination(&mut out, &examination).unwrap();
-        let text = String::from_utf8(out).unwrap();
+        let mut text = String::new();
+        write_examination(&mut text, &examination).unwrap();
         assert!(text.contains("the server's limit (2.00 Mbit/s), not the line"), "{text}");
     }
 }

@@ -1,4 +1,4 @@
-//! Packets out of pcap and pcapng captures.
+//! Reads packets from pcap and pcapng captures.
 
 use std::io::BufRead;
 
@@ -14,7 +14,6 @@ use underload_emu::packet::{FlowKey, classify};
 use crate::replay::arrival::{Arrival, Arrivals};
 use crate::replay::filter::Filter;
 
-/// One captured frame, before its headers are read.
 struct Frame<'a> {
     link: DataLink,
     time_ns: u128,
@@ -22,16 +21,17 @@ struct Frame<'a> {
     data: &'a [u8],
 }
 
-/// Reads frames into arrivals, with the times of the capture.
+/// Converts frames to arrivals, with the times of the capture.
 #[derive(Default)]
 struct Reader {
     filter: Filter,
     number: u64,
-    /// A packet at its full length: captures cut packets short, the classifier wants them whole.
+    /// Buffer for a packet at its full length: the capture may have truncated it, and the
+    /// classifier checks the length.
     whole: Vec<u8>,
 }
 
-/// The packets of a pcap capture.
+/// Reads the packets of a pcap capture.
 pub fn pcap(bytes: impl BufRead + 'static, filter: Filter) -> anyhow::Result<Arrivals> {
     let mut capture = PcapReader::new(bytes).map_err(|error| broken(0, &error))?;
     let header = capture.header();
@@ -41,7 +41,7 @@ pub fn pcap(bytes: impl BufRead + 'static, filter: Filter) -> anyhow::Result<Arr
     };
     let mut reader = Reader { filter, ..Reader::default() };
     Ok(until_error(move || {
-        // Raw: the library takes a packet that was longer than what is kept of each for damage.
+        // Raw, because the library reports packets beyond the capture's snapshot length as damage.
         let packet = match capture.next_raw_packet()? {
             Ok(packet) => packet,
             Err(error) => return Some(Err(broken(reader.number + 1, &error))),
@@ -60,7 +60,7 @@ pub fn pcap(bytes: impl BufRead + 'static, filter: Filter) -> anyhow::Result<Arr
     }))
 }
 
-/// The packets of a pcapng capture, of all its interfaces.
+/// Reads the packets of all interfaces of a pcapng capture.
 pub fn pcapng(bytes: impl BufRead + 'static, filter: Filter) -> anyhow::Result<Arrivals> {
     let mut capture = PcapNgReader::new(bytes).map_err(|error| broken(0, &error))?;
     let mut interfaces: Vec<Interface> = Vec::new();
@@ -74,7 +74,7 @@ pub fn pcapng(bytes: impl BufRead + 'static, filter: Filter) -> anyhow::Result<A
             match block {
                 Block::SectionHeader(_) => interfaces.clear(),
                 Block::InterfaceDescription(interface) => {
-                    interfaces.push(Interface::of(interface.linktype, &interface.options));
+                    interfaces.push(Interface::new(interface.linktype, &interface.options));
                 }
                 Block::EnhancedPacket(packet) => {
                     let number = reader.number + 1;
@@ -82,7 +82,7 @@ pub fn pcapng(bytes: impl BufRead + 'static, filter: Filter) -> anyhow::Result<A
                         let id = packet.interface_id;
                         return Some(Err(anyhow!("packet {number}: no interface {id}")));
                     };
-                    // The library hands the raw count of time units on as nanoseconds.
+                    // The library returns the raw count of time units as nanoseconds.
                     let ticks = packet.timestamp.as_nanos();
                     let Some(time_ns) = interface.time_ns(ticks) else {
                         let offset = interface.offset_s;
@@ -111,18 +111,18 @@ pub fn pcapng(bytes: impl BufRead + 'static, filter: Filter) -> anyhow::Result<A
     }))
 }
 
-/// An interface of a pcapng capture, as its packets depend on it.
+/// An interface of a pcapng capture.
 struct Interface {
     link: DataLink,
     units_per_second: u64,
-    /// Added to the time of each packet, s: `if_tsoffset`.
+    /// `if_tsoffset`, which is added to the time of each packet.
     offset_s: i64,
 }
 
 impl Interface {
-    fn of(link: DataLink, options: &[InterfaceDescriptionOption<'_>]) -> Self {
+    fn new(link: DataLink, options: &[InterfaceDescriptionOption<'_>]) -> Self {
         let offset = options.iter().find_map(|option| match option {
-            // The library reads without a sign what has one.
+            // The library reads this signed number as an unsigned one.
             InterfaceDescriptionOption::IfTsOffset(value) => Some(value.cast_signed()),
             _ => None,
         });
@@ -130,7 +130,7 @@ impl Interface {
         Self { link, units_per_second, offset_s: offset.unwrap_or(0) }
     }
 
-    /// A time of so many units since 1970, ns; `None` if the offset leads before that.
+    /// Converts `ticks` since 1970 to ns. `None` if the offset leads to a time before 1970.
     fn time_ns(&self, ticks: u128) -> Option<u128> {
         let own_ns = ticks * 1_000_000_000 / u128::from(self.units_per_second);
         own_ns.checked_add_signed(i128::from(self.offset_s) * 1_000_000_000)
@@ -164,7 +164,7 @@ impl Reader {
         Ok(Arrival { id: number - 1, time: Time::from_nanos(time_ns), meta, is_wanted })
     }
 
-    /// What the queue sees: the classified IP packet, or a frame of flow 0 that is not IP.
+    /// Classifies the IP packet. A frame that is not IP belongs to flow 0.
     fn meta(&mut self, frame: &Frame<'_>, offset: usize) -> Meta {
         let on_wire = frame.original_len.saturating_sub(offset as u32).max(1);
         let header = frame.data.get(offset..).unwrap_or_default();
@@ -178,10 +178,10 @@ impl Reader {
     }
 }
 
-/// An IP packet's length field has 16 bits; IPv6 adds its header.
+/// The length field has 16 bits; that of IPv6 does not count the header.
 const MAX_PACKET: usize = 65_535 + 40;
 
-/// Where the IP header starts behind the link-layer header. `None`: a link type not supported.
+/// Returns the offset of the IP header. `None` for an unsupported link type.
 fn ip_offset(link: DataLink, data: &[u8]) -> Option<usize> {
     match link {
         DataLink::RAW | DataLink::IPV4 | DataLink::IPV6 => Some(0),
@@ -201,7 +201,7 @@ fn ip_offset(link: DataLink, data: &[u8]) -> Option<usize> {
 fn broken(packet: u64, error: &PcapError) -> anyhow::Error {
     match packet {
         0 => anyhow!("the file header: {error}"),
-        _ => anyhow!("packet {packet}: the file is truncated or corrupt there ({error})"),
+        _ => anyhow!("packet {packet}: the file is truncated or corrupt ({error})"),
     }
 }
 

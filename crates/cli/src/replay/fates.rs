@@ -1,4 +1,4 @@
-//! What became of each packet as CSV, and of all of them as numbers.
+//! The fate of each packet as CSV, and a summary.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -8,10 +8,8 @@ use serde::Serialize;
 use underload_aqm::registry::QueueSetup;
 use underload_run::replay::{Replay, Settled};
 
-/// The columns.
 pub const HEADER: &str = "id,arrival_ns,fate,reason,start_ns,end_ns,sojourn_ns,ecn";
 
-/// A packet's row.
 pub fn write_row(output: &mut impl Write, row: &Settled) -> io::Result<()> {
     let (fate, reason) = (row.fate.name(), row.fate.reason());
     write!(output, "{},{},{fate},{reason},", row.id, row.arrival.as_nanos())?;
@@ -23,7 +21,6 @@ pub fn write_row(output: &mut impl Write, row: &Settled) -> io::Result<()> {
     writeln!(output, ",{}", row.ecn.name())
 }
 
-/// What became of all packets.
 #[derive(Debug, Clone, Serialize)]
 pub struct Numbers {
     pub queue: String,
@@ -38,29 +35,29 @@ pub struct Numbers {
     pub sojourn_p50_ms: f64,
     pub sojourn_p99_ms: f64,
     pub sojourn_max_ms: f64,
-    /// Link-layer overhead included.
+    /// Includes link-layer overhead.
     pub throughput_bit_per_s: u64,
 }
 
-/// A summary of the whole replay, of one screen.
+/// Returns a summary of one screen.
 pub fn summary(replay: &Replay, queue: &QueueSetup, link: &str, rules: &[String]) -> String {
     let mut text = String::new();
     let mut line = |name: &str, value: String| {
         let _ = writeln!(text, "{name:<12}{value}");
     };
     let (tally, arrivals) = (replay.tally(), replay.arrivals());
-    let (total, sojourn) = (tally.total(), &tally.delays().sojourn);
-    let of_all = |packets: u64| {
+    let (total, numbers) = (tally.total(), numbers(replay, queue, link));
+    let share = |packets: u64| {
         let percent = 100.0 * packets as f64 / arrivals.packets.max(1) as f64;
         format!("{packets} ({percent:.2} %)")
     };
-    line("queue", queue.label.to_string());
-    line("link", link.to_string());
-    line("packets", format!("{} ({} bytes)", arrivals.packets, arrivals.bytes));
-    line("sent", of_all(total.sent.packets));
-    line("marked", of_all(total.marked_packets()));
+    line("queue", numbers.queue);
+    line("link", numbers.link);
+    line("packets", format!("{} ({} bytes)", numbers.packets, numbers.bytes));
+    line("sent", share(numbers.sent));
+    line("marked", share(numbers.marked));
     for (rule, changed) in rules.iter().zip(total.remarks()) {
-        line("remarked", of_all(*changed) + " by " + rule);
+        line("remarked", share(*changed) + " by " + rule);
     }
     let reasons: Vec<String> = total
         .drops()
@@ -68,15 +65,15 @@ pub fn summary(replay: &Replay, queue: &QueueSetup, link: &str, rules: &[String]
         .collect();
     let detail =
         if reasons.is_empty() { String::new() } else { format!(": {}", reasons.join(", ")) };
-    line("dropped", of_all(total.dropped_packets()) + &detail);
-    let [p50, p99, max] = sojourn.quantiles([500, 990, 1_000]).map(|ns| ns as f64 / 1e6);
+    line("dropped", share(numbers.dropped) + &detail);
+    let Numbers { sojourn_p50_ms: p50, sojourn_p99_ms: p99, sojourn_max_ms: max, .. } = numbers;
     line("sojourn", format!("p50 {p50:.3} ms, p99 {p99:.3} ms, max {max:.3} ms"));
     let (flows, packets) = tally
         .sanctions()
         .flows()
         .fold((0, 0), |(flows, packets), one| (flows + 1, packets + one.1.packets));
     if packets > 0 {
-        line("sent away", format!("{} of {flows} flows, by queue protection", of_all(packets)));
+        line("redirected", format!("{} of {flows} flows, by queue protection", share(packets)));
     }
     for (side, edges) in queue.latency_bins() {
         let names = edges.spans().map(|edge| format!("to {edge}")).chain(["more".to_owned()]);
@@ -86,12 +83,11 @@ pub fn summary(replay: &Replay, queue: &QueueSetup, link: &str, rules: &[String]
     }
     let span = replay.span().as_nanos();
     let rate = total.sent.bytes as f64 * 8e3 / span.max(1) as f64;
-    line("senders", "do not react: the packets come as they came (open loop)".to_owned());
+    line("senders", "do not react: packets arrive as recorded (open loop)".to_owned());
     line("throughput", format!("{rate:.3} Mbit/s, link-layer overhead included"));
     text
 }
 
-/// The same numbers for a program.
 pub fn numbers(replay: &Replay, queue: &QueueSetup, link: &str) -> Numbers {
     let (tally, arrivals) = (replay.tally(), replay.arrivals());
     let (total, sojourn) = (tally.total(), &tally.delays().sojourn);

@@ -1,14 +1,14 @@
-//! `--filter`: which packets of a capture are replayed.
+//! `--filter`: the packets of a capture to replay.
 
 use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
 
-/// What every packet that is replayed has.
+/// Conditions that a packet must all satisfy.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Filter {
     conditions: Vec<Condition>,
-    /// As it was given.
+    /// The text of the command line.
     text: String,
 }
 
@@ -29,25 +29,23 @@ enum Condition {
     Protocol(u8),
 }
 
-/// Addresses that begin alike.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Network {
     address: IpAddr,
     prefix: u32,
 }
 
-/// What a filter looks at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Headers {
     source: IpAddr,
     target: IpAddr,
     protocol: u8,
-    /// `None` behind the first fragment, and where the protocol has none.
+    /// `None` for fragments after the first, and for protocols without ports.
     ports: Option<(u16, u16)>,
 }
 
-const EXPECTED: &str = "expected conditions that all hold, such as `from 192.0.2.7`, \
-    `to 2001:db8::/32`, `host ADDRESS`, `port 443`, `sport N`, `dport N`, `tcp`, `udp` or `icmp`";
+const EXPECTED: &str = "expected conditions such as `from 192.0.2.7`, `to 2001:db8::/32`, \
+    `host ADDRESS`, `port 443`, `sport N`, `dport N`, `tcp`, `udp` or `icmp`; all must hold";
 
 const TCP: u8 = 6;
 const UDP: u8 = 17;
@@ -59,7 +57,8 @@ impl FromStr for Filter {
         let mut words = text.split_whitespace().filter(|word| *word != "and");
         let mut conditions = Vec::new();
         while let Some(word) = words.next() {
-            let mut value = || words.next().ok_or_else(|| format!("`{word}` what? {EXPECTED}"));
+            let mut value =
+                || words.next().ok_or_else(|| format!("`{word}`: no value; {EXPECTED}"));
             conditions.push(match word {
                 "from" | "src" => Condition::From(value()?.parse()?),
                 "to" | "dst" => Condition::To(value()?.parse()?),
@@ -88,17 +87,20 @@ impl FromStr for Network {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || format!("`{text}`: expected an address, or a network as 192.0.2.0/24");
-        let (address, prefix) = text.split_once('/').map_or((text, None), |(a, p)| (a, Some(p)));
-        let address: IpAddr = address.parse().map_err(|_| wrong())?;
-        let most = if address.is_ipv4() { 32 } else { 128 };
-        let prefix = prefix.map_or(Ok(most), str::parse).map_err(|_| wrong())?;
-        if prefix > most { Err(wrong()) } else { Ok(Self { address, prefix }) }
+        let parse = || {
+            let (address, prefix) = text.split_once('/').unzip();
+            let address: IpAddr = address.unwrap_or(text).parse().ok()?;
+            let most = if address.is_ipv4() { 32 } else { 128 };
+            let prefix = prefix.map_or(Ok(most), str::parse).ok()?;
+            (prefix <= most).then_some(Self { address, prefix })
+        };
+        let error = || format!("`{text}`: expected an address, or a network such as 192.0.2.0/24");
+        parse().ok_or_else(error)
     }
 }
 
 impl Network {
-    fn has(self, other: IpAddr) -> bool {
+    fn contains(self, other: IpAddr) -> bool {
         match (self.address, other) {
             (IpAddr::V4(own), IpAddr::V4(other)) => {
                 let differ = own.to_bits() ^ other.to_bits();
@@ -114,27 +116,26 @@ impl Network {
 }
 
 impl Filter {
-    /// Whether an IP packet is replayed, of which a capture may hold but the beginning.
+    /// Whether an IP packet, which the capture may have truncated, satisfies all conditions.
     pub fn passes(&self, packet: &[u8]) -> bool {
-        if self.conditions.is_empty() {
-            return true;
-        }
-        headers(packet).is_some_and(|it| self.conditions.iter().all(|one| one.holds(&it)))
+        self.conditions.is_empty()
+            || headers(packet)
+                .is_some_and(|headers| self.conditions.iter().all(|one| one.holds(&headers)))
     }
 }
 
 impl Condition {
-    fn holds(&self, it: &Headers) -> bool {
-        let port = |which: fn((u16, u16)) -> u16| it.ports.map(which);
+    fn holds(&self, headers: &Headers) -> bool {
+        let Headers { source, target, protocol, ports } = *headers;
         match *self {
-            Self::From(network) => network.has(it.source),
-            Self::To(network) => network.has(it.target),
-            Self::Host(network) => network.has(it.source) || network.has(it.target),
-            Self::SourcePort(number) => port(|(source, _)| source) == Some(number),
-            Self::TargetPort(number) => port(|(_, target)| target) == Some(number),
-            Self::Port(number) => it.ports.is_some_and(|(a, b)| a == number || b == number),
-            Self::Protocol(1) => matches!(it.protocol, 1 | 58),
-            Self::Protocol(number) => it.protocol == number,
+            Self::From(network) => network.contains(source),
+            Self::To(network) => network.contains(target),
+            Self::Host(network) => network.contains(source) || network.contains(target),
+            Self::SourcePort(number) => ports.is_some_and(|(source, _)| source == number),
+            Self::TargetPort(number) => ports.is_some_and(|(_, target)| target == number),
+            Self::Port(number) => ports.is_some_and(|(a, b)| a == number || b == number),
+            Self::Protocol(1) => matches!(protocol, 1 | 58),
+            Self::Protocol(number) => protocol == number,
         }
     }
 }
@@ -145,7 +146,7 @@ fn headers(packet: &[u8]) -> Option<Headers> {
             let length = usize::from(packet.first()? & 0xf) * 4;
             let address = |at: usize| packet.get(at..at + 4)?.first_chunk::<4>().copied();
             let protocol = *packet.get(9)?;
-            // The offset of a fragment, without the three flags before it.
+            // The fragment offset, without the three flags before it.
             let offset = u16::from_be_bytes([*packet.get(6)?, *packet.get(7)?]) << 3;
             Some(Headers {
                 source: IpAddr::from(address(12)?),
@@ -168,10 +169,11 @@ fn headers(packet: &[u8]) -> Option<Headers> {
     }
 }
 
-/// IPv6 extension headers of a packet that are looked behind, at most.
+/// At most this number of IPv6 extension headers is skipped.
 const MOST_EXTENSIONS: usize = 8;
 
-/// The protocol, and where its header begins; `None` behind the first fragment.
+/// Returns the protocol and the offset of its header. The offset is `None` for fragments after the
+/// first.
 fn behind_extensions(packet: &[u8]) -> Option<(u8, Option<usize>)> {
     let (mut next, mut at) = (*packet.get(6)?, 40);
     for _ in 0..MOST_EXTENSIONS {

@@ -1,4 +1,4 @@
-//! Packets out of any supported file.
+//! Opens an input file of any supported format.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
@@ -12,29 +12,25 @@ use crate::replay::filter::Filter;
 use crate::replay::order::{from_zero, in_order};
 use crate::replay::{capture, script};
 
-/// Opens `path`, or the standard input for `-`, and finds out what it is by its first bytes. The
-/// packets come in order of time.
+/// Opens `path`, or the standard input for `-`, detects the format, and returns the packets in
+/// order of time.
 pub fn open(path: &Path, filter: &Filter) -> anyhow::Result<Arrivals> {
-    let source: Box<dyn Read> = if path.as_os_str() == "-" {
-        Box::new(io::stdin())
-    } else {
-        Box::new(File::open(path).with_context(|| at(path))?)
+    let open = || -> anyhow::Result<Arrivals> {
+        let source: Box<dyn Read> = if path.as_os_str() == "-" {
+            Box::new(io::stdin())
+        } else {
+            Box::new(File::open(path)?)
+        };
+        let mut source = BufReader::new(source);
+        if source.fill_buf()?.starts_with(&[0x1f, 0x8b]) {
+            return read(BufReader::new(MultiGzDecoder::new(source)), filter);
+        }
+        read(source, filter)
     };
-    let mut plain = BufReader::new(source);
-    let magic = plain.fill_buf().with_context(|| at(path))?;
-    if magic.starts_with(&[0x1f, 0x8b]) {
-        let plain = BufReader::new(MultiGzDecoder::new(plain));
-        return read(plain, filter).with_context(|| at(path));
-    }
-    read(plain, filter).with_context(|| at(path))
+    open().with_context(|| path.display().to_string())
 }
 
-fn at(path: &Path) -> String {
-    path.display().to_string()
-}
-
-/// Finds out what `bytes` are by the first of them; the packets come in order of time.
-pub fn read(mut bytes: impl BufRead + 'static, filter: &Filter) -> anyhow::Result<Arrivals> {
+fn read(mut bytes: impl BufRead + 'static, filter: &Filter) -> anyhow::Result<Arrivals> {
     let magic = bytes.fill_buf()?;
     if magic.is_empty() {
         bail!("the file is empty: expected CSV, pcap or pcapng");
@@ -52,13 +48,14 @@ pub fn read(mut bytes: impl BufRead + 'static, filter: &Filter) -> anyhow::Resul
         _ => Box::new(bytes),
     };
     if *filter != Filter::default() {
-        bail!("--filter looks at the headers of captured packets, and a script has none");
+        bail!("--filter: only accepted for captures; a script has no packet headers");
     }
     Ok(in_order(script::packets(boxed)?))
 }
 
-/// The packets wanted, from time zero on.
+/// Returns the packets that pass the filter, with times from zero on.
 fn captured(all: Arrivals) -> Arrivals {
-    let wanted = |it: &anyhow::Result<Arrival>| it.as_ref().map_or(true, |it| it.is_wanted);
+    let wanted =
+        |packet: &anyhow::Result<Arrival>| packet.as_ref().map_or(true, |packet| packet.is_wanted);
     from_zero(in_order(Box::new(all.filter(wanted))))
 }

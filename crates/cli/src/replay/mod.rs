@@ -1,7 +1,7 @@
-//! `underload replay`: what would this queue have done to these packets?
+//! `underload replay`: replays recorded packets through queues and a link.
 //!
-//! Streams: memory grows with the queue's backlog, never with the input; what waits to be sorted is
-//! bounded ([`order`]).
+//! The memory grows with the backlog of the queues and not with the input; the buffer for sorting
+//! is bounded ([`order`]).
 
 mod arrival;
 mod capture;
@@ -18,7 +18,7 @@ use std::fs;
 use std::io::{self, BufWriter, Write};
 use std::path::PathBuf;
 
-use anyhow::{Context, anyhow};
+use anyhow::Context;
 use clap::Args;
 use underload_aqm::config::Spec;
 use underload_aqm::registry::QueueSetup;
@@ -28,29 +28,27 @@ use underload_run::modem_file;
 use underload_run::replay::{self, Replay, Settled};
 use underload_run::source::load_file;
 
-use crate::present;
+use crate::present::open_in_desktop;
 use arrival::Arrival;
 use fates::Numbers;
 use filter::Filter;
 use output::OutputFile;
 use picture::Steps;
-use underload_terminal::console::{note, warning};
-use underload_terminal::exit::OrBadInput;
+use underload_terminal::console::{self, note, warning};
+use underload_terminal::exit::{OrBadInput, refuse};
 
-/// The command line of `underload replay`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Input: CSV with the header `time_ns,len,flow,dscp,ecn` (ecn is not-ect, ect0, ect1 or ce), or a pcap
-or pcapng capture; either may be compressed with gzip. Captured packets count with the length of
-their IP packet; `overhead=14B` on the link adds an Ethernet header. Packets may stand up to 1 s
-(and 524,288 packets) out of order. A capture of an interface holds both directions: --filter tells
-them apart.
+or pcapng capture; both may be compressed with gzip. The length of a captured packet is that of its
+IP packet; `overhead=14B` on the link adds an Ethernet header. Packets may be up to 1 s (and 524,288
+packets) out of order. A capture of an interface has both directions: --filter selects one.
 
-Output: CSV `id,arrival_ns,fate,reason,start_ns,end_ns,sojourn_ns,ecn`, one row per input packet,
-in order of time, on stdout or in --out; of several queues in --out alone, a file for each; `id` is
-the packet's place in the input, from 0. A summary goes to stderr; of several queues a table goes to
-stdout. Where the input breaks off, the packets before that are replayed, the summary says
-INCOMPLETE, and the exit status is 2. The senders do not react: the packets are what they are.
+Output: CSV `id,arrival_ns,fate,reason,start_ns,end_ns,sojourn_ns,ecn`, one row per input packet in
+order of time, on stdout or in --out; with several queues only in --out, a file per queue. `id` is
+the packet's position in the input, from 0. A summary goes to stderr; with several queues, a table
+goes to stdout. If the input is damaged, the packets before are replayed, the summary says
+INCOMPLETE, and the exit status is 2. The senders do not react: packets arrive as recorded.
 
 Examples:
   underload replay capture.pcap --link 10mbit --queue codel:profile=linux,ecn=on --out fates.csv
@@ -60,51 +58,49 @@ Examples:
 pub struct Arguments {
     /// Packets: CSV, pcap or pcapng, optionally gzipped; `-` is the standard input.
     pub input: PathBuf,
-    /// The queue, for example docsis-pie:target=10ms (see `underload queues`); given several times,
-    /// all of them side by side.
+    /// The queue, such as docsis-pie:target=10ms (see `underload queues`); may be given several
+    /// times, for queues to compare.
     #[arg(long = "queue", value_name = "SPEC", required = true)]
     pub queues: Vec<String>,
-    /// The link behind it, for example 20mbit or trace:FILE.
+    /// The link behind each queue, such as 20mbit or trace:FILE.
     #[arg(long, value_name = "SPEC")]
     pub link: String,
-    /// Only these packets of a capture: from, to or host ADDRESS or NETWORK, port, sport or dport
-    /// NUMBER, tcp, udp, icmp; all that is given holds.
+    /// Replays only these packets of a capture: from, to or host ADDRESS or NETWORK, port, sport or
+    /// dport NUMBER, tcp, udp, icmp; all conditions must hold.
     #[arg(long, value_name = "CONDITIONS", default_value = "", hide_default_value = true)]
     #[arg(value_parser = filter)]
     pub filter: Filter,
     /// Seed of the queue's and the link's random numbers.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
-    /// Writes the fates there instead of to stdout; of several queues, into this folder.
+    /// Writes the rows to this file instead of stdout; with several queues, a directory.
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
-    /// Writes a page there: how long packets waited in each queue, drops and marks over time, what
-    /// it cannot tell.
+    /// Writes an HTML page: sojourn times in each queue, drops and marks over time.
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
-    /// Opens that page in a browser.
+    /// Opens the page in a browser.
     #[arg(long, requires = "html")]
     pub open: bool,
     /// Prints the summary as one JSON document, a list with an entry for each queue, instead of the
-    /// fates.
+    /// rows.
     #[arg(long)]
     pub json: bool,
 }
 
-/// One of the queues with its link, and what became of the packets there.
+/// A queue with its link, and its output.
 struct Bench {
     queue: QueueSetup,
     rules: Vec<String>,
     replay: Replay,
     output: Box<dyn Write>,
     file: Option<OutputFile>,
-    /// What is written to, for messages.
+    /// Name of the output, for messages.
     name: String,
-    /// What the page is drawn from, if there is one.
+    /// Data for the page, if one is wanted.
     steps: Option<Steps>,
 }
 
-/// Replays the input.
 pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     if let Some(page) = &arguments.html {
         picture::check(page, &arguments.input)?;
@@ -113,16 +109,16 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let arrivals = input::open(&arguments.input, &arguments.filter).or_bad_input()?;
     let outcome = drive(&mut benches, arrivals);
     for bench in &mut benches {
-        // Even after a bad packet, the fates of the ones before it are kept.
+        // Even after a bad packet, the rows of the packets before it are written.
         bench.output.flush().with_context(|| bench.name.clone())?;
         if let Some(file) = &bench.file {
             file.complete().with_context(|| bench.name.clone())?;
         }
     }
     if outcome.is_err() {
-        warning!("INCOMPLETE: the input could not be read to its end; up to there:");
+        warning!("INCOMPLETE: the input could not be read to its end; until the error:");
     }
-    arguments.tell(&benches)?;
+    arguments.print(&benches)?;
     arguments.draw(&benches, outcome.is_ok())?;
     outcome.with_context(|| format!("{}", arguments.input.display()))
 }
@@ -139,11 +135,10 @@ impl Arguments {
                 .context("--queue")
                 .or_bad_input()
         };
-        // All are understood before anything is written.
+        // Parses all queues before it creates any file.
         let queues: Vec<QueueSetup> = self.queues.iter().map(setup).collect::<Result<_, _>>()?;
         if queues.len() > QUEUES_MAX {
-            let problem = format!("--queue: at most {QUEUES_MAX} side by side");
-            return Err(anyhow!(problem)).or_bad_input();
+            refuse!("--queue: expected at most {QUEUES_MAX} queues");
         }
         let is_alone = queues.len() == 1;
         let bench = |(number, queue): (usize, QueueSetup)| {
@@ -158,7 +153,7 @@ impl Arguments {
         queues.into_iter().enumerate().map(bench).collect()
     }
 
-    /// Where a queue's fates go.
+    /// Opens the output of a queue.
     fn output(
         &self,
         is_alone: bool,
@@ -182,7 +177,7 @@ impl Arguments {
         Ok((Some(file), output, path.display().to_string()))
     }
 
-    /// The page, if one is wanted.
+    /// Writes the page, if one is wanted.
     fn draw(&self, benches: &[Bench], is_complete: bool) -> anyhow::Result<()> {
         let (Some(path), Some(first)) = (&self.html, benches.first()) else { return Ok(()) };
         let (offered, step_s) = first.steps.as_ref().map_or((Vec::new(), 0.0), picture::offered);
@@ -205,32 +200,29 @@ impl Arguments {
         picture::write(path, &replayed)?;
         note!("page: {}", path.display());
         if self.open {
-            present::open(path);
+            open_in_desktop(path);
         }
         Ok(())
     }
 
-    /// The summaries, or the table of several queues.
-    fn tell(&self, benches: &[Bench]) -> anyhow::Result<()> {
+    /// Prints the summary of one queue, or the table of several.
+    fn print(&self, benches: &[Bench]) -> anyhow::Result<()> {
         let numbers = |bench: &Bench| fates::numbers(&bench.replay, &bench.queue, &self.link);
         let numbers: Vec<Numbers> = benches.iter().map(numbers).collect();
-        let mut out = io::stdout().lock();
-        if self.json {
-            serde_json::to_writer_pretty(&mut out, &numbers).context("writing JSON")?;
-            return writeln!(out).context("writing JSON");
+        match benches {
+            _ if self.json => console::print_json(&numbers),
+            [only] => {
+                eprint!("{}", fates::summary(&only.replay, &only.queue, &self.link, &only.rules));
+                Ok(())
+            }
+            _ => console::print(&table(&numbers)),
         }
-        if let [only] = benches {
-            eprint!("{}", fates::summary(&only.replay, &only.queue, &self.link, &only.rules));
-            return Ok(());
-        }
-        out.write_all(table(&numbers).as_bytes()).context("writing the table")
     }
 }
 
-/// Queues side by side, at most.
 const QUEUES_MAX: usize = 32;
 
-/// A line for each queue.
+/// Returns a table with a line for each queue.
 fn table(numbers: &[Numbers]) -> String {
     let width = numbers.iter().map(|it| it.queue.len()).max().unwrap_or(0).max(5);
     let mut text = format!(
@@ -251,10 +243,10 @@ fn table(numbers: &[Numbers]) -> String {
             it.throughput_bit_per_s as f64 / 1e6
         );
     }
-    text + "Sojourn in the queue. The senders do not react: the packets come as they came.\n"
+    text + "p50 and p99: sojourn in the queue. Senders do not react: packets arrive as recorded.\n"
 }
 
-/// A file that a SPEC names: built in, else here.
+/// Loads a file that a SPEC names: a built-in one, or else a file of the current directory.
 fn named_file(name: &str) -> Result<Vec<u8>, String> {
     load_file("", name)
 }
@@ -263,8 +255,8 @@ fn filter(text: &str) -> Result<Filter, String> {
     if text.is_empty() { Ok(Filter::default()) } else { text.parse() }
 }
 
-/// Sends every arrival through each link. Where the input breaks off, the packets before that are
-/// still seen through to their fates.
+/// Sends every arrival through each link. If the input is damaged, the packets before the damage
+/// are still replayed to their end.
 fn drive(
     benches: &mut [Bench],
     arrivals: impl Iterator<Item = anyhow::Result<Arrival>>,
@@ -285,7 +277,7 @@ fn feed(
         let arrival = replay::Arrival { id, time, meta };
         for Bench { replay, output, steps, .. } in &mut *benches {
             if let Some(steps) = steps {
-                steps.came(time, meta.len);
+                steps.add_arrival(time, meta.len);
             }
             replay.arrive(&arrival, &mut |row: Settled| settled(output, steps.as_mut(), &row))?;
         }
@@ -295,7 +287,7 @@ fn feed(
 
 fn settled(output: &mut impl Write, steps: Option<&mut Steps>, row: &Settled) -> io::Result<()> {
     if let Some(steps) = steps {
-        steps.settled(row);
+        steps.add_fate(row);
     }
     fates::write_row(output, row)
 }

@@ -1,48 +1,44 @@
-//! Packets in order of time. Captures hold small inversions: two processors, two queues of a card
-//! or two interfaces hand packets over a moment late.
+//! Sorts packets by time. Captures have small inversions, because packets come from several
+//! processors, queues of a network card, or interfaces.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 
-use anyhow::bail;
 use underload_aqm::time::{Span, Time};
-use underload_terminal::exit::OrBadInput;
+use underload_terminal::exit::refuse;
 
 use crate::replay::arrival::{Arrival, Arrivals};
 
-/// Longest time by which a packet of the input may be late.
+/// Largest accepted inversion.
 pub const WINDOW: Span = Span::from_secs(1);
-/// Packets held at once to wait for late ones, at most: 32 MiB.
+/// Largest number of buffered packets: 32 MiB.
 pub const WINDOW_PACKETS: usize = 1 << 19;
 
-/// Sorts within [`WINDOW`] and [`WINDOW_PACKETS`]; packets of one instant keep their order. A
-/// packet later than that ends the stream with an error.
+/// Sorts within [`WINDOW`] and [`WINDOW_PACKETS`]; packets of equal time keep their order. A larger
+/// inversion ends the stream with an error.
 pub fn in_order(arrivals: Arrivals) -> Arrivals {
     let mut sorter =
         Sorter { arrivals, waiting: BinaryHeap::new(), newest: Time::ZERO, emitted: None };
-    let mut ended = None;
+    let (mut is_ended, mut failure) = (false, None);
     Box::new(std::iter::from_fn(move || {
-        while ended.is_none() && !sorter.is_ready() {
+        while !is_ended && !sorter.is_ready() {
             match sorter.arrivals.next() {
-                None => ended = Some(Ok(())),
-                Some(arrival) => match arrival.and_then(|arrival| sorter.hold(arrival)) {
-                    Ok(()) => {}
-                    Err(error) => ended = Some(Err(error)),
-                },
+                None => is_ended = true,
+                Some(arrival) => {
+                    failure = arrival.and_then(|arrival| sorter.push(arrival)).err();
+                    is_ended = failure.is_some();
+                }
             }
         }
-        if let Some(arrival) = sorter.release() {
-            return Some(Ok(arrival));
-        }
-        // The packets that stand before a bad one have come first.
-        match ended.replace(Ok(())) {
-            Some(Err(error)) => Some(Err(error)),
-            _ => None,
+        // The packets before a bad one come first.
+        match sorter.pop() {
+            Some(arrival) => Some(Ok(arrival)),
+            None => failure.take().map(Err),
         }
     }))
 }
 
-/// The same with times that count from the first packet's.
+/// Makes the times relative to the first packet's.
 pub fn from_zero(arrivals: Arrivals) -> Arrivals {
     let mut first = None;
     Box::new(arrivals.map(move |arrival| {
@@ -56,15 +52,15 @@ struct Sorter {
     arrivals: Arrivals,
     waiting: BinaryHeap<Reverse<Waiting>>,
     newest: Time,
-    /// Time of the packet that went last.
+    /// Time of the last returned packet.
     emitted: Option<Time>,
 }
 
-/// An arrival, ordered by time and then by its place in the input.
+/// An arrival, ordered by time and then by its position in the input.
 struct Waiting(Arrival);
 
 impl Sorter {
-    /// Whether the first packet need not wait any longer.
+    /// Whether the first packet can be returned.
     fn is_ready(&self) -> bool {
         self.waiting.len() >= WINDOW_PACKETS
             || self
@@ -73,29 +69,26 @@ impl Sorter {
                 .is_some_and(|Reverse(Waiting(first))| self.newest.since(first.time) >= WINDOW)
     }
 
-    fn hold(&mut self, arrival: Arrival) -> anyhow::Result<()> {
+    fn push(&mut self, arrival: Arrival) -> anyhow::Result<()> {
         if let Some(emitted) = self.emitted.filter(|emitted| arrival.time < *emitted) {
-            let (number, late) = (arrival.id + 1, emitted.since(arrival.time));
-            return too_late(number, late).or_bad_input();
+            refuse!(
+                "packet {}: it is {} earlier than a packet that was replayed already; packets may \
+                 be {WINDOW} or {WINDOW_PACKETS} packets out of order: sort the input by time (a \
+                 capture: `reordercap`)",
+                arrival.id + 1,
+                emitted.since(arrival.time)
+            );
         }
         self.newest = self.newest.max(arrival.time);
         self.waiting.push(Reverse(Waiting(arrival)));
         Ok(())
     }
 
-    fn release(&mut self) -> Option<Arrival> {
+    fn pop(&mut self) -> Option<Arrival> {
         let Reverse(Waiting(arrival)) = self.waiting.pop()?;
         self.emitted = Some(arrival.time);
         Some(arrival)
     }
-}
-
-fn too_late(number: u64, late: Span) -> anyhow::Result<()> {
-    bail!(
-        "packet {number}: it comes {late} before a packet that was replayed already; packets may \
-         stand {WINDOW} or {WINDOW_PACKETS} packets out of order: sort the input by time (a \
-         capture: `reordercap`)"
-    )
 }
 
 impl PartialEq for Waiting {
@@ -155,16 +148,16 @@ mod tests {
         let late = |ms| [0, 2_000, 3_000, ms, 4_000].map(Time::from_millis);
         let (out, error) = sorted(late(2_000).into_iter());
         assert_eq!((out.len(), error), (5, None));
-        // The packet of 2,000 ms went when that of 3,000 ms came.
+        // The packet of 2,000 ms is returned when that of 3,000 ms arrives.
         let (out, error) = sorted(late(1_999).into_iter());
         let error = error.expect("too late");
-        assert!(error.contains("packet 4: it comes 1ms before"), "{error}");
-        assert_eq!(out.len(), 3, "what stands before the bad packet comes out");
+        assert!(error.contains("packet 4: it is 1ms earlier"), "{error}");
+        assert_eq!(out.len(), 3, "the packets before the bad one come first");
     }
 
     #[test]
     fn the_number_of_packets_that_wait_is_bounded() {
-        // All within a nanosecond each: time alone would hold them all.
+        // A nanosecond apart: the time window alone would buffer all of them.
         let count = WINDOW_PACKETS as u64 + 10;
         let times = (1..=count).map(Time::from_nanos).chain([Time::ZERO]);
         let (out, error) = sorted(times);

@@ -1,4 +1,4 @@
-//! The file of fates: there whole or not at all, and never in the place of its own input.
+//! The output file: written atomically, and never over its own input.
 
 use std::cell::RefCell;
 use std::fs;
@@ -8,33 +8,30 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::rc::Rc;
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 use underload_disk::{Access, NewFile};
-use underload_terminal::exit::OrBadInput;
+use underload_terminal::exit::refuse;
 
-/// A file that one holder writes and another one completes. Without that it never was.
+/// A file that does not exist before [`Self::complete`]. Clones share the file.
 #[derive(Clone)]
 pub struct OutputFile(Rc<RefCell<Option<NewFile>>>);
 
 impl OutputFile {
-    /// Begins a file that will be called `path`.
-    ///
     /// # Errors
-    /// Where it is the input; what the disk said.
+    /// If `path` is the input, or creating the file fails.
     pub fn begin(path: &Path, input: &Path) -> anyhow::Result<Self> {
         if is_same(path, input) {
-            let refuse = || bail!("--out {}: this is the input", path.display());
-            return refuse().or_bad_input();
+            refuse!("--out {}: this is the input", path.display());
         }
         let file = NewFile::beside(path, Access::Usual);
         let file = file.with_context(|| path.display().to_string())?;
         Ok(Self(Rc::new(RefCell::new(Some(file)))))
     }
 
-    /// Gives the file its name, now that all of it is written.
+    /// Renames the written file to its path.
     ///
     /// # Errors
-    /// What the disk said; an older file of the name is unchanged then.
+    /// If this fails; an older file of the name is then unchanged.
     pub fn complete(&self) -> io::Result<()> {
         self.0.borrow_mut().take().map_or(Ok(()), NewFile::replace)
     }
@@ -56,7 +53,7 @@ impl Write for OutputFile {
 fn is_same(path: &Path, other: &Path) -> bool {
     let identity = |path: &Path| {
         let facts = fs::metadata(path).ok().filter(fs::Metadata::is_file)?;
-        // A file may have several names, which not every system tells.
+        // A file may have several names; only Unix has an identity for it.
         #[cfg(unix)]
         return Some((facts.dev(), facts.ino()));
         #[cfg(not(unix))]

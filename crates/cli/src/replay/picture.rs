@@ -1,25 +1,24 @@
-//! What the page of a replay is drawn from: counts over time in bounded memory, and what the link
-//! counted.
+//! The data of a replay's page: counts over time in bounded memory, and the counts of the link.
 
 use std::path::Path;
 
-use anyhow::{Context, anyhow};
+use anyhow::Context;
 use underload_aqm::registry::QueueSetup;
 use underload_aqm::time::{Span, Time};
 use underload_report::{Replayed, ReplayedQueue, check_page_path, replace_page, replay_page};
 use underload_run::replay::{Fate, Replay, Settled};
-use underload_terminal::exit::OrBadInput;
+use underload_terminal::exit::{OrBadInput, refuse};
 
-/// Steps of a curve, at most: about one per pixel. Where a recording lasts longer, two become one.
+/// Largest number of steps of a curve, about one per pixel. Longer recordings merge pairs of steps.
 const STEPS_MAX: usize = 480;
-/// The first width of a step, ns.
+/// Initial width of a step.
 const STEP_NS: u64 = 100_000;
 
 /// Counts by time since the first packet.
 #[derive(Debug, Default)]
 pub struct Steps {
     first: Option<Time>,
-    /// Doublings of the first width.
+    /// Number of doublings of the initial width.
     doublings: u32,
     counts: Vec<Step>,
 }
@@ -33,15 +32,15 @@ struct Step {
 }
 
 impl Steps {
-    /// A packet came.
-    pub fn came(&mut self, at: Time, bytes: u32) {
-        self.at(at).bytes += u64::from(bytes);
+    /// Counts an arrival.
+    pub fn add_arrival(&mut self, at: Time, bytes: u32) {
+        self.step(at).bytes += u64::from(bytes);
     }
 
-    /// A packet's fate is known.
-    pub fn settled(&mut self, row: &Settled) {
+    /// Counts a packet whose fate is known.
+    pub fn add_fate(&mut self, row: &Settled) {
         let waited = row.sojourn().map(Span::as_nanos);
-        let step = self.at(row.arrival);
+        let step = self.step(row.arrival);
         match row.fate {
             Fate::Dropped(_) => step.dropped += 1,
             Fate::Marked(_) => step.marked += 1,
@@ -50,7 +49,7 @@ impl Steps {
         step.longest_ns = step.longest_ns.max(waited.unwrap_or(0));
     }
 
-    fn at(&mut self, time: Time) -> &mut Step {
+    fn step(&mut self, time: Time) -> &mut Step {
         let first = *self.first.get_or_insert(time);
         let since = time.since(first).as_nanos();
         while since / self.width_ns() >= STEPS_MAX as u64 {
@@ -72,7 +71,7 @@ impl Steps {
         self.width_ns() as f64 / 1e9
     }
 
-    /// A value of each step, at its middle.
+    /// Returns the points of a curve: the middle of each step, and its value.
     fn curve(&self, value: impl Fn(&Step) -> f64) -> Vec<(f64, f64)> {
         let width = self.width_s();
         let at = |number: usize| (number as f64 + 0.5) * width;
@@ -89,7 +88,6 @@ fn merged(pair: &[Step]) -> Step {
     })
 }
 
-/// One queue of the page.
 pub fn queue(replay: &Replay, queue: &QueueSetup, steps: &Steps) -> ReplayedQueue {
     let (tally, arrivals) = (replay.tally(), replay.arrivals());
     let (total, sojourn) = (tally.total(), &tally.delays().sojourn);
@@ -118,22 +116,20 @@ pub fn queue(replay: &Replay, queue: &QueueSetup, steps: &Steps) -> ReplayedQueu
     }
 }
 
-/// What came, Mbit/s over time, and the width of a step, s.
+/// Returns the offered load in Mbit/s over time, and the width of a step in s.
 pub fn offered(steps: &Steps) -> (Vec<(f64, f64)>, f64) {
     let width = steps.width_s();
     (steps.curve(|step| step.bytes as f64 * 8.0 / width / 1e6), width)
 }
 
-/// Refuses a place for the page where something else is, before anything is replayed.
+/// Refuses a path that is occupied by another file, the input or a directory.
 pub fn check(path: &Path, input: &Path) -> anyhow::Result<()> {
     if path == input || path.is_dir() {
-        let problem = anyhow!("--html: {}: name a file for the page", path.display());
-        return Err(problem).or_bad_input();
+        refuse!("--html: {}: expected a new file for the page", path.display());
     }
     check_page_path(path).context("--html").or_bad_input()
 }
 
-/// Draws the page and writes it.
 pub fn write(path: &Path, replayed: &Replayed) -> anyhow::Result<()> {
     let page = replay_page(replayed).context("drawing the page")?;
     replace_page(path, &page).context("--html")
@@ -154,7 +150,7 @@ mod tests {
         let mut bytes = 0;
         for exponent in 0..55 {
             let at = Time::from_nanos(start + (1_u64 << exponent));
-            steps.came(at, 100);
+            steps.add_arrival(at, 100);
             bytes += 100;
             assert!(steps.counts.len() <= STEPS_MAX, "{exponent}");
         }
@@ -177,9 +173,9 @@ mod tests {
             transmission,
             ecn: Ecn::NotEct,
         };
-        steps.settled(&row(0, 0, Fate::Sent, Some((at(70_000), at(90_000)))));
-        steps.settled(&row(1, 50_000, Fate::Sent, Some((at(90_000), at(95_000)))));
-        steps.settled(&row(2, 150_000, Fate::Dropped(DropReason::Overlimit), None));
+        steps.add_fate(&row(0, 0, Fate::Sent, Some((at(70_000), at(90_000)))));
+        steps.add_fate(&row(1, 50_000, Fate::Sent, Some((at(90_000), at(95_000)))));
+        steps.add_fate(&row(2, 150_000, Fate::Dropped(DropReason::Overlimit), None));
         let values = |of: fn(&Step) -> u64| -> Vec<u64> { steps.counts.iter().map(of).collect() };
         assert_eq!(values(|step| step.longest_ns), [70_000, 0]);
         assert_eq!(values(|step| step.dropped), [0, 1]);

@@ -21,15 +21,15 @@ struct Row<'a> {
     ecn: &'a str,
 }
 
-/// Bytes of a packet, at most; an IPv6 jumbogram could be larger, a queue's packet is not.
+/// Longest packet. Queues do not support IPv6 jumbograms.
 const MAX_LEN: u32 = 65_535;
 
-/// Bytes of a line, at most. A line of numbers needs a hundred; this is what stands between one
-/// without an end and all memory.
+/// Longest accepted line. A line of numbers has about a hundred bytes; a line without an end would
+/// fill the memory.
 const LINE_MAX_BYTES: usize = 64 << 10;
 
-/// A script that gives no more than [`LINE_MAX_BYTES`] for one line. The CSV reader reads ahead,
-/// so what is counted is what it takes while it looks for the end of one.
+/// A script with at most [`LINE_MAX_BYTES`] per line. The CSV reader reads ahead, so this counts
+/// the bytes that it reads while it searches the end of a line.
 struct Lines {
     text: Box<dyn Read>,
     left: Rc<Cell<usize>>,
@@ -48,7 +48,7 @@ impl Read for Lines {
     }
 }
 
-/// The packets of a script.
+/// Reads the packets of a script.
 pub fn packets(text: Box<dyn Read>) -> anyhow::Result<Arrivals> {
     let left = Rc::new(Cell::new(LINE_MAX_BYTES));
     let text = Lines { text, left: Rc::clone(&left) };
@@ -87,7 +87,7 @@ fn arrival(
     header: &csv::StringRecord,
 ) -> anyhow::Result<Arrival> {
     let row: Row<'_> = record.deserialize(Some(header)).map_err(|error| match error.kind() {
-        // The crate's own message repeats the position that the caller adds.
+        // The message of `csv` repeats the position that the caller adds.
         csv::ErrorKind::Deserialize { err, .. } => match err.field() {
             Some(field) => {
                 anyhow!("`{}`: {}", header.get(field as usize).unwrap_or("?"), err.kind())

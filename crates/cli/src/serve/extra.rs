@@ -1,7 +1,8 @@
-//! What else listens while the server runs: servers for clients of other tools.
+//! Servers for clients of other tools, beside `underload serve`.
 //!
-//! A listener is started in [`start`] and kept in [`Extra`], whose end is its end.
+//! [`start`] starts the listeners; dropping [`Extra`] stops them.
 
+use std::any::Any;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -21,34 +22,32 @@ use underload_probe::wire::{MarkingPolicy, StampKey};
 use underload_service::{CompatLedger, Identity, Limits};
 use underload_terminal::exit::OrBadInput;
 
-/// Which of them.
 #[derive(Debug, Args)]
 pub struct Listeners {
     /// Also answers clients of other tools: irtt, iperf3, nq (responsiveness, as networkQuality
-    /// tests it), stamp, each at its usual port or at NAME:PORT. They show neither tokens nor
-    /// leases: beyond loopback, a server with --token-keys or --fleet needs --anonymous-quota or
-    /// --anonymous, too, except for irtt and stamp with a key or a list.
+    /// tests it) and stamp, each at its usual port or at NAME:PORT. These clients have neither
+    /// tokens nor leases. So, beyond loopback, a server with --token-keys or --fleet also needs
+    /// --anonymous-quota or --anonymous, except for irtt with a key and stamp with a key or a list.
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     compat: Vec<Listener>,
-    /// Serves a page that measures in any browser, a phone's too, at this port. As --compat's
-    /// clients, browsers show neither tokens nor leases.
+    /// Serves a page on this port that measures in any browser [default port: 4863]. Browsers have
+    /// neither tokens nor leases: see --compat.
     #[arg(long, value_name = "PORT", num_args = 0..=1, default_missing_value = "4863")]
     web: Option<u16>,
-    /// Answers irtt's clients only if they have this key (`irtt client --hmac`).
+    /// Answers only irtt clients with this key (`irtt client --hmac`).
     #[arg(long, value_name = "FILE", requires = "compat")]
     irtt_key: Option<PathBuf>,
-    /// Answers STAMP senders only if they sign with this key (authenticated mode of RFC 8762).
+    /// Answers only STAMP senders that sign with this key (authenticated mode of RFC 8762).
     #[arg(long, value_name = "FILE", requires = "compat")]
     stamp_key: Option<PathBuf>,
-    /// Answers these STAMP and TWAMP-light senders and no others, addresses or networks such as
-    /// 192.0.2.0/24. Packets shorter than 44 bytes are answered to them alone [default: everybody;
-    /// on loopback, loopback].
+    /// Answers only these STAMP and TWAMP-light senders: addresses, or networks such as
+    /// 192.0.2.0/24. Only listed senders may send packets of less than 44 bytes [default: all
+    /// senders; on loopback, those of this machine].
     #[arg(long, value_name = "SOURCES", value_delimiter = ',', requires = "compat")]
     stamp_from: Vec<Source>,
 }
 
 impl Listeners {
-    /// True if there are none.
     pub fn is_empty(&self) -> bool {
         self.compat.is_empty() && self.web.is_none()
     }
@@ -58,8 +57,8 @@ impl Listeners {
         self.compat.iter().copied().chain(web).collect()
     }
 
-    /// Names of listeners that answer whoever reaches them.
-    fn for_everybody(&self) -> impl Iterator<Item = &'static str> {
+    /// Names of listeners that answer every client.
+    fn open(&self) -> impl Iterator<Item = &'static str> {
         self.all().into_iter().map(|listener| listener.tool).filter_map(|tool| {
             let is_closed = match tool {
                 Tool::Irtt => self.irtt_key.is_some(),
@@ -70,26 +69,25 @@ impl Listeners {
         })
     }
 
-    /// Refuses what would give strangers a line that is kept for tokens or for a fleet, unless the
-    /// owner of the server said how much of it they may have.
+    /// Refuses listeners that would open a server for tokens or leases to everyone, unless the
+    /// operator has set a quota for anonymous clients.
     ///
     /// # Errors
-    /// Errors with the listeners that would be open to strangers, and what to give them.
-    pub fn check_access(&self, is_local: bool, is_for_strangers: bool) -> anyhow::Result<()> {
-        let names: Vec<_> = self.for_everybody().collect();
+    /// If listeners are open, and the server is neither local nor for anonymous clients.
+    pub fn check_access(&self, is_local: bool, is_anonymous: bool) -> anyhow::Result<()> {
+        let names: Vec<_> = self.open().collect();
         ensure!(
-            is_local || is_for_strangers || names.is_empty(),
-            "--compat, --web: clients of {} show neither tokens nor leases of a fleet, and beyond \
-             loopback everybody could use the server: say with --anonymous-quota SIZE how much a \
-             network may move per hour without them, or leave them out (irtt: --irtt-key, stamp: \
-             --stamp-key or --stamp-from)",
+            is_local || is_anonymous || names.is_empty(),
+            "--compat, --web: clients of {} have neither tokens nor leases, so beyond loopback \
+             everyone could use the server: give --anonymous-quota SIZE, the bytes per hour that \
+             one network may transfer without a token, or restrict the clients (irtt: --irtt-key, \
+             stamp: --stamp-key or --stamp-from)",
             names.join(", "),
         );
         Ok(())
     }
 }
 
-/// One of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Listener {
     tool: Tool,
@@ -106,8 +104,13 @@ enum Tool {
 }
 
 impl Tool {
-    /// Those that `--compat` names.
-    const ALL: [Self; 4] = [Self::Irtt, Self::Iperf3, Self::Nq, Self::Stamp];
+    /// The tools that `--compat` accepts.
+    const COMPAT: [(Self, u16); 4] = [
+        (Self::Irtt, IRTT_PORT),
+        (Self::Iperf3, IPERF3_PORT),
+        (Self::Nq, NQ_PORT),
+        (Self::Stamp, STAMP_PORT),
+    ];
 
     fn name(self) -> &'static str {
         match self {
@@ -116,16 +119,6 @@ impl Tool {
             Self::Nq => "nq",
             Self::Stamp => "stamp",
             Self::Web => "web",
-        }
-    }
-
-    fn usual_port(self) -> u16 {
-        match self {
-            Self::Irtt => IRTT_PORT,
-            Self::Iperf3 => IPERF3_PORT,
-            Self::Nq => NQ_PORT,
-            Self::Stamp => STAMP_PORT,
-            Self::Web => WEB_PORT,
         }
     }
 }
@@ -138,41 +131,29 @@ impl FromStr for Listener {
             Some((name, port)) => (name, Some(port)),
             None => (text, None),
         };
-        let known = Tool::ALL.into_iter().find(|tool| tool.name() == name);
-        let tool = known.ok_or_else(|| "expected irtt, iperf3, nq or stamp".to_owned())?;
-        let wrong = |_| format!("expected a port from 0 to 65535 after {name}:");
-        let port = port.map_or(Ok(tool.usual_port()), |port| port.parse().map_err(wrong))?;
+        let known = Tool::COMPAT.into_iter().find(|(tool, _)| tool.name() == name);
+        let (tool, usual_port) = known.ok_or("expected irtt, iperf3, nq or stamp")?;
+        let error = |_| format!("expected a port from 0 to 65535 after {name}:");
+        let port = port.map_or(Ok(usual_port), |port| port.parse().map_err(error))?;
         Ok(Self { tool, port })
     }
 }
 
-/// The usual port of the page, beside the service's own.
-const WEB_PORT: u16 = 4863;
-
-/// The running ones.
-#[derive(Debug)]
-enum Running {
-    Irtt { _server: IrttServer },
-    Iperf3 { _server: Iperf3Server },
-    Nq { _server: NqServer },
-    Stamp { _server: StampServer },
-}
-
-/// A longer key is a file that was named by mistake.
+/// A longer file is not a key.
 const KEY_LEN_MAX: usize = 1024;
 
-/// All that runs beside the service; dropping it ends it.
+/// The running servers; dropping them stops them.
 #[derive(Debug)]
 pub struct Extra {
-    /// By the tool whose clients are answered, and where.
+    /// Name of the tool, and the address that answers its clients.
     pub listening: Vec<(&'static str, SocketAddr)>,
-    _running: Vec<Running>,
+    _servers: Vec<Box<dyn Any>>,
 }
 
-/// Starts what was asked for, at every address of the server.
+/// Starts the listeners at every address of the server.
 ///
 /// # Errors
-/// The listener that could not be started, by name and address.
+/// If one of them cannot be started.
 pub fn start(
     listeners: &Listeners,
     addresses: &[IpAddr],
@@ -191,7 +172,7 @@ pub fn start(
         ledger: ledger.clone(),
         identity,
     };
-    let (mut running, mut listening) = (Vec::new(), Vec::new());
+    let (mut servers, mut listening) = (Vec::new(), Vec::new());
     for listener in listeners.all() {
         for address in addresses {
             let at = SocketAddr::new(*address, listener.port);
@@ -199,14 +180,14 @@ pub fn start(
             let name = listener.tool.name();
             let option = if listener.tool == Tool::Web { "--web" } else { "--compat" };
             let (server, at) = started.with_context(|| format!("{option} {name} at {at}"))?;
-            running.push(server);
+            servers.push(server);
             listening.push((name, at));
         }
     }
-    Ok(Extra { listening, _running: running })
+    Ok(Extra { listening, _servers: servers })
 }
 
-/// What all listeners for other tools share.
+/// The settings of all listeners.
 struct Host<I> {
     irtt_key: Option<Vec<u8>>,
     stamp_key: Option<StampKey>,
@@ -218,9 +199,9 @@ struct Host<I> {
 }
 
 impl<I: Fn() -> anyhow::Result<Identity>> Host<I> {
-    fn listen(&self, tool: Tool, at: SocketAddr) -> anyhow::Result<(Running, SocketAddr)> {
+    fn listen(&self, tool: Tool, at: SocketAddr) -> anyhow::Result<(Box<dyn Any>, SocketAddr)> {
         let (policy, duration_max) = (self.policy, self.limits.duration_max);
-        // All of them together have this; the ledger sees to it.
+        // The ledger enforces this limit for all listeners together.
         let bit_per_s = self.limits.compat_bit_per_s.max(1);
         let ledger = self.ledger.clone();
         match tool {
@@ -230,7 +211,7 @@ impl<I: Fn() -> anyhow::Result<Identity>> Host<I> {
                 let at = socket.local_addr()?;
                 eprintln!("irtt clients at {at}");
                 let server = IrttServer::start(socket, limits, self.irtt_key.clone(), ledger)?;
-                Ok((Running::Irtt { _server: server }, at))
+                Ok((Box::new(server), at))
             }
             Tool::Iperf3 => {
                 let listener = bind::tcp(at)?;
@@ -240,7 +221,7 @@ impl<I: Fn() -> anyhow::Result<Identity>> Host<I> {
                 eprintln!("iperf3 clients at {at}");
                 let socket = bind::udp(at)?;
                 let server = Iperf3Server::start(listener, socket, limits, ledger)?;
-                Ok((Running::Iperf3 { _server: server }, at))
+                Ok((Box::new(server), at))
             }
             Tool::Nq | Tool::Web => self.listen_http(tool == Tool::Web, at, bit_per_s),
             Tool::Stamp => {
@@ -248,8 +229,8 @@ impl<I: Fn() -> anyhow::Result<Identity>> Host<I> {
                 let local = socket.local_addr()?;
                 eprintln!("STAMP senders at {local}");
                 let (key, sources) = (self.stamp_key.clone(), self.sources(at.ip()));
-                let base = StampConfig::default();
-                // It keeps no accounts: its longest answers have a quarter of the rate at most.
+                // It does not use the ledger, so its longest answers have at most a quarter of the
+                // rate.
                 let answers = (bit_per_s / (4 * 8 * 1500)).clamp(20, 10_000) as u32;
                 let config = StampConfig {
                     packets_per_second_max: answers,
@@ -257,9 +238,9 @@ impl<I: Fn() -> anyhow::Result<Identity>> Host<I> {
                     sources,
                     key,
                     policy,
-                    ..base
+                    ..StampConfig::default()
                 };
-                Ok((Running::Stamp { _server: StampServer::start(socket, config)? }, local))
+                Ok((Box::new(StampServer::start(socket, config)?), local))
             }
         }
     }
@@ -270,7 +251,7 @@ impl<I: Fn() -> anyhow::Result<Identity>> Host<I> {
         is_page: bool,
         at: SocketAddr,
         bit_per_s: u64,
-    ) -> anyhow::Result<(Running, SocketAddr)> {
+    ) -> anyhow::Result<(Box<dyn Any>, SocketAddr)> {
         let listener = bind::tcp(at)?;
         let at = listener.local_addr()?;
         let ledger = self.ledger.clone();
@@ -283,7 +264,7 @@ impl<I: Fn() -> anyhow::Result<Identity>> Host<I> {
         };
         let identity = (self.identity)()?;
         let base = NqLimits::default();
-        // A tenth of a second's worth: uploads are held back by what is read.
+        // 100 ms at the rate: the window limits uploads to what the server reads.
         let window = (bit_per_s / 80).clamp(64 << 10, u64::from(base.window_bytes));
         let limits = NqLimits { window_bytes: window as u32, ..base };
         let server = if is_page {
@@ -291,7 +272,7 @@ impl<I: Fn() -> anyhow::Result<Identity>> Host<I> {
         } else {
             NqServer::start(listener, identity, limits, ledger)?
         };
-        Ok((Running::Nq { _server: server }, at))
+        Ok((Box::new(server), at))
     }
 
     fn sources(&self, at: IpAddr) -> Vec<Source> {
@@ -303,7 +284,7 @@ impl<I: Fn() -> anyhow::Result<Identity>> Host<I> {
     }
 }
 
-/// Data channels for the page's probes, on the UDP port of the same number.
+/// Starts data channels for the page's probes, on the UDP port of the same number.
 #[cfg(feature = "whole")]
 fn channels(at: SocketAddr, ledger: CompatLedger) -> anyhow::Result<Option<Arc<dyn Channels>>> {
     let socket = bind::udp(at).context("the UDP port for its data channels")?;
@@ -311,15 +292,14 @@ fn channels(at: SocketAddr, ledger: CompatLedger) -> anyhow::Result<Option<Arc<d
     Ok(Some(Arc::new(server)))
 }
 
-/// The program for small machines has none: its page's probes are requests.
+/// The small program has no data channels: its page probes with requests.
 #[cfg(not(feature = "whole"))]
 #[expect(clippy::unnecessary_wraps, reason = "as the one above")]
 fn channels(_: SocketAddr, _: CompatLedger) -> anyhow::Result<Option<Arc<dyn Channels>>> {
     Ok(None)
 }
 
-/// A key is what its file holds, without the line's end. The file must be ours alone: a key on the
-/// command line could be read by everybody on the machine.
+/// Reads a key, without the end of its line, from a file that other users must not be able to read.
 fn read_key(path: &Path) -> anyhow::Result<Vec<u8>> {
     let shown = path.display();
     let key = read_secret(path)?;

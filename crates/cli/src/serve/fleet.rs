@@ -13,22 +13,21 @@ use underload_agent::member::{Member, MemberError};
 use underload_fleet::message::ServerAddress;
 use underload_terminal::exit::OrBadInput;
 
-/// What makes a server one of a fleet.
 #[derive(Debug, Args)]
 #[group(id = "fleet")]
 pub struct Arguments {
-    /// An orchestrator, https://HOST:PORT, whose leases are honoured; may be given several
-    /// times, for when one is away.
+    /// An orchestrator, https://HOST:PORT, whose leases the server accepts; may be given several
+    /// times, for orchestrators that replace each other.
     #[arg(long = "fleet", value_name = "URL", requires_all = ["name", "public"])]
     orchestrators: Vec<Address>,
-    /// A code that an orchestrator's operator made for a server; needed once. Every user of a
-    /// machine can read its command lines: UNDERLOAD_CODE in the environment does the same unseen.
+    /// A code from the orchestrator's operator for this server; needed once. Other users of the
+    /// machine can read command lines, but not UNDERLOAD_CODE in the environment.
     #[arg(long, value_name = "CODE", requires = "orchestrators")]
     enrol: Option<String>,
-    /// This server's name in the fleet.
+    /// The server's name in the fleet.
     #[arg(long, value_name = "NAME", requires = "orchestrators")]
     name: Option<String>,
-    /// Where lines reach it.
+    /// The address at which agents reach the server.
     #[arg(long, value_name = "HOST:PORT", requires = "orchestrators")]
     public: Option<String>,
     /// The key of the orchestrators, "sha256:" and 64 digits [default: the system's authorities].
@@ -37,12 +36,12 @@ pub struct Arguments {
 }
 
 impl Arguments {
-    /// Whether it is one of a fleet.
     pub fn is_member(&self) -> bool {
         !self.orchestrators.is_empty()
     }
 
-    /// Its place in the fleet, with a key that is kept there; `None` for a server of no fleet.
+    /// Returns the server's membership, whose key is in the directory `state`. `None` without
+    /// --fleet.
     pub fn member(
         &self,
         state: impl FnOnce() -> anyhow::Result<PathBuf>,
@@ -53,14 +52,15 @@ impl Arguments {
         }
         let trust = self.fleet_trust.unwrap_or(Trust::Authorities);
         let client = Client::new(self.orchestrators.clone(), trust)?;
-        let identity = Identity::load_or_create(&state()?.join("fleet")).context("its key")?;
+        let identity =
+            Identity::load_or_create(&state()?.join("fleet")).context("the server's fleet key")?;
         let address = ServerAddress {
             name: self.name.clone().unwrap_or_default(),
             address: self.public.clone().unwrap_or_default(),
             fingerprint,
         };
-        let tell = |words: &str| eprintln!("{words}");
-        match Member::new(client, identity, code(self.enrol.as_deref()), address, tell) {
+        let print = |line: &str| eprintln!("{line}");
+        match Member::new(client, identity, code(self.enrol.as_deref()), address, print) {
             Err(error @ MemberError::NoCode) => Err(error).or_bad_input(),
             member => Ok(Some(member?)),
         }

@@ -19,32 +19,30 @@ use tokio::runtime::{self, Runtime};
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
-/// The listener; dropping it ends it.
+/// The listener; dropping it stops it.
 #[derive(Debug)]
 pub struct Metrics {
     address: SocketAddr,
     _runtime: Runtime,
 }
 
-/// A function that returns the current text of the metrics page.
+/// Returns the current text of the page.
 type Page = Arc<dyn Fn() -> String + Send + Sync>;
 
-/// Bytes of a request's head, at most; hyper needs as much.
+/// Longest head of a request; hyper's minimum.
 const REQUEST_MAX: usize = 8 << 10;
-/// How long a client may take to ask and to read, all in all.
+/// Time for a client to send its request and read the answer.
 const CLIENT_MAX: Duration = Duration::from_secs(2);
-/// Clients at once; one more takes the place of the oldest.
+/// Simultaneous clients; a new one replaces the oldest.
 const CLIENTS_MAX: usize = 16;
-/// Until a listener without descriptors accepts again.
+/// Pause after a failed accept, such as without free descriptors.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
 
 impl Metrics {
-    /// Where it listens.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Answers at `address` until dropped.
     pub fn start(address: SocketAddr, page: Page) -> anyhow::Result<Self> {
         let mut runtime = runtime::Builder::new_multi_thread();
         let runtime = runtime.worker_threads(1).thread_name("metrics").enable_all().build();
@@ -74,7 +72,7 @@ async fn serve(listener: TcpListener, page: Page) {
         let mut http = Builder::new();
         http.keep_alive(false).max_buf_size(REQUEST_MAX);
         let served = http.serve_connection(TokioIo::new(stream), answer);
-        // A client that is gone or too slow gets no answer.
+        // A client that disconnects or is too slow gets no answer.
         clients.push_back(tokio::spawn(async { drop(timeout(CLIENT_MAX, served).await) }));
     }
 }
@@ -117,7 +115,7 @@ mod tests {
         for unknown in [&b"GET / HTTP/1.1\r\n\r\n"[..], b"POST /metrics HTTP/1.1\r\n\r\n"] {
             assert!(ask(unknown).starts_with("HTTP/1.1 404 Not Found\r\n"));
         }
-        // Closed without an answer: for another client, or after its time.
+        // Closed without an answer: replaced by a newer client, or after `CLIENT_MAX`.
         for client in &mut silent {
             assert_eq!(client.read(&mut [0; 9]).unwrap_or(0), 0);
         }

@@ -1,9 +1,9 @@
-//! `underload serve`: the far end of `underload measure`.
+//! `underload serve`: the server for `underload measure`.
 //!
-//! - [`token`]: `underload serve token`, who may measure.
-//! - [`metrics`]: numbers for a monitoring system.
-//! - [`extra`]: what else listens while the server runs.
-//! - [`fleet`]: a server whose runs an orchestrator admits.
+//! - [`token`]: `underload serve token`, keys and tokens.
+//! - [`metrics`]: numbers for Prometheus.
+//! - [`extra`]: servers for clients of other tools.
+//! - [`fleet`]: membership in a fleet.
 
 mod extra;
 pub mod fleet;
@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, bail};
+use anyhow::{Context, bail, ensure};
 use clap::{Args, Subcommand};
 use serde_json::json;
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -28,24 +28,24 @@ use underload_probe::network::Line;
 use underload_probe::network::raise_descriptor_limit;
 use underload_probe::wire::MarkingPolicy;
 use underload_service::{Access, Identity, Limits, Service, ServiceConfig, TokenKeys};
-use underload_terminal::exit::OrBadInput;
+use underload_terminal::console::count;
+use underload_terminal::exit::{OrBadInput, refuse};
 use underload_terminal::home;
 use underload_terminal::interrupt::held_back;
 
-use crate::quantity::{self, duration, rate};
+use underload_terminal::quantity::{self, duration, rate};
 
-/// The command line of `underload serve`.
 #[derive(Debug, Args)]
 #[command(
     args_conflicts_with_subcommands = true,
     after_help = "\
-One TCP and one UDP port: control over TLS 1.3, load and probes. SIGTERM lets running sessions end
-and grants no new ones; Ctrl-C, or a second SIGTERM, stops at once.
+The server uses one TCP and one UDP port: control over TLS 1.3, load and probes. SIGTERM lets
+running sessions end and grants no new ones; Ctrl-C, or a second SIGTERM, stops at once.
 
 Examples:
-  underload serve                                                  for this machine alone
-  underload serve token rotate --keys /etc/underload/keys          makes the keys of tokens
-  underload serve token new --keys /etc/underload/keys > token     lets somebody measure
+  underload serve                                                  for this machine only
+  underload serve token rotate --keys /etc/underload/keys          creates keys for tokens
+  underload serve token new --keys /etc/underload/keys > token     creates a token for a client
   underload serve --bind 0.0.0.0 --bind :: --token-keys /etc/underload/keys \\
     --capacity-up 1gbit --capacity-down 1gbit"
 )]
@@ -58,78 +58,74 @@ pub struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Makes keys, and tokens that are signed with them.
+    /// Creates keys, and tokens that are signed with them.
     Token(token::Arguments),
 }
 
-/// Arguments of `underload serve`.
 #[derive(Debug, Args)]
 pub struct Serving {
-    /// An address to listen at; may be given several times. Beyond loopback tokens are needed, or
-    /// --anonymous [default: 127.0.0.1 and ::1].
+    /// An address to listen at; may be given several times. Addresses beyond loopback need
+    /// --token-keys or --anonymous [default: 127.0.0.1 and ::1].
     #[arg(long, value_name = "ADDRESS")]
     bind: Vec<IpAddr>,
-    /// TCP port, and UDP port where --udp-port does not say another; 0 for any.
+    /// TCP port, and UDP port without --udp-port; 0 selects a free port.
     #[arg(long, value_name = "PORT", default_value_t = ServiceConfig::PORT)]
     port: u16,
-    /// UDP port.
+    /// UDP port [default: that of TCP].
     #[arg(long, value_name = "PORT")]
     udp_port: Option<u16>,
-    /// Clients have to show a token signed with a key of this file (see `underload serve token`).
+    /// Requires a token from clients, signed with a key of this file (see `underload serve token`).
     #[arg(long, value_name = "FILE")]
     token_keys: Option<PathBuf>,
-    /// Who shows no token may measure, too, with a smaller quota.
+    /// Also admits clients without a token, with a smaller quota.
     #[arg(long)]
     anonymous: bool,
-    /// Rate towards this machine that all clients together may use [default: 1gbit; on loopback
-    /// no limit].
+    /// Rate towards this machine for all clients together [default: 1gbit; on loopback no limit].
     #[arg(long, value_name = "RATE", value_parser = rate)]
     capacity_up: Option<u64>,
-    /// Rate from this machine that all clients together may use [default: 1gbit; on loopback no
-    /// limit].
+    /// Rate from this machine for all clients together [default: 1gbit; on loopback no limit].
     #[arg(long, value_name = "RATE", value_parser = rate)]
     capacity_down: Option<u64>,
-    /// Rate of one client in either direction [default: the capacity].
+    /// Rate of one client in each direction [default: the capacity].
     #[arg(long, value_name = "RATE", value_parser = rate)]
     session_rate: Option<u64>,
-    /// Sessions at once [default: 16].
+    /// Number of simultaneous sessions [default: 16].
     #[arg(long, value_name = "N")]
     sessions: Option<usize>,
-    /// Length of a session [default: 2min].
+    /// Longest session [default: 2min].
     #[arg(long, value_name = "TIME", value_parser = duration)]
     session_time: Option<Duration>,
-    /// What a network (/24, /56) and a token may move per hour each, such as 50GB.
+    /// Bytes per hour that one network (/24, /56) or one token may transfer, such as 50GB.
     #[arg(long, value_name = "SIZE", value_parser = size)]
     quota: Option<u64>,
-    /// What a network may move per hour without a token.
+    /// Bytes per hour that one network may transfer without a token.
     #[arg(long, value_name = "SIZE", value_parser = size)]
     anonymous_quota: Option<u64>,
-    /// Network interface that leads to the clients, may be given several times, or none: while it
-    /// carries more than the capacity, whatever that is, nobody new is admitted [default: those of
-    /// the default routes; on loopback none].
+    /// Network interface towards the clients; may be given several times; none disables the check.
+    /// While all traffic of the interface exceeds the capacity, the server admits no new client
+    /// [default: the interfaces of the default routes; on loopback none].
     #[arg(long, value_name = "NAME")]
     interface: Vec<String>,
-    /// DSCPs that this machine sends on request, joined by +.
+    /// DSCPs that the server sends on request, joined by +.
     #[arg(long, value_name = "DSCPS", value_parser = dscps, default_value = "0+8+45")]
     dscp_allow: u64,
-    /// Answers GET /metrics at this address of loopback with numbers for Prometheus.
+    /// Answers GET /metrics at this loopback address with numbers for Prometheus.
     #[arg(long, value_name = "ADDRESS:PORT")]
     metrics: Option<SocketAddr>,
-    /// Where this server keeps the certificate that it makes for itself [default:
+    /// Directory of the server's self-signed certificate [default:
     /// ~/.local/share/underload/server].
     #[arg(long, value_name = "DIR", conflicts_with = "cert")]
     identity: Option<PathBuf>,
-    /// Where it remembers which tokens were used [default: where it would keep the certificate
-    /// that it makes for itself].
+    /// Directory of the list of used tokens [default: that of --identity].
     #[arg(long, value_name = "DIR")]
     state: Option<PathBuf>,
-    /// A certificate in PEM, instead of one of its own; it is read again when it is replaced.
+    /// A certificate in PEM, which replaces the self-signed one; the server reads a new file.
     #[arg(long, value_name = "FILE", requires = "key")]
     cert: Option<PathBuf>,
-    /// Its key, PKCS #8 in PEM.
+    /// The key of --cert, PKCS #8 in PEM.
     #[arg(long, value_name = "FILE", requires = "cert")]
     key: Option<PathBuf>,
-    /// Says where it listens as one JSON document instead of lines, once all of it does.
+    /// Prints the addresses as one JSON document instead of lines, when all are ready.
     #[arg(long)]
     json: bool,
     #[command(flatten)]
@@ -138,7 +134,6 @@ pub struct Serving {
     fleet: fleet::Arguments,
 }
 
-/// Serves until told to stop.
 pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     match &arguments.command {
         Some(Command::Token(arguments)) => token::run(arguments),
@@ -154,9 +149,7 @@ impl Serving {
         let member = self.fleet.member(|| self.state_directory(), fingerprint)?;
         config.leases = member.as_ref().map(Member::leases);
         if self.metrics.is_some_and(|at| !at.ip().is_loopback()) {
-            let refused =
-                Err(anyhow::anyhow!("--metrics: only an address of loopback is accepted"));
-            return refused.or_bad_input();
+            refuse!("--metrics: expected a loopback address");
         }
         let (addresses, policy) = (config.addresses.clone(), config.policy);
         let limits = config.limits;
@@ -174,7 +167,7 @@ impl Serving {
             .context("starting the thread of heartbeats")?;
         let others = (metrics.as_ref().map(metrics::Metrics::address), extra.listening.as_slice());
         announce(&service, others, self.json)?;
-        wait_for_the_end(&service, member, &signals);
+        wait_for_stop(&service, member, &signals);
         Ok(())
     }
 
@@ -183,9 +176,9 @@ impl Serving {
         let mut addresses = if self.bind.is_empty() { loopback() } else { self.bind.clone() };
         let is_local = addresses.iter().all(IpAddr::is_loopback);
         let access = self.access(is_local).or_bad_input()?;
-        // Beyond loopback a server without any rule is refused above: nobody opens one by default.
-        let is_for_strangers = self.anonymous || self.anonymous_quota.is_some();
-        self.extra.check_access(is_local, is_for_strangers).or_bad_input()?;
+        // `access` has refused a server beyond loopback without any of these options.
+        let is_anonymous = self.anonymous || self.anonymous_quota.is_some();
+        self.extra.check_access(is_local, is_anonymous).or_bad_input()?;
         if self.bind.is_empty() && !has_ipv6() {
             addresses.truncate(1);
         }
@@ -213,15 +206,12 @@ impl Serving {
     }
 
     fn state_directory(&self) -> anyhow::Result<PathBuf> {
-        match self.state.as_ref().or(self.identity.as_ref()) {
-            Some(directory) => Ok(directory.clone()),
-            None => Ok(home::data()?.join("server")),
-        }
+        identity_directory(self.state.as_ref().or(self.identity.as_ref()))
     }
 
     fn access(&self, is_local: bool) -> anyhow::Result<Access> {
         if let Some(keys) = &self.token_keys {
-            let hint = "--token-keys (`underload serve token rotate --keys FILE` makes them)";
+            let hint = "--token-keys (`underload serve token rotate --keys FILE` creates them)";
             TokenKeys::load(keys).context(hint)?;
         }
         match (&self.token_keys, self.anonymous) {
@@ -229,8 +219,8 @@ impl Serving {
             (Some(keys), true) => Ok(Access::TokensOrAnonymous(keys.clone())),
             (None, false) if self.fleet.is_member() => Ok(Access::Leases),
             (None, false) if !is_local => bail!(
-                "--bind: beyond loopback everybody could use this server: give --token-keys FILE \
-                 (`underload serve token rotate --keys FILE` makes one), or --anonymous"
+                "--bind: beyond loopback everyone could use this server: give --token-keys FILE \
+                 (`underload serve token rotate --keys FILE` creates it), or --anonymous"
             ),
             (None, _) => Ok(Access::Everybody),
         }
@@ -242,8 +232,8 @@ impl Serving {
             [] => Ok(Line::OfDefaultRoutes),
             [none] if none == "none" => Ok(Line::Ignored),
             names => {
-                if let Some(name) = names.iter().find(|name| !has_interface(name)) {
-                    bail!("--interface {name}: this machine has no such network interface");
+                for name in names {
+                    ensure!(has_interface(name), "--interface {name}: no such network interface");
                 }
                 Ok(Line::Named(names.to_vec()))
             }
@@ -277,9 +267,9 @@ impl Serving {
     }
 }
 
-/// Clients of other tools have this part of the capacity, all together.
+/// All clients of other tools together may use 1/4 of the capacity.
 const COMPAT_SHARE: u64 = 4;
-/// Open files at which no limit of connections is out of reach.
+/// Open files for the largest number of connections that the limits allow.
 const DESCRIPTORS: u64 = 8_192;
 
 fn has_interface(name: &str) -> bool {
@@ -287,7 +277,7 @@ fn has_interface(name: &str) -> bool {
     devices.lines().any(|line| line.split_once(':').is_some_and(|(it, _)| it.trim() == name))
 }
 
-/// The certificate of a server: given in PEM, or its own.
+/// Returns the server's certificate: from PEM files, or a self-signed one.
 pub fn server_identity(
     directory: Option<&PathBuf>,
     pem: Option<(&PathBuf, &PathBuf)>,
@@ -299,7 +289,7 @@ pub fn server_identity(
     Identity::load_or_create(&directory).context("this server's certificate")
 }
 
-/// Where a server keeps the certificate that it makes for itself.
+/// Returns the directory of the self-signed certificate.
 pub fn identity_directory(directory: Option<&PathBuf>) -> anyhow::Result<PathBuf> {
     match directory {
         Some(directory) => Ok(directory.clone()),
@@ -311,8 +301,8 @@ fn has_ipv6() -> bool {
     std::net::UdpSocket::bind((Ipv6Addr::LOCALHOST, 0)).is_ok()
 }
 
-/// One line per address on stdout, for scripts that wait for it, or all of it as one document; what
-/// to type, on stderr. `others` are the address of the metrics and clients of other tools.
+/// Prints one line per address on stdout, for scripts that wait for the server, or one document;
+/// and the client's command on stderr.
 fn announce(
     service: &Service,
     (metrics, tools): (Option<SocketAddr>, &[(&str, SocketAddr)]),
@@ -342,7 +332,7 @@ fn announce(
     Ok(())
 }
 
-/// The command that measures against this server, and where to type it.
+/// Returns the command that measures to this server, and where to run it.
 fn measure_command(address: SocketAddr) -> String {
     let is_here = address.ip().is_loopback();
     let place = if is_here { "on this machine" } else { "on the other machine" };
@@ -358,9 +348,10 @@ fn to_connect_to(address: SocketAddr) -> String {
     address.to_string()
 }
 
-/// The two ways to be told to stop.
 struct Signals {
+    /// Set by SIGTERM.
     drain: Arc<AtomicBool>,
+    /// Set by Ctrl-C.
     stop: Arc<AtomicBool>,
 }
 
@@ -368,7 +359,8 @@ impl Signals {
     fn watch() -> anyhow::Result<Self> {
         let signals = Self { drain: Arc::default(), stop: Arc::default() };
         let (drain, stop) = (&signals.drain, &signals.stop);
-        // In this order: the first signal finds the flag down, the second finds it up.
+        // In this order: the first signal finds the flag unset and sets it, a second one ends the
+        // program.
         held_back(|| {
             flag::register_conditional_default(SIGTERM, Arc::clone(drain))
                 .and_then(|_| flag::register(SIGTERM, Arc::clone(drain)))
@@ -382,27 +374,25 @@ impl Signals {
 }
 
 /// Interval at which keys and certificates are read again.
-const TEND_INTERVAL: Duration = Duration::from_secs(1);
+const RELOAD_INTERVAL: Duration = Duration::from_secs(1);
 
-fn wait_for_the_end(service: &Service, mut member: Option<Membership>, signals: &Signals) {
-    let mut drains_since = None;
-    let mut tended = Instant::now();
+fn wait_for_stop(service: &Service, mut member: Option<Membership>, signals: &Signals) {
+    let (mut drains, mut reloaded) = (false, Instant::now());
     while !signals.stop.load(Ordering::Relaxed) {
         if signals.drain.load(Ordering::Relaxed) {
-            if drains_since.is_none() {
-                drains_since = Some(Instant::now());
+            if !drains {
+                drains = true;
                 service.drain();
-                // Nobody is to be sent here; leases that run do so to their end.
+                // Ends the membership, so that no agent is sent here; running leases continue.
                 drop(member.take());
-                let sessions = service.sessions();
-                eprintln!("stopping when the last of {sessions} sessions is over");
+                eprintln!("stopping after {}", count(service.sessions(), "session"));
             }
             if service.sessions() == 0 {
                 break;
             }
         }
-        if tended.elapsed() >= TEND_INTERVAL {
-            tended = Instant::now();
+        if reloaded.elapsed() >= RELOAD_INTERVAL {
+            reloaded = Instant::now();
             for news in service.reload_files() {
                 eprintln!("{news}");
             }

@@ -12,9 +12,8 @@ use underload_terminal::exit::OrBadInput;
 use underload_terminal::home;
 
 use super::{identity_directory, server_identity};
-use crate::quantity::{duration, rate};
+use underload_terminal::quantity::{duration, rate};
 
-/// The command line of `underload serve token`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -29,7 +28,8 @@ pub struct Arguments {
 enum Command {
     /// Prints a new token.
     New(New),
-    /// Makes a new key; the one before stays valid until the next time. A running server notices.
+    /// Creates a new key. The previous key stays valid until the next call. A running server reads
+    /// the new keys.
     Rotate(Rotate),
 }
 
@@ -42,29 +42,29 @@ struct New {
     /// The file of keys.
     #[arg(long, value_name = "FILE")]
     keys: PathBuf,
-    /// Fingerprint of the server that it is for [default: the one that this machine would be].
+    /// Fingerprint of the server that accepts the token [default: the server of this machine].
     #[arg(long, value_name = "FINGERPRINT")]
     server: Option<Fingerprint>,
-    /// Where the server keeps its certificate, if not in its usual place.
+    /// Directory of the server's certificate [default: ~/.local/share/underload/server].
     #[arg(long, value_name = "DIR", conflicts_with = "server")]
     identity: Option<PathBuf>,
-    /// How long it is good.
+    /// How long the token is valid.
     #[arg(long, value_name = "TIME", value_parser = a_second_or_more,
           default_value = "15min")]
     lifetime: Duration,
-    /// For how many sessions it is good.
+    /// Number of sessions for which the token is valid.
     #[arg(long, value_name = "N", default_value_t = 1,
           value_parser = clap::value_parser!(u32).range(1..))]
     uses: u32,
-    /// Highest rate of its sessions in either direction.
+    /// Highest rate of its sessions in each direction [default: that of the server].
     #[arg(long, value_name = "RATE", value_parser = rate)]
     rate: Option<u64>,
-    /// Longest session.
+    /// Longest session [default: that of the server].
     #[arg(long, value_name = "TIME", value_parser = a_second_or_more)]
     session_time: Option<Duration>,
 }
 
-/// Tokens count whole seconds: with less than one they could never be used.
+/// Tokens have times in whole seconds: one of less than a second could never be used.
 fn a_second_or_more(text: &str) -> Result<Duration, String> {
     match duration(text)? {
         short if short < Duration::from_secs(1) => Err("expected 1s or more".to_owned()),
@@ -77,12 +77,11 @@ fn a_second_or_more(text: &str) -> Result<Duration, String> {
 Examples:
   underload serve token rotate --keys /etc/underload/keys")]
 struct Rotate {
-    /// The file of keys, made where it does not exist.
+    /// The file of keys, which is created if it does not exist.
     #[arg(long, value_name = "FILE")]
     keys: PathBuf,
 }
 
-/// Makes what was asked for.
 pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     match &arguments.command {
         Command::Rotate(rotate) => {
@@ -110,16 +109,16 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     }
 }
 
-/// The server that this machine is, or would be.
+/// Returns the fingerprint of this machine's server. Creates its certificate if it has none.
 fn own_server(directory: Option<&PathBuf>) -> anyhow::Result<Fingerprint> {
-    let place = identity_directory(directory)?;
-    let is_first = !place.exists();
+    let path = identity_directory(directory)?;
+    let is_first = !path.exists();
     let server = server_identity(directory, None)?.fingerprint();
     if is_first {
         warning!(
-            "warning: no server had a certificate in {}, so one was made. If yours keeps it \
-             elsewhere, name the place by --identity: it refuses this token",
-            place.display()
+            "warning: {} had no certificate, so one was created. If your server's certificate is \
+             in another directory, it refuses this token: name the directory with --identity",
+            path.display()
         );
     }
     Ok(server)

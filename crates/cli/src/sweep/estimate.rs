@@ -1,21 +1,18 @@
-//! What a sweep would be, from a few of its trials.
+//! Estimates size and time of a sweep from a few of its trials.
 
-use std::io::Write as _;
 use std::num::NonZeroUsize;
 use std::sync::atomic::AtomicBool;
 use std::thread::available_parallelism;
 use std::time::{Duration, Instant};
 
-use anyhow::Context as _;
 use serde::Serialize;
 use underload_report::{one_line, thousands};
 use underload_run::sweep::Sweep;
 use underload_store::sweep::SweepRows;
-use underload_terminal::console::{count, warning};
+use underload_terminal::console::{self, count, warning};
 
 use crate::progress::words;
 
-/// What is told.
 #[derive(Debug, Serialize)]
 struct Estimate<'a> {
     scenario: &'a str,
@@ -24,30 +21,31 @@ struct Estimate<'a> {
     cells: u64,
     repeats: u64,
     trials: u64,
-    /// Whether cells end once they know enough: then there may be fewer trials.
+    /// Whether the sweep has a stopping rule, so that cells may have fewer trials.
     may_stop: bool,
-    /// Seconds on so many workers; null where no trial could be tried out.
+    /// Time on `workers`. `None` if no trial was computed.
     seconds: Option<f64>,
     workers: usize,
-    /// Metrics that no trial had that was tried out.
+    /// Metrics that none of the computed trials has.
     unknown_metrics: Vec<&'a str>,
-    /// What went wrong in the first that failed.
+    /// The first error of a trial.
     error: Option<String>,
 }
 
 #[derive(Debug, Serialize)]
 struct AxisEstimate<'a> {
     name: &'a str,
-    /// Null where any value between two may be drawn.
+    /// `None` for values that are drawn from a range.
     values: Option<u64>,
 }
 
-/// Units that are tried out, spread over the sweep, and how long that may take.
+/// Number of units to compute, spread over the sweep.
 const TRIED: u64 = 24;
+/// Computes no further unit after this time.
 const LONG_ENOUGH: Duration = Duration::from_secs(3);
 
-/// Tells what a sweep would be.
-pub fn tell(sweep: &Sweep, workers: Option<NonZeroUsize>, json: bool) -> anyhow::Result<()> {
+/// Prints the estimate.
+pub fn print(sweep: &Sweep, workers: Option<NonZeroUsize>, json: bool) -> anyhow::Result<()> {
     let cores = || available_parallelism().map_or(1, NonZeroUsize::get);
     let workers = workers.map_or_else(cores, NonZeroUsize::get);
     let (mut tried, mut missing) = (0_u64, asked_for(sweep));
@@ -55,7 +53,7 @@ pub fn tell(sweep: &Sweep, workers: Option<NonZeroUsize>, json: bool) -> anyhow:
     let begun = Instant::now();
     let units = sweep.units();
     for number in 0..TRIED.min(units) {
-        // From both ends and between.
+        // From the first to the last unit.
         let unit = number * (units - 1) / (TRIED.min(units) - 1).max(1);
         let rows = sweep.compute(unit..unit + 1, &AtomicBool::new(false));
         tried += 1;
@@ -80,16 +78,13 @@ pub fn tell(sweep: &Sweep, workers: Option<NonZeroUsize>, json: bool) -> anyhow:
         unknown_metrics: missing,
         error,
     };
-    let mut out = std::io::stdout().lock();
     if json {
-        serde_json::to_writer_pretty(&mut out, &estimate).context("writing JSON")?;
-        return writeln!(out).context("writing JSON");
+        return console::print_json(&estimate);
     }
-    for line in estimate.lines() {
-        writeln!(out, "{}", one_line(&line)).context("writing the estimate")?;
-    }
+    let lines = estimate.lines().into_iter();
+    console::print(&lines.map(|line| one_line(&line) + "\n").collect::<String>())?;
     for name in &estimate.unknown_metrics {
-        warning!("warning: no trial that was tried out has the metric `{}`", one_line(name));
+        warning!("warning: none of the computed trials has the metric `{}`", one_line(name));
     }
     if let Some(error) = &estimate.error {
         warning!("warning: a trial failed: {}", one_line(error));
@@ -114,7 +109,7 @@ impl Estimate<'_> {
             let time = match Duration::try_from_secs_f64(seconds) {
                 Ok(time) if time < Duration::from_secs(1) => "less than 1 s".to_owned(),
                 Ok(time) => format!("about {}", words(time)),
-                Err(_) => "longer than anybody waits".to_owned(),
+                Err(_) => "more than a human lifetime".to_owned(),
             };
             lines.push(format!("time: {time} on {}", count(self.workers, "worker")));
         }
@@ -122,13 +117,12 @@ impl Estimate<'_> {
     }
 }
 
-/// The metrics that the file names.
+/// Returns the metrics that the sweep file names.
 fn asked_for(sweep: &Sweep) -> Vec<&str> {
     let metrics = sweep.columns().metrics.iter().map(String::as_str);
     metrics.filter(|metric| sweep.requests(metric)).collect()
 }
 
-/// Whether a row has a metric.
 fn has(rows: &SweepRows, metric: &str) -> bool {
     let values = rows.column::<Option<f64>>(metric).unwrap_or_default();
     values.iter().any(Option::is_some)

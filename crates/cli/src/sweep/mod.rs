@@ -1,9 +1,8 @@
-//! `underload sweep`: a scenario over a grid of settings, or over drawn ones.
+//! `underload sweep`: runs a scenario over a grid of settings or over random settings.
 
 mod estimate;
 mod progress;
 
-use std::io::Write as _;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
@@ -24,32 +23,31 @@ use underload_terminal::console::{self, note, warning};
 use underload_terminal::exit::{OrBadInput as _, bad_input};
 use underload_terminal::interrupt::Interrupt;
 
-/// The command line of `underload sweep`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-A sweep that was stopped, killed or unplugged goes on with the same command: what is stored in its
-directory is not computed again. Its tables are trials.parquet, a row per trial, and cells.parquet,
-a row per cell, in the order of the cells whatever the number of workers.
+The same command continues a sweep that was stopped or killed: stored trials are not computed again.
+The tables are trials.parquet, a row per trial, and cells.parquet, a row per cell. The order of rows
+does not depend on the number of workers.
 
-Exit status: 0 done, 1 failed, 2 bad input, 130 stopped by Ctrl-C, 143 by SIGTERM: what was finished
-is kept.
+Exit status: 0 done, 1 failed, 2 bad input, 130 stopped by Ctrl-C, 143 by SIGTERM: finished trials
+are stored.
 
 Examples:
   underload sweep buffers.toml --dry-run
   underload sweep buffers.toml
   underload sweep buffers.toml --output /data/buffers --workers 16 --json")]
 pub struct Arguments {
-    /// A sweep file: a scenario and the axes that are varied in it.
+    /// A sweep file: a scenario and the axes to vary.
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// The sweep's directory: new, empty, or with the same sweep, which goes on
+    /// The sweep's directory: new, empty, or with the same sweep, to continue it
     /// [default: sweeps/NAME].
     #[arg(long, visible_alias = "out", value_name = "DIR")]
     output: Option<PathBuf>,
-    /// Simulates so many trials side by side; the result is the same [default: one per core].
+    /// Trials to simulate in parallel; does not change the result [default: one per core].
     #[arg(long, visible_alias = "threads", value_name = "N")]
     workers: Option<NonZeroUsize>,
-    /// Only tells how many cells and trials it has, and about how long they will take.
+    /// Prints only the number of cells and trials, and an estimate of the time.
     #[arg(long)]
     dry_run: bool,
     /// Prints one JSON document instead of the table.
@@ -57,18 +55,17 @@ pub struct Arguments {
     json: bool,
 }
 
-/// Parts of an axis in a picture.
+/// An axis has at most this number of parts in a picture.
 const MOST_PARTS: usize = 16;
 
 impl Arguments {
-    /// Runs the sweep.
     pub fn run(&self) -> anyhow::Result<()> {
         let name = self.file.to_string_lossy();
         let text = source::read_text(&name).or_bad_input()?;
-        let program = sweep::program(COMMIT).context("telling this program from others")?;
+        let program = sweep::program(COMMIT).context("identifying this program")?;
         let sweep = Sweep::parse(&text, &name, None, &program).or_bad_input()?;
         if self.dry_run {
-            return estimate::tell(&sweep, self.workers, self.json);
+            return estimate::print(&sweep, self.workers, self.json);
         }
         let directory = self.directory();
         let interrupt = Interrupt::watch()?;
@@ -92,7 +89,8 @@ impl Arguments {
             Err(error) if error.is_refusal() => return Err(bad_input(error)),
             Err(error) => {
                 if directory.is_dir() {
-                    note!("what {} holds is kept; the same command goes on", directory.display());
+                    let path = directory.display();
+                    note!("{path}: finished trials are stored; the same command continues");
                 }
                 return interrupt.explain(Err(error.into()));
             }
@@ -104,13 +102,13 @@ impl Arguments {
                 let (stored, units) = (thousands(stored), thousands(sweep.units()));
                 let what = if sweep.file().stop.is_some() { "cells" } else { "trials" };
                 Err(interrupt.stopped(anyhow!(
-                    "interrupted after {stored} of {units} {what}; the same command goes on"
+                    "interrupted after {stored} of {units} {what}; the same command continues"
                 )))
             }
         }
     }
 
-    /// Where it goes: the same for the same file, so that the same command goes on.
+    /// Returns the directory, which depends only on the command: the same command continues.
     fn directory(&self) -> PathBuf {
         let stem = || self.file.file_stem().unwrap_or_default().to_owned();
         self.output.clone().unwrap_or_else(|| Path::new("sweeps").join(stem()))
@@ -123,14 +121,11 @@ impl Arguments {
         directory: &Path,
     ) -> anyhow::Result<()> {
         let page = write_sweep_report(directory, outcome).context("writing the report")?;
-        let mut out = std::io::stdout().lock();
         if self.json {
-            let json = outcome.to_json(directory).context("writing JSON")?;
-            writeln!(out, "{json}").context("writing JSON")?;
+            console::print(&(outcome.to_json(directory).context("writing JSON")? + "\n"))?;
         } else {
-            write!(out, "{}", console::result(&outcome.table())).context("writing the table")?;
+            console::print(&console::result(&outcome.table()))?;
         }
-        out.flush().context("writing the result")?;
         for name in outcome.unknown_metrics() {
             warning!("warning: no cell has the metric `{}`", one_line(name));
         }
@@ -143,8 +138,8 @@ impl Arguments {
     }
 }
 
-/// That cells are ranked by a percentile which the probes of one trial are too few to tell; of
-/// scenarios whose axes vary neither the probes nor the load.
+/// Returns a warning if cells are ranked by a percentile that needs more samples than a trial has.
+/// `None` for sweeps that vary the probes or the load.
 fn few_samples(sweep: &Sweep) -> Option<String> {
     let metric = sweep.file().best.as_ref()?.metric.as_str();
     let quantile = Quantile::from_name(metric.strip_prefix("load.rtt.")?)?;
@@ -165,7 +160,7 @@ fn few_samples(sweep: &Sweep) -> Option<String> {
     })
 }
 
-/// Probes that an arm's first probe flow sends while the load is steady.
+/// Returns the number of probes of the arm's first probe flow during the load.
 fn samples_of_load(arm: &Arm) -> Option<u64> {
     let interval = arm.flows.iter().find_map(|flow| match &flow.kind {
         FlowKind::Probe(probe) => Some(probe.interval),
@@ -199,7 +194,7 @@ fn subject(sweep: &Sweep, parts: Vec<Vec<String>>) -> SweepSubject {
     }
 }
 
-/// A picture of the sweep's file; `None` of a metric without a column, which each has.
+/// Converts a picture of the sweep file. `None` for a metric without a column.
 fn plot(keys: &PlotKeys, axes: &[String], metrics: &[String]) -> Option<SweepPlot> {
     let metric = |wanted: &String| metrics.iter().position(|name| name == wanted);
     let dimension = |dimension| match dimension {

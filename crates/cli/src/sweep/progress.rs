@@ -1,17 +1,15 @@
-//! How far a sweep is, on stderr: a bar on a terminal, a line now and then elsewhere.
+//! Progress of a sweep on stderr: a bar on a terminal, otherwise lines.
 
 use std::time::{Duration, Instant};
 
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
 use underload_report::thousands;
 use underload_run::sweep::{Sweep, SweepProgress};
-use underload_terminal::console::{self, note};
+use underload_terminal::console::note;
 
-use crate::progress::words;
+use crate::present::print_line;
+use crate::progress::{BETWEEN_LINES, bar, words};
 
-const BETWEEN_LINES: Duration = Duration::from_secs(5);
-
-/// Shows the progress of a sweep.
 #[derive(Debug)]
 pub struct Terminal {
     bar: ProgressBar,
@@ -23,20 +21,27 @@ pub struct Terminal {
     computed: u64,
     trials: u64,
     start: Instant,
-    said: Instant,
+    /// Time of the last line.
+    reported: Instant,
 }
 
 impl Terminal {
-    /// Of a sweep that is about to begin.
     pub fn new(sweep: &Sweep) -> Self {
-        let unit = if sweep.file().stop.is_some() { "cell" } else { "trial" };
         let now = Instant::now();
-        let (cells, units) = (sweep.cells(), sweep.units());
-        let bar = ProgressBar::hidden();
-        Self { bar, unit, cells, units, stored: 0, computed: 0, trials: 0, start: now, said: now }
+        Self {
+            bar: ProgressBar::hidden(),
+            unit: if sweep.file().stop.is_some() { "cell" } else { "trial" },
+            cells: sweep.cells(),
+            units: sweep.units(),
+            stored: 0,
+            computed: 0,
+            trials: 0,
+            start: now,
+            reported: now,
+        }
     }
 
-    /// `1234 trials/s, about 5 min left`.
+    /// Formats such as `12 cells/s, 1234 trials/s, about 5 min left`.
     fn pace(&self) -> String {
         let elapsed = self.start.elapsed();
         if self.computed == 0 || elapsed < Duration::from_secs(1) {
@@ -52,7 +57,6 @@ impl Terminal {
     }
 }
 
-/// Some per second.
 fn rate(rate: f64) -> String {
     if rate < 10.0 { format!("{rate:.2}") } else { thousands(rate.round() as u64) }
 }
@@ -67,25 +71,14 @@ impl SweepProgress for Terminal {
             note!("{cells} cells, {} {}s", thousands(units), self.unit);
         } else {
             let (stored, units) = (thousands(stored), thousands(units));
-            note!("{cells} cells; going on after {stored} of {units} {}s", self.unit);
+            note!("{cells} cells; continuing after {stored} of {units} {}s", self.unit);
         }
-        if !console::is_quiet() {
-            self.bar = ProgressBar::new(units);
-            let style =
-                ProgressStyle::with_template("{bar:24} {pos}/{len} {elapsed_precise} {msg}");
-            if let Ok(style) = style {
-                self.bar.set_style(style);
-            }
-            self.bar.set_position(stored);
-        }
+        self.bar = bar(self.units);
+        self.bar.set_position(self.stored);
     }
 
     fn say(&mut self, line: &str) {
-        if self.bar.is_hidden() {
-            note!("{line}");
-        } else {
-            self.bar.println(line);
-        }
+        print_line(&self.bar, line);
     }
 
     fn computed(&mut self, units: u64, trials: u64) {
@@ -97,10 +90,10 @@ impl SweepProgress for Terminal {
     fn tick(&mut self) {
         if !self.bar.is_hidden() {
             self.bar.set_message(self.pace());
-        } else if self.said.elapsed() >= BETWEEN_LINES {
-            self.said = Instant::now();
-            let (done, of) = (thousands(self.stored + self.computed), thousands(self.units));
-            note!("[{done}/{of}] {}", self.pace());
+        } else if self.reported.elapsed() >= BETWEEN_LINES {
+            self.reported = Instant::now();
+            let (done, all) = (thousands(self.stored + self.computed), thousands(self.units));
+            note!("[{done}/{all}] {}", self.pace());
         }
     }
 

@@ -1,4 +1,4 @@
-//! Which candidate to take: those that nothing beats in every respect, and of these one.
+//! The choice among the candidates, and their Pareto front.
 
 use serde::Serialize;
 use underload_docsis::recommend::Choice;
@@ -6,32 +6,32 @@ use underload_docsis::recommend::Choice;
 /// Predicted effect of one candidate.
 #[derive(Debug, Clone, Serialize)]
 pub struct Outcome {
-    /// Name of the candidate in the sweep: `32KiB`, `target-10ms`.
+    /// Name of the candidate in the sweep, such as `32KiB` or `target-10ms`.
     pub name: String,
-    /// The setting.
     #[serde(skip)]
     pub choice: Choice,
-    /// Working less idle latency, ms: median, worst over all round trips.
+    /// Median latency under load minus idle latency; the largest over all round trips.
     pub added_p50_ms: f64,
-    /// Latency that the load adds at the 99th percentile, ms.
+    /// As `added_p50_ms`, at the 99th percentile.
     pub added_p99_ms: f64,
-    /// The same for the low latency class, where there is one.
+    /// As `added_p99_ms`, of the low latency class. `None` for candidates without this class.
     pub low_latency_added_p99_ms: Option<f64>,
-    /// Share of the link that one upload uses, per round trip, percent; in order of `rtts_ms`.
+    /// Share of the link that one upload uses at each of `rtts_ms`.
     pub utilisation_percent: Vec<f64>,
-    /// The call's score, mean over all conditions.
+    /// Mean score of the call over all conditions.
     pub mos: f64,
-    /// Page load time, seconds, median over all conditions; `None` where most never finish.
+    /// Median page load time over all conditions. `None` if most page loads never finish.
     pub page_load_s: Option<f64>,
 }
 
 impl Outcome {
-    /// The lowest share over all round trips, percent.
+    /// The lowest utilisation over all round trips, percent.
     pub fn lowest_utilisation(&self) -> f64 {
         self.utilisation_percent.iter().copied().fold(f64::INFINITY, f64::min)
     }
 
-    /// Whether it is at least as good in every respect, and better in one.
+    /// Whether this is at least as good as `other` in latency, utilisation and score, and better in
+    /// one of them.
     fn beats(&self, other: &Self) -> bool {
         let gains = [
             other.added_p99_ms - self.added_p99_ms,
@@ -42,26 +42,26 @@ impl Outcome {
     }
 }
 
-/// For each outcome, whether no other beats it: the Pareto front of latency, utilisation and score.
+/// Returns for each outcome whether it is on the Pareto front of latency, utilisation and score.
 pub fn front(outcomes: &[Outcome]) -> Vec<bool> {
     outcomes.iter().map(|outcome| !outcomes.iter().any(|other| other.beats(outcome))).collect()
 }
 
-/// Scores that differ by less are the same to a listener.
+/// The smallest difference between scores that a listener notices.
 const AUDIBLE_MOS: f64 = 0.1;
 
 /// The rule by which a candidate was chosen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Rule {
-    /// The least latency of those that keep the utilisation asked for and the best score.
+    /// The least latency among candidates with the wanted utilisation and the best score.
     LeastLatency,
-    /// None keeps both; the best utilisation of those with the best score.
+    /// No candidate has both: the best utilisation among those with the best score.
     BestScore,
 }
 
-/// The position of the choice among the outcomes that are `eligible` (others are there for
-/// comparison), and how it was made; `None` without any.
+/// Returns the position of the chosen outcome among the `eligible` ones, and the rule. `None` if no
+/// outcome is eligible.
 pub fn choose(
     outcomes: &[Outcome],
     eligible: impl Fn(&Outcome) -> bool,

@@ -1,7 +1,7 @@
-//! `underload docsis recommend`: what to set for an upstream tier, and what it will give.
+//! `underload docsis recommend`: settings for an upstream tier, and their predicted effect.
 //!
 //! - [`sweep`]: every candidate in virtual time.
-//! - [`mod@choose`]: which one to take.
+//! - [`mod@choose`]: the choice among the candidates.
 //! - [`words`], [`picture`]: the answer as text and as a diagram.
 
 mod choose;
@@ -13,7 +13,7 @@ use std::fs;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, anyhow};
+use anyhow::Context;
 use clap::builder::RangedI64ValueParser;
 use clap::{Args, ValueEnum};
 use serde::Serialize;
@@ -21,20 +21,19 @@ use underload_docsis::recommend::{Choice, Upstream, table_2};
 use underload_docsis::text;
 
 use super::files;
-use crate::quantity;
 use choose::{Outcome, Rule, choose, front};
 use sweep::Sweep;
-use underload_terminal::console::note;
-use underload_terminal::exit::OrBadInput;
+use underload_terminal::console::{self, note};
+use underload_terminal::exit::{OrBadInput, refuse};
+use underload_terminal::quantity;
 
-/// The command line of `underload docsis recommend`.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Every candidate runs in virtual time with bulk uploads, a call and page loads over
-the round trips given, behind a token bucket and 4 to 6 ms of waiting for grants. Of those whose
-call is within 0.1 MOS of the best and that keep the link at the utilisation asked for, the one
-with the least latency is recommended. DIR then holds settings.toml (for `underload docsis
-encode`), trade.svg, sweep.toml and the whole run.
+these round trips, behind a token bucket and 4 to 6 ms of waiting for grants. Among the candidates
+whose call is within 0.1 MOS of the best and whose utilisation is at least PERCENT, the one with the
+least latency is recommended. DIR then contains settings.toml (for `underload docsis encode`),
+trade.svg, sweep.toml and the run.
 
 Examples:
   underload docsis recommend --rate 10mbit --peak 12mbit --burst 40KiB
@@ -42,43 +41,38 @@ Examples:
   underload docsis recommend --rate 35mbit --aqm low-latency --out lld-35"
 )]
 pub struct Arguments {
-    /// Maximum sustained traffic rate of the upstream: 10mbit.
+    /// Maximum sustained traffic rate of the upstream, such as 10mbit.
     #[arg(long, value_name = "RATE", value_parser = quantity::rate)]
     rate: u64,
     /// Peak traffic rate [default: the sustained rate].
     #[arg(long, value_name = "RATE", value_parser = quantity::rate)]
     peak: Option<u64>,
-    /// Maximum traffic burst, which may leave at the peak rate.
+    /// Maximum traffic burst: bytes that may leave at the peak rate.
     #[arg(long, value_name = "SIZE", default_value = "3044B", value_parser = files::size)]
     burst: u64,
-    /// Base round trips to where people upload, from..to.
+    /// Base round trips to the servers of uploads, shortest..longest.
     #[arg(long, value_name = "FROM..TO", default_value = "20ms..120ms", value_parser = round_trips)]
     rtt: RoundTrips,
-    /// The AQM that modem and CMTS have.
+    /// The AQM of modem and CMTS.
     #[arg(long, value_enum, default_value_t = Aqm::None)]
     aqm: Aqm,
-    /// Share of the link that shall be used over every round trip [default: 95, from which on a
-    /// tier counts as reached; with an AQM 90, because it keeps its target at any rate].
+    /// Least utilisation of the link at every round trip [default: 95, at which a tier counts as
+    /// reached; 90 with an AQM, which keeps its latency target at any rate].
     #[arg(long, value_name = "PERCENT", value_parser = quantity::percent)]
     utilisation: Option<f64>,
-    /// Uploads side by side.
+    /// Number of simultaneous uploads.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = count(1..=100))]
     uploads: u32,
-    /// Granularity of the modem's buffers.
+    /// Granularity of the modem's buffers, such as 1KiB.
     #[arg(long, value_name = "SIZE", default_value = "1KiB", value_parser = block)]
     block: u64,
-    /// All the buffer that the modem has for a flow.
+    /// Largest buffer that the modem has for a flow.
     #[arg(long, value_name = "SIZE", default_value = "64MiB", value_parser = files::size)]
     limit: u64,
-    /// How often each condition runs.
-    #[arg(
-        long = "repeat",
-        value_name = "N",
-        default_value_t = 4,
-        value_parser = count(1..=1000),
-    )]
+    /// Trials of each condition.
+    #[arg(long = "repeat", value_name = "N", default_value_t = 4, value_parser = count(1..=1000))]
     repeats: u32,
-    /// A new folder for the files [default: recommend-RATE-AQM].
+    /// A new directory for the files [default: recommend-RATE-AQM].
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// Prints one JSON document.
@@ -90,20 +84,19 @@ fn count(range: RangeInclusive<i64>) -> RangedI64ValueParser<u32> {
     RangedI64ValueParser::new().range(range)
 }
 
-/// Which AQM there is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "kebab-case")]
 enum Aqm {
-    /// None: Buffer Control alone.
+    /// No AQM: Buffer Control alone.
     None,
     /// DOCSIS-PIE (DOCSIS 3.1).
     DocsisPie,
-    /// Two queues, of which the low latency one takes L4S and NQB.
+    /// Low Latency DOCSIS: two queues, one for L4S and NQB.
     LowLatency,
 }
 
 impl Aqm {
-    /// Whether a candidate is of this kind, and not there for comparison.
+    /// Whether a candidate may be chosen. Other candidates are simulated for comparison.
     fn has(self, choice: Choice) -> bool {
         match choice {
             Choice::Buffer(_) => self == Self::None,
@@ -113,7 +106,6 @@ impl Aqm {
     }
 }
 
-/// Base round trips, ms.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct RoundTrips {
     from_ms: f64,
@@ -125,7 +117,7 @@ fn round_trips(text: &str) -> Result<RoundTrips, String> {
     let ms = |text| quantity::duration(text).map(|time| time.as_secs_f64() * 1e3);
     let (from_ms, to_ms) = (ms(from)?, ms(to)?);
     if from_ms <= 0.0 || to_ms < from_ms || to_ms > 10_000.0 {
-        return Err("expected times above 0 and up to 10s, the smaller first: 20ms..120ms".into());
+        return Err("expected times above 0 and up to 10s, ascending: 20ms..120ms".into());
     }
     Ok(RoundTrips { from_ms, to_ms })
 }
@@ -135,34 +127,30 @@ fn block(text: &str) -> Result<u64, String> {
     if (1..=1 << 20).contains(&size) { Ok(size) } else { Err("expected 1 byte to 1MiB".to_owned()) }
 }
 
-/// The recommendation as it is written and printed.
 #[derive(Debug, Serialize)]
 struct Recommendation {
-    /// Bit/s.
     rate_bit_per_s: u64,
-    /// Bit/s.
     peak_bit_per_s: u64,
-    /// Bytes.
     burst_bytes: u32,
     aqm: Aqm,
-    /// Base round trips simulated, ms.
+    /// Simulated base round trips.
     rtts_ms: Vec<f64>,
-    /// Name of the choice.
+    /// Name of the chosen candidate.
     recommended: String,
     rule: Rule,
-    /// Utilisation asked for, percent.
+    /// The least utilisation that the user wants.
     utilisation_percent: f64,
-    /// Name of the guideline's size, and the rate of its row, bit/s.
+    /// Name of the candidate with the size of the guideline's Table 2.
     table_2: String,
+    /// Rate of the row in Table 2.
     table_2_rate_bit_per_s: u64,
     outcomes: Vec<Outcome>,
-    /// Whether nothing beats it, per outcome.
+    /// Whether each of `outcomes` is on the Pareto front.
     pareto: Vec<bool>,
 }
 
-/// Simulates, chooses, writes and prints.
 pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
-    let upstream = arguments.upstream().or_bad_input()?;
+    let upstream = arguments.upstream()?;
     let sweep = arguments.sweep(upstream);
     let directory = arguments.directory();
     fs::create_dir(&directory)
@@ -174,7 +162,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let outcomes = sweep.run(&scenario, directory.join("run"))?;
     let utilisation_percent = arguments.utilisation();
     let (position, rule) = choose(&outcomes, |o| arguments.aqm.has(o.choice), utilisation_percent)
-        .ok_or_else(|| anyhow!("no candidate: --limit leaves no buffer to try"))?;
+        .context("no candidate: --limit leaves no buffer to try")?;
     let (table_2_rate_bit_per_s, table_bytes) = table_2(upstream.sustained_bit_per_s);
     let recommendation = Recommendation {
         rate_bit_per_s: upstream.sustained_bit_per_s,
@@ -192,15 +180,15 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     };
     write(&directory, &recommendation, &upstream, position)?;
     if arguments.json {
-        super::print(&(serde_json::to_string_pretty(&recommendation)? + "\n"))?;
+        console::print_json(&recommendation)?;
     } else {
-        super::print(&words::text(&recommendation, &upstream, position))?;
+        console::print(&words::text(&recommendation, &upstream, position))?;
     }
     note!("settings, picture and run: {}", directory.display());
     Ok(())
 }
 
-/// The settings and the picture.
+/// Writes the settings and the picture.
 fn write(
     directory: &Path,
     recommendation: &Recommendation,
@@ -223,15 +211,15 @@ impl Arguments {
     fn upstream(&self) -> anyhow::Result<Upstream> {
         let peak = self.peak.unwrap_or(self.rate);
         if peak < self.rate {
-            return Err(anyhow!("--peak: expected at least the sustained rate"));
+            refuse!("--peak: expected at least the sustained rate");
         }
         let burst = u32::try_from(self.burst).ok().filter(|bytes| (1522..=1 << 30).contains(bytes));
-        let burst = burst.ok_or_else(|| anyhow!("--burst: expected 1522 bytes to 1024MiB"))?;
+        let Some(burst) = burst else { refuse!("--burst: expected 1522 bytes to 1024MiB") };
         if !(100_000..=10_000_000_000).contains(&self.rate) {
-            return Err(anyhow!("--rate: expected 100kbit to 10gbit"));
+            refuse!("--rate: expected 100kbit to 10gbit");
         }
         if self.limit < 4096 {
-            return Err(anyhow!("--limit: expected at least 4096 bytes, two full packets"));
+            refuse!("--limit: expected at least 4096 bytes, two full packets");
         }
         Ok(Upstream { sustained_bit_per_s: self.rate, peak_bit_per_s: peak, burst_bytes: burst })
     }

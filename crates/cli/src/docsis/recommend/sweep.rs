@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, anyhow};
+use anyhow::Context;
 use underload_docsis::recommend::{Choice, Upstream, table_2};
 use underload_record::metric;
 use underload_record::schema::ArmSummary;
@@ -14,34 +14,33 @@ use underload_terminal::exit::OrBadInput;
 use super::choose::Outcome;
 use crate::run;
 
-/// Rates, round trips and candidates that are swept.
 #[derive(Debug)]
 pub struct Sweep {
-    /// The tier.
     pub upstream: Upstream,
-    /// Base round trips, ms, ascending.
+    /// Base round trips, ascending.
     pub rtts_ms: Vec<f64>,
-    /// Settings by name.
+    /// Each with its name.
     pub candidates: Vec<(String, Choice)>,
-    /// Uploads side by side.
+    /// Number of simultaneous uploads.
     pub uploads: u32,
-    /// Number of trials of every condition.
+    /// Trials of every condition.
     pub repeats: u32,
 }
 
-/// The class of packets that low latency queues take.
+/// NQB, the class of the low latency queue.
 const LOW_LATENCY_DSCP: u8 = 45;
-/// Congestion controls of the upload: of most servers and of the rest.
+/// Congestion controls of the upload.
 const CONGESTION_CONTROLS: [&str; 2] = ["cubic", "reno"];
 
-/// Buffer sizes worth trying: 2^n and 1.5 x 2^n KiB that take 5 to 500 ms at the sustained rate,
-/// in blocks of the modem and up to what it has, and the one of the guideline's Table 2.
+/// Returns buffer candidates: 2^n and 1.5 x 2^n KiB that drain in 5 to 500 ms at the sustained
+/// rate, rounded up to blocks of the modem and up to its limit, and the size of the
+/// guideline's Table 2.
 pub fn buffers(upstream: &Upstream, block: u64, limit: u64) -> Vec<(String, Choice)> {
     let table = u64::from(table_2(upstream.sustained_bit_per_s).1);
     let sizes = (0..22).flat_map(|power| [1024_u64 << power, 1536 << power]);
     let seconds = |bytes: &u64| *bytes as f64 * 8.0 / upstream.sustained_bit_per_s as f64;
-    let worth = sizes.filter(|bytes| (0.005..=0.5).contains(&seconds(bytes)));
-    let mut sizes: Vec<u64> = worth
+    let mut sizes: Vec<u64> = sizes
+        .filter(|bytes| (0.005..=0.5).contains(&seconds(bytes)))
         .map(|bytes| bytes.div_ceil(block) * block)
         .filter(|bytes| (4096..=limit).contains(bytes))
         .chain([table.min(limit)])
@@ -51,21 +50,21 @@ pub fn buffers(upstream: &Upstream, block: u64, limit: u64) -> Vec<(String, Choi
     sizes.into_iter().map(|bytes| (name_of(bytes), Choice::Buffer(bytes as u32))).collect()
 }
 
-/// `32KiB`, or bytes where it is no whole number of them.
+/// Formats a size as `32KiB`, or in bytes if it is not a whole number of KiB.
 pub fn name_of(bytes: u64) -> String {
     if bytes.is_multiple_of(1024) { format!("{}KiB", bytes / 1024) } else { format!("{bytes}B") }
 }
 
-/// Latency targets worth trying, ms, and for comparison the buffer of Table 2 without AQM.
-pub fn targets(upstream: &Upstream, of: fn(u8) -> Choice) -> Vec<(String, Choice)> {
+/// Returns candidates with latency targets, and for comparison the buffer of Table 2 without AQM.
+pub fn targets(upstream: &Upstream, choice: fn(u8) -> Choice) -> Vec<(String, Choice)> {
     let table = table_2(upstream.sustained_bit_per_s).1;
-    let targets = [5, 10, 15, 20, 30, 50].map(|ms| (format!("target-{ms}ms"), of(ms)));
+    let targets = [5, 10, 15, 20, 30, 50].map(|ms| (format!("target-{ms}ms"), choice(ms)));
     let plain = (name_of(u64::from(table)), Choice::Buffer(table));
     targets.into_iter().chain([plain]).collect()
 }
 
 impl Sweep {
-    /// What is run, under the name of the file that will hold it.
+    /// Returns the scenario, named after `file`.
     pub fn scenario(&self, file: &Path) -> Builder {
         let up = &self.upstream;
         let title = format!("What to set for an upstream of {}", rate_name(up.sustained_bit_per_s));
@@ -104,7 +103,8 @@ impl Sweep {
         )
     }
 
-    /// Calls and a probe of the low latency class where a candidate has one.
+    /// Upload, call, page loads and probe. If candidates have a low latency class, the call is in
+    /// this class, and the probe measures both classes.
     fn flows(&self, scenario: Builder) -> Builder {
         let upload = Keys::new()
             .set("direction", "up")
@@ -128,7 +128,7 @@ impl Sweep {
         self.candidates.iter().any(|(_, choice)| matches!(choice, Choice::LowLatency(_)))
     }
 
-    /// Runs the scenario into `directory` and reads what came out.
+    /// Runs the scenario into `directory` and returns the outcome of each candidate.
     pub fn run(&self, scenario: &Builder, directory: PathBuf) -> anyhow::Result<Vec<Outcome>> {
         let settings = Settings {
             destination: Destination::Directory(directory),
@@ -146,7 +146,7 @@ impl Sweep {
     }
 }
 
-/// What came out of a candidate's arms, the congestion controls of each round trip together.
+/// Returns the outcome of a candidate from its arms, averaged over the congestion controls.
 fn outcome(name: &str, choice: Choice, arms: &[ArmSummary]) -> anyhow::Result<Outcome> {
     let mut outcome = Outcome {
         name: name.to_owned(),
@@ -163,9 +163,8 @@ fn outcome(name: &str, choice: Choice, arms: &[ArmSummary]) -> anyhow::Result<Ou
         let mut used = 0.0;
         for arm in arms {
             let needed = |wanted: &str| {
-                let name = &arm.arm;
-                metric(arm, wanted)
-                    .ok_or_else(|| anyhow!("arm {name} of the sweep has no {wanted}"))
+                let missing = || format!("arm {} of the sweep has no {wanted}", arm.arm);
+                metric(arm, wanted).with_context(missing)
             };
             let idle = needed("idle.rtt.p50")?;
             let added = |ms: f64| (ms - idle).max(0.0);
@@ -188,7 +187,7 @@ fn outcome(name: &str, choice: Choice, arms: &[ArmSummary]) -> anyhow::Result<Ou
     Ok(outcome)
 }
 
-/// The queue that a setting gives the modem. The buffer before DOCSIS-PIE alone is the standard's
+/// Returns the queue of the modem for a setting. The buffer of DOCSIS-PIE alone is the standard's
 /// default, 100 ms.
 fn queue_of(choice: Choice, upstream: &Upstream) -> String {
     match choice {
@@ -201,13 +200,13 @@ fn queue_of(choice: Choice, upstream: &Upstream) -> String {
     }
 }
 
-/// A time as a SPEC has it, to a microsecond.
+/// Formats a time for a SPEC, to a microsecond.
 fn span(ms: f64) -> String {
     let us = (ms * 1000.0).round() as u64;
     if us.is_multiple_of(1000) { format!("{}ms", us / 1000) } else { format!("{us}us") }
 }
 
-/// `10 Mbit/s`, with as many digits as it needs.
+/// Formats a rate such as `10 Mbit/s`, with all its digits.
 pub fn rate_name(bit_per_s: u64) -> String {
     format!("{} Mbit/s", bit_per_s as f64 / 1e6)
 }
@@ -273,75 +272,25 @@ mod tests {
             uploads: 2,
             repeats: 3,
         };
-        let description = "2 TCP upload(s), a telephone call and page loads over base round trips \
-                           up to 48.99 ms: the sweep behind a recommendation.";
-        let file = FILE.replace("DESCRIPTION", description);
-        assert_eq!(sweep.scenario(Path::new("sweep.toml")).text(), file);
-        let read = Scenario::parse(&file, "sweep.toml").expect("a scenario");
-        let built = sweep.scenario(Path::new("sweep.toml")).finish().expect("a scenario");
-        let contents = |scenario: &Scenario| {
-            let of = |arm: &Arm| (arm.name.clone(), arm.identity().to_owned());
-            scenario.arms.iter().map(of).collect::<Vec<_>>()
+        let builder = sweep.scenario(Path::new("sweep.toml"));
+        let text = builder.text();
+        for part in [
+            "2 TCP upload(s), a telephone call and page loads over base round trips up to 48.99 ms",
+            "up = \"docsis:rate=10000000bit,burst=40960B,peak=12000000bit,map=2ms,grant=4ms\"",
+            "path.up_queue = \"docsis-lld:target=50ms,classic-limit=187500B\"",
+            "path.up_queue = \"fifo:limit=51200B\"",
+            "values = [\"20ms\", \"48990us\"]",
+            "dscp = 45\n",
+            "count = 2\n",
+        ] {
+            assert!(text.contains(part), "{part}\n{text}");
+        }
+        let parsed = Scenario::parse(&text, "sweep.toml").expect("a scenario");
+        let built = builder.finish().expect("a scenario");
+        let arms = |scenario: &Scenario| {
+            let arm = |arm: &Arm| (arm.name.clone(), arm.identity().to_owned());
+            scenario.arms.iter().map(arm).collect::<Vec<_>>()
         };
-        assert_eq!(contents(&built), contents(&read));
+        assert_eq!(arms(&built), arms(&parsed));
     }
-
-    const FILE: &str = r#"title = "What to set for an upstream of 10 Mbit/s"
-description = """
-DESCRIPTION
-"""
-repeats = 3
-seed = 1
-
-[path]
-up = "docsis:rate=10000000bit,burst=40960B,peak=12000000bit,map=2ms,grant=4ms"
-up_queue = "fifo:limit=64KiB"
-
-[phases]
-idle = "500ms"
-ramp = "8s"
-load = "30s"
-drain = "500ms"
-
-[[flow]]
-name = "upload"
-kind = "tcp"
-direction = "up"
-congestion_control = "cubic"
-count = 2
-
-[[flow]]
-name = "call"
-kind = "voip"
-jitter_buffer = "adaptive"
-dscp = 45
-
-[[flow]]
-name = "page"
-kind = "web"
-browser = "chrome"
-loads = 100
-
-[[flow]]
-name = "probe"
-kind = "probe"
-interval = "20ms"
-classes = [{ dscp = 0 }, { dscp = 45 }]
-
-[[arm]]
-name = "target-50ms"
-path.up_queue = "docsis-lld:target=50ms,classic-limit=187500B"
-
-[[arm]]
-name = "50KiB"
-path.up_queue = "fifo:limit=51200B"
-
-[[sweep]]
-key = "path.rtt"
-values = ["20ms", "48990us"]
-
-[[sweep]]
-key = "flow.upload.congestion_control"
-values = ["cubic", "reno"]
-"#;
 }

@@ -8,7 +8,6 @@ use super::choose::{Outcome, Rule};
 use super::sweep::rate_name;
 use super::{Aqm, Recommendation};
 
-/// Everything for a terminal.
 pub fn text(recommendation: &Recommendation, upstream: &Upstream, position: usize) -> String {
     let chosen = &recommendation.outcomes[position];
     let mut text = String::new();
@@ -46,7 +45,6 @@ fn heading(text: &mut String, recommendation: &Recommendation, upstream: &Upstre
     );
 }
 
-/// The setting with its type.
 fn setting(choice: Choice, upstream: &Upstream) -> String {
     match choice {
         Choice::Buffer(bytes) => format!(
@@ -61,8 +59,8 @@ fn setting(choice: Choice, upstream: &Upstream) -> String {
         Choice::LowLatency(ms) => format!(
             "an aggregate (70) of a classic flow, SfAqmLatencyTarget (40.2) {ms} ms and \
              TargetBuffer (35.2) {} bytes, and a low latency flow; the buffer is three targets, \
-             not below 24 KiB, because DOCSIS-PIE asleep drops nothing until a third of it is \
-             full, while the low latency flow is marked",
+             at least 24 KiB, because inactive DOCSIS-PIE drops nothing until a third of it is \
+             full, but marks the low latency flow",
             upstream.classic_buffer_bytes(ms)
         ),
     }
@@ -73,13 +71,13 @@ fn reason(text: &mut String, recommendation: &Recommendation) {
     let _ = match recommendation.rule {
         Rule::LeastLatency => writeln!(
             text,
-            "  least latency of what keeps the link {wanted:.0} % used over every round trip and \
-             the call within 0.1 MOS of the best"
+            "  least latency among candidates that use {wanted:.0} % of the link at every round \
+             trip and whose call is within 0.1 MOS of the best"
         ),
         Rule::BestScore => writeln!(
             text,
-            "  nothing keeps both {wanted:.0} % of the link and the call within 0.1 MOS of the \
-             best: this uses most of the link of what keeps the call"
+            "  no candidate both uses {wanted:.0} % of the link and has a call within 0.1 MOS of \
+             the best: among those with such a call, this one uses most of the link"
         ),
     };
 }
@@ -125,7 +123,7 @@ fn drain(text: &mut String, choice: Choice, upstream: &Upstream) {
     };
 }
 
-/// Theory beside the simulation, as a check of both.
+/// Compares the simulated utilisation with theory, as a check of both.
 fn closed_form(text: &mut String, bytes: u32, chosen: &Outcome, recommendation: &Recommendation) {
     let _ = writeln!(text, "  closed form for one upload, as a check:");
     for (rtt, simulated) in recommendation.rtts_ms.iter().zip(&chosen.utilisation_percent) {
@@ -140,7 +138,7 @@ fn closed_form(text: &mut String, bytes: u32, chosen: &Outcome, recommendation: 
     }
 }
 
-/// How far the guideline's own answer is from the choice.
+/// Compares the guideline's size with the choice.
 fn table_2(text: &mut String, recommendation: &Recommendation, chosen: &Outcome) {
     let find = |outcome: &&Outcome| outcome.name == recommendation.table_2;
     let Some(guideline) = recommendation.outcomes.iter().find(find) else { return };
@@ -166,17 +164,17 @@ fn table_2(text: &mut String, recommendation: &Recommendation, chosen: &Outcome)
     );
 }
 
-/// With its sign, unless nothing is left of it.
+/// Formats a value with its sign, or without if it rounds to zero.
 fn signed(value: f64, decimals: usize) -> String {
     let text = format!("{value:+.decimals$}");
-    let is_nothing = text.bytes().all(|byte| matches!(byte, b'+' | b'-' | b'.' | b'0'));
-    if is_nothing { text[1..].to_owned() } else { text }
+    let is_zero = text.bytes().all(|byte| matches!(byte, b'+' | b'-' | b'.' | b'0'));
+    if is_zero { text[1..].to_owned() } else { text }
 }
 
 fn all(text: &mut String, recommendation: &Recommendation, position: usize) {
     let _ = writeln!(
         text,
-        "\n  {:<14} {:>8} {:>8} {:>10} {:>6} {:>11}   (* nothing beats it, > recommended)",
+        "\n  {:<14} {:>8} {:>8} {:>10} {:>6} {:>11}   (* Pareto front, > recommended)",
         "candidate", "p50, ms", "p99, ms", "link used", "MOS", "page"
     );
     for (at, (outcome, on)) in
@@ -196,8 +194,8 @@ fn all(text: &mut String, recommendation: &Recommendation, position: usize) {
         );
     }
     text.push_str(
-        "  Latency is working less idle, worst over all round trips; link used the lowest, call \
-         the mean, page the median.\n",
+        "  Latency: under load minus idle, largest over all round trips; link used: lowest; MOS: \
+         mean; page: median.\n",
     );
 }
 
@@ -207,8 +205,8 @@ mod tests {
 
     #[test]
     fn nothing_has_no_sign() {
-        let told = [(-0.004, 2), (0.004, 2), (-0.0, 0), (-0.006, 2), (12.4, 0)];
-        let told = told.map(|(value, decimals)| signed(value, decimals));
-        assert_eq!(told, ["0.00", "0.00", "0", "-0.01", "+12"]);
+        let values = [(-0.004, 2), (0.004, 2), (-0.0, 0), (-0.006, 2), (12.4, 0)];
+        let texts = values.map(|(value, decimals)| signed(value, decimals));
+        assert_eq!(texts, ["0.00", "0.00", "0", "-0.01", "+12"]);
     }
 }
