@@ -136,7 +136,7 @@ pub fn fuzz_time(seconds: u64) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Checks the formatting.
+/// Checks that all code is formatted.
 pub fn fmt() -> anyhow::Result<()> {
     succeed(Command::new("cargo").args(["fmt", "--all", "--check"]))
 }

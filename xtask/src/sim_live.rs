@@ -1,4 +1,4 @@
-//! The same scenarios simulated and live, and their differences.
+//! Runs scenarios simulated and live, and prints the differences.
 
 use std::process::Command;
 

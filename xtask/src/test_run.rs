@@ -31,11 +31,9 @@ struct Count {
     skipped: Vec<String>,
     /// Seconds and name of each program.
     took: Vec<(f64, String)>,
-    /// Programs that failed.
     ended_badly: Vec<String>,
 }
 
-/// A test program.
 struct Program {
     name: String,
     path: PathBuf,

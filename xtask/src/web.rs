@@ -120,7 +120,6 @@ impl Client {
     }
 }
 
-/// A running server.
 struct Server {
     _process: Running,
     _output: BufReader<ChildStdout>,

@@ -42,7 +42,6 @@ pub struct Agreement {
     /// `value` minus `reference`, in percent of the reference or in `unit`, as for
     /// `allowed`; `None` if either is missing or the reference is 0.
     pub difference: Option<f64>,
-    /// Largest accepted difference.
     pub allowed: Allowed,
 }
 

@@ -19,12 +19,7 @@ pub enum LoadError {
     Store(#[from] StoreError),
     /// A file could not be opened or read.
     #[error("{}: cannot {action}", path.display())]
-    Io {
-        path: PathBuf,
-        /// `open` or `read`.
-        action: &'static str,
-        source: io::Error,
-    },
+    Io { path: PathBuf, action: &'static str, source: io::Error },
     /// A file has no known format, or is damaged.
     #[error("{}", path.display())]
     Import { path: PathBuf, source: ImportError },

@@ -11,7 +11,6 @@ pub struct Replayed {
     pub input: String,
     /// The part that was replayed; empty for all.
     pub filter: String,
-    /// As a SPEC.
     pub link: String,
     pub seed: u64,
     /// False if the recording could not be read to its end.
@@ -29,9 +28,7 @@ pub struct Replayed {
 /// The packets of a replay in one queue.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ReplayedQueue {
-    /// As a SPEC.
     pub queue: String,
-    /// Packets that arrived.
     pub packets: u64,
     /// Packets that were sent, including marked ones.
     pub sent: u64,

@@ -12,7 +12,7 @@ pub struct Entry {
     /// Path from the root, without a leading slash.
     pub path: String,
     pub mode: u32,
-    /// User and group.
+    /// The number of both user and group.
     pub owner: u32,
     /// `None` for a folder.
     pub contents: Option<Vec<u8>>,
@@ -24,7 +24,6 @@ impl Entry {
         Self { path: path.into(), mode, owner: 0, contents: Some(contents.into()) }
     }
 
-    /// Makes a folder.
     pub fn folder(path: impl Into<String>, mode: u32, owner: u32) -> Self {
         Self { path: path.into(), mode, owner, contents: None }
     }

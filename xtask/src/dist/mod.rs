@@ -33,11 +33,11 @@ pub use build::STEPS;
 /// A kind of machine that programs are built for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Target {
-    /// Rust's name.
+    /// The name that Rust has for it.
     pub triple: &'static str,
     /// The name by `uname -m`, also used in file names.
     pub machine: &'static str,
-    /// Debian's name.
+    /// The name that Debian has for it.
     pub debian: &'static str,
     /// Architecture and variant in images.
     pub image: (&'static str, Option<&'static str>),

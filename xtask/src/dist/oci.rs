@@ -16,7 +16,6 @@ const USER: u32 = 4870;
 /// The properties in which the images differ.
 struct Image {
     program: Program,
-    /// Exposed ports.
     ports: &'static [&'static str],
     /// Default arguments of the program (`Cmd` in the image's configuration).
     command: &'static [&'static str],

@@ -120,7 +120,6 @@ impl Drop for Lab {
     }
 }
 
-/// A running program.
 pub struct Started {
     line: String,
     child: Running,

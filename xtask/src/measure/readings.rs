@@ -71,7 +71,6 @@ pub struct Ours {
 }
 
 impl Ours {
-    /// Parses the document.
     pub fn parse(text: &str) -> anyhow::Result<Self> {
         let document: Value = serde_json::from_str(text)?;
         let finding = document.pointer("/findings/0").context("no finding")?.clone();

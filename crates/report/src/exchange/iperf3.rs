@@ -115,7 +115,7 @@ struct Stream {
     sender: bool,
     #[serde(default)]
     omitted: bool,
-    /// Round-trip time, µs.
+    /// The kernel's round-trip time, µs.
     rtt: Option<f64>,
     retransmits: Option<u64>,
     snd_cwnd: Option<f64>,

@@ -7,7 +7,7 @@ use serde::de::{IgnoredAny, MapAccess, SeqAccess, Visitor};
 
 /// The longest accepted time, s: thirty years.
 const SECONDS_MAX: f64 = 1e9;
-/// [`SECONDS_MAX`] in ns.
+/// The value of [`SECONDS_MAX`] in ns.
 pub(super) const NANOS_MAX: u64 = 1_000_000_000_000_000_000;
 
 /// Converts seconds to nanoseconds; `None` outside of 0 to [`SECONDS_MAX`].

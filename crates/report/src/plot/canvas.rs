@@ -27,7 +27,6 @@ pub(super) const HEATS: usize = 10;
 /// Role of a mark, to which the style sheet gives a colour.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Ink {
-    /// Titles and values.
     Text,
     /// Tick labels and axis names.
     Muted,
@@ -35,7 +34,7 @@ pub(super) enum Ink {
     Axis,
     /// The background of the load phase.
     Band,
-    /// Losses and drops.
+    /// Lost probes and dropped packets.
     Alert,
     /// Not drawn: the description of a panel for the page's script.
     Frame,

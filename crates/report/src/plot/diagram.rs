@@ -12,7 +12,6 @@ use crate::words::significant;
 pub struct Diagram {
     /// Name of the file, without the ending.
     pub name: String,
-    /// One line.
     pub title: String,
     /// From top to bottom.
     pub panels: Vec<Panel>,
@@ -23,7 +22,6 @@ pub struct Diagram {
 pub struct Panel {
     pub x: Scale,
     pub y: Scale,
-    /// In drawing order.
     pub curves: Vec<Curve>,
 }
 

@@ -10,7 +10,6 @@ const COLOURS: &str = include_str!("colours.css");
 pub struct Plot {
     /// File name without the ending, for example `cdf-mean`.
     pub name: String,
-    /// One line.
     pub title: String,
     /// Explains how to read the plot: windows, counts, omissions.
     pub caption: String,

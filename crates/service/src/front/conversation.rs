@@ -166,7 +166,7 @@ mod tests {
         slow_from: Phase,
         /// Bytes, and the pause in ms before they arrive; repeated from the start.
         sends: Vec<(usize, u64)>,
-        /// The same for the server's bytes that the client receives.
+        /// Bytes of the server that the client receives, and the pause in ms before it reads them.
         takes: Vec<(usize, u64)>,
         stop_ms: u64,
         lease_ms: u64,

@@ -1,4 +1,4 @@
-//! Groups of bars.
+//! Bar charts, with a group of bars for each place.
 
 use underload_record::schema::PlotAxis;
 

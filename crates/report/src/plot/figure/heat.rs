@@ -25,7 +25,6 @@ pub(super) fn draw(picture: &Picture<'_>) -> Result<Option<Plot>, PlotError> {
     paint(Frame { name: &picture.name, plot, caption: String::new() }, &grid).map(Some)
 }
 
-/// Draws the cells.
 pub(super) fn paint(frame: Frame<'_>, grid: &Grid) -> Result<Plot, PlotError> {
     let Frame { name, plot, caption: of } = frame;
     let values = || grid.cells.iter().filter_map(|cell| cell.value);
