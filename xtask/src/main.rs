@@ -11,6 +11,7 @@ mod cargo;
 mod checks;
 mod commits;
 mod dist;
+mod documentation;
 mod functions;
 mod fuzz;
 mod kernel;

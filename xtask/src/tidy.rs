@@ -5,6 +5,7 @@ use std::path::Path;
 
 use anyhow::{Context, bail};
 
+use crate::documentation;
 use crate::functions;
 use crate::names::Names;
 use crate::pages::has_extension;
@@ -14,6 +15,10 @@ use crate::process::git;
 const MAX_LINES: usize = 800;
 /// Most columns of a source line.
 const MAX_COLUMNS: usize = 100;
+/// Most columns of a line of a page.
+const MAX_PAGE_COLUMNS: usize = 120;
+/// Folder of the pages that the program writes.
+const WRITTEN_PAGES: &str = "docs/reference/";
 /// The page that links to every other page of the documentation.
 const INDEX: &str = "docs/README.md";
 /// The book's table of contents, which is not a page.
@@ -30,10 +35,19 @@ pub fn check() -> anyhow::Result<()> {
         let Ok(text) = fs::read_to_string(file) else { continue };
         if has_extension(file, "rs") {
             check_source(file, &text, &mut problems);
-            problems.extend(functions::problems(file, &text, functions::MAX_LINES));
+            problems.extend(documentation::riddles(file, &text));
+            match syn::parse_file(&text) {
+                Ok(source) => {
+                    problems.extend(functions::problems(file, &source, functions::MAX_LINES));
+                }
+                Err(error) => problems.push(format!("{file}: cannot be parsed: {error}")),
+            }
         }
         if has_extension(file, "rs") || has_extension(file, "md") {
             check_units(file, &text, &mut problems);
+        }
+        if has_extension(file, "md") && !file.starts_with(WRITTEN_PAGES) {
+            check_page(file, &text, &mut problems);
         }
         if has_conflict_marker(&text) {
             problems.push(format!("{file}: a merge conflict marker"));
@@ -72,6 +86,36 @@ fn check_source(file: &str, text: &str, problems: &mut Vec<String>) {
     if !text.starts_with("//!") && !text.starts_with("#![") {
         problems.push(format!("{file}: does not start with `//!` saying what it is"));
     }
+}
+
+/// Reports lines of text that are too long, except code, rows of tables, headings and lines without
+/// a place to wrap.
+fn check_page(file: &str, text: &str, problems: &mut Vec<String>) {
+    let mut is_code = false;
+    for (number, line) in (1..).zip(text.lines()) {
+        let columns = line.chars().count();
+        is_code ^= line.trim_start().starts_with("```");
+        let is_kept = is_code || line.starts_with(['|', '<', '#']) || line.starts_with("    ");
+        if columns > MAX_PAGE_COLUMNS && !is_kept && can_break(line) {
+            problems
+                .push(format!("{file}:{number}: {columns} columns; at most {MAX_PAGE_COLUMNS}"));
+        }
+    }
+}
+
+/// Whether a line has a space outside of spans of code and of brackets, which contain links.
+fn can_break(line: &str) -> bool {
+    let text = line.trim_start_matches(|it: char| it.is_ascii_digit() || " -*>.".contains(it));
+    let (mut is_code, mut depth) = (false, 0);
+    text.trim_end().chars().any(|letter| {
+        match letter {
+            '`' => is_code = !is_code,
+            '[' => depth += 1,
+            ']' => depth -= 1,
+            _ => {}
+        }
+        letter == ' ' && !is_code && depth == 0
+    })
 }
 
 /// Returns words that mark unfinished work, assembled so that this file passes its own check.
@@ -213,5 +257,20 @@ mod tests {
         let quoted = format!("//! File.\nlet text = \"{long}\";\n");
         assert_eq!(found(&quoted), ["a.rs:2: 114 columns; at most 100"]);
         assert_eq!(found(&format!("//! | {long} |\n")), [""; 0], "a row of a table");
+    }
+    #[test]
+    fn a_page_has_short_lines_where_they_can_be_broken() {
+        let found = |text: &str| {
+            let mut problems = Vec::new();
+            check_page("a.md", text, &mut problems);
+            problems
+        };
+        let long = "word ".repeat(30);
+        assert_eq!(found(&format!("\n{long}.")), ["a.md:2: 151 columns; at most 120"]);
+        assert_eq!(found(&format!("- {long}.")), ["a.md:1: 153 columns; at most 120"]);
+        let kept = ["| {long} |", "# {long}", "```\n{long}\n```", "- [{long}](a.md),", "`{long}`"];
+        for kept in kept.map(|kept| kept.replace("{long}", &long)) {
+            assert_eq!(found(&kept), [""; 0], "{kept}");
+        }
     }
 }

@@ -25,7 +25,7 @@ use crate::tls::Trust;
 
 /// The configuration of a device.
 pub struct Config {
-    /// At least one.
+    /// The list has at least one orchestrator.
     pub orchestrators: Vec<Address>,
     pub trust: Trust,
     /// Directory of the key and the spool.

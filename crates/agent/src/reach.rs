@@ -9,11 +9,9 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 /// The kind of network that an address belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Reach {
-    /// The internet.
     Global,
     /// Private (RFC 1918), shared (RFC 6598) and unique local (RFC 4193) addresses.
     Private,
-    /// This machine.
     Loopback,
 }
 

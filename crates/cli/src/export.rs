@@ -24,7 +24,7 @@ Examples:
   underload export runs/first --format csv --arm codel --out tables
   underload export runs/first --format parquet --out tables --json")]
 pub struct Arguments {
-    /// A run directory.
+    /// A run directory to read.
     #[arg(value_name = "RUN")]
     pub run: PathBuf,
     /// Format of the files.
@@ -56,7 +56,7 @@ pub enum Format {
     Flent,
     /// CSV tables: `-trials.csv`, and for each trial `-samples.csv` and `-series.csv`.
     Csv,
-    /// The same tables as Parquet files.
+    /// Tables in the same columns as Parquet files.
     Parquet,
 }
 

@@ -10,7 +10,7 @@ const GROUPS: [(&str, &[&str]); 3] = [
         &["run", "sweep", "scenarios", "check", "figures", "replay", "link", "queues"],
     ),
     ("Measure lines", &["measure", "history", "survey", "path", "serve", "fleet"]),
-    ("Results and tools", &["report", "export", "docsis", "cache", "completions", "man"]),
+    ("Results and tools", &["report", "export", "docsis", "kernel", "cache", "completions", "man"]),
 ];
 
 const EXAMPLES: &str = if cfg!(feature = "whole") { WHOLE_EXAMPLES } else { SMALL_EXAMPLES };

@@ -31,7 +31,7 @@ pub enum Page {
     Commands,
     /// Every queue and link with its parameters.
     QueuesAndLinks,
-    /// Every built-in scenario.
+    /// Every built-in scenario with its arms.
     Scenarios,
     /// Every key of scenario and sweep files.
     ScenarioKeys,

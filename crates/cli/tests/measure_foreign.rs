@@ -180,7 +180,7 @@ fn a_responsiveness_test_leaves_a_run_too() {
     reader.join().unwrap();
 }
 
-/// Nobody is asked here: what M-Lab's rules forbid is refused, and who asked a moment ago waits.
+/// Refuses what M-Lab's rules forbid, and asks no server.
 #[test]
 fn m_labs_rules_for_repeated_tests_are_kept() {
     let home = tempfile::tempdir().unwrap();

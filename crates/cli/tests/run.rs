@@ -41,7 +41,7 @@ fn underload(arguments: &[&str], folder: &Path) -> Output {
     command.args(arguments).current_dir(folder).output().expect("the program starts")
 }
 
-/// The same scenario without its command, which only the live world runs.
+/// Returns the scenario without its command, which only the live world runs.
 fn without_command(text: &str) -> String {
     let end = text.find("[[flow]]\nname = \"words\"").expect("the command stands last");
     text[..end].to_owned()

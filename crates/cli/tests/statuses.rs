@@ -444,7 +444,6 @@ fn a_page_that_cannot_be_written_keeps_no_alert_back() {
     assert!(errors.contains("ALERT: ") && errors.contains("missing/history.html"), "{errors}");
 }
 
-/// Who is told to stop tells what was found out, though its folder is gone meanwhile.
 #[test]
 fn a_survey_whose_folder_is_gone_prints_its_table() {
     let folder = folder();

@@ -1,5 +1,4 @@
-//! The same scenario in every world: whoever reads a run finds the same columns and curves,
-//! wherever it ran.
+//! Runs one scenario in every world: the columns and curves are equal, whichever world ran it.
 
 use std::collections::BTreeSet;
 use std::path::Path;

@@ -94,7 +94,6 @@ impl Journal {
         synced
     }
 
-    /// Syncs all lines.
     pub fn sync(&self) -> io::Result<()> {
         self.file.as_ref().map_or(Ok(()), GrowingFile::sync)
     }

@@ -30,10 +30,9 @@ use std::time::{Duration, Instant};
 /// Prefix of the names of unfinished files. A killed program may leave some behind.
 pub const UNFINISHED: &str = ".underload-";
 
-/// Who may read a new file or enter a new folder.
+/// Users that can read a new file or enter a new directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Access {
-    /// Only its owner.
     Owner,
     /// Users that the umask allows, or that the replaced file allowed.
     Usual,

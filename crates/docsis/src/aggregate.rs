@@ -46,7 +46,6 @@ pub struct Member {
     pub buffer_bytes: Option<u64>,
 }
 
-/// Grants without requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Proactive {
     /// 24.44, the time between grants.

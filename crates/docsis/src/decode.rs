@@ -1,4 +1,4 @@
-//! Bytes to model.
+//! Decodes the bytes of a file into the model.
 
 use std::collections::BTreeMap;
 

@@ -7,7 +7,6 @@ use crate::schema::{self, Field, Kind, Scope};
 use crate::tlv::{Config, Ending, Item, Tlv, Value, header_bytes};
 use crate::value;
 
-/// A decoded file.
 #[derive(Debug, Clone, Serialize)]
 pub struct Description {
     /// Length of the file, bytes.
@@ -23,7 +22,6 @@ pub struct Description {
 
 #[derive(Debug, Clone, Serialize)]
 pub struct Setting {
-    /// Type byte.
     pub code: u8,
     /// The specification's name; `TlvN` for a type without one.
     pub name: String,

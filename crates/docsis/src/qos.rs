@@ -37,7 +37,6 @@ impl Direction {
 pub struct BufferControl {
     /// The smallest accepted size.
     pub minimum: Option<u32>,
-    /// The desired size.
     pub target: Option<u32>,
     /// The largest accepted size.
     pub maximum: Option<u32>,

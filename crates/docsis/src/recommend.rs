@@ -8,7 +8,6 @@ use crate::modem::GUARANTEED_BYTES;
 use crate::qos::{AqmAlgorithm, AqmEncodings, BufferControl, Direction, Rates, ServiceFlow};
 use crate::{Config, Tlv};
 
-/// An upstream tier.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Upstream {
     /// Maximum sustained traffic rate; not zero.

@@ -22,7 +22,6 @@ const TIME_TICKS: u8 = 0x43;
 /// Largest accepted number of arcs in an object identifier.
 const MAX_ARCS: usize = 128;
 
-/// An object identifier.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Oid(Vec<u32>);
 

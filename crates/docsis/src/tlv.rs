@@ -18,7 +18,6 @@ pub(crate) const fn header_bytes(code: u8) -> usize {
     if has_wide_length(code) { 3 } else { 2 }
 }
 
-/// A configuration file.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Config {
     /// Settings, message integrity checks and pads, in file order.
@@ -52,7 +51,6 @@ impl Default for Ending {
 /// One setting: a type and its value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Tlv {
-    /// The type byte.
     pub code: u8,
     pub value: Value,
 }

@@ -63,7 +63,7 @@ fn every_file_survives_the_main_form_and_sealing() {
     }
 }
 
-/// The same files typed by hand, from their description alone.
+/// The files of the vectors, typed by hand from their description alone.
 #[test]
 fn hand_written_text_gives_the_published_bytes() {
     let toml = r#"

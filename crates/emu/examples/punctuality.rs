@@ -23,10 +23,8 @@ struct Options {
     /// Measurements of each variant.
     #[arg(long, default_value_t = 3)]
     repeat: usize,
-    /// Milliseconds between pings.
     #[arg(long, default_value_t = 5)]
     interval_ms: u32,
-    /// Link, both ways.
     #[arg(long, default_value = "100mbit:delay=10ms")]
     link: String,
     /// Only variants whose name contains this.

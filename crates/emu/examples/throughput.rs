@@ -24,10 +24,8 @@ struct Options {
     /// Measurements of each variant; the one with the median rate is shown.
     #[arg(long, default_value_t = 3)]
     repeat: usize,
-    /// Link, both ways.
     #[arg(long, default_value = "100gbit")]
     link: String,
-    /// Queue, both ways.
     #[arg(long, default_value = "fifo:limit=16MiB")]
     queue: String,
     /// Only variants whose name contains this.

@@ -251,7 +251,7 @@ fn one_of<'a>(parts: &'a mut [Part], rng: &mut Rng) -> &'a mut Part {
     &mut parts[place]
 }
 
-/// The same runs, counted in two ways.
+/// Counts the runs in two ways.
 #[derive(Debug, Default)]
 struct Account {
     /// Runs whose turn is over, by the schedules of devices.

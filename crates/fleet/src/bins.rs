@@ -32,7 +32,6 @@ pub fn value_of(bin: u16) -> f64 {
 }
 
 impl Bins {
-    /// Counts a delay.
     pub fn add(&mut self, micros: f64) {
         self.add_to(bin_of(micros), 1);
     }
@@ -75,7 +74,6 @@ impl Bins {
         self.counts.iter().copied()
     }
 
-    /// Number of delays.
     pub fn count(&self) -> u64 {
         self.iter().fold(0, |sum, (_, count)| sum.saturating_add(count))
     }

@@ -85,7 +85,7 @@ pub struct Session {
     pub key: String,
     /// End of the session.
     pub expires_ms: u64,
-    /// The orchestrator's clock.
+    /// Time of the orchestrator's clock.
     pub now_ms: u64,
 }
 
@@ -121,7 +121,7 @@ pub struct Next {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct NextAnswer {
-    /// The orchestrator's clock.
+    /// Time of the orchestrator's clock.
     pub now_ms: u64,
     /// Earliest time of the next request.
     pub next_poll_ms: u64,
@@ -144,11 +144,8 @@ pub struct Assignment {
     pub plan: String,
     /// Number of the device's run, from 1.
     pub run: u64,
-    /// Earliest start.
     pub not_before_ms: u64,
-    /// Latest start.
     pub not_after_ms: u64,
-    /// Steps to measure.
     pub steps: Vec<AssignedStep>,
     /// Signed lease for the first server.
     pub lease: String,
@@ -203,7 +200,6 @@ pub struct Alone {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct ServerAddress {
-    /// Unique name.
     pub name: String,
     /// `HOST:PORT` of its control port.
     pub address: String,
@@ -250,7 +246,6 @@ pub struct Released {
     pub was_held: bool,
 }
 
-/// Sends results.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
@@ -268,7 +263,6 @@ pub struct Results {
 pub struct Numbered {
     /// Number of the result in this epoch, from 1.
     pub sequence: u64,
-    /// The result.
     pub result: RunResult,
 }
 
@@ -298,7 +292,6 @@ pub struct Heartbeat {
     pub up_bit_per_s: u64,
     /// Capacity from the server, bit/s.
     pub down_bit_per_s: u64,
-    /// Sessions under way.
     pub sessions: u32,
     /// Present traffic towards the server, bit/s.
     #[serde(default)]
@@ -335,7 +328,7 @@ pub struct HeldLeases {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct HeartbeatAnswer {
-    /// The orchestrator's clock.
+    /// Time of the orchestrator's clock.
     pub now_ms: u64,
     /// Public keys that leases may be signed with, 64 hexadecimal digits each, newest first.
     pub lease_keys: Vec<String>,
@@ -353,7 +346,6 @@ pub struct HeartbeatAnswer {
 pub struct Problem {
     /// Identifier for programs, for example `not-enrolled`.
     pub code: String,
-    /// Description for people.
     pub message: String,
     /// The signed removal, with the code `removed` if the sender proved its identity; else `None`.
     #[serde(default, skip_serializing_if = "Option::is_none")]

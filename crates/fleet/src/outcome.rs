@@ -105,7 +105,6 @@ pub struct StepResult {
 pub struct SeriesResult {
     /// DSCP of the probes.
     pub dscp: u8,
-    /// Number of probes.
     pub sent: u64,
     /// Probes without an answer in time. Quantiles count them as longer than all others.
     pub lost: u64,

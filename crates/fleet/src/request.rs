@@ -38,7 +38,6 @@ pub struct SessionSecrets {
     pub key: [u8; 32],
 }
 
-/// Opens a session.
 pub fn open_session(fleet_secret: &[u8; 32], device: DeviceId, expires_ms: u64) -> SessionSecrets {
     let claims = format!("{device}.{expires_ms}");
     let tag = tagged(fleet_secret, "session", claims.as_bytes());

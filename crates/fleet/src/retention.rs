@@ -74,13 +74,10 @@ pub struct SumKey {
 /// A sum of series of equal lines.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SumOf {
-    /// Round-trip times.
     pub bins: Bins,
     pub sent: u64,
     pub lost: u64,
-    /// Number of series.
     pub tests: u64,
-    /// Number of devices.
     pub devices: u64,
 }
 

@@ -12,14 +12,12 @@ pub const DAY: Span = Span::from_secs(86_400);
 /// The part of every day in which runs may begin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Window {
-    /// Time since midnight.
     pub from: Span,
     /// Time since midnight, later than `from` and at most a day.
     pub until: Span,
 }
 
 impl Window {
-    /// The whole day.
     pub const ALWAYS: Self = Self { from: Span::ZERO, until: DAY };
 
     pub const fn length(self) -> Span {

@@ -33,7 +33,6 @@ const DAY_MS: u64 = 86_400_000;
 const LINES: u64 = 100_000;
 const RUNS_PER_DAY: u64 = 6;
 const SERIES_PER_RUN: u64 = 4;
-/// Results per transaction.
 const BATCH: usize = 5_000;
 /// Histograms per class that runs are drawn from: enough that compression finds few of them twice
 /// in one block.

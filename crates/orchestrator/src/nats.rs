@@ -45,7 +45,6 @@ pub struct Inbox {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Fed {
     pub messages: u64,
-    /// Stored results.
     pub new: u64,
     /// Results that were stored before.
     pub known: u64,

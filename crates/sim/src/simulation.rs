@@ -1,4 +1,4 @@
-//! The event loop.
+//! The event loop of a simulation.
 
 use underload_aqm::packet::{Meta, Packet};
 use underload_aqm::rng::Rng;

@@ -1,4 +1,4 @@
-//! Prefetching of memory.
+//! Prefetches memory that is used soon.
 
 #![cfg_attr(
     target_arch = "x86_64",

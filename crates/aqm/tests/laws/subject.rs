@@ -7,7 +7,6 @@ use underload_aqm::rate::Rate;
 use underload_aqm::registry::{QUEUES, QueueSetup};
 use underload_aqm::rng::Rng;
 
-/// Every subject.
 pub fn subjects() -> Vec<Subject> {
     let mut subjects = Vec::new();
     for entry in QUEUES {

@@ -13,7 +13,6 @@ pub struct Discipline {
     specs: &'static [&'static str],
 }
 
-/// One case.
 #[derive(Clone, Debug)]
 pub struct Cell {
     pub discipline: &'static Discipline,

@@ -60,7 +60,7 @@ enum Form {
   underload docsis decode cm.bin --form main --out cm.txt
   underload docsis decode cm.bin --json | jq '.tlvs[] | select(.name == \"UpstreamServiceFlow\")'")]
 struct Decode {
-    /// The configuration file.
+    /// The configuration file to read.
     file: PathBuf,
     /// Form of the text.
     #[arg(long, value_enum, default_value_t = Form::Toml)]
@@ -111,7 +111,7 @@ Examples:
   underload docsis check cm.bin --secret-file secret
   underload docsis check --rules")]
 struct Check {
-    /// The configuration file.
+    /// The configuration file to read.
     #[arg(required_unless_present = "rules")]
     file: Option<PathBuf>,
     /// A file with the secret of the CMTS MIC.
@@ -134,7 +134,7 @@ Examples:
   underload docsis modem cm.bin --block 1KiB --limit 24KiB"
 )]
 struct Try {
-    /// The configuration file.
+    /// The configuration file to read.
     file: PathBuf,
     /// Granularity of the modem's buffers, such as 1KiB.
     #[arg(long, value_name = "SIZE", default_value = "1KiB", value_parser = files::size)]

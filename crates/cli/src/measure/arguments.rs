@@ -131,10 +131,10 @@ pub struct Arguments {
 /// The address families that may be used.
 #[derive(Debug, Clone, Copy, Default, Args)]
 pub struct FamilyOptions {
-    /// Uses only IPv4.
+    /// Uses addresses of IPv4 only.
     #[arg(short = '4', long, conflicts_with = "ipv6")]
     pub ipv4: bool,
-    /// Uses only IPv6.
+    /// Uses addresses of IPv6 only.
     #[arg(short = '6', long)]
     pub ipv6: bool,
 }

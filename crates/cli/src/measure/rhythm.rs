@@ -14,7 +14,6 @@ const JITTER_SPAN: f64 = 0.5;
 /// hours, at least 2,160 s and at most 54,000 s. 2,160 s is a day by the 40 tests that its locate
 /// service admits per day.
 pub const PUBLIC_MEAN_LEAST: Duration = Duration::from_hours(6);
-/// The shortest pause.
 pub const PUBLIC_PAUSE_LEAST: Duration = Duration::from_mins(36);
 /// The longest pause as a multiple of the mean: 54,000 s by six hours.
 const LONGEST_MEANS: f64 = 2.5;

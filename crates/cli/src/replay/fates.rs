@@ -30,12 +30,10 @@ pub struct Numbers {
     pub sent: u64,
     pub marked: u64,
     pub dropped: u64,
-    /// By reason.
     pub drops: BTreeMap<&'static str, u64>,
     pub sojourn_p50_ms: f64,
     pub sojourn_p99_ms: f64,
     pub sojourn_max_ms: f64,
-    /// Includes link-layer overhead.
     pub throughput_bit_per_s: u64,
 }
 

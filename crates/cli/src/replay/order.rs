@@ -9,7 +9,6 @@ use underload_terminal::exit::refuse;
 
 use crate::replay::arrival::{Arrival, Arrivals};
 
-/// Largest accepted inversion.
 pub const WINDOW: Span = Span::from_secs(1);
 /// Largest number of buffered packets: 32 MiB.
 pub const WINDOW_PACKETS: usize = 1 << 19;

@@ -32,7 +32,6 @@ struct Step {
 }
 
 impl Steps {
-    /// Counts an arrival.
     pub fn add_arrival(&mut self, at: Time, bytes: u32) {
         self.step(at).bytes += u64::from(bytes);
     }

@@ -349,9 +349,7 @@ fn to_connect_to(address: SocketAddr) -> String {
 }
 
 struct Signals {
-    /// Set by SIGTERM.
     drain: Arc<AtomicBool>,
-    /// Set by Ctrl-C.
     stop: Arc<AtomicBool>,
 }
 

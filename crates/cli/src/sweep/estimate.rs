@@ -44,7 +44,6 @@ const TRIED: u64 = 24;
 /// Computes no further unit after this time.
 const LONG_ENOUGH: Duration = Duration::from_secs(3);
 
-/// Prints the estimate.
 pub fn print(sweep: &Sweep, workers: Option<NonZeroUsize>, json: bool) -> anyhow::Result<()> {
     let cores = || available_parallelism().map_or(1, NonZeroUsize::get);
     let workers = workers.map_or_else(cores, NonZeroUsize::get);

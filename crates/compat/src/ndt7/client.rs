@@ -38,7 +38,7 @@ pub struct Ndt7Result {
     /// TLS returned here, for uploads those acknowledged by the server's TCP. Both include the
     /// framing of WebSocket, uploads also that of TLS (0.2 % together).
     pub goodput_bit_per_s: f64,
-    /// The same without the first two seconds of slow start.
+    /// Returns the rate without the first two seconds of slow start.
     pub settled_bit_per_s: Option<f64>,
     /// Smallest round trip measured by the sender's kernel, us.
     pub rtt_min_us: Option<f64>,

@@ -22,7 +22,6 @@ use crate::decode::{DecodeError, Limits};
 use crate::encode::EncodeError;
 use crate::tlv::Config;
 
-/// Longest accepted text.
 pub const MAX_TEXT_BYTES: usize = 4 * 1024 * 1024;
 
 /// Why a text is not a configuration.

@@ -1,4 +1,4 @@
-//! TOML to model.
+//! Reads the model from TOML.
 
 use std::collections::{BTreeMap, VecDeque};
 

@@ -1,4 +1,4 @@
-//! Model to TOML.
+//! Writes the model as TOML.
 
 use std::fmt::Write;
 

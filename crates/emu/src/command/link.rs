@@ -69,7 +69,6 @@ pub enum LinkError {
     Start {
         /// The program without its arguments.
         command: String,
-        /// The failed step.
         source: NamespaceError,
     },
     #[error("sending the command's output to stderr")]

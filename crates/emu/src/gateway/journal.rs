@@ -31,7 +31,6 @@ pub struct Journal {
     lost: u64,
 }
 
-/// Events per batch.
 const BATCH: usize = 4096;
 /// Most batches on their way: 16 MiB.
 const BATCHES_MAX: usize = 128;

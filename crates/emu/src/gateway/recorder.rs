@@ -105,7 +105,6 @@ impl Live {
 #[derive(Debug)]
 pub struct Recorder {
     pub pool: Pool,
-    /// Finished phases.
     windows: Vec<Window>,
     phase: Phase,
     tally: Tally,
@@ -245,7 +244,6 @@ pub struct Recording {
     pub whole: Window,
     /// The phases in order; the first, before any was begun, is [`Phase::Whole`].
     pub windows: Vec<Window>,
-    /// Time series.
     pub curves: Curves,
     /// Names of the flows that queue protection sanctioned, by their hashes.
     pub flow_names: BTreeMap<u32, String>,

@@ -92,7 +92,6 @@ impl Image {
         }
     }
 
-    /// The file.
     pub fn path(&self) -> &Path {
         &self.path
     }

@@ -65,7 +65,6 @@ impl Network {
         }
     }
 
-    /// Name in messages.
     pub fn name(&self) -> &str {
         &self.name
     }

@@ -53,9 +53,7 @@ pub struct Waiter {
 
 /// The thread spins for at most one part in this many of the time.
 const SPIN_DIVISOR: u64 = 4;
-/// Longest uninterrupted spinning.
 const BUDGET_MAX_NS: u64 = 2_000_000;
-/// Longest sleep.
 const SLEEP_MAX: Span = Span::from_millis(100);
 
 impl Waiter {
@@ -71,7 +69,6 @@ impl Waiter {
         }
     }
 
-    /// Number of sleeps.
     pub fn sleeps(&self) -> u64 {
         self.sleeps
     }

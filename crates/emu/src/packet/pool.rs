@@ -35,7 +35,6 @@ pub struct Frame {
 }
 
 impl Frame {
-    /// The IP packet.
     pub fn packet(&self) -> &[u8] {
         &self.bytes[VnetHeader::LEN..][..self.layout.length as usize]
     }

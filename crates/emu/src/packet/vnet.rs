@@ -23,7 +23,6 @@ impl VnetHeader {
     pub const LEN: usize = 10;
     /// The transport checksum is the sum of the pseudo-header only.
     pub const NEEDS_CHECKSUM: u8 = 1;
-    /// A single packet.
     pub const GSO_NONE: u8 = 0;
     /// A TCP super-packet over IPv4.
     pub const GSO_TCP4: u8 = 1;

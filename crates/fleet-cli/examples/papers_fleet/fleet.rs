@@ -22,7 +22,7 @@ pub const START_MS: u64 = 1_601_510_400_000;
 const DAY_MS: u64 = 86_400_000;
 const HEARTBEAT_MS: u64 = 10_000;
 
-/// Who measures: its key's seed, what its line is, and the runs that it draws from.
+/// A device: the seed of its key, its line, and the runs that it does.
 pub struct Member<'a> {
     pub id: DeviceId,
     pub seed: [u8; 32],

@@ -8,9 +8,7 @@ use super::{Refusal, Rules};
 /// Rates in both directions, bit/s.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Rates {
-    /// Towards the server.
     pub up: u64,
-    /// From the server.
     pub down: u64,
 }
 

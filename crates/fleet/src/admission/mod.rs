@@ -48,7 +48,6 @@ pub struct Request {
     pub lasts: Span,
 }
 
-/// A granted lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Lease {
     pub id: LeaseId,
@@ -66,7 +65,7 @@ pub enum Refusal {
     LineBusy,
     /// Another line of the segment is being loaded.
     SegmentBusy,
-    /// None of the servers that were tried has enough free capacity.
+    /// The servers that were tried have not enough free capacity.
     ServersFull,
     /// No server is known to be alive.
     NoServer,
@@ -265,7 +264,6 @@ impl Admission {
         self.segments.get(segment.0 as usize).copied().unwrap_or(0)
     }
 
-    /// Number of leases.
     pub fn leases(&self) -> usize {
         self.leases.count()
     }

@@ -1,4 +1,4 @@
-//! Requests for runs.
+//! Handles requests for the next runs.
 
 use std::cmp::Ordering;
 

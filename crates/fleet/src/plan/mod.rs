@@ -22,13 +22,11 @@ pub use load::{Directions, Excess, Load, ROW_BYTES, StepLoad, servers_for};
 pub use preset::{PRESETS, preset};
 pub use values::traffic_bytes;
 
-/// Longest plan file.
 pub const BYTES_MAX: usize = 1 << 20;
 /// Longest name of a plan or a cohort, in bytes.
 pub const NAME_MAX: usize = 64;
 /// Most lines: a day of them is simulated within a few gigabytes of memory.
 pub const LINES_MAX: u32 = 100_000_000;
-/// Most servers.
 pub const SERVERS_MAX: u32 = 100_000;
 
 /// A plan that was parsed and checked.
@@ -64,7 +62,6 @@ pub struct Plan {
 /// Lines of a plan.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Lines {
-    /// All lines.
     pub count: u32,
     /// Lines that are measured, drawn at random.
     pub sample: u32,
@@ -88,11 +85,8 @@ pub struct Tier {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
-    /// No load.
     Latency,
-    /// Fills the upstream.
     Upload,
-    /// Fills the downstream.
     Download,
 }
 

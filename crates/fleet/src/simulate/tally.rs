@@ -28,7 +28,6 @@ pub struct Outcome {
     pub requests_per_s: f64,
     /// The 99.9th percentile over seconds.
     pub requests_per_s_p999: u32,
-    /// The busiest second.
     pub requests_per_s_max: u32,
     /// Reserved share of all servers in the fuller direction, mean over the days, percent.
     pub servers_reserved_percent: f64,

@@ -17,7 +17,6 @@ impl<E: Copy> Wheel<E> {
         Self { seconds: (0..seconds).map(|_| Vec::new()).collect(), now: Vec::new(), begun: 0 }
     }
 
-    /// Number of seconds.
     pub fn len(&self) -> usize {
         self.seconds.len()
     }

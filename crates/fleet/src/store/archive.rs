@@ -88,13 +88,10 @@ impl Dimension {
 pub struct Sum {
     /// A value for each dimension of the query.
     pub key: Vec<String>,
-    /// Round-trip times.
     pub bins: Bins,
     pub sent: u64,
     pub lost: u64,
-    /// Number of series.
     pub tests: u64,
-    /// Number of devices.
     pub devices: u64,
 }
 
@@ -112,14 +109,12 @@ pub struct OutcomeCount {
     pub outcome: Outcome,
     pub reason: String,
     pub count: u64,
-    /// Number of devices.
     pub devices: u64,
 }
 
 /// Days of which only sums are stored ([`crate::retention::Form::Sums`]).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Summed {
-    /// Number of days.
     pub days: u32,
     /// The day after the last of them, days since 1970.
     pub until_day: u32,

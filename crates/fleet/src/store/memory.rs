@@ -31,7 +31,6 @@ struct State {
     log: Vec<LogEntry>,
 }
 
-/// Reverts a change.
 type Undo = Box<dyn FnOnce(&mut State)>;
 
 struct Changes<'a> {

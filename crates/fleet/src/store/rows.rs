@@ -92,7 +92,6 @@ pub struct Code {
     pub used_by: Option<DeviceId>,
 }
 
-/// A measurement server.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Server {
     /// Name and address; the name is unique.

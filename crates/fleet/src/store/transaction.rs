@@ -82,7 +82,6 @@ pub trait Store: Send {
 /// A selection of leases.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Leases<'a> {
-    /// Of a device.
     Of(DeviceId),
     /// Of runs that load a line of this segment.
     LoadedIn(&'a str),
@@ -122,7 +121,6 @@ impl Leases<'_> {
 
 /// Changes that are committed together. Dropping a transaction reverts all of them.
 pub trait Transaction {
-    /// Returns a device.
     fn device(&mut self, id: DeviceId) -> Result<Option<Device>, StoreError>;
     /// Inserts or replaces a device.
     fn put_device(&mut self, device: &Device) -> Result<(), StoreError>;

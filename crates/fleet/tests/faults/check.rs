@@ -1,4 +1,4 @@
-//! The checked promises.
+//! The promises that are checked after each step.
 
 use std::collections::{BTreeMap, BTreeSet};
 

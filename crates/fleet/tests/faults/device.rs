@@ -285,7 +285,6 @@ impl World {
         self.device_wakes(place, life)
     }
 
-    /// Deletes acknowledged results.
     fn device_forgets(&mut self, place: usize, through: (u32, u64)) {
         let spool = &mut self.devices[place].disk.spool;
         while let Some((epoch, numbered)) = spool.front() {

@@ -10,7 +10,6 @@ use super::world::{
     Caller, Checked, Event, MINUTE_MS, Reply, Request, START_MS, World, orchestrator,
 };
 
-/// Time without faults.
 const CALM_MS: u64 = 60 * MINUTE_MS;
 /// Time in which everything under way ends after the plan was stopped.
 const DRAIN_MS: u64 = 120 * MINUTE_MS;

@@ -36,7 +36,6 @@ pub struct Report {
     pub mishaps: u64,
     /// Deaths of devices, servers and orchestrators.
     pub deaths: u64,
-    /// Runs that began.
     pub begun: u64,
     /// Leases that moved to another server.
     pub moved: u64,

@@ -16,7 +16,7 @@ use underload_record::schema::{RunRecord, TrialRecord, World};
 const FILE: &str = "removed-runs.jsonl";
 /// Lines that are kept, the latest: as many as `history` reads of runs.
 pub const LINES_MAX: usize = 22_000;
-/// So many more are let grow before the file is written anew.
+/// Entries added since the file was last written after which it is written again.
 const LINES_SLACK: usize = 2_000;
 /// Larger ones, in ms or Mbit/s, are no measurement: eleven days, a petabit per second.
 const VALUE_MAX: f64 = 1e9;

@@ -3,7 +3,7 @@
 use underload_record::history::{Followed, RUNS_MIN, Trend};
 use underload_report::significant;
 
-/// What there is, then each step of the number that is judged.
+/// Returns the first sentence and one sentence for each judged step of the number.
 pub fn sentences(trends: &[Trend], metric: Followed, runs: usize) -> Vec<String> {
     let mut lines: Vec<String> = trends
         .iter()

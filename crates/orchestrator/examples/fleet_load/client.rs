@@ -18,7 +18,6 @@ pub struct Target {
     name: ServerName<'static>,
 }
 
-/// A persistent connection.
 pub struct Connection {
     stream: TlsStream<TcpStream>,
     buffer: Vec<u8>,

@@ -16,7 +16,6 @@ use rustls::{ServerConfig, version};
 use underload_orchestrator::http::{Config, Core, Limits, Tell, serve as serve_core, system_clock};
 use underload_orchestrator::store::SqlStore;
 
-/// A running server.
 pub struct Host {
     child: Child,
     pub address: SocketAddr,

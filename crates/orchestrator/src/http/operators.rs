@@ -43,7 +43,6 @@ pub struct Codes {
     pub codes: Vec<String>,
 }
 
-/// Applies a plan.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ApplyPlan {
@@ -60,7 +59,6 @@ pub struct AppliedPlan {
     pub load: Load,
 }
 
-/// Stops a plan.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct StopPlan {

@@ -137,7 +137,7 @@ pub(super) fn append(store: &mut dyn Store, results: &[StoredResult]) -> Vec<boo
     are_new
 }
 
-/// So many results of each of so many devices, the first of all first.
+/// Returns `each` results of each of `devices` devices, ordered by sequence.
 pub(super) fn many(devices: u64, each: u64) -> Vec<StoredResult> {
     (0..devices * each).map(|n| result(n % devices, n / devices)).collect()
 }

@@ -22,7 +22,6 @@ const CELLS_OF_GROUP: usize = 6;
 /// Maximum number of values of an attribute; further values are one group.
 const VALUES_MOST: usize = 4_096;
 
-/// The folded results.
 pub(super) struct Collected {
     pub(super) lines: Lines,
     pub(super) results: u64,

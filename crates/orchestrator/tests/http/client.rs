@@ -26,7 +26,6 @@ pub struct Fleet {
     clock: Arc<AtomicU64>,
 }
 
-/// An answer.
 #[derive(Debug)]
 pub struct Answer {
     pub status: u16,
@@ -45,7 +44,6 @@ pub const NOW_MS: u64 = 1_800_000_000_000;
 /// Longer than anything here takes on a machine with every core busy.
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// Nobody listens.
 pub fn nobody() -> Tell {
     Arc::new(|_| {})
 }

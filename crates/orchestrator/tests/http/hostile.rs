@@ -1,4 +1,4 @@
-//! Who is not believed, who takes too much, and who takes too long.
+//! Requests of hostile clients: forged, oversized, and slow.
 
 use std::io::Write as _;
 use std::net::TcpStream;

@@ -1,4 +1,4 @@
-//! The same over TLS.
+//! Repeats the requests of the other tests over TLS.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;

@@ -26,7 +26,6 @@ fn besides(number: u32) -> StoredResult {
     result
 }
 
-/// One that failed.
 fn failed(number: u32, plan: &str, reason: &str) -> StoredResult {
     let mut result = besides(number);
     result.result.steps.clear();

@@ -20,7 +20,6 @@ pub const PLAN: &str = "low-latency-trial";
 pub const STUDY: &str = "comcast-study";
 /// A region of so few devices that no viewer is to see it.
 pub const SMALL_REGION: &str = "island";
-/// Devices in it.
 pub const SMALL_REGION_DEVICES: u32 = 3;
 
 /// How much there is.

@@ -54,7 +54,7 @@ pub struct Expectation {
     pub high: Option<f64>,
     /// Unit of `low`, `high` and `measured`, as printed: `ms`, `Mbit/s`, `%`, `1`.
     pub unit: String,
-    /// Where it was published, for example `Comcast 2021, Figure 3`.
+    /// The source, for example `Comcast 2021, Figure 3`.
     pub source: String,
     /// Whether the run is the scenario's short form. It is not the published experiment, so the
     /// number is shown but not judged.

@@ -99,8 +99,8 @@ fn two_worlds_side_by_side() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// With enough arms, published numbers come first, numbers have a column each, and not all arms have
-/// a plot over time.
+/// With enough arms, published numbers come first, numbers have a column each, and not all arms
+/// have a plot over time.
 #[test]
 fn many_arms() -> Result<(), Box<dyn Error>> {
     const NAMES: [&str; 13] = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l", "m"];

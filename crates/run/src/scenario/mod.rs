@@ -123,7 +123,8 @@ pub struct Scenario {
     /// of other arms if [`Options::keeps_tables`].
     templates: BTreeMap<String, Base>,
     document: Arc<Document>,
-    /// What it was read from, so that another process can read it again.
+    /// The source of the scenario, so that another process can read it again.
+    #[allow(dead_code, reason = "only the world `kernel`, which is Linux's, reads it")]
     pub(crate) origin: Arc<Origin>,
 }
 

@@ -639,7 +639,7 @@ proptest! {
         let _ = parse(&text);
     }
 
-    /// The same for files that are nearly right: lines of the good one taken out, doubled, swapped.
+    /// Checks files that are nearly right: lines of a good file removed, doubled or swapped.
     #[test]
     fn any_shuffle_of_lines_is_answered(order in prop::collection::vec(0_usize..24, 0..40)) {
         let lines: Vec<&str> = GOOD.lines().collect();

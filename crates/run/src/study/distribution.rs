@@ -1,4 +1,4 @@
-//! Distributions of conditions.
+//! Distributions that conditions are drawn from.
 
 use underload_aqm::rng::Rng;
 

@@ -1,4 +1,4 @@
-//! A constant delay.
+//! A pipe with a constant delay.
 
 use std::collections::VecDeque;
 

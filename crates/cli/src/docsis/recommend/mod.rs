@@ -89,7 +89,7 @@ fn count(range: RangeInclusive<i64>) -> RangedI64ValueParser<u32> {
 enum Aqm {
     /// No AQM: Buffer Control alone.
     None,
-    /// DOCSIS-PIE (DOCSIS 3.1).
+    /// DOCSIS-PIE, the AQM of DOCSIS 3.1.
     DocsisPie,
     /// Low Latency DOCSIS: two queues, one for L4S and NQB.
     LowLatency,

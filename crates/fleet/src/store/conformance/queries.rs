@@ -1,4 +1,4 @@
-//! Checks of queries.
+//! Checks the queries of a store.
 
 use std::collections::BTreeMap;
 

@@ -124,7 +124,7 @@ fn is_root() -> bool {
     })
 }
 
-/// Who the server runs as, where we are root, which it refuses.
+/// The user and group that PostgreSQL runs as; it refuses to run as root.
 fn user() -> Option<(u32, u32)> {
     let users = is_root().then(|| fs::read_to_string("/etc/passwd").ok())??;
     let line = users.lines().find(|line| line.starts_with("postgres:"))?;

@@ -131,7 +131,6 @@ impl Cell {
     }
 }
 
-/// An encoded cell.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::store) struct CellBytes {
     pub(in crate::store) bins: Vec<u8>,

@@ -36,7 +36,6 @@ pub(in crate::store) struct Question<'a> {
 }
 
 struct Answer {
-    /// Counts by bin.
     bins: Vec<u64>,
     sent: u64,
     lost: u64,

@@ -17,7 +17,6 @@ use super::database::{Access, Begin, Database, Row, Value, statement};
 #[derive(Debug)]
 pub(super) struct Sqlite {
     connection: Connection,
-    /// Canonical path.
     folder: PathBuf,
     /// Locks out other orchestrators; `None` for connections beside an orchestrator.
     _lock: Option<File>,
