@@ -19,7 +19,7 @@ fuzz_target!(|bytes: &[u8]| {
     let mut pool = Pool::new(1 << 20, length);
     pool.landing()[..VnetHeader::LEN].copy_from_slice(head);
     pool.landing()[VnetHeader::LEN..length].copy_from_slice(&packet[..length - VnetHeader::LEN]);
-    let Some(handle) = pool.keep(length, vnet, found.layout, segments) else { return };
+    let Some(handle) = pool.store(length, vnet, found.layout, segments) else { return };
     let frame = pool.frame(handle);
     let payload_start = usize::from(found.layout.tcp_payload.unwrap_or(found.layout.transport));
     let payload = frame.packet()[payload_start..].to_vec();

@@ -30,7 +30,8 @@ pub fn open(path: &Path, filter: &Filter) -> anyhow::Result<Arrivals> {
     open().with_context(|| path.display().to_string())
 }
 
-fn read(mut bytes: impl BufRead + 'static, filter: &Filter) -> anyhow::Result<Arrivals> {
+/// Reads the packets of an open input, whose format its first bytes tell.
+pub fn read(mut bytes: impl BufRead + 'static, filter: &Filter) -> anyhow::Result<Arrivals> {
     let magic = bytes.fill_buf()?;
     if magic.is_empty() {
         bail!("the file is empty: expected CSV, pcap or pcapng");
