@@ -311,7 +311,7 @@ def test_two_that_are_known_by_one_name_are_refused() -> None:
 
 def test_a_file_that_names_one_is_refused_where_nobody_brings_it() -> None:
     text = scenario(ul.own(BoDe)).text
-    with pytest.raises(ul.RunError, match="`own:BoDe.*was not brought along"):
+    with pytest.raises(ul.RunError, match="`own:BoDe.*is not an algorithm of this program"):
         ul.run(ul.Scenario.parse(text))
 
 
@@ -324,7 +324,7 @@ def test_it_may_be_set_from_outside() -> None:
 def test_it_is_not_resumed_nor_swept_nor_live(tmp_path: Any) -> None:
     mine = scenario(ul.own(BoDe))
     ul.run(mine, out=tmp_path / "run")
-    with pytest.raises(ul.RunError, match="not resumed"):
+    with pytest.raises(ul.RunError, match="cannot be resumed"):
         ul.run(mine, out=tmp_path / "run", resume=True)
     with pytest.raises(ul.ScenarioError, match="a sweep may go on elsewhere"):
         ul.sweep(mine, {"up": ["5mbit"]}, out=tmp_path / "sweep")

@@ -131,7 +131,7 @@ def test_columns_that_cannot_be_are_named() -> None:
             ul.replay({**good, **changes}, queue="fifo", link="8mbit")
         return str(caught.value)
 
-    assert "comes before" in said(time_ns=[3, 2, 4])
+    assert "is earlier than the previous" in said(time_ns=[3, 2, 4])
     assert "len: packet 1 has 0" in said(len=[1, 0, 1])
     assert "values where time_ns has 3" in said(len=[1, 1])
     assert "size: no such column" in said(size=[1, 1, 1])

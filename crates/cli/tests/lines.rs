@@ -81,7 +81,7 @@ fn runs_of_several_lines_become_a_study() {
         let output = underload(&["report", "--lines", "lines.toml"], folder);
         let problem = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!(output.status.code(), Some(2), "{problem}");
-        assert!(problem.contains(&format!("line.1.runs: {twice} is there twice")), "{problem}");
+        assert!(problem.contains(&format!("line.1.runs: {twice} occurs twice")), "{problem}");
     }
 
     let list = LIST.replace("probe-dscp-45", "probe-dscp-46");

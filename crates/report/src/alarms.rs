@@ -84,8 +84,8 @@ mod tests {
             lines,
             [format!(
                 "CE alarm: 62.0 % of 1000 ECN packets of game down arrived marked in 30 s at 1.00 \
-                 Mbit/s, below the flow's share of 4.00: it is marked far beyond what it takes; so \
-                 in 2 of 3 trials of {} (run 2).",
+                 Mbit/s, below the flow's share of 4.00: the marks are out of proportion to its \
+                 rate; so in 2 of 3 trials of {} (run 2).",
                 BUFFER_CONTROL.name
             )]
         );

@@ -516,8 +516,8 @@ mod tests {
         assert_eq!(
             lines[4],
             "up: CE alarm: 2.5 % of 200 ECN packets of probe-dscp-0-ect1 up arrived marked in 2 s \
-             while nothing was queued: a device marks without reason, and ECN senders slow down \
-             for nothing"
+             while nothing was queued: a device marks without congestion, and ECN senders slow \
+             down for nothing"
         );
     }
 
