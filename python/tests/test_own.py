@@ -326,9 +326,9 @@ def test_it_is_not_resumed_nor_swept_nor_live(tmp_path: Any) -> None:
     ul.run(mine, out=tmp_path / "run")
     with pytest.raises(ul.RunError, match="cannot be resumed"):
         ul.run(mine, out=tmp_path / "run", resume=True)
-    with pytest.raises(ul.ScenarioError, match="a sweep may go on elsewhere"):
+    with pytest.raises(ul.ScenarioError, match="a sweep may continue on another machine"):
         ul.sweep(mine, {"up": ["5mbit"]}, out=tmp_path / "sweep")
-    with pytest.raises(ul.ScenarioError, match="a sweep may go on elsewhere"):
+    with pytest.raises(ul.ScenarioError, match="a sweep may continue on another machine"):
         ul.sweep(scenario("fifo"), {"up_queue": [ul.own(BoDe)]}, out=tmp_path / "sweep")
     with pytest.raises(ul.RunError, match="only the simulator"):
         ul.run(mine, world="live")

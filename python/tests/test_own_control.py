@@ -185,5 +185,5 @@ def test_it_is_a_value() -> None:
     assert 'congestion_control = "own:Fixed,segments=12"' in made.text and made.worlds == ["sim"]
     with pytest.raises(ul.RunError, match="`own:Fixed.*is not an algorithm of this program"):
         ul.run(ul.Scenario.parse(made.text))
-    with pytest.raises(ul.ScenarioError, match="a sweep may go on elsewhere"):
+    with pytest.raises(ul.ScenarioError, match="a sweep may continue on another machine"):
         ul.sweep(made, {"up": ["5mbit"]})

@@ -166,7 +166,7 @@ def sweep(
         file["stop"] = dict(stop)
     if any(brought(list(axes.values()))):
         raise ScenarioError(
-            f"{scenario.name}: axes: a sweep may go on elsewhere and years later, where an "
+            f"{scenario.name}: axes: a sweep may continue on another machine, and later, where an "
             "algorithm of one's own is not; expected those of the program"
         )
     file["axis"] = [_axis(key, values) for key, values in axes.items()]
