@@ -37,7 +37,7 @@ pub fn run(
         settings.packets.check(arms, scenario.trials())?;
     }
     progress.world(scenario, world.reason());
-    let mut results = begin(settings, record(scenario, settings, world.name()), progress)?;
+    let mut results = begin(settings, record(scenario, settings, &*world), progress)?;
     let keeps_curves = keeps_samples(scenario);
     if !keeps_curves {
         results = results.summaries_only();
@@ -148,7 +148,9 @@ fn cache(
 }
 
 /// Returns the record of a run that is about to begin.
-fn record(scenario: &Scenario, settings: &Settings, world: schema::World) -> RunRecord {
+fn record(scenario: &Scenario, settings: &Settings, world: &dyn World) -> RunRecord {
+    let mut host = host::facts(world.name());
+    host.kernel = world.kernel().unwrap_or(host.kernel);
     let arm = |arm: &Arm| ArmRecord {
         name: arm.name.clone(),
         label: match scenario.cohort {
@@ -169,7 +171,7 @@ fn record(scenario: &Scenario, settings: &Settings, world: schema::World) -> Run
             plots: scenario.plots.clone(),
         },
         seed: scenario.seed,
-        world,
+        world: world.name(),
         complete: false,
         arms: scenario.arms.iter().map(arm).collect(),
         trials: Vec::new(),
@@ -177,6 +179,6 @@ fn record(scenario: &Scenario, settings: &Settings, world: schema::World) -> Run
         study: scenario.cohort.as_ref().and_then(Cohort::study),
         expectations: scenario.published.clone(),
         verdict: Vec::new(),
-        host: host::facts(world),
+        host,
     }
 }

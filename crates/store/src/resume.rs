@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use underload_disk::{self as disk, Access, Journal};
 use underload_record::LatencyPools;
-use underload_record::schema::{RunRecord, TrialRecord};
+use underload_record::schema::{RunRecord, TrialRecord, World};
 
 use crate::error::StoreError;
 use crate::files::{JOURNAL, PACKETS, PARTS, RECORD, SAMPLES, SERIES, TRIALS, encode, part};
@@ -91,12 +91,18 @@ fn difference(found: &RunRecord, wanted: &RunRecord) -> Option<&'static str> {
         (found.complete, "the run is complete"),
         (program(found) != program(wanted), "another version of this program began the run"),
         (found.world != wanted.world, "the run is of another world; expected an equal --world"),
+        (is_other_kernel(found, wanted), "the run has trials of another kernel"),
         (found.seed != wanted.seed, "the run has another seed"),
         (found.scenario != wanted.scenario, "the scenario or its options differ"),
         (found.arms != wanted.arms, "its arms differ"),
     ]
     .into_iter()
     .find_map(|(differs, reason)| differs.then_some(reason))
+}
+
+/// Whether the kernels of two runs of the world `kernel` differ, and so their trials.
+fn is_other_kernel(found: &RunRecord, wanted: &RunRecord) -> bool {
+    wanted.world == World::Kernel && found.host.kernel != wanted.host.kernel
 }
 
 /// Removes all but the trials of `record` from the directory. Returns the files of the run, and the

@@ -10,15 +10,18 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, killpg};
+use nix::sys::statvfs::{FsFlags, statvfs};
+use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
 use nix::unistd::Pid;
 
 use super::Image;
-use crate::machine::sys::die_with_parent;
+use crate::machine::sys::{die_with_parent, run_on_one_core};
 
 /// Name of the guest's first program in the shared directory; usually a symbolic link.
 pub const PROGRAM: &str = "init";
 /// Memory of a guest. The host allocates what the guest uses.
 const MEMORY: &str = "mem=1024M";
+const MEMORY_BYTES: u64 = 1 << 30;
 /// Instant at which the guest's wall clock starts, nanoseconds since 1970.
 const START: &str = "time-travel-start=1700000000000000000";
 /// Interval between looks at a guest that runs.
@@ -54,7 +57,9 @@ impl Guest {
     /// which gets `arguments`. All randomness in the guest follows from `seed`, the arguments and
     /// the image: nothing else of the host enters, not even the directory's path.
     ///
-    /// The kernel dies with the calling thread.
+    /// The kernel dies with the calling thread. It runs on one core, which `place` selects: kernel
+    /// and processes of a guest never run at the same time, and changes of cores would take most
+    /// of the time.
     ///
     /// # Errors
     /// Returns [`GuestError::Start`].
@@ -63,6 +68,7 @@ impl Guest {
         shared: &Path,
         arguments: &[&str],
         seed: u64,
+        place: usize,
     ) -> Result<Self, GuestError> {
         let error = |source| GuestError::Start { path: image.path().to_owned(), source };
         // The command line feeds the kernel's random numbers, so it names no path that varies:
@@ -73,20 +79,21 @@ impl Guest {
             .args(["root=/dev/root", "rootfstype=hostfs", "rootflags=/", "ro"])
             .args(["console=tty0", "con=null", "con0=null,fd:1", "seccomp=auto"])
             .args(["umid=guest", "uml_dir=/proc/self/cwd/"])
-            .args([&format!("init=/proc/self/cwd/{PROGRAM}"), "TMPDIR=/run"])
+            .args([&format!("init=/proc/self/cwd/{PROGRAM}"), "TMPDIR=/run", "NO_COLOR=1"])
             .arg("--")
             .args(arguments)
             .env_clear()
             .env("UML_SEED", (seed & 0x7fff_ffff).to_string())
             .env("TMPDIR", memory_directory(shared))
             .current_dir(shared)
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
             .process_group(0);
+        // The kernel's early errors go to stderr, and those of the guest to its console.
+        let (lines, write) = io::pipe().map_err(error)?;
+        command.stdin(Stdio::null()).stderr(write.try_clone().map_err(error)?).stdout(write);
         die_with_parent(&mut command);
-        let mut kernel = command.spawn().map_err(error)?;
-        let console = kernel.stdout.take().map(|lines| thread::spawn(move || last_lines(lines)));
+        run_on_one_core(&mut command, place).map_err(error)?;
+        let kernel = command.spawn().map_err(error)?;
+        let console = Some(thread::spawn(move || last_lines(lines)));
         Ok(Self { kernel, console })
     }
 
@@ -97,13 +104,11 @@ impl Guest {
     pub fn wait(mut self, limit: Duration, stop: &AtomicBool) -> Result<bool, GuestError> {
         let start = Instant::now();
         loop {
-            if let Some(status) = self.kernel.try_wait().map_err(GuestError::Wait)? {
+            if self.has_ended().map_err(GuestError::Wait)? {
                 let console = self.end();
-                return if status.success() {
-                    Ok(true)
-                } else {
-                    Err(GuestError::Failed { status, console })
-                };
+                let status = self.kernel.wait().map_err(GuestError::Wait)?;
+                let failed = GuestError::Failed { status, console };
+                return if status.success() { Ok(true) } else { Err(failed) };
             }
             if stop.load(Ordering::Relaxed) {
                 return Ok(false);
@@ -115,13 +120,24 @@ impl Guest {
         }
     }
 
+    /// Returns whether the kernel has ended. Leaves it as a zombie, so that the number of its
+    /// process group is not yet another program's.
+    fn has_ended(&self) -> io::Result<bool> {
+        let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
+        Ok(waitid(Id::Pid(self.pid()), flags)? != WaitStatus::StillAlive)
+    }
+
     /// Kills what is left of the guest. Returns the last lines of its console.
     fn end(&mut self) -> String {
+        let Some(console) = self.console.take() else { return String::new() };
         // The processes of a guest are processes of the host, in the kernel's group.
-        let _ = killpg(Pid::from_raw(self.kernel.id() as i32), Signal::SIGKILL);
+        let _ = killpg(self.pid(), Signal::SIGKILL);
         let _ = self.kernel.wait();
-        let console = self.console.take().and_then(|thread| thread.join().ok());
-        console.unwrap_or_default()
+        console.join().unwrap_or_default()
+    }
+
+    fn pid(&self) -> Pid {
+        Pid::from_raw(self.kernel.id() as i32)
     }
 }
 
@@ -131,10 +147,15 @@ impl Drop for Guest {
     }
 }
 
-/// The directory for the file that is the guest's memory; it is unlinked at once.
+/// The directory for the file that is the guest's memory; the kernel unlinks it at once. Containers
+/// often have a `/dev/shm` that is too small, or from which nothing can be executed.
 fn memory_directory(shared: &Path) -> &Path {
     let memory = Path::new("/dev/shm");
-    if memory.is_dir() { memory } else { shared }
+    let is_fit = statvfs(memory).is_ok_and(|system| {
+        let bytes = system.blocks_available().saturating_mul(system.fragment_size());
+        bytes >= MEMORY_BYTES && !system.flags().contains(FsFlags::ST_NOEXEC)
+    });
+    if is_fit { memory } else { shared }
 }
 
 fn last_lines(console: impl io::Read) -> String {

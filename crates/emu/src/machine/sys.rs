@@ -6,6 +6,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::os::unix::process::CommandExt as _;
 use std::process::Command;
 
+use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::sys::signal::{SigSet, Signal};
 use nix::unistd::{ForkResult, Pid, fork, pipe};
 
@@ -46,6 +47,20 @@ pub fn set_tun_offload(file: &impl AsFd, on: bool) -> io::Result<()> {
 pub fn block_no_signal_in(command: &mut Command) {
     // SAFETY: between fork and exec it calls pthread_sigmask alone, which is async-signal-safe.
     unsafe { command.pre_exec(|| SigSet::empty().thread_set_mask().map_err(io::Error::from)) };
+}
+
+/// The command and its children will run on one of the cores that this process may use. `place`
+/// selects it; places beyond the last core begin at the first again.
+pub fn run_on_one_core(command: &mut Command, place: usize) -> io::Result<()> {
+    let allowed = sched_getaffinity(Pid::from_raw(0))?;
+    let cores = (0..CpuSet::count()).filter(|core| allowed.is_set(*core) == Ok(true));
+    let cores: Vec<usize> = cores.collect();
+    let mut one = CpuSet::new();
+    one.set(cores[place % cores.len()])?;
+    let set = move || sched_setaffinity(Pid::from_raw(0), &one).map_err(io::Error::from);
+    // SAFETY: between fork and exec it calls sched_setaffinity alone, which is async-signal-safe.
+    unsafe { command.pre_exec(set) };
+    Ok(())
 }
 
 /// The command will be killed when the calling thread ends, whichever way it ends.

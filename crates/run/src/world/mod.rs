@@ -24,6 +24,11 @@ pub(crate) trait World {
     /// Returns which world was chosen and why, for the user.
     fn reason(&self) -> &str;
 
+    /// Returns the kernel that runs the trials if it is not the machine's.
+    fn kernel(&self) -> Option<String> {
+        None
+    }
+
     /// Estimates the duration of the run; `None` if it depends on the machine.
     fn estimate(&self, scenario: &Scenario) -> Option<Duration>;
 

@@ -387,6 +387,19 @@ fn only_the_same_run_is_resumed_and_only_by_one_program() {
     run.append_trial(&next, &samples, &[]).unwrap();
     run.finish(1.0).unwrap();
     assert!(reason(&record(), &path).contains("complete"));
+    let of_kernel = |kernel: &str| {
+        let mut made = record();
+        made.world = World::Kernel;
+        kernel.clone_into(&mut made.host.kernel);
+        made
+    };
+    let guest = root.join("guest");
+    let mut run = RunDir::create(&guest, of_kernel("Linux 7.2")).unwrap();
+    let (first, samples) = trial(0);
+    run.append_trial(&first, &samples, &[]).unwrap();
+    drop(run);
+    assert!(reason(&of_kernel("Linux 7.3"), &guest).contains("another kernel"));
+    drop(RunDir::resume(&guest, &of_kernel("Linux 7.2")).unwrap());
     let under_way = RunDir::create(root.join("other"), record()).unwrap();
     assert!(reason(&record(), &root.join("other")).contains("another program is writing it"));
     drop(under_way);

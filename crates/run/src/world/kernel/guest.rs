@@ -58,7 +58,8 @@ pub fn run() -> io::Result<()> {
 fn trial(shared: &Path) -> Result<TrialData, RunError> {
     let request = std::fs::read(shared.join(REQUEST)).doing("reading the request")?;
     let request: Request = serde_json::from_slice(&request).doing("reading the request")?;
-    std::env::set_current_dir(&request.directory).doing("entering the current directory")?;
+    std::env::set_current_dir(&request.directory)
+        .doing("entering the current directory, in a guest that does not see the host's /run")?;
     let load = &mut |file: &str| load_file(&request.name, file);
     let Origin { text, options } = &request.origin;
     let scenario = Scenario::parse_with(text, &request.name, options, load)?;

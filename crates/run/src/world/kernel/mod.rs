@@ -7,11 +7,13 @@
 //! that is slow or busy.
 
 pub mod guest;
+mod shared;
 
 use std::num::NonZeroUsize;
+use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread;
+use std::thread::{self, ScopedJoinHandle};
 use std::time::Duration;
 
 use ring::digest::{SHA256, digest};
@@ -24,11 +26,12 @@ use crate::error::{Doing as _, RunError, chain};
 use crate::scenario::{Origin, Scenario};
 use crate::trial::{Setting, Trial, TrialData};
 use guest::{REPORT, REQUEST, Report, Request};
+use shared::Shared;
 
 /// A guest may take at most this time and this multiple of its trial's length.
 const WALL_TIME: Duration = Duration::from_mins(3);
 const WALL_TIME_FACTOR: u32 = 60;
-/// Digits of the digest of a kernel's configuration.
+/// Bytes that are shown of the digest of a kernel's configuration.
 const DIGEST_BYTES: usize = 6;
 
 /// The kernel world of a scenario.
@@ -46,15 +49,12 @@ pub(super) struct Kernel {
 /// # Errors
 /// Returns [`RunError::Refused`] if neither `XDG_DATA_HOME` nor `HOME` is set.
 pub fn directory() -> Result<PathBuf, RunError> {
-    let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
-    let data = set("XDG_DATA_HOME").map(PathBuf::from);
-    let home = || set("HOME").map(|home| PathBuf::from(home).join(".local/share"));
     let none = || {
         RunError::Refused(
             "neither XDG_DATA_HOME nor HOME is set: name the kernel by UNDERLOAD_KERNEL".to_owned(),
         )
     };
-    Ok(data.or_else(home).ok_or_else(none)?.join("underload/kernel"))
+    Ok(underload_disk::folders::data().ok_or_else(none)?.join("kernel"))
 }
 
 /// The version of a kernel and the digest of its configuration, for records and users.
@@ -84,6 +84,7 @@ impl Kernel {
         let refused = |error: &dyn std::error::Error| RunError::Refused(chain(error));
         let image = Image::find(&directory()?).map_err(|error| refused(&error))?;
         let program = program()?;
+        shared::remove_left(&std::env::temp_dir());
         let reason = format!(
             "kernel: {}, its own TCP in virtual time; our queues between network namespaces",
             label(&image)
@@ -103,9 +104,9 @@ impl Kernel {
         &self,
         trial: &Trial<'_>,
         setting: Setting<'_>,
+        core: usize,
     ) -> Result<Option<TrialData>, RunError> {
-        let shared = tempfile::Builder::new().prefix("underload-guest-").tempdir();
-        let shared = shared.doing("creating a directory for the guest")?;
+        let shared = Shared::create().doing("creating a directory for the guest")?;
         let shared = shared.path();
         let (index, keeps_curves) = (trial.index, trial.keeps_curves);
         let request = Request { index, keeps_curves, ..self.request.clone() };
@@ -114,7 +115,7 @@ impl Kernel {
         std::os::unix::fs::symlink(&self.program, shared.join(PROGRAM))
             .doing("linking the guest's program")?;
         let guest =
-            Guest::start(&self.image, shared, &["kernel", "guest"], trial.seed).of_world()?;
+            Guest::start(&self.image, shared, &["kernel", "guest"], trial.seed, core).of_world()?;
         let limit = WALL_TIME + plan::duration(trial.arm.phases.longest()) * WALL_TIME_FACTOR;
         let ended = guest.wait(limit, setting.stop);
         let report = read(&shared.join(REPORT));
@@ -136,6 +137,10 @@ fn read(path: &Path) -> Option<Report> {
 impl World for Kernel {
     fn name(&self) -> schema::World {
         schema::World::Kernel
+    }
+
+    fn kernel(&self) -> Option<String> {
+        Some(label(&self.image))
     }
 
     fn reason(&self) -> &str {
@@ -161,20 +166,27 @@ impl World for Kernel {
         let names: Vec<&str> = trials.iter().map(|trial| trial.arm.name.as_str()).collect();
         show(&names.join(", "));
         let next = AtomicUsize::new(0);
-        let work = || {
+        // Two programs with one trial each are likely to begin with different cores.
+        let first_core = std::process::id() as usize;
+        let work = &|worker: usize| {
+            let core = first_core + worker;
             let mut done = Vec::new();
             while let Some((place, trial)) = {
                 let place = next.fetch_add(1, Ordering::Relaxed);
                 trials.get(place).map(|trial| (place, trial))
             } {
                 let step = format!("arm {}, repeat {}", trial.arm.name, trial.repeat + 1);
-                done.push((place, self.trial(trial, setting).doing(step)));
+                done.push((place, self.trial(trial, setting, core).doing(step)));
             }
             done
         };
         let mut done: Vec<_> = thread::scope(|scope| {
-            let threads: Vec<_> = (0..cores.min(trials.len())).map(|_| scope.spawn(work)).collect();
-            threads.into_iter().flat_map(|it| it.join().unwrap_or_default()).collect()
+            let spawn = |worker| scope.spawn(move || work(worker));
+            let threads: Vec<_> = (0..cores.min(trials.len())).map(spawn).collect();
+            let join = |thread: ScopedJoinHandle<'_, _>| {
+                thread.join().unwrap_or_else(|panic| resume_unwind(panic))
+            };
+            threads.into_iter().flat_map(join).collect()
         });
         done.sort_by_key(|(place, _)| *place);
         done.into_iter().map(|(_, data)| data).collect()
