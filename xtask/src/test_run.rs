@@ -14,7 +14,7 @@ use std::time::Instant;
 use anyhow::{Context, bail};
 use serde_json::Value;
 
-use crate::cargo::FEATURES;
+use crate::cargo::{FEATURES, succeed};
 use crate::skips;
 
 /// Programs that mostly wait, which take half of the time of all tests.
@@ -42,7 +42,8 @@ struct Program {
 }
 
 /// Builds and runs the tests of the workspace, or those that `extra` arguments for cargo choose;
-/// calls `built` when the first test begins. Examples are not built: clippy compiles them.
+/// calls `built` when the first test begins. Of the examples only the program that tests of links
+/// run is built: clippy compiles the others.
 pub fn run(extra: &[&str], built: &mut dyn FnMut()) -> anyhow::Result<()> {
     let programs = build(extra)?;
     built();
@@ -95,6 +96,9 @@ fn build(extra: &[&str]) -> anyhow::Result<Vec<Program>> {
     if !output.status.success() {
         bail!("cargo test --no-run: {}", output.status);
     }
+    let mut example = Command::new("cargo");
+    example.args(["build", "--quiet", "--workspace", "--locked", "--example", "link"]);
+    succeed(example.args(FEATURES))?;
     let text = String::from_utf8(output.stdout).context("what cargo prints")?;
     let mut programs: Vec<Program> = text.lines().filter_map(program).collect();
     programs.sort_by(|a, b| (&a.folder, &a.path).cmp(&(&b.folder, &b.path)));
