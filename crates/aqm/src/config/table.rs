@@ -288,6 +288,11 @@ impl Values {
         }
     }
 
+    /// Returns the value of the parameter `key`, given or by default; `None` if it has neither.
+    pub(crate) fn value(&self, key: &str) -> Option<Value> {
+        self.find(self.definition.all_params().find(|param| param.key == key)?)
+    }
+
     fn find(&self, param: &Param) -> Option<Value> {
         if let Some((_, value)) = self.given.iter().find(|(key, _)| *key == param.key) {
             return Some(value.clone());

@@ -1,0 +1,189 @@
+//! Linux's own queues: the arguments of `tc qdisc` that mean what a SPEC means.
+//!
+//! [`arguments`] follows one table (`tc/table.rs`) with a row for each parameter. A parameter that
+//! Linux has not, or a value between two that `tc` can name, is refused; nothing is rounded. Every
+//! argument is written out, so that defaults which differ between kernels do not matter.
+//!
+//! # Divergences that no argument removes
+//! * Linux takes the largest packet (`mtu`) from the device: 1514 bytes on Ethernet.
+//! * Linux rounds the interval of PIE's and FQ-PIE's updates to ticks: 15 ms are 16 ms at 250 Hz.
+//! * `red` is the original RED of 1993 (`gentle=off`), with a weight that is a power of two.
+
+mod red;
+mod table;
+
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
+use crate::config::{ConfigError, LinkFacts, Spec, Value, Values, join};
+use crate::registry::{QueueEntry, QueueSetup};
+use table::{Form, QUEUES, Queue, Row};
+
+/// The values of `tc` are of 32 bits.
+const LARGEST: u64 = u32::MAX as u64;
+
+/// Returns the kind of queue and its arguments, as they follow `tc qdisc add dev DEVICE root`.
+///
+/// `overhead_bytes` is what the link adds to an IP packet; with `None` it is what the device adds.
+/// Only CAKE depends on it.
+///
+/// # Errors
+/// Returns the queue, profile, parameter or value that Linux has not, and what is accepted.
+pub fn arguments(
+    spec: &Spec,
+    link: &LinkFacts,
+    overhead_bytes: Option<u32>,
+) -> Result<Vec<String>, ConfigError> {
+    let setup = QueueSetup::from_spec(spec, link)?;
+    let unknown = || ConfigError::UnknownName {
+        what: "Linux queue",
+        name: setup.label.name.clone(),
+        known: join(QUEUES.iter().map(|queue| queue.name)),
+        suggestion: None,
+    };
+    let queue = QUEUES.iter().find(|queue| queue.name == setup.label.name).ok_or_else(unknown)?;
+    let entry = QueueEntry::find(queue.name).ok_or_else(unknown)?;
+    let values = entry.definition.resolve(&setup.label)?;
+    let writer = Writer { queue, values: &values };
+    writer.check_profile()?;
+    let mut words = Vec::from([queue.kind.to_string()]);
+    for row in queue.rows {
+        writer.write(row, &mut words)?;
+    }
+    match queue.name {
+        // `tc` has two names for the two units.
+        "fifo" if matches!(values.value("limit"), Some(Value::Bytes(_))) => {
+            words[0] = "bfifo".to_string();
+        }
+        "red" => red::write(&writer, link, &mut words)?,
+        "cake" => writer.write_cake(overhead_bytes, &mut words),
+        _ => {}
+    }
+    Ok(words)
+}
+
+/// Writes the values of one queue as arguments.
+struct Writer<'a> {
+    queue: &'static Queue,
+    values: &'a Values,
+}
+
+impl Writer<'_> {
+    fn check_profile(&self) -> Result<(), ConfigError> {
+        match self.queue.profile {
+            Some(profile) if self.values.profile() != profile => Err(ConfigError::OutOfRange {
+                name: self.queue.name.to_string(),
+                key: "profile".to_string(),
+                value: self.values.profile().to_string(),
+                expected: format!("{profile}, the only one that Linux has"),
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    /// Appends the arguments of a row, none if the parameter has no value.
+    fn write(&self, row: &Row, words: &mut Vec<String>) -> Result<(), ConfigError> {
+        let is_overridden = row.unless.iter().any(|key| self.values.value(key).is_some());
+        let value = self.values.value(row.key).filter(|_| !is_overridden);
+        let Some(value) = value else { return Ok(()) };
+        let refuse = |expected: &str| self.refuse(row.key, &value, expected);
+        let text = match (&row.form, &value) {
+            (Form::Set, _) => return Ok(()),
+            (Form::Time, Value::Span(span)) => {
+                let micros = span.as_nanos() / 1_000;
+                if !span.as_nanos().is_multiple_of(1_000) || micros > LARGEST {
+                    return Err(refuse("whole microseconds, at most 4294s"));
+                }
+                span.to_string()
+            }
+            (Form::Milliseconds, Value::Span(span)) => {
+                if !span.as_nanos().is_multiple_of(1_000_000) {
+                    return Err(refuse("whole milliseconds"));
+                }
+                (span.as_nanos() / 1_000_000).to_string()
+            }
+            (Form::Plain | Form::Fraction, value) => value.to_string(),
+            (Form::Packets, Value::Bytes(_)) => {
+                return Err(refuse("packets, such as 1000p"));
+            }
+            (Form::Bytes, Value::Packets(_)) => {
+                return Err(refuse("bytes, such as 64KiB"));
+            }
+            (Form::Packets | Form::Number, Value::Packets(packets)) => packets.to_string(),
+            (Form::Bytes | Form::Number, Value::Bytes(number) | Value::Count(number)) => {
+                if *number > LARGEST {
+                    return Err(refuse("at most 4294967295"));
+                }
+                number.to_string()
+            }
+            (Form::Percent { unit, largest }, Value::Probability(q32)) => {
+                // Within what rounding to 2^-32 changes.
+                let percent = (q32 * 100 + (1 << 31)) >> 32;
+                if (q32 * 100).abs_diff(percent << 32) > 100 || percent > *largest {
+                    return Err(refuse(&format!("whole percent, at most {largest}%")));
+                }
+                format!("{percent}{unit}")
+            }
+            (Form::Parts { unit, largest }, Value::Decimal(millionths)) => {
+                let parts = millionths * unit;
+                if !parts.is_multiple_of(1_000_000) || parts / 1_000_000 > *largest {
+                    let expected = format!("a multiple of 1/{unit}, at most {largest}/{unit}");
+                    return Err(refuse(&expected));
+                }
+                (parts / 1_000_000).to_string()
+            }
+            (Form::Parts256, Value::Decimal(millionths)) => of_256ths(*millionths),
+            (Form::Fixed(fixed), value) => {
+                if value.to_string() != *fixed {
+                    return Err(refuse(&format!("{fixed}, which Linux does not let change")));
+                }
+                return Ok(());
+            }
+            (Form::Words(pairs), value) => {
+                let text = value.to_string();
+                let word = pairs.iter().find(|(own, _)| *own == text).map_or("", |pair| pair.1);
+                words.extend(word.split_whitespace().map(str::to_string));
+                return Ok(());
+            }
+            (form, value) => unreachable!("{}: {form:?} cannot be {value:?}", row.key),
+        };
+        words.extend([row.word.to_string(), text]);
+        Ok(())
+    }
+
+    /// Appends that CAKE has no rate, and what it charges on top of an IP packet.
+    fn write_cake(&self, of_link: Option<u32>, words: &mut Vec<String>) {
+        if self.values.value("rate").is_none() {
+            words.push("unlimited".to_string());
+        }
+        let own = match self.values.value("overhead") {
+            Some(Value::Bytes(bytes)) => bytes,
+            _ => 0,
+        };
+        if own > 0 || of_link.is_some() {
+            let sum = own + u64::from(of_link.unwrap_or(0));
+            words.extend(["overhead".to_string(), sum.to_string()]);
+        }
+    }
+
+    fn refuse(&self, key: &str, value: &Value, expected: &str) -> ConfigError {
+        ConfigError::OutOfRange {
+            name: self.queue.name.to_string(),
+            key: key.to_string(),
+            value: value.to_string(),
+            expected: expected.to_string(),
+        }
+    }
+}
+
+/// The decimal number of the next 256th, without an error of rounding: `tc` cuts off what is below.
+fn of_256ths(millionths: u64) -> String {
+    const DIGITS: u64 = 100_000_000;
+    let parts = (millionths * 256 + 500_000) / 1_000_000;
+    let exact = format!("{}.{:08}", parts / 256, parts % 256 * (DIGITS / 256));
+    exact.trim_end_matches('0').trim_end_matches('.').to_string()
+}
+
+#[cfg(test)]
+mod tests;
