@@ -7,7 +7,7 @@ use clap::Command;
 const GROUPS: [(&str, &[&str]); 3] = [
     (
         "Simulate and emulate",
-        &["run", "sweep", "scenarios", "check", "figures", "replay", "link", "queues"],
+        &["try", "run", "sweep", "scenarios", "check", "figures", "replay", "link", "queues"],
     ),
     ("Measure lines", &["measure", "history", "survey", "path", "serve", "fleet"]),
     ("Results and tools", &["report", "export", "docsis", "kernel", "cache", "completions", "man"]),

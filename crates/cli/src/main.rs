@@ -40,6 +40,8 @@ mod present;
 #[cfg(feature = "whole")]
 mod progress;
 #[cfg(feature = "whole")]
+mod question;
+#[cfg(feature = "whole")]
 mod queues;
 #[cfg(feature = "whole")]
 mod reference;

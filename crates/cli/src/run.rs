@@ -118,12 +118,25 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let scenario = arguments.scenario()?;
     check_size(scenario.trials(), arguments.yes)?;
     let settings = arguments.settings()?;
-    print_details(&scenario, &settings);
+    let outcome = Outcome {
+        show: Show { json: arguments.json, open: arguments.open },
+        fail_on: arguments.fail_on,
+    };
+    run_and_show(&scenario, settings, outcome)
+}
+
+/// Runs a scenario with progress on stderr, and prints its result.
+pub fn run_and_show(
+    scenario: &Scenario,
+    settings: Settings,
+    outcome: Outcome,
+) -> anyhow::Result<()> {
+    print_details(scenario, &settings);
     let interrupt = Interrupt::watch()?;
     let settings = Settings { stop: interrupt.shared(), ..settings };
-    match underload_run::run(&scenario, &settings, &mut Terminal::default()) {
-        Ok(run) => arguments.present(&run),
-        Err(error) => Err(arguments.present_rest(error, keeps_samples(&scenario), &interrupt)),
+    match underload_run::run(scenario, &settings, &mut Terminal::default()) {
+        Ok(run) => outcome.present(&run),
+        Err(error) => Err(outcome.present_rest(error, keeps_samples(scenario), &interrupt)),
     }
 }
 
@@ -226,14 +239,32 @@ impl Arguments {
         }
     }
 
-    fn show(&self) -> Show {
-        Show { json: self.json, open: self.open }
+    fn options(&self) -> anyhow::Result<Options> {
+        let links = self.traces.iter().map(|file| recorded_link(file));
+        Ok(Options {
+            short: self.short,
+            set: self.overrides.clone(),
+            links: links.collect::<anyhow::Result<_>>()?,
+            arms: self.arms.clone(),
+            repeats: self.repeats,
+            seed: self.seed,
+            keeps_tables: false,
+        })
     }
+}
 
+/// How the result of a run is printed and judged.
+#[derive(Debug, Clone, Copy)]
+pub struct Outcome {
+    pub show: Show,
+    pub fail_on: FailOn,
+}
+
+impl Outcome {
     /// Prints a complete run. Fails if it has no valid trial.
-    fn present(&self, run: &Run) -> anyhow::Result<()> {
+    fn present(self, run: &Run) -> anyhow::Result<()> {
         if let Some(directory) = &run.directory {
-            show_run(directory, self.show())?;
+            show_run(directory, self.show)?;
         }
         if run.record.summaries.iter().any(|summary| summary.trials_valid > 0) {
             return fail::judge(self.fail_on, run.record.expectations.iter());
@@ -246,7 +277,7 @@ impl Arguments {
 
     /// Shows the finished trials of a run that ended early. Returns the error of the run.
     fn present_rest(
-        &self,
+        self,
         error: RunError,
         can_resume: bool,
         interrupt: &Interrupt,
@@ -269,7 +300,7 @@ impl Arguments {
         }
     }
 
-    fn show_remains(&self, remains: Remains, can_resume: bool) -> anyhow::Result<()> {
+    fn show_remains(self, remains: Remains, can_resume: bool) -> anyhow::Result<()> {
         if let Some(error) = remains.unremoved {
             return Err(error).context("removing the files of a run without a trial");
         }
@@ -279,20 +310,7 @@ impl Arguments {
         if can_resume {
             note!("the same command with --resume {} continues", path.display());
         }
-        show_run(&path, Show { open: false, ..self.show() })
-    }
-
-    fn options(&self) -> anyhow::Result<Options> {
-        let links = self.traces.iter().map(|file| recorded_link(file));
-        Ok(Options {
-            short: self.short,
-            set: self.overrides.clone(),
-            links: links.collect::<anyhow::Result<_>>()?,
-            arms: self.arms.clone(),
-            repeats: self.repeats,
-            seed: self.seed,
-            keeps_tables: false,
-        })
+        show_run(&path, Show { open: false, ..self.show })
     }
 }
 

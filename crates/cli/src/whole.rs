@@ -10,7 +10,8 @@ use crate::elsewhere::{self as kernel, self as link};
 #[cfg(not(sockets))]
 use crate::elsewhere::{self as fleet, self as serve};
 use crate::{
-    cache, check, docsis, export, figures, queues, reference, replay, report, run, scenarios, sweep,
+    cache, check, docsis, export, figures, question, queues, reference, replay, report, run,
+    scenarios, sweep,
 };
 #[cfg(sockets)]
 use crate::{fleet, serve};
@@ -19,6 +20,8 @@ use crate::{kernel, link};
 
 #[derive(Subcommand)]
 pub enum Command {
+    /// Compares queues on a line that the options describe: a question without a file.
+    Try(question::Arguments),
     /// Runs a scenario: every arm and repeat. Writes a record and a report, prints a table.
     Run(run::Arguments),
     /// Runs a scenario over a grid of settings or over random settings.
@@ -69,6 +72,7 @@ impl Command {
     /// `program` is the definition of the whole command line.
     pub fn run(&self, options: console::Options, program: clap::Command) -> ExitCode {
         let outcome = match self {
+            Self::Try(arguments) => arguments.run(),
             Self::Run(arguments) => run::run(arguments),
             Self::Sweep(arguments) => arguments.run(),
             Self::Scenarios(arguments) => scenarios::run(arguments),

@@ -9,6 +9,7 @@
 //! | [`study`] | distributions that a cohort's conditions are drawn from |
 //! | [`cache`] | simulated trials that are stored for the next run |
 //! | [`flows`] | the names of the flows of an entry of a scenario |
+//! | [`question`] | builds the scenario of a question that needs no file |
 //! | [`source`] | finds scenarios and the files that they name |
 //! | [`sweep`] | a scenario over a million settings, in a directory that survives a kill |
 //! | [`world`] | the live and the simulated world |
@@ -27,6 +28,7 @@ pub mod modem_file;
 pub mod own;
 pub mod packets;
 mod progress;
+pub mod question;
 pub mod replay;
 mod results;
 pub mod scenario;

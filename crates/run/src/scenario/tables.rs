@@ -165,7 +165,7 @@ impl Base {
 }
 
 /// Returns a queue's SPEC with its canonical name: `fq-codel` for `fq_codel`.
-fn with_canonical_name(spec: &str) -> String {
+pub(crate) fn with_canonical_name(spec: &str) -> String {
     let (name, rest) = spec.find(':').map_or((spec, ""), |colon| spec.split_at(colon));
     let known = QueueEntry::find(name.trim()).map(|entry| entry.definition.name);
     format!("{}{rest}", known.unwrap_or(name))

@@ -1,0 +1,106 @@
+//! `underload try`: a question without a file.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+fn underload(arguments: &[&str], folder: &Path) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_underload"));
+    command.args(arguments).current_dir(folder).env("XDG_CACHE_HOME", folder);
+    command.output().expect("the program starts")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// The record without what differs between two runs of one scenario.
+fn record(directory: &Path) -> Value {
+    let bytes = std::fs::read(directory.join("run.json")).expect("a record");
+    let mut record: Value = serde_json::from_slice(&bytes).expect("JSON");
+    record.as_object_mut().expect("a table").remove("host");
+    record
+}
+
+#[test]
+fn a_saved_question_runs_with_the_same_result() {
+    let folder = underload_disk::faults::private_tempdir().expect("a folder");
+    let folder = folder.path();
+    let asked = [
+        "try",
+        "--up",
+        "5mbit",
+        "--down",
+        "20mbit",
+        "--rtt",
+        "20ms",
+        "--queue",
+        "fifo",
+        "--queue",
+        "fq_codel",
+        "--upload=2",
+        "--call",
+        "--game",
+        "--page",
+        "--load",
+        "5s",
+        "--repeat",
+        "2",
+        "--save",
+        "mine.toml",
+        "--out",
+        "asked",
+    ];
+    let output = underload(&asked, folder);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let printed = text(&output.stdout);
+    assert!(printed.contains("\nWith fq-codel the working latency is "), "{printed}");
+    assert!(text(&output.stderr).contains("underload run mine.toml --world sim"));
+    let again = ["run", "mine.toml", "--world", "sim", "--no-cache", "--out", "again"];
+    let output = underload(&again, folder);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert_eq!(text(&output.stdout), printed);
+    for file in ["samples.parquet", "series.parquet", "trials.parquet"] {
+        let read = |run: &str| std::fs::read(folder.join(run).join(file)).expect("a table");
+        assert!(read("asked") == read("again"), "{file} differs");
+    }
+    assert_eq!(record(&folder.join("asked")), record(&folder.join("again")));
+}
+
+#[test]
+fn without_options_a_plain_buffer_is_compared_with_cake() {
+    let folder = underload_disk::faults::private_tempdir().expect("a folder");
+    let output = underload(&["try", "--load", "5s"], folder.path());
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let printed = text(&output.stdout);
+    assert!(printed.contains("\nWith cake the working latency is "), "{printed}");
+    assert!(printed.contains(" with fifo, "), "{printed}");
+    assert!(printed.contains("\nOver 5 trials per arm the ratio "), "{printed}");
+    assert!(printed.contains("\ncall-up: "), "{printed}");
+}
+
+#[test]
+fn faults_name_the_options() {
+    let folder = underload_disk::faults::private_tempdir().expect("a folder");
+    std::fs::write(folder.path().join("there.toml"), "mine").expect("a file");
+    for (arguments, expected) in [
+        (&["--up", "20"][..], "error: --up: `20` has no unit; expected "),
+        (&["--rtt", "fast"], "error: --rtt: "),
+        (&["--load", "0"], "error: --load: "),
+        (&["--queue", "cak"], "error: --queue: there is no queue `cak`; did you mean `cake`?"),
+        (&["--queue", "pie", "--queue", "pie"], "error: --queue: a second one is named `pie`"),
+        (&["--queue", "pie", "--queue", "pie:profile=linux"], "error: --queue: `pie` and"),
+        (&["--congestion-control", ""], "error: --congestion-control: expected the name of "),
+        (&["--save", "there.toml"], "error: --save there.toml: the file exists; expected a new"),
+        (&["--live", "--call"], "cannot be used with"),
+    ] {
+        let output = underload(&[&["try"], arguments].concat(), folder.path());
+        let printed = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {printed}");
+        assert!(printed.contains(expected), "{arguments:?}: {printed}");
+        assert_eq!(printed.matches("error: ").count(), 1, "{arguments:?}: {printed}");
+    }
+    assert_eq!(std::fs::read(folder.path().join("there.toml")).expect("a file"), b"mine");
+    assert!(!folder.path().join("runs").exists(), "nothing was run");
+}
