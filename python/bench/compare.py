@@ -110,7 +110,7 @@ class BoDe(ul.Aqm):
 
 
 class Aimd(ul.CongestionControl):
-    """That of `docs/python.md`."""
+    """That of `docs/contributing/benchmarks.md`."""
 
     def __init__(self) -> None:
         self.threshold = float("inf")

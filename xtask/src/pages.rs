@@ -4,6 +4,8 @@ use std::path::Path;
 
 /// Where the book shows files that are outside of it.
 pub const FORGE: &str = "https://github.com/underload/underload/blob/main";
+/// Pages for contributors, which are not in the book.
+pub const CONTRIBUTING: &str = "docs/contributing/";
 /// The book's first page, which the book calls `index.html`.
 const INDEX: &str = "docs/README.md";
 
@@ -48,7 +50,8 @@ pub fn outward(page: &str, path: &Path) -> String {
         let link = after.split(')').next().unwrap_or_default();
         let file = link.split('#').next().unwrap_or_default();
         let place = resolve(&path.to_string_lossy(), file);
-        if !link.contains("://") && !file.is_empty() && !place.starts_with("docs/") {
+        let is_in_book = place.starts_with("docs/") && !place.starts_with(CONTRIBUTING);
+        if !link.contains("://") && !file.is_empty() && !is_in_book {
             text.extend([FORGE, "/", &place]);
         } else if place == INDEX {
             text.push_str(&file.replace("README.md", "index.html"));
@@ -71,6 +74,8 @@ mod tests {
         let rewritten = outward(page, Path::new("docs/measure.md"));
         let forge = format!("[a]({FORGE}/README.md#b)");
         assert_eq!(rewritten, page.replace("[a](../README.md#b)", &forge));
+        let forge = format!("[a]({FORGE}/docs/contributing/b.md#c)");
+        assert_eq!(outward("[a](contributing/b.md#c)", Path::new("docs/measure.md")), forge);
         let inner = outward("[a](../README.md#b)", Path::new("docs/queues/codel.md"));
         assert_eq!(inner, "[a](../index.html#b)", "this one is the book's own first page");
     }

@@ -8,7 +8,7 @@ use anyhow::{Context, bail};
 use crate::documentation;
 use crate::functions;
 use crate::names::Names;
-use crate::pages::has_extension;
+use crate::pages::{CONTRIBUTING, has_extension};
 use crate::process::git;
 
 /// Most lines of a source file: one file, one idea.
@@ -19,8 +19,10 @@ const MAX_COLUMNS: usize = 100;
 const MAX_PAGE_COLUMNS: usize = 120;
 /// Folder of the pages that the program writes.
 const WRITTEN_PAGES: &str = "docs/reference/";
-/// The page that links to every other page of the documentation.
+/// The page that links to every page for users.
 const INDEX: &str = "docs/README.md";
+/// The page that links to every page for contributors.
+const CONTRIBUTING_INDEX: &str = "docs/contributing/overview.md";
 /// The book's table of contents, which is not a page.
 const CONTENTS: &str = "docs/SUMMARY.md";
 
@@ -53,8 +55,10 @@ pub fn check() -> anyhow::Result<()> {
             problems.push(format!("{file}: a merge conflict marker"));
         }
     }
-    let index = fs::read_to_string(INDEX).context(INDEX)?;
-    problems.extend(index_problems(&index, &files));
+    for (index, folder) in [(INDEX, "docs/"), (CONTRIBUTING_INDEX, CONTRIBUTING)] {
+        let text = fs::read_to_string(index).context(index)?;
+        problems.extend(index_problems(index, folder, &text, &files));
+    }
     problems.extend(crate::book::links::problems(&files));
     problems.extend(Names::read(&files, crate::USAGE)?.problems());
     for problem in &problems {
@@ -183,24 +187,28 @@ fn modules_beside_folders(files: &[&str]) -> Vec<String> {
     beside.map(|it| format!("{it}.rs: stands beside its folder; move it to {it}/mod.rs")).collect()
 }
 
-/// Reports pages that the index does not link to, and links of the index to missing pages.
-fn index_problems(index: &str, files: &[&str]) -> Vec<String> {
-    let links: Vec<&str> = index
+/// Reports pages of a folder that its index does not link to, and links of the index to missing
+/// pages. The index for users links to that for contributors, and not to its pages.
+fn index_problems(index: &str, folder: &str, text: &str, files: &[&str]) -> Vec<String> {
+    let links: Vec<&str> = text
         .split("](")
         .skip(1)
         .filter_map(|rest| rest.split_once(')'))
         .map(|(link, _)| link)
         .filter(|link| has_extension(link, "md") && !link.starts_with("../"))
         .collect();
+    let is_elsewhere =
+        |file: &str| index == INDEX && file.starts_with(CONTRIBUTING) && file != CONTRIBUTING_INDEX;
     let pages: Vec<&str> = files
         .iter()
-        .filter(|file| has_extension(file, "md") && ![INDEX, CONTENTS].contains(file))
-        .filter_map(|file| file.strip_prefix("docs/"))
+        .filter(|file| has_extension(file, "md") && **file != index && **file != CONTENTS)
+        .filter(|file| !is_elsewhere(file))
+        .filter_map(|file| file.strip_prefix(folder))
         .collect();
     let unnamed = pages.iter().filter(|page| !links.contains(page));
-    let unnamed = unnamed.map(|page| format!("docs/{page}: {INDEX} does not name it"));
+    let unnamed = unnamed.map(|page| format!("{folder}{page}: {index} does not name it"));
     let broken = links.iter().filter(|link| !pages.contains(link));
-    let broken = broken.map(|link| format!("{INDEX}: there is no page docs/{link}"));
+    let broken = broken.map(|link| format!("{index}: there is no page {folder}{link}"));
     unnamed.chain(broken).collect()
 }
 
@@ -217,12 +225,18 @@ mod tests {
     }
 
     #[test]
-    fn the_index_names_every_page_and_no_other() {
-        let index = "[a](a.md), [b](queues/b.md), [there](../README.md), [gone](c.md)";
+    fn an_index_names_every_page_and_no_other() {
+        let text = "[a](a.md), [b](queues/b.md), [there](../README.md), [gone](c.md)";
         let files = ["docs/README.md", "docs/a.md", "docs/queues/b.md", "docs/d.md", "README.md"];
         let unnamed = "docs/d.md: docs/README.md does not name it";
         let broken = "docs/README.md: there is no page docs/c.md";
-        assert_eq!(index_problems(index, &files), [unnamed, broken]);
+        assert_eq!(index_problems(INDEX, "docs/", text, &files), [unnamed, broken]);
+
+        let files = ["docs/README.md", CONTRIBUTING_INDEX, "docs/contributing/e.md"];
+        let text = "[f](contributing/overview.md)";
+        assert!(index_problems(INDEX, "docs/", text, &files).is_empty());
+        let unnamed = "docs/contributing/e.md: docs/contributing/overview.md does not name it";
+        assert_eq!(index_problems(CONTRIBUTING_INDEX, CONTRIBUTING, "", &files), [unnamed]);
     }
 
     #[test]

@@ -204,6 +204,43 @@ fn every_command_of_the_documentation_is_one() {
     assert!(problems.is_empty(), "{}", problems.join("\n"));
 }
 
+/// Words that people type into a search, each with a page whose title or first lines have the word.
+const SEARCHED: [(&str, &str); 14] = [
+    ("bufferbloat", "README.md"),
+    ("bufferbloat", "docs/explain/why-aqm.md"),
+    ("lag", "docs/tutorials/my-line.md"),
+    ("speed test", "docs/web.md"),
+    ("latency under load", "docs/measure.md"),
+    ("SQM", "docs/queues.md"),
+    ("fq_codel", "docs/queues/fq-codel.md"),
+    ("SQM", "docs/queues/cake.md"),
+    ("jitter", "docs/links.md"),
+    ("packet loss", "docs/links.md"),
+    ("iperf3", "docs/interoperability.md"),
+    ("DSCP", "docs/path.md"),
+    ("L4S", "docs/queues/dualpi2.md"),
+    ("LTE", "docs/cellular.md"),
+];
+
+#[test]
+fn words_that_people_type_lead_to_their_page() {
+    let pages = pages();
+    let text = |wanted: &str| {
+        let page = pages.iter().find(|(name, _)| name == wanted);
+        page.map_or("", |(_, text)| text.as_str())
+    };
+    for (word, page) in SEARCHED {
+        let start: Vec<&str> = text(page).lines().take(6).collect();
+        let start = start.join("\n").to_lowercase();
+        assert!(start.contains(&word.to_lowercase()), "{page} does not begin with {word}: {start}");
+    }
+    let glossary = text("docs/glossary.md");
+    for word in ["ping", "MTU", "jitter", "lag", "speed test", "SQM", "`fq_codel`", "router"] {
+        let row = |line: &str| line.starts_with('|') && line.contains(word) && line.contains("](");
+        assert!(glossary.lines().any(row), "the glossary leads from {word} to no page");
+    }
+}
+
 /// Every command with those below it, each by the words that call it, and its examples.
 fn examples(command: &clap::Command, called: &str, found: &mut Vec<(String, Vec<String>)>) {
     let help = command.get_after_help().or(command.get_after_long_help());

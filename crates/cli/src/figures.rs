@@ -7,7 +7,7 @@ use anyhow::{Context, bail};
 use clap::Args;
 use underload_record::schema::{Expectation, RunRecord, World};
 use underload_report::{
-    Figure, FigurePage, figures_markdown, figures_table, load, write_figure_pages,
+    Figure, FigurePage, figures_table, load, write_figure_pages, write_figures_markdown,
 };
 use underload_run::scenario::{Options, Scenario, builtin};
 use underload_run::{Destination, Settings};
@@ -22,10 +22,9 @@ use crate::run;
 Examples:
   underload figures
   underload figures bode kernel --short
-  underload figures buffer-control --markdown
+  underload figures buffer-control --markdown pages
   underload figures buffer-control --html figures
   underload figures comcast --json --fail-on miss")]
-#[expect(clippy::struct_excessive_bools, reason = "each is a switch of its own")]
 pub struct Arguments {
     /// Runs the built-in scenarios whose names begin with NAME, such as `bode` [default: all].
     #[arg(value_name = "NAME")]
@@ -33,9 +32,9 @@ pub struct Arguments {
     /// Runs the short forms: a quick look with fewer numbers, which are not judged.
     #[arg(long)]
     pub short: bool,
-    /// Prints Markdown, as in docs/figures.md.
-    #[arg(long, conflicts_with = "json")]
-    pub markdown: bool,
+    /// Writes an index and a page per paper as Markdown into this directory: the numbers alone.
+    #[arg(long, value_name = "DIR", conflicts_with = "json")]
+    pub markdown: Option<PathBuf>,
     /// Writes a page per paper into this directory, with the figures and their numbers.
     #[arg(long, value_name = "DIR", conflicts_with_all = ["markdown", "json"])]
     pub html: Option<PathBuf>,
@@ -67,9 +66,10 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
             expectations,
         });
         console::print_json(&rows.collect::<Vec<_>>())?;
-    } else if arguments.markdown {
-        let head = format!("{HEAD}\n    {}\n\n", arguments.command());
-        console::print(&(head + &figures_markdown(&figures)))?;
+    } else if let Some(folder) = &arguments.markdown {
+        let index = write_figures_markdown(folder, &figures, &arguments.command(folder))
+            .context("writing the pages")?;
+        console::print(&format!("{}\n", index.display()))?;
     } else {
         console::print(&console::result(&figures_table(&figures)))?;
     }
@@ -84,14 +84,6 @@ struct Row<'a> {
     figure: &'a str,
     expectations: &'a [Expectation],
 }
-
-const HEAD: &str = "\
-# Published numbers beside ours
-
-Every published number that the built-in scenarios carry, against what they give in virtual time.
-The band of what counts as met comes from the source or from how exactly it can be read, never from
-our result; each scenario's file says how, and what it does differently. This page is written by
-";
 
 fn is_published(builtin: &builtin::BuiltIn) -> bool {
     builtin.text.lines().any(|line| line.trim() == "[[published]]")
@@ -165,9 +157,10 @@ impl Arguments {
         Ok(pages)
     }
 
-    /// Returns the command that writes the same page again.
-    fn command(&self) -> String {
-        let mut words = vec!["underload figures --markdown"];
+    /// Returns the command that writes the same pages again.
+    fn command(&self, folder: &Path) -> String {
+        let start = format!("underload figures --markdown {}", folder.display());
+        let mut words = vec![start.as_str()];
         words.extend(self.short.then_some("--short"));
         words.extend(self.names.iter().map(String::as_str));
         words.join(" ")

@@ -65,8 +65,8 @@ fn queues_and_links() -> String {
         "# Queues and links\n\n{NOTE}\nThe names and keys of a SPEC, \
          `NAME[:key=value[,key=value...]]`, for example `codel:profile=linux,target=5ms,ecn=on`; \
          `underload queues NAME` prints the same. The spellings of other programs are accepted: \
-         `fq_codel` is `fq-codel`. Source and validation of each algorithm are on its own page, \
-         see [the list](../README.md#queues).\n"
+         `fq_codel` is `fq-codel`. Source and differences of each algorithm are on its own page, \
+         see [the list](../queues.md).\n"
     );
     let kinds = [
         ("Queues", QUEUES.iter().map(|entry| entry.definition).collect::<Vec<_>>()),
@@ -109,7 +109,7 @@ fn describe(text: &mut String, definition: &Definition) {
 fn scenarios() -> anyhow::Result<String> {
     let mut text = format!(
         "# Built-in scenarios\n\n{NOTE}\n`underload run NAME` runs one, `underload scenarios NAME` \
-         prints its file, and [figures.md](../figures.md) has the results of those with published \
+         prints its file, and [figures.md](figures.md) has the results of those with published \
          numbers.\n\n\
          | name | what it asks | reproduces | arms | worlds |\n|---|---|---|---|---|\n"
     );

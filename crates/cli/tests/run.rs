@@ -172,13 +172,30 @@ fn published_numbers_are_listed_beside_ours() {
     assert!(text.contains("load.rtt.p50 of codel/1-flow"), "{text}");
     assert!(text.contains("In all 11 numbers: "), "{text}");
     assert!(!text.contains("not measured"), "{text}");
-    let page = underload(&[&arguments[..], &["--markdown"]].concat(), folder.path());
-    let page = stdout(&page);
-    assert!(page.contains("    underload figures --markdown --short kernel\n"), "{page}");
-    assert!(page.contains("| [kernel/20mbit](#kernel20mbit) | Linux"), "{page}");
-    assert_eq!(page.matches("\n| load.rtt.p50 of ").count(), 3, "{page}");
     let left = std::fs::read_dir(folder.path()).expect("the folder").count();
     assert_eq!(left, 0, "it leaves nothing behind");
+}
+
+#[test]
+fn published_numbers_are_markdown_pages_one_per_paper() {
+    let folder = folder();
+    let arguments = ["figures", "kernel", "--short", "--markdown", "pages"];
+    let done = underload(&arguments, folder.path());
+    assert!(done.status.success(), "{}", stderr(&done));
+    assert_eq!(stdout(&done).trim(), "pages/figures.md");
+    let read = |name: &str| std::fs::read_to_string(folder.path().join("pages").join(name));
+    let index = read("figures.md").expect("the index");
+    assert!(index.contains("    underload figures --markdown pages --short kernel\n"), "{index}");
+    assert!(index.contains("| [kernel/20mbit](figures/kernel.md#kernel20mbit) | Linux"), "{index}");
+    let page = read("figures/kernel.md").expect("the page of a paper");
+    assert_eq!(page.matches("\n| load.rtt.p50 of ").count(), 3, "{page}");
+
+    // Once more over its own pages, and never over a stranger's.
+    assert!(underload(&arguments, folder.path()).status.success());
+    std::fs::write(folder.path().join("pages/figures/kernel.md"), "mine").expect("writing");
+    let refused = underload(&arguments, folder.path());
+    assert!(!refused.status.success() && stderr(&refused).contains("kernel.md"));
+    assert_eq!(read("figures/kernel.md").expect("a file"), "mine");
 }
 
 #[test]

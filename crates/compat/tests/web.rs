@@ -535,7 +535,7 @@ fn a_line_that_the_server_gives_no_load_gets_no_grade() {
 }
 
 /// Measures an emulated line with Chromium, or with the Firefox in `UNDERLOAD_FIREFOX`;
-/// `docs/web.md` describes how to run it.
+/// `docs/contributing/measure.md` describes how to run it.
 #[test]
 #[ignore = "needs a page at UNDERLOAD_WEB_URL"]
 fn a_browser_measures_the_page_at_an_address() {

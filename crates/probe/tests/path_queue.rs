@@ -1,5 +1,5 @@
 //! Classifies recorded evidence of simulated cells that were not used to train the model;
-//! `docs/path.md` describes how they were made.
+//! `docs/contributing/path.md` describes how they were made.
 
 use serde::Deserialize;
 use underload_probe::path::{Answer, Delay, Evidence, Overload, QueueFamily, QueueKind, classify};

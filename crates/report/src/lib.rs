@@ -6,7 +6,7 @@
 //! - [`finding_lines`]: what the steps of a measured line found, in words.
 //! - [`table()`], [`summary_lines`], [`warnings`]: a report for a terminal, in plain words.
 //! - [`plain_text`], [`one_line`]: texts of strangers, made safe for a terminal.
-//! - [`figures_table`], [`figures_markdown`]: published numbers beside those of many runs.
+//! - [`figures_table`], [`figure_pages`]: published numbers beside those of many runs.
 //! - [`write_figure_pages`]: the figures of papers, a page per paper.
 //! - [`history_page`]: one line over weeks.
 //! - [`replay_page`], [`replay_lines`]: what several queues did to the packets of a recording.
@@ -45,10 +45,11 @@ pub use exchange::{ImportError, flent_file, import};
 pub use measured::finding_lines;
 pub use page::{
     FigurePage, PageError, check_page_path, cohort_page, history_page, plots, render, replace_page,
-    replay_page, sweep_page, write_figure_pages, write_page, write_report, write_sweep_report,
+    replay_page, sweep_page, write_figure_pages, write_figures_markdown, write_page, write_report,
+    write_sweep_report,
 };
 pub use plot::{Plot, PlotError, diagram, style_sheet};
-pub use published::{Figure, figures_markdown, figures_table, published_table};
+pub use published::{Figure, figure_pages, figures_table, published_table};
 pub use replayed::{Replayed, ReplayedQueue, replay_lines};
 pub use sweep::{SweepDimension, SweepOutcome, SweepPlot, SweepSubject};
 pub use table::table;

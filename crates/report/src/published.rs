@@ -43,20 +43,70 @@ pub fn published_table(expectations: &[Expectation]) -> String {
     format!("{}\n{}", Count::new(expectations).words(), rows(expectations))
 }
 
-/// Formats the figures as Markdown: an overview, then a table for each figure.
-pub fn figures_markdown(figures: &[Figure]) -> String {
-    let mut text = String::from(
-        "| scenario | reproduces | numbers | met | missed | not measured |\n\
+/// Marks the pages of [`figure_pages`], so that no other file is replaced by one.
+pub(crate) const FIGURES_MARK: &str =
+    "<!-- Written by `underload figures`. Do not edit it here. -->";
+
+const INDEX: &str = "\
+For researchers who want to know how far a result can be trusted: every published number that the
+built-in scenarios carry, against what they give in virtual time. The band of what counts as met
+comes from the source or from how exactly it can be read, never from our result; each scenario's
+file says how, and what it does differently. Each paper has a page. These pages are written by
+";
+
+/// Formats the figures as Markdown pages: `figures.md`, an index, and for each paper a page
+/// `figures/PAPER.md` with a table for each of its figures. `command` is the command that writes
+/// them. Returns each page with its path.
+pub fn figure_pages(figures: &[Figure], command: &str) -> Vec<(String, String)> {
+    let mut papers: Vec<&str> = Vec::new();
+    for figure in figures {
+        let paper = paper(&figure.scenario);
+        if !papers.contains(&paper) {
+            papers.push(paper);
+        }
+    }
+    let page = |paper: &&str| {
+        let of_paper = figures.iter().filter(|figure| self::paper(&figure.scenario) == *paper);
+        (format!("figures/{paper}.md"), paper_page(paper, &of_paper.collect::<Vec<_>>()))
+    };
+    let index = ("figures.md".to_owned(), index_page(figures, command));
+    std::iter::once(index).chain(papers.iter().map(page)).collect()
+}
+
+/// Returns the short name of a scenario's paper: its folder, which is also good as a file name.
+pub(crate) fn paper(scenario: &str) -> &str {
+    let folder = scenario.split_once('/').map(|(folder, _)| folder);
+    let is_plain = |folder: &&str| {
+        folder.chars().all(|c| c.is_ascii_alphanumeric() || c == '-') && !folder.is_empty()
+    };
+    folder.filter(is_plain).unwrap_or("figures")
+}
+
+fn index_page(figures: &[Figure], command: &str) -> String {
+    let mut text = format!(
+        "# Published numbers beside ours\n\n{FIGURES_MARK}\n\n{INDEX}\n    {command}\n\n\
+         | scenario | reproduces | numbers | met | missed | not measured |\n\
          |---|---|---|---|---|---|\n",
     );
     for figure in figures {
         let count = Count::new(&figure.expectations);
         let name = &figure.scenario;
-        let link: String = name.chars().filter(|c| *c != '/').collect();
-        let reproduces = cell(&figure.figure);
-        let _ = writeln!(text, "| [{name}](#{link}) | {reproduces} | {} |", count.cells());
+        let anchor: String = name.chars().filter(|c| *c != '/').collect();
+        let (page, reproduces) = (paper(name), cell(&figure.figure));
+        let cells = count.cells();
+        let _ = writeln!(text, "| [{name}](figures/{page}.md#{anchor}) | {reproduces} | {cells} |");
     }
     let _ = writeln!(text, "| all | | {} |", all_of(figures).cells());
+    text
+}
+
+fn paper_page(paper: &str, figures: &[&Figure]) -> String {
+    let count = Count::new(figures.iter().flat_map(|figure| &figure.expectations));
+    let mut text = format!(
+        "# Published numbers: {paper}\n\n{FIGURES_MARK}\n\n{}. What counts as met, and the other \
+         papers: [all published numbers](../figures.md).\n",
+        count.words()
+    );
     for figure in figures {
         let _ = write!(text, "\n## {}\n\n{}.\n\n", figure.scenario, figure.figure);
         text += "| number | published | ours | outcome | source, and why a number is missed |\n\
@@ -369,19 +419,25 @@ In all 4 numbers: 1 of 4 met, 2 missed, 1 not measured
     }
 
     #[test]
-    fn markdown_has_an_overview_and_a_table_per_figure() {
-        let text = figures_markdown(&figures());
+    fn markdown_has_an_index_and_a_page_per_paper() {
+        let pages = figure_pages(&figures(), "underload figures --markdown docs");
+        let [(index, overview), (name, page)] = &pages[..] else { panic!("{pages:?}") };
+        assert_eq!((index.as_str(), name.as_str()), ("figures.md", "figures/paper.md"));
         for line in [
-            "| [paper/figure-1](#paperfigure-1) | A paper, Figure 1 | 4 | 1 | 2 | 1 |",
+            "| [paper/figure-1](figures/paper.md#paperfigure-1) | A paper, Figure 1 \
+             | 4 | 1 | 2 | 1 |",
             "| all | | 4 | 1 | 2 | 1 |",
-            "## paper/figure-1",
+            "    underload figures --markdown docs",
         ] {
-            assert!(text.lines().any(|known| known == line), "{line} is not in\n{text}");
+            assert!(overview.lines().any(|known| known == line), "{line} is not in\n{overview}");
         }
-        assert!(text.contains("Figure 1 **Why:** the line \\| is slower |"), "{text}");
-        assert!(text.contains("| load.rtt.mean of 1mbit/\\* |"), "{text}");
+        assert!(overview.contains(FIGURES_MARK) && page.contains(FIGURES_MARK), "{pages:?}");
+        assert!(page.lines().any(|line| line == "## paper/figure-1"), "{page}");
+        assert!(page.contains("1 of 4 met, 2 missed, 1 not measured. What counts"), "{page}");
+        assert!(page.contains("Figure 1 **Why:** the line \\| is slower |"), "{page}");
+        assert!(page.contains("| load.rtt.mean of 1mbit/\\* |"), "{page}");
         let columns = |line: &str| line.replace("\\|", "").matches('|').count();
-        let rows = text.lines().skip_while(|line| !line.starts_with("| number"));
-        assert!(rows.into_iter().all(|line| columns(line) == 6), "{text}");
+        let rows = page.lines().skip_while(|line| !line.starts_with("| number"));
+        assert!(rows.into_iter().all(|line| columns(line) == 6), "{page}");
     }
 }

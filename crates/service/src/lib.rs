@@ -20,7 +20,8 @@
 //!
 //! The server's certificate is self-signed; clients pin its fingerprint, given by the user or
 //! stored at the first use as with SSH. Probes and load are not encrypted: encryption would measure
-//! the processor. By default all sockets bind to loopback. `docs/measure.md` describes the bytes.
+//! the processor. By default all sockets bind to loopback. `docs/contributing/measure.md` describes
+//! the bytes.
 //!
 //! - `identity`: the certificate and its key.
 //! - `tokens`: signed tokens, leases, and the number of uses of each.

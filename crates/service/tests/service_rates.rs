@@ -16,7 +16,7 @@ use underload_service::{Identity, Limits, Service, ServiceConfig};
 
 /// Duration of the load.
 const LENGTH: Duration = Duration::from_millis(800);
-/// The burst of every granted rate; see `docs/measure.md`.
+/// The burst of every granted rate; see `docs/contributing/measure.md`.
 const BURST_BYTES: f64 = 256.0 * 1024.0;
 /// Bytes per flow that the kernel receives from a TCP sender before the server reads them.
 const WINDOW_BYTES: f64 = 1_000_000.0;

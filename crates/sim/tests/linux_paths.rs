@@ -1,7 +1,7 @@
 //! Paths on which Linux 7.3.4 was measured in virtual time (User-Mode Linux, offloads off, three
 //! seeds): one flow through HTB with 14 bytes of overhead per packet, then a hop of the same rate
 //! (`netem rate`) that adds the transmission time, which HTB does not; a probe every 50 ms. The
-//! first 10 s are discarded. `docs/validation.md` has the table.
+//! first 10 s are discarded. `docs/contributing/validation.md` has the table.
 
 mod support;
 

@@ -104,7 +104,8 @@ fn a_scalable_upload_beside_classic_ones_starves_nobody_and_fills_the_link() {
 }
 
 /// RFC 9332 has 1 ms as the step of the low latency queue; its authors' testbed is below 2 ms at
-/// p99. The classic queue beside it, of one flow, is another matter: `docs/queues/docsis-lld.md`.
+/// p99. The classic queue beside it, of one flow, is another matter:
+/// `docs/contributing/queues.md`.
 #[test]
 fn the_low_latency_queue_is_short_where_nothing_waits_for_grants() {
     let link = "35mbit:delay=8500us";
@@ -175,7 +176,7 @@ fn queue_protection_sends_a_greedy_flow_away_and_no_game() {
 }
 
 /// One drop empties the classic queue for over a second, DOCSIS-PIE becomes inactive, and the
-/// coupling continues: `docs/queues/docsis-lld.md`. CableLabs' simulator behaves alike.
+/// coupling continues: `docs/contributing/queues.md`. CableLabs' simulator behaves alike.
 #[test]
 fn the_coupling_holds_a_scalable_flow_down_while_pie_sleeps() {
     for (queue, low, high) in [

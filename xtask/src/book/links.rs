@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 
-use crate::pages::{has_extension, notebook_texts, resolve};
+use crate::pages::{CONTRIBUTING, has_extension, notebook_texts, resolve};
 
 /// The book's table of contents.
 const CONTENTS: &str = "docs/SUMMARY.md";
@@ -23,10 +23,11 @@ pub fn problems(files: &[&str]) -> Vec<String> {
     problems
 }
 
-/// Returns faults for pages that are not in the table of contents.
+/// Returns faults for pages of the book that are not in the table of contents.
 fn missing_of_contents(files: &[&str], contents: &str) -> Vec<String> {
     let listed: BTreeSet<String> = links(contents).map(|it| resolve(CONTENTS, it)).collect();
-    let pages = files.iter().filter(|file| has_extension(file, "md") && file.starts_with("docs/"));
+    let is_in_book = |file: &str| file.starts_with("docs/") && !file.starts_with(CONTRIBUTING);
+    let pages = files.iter().filter(|file| has_extension(file, "md") && is_in_book(file));
     let missing = pages.filter(|page| **page != CONTENTS && !listed.contains(**page));
     missing.map(|page| format!("{page}: {CONTENTS} does not list it")).collect()
 }
@@ -113,7 +114,13 @@ mod tests {
 
     #[test]
     fn a_page_that_the_contents_lack_is_told() {
-        let files = ["docs/SUMMARY.md", "docs/a.md", "docs/b/c.md", "CHANGELOG.md"];
+        let files = [
+            "docs/SUMMARY.md",
+            "docs/a.md",
+            "docs/b/c.md",
+            "docs/contributing/e.md",
+            "CHANGELOG.md",
+        ];
         let told = missing_of_contents(&files, "[A](a.md)\n- [D](d.md)");
         assert_eq!(told, ["docs/b/c.md: docs/SUMMARY.md does not list it"]);
     }

@@ -13,7 +13,7 @@ use std::process::Command;
 use anyhow::{Context, bail};
 
 use crate::cargo::{FEATURES, succeed, target};
-use crate::pages::{outward, resolve};
+use crate::pages::{CONTRIBUTING, outward, resolve};
 use crate::process::fresh_folder;
 use crate::skips;
 
@@ -56,12 +56,16 @@ pub fn build() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Copies pages and pictures. Links out of the folder become links to the forge.
+/// Copies pages and pictures, without the pages for contributors. Links to other files become links
+/// to the forge.
 fn copy(from: &Path, to: &Path) -> anyhow::Result<()> {
     fs::create_dir_all(to).with_context(|| to.display().to_string())?;
     for entry in fs::read_dir(from).with_context(|| from.display().to_string())? {
         let path = entry?.path();
         let place = to.join(path.file_name().unwrap_or_default());
+        if path == Path::new(CONTRIBUTING) {
+            continue;
+        }
         if path.is_dir() {
             copy(&path, &place)?;
         } else if path.extension().is_some_and(|it| it == "md") && !path.ends_with("SUMMARY.md") {

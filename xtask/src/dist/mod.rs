@@ -94,7 +94,8 @@ impl Program {
         }
     }
 
-    /// Returns the size limit in bytes, a little more than the present size (`docs/install.md`).
+    /// Returns the size limit in bytes, a little more than the present size
+    /// (`docs/contributing/dist.md`).
     pub fn bytes_max(self) -> u64 {
         match self {
             Self::Whole => 15 << 20,

@@ -1,6 +1,6 @@
 //! Compares ways into and out of the kernel by speed and delay: the same forwarder without queue
 //! and link over TUN devices, packet sockets and packet rings. Prints the table of
-//! `docs/emulator-io.md`.
+//! `docs/contributing/emulator-io.md`.
 //!
 //! ```text
 //! cargo run --release -p underload-emu --example io_comparison -- [--seconds N]

@@ -45,7 +45,7 @@ const SHRINKAGE: f64 = 25.0;
 const DEVIATION_MIN: f64 = 0.05;
 
 impl Model {
-    /// Returns the model that was learnt from the simulator, see `docs/path.md`.
+    /// Returns the model that was learnt from the simulator, see `docs/contributing/path.md`.
     pub fn built_in() -> &'static Self {
         static MODEL: OnceLock<Model> = OnceLock::new();
         // A test reads the file, so parsing cannot fail here.

@@ -11,7 +11,7 @@ use super::figures::{Headings, figures};
 use super::parts::folded;
 use super::{PAGE_MARK, PageError, check_file_of, header, published, without_controls};
 use crate::plot::{Plot, Plots};
-use crate::published::Count;
+use crate::published::{Count, FIGURES_MARK, Figure, figure_pages};
 use crate::subject::subjects;
 
 /// A figure of a paper, reproduced by a scenario.
@@ -45,12 +45,7 @@ impl FigurePage {
 
     /// Returns the paper's short name: the folder of its scenarios.
     fn paper(&self) -> &str {
-        let folder = self.scenario.split_once('/').map(|(folder, _)| folder);
-        // The name becomes a file name.
-        let is_plain = |folder: &&str| {
-            folder.chars().all(|c| c.is_ascii_alphanumeric() || c == '-') && !folder.is_empty()
-        };
-        folder.filter(is_plain).unwrap_or("figures")
+        crate::published::paper(&self.scenario)
     }
 
     fn anchor(&self) -> String {
@@ -85,6 +80,31 @@ pub fn write_figure_pages(directory: &Path, pages: &[FigurePage]) -> Result<Path
             .map_err(PageError::io(path, "write"))?;
     }
     Ok(directory.join("index.html"))
+}
+
+/// Writes the Markdown pages of [`figure_pages`] into a directory, and returns the path of the
+/// index. `command` is the command that writes them. Replaces the files of an earlier run, each
+/// atomically.
+///
+/// # Errors
+/// Returns [`PageError::Io`] if writing fails, [`PageError::NotOurs`] if a file with such a name is
+/// not such a page.
+pub fn write_figures_markdown(
+    directory: &Path,
+    figures: &[Figure],
+    command: &str,
+) -> Result<PathBuf, PageError> {
+    let pages = figure_pages(figures, command);
+    let mut files = pages.iter().map(|(name, page)| (directory.join(name), page));
+    let papers = directory.join("figures");
+    disk::refuse_links(directory, &papers).map_err(PageError::io(&papers, "write"))?;
+    files.clone().try_for_each(|(path, _)| check_file_of(directory, &path, FIGURES_MARK))?;
+    disk::create_directory(&papers, Access::Usual).map_err(PageError::io(&papers, "create"))?;
+    files.try_for_each(|(path, page)| {
+        disk::write_whole(&path, page.as_bytes(), Access::Usual)
+            .map_err(PageError::io(&path, "write"))
+    })?;
+    Ok(directory.join("figures.md"))
 }
 
 /// Returns the name of a paper: the name of its figures without the figure.

@@ -35,7 +35,7 @@ use crate::subject::{Subject, subjects};
 
 use contents::with_contents;
 
-pub use book::{FigurePage, write_figure_pages};
+pub use book::{FigurePage, write_figure_pages, write_figures_markdown};
 pub use cohorts::cohort_page;
 pub use history::history_page;
 pub use replay::replay_page;

@@ -1,5 +1,6 @@
-//! Redraws the validation figures of `docs/transports.md` and updates its numbers; with the
-//! argument `shares` those of `docs/queues/dualpi2.md`, how Prague and CUBIC share a bottleneck.
+//! Redraws the validation figures of `docs/contributing/transports.md` and updates its numbers;
+//! with the argument `shares` those of `docs/contributing/queues.md`, how Prague and CUBIC share a
+//! bottleneck.
 //!
 //! ```text
 //! cargo run --release -p underload-sim --example transport_figures [TRACE...]
@@ -29,11 +30,11 @@ use document::Document;
 fn main() -> Result<(), Box<dyn Error>> {
     let traces: Vec<String> = std::env::args().skip(1).collect();
     if traces == ["shares"] {
-        let mut document = Document::open("queues/dualpi2.md", "images/queues")?;
+        let mut document = Document::open("contributing/queues.md", "images/queues")?;
         shares::draw(&mut document)?;
         return document.save();
     }
-    let mut document = Document::open("transports.md", "images/transports")?;
+    let mut document = Document::open("contributing/transports.md", "images/transports")?;
     response::draw(&mut document)?;
     windows::draw(&mut document)?;
     marks::draw(&mut document)?;

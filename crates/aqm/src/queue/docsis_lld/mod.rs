@@ -32,7 +32,7 @@
 //!
 //! # Validation
 //! Thresholds, buffers and scores against the figures that the CableLabs simulator's own tests
-//! assert; laws; in virtual time, see `docs/queues/docsis-lld.md`.
+//! assert; laws; in virtual time, see `docs/contributing/queues.md`.
 
 mod immediate;
 mod params;

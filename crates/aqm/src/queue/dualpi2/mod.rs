@@ -41,7 +41,8 @@
 //!
 //! # Validation
 //! Probabilities against hand-computed updates, ramp and step at their edges, shares of the
-//! scheduler, overload; in virtual time, Prague beside Reno and CUBIC (`docs/queues/dualpi2.md`).
+//! scheduler, overload; in virtual time, Prague beside Reno and CUBIC
+//! (`docs/contributing/queues.md`).
 
 mod linux;
 mod params;
