@@ -16,3 +16,18 @@ pub struct Arrival {
 
 /// A stream of packets that ends at the first error.
 pub type Arrivals = Box<dyn Iterator<Item = anyhow::Result<Arrival>>>;
+
+/// Returns the packets of `next` up to its first error.
+pub fn until_error(
+    mut next: impl FnMut() -> Option<anyhow::Result<Arrival>> + 'static,
+) -> Arrivals {
+    let mut failed = false;
+    Box::new(std::iter::from_fn(move || {
+        if failed {
+            return None;
+        }
+        let item = next();
+        failed = matches!(item, Some(Err(_)));
+        item
+    }))
+}

@@ -11,7 +11,7 @@ use underload_aqm::packet::Meta;
 use underload_aqm::time::Time;
 use underload_emu::packet::{FlowKey, classify};
 
-use crate::replay::arrival::{Arrival, Arrivals};
+use crate::replay::arrival::{Arrival, Arrivals, until_error};
 use crate::replay::filter::Filter;
 
 struct Frame<'a> {
@@ -203,18 +203,6 @@ fn broken(packet: u64, error: &PcapError) -> anyhow::Error {
         0 => anyhow!("the file header: {error}"),
         _ => anyhow!("packet {packet}: the file is truncated or corrupt ({error})"),
     }
-}
-
-fn until_error(mut next: impl FnMut() -> Option<anyhow::Result<Arrival>> + 'static) -> Arrivals {
-    let mut failed = false;
-    Box::new(std::iter::from_fn(move || {
-        if failed {
-            return None;
-        }
-        let item = next();
-        failed = matches!(item, Some(Err(_)));
-        item
-    }))
 }
 
 #[cfg(test)]

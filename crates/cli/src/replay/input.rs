@@ -36,7 +36,7 @@ pub fn read(mut bytes: impl BufRead + 'static, filter: &Filter) -> anyhow::Resul
     if magic.is_empty() {
         bail!("the file is empty: expected CSV, pcap or pcapng");
     }
-    let boxed: Box<dyn Read> = match magic.first_chunk::<4>() {
+    match magic.first_chunk::<4>() {
         Some([0x0a, 0x0d, 0x0d, 0x0a]) => {
             return Ok(captured(capture::pcapng(bytes, filter.clone())?));
         }
@@ -46,12 +46,12 @@ pub fn read(mut bytes: impl BufRead + 'static, filter: &Filter) -> anyhow::Resul
             | [0x4d, 0x3c, 0xb2, 0xa1]
             | [0xa1, 0xb2, 0x3c, 0x4d],
         ) => return Ok(captured(capture::pcap(bytes, filter.clone())?)),
-        _ => Box::new(bytes),
-    };
+        _ => {}
+    }
     if *filter != Filter::default() {
         bail!("--filter: only accepted for captures; a script has no packet headers");
     }
-    Ok(in_order(script::packets(boxed)?))
+    Ok(in_order(script::packets(bytes)?))
 }
 
 /// Returns the packets that pass the filter, with times from zero on.

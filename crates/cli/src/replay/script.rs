@@ -1,25 +1,15 @@
 //! Packet scripts: CSV `time_ns,len,flow,dscp,ecn`.
 
-use std::cell::Cell;
-use std::io::{self, Read};
-use std::rc::Rc;
+use std::io::{BufRead, Read as _};
 
 use anyhow::{Context, anyhow, bail};
-use serde::Deserialize;
 use underload_aqm::packet::{Dscp, Ecn, Meta};
 use underload_aqm::time::Time;
 
-use crate::replay::arrival::{Arrival, Arrivals};
+use crate::replay::arrival::{Arrival, Arrivals, until_error};
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Row<'a> {
-    time_ns: u64,
-    len: u32,
-    flow: u32,
-    dscp: u8,
-    ecn: &'a str,
-}
+/// Columns of a script, which may have any order.
+const COLUMNS: [&str; 5] = ["time_ns", "len", "flow", "dscp", "ecn"];
 
 /// Longest packet. Queues do not support IPv6 jumbograms.
 const MAX_LEN: u32 = 65_535;
@@ -28,81 +18,141 @@ const MAX_LEN: u32 = 65_535;
 /// fill the memory.
 const LINE_MAX_BYTES: usize = 64 << 10;
 
-/// A script with at most [`LINE_MAX_BYTES`] per line. The CSV reader reads ahead, so this counts
-/// the bytes that it reads while it searches the end of a line.
-struct Lines {
-    text: Box<dyn Read>,
-    left: Rc<Cell<usize>>,
+/// The lines of a script that are not blank.
+struct Lines<T> {
+    text: T,
+    /// Number of the line in `line`, from 1.
+    number: u64,
+    line: Vec<u8>,
 }
 
-impl Read for Lines {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        if self.left.get() == 0 {
-            let problem = format!("a line of more than {LINE_MAX_BYTES} bytes");
-            return Err(io::Error::new(io::ErrorKind::InvalidData, problem));
+impl<T: BufRead> Lines<T> {
+    /// Reads the next line. `None` at the end of the file.
+    fn next(&mut self) -> anyhow::Result<Option<&str>> {
+        self.line.clear();
+        while self.line.trim_ascii().is_empty() {
+            self.number += 1;
+            self.line.clear();
+            let mut text = self.text.by_ref().take(LINE_MAX_BYTES as u64 + 1);
+            if text.read_until(b'\n', &mut self.line)? == 0 {
+                return Ok(None);
+            }
+            if self.line.len() > LINE_MAX_BYTES {
+                bail!("a line of more than {LINE_MAX_BYTES} bytes");
+            }
         }
-        let length = buffer.len().min(self.left.get());
-        let count = self.text.read(&mut buffer[..length])?;
-        self.left.set(self.left.get() - count);
-        Ok(count)
+        let line = str::from_utf8(&self.line).context("expected text in UTF-8")?;
+        Ok(Some(line.strip_prefix('\u{feff}').unwrap_or(line)))
     }
 }
 
 /// Reads the packets of a script.
-pub fn packets(text: Box<dyn Read>) -> anyhow::Result<Arrivals> {
-    let left = Rc::new(Cell::new(LINE_MAX_BYTES));
-    let text = Lines { text, left: Rc::clone(&left) };
-    let mut reader = csv::ReaderBuilder::new().trim(csv::Trim::All).from_reader(text);
-    let header = reader.headers().context("line 1")?.clone();
-    for column in ["time_ns", "len", "flow", "dscp", "ecn"] {
-        if !header.iter().any(|name| name == column) {
-            bail!("line 1: expected the header `time_ns,len,flow,dscp,ecn`, or a pcap file");
-        }
-    }
-    let (mut failed, mut next_id) = (false, 0);
-    Ok(Box::new(std::iter::from_fn(move || {
-        if failed {
-            return None;
-        }
-        left.set(LINE_MAX_BYTES);
-        let line = reader.position().line();
-        let mut record = csv::StringRecord::new();
-        let arrival = match reader.read_record(&mut record) {
-            Ok(false) => return None,
-            Ok(true) => {
-                let line = record.position().map_or(0, csv::Position::line);
-                arrival(next_id, &record, &header).with_context(|| format!("line {line}"))
-            }
-            Err(error) => Err(anyhow::Error::from(error)).with_context(|| format!("line {line}")),
+pub fn packets(text: impl BufRead + 'static) -> anyhow::Result<Arrivals> {
+    let mut lines = Lines { text, number: 0, line: Vec::new() };
+    let header = lines.next().context("line 1")?.and_then(|line| fields(line).ok());
+    let positions = header.and_then(|header| {
+        let positions = COLUMNS.map(|name| header.iter().position(|column| *column == name));
+        positions.iter().all(Option::is_some).then(|| positions.map(Option::unwrap_or_default))
+    });
+    let Some(positions) = positions else {
+        bail!("line 1: expected the header `{}`, or a pcap file", COLUMNS.join(","));
+    };
+    let mut next_id = 0;
+    Ok(until_error(move || {
+        let arrival = match lines.next() {
+            Ok(None) => return None,
+            Ok(Some(line)) => fields(line)
+                .and_then(|fields| arrival(next_id, positions.map(|position| fields[position]))),
+            Err(error) => Err(error),
         };
-        failed = arrival.is_err();
         next_id += 1;
-        Some(arrival)
-    })))
+        Some(arrival.with_context(|| format!("line {}", lines.number)))
+    }))
 }
 
-fn arrival(
-    id: u64,
-    record: &csv::StringRecord,
-    header: &csv::StringRecord,
-) -> anyhow::Result<Arrival> {
-    let row: Row<'_> = record.deserialize(Some(header)).map_err(|error| match error.kind() {
-        // The message of `csv` repeats the position that the caller adds.
-        csv::ErrorKind::Deserialize { err, .. } => match err.field() {
-            Some(field) => {
-                anyhow!("`{}`: {}", header.get(field as usize).unwrap_or("?"), err.kind())
-            }
-            None => anyhow!("{}", err.kind()),
-        },
-        _ => error.into(),
-    })?;
-    if row.len == 0 || row.len > MAX_LEN {
-        bail!("`len` {}: expected 1 to {MAX_LEN} bytes", row.len);
+/// Splits a line. No value of a script contains a comma, so one in quotes needs no attention.
+fn fields(line: &str) -> anyhow::Result<[&str; COLUMNS.len()]> {
+    let mut fields = [""; COLUMNS.len()];
+    let mut count = 0;
+    for (at, field) in line.split(',').enumerate() {
+        let field = field.trim();
+        let quoted = field.strip_prefix('"').and_then(|field| field.strip_suffix('"'));
+        if let Some(place) = fields.get_mut(at) {
+            *place = quoted.unwrap_or(field).trim();
+        }
+        count = at + 1;
     }
-    let dscp =
-        Dscp::new(row.dscp).ok_or_else(|| anyhow!("`dscp` {}: expected 0 to 63", row.dscp))?;
-    let ecn = Ecn::from_name(row.ecn)
-        .ok_or_else(|| anyhow!("`ecn` {}: expected not-ect, ect0, ect1 or ce", row.ecn))?;
-    let meta = Meta { dscp, ecn, ..Meta::new(row.len, row.flow) };
-    Ok(Arrival { id, time: Time::from_nanos(row.time_ns), meta, is_wanted: true })
+    if count != fields.len() {
+        bail!("expected {} fields, found {count}", fields.len());
+    }
+    Ok(fields)
+}
+
+/// Reads the packet with the number `id` from its fields, in the order of [`COLUMNS`].
+fn arrival(id: u64, fields: [&str; COLUMNS.len()]) -> anyhow::Result<Arrival> {
+    let [time_ns, len, flow, dscp, ecn] = fields;
+    let refused = |column: usize, expected: &str| {
+        anyhow!("`{}` {}: expected {expected}", COLUMNS[column], fields[column])
+    };
+    let time_ns = number(time_ns).ok_or_else(|| refused(0, "a whole number of nanoseconds"))?;
+    let len = number(len).filter(|len| (1..=MAX_LEN).contains(len));
+    let len = len.ok_or_else(|| refused(1, &format!("1 to {MAX_LEN} bytes")))?;
+    let flow = number(flow).ok_or_else(|| refused(2, &format!("0 to {}", u32::MAX)))?;
+    let dscp = number(dscp).and_then(Dscp::new).ok_or_else(|| refused(3, "0 to 63"))?;
+    let ecn = Ecn::from_name(ecn).ok_or_else(|| refused(4, "not-ect, ect0, ect1 or ce"))?;
+    let meta = Meta { dscp, ecn, ..Meta::new(len, flow) };
+    Ok(Arrival { id, time: Time::from_nanos(time_ns), meta, is_wanted: true })
+}
+
+/// Reads a decimal number, or a hexadecimal one after `0x`.
+fn number<T: TryFrom<u64>>(text: &str) -> Option<T> {
+    let number = match text.strip_prefix("0x") {
+        Some(digits) => u64::from_str_radix(digits, 16),
+        None => text.parse(),
+    };
+    number.ok().and_then(|number| T::try_from(number).ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: impl Into<Vec<u8>>) -> Result<Vec<Arrival>, String> {
+        let packets = packets(std::io::Cursor::new(text.into()));
+        let packets = packets.and_then(Iterator::collect);
+        packets.map_err(|error: anyhow::Error| format!("{error:#}"))
+    }
+
+    #[test]
+    fn spreadsheets_write_quotes_blank_lines_and_marks() {
+        let text = "\u{feff}len, \"time_ns\",ecn,dscp,flow\r\n\r\n\"1500\",7,ect0,0x2e, 3\r\n \n";
+        let packets = read(text).expect("a script");
+        let [packet] = packets.as_slice() else { panic!("{} packets", packets.len()) };
+        let Meta { len, flow, dscp, ecn, .. } = packet.meta;
+        let fields = (packet.time.as_nanos(), len, flow, dscp.value(), ecn);
+        assert_eq!(fields, (7, 1500, 3, 46, Ecn::Ect0));
+    }
+
+    #[test]
+    fn faults_are_reported_with_their_line() {
+        let script = |row: &str| format!("time_ns,len,flow,dscp,ecn\n0,1,1,0,ce\n\n{row}\n");
+        for (text, expected) in [
+            (script("0,1,1,0"), "line 4: expected 5 fields, found 4"),
+            (script("0,1,1,0,ce,"), "line 4: expected 5 fields, found 6"),
+            (script("-1,1,1,0,ce"), "line 4: `time_ns` -1: expected a whole number of nanoseconds"),
+            (script("0,0,1,0,ce"), "line 4: `len` 0: expected 1 to 65535 bytes"),
+            (script("0,1,4294967296,0,ce"), "line 4: `flow` 4294967296: expected 0 to 4294967295"),
+            (script("0,1,1,300,ce"), "line 4: `dscp` 300: expected 0 to 63"),
+            (script("0,1,1,0,\"ect"), "line 4: `ecn` \"ect: expected not-ect, ect0, ect1 or ce"),
+            (script(&"0".repeat(LINE_MAX_BYTES)), "line 4: a line of more than 65536 bytes"),
+            ("\n\n".to_owned(), "line 1: expected the header `time_ns,len,flow,dscp,ecn`"),
+            ("time_ns,len,flow,dscp,dscp\n".to_owned(), "line 1: expected the header"),
+            ("time_ns,len,flow,dscp,ecn,id\n".to_owned(), "line 1: expected the header"),
+        ] {
+            let error = read(text).err().unwrap_or_default();
+            assert!(error.starts_with(expected), "{error}\n{expected}");
+        }
+        let error = read(*b"time_ns,len,flow,dscp,ecn\n\xff\n").err().unwrap_or_default();
+        assert!(error.starts_with("line 2: expected text in UTF-8"), "{error}");
+    }
 }
