@@ -4,7 +4,7 @@ use crate::fold::{ArmFold, ShareWithin, percent};
 use crate::link::merge_sanction;
 use crate::metric_names::{closest_metric, latency_names, metric_names, metric_unit};
 use crate::schema::{
-    ArmBottleneck, ArmLatency, ArmSummary, ArmThroughput, Direction, Interval, Judged,
+    ArmBottleneck, ArmInside, ArmLatency, ArmSummary, ArmThroughput, Direction, Interval, Judged,
     LatencyMeasure, Phase, Quantile, RunRecord, Sanction, TrialRecord,
 };
 use crate::shares::Ratio;
@@ -178,6 +178,11 @@ impl ArmSummary {
         all
     }
 
+    /// Returns the round trips of the connections that load a direction.
+    pub fn inside(&self, direction: Direction) -> Option<&ArmInside> {
+        self.inside.iter().find(|inside| inside.direction == direction)
+    }
+
     pub fn throughput(&self, direction: Direction) -> Option<&ArmThroughput> {
         self.throughputs.iter().find(|throughput| throughput.direction == direction)
     }
@@ -195,6 +200,7 @@ pub fn metric(summary: &ArmSummary, name: &str) -> Option<f64> {
     }
     latency_metric(summary, None, name)
         .or_else(|| waiting_metric(summary, name))
+        .or_else(|| inside_metric(summary, name))
         .or_else(|| rate_metric(summary, name))
         .or_else(|| queue_metric(summary, name))
 }
@@ -251,6 +257,13 @@ fn waiting_metric(summary: &ArmSummary, name: &str) -> Option<f64> {
         _ => return None,
     };
     Some(statistics.get(&Quantile::from_name(statistic)?)?.mean / 1e6)
+}
+
+/// Returns `load.inside.DIRECTION.STAT`, ms.
+fn inside_metric(summary: &ArmSummary, name: &str) -> Option<f64> {
+    let (direction, statistic) = name.strip_prefix("load.inside.")?.split_once('.')?;
+    let inside = summary.inside(direction_named(direction)?)?;
+    Some(inside.over_repeats.get(&Quantile::from_name(statistic)?)?.mean / 1e6)
 }
 
 fn rate_metric(summary: &ArmSummary, name: &str) -> Option<f64> {

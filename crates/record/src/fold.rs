@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 
 use crate::link::merge_sanction;
 use crate::schema::{
-    ArmBottleneck, ArmLatency, ArmMetric, ArmSummary, BottleneckSummary, Distribution, FlowRecord,
-    Interval, LatencyHistogram, LatencyMeasure, LatencySummary, Metric, Phase, Quantile,
-    TrialRecord,
+    ArmBottleneck, ArmInside, ArmLatency, ArmMetric, ArmSummary, BottleneckSummary, Distribution,
+    FlowRecord, InsideLatency, Interval, LatencyHistogram, LatencyMeasure, LatencySummary, Metric,
+    Phase, Quantile, TrialRecord,
 };
 use crate::stats::{CONFIDENCE, MeanInTwoPasses, Pass};
 use crate::summarise::LatencyPools;
@@ -19,6 +19,7 @@ pub(crate) struct ArmFold {
     valid: u32,
     invalid: u32,
     latencies: Vec<LatencyFold>,
+    inside: Vec<InsideFold>,
     throughputs: [ThroughputFold; 2],
     bottlenecks: Vec<BottleneckFold>,
     metrics: Vec<MetricFold>,
@@ -39,6 +40,12 @@ impl ArmFold {
             let is_same = |known: &LatencyFold| known.matches(latency);
             entry(&mut self.latencies, &mut hint, is_same, || LatencyFold::new(latency))
                 .add(latency, pass);
+        }
+        hint = 0;
+        for inside in &trial.inside {
+            let is_same = |known: &InsideFold| known.total.direction == inside.direction;
+            entry(&mut self.inside, &mut hint, is_same, || InsideFold::new(inside))
+                .add(inside, pass);
         }
         for (fold, direction) in self.throughputs.iter_mut().zip(DIRECTIONS) {
             fold.add(trial, direction, pass);
@@ -70,6 +77,7 @@ impl ArmFold {
             trials_valid: self.valid,
             trials_invalid: self.invalid,
             latencies: self.latencies.iter().map(|latency| latency.summary(arm, pools)).collect(),
+            inside: self.inside.iter().map(InsideFold::summary).collect(),
             throughputs: directions.filter_map(|(fold, way)| fold.summary(way)).collect(),
             bottlenecks: self.bottlenecks.iter().map(BottleneckFold::summary).collect(),
             metrics: self.metrics.iter().filter_map(MetricFold::summary).collect(),
@@ -168,6 +176,32 @@ impl LatencyFold {
         }
         pools.pool(arm, &mut latency);
         latency
+    }
+}
+
+/// The loading connections of one direction.
+#[derive(Debug)]
+struct InsideFold {
+    /// Has no quantiles until [`InsideFold::summary`].
+    total: ArmInside,
+    over_repeats: Quantiles,
+}
+
+impl InsideFold {
+    fn new(first: &InsideLatency) -> Self {
+        let total = ArmInside { direction: first.direction, ..ArmInside::default() };
+        Self { total, over_repeats: Quantiles::default() }
+    }
+
+    fn add(&mut self, inside: &InsideLatency, pass: Pass) {
+        if pass == Pass::Sums {
+            self.total.values += inside.distribution.count;
+        }
+        self.over_repeats.add(Some(&inside.distribution), pass);
+    }
+
+    fn summary(&self) -> ArmInside {
+        ArmInside { over_repeats: self.over_repeats.intervals(), ..self.total.clone() }
     }
 }
 

@@ -27,6 +27,10 @@ pub fn metric_names() -> Vec<(String, &'static str)> {
             names.extend(Quantile::ALL.map(|it| (format!("{phase}.{queue}.{}", it.name()), "ms")));
         }
     }
+    for direction in ["up", "down"] {
+        let of = |it: Quantile| (format!("load.inside.{direction}.{}", it.name()), "ms");
+        names.extend(Quantile::ALL.map(of));
+    }
     for (what, unit) in DIRECTION_METRICS {
         names.extend(["up", "down"].map(|direction| (format!("{what}.{direction}"), unit)));
     }
@@ -97,6 +101,8 @@ mod tests {
             ("idle.down.mean", Some("ms")),
             ("load.loss", Some("%")),
             ("load.queuing.up.max", Some("ms")),
+            ("load.inside.down.p99", Some("ms")),
+            ("idle.inside.down.p99", None),
             ("load.rtt.mean.within.15-30", Some("%")),
             ("goodput.up", Some("Mbit/s")),
             ("power.down", Some("Mbit/s/s")),

@@ -19,6 +19,7 @@
 //! | [`application`] | calls, web pages, games and video with their users' quality metrics |
 //! | [`tcp`], [`sprout`] | the transports: TCP, and Sprout for cellular links |
 //! | [`congestion`] | congestion control, one file per algorithm |
+//! | `inside` | round trips of the TCP flows that are the load |
 //! | `endpoint` | the interface of every flow, and its port to the network |
 //! | [`net`] | links in chains, delays, packets |
 //!
@@ -31,6 +32,7 @@ mod endpoint;
 pub mod env;
 pub mod flow;
 mod flow_curves;
+mod inside;
 pub mod net;
 pub mod runner;
 mod simulation;

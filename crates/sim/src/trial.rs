@@ -15,6 +15,7 @@ use underload_record::schema::{
 use crate::ce_watch::CeWatch;
 use crate::flow::{Agent, FlowConfig, FlowKind, Lifetime, ProbeConfig, ProbeSchedule};
 use crate::flow_curves::FlowCurves;
+use crate::inside::InsideWatch;
 use crate::net::{HopConfig, SharedWatcher};
 use crate::simulation::Simulation;
 use crate::sprout;
@@ -178,6 +179,7 @@ pub fn run_attended(
         now: Time::ZERO,
         sample_interval: sample_interval.map(|span| span.max(MIN_SAMPLE_INTERVAL)),
         flow_curves: curves.unwrap_or_default(),
+        inside: InsideWatch::new(&flows, &windows),
         ce_watch: CeWatch::new(&flows, &lifetimes, &windows, &simulation.network.hops),
         bottlenecks: Vec::new(),
         goodput: vec![None; flows.len()],
@@ -245,6 +247,7 @@ struct Trial {
     now: Time,
     sample_interval: Option<Span>,
     flow_curves: FlowCurves,
+    inside: InsideWatch,
     ce_watch: CeWatch,
     bottlenecks: Vec<BottleneckSummary>,
     /// Per flow, payload delivered in the load phase.
@@ -303,7 +306,8 @@ impl Trial {
                 Time::from_nanos((passed + 1) * interval.as_nanos())
             });
             let next_window = self.ce_watch.next_end();
-            let until = end.min(next_stop).min(next_sample).min(next_window);
+            let next_reading = self.inside.next(self.now);
+            let until = end.min(next_stop).min(next_sample).min(next_window).min(next_reading);
             let until = until.min(self.now + BETWEEN_CHECKS);
             self.simulation.run_until(until);
             self.now = until;
@@ -316,6 +320,9 @@ impl Trial {
             }
             if until == next_window {
                 self.ce_watch.end_window(&mut self.simulation.ecn_arrivals);
+            }
+            if until == next_reading {
+                self.inside.read(&self.simulation);
             }
             if until == next_sample {
                 self.sample();
@@ -378,6 +385,10 @@ impl Trial {
             outcome.samples.extend(samples);
         }
         let record = &mut outcome.record;
+        record.inside = self.inside.conclude(|position| {
+            let stats = outcome.tcp.get(position)?.as_ref()?;
+            Some(stats.smallest_rtt_ns).filter(|ns| *ns > 0)
+        });
         record.ce_alarms = ce_excess::of_probes(&outcome.samples, &record.flows, windows);
         record.ce_alarms.extend(self.ce_watch.alarms(flows));
         outcome

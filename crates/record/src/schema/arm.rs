@@ -19,6 +19,9 @@ pub struct ArmSummary {
     /// Trials excluded because they are invalid.
     pub trials_invalid: u32,
     pub latencies: Vec<ArmLatency>,
+    /// Round trips inside the load, per direction.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub inside: Vec<ArmInside>,
     /// Rates per direction, in the load phase if the trial has one.
     pub throughputs: Vec<ArmThroughput>,
     pub bottlenecks: Vec<ArmBottleneck>,
@@ -52,6 +55,27 @@ pub struct ArmLatency {
     /// For a closed-loop probe: each time-weighted statistic over repeats, in ns; else empty.
     #[serde(default)]
     pub time_weighted: BTreeMap<Quantile, Interval>,
+}
+
+/// Round trips of the TCP connections that load one direction, over an arm's valid trials. Their
+/// values are not stored, so the quantiles are means over trials.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct ArmInside {
+    /// Direction of the payload.
+    pub direction: Direction,
+    /// Values of all trials, see [`super::InsideLatency`].
+    pub values: u64,
+    /// Each statistic of the trials, ns, over repeats.
+    pub over_repeats: BTreeMap<Quantile, Interval>,
+}
+
+impl ArmInside {
+    /// Returns a statistic over the trials if each of them has about enough values for it.
+    pub fn told_over_repeats(&self, quantile: Quantile) -> Option<&Interval> {
+        let interval = self.over_repeats.get(&quantile)?;
+        let per_trial = self.values / u64::from(interval.repeats.max(1));
+        quantile.is_told_by(per_trial).then_some(interval)
+    }
 }
 
 /// A quantile of all probes sent, by which steps, arms and lines are judged. A lost probe counts as

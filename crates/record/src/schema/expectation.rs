@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 /// | `PHASE.rtt.STAT.within.LOW-HIGH` | trials whose STAT is at least LOW and below HIGH ms | `%` |
 /// | `PHASE.up.STAT`, `PHASE.down.STAT` | one-way delay of that probe | `ms` |
 /// | `PHASE.sojourn.up.STAT`, `... .down.STAT` | sojourn in that queue, mean over repeats | `ms` |
+/// | `load.inside.up.STAT`, `... .down.STAT` | round trip of TCP load, mean over repeats | `ms` |
 /// | `PHASE.queuing.up.STAT`, `... .down.STAT` | sojourn plus serialisation time | `ms` |
 /// | `PHASE.loss` | probes lost | `%` |
 /// | `goodput.up`, `goodput.down` | payload of all flows | `Mbit/s` |

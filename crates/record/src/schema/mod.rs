@@ -22,6 +22,7 @@ mod cohorts;
 mod expectation;
 mod finding;
 mod headline;
+mod inside;
 mod measure;
 mod packet;
 mod plot;
@@ -35,7 +36,8 @@ pub use alarm::{CeAlarm, CeRule};
 pub use underload_aqm::packet::Ecn;
 
 pub use arm::{
-    ArmBottleneck, ArmLatency, ArmMetric, ArmRatio, ArmSummary, ArmThroughput, Interval, Judged,
+    ArmBottleneck, ArmInside, ArmLatency, ArmMetric, ArmRatio, ArmSummary, ArmThroughput, Interval,
+    Judged,
 };
 pub use cohorts::{
     ClassStudy, CohortCount, CohortSeries, CohortStudy, Compared, Comparison, Estimate,
@@ -44,6 +46,7 @@ pub use cohorts::{
 pub use expectation::{Choice, Expectation, Extreme, Verdict, names_arm};
 pub use finding::{ClassLatency, Finding, ForeignTest, MarkingFate, Readings, Rpm};
 pub use headline::Headline;
+pub use inside::{Added, InsideLatency, InsideReadings, Vantage};
 pub use measure::{
     Direction, Distribution, LatencyHistogram, LatencyMeasure, PacketCount, Phase, PhaseWindow,
     Quantile, Sanction,

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    CeAlarm, Direction, Distribution, Finding, Judged, LatencyHistogram, LatencyMeasure,
-    PacketCount, PhaseWindow, Quantile, Sanction, Timeliness, Validity,
+    CeAlarm, Direction, Distribution, Finding, InsideLatency, Judged, LatencyHistogram,
+    LatencyMeasure, PacketCount, PhaseWindow, Quantile, Sanction, Timeliness, Validity,
 };
 
 /// Results of one arm in one repeat.
@@ -32,6 +32,10 @@ pub struct TrialRecord {
     pub flows: Vec<FlowRecord>,
     /// Latency of each probe in each phase.
     pub latencies: Vec<LatencySummary>,
+    /// Round trips of the loading TCP connections, per direction; empty without such a load, if the
+    /// sender's system does not report them, and in runs of earlier versions.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub inside: Vec<InsideLatency>,
     /// One per bottleneck, direction and window.
     pub bottlenecks: Vec<BottleneckSummary>,
     /// Flows with too many congestion marks.

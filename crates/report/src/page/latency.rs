@@ -1,7 +1,7 @@
 //! Idle and working latency: the overview plot and the table of every arm.
 
 use maud::{Markup, html};
-use underload_record::schema::{ArmLatency, ArmMetric, LatencyMeasure, Phase, Quantile};
+use underload_record::schema::{ArmInside, ArmLatency, ArmMetric, LatencyMeasure, Phase, Quantile};
 
 use super::figures::{Headings, figures};
 use super::parts::{
@@ -27,6 +27,9 @@ pub(super) fn section(subjects: &[Subject<'_>], overview: &[Plot], is_many: bool
             phases.into_iter().filter_map(|phase| subject.summary.headline(phase)).collect();
         let describe = |latency: &ArmLatency| phase_words(latency.phase).to_owned();
         rows.extend(arm_rows(subject, &latencies, strong, describe));
+        if !latencies.is_empty() {
+            rows.extend(subject.summary.inside.iter().map(|it| inside_row(it, strong)));
+        }
         rows.extend(application_rows(subject, latencies.is_empty()));
     }
     // Servers that answer no probes have no latencies to show.
@@ -40,6 +43,11 @@ pub(super) fn section(subjects: &[Subject<'_>], overview: &[Plot], is_many: bool
             "working while it is steady. Quantiles pool every sample of an arm's valid trials "
             "(nearest rank). The small line is the 95 % interval of the mean of the trials' own "
             "quantiles (Student's t)."
+            @if subjects.iter().any(|subject| !subject.summary.inside.is_empty()) {
+                " Inside the load: the smoothed round trips of the TCP flows that are the load, "
+                "read every 10 ms while it is steady, mean of the trials' quantiles. They exceed "
+                "those of the probe where each flow has a queue."
+            }
         }
         "\n"
         (folded_if(is_many, "All arms as bars", figures(overview, Headings::Hidden)))
@@ -152,6 +160,30 @@ fn arm_rows(
         }
     }
     rows
+}
+
+/// Renders the round trips of the connections that load a direction.
+fn inside_row(inside: &ArmInside, strong: Strong) -> Markup {
+    let cell = |quantile| {
+        let Some(interval) = inside.told_over_repeats(quantile) else {
+            return html! { (NOTHING) };
+        };
+        let value = signed(interval.mean / 1e6);
+        html! {
+            @if strong.has(quantile) { b { (value) } } @else { (value) }
+            @if let Some(range) = range(interval, 1e6, Least::Zero) { (below(&range)) }
+        }
+    };
+    html! {
+        tr {
+            td.text { "inside the load, " (inside.direction.name()) }
+            @for quantile in Quantile::ALL {
+                td class=[strong.width(quantile)] { (cell(quantile)) }
+            }
+            td { (thousands(inside.values)) }
+            td {} td {}
+        }
+    }
 }
 
 /// Renders the quantiles of a closed-loop probe weighted by time.

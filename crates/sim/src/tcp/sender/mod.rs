@@ -44,6 +44,8 @@ pub struct TcpStats {
     pub pacing: Option<PacketRate>,
     /// 0 before the first sample.
     pub smoothed_rtt_ns: u64,
+    /// Smallest round trip of the last five minutes; 0 before the first sample.
+    pub smallest_rtt_ns: u64,
     /// When all of a transfer was acknowledged.
     pub finished: Option<Time>,
 }
@@ -179,6 +181,7 @@ impl Sender {
             in_flight: self.board.in_flight(),
             pacing: self.control.pacing(),
             smoothed_rtt_ns: self.rtt.smoothed.map_or(0, Span::as_nanos),
+            smallest_rtt_ns: self.rtt.smoothed.map_or(0, |_| self.rtt.min.as_nanos()),
             ..self.stats
         }
     }
