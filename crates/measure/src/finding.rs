@@ -21,6 +21,9 @@ const BUFFER_DELAY_MS: f64 = 5.0;
 /// A UDP load that loses at most this share did not fill the line: lines with capacity left lose
 /// some packets too, above all over Wi-Fi.
 const CAPPED_LOST: f64 = 0.02;
+/// Why the round trips of a TCP load are unknown.
+const NO_ROUND_TRIPS: &str = "the system of the sending end does not report the round trips of its \
+                              connections, or the load was too short";
 /// A sender's own rate is used only if the sender ran for longer than this.
 const SENT_MIN_NS: u64 = 1_000_000_000;
 
@@ -64,6 +67,10 @@ pub fn step(
     finding.valid = outcome.trial.validity.is_valid();
     finding.invalid_because = outcome.trial.validity.reasons_in_words();
     finding.latencies = round_trips(&outcome.trial.latencies);
+    finding.inside = outcome.trial.inside.iter().map(Into::into).collect();
+    if finding.inside.is_empty() && outcome.trial.flows.iter().any(|flow| flow.kind == "tcp") {
+        finding.inside_unknown = Some(NO_ROUND_TRIPS.to_owned());
+    }
     finding.buffer_kib = buffer_kib(&finding);
     Step::new(outcome, finding)
 }
@@ -342,6 +349,7 @@ mod tests {
             cancelled: false,
             ce_alarms: Vec::new(),
             probe_counts: Vec::new(),
+            inside: Vec::new(),
             loads: Vec::new(),
             clock_offset: None,
         }
@@ -360,8 +368,8 @@ mod tests {
     fn a_queue_that_drops_has_no_better_grade_than_one_that_delays() {
         let drops = found(measured(|number| (number % 33 > 0).then_some(12)));
         let delays = found(measured(|_| Some(22)));
-        assert_eq!(delays.finding.added_ms(), Some(10.0));
-        assert_eq!(drops.finding.added_ms(), Some(f64::INFINITY));
+        assert_eq!(delays.finding.added_beside_ms(), Some(10.0));
+        assert_eq!(drops.finding.added_beside_ms(), Some(f64::INFINITY));
         // The table of the answered probes has no trace of it but the loss.
         let load = drops.finding.headline(Phase::Load).unwrap();
         assert_eq!((load.p99_ms, load.of_sent_ms[&Quantile::P99]), (Some(12.0), None));

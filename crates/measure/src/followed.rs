@@ -28,11 +28,18 @@ pub fn followed(trial: &TrialRecord) -> Vec<(Followed, f64)> {
     let found = [
         (Followed::LoadP99, ms(load, Quantile::P99)),
         (Followed::LoadP50, ms(load, Quantile::P50).or_else(|| of_foreign(trial))),
+        (Followed::InsideP99, inside_p99_ms(trial)),
         (Followed::IdleP50, ms(idle, Quantile::P50)),
         (Followed::GoodputUp, sum(up)),
         (Followed::GoodputDown, sum(down)),
     ];
     found.into_iter().filter_map(|(followed, value)| Some((followed, value?))).collect()
+}
+
+/// Returns the p99 of the round trips inside the load in the worse direction.
+fn inside_p99_ms(trial: &TrialRecord) -> Option<f64> {
+    let told = trial.inside.iter().filter_map(|it| it.distribution.told_ns(Quantile::P99));
+    told.max().map(|ns| ns as f64 / 1e6)
 }
 
 /// Returns the median under load, ms, of a test against a server of another kind. Such a test sends

@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use underload_record::schema::{
-    Direction, Finding, FlowDirection, FlowRecord, ForeignTest, Metric, Phase, PhaseWindow, Rpm,
-    Series, SeriesPoint, Timeliness, TrialRecord, Validity, ValidityLimits,
+    Direction, Finding, FlowDirection, FlowRecord, ForeignTest, InsideReadings, Metric, Phase,
+    PhaseWindow, Rpm, Series, SeriesPoint, Timeliness, TrialRecord, Validity, ValidityLimits,
 };
 
 use crate::finding::Step;
@@ -29,6 +29,8 @@ pub struct ForeignLoad {
     /// Round trips of the loading connection since the load began, us.
     pub readings: Vec<(Duration, f64)>,
     pub metrics: Vec<Metric>,
+    /// Round trips on the loading connections under load; `None` if the test reports none.
+    pub inside: Option<InsideReadings>,
     /// Reasons why the step is invalid; empty if it is valid.
     pub incomplete: Vec<String>,
     /// Name and latency readings of the test, recorded instead of probe results.
@@ -70,6 +72,7 @@ impl ForeignLoad {
             goodput_up_mbit_s: up.map(|rate| rate / 1e6),
             goodput_down_mbit_s: down.map(|rate| rate / 1e6),
             rpm: self.rpm,
+            inside: self.inside.into_iter().collect(),
             foreign: Some(Box::new(self.foreign)),
             ..Finding::default()
         };
@@ -138,13 +141,14 @@ mod tests {
             moved: vec![(at(0), 0), (at(100), 100_000), (at(100), 100_000), (at(200), 90_000)],
             readings: vec![(at(100), 40_000.0)],
             metrics: Vec::new(),
+            inside: None,
             incomplete: Vec::new(),
             foreign,
         };
         let Step { outcome: kept, finding } = told.step(0);
         assert!(kept.samples.is_empty() && kept.trial.latencies.is_empty());
         assert!(finding.markings.is_empty() && finding.clock_offset_ms.is_none());
-        assert_eq!(finding.added_ms(), None);
+        assert_eq!(finding.added(), None);
         assert_eq!(kept.trial.flows[0].goodput_down_bit_per_s, Some(8_000_000));
         assert_eq!(kept.trial.flows[0].goodput_up_bit_per_s, None);
         let phases: Vec<Phase> = kept.trial.phases.iter().map(|it| it.phase).collect();

@@ -36,6 +36,7 @@ pub fn trial(identity: TrialRecord, measured: MeasurementResult) -> Outcome {
         validity,
         timeliness: measured.timeliness,
         latencies: trial_latencies(&measured.samples, &measured.flows, &measured.phases),
+        inside: measured.inside,
         phases: measured.phases,
         flows: measured.flows,
         ce_alarms: measured.ce_alarms,

@@ -73,6 +73,28 @@ fn assert_tcp_works(address: &str, direction: Direction) {
     assert!(log.tcp.iter().any(|sample| sample.info.congestion_window_segments > 1));
     assert!(log.tcp.is_sorted_by(|a, b| a.time_ns < b.time_ns));
     assert!(log.retransmits().is_some());
+    let readings = log.round_trips.readings();
+    assert!(readings.is_sorted_by(|a, b| a.time_ns < b.time_ns));
+    assert!(readings.iter().all(|reading| (1..5_000_000).contains(&reading.rtt_us)));
+    wait_until_idle(&server);
+}
+
+#[test]
+fn round_trips_are_read_100_times_a_second_whichever_end_sends() {
+    let server = server(LoadServerConfig::default());
+    for direction in [Direction::Up, Direction::Down] {
+        let clock = RunClock::start();
+        let lease = Duration::from_secs(20);
+        let flow = flow(direction, reno());
+        let handle =
+            start_flow(&flow, server.address(), &current_network(), clock, lease, NO_TOKEN)
+                .unwrap();
+        std::thread::sleep(Duration::from_secs(1));
+        let log = handle.finish().unwrap();
+        let readings = log.round_trips.readings();
+        // A busy machine reads later.
+        assert!((40..=102).contains(&readings.len()), "{direction}: {}", readings.len());
+    }
     wait_until_idle(&server);
 }
 

@@ -18,20 +18,28 @@ pub const RUNS_MIN: usize = 3;
 pub enum Followed {
     LoadP99,
     LoadP50,
+    InsideP99,
     IdleP50,
     GoodputUp,
     GoodputDown,
 }
 
 impl Followed {
-    pub const ALL: [Self; 5] =
-        [Self::LoadP99, Self::LoadP50, Self::IdleP50, Self::GoodputUp, Self::GoodputDown];
+    pub const ALL: [Self; 6] = [
+        Self::LoadP99,
+        Self::LoadP50,
+        Self::InsideP99,
+        Self::IdleP50,
+        Self::GoodputUp,
+        Self::GoodputDown,
+    ];
 
     /// Returns the name in options and files, a description and the unit.
     const fn texts(self) -> [&'static str; 3] {
         match self {
             Self::LoadP99 => ["load-p99", "p99 of latency under load", "ms"],
             Self::LoadP50 => ["load-p50", "median latency under load", "ms"],
+            Self::InsideP99 => ["inside-p99", "p99 of round trips inside the load", "ms"],
             Self::IdleP50 => ["idle-p50", "median idle latency", "ms"],
             Self::GoodputUp => ["goodput-up", "goodput up", "Mbit/s"],
             Self::GoodputDown => ["goodput-down", "goodput down", "Mbit/s"],

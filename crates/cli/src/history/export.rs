@@ -28,6 +28,7 @@ pub fn prometheus(collected: &Collected, trends: &[Trend]) -> String {
         let (phase, quantile) = match followed {
             Followed::LoadP99 => ("load", "0.99"),
             Followed::LoadP50 => ("load", "0.5"),
+            Followed::InsideP99 => ("inside", "0.99"),
             Followed::IdleP50 => ("idle", "0.5"),
             _ => return None,
         };
@@ -86,6 +87,7 @@ fn field(followed: Followed) -> &'static str {
     match followed {
         Followed::LoadP99 => "load_p99_ms",
         Followed::LoadP50 => "load_p50_ms",
+        Followed::InsideP99 => "inside_p99_ms",
         Followed::IdleP50 => "idle_p50_ms",
         Followed::GoodputUp => "goodput_up_mbit_s",
         Followed::GoodputDown => "goodput_down_mbit_s",

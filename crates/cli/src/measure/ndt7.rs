@@ -13,7 +13,7 @@ use underload_compat::nq::NqTrust;
 use underload_disk::{self as disk, Access};
 use underload_line::{Plan, Test, store_step};
 use underload_measure::ForeignLoad;
-use underload_record::schema::{Direction, Finding, ForeignTest, Metric, Readings};
+use underload_record::schema::{Direction, Finding, ForeignTest, InsideReadings, Metric, Readings};
 use underload_report::plain_text;
 use underload_store::RunDir;
 use underload_terminal::console::note;
@@ -44,6 +44,8 @@ Its privacy: https://www.measurementlab.net/privacy/";
 
 /// Name of the test in records.
 const TEST: &str = "ndt7";
+/// What the round trips of this test are.
+const INSIDE: &str = "smoothed readings of the loading connection";
 
 /// Numbers that such a test does not have.
 const CANNOT_TELL: &str = "round trips are those of the loading connection, smoothed by TCP, so \
@@ -285,7 +287,13 @@ fn agreement() -> anyhow::Result<PathBuf> {
 /// Returns the readings under load, ms.
 fn loaded(result: &Ndt7Result) -> Option<Readings> {
     let in_ms = result.loaded_rtt_us().into_iter().map(|us| us / 1e3);
-    Readings::of("smoothed readings of the loading connection", in_ms)
+    Readings::of(INSIDE, in_ms)
+}
+
+/// Returns the readings under load as round trips inside the load.
+fn inside(direction: Direction, result: &Ndt7Result) -> Option<InsideReadings> {
+    let in_ms = result.loaded_rtt_us().into_iter().map(|us| us / 1e3);
+    InsideReadings::of_ms(direction, INSIDE, in_ms, Some(smallest_ms(result)))
 }
 
 /// Returns the smallest round trip of the connection, including the TCP handshake, ms.
@@ -336,6 +344,7 @@ fn foreign_load(direction: Direction, result: &Ndt7Result, server: Option<String
         moved: result.moved.clone(),
         readings: result.readings.clone(),
         metrics: metrics.into_iter().flatten().collect(),
+        inside: inside(direction, result),
         incomplete: broken.into_iter().collect(),
         foreign: ForeignTest {
             test: TEST.to_owned(),

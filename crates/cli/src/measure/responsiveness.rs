@@ -7,7 +7,9 @@ use underload_compat::nq::{NqClient, NqOptions, NqResult, NqTrust};
 use underload_line::{Plan, Test, session, store_step};
 use underload_measure::ForeignLoad;
 use underload_probe::control::Trust;
-use underload_record::schema::{Direction, Finding, ForeignTest, Metric, Readings, Rpm};
+use underload_record::schema::{
+    Direction, Finding, ForeignTest, InsideReadings, Metric, Readings, Rpm,
+};
 use underload_store::RunDir;
 use underload_terminal::console::note;
 use underload_terminal::exit::OrBadInput;
@@ -18,6 +20,8 @@ use super::foreign::{arms, directions};
 
 /// Name of the test in records.
 const TEST: &str = "responsiveness";
+/// The round trips of this test on connections that load the line.
+const INSIDE: &str = "exchanges on the loading connections";
 
 /// Numbers that such a test does not have.
 const CANNOT_TELL: &str = "a responsiveness test has no probes on a schedule and no idle phase, so \
@@ -112,8 +116,9 @@ fn foreign_load(
     let loaded = [
         Readings::of("handshakes of fresh connections", ms(&probes.foreign_tcp_ns)),
         Readings::of("exchanges on fresh connections", ms(&probes.foreign_http_ns)),
-        Readings::of("exchanges on the loading connections", ms(&probes.loaded_http_ns)),
+        Readings::of(INSIDE, ms(&probes.loaded_http_ns)),
     ];
+    let inside = InsideReadings::of_ms(direction, INSIDE, ms(&probes.loaded_http_ns), None);
     let mut remarks = vec![format!(
         "{} connections in {} intervals, {} probes failed, confidence {}",
         result.connections,
@@ -149,6 +154,7 @@ fn foreign_load(
             count("connections", result.connections as f64),
             count("probes_failed", result.failed as f64),
         ],
+        inside,
         incomplete: Vec::new(),
         foreign: ForeignTest {
             test: TEST.to_owned(),

@@ -13,7 +13,8 @@ use super::RECORD_INTERVAL;
 use super::admission::FlowShare;
 use super::pace::{Pace, PacedCounts, header_bytes, send_paced};
 use super::peer::Peer;
-use super::protocol::{BLOCK_BYTES, BlockHeader, DatagramHeader, Report, payload};
+use super::protocol::{BLOCK_BYTES, BlockHeader, BlockReadings, DatagramHeader, Report, payload};
+use super::round_trips::{READ_INTERVAL, RoundTripLog};
 use super::tcp_info::TcpInfo;
 use super::udp_port::{Meeting, SharedEnd, UdpEnd};
 use crate::network::{is_temporary, is_transient};
@@ -72,32 +73,26 @@ impl<S: FlowShare> Lease<'_, S> {
         Ok(())
     }
 
-    /// Sends blocks, each with the connection's state of the last 100 ms at its start.
+    /// Sends blocks. The first block of every write has the connection's latest state at its start,
+    /// and the round trips read since the previous one.
     pub(super) fn source_tcp(&self) -> io::Result<()> {
         let mut blocks = payload(CHUNK_BYTES);
-        let mut written = blocks.len();
-        let mut next_header_ns = 0;
+        let mut written = 0;
+        let mut state = SenderState::default();
+        blocks.chunks_exact_mut(BLOCK_BYTES).for_each(|block| state.write_to(block));
         while !self.is_over() {
-            if written == blocks.len() {
-                written = 0;
-                let now_ns = self.peer.clock.now_ns();
-                if now_ns >= next_header_ns {
-                    next_header_ns = now_ns + RECORD_INTERVAL.as_nanos() as u64;
-                    // Zeros if this system does not report the state.
-                    let info = TcpInfo::if_supported(&self.peer.stream)?.unwrap_or_default();
-                    let elapsed_ns = now_ns - self.accepted_ns;
-                    let header = BlockHeader { elapsed_ns, info }.encode();
-                    for block in blocks.chunks_exact_mut(BLOCK_BYTES) {
-                        block[..BlockHeader::LEN].copy_from_slice(&header);
-                    }
-                }
-            }
-            if self.peer.wait(PollFlags::POLLOUT, self.end_ns)?.is_empty() {
+            state.read_if_due(self)?;
+            if self.peer.wait(PollFlags::POLLOUT, state.next_ns.min(self.end_ns))?.is_empty() {
                 continue;
             }
             let taken = self.share.take_bytes(Direction::Down).min(blocks.len() - written);
             if !self.take(Direction::Down, taken) {
                 continue;
+            }
+            // Blocks behind this one repeat an older state, which clients ignore.
+            let next_block = written.next_multiple_of(BLOCK_BYTES);
+            if let Some(block) = blocks.get_mut(next_block..) {
+                state.write_to(block);
             }
             let sent = (&self.peer.stream).write(&blocks[written..written + taken]);
             self.give_back_rest(Direction::Down, taken, &sent);
@@ -105,6 +100,12 @@ impl<S: FlowShare> Lease<'_, S> {
                 Ok(count) => written += count,
                 Err(error) if is_temporary(&error) => {}
                 Err(error) => return Err(error),
+            }
+            if written > next_block {
+                state.round_trips.clear();
+            }
+            if written == blocks.len() {
+                written = 0;
             }
         }
         Ok(())
@@ -211,6 +212,49 @@ impl<S: FlowShare> Lease<'_, S> {
 const CHUNK_BYTES: usize = 16 * BLOCK_BYTES;
 /// Longest sleep of a flow that is ahead of its session's rate.
 const HELD_UP_MAX: Duration = Duration::from_millis(20);
+
+/// What the kernel of the sending end knows of a connection.
+struct SenderState {
+    latest: BlockHeader,
+    /// Since the last block that had them. Times are relative to the start of the flow.
+    round_trips: RoundTripLog,
+    next_ns: u64,
+}
+
+impl Default for SenderState {
+    fn default() -> Self {
+        let round_trips = RoundTripLog::with_capacity(BlockReadings::MAX);
+        Self { latest: BlockHeader::default(), round_trips, next_ns: 0 }
+    }
+}
+
+impl SenderState {
+    /// Reads the kernel's state every 10 ms.
+    fn read_if_due<S: FlowShare>(&mut self, lease: &Lease<'_, S>) -> io::Result<()> {
+        let now_ns = lease.peer.clock.now_ns();
+        if now_ns < self.next_ns {
+            return Ok(());
+        }
+        self.next_ns = now_ns + READ_INTERVAL.as_nanos() as u64;
+        // Zeros if this system does not report the state.
+        let info = TcpInfo::if_supported(&lease.peer.stream)?.unwrap_or_default();
+        let elapsed_ns = now_ns - lease.accepted_ns;
+        self.latest = BlockHeader { elapsed_ns, info };
+        self.round_trips.note(elapsed_ns, info.rtt_us);
+        Ok(())
+    }
+
+    /// Writes the state to the start of a block; does nothing if it has no space.
+    fn write_to(&self, block: &mut [u8]) {
+        let Some((head, rest)) = block.split_first_chunk_mut::<{ BlockHeader::LEN }>() else {
+            return;
+        };
+        *head = self.latest.encode();
+        if let Some(list) = rest.first_chunk_mut() {
+            BlockReadings::encode(self.round_trips.readings(), self.latest.elapsed_ns, list);
+        }
+    }
+}
 
 /// Sends a report every 100 ms.
 struct Reporter<'a, S> {

@@ -1,7 +1,8 @@
 //! The load: flows that fill the path during a measurement.
 //!
 //! [`LoadServer`] is the far end, [`start_flow`] the near one. The receiver counts the payload 10
-//! times a second; the sender's view of a TCP flow ([`TcpInfo`]) is recorded equally often.
+//! times a second; the sender's view of a TCP flow ([`TcpInfo`]) is recorded equally often, and its
+//! round trip 100 times a second ([`RoundTripLog`]).
 //! Congestion control is always chosen explicitly, because a machine's default (CUBIC, BBR) changes
 //! the result.
 //!
@@ -18,6 +19,7 @@ mod opened;
 mod pace;
 mod peer;
 mod protocol;
+mod round_trips;
 mod server;
 mod steady;
 mod tcp_client;
@@ -43,6 +45,7 @@ pub use delivered::Delivered;
 use delivered::{DeliveredLog, bytes_at};
 pub use protocol::MAGIC;
 pub use protocol::{FlowKind, Request, Response, Token, payload};
+pub use round_trips::{RoundTrip, RoundTripLog};
 pub use server::{FlowHost, UdpPort};
 pub use server::{LoadServer, LoadServerConfig};
 pub use steady::SteadyDetector;
@@ -94,6 +97,9 @@ pub struct FlowLog {
     pub delivered: Vec<Delivered>,
     /// The sender's state, whichever end sends; empty for UDP.
     pub tcp: Vec<TcpSample>,
+    /// The sender's round trips, whichever end sends; empty for UDP and if the sender's system does
+    /// not report them.
+    pub round_trips: RoundTripLog,
     /// The congestion control in use if the near end sends over TCP; else `None`.
     pub congestion_control: Option<String>,
     /// Payload bytes that this end wrote to a TCP connection, including those that the far end has

@@ -4,8 +4,9 @@
 //! [`Request`] and receives a [`Response`]. Then, by kind of flow:
 //!
 //! - TCP up: the client sends payload; the server sends a [`Report`] every 100 ms.
-//! - TCP down: the server sends blocks of [`BLOCK_BYTES`], each with a [`BlockHeader`] at its
-//!   start.
+//! - TCP down: the server sends blocks of [`BLOCK_BYTES`], each with a [`BlockHeader`] at its start
+//!   and, since version 1 of [`BlockReadings`], the round trips read since the previous block.
+//!   Earlier servers send payload in their place, earlier clients ignore them.
 //! - UDP up: the client sends datagrams with a [`DatagramHeader`] to the port in the response; the
 //!   server sends reports over TCP as above.
 //! - UDP down: the client sends one such datagram from the address that shall receive the payload.
@@ -18,6 +19,7 @@ use subtle::ConstantTimeEq as _;
 use underload_record::schema::Marking;
 
 use super::congestion::is_name;
+use super::round_trips::RoundTrip;
 use super::tcp_info::TcpInfo;
 use super::{LoadError, congestion};
 
@@ -266,6 +268,48 @@ impl BlockHeader {
     }
 }
 
+/// Round trips that the server read since the previous block, after the [`BlockHeader`].
+pub(crate) struct BlockReadings;
+
+impl BlockReadings {
+    /// Most readings of a block; a sender that has more thins them.
+    pub(crate) const MAX: usize = 64;
+    pub(crate) const LEN: usize = 8 + 8 * Self::MAX;
+    /// Payload never begins like this: it is the same in every run.
+    const MARK: [u8; 4] = *b"ULR1";
+
+    /// Writes at most [`Self::MAX`] readings to `bytes`. Their times are relative to the instant
+    /// that `elapsed_ns` is relative to.
+    pub(crate) fn encode(readings: &[RoundTrip], elapsed_ns: u64, bytes: &mut [u8; Self::LEN]) {
+        let readings = &readings[..readings.len().min(Self::MAX)];
+        bytes[..4].copy_from_slice(&Self::MARK);
+        bytes[4..6].copy_from_slice(&(readings.len() as u16).to_be_bytes());
+        bytes[6..8].copy_from_slice(&[0; 2]);
+        for (slot, reading) in bytes[8..].chunks_exact_mut(8).zip(readings) {
+            let age_us = elapsed_ns.saturating_sub(reading.time_ns) / 1_000;
+            let age_us = u32::try_from(age_us).unwrap_or(u32::MAX);
+            slot[..4].copy_from_slice(&age_us.to_be_bytes());
+            slot[4..].copy_from_slice(&reading.rtt_us.to_be_bytes());
+        }
+    }
+
+    /// Returns the readings of a block whose header has `elapsed_ns`; none from a server without
+    /// them. Ignores readings that are older than the flow.
+    pub(crate) fn decode(
+        bytes: &[u8; Self::LEN],
+        elapsed_ns: u64,
+    ) -> impl Iterator<Item = RoundTrip> {
+        let count = usize::from(u16::from_be_bytes(part(bytes, 4)));
+        let is_list = bytes[..4] == Self::MARK && count <= Self::MAX;
+        let slots = bytes[8..].chunks_exact(8).take(if is_list { count } else { 0 });
+        slots.filter_map(move |slot| {
+            let age_ns = u64::from(u32::from_be_bytes(part(slot, 0))) * 1_000;
+            let time_ns = elapsed_ns.checked_sub(age_ns)?;
+            Some(RoundTrip { time_ns, rtt_us: u32::from_be_bytes(part(slot, 4)) })
+        })
+    }
+}
+
 /// Header at the start of every datagram of a UDP load flow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct DatagramHeader {
@@ -313,6 +357,9 @@ pub fn read_reports(bytes: &[u8]) {
     if let Some(head) = bytes.first_chunk::<{ BlockHeader::LEN }>() {
         let header = BlockHeader::decode(head);
         assert_eq!(BlockHeader::decode(&header.encode()), header);
+    }
+    if let Some(list) = bytes.first_chunk::<{ BlockReadings::LEN }>() {
+        assert!(BlockReadings::decode(list, u64::MAX).count() <= BlockReadings::MAX);
     }
     if let Some(header) = DatagramHeader::decode(bytes) {
         assert!(bytes.starts_with(&header.encode()));
@@ -380,6 +427,28 @@ mod tests {
         let bytes = accepted.encode();
         assert_eq!(Response::decode(&bytes.try_into().unwrap(), &[]).unwrap(), accepted);
         assert!(Response::decode(&[0; 16], &[]).is_err());
+    }
+
+    #[test]
+    fn readings_survive_the_round_trip_and_payload_has_none() {
+        let reading =
+            |number: u64| RoundTrip { time_ns: number * 10_000_000, rtt_us: 1_000 + number as u32 };
+        let readings: Vec<RoundTrip> = (1..=70).map(reading).collect();
+        let mut bytes = [0xff; BlockReadings::LEN];
+        let decoded = |bytes: &[u8; BlockReadings::LEN], elapsed_ns| -> Vec<RoundTrip> {
+            BlockReadings::decode(bytes, elapsed_ns).collect()
+        };
+        BlockReadings::encode(&readings, 800_000_000, &mut bytes);
+        assert_eq!(decoded(&bytes, 800_000_000), readings[..BlockReadings::MAX]);
+        assert_eq!(decoded(&bytes, 300_000_000).len(), 15, "the others are older than the flow");
+        BlockReadings::encode(&[], 5, &mut bytes);
+        assert!(decoded(&bytes, 5).is_empty());
+        bytes[4..6].copy_from_slice(&65_u16.to_be_bytes());
+        assert!(decoded(&bytes, u64::MAX).is_empty(), "more than a block has");
+        for block in payload(16 * BLOCK_BYTES).chunks_exact(BLOCK_BYTES) {
+            let after = &block[BlockHeader::LEN..];
+            assert!(decoded(after.first_chunk().unwrap(), u64::MAX).is_empty());
+        }
     }
 
     #[test]

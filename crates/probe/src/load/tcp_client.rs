@@ -8,7 +8,8 @@ use socket2::SockRef;
 
 use super::congestion::congestion_control_of;
 use super::opened::{FlowContext, Opened, ReportReader};
-use super::protocol::{BLOCK_BYTES, BlockHeader, payload};
+use super::protocol::{BLOCK_BYTES, BlockHeader, BlockReadings, part, payload};
+use super::round_trips::{READ_INTERVAL, RoundTrip};
 use super::tcp_info::TcpInfo;
 use super::{Delivered, FlowLog, RECORD_INTERVAL, RECORDS_MAX, TcpSample};
 use crate::network::is_temporary;
@@ -23,8 +24,9 @@ pub(super) fn send(context: &FlowContext, opened: &Opened, log: &mut FlowLog) ->
     let payload = payload(CHUNK_BYTES);
     let mut reports = ReportReader::default();
     let mut next_record_ns = peer.clock.now_ns();
+    let mut next_read_ns = next_record_ns;
     while !peer.is_stopped() {
-        let ready = peer.wait(PollFlags::POLLIN | PollFlags::POLLOUT, next_record_ns)?;
+        let ready = peer.wait(PollFlags::POLLIN | PollFlags::POLLOUT, next_read_ns)?;
         if ready.contains(PollFlags::POLLOUT) {
             match (&peer.stream).write(&payload) {
                 Ok(count) => drop(context.sent.fetch_add(count as u64, Ordering::Relaxed)),
@@ -36,11 +38,13 @@ pub(super) fn send(context: &FlowContext, opened: &Opened, log: &mut FlowLog) ->
             reports.read(opened, |delivered| context.delivered.note(delivered))?;
         }
         let now_ns = peer.clock.now_ns();
-        if now_ns >= next_record_ns {
-            next_record_ns = now_ns + RECORD_INTERVAL.as_nanos() as u64;
-            if log.tcp.len() < RECORDS_MAX {
-                let info = TcpInfo::if_supported(&peer.stream)?;
-                log.tcp.extend(info.map(|info| TcpSample { time_ns: now_ns, info }));
+        if now_ns >= next_read_ns {
+            next_read_ns = now_ns + READ_INTERVAL.as_nanos() as u64;
+            let Some(info) = TcpInfo::if_supported(&peer.stream)? else { continue };
+            log.round_trips.note(now_ns, info.rtt_us);
+            if now_ns >= next_record_ns && log.tcp.len() < RECORDS_MAX {
+                next_record_ns = now_ns + RECORD_INTERVAL.as_nanos() as u64;
+                log.tcp.push(TcpSample { time_ns: now_ns, info });
             }
         }
     }
@@ -65,13 +69,7 @@ pub(super) fn receive(context: &FlowContext, opened: &Opened, log: &mut FlowLog)
             Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
             Ok(count) => {
                 bytes += count as u64;
-                blocks.read(&chunk[..count], |header| {
-                    let time_ns = opened.accepted_ns.saturating_add(header.elapsed_ns);
-                    let is_new = log.tcp.last().is_none_or(|sample| sample.time_ns < time_ns);
-                    if is_new && log.tcp.len() < RECORDS_MAX {
-                        log.tcp.push(TcpSample { time_ns, info: header.info });
-                    }
-                });
+                blocks.read(&chunk[..count], |head| note_block(opened, head, log));
             }
             Err(error) if is_temporary(&error) => {}
             Err(error) => return Err(error),
@@ -82,7 +80,30 @@ pub(super) fn receive(context: &FlowContext, opened: &Opened, log: &mut FlowLog)
     peer.check_connected()
 }
 
-/// Finds the header at the start of every block of a stream.
+/// Bytes at the start of a block that are not payload.
+const HEAD_BYTES: usize = BlockHeader::LEN + BlockReadings::LEN;
+
+/// Records the server's state and its round trips. Blocks that the server did not renew since the
+/// last one repeat older times, which are ignored.
+fn note_block(opened: &Opened, head: &[u8; HEAD_BYTES], log: &mut FlowLog) {
+    let on_clock = |elapsed_ns: u64| opened.accepted_ns.saturating_add(elapsed_ns);
+    let header = BlockHeader::decode(&part(head, 0));
+    let time_ns = on_clock(header.elapsed_ns);
+    for RoundTrip { time_ns, rtt_us } in
+        BlockReadings::decode(&part(head, BlockHeader::LEN), header.elapsed_ns)
+    {
+        log.round_trips.note(on_clock(time_ns), rtt_us);
+    }
+    // All that an earlier server reports.
+    log.round_trips.note(time_ns, header.info.rtt_us);
+    let interval_ns = RECORD_INTERVAL.as_nanos() as u64;
+    let next_ns = log.tcp.last().map(|last| last.time_ns.saturating_add(interval_ns / 2));
+    if next_ns.is_none_or(|next| next <= time_ns) && log.tcp.len() < RECORDS_MAX {
+        log.tcp.push(TcpSample { time_ns, info: header.info });
+    }
+}
+
+/// Finds the head of every block of a stream.
 #[derive(Default)]
 struct BlockReader {
     /// Bytes of the current block that were read.
@@ -91,15 +112,15 @@ struct BlockReader {
 }
 
 impl BlockReader {
-    fn read(&mut self, mut bytes: &[u8], mut found: impl FnMut(BlockHeader)) {
+    fn read(&mut self, mut bytes: &[u8], mut found: impl FnMut(&[u8; HEAD_BYTES])) {
         while !bytes.is_empty() {
-            let in_header = BlockHeader::LEN.saturating_sub(self.position);
-            let wanted = if in_header > 0 { in_header } else { BLOCK_BYTES - self.position };
+            let in_head = HEAD_BYTES.saturating_sub(self.position);
+            let wanted = if in_head > 0 { in_head } else { BLOCK_BYTES - self.position };
             let (now, later) = bytes.split_at(wanted.min(bytes.len()));
-            if in_header > 0 {
+            if in_head > 0 {
                 self.partial.extend_from_slice(now);
-                if let Some(header) = self.partial.first_chunk::<{ BlockHeader::LEN }>() {
-                    found(BlockHeader::decode(header));
+                if let Some(head) = self.partial.first_chunk::<HEAD_BYTES>() {
+                    found(head);
                     self.partial.clear();
                 }
             }
@@ -193,6 +214,39 @@ mod tests {
         drop(kept);
     }
 
+    /// The head of a block of a server that reads 10 ms apart, or of an earlier server.
+    fn head(elapsed_ms: u64, readings: Option<&[RoundTrip]>) -> [u8; HEAD_BYTES] {
+        let mut bytes = [0x55; HEAD_BYTES];
+        let elapsed_ns = elapsed_ms * 1_000_000;
+        let info = TcpInfo { rtt_us: 9_000, ..TcpInfo::default() };
+        bytes[..BlockHeader::LEN].copy_from_slice(&BlockHeader { elapsed_ns, info }.encode());
+        if let (Some(readings), Some(list)) = (readings, bytes.last_chunk_mut()) {
+            BlockReadings::encode(readings, elapsed_ns, list);
+        }
+        bytes
+    }
+
+    #[test]
+    fn round_trips_of_servers_of_every_version_are_recorded() {
+        let (_, mut opened) = stopped_flow(Direction::Down, |_| ());
+        opened.accepted_ns = 5_000_000_000;
+        let at = |ms: u64| RoundTrip { time_ns: ms * 1_000_000, rtt_us: 8_000 + ms as u32 };
+        let mut log = FlowLog::default();
+        note_block(&opened, &head(130, Some(&[at(100), at(110), at(120)])), &mut log);
+        // A stale block, then one of a server that repeats and reorders its readings.
+        note_block(&opened, &head(130, Some(&[at(100), at(110)])), &mut log);
+        note_block(&opened, &head(150, Some(&[at(140), at(110), at(140)])), &mut log);
+        let times: Vec<u64> =
+            log.round_trips.readings().iter().map(|it| it.time_ns / 1_000_000 - 5_000).collect();
+        assert_eq!(times, [100, 110, 120, 130, 140, 150]);
+        let mut log = FlowLog::default();
+        for elapsed_ms in [100, 200, 200, 300] {
+            note_block(&opened, &head(elapsed_ms, None), &mut log);
+        }
+        assert_eq!(log.round_trips.readings().len(), 3, "one per header of an earlier server");
+        assert_eq!(log.tcp.len(), 3);
+    }
+
     #[test]
     fn block_headers_are_found_however_the_stream_is_cut() {
         let mut stream = Vec::new();
@@ -201,11 +255,14 @@ mod tests {
             stream.extend_from_slice(&header.encode());
             stream.resize(BLOCK_BYTES * (index as usize + 1), 0xff);
         }
-        for piece in [1, 7, 47, 48, 49, 1_000, BLOCK_BYTES, stream.len()] {
+        for piece in [1, 7, 47, 48, 49, HEAD_BYTES, 1_000, BLOCK_BYTES, stream.len()] {
             let mut blocks = BlockReader::default();
             let mut found = Vec::new();
+            let mut note = |head: &[u8; HEAD_BYTES]| {
+                found.push(BlockHeader::decode(&part(head, 0)).elapsed_ns);
+            };
             for bytes in stream.chunks(piece) {
-                blocks.read(bytes, |header| found.push(header.elapsed_ns));
+                blocks.read(bytes, &mut note);
             }
             assert_eq!(found, [0, 1, 2, 3, 4], "in pieces of {piece}");
         }

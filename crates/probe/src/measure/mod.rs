@@ -22,7 +22,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use underload_record::schema::{
-    CeAlarm, FlowRecord, Marking, Phase, PhaseWindow, Sample, Series, Timeliness,
+    CeAlarm, FlowRecord, InsideLatency, Marking, Phase, PhaseWindow, Sample, Series, Timeliness,
 };
 
 pub use run::Measurement;
@@ -165,6 +165,8 @@ pub struct MeasurementResult {
     pub ce_alarms: Vec<CeAlarm>,
     /// Counts of each probe's packets, in the order of `flows`.
     pub probe_counts: Vec<ProbeCounts>,
+    /// Round trips of the loading TCP connections in the load phase, per direction.
+    pub inside: Vec<InsideLatency>,
     /// Records of the load flows, in the order of the configuration.
     pub loads: Vec<FlowLog>,
     /// The estimated lead of the far clock; `None` if the clock is shared or no estimate is

@@ -1,8 +1,8 @@
 //! Builds the record of a trial from the logs of its probes and flows.
 
 use underload_record::schema::{
-    Direction, FlowDirection, FlowRecord, Marking, Metric, Phase, PhaseWindow, Sample, Series,
-    SeriesPoint, Timeliness,
+    Direction, FlowDirection, FlowRecord, InsideLatency, Marking, Metric, Phase, PhaseWindow,
+    Sample, Series, SeriesPoint, Timeliness,
 };
 use underload_record::stats::distribution;
 
@@ -75,6 +75,7 @@ pub(super) fn assemble(recorded: Recorded<'_>) -> MeasurementResult {
         cancelled: recorded.cancelled,
         ce_alarms,
         probe_counts: counts,
+        inside: inside(&config.loads, &recorded.loads, load_window),
         loads: recorded.loads,
         clock_offset,
     }
@@ -169,6 +170,32 @@ fn load_record(flow: &LoadFlow, log: &FlowLog, window: Option<PhaseWindow>) -> F
         }
     }
     record
+}
+
+/// Returns the round trips of the TCP connections of each loaded direction in the load phase.
+fn inside(loads: &[LoadFlow], logs: &[FlowLog], window: Option<PhaseWindow>) -> Vec<InsideLatency> {
+    let Some(window) = window else { return Vec::new() };
+    let of_direction = |direction| {
+        let mut values = Vec::new();
+        let mut connections = 0;
+        let mut smallest_us: Option<u32> = None;
+        for (_, log) in loads.iter().zip(logs).filter(|(flow, _)| flow.direction == direction) {
+            let before = values.len();
+            let readings = log.round_trips.readings().iter();
+            let inside = readings.filter(|reading| window.contains(reading.time_ns));
+            values.extend(inside.map(|reading| u64::from(reading.rtt_us) * 1_000));
+            connections += u32::from(values.len() > before);
+            let known = log.tcp.iter().map(|sample| sample.info.rtt_min_us).filter(|us| *us > 0);
+            smallest_us = known.chain(smallest_us).min();
+        }
+        Some(InsideLatency {
+            direction,
+            connections,
+            smallest_ns: smallest_us.map(|us| u64::from(us) * 1_000),
+            distribution: distribution(&mut values)?,
+        })
+    };
+    [Direction::Down, Direction::Up].into_iter().filter_map(of_direction).collect()
 }
 
 fn load_series(trial: u32, flow: &LoadFlow, log: &FlowLog) -> Vec<Series> {

@@ -1,10 +1,12 @@
 //! A letter for the delay that a load adds.
 //!
-//! The limits are those that DSLReports published for its speed test and that other tests adopted.
-//! They apply them to the mean; underload applies them to the 99th percentile, because calls and
-//! games suffer from the worst moments, so its letter is never better than theirs.
+//! Judged is the worse of what the load adds to packets beside it and to its own: a call stands
+//! beside a download, a web page often inside one. The limits are those that DSLReports published
+//! for its speed test and that other tests adopted. They apply them to the mean; underload applies
+//! them to the 99th percentile, because calls and games suffer from the worst moments, so its
+//! letter is never better than theirs.
 
-use underload_record::schema::Finding;
+use underload_record::schema::{Added, Finding, Vantage};
 
 /// Least added delay that leads to advice, ms: grade B.
 pub(crate) const ADVICE_FROM_MS: f64 = 30.0;
@@ -43,8 +45,27 @@ impl Grade {
         }
     }
 
-    /// Returns what a user of the line notices.
-    pub(crate) fn words(self) -> &'static str {
+    /// Returns what a user of the line notices if the grade is that of packets beside or inside the
+    /// load.
+    pub(crate) fn words(self, vantage: Vantage) -> &'static str {
+        match vantage {
+            Vantage::Beside => self.words_beside(),
+            Vantage::Inside => self.words_inside(),
+        }
+    }
+
+    fn words_inside(self) -> &'static str {
+        match self {
+            Self::APlus => "nobody notices that the line is busy",
+            Self::A => "a page over a busy connection opens about as fast as over an idle one",
+            Self::B => "a page over a busy connection opens a little later",
+            Self::C => "a page over a busy connection opens noticeably later",
+            Self::D => "a page over a busy connection opens slowly",
+            Self::F => "whatever shares a busy connection stalls",
+        }
+    }
+
+    fn words_beside(self) -> &'static str {
         match self {
             Self::APlus => "nobody notices that the line is busy",
             Self::A => "calls and games keep working while the line is busy",
@@ -56,10 +77,10 @@ impl Grade {
     }
 }
 
-/// Returns the latency that the load of a step adds, ms; `None` if the step is invalid or the added
-/// latency is unknown.
-pub(crate) fn graded(finding: &Finding) -> Option<f64> {
-    finding.added_ms().filter(|_| finding.valid)
+/// Returns the latency that the load of a step adds beside or inside itself, whichever is worse;
+/// `None` if the step is invalid or both are unknown.
+pub(crate) fn graded(finding: &Finding) -> Option<Added> {
+    finding.added().filter(|_| finding.valid)
 }
 
 #[cfg(test)]

@@ -1,7 +1,8 @@
 //! Sentences about the findings of a measured line.
 
 use underload_record::schema::{
-    ClassLatency, Finding, ForeignTest, Marking, MarkingFate, Phase, Readings, Rpm,
+    Added, ClassLatency, Finding, ForeignTest, InsideReadings, Marking, MarkingFate, Phase,
+    Readings, Rpm, Vantage,
 };
 use underload_store::RunData;
 
@@ -43,13 +44,13 @@ pub(crate) fn opening(findings: &[Finding]) -> Option<String> {
 /// Returns the grade of the worst valid step.
 fn grade_line(findings: &[Finding]) -> Option<String> {
     let (worst, added) = worst(findings)?;
-    let grade = Grade::of(added);
+    let grade = Grade::of(added.ms);
     let scope = scope(findings);
     let from = match findings.iter().filter(|finding| graded(finding).is_some()).count() {
         1 => String::new(),
         steps => format!(" (step {}, the worst of {steps})", worst.step),
     };
-    let (letter, adds) = (grade.letter(), added_words(added));
+    let (letter, adds) = (grade.letter(), adds_where(worst, added));
     if worst.is_held_back() {
         return Some(format!(
             "Grade {letter} under a load that did not fill the line{scope}: it \
@@ -67,7 +68,7 @@ fn grade_line(findings: &[Finding]) -> Option<String> {
     };
     Some(format!(
         "Grade {letter} for latency under load{scope}: the load {adds}{from}; {}.{unknown}",
-        grade.words()
+        grade.words(noticed(worst, added))
     ))
 }
 
@@ -86,10 +87,34 @@ fn scope(findings: &[Finding]) -> String {
     format!(", of {step} {} alone (INVALID: {})", names(graded), names(void))
 }
 
-/// Returns the valid step whose load adds most, and the added latency, ms.
-pub(crate) fn worst(findings: &[Finding]) -> Option<(&Finding, f64)> {
+/// Returns the valid step whose load adds most, and the latency that it adds.
+pub(crate) fn worst(findings: &[Finding]) -> Option<(&Finding, Added)> {
     let graded = findings.iter().filter_map(|finding| Some((finding, graded(finding)?)));
-    graded.max_by(|a, b| a.1.total_cmp(&b.1))
+    graded.max_by(|a, b| a.1.ms.total_cmp(&b.1.ms))
+}
+
+/// Returns the packets whose delay a user notices first: those beside the load, unless the grade
+/// inside it is worse.
+fn noticed(finding: &Finding, worst: Added) -> Vantage {
+    let beside = finding.added_beside_ms().map(Grade::of);
+    if beside == Some(Grade::of(worst.ms)) { Vantage::Beside } else { worst.vantage }
+}
+
+/// Formats the latency that a load adds and, if both are known, where it does: `adds 31 ms inside
+/// it, 7 ms beside it`.
+fn adds_where(finding: &Finding, worst: Added) -> String {
+    let adds = added_words(worst.ms);
+    let other = match worst.vantage {
+        Vantage::Beside => finding.added_inside_ms(),
+        Vantage::Inside => finding.added_beside_ms(),
+    };
+    let Some(other) = other else { return adds };
+    let (here, there) = match worst.vantage {
+        Vantage::Beside => ("beside", "inside"),
+        Vantage::Inside => ("inside", "beside"),
+    };
+    let other = if other < 0.5 { "less than 1".to_owned() } else { format!("{other:.0}") };
+    format!("{adds} {here} it, {other} ms {there} it")
 }
 
 fn of_step(finding: &Finding) -> Vec<String> {
@@ -114,6 +139,7 @@ fn of_step(finding: &Finding) -> Vec<String> {
         (Some(idle), None) => format!("{name}: idle latency {}", quantiles(idle)),
         (None, None) => format!("{name}: no probe came back"),
     }];
+    lines.extend(inside(finding));
     lines.extend(held_back(finding));
     lines.extend(finding.buffer_kib.map(|kib| {
         format!(
@@ -137,15 +163,19 @@ fn of_foreign(finding: &Finding, foreign: &ForeignTest) -> Vec<String> {
         lines.push(format!("{name}: INVALID, no verdict: {}.", finding.invalid_because.join("; ")));
         first = format!("Not reliable: {first}");
     }
+    let whereabouts = |it: &Readings| {
+        if it.is_inside() { "inside the load" } else { "beside the load" }
+    };
     let mut loaded = foreign.loaded.iter();
     let waits = match (loaded.next(), foreign.smallest_ms) {
         (Some(load), Some(smallest)) => format!(
-            "; round trip under load {}, {} ms without. The load {} to the median",
+            "; round trip {} {}, {} ms without. The load {} to the median",
+            whereabouts(load),
             readings(load),
             in_ms(smallest),
             added_words(foreign.added_ms().unwrap_or(0.0))
         ),
-        (Some(load), None) => format!("; round trip under load {}", readings(load)),
+        (Some(load), None) => format!("; round trip {} {}", whereabouts(load), readings(load)),
         (None, Some(smallest)) => format!(
             "; round trip {} ms without load, and under load the server does not tell it",
             in_ms(smallest)
@@ -153,7 +183,7 @@ fn of_foreign(finding: &Finding, foreign: &ForeignTest) -> Vec<String> {
         (None, None) => "; of round trips the server tells nothing".to_owned(),
     };
     lines.push(format!("{name}: {first}{waits}."));
-    lines.extend(loaded.map(|it| format!("{name}: beside it, {}", readings(it))));
+    lines.extend(loaded.map(|it| format!("{name}: {} {}", whereabouts(it), readings(it))));
     lines.extend(finding.rpm.map(|rpm| responsiveness(name, rpm)));
     lines.extend(foreign.told.iter().map(|told| format!("{name}: {told}")));
     lines
@@ -196,7 +226,7 @@ pub(crate) fn rates(finding: &Finding) -> String {
 
 fn loaded(finding: &Finding, idle: Option<&ClassLatency>, load: &ClassLatency) -> String {
     let (name, rates) = (&finding.step, rates(finding));
-    let Some(added) = finding.added_ms() else {
+    let Some(added) = finding.added_beside_ms() else {
         return format!("{name}: {rates}; working latency {}", quantiles(load));
     };
     let idle = idle.map_or(String::new(), |idle| format!(", idle {}", quantiles(idle)));
@@ -211,6 +241,31 @@ fn loaded(finding: &Finding, idle: Option<&ClassLatency>, load: &ClassLatency) -
         added_words(added),
         Grade::of(added).letter()
     )
+}
+
+/// Describes the round trips of the loading connections, or why they are unknown.
+fn inside(finding: &Finding) -> Vec<String> {
+    let name = &finding.step;
+    if let Some(reason) = &finding.inside_unknown {
+        return vec![format!("{name}: round trips inside the load are not known: {reason}")];
+    }
+    let of_direction = |it: &InsideReadings| {
+        let added = finding.added_inside_ms().filter(|_| finding.inside.len() == 1);
+        let grade = added.map_or(String::new(), |added| {
+            format!(". There the load {}: grade {}", added_words(added), Grade::of(added).letter())
+        });
+        format!("{name}: inside the load {} {}{grade}.", it.direction, inside_quantiles(it))
+    };
+    finding.inside.iter().map(of_direction).collect()
+}
+
+/// Formats `p50 84.0 ms, p99 96.1 ms (2000 readings of 4 connections)`.
+fn inside_quantiles(it: &InsideReadings) -> String {
+    let high = it.highest_ms().map_or(String::new(), |(quantile, value)| {
+        format!(", {} {} ms", quantile.name(), in_ms(value))
+    });
+    let InsideReadings { of, count, .. } = it;
+    format!("p50 {} ms{high} ({count} {of})", in_ms(it.p50_ms))
 }
 
 /// Formats added latency: `adds 209 ms`. The value can be negative, because an idle processor wakes
@@ -280,7 +335,7 @@ fn other_classes(finding: &Finding) -> Option<String> {
         .filter(|it| it.phase == Phase::Load && !it.closed_loop && it.probe != headline.probe)
         .map(|it| format!("{} {}", it.probe, quantiles(it)))
         .collect();
-    (!others.is_empty()).then(|| format!("{}: beside it, {}", finding.step, others.join("; ")))
+    (!others.is_empty()).then(|| format!("{}: other probes: {}", finding.step, others.join("; ")))
 }
 
 fn marking(step: &str, fate: &MarkingFate) -> Option<String> {
@@ -309,7 +364,7 @@ fn marking(step: &str, fate: &MarkingFate) -> Option<String> {
 /// Returns what to change, if a load adds enough latency for it to matter.
 pub(crate) fn advice(findings: &[Finding]) -> Option<String> {
     let is_bloated =
-        |finding: &&Finding| graded(finding).is_some_and(|added| added >= ADVICE_FROM_MS);
+        |finding: &&Finding| graded(finding).is_some_and(|added| added.ms >= ADVICE_FROM_MS);
     let bloated: Vec<&Finding> = findings.iter().filter(is_bloated).collect();
     if bloated.is_empty() {
         return None;
@@ -413,6 +468,56 @@ mod tests {
                  modem.",
             ]
         );
+    }
+
+    fn inside_of(p99_ms: f64) -> InsideReadings {
+        InsideReadings {
+            direction: underload_record::schema::Direction::Up,
+            of: "readings of 4 connections".to_owned(),
+            count: 2_000,
+            smallest_ms: Some(12.0),
+            p50_ms: 40.0,
+            p90_ms: Some(p99_ms),
+            p95_ms: Some(p99_ms),
+            p99_ms: Some(p99_ms),
+            max_ms: p99_ms,
+        }
+    }
+
+    #[test]
+    fn the_grade_is_of_the_worse_of_beside_and_inside_and_says_which() {
+        let mut queue_per_flow = up(19.0);
+        queue_per_flow.inside = vec![inside_of(80.0)];
+        let lines = finding_lines(&[queue_per_flow.clone()]);
+        assert_eq!(
+            lines[0],
+            "Grade C for latency under load: the load adds 68 ms inside it, 7 ms beside it; a page \
+             over a busy connection opens noticeably later."
+        );
+        assert!(lines[1].starts_with("A call on the busy line: good, 63 ms"), "{lines:?}");
+        assert!(lines[2].starts_with("A game on the busy line: good"), "{lines:?}");
+        assert_eq!(
+            lines[3],
+            "A web page on the busy connection: good, 10 round trips of 80 ms take 0.8 s."
+        );
+        let said = "up: inside the load up p50 40.0 ms, p99 80.0 ms (2000 readings of 4 \
+                    connections). There the load adds 68 ms: grade C.";
+        assert!(lines.iter().any(|line| line == said), "{lines:?}");
+        assert!(lines.last().unwrap().starts_with("What to change"), "{lines:?}");
+        let mut fifo = up(399.0);
+        fifo.inside = vec![inside_of(396.0)];
+        let lines = finding_lines(&[fifo]);
+        assert!(lines[0].contains("adds 387 ms beside it, 384 ms inside it; calls lag"));
+        let mut equal = up(399.0);
+        equal.inside = vec![inside_of(401.0)];
+        let lines = finding_lines(&[equal]);
+        assert!(lines[0].contains("adds 389 ms inside it, 387 ms beside it; calls lag"));
+        queue_per_flow.inside.clear();
+        queue_per_flow.inside_unknown = Some("no kernel reports them".to_owned());
+        let lines = finding_lines(&[queue_per_flow]);
+        assert!(lines[0].starts_with("Grade A for"), "{lines:?}");
+        let said = "up: round trips inside the load are not known: no kernel reports them";
+        assert!(lines.iter().any(|line| line == said), "{lines:?}");
     }
 
     #[test]
@@ -533,7 +638,9 @@ mod tests {
         let foreign = ForeignTest {
             test: "ndt7".to_owned(),
             smallest_ms: Some(20.0),
-            loaded: Readings::of("smoothed readings", [36.0, 36.0, 60.0]).into_iter().collect(),
+            loaded: Readings::of("readings of the loading connection", [36.0, 36.0, 60.0])
+                .into_iter()
+                .collect(),
             told: vec!["1.2 % of the bytes were sent again".to_owned()],
             cannot_tell: "no 99th percentile".to_owned(),
         };
@@ -551,9 +658,9 @@ mod tests {
             [
                 "No grade: no 99th percentile.",
                 "A video stream: good, 38.0 Mbit/s down carry 4K (15 Mbit/s).",
-                "down: 38.0 Mbit/s down; round trip under load p50 36.0 ms, p90 60.0 ms, largest \
-                 60.0 ms (3 smoothed readings), 20.0 ms without. The load adds 16 ms to the \
-                 median.",
+                "down: 38.0 Mbit/s down; round trip inside the load p50 36.0 ms, p90 60.0 ms, \
+                 largest 60.0 ms (3 readings of the loading connection), 20.0 ms without. The load \
+                 adds 16 ms to the median.",
                 "down: 1.2 % of the bytes were sent again",
             ]
         );

@@ -1,4 +1,4 @@
-//! How well a line suits a call, a game and a video.
+//! How well a line suits a call, a game, a web page and a video.
 //!
 //! Rules and sources, as in `docs/measure.md`:
 //! - **Call**: ITU-T G.114 has 150 ms from mouth to ear as the delay that hardly any use notices,
@@ -8,6 +8,9 @@
 //!   "Latency and player actions in online games", 2006); ITU-T G.1010 has 200 ms one way, 400
 //!   round trip, as the limit of interactive games.
 //! - Both: 1 % of lost packets goes unnoticed, 3 % is the limit for speech (G.1010).
+//! - **Web page**: ITU-T G.1010 prefers a page within 2 s and accepts 4 s. underload takes a page
+//!   for 10 round trips inside the load (name, handshakes and four levels of files: our
+//!   assumption), at p99 of the loading connections: good up to 200 ms and fair up to 400 ms.
 //! - **Video stream**: rates that Netflix publishes for 4K, 1080p and 720p; a stream buffers
 //!   seconds, so delay hardly matters.
 
@@ -15,12 +18,13 @@ use std::fmt;
 
 use underload_record::schema::{Finding, Phase};
 
-use super::grade::graded;
-
 /// Delay in the devices at both ends of a call, ms: capture, packets of 20 ms, receive buffer.
 const DEVICES_MS: f64 = 50.0;
 const CALL_MS: (f64, f64) = (150.0, 400.0);
 const GAME_MS: (f64, f64) = (100.0, 400.0);
+/// Round trips of a page.
+const PAGE_ROUND_TRIPS: f64 = 10.0;
+const PAGE_MS: (f64, f64) = (2_000.0, 4_000.0);
 const LOSS_PERCENT: (f64, f64) = (1.0, 3.0);
 /// Rates of streams, Mbit/s.
 const STREAMS: [(f64, &str); 3] = [(15.0, "4K"), (5.0, "1080p"), (3.0, "720p")];
@@ -54,7 +58,7 @@ impl Suits {
 /// A use of the line while others load it, and how well the line suits it.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Use {
-    /// `call`, `game` or `video stream`.
+    /// `call`, `game`, `web page` or `video stream`.
     pub(crate) name: &'static str,
     pub(crate) suits: Suits,
     /// The measured number behind the judgement.
@@ -68,6 +72,8 @@ impl Use {
     pub(crate) fn when(&self) -> &'static str {
         match (self.name, self.is_full) {
             (VIDEO, _) => "",
+            (PAGE, true) => " on the busy connection",
+            (PAGE, false) => " inside this load",
             (_, true) => " on the busy line",
             (_, false) => " beside this load",
         }
@@ -82,6 +88,7 @@ impl fmt::Display for Use {
 }
 
 const VIDEO: &str = "video stream";
+const PAGE: &str = "web page";
 
 /// Judges each use for which numbers exist, by the worst valid step.
 pub(crate) fn of(findings: &[Finding]) -> Vec<Use> {
@@ -89,23 +96,36 @@ pub(crate) fn of(findings: &[Finding]) -> Vec<Use> {
         let judged = findings.iter().filter_map(judge);
         judged.max_by(|a, b| a.1.suits.cmp(&b.1.suits).then(a.0.total_cmp(&b.0)))
     };
-    let interactive = [of_steps(call), of_steps(game)];
+    let interactive = [of_steps(call), of_steps(game), of_steps(page)];
     interactive.into_iter().flatten().map(|(_, it)| it).chain(video(findings)).collect()
 }
 
 fn call(finding: &Finding) -> Option<(f64, Use)> {
     let idle_ms = finding.headline(Phase::Idle)?.p50_ms?;
-    let delay_ms = idle_ms / 2.0 + graded(finding)?.max(0.0) + DEVICES_MS;
+    let added_ms = finding.added_beside_ms().filter(|_| finding.valid)?;
+    let delay_ms = idle_ms / 2.0 + added_ms.max(0.0) + DEVICES_MS;
     let because = or_lost(delay_ms, format!("{delay_ms:.0} ms from mouth to ear"));
     Some((delay_ms, with_loss(finding, "call", Suits::of(delay_ms, CALL_MS), because)))
 }
 
 fn game(finding: &Finding) -> Option<(f64, Use)> {
-    graded(finding)?;
+    finding.added_beside_ms().filter(|_| finding.valid)?;
     let load = finding.headline(Phase::Load)?;
     let (_, delay_ms) = load.judged_ms()?;
     let because = or_lost(delay_ms, format!("round trips of {delay_ms:.0} ms"));
     Some((delay_ms, with_loss(finding, "game", Suits::of(delay_ms, GAME_MS), because)))
+}
+
+/// Judges a page that is loaded over connections as busy as those of the load.
+fn page(finding: &Finding) -> Option<(f64, Use)> {
+    let (_, round_trip_ms) = finding.worst_inside().filter(|_| finding.valid)?.highest_ms()?;
+    let page_ms = round_trip_ms * PAGE_ROUND_TRIPS;
+    let because = format!(
+        "{PAGE_ROUND_TRIPS:.0} round trips of {round_trip_ms:.0} ms take {:.1} s",
+        page_ms / 1e3
+    );
+    let (suits, is_full) = (Suits::of(page_ms, PAGE_MS), !finding.is_held_back());
+    Some((page_ms, Use { name: PAGE, suits, because, is_full }))
 }
 
 /// Returns `because`, unless the delay is infinite because of lost probes.

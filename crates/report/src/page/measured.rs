@@ -1,7 +1,9 @@
 //! The sections on a measured line: grade, meaning, advice, and the findings of each step.
 
 use maud::{Markup, html};
-use underload_record::schema::{ClassLatency, Finding, MarkingFate, Phase, Quantile};
+use underload_record::schema::{
+    ClassLatency, Finding, InsideReadings, MarkingFate, Phase, Quantile,
+};
 use underload_store::RunData;
 
 use super::parts::{NOTHING, folded, head, table, unit_head, words_head};
@@ -18,7 +20,7 @@ pub(super) fn card(runs: &[RunData]) -> Option<Markup> {
     let advice = measured::advice(&findings);
     Some(html! {
         @if let Some((_, added)) = graded {
-            @let grade = Grade::of(added);
+            @let grade = Grade::of(added.ms);
             div.card {
                 span.grade.(class(grade)) { (grade.letter()) }
                 p.verdict { @if let Some(line) = &opening { (one_line(line)) } }
@@ -49,12 +51,6 @@ pub(super) fn card(runs: &[RunData]) -> Option<Markup> {
 /// Renders a row per step, and the fate of the markings.
 pub(super) fn section(runs: &[RunData]) -> Markup {
     let Some(findings) = findings(runs) else { return html! {} };
-    let heads = html! {
-        (words_head("step")) (head("grade")) (unit_head("p99 under load", "ms"))
-        (unit_head("added", "ms")) (unit_head("p50 under load", "ms")) (unit_head("idle p50", "ms"))
-        (unit_head("buffer", "KiB")) (unit_head("responsiveness", "RPM, draft-09"))
-        (words_head("carried"))
-    };
     let rows: Vec<Markup> = findings.iter().map(step_row).collect();
     let marked: Vec<Markup> = findings
         .iter()
@@ -82,14 +78,16 @@ pub(super) fn section(runs: &[RunData]) -> Markup {
     html! {
         h2 { "Step by step" } "\n"
         p.note {
-            "Added: p99 under load (of too few samples p95 or p90, named there) above the idle "
-            "p50. Grades are those "
+            "Added beside: p99 of the probes beside the load (of too few samples p95 or p90, named "
+            "there) above the idle p50. Added inside: as much of the round trips of the loading "
+            "connections, as their senders' kernels smooth them; a dash is not known. The worse of "
+            "both has the grade. Grades are those "
             "of DSLReports' test, for p99 instead of the mean: A+ below 5 ms, A below 30, B below "
             "60, C below 200, D below 400. Buffer: what a plain buffer would hold. Steps load the "
             "line in different ways and are not compared with each other."
         }
         "\n"
-        (table(&heads, &rows))
+        (table(&step_heads(), &rows))
         @if findings.iter().any(|finding| finding.foreign.is_some()) {
             p.note {
                 "A dash is what this server cannot tell, not zero. The p50 under load is that of "
@@ -108,14 +106,26 @@ pub(super) fn section(runs: &[RunData]) -> Markup {
     }
 }
 
+fn step_heads() -> Markup {
+    html! {
+        (words_head("step")) (head("grade")) (unit_head("p99 under load", "ms"))
+        (unit_head("added beside", "ms")) (unit_head("p99 inside the load", "ms"))
+        (unit_head("added inside", "ms")) (unit_head("p50 under load", "ms"))
+        (unit_head("idle p50", "ms"))
+        (unit_head("buffer", "KiB")) (unit_head("responsiveness", "RPM, draft-09"))
+        (words_head("carried"))
+    }
+}
+
 fn step_row(finding: &Finding) -> Markup {
     let value = |value: Option<f64>| value.map_or(NOTHING.to_owned(), significant);
     let (idle, load) = (finding.headline(Phase::Idle), finding.headline(Phase::Load));
     // Servers of another kind report readings that replace the median.
     let readings = finding.foreign.as_ref().and_then(|foreign| foreign.loaded.first());
     let median = load.and_then(|load| load.p50_ms).or(readings.map(|it| it.p50_ms));
-    let added = finding.added_ms();
-    let grade = measured::graded(finding).map(Grade::of);
+    let (beside, inside) = (finding.added_beside_ms(), finding.added_inside_ms());
+    let inside_high = finding.worst_inside().and_then(InsideReadings::highest_ms);
+    let grade = measured::graded(finding).map(|added| Grade::of(added.ms));
     html! {
         tr {
             th.text.step {
@@ -125,7 +135,9 @@ fn step_row(finding: &Finding) -> Markup {
             }
             td { @if let Some(grade) = grade { b { (grade.letter()) } } @else { (NOTHING) } }
             td { b { (load.and_then(ClassLatency::highest_ms).map_or(NOTHING.to_owned(), high)) } }
-            td { (added.map_or(NOTHING.to_owned(), added_ms)) }
+            td { (beside.map_or(NOTHING.to_owned(), added_ms)) }
+            td { b { (inside_high.map_or(NOTHING.to_owned(), high)) } }
+            td { (inside.map_or(NOTHING.to_owned(), added_ms)) }
             td { (value(median)) }
             td { (value(idle.and_then(|idle| idle.p50_ms))) }
             td { (value(finding.buffer_kib)) }
