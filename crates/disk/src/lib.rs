@@ -13,6 +13,8 @@
 pub mod faults;
 pub mod folders;
 mod journal;
+#[cfg(target_os = "linux")]
+pub mod lock;
 mod private;
 mod rights;
 

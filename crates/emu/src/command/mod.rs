@@ -5,7 +5,6 @@
 //! still need the change, and a child that survives a kill of this process undoes it.
 
 mod link;
-mod lock;
 mod log;
 mod resolver;
 mod uplink;

@@ -3,8 +3,9 @@
 //!
 //! All of this ends with this process, except for the `nft` table and the forwarding switches. Both
 //! are undone on drop; after a kill, by a child that survives it ([`super::watcher`]); and if the
-//! child is killed, too, by the next start. A lock that the kernel releases ([`super::lock`]) shows
-//! whether a table's owner still lives; its name contains the number of the table's network.
+//! child is killed, too, by the next start. A lock that the kernel releases
+//! ([`underload_disk::lock`]) shows whether a table's owner still lives; its name contains the
+//! number of the table's network.
 //!
 //! A host that forwards is a router for everyone who sends packets to it. If it was none before,
 //! the table only accepts packets from a command's device, and answers to them.
@@ -13,7 +14,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use super::lock::Lock;
+use underload_disk::lock::Lock;
+
 use super::watcher::Watcher;
 use crate::machine::{NamespaceError, Network};
 

@@ -47,7 +47,7 @@ impl Lock {
         for _ in 0..TRIES {
             let mut options = OpenOptions::new();
             options.write(true).create(true).truncate(false).mode(0o600);
-            let file = options.custom_flags(libc::O_NOFOLLOW).open(&path).ok()?;
+            let file = options.custom_flags(nix::libc::O_NOFOLLOW).open(&path).ok()?;
             let file = match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
                 Ok(file) => file,
                 Err((_, Errno::EINTR)) => continue,
@@ -83,9 +83,10 @@ fn is_at(file: &File, path: &Path) -> bool {
     inode(file.metadata()).is_some_and(|own| inode(fs::symlink_metadata(path)) == Some(own))
 }
 
-/// Returns the directory of this user's locks, which is created if it is missing.
-fn directory() -> Option<PathBuf> {
-    let own = underload_disk::folders::runtime();
+/// Returns the directory of this user's locks, which is created if it is missing: files that last
+/// until the machine restarts. `None` if no directory is safe from other users.
+pub fn directory() -> Option<PathBuf> {
+    let own = crate::folders::runtime();
     let system = geteuid().is_root().then(|| PathBuf::from(SYSTEM_DIRECTORY));
     system.into_iter().chain(own.filter(|path| path.is_absolute())).find(|path| is_ours(path))
 }
