@@ -9,7 +9,10 @@ const GROUPS: [(&str, &[&str]); 3] = [
         "Simulate and emulate",
         &["try", "run", "sweep", "scenarios", "check", "figures", "replay", "link", "queues"],
     ),
-    ("Measure lines", &["measure", "history", "survey", "path", "serve", "fleet"]),
+    (
+        "Measure and shape lines",
+        &["measure", "history", "survey", "path", "shape", "serve", "fleet"],
+    ),
     ("Results and tools", &["report", "export", "docsis", "kernel", "cache", "completions", "man"]),
 ];
 
@@ -20,6 +23,7 @@ Examples:
   underload measure example.net                  this access line, to `underload serve` there
   underload measure ndt7 --down                  this access line, to the nearest M-Lab server
   underload path example.net                     markings that survive, and the queue of the path
+  underload shape apply --dev eth0 --up 18mbit   packets wait here, and not in the modem
 
 This program has only the commands that measure access lines. `underload COMMAND --help` prints the
 options and examples of a command.";
@@ -76,6 +80,6 @@ mod tests {
             assert!(command.find_subcommand(member).is_some(), "{member}");
         }
         let help = command.clone().render_help().to_string();
-        assert!(help.contains("\nMeasure lines:\n  measure "), "{help}");
+        assert!(help.contains("\nMeasure and shape lines:\n  measure "), "{help}");
     }
 }

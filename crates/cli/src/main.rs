@@ -13,7 +13,7 @@ mod check;
 mod docsis;
 #[cfg(all(test, feature = "whole"))]
 mod documents_tests;
-#[cfg(not(namespaces))]
+#[cfg(not(all(namespaces, shaping)))]
 mod elsewhere;
 #[cfg(feature = "whole")]
 mod export;
@@ -55,6 +55,8 @@ mod run;
 mod scenarios;
 #[cfg(all(feature = "whole", sockets))]
 mod serve;
+#[cfg(shaping)]
+mod shape;
 #[cfg(sockets)]
 mod survey;
 #[cfg(feature = "whole")]
@@ -67,6 +69,8 @@ use std::process::ExitCode;
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use underload_terminal::{VERSION, console, status};
 
+#[cfg(not(shaping))]
+use crate::elsewhere as shape;
 #[cfg(not(sockets))]
 use crate::elsewhere::{self as history, self as measure, self as path, self as survey};
 
@@ -90,6 +94,8 @@ enum Command {
     Survey(survey::Arguments),
     /// Finds which markings survive a path and which queue is at its bottleneck.
     Path(path::Arguments),
+    /// Limits a device's rates with the kernel's queues, so that packets do not wait in the modem.
+    Shape(shape::Arguments),
     #[cfg(feature = "whole")]
     #[command(flatten)]
     Whole(whole::Command),
@@ -108,6 +114,7 @@ fn main() -> ExitCode {
         Command::History(arguments) => return status::own_code(history::run(arguments)),
         Command::Survey(arguments) => survey::run(arguments),
         Command::Path(arguments) => path::run(arguments),
+        Command::Shape(arguments) => shape::run(arguments),
         #[cfg(feature = "whole")]
         Command::Whole(command) => return command.run(command_line.console, self::command()),
     };

@@ -1,0 +1,254 @@
+//! `underload shape apply` and `underload shape write`.
+
+use std::io::{self, BufRead as _, IsTerminal as _};
+use std::path::Path;
+use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use clap::Args;
+use underload_aqm::config::Spec;
+use underload_aqm::rate::Rate;
+use underload_shape::machine::{
+    ApplyError, Confirmation, Session, Settings, Snapshot, SnapshotError, Standing,
+};
+use underload_shape::permanent::Format;
+use underload_shape::plan;
+use underload_shape::request::{Overhead, Request};
+use underload_terminal::console::{self, note, warning};
+use underload_terminal::exit::OrBadInput as _;
+use underload_terminal::interrupt::Interrupt;
+use underload_terminal::quantity;
+
+use super::require_rights;
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Choose rates a little below those of the access line, about 95 %: then packets wait here, where a
+queue looks after them, and not in the modem. The change is undone unless you press Enter, or
+`underload shape confirm` follows within --within. If a command fails, or this process is killed,
+the device is as it was before.
+
+--overhead: what the line adds to each packet. none, ethernet, ethernet-vlan, docsis (cable), vdsl2,
+vdsl2-pppoe, adsl-pppoa, adsl-pppoe, conservative (unknown line), or a number such as 44B.
+
+Examples:
+  sudo underload shape apply --dev eth0 --up 18mbit --down 90mbit --overhead docsis
+  sudo underload shape apply --dev eth0 --up 9500kbit --queue fq-codel:target=10ms
+  sudo underload shape apply --dev eth0 --up 18mbit --yes
+  underload shape apply --dev eth0 --up 18mbit --dry-run")]
+pub struct Arguments {
+    #[command(flatten)]
+    shaping: Shaping,
+    /// Replaces a shaper that underload did not set up; `underload shape off` restores it.
+    #[arg(long)]
+    replace: bool,
+    /// Confirms the change at once, for scripts.
+    #[arg(long, conflicts_with = "within")]
+    yes: bool,
+    /// The time after which the change is undone unless it is confirmed.
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = within)]
+    within: Duration,
+    /// Prints the commands that would run, and changes nothing.
+    #[arg(long)]
+    dry_run: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Formats: systemd (a service that runs `tc`), networkd (a section of systemd-networkd: CAKE, --up
+alone), openwrt (a section of sqm-scripts), tc (a shell script).
+
+Examples:
+  underload shape write systemd --dev eth0 --up 18mbit --down 90mbit
+  underload shape write openwrt --dev wan --up 18mbit --down 90mbit --overhead docsis")]
+pub struct WriteArguments {
+    /// systemd, networkd, openwrt or tc.
+    #[arg(value_name = "FORMAT", value_parser = format)]
+    format: Format,
+    #[command(flatten)]
+    shaping: Shaping,
+}
+
+/// What to shape, and how.
+#[derive(Debug, Args)]
+struct Shaping {
+    /// The device that leads to the access line, such as eth0 or ppp0.
+    #[arg(long, value_name = "DEV")]
+    dev: String,
+    /// Rate of what the device sends, such as 18mbit.
+    #[arg(long, value_name = "RATE", value_parser = quantity::rate)]
+    up: Option<u64>,
+    /// Rate of what the device receives, such as 90mbit.
+    #[arg(long, value_name = "RATE", value_parser = quantity::rate)]
+    down: Option<u64>,
+    /// The queue in both directions: cake, fq-codel, fq-pie, codel, pie, dualpi2, red, sfb or fifo,
+    /// with parameters as `underload queues` lists them.
+    #[arg(long, value_name = "SPEC", default_value = "cake")]
+    queue: String,
+    /// What the line adds to each packet, such as docsis.
+    #[arg(long, value_name = "KIND", default_value = "none", value_parser = Overhead::parse)]
+    overhead: Overhead,
+}
+
+impl Shaping {
+    fn request(&self) -> anyhow::Result<Request> {
+        let request = Request {
+            device: self.dev.clone(),
+            up: self.up.map(Rate::from_bits_per_second),
+            down: self.down.map(Rate::from_bits_per_second),
+            queue: Spec::parse(&self.queue).context("--queue").or_bad_input()?,
+            overhead: self.overhead,
+        };
+        request.check(None).or_bad_input()?;
+        Ok(request)
+    }
+}
+
+impl Arguments {
+    pub fn run(&self) -> anyhow::Result<()> {
+        let request = self.shaping.request()?;
+        if self.dry_run {
+            return dry_run(&request);
+        }
+        require_rights("apply")?;
+        let interrupt = Interrupt::watch()?;
+        let session = Session::open()?;
+        let settings = Settings {
+            may_replace: self.replace,
+            confirm_within: (!self.yes).then_some(self.within),
+            // The name of the program's file may be another program's by now.
+            watcher: (Path::new("/proc/self/exe"), &["shape", "watch"]),
+        };
+        let confirmation = applied(session.apply(&request, settings))?;
+        for device in &confirmation.cleaned {
+            warning!("warning: {device}: an earlier change was not confirmed, and is now undone");
+        }
+        if self.yes {
+            return console::print(&format!("{}\n", summary(&request)));
+        }
+        note!("{}", summary(&request));
+        wait(&session, confirmation, &interrupt)
+    }
+}
+
+impl WriteArguments {
+    pub fn run(&self) -> anyhow::Result<()> {
+        let request = self.shaping.request()?;
+        let device = known(Snapshot::take(&request.device))?.device;
+        console::print(&self.format.write(&request, &device).or_bad_input()?)
+    }
+}
+
+/// Prints the commands that would shape the device.
+fn dry_run(request: &Request) -> anyhow::Result<()> {
+    let snapshot = known(Snapshot::take(&request.device))?;
+    request.check(snapshot.port_rate()).or_bad_input()?;
+    let commands = plan::shape(request, &snapshot.device, snapshot.ingress.is_some());
+    let commands = commands.or_bad_input()?;
+    let lines: Vec<String> = commands.iter().map(|command| format!("{command}\n")).collect();
+    console::print(&lines.concat())
+}
+
+/// Waits until the change is confirmed or undone.
+fn wait(
+    session: &Session,
+    mut confirmation: Confirmation,
+    interrupt: &Interrupt,
+) -> anyhow::Result<()> {
+    let device = confirmation.record.device.clone();
+    let enter = io::stdin().is_terminal().then(lines);
+    let here = if enter.is_some() { "press Enter, or run" } else { "run" };
+    let mut is_announced = false;
+    loop {
+        let standing = session.standing(&confirmation.record);
+        match standing {
+            Standing::Confirmed => break,
+            Standing::Undone | Standing::Lost => {
+                confirmation.wait_for_watcher();
+                bail!("{device} is as it was before: the change was not confirmed");
+            }
+            Standing::Late => {
+                session.undo_unless_changed(&confirmation.record)?;
+                bail!("{device} is as it was before: the change was not confirmed");
+            }
+            Standing::Pending { left } if !is_announced => {
+                let seconds = left.as_millis().div_ceil(1_000);
+                note!(
+                    "undone in {seconds} s: to confirm that the network works, {here} `underload \
+                     shape confirm --dev {device}`"
+                );
+                is_announced = true;
+            }
+            Standing::Pending { .. } => {}
+        }
+        if interrupt.is_requested() {
+            session.undo_unless_changed(&confirmation.record)?;
+            let error = anyhow::anyhow!("{device} is as it was before");
+            return Err(interrupt.stopped(error));
+        }
+        if enter.as_ref().is_some_and(|lines| lines.try_recv().is_ok()) {
+            session.confirm(Some(&device))?;
+            break;
+        }
+        std::thread::sleep(POLL);
+    }
+    console::print(&format!(
+        "{device}: confirmed; `underload shape off --dev {device}` restores what was there before\n"
+    ))
+}
+
+/// Interval between looks at the record, the keyboard and signals.
+const POLL: Duration = Duration::from_millis(50);
+
+/// Returns a message for each line of the standard input.
+fn lines() -> Receiver<()> {
+    let (sender, receiver) = channel();
+    std::thread::spawn(move || {
+        let mut line = String::new();
+        while io::stdin().lock().read_line(&mut line).is_ok_and(|count| count > 0) {
+            if sender.send(()).is_err() {
+                return;
+            }
+            line.clear();
+        }
+    });
+    receiver
+}
+
+/// Returns what a request does, in a line.
+fn summary(request: &Request) -> String {
+    let rates = request.rates().map(|(way, rate)| format!("{way} {rate}"));
+    let rates = rates.collect::<Vec<_>>().join(", ");
+    format!("{}: shaped by {}, {rates}", request.device, request.queue)
+}
+
+/// Marks a request that cannot be met as bad input.
+fn applied(outcome: Result<Confirmation, ApplyError>) -> anyhow::Result<Confirmation> {
+    match outcome {
+        Err(ApplyError::Snapshot(error)) => known(Err(error)),
+        Err(error @ (ApplyError::Request(_) | ApplyError::Refused(_))) => Err(error).or_bad_input(),
+        outcome => Ok(outcome?),
+    }
+}
+
+/// Marks an unknown device as bad input.
+fn known<T>(outcome: Result<T, SnapshotError>) -> anyhow::Result<T> {
+    match outcome {
+        Err(error @ SnapshotError::NoDevice { .. }) => Err(error).or_bad_input(),
+        outcome => Ok(outcome?),
+    }
+}
+
+fn within(text: &str) -> Result<Duration, String> {
+    let bounds = Duration::from_secs(1)..=Duration::from_hours(1);
+    let time = quantity::duration(text)?;
+    if bounds.contains(&time) { Ok(time) } else { Err("expected 1s to 1h".to_owned()) }
+}
+
+fn format(text: &str) -> Result<Format, String> {
+    let names = || Format::ALL.iter().map(|(name, _)| *name);
+    let found = Format::ALL.iter().find(|(name, _)| *name == text);
+    let expected = || format!("expected {}", names().collect::<Vec<_>>().join(", "));
+    found.map(|(_, format)| *format).ok_or_else(expected)
+}

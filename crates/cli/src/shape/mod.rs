@@ -1,0 +1,116 @@
+//! `underload shape`: limits a device's rates with the kernel's queues, undone unless confirmed.
+
+mod apply;
+mod show;
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+use underload_shape::machine::{Session, UndoError, follow};
+use underload_terminal::console::{self, warning};
+use underload_terminal::exit::{OrBadInput as _, refuse};
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+A change is undone after 30 s unless you confirm it, and when its process is killed: nobody is left
+without a network. `off` brings back the queues that were there before.
+
+Examples:
+  sudo underload shape apply --dev eth0 --up 18mbit --down 90mbit
+  underload shape show
+  sudo underload shape off")]
+pub struct Arguments {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Debug, Subcommand)]
+enum Action {
+    /// Shapes a device, and undoes that unless it is confirmed.
+    Apply(apply::Arguments),
+    /// Confirms a change, so that it is not undone.
+    #[command(after_help = "Examples:
+  sudo underload shape confirm
+  sudo underload shape confirm --dev eth0")]
+    Confirm(DeviceArguments),
+    /// Shows what is shaped: rates, backlogs, delays, drops and marks.
+    Show(show::Arguments),
+    /// Removes the shaping, and restores the queues that were there before.
+    #[command(after_help = "Examples:
+  sudo underload shape off
+  sudo underload shape off --dev eth0")]
+    Off(DeviceArguments),
+    /// Prints a file that shapes a device at each start of the machine.
+    Write(apply::WriteArguments),
+    /// Undoes the change of a record unless it is confirmed.
+    #[command(hide = true)]
+    Watch { record: PathBuf },
+}
+
+#[derive(Debug, Args)]
+struct DeviceArguments {
+    /// The device [default: the only one that is shaped].
+    #[arg(long, value_name = "DEV")]
+    dev: Option<String>,
+}
+
+impl DeviceArguments {
+    fn device(&self) -> Option<&str> {
+        self.dev.as_deref()
+    }
+}
+
+pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
+    match &arguments.action {
+        Action::Apply(arguments) => arguments.run(),
+        Action::Confirm(arguments) => confirm(arguments.device()),
+        Action::Show(arguments) => arguments.run(),
+        Action::Off(arguments) => off(arguments.device()),
+        Action::Write(arguments) => arguments.run(),
+        Action::Watch { record } => Ok(follow(record)?),
+    }
+}
+
+fn confirm(device: Option<&str>) -> anyhow::Result<()> {
+    require_rights("confirm")?;
+    let record = undone(Session::open()?.confirm(device))?;
+    console::print(&format!(
+        "{0}: confirmed; `underload shape off --dev {0}` restores what was there before\n",
+        record.device
+    ))
+}
+
+fn off(device: Option<&str>) -> anyhow::Result<()> {
+    require_rights("off")?;
+    let (record, difference) = undone(Session::open()?.off(device))?;
+    if let Some(difference) = difference {
+        warning!("warning: {difference}");
+    }
+    console::print(&format!("{}: not shaped any more\n", record.device))
+}
+
+/// Marks an unknown device as bad input.
+fn undone<T>(outcome: Result<T, UndoError>) -> anyhow::Result<T> {
+    match outcome {
+        Err(
+            error @ (UndoError::Nothing
+            | UndoError::Other { .. }
+            | UndoError::Several { .. }
+            | UndoError::Snapshot(underload_shape::machine::SnapshotError::NoDevice {
+                ..
+            })),
+        ) => Err(error).or_bad_input(),
+        outcome => Ok(outcome?),
+    }
+}
+
+/// Refuses a user who may not change the queues of devices.
+fn require_rights(action: &str) -> anyhow::Result<()> {
+    if !underload_shape::machine::may_change_queues() {
+        refuse!(
+            "`underload shape {action}` changes the queues of network devices: run it as root \
+             (`sudo underload shape {action} ...`)"
+        );
+    }
+    Ok(())
+}

@@ -1,0 +1,443 @@
+//! `underload shape` with the machine's own `tc`, in a network namespace; and in a guest kernel
+//! that has all queues, where there is one.
+
+#![cfg(target_os = "linux")]
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use underload_emu::guest::{Guest, Image, PROGRAM};
+use underload_emu::machine::{Namespace, privilege};
+
+const PROGRAM_PATH: &str = env!("CARGO_BIN_EXE_underload");
+/// What this machine's kernel has: any kernel with shaping at all.
+const FIFO: [&str; 2] = ["--queue", "fifo:limit=100p"];
+const BOTH: [&str; 6] = ["--dev", "v0", "--up", "5mbit", "--down", "20mbit"];
+
+/// A network with the devices `v0` and `v1`, which are connected.
+struct World {
+    namespace: Namespace,
+}
+
+impl World {
+    fn new(test: &str) -> Option<Self> {
+        if !privilege::can_create_namespaces() {
+            eprintln!(
+                "SKIPPED {test}: this process may not create network namespaces (run as root)"
+            );
+            return None;
+        }
+        let world = Self { namespace: Namespace::create(test).expect("a namespace") };
+        // The records, and the devices of this network alone.
+        world.shell("mount -t tmpfs none /run && mount -t sysfs none /sys");
+        world.shell("ip link add v0 type veth peer name v1 && ip link set v0 up");
+        world.shell("ip link set v1 up && ip link set lo up");
+        let missing = [
+            "tc qdisc add dev v0 root tbf rate 1mbit burst 5k latency 1s",
+            "ip link add probe type ifb && ip link del probe",
+            "tc qdisc del dev v0 root",
+        ];
+        for command in missing {
+            let tried = world.output(Command::new("sh").args(["-c", command]));
+            if !tried.status.success() {
+                eprintln!("SKIPPED {test}: `{command}`: {}", text(&tried.stderr));
+                return None;
+            }
+        }
+        Some(world)
+    }
+
+    fn output(&self, command: &mut Command) -> Output {
+        let mut owned = Command::new(command.get_program());
+        owned.args(command.get_args());
+        for (key, value) in command.get_envs() {
+            owned.env(key, value.unwrap_or_default());
+        }
+        owned.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut process = self.namespace.spawn(owned).expect("a program that starts");
+        let mut read = (String::new(), String::new());
+        let child = process.child();
+        let (mut out, mut err) = (child.stdout.take().unwrap(), child.stderr.take().unwrap());
+        std::thread::scope(|scope| {
+            use std::io::Read as _;
+            scope.spawn(|| out.read_to_string(&mut read.0));
+            scope.spawn(|| err.read_to_string(&mut read.1));
+        });
+        let status = process.wait().expect("it ends");
+        Output { status, stdout: read.0.into_bytes(), stderr: read.1.into_bytes() }
+    }
+
+    fn shell(&self, script: &str) -> String {
+        let output = self.output(Command::new("sh").args(["-c", script]));
+        assert!(output.status.success(), "{script}: {}", text(&output.stderr));
+        text(&output.stdout)
+    }
+
+    fn shape(&self, arguments: &[&str]) -> Output {
+        self.output(Command::new(PROGRAM_PATH).arg("shape").args(arguments))
+    }
+
+    fn apply(&self, more: &[&str]) -> Output {
+        self.shape(&[&["apply"], &BOTH[..], &FIFO[..], more].concat())
+    }
+
+    /// Starts `shape apply` and does not wait for it.
+    fn start(&self, more: &[&str]) -> underload_emu::machine::Process {
+        let mut command = Command::new(PROGRAM_PATH);
+        command.args(["shape", "apply"]).args(BOTH).args(FIFO).args(more);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        self.namespace.spawn(command).expect("a program that starts")
+    }
+
+    /// Queues, filters and devices.
+    fn state(&self) -> String {
+        self.shell(
+            "tc -j -d qdisc show; tc -j filter show dev v0 ingress 2>/dev/null; \
+             ip -j link | grep -o '\"ifname\":\"[^\"]*\"'",
+        )
+    }
+
+    fn is_shaped(&self) -> bool {
+        self.state().contains("756c:")
+    }
+
+    /// Waits until the network is as it was.
+    fn wait_for(&self, state: &str, what: &str) {
+        let start = Instant::now();
+        while self.state() != state {
+            assert!(start.elapsed() < Duration::from_secs(20), "{what}: {}", self.state());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// Waits until the change runs to its end or is about to.
+    fn wait_until_shaped(&self) {
+        let start = Instant::now();
+        while !text(&self.shape(&["show"]).stdout).contains("undone in") || !self.is_shaped() {
+            assert!(start.elapsed() < Duration::from_secs(20), "{}", self.state());
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    fn records(&self) -> String {
+        self.shell("ls /run/underload")
+    }
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn assert_fails(output: &Output, status: i32, expected: &str) {
+    let errors = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(status), "{errors}");
+    assert!(errors.contains(expected), "expected {expected}: {errors}");
+}
+
+#[test]
+fn a_confirmed_change_lasts_until_off_which_restores_the_queues() {
+    let Some(world) = World::new("a_confirmed_change_lasts_until_off_which_restores_the_queues")
+    else {
+        return;
+    };
+    for root in ["", "tc qdisc replace dev v0 root handle 5: pfifo limit 77"] {
+        world.shell(root);
+        let before = world.state();
+        let mut applying = world.start(&["--within", "60s"]);
+        world.wait_until_shaped();
+        assert!(world.state().contains(r#""kind":"pfifo","handle":"756d:","dev":"ifb-u"#));
+        assert!(world.shape(&["confirm"]).status.success());
+        assert!(applying.wait().expect("it ends").success());
+        let shown = text(&world.shape(&["show"]).stdout);
+        assert!(shown.contains("v0: fifo:limit=100p, confirmed\n  up    5.00 Mbit/s: "), "{shown}");
+        assert_fails(&world.apply(&[]), 2, "v0 is already shaped by underload");
+        let off = world.shape(&["off"]);
+        assert!(off.status.success(), "{}", text(&off.stderr));
+        assert_eq!(world.state(), before);
+        assert_eq!(world.records(), "");
+    }
+    assert_fails(&world.shape(&["off"]), 2, "underload shapes no device");
+}
+
+#[test]
+fn a_change_that_nobody_confirms_is_undone() {
+    let Some(world) = World::new("a_change_that_nobody_confirms_is_undone") else { return };
+    let before = world.state();
+    let output = world.apply(&["--within", "1s"]);
+    assert_fails(&output, 1, "v0 is as it was before: the change was not confirmed");
+    assert_eq!(world.state(), before);
+    assert_eq!(world.records(), "");
+    // Ctrl-C does not wait for the deadline.
+    let mut applying = world.start(&["--within", "60s"]);
+    world.wait_until_shaped();
+    applying.terminate();
+    assert_eq!(applying.wait().expect("it ends").code(), Some(143));
+    assert_eq!(world.state(), before);
+}
+
+/// The watchers of this network: processes whose arguments end with one of its records.
+fn watchers(applier: u32) -> Vec<i32> {
+    let processes = fs::read_dir("/proc").expect("/proc").flatten();
+    let watchers = processes.filter_map(|entry| {
+        let number: i32 = entry.file_name().to_str()?.parse().ok()?;
+        let words = text(&fs::read(entry.path().join("cmdline")).ok()?);
+        let status = fs::read_to_string(entry.path().join("status")).ok()?;
+        let is_child = status.contains(&format!("\nPPid:\t{applier}\n"));
+        (is_child && words.contains("\0watch\0")).then_some(number)
+    });
+    watchers.collect()
+}
+
+fn kill(process: i32) {
+    use nix::sys::signal::{Signal, kill};
+    kill(nix::unistd::Pid::from_raw(process), Signal::SIGKILL).expect("a process of this test");
+}
+
+#[test]
+fn whatever_is_killed_the_network_is_as_before() {
+    let Some(world) = World::new("whatever_is_killed_the_network_is_as_before") else { return };
+    let before = world.state();
+    for moment in 0..25 {
+        let mut applying = world.start(&["--within", "1s"]);
+        std::thread::sleep(Duration::from_millis(moment * 4));
+        let process = applying.child().id();
+        kill(process as i32);
+        applying.wait().expect("it ends");
+        world.wait_for(&before, &format!("killed after {} ms", moment * 4));
+    }
+    // The watcher alone: the applying process undoes the change.
+    let mut applying = world.start(&["--within", "1s"]);
+    world.wait_until_shaped();
+    let own = watchers(applying.child().id());
+    assert_eq!(own.len(), 1, "the premise: one watcher");
+    own.into_iter().for_each(kill);
+    assert_eq!(applying.wait().expect("it ends").code(), Some(1));
+    assert_eq!(world.state(), before);
+    // Both: the next command undoes the change.
+    let mut applying = world.start(&["--within", "1s"]);
+    world.wait_until_shaped();
+    let own = watchers(applying.child().id());
+    kill(applying.child().id() as i32);
+    own.into_iter().for_each(kill);
+    applying.wait().expect("it ends");
+    assert!(world.is_shaped(), "the premise: nobody undid it");
+    std::thread::sleep(Duration::from_millis(4_500));
+    let output = world.apply(&["--within", "1s"]);
+    let errors = text(&output.stderr);
+    assert!(
+        errors.contains("v0: an earlier change was not confirmed, and is now undone"),
+        "{errors}"
+    );
+    assert_eq!(world.state(), before);
+    assert_eq!(world.records(), "");
+}
+
+#[test]
+fn a_command_that_fails_in_the_middle_changes_nothing() {
+    let Some(world) = World::new("a_command_that_fails_in_the_middle_changes_nothing") else {
+        return;
+    };
+    let before = world.state();
+    let folder = tempfile::tempdir().expect("a directory");
+    let count = folder.path().join("count");
+    let mut failed = 0;
+    for number in 1..20 {
+        for tool in ["tc", "ip"] {
+            let real = world.shell(&format!("PATH=$PATH:/usr/sbin:/sbin command -v {tool}"));
+            let path = folder.path().join(tool);
+            // Commands that read may fail as well; only the chosen one fails.
+            let script = format!(
+                "#!/bin/sh\necho >> {0}\n[ $(wc -l < {0}) = {number} ] && {{ echo broken >&2; exit \
+                 2; }}\nexec {1} \"$@\"\n",
+                count.display(),
+                real.trim()
+            );
+            fs::write(&path, script).expect("a script");
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("a mode");
+        }
+        let _ = fs::remove_file(&count);
+        let paths = format!("{}:{}", folder.path().display(), std::env::var("PATH").unwrap());
+        let mut command = Command::new(PROGRAM_PATH);
+        command.args(["shape", "apply", "--yes"]).args(BOTH).args(FIFO).env("PATH", paths);
+        let output = world.output(&mut command);
+        if output.status.success() {
+            assert!(world.shape(&["off"]).status.success());
+            break;
+        }
+        failed += 1;
+        assert_fails(&output, 1, "broken");
+        assert_eq!(world.state(), before, "command {number}: {}", text(&output.stderr));
+        assert_eq!(world.records(), "");
+    }
+    assert!(failed >= 8, "the premise: most commands failed once ({failed})");
+}
+
+#[test]
+fn a_device_that_vanishes_leaves_nothing_behind() {
+    let Some(world) = World::new("a_device_that_vanishes_leaves_nothing_behind") else { return };
+    let mut applying = world.start(&["--within", "1s"]);
+    world.wait_until_shaped();
+    world.shell("ip link del v0");
+    assert_eq!(applying.wait().expect("it ends").code(), Some(1));
+    assert!(!world.state().contains("ifb-u"), "{}", world.state());
+    assert_eq!(world.records(), "");
+    // A confirmed one, whose name another device takes.
+    world.shell("ip link add v0 type veth peer name v1 && ip link set v0 up");
+    assert!(world.apply(&["--yes"]).status.success());
+    world.shell("ip link del v0 && ip link add v0 type veth peer name v1 && ip link set v0 up");
+    let output = world.apply(&["--yes"]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert!(world.shape(&["off"]).status.success());
+    assert!(!world.state().contains("ifb-u"), "{}", world.state());
+    assert_eq!(world.records(), "");
+}
+
+#[test]
+fn of_several_processes_one_shapes() {
+    let Some(world) = World::new("of_several_processes_one_shapes") else { return };
+    let before = world.state();
+    let mut all: Vec<_> = (0..4).map(|_| world.start(&["--yes"])).collect();
+    let statuses = all.iter_mut().map(|process| process.wait().expect("it ends").code());
+    let mut statuses: Vec<_> = statuses.collect();
+    statuses.sort_unstable();
+    assert_eq!(statuses, [Some(0), Some(2), Some(2), Some(2)]);
+    assert!(world.is_shaped());
+    assert!(world.shape(&["off"]).status.success());
+    assert_eq!(world.state(), before);
+}
+
+#[test]
+fn what_cannot_be_shaped_is_refused_with_advice() {
+    let Some(world) = World::new("what_cannot_be_shaped_is_refused_with_advice") else { return };
+    let before = world.state();
+    let apply = |words: &[&str]| world.shape(&[&["apply", "--yes"], words].concat());
+    for (words, status, expected) in [
+        (&["--dev", "vv", "--up", "5mbit"][..], 2, "no device `vv`; this machine has v1, v0"),
+        (&["--dev", "v0", "--up", "0mbit"], 2, "expected more than 0"),
+        (&["--dev", "v0", "--up", "1bit"], 2, "expected at least 8kbit"),
+        (&["--dev", "v0", "--up", "50gbit"], 2, "v0 passes 10gbit at most"),
+        (&["--dev", "v0"], 2, "--up RATE, --down RATE, or both"),
+        (&["--dev", "v0", "--up", "5mbit", "--queue", "bode"], 2, "no Linux queue `bode`"),
+    ] {
+        assert_fails(&apply(words), status, expected);
+        assert_eq!(world.state(), before, "{words:?}");
+    }
+    let cake = apply(&["--dev", "v0", "--up", "5mbit"]);
+    if cake.status.success() {
+        assert!(world.shape(&["off"]).status.success());
+    } else {
+        assert_fails(&cake, 1, "this kernel has no queue `cake`");
+    }
+    assert_eq!(world.state(), before);
+    world.shell("tc qdisc add dev v0 root tbf rate 1mbit burst 5k latency 1s");
+    assert_fails(&world.apply(&["--yes"]), 2, "underload did not set up: `tbf ");
+    world.shell("tc qdisc del dev v0 root; tc qdisc add dev v0 clsact");
+    world.shell("tc filter add dev v0 ingress protocol all pref 7 u32 match u32 0 0 classid 1:1");
+    assert_fails(&world.apply(&["--yes"]), 2, "`u32` with pref 7");
+}
+
+#[test]
+fn a_full_disk_and_missing_rights_change_nothing() {
+    let Some(world) = World::new("a_full_disk_and_missing_rights_change_nothing") else { return };
+    let before = world.state();
+    let mut stranger = Command::new(PROGRAM_PATH);
+    stranger.args(["shape", "apply"]).args(BOTH).args(FIFO).uid(65_534).gid(65_534);
+    stranger.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let output = stranger.output().expect("it starts");
+    assert_fails(&output, 2, "run it as root (`sudo underload shape apply ...`)");
+    world.shell("mount -t tmpfs -o size=4k none /run && mkdir -p /run/underload");
+    world.shell("head -c 4096 /dev/zero > /run/fill || true");
+    let output = world.apply(&["--yes"]);
+    assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
+    assert_eq!(world.state(), before);
+}
+
+/// The kernel to test with: that of the variable, else the one that was built here.
+fn image(test: &str) -> Option<PathBuf> {
+    let built = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/kernel/linux");
+    let named = std::env::var_os("UNDERLOAD_KERNEL").map(PathBuf::from);
+    let found = named.or_else(|| built.is_file().then_some(built));
+    if found.is_none() {
+        eprintln!("SKIPPED {test}: no kernel (`cargo xtask kernel` builds one)");
+    }
+    found
+}
+
+/// Runs a script in a guest kernel, which has all queues, and returns what it prints.
+fn in_guest(kernel: &Path, script: &str) -> String {
+    let folder = tempfile::tempdir().expect("a directory");
+    let init = folder.path().join(PROGRAM);
+    let text = format!(
+        "#!/bin/sh\nexport PATH=/usr/sbin:/usr/bin:/sbin:/bin\nmount -t proc proc /proc\n\
+         mount -t sysfs sysfs /sys\nmount -t tmpfs tmpfs /run\nmkdir /run/shared\n\
+         mount -t hostfs -o /proc/self/cwd hostfs /run/shared\n\
+         exec > /run/shared/out 2>&1 < /dev/null\n\
+         ip link add v0 type veth peer name v1\nip link set v0 up\nip link set v1 up\n\
+         underload() {{ {PROGRAM_PATH} \"$@\"; }}\n{script}\necho end of script\n"
+    );
+    fs::write(&init, text).expect("a script");
+    fs::set_permissions(&init, fs::Permissions::from_mode(0o755)).expect("a mode");
+    let image = Image::open(kernel).expect("a kernel");
+    let guest = Guest::start(&image, folder.path(), &[], 1, 0).expect("a guest");
+    // The kernel panics when its first process ends.
+    let ended = guest.wait(Duration::from_mins(5), &false.into());
+    let out = fs::read_to_string(folder.path().join("out")).unwrap_or_default();
+    assert!(out.ends_with("end of script\n"), "{ended:?}: {out}");
+    out
+}
+
+#[test]
+fn queues_of_all_kinds_are_restored_with_their_options() {
+    let Some(kernel) = image("queues_of_all_kinds_are_restored_with_their_options") else { return };
+    let kinds = [
+        "pfifo limit 55",
+        "pfifo_fast",
+        "fq_codel",
+        "fq_codel target 7777us interval 123456us noecn quantum 300 ce_threshold 2ms",
+        "codel target 128us ecn",
+        "pie target 15003us tupdate 30ms ecn bytemode",
+        "fq_pie flows 64 ecn_prob 20 ecn",
+        "fq limit 100 flow_limit 10 horizon_cap",
+        "cake",
+        "handle 1: cake bandwidth 20mbit besteffort pppoe-ptm ether-vlan wash",
+        "cake bandwidth 1234567bit ack-filter-aggressive no-split-gso diffserv8 fwmark 0xff00",
+    ];
+    let steps = kinds.map(|kind| {
+        format!(
+            "tc qdisc replace dev v0 root {kind}\nbefore=$(tc -j -d qdisc show dev v0)\n\
+             underload shape apply --dev v0 --up 20mbit --down 30mbit --replace --yes > /run/said \
+             || cat /run/said\n\
+             tc qdisc show dev v0 | grep -q 'cake 756c:' || echo 'not shaped: {kind}'\n\
+             underload shape off > /run/said || cat /run/said\n\
+             [ \"$before\" = \"$(tc -j -d qdisc show dev v0)\" ] || echo 'differs: {kind}'\n"
+        )
+    });
+    assert_eq!(in_guest(&kernel, &steps.concat()), "end of script\n");
+}
+
+#[test]
+fn every_queue_shapes_in_the_guest_and_cake_shows_its_classes() {
+    let Some(kernel) = image("every_queue_shapes_in_the_guest_and_cake_shows_its_classes") else {
+        return;
+    };
+    let out = in_guest(
+        &kernel,
+        "for queue in cake fq-codel fq-pie codel pie sfb fifo cake:tins=diffserv4; do\n\
+         underload shape apply --dev v0 --up 20mbit --down 30mbit --queue $queue --overhead vdsl2 \
+         --yes\nunderload shape show --json | grep -c limit_bit_per_s\nunderload shape off\ndone\n\
+         underload shape apply --dev v0 --up 20mbit --yes\nip addr add 10.0.0.1/24 dev v0\n\
+         ping -c 1 -W 1 10.0.0.2\nunderload shape show\n\
+         underload shape off\nunderload shape apply --dev v0 --up 20mbit\n\
+         tc qdisc show dev v0\n",
+    );
+    assert_eq!(out.matches("\n2\nv0: not shaped any more\n").count(), 8, "{out}");
+    assert!(out.contains("v0: cake, confirmed\n  up    20.00 Mbit/s: "), "{out}");
+    assert!(out.contains("    best effort  0.0 MB, 0 dropped, 0 marked, "), "{out}");
+    // The guest's clock needs no 30 s.
+    let undone = "v0 is as it was before: the change was not confirmed\nqdisc noqueue 0: ";
+    assert!(out.contains(undone), "{out}");
+}

@@ -1,0 +1,459 @@
+//! Applying, confirming and undoing changes.
+
+use std::io;
+use std::path::Path;
+use std::time::Duration;
+
+use underload_disk::lock::Lock;
+
+use super::folder::{self, Folder, FolderError};
+use super::now_ms;
+use super::snapshot::{Snapshot, SnapshotError, devices};
+use super::tools::{self, ToolError};
+use super::watcher::Watcher;
+use crate::Command;
+use crate::judge::{Present, Refusal};
+use crate::plan::{self, ifb_name};
+use crate::record::{self, Phase, Record};
+use crate::request::{Request, RequestError};
+use crate::restore::{self, Unrestorable};
+use crate::tree::{Qdisc, Reading};
+
+/// The changes of the network that this process is in.
+#[derive(Debug)]
+pub struct Session {
+    folder: Folder,
+}
+
+/// How to apply a change.
+#[derive(Debug, Clone, Copy)]
+pub struct Settings<'a> {
+    /// Replaces a shaper that underload did not set up.
+    pub may_replace: bool,
+    /// The time after which the change is undone; `None` confirms it at once.
+    pub confirm_within: Option<Duration>,
+    /// The program that watches the change, and its arguments before the path of the record.
+    pub watcher: (&'a Path, &'a [&'a str]),
+}
+
+/// Why a change was not made.
+#[derive(Debug, thiserror::Error)]
+pub enum ApplyError {
+    #[error(transparent)]
+    Folder(#[from] FolderError),
+    #[error(transparent)]
+    Snapshot(#[from] SnapshotError),
+    #[error(transparent)]
+    Request(#[from] RequestError),
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    #[error("nothing was changed: the process that would undo the change cannot be started")]
+    Watcher(#[source] io::Error),
+    #[error("{device} is as it was before")]
+    Step { device: String, source: ToolError },
+    #[error("{device} is as it was before: after all commands, {what} was missing")]
+    Missing { device: String, what: &'static str },
+    #[error("{device} is as it was before: the change could not be recorded")]
+    Unrecorded { device: String, source: FolderError },
+    #[error("{cause}; undoing failed, too")]
+    Stuck { cause: String, source: Box<UndoError> },
+}
+
+/// Why a change was not undone.
+#[derive(Debug, thiserror::Error)]
+pub enum UndoError {
+    #[error(transparent)]
+    Folder(#[from] FolderError),
+    #[error(transparent)]
+    Snapshot(#[from] SnapshotError),
+    #[error(transparent)]
+    Unrestorable(#[from] Unrestorable),
+    #[error("by hand: {}", list(commands))]
+    Left { commands: Vec<Command>, source: ToolError },
+    #[error("underload shapes no device: nothing to undo or to confirm")]
+    Nothing,
+    #[error("underload does not shape `{device}`; it shapes {shaped}")]
+    Other { device: String, shaped: String },
+    #[error("underload shapes several devices: --dev with one of {shaped}")]
+    Several { shaped: String },
+}
+
+/// A device that underload shapes, as it is now.
+#[derive(Debug, Clone)]
+pub struct Shaped {
+    pub record: Record,
+    /// The device's present name; `None` if it is gone.
+    pub name: Option<String>,
+    pub standing: Standing,
+    /// The queues that the device sends through, root first.
+    pub up: Vec<Reading>,
+    /// The queues that the device receives through, root first.
+    pub down: Vec<Reading>,
+}
+
+/// What became of a change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Standing {
+    /// The change is undone after this time unless it is confirmed.
+    Pending {
+        left: Duration,
+    },
+    /// As [`Standing::Pending`], but nobody undid it in time.
+    Late,
+    Confirmed,
+    /// Something else replaced or removed our queues.
+    Lost,
+    Undone,
+}
+
+/// A change that was applied.
+#[derive(Debug)]
+pub struct Confirmation {
+    pub record: Record,
+    /// Devices whose abandoned changes were undone first.
+    pub cleaned: Vec<String>,
+    watcher: Option<Watcher>,
+}
+
+impl Session {
+    /// Opens the records of changes.
+    ///
+    /// # Errors
+    /// Returns [`FolderError::NoDirectory`].
+    pub fn open() -> Result<Self, FolderError> {
+        Ok(Self { folder: Folder::open()? })
+    }
+
+    /// Applies a change. After an error the device is as before, except for [`ApplyError::Stuck`].
+    ///
+    /// # Errors
+    /// Returns [`ApplyError`].
+    pub fn apply(
+        &self,
+        request: &Request,
+        settings: Settings<'_>,
+    ) -> Result<Confirmation, ApplyError> {
+        let lock = self.folder.lock()?;
+        request.check(None)?;
+        let stuck = |error| ApplyError::Stuck {
+            cause: "an earlier change was not confirmed".to_owned(),
+            source: Box::new(error),
+        };
+        let cleaned = self.clean_up().map_err(stuck)?;
+        let before = Snapshot::take(&request.device)?;
+        request.check(before.port_rate())?;
+        let mut record = judge(request, &before, settings.may_replace)?;
+        let commands = plan::shape(request, &before.device, before.ingress.is_some())?;
+        self.folder.write(&record)?;
+        let path = self.folder.path(record.index);
+        let (program, arguments) = settings.watcher;
+        let watcher = Watcher::start(program, arguments, &path).map_err(|error| {
+            let _ = self.folder.remove(record.index);
+            ApplyError::Watcher(error)
+        })?;
+        let outcome = run_all(&record.device, &commands)
+            .and_then(|()| check_applied(&record))
+            .and_then(|()| self.finish(&mut record, settings.confirm_within));
+        if let Err(error) = outcome {
+            return Err(self.back_out(&record, &lock, error));
+        }
+        Ok(Confirmation { record, cleaned, watcher: Some(watcher) })
+    }
+
+    /// Records that all commands ran.
+    fn finish(&self, record: &mut Record, within: Option<Duration>) -> Result<(), ApplyError> {
+        record.phase = match within {
+            Some(within) => Phase::Pending { deadline_ms: now_ms() + within.as_millis() as u64 },
+            None => Phase::Confirmed,
+        };
+        let device = record.device.clone();
+        self.folder.write(record).map_err(|source| ApplyError::Unrecorded { device, source })
+    }
+
+    /// Undoes what was applied before an error.
+    fn back_out(&self, record: &Record, _: &Lock, cause: ApplyError) -> ApplyError {
+        match self.undo(record) {
+            Ok(_) => cause,
+            Err(source) => {
+                let cause = match &cause {
+                    ApplyError::Step { source, .. } => source.to_string(),
+                    cause => cause.to_string(),
+                };
+                ApplyError::Stuck { cause, source: Box::new(source) }
+            }
+        }
+    }
+
+    /// Undoes the changes whose watchers were killed. Returns the devices. The caller has the lock.
+    fn clean_up(&self) -> Result<Vec<String>, UndoError> {
+        let mut devices = Vec::new();
+        for record in self.folder.records()? {
+            let is_gone = || shaped(record.clone()).is_ok_and(|shaped| is_lost(&shaped));
+            if record::is_abandoned(record.phase, now_ms()) {
+                self.undo(&record)?;
+                devices.push(record.device.clone());
+            } else if record.phase == Phase::Confirmed && is_gone() {
+                self.undo(&record)?;
+            }
+        }
+        Ok(devices)
+    }
+
+    /// Confirms the pending change of a device, or the only one.
+    ///
+    /// # Errors
+    /// Returns [`UndoError::Nothing`] if there is no change.
+    pub fn confirm(&self, device: Option<&str>) -> Result<Record, UndoError> {
+        let _lock = self.folder.lock()?;
+        self.clean_up()?;
+        let mut record = self.select(device)?;
+        record.phase = Phase::Confirmed;
+        self.folder.write(&record)?;
+        Ok(record)
+    }
+
+    /// Undoes the change of a device, or the only one. Returns its record, and what differs from
+    /// before.
+    ///
+    /// # Errors
+    /// Returns [`UndoError`].
+    pub fn off(&self, device: Option<&str>) -> Result<(Record, Option<String>), UndoError> {
+        let _lock = self.folder.lock()?;
+        let cleaned = self.clean_up()?;
+        let record = match (self.select(device), device) {
+            (Err(error @ (UndoError::Nothing | UndoError::Other { .. })), Some(name)) => {
+                if let Some(record) = unrecorded(name)? {
+                    record
+                } else if cleaned.iter().any(|cleaned| cleaned == name) {
+                    return Ok((Record::new(name, 0, 0), None));
+                } else {
+                    return Err(error);
+                }
+            }
+            (record, _) => record?,
+        };
+        let difference = self.undo(&record)?;
+        Ok((record, difference))
+    }
+
+    /// Undoes a change unless its record changed after it was read as `last`.
+    ///
+    /// # Errors
+    /// Returns [`UndoError`].
+    pub fn undo_unless_changed(&self, last: &Record) -> Result<(), UndoError> {
+        let _lock = self.folder.lock()?;
+        match folder::read(&self.folder.path(last.index)) {
+            Ok(None) => Ok(()),
+            Ok(Some(record)) if record.phase != last.phase => Ok(()),
+            // What cannot be read now was read before.
+            Ok(Some(_)) | Err(_) => self.undo(last).map(drop),
+        }
+    }
+
+    /// Returns all devices that underload shapes.
+    ///
+    /// # Errors
+    /// Returns an error if records or queues cannot be read.
+    pub fn list(&self) -> Result<Vec<Shaped>, UndoError> {
+        self.folder.records()?.into_iter().map(|record| Ok(shaped(record)?)).collect()
+    }
+
+    /// Returns what became of a change.
+    pub fn standing(&self, record: &Record) -> Standing {
+        match folder::read(&self.folder.path(record.index)) {
+            Ok(Some(now)) => standing(now.phase),
+            Ok(None) => Standing::Undone,
+            Err(_) => standing(record.phase),
+        }
+    }
+
+    /// Returns the record of `device`, or the only one.
+    fn select(&self, device: Option<&str>) -> Result<Record, UndoError> {
+        let mut records = self.folder.records()?;
+        let names: Vec<&str> = records.iter().map(|record| record.device.as_str()).collect();
+        let shaped = names.join(", ");
+        let place = match (device, records.len()) {
+            (_, 0) => return Err(UndoError::Nothing),
+            (None, 1) => 0,
+            (None, _) => return Err(UndoError::Several { shaped }),
+            (Some(device), _) => names
+                .iter()
+                .position(|name| *name == device)
+                .ok_or_else(|| UndoError::Other { device: device.to_owned(), shaped })?,
+        };
+        Ok(records.swap_remove(place))
+    }
+
+    /// Undoes a change and removes its record. Returns what differs from before. The caller has the
+    /// lock.
+    fn undo(&self, record: &Record) -> Result<Option<String>, UndoError> {
+        let difference = match present_name(record)? {
+            Some(name) => undo_device(&name, record)?,
+            None => {
+                remove_ifb(record)?;
+                None
+            }
+        };
+        self.folder.remove(record.index)?;
+        Ok(difference)
+    }
+}
+
+impl Confirmation {
+    /// Waits for the watcher's end.
+    pub fn wait_for_watcher(&mut self) {
+        if let Some(watcher) = &mut self.watcher {
+            watcher.wait(Duration::from_secs(2));
+        }
+    }
+}
+
+/// Returns the record of a change that may begin.
+fn judge(request: &Request, before: &Snapshot, may_replace: bool) -> Result<Record, ApplyError> {
+    let tree: Vec<Qdisc> = before.queues.iter().map(|queue| queue.qdisc.clone()).collect();
+    let (device, devices) = (before.device.name.as_str(), before.devices.as_slice());
+    if before.remains().is_any() {
+        return Err(Refusal::AlreadyOurs { device: device.to_owned() }.into());
+    }
+    let present = Present { device, tree: &tree, filters: &before.filters, devices };
+    let mut record = Record::new(device, before.device.index, now_ms());
+    if let Some(rate) = request.up {
+        present.check_root(may_replace)?;
+        record.up_bit_per_s = Some(rate.bits_per_second());
+        record.before = Some(tree.clone());
+    }
+    if let Some(rate) = request.down {
+        present.check_ingress()?;
+        record.down_bit_per_s = Some(rate.bits_per_second());
+        record.adds_ingress = before.ingress.is_none();
+    }
+    record.queue = request.queue.to_string();
+    record.overhead = request.overhead;
+    Ok(record)
+}
+
+/// Returns the device's present name; `None` if it is gone, or another has taken its name.
+fn present_name(record: &Record) -> Result<Option<String>, SnapshotError> {
+    let found = devices()?.into_iter().find(|device| device.index == record.index);
+    Ok(found.map(|device| device.name))
+}
+
+fn run_all(device: &str, commands: &[Command]) -> Result<(), ApplyError> {
+    commands.iter().try_for_each(|command| {
+        let error = |source| ApplyError::Step { device: device.to_owned(), source };
+        tools::run(command).map(drop).map_err(error)
+    })
+}
+
+/// Checks that the device has what was applied.
+fn check_applied(record: &Record) -> Result<(), ApplyError> {
+    let remains = Snapshot::take(&record.device)?.remains();
+    let missing = |what| ApplyError::Missing { device: record.device.clone(), what };
+    if record.shapes_up() && !remains.root {
+        return Err(missing("the queue"));
+    }
+    if record.shapes_down() && !(remains.redirect && remains.ifb) {
+        return Err(missing("the redirection of received packets"));
+    }
+    Ok(())
+}
+
+/// Undoes what remains of a change. Returns what differs from before.
+fn undo_device(name: &str, record: &Record) -> Result<Option<String>, UndoError> {
+    const PASSES: u32 = 2;
+    let ifb = ifb_name(record.index);
+    for pass in 1..=PASSES {
+        let snapshot = Snapshot::take(name)?;
+        let commands = plan::undo(name, &ifb, Some(record), &snapshot.remains())?;
+        let outcomes = commands.iter().map(tools::run).collect::<Vec<_>>();
+        let failed = outcomes.into_iter().find_map(Result::err);
+        let after = Snapshot::take(name)?;
+        if !after.remains().is_any() {
+            return Ok(difference(record, &after));
+        }
+        if let Some(source) = failed.filter(|_| pass == PASSES) {
+            // The kernel's default is better than a queue that nobody wants.
+            let default = restore::commands(name, &[])?;
+            let is_shaped = default.iter().any(|command| tools::run(command).is_err())
+                || Snapshot::take(name)?.remains().is_any();
+            if is_shaped {
+                return Err(UndoError::Left { commands, source });
+            }
+            return Ok(Some(format!("{name}: has the kernel's default queue now: {source}")));
+        }
+    }
+    Ok(None)
+}
+
+/// Returns what differs from the queues before a change.
+fn difference(record: &Record, after: &Snapshot) -> Option<String> {
+    let before = record.before.as_deref()?;
+    let after: Vec<&Qdisc> = after.queues.iter().map(|queue| &queue.qdisc).collect();
+    let is_equal = before.len() == after.len() && before.iter().zip(&after).all(|(a, b)| a == *b);
+    let kinds = |qdiscs: &mut dyn Iterator<Item = &Qdisc>| {
+        qdiscs.map(|qdisc| qdisc.kind.clone()).collect::<Vec<_>>().join(", ")
+    };
+    (!is_equal).then(|| {
+        let (before, after) = (kinds(&mut before.iter()), kinds(&mut after.into_iter()));
+        format!("{}: the queues differ from before ({before}): now {after}", record.device)
+    })
+}
+
+/// Removes the device behind which a device that is gone received.
+fn remove_ifb(record: &Record) -> Result<(), UndoError> {
+    let ifb = ifb_name(record.index);
+    if !devices()?.iter().any(|device| device.name == ifb) {
+        return Ok(());
+    }
+    let command = Command::ip(&format!("link del dev {ifb}"));
+    let removed = tools::run(&command).map(drop);
+    removed.map_err(|source| UndoError::Left { commands: vec![command], source })
+}
+
+/// Returns a record of shaping whose record was lost; `None` if the device is not shaped by us.
+fn unrecorded(name: &str) -> Result<Option<Record>, SnapshotError> {
+    let snapshot = Snapshot::take(name)?;
+    let is_ours = snapshot.remains().is_any();
+    Ok(is_ours.then(|| Record::new(name, snapshot.device.index, now_ms())))
+}
+
+fn shaped(record: Record) -> Result<Shaped, SnapshotError> {
+    let name = present_name(&record)?;
+    let mut shaped =
+        Shaped { standing: standing(record.phase), record, name, up: Vec::new(), down: Vec::new() };
+    if let Some(name) = &shaped.name {
+        let snapshot = Snapshot::take(name)?;
+        let remains = snapshot.remains();
+        if remains.root {
+            shaped.up = snapshot.queues;
+        }
+        if remains.ifb && remains.redirect {
+            shaped.down = Snapshot::take(&ifb_name(shaped.record.index))?.queues;
+        }
+    }
+    if is_lost(&shaped) {
+        shaped.standing = Standing::Lost;
+    }
+    Ok(shaped)
+}
+
+/// Whether nothing of a change is left.
+fn is_lost(shaped: &Shaped) -> bool {
+    shaped.up.is_empty() && shaped.down.is_empty()
+}
+
+fn standing(phase: Phase) -> Standing {
+    let now = now_ms();
+    match phase {
+        Phase::Confirmed => Standing::Confirmed,
+        Phase::Applying { .. } => Standing::Pending { left: Duration::ZERO },
+        phase if record::is_abandoned(phase, now) => Standing::Late,
+        Phase::Pending { deadline_ms } => {
+            Standing::Pending { left: Duration::from_millis(deadline_ms.saturating_sub(now)) }
+        }
+    }
+}
+
+fn list(commands: &[Command]) -> String {
+    commands.iter().map(|command| format!("`{command}`")).collect::<Vec<_>>().join(", ")
+}

@@ -1,0 +1,96 @@
+//! A device and its queues as they are now.
+
+use underload_aqm::config::closest;
+use underload_aqm::rate::Rate;
+
+use super::tools::{self, ToolError};
+use crate::Command;
+use crate::plan::{Remains, ifb_name};
+use crate::tree::{
+    Device, Filter, Reading, TreeError, parse_devices, parse_filters, parse_ingress, parse_readings,
+};
+
+/// Why the state of a device is unknown.
+#[derive(Debug, thiserror::Error)]
+pub enum SnapshotError {
+    #[error("--dev: no device `{name}`; this machine has {known}{suggestion}")]
+    NoDevice { name: String, known: String, suggestion: String },
+    #[error(transparent)]
+    Tool(#[from] ToolError),
+    #[error(transparent)]
+    Tree(#[from] TreeError),
+}
+
+/// A device, its queues and its filters of received packets.
+#[derive(Debug, Clone)]
+pub struct Snapshot {
+    pub device: Device,
+    /// Names of all devices.
+    pub devices: Vec<String>,
+    /// The queues, root first.
+    pub queues: Vec<Reading>,
+    /// The kind of the ingress queue, if the device has one.
+    pub ingress: Option<String>,
+    pub filters: Vec<Filter>,
+}
+
+impl Snapshot {
+    /// Looks at a device.
+    ///
+    /// # Errors
+    /// Returns [`SnapshotError::NoDevice`] if it does not exist.
+    pub fn take(name: &str) -> Result<Self, SnapshotError> {
+        let all = devices()?;
+        let devices: Vec<String> = all.iter().map(|device| device.name.clone()).collect();
+        let Some(device) = all.into_iter().find(|device| device.name == name) else {
+            return Err(no_device(name, &devices));
+        };
+        let text = tools::run(&Command::tc(&format!("-j -s -d qdisc show dev {name}")))?;
+        let ingress = parse_ingress(&text)?;
+        let filters = match ingress {
+            Some(_) => {
+                let show = Command::tc(&format!("-j filter show dev {name} ingress"));
+                parse_filters(&tools::run(&show)?)?
+            }
+            None => Vec::new(),
+        };
+        Ok(Self { device, devices, queues: parse_readings(&text)?, ingress, filters })
+    }
+
+    /// Returns what is there of our shaping.
+    pub fn remains(&self) -> Remains {
+        let root = self.queues.first().map(|root| root.qdisc.handle.as_str());
+        let ifb = ifb_name(self.device.index);
+        Remains::new(root, self.ingress.as_deref(), &self.filters, &ifb, &self.devices)
+    }
+
+    /// Returns the rate of the device itself, if the kernel knows it.
+    pub fn port_rate(&self) -> Option<Rate> {
+        let folder = format!("/sys/class/net/{}", self.device.name);
+        let number = |file: &str| -> Option<u64> {
+            std::fs::read_to_string(format!("{folder}/{file}")).ok()?.trim().parse().ok()
+        };
+        // The directory may show the devices of another network.
+        let is_same = number("ifindex") == Some(self.device.index);
+        let megabits = number("speed").filter(|speed| is_same && *speed > 0)?;
+        Some(Rate::from_bits_per_second(megabits.saturating_mul(1_000_000)))
+    }
+}
+
+/// Returns all devices of this network.
+///
+/// # Errors
+/// Returns an error if `ip` fails.
+pub fn devices() -> Result<Vec<Device>, SnapshotError> {
+    Ok(parse_devices(&tools::run(&Command::ip("-j link show"))?)?)
+}
+
+fn no_device(name: &str, devices: &[String]) -> SnapshotError {
+    let others = devices.iter().filter(|device| *device != "lo").map(String::as_str);
+    let others: Vec<&str> = others.collect();
+    let suggestion = closest(name, others.iter().copied());
+    let suggestion = suggestion.map(|meant| format!("; did you mean {meant}?"));
+    let known = if others.is_empty() { "only lo".to_owned() } else { others.join(", ") };
+    let suggestion = suggestion.unwrap_or_default();
+    SnapshotError::NoDevice { name: name.to_owned(), known, suggestion }
+}

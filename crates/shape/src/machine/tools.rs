@@ -1,0 +1,174 @@
+//! Running `tc` and `ip`.
+
+use std::ffi::OsString;
+use std::io::{self, Read};
+use std::process::{Child, Command as Process, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::{Command, Program};
+
+/// The longest time that a command may take. The kernel lets one program at a time change the
+/// network, so a command may wait for others.
+const TIMEOUT: Duration = Duration::from_secs(10);
+/// Longest output of a command, in bytes.
+const OUTPUT_MAX: u64 = 8 << 20;
+
+/// Why a command of iproute2 failed.
+#[derive(Debug, thiserror::Error)]
+pub enum ToolError {
+    #[error(
+        "`{}` is not installed: it is part of iproute2 (Debian: apt install iproute2; OpenWrt: \
+         opkg install tc-full ip-full)", program.name()
+    )]
+    Missing { program: Program },
+    #[error("starting `{command}`")]
+    Start { command: Command, source: io::Error },
+    #[error("`{command}` did not end within {} s", TIMEOUT.as_secs())]
+    Hangs { command: Command },
+    #[error("not allowed to change the network: run as root (sudo)")]
+    Forbidden,
+    #[error(
+        "this kernel has no queue `{kind}`: load it (`modprobe sch_{kind}`; OpenWrt: opkg install \
+         kmod-sched-cake kmod-sched), or choose another --queue (cake, fq-codel, fifo)"
+    )]
+    NoQueue { kind: String },
+    #[error(
+        "this `tc` is older than the queue `{kind}`: install a newer iproute2, or choose another \
+         --queue (cake, fq-codel, fifo)"
+    )]
+    OldTool { kind: String },
+    #[error(
+        "this kernel has no ifb devices, behind which received packets are shaped: load them \
+         (`modprobe ifb`; OpenWrt: opkg install kmod-ifb), or shape --up alone"
+    )]
+    NoIfb,
+    #[error(
+        "this kernel cannot redirect received packets ({message}): `modprobe -a sch_ingress \
+         cls_u32 act_mirred` (OpenWrt: opkg install kmod-sched-core), or shape --up alone"
+    )]
+    NoRedirect { message: String },
+    #[error("`{command}`: {message}")]
+    Failed { command: Command, message: String },
+}
+
+/// Runs a command and returns its output.
+///
+/// # Errors
+/// Returns [`ToolError`] with what would help, where that is known.
+pub fn run(command: &Command) -> Result<String, ToolError> {
+    let start_error = |source| ToolError::Start { command: command.clone(), source };
+    let mut process = Process::new(command.program.name());
+    process.args(&command.words).env("LC_ALL", "C");
+    process.env("PATH", with_system_programs(std::env::var_os("PATH")));
+    process.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = process.spawn().map_err(|source| match source.kind() {
+        io::ErrorKind::NotFound => ToolError::Missing { program: command.program },
+        _ => start_error(source),
+    })?;
+    let (out, errors) = (reader(child.stdout.take()), reader(child.stderr.take()));
+    let is_success = wait(&mut child).map_err(start_error)?;
+    let text = |reader: thread::JoinHandle<String>| reader.join().unwrap_or_default();
+    match is_success {
+        Some(true) => Ok(text(out)),
+        Some(false) => Err(failure(command, &text(errors))),
+        None => Err(ToolError::Hangs { command: command.clone() }),
+    }
+}
+
+/// Waits until the process ends, and returns whether it succeeded. After the timeout it is killed;
+/// then `None`.
+fn wait(child: &mut Child) -> io::Result<Option<bool>> {
+    let start = Instant::now();
+    loop {
+        if let Some(status) = child.try_wait()? {
+            return Ok(Some(status.success()));
+        }
+        if start.elapsed() > TIMEOUT {
+            let _ = child.kill();
+            let _ = child.wait();
+            return Ok(None);
+        }
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+fn reader(stream: Option<impl Read + Send + 'static>) -> thread::JoinHandle<String> {
+    thread::spawn(move || {
+        let mut bytes = Vec::new();
+        let _ = stream.map(|stream| stream.take(OUTPUT_MAX).read_to_end(&mut bytes));
+        String::from_utf8_lossy(&bytes).into_owned()
+    })
+}
+
+/// Returns the error that the messages of a failed command mean.
+fn failure(command: &Command, errors: &str) -> ToolError {
+    let message = errors.lines().map(str::trim).filter(|line| !line.is_empty());
+    let message = message.collect::<Vec<_>>().join("; ").replace("RTNETLINK answers: ", "");
+    let says = |text: &str| message.contains(text);
+    let has = |word: &str| command.words.iter().any(|known| known == word);
+    if says("Operation not permitted") {
+        return ToolError::Forbidden;
+    }
+    if has("qdisc") && says("qdisc kind is unknown") {
+        return match queue_kind(command) {
+            kind if kind == "clsact" => ToolError::NoRedirect { message },
+            kind => ToolError::NoQueue { kind },
+        };
+    }
+    if has("qdisc") && says("Unknown qdisc") {
+        return ToolError::OldTool { kind: queue_kind(command) };
+    }
+    if has("ifb") && says("Unknown device type") {
+        return ToolError::NoIfb;
+    }
+    if has("filter") && has("add") {
+        return ToolError::NoRedirect { message };
+    }
+    ToolError::Failed { command: command.clone(), message }
+}
+
+/// Returns the kind of queue in `qdisc add dev DEVICE [root|parent P] [handle H] KIND ...`.
+fn queue_kind(command: &Command) -> String {
+    let mut words = command.words.iter().skip(2).map(String::as_str);
+    while let Some(word) = words.next() {
+        match word {
+            "dev" | "parent" | "handle" => drop(words.next()),
+            "root" => {}
+            kind => return kind.to_owned(),
+        }
+    }
+    String::new()
+}
+
+/// Appends the directories of programs for administrators, which users' paths lack on Debian.
+fn with_system_programs(path: Option<OsString>) -> OsString {
+    let mut path = path.filter(|path| !path.is_empty()).unwrap_or_else(|| "/usr/bin:/bin".into());
+    path.push(":/usr/sbin:/sbin");
+    path
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_failure_says_what_to_do() {
+        let cake = Command::tc("qdisc replace dev eth0 root handle 756c: cake bandwidth 5mbit");
+        let clsact = Command::tc("qdisc add dev eth0 clsact");
+        let ifb = Command::ip("link add name ifb-u2 type ifb");
+        let filter = Command::tc("filter add dev eth0 ingress protocol all pref 49152 u32");
+        for (command, errors, expected) in [
+            (&cake, "Error: Specified qdisc kind is unknown.", "modprobe sch_cake"),
+            (&cake, "Unknown qdisc \"cake\", hence option \"x\" is unparsable", "newer iproute2"),
+            (&cake, "RTNETLINK answers: Operation not permitted", "run as root"),
+            (&clsact, "Error: Specified qdisc kind is unknown.", "sch_ingress"),
+            (&ifb, "Error: Unknown device type.", "modprobe ifb"),
+            (&filter, "RTNETLINK answers: No such file or directory", "cls_u32"),
+            (&cake, "Error: something new", "`tc qdisc replace dev eth0 root handle 756c: cake"),
+        ] {
+            let message = failure(command, errors).to_string();
+            assert!(message.contains(expected), "{errors}: {message}");
+        }
+    }
+}

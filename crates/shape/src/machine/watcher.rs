@@ -1,0 +1,125 @@
+//! The process that undoes a change which nobody confirms.
+//!
+//! The watcher is this program again, in a session of its own, so that neither a closed terminal
+//! nor a killed shell ends it. Its standard input is a pipe from the process that applies the
+//! change: an end of file shows that this process was killed.
+
+use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
+use std::path::Path;
+use std::process::{Child, ChildStdin, Command as Process, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use nix::sys::signal::{SigSet, Signal};
+use nix::unistd::setsid;
+
+use super::session::{Session, UndoError};
+use super::{folder, now_ms};
+use crate::record::{Action, Record, watch};
+
+/// Interval between looks at the record.
+const POLL: Duration = Duration::from_millis(100);
+/// What the watcher prints when it is ready.
+const READY: &str = "ready";
+/// How often the watcher tries to undo a change, once a second.
+const TRIES: u32 = 10;
+
+/// A watcher that runs. Dropping it closes the pipe; the watcher continues.
+#[derive(Debug)]
+pub struct Watcher {
+    child: Child,
+    _pipe: Option<ChildStdin>,
+}
+
+impl Watcher {
+    /// Starts `program ARGUMENTS RECORD`, which calls [`follow`], and waits until it is ready.
+    ///
+    /// # Errors
+    /// Returns an error if it ends before it is ready; then nothing may be changed.
+    pub fn start(program: &Path, arguments: &[&str], record: &Path) -> io::Result<Self> {
+        let mut process = Process::new(program);
+        process.args(arguments).arg(record).current_dir("/");
+        process.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut child = process.spawn()?;
+        let mut line = String::new();
+        if let Some(out) = child.stdout.take() {
+            BufReader::new(out).take(64).read_line(&mut line)?;
+        }
+        if line.trim() != READY {
+            let _ = child.kill();
+            let status = child.wait()?;
+            return Err(io::Error::other(format!("it ended at once ({status})")));
+        }
+        let pipe = child.stdin.take();
+        Ok(Self { child, _pipe: pipe })
+    }
+
+    /// Waits until the watcher has ended, at most for `limit`.
+    pub fn wait(&mut self, limit: Duration) {
+        let deadline = now_ms() + limit.as_millis() as u64;
+        while matches!(self.child.try_wait(), Ok(None)) && now_ms() < deadline {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
+
+/// Watches the change of a record: undoes it at its deadline, or at once if the applying process is
+/// killed before all commands ran.
+///
+/// # Errors
+/// Returns [`UndoError`] if the change could not be undone.
+pub fn follow(path: &Path) -> Result<(), UndoError> {
+    // Fails if this process leads its session already.
+    let _ = setsid();
+    let signals = [Signal::SIGHUP, Signal::SIGINT, Signal::SIGTERM, Signal::SIGPIPE];
+    let _ = SigSet::from_iter(signals).thread_block();
+    let Some(mut last) = folder::read(path)? else { return Ok(()) };
+    let session = Session::open()?;
+    let is_alive = watch_applier();
+    let mut out = io::stdout();
+    let _ = writeln!(out, "{READY}").and_then(|()| out.flush());
+    loop {
+        let phase = match folder::read(path) {
+            Ok(Some(record)) => {
+                last = record;
+                Some(last.phase)
+            }
+            Ok(None) => None,
+            // What cannot be read now was read before.
+            Err(_) => Some(last.phase),
+        };
+        match watch(phase, is_alive.load(Ordering::Relaxed), now_ms()) {
+            Action::Wait => std::thread::sleep(POLL),
+            Action::Leave => return Ok(()),
+            Action::Undo => return undo(&session, &last),
+        }
+    }
+}
+
+/// Undoes the change unless it was confirmed while this process waited for the lock. Tries again
+/// if it fails, because a program that hangs may end.
+fn undo(session: &Session, last: &Record) -> Result<(), UndoError> {
+    let mut attempt = 1;
+    loop {
+        let outcome = session.undo_unless_changed(last);
+        if outcome.is_ok() || attempt == TRIES {
+            return outcome;
+        }
+        attempt += 1;
+        std::thread::sleep(Duration::from_secs(1));
+    }
+}
+
+/// Returns a flag that is true until the other end of the standard input is closed.
+fn watch_applier() -> Arc<AtomicBool> {
+    let is_alive = Arc::new(AtomicBool::new(true));
+    let flag = Arc::clone(&is_alive);
+    std::thread::spawn(move || {
+        let mut bytes = [0; 64];
+        let mut pipe = io::stdin().lock();
+        while pipe.read(&mut bytes).is_ok_and(|count| count > 0) {}
+        flag.store(false, Ordering::Relaxed);
+    });
+    is_alive
+}

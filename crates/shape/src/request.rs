@@ -1,0 +1,222 @@
+//! What a user asks for: the device, the rates, the queue, and the overhead of the line.
+
+use serde::{Deserialize, Serialize};
+use underload_aqm::config::{ConfigError, Kind, LinkFacts, Spec, Value, closest};
+use underload_aqm::rate::Rate;
+use underload_aqm::registry::QueueEntry;
+use underload_aqm::tc;
+
+/// Longest name of a device, which is also the kernel's limit.
+const NAME_MAX: usize = 15;
+/// Below this rate a packet of 1500 bytes takes more than 1.5 s.
+pub const RATE_MIN: Rate = Rate::from_bits_per_second(8_000);
+
+/// Rates and queue of a device.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Request {
+    pub device: String,
+    /// Rate of what the device sends; `None` leaves that direction unshaped.
+    pub up: Option<Rate>,
+    /// Rate of what the device receives; `None` leaves that direction unshaped.
+    pub down: Option<Rate>,
+    /// The queue in both directions.
+    pub queue: Spec,
+    pub overhead: Overhead,
+}
+
+/// Why a request is refused before anything is looked at.
+#[derive(Debug, thiserror::Error)]
+pub enum RequestError {
+    #[error("--{direction}: a rate of {rate} lets nothing pass; expected at least 8kbit")]
+    TooSlow { direction: &'static str, rate: Rate },
+    #[error(
+        "--{direction}: {device} passes {port} at most; expected less than that, about 95 % of \
+         what the access line carries"
+    )]
+    AbovePort { direction: &'static str, device: String, port: Rate },
+    #[error("nothing to shape: expected --up RATE, --down RATE, or both")]
+    NoRate,
+    #[error("--dev: `{0}` is no name of a device; expected at most 15 letters without `/`")]
+    DeviceName(String),
+    #[error("--queue: CAKE's rate is that of --up and --down; leave out `rate=`")]
+    OwnRate,
+    #[error("--overhead and `{0}=` of --queue say the same; leave out one of them")]
+    OwnOverhead(String),
+    #[error("--queue")]
+    Queue(#[from] ConfigError),
+}
+
+impl Request {
+    /// Checks rates, names and the queue. `port` is the rate of the device itself, if it is known.
+    ///
+    /// # Errors
+    /// Returns the first value that cannot be applied.
+    pub fn check(&self, port: Option<Rate>) -> Result<(), RequestError> {
+        let name = &self.device;
+        let is_odd = |c: char| c == '/' || c.is_whitespace() || c.is_control();
+        let is_special = name.is_empty() || name.starts_with('-') || name == "." || name == "..";
+        if is_special || name.len() > NAME_MAX || name.contains(is_odd) {
+            return Err(RequestError::DeviceName(name.clone()));
+        }
+        if self.rates().next().is_none() {
+            return Err(RequestError::NoRate);
+        }
+        for (direction, rate) in self.rates() {
+            if rate < RATE_MIN {
+                return Err(RequestError::TooSlow { direction, rate });
+            }
+            if let Some(port) = port.filter(|port| rate > *port) {
+                return Err(RequestError::AbovePort { direction, device: name.clone(), port });
+            }
+            self.queue_words(direction, rate)?;
+        }
+        Ok(())
+    }
+
+    /// Returns the directions that are shaped, with their rates.
+    pub fn rates(&self) -> impl Iterator<Item = (&'static str, Rate)> {
+        let up = self.up.map(|rate| ("up", rate));
+        up.into_iter().chain(self.down.map(|rate| ("down", rate)))
+    }
+
+    /// Whether the queue limits the rate by itself.
+    pub fn shapes_itself(&self) -> bool {
+        self.queue.name == CAKE
+    }
+
+    /// Returns the kind of queue of a direction and its arguments, as `tc` expects them.
+    ///
+    /// # Errors
+    /// Returns the parameter that Linux does not have.
+    pub fn queue_words(&self, way: &str, rate: Rate) -> Result<Vec<String>, RequestError> {
+        let link = LinkFacts::of_rate(rate);
+        let mut spec = linux_profile(&self.queue);
+        if !self.shapes_itself() {
+            return Ok(tc::arguments(&spec, &link, None)?);
+        }
+        let is_given =
+            |key: &str| self.queue.items.iter().any(|item| item.key.as_deref() == Some(key));
+        if is_given("rate") {
+            return Err(RequestError::OwnRate);
+        }
+        if self.overhead.is_some() {
+            if let Some(key) = ["overhead", "mpu", "framing"].into_iter().find(|key| is_given(key))
+            {
+                return Err(RequestError::OwnOverhead(key.to_owned()));
+            }
+            spec = spec
+                .with("overhead", &format!("{}B", self.overhead.bytes))
+                .with("mpu", &format!("{}B", self.overhead.minimum_bytes))
+                .with("framing", self.overhead.framing.word());
+        }
+        // Behind the bottleneck, a packet that is dropped here has already taken its time there.
+        if way == "down" && !is_given("ingress") {
+            spec = spec.with("ingress", "on");
+        }
+        Ok(tc::arguments(&spec.with("rate", &rate.to_string()), &link, None)?)
+    }
+}
+
+/// Selects Linux's profile of a queue, if there is one and the user chose none.
+fn linux_profile(queue: &Spec) -> Spec {
+    const LINUX: &str = "linux";
+    let is_chosen = queue.items.iter().any(|item| item.key.as_deref() == Some("profile"));
+    let entry = QueueEntry::find(&queue.name);
+    let has_it = entry
+        .is_some_and(|entry| entry.definition.profiles.iter().any(|profile| profile.name == LINUX));
+    if is_chosen || !has_it { queue.clone() } else { queue.clone().with("profile", LINUX) }
+}
+
+/// Our name of the queue that shapes by itself.
+const CAKE: &str = "cake";
+
+/// What the line adds to each IP packet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Overhead {
+    pub bytes: u32,
+    /// Bytes that a packet takes at least, overhead included.
+    pub minimum_bytes: u32,
+    pub framing: Framing,
+}
+
+/// How the line cuts packets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Framing {
+    None,
+    /// Cells of 53 bytes, 48 of which are data.
+    Atm,
+    /// 65 bytes for 64.
+    Ptm,
+}
+
+impl Framing {
+    /// Returns the word of `cake:framing=`.
+    fn word(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Atm => "atm",
+            Self::Ptm => "ptm",
+        }
+    }
+}
+
+/// A kind of access line.
+#[derive(Debug)]
+pub struct LineKind {
+    pub name: &'static str,
+    pub overhead: Overhead,
+    pub doc: &'static str,
+}
+
+const fn kind(
+    name: &'static str,
+    [bytes, minimum_bytes]: [u32; 2],
+    framing: Framing,
+    doc: &'static str,
+) -> LineKind {
+    LineKind { name, overhead: Overhead { bytes, minimum_bytes, framing }, doc }
+}
+
+/// Kinds of lines with the overheads of `tc-cake(8)`.
+pub const LINE_KINDS: &[LineKind] = &[
+    kind("none", [0, 0], Framing::None, "what the device itself adds"),
+    kind("ethernet", [38, 84], Framing::None, "Ethernet with preamble and gap; fibre (most)"),
+    kind("ethernet-vlan", [42, 84], Framing::None, "Ethernet with a VLAN tag"),
+    kind("docsis", [18, 64], Framing::None, "cable"),
+    kind("vdsl2", [22, 0], Framing::Ptm, "VDSL2 without PPPoE"),
+    kind("vdsl2-pppoe", [30, 0], Framing::Ptm, "VDSL2 with PPPoE"),
+    kind("adsl-pppoa", [10, 0], Framing::Atm, "ADSL with PPPoA, VC-Mux"),
+    kind("adsl-pppoe", [40, 0], Framing::Atm, "ADSL with PPPoE, LLC-SNAP"),
+    kind("conservative", [48, 0], Framing::Atm, "an unknown line: never too little"),
+];
+
+impl Overhead {
+    /// What the device itself adds.
+    pub const NONE: Self = Self { bytes: 0, minimum_bytes: 0, framing: Framing::None };
+
+    /// Parses the name of a kind of line, or a number of bytes such as `44B`.
+    ///
+    /// # Errors
+    /// Returns what is accepted.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        if let Some(kind) = LINE_KINDS.iter().find(|kind| kind.name == text) {
+            return Ok(kind.overhead);
+        }
+        if let Some(Value::Bytes(bytes)) = Kind::Bytes.read(text)
+            && bytes <= 256
+        {
+            return Ok(Self { bytes: bytes as u32, ..Self::NONE });
+        }
+        let names = || LINE_KINDS.iter().map(|kind| kind.name);
+        let meant = closest(text, names()).map(|name| format!("; did you mean {name}?"));
+        let names = names().collect::<Vec<_>>().join(", ");
+        Err(format!("expected {names}, or at most 256B{}", meant.unwrap_or_default()))
+    }
+
+    /// Whether the line adds anything.
+    pub fn is_some(self) -> bool {
+        self != Self::NONE
+    }
+}

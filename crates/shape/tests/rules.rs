@@ -1,0 +1,298 @@
+//! Plans, undo and confirmation, on a device that follows the commands as the kernel does.
+
+use std::collections::BTreeSet;
+
+use proptest::prelude::*;
+use underload_aqm::config::Spec;
+use underload_aqm::rate::Rate;
+use underload_shape::judge::Present;
+use underload_shape::permanent::Format;
+use underload_shape::plan::{self, Remains, ifb_name};
+use underload_shape::record::{Action, Phase, Record, is_abandoned, watch};
+use underload_shape::request::{Overhead, Request};
+use underload_shape::tree::{Device, Filter, Qdisc};
+use underload_shape::{Command, Program};
+
+fn request(up: Option<u64>, down: Option<u64>, queue: &str, overhead: &str) -> Request {
+    Request {
+        device: "eth0".to_owned(),
+        up: up.map(Rate::from_megabits_per_second),
+        down: down.map(Rate::from_megabits_per_second),
+        queue: Spec::parse(queue).expect("a queue"),
+        overhead: Overhead::parse(overhead).expect("a kind of line"),
+    }
+}
+
+fn device() -> Device {
+    Device { name: "eth0".to_owned(), index: 2, link_type: "ether".to_owned() }
+}
+
+fn qdisc(kind: &str, handle: &str) -> Qdisc {
+    Qdisc {
+        kind: kind.to_owned(),
+        handle: handle.to_owned(),
+        parent: None,
+        options: serde_json::Map::new(),
+        is_unknown: false,
+    }
+}
+
+fn commands(request: &Request) -> String {
+    let commands = plan::shape(request, &device(), false).expect("a plan");
+    commands.iter().map(|command| format!("{command}\n")).collect::<Vec<_>>().concat()
+}
+
+#[test]
+fn cake_shapes_by_itself_and_others_below_a_token_bucket() {
+    assert_eq!(
+        commands(&request(Some(18), Some(90), "cake", "docsis")),
+        "ip link add name ifb-u2 type ifb\n\
+         tc qdisc replace dev ifb-u2 root handle 756c: cake bandwidth 90mbit diffserv3 \
+         triple-isolate internet mpu 64 noatm ingress overhead 18\n\
+         ip link set dev ifb-u2 up\n\
+         tc qdisc add dev eth0 clsact\n\
+         tc filter add dev eth0 ingress protocol all pref 49152 u32 match u32 0 0 action mirred \
+         egress redirect dev ifb-u2\n\
+         tc qdisc replace dev eth0 root handle 756c: cake bandwidth 18mbit diffserv3 \
+         triple-isolate internet mpu 64 noatm overhead 18\n"
+    );
+    let text = commands(&request(Some(18), None, "fq-codel", "docsis"));
+    // The line's 18 bytes are on top of the IP packet, of which tbf counts 14 already.
+    assert!(
+        text.starts_with(
+            "tc qdisc replace dev eth0 root handle 756c: tbf rate 18000000bit burst 3028b latency \
+         100ms overhead 4 mpu 64\n\
+         tc qdisc replace dev eth0 parent 756c:1 handle 756d: fq_codel limit "
+        ),
+        "{text}"
+    );
+    let text = commands(&request(Some(65), None, "codel", "vdsl2"));
+    assert!(text.contains("tbf rate 64000000bit burst 8000b latency 100ms overhead 8\n"), "{text}");
+    let text = commands(&request(Some(8), None, "codel", "adsl-pppoe"));
+    assert!(text.contains(" overhead 26 linklayer atm\n"), "{text}");
+}
+
+#[test]
+fn requests_that_cannot_be_met_say_what_is_accepted() {
+    let port = Some(Rate::from_megabits_per_second(100));
+    let zero = Request { up: Some(Rate::default()), ..request(None, None, "cake", "none") };
+    let odd = |device: &str| Request {
+        device: device.to_owned(),
+        ..request(Some(1), None, "cake", "none")
+    };
+    for (request, expected) in [
+        (zero, "--up: a rate of 0bit lets nothing pass; expected at least 8kbit"),
+        (request(None, Some(101), "cake", "none"), "--down: eth0 passes 100mbit at most"),
+        (request(None, None, "cake", "none"), "expected --up RATE, --down RATE, or both"),
+        (request(Some(1), None, "cake:rate=5mbit", "none"), "leave out `rate=`"),
+        (request(Some(1), None, "cake:mpu=64B", "docsis"), "`mpu=` of --queue say the same"),
+        (request(Some(1), None, "bode", "none"), "--queue"),
+        (odd("--help"), "no name of a device"),
+        (odd("a/b"), "no name of a device"),
+        (odd(".."), "no name of a device"),
+        (odd(""), "no name of a device"),
+        (odd("a-very-long-name"), "at most 15 letters"),
+        (odd("eth0 root"), "no name of a device"),
+    ] {
+        let error = request.check(port).expect_err(expected).to_string();
+        assert!(error.contains(expected), "{error}");
+    }
+    assert!(request(Some(100), Some(100), "cake", "docsis").check(port).is_ok());
+    let error = Overhead::parse("docsi").expect_err("no kind");
+    assert!(error.contains("did you mean docsis?"), "{error}");
+}
+
+fn refusal(tree: &[Qdisc], devices: &[&str], may_replace: bool) -> Option<String> {
+    let devices: Vec<String> = devices.iter().map(ToString::to_string).collect();
+    let present = Present { device: "eth0", tree, filters: &[], devices: &devices };
+    present.check_root(may_replace).err().map(|error| error.to_string())
+}
+
+#[test]
+fn shapers_of_others_are_refused_by_name() {
+    let cake = [qdisc("cake", "8001:")];
+    let text = refusal(&cake, &["eth0", "ifb4eth0"], false).expect("refused");
+    assert!(text.contains("`cake 8001:`") && text.contains("sqm-scripts"), "{text}");
+    assert!(text.contains("--replace"), "{text}");
+    assert_eq!(refusal(&cake, &["eth0"], true), None);
+    let text = refusal(&[qdisc("htb", "1:")], &["eth0"], true).expect("refused in any case");
+    assert!(text.contains("`htb 1:`") && text.contains("Remove them first"), "{text}");
+    let text = refusal(&[qdisc("cake", "756c:")], &["eth0"], true).expect("ours");
+    assert!(text.contains("underload shape off --dev eth0"), "{text}");
+    for harmless in ["fq_codel", "pfifo_fast", "noqueue", "fq"] {
+        assert_eq!(refusal(&[qdisc(harmless, "8001:")], &[], false), None, "{harmless}");
+    }
+    let filter = Filter { preference: 1, kind: "bpf".to_owned(), redirects_to: None };
+    let present = Present { device: "eth0", tree: &[], filters: &[filter], devices: &[] };
+    let text = present.check_ingress().expect_err("a filter").to_string();
+    assert!(text.contains("`bpf` with pref 1") && text.contains("--up alone"), "{text}");
+}
+
+#[test]
+fn nobody_confirms_and_the_change_is_undone() {
+    let applying = Phase::Applying { since_ms: 1_000 };
+    let pending = Phase::Pending { deadline_ms: 31_000 };
+    assert_eq!(watch(Some(applying), true, 2_000), Action::Wait);
+    assert_eq!(watch(Some(applying), true, 61_000), Action::Undo, "tc hangs");
+    assert_eq!(watch(Some(applying), false, 1_001), Action::Undo, "killed in the middle");
+    assert_eq!(watch(Some(pending), false, 30_999), Action::Wait, "a closed terminal");
+    assert_eq!(watch(Some(pending), true, 31_000), Action::Undo);
+    assert_eq!(watch(Some(Phase::Confirmed), false, 99_000), Action::Leave);
+    assert_eq!(watch(None, true, 2_000), Action::Leave, "undone by another process");
+    assert!(is_abandoned(applying, 1_001), "the caller has the applier's lock");
+    assert!(!is_abandoned(pending, 31_001), "its watcher is about to undo it");
+    assert!(is_abandoned(pending, 34_000));
+    assert!(!is_abandoned(Phase::Confirmed, u64::MAX));
+    assert!(!is_abandoned(Phase::Pending { deadline_ms: u64::MAX }, 5));
+}
+
+#[test]
+fn a_record_is_read_back_and_a_damaged_one_is_not() {
+    let mut record = Record::new("eth0", 2, 5);
+    record.before = Some(vec![qdisc("fq_codel", "0:")]);
+    let text = record.to_text().expect("text");
+    assert_eq!(Record::parse(&text).expect("a record"), record);
+    for cut in (0..text.len() - 1).step_by(7) {
+        assert!(Record::parse(&text[..cut]).is_err(), "{cut}");
+    }
+    let newer = text.replacen("\"version\": 1", "\"version\": 2", 1);
+    let error = Record::parse(&newer).expect_err("another version").to_string();
+    assert!(error.contains("another version"), "{error}");
+}
+
+/// A device that follows commands as the kernel does, as far as plans go.
+#[derive(Debug, Clone, PartialEq)]
+struct Kernel {
+    root: String,
+    ingress: bool,
+    filters: Vec<Filter>,
+    devices: BTreeSet<String>,
+    ready: BTreeSet<String>,
+}
+
+impl Kernel {
+    fn new(root: &str, ingress: bool) -> Self {
+        let devices = BTreeSet::from(["eth0".to_owned(), "lo".to_owned()]);
+        let root = root.to_owned();
+        Self { root, ingress, filters: Vec::new(), devices, ready: BTreeSet::new() }
+    }
+
+    fn run(&mut self, command: &Command) {
+        let words: Vec<&str> = command.words.iter().map(String::as_str).collect();
+        match (command.program, words.as_slice()) {
+            (Program::Ip, ["link", "add", "name", ifb, ..]) => {
+                self.devices.extend([(*ifb).to_owned()]);
+            }
+            (Program::Ip, ["link", "set", "dev", ifb, "up"]) => {
+                self.ready.extend([(*ifb).to_owned()]);
+            }
+            (Program::Ip, ["link", "del", "dev", ifb]) => {
+                self.devices.remove(*ifb);
+                self.ready.remove(*ifb);
+            }
+            (Program::Tc, ["qdisc", "replace", "dev", "eth0", "root", "handle", handle, ..]) => {
+                (*handle).clone_into(&mut self.root);
+            }
+            (Program::Tc, ["qdisc", "del", "dev", "eth0", "root"]) => {
+                "0:".clone_into(&mut self.root);
+            }
+            (Program::Tc, ["qdisc", "add", "dev", "eth0", "clsact"]) => self.ingress = true,
+            (Program::Tc, ["qdisc", "del", "dev", "eth0", "clsact"]) => {
+                self.ingress = false;
+                self.filters.clear();
+            }
+            (Program::Tc, ["filter", "add", "dev", "eth0", "ingress", .., ifb]) => {
+                self.filters.push(Filter {
+                    preference: 49_152,
+                    kind: "u32".to_owned(),
+                    redirects_to: Some((*ifb).to_owned()),
+                });
+            }
+            (Program::Tc, ["filter", "del", "dev", "eth0", "ingress", .., preference]) => {
+                self.filters.retain(|filter| filter.preference.to_string() != *preference);
+            }
+            // Queues of the ifb, and those below a root.
+            (Program::Tc, ["qdisc", "replace", "dev", ..]) => {}
+            other => panic!("an unknown command: {other:?}"),
+        }
+        self.assert_that_packets_pass();
+    }
+
+    /// No packet is redirected to a device that is missing or down.
+    fn assert_that_packets_pass(&self) {
+        for filter in &self.filters {
+            let target = filter.redirects_to.as_ref().expect("a redirection");
+            assert!(self.devices.contains(target) && self.ready.contains(target), "{self:?}");
+        }
+    }
+
+    fn remains(&self) -> Remains {
+        let devices: Vec<String> = self.devices.iter().cloned().collect();
+        let ingress = self.ingress.then_some("clsact");
+        Remains::new(Some(&self.root), ingress, &self.filters, &ifb_name(2), &devices)
+    }
+}
+
+proptest! {
+    /// Commands stop anywhere; the undoing stops anywhere, too, and is repeated.
+    #[test]
+    fn wherever_a_change_stops_undoing_restores_the_device(
+        up in proptest::option::of(1_u64..1000),
+        down in proptest::option::of(1_u64..1000),
+        queue in prop_oneof![Just("cake"), Just("fq-codel"), Just("fifo")],
+        root in prop_oneof![Just("0:"), Just("8001:")],
+        has_ingress: bool,
+        stop in 0_usize..10,
+        undone in 0_usize..6,
+    ) {
+        let request = request(up, down, queue, "docsis");
+        let before = Kernel::new(root, has_ingress);
+        let mut record = Record::new("eth0", 2, 0);
+        record.before = up.map(|_| vec![qdisc("fq_codel", root)]);
+        record.adds_ingress = down.is_some() && !has_ingress;
+        let mut kernel = before.clone();
+        let commands = plan::shape(&request, &device(), has_ingress).expect("a plan");
+        for command in commands.iter().take(stop) {
+            kernel.run(command);
+        }
+        for limit in [undone, usize::MAX] {
+            let remains = kernel.remains();
+            let undo = plan::undo("eth0", &ifb_name(2), Some(&record), &remains).expect("undo");
+            for command in undo.iter().take(limit) {
+                kernel.run(command);
+            }
+        }
+        // An idle ingress queue that is not seen as ours passes packets as none does.
+        let idle = Kernel { ingress: before.ingress, ..kernel.clone() };
+        prop_assert_eq!(&idle, &before);
+        prop_assert!(!kernel.remains().is_any());
+    }
+}
+
+#[test]
+fn permanent_files_say_where_they_belong() {
+    let both = request(Some(18), Some(90), "cake", "docsis");
+    let up = request(Some(18), None, "cake", "docsis");
+    let write = |format: Format, request: &Request| format.write(request, &device());
+    let text = write(Format::Systemd, &both).expect("a service");
+    assert!(text.starts_with("# /etc/systemd/system/shape-eth0.service\n"), "{text}");
+    assert!(text.contains("\nExecStart=/usr/bin/env tc qdisc replace dev eth0 root "), "{text}");
+    assert!(text.contains("\nExecStopPost=-/usr/bin/env tc qdisc del dev eth0 root\n"), "{text}");
+    let text = write(Format::Networkd, &up).expect("a section");
+    assert!(text.contains("[CAKE]\nParent=root\nBandwidth=18M\nOverheadBytes=18\n"), "{text}");
+    let text = write(Format::OpenWrt, &both).expect("a section");
+    assert!(text.contains("\toption download '90000'\n\toption upload '18000'\n"), "{text}");
+    let text = write(Format::Tc, &both).expect("a script");
+    assert!(
+        text.starts_with("#!/bin/sh\n") && text.contains("  tc filter add dev eth0 "),
+        "{text}"
+    );
+    for (format, request, expected) in [
+        (Format::Networkd, &both, "networkd cannot express --down"),
+        (Format::Networkd, &request(Some(1), None, "fq-codel", "none"), "`fq-codel` (only `cake`)"),
+        (Format::OpenWrt, &request(Some(1), None, "codel", "none"), "only cake and fq-codel"),
+    ] {
+        let error = write(format, request).expect_err(expected).to_string();
+        assert!(error.contains(expected), "{error}");
+    }
+}
