@@ -1,4 +1,4 @@
-//! `underload kernel`: the kernel of the world `kernel`.
+//! `underload kernel`: the kernel of the worlds `kernel` and `kernel-tcp`.
 
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -11,9 +11,10 @@ use underload_terminal::exit::OrBadInput as _;
 /// The command line of `underload kernel`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-`underload run SCENARIO --world kernel` runs a scenario with the kernel's own TCP in virtual time.
-It needs a User-Mode Linux with time travel, which `cargo xtask kernel` builds. The variable
-UNDERLOAD_KERNEL names another one for a single run.
+`underload run SCENARIO --world kernel` runs a scenario with Linux's own TCP and queues in virtual
+time, `--world kernel-tcp` with its TCP before our queues. Both need a User-Mode Linux with time
+travel, which `cargo xtask kernel` builds. The variable UNDERLOAD_KERNEL names another one for a
+single run.
 
 Examples:
   underload kernel install target/kernel/linux
@@ -32,7 +33,7 @@ enum Action {
         /// The kernel: a program named `linux`.
         file: PathBuf,
     },
-    /// Prints which kernel the world `kernel` runs.
+    /// Prints which kernel the worlds `kernel` and `kernel-tcp` run.
     #[command(after_help = "Examples:
   underload kernel status")]
     Status,

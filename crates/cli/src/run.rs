@@ -28,9 +28,11 @@ pub enum World {
     Sim,
     /// Network namespaces with the kernel's TCP, in real time.
     Live,
-    /// As live, in the virtual time of a kernel of its own: the same seed, the same bytes. See
-    /// `underload kernel`.
+    /// Linux's own TCP and queues, in the virtual time of a kernel of its own: the same seed, the
+    /// same bytes. See `underload kernel`.
     Kernel,
+    /// As kernel, with our queues and links instead of Linux's.
+    KernelTcp,
 }
 
 #[derive(Debug, Args)]
@@ -231,8 +233,9 @@ impl Arguments {
             World::Auto if packets.is_empty() => Ok(WorldChoice::Auto),
             World::Live if packets.is_empty() => Ok(WorldChoice::Live),
             World::Kernel if packets.is_empty() => Ok(WorldChoice::Kernel),
+            World::KernelTcp if packets.is_empty() => Ok(WorldChoice::KernelTcp),
             World::Auto | World::Sim => Ok(WorldChoice::Sim),
-            World::Live | World::Kernel => refuse!(
+            World::Live | World::Kernel | World::KernelTcp => refuse!(
                 "--packets and --pcap record simulated packets: expected --world sim; \
                  `underload link --log DIR` logs live packets"
             ),

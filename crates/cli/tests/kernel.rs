@@ -1,5 +1,6 @@
-//! The world `kernel`: the kernel's own TCP in virtual time. Each test that starts a guest needs a
-//! kernel: `cargo xtask kernel` builds one, the variable `UNDERLOAD_KERNEL` names it.
+//! The worlds `kernel` and `kernel-tcp`: Linux's own TCP in virtual time, before its own queues or
+//! ours. Each test that starts a guest needs a kernel: `cargo xtask kernel` builds one, and the
+//! variable `UNDERLOAD_KERNEL` names it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -45,9 +46,19 @@ fn underload(folder: &Path, kernel: &Path, arguments: &[&str]) -> Command {
     command
 }
 
-fn run(folder: &Path, kernel: &Path, out: &str, more: &[&str]) -> Output {
-    fs::write(folder.join("scenario.toml"), SCENARIO).expect("a scenario");
-    let arguments = ["run", "scenario.toml", "--world", "kernel", "--out", out];
+fn run(folder: &Path, kernel: &Path, (world, out): (&str, &str), more: &[&str]) -> Output {
+    run_text(SCENARIO, folder, kernel, (world, out), more)
+}
+
+fn run_text(
+    text: &str,
+    folder: &Path,
+    kernel: &Path,
+    (world, out): (&str, &str),
+    more: &[&str],
+) -> Output {
+    fs::write(folder.join("scenario.toml"), text).expect("a scenario");
+    let arguments = ["run", "scenario.toml", "--world", world, "--out", out];
     let mut command = underload(folder, kernel, &[&arguments[..], more].concat());
     command.output().expect("the program starts")
 }
@@ -74,28 +85,40 @@ fn the_same_seed_gives_the_same_bytes_also_on_a_busy_machine() {
     let busy: Vec<_> = (0..3)
         .map(|_| Command::new("sh").args(["-c", "while :; do :; done"]).spawn().expect("a shell"))
         .collect();
-    let first = run(folder.path(), &kernel, "first", &["--repeat", "4"]);
+    let worlds = [("kernel", World::Kernel), ("kernel-tcp", World::KernelTcp)];
+    let first = worlds.map(|(world, _)| {
+        run(folder.path(), &kernel, (world, &format!("first-{world}")), &["--repeat", "4"])
+    });
     for mut loop_forever in busy {
         loop_forever.kill().expect("it runs");
         loop_forever.wait().expect("it ends");
     }
-    assert!(first.status.success(), "{}", text(&first.stderr));
-    assert!(run(folder.path(), &kernel, "again", &["--repeat", "4"]).status.success());
-    let [first, again] = ["first", "again"].map(|out| record(folder.path(), out));
-    assert_eq!(first.world, World::Kernel);
-    assert_eq!(first.trials.len(), 4);
-    assert_eq!(first, again);
-    let samples =
-        |out: &str| fs::read(folder.path().join(out).join("samples.parquet")).expect("samples");
-    assert_eq!(samples("first"), samples("again"));
+    for ((name, world), output) in worlds.into_iter().zip(first) {
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        let outs = ["first", "again"].map(|out| format!("{out}-{name}"));
+        let again = run(folder.path(), &kernel, (name, &outs[1]), &["--repeat", "4"]);
+        assert!(again.status.success(), "{}", text(&again.stderr));
+        let [first, again] = outs.each_ref().map(|out| record(folder.path(), out));
+        assert_eq!(first.world, world);
+        assert_eq!(first.trials.len(), 4);
+        assert_eq!(first, again);
+        for table in ["samples.parquet", "series.parquet"] {
+            let [first, again] = outs
+                .each_ref()
+                .map(|out| fs::read(folder.path().join(out).join(table)).expect("a table"));
+            assert!(first == again, "{name}: {table}");
+        }
+    }
 }
 
 #[test]
 fn the_simulator_and_the_kernel_agree() {
     let Some(kernel) = image("the_simulator_and_the_kernel_agree") else { return };
     let folder = tempfile::tempdir().expect("a directory");
-    let output = run(folder.path(), &kernel, "kernel", &[]);
-    assert!(output.status.success(), "{}", text(&output.stderr));
+    for world in ["kernel", "kernel-tcp"] {
+        let output = run(folder.path(), &kernel, (world, world), &[]);
+        assert!(output.status.success(), "{}", text(&output.stderr));
+    }
     let simulated = ["run", "scenario.toml", "--world", "sim", "--out", "sim", "--no-cache"];
     assert!(underload(folder.path(), &kernel, &simulated).status().expect("it starts").success());
     let median = |out: &str| {
@@ -104,8 +127,70 @@ fn the_simulator_and_the_kernel_agree() {
         load.and_then(|load| Some(load.distribution.as_ref()?.p50_ns as f64 / 1e6))
             .expect("a median")
     };
-    let (kernel, sim) = (median("kernel"), median("sim"));
-    assert!((kernel - sim).abs() < 2.0, "p50 of {kernel} ms and {sim} ms");
+    let medians = ["kernel", "kernel-tcp", "sim"].map(median);
+    let [kernel, kernel_tcp, sim] = medians;
+    assert!((kernel - sim).abs() < 2.0 && (kernel_tcp - sim).abs() < 2.0, "p50 in ms: {medians:?}");
+}
+
+/// Every kind that the oldest supported `tc` knows (dualpi2 needs a newer one).
+const QUEUES: [&str; 9] = [
+    "fifo:limit=64KiB",
+    "head-drop:limit=50p",
+    "codel",
+    "fq-codel",
+    "pie",
+    "fq-pie",
+    "cake:rate=9mbit",
+    "red:limit=400000B,min=30000B,max=90000B,weight=3.125%,gentle=off",
+    "sfb",
+];
+
+#[test]
+fn every_queue_of_linux_carries_the_load_and_is_counted() {
+    let Some(kernel) = image("every_queue_of_linux_carries_the_load_and_is_counted") else {
+        return;
+    };
+    let folder = tempfile::tempdir().expect("a directory");
+    let arms = QUEUES.iter().enumerate().map(|(index, queue)| {
+        format!("[[arm]]\nname = \"a{index}\"\npath.up_queue = \"{queue}\"\n")
+    });
+    let path = SCENARIO
+        .replace("up = \"20mbit\"\nup_queue = \"fifo:limit=128KiB\"", "up = \"10mbit:loss=0.5%\"");
+    let scenario = path + &arms.collect::<String>();
+    let output = run_text(&scenario, folder.path(), &kernel, ("kernel", "out"), &[]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let record = record(folder.path(), "out");
+    assert!(record.host.kernel.contains("iproute2"), "{}", record.host.kernel);
+    assert_eq!(record.trials.len(), QUEUES.len());
+    for (trial, queue) in record.trials.iter().zip(QUEUES) {
+        assert!(trial.validity.is_valid(), "{queue}: {:?}", trial.validity);
+        let load = trial.bottlenecks.iter().find(|link| link.window.phase == Phase::Load);
+        let load = load.expect(queue);
+        let (rate, capacity) = (load.throughput_bit_per_s, load.capacity_bit_per_s);
+        // SFB holds a single flow far below the link's rate.
+        assert!(capacity == Some(10_000_000), "{queue}: {capacity:?}");
+        assert!((500_000..10_100_000).contains(&rate), "{queue}: {rate}");
+        assert!(load.drops.contains_key("loss"), "{queue}: {:?}", load.drops);
+        assert!(load.sojourn.is_none(), "{queue}");
+    }
+}
+
+#[test]
+fn a_queue_or_link_that_linux_has_not_is_refused_by_name() {
+    let folder = tempfile::tempdir().expect("a directory");
+    let missing = folder.path().join("missing");
+    for (from, to, expected) in [
+        ("fifo:limit=128KiB", "bode", "path.up_queue: there is no Linux queue `bode`"),
+        ("fifo:limit=128KiB", "pie:profile=rfc", "`profile=rfc`: expected linux, the only one"),
+        ("20mbit", "docsis:rate=10mbit,peak=12mbit", "Linux has only links of constant rate"),
+        ("20mbit", "20mbit:jitter=5ms", "have delay, loss and overhead only"),
+    ] {
+        let scenario = SCENARIO.replace(from, to);
+        let output = run_text(&scenario, folder.path(), &missing, ("kernel", "out"), &[]);
+        assert_eq!(output.status.code(), Some(2), "{to}");
+        let error = text(&output.stderr);
+        assert!(error.contains(expected) && error.contains("--world kernel-tcp"), "{error}");
+    }
 }
 
 #[test]
@@ -131,7 +216,7 @@ fn a_killed_run_leaves_no_guest() {
 fn what_is_no_kernel_is_refused() {
     let folder = tempfile::tempdir().expect("a directory");
     let missing = folder.path().join("missing");
-    let output = run(folder.path(), &missing, "out", &[]);
+    let output = run(folder.path(), &missing, ("kernel", "out"), &[]);
     assert_eq!(output.status.code(), Some(2));
     let error = text(&output.stderr);
     assert!(error.contains("no kernel at") && error.contains("cargo xtask kernel"), "{error}");

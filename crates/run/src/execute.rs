@@ -70,9 +70,12 @@ const WORTH_CACHING: usize = 32;
 fn world_choice(settings: &Settings) -> Result<WorldChoice, RunError> {
     match (settings.world, &settings.destination) {
         (world, _) if settings.packets.is_empty() => Ok(world),
-        (WorldChoice::Live | WorldChoice::Kernel, _) => Err(RunError::Refused(
-            "packets are recorded by the simulator only; expected the simulated world".to_owned(),
-        )),
+        (WorldChoice::Live | WorldChoice::Kernel | WorldChoice::KernelTcp, _) => {
+            Err(RunError::Refused(
+                "packets are recorded by the simulator only; expected the simulated world"
+                    .to_owned(),
+            ))
+        }
         (_, Destination::Resume(_)) => Err(RunError::Refused(
             "packets are recorded of whole runs only; expected a run that is not resumed"
                 .to_owned(),

@@ -15,8 +15,10 @@ pub enum WorldChoice {
     #[default]
     Sim,
     Live,
-    /// As `Live`, in the virtual time of a kernel of its own.
+    /// Linux's own TCP and queues, in the virtual time of a kernel of its own.
     Kernel,
+    /// Linux's own TCP before our queues, in the virtual time of a kernel of its own.
+    KernelTcp,
 }
 
 /// Where trials, samples and series of a run are stored.

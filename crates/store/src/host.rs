@@ -15,7 +15,7 @@ pub fn facts(world: World) -> HostFacts {
         processor: value_of("/proc/cpuinfo", "model name", ':'),
         cores: std::thread::available_parallelism().map_or(0, |cores| cores.get() as u32),
         clock: match world {
-            World::Sim | World::Kernel => "virtual".to_owned(),
+            World::Sim | World::Kernel | World::KernelTcp => "virtual".to_owned(),
             _ => first_line("/sys/devices/system/clocksource/clocksource0/current_clocksource"),
         },
     }

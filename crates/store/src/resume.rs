@@ -100,9 +100,10 @@ fn difference(found: &RunRecord, wanted: &RunRecord) -> Option<&'static str> {
     .find_map(|(differs, reason)| differs.then_some(reason))
 }
 
-/// Whether the kernels of two runs of the world `kernel` differ, and so their trials.
+/// Whether the kernels of two runs in a kernel's virtual time differ, and so their trials.
 fn is_other_kernel(found: &RunRecord, wanted: &RunRecord) -> bool {
-    wanted.world == World::Kernel && found.host.kernel != wanted.host.kernel
+    matches!(wanted.world, World::Kernel | World::KernelTcp)
+        && found.host.kernel != wanted.host.kernel
 }
 
 /// Removes all but the trials of `record` from the directory. Returns the files of the run, and the

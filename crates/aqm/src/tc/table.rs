@@ -4,18 +4,18 @@
 
 /// A queue that Linux has.
 pub(super) struct Queue {
-    /// Our name.
+    /// The name in SPECs.
     pub name: &'static str,
-    /// The kernel's name.
+    /// The name that `tc` and the kernel have for it.
     pub kind: &'static str,
     /// The profile that behaves as Linux does; `None` if any does, or there is only one.
     pub profile: Option<&'static str>,
     pub rows: &'static [Row],
 }
 
-/// A parameter.
+/// How one parameter of a queue is written.
 pub(super) struct Row {
-    /// Our key.
+    /// The key in SPECs.
     pub key: &'static str,
     /// The argument before the value.
     pub word: &'static str,

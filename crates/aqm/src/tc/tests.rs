@@ -1,3 +1,5 @@
+//! Arguments in the units of iproute2, and refusals.
+
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 

@@ -37,7 +37,7 @@ pub enum ImageError {
         "{} lacks CONFIG_{option}: expected a kernel that `cargo xtask kernel` built",
         path.display()
     )]
-    Lacks { path: PathBuf, option: &'static str },
+    Lacks { path: PathBuf, option: String },
     #[error("installing {}", path.display())]
     Install { path: PathBuf, source: io::Error },
 }
@@ -65,12 +65,26 @@ impl Image {
         if !version.starts_with(|first: char| first.is_ascii_digit()) {
             return Err(foreign());
         }
-        for option in OPTIONS {
-            if !configuration.lines().any(|line| line == format!("CONFIG_{option}=y")) {
-                return Err(ImageError::Lacks { path, option });
+        let image = Self { path, version, configuration };
+        image.require(&OPTIONS)?;
+        Ok(image)
+    }
+
+    /// Checks that the kernel was built with `options`.
+    ///
+    /// # Errors
+    /// Returns [`ImageError::Lacks`] with the first option that is missing.
+    pub fn require<S: AsRef<str>>(&self, options: &[S]) -> Result<(), ImageError> {
+        let has = |option: &str| {
+            let line = format!("CONFIG_{option}=y");
+            self.configuration.lines().any(|found| found == line)
+        };
+        match options.iter().map(AsRef::as_ref).find(|option| !has(option)) {
+            Some(option) => {
+                Err(ImageError::Lacks { path: self.path.clone(), option: option.to_owned() })
             }
+            None => Ok(()),
         }
-        Ok(Self { path, version, configuration })
     }
 
     /// Copies this kernel into `folder`, where [`Image::find`] finds it.

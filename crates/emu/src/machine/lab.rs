@@ -10,6 +10,7 @@
 //! where TCP small queues would hold the sender back before the queue fills.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
 
 use super::namespace::{Namespace, NamespaceError, Network};
 use super::tun::{Tun, TunError};
@@ -19,7 +20,8 @@ pub const SERVER_V4: Ipv4Addr = Ipv4Addr::new(10, 203, 0, 2);
 pub const CLIENT_V6: Ipv6Addr = Ipv6Addr::new(0xfd75, 0x6c, 0, 0, 0, 0, 0, 1);
 pub const SERVER_V6: Ipv6Addr = Ipv6Addr::new(0xfd75, 0x6c, 0, 0, 0, 0, 0, 2);
 
-const DEVICE: &str = "ul0";
+/// The device of the client and of the server.
+pub(crate) const DEVICE: &str = "ul0";
 
 /// Configuration of a lab.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,27 +59,17 @@ pub enum LabError {
     Tun(#[from] TunError),
 }
 
-/// A client and a server that reach each other only through a running
-/// [`Gateway`](crate::gateway::Gateway). All of it ends when it is dropped or this process ends.
+/// A client and a server, whatever is between them.
 #[derive(Debug)]
-pub struct Lab {
+pub struct Ends {
     client: Namespace,
     server: Namespace,
-    client_device: Tun,
-    server_device: Tun,
 }
 
-impl Lab {
-    /// Creates both namespaces and their devices. Needs [`super::privilege::enter`].
-    pub fn create(config: &LabConfig) -> Result<Self, LabError> {
-        config.check()?;
-        let client = Namespace::create("client")?;
-        let server = Namespace::create("server")?;
-        let client_device = Tun::create(&client, DEVICE)?;
-        let server_device = Tun::create(&server, DEVICE)?;
-        config.apply(&client, CLIENT_V4, CLIENT_V6)?;
-        config.apply(&server, SERVER_V4, SERVER_V6)?;
-        Ok(Self { client, server, client_device, server_device })
+impl Ends {
+    /// Creates both namespaces, without devices.
+    pub(crate) fn create() -> Result<Self, NamespaceError> {
+        Ok(Self { client: Namespace::create("client")?, server: Namespace::create("server")? })
     }
 
     /// The namespace where load and probes start.
@@ -90,9 +82,10 @@ impl Lab {
         &self.server
     }
 
-    /// The client's and the server's end of the wire.
-    pub fn devices(&self) -> (&Tun, &Tun) {
-        (&self.client_device, &self.server_device)
+    /// Sets up the devices, which exist, and their addresses.
+    pub(crate) fn apply(&self, config: &LabConfig) -> Result<(), LabError> {
+        config.apply(&self.client, CLIENT_V4, CLIENT_V6)?;
+        config.apply(&self.server, SERVER_V4, SERVER_V6)
     }
 
     /// Counts frames that the kernel dropped at the devices because the gateway did not read them
@@ -104,8 +97,54 @@ impl Lab {
     }
 }
 
+/// A client and a server that reach each other only through a running
+/// [`Gateway`](crate::gateway::Gateway). All of it ends when it is dropped or this process ends.
+#[derive(Debug)]
+pub struct Lab {
+    ends: Arc<Ends>,
+    client_device: Tun,
+    server_device: Tun,
+}
+
+impl Lab {
+    /// Creates both namespaces and their devices. Needs [`super::privilege::enter`].
+    pub fn create(config: &LabConfig) -> Result<Self, LabError> {
+        config.check()?;
+        let ends = Ends::create()?;
+        let client_device = Tun::create(ends.client(), DEVICE)?;
+        let server_device = Tun::create(ends.server(), DEVICE)?;
+        ends.apply(config)?;
+        Ok(Self { ends: Arc::new(ends), client_device, server_device })
+    }
+
+    /// The client and the server, which exist at least as long as the value that is returned.
+    pub fn ends(&self) -> Arc<Ends> {
+        Arc::clone(&self.ends)
+    }
+
+    /// The namespace where load and probes start.
+    pub fn client(&self) -> &Namespace {
+        self.ends.client()
+    }
+
+    /// The namespace of the servers.
+    pub fn server(&self) -> &Namespace {
+        self.ends.server()
+    }
+
+    /// As [`Ends::kernel_drops`].
+    pub fn kernel_drops(&self) -> Result<u64, NamespaceError> {
+        self.ends.kernel_drops()
+    }
+
+    /// The client's and the server's end of the wire.
+    pub fn devices(&self) -> (&Tun, &Tun) {
+        (&self.client_device, &self.server_device)
+    }
+}
+
 impl LabConfig {
-    fn check(&self) -> Result<(), LabError> {
+    pub(crate) fn check(&self) -> Result<(), LabError> {
         let refuse = |key, value, accepted: &str| {
             Err(LabError::Config { key, value, accepted: accepted.to_owned() })
         };

@@ -14,7 +14,9 @@ pub(crate) mod sys;
 mod tun;
 
 pub use clock::Clock;
-pub use lab::{CLIENT_V4, CLIENT_V6, Lab, LabConfig, LabError, SERVER_V4, SERVER_V6};
+pub(crate) use lab::DEVICE;
+pub use lab::{CLIENT_V4, CLIENT_V6, Ends, Lab, LabConfig, LabError, SERVER_V4, SERVER_V6};
+pub(crate) use namespace::with_system_programs;
 pub use namespace::{Namespace, NamespaceError, Network, Process};
 pub use realtime::Realtime;
 pub(crate) use realtime::Waiter;

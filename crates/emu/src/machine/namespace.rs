@@ -9,7 +9,7 @@ use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Write as _};
 use std::ops::Deref;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd as _};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
@@ -92,6 +92,11 @@ impl Network {
         })
     }
 
+    /// Returns the path by which `ip` finds this network while this value exists.
+    pub(crate) fn path(&self) -> String {
+        format!("/proc/{}/fd/{}", std::process::id(), self.file.as_raw_fd())
+    }
+
     /// Returns a number that no other network has while this one exists.
     pub fn id(&self) -> Result<u64, NamespaceError> {
         use std::os::unix::fs::MetadataExt as _;
@@ -164,7 +169,7 @@ impl Network {
 
 /// Appends the directories of administration programs to a search path; on Debian, only root's path
 /// contains `nft`.
-fn with_system_programs(path: Option<OsString>) -> OsString {
+pub(crate) fn with_system_programs(path: Option<OsString>) -> OsString {
     let mut path = path.unwrap_or_default();
     if !path.is_empty() {
         path.push(":");

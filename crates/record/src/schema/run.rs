@@ -76,8 +76,10 @@ pub enum World {
     Sim,
     /// Network namespaces, the kernel's own TCP, real time, our queue.
     Live,
-    /// As live, in the virtual time of a Linux kernel of its own.
+    /// Linux's own TCP and queues, in the virtual time of a kernel of its own.
     Kernel,
+    /// Linux's own TCP before our queue, in the virtual time of a kernel of its own.
+    KernelTcp,
     /// A real network, measured from end to end.
     Measured,
 }
@@ -87,7 +89,10 @@ impl World {
         match self {
             World::Sim => ("sim", "simulated in virtual time"),
             World::Live => ("live", "emulated live with the kernel's own TCP"),
-            World::Kernel => ("kernel", "emulated with the kernel's own TCP in virtual time"),
+            World::Kernel => ("kernel", "run by Linux's own TCP and queues in virtual time"),
+            World::KernelTcp => {
+                ("kernel-tcp", "emulated with the kernel's own TCP in virtual time")
+            }
             World::Measured => ("measured", "measured on a real network"),
         }
     }

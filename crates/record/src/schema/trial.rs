@@ -161,7 +161,8 @@ pub struct BottleneckSummary {
     /// Delay histogram of each service flow; empty if the queue has no histograms.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub latency_histograms: Vec<LatencyHistogram>,
-    /// Sojourn time of the packets sent; `None` if none was sent.
+    /// Sojourn time of the packets sent; `None` if none was sent, and for queues of Linux, which do
+    /// not measure it.
     pub sojourn: Option<Distribution>,
     /// Sojourn plus serialisation time of the packets sent; `None` for constant-rate links, where
     /// it follows from the size.

@@ -1,5 +1,5 @@
 //! The worlds that execute a run: the simulator, the live world, and the live world in a kernel's
-//! virtual time.
+//! virtual time, with that kernel's queues or with ours.
 
 #[cfg(all(feature = "live", target_os = "linux"))]
 pub mod kernel;
@@ -53,7 +53,8 @@ pub(crate) fn choose(
 ) -> Result<Box<dyn World>, RunError> {
     match choice {
         WorldChoice::Live => live(scenario),
-        WorldChoice::Kernel => kernel(scenario),
+        WorldChoice::Kernel => kernel(scenario, true),
+        WorldChoice::KernelTcp => kernel(scenario, false),
         WorldChoice::Sim => simulated(scenario, own, "as requested"),
         WorldChoice::Auto => live(scenario).or_else(|error| {
             let reason = format!("because live is not possible here: {}", chain(&error));
@@ -72,17 +73,20 @@ fn live(scenario: &Scenario) -> Result<Box<dyn World>, RunError> {
 }
 
 #[cfg(all(feature = "live", target_os = "linux"))]
-fn kernel(scenario: &Scenario) -> Result<Box<dyn World>, RunError> {
-    Ok(Box::new(kernel::Kernel::new(scenario)?))
+fn kernel(scenario: &Scenario, has_own_queues: bool) -> Result<Box<dyn World>, RunError> {
+    Ok(Box::new(kernel::Kernel::new(scenario, has_own_queues)?))
 }
 
 #[cfg(not(all(feature = "live", target_os = "linux")))]
 fn live(_: &Scenario) -> Result<Box<dyn World>, RunError> {
     Err(RunError::Refused(
-        "this program was built without the worlds `live` and `kernel`, which need Linux"
+        "this program was built without the worlds `live`, `kernel` and `kernel-tcp`, which need \
+         Linux"
             .to_owned(),
     ))
 }
 
 #[cfg(not(all(feature = "live", target_os = "linux")))]
-use live as kernel;
+fn kernel(scenario: &Scenario, _: bool) -> Result<Box<dyn World>, RunError> {
+    live(scenario)
+}

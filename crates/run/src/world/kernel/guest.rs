@@ -12,7 +12,7 @@ use crate::scenario::{Origin, Scenario};
 use crate::source::load_file;
 use crate::trial::{Trial, TrialData, repeat_seed};
 use crate::world::live::check;
-use crate::world::live::plan::Clockwork;
+use crate::world::live::plan::{Clockwork, Queues};
 use crate::world::live::trial::run_trial;
 
 /// Files of the directory that host and guest share.
@@ -28,6 +28,7 @@ pub(super) struct Request {
     pub directory: PathBuf,
     /// The trial's position in the run.
     pub index: u32,
+    pub queues: Queues,
     pub keeps_curves: bool,
 }
 
@@ -74,6 +75,7 @@ fn trial(shared: &Path) -> Result<TrialData, RunError> {
         seed: repeat_seed(scenario.seed, repeat),
         keeps_curves: request.keeps_curves,
     };
-    let data = run_trial(&trial, Clockwork::Virtual, &mut |_| (), &AtomicBool::new(false))?;
+    let (time, never) = (Clockwork::Virtual, AtomicBool::new(false));
+    let data = run_trial(&trial, time, &request.queues, &mut |_| (), &never)?;
     data.ok_or("the trial was interrupted").of_world()
 }

@@ -1,14 +1,17 @@
-//! The kernel world: the live world in the virtual time of a Linux kernel of its own.
+//! The worlds of the kernel: the live world in the virtual time of a Linux kernel of its own.
 //!
 //! Each trial runs in a fresh guest ([`underload_emu::guest`]): a User-Mode Linux whose first
 //! process is this program again ([`guest`]). The guest runs the trial as the live world does, with
-//! the kernel's own TCP in two network namespaces and our links and queues between them, but the
-//! clock moves only when every process waits. So the same seed gives the same bytes on a machine
-//! that is slow or busy.
+//! the kernel's own TCP in two network namespaces, but the clock moves only when every process
+//! waits. So the same seed gives the same bytes on a machine that is slow or busy.
+//!
+//! Between the namespaces are Linux's own queues and links (world `kernel`), or ours (world
+//! `kernel-tcp`).
 
 pub mod guest;
 mod shared;
 
+use std::collections::BTreeSet;
 use std::num::NonZeroUsize;
 use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
@@ -18,10 +21,12 @@ use std::time::Duration;
 
 use ring::digest::{SHA256, digest};
 use underload_emu::guest::{Guest, Image, PROGRAM};
+use underload_emu::qdisc;
 use underload_record::schema;
 
 use super::World;
-use super::live::{check, plan};
+use super::live::plan::{self, Queues};
+use super::live::{check, linux};
 use crate::error::{Doing as _, RunError, chain};
 use crate::scenario::{Origin, Scenario};
 use crate::trial::{Setting, Trial, TrialData};
@@ -34,7 +39,7 @@ const WALL_TIME_FACTOR: u32 = 60;
 /// Bytes that are shown of the digest of a kernel's configuration.
 const DIGEST_BYTES: usize = 6;
 
-/// The kernel world of a scenario.
+/// A world of the kernel.
 pub(super) struct Kernel {
     image: Image,
     program: PathBuf,
@@ -64,6 +69,16 @@ pub fn label(image: &Image) -> String {
     format!("{image}, configuration {digest}")
 }
 
+impl Queues {
+    /// The label of the kernel, and the version of the `tc` that sets up its queues.
+    fn label(&self, image: &Image) -> String {
+        match self {
+            Self::Ours => label(image),
+            Self::Linux { tc } => format!("{}, {}", label(image), qdisc::tool_version(tc)),
+        }
+    }
+}
+
 /// The program `underload`: this process, or the one in the `PATH` if a library's user runs.
 fn program() -> Result<PathBuf, RunError> {
     let own = std::env::current_exe().doing("finding this program's own file")?;
@@ -78,22 +93,35 @@ fn program() -> Result<PathBuf, RunError> {
 }
 
 impl Kernel {
-    /// Finds the kernel and checks what can be checked outside of a guest.
-    pub(super) fn new(scenario: &Scenario) -> Result<Self, RunError> {
+    /// Finds the kernel and checks what can be checked outside of a guest. `has_own_queues`:
+    /// Linux's queues, not ours.
+    pub(super) fn new(scenario: &Scenario, has_own_queues: bool) -> Result<Self, RunError> {
         check::model(scenario)?;
         let refused = |error: &dyn std::error::Error| RunError::Refused(chain(error));
+        let kinds = if has_own_queues { linux::check(scenario)? } else { BTreeSet::new() };
         let image = Image::find(&directory()?).map_err(|error| refused(&error))?;
+        let queues = if has_own_queues {
+            let kinds = || kinds.iter().map(String::as_str);
+            let options: Vec<String> = kinds().flat_map(qdisc::kernel_options).collect();
+            image.require(&options).map_err(|error| refused(&error))?;
+            Queues::Linux { tc: qdisc::find_tool(kinds()).map_err(|error| refused(&error))? }
+        } else {
+            Queues::Ours
+        };
         let program = program()?;
         shared::remove_left(&std::env::temp_dir());
-        let reason = format!(
-            "kernel: {}, its own TCP in virtual time; our queues between network namespaces",
-            label(&image)
-        );
+        let (world, whose) = match queues {
+            Queues::Linux { .. } => ("kernel", "its own TCP and queues"),
+            Queues::Ours => ("kernel-tcp", "its own TCP before our queues"),
+        };
+        let label = queues.label(&image);
+        let reason = format!("{world}: {label}: {whose} in virtual time");
         let request = Request {
             name: scenario.name.clone(),
             origin: Origin::clone(&scenario.origin),
             directory: std::env::current_dir().doing("finding the current directory")?,
             index: 0,
+            queues,
             keeps_curves: true,
         };
         Ok(Self { image, program, request, reason })
@@ -136,11 +164,14 @@ fn read(path: &Path) -> Option<Report> {
 
 impl World for Kernel {
     fn name(&self) -> schema::World {
-        schema::World::Kernel
+        match self.request.queues {
+            Queues::Linux { .. } => schema::World::Kernel,
+            Queues::Ours => schema::World::KernelTcp,
+        }
     }
 
     fn kernel(&self) -> Option<String> {
-        Some(label(&self.image))
+        Some(self.request.queues.label(&self.image))
     }
 
     fn reason(&self) -> &str {

@@ -5,7 +5,7 @@ use std::io::{Read as _, Seek as _};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use underload_emu::machine::{CLIENT_V4, Lab, Namespace, Process, SERVER_V4};
+use underload_emu::machine::{CLIENT_V4, Ends, Namespace, Process, SERVER_V4};
 use underload_record::schema::{FlowDirection, FlowRecord, Metric, Phase};
 
 use super::plan::duration;
@@ -15,7 +15,7 @@ use crate::trial::Output;
 
 #[derive(Debug)]
 pub(super) struct Commands<'a> {
-    lab: &'a Lab,
+    ends: &'a Ends,
     flows: Vec<Running<'a>>,
     ramp_start: Option<Instant>,
 }
@@ -43,7 +43,7 @@ const GRACE: Duration = Duration::from_secs(2);
 
 impl<'a> Commands<'a> {
     /// Starts the servers of an arm's commands.
-    pub(super) fn start(lab: &'a Lab, arm: &'a Arm) -> Result<Self, RunError> {
+    pub(super) fn start(ends: &'a Ends, arm: &'a Arm) -> Result<Self, RunError> {
         let mut flows = Vec::new();
         for flow in &arm.flows {
             let FlowKind::Exec(exec) = &flow.kind else { continue };
@@ -59,12 +59,12 @@ impl<'a> Commands<'a> {
                 is_stopped: false,
             };
             if !exec.server.is_empty() {
-                let started = spawn(lab.server(), &exec.server, None);
+                let started = spawn(ends.server(), &exec.server, None);
                 running.server = Some(started.doing(format!("flow.{}.server", flow.name))?);
             }
             flows.push(running);
         }
-        Ok(Self { lab, flows, ramp_start: None })
+        Ok(Self { ends, flows, ramp_start: None })
     }
 
     /// Starts and stops the clients that are due. Called ten times a second.
@@ -77,7 +77,7 @@ impl<'a> Commands<'a> {
         for running in &mut self.flows {
             let activity = running.flow.activity;
             if !running.is_started && elapsed >= duration(activity.start) {
-                let client = spawn(self.lab.client(), &running.flow.client, Some(&running.output));
+                let client = spawn(self.ends.client(), &running.flow.client, Some(&running.output));
                 running.client = Some(client.doing(format!("flow.{}.client", running.name))?);
                 running.is_started = true;
             }

@@ -6,10 +6,14 @@
 //! - [`mod@check`]: rejects what this machine or this world cannot run.
 //! - [`plan`]: configures the lab, the gateway and the measurement.
 //! - [`trial`]: runs one trial.
+//! - [`mod@between`]: what is between client and server, our gateway or Linux's routers.
+//! - [`linux`]: what Linux's routers are to do.
 //! - [`exec`]: commands inside the lab.
 
+mod between;
 pub(super) mod check;
 mod exec;
+pub(super) mod linux;
 pub(super) mod plan;
 pub(super) mod trial;
 
@@ -22,7 +26,7 @@ use super::World;
 use crate::error::{Doing as _, RunError};
 use crate::scenario::Scenario;
 use crate::trial::{Setting, Trial, TrialData};
-use plan::Clockwork;
+use plan::{Clockwork, Queues};
 
 /// The live world, which this process has entered.
 pub(super) struct Live {
@@ -74,7 +78,7 @@ impl World for Live {
         let run = |trial: &Trial<'_>| {
             let name = &trial.arm.name;
             let show = &mut |phase: &str| show(&format!("{name}: {phase}"));
-            trial::run_trial(trial, Clockwork::Real, show, setting.stop)
+            trial::run_trial(trial, Clockwork::Real, &Queues::Ours, show, setting.stop)
                 .doing(format!("arm {name}, repeat {}", trial.repeat + 1))
         };
         trials.iter().map(run).collect()

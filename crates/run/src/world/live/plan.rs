@@ -1,7 +1,9 @@
 //! Configures the lab, the gateway and the measurement of a trial.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
 use underload_aqm::time::Span;
 use underload_emu::gateway::{GatewayConfig, LaneConfig};
 use underload_emu::machine::LabConfig;
@@ -21,6 +23,15 @@ pub(in crate::world) enum Clockwork {
     Real,
     /// Threads wake up in time; a thread that spins would wait for a clock that does not advance.
     Virtual,
+}
+
+/// Whose queues a trial has.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(in crate::world) enum Queues {
+    /// Ours, in a gateway between the ends.
+    Ours,
+    /// Linux's own, in routers between the ends, which this `tc` sets up.
+    Linux { tc: PathBuf },
 }
 
 pub(super) fn lab(arm: &Arm) -> LabConfig {

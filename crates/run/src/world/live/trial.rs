@@ -6,8 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use socket2::{Domain, Socket, Type};
-use underload_emu::gateway::{Gateway, GatewayConfig, GatewayReport};
-use underload_emu::machine::{Clock, Lab, Namespace, NamespaceError, SERVER_V4};
+use underload_emu::machine::{Clock, Ends, Namespace, NamespaceError, SERVER_V4};
 use underload_probe::RunClock;
 use underload_probe::endpoint::{Reflector, ReflectorConfig};
 use underload_probe::load::{LoadServer, LoadServerConfig};
@@ -16,8 +15,9 @@ use underload_probe::network::SocketSource;
 use underload_probe::wire::MarkingPolicy;
 use underload_record::schema::TrialRecord;
 
+use super::between::{Between, Report};
 use super::exec::Commands;
-use super::plan::{self, Clockwork};
+use super::plan::{self, Clockwork, Queues};
 use crate::error::{Doing as _, RunError};
 use crate::scenario::Arm;
 use crate::trial::{Trial, TrialData};
@@ -26,20 +26,19 @@ use crate::trial::{Trial, TrialData};
 pub(in crate::world) fn run_trial(
     trial: &Trial<'_>,
     time: Clockwork,
+    queues: &Queues,
     show: &mut dyn FnMut(&str),
     stop: &AtomicBool,
 ) -> Result<Option<TrialData>, RunError> {
     let arm = trial.arm;
     show("setting up");
-    let lab = Arc::new(Lab::create(&plan::lab(arm)).doing("setting up the namespaces")?);
     // Both read the monotonic clock, a few hundred nanoseconds apart.
     let (clock, run_clock) = (Clock::start(), RunClock::start());
-    let config: Option<GatewayConfig> = plan::gateway(&arm.path, trial.seed, time);
-    let config = config.ok_or("an own queue in the live world").of_world()?;
-    let gateway = Gateway::start(config, lab.devices(), clock).of_world()?;
-    let far_end = FarEnd::start(&lab, arm)?;
-    let endpoints = far_end.endpoints(&lab);
-    let mut commands = Commands::start(&lab, arm)?;
+    let between = Between::start(trial, time, queues, clock)?;
+    let ends = between.ends();
+    let far_end = FarEnd::start(&ends, arm)?;
+    let endpoints = far_end.endpoints(&ends);
+    let mut commands = Commands::start(&ends, arm)?;
     let mut failure = None;
     let mut current = None;
     let measured = Measurement::run(
@@ -49,7 +48,7 @@ pub(in crate::world) fn run_trial(
         &mut |progress| {
             if current != Some(progress.phase) {
                 current = Some(progress.phase);
-                gateway.begin(progress.phase);
+                between.begin(progress.phase);
                 show(progress.phase.name());
             }
             let commanded = commands.start_and_stop(progress.phase);
@@ -65,9 +64,9 @@ pub(in crate::world) fn run_trial(
         return Ok(None);
     }
     let commands = commands.finish()?;
-    let kernel_drops = lab.kernel_drops().of_world()?;
+    let kernel_drops = ends.kernel_drops().of_world()?;
     drop((endpoints, far_end));
-    let report = gateway.stop().of_world()?;
+    let report = between.stop()?;
     Ok(Some(assemble(trial, measured, &report, commands, kernel_drops)))
 }
 
@@ -80,11 +79,11 @@ struct FarEnd {
 }
 
 impl FarEnd {
-    fn start(lab: &Arc<Lab>, arm: &Arm) -> Result<Self, RunError> {
+    fn start(ends: &Arc<Ends>, arm: &Arm) -> Result<Self, RunError> {
         let any_port = (SERVER_V4, 0);
-        let reflecting = in_network(lab.server(), || UdpSocket::bind(any_port))
+        let reflecting = in_network(ends.server(), || UdpSocket::bind(any_port))
             .doing("opening the reflector's socket")?;
-        let listener = in_network(lab.server(), || TcpListener::bind(any_port))
+        let listener = in_network(ends.server(), || TcpListener::bind(any_port))
             .doing("opening the load server's socket")?;
         let reflector = reflecting.local_addr().of_world()?;
         let load_server = listener.local_addr().of_world()?;
@@ -101,7 +100,7 @@ impl FarEnd {
             policy,
             ..LoadServerConfig::default()
         };
-        let network = sockets_of(lab, Lab::server);
+        let network = sockets_of(ends, Ends::server);
         Ok(Self {
             reflector,
             load_server,
@@ -110,9 +109,9 @@ impl FarEnd {
         })
     }
 
-    fn endpoints(&self, lab: &Arc<Lab>) -> Endpoints {
+    fn endpoints(&self, ends: &Arc<Ends>) -> Endpoints {
         Endpoints {
-            network: sockets_of(lab, Lab::client),
+            network: sockets_of(ends, Ends::client),
             reflector: self.reflector,
             load_server: self.load_server,
             far_clock: FarClock::Shared,
@@ -120,11 +119,11 @@ impl FarEnd {
     }
 }
 
-/// Returns a source of sockets in one of the lab's networks, usable from any thread.
-fn sockets_of(lab: &Arc<Lab>, end: fn(&Lab) -> &Namespace) -> Arc<dyn SocketSource> {
-    let lab = Arc::clone(lab);
+/// Returns a source of sockets in the network of one end, usable from any thread.
+fn sockets_of(ends: &Arc<Ends>, end: fn(&Ends) -> &Namespace) -> Arc<dyn SocketSource> {
+    let ends = Arc::clone(ends);
     Arc::new(move |domain: Domain, kind: Type| {
-        in_network(end(&lab), || Socket::new(domain, kind, None))
+        in_network(end(&ends), || Socket::new(domain, kind, None))
     })
 }
 
@@ -135,11 +134,11 @@ fn in_network<T: Send>(
     namespace.enter(open).map_err(|error: NamespaceError| io::Error::other(error))?
 }
 
-/// Assembles the trial's data from what prober, load, gateway and commands recorded.
+/// Assembles the trial's data from what prober, load, queues and commands recorded.
 fn assemble(
     trial: &Trial<'_>,
     mut measured: MeasurementResult,
-    report: &GatewayReport,
+    report: &Report,
     (exec, exec_incomplete, outputs): super::exec::Finished,
     kernel_drops: u64,
 ) -> TrialData {

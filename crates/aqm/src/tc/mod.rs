@@ -87,68 +87,23 @@ impl Writer<'_> {
         let is_overridden = row.unless.iter().any(|key| self.values.value(key).is_some());
         let value = self.values.value(row.key).filter(|_| !is_overridden);
         let Some(value) = value else { return Ok(()) };
-        let refuse = |expected: &str| self.refuse(row.key, &value, expected);
-        let text = match (&row.form, &value) {
-            (Form::Set, _) => return Ok(()),
-            (Form::Time, Value::Span(span)) => {
-                let micros = span.as_nanos() / 1_000;
-                if !span.as_nanos().is_multiple_of(1_000) || micros > LARGEST {
-                    return Err(refuse("whole microseconds, at most 4294s"));
-                }
-                span.to_string()
+        match &row.form {
+            Form::Fixed(fixed) if value.to_string() != *fixed => {
+                let expected = format!("{fixed}, which Linux does not let change");
+                return Err(self.refuse(row.key, &value, &expected));
             }
-            (Form::Milliseconds, Value::Span(span)) => {
-                if !span.as_nanos().is_multiple_of(1_000_000) {
-                    return Err(refuse("whole milliseconds"));
-                }
-                (span.as_nanos() / 1_000_000).to_string()
-            }
-            (Form::Plain | Form::Fraction, value) => value.to_string(),
-            (Form::Packets, Value::Bytes(_)) => {
-                return Err(refuse("packets, such as 1000p"));
-            }
-            (Form::Bytes, Value::Packets(_)) => {
-                return Err(refuse("bytes, such as 64KiB"));
-            }
-            (Form::Packets | Form::Number, Value::Packets(packets)) => packets.to_string(),
-            (Form::Bytes | Form::Number, Value::Bytes(number) | Value::Count(number)) => {
-                if *number > LARGEST {
-                    return Err(refuse("at most 4294967295"));
-                }
-                number.to_string()
-            }
-            (Form::Percent { unit, largest }, Value::Probability(q32)) => {
-                // Within what rounding to 2^-32 changes.
-                let percent = (q32 * 100 + (1 << 31)) >> 32;
-                if (q32 * 100).abs_diff(percent << 32) > 100 || percent > *largest {
-                    return Err(refuse(&format!("whole percent, at most {largest}%")));
-                }
-                format!("{percent}{unit}")
-            }
-            (Form::Parts { unit, largest }, Value::Decimal(millionths)) => {
-                let parts = millionths * unit;
-                if !parts.is_multiple_of(1_000_000) || parts / 1_000_000 > *largest {
-                    let expected = format!("a multiple of 1/{unit}, at most {largest}/{unit}");
-                    return Err(refuse(&expected));
-                }
-                (parts / 1_000_000).to_string()
-            }
-            (Form::Parts256, Value::Decimal(millionths)) => of_256ths(*millionths),
-            (Form::Fixed(fixed), value) => {
-                if value.to_string() != *fixed {
-                    return Err(refuse(&format!("{fixed}, which Linux does not let change")));
-                }
-                return Ok(());
-            }
-            (Form::Words(pairs), value) => {
+            Form::Set | Form::Fixed(_) => {}
+            Form::Words(pairs) => {
                 let text = value.to_string();
                 let word = pairs.iter().find(|(own, _)| *own == text).map_or("", |pair| pair.1);
                 words.extend(word.split_whitespace().map(str::to_string));
-                return Ok(());
             }
-            (form, value) => unreachable!("{}: {form:?} cannot be {value:?}", row.key),
-        };
-        words.extend([row.word.to_string(), text]);
+            form => {
+                let text = text(form, &value);
+                let text = text.map_err(|expected| self.refuse(row.key, &value, &expected))?;
+                words.extend([row.word.to_string(), text]);
+            }
+        }
         Ok(())
     }
 
@@ -174,6 +129,45 @@ impl Writer<'_> {
             value: value.to_string(),
             expected: expected.to_string(),
         }
+    }
+}
+
+/// Returns a value as `tc` reads it, or what is accepted.
+fn text(form: &Form, value: &Value) -> Result<String, String> {
+    match (form, value) {
+        (Form::Time, Value::Span(span)) => {
+            let (micros, is_whole) =
+                (span.as_nanos() / 1_000, span.as_nanos().is_multiple_of(1_000));
+            let is_possible = is_whole && micros <= LARGEST;
+            is_possible.then(|| span.to_string()).ok_or("whole microseconds, at most 4294s".into())
+        }
+        (Form::Milliseconds, Value::Span(span)) => {
+            let is_whole = span.as_nanos().is_multiple_of(1_000_000);
+            let millis = (span.as_nanos() / 1_000_000).to_string();
+            is_whole.then_some(millis).ok_or("whole milliseconds".into())
+        }
+        (Form::Plain | Form::Fraction, value) => Ok(value.to_string()),
+        (Form::Packets, Value::Bytes(_)) => Err("packets, such as 1000p".into()),
+        (Form::Bytes, Value::Packets(_)) => Err("bytes, such as 64KiB".into()),
+        (Form::Packets | Form::Number, Value::Packets(packets)) => Ok(packets.to_string()),
+        (Form::Bytes | Form::Number, Value::Bytes(number) | Value::Count(number)) => {
+            let is_possible = *number <= LARGEST;
+            is_possible.then(|| number.to_string()).ok_or("at most 4294967295".into())
+        }
+        (Form::Percent { unit, largest }, Value::Probability(q32)) => {
+            let percent = (q32 * 100 + (1 << 31)) >> 32;
+            // Within what rounding to 2^-32 changes.
+            let is_whole = (q32 * 100).abs_diff(percent << 32) <= 100 && percent <= *largest;
+            let expected = || format!("whole percent, at most {largest}%");
+            is_whole.then(|| format!("{percent}{unit}")).ok_or_else(expected)
+        }
+        (Form::Parts { unit, largest }, Value::Decimal(millionths)) => {
+            let (parts, rest) = (millionths * unit / 1_000_000, millionths * unit % 1_000_000);
+            let expected = || format!("a multiple of 1/{unit}, at most {largest}/{unit}");
+            (rest == 0 && parts <= *largest).then(|| parts.to_string()).ok_or_else(expected)
+        }
+        (Form::Parts256, Value::Decimal(millionths)) => Ok(of_256ths(*millionths)),
+        (form, value) => unreachable!("{form:?} cannot be {value:?}"),
     }
 }
 
