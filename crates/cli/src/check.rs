@@ -128,7 +128,7 @@ impl Checked {
         let sweep = self.cells.map_or(String::new(), |cells| {
             format!("a sweep of {}, ", count(cells as usize, "cell"))
         });
-        let (arms, trials) = (count(self.arms, "arm"), count(self.trials, "trial"));
+        let (arms, trials) = (count(self.arms, "variant"), count(self.trials, "trial"));
         let worlds = match self.worlds.as_slice() {
             ["sim"] => "simulator only".to_owned(),
             worlds => worlds.join(", "),

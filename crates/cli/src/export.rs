@@ -30,8 +30,8 @@ pub struct Arguments {
     /// Format of the files.
     #[arg(long, value_enum, default_value = "flent")]
     pub format: Format,
-    /// Only trials of this arm; may be given several times.
-    #[arg(long, value_name = "NAME")]
+    /// Only trials of this variant; may be given several times.
+    #[arg(long, visible_alias = "variant", value_name = "NAME")]
     pub arm: Vec<String>,
     /// The directory for the files, each named after its trial.
     #[arg(long, value_name = "DIR", default_value = ".")]
@@ -97,7 +97,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
         store(plain(scenario) + ending, &content, None)?;
     }
     for trial in &wanted.trials {
-        // One trial at a time, to bound the memory: a run may have thousands.
+        // A single trial at a time, to bound the memory: a run may have thousands.
         RunDir::read_trial(&arguments.run, trial.index, &mut data)?;
         let has_rows = !data.samples.is_empty() || !data.series.is_empty();
         let has_sent = trial.latencies.iter().any(|latency| latency.sent > 0);

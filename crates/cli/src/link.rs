@@ -66,8 +66,8 @@ pub struct Arguments {
         conflicts_with_all = ["up", "down", "up_queue", "down_queue", "delay"]
     )]
     config: Option<String>,
-    /// The arm of that scenario.
-    #[arg(long, value_name = "NAME", requires = "config")]
+    /// The variant of that scenario.
+    #[arg(long, visible_alias = "variant", value_name = "NAME", requires = "config")]
     arm: Option<String>,
     /// Shows rates, queues and drops in the terminal's last line while the command runs.
     #[arg(long)]

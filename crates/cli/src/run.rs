@@ -53,10 +53,10 @@ pub struct Arguments {
     /// Where the scenario runs.
     #[arg(long, value_enum, default_value_t = World::Auto)]
     pub world: World,
-    /// Runs only this arm; may be given several times.
-    #[arg(long = "arm", value_name = "NAME")]
+    /// Runs only this variant; may be given several times.
+    #[arg(long = "arm", visible_alias = "variant", value_name = "NAME")]
     pub arms: Vec<String>,
-    /// Trials of each arm [default: that of the scenario].
+    /// Trials of each variant [default: that of the scenario].
     #[arg(long = "repeat", value_name = "N",
         value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub repeats: Option<u32>,
@@ -73,7 +73,7 @@ pub struct Arguments {
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub overrides: Vec<String>,
     /// Recorded links in Mahimahi's format, plain or .gz, which replace the links that the scenario
-    /// sweeps over: one arm per file, named after it.
+    /// sweeps over: one variant per file, named after it.
     #[arg(long, value_name = "FILE", num_args = 1..)]
     pub traces: Vec<String>,
     /// Prints the run as one JSON document instead of the table.
@@ -166,7 +166,7 @@ fn marked(error: RunError, interrupt: &Interrupt) -> anyhow::Error {
 /// Prints, with --verbose, what the record will contain.
 fn print_details(scenario: &Scenario, settings: &Settings) {
     detail!("underload {}", crate::VERSION);
-    let arms = console::count(scenario.arms.len(), "arm");
+    let arms = console::count(scenario.arms.len(), "variant");
     let repeats = console::count(scenario.repeats as usize, "repeat");
     detail!("{}: {arms}, {repeats}, seed {}", scenario.name, scenario.seed);
     for arm in &scenario.arms {

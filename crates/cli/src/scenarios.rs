@@ -42,7 +42,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
         }
         let time = |seconds: f64| words(Duration::from_secs_f64(seconds));
         let (whole, short) = (time(row.duration_s), time(row.short_duration_s));
-        let (arms, worlds) = (count(row.arms.len(), "arm"), row.worlds.join(", "));
+        let (arms, worlds) = (count(row.arms.len(), "variant"), row.worlds.join(", "));
         let time = if row.worlds.contains(&World::Live.name()) {
             format!(", about {whole} live, {short} with --short")
         } else {

@@ -22,7 +22,7 @@ use crate::{kernel, link};
 pub enum Command {
     /// Compares queues on a line that the options describe: a question without a file.
     Try(question::Arguments),
-    /// Runs a scenario: every arm and repeat. Writes a record and a report, prints a table.
+    /// Runs a scenario: every variant and trial. Writes a record and a report, prints a table.
     Run(run::Arguments),
     /// Runs a scenario over a grid of settings or over random settings.
     Sweep(sweep::Arguments),

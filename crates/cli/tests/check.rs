@@ -191,7 +191,7 @@ fn a_file_that_is_no_toml_and_one_that_is_right() {
     let output = underload(&["check", "comcast/upstream"], folder.path());
     let text = String::from_utf8_lossy(&output.stdout);
     assert_eq!(output.status.code(), Some(0), "{}", errors(&output));
-    assert!(text.starts_with("comcast/upstream: OK (4 arms, "), "{text}");
+    assert!(text.starts_with("comcast/upstream: OK (4 variants, "), "{text}");
 }
 
 #[test]

@@ -162,7 +162,10 @@ fn what_is_wrong_is_told_before_anything_begins() {
     assert!(text(&told.stderr).contains("axis[1].key"), "{}", text(&told.stderr));
     fs::write(folder.join("right.toml"), axes(3)).expect("a file");
     let told = text(&checked("right.toml").stdout);
-    assert_eq!(told, "right.toml: OK (a sweep of 6 cells, 2 arms, 12 trials; simulator only)\n");
+    assert_eq!(
+        told,
+        "right.toml: OK (a sweep of 6 cells, 2 variants, 12 trials; simulator only)\n"
+    );
 
     let right = run(folder, &["right.toml", "--output", "out"]);
     assert!(right.status.success(), "{}", text(&right.stderr));

@@ -93,7 +93,8 @@ pub fn print(sweep: &Sweep, workers: Option<NonZeroUsize>, json: bool) -> anyhow
 
 impl Estimate<'_> {
     fn lines(&self) -> Vec<String> {
-        let mut lines = vec![format!("scenario: {}, {}", self.scenario, count(self.arms, "arm"))];
+        let mut lines =
+            vec![format!("scenario: {}, {}", self.scenario, count(self.arms, "variant"))];
         for AxisEstimate { name, values } in &self.axes {
             let values = values
                 .map_or("drawn from a range".to_owned(), |values| count(values as usize, "value"));
