@@ -28,7 +28,7 @@ fuzz_target!(|text: &str| {
     keys[0].copy_from_slice(KEY.public_key().as_ref());
     // As a stranger would show it.
     assert!(Claims::verify(text, &keys, "east", NOW_MS).is_err());
-    // Whatever an orchestrator signs is read.
+    // A lease that an orchestrator signs can be read.
     let signature = BASE64URL_NOPAD.encode(KEY.sign(text.as_bytes()).as_ref());
     let lease = format!("ull1.{}.{signature}", BASE64URL_NOPAD.encode(text.as_bytes()));
     if let Ok(claims) = Claims::verify(&lease, &keys, "east", NOW_MS) {

@@ -28,7 +28,7 @@ const SENDERS: u8 = 5;
 const DEVICES: u8 = 3;
 const PLAN: &str = include_str!("../corpus/fleet_requests/plan.toml");
 
-/// They know nothing that is not in the store, and are not made again for each input.
+/// The rules know nothing that is not in the store, and are not made again for each input.
 static RULES: LazyLock<Orchestrator> =
     LazyLock::new(|| Orchestrator::new(Settings::default(), key(255), [7; 32]));
 static KEYS: LazyLock<Vec<Ed25519KeyPair>> = LazyLock::new(|| (0..SENDERS).map(key).collect());

@@ -23,7 +23,7 @@ fuzz_target!(|bytes: &[u8]| {
     let mut out = Vec::new();
     let mut rest = bytes;
     let mut now_ns = 0;
-    // Of each address what it sent and got, until it has used its token.
+    // The bytes that each address sent and got, until it has used its token.
     let mut unproven: BTreeMap<SocketAddr, Option<(usize, usize)>> = BTreeMap::new();
     while let [len, hint, after @ ..] = rest {
         let (datagram, after) = after.split_at(after.len().min(usize::from(*len)));

@@ -165,7 +165,7 @@ def environment(steps: int) -> None:
     action = numpy.zeros(1, "f4")
     for _ in range(100):
         made.step(action + 0.1)
-    # By the processor's time: nothing stands beside it that waits for the same neighbours.
+    # Processor time: the other program does not wait for the same neighbours.
     start = time.process_time()
     for _ in range(steps - 200):
         made.step(action)

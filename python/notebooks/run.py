@@ -44,7 +44,7 @@ def read(path: Path) -> Any:
     except OSError as error:
         raise NotebookError(f"{path}: {error.strerror}") from None
     except Exception as error:
-        # Readers of several formats, each with errors of its own.
+        # Readers of several formats, each with different errors.
         raise NotebookError(f"{path}: no notebook: {error}") from None
     for number, cell in enumerate(notebook.cells, 1):
         if cell.get("outputs") or cell.get("execution_count") is not None:
@@ -62,7 +62,7 @@ def execute(notebook: Any, name: str, limit_s: float) -> None:
     with tempfile.TemporaryDirectory(prefix="notebook-") as folder:
         empty = Path(folder, "empty")
         empty.mkdir()
-        # Files as sockets, in a folder that nobody else on this machine can enter.
+        # Files as sockets, in a folder that other users of this machine cannot enter.
         sockets = {"transport": "ipc", "ip": str(Path(folder, "kernel"))}
         client = NotebookClient(
             notebook,

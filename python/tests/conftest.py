@@ -2,6 +2,6 @@
 
 import signal
 
-# Whoever starts the tests in the background may have had Ctrl-C ignored, and with it what
-# `_thread.interrupt_main` stands for.
+# A shell that starts the tests in the background may ignore Ctrl-C, and with it the signal that
+# `_thread.interrupt_main` sends.
 signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -93,7 +93,7 @@ def test_a_queue_is_one_or_an_error(spec: str, parameters: dict[str, Any]) -> No
     try:
         queue = ul.queue(spec, **parameters)
     except (ul.SpecError, TypeError) as error:
-        # `link` and `seed` are arguments of their own, of their own types.
+        # `link` and `seed` are separate arguments, with different types.
         assert isinstance(error, ul.Error) or {"link", "seed", "name"} & set(parameters), error
     else:
         assert queue.spec.split(":")[0] in ul.queues()

@@ -138,7 +138,7 @@ def test_every_unit_is_kept_or_given_up(
     assert not pool.asked and pool.cancelled == []
     computed = sum(value for kind, value in told if kind == "computed")
     assert computed == len(folder.stored) - len(stored)
-    # What was there is not asked for, but for gaps that are no longer there when rows come late.
+    # Stored rows are not requested again, but for gaps that late rows have closed.
     assert not any(set(range(*it)) & stored for it in pool.all_asked)
     if chance == 0.0:
         assert lost == poison & (set(range(units)) - stored)
@@ -333,7 +333,7 @@ def test_cells_that_were_given_up_are_listed_and_tried_again(
         done = swept_by(monkeypatch, lambda raw: Deadly(raw, 2), out)
     assert not done.complete and not done.trials_path.exists()
     (failed,) = done.failed
-    # Its first trial was computed: what is known of the cell is told.
+    # The first trial of the cell was computed: the known numbers are reported.
     assert (failed["cell"], failed["arm"], failed["trials"]) == (2, "fifo", 2)
     assert failed["up"] == "5mbit"
     assert "NodeDiedError" in failed["error"] and failed["rtt"].startswith("20")

@@ -67,7 +67,7 @@ def test_what_cells_show_becomes_a_page(tmp_path: Path) -> None:
     places = [page.find(part) for part in parts]
     assert -1 not in places and places == sorted(places), page
     assert b"a picture" in (tmp_path / "pages/one_3_1.svg").read_bytes()
-    # It is kept as it was.
+    # The notebook was not changed.
     assert path.read_bytes() == before
 
 

@@ -269,7 +269,7 @@ def test_ctrl_c_ends_a_class_that_never_comes_back(stubborn: bool) -> None:
     with pytest.raises(ul.Interrupted):
         ul.run(scenario(ul.own(Endless, stubborn=stubborn)), cache=False)
     presser.join()
-    # One that catches what interrupts it is left behind; here it shall not go on for ever.
+    # A class that catches the interruption is left running; here it shall not run for ever.
     assert not Endless.made[-1].released
     Endless.made[-1].released = True
 

@@ -137,7 +137,7 @@ def test_a_driver_that_is_killed_goes_on(cluster: Any, here: ul.Sweep, tmp_path:
     again = []
     watch = Watch([1], lambda: again.append(watch.done))
     there = ul.sweep(scenario(), AXES, repeats=REPEATS, out=out, on="ray", progress=watch)
-    # What was stored is told at once, and not computed again.
+    # Stored rows are reported at once, and not computed again.
     assert again[0] > 1 and there.complete
     assert tables(there.directory) == tables(here.directory)
 
@@ -146,7 +146,7 @@ def test_ctrl_c_stops_the_workers(cluster: Any, tmp_path: Path) -> None:
     def interrupt() -> None:
         raise KeyboardInterrupt
 
-    # Once by a connection of its own, and once by one that stays.
+    # Once by a separate connection, and once by one that stays.
     ray.init(address="auto", log_to_driver=False)
     try:
         watch = Watch([50], interrupt)

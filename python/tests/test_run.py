@@ -162,7 +162,7 @@ def test_ctrl_c_keeps_what_is_finished_in_memory(repeats: int) -> None:
     run = caught.value.run
     assert run is not None and 0 < run.trial_count < 2 * repeats
     assert run.arms["codel"].working.p50 > 20
-    # Of so many trials the samples are not kept one by one.
+    # Runs with this many trials do not store single samples.
     assert (len(run.samples) > 0) == (repeats == 1_000)
 
 

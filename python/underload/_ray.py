@@ -85,7 +85,7 @@ class RayPool:
         self._ray = ray
         self._task = ray.remote(num_cpus=1, max_retries=RETRIES)(_task())
         reference = ray.put((raw.texts, raw.files))
-        # In a tuple it is fetched by a worker that has not seen it, and not for each batch.
+        # A tuple is fetched once by each worker that has not seen it, and not for each batch.
         self._parcel = Parcel(reference, raw.identity, raw.program)
         self._counted: tuple[float, int] | None = None
 

@@ -1,5 +1,5 @@
-//! What all commands of `cargo xtask` need of Cargo: its folder, the features of all checks, and
-//! commands whose failure is an error.
+//! Cargo for all commands of `cargo xtask`: its folder, the features of all checks, and commands
+//! whose failure is an error.
 
 use std::path::PathBuf;
 use std::process::Command;

@@ -132,7 +132,7 @@ fn build_command(way: &str, host: &str, folder: &Path) -> Command {
     let mut command = Command::new(way);
     command.arg("cargo");
     command.args(["build", "--quiet", "--bins", "--manifest-path", "fuzz/Cargo.toml"]);
-    // With a target named, build scripts and macros are not compiled to count branches.
+    // A named target keeps build scripts and macros from being compiled to count branches.
     command.args(["--target", host]).env("CARGO_TARGET_DIR", folder);
     command.env("RUSTFLAGS", COVERAGE).env_remove("CARGO_ENCODED_RUSTFLAGS");
     command

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-/// Where the book shows files that are outside of it.
+/// The address at which the book shows files that are outside of it.
 pub const FORGE: &str = "https://github.com/underload/underload/blob/main";
 /// Pages for contributors, which are not in the book.
 pub const CONTRIBUTING: &str = "docs/contributing/";
@@ -13,7 +13,7 @@ pub fn has_extension(file: &str, wanted: &str) -> bool {
     Path::new(file).extension().is_some_and(|extension| extension == wanted)
 }
 
-/// Returns the texts of a notebook, without its code. Empty if the file is no notebook.
+/// Returns the texts of a notebook, without its code. Empty if the file is not a notebook.
 pub fn notebook_texts(notebook: &str) -> String {
     let document: serde_json::Value = serde_json::from_str(notebook).unwrap_or_default();
     let cells = document["cells"].as_array().into_iter().flatten();

@@ -53,7 +53,7 @@ enum Profile {
     Test,
     /// As `Test`, from the artefacts of the workspace tests.
     AfterTests,
-    /// For users, by maturin.
+    /// The build for users, by maturin.
     Release,
 }
 

@@ -137,7 +137,7 @@ struct Bench {
 impl Bench {
     fn command(&self) -> Command {
         let mut command = Command::new(&self.program);
-        // A home of its own, so that the fingerprints of this benchmark do not mix with others.
+        // A separate home, so that the fingerprints of this benchmark do not mix with others.
         command.env("HOME", &self.folder).env_remove("XDG_DATA_HOME").stdin(Stdio::null());
         command
     }

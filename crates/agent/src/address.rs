@@ -22,10 +22,10 @@ pub struct Address(String);
 /// Why a text is not an address of an orchestrator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AddressError {
-    /// It has a user, a path or a query, or is not a URL.
+    /// The address has a user, a path or a query, or is not a URL.
     #[error("expected https://HOST[:PORT], without a user and without a path")]
     Form,
-    /// It is plain HTTP to another machine, or to a name that may belong to one.
+    /// The address is plain HTTP to another machine, or to a name that may belong to one.
     #[error(
         "expected https://HOST[:PORT]: plain HTTP would show keys and tokens to others, and is \
          accepted only for `localhost`, 127.0.0.1 and [::1]"
@@ -298,7 +298,7 @@ mod tests {
         };
         let address: Address = "https://192.0.2.2:4870".parse().expect("an address");
         assert_eq!(address.authority(), "192.0.2.2:4870");
-        // An address in the URL stands for what a resolver would answer for `localhost`.
+        // An address in the URL is used as a resolver's answer for `localhost`.
         assert!(matches!(find("http://192.0.2.2/"), Err(Error::BadUri(_))));
         assert!(matches!(find("http://[2001:db8::1]/"), Err(Error::BadUri(_))));
         for good in ["http://127.0.0.1/", "http://[::1]:1/", "https://192.0.2.2/"] {

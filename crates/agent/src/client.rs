@@ -410,7 +410,7 @@ mod tests {
             let message = serde_json::json!({});
             let answer = client.ask::<_, ()>(0, &identity, "/v1/next", &message);
             assert_eq!(answer.expect_err("it is no answer").trouble, trouble, "{body}");
-            // The same body as the answer to the request that opens a session.
+            // A body equal to the answer to the request that opens a session.
             let asked = serve(vec![(410, body.clone())]);
             let mut client = Client::new(vec![asked], Trust::Authorities).expect("a client");
             let answer = client.ask::<_, ()>(0, &identity, "/v1/next", &message);

@@ -11,7 +11,7 @@
 //! - [`reach`]: the addresses that are measured to.
 //! - [`arguments`]: the command line of all programs that are agents.
 //!
-//! It uses threads without an async runtime, so that it fits beside a router's own work.
+//! The agent uses threads without an async runtime, so that it fits beside a router's own work.
 
 pub mod address;
 pub mod arguments;

@@ -15,7 +15,7 @@ use ureq::unversioned::transport::{
     TransportAdapter,
 };
 
-/// Which orchestrators are trusted.
+/// The orchestrators that are trusted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trust {
     /// Only the orchestrator with this key.

@@ -72,7 +72,7 @@ struct Subject {
     traffic: Traffic,
 }
 
-/// What a round is passed through: one virtual call per round.
+/// A discipline in a round: one virtual call per round.
 trait Passage {
     fn round(&mut self, traffic: &mut Traffic);
 }
@@ -80,7 +80,7 @@ trait Passage {
 /// The type of the queue is known.
 struct KnownType<Q>(Q);
 
-/// One virtual call per operation.
+/// A discipline behind one virtual call per operation.
 struct BehindTrait(Box<dyn Qdisc<u64>>);
 
 impl<Q: Qdisc<u64>> Passage for KnownType<Q> {
@@ -95,9 +95,9 @@ impl Passage for BehindTrait {
     }
 }
 
-/// One packet leaves every 10 us (1.2 Gbit/s of 1500 bytes); one arrives for it, and a second
-/// while the queue is shorter than its standing length. The delay stays below every target:
-/// senders that do not react would otherwise measure drops alone.
+/// A packet leaves every 10 us (1.2 Gbit/s of 1500 bytes); one arrives for it, and a second while
+/// the queue is shorter than its standing length. The delay stays below every target: senders that
+/// do not react would otherwise measure drops alone.
 #[inline]
 fn pass<Q: Qdisc<u64> + ?Sized>(queue: &mut Q, traffic: &mut Traffic) {
     for _ in 0..PACKETS_PER_ROUND {
@@ -110,7 +110,7 @@ fn pass<Q: Qdisc<u64> + ?Sized>(queue: &mut Q, traffic: &mut Traffic) {
     }
 }
 
-/// Where packets come from; as cheap as can be, since making them is timed too.
+/// The source of packets. As cheap as possible, because the time to make them is measured too.
 struct Traffic {
     standing: u32,
     flows: u32,
@@ -118,7 +118,7 @@ struct Traffic {
     flow: u32,
     stride: u32,
     made: u64,
-    /// What packets carry in turn.
+    /// The markings of packets, in turn.
     ecn: [Ecn; 2],
 }
 

@@ -17,8 +17,8 @@ impl LatencyEdges {
     pub const MOST: usize = 15;
     pub const MOST_BINS: usize = Self::MOST + 1;
 
-    /// Returns edges in units of 0.01 ms; `None` if there are none, more than [`Self::MOST`], or
-    /// they do not rise.
+    /// Returns edges in units of 0.01 ms; `None` if `edges` is empty, has more than [`Self::MOST`],
+    /// or does not rise.
     pub fn new(edges: &[u16]) -> Option<Self> {
         let rises = edges.is_sorted_by(|before, after| before < after);
         if edges.is_empty() || edges.len() > Self::MOST || !rises {

@@ -1,4 +1,4 @@
-//! What a discipline may know of a packet.
+//! The facts about a packet that a discipline may use.
 
 use crate::time::Time;
 

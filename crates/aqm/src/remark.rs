@@ -25,7 +25,7 @@ pub struct Rule {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
     Dscp {
-        /// The DSCPs to change: bit `n` stands for codepoint `n`.
+        /// The DSCPs to change: bit `n` is codepoint `n`.
         from: u64,
         to: NewDscp,
     },

@@ -4,7 +4,7 @@
 use crate::rate::Rate;
 use crate::time::Span;
 
-/// One of the two queues of an aggregate.
+/// A queue of an aggregate, which has two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
     LowLatency,

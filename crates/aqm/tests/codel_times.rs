@@ -87,7 +87,7 @@ fn rfc_drops_when_the_pseudo_code_does() {
     assert_eq!(signals.drops.len(), 94);
 }
 
-/// Its stamps are whole milliseconds, rounded up where the facts were taken.
+/// The stamps of Mahimahi are whole milliseconds, rounded up where the facts were taken.
 #[test]
 fn mahimahi_loses_the_follower() {
     let signals = at_twice_the_rate("codel:profile=mahimahi,limit=100000p", Ecn::NotEct, 1_000);

@@ -29,7 +29,8 @@ fn packet(id: usize, len: u32, low_latency: bool) -> Packet<usize> {
     Packet { meta, payload: id }
 }
 
-/// What left, in order: start and end of transmission, bytes, and whether of the low latency flow.
+/// The departures in order: start and end of transmission, bytes, and whether of the low latency
+/// flow.
 #[derive(Default)]
 struct Log {
     sent: Vec<(Time, Time, u32, bool)>,
@@ -182,7 +183,8 @@ fn proactive_grants_count_in_the_low_latency_part() {
     assert!(classic.abs_diff(250_000) <= 5_000, "{classic}");
 }
 
-/// A grant is idle only where nobody asks: what proactive grants leave unused is granted anew.
+/// A grant is idle only where no flow requests it: the unused part of proactive grants is granted
+/// again.
 #[test]
 fn unused_proactive_grants_cost_the_classic_flow_none_of_the_rate() {
     let queue = format!("{GREEDY},grant-rate=5mbit");
@@ -300,7 +302,7 @@ proptest! {
         for case in SPECS {
             let (out, log) = outcome(case, &script, None);
             prop_assert_eq!(out.len() + log.dropped, script.len(), "{:?}", case);
-            // Those that queue protection sent away keep their order, and so do those that stayed.
+            // Packets that queue protection sent away stay in order, and so do the others.
             for (low_latency, sent_away) in [(true, false), (true, true), (false, false)] {
                 let of = |(id, _): &&(usize, Time)| {
                     script[*id].2 == low_latency && log.sanctioned.contains(id) == sent_away
@@ -323,7 +325,7 @@ proptest! {
                 for (start, _, len, _) in &log.sent[from..] {
                     bytes += u64::from(*len);
                     let window_us = start.since(log.sent[from].0).as_nanos() / 1_000 + 2 * map_us;
-                    // What was granted before a packet was complete is sent with it.
+                    // A packet is sent with what was granted before it was complete.
                     let most = kilobits * window_us / 8_000 + burst + 2 * 1_500;
                     prop_assert!(bytes <= most, "{:?}: {} > {}", case, bytes, most);
                 }

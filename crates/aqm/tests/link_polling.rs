@@ -1,5 +1,5 @@
-//! What comes out of a link, when, and how it was changed on its way, does not depend on how often
-//! the link is polled; and a busy link passes what its rate says.
+//! The packets that leave a link, their times and their changes do not depend on how often the link
+//! is polled; and a busy link passes as much as its rate.
 
 use proptest::prelude::*;
 use underload_aqm::config::LinkFacts;

@@ -1,4 +1,4 @@
-//! What a link changes in the packets that it delivers, and what it leaves alone.
+//! The fields of delivered packets that a link changes, and those that it leaves alone.
 
 use underload_aqm::config::LinkFacts;
 use underload_aqm::packet::{Dscp, Ecn, Meta, Packet};
@@ -8,7 +8,7 @@ use underload_aqm::remark::Rules;
 use underload_aqm::rng::Rng;
 use underload_aqm::time::{Span, Time};
 
-/// What a link told of its packets.
+/// The packets that a link reported.
 #[derive(Default)]
 struct Told {
     lost: Vec<usize>,
@@ -126,7 +126,7 @@ fn rules_follow_each_other_and_come_after_marks() {
     assert!(arrived.iter().all(|(_, byte)| *byte == 2), "{arrived:?}");
     assert_eq!(told.marked, [1, 2]);
     assert_eq!(told.remarked[..3], [vec![1, 2, 3], vec![1, 2, 3], vec![0, 1, 2, 3]]);
-    // Two rules that undo each other: both are told, nothing is left of either.
+    // Two rules that undo each other: both are counted, and the packet is unchanged.
     let (arrived, told) = deliver("1gbit:remark=dscp:45>0+dscp:0>45", &[45 << 2, 0]);
     assert_eq!(arrived, [(0, 45 << 2), (1, 45 << 2)]);
     assert_eq!(told.remarked[..2], [vec![0], vec![0, 1]]);

@@ -13,7 +13,7 @@ fn the_page_shows_the_example_and_what_it_prints() {
     assert!(blocks.len() >= 2, "the rule and its laws");
     for block in blocks {
         let code = block.split("```").next().unwrap_or_default();
-        // Parts of the file, in its words; `...` stands for what is left out.
+        // Parts of the file, in its words; `...` is text that is left out.
         for part in code.split("...\n").map(str::trim_end) {
             assert!(EXAMPLE.contains(part), "not in the example:\n{part}");
         }

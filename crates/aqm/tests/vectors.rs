@@ -6,8 +6,8 @@
 //! did with them over a link. Whether and when a packet was sent, and its ECN field then, must be
 //! equal for every packet.
 //!
-//! What draws random numbers drew them from the streams that our queues draw from. For CAKE a
-//! packet's memory was its length, at least 64 bytes, and its hosts followed from its flow as in
+//! Code that draws random numbers drew them from the streams of our queues. For CAKE a packet's
+//! memory was its length, at least 64 bytes, and its hosts followed from its flow as in
 //! [`packets`].
 
 use std::fs::File;
@@ -141,13 +141,13 @@ fn codel_linux() {
     check("linux_codel", "codel:profile=linux,target=5ms,interval=100ms,ecn=on,limit=1000p");
 }
 
-/// With early drops, marks, and arrivals refused for lack of room.
+/// Early drops, marks, and arrivals refused for lack of room.
 #[test]
 fn fq_pie_linux() {
     check("linux_fq_pie", "fq-pie:profile=linux,ecn=on,ecn-prob=50%,limit=300p");
 }
 
-/// With all four kinds of drops, marks, and hashes that change.
+/// All four kinds of drops, marks, and hashes that change.
 #[test]
 fn sfb_linux() {
     check(

@@ -1,4 +1,4 @@
-//! What the documentation tells to type can be typed: every command line of this program in the
+//! The commands in the documentation can be typed: every command line of this program in the
 //! README, in `docs/` and in `packaging/` is parsed, and every option that prose names exists.
 
 use std::collections::BTreeSet;
@@ -44,8 +44,8 @@ fn packaged() -> Vec<(String, String)> {
     files
 }
 
-/// What a line of a unit or of a compose file starts, or tells to type, with values in place of
-/// what varies.
+/// Returns the command that a line of a unit or of a compose file starts or explains, with values
+/// in place of variables.
 fn started(line: &str) -> Option<String> {
     let line = line.trim();
     let of_unit = || {
@@ -67,7 +67,7 @@ fn started(line: &str) -> Option<String> {
     Some(values.into_iter().fold(command, |command, (name, value)| command.replace(name, value)))
 }
 
-/// The command that a comment tells to type: as another user, or in a container.
+/// Returns the command in a comment that explains what to type: as another user, or in a container.
 fn told(line: &str) -> Option<String> {
     let line = line.strip_prefix("#   ")?;
     let starts = ["sudo -u underload ", "docker compose exec orchestrator "];
@@ -104,7 +104,7 @@ fn command(line: &str) -> Option<&str> {
     is_prompt.then_some(&command[..end])
 }
 
-/// The words of a command, with values in place of the names that stand for them.
+/// The words of a command, with values in place of placeholders.
 fn words(command: &str) -> Vec<String> {
     let word = |word: &str| match word {
         "Q" | "QUEUE" => "codel".to_owned(),
@@ -115,7 +115,7 @@ fn words(command: &str) -> Vec<String> {
     split_words(command).iter().map(|it| word(it)).collect()
 }
 
-/// Words as a shell splits them: what stands in quotes is one.
+/// Splits words as a shell does: text in quotes is one word.
 fn split_words(command: &str) -> Vec<String> {
     let (mut words, mut open) = (vec![String::new()], None);
     for letter in command.chars() {
@@ -148,7 +148,7 @@ fn both() -> clap::Command {
     crate::command().mut_subcommand("fleet", |_| underload_fleet_cli::command().name("fleet"))
 }
 
-/// What is wrong with a command, and with one that it starts.
+/// Returns the error of a command, or of a command that it starts.
 fn problem(command: &str) -> Option<String> {
     let words = words(command);
     let inner = words.iter().skip(1).position(|word| word == "underload");
@@ -176,7 +176,7 @@ fn named_options(prose: &str) -> Vec<(String, String)> {
     let ours = |span: &&str| span.starts_with("--") || span.starts_with("underload ");
     let mut named = Vec::new();
     for span in spans.filter(ours) {
-        // What follows a bare `--` belongs to the command that is run.
+        // Words after a bare `--` belong to the command that is run.
         let words = span.split_whitespace().take_while(|word| *word != "--");
         for word in words.filter(|word| word.starts_with("--")) {
             let is_part = |letter: char| letter.is_ascii_alphanumeric() || letter == '-';
@@ -191,7 +191,7 @@ fn named_options(prose: &str) -> Vec<(String, String)> {
 fn every_command_of_the_documentation_is_one() {
     let (mut count, mut problems) = (0, Vec::new());
     for (name, page) in pages() {
-        // A line goes on after a backslash. A usage with `<COMMAND>` is no command.
+        // A line continues after a backslash. A usage with `<COMMAND>` is skipped.
         for (number, line) in split(&page.replace("\\\n", " ")).0 {
             let Some(command) = command(line).filter(|it| !it.contains('<')) else { continue };
             count += 1;

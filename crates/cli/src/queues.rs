@@ -119,7 +119,7 @@ fn per_profile(texts: &[(&str, &str)], profiles: &[Profile]) -> String {
         let others: Vec<&str> =
             profiles.iter().filter(is_other).map(|profile| profile.name).collect();
         match (named.is_empty(), others.is_empty()) {
-            // It is the default of all profiles.
+            // The profile is the default of all profiles.
             (true, _) => return (*text).to_owned(),
             (false, true) => {}
             (false, false) => named.push((text, others.join(", "))),

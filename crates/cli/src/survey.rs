@@ -79,7 +79,7 @@ struct Document {
     all: Vec<Row>,
 }
 
-/// One host, or all hosts, over one address family.
+/// A host, or all hosts, over one address family.
 #[derive(Debug, Serialize)]
 struct Row {
     host: String,
@@ -266,7 +266,7 @@ fn row(host: String, family: &'static str, sent: u32, mut values: Vec<f64>) -> R
         sent,
         answered: count,
         min_ms: values.first().copied(),
-        // Of two values in the middle the lower one, which was measured.
+        // The lower one of two values in the middle, because it was measured.
         p50_ms: values.get(count.saturating_sub(1) / 2).copied(),
         mean_ms: mean,
         max_ms: values.last().copied(),

@@ -116,7 +116,7 @@ impl Running {
     }
 }
 
-/// Whether a process has a handler of its own for SIGINT.
+/// Returns whether a process has installed a handler for SIGINT.
 fn asks_for_interrupts(pid: u32) -> bool {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
@@ -131,7 +131,7 @@ fn a_folder_with_other_things_in_it_is_refused_before_anything_else() {
     let made = run(at, &["run", "tiny.toml", "--world", "sim", "--out", "done"]);
     assert!(made.status.success(), "{}", said(&made));
     let before = tree(&at.join("foreign"));
-    // The scenario is missing, and nobody answers at the port: the folder comes first.
+    // The scenario is missing, and no server answers at the port: the folder is checked first.
     let cases: [(&[&str], &str); 9] = [
         (&["run", "missing.toml", "--out", "foreign"], "not empty"),
         (&["run", "tiny.toml", "--world", "sim", "--out", "foreign/../foreign"], "not empty"),
@@ -168,7 +168,7 @@ fn a_folder_with_other_things_in_it_is_refused_before_anything_else() {
     let added: Vec<&PathBuf> = all.keys().filter(|path| !before.contains_key(*path)).collect();
     assert_eq!(added.len(), 2, "{added:?}");
     assert!(before.iter().all(|(path, content)| all.get(path) == Some(content)));
-    // The same again is no error, another file of the name is, and stays.
+    // An equal file is accepted; another file of the name is an error, and stays.
     assert!(run(at, &["export", "done", "--out", "foreign"]).status.success());
     std::fs::write(at.join("foreign").join(added[0]), "mine").expect("written");
     let again = run(at, &["export", "done", "--out", "foreign"]);
@@ -205,8 +205,8 @@ fn interrupted_and_killed_runs_leave_the_folder_around_them_alone() {
                 let arguments = ["run", file, "--world", "sim", "--out", "foreign/run"];
                 let mut running = Running::start(underload(at, &arguments));
                 let pid = running.0.id();
-                // Who was started in the background of a shell ignores interrupts until it asks
-                // for them.
+                // A program that was started in the background of a shell ignores interrupts until
+                // it asks for them.
                 running.wait_until(|| signal == "-KILL" || asks_for_interrupts(pid));
                 running.wait_until(|| has_begun(&out));
                 running.signal_if_alive(signal);
@@ -214,7 +214,7 @@ fn interrupted_and_killed_runs_leave_the_folder_around_them_alone() {
                 let mut left = tree(&at.join("foreign"));
                 left.retain(|path, _| !path.starts_with("run"));
                 assert_eq!(left, before, "{signal} {file}");
-                // What is there is a run, and what it finished can be read.
+                // The directory is a run, and its finished trials can be read.
                 if out.join("run.json").exists() {
                     RunDir::read(&out).expect("a run");
                 }
@@ -315,7 +315,7 @@ fn on_a_disk_that_fills_up_at_any_point_nothing_foreign_changes() {
         assert!(run(at, arguments).status.success(), "{arguments:?}");
     }
     let before = tree(&at.join("foreign"));
-    // What each may add, and what it may change into the whole new one.
+    // Files that each command may add, and files that it may replace as a whole.
     let commands = [
         ("run tiny.toml --world sim --no-cache --out disk/run", "run", ""),
         ("report done --out disk/new", "new", ""),

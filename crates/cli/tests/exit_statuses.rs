@@ -1,4 +1,4 @@
-//! `docs/exit-status.md`: each of its examples ends with the status that stands beside it.
+//! `docs/exit-status.md`: each of its examples ends with the status beside it.
 
 use std::path::Path;
 use std::process::Command;

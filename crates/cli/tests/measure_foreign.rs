@@ -55,7 +55,7 @@ fn an_ndt7_test_leaves_a_run_that_reports_read() {
         let finding = &document["findings"][at];
         assert_eq!(finding["step"], step);
         assert!(finding[format!("goodput_{step}_mbit_s")].as_f64().unwrap() > 1.0, "{finding}");
-        // What such a server cannot tell is absent, not zero.
+        // Quantities that such a server cannot measure are absent, not zero.
         for absent in ["rpm", "clock_offset_ms", "buffer_kib"] {
             assert!(finding[absent].is_null(), "{absent}: {finding}");
         }
@@ -66,7 +66,7 @@ fn an_ndt7_test_leaves_a_run_that_reports_read() {
     let detail = &document["details"]["results"][0];
     assert_eq!(foreign["smallest_ms"], detail["round_trip_smallest_ms"]);
     assert_eq!(foreign["loaded"][0]["p50_ms"], 42.0);
-    // The same words everywhere: printed, on the page, and where the run is shown again.
+    // Equal words everywhere: printed, on the page, and in every later report.
     let verdict: Vec<&str> =
         document["verdict"].as_array().unwrap().iter().map(|it| it.as_str().unwrap()).collect();
     assert!(verdict[0].starts_with("No grade: "), "{verdict:?}");
@@ -109,7 +109,7 @@ fn ndt7_tests_in_a_series_are_removed_and_history_knows_them() {
     assert_eq!(output.status.code(), Some(0), "{said}");
     assert!(said.contains(&format!("removed line/{}: the limit is 1 run", first[0])), "{said}");
     assert!(said.contains("line/mine: not removed"), "{said}");
-    // A run that nobody can read keeps no other out of the report.
+    // An unreadable run keeps no other run out of the report.
     assert!(said.contains("skipped in the report of all: line/damaged/run.json"), "{said}");
     assert!(said.contains("report of 1 run: "), "{said}");
     std::fs::remove_dir_all(&damaged).unwrap();

@@ -24,7 +24,7 @@ const PATIENCE: Duration = Duration::from_mins(1);
 const CHAIN_V4: &str = "10.77.3.2";
 const CHAIN_V6: &str = "fd77:3::2";
 
-/// On the way up, the second router takes DSCP 45 off IPv4 and ECT(1) off IPv6.
+/// The second router takes DSCP 45 off IPv4 and ECT(1) off IPv6 on the way up.
 const RULES: &str = "\
 table inet rewrite {
   chain arrival {
@@ -135,7 +135,7 @@ fn serve(place: &Namespace, folder: &Path) -> (Process, std::process::ChildStdou
     (server, pipe)
 }
 
-/// What `path` says of each host. Side by side: most of its time is waiting.
+/// The output of `path` for each host. Side by side, because most of the time is waiting.
 fn examined(place: &Namespace, folder: &Path, hosts: [&str; 2]) -> [Value; 2] {
     let client = |host: &str| {
         let arguments = ["path", host, "--no-load", "--json"];
@@ -230,7 +230,7 @@ fn every_profile_of_a_link_is_named_with_its_direction() {
         eprintln!("SKIPPED {NAME}: this process may not create network namespaces (run as root)");
         return;
     }
-    // What the far end refuses to send (40, 46, 56 and CE) is not known of the way down.
+    // Markings that the far end refuses to send (40, 46, 56 and CE) are unknown on the way down.
     for (up, down, expected) in [
         ("comcast-edge", "peer-45", &["up translated-to-nqb", "down nqb-bleached"][..]),
         ("wifi", "wifi", &["up class-only", "down class-only"]),

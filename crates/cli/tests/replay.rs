@@ -369,7 +369,7 @@ fn a_page_shows_the_queues_side_by_side_and_replaces_nothing_of_the_user() {
     let dropped: u64 = row.split_whitespace().nth(4).expect("dropped").parse().expect("a number");
     assert!(dropped > 1_000, "the premise: {table}");
     assert!(html.contains(&format!("overlimit {dropped}")), "{row}");
-    // Its own page is replaced, nothing else, and neither the input.
+    // The program replaces its own page and nothing else, not even the input.
     let again = replay(&input, &[&arguments[..], &[page.to_str().expect("text")]].concat());
     assert!(again.status.success(), "{again:?}");
     let mine = file(directory.path(), "mine.html", b"<title>mine</title>");

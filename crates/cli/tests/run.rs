@@ -78,7 +78,7 @@ kind = "probe"
 interval = "10ms"
 "#;
 
-/// What a run of a scenario says after its table.
+/// Returns the sentences of a run after its table.
 fn said(text: &str) -> String {
     let folder = folder();
     std::fs::write(folder.path().join("my.toml"), text).expect("a file");

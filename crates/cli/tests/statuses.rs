@@ -186,7 +186,7 @@ fn a_link_tells_a_script_what_it_did_and_nothing_else() {
             (&link["direction"], &link["window"]["phase"]),
             (&direction.into(), &"whole".into())
         );
-        // Where `ping` is; without root there is nothing to be reached.
+        // The folder of `ping`; without root no address can be reached.
         let sent = link["sent"]["packets"].as_u64().expect("a number");
         assert!(sent >= 2 || !errors.contains(", 0% packet loss"), "{output}\n{errors}");
     }

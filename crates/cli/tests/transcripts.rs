@@ -1,9 +1,9 @@
-//! What the documentation shows a command to print is what it prints: every `console` block of the
-//! README and of `docs/` is run, in order, in one empty folder per page.
+//! Commands print what the documentation shows: every `console` block of the README and of `docs/`
+//! is run, in order, in one empty folder per page.
 //!
 //! A line `$ COMMAND` is run by the shell, with this program on its path; the lines below are its
-//! output, errors included. `...` stands for any text of a line, alone for any lines. A `toml`
-//! block that begins with `# NAME.toml` is a file in that folder.
+//! output, errors included. `...` matches any text of a line, alone for any lines. A `toml` block
+//! that begins with `# NAME.toml` is a file in that folder.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -53,7 +53,7 @@ fn recorded(world: &str) -> Option<BTreeSet<String>> {
         );
         return None;
     }
-    // On a busy machine a live trial is invalid, and recorded all the same.
+    // A live trial on a busy machine is invalid, and recorded all the same.
     Some(names(&folder.path().join("out")))
 }
 

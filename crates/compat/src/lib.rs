@@ -10,7 +10,7 @@
 //!   servers.
 //! - [`stamp`]: a reflector for STAMP and TWAMP-light senders.
 //!
-//! They use the sockets, clocks and STAMP packets of `underload-probe`, and
+//! The servers use the sockets, clocks and STAMP packets of `underload-probe`, and
 //! [`CompatLedger`](underload_service::CompatLedger), which limits what all of them together may
 //! use of a server that also serves underload's own clients.
 //!
@@ -83,7 +83,7 @@ impl Drop for Threads {
 type Places = network::Places<CustomerNetwork>;
 type Place = network::Place<CustomerNetwork>;
 
-/// How long a holder of a place is safe from newcomers of its own network.
+/// Time for which the holder of a place is safe from newcomers of the same network.
 const GRACE: Duration = Duration::from_secs(1);
 
 fn places(in_all: usize, per_network: usize) -> Places {

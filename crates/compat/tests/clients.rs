@@ -40,7 +40,7 @@ fn unlimited() -> Iperf3Limits {
 /// Runs a client for at most 20 s. Returns `None`, with a message, if it is not installed.
 fn run(test: &str, program: &str, arguments: &[String]) -> Option<Output> {
     let output = Command::new("timeout").arg("20").arg(program).args(arguments).output().ok()?;
-    // The exit code of timeout(1) if there is no such program.
+    // The exit code of timeout(1) if the program is missing.
     if output.status.code() == Some(127) {
         eprintln!("SKIPPED {test}: {program} is not installed");
         return None;

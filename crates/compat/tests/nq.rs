@@ -59,7 +59,7 @@ fn a_stranger_s_certificate_and_a_busy_server_are_refused_in_words() {
     };
     assert!(matches!(error, NqError::Connect { step: "the TLS handshake with", .. }), "{error}");
 
-    // One place, which the connection of the request takes.
+    // A single place, which the connection of the request takes.
     let limits = NqLimits { connections_per_network_max: 1, ..NqLimits::default() };
     let (_server, url, fingerprint) = server(limits);
     let Err(error) = NqClient::open(&url, NqTrust::Pinned(fingerprint)) else {

@@ -168,7 +168,7 @@ fn offers_of_channels_are_answered_within_limits() {
     }
     let get = ask(server.address(), fingerprint, &request("GET", "/channel", ""));
     assert!(get.starts_with("HTTP/1.1 404"), "{get}");
-    // One network has eight places, however often it asks.
+    // A network has eight places, however often it asks.
     let busy = (0..20).filter(|_| offer(OFFER, "").starts_with("HTTP/1.1 429")).count() as u64;
     let counts = channels.counts();
     assert_eq!((busy + counts.offers, counts.busy), (21, busy));

@@ -148,7 +148,7 @@ impl NewFile {
         Ok(())
     }
 
-    /// Finishes the file.
+    /// Finishes the file if no file with its name exists.
     ///
     /// # Errors
     /// [`io::ErrorKind::AlreadyExists`] if a file with its name exists.
@@ -290,7 +290,7 @@ pub fn refuse_links(root: &Path, path: &Path) -> io::Result<()> {
     })
 }
 
-/// Syncs the names in a directory. A file system that cannot sync directories is no error.
+/// Syncs the names in a directory. Succeeds on file systems that cannot sync directories.
 pub fn sync_directory(path: &Path) -> io::Result<()> {
     step(Step::SyncDirectory(path), || rights::sync_names(path))
 }
@@ -325,12 +325,12 @@ pub fn sync_files(paths: &[PathBuf]) -> io::Result<()> {
 const SYNCED_BY_ONE: usize = 4;
 const SYNCED_AT_ONCE: usize = 16;
 
-/// Removes a file. A missing file is no error.
+/// Removes a file. Succeeds if the file is missing.
 pub fn remove(path: &Path) -> io::Result<()> {
     ignore_missing(step(Step::Remove(path), || fs::remove_file(path)))
 }
 
-/// Removes a directory if it is empty. Otherwise it stays, which is no error.
+/// Removes a directory if it is empty, and succeeds if it is not.
 pub fn remove_empty_directory(path: &Path) -> io::Result<()> {
     match ignore_missing(step(Step::RemoveDirectory(path), || fs::remove_dir(path))) {
         Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => Ok(()),
@@ -346,7 +346,7 @@ fn ignore_missing(removed: io::Result<()>) -> io::Result<()> {
 }
 
 /// Locks a directory against other programs that change the same file in it, until the result is
-/// dropped or the program ends. File systems without locks are no error.
+/// dropped or the program ends. Succeeds on file systems without locks.
 ///
 /// # Errors
 /// [`io::ErrorKind::WouldBlock`] if another program holds the lock for longer than `patience`.

@@ -1,6 +1,6 @@
 //! Permissions of new files and folders, and syncing, for each system.
 //!
-//! On Windows a file inherits the permissions of its folder, which for a user's own folders are the
+//! A file on Windows inherits the permissions of its folder, which for a user's own folders are the
 //! user's alone, and names in a folder need no syncing.
 
 use std::fs::{DirBuilder, File, Metadata, OpenOptions};

@@ -24,11 +24,11 @@ pub struct LowLatencyUpstream {
     pub coupling_tenths: Option<u8>,
     /// 42.6, of 256.
     pub weight: Option<u8>,
-    /// 42.7.
+    /// TLV 42.7: whether queue protection is on.
     pub protection: Option<bool>,
-    /// 42.8.
+    /// TLV 42.8: queuing delay above which flows may be sent away.
     pub critical_delay_us: Option<u16>,
-    /// 42.9.
+    /// TLV 42.9: score that a flow may have at the critical delay.
     pub critical_score_us: Option<u16>,
     /// 42.10: scores decay at 2^x bytes/s.
     pub aging_exponent: Option<u8>,
@@ -50,7 +50,7 @@ pub struct Member {
 pub struct Proactive {
     /// 24.44, the time between grants.
     pub interval_us: u16,
-    /// 24.45.
+    /// TLV 24.45: the rate of the grants.
     pub bit_per_s: u64,
 }
 
@@ -189,7 +189,7 @@ pub(crate) const ECT1: u8 = 0b01;
 /// Lowest, highest and mask of the DSCP and ECN byte, as in a classifier.
 pub(crate) type TosRange = [u8; 3];
 
-/// Where a classifier has a [`TosRange`].
+/// A classifier field that has a [`TosRange`].
 pub(crate) const TOS_PATHS: [[u8; 2]; 2] =
     [[classifier::IPV4, header::IPV4_TOS], [classifier::IPV6, header::IPV6_TRAFFIC_CLASS]];
 

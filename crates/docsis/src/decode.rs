@@ -110,7 +110,7 @@ struct Decoder<'a> {
     defects: Vec<DecodeError>,
 }
 
-/// One element before its value is interpreted.
+/// An element before its value is interpreted.
 struct Raw<'a> {
     code: u8,
     offset: usize,

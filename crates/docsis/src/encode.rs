@@ -82,7 +82,7 @@ impl Config {
     }
 }
 
-/// One setting with its position in the file.
+/// A setting with its position in the file.
 #[derive(Debug, Clone)]
 pub struct Node<'a> {
     pub tlv: &'a Tlv,

@@ -106,7 +106,7 @@ pub enum MicError {
 /// The extended CMTS MIC's settings in a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Extended {
-    /// 1 is HMAC-MD5.
+    /// Type of the digest; 1 is HMAC-MD5.
     pub digest_type: u64,
     pub bitmap: Vec<u8>,
     pub explicit: Option<Vec<u8>>,

@@ -131,7 +131,7 @@ mod tests {
         Modem::new(1024, 256 * 1024).unwrap()
     }
 
-    /// Statement 1.
+    /// Statement 1 of the guideline's section 6.1.
     #[test]
     fn a_range_without_a_size_rejects_the_flow() {
         let rejected = modem().select(&flow(Some(50_200), Some(50_500), Some(51_100)), None);
@@ -143,7 +143,7 @@ mod tests {
         assert_eq!(modem().select(&flow(Some(50_200), None, Some(51_200)), None), Ok(51_200));
     }
 
-    /// Statement 2.
+    /// Statement 2 of the guideline's section 6.1.
     #[test]
     fn the_closest_size_to_the_target_is_taken_and_of_two_the_smaller() {
         let select = |target| modem().select(&flow(None, Some(target), None), None);
@@ -155,7 +155,7 @@ mod tests {
         assert_eq!(modem().select(&bounded, None), Ok(16_384));
     }
 
-    /// Statement 3.
+    /// Statement 3 of the guideline's section 6.1.
     #[test]
     fn without_a_target_the_default_is_moved_into_the_range() {
         assert_eq!(modem().select(&flow(None, None, None), None), Ok(124_928), "100 ms: 125,000");
@@ -168,7 +168,7 @@ mod tests {
         assert_eq!(modem().select(&flow(Some(200_000), None, None), None), Ok(200_704));
     }
 
-    /// Statement 5.
+    /// Statement 5 of the guideline's section 6.1.
     #[test]
     fn hardware_with_24_kib_gives_exactly_that() {
         let small = Modem::new(1024, GUARANTEED_BYTES).unwrap();
@@ -220,7 +220,7 @@ mod tests {
             prop_assert_eq!(modem.select(&flow, None).ok(), best);
         }
 
-        /// Statement 4.
+        /// Statement 4 of the guideline's section 6.1.
         #[test]
         fn a_target_alone_is_never_rejected(
             block in 1_u64..100_000, blocks in 1_u64..1000, target: u32,

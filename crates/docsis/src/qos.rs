@@ -89,11 +89,11 @@ impl AqmAlgorithm {
 /// AQM encodings (type 40) of a flow.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct AqmEncodings {
-    /// 40.1.
+    /// TLV 40.1: whether the AQM is off.
     pub disable: Option<bool>,
     /// 40.2: latency target of classic AQM.
     pub latency_target_ms: Option<u8>,
-    /// 40.3.
+    /// TLV 40.3: the algorithm of the AQM.
     pub algorithm: Option<AqmAlgorithm>,
     /// 40.4: queuing delay from which immediate AQM marks every packet.
     pub immediate_max_threshold_us: Option<u16>,
@@ -139,11 +139,11 @@ impl AqmEncodings {
 /// The rates of a service flow or an aggregate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Rates {
-    /// 0 is unlimited.
+    /// Maximum sustained rate; 0 is unlimited.
     pub sustained_bit_per_s: Option<u64>,
     /// Depth of the token bucket.
     pub burst_bytes: Option<u32>,
-    /// 0 is unlimited.
+    /// Peak rate; 0 is unlimited.
     pub peak_bit_per_s: Option<u64>,
 }
 

@@ -25,7 +25,7 @@ pub struct Config {
     pub ending: Ending,
 }
 
-/// One element at the top level of a file.
+/// An element at the top level of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Item {
     /// A single zero byte before the end marker.
@@ -48,7 +48,7 @@ impl Default for Ending {
     }
 }
 
-/// One setting: a type and its value.
+/// A setting: a type and its value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Tlv {
     pub code: u8,

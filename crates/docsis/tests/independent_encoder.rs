@@ -22,10 +22,11 @@ use underload_docsis::{Config, Tlv, text};
 
 /// Configurations for each setting of the schema, which is in them among random others.
 const ROUNDS: u64 = 3;
-/// Its decoder prints type 94 under the name of type 93: such files are compared encoded only.
+/// The other program's decoder prints type 94 under the name of type 93: such files are compared
+/// encoded only.
 const MISNAMED: u8 = 94;
 
-/// Its CMTS MIC takes this type's length to have two bytes.
+/// The other program's CMTS MIC takes this type's length to have two bytes.
 const MISREAD: u8 = 64;
 /// The MICs, type 59, and type 254, which makes that decoder read an adapter's file.
 const LEFT_OUT: [u8; 4] = [6, 7, 59, 254];
@@ -177,7 +178,7 @@ fn ways() -> Vec<Vec<&'static Field>> {
     ways
 }
 
-/// One setting inside the aggregates that lead to it.
+/// A setting inside the aggregates that lead to it.
 fn at_the_end_of(random: &mut Random, way: &[&'static Field]) -> Tlv {
     let (field, rest) = way.split_first().expect("a way has a field");
     match (rest.is_empty(), &field.kind) {

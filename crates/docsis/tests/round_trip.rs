@@ -151,7 +151,7 @@ proptest! {
     #[test]
     fn the_main_form_keeps_every_setting(mut config in configs()) {
         let secret = Secret::new(b"s");
-        // Without what stood before it, type 254 would begin an adapter's file.
+        // Type 254 would begin an adapter's file if the settings before it were missing.
         let kept = |item: &Item| matches!(item, Item::Tlv(tlv) if !matches!(tlv.code, 6 | 7 | 254));
         config.items.retain(kept);
         config.ending = Ending::default();

@@ -20,7 +20,7 @@ struct Fact {
 }
 
 impl Fact {
-    /// Whether it is type 94 or inside it.
+    /// Returns whether the setting is type 94 or inside it.
     fn is_misnamed(&self) -> bool {
         self.path.split('.').next() == Some(MISNAMED)
     }
@@ -242,7 +242,7 @@ fn the_ends_of_every_range_survive_bytes_and_both_texts() {
     assert!(values_tried > 2_000, "{values_tried} values");
 }
 
-/// What the list allows, the checks do not call wrong, apart from what a file should not hold.
+/// The checks accept what the list allows, apart from settings that a file should not have.
 #[test]
 fn the_ranges_of_the_list_are_allowed_here() {
     let stricter = ["24.6", "25.6"]; // the reserved bits of QosParameterSetType

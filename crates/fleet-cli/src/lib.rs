@@ -270,7 +270,7 @@ fn read(path: &str) -> anyhow::Result<String> {
         anyhow!("{path}: {error}{hint}")
     })?;
     let mut text = String::new();
-    // One byte more than the parser accepts, so that a longer file is refused and not cut.
+    // A byte more than the parser accepts, so that a longer file is refused and not cut.
     file.take(BYTES_MAX as u64 + 1).read_to_string(&mut text).with_context(|| path.to_owned())?;
     Ok(text)
 }
@@ -299,7 +299,7 @@ fn json(document: &impl serde::Serialize) -> anyhow::Result<String> {
     Ok(serde_json::to_string_pretty(document)? + "\n")
 }
 
-/// What `fleet plan check --json` prints.
+/// The output of `fleet plan check --json`.
 #[derive(serde::Serialize)]
 struct Checked<'a> {
     title: &'a str,

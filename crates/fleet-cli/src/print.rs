@@ -51,7 +51,7 @@ fn row(text: &mut String, name: &str, value: &str) {
     let _ = writeln!(text, "  {name:<28} {value}");
 }
 
-/// What `underload fleet plan check` prints.
+/// The output of `underload fleet plan check`.
 pub fn load(plan: &Plan, load: &Load, servers_needed: Option<u32>) -> String {
     let mut text = format!("{}\n", one_line(&plan.title));
     let lines = plan.lines;
@@ -112,7 +112,7 @@ pub fn excess(excess: &Excess) -> String {
     format!("{} is {}, and may be {}", excess.key, number(excess.takes), number(excess.may_take))
 }
 
-/// What `underload fleet simulate` prints.
+/// The output of `underload fleet simulate`.
 pub fn outcome(plan: &Plan, ruled: &Outcome, free: Option<&Outcome>) -> String {
     let mut text = format!("{}\n", one_line(&plan.title));
     let days = if ruled.days == 1 { "day" } else { "days" };

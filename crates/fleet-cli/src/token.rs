@@ -37,7 +37,7 @@ enum Command {
 struct New {
     /// Name of its owner, under which the log stores what an operator does.
     name: TokenName,
-    /// What its owner may do.
+    /// The rights of the token's owner.
     #[arg(long, value_enum, default_value_t = MayDo::Viewer)]
     role: MayDo,
     /// Days until it expires.

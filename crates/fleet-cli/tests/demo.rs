@@ -35,7 +35,7 @@ fn demo(test: &str, folder: &Path, arguments: &[&str]) -> Option<(Child, Vec<Str
         eprintln!("SKIPPED {test}: this machine forbids namespaces or TUN devices: {errors}");
         return None;
     }
-    // Whoever does not read lets the writer wait.
+    // A reader that does not read blocks the writer.
     let mut errors = child.stderr.take().expect("its errors");
     std::thread::spawn(move || std::io::copy(&mut errors, &mut std::io::sink()));
     let rest = std::thread::spawn(move || lines.map_while(Result::ok).collect::<Vec<_>>());
@@ -67,7 +67,7 @@ fn a_small_fleet_measures_and_its_account_adds_up() {
     assert_eq!(archive.count_devices(&Filter::default()).expect("devices"), 9);
     let mut loaded = 0;
     let see = archive.visit(&Filter::default(), &mut |kept| {
-        // On a busy machine runs are invalid, and are stored with what they measured.
+        // Runs are invalid on a busy machine, and are stored with what they measured.
         if [Outcome::Measured, Outcome::Invalid].contains(&kept.result.outcome) {
             let series = kept.result.steps.iter().flat_map(|step| &step.series);
             loaded += u64::from(series.map(|it| it.sent).sum::<u64>() > 0);

@@ -1,8 +1,8 @@
 //! `kill -9` of every part of a fleet in the middle of its work: afterwards each run that was given
 //! has exactly one outcome.
 //!
-//! Orchestrator, measurement servers and agents are processes of their own on loopback, PostgreSQL
-//! too where it is the store. `cargo xtask bench fleet-kill` runs it for longer.
+//! Orchestrator, measurement servers and agents are separate processes on loopback, PostgreSQL too
+//! if it is the store. `cargo xtask bench fleet-kill` runs it for longer.
 
 use std::collections::BTreeMap;
 use std::net::{TcpListener, TcpStream};
@@ -182,7 +182,7 @@ impl Fleet {
         }
     }
 
-    /// What an operator's command printed.
+    /// The output of an operator's command.
     fn operate(&self, command: &str) -> String {
         let reach =
             format!("--orchestrator http://127.0.0.1:{} --token state/admin.token", self.port);
@@ -209,7 +209,8 @@ impl Fleet {
             *kills += 1;
             return;
         }
-        // Who finds no orchestrator stays away for a while: it is not killed too often.
+        // An agent that finds no orchestrator stays away for a while: the orchestrator is not
+        // killed too often.
         let part = match turn % 12 {
             1 => &mut self.orchestrator,
             3 | 9 => one_of(&mut self.servers, rng),
@@ -220,7 +221,7 @@ impl Fleet {
         part.start();
     }
 
-    /// No run is due any more; who was told to come back later comes back now.
+    /// No run is due any more; devices that had to come back later come back now.
     fn come_to_an_end(&mut self) {
         self.wait_until_it_listens();
         for plan in ["idle", "loaded"] {
@@ -273,7 +274,7 @@ impl Account {
             }
         }
         let seen = archive.visit(&Filter::default(), &mut |kept| {
-            // Number 0 is of runs that a device makes for itself while nobody answers.
+            // Number 0 is of runs that a device makes by itself while no orchestrator answers.
             if kept.result.run > 0 {
                 let device = (kept.result.plan.clone(), kept.pseudonym.to_string());
                 let runs = account.results.entry(device).or_default();

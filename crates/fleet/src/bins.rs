@@ -14,7 +14,7 @@ pub const BIN_MAX: u16 = 931;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "Vec<(u16, u64)>", into = "Vec<(u16, u64)>")]
 pub struct Bins {
-    /// In ascending order, without zeros; a typical series has some tens.
+    /// Bins in ascending order, without zeros; a typical series has some tens.
     counts: Vec<(u16, u64)>,
 }
 
@@ -79,7 +79,7 @@ impl Bins {
     }
 
     /// Returns the smallest delay that at least the share `share` of the delays, from 0 to 1, does
-    /// not exceed, in microseconds and within 1 %; `None` if there are no delays.
+    /// not exceed, in microseconds and within 1 %; `None` without delays.
     pub fn quantile(&self, share: f64) -> Option<f64> {
         let count = self.count();
         let rank = (libm::ceil(share.clamp(0.0, 1.0) * count as f64) as u64).max(1);

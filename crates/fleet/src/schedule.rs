@@ -101,7 +101,7 @@ mod tests {
         let runs = runs(Window::ALWAYS, 6.0, 5_000);
         let mean = runs.len() as f64 / 5_000.0;
         assert!((mean - 6.0).abs() < 0.15, "{mean} runs a day");
-        // Of an exponential distribution, 1/e is beyond the mean, and 1/e of that beyond twice the
+        // An exponential distribution has 1/e beyond its mean, and 1/e of that beyond twice the
         // mean.
         let gaps: Vec<u64> =
             runs.windows(2).map(|pair| pair[1].since(pair[0]).as_nanos()).collect();

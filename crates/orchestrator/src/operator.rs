@@ -114,7 +114,7 @@ pub fn who_shows(
 }
 
 /// Returns the owner of the token with this name and hexadecimal SHA-256, which is what a session
-/// has of a token; `None` if there is no valid one.
+/// has of a token; `None` if no such token is valid.
 pub fn who_has(
     tx: &mut dyn Transaction,
     now_ms: u64,
@@ -130,7 +130,7 @@ pub fn who_has(
     Ok(is_good.then_some(Operator { name: name.0, role: stored.role }))
 }
 
-/// Revokes a token. Returns false if there is no token with this name.
+/// Revokes a token. Returns false if the name is unknown.
 pub fn revoke(tx: &mut dyn Transaction, name: &TokenName) -> Result<bool, StoreError> {
     let is_known = is_known(tx, name)?;
     if is_known {

@@ -27,7 +27,7 @@ for line in sys.stdin:
     print(json.dumps([json.loads(row) for row in rows if row]))
 "#;
 
-/// `None` where the engine is not installed, which is told.
+/// `None`, with a report of the skip, if the engine is not installed.
 fn python(test: &str) -> Option<String> {
     let python = std::env::var("UNDERLOAD_PYTHON").unwrap_or_else(|_| "python3".to_owned());
     let found = Command::new(&python).args(["-c", "import chdb"]).output();
@@ -60,7 +60,7 @@ fn ask(python: &str, statements: &[String]) -> Vec<Vec<serde_json::Value>> {
     text.lines().map(|line| serde_json::from_str(line).expect("a list")).collect()
 }
 
-/// The statements of a file, with values for what stands in braces.
+/// The statements of a file, with values in place of the names in braces.
 fn statements(file: &str, values: &[(&str, &str)]) -> Vec<String> {
     let lines = file.lines().filter(|line| !line.starts_with("--"));
     let text = lines.collect::<Vec<_>>().join("\n");
@@ -144,7 +144,7 @@ fn clickhouse_sums_results_once_and_reads_the_same_quantiles() {
         lines.push('\n');
     }
     let day = [("{day:Date}", "'2020-09-13'")];
-    // The same results come again, before and after the day was put together.
+    // Equal results arrive again, before and after the day was folded.
     let mut all = statements(TABLES, &[]);
     all.extend([lines.clone(), lines.clone()]);
     all.extend(statements(DAY, &day));

@@ -37,7 +37,7 @@ impl Server {
     /// Starts one with what is in a folder. `None`, said aloud, where it is not installed.
     fn start(test: &str, folder: &Path) -> Option<Self> {
         let of = |name| std::env::var(name).unwrap_or_default();
-        // Where the package puts it, and where `./setup` unpacks it.
+        // The paths at which the package installs it, and at which `./setup` unpacks it.
         let unpacked = format!("{}/.cache/underload/nats-server/usr/sbin", of("HOME"));
         let path = format!("{}:/usr/sbin:{unpacked}", of("PATH"));
         let found = Command::new("nats-server").arg("--version").env("PATH", &path).output();
@@ -46,7 +46,7 @@ impl Server {
             return None;
         }
         let ports = folder.join("ports");
-        // What the last one left says where that one was.
+        // The files of the last server say at which address it was.
         let _ = std::fs::remove_dir_all(&ports);
         std::fs::create_dir_all(&ports).expect("a folder");
         let script = "nats-server -a 127.0.0.1 -p -1 -js -sd \"$1/data\" \
@@ -294,7 +294,7 @@ async fn a_feeder_does_not_acknowledge() {
     let folder = underload_disk::faults::private_tempdir().expect("a folder");
     let test = "what_a_feeder_committed_and_did_not_acknowledge_changes_nothing";
     let Some(server) = Server::start(test, folder.path()) else { return };
-    // The same stream and feeders as otherwise, but for how long a feeder is waited for.
+    // Stream and feeders are as usual, but for the time that a feeder is waited for.
     let client = async_nats::connect(&server.url).await.expect("it connects");
     let context = async_nats::jetstream::new(client);
     let stream = context.create_stream(Config {

@@ -4,7 +4,7 @@
 //! [`Settings::scenario`] is a scenario file with which `underload run` produces the same record,
 //! byte for byte; tests check this natively and in WebAssembly.
 //!
-//! There are no generated bindings: [`exports`] has a few functions over linear memory.
+//! Bindings are not generated: [`exports`] has a few functions over linear memory.
 
 pub mod exports;
 mod outcome;

@@ -31,7 +31,7 @@ enum Event {
     Finished { arm: String, repeat: u32 },
 }
 
-/// Sends the progress of a run; after a stop nobody receives it.
+/// Sends the progress of a run; after a stop the receiver is gone.
 struct EventSender(Sender<Event>);
 
 impl Progress for EventSender {

@@ -253,7 +253,7 @@ impl SweepFolder {
         self.folder = None;
     }
 
-    /// Returns a row per cell, of the units stored so far.
+    /// Returns a row per cell, of the units stored up to now.
     fn cells(&mut self, py: Python<'_>) -> PyResult<Frame> {
         let folder = self.folder(py)?;
         let (layout, columns) = py

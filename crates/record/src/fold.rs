@@ -131,7 +131,7 @@ impl Quantiles {
     }
 }
 
-/// One probe in one phase.
+/// A probe in a phase.
 #[derive(Debug)]
 struct LatencyFold {
     /// Without pooled quantiles and intervals over repeats.
@@ -205,7 +205,7 @@ impl InsideFold {
     }
 }
 
-/// One queue in one phase.
+/// A queue in a phase.
 #[derive(Debug)]
 struct BottleneckFold {
     /// Without intervals over repeats.
@@ -296,7 +296,7 @@ fn add_histogram(all: &mut Vec<LatencyHistogram>, other: &LatencyHistogram) {
     }
 }
 
-/// One number of one application.
+/// A number of an application.
 #[derive(Debug)]
 struct MetricFold {
     flow: String,

@@ -99,7 +99,7 @@ impl Level {
     }
 }
 
-/// One number of one step over time.
+/// A number of a step over time.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Trend {
     pub step: String,
@@ -108,7 +108,7 @@ pub struct Trend {
     pub points: Vec<Point>,
     /// Runs of the first days.
     pub baseline: Option<Level>,
-    /// The latest runs; `None` while they belong to the baseline, and for a step that is no longer
+    /// The latest runs; `None` while they belong to the baseline, or if the step is no longer
     /// measured.
     pub recent: Option<Level>,
     /// Whether the step was measured within [`Windows::recent_s`] before the line's latest run.
@@ -116,9 +116,9 @@ pub struct Trend {
     /// Change of the median from the baseline to the latest runs; `None` if either has fewer than
     /// [`RUNS_MIN`] runs.
     pub change_percent: Option<f64>,
-    /// By hour of the day, UTC.
+    /// Medians by hour of the day, UTC.
     pub hours: Vec<Option<Level>>,
-    /// By day of the week, Monday first, UTC.
+    /// Medians by day of the week, Monday first, UTC.
     pub days: Vec<Option<Level>>,
 }
 
@@ -205,7 +205,7 @@ mod tests {
         assert_eq!(worse.baseline.unwrap().runs, 28);
         assert_eq!(worse.change_percent.map(f64::round), Some(50.0));
         assert!(worse.is_worse_by(50.0) && !worse.is_worse_by(51.0));
-        // A value that one of ten baseline runs exceeds is no change.
+        // A value that one of ten baseline runs exceeds does not count as a change.
         let wide = trend(points(14, |run| if run % 5 == 0 { 90.0 } else { 42.0 }, 63.0));
         assert!(wide.change_percent.unwrap() >= 49.0 && !wide.is_worse_by(10.0));
         let better = trend(points(14, usual, 20.0));

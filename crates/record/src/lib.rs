@@ -1,4 +1,4 @@
-//! What a run recorded, and the numbers that follow from it.
+//! The record of a run, and the numbers that follow from it.
 //!
 //! Every world writes these types and every report reads them. The crate uses no file, clock or
 //! plotter, so an engine that depends on it compiles neither Parquet nor a plotter.

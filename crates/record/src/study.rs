@@ -69,7 +69,7 @@ struct Probes {
     sent: usize,
 }
 
-/// One class of one line: means over its days, ns.
+/// A class of a line: means over its days, ns.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[expect(clippy::struct_field_names, reason = "the unit is part of a name")]
 struct LineClass {

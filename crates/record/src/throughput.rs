@@ -6,7 +6,7 @@ use crate::stats::{CONFIDENCE, MeanInTwoPasses, Pass, jain_index};
 
 pub(crate) const DIRECTIONS: [Direction; 2] = [Direction::Up, Direction::Down];
 
-/// One direction of an arm's trials.
+/// A direction of an arm's trials.
 #[derive(Debug, Default)]
 pub(crate) struct ThroughputFold {
     goodput_bit_per_s: MeanInTwoPasses,

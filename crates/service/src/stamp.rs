@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// One state of a file. Two equal stamps mean equal content and mode, unless a program deliberately
+/// The state of a file. Two equal stamps mean equal content and mode, unless a program deliberately
 /// restores the times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stamp {

@@ -1,4 +1,4 @@
-//! One address opens as many connections as it can; other networks still get a session and a flow.
+//! An address opens as many connections as it can; other networks still get a session and a flow.
 
 use std::io::Write;
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};

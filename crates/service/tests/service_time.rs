@@ -87,7 +87,7 @@ impl Drip {
             Phase::FirstBytes => (socket, vec![22, 3, 1]),
             Phase::Flow => {
                 let mut bytes = b"ULD1".to_vec();
-                // One byte less than a request.
+                // A byte less than a request.
                 bytes.resize(63, 0);
                 (socket, bytes)
             }
@@ -260,7 +260,7 @@ fn who_drips_is_gone_in_time_and_holds_nothing_up() {
         drop(service);
         send.send(()).unwrap();
     });
-    // One second is the promise on an idle machine; the connections would take minutes.
+    // A second is the promise on an idle machine; the connections would take minutes.
     receive.recv_timeout(Duration::from_secs(20)).expect("the server stops");
     dripping.join().unwrap();
 }

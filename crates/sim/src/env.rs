@@ -1,8 +1,8 @@
 //! A trial that a caller controls step by step, for learning congestion controls and queues.
 //!
-//! It has one link, a base round trip and TCP flows that never end. Before every step the caller
-//! chooses either the window of the first flow or the probability with which the queue signals. The
-//! results depend only on the configuration and the choices.
+//! The environment has one link, a base round trip and TCP flows that never end. Before every step
+//! the caller chooses either the window of the first flow or the probability with which the queue
+//! signals. The results depend only on the configuration and the choices.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -23,7 +23,7 @@ use crate::net::{ExtraDelay, HopConfig};
 use crate::simulation::Simulation;
 use crate::tcp::{EcnUse, Tcp, TcpConfig};
 
-/// What the caller controls.
+/// The quantity that the caller controls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Steered {
     /// The congestion window of the first flow.

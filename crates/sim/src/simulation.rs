@@ -14,8 +14,8 @@ use crate::sys::prefetch;
 pub(crate) struct Simulation {
     pub(crate) network: Network,
     flows: Vec<Flow>,
-    /// One timer per flow. A timer whose deadline moves later is corrected only when it fires, so
-    /// most changes cost nothing.
+    /// The timers, one per flow. A timer whose deadline moves later is corrected only when it
+    /// fires, so most changes cost nothing.
     timers: Tournament,
     /// ECN-capable packets that arrived per flow and direction since `CeWatch` last read them.
     pub(crate) ecn_arrivals: Vec<[EcnArrivals; 2]>,

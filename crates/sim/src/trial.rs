@@ -1,4 +1,4 @@
-//! One trial: phases, flows, and the record that comes out.
+//! A trial: phases, flows, and the record that comes out.
 
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, Ordering};

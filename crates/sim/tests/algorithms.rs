@@ -137,7 +137,8 @@ fn bbr_keeps_four_segments_for_200_ms_in_every_ten_seconds() {
     for pair in probes.windows(2) {
         assert!((10.0..=10.6).contains(&(pair[1].0 - pair[0].0)), "{probes:?}");
     }
-    // Its rate during PROBE_RTT is not a bandwidth sample: afterwards it continues as before.
+    // The rate of the flow during PROBE_RTT is not a bandwidth sample: afterwards it continues as
+    // before.
     let settled: Vec<f64> =
         states.iter().filter(|state| state.seconds > 2.0).map(|state| state.pacing).collect();
     let slowest = settled.iter().copied().fold(f64::INFINITY, f64::min);
@@ -169,7 +170,7 @@ fn hystart_plus_plus_leaves_slow_start_before_a_deep_queue_overflows() {
 
 #[test]
 fn a_recovery_from_mere_reordering_is_undone() {
-    // One packet in a thousand is delayed by 30 ms, far more than a quarter of the round trip.
+    // The link delays a packet in a thousand by 30 ms, far more than a quarter of the round trip.
     let run = |link: &str| {
         let flows = vec![flow("f", Algorithm::Reno)];
         let outcome = run(support::config("fifo:limit=100000B", link, flows, 60)).unwrap();
@@ -297,7 +298,7 @@ fn vivace_tolerates_three_percent_of_loss_and_bounds_its_queue() {
     let clean = run(Algorithm::Vivace, "20mbit:delay=20ms");
     assert!(goodput(&clean, 1) > 16.0, "{}", goodput(&clean, 1));
     assert!(latency(&clean).0 < 120.0, "{:?}", latency(&clean));
-    // In intervals of 60 segments a loss of 3 % varies from 0 to 7 %, so some rate changes have the
+    // A loss of 3 % varies from 0 to 7 % in intervals of 60 segments, so some rate changes have the
     // wrong sign.
     let lossy = goodput(&run(Algorithm::Vivace, "20mbit:delay=20ms,loss=3%"), 1);
     let cubic = goodput(&run(Algorithm::Cubic, "20mbit:delay=20ms,loss=3%"), 1);

@@ -175,7 +175,7 @@ fn queue_protection_sends_a_greedy_flow_away_and_no_game() {
     assert!(metric("round_trip_max").is_some_and(|ms| ms < 33.0), "{:?}", game.metrics);
 }
 
-/// One drop empties the classic queue for over a second, DOCSIS-PIE becomes inactive, and the
+/// A drop empties the classic queue for over a second, DOCSIS-PIE becomes inactive, and the
 /// coupling continues: `docs/contributing/queues.md`. CableLabs' simulator behaves alike.
 #[test]
 fn the_coupling_holds_a_scalable_flow_down_while_pie_sleeps() {

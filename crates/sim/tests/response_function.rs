@@ -1,6 +1,6 @@
 //! Windows under independent random loss against the published response functions.
 //!
-//! One flow, a link that never queues, Bernoulli loss of probability p; the mean window is the rate
+//! A flow, a link that never queues, Bernoulli loss of probability p; the mean window is the rate
 //! times the round trip. The square root law 1.22/sqrt(p) and the table of RFC 9438 section 5.1
 //! apply to periodic loss. Independent loss spreads the windows and increases their mean:
 //! 1.31/sqrt(p) for Reno (Ott, Kemperman and Mathis 1996); for CUBIC the expectation is computed
@@ -22,7 +22,7 @@ fn check(algorithm: Algorithm, loss: &str, seconds: u64, expected: f64) {
     assert!((0.9..=1.1).contains(&ratio), "{name} at {loss}: {window:.1}, not {expected:.1}");
 }
 
-/// At 1 % the window is a dozen segments and stays below the law, because each loss discards the
+/// The window at 1 % is a dozen segments and stays below the law, because each loss discards the
 /// acknowledgements counted towards the next growth by one segment. Linux 7.3.4, in User-Mode
 /// Linux, had 11.9 and 11.6 segments over the same path in ten minutes, 0.9 of the law's window.
 #[test]
@@ -72,7 +72,7 @@ fn cubic_comes_near_the_table_of_rfc_9438_under_periodic_loss() {
 #[test]
 fn prague_answers_random_marks_with_two_over_p() {
     for share in [0.01, 0.03, 0.1, 0.2] {
-        // From 25 ms on, Prague's growth is not scaled.
+        // Prague's growth is not scaled from 25 ms on.
         let window = with_random_marks(Algorithm::Prague, share, Span::from_millis(30), 10_000);
         let ratio = window * share / 2.0;
         assert!((0.9..=1.15).contains(&ratio), "Prague at {share}: {ratio:.3}");

@@ -97,7 +97,7 @@ pub(crate) fn from_samples(trial: &TrialRecord, samples: &[Sample]) -> Result<Ve
     })))
 }
 
-/// Appends the rows of one row group to `samples`. Rejects rows that are no samples of `trials`.
+/// Appends the rows of one row group to `samples`. Rejects rows that do not belong to `trials`.
 pub(crate) fn to_samples(
     columns: &[Column],
     trials: &[TrialRecord],
@@ -157,7 +157,7 @@ pub(crate) fn points<'a>(arm: &'a str, series: &'a Series) -> impl Iterator<Item
 }
 
 /// Appends the rows of one row group to `all`. Rows of one series are consecutive. Rejects rows
-/// that are no points of `trials`.
+/// that do not belong to `trials`.
 pub(crate) fn to_series(
     columns: &[Column],
     trials: &[TrialRecord],
@@ -196,7 +196,8 @@ fn from_long(value: i64) -> Result<u64, String> {
 fn trial_of(value: i64, trials: &[TrialRecord]) -> Result<(u32, &TrialRecord), String> {
     let index = u32::try_from(value).ok();
     let trial = index.and_then(|index| {
-        // In an incomplete run, the index may differ from the position, as trials may be missing.
+        // The index may differ from the position in an incomplete run, because trials may be
+        // missing.
         let at = trials.get(index as usize).filter(|trial| trial.index == index);
         let find = || trials.binary_search_by_key(&index, |trial| trial.index).ok();
         Some((index, at.or_else(|| trials.get(find()?))?))

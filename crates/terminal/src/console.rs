@@ -32,7 +32,7 @@ pub struct Options {
     verbose: bool,
 }
 
-/// After the options of the command itself.
+/// Order in the help, which places these options after those of the command itself.
 const LAST: usize = 900;
 
 /// 0 quiet, 1 normal, 2 verbose.

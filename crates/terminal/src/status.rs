@@ -8,8 +8,8 @@ use crate::exit::{BadInput, Stopped};
 
 /// Returns the exit status of an outcome. Prints an error with its causes on one line.
 ///
-/// A reader that closed the pipe (`underload queues | head -1`) is no error: status 0. After a
-/// signal, which also ends the reader, the signal's status takes precedence.
+/// A reader that closed the pipe (`underload queues | head -1`) ends with status 0. After a signal,
+/// which also ends the reader, the signal's status takes precedence.
 pub fn code(outcome: anyhow::Result<()>) -> ExitCode {
     let Err(error) = outcome else {
         return ExitCode::SUCCESS;

@@ -289,7 +289,7 @@ mod tests {
         assert!(files.contains(" usr/lib/systemd/system/underload-serve.service\n"), "{files}");
     }
 
-    /// Runs the script that ends a package's purge on a root of its own.
+    /// Runs the script that ends a package's purge in a separate root.
     fn purge(package: &Package, root: &Path) {
         let script =
             String::from_utf8(source(&format!("packaging/deb/{}.postrm", package.name)).unwrap());

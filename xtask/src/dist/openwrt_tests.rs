@@ -1,10 +1,10 @@
-//! What OpenWrt's settings become, by the init script itself in a shell with stand-ins for the
-//! functions that OpenWrt has.
+//! The command lines that OpenWrt's settings become, made by the init script itself in a shell with
+//! stand-ins for the functions that OpenWrt has.
 
 use std::process::Command;
 
 /// OpenWrt's functions, on settings that are lines of `SECTION.OPTION=VALUE`, with `NEWLINE` for a
-/// line feed in a value; what procd would be told is printed, each word in brackets.
+/// line feed in a value; the words that procd would get are printed, each in brackets.
 const STAND_INS: &str = r#"
 settings() { printf '%s\n' "$SETTINGS"; }
 option() { settings | sed -n "s/^$1\.$2=//p"; }
@@ -44,7 +44,7 @@ fn shells() -> Vec<Vec<&'static str>> {
     shells
 }
 
-/// What procd is told, by every shell that is here.
+/// Returns the words that procd gets, from every installed shell.
 fn told(settings: &str) -> String {
     let script = String::from_utf8(super::source(SCRIPT).expect("the script")).expect("text");
     let program = format!("{STAND_INS}{script}\nstart_service\n");

@@ -21,7 +21,7 @@ pub enum Runner {
     Here,
     /// The emulator with this name.
     Emulator(&'static str),
-    /// Neither; the emulator with this name would do.
+    /// The program runs neither here nor in an emulator; the emulator with this name would run it.
     Nothing(&'static str),
 }
 

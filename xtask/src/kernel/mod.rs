@@ -84,8 +84,8 @@ fn check_tools() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Downloads a source package with apt, from [`SUITE`] and with a state of its own, so that the
-/// machine's own packages stay as they are. Returns the archive in it.
+/// Downloads a source package with apt, from [`SUITE`] and with a separate state, so that the
+/// packages of the machine do not change. Returns the archive in it.
 fn download(folder: &Path, package: &str) -> anyhow::Result<PathBuf> {
     let apt = folder.join("apt");
     for below in ["state/lists/partial", "cache/archives/partial", "download"] {

@@ -101,7 +101,7 @@ impl Lab {
         let mut command = Command::new("ip");
         command.args(["netns", "exec", &format!("{}-{part}", self.name)]);
         command.arg(program).args(line.split_whitespace());
-        // A home of its own, so that fingerprints and certificates do not mix with others.
+        // A separate home, so that fingerprints and certificates do not mix with others.
         command.env("HOME", &self.folder).env_remove("XDG_DATA_HOME");
         let errors = output.with_extension("err");
         let errors_to = File::create(&errors).with_context(|| errors.display().to_string())?;

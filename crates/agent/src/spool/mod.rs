@@ -326,7 +326,7 @@ impl Spool {
     fn sync(&mut self) -> io::Result<()> {
         let synced = self.journal.as_ref().map_or(Ok(()), Journal::sync);
         if synced.is_err() {
-            // It is unknown which lines are on disk.
+            // Which lines are on disk is unknown.
             self.journal = None;
         }
         synced

@@ -17,7 +17,7 @@ pub enum Fallback {
     Value(&'static str),
     /// Pairs of a profile's name and its value. A profile that is not listed has the last value.
     PerProfile(&'static [(&'static str, &'static str)]),
-    /// There is no default; the text says what happens without the parameter.
+    /// No default; the text says what happens without the parameter.
     Absent(&'static str),
     Required,
 }
@@ -112,7 +112,7 @@ pub trait Quantity {
 
     const KIND: Kind;
 
-    /// Converts a parsed or default value; `None` if there is none, or it is of another kind.
+    /// Converts a parsed or default value; `None` if the value is missing or of another kind.
     fn of(value: Option<Value>) -> Option<Self::Value>;
 }
 
@@ -202,7 +202,7 @@ pub enum Millionths {}
 /// A probability, as a fraction of 2^32.
 #[derive(Debug)]
 pub enum Probability {}
-/// Differentiated Services codepoints: bit `n` stands for codepoint `n`.
+/// Differentiated Services codepoints: bit `n` is codepoint `n`.
 #[derive(Debug)]
 pub enum DscpSet {}
 

@@ -140,7 +140,7 @@ pub enum Value {
     Probability(u64),
     Switch(bool),
     Choice(&'static str),
-    /// Of [`Kind::DscpSet`]: bit `n` stands for codepoint `n`.
+    /// Of [`Kind::DscpSet`]: bit `n` is codepoint `n`.
     DscpSet(u64),
     Edges(LatencyEdges),
     Text(String),

@@ -22,7 +22,7 @@ pub struct RemarkProfile {
     pub name: &'static str,
     /// The rules, as a user would write them.
     pub rules: &'static str,
-    /// Which networks do so, and in which direction.
+    /// The networks that apply the profile, and in which direction.
     pub doc: &'static str,
 }
 
@@ -53,7 +53,7 @@ pub const REMARK_PROFILES: [RemarkProfile; 4] = [
 pub(super) const EXPECTED: &str = "rules joined by +, such as dscp:45>0, ecn:bleach, \
                                    ecn:ce>ect1@0%..30% or tos>0, or a profile";
 
-/// Parses rules.
+/// Parses rules that are joined by `+`.
 ///
 /// # Errors
 /// Returns the wrong rule, and what is accepted.

@@ -22,7 +22,7 @@ pub struct Supervised {
     last_sent: BTreeMap<(u32, bool), u32>,
 }
 
-/// What the observer was told; each call is checked.
+/// The calls of the observer, each of which is checked.
 struct Books {
     stored: BTreeMap<u32, Stored>,
     /// The sum of `stored`.

@@ -18,8 +18,7 @@
 //! | [`survives_a_giant`] | a packet beyond every limit does no lasting harm |
 //! | [`serves_every_flow`] | every flow is served, with packets of 64 kB, too |
 //!
-//! The same functions test the disciplines of this crate (`tests/laws`). Each panics if its law is
-//! broken.
+//! They test the disciplines of this crate (`tests/laws`). Each panics if its law is broken.
 
 mod ledger;
 mod operations;
@@ -228,7 +227,7 @@ pub fn serves_every_flow(subject: &Subject) {
     let mut served = [0_u32; 5];
     let mut flow_of = Vec::new();
     for turn in 0..2_000_u64 {
-        // One packet takes 52 ms at 10 Mbit/s; offered at just below that.
+        // A packet takes 52 ms at 10 Mbit/s; offered at just below that.
         let now = Time::from_millis(turn * 60);
         let flow = (turn % 5) as u32;
         flow_of.push(flow);

@@ -145,7 +145,7 @@ mod tests {
                         u128::from(rate) * window + u128::from(extra) * 8_000_000_000
                     };
                     prop_assert!(nanobits <= most(rate, burst));
-                    // One nanosecond of rounding per start.
+                    // Each start rounds by up to a nanosecond.
                     prop_assert!(nanobits <= most(peak, 1_522) + u128::from(peak));
                 }
             }

@@ -67,7 +67,7 @@ pub(super) fn poisson(rng: &mut Rng, mean_q16: u64) -> u64 {
     let mut probability = exp_minus_q63(mean_q16);
     let mut left = rng.next_u64() >> 1;
     let mut number = 0;
-    // Beyond 100, at a mean of at most 16, only the rounding of the sum is left.
+    // The mean is at most 16: beyond 100 only the rounding of the sum remains.
     while left >= probability && number < 100 {
         left -= probability;
         number += 1;

@@ -1,5 +1,5 @@
-//! What happens to a packet between its transmission and the far end, besides a fixed delay:
-//! jitter, reordering, and the request-grant delay of a DOCSIS upstream.
+//! The way of a packet between its transmission and the far end, besides a fixed delay: jitter,
+//! reordering, and the request-grant delay of a DOCSIS upstream.
 //!
 //! A link without these options has no [`Flight`] and pays one test per packet.
 
@@ -17,7 +17,7 @@ pub struct Flight {
     reorder_rng: Rng,
     /// A packet that keeps its order arrives no earlier than this.
     latest: Time,
-    /// When the last of the upstream's grants so far ends.
+    /// The end of the upstream's last grant up to now.
     granted_until: Time,
 }
 
@@ -32,7 +32,7 @@ pub struct FlightOptions {
 }
 
 impl FlightOptions {
-    /// Whether there is no extra delay.
+    /// Returns whether packets have no extra delay.
     pub const fn is_empty(&self) -> bool {
         self.jitter.is_none() && self.reorder.is_none() && self.grant.is_none()
     }

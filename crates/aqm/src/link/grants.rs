@@ -2,12 +2,12 @@
 //! service flow requests grants for its backlog, and a packet stays in the queue until a grant of
 //! its flow covers it. A packet of the low latency flow therefore overtakes inside the modem.
 //!
-//! At each MAP boundary the modem requests, per flow, the bytes that are stored and not yet
+//! The modem requests at each MAP boundary, for each flow, the bytes that are stored and not yet
 //! requested. The CMTS divides the bytes of one MAP interval: at most the peak rate, within the
-//! token buckets of the aggregate and of each flow at the end of the interval; `weight : 256 -
-//! weight` while both flows want more, and all of it for a single one. These grants begin
-//! `to_grant` after the boundary, those of the low latency flow first. Proactive grants come in
-//! addition, used or not, and count against the low latency flow's share (as in CableLabs'
+//! token buckets of the aggregate and of each flow at the end of the interval;
+//! `weight : 256 - weight` while both flows want more, and all of it for a single one. These grants
+//! begin `to_grant` after the boundary, those of the low latency flow first. Proactive grants come
+//! in addition, used or not, and count against the low latency flow's share (as in CableLabs'
 //! simulator, docsis-ns3).
 //!
 //! Grants to a flow that stores nothing are lost, and return to the token buckets. A grant that
@@ -142,8 +142,7 @@ impl Grants {
         self.busy_until = end;
     }
 
-    /// Returns the time of the next event after `now`; `None` if there is none until another packet
-    /// arrives.
+    /// Returns the time of the next event after `now`; `None` if only a new packet makes one.
     pub(super) fn next_event(&mut self, now: Time, waiting: [Waiting; 2]) -> Option<Time> {
         let is_busy = !self.is_free(now);
         let asks = self.flows.iter().any(|flow| flow.pending > 0);
@@ -407,7 +406,7 @@ mod tests {
     }
 
     proptest! {
-        /// No capacity stays idle while a flow wants it, and nobody gets more than was asked for.
+        /// No capacity stays idle while a flow wants it, and no flow gets more than it requested.
         #[test]
         fn nothing_is_left_idle_while_a_flow_asks(
             weight in 1_u8..=255,

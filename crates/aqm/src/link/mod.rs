@@ -42,8 +42,8 @@ pub fn hop_stream(trial: &Rng, direction: &str, hop: usize) -> Rng {
     trial.child("network").child(&format!("{direction} hop {hop}"))
 }
 
-/// One direction of a path, without I/O or clock; a simulator's heap and an emulator's timer
-/// drive it alike.
+/// A direction of a path, without I/O or clock; a simulator's heap and an emulator's timer drive it
+/// alike.
 ///
 /// # Contract
 /// * `send` and `poll` take times that never go backwards.
@@ -77,7 +77,7 @@ pub struct Link<P> {
     is_plain: bool,
 }
 
-/// What a link does next.
+/// The next action of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Activity {
     /// Waits for a packet.
@@ -220,7 +220,7 @@ impl<P> Link<P> {
         if flying.is_some() && self.flight.is_none() {
             return flying;
         }
-        // With extra delays, a packet that is sent later may overtake packets in flight.
+        // A packet that is sent later may overtake packets in flight if the link has extra delays.
         let next = (self.activity != Activity::Idle).then(|| self.wake + self.delay);
         flying.into_iter().chain(next).min()
     }

@@ -40,8 +40,8 @@ impl RateProcess {
         }
     }
 
-    /// Returns the first time from `ready` on at which a transmission may start; `None` if there is
-    /// none.
+    /// Returns the first time from `ready` on at which a transmission may start; `None` if it may
+    /// never start.
     #[inline]
     pub fn next_start(&mut self, ready: Time) -> Option<Time> {
         match self {

@@ -99,7 +99,7 @@ impl ops::Sub for Counts {
     }
 }
 
-/// What queue protection did to one flow.
+/// The packets of one flow that queue protection sent away.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sanction {
     /// Packets moved to the classic queue.
@@ -124,7 +124,7 @@ impl Sanction {
     }
 }
 
-/// What queue protection did, by flow.
+/// The packets that queue protection sent away, by flow.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sanctions {
     flows: BTreeMap<u32, Sanction>,
@@ -136,7 +136,7 @@ impl Sanctions {
     /// bounded.
     pub const MOST: usize = 1_024;
 
-    /// Returns each flow by its number, in order; `None` stands for all flows that are counted
+    /// Returns each flow by its number, in order; `None` is the sum of all flows that are counted
     /// together.
     pub fn flows(&self) -> impl Iterator<Item = (Option<u32>, &Sanction)> {
         let known = self.flows.iter().map(|(flow, sanction)| (Some(*flow), sanction));

@@ -11,9 +11,9 @@
 //!   small packets are carried fairly. Over any whole milliseconds both profiles offer the same
 //!   bytes.
 //!
-//! One difference from `mm-link` remains in profile `mahimahi`: a packet that arrives exactly at
-//! the instant of an opportunity can still use it, as everywhere here; `mm-link` reads its clock
-//! in milliseconds, and lets the opportunities of a millisecond pass first.
+//! Profile `mahimahi` differs from `mm-link` in one point: a packet that arrives exactly at the
+//! instant of an opportunity can still use it, as everywhere here; `mm-link` reads its clock in
+//! milliseconds, and lets the opportunities of a millisecond pass first.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -26,8 +26,8 @@ use crate::time::{Span, Time};
 /// A recording: the times of its delivery opportunities.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trace {
-    /// In milliseconds, not decreasing. The last, which is not zero, is the length of the
-    /// recording.
+    /// The opportunities in milliseconds, not decreasing. The last, which is not zero, is the
+    /// length of the recording.
     opportunities_ms: Arc<[u32]>,
 }
 
@@ -123,7 +123,7 @@ impl Trace {
         let mut steps: Vec<Step> = Vec::new();
         let mut from_ms = 0;
         for group in self.opportunities_ms.chunk_by(|a, b| a.max(&1) == b.max(&1)) {
-            // The recording's opportunities at 0 share its first millisecond with those at 1.
+            // Opportunities at 0 ms count as those at 1 ms.
             let until_ms = group[0].max(1);
             if until_ms - 1 > from_ms {
                 push_step(&mut steps, from_ms, Rate::default());

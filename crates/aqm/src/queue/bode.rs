@@ -52,8 +52,7 @@ pub enum BodeProfile {
     Patch,
 }
 
-/// One packet with Mahimahi's 4-byte header: the head is served if no more bytes are left behind
-/// it.
+/// A packet with Mahimahi's 4-byte header: the head is served if no more bytes are left behind it.
 const PATCH_EXEMPT_BYTES: u64 = 1_504;
 
 impl Bode {
@@ -173,7 +172,7 @@ mod tests {
         let aged = Span::from_millis;
         assert_eq!(survivors(patch(BOUND, 3), 10, 1_500, aged(20)), all);
         assert_eq!(survivors(patch(BOUND, 3), 10, 1_500, aged(21)), [8, 9, 10]);
-        // Their min_thr 999 (off) and its default 0: only the byte rule is left.
+        // The authors' `min_thr` of 999 (off) and its default of 0 leave the byte rule alone.
         assert_eq!(survivors(patch(BOUND, 0), 10, 1_500, aged(21)), [9, 10]);
         assert_eq!(survivors(patch(BOUND, 1), 10, 1_500, aged(21)), [9, 10]);
         assert_eq!(survivors(patch(BOUND, 0), 10, 1_505, aged(21)), [10]);
@@ -190,8 +189,8 @@ mod tests {
         assert_eq!(survivors(paper(BOUND, 0), 10, 1_500, BOUND), []);
     }
 
-    /// One packet per 0.5 ms for 200 ms into a link of one packet per ms: the authors' code first
-    /// skips at 41 ms (the 42nd packet lost, the 43rd served), serves 200 and loses 159.
+    /// Offers a packet per 0.5 ms for 200 ms to a link of one packet per ms: the authors' code
+    /// first skips at 41 ms (the 42nd packet lost, the 43rd served), serves 200 and loses 159.
     #[test]
     fn patch_at_twice_the_rate_matches_the_authors_code() {
         let mut queue = Single::new(patch(BOUND, 3), Limit::packets(1_000), Overflow::Tail);

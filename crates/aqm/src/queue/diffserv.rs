@@ -33,7 +33,7 @@ use crate::qdisc::{Admit, Backlog, BoxedQdisc, Dequeue, Observer, Qdisc, Stats};
 use crate::rng::Rng;
 use crate::time::Time;
 
-/// One queue per class, by priority.
+/// The queues of the classes, by priority.
 pub struct DiffServ<P> {
     classes: Vec<BoxedQdisc<P>>,
     /// The index of each codepoint's class.

@@ -1,5 +1,5 @@
-//! What each discipline shows of its state, against numbers worked out by hand. Every discipline
-//! here is before a link of 8 Mbit/s: 1000 bytes take 1 ms.
+//! The gauges of each discipline, against numbers worked out by hand. Every discipline here is
+//! before a link of 8 Mbit/s: 1000 bytes take 1 ms.
 
 use alloc::boxed::Box;
 use std::collections::BTreeMap;
@@ -20,7 +20,7 @@ impl Subject {
         Self(QueueSetup::parse(spec, &facts).expect(spec).build(&Rng::new(1)))
     }
 
-    /// Offers so many packets of 1000 bytes at once.
+    /// Offers `count` packets of 1000 bytes at once.
     fn offer(&mut self, at_us: u64, packets: u32, ecn: Ecn) {
         for _ in 0..packets {
             let meta = Meta { ecn, ..Meta::new(1_000, 7) };

@@ -65,7 +65,7 @@ pub struct Rem {
     ln_phi_q48: u64,
     price_cap_q32: i128,
     timer: UpdateTimer,
-    /// In packets, as a fraction of 2^32.
+    /// The price in packets, as a fraction of 2^32.
     price_q32: i128,
     /// Bytes since the last update.
     arrived_bytes: u64,
@@ -262,8 +262,8 @@ mod tests {
         assert!((probability - expected).abs() < 1e-8, "{probability} is not {expected}");
     }
 
-    /// At the target, what comes beyond the rate raises it: 0.001 per packet and update. What is
-    /// refused has come too.
+    /// Arrivals beyond the rate raise the price at the target: 0.001 per packet and update. Refused
+    /// packets count as arrivals.
     #[test]
     fn the_price_rises_with_the_rate_where_the_queue_matches() {
         let mut rem = rem("rem");
@@ -322,7 +322,7 @@ mod tests {
         }
     }
 
-    /// What is too small to fade any further does not keep it from skipping.
+    /// A price that is too small to fade any further does not prevent skipping.
     #[test]
     fn an_idle_year_after_a_packet_is_skipped() {
         let mut rem = rem("rem:weight=0.5,interval=100us");

@@ -332,7 +332,7 @@ mod tests {
         Sfb::new(config(spec).expect(spec), &Rng::new(4))
     }
 
-    /// `sfb_rate_limit`: without a rate or without a burst there is no token for anyone.
+    /// `sfb_rate_limit`: without a rate or without a burst no packet gets a token.
     #[test]
     fn a_penalty_box_without_a_rate_or_a_burst_lets_nobody_pass() {
         for (spec, punished) in

@@ -49,7 +49,7 @@ pub struct LinkSetup {
     meaning: String,
     /// When packets may leave, from time zero.
     pub rate: RateProcess,
-    /// What a queue in front of the link may know of it.
+    /// The facts about the link that a queue in front of it may use.
     facts: LinkFacts,
     pub delay: Span,
     /// Delays on top of `delay`.

@@ -189,8 +189,8 @@ mod tests {
         LinkSetup::from_spec_with(spec, &mut |_| Ok(b"4\n".to_vec()))
     }
 
-    /// What is read is listed and of its kind, or reading panics; what is listed is accepted by one
-    /// profile at least, and so is every word of a choice.
+    /// Reading a parameter panics unless it is listed and of its kind; each listed parameter is
+    /// accepted by one profile at least, and so is every word of a choice.
     #[test]
     fn every_parameter_can_be_given_in_some_profile() {
         let facts = LinkFacts::of_rate(Rate::from_megabits_per_second(10));

@@ -14,7 +14,7 @@
 //! | [`replay`] | same seed, same fates; extra polls change nothing |
 //! | [`hazards`] | idle time, wraps of a clock, packets beyond every limit, starvation, whole ms |
 //!
-//! That nothing allocates once warm is checked in `tests/no_allocation.rs`.
+//! The absence of allocations after warm-up is checked in `tests/no_allocation.rs`.
 
 mod hazards;
 mod random_operations;

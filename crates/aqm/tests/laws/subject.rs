@@ -1,4 +1,4 @@
-//! What the laws are checked on: every discipline and profile of the registry, with variants.
+//! The subjects of the laws: every discipline and profile of the registry, with variants.
 
 use underload_aqm::config::{Definition, Kind, LinkFacts, Spec};
 use underload_aqm::laws::{Order, Subject};

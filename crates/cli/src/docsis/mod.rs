@@ -98,7 +98,7 @@ struct Encode {
     /// Writes the MICs of the text, correct or not.
     #[arg(long)]
     keep_mics: bool,
-    /// Writes the file even with errors, or without a CMTS MIC if there is no secret.
+    /// Writes the file even with errors, or without a CMTS MIC if the secret is missing.
     #[arg(long)]
     force: bool,
 }
@@ -259,7 +259,7 @@ fn rules() -> anyhow::Result<()> {
     print(&Rule::ALL.iter().map(line).collect::<String>())
 }
 
-/// What a modem does with one service flow.
+/// The fate of one service flow at a modem.
 #[derive(Debug, Serialize)]
 struct Outcome {
     /// `None` if the flow has no reference, so the modem rejects it.

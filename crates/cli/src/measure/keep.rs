@@ -14,8 +14,8 @@ use underload_terminal::console::{count, note, warning};
 use underload_line::history::kept::{self as removed, Kept};
 use underload_terminal::quantity::{duration, size};
 
-/// At most this number of runs is removed at a time, so that a clock that is wrong for an hour does
-/// not remove a year of runs.
+/// The highest number of runs that are removed at a time, so that a clock that is wrong for an hour
+/// does not remove a year of runs.
 const MOST_AT_ONCE: usize = 16;
 const SHORTEST_AGE: Duration = Duration::from_hours(24);
 
@@ -97,7 +97,7 @@ impl Keeper {
             self.skip(path, reason);
         }
         let removed = removed::read(directory).context("the numbers of removed runs")?;
-        // By name and start, because an earlier run may have had the name.
+        // The entry is found by name and start, because an earlier run may have had the name.
         let is_stored = |run: &&Member| {
             removed.iter().any(|numbers| numbers.run == run.name && numbers.started == run.started)
         };

@@ -144,7 +144,7 @@ mod tests {
     #[test]
     fn steps_stay_few_and_lose_nothing_however_long_it_lasts() {
         let mut steps = Steps::default();
-        // From an instant far from zero, at ever longer distances: a second, a day, a year.
+        // Steps from an instant far from zero, at ever longer distances: a second, a day, a year.
         let start = 5_000_000_000_u64;
         let mut bytes = 0;
         for exponent in 0..55 {

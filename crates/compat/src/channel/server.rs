@@ -1,4 +1,4 @@
-//! The table of channels on a UDP socket, with a thread of its own so that load does not delay
+//! The table of channels on a UDP socket, with a separate thread so that load does not delay
 //! answers to probes.
 
 use std::fmt::Write as _;
@@ -35,7 +35,7 @@ pub struct ChannelCounts {
     pub offers: u64,
     /// Offers rejected because there was no place.
     pub busy: u64,
-    /// Probes answered, of all channels so far.
+    /// Probes answered up to now, of all channels.
     pub answered: u64,
     /// Datagrams that belong to no channel, or made its handler panic.
     pub ignored: u64,

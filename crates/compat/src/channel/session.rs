@@ -1,9 +1,9 @@
-//! One browser's channel as a state machine without sockets: datagrams and instants in, datagrams
+//! A browser's channel as a state machine without sockets: datagrams and instants in, datagrams
 //! out.
 //!
-//! Until an address has proven that it receives, it gets no more bytes than it sent. ICE checks
-//! with the password from the signalling get an answer of their size; the first `ClientHello` gets
-//! a cookie; a `ClientHello` with that cookie gets the handshake. The first DTLS datagram binds the
+//! An address gets no more bytes than it sent until it has proven that it receives. ICE checks with
+//! the password from the signalling get an answer of their size; the first `ClientHello` gets a
+//! cookie; a `ClientHello` with that cookie gets the handshake. The first DTLS datagram binds the
 //! session to its address, because another address has proven nothing.
 
 use std::net::{IpAddr, SocketAddr};

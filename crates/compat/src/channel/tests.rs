@@ -121,7 +121,7 @@ fn strangers_and_other_addresses_get_no_answer() {
     assert!(!server.hear(others[2], &good).is_empty());
 }
 
-/// Another session sends valid checks of its own with this browser's address as their sender,
+/// Another session sends valid checks of that session with this browser's address as their sender,
 /// before and after the channel is open, and then ends. The channel goes on.
 #[test]
 fn nobody_takes_the_address_of_anothers_channel() {

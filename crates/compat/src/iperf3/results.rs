@@ -21,7 +21,7 @@ pub(super) struct Results {
     pub streams: Vec<StreamResult>,
 }
 
-/// One stream, without the omitted time except where a field includes it.
+/// A stream, without the omitted time except where a field includes it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub(super) struct StreamResult {
     pub id: u64,

@@ -120,7 +120,8 @@ impl Pacer {
     }
 }
 
-/// What a stream may still transfer: its share of the server's capacity, until its test is over.
+/// The bytes that a stream may still transfer: its share of the server's capacity, until its test
+/// ends.
 #[derive(Clone, Copy)]
 pub(super) struct Allowance<'a> {
     pub share: &'a CompatShare,

@@ -1,4 +1,4 @@
-//! One test, from its parameters to its results.
+//! A test, from its parameters to its results.
 
 use std::net::{IpAddr, Shutdown, TcpStream};
 use std::sync::Arc;

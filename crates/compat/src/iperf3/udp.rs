@@ -57,7 +57,7 @@ pub struct Reception {
     pub bytes: u64,
     /// The highest counter that has arrived.
     pub packets: u64,
-    /// Counters that have not arrived so far.
+    /// Counters that have not arrived yet.
     pub lost: u64,
     /// Datagrams that arrived after a later one.
     pub out_of_order: u64,

@@ -1,4 +1,4 @@
-//! Which addresses are proven, and how many bytes the others have sent.
+//! The addresses that are proven, and how many bytes the others have sent.
 
 use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;

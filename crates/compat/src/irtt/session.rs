@@ -20,7 +20,7 @@ pub(super) struct Session {
     window: u64,
 }
 
-/// What an answer reports about the client's packets.
+/// The facts about the client's packets that an answer reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ReceivedSoFar {
     pub count: u32,

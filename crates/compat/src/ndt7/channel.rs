@@ -1,4 +1,4 @@
-//! One connection of a test: TCP, TLS and WebSocket, without a blocking step.
+//! A connection of a test: TCP, TLS and WebSocket, without a blocking step.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs as _};

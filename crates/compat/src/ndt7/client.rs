@@ -98,7 +98,7 @@ const UPLOAD_BYTES_MAX: usize = 1 << 20;
 const UPLOAD_SHARE: u64 = 16;
 
 impl Ndt7Test {
-    /// Runs the test. `watch` gets the bytes so far, ten times a second.
+    /// Runs the test. `watch` gets the bytes up to now, ten times a second.
     ///
     /// # Errors
     /// Returns an error if there is no connection, no ndt7 server, or no result.

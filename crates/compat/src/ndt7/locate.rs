@@ -74,7 +74,7 @@ pub fn locate(url: &str) -> Result<Vec<Located>, Ndt7Error> {
         .map_err(|what| answer_error(what.to_owned()))
 }
 
-/// Parses a service's answer. The public service must name servers of its own domains.
+/// Parses a service's answer. The public service must name servers of M-Lab's domains.
 ///
 /// # Errors
 /// Returns why it names no server, for a message.

@@ -61,7 +61,7 @@ impl Lease {
         InFlight(Arc::clone(self))
     }
 
-    /// Returns the requests so far, or `None` while one of them has not ended.
+    /// Returns the requests up to now, or `None` while one of them has not ended.
     pub(super) fn requests_if_idle(&self) -> Option<u64> {
         let is_at_rest = self.in_flight.load(Ordering::Relaxed) == 0;
         is_at_rest.then(|| self.requests.load(Ordering::Relaxed))
@@ -108,7 +108,7 @@ pub(super) enum Content {
     Generated {
         left: u64,
         request: InFlight,
-        /// Bytes passed to the connection so far.
+        /// Bytes passed to the connection up to now.
         written: Arc<AtomicU64>,
         /// Runs until the share allows more bytes.
         pause: Option<Pin<Box<Sleep>>>,

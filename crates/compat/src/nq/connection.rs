@@ -1,4 +1,4 @@
-//! One connection of the client: TCP, TLS and HTTP/2, with the time of each step.
+//! A connection of the client: TCP, TLS and HTTP/2, with the time of each step.
 
 use std::io;
 use std::net::SocketAddr;

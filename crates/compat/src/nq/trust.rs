@@ -1,4 +1,5 @@
-//! Which certificates a client accepts: those of the system's authorities, or one by fingerprint.
+//! The certificates that a client accepts: those of the system's authorities, or one by
+//! fingerprint.
 
 use rustls::crypto::ring::default_provider;
 use rustls::{ClientConfig, RootCertStore, version};
@@ -11,9 +12,9 @@ use super::NqError;
 /// How a server proves its identity. This check cannot be skipped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NqTrust {
-    /// By the authorities that the operating system trusts, as in a browser.
+    /// Trusts the authorities that the operating system trusts, as a browser does.
     System,
-    /// By the fingerprint of its certificate, as for underload's own servers.
+    /// Trusts a certificate by its fingerprint, as for underload's own servers.
     Pinned(Fingerprint),
 }
 

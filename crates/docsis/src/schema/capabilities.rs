@@ -1,4 +1,4 @@
-//! What a modem can do (type 5), as it tells the CMTS when it registers.
+//! The capabilities of a modem (type 5), which it reports to the CMTS when it registers.
 
 use super::{MAX16, Scope, U8, hex, u8, u16};
 

@@ -14,7 +14,7 @@ macro_rules! fields {
     };
 }
 
-/// One row of `fields!`.
+/// A row of `fields!`.
 macro_rules! field {
     ($field:expr) => {
         $field
@@ -47,7 +47,7 @@ pub const VENDOR_ID: u8 = 8;
 /// The vendor identifier that marks an extension field as the specification's own.
 pub const GENERAL_VENDOR: [u8; 3] = [0xff; 3];
 
-/// One setting of the schema.
+/// A setting of the schema.
 #[derive(Debug, Clone, Copy)]
 pub struct Field {
     /// Type byte inside its aggregate.
@@ -289,7 +289,7 @@ const CLASS_NAME: Kind = Kind::TextNul { low: 2, high: 16 };
 const VENDOR_IDENTIFIER: Field = field! {
     VENDOR_ID, "VendorIdentifier", hex(3, 3), "organization; ffffff is the specification"
 };
-/// What is known of a vendor's extension field.
+/// The known parts of a vendor's extension field.
 const VENDOR: Scope = &[VENDOR_IDENTIFIER];
 
 /// Joins two tables. `N` must be the sum of `A` and `B`.

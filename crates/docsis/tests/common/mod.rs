@@ -27,7 +27,7 @@ pub const LOW_LATENCY: &str = "
          2a13 030a6473636c617373696300 040564736c6c00
     5b0100";
 
-/// Its MICs and its end.
+/// The MICs and the end marker of the file.
 pub const LOW_LATENCY_MICS: &str = "
     0610 513c11e7972144967c13274cc61b8ece 0710 51a1a85bfb4986b15467f3ed76dcde0e ff";
 

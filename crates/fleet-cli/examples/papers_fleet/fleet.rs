@@ -1,5 +1,5 @@
-//! Devices in virtual time against the real rules of an orchestrator and a real store: each
-//! enrols, asks when it was told to, gets a lease, measures, gives it back and hands in.
+//! Devices in virtual time against the real rules of an orchestrator and a real store: each enrols,
+//! asks at the time that it was given, gets a lease, measures, gives it back and hands in.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -142,7 +142,7 @@ impl<'a, S: Store> Fleet<'a, S> {
         Ok(())
     }
 
-    /// Lets so many days pass.
+    /// Runs the fleet for `days` days.
     pub fn pass(&mut self, days: u64) -> anyhow::Result<()> {
         let mut events = BinaryHeap::new();
         for member in 0..self.members.len() {

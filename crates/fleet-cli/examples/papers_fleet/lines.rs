@@ -1,4 +1,4 @@
-//! What simulated lines show: a scenario's trials as results of runs.
+//! Simulated lines: a scenario's trials as results of runs.
 
 use std::collections::BTreeMap;
 
@@ -25,8 +25,8 @@ pub struct Steps {
     pub loaded: &'static str,
 }
 
-/// Simulates a built-in scenario with these changes of its text; lines are told apart by their
-/// number, and each trial is a line where it has none.
+/// Simulates a built-in scenario with these changes of its text; lines differ by their number, and
+/// each trial is a line where it has none.
 pub fn simulate(
     name: &str,
     changes: &[(&str, String)],

@@ -87,7 +87,7 @@ fn trial_lines() -> anyhow::Result<Vec<SimulatedLine>> {
     simulate("low-latency/ull", &changes, &Steps { idle: "idle", loaded: "loaded" })
 }
 
-/// Devices that the plan measures: keys are tried until so many are of its sample.
+/// Devices that the plan measures: keys are tried until `count` are in its sample.
 fn members<'a>(
     plan: &Plan,
     simulated: &'a [SimulatedLine],

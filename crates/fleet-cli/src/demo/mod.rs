@@ -103,7 +103,7 @@ const MISHAPS_FROM: usize = 9;
 const MENDED_AFTER: Duration = Duration::from_secs(20);
 /// When the operator removes the other one.
 const REMOVED_AFTER: Duration = Duration::from_secs(25);
-/// With more invalid runs the machine is too slow, percent.
+/// Share of invalid runs above which the machine is too slow, percent.
 const INVALID_MUCH_PERCENT: u64 = 10;
 
 impl Arguments {

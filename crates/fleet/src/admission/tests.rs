@@ -130,7 +130,7 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 proptest! {
-    /// Whatever is requested, released or expires: nothing is reserved twice, and in the end
+    /// Any order of requests, releases and expiries reserves nothing twice, and in the end
     /// everything is free.
     #[test]
     fn nothing_is_ever_taken_twice(

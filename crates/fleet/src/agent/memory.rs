@@ -1,4 +1,4 @@
-//! What a device stores to continue after a restart.
+//! The state that a device stores to continue after a restart.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,7 +7,7 @@ use super::Settings;
 use super::limits::Usage;
 use crate::message::Alone;
 
-/// What a device stored before it was started; empty the first time.
+/// The state that a device stored before it was started; empty the first time.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Memory {
     /// Number of the last request of this epoch that may have been sent; 0 if none was.

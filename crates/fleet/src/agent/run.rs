@@ -75,7 +75,7 @@ impl PendingRun {
         }
     }
 
-    /// Whether it can no longer begin.
+    /// Returns whether the run can no longer begin.
     pub(super) fn is_late(&self, now: Time) -> bool {
         now > self.until
     }

@@ -6,7 +6,7 @@ use super::Began;
 use crate::message::{AssignedStep, Move, Moved, Next, NextAnswer, Release, ServerAddress};
 use crate::outcome::{Outcome, RunResult, StepResult};
 
-/// What the device knows at the time of a call.
+/// The facts that the device knows at the time of a call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Local {
     /// See [`Next::epoch`].

@@ -375,7 +375,7 @@ fn what_was_interrupted_failed_and_is_not_made_again() {
     driven.hear(News::Released);
     let Task::Ask { request, .. } = driven.next(&IDLE) else { panic!() };
     assert_eq!(request.request, 6);
-    // It is unknown whether this request was answered: it is repeated with its number.
+    // Whether this request was answered is unknown: it is repeated with its number.
     let mut driven = Driven::begin(Memory { request: 6, ..memory(None) });
     let Task::Ask { request, .. } = driven.next(&IDLE) else { panic!() };
     assert_eq!(request.request, 6);

@@ -55,7 +55,7 @@ fn merged(operator: &Attributes, device: &Attributes) -> Attributes {
     }
 }
 
-/// Which attributes of a line an operator wrote, and the number of changes that its device may
+/// The attributes of a line that an operator wrote, and the number of changes that its device may
 /// still make to the others. Stored for each device as a setting.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(default)]

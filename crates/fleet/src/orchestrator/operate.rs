@@ -160,7 +160,7 @@ impl Orchestrator {
             if device.is_removed {
                 return Ok(());
             }
-            // Its lease stays until the server reports the end of the run, or it expires: the run
+            // The lease stays until the server reports the end of the run, or it expires: the run
             // may be under way until then.
             let plans = self.plans(tx)?;
             let mut ended = settle(&mut device, &plans, now_ms, rng);

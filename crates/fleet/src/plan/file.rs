@@ -70,7 +70,7 @@ struct FileCohort {
     share_percent: Option<f64>,
 }
 
-/// One table of attributes, or several of which one has to match.
+/// A table of attributes, or several of which one has to match.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Alternatives {
@@ -157,7 +157,7 @@ fn count(key: &str, found: usize) -> Result<(), PlanError> {
     within(key, found as f64, 1.0, ENTRIES_MAX as f64).map(drop)
 }
 
-/// The errors of a file, as many as can be told apart.
+/// The errors of a file, as many as can be distinguished.
 struct Errors<'a> {
     text: &'a str,
     /// See [`Reading::numbers`].

@@ -16,7 +16,7 @@ pub(super) struct Reading<F> {
     pub mistakes: Vec<PlanError>,
     /// The repaired text that `file` was parsed from.
     pub text: String,
-    /// For each line of `text`, the number of the user's line, from 1.
+    /// The number of the user's line, from 1, for each line of `text`.
     pub numbers: Vec<usize>,
 }
 

@@ -35,7 +35,7 @@ pub struct Plan {
     /// Lower-case letters, digits and hyphens; unique among the plans of a fleet. May be empty in a
     /// file that is not applied.
     pub name: String,
-    /// One line for people.
+    /// A line for people.
     pub title: String,
     /// The study that the plan repeats, and its assumptions; may be empty.
     pub description: String,
@@ -156,7 +156,7 @@ pub struct Servers {
     pub capacity: Rate,
 }
 
-/// Limits of a plan's load; `None` is no limit.
+/// Limits of a plan's load; `None` is unlimited.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Budget {
     /// Bytes that a line sends and receives in 30 days.

@@ -28,7 +28,7 @@ pub struct Device {
     pub waiting: u64,
     /// Results that were lost, as the device reported.
     pub dropped: u64,
-    /// One schedule for each plan that includes the device.
+    /// The schedules, one for each plan that includes the device.
     pub schedules: Vec<Schedule>,
     /// When the orchestrator has to make the next outcome, milliseconds since 1970; `u64::MAX` if
     /// none is owed.
@@ -69,7 +69,7 @@ pub struct OpenRun {
     pub given_ms: u64,
 }
 
-/// What a code enrols.
+/// The kind of sender that a code enrols.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "kebab-case")]

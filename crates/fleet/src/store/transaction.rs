@@ -89,7 +89,7 @@ pub enum Leases<'a> {
     At(&'a str),
     /// Expired at this instant.
     ExpiredAt(u64),
-    /// That expire after this instant.
+    /// Leases that expire after this instant.
     ExpiringAfter(u64),
 }
 

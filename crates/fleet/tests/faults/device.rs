@@ -42,7 +42,7 @@ pub fn honest_steps(has_load: bool) -> Vec<StepResult> {
 impl World {
     pub fn device_starts(&mut self, place: usize) -> Checked {
         let loses_disk = self.mishap(50);
-        // Its clock is wrong by up to half a day.
+        // The device's clock is wrong by up to half a day.
         let wall_ms = self.now_ms - 43_200_000 + u64::from(self.rng.below(86_400_000));
         let now_s = (self.now_ms / 1_000) as u32;
         let start_within_s = [0, 5, 60][self.rng.below(3) as usize];

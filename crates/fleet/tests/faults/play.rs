@@ -122,7 +122,7 @@ impl World {
             Event::CheckSilence { place, life } => self.server_checks_silence(place, life),
             Event::ServerStarts { place } => self.server_starts(place),
             Event::OrchestratorStarts { place } => {
-                // Its whole state is in the store.
+                // The orchestrator's whole state is in the store.
                 self.processes[place].orchestrator = orchestrator();
                 self.processes[place].is_up = true;
             }

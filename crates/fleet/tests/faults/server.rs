@@ -27,7 +27,7 @@ impl World {
             server.call += 1;
             server.sessions.clear();
             server.reported = None;
-            // Leases that had ended are no longer reported, and expire.
+            // Leases that had ended are not reported any more, and expire.
             server.ended.clear();
             self.report.deaths += 1;
             let long = 500 + u64::from(self.rng.below(180_000));

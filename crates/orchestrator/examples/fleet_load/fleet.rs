@@ -21,7 +21,7 @@ use underload_orchestrator::store::SqlStore;
 /// The header with the key of a body, for the baseline server.
 pub const KEY: &str = "x-key";
 
-/// One latency step and one upload, two markings each: four series per run.
+/// A latency step and an upload, two markings each: four series per run.
 pub const PLAN: &str = r#"
 name = "load"
 title = "What a benchmark sends"

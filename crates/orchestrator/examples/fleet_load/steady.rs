@@ -82,7 +82,7 @@ pub fn run(seconds: u32, devices: u32) -> anyhow::Result<()> {
     host.stop()
 }
 
-/// Its first run is due now.
+/// The device's first run is due now.
 fn is_due(device: &mut Device) {
     device.schedules.push(Schedule {
         plan: "load".to_owned(),

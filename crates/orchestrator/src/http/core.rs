@@ -45,7 +45,7 @@ impl Limits {
         let for_connections = descriptors - OTHER_DESCRIPTORS.min(descriptors / 2);
         let most = usize::try_from(for_connections).unwrap_or(usize::MAX);
         let connections = self.connections.min(most);
-        // One network may open at most half of the connections, but at least one.
+        // A network may open at most half of the connections, but at least one.
         let connections_per_network = self.connections_per_network.min((connections / 2).max(1));
         Self { connections, connections_per_network, ..self }
     }

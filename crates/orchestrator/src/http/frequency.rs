@@ -5,8 +5,8 @@ use std::hash::{BuildHasher, Hash};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Counts requests by sender. Each sender counts in two places, which a keyed hash chooses and
-/// which others may share. The smaller count decides, so a busy sender in one of the places refuses
-/// nobody else.
+/// which others may share. The smaller count decides, so a busy sender in one of the places does
+/// not get others refused.
 #[derive(Debug)]
 pub(crate) struct Frequency {
     /// The minute in the upper half, its count in the lower.
@@ -64,7 +64,7 @@ mod tests {
         assert_eq!(frequency.admit("b", now), Ok(()));
         assert_eq!(frequency.admit("a", 119_999), Err(1));
         assert_eq!(frequency.admit("a", 120_000), Ok(()), "another minute");
-        // Who shares a place with some of 100,000 others has another of his own.
+        // A sender that shares one slot with others of the 100,000 has a second slot.
         let others = Frequency::new(10);
         let refused = (0..100_000).filter(|who| others.admit(who, now).is_err()).count();
         assert_eq!(refused, 0, "each asked once");

@@ -26,7 +26,7 @@ use crate::random;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewCodes {
-    /// What enrols with the codes.
+    /// The kind of sender that enrols with the codes.
     pub makes: CodeFor,
     /// Attributes of each line. One code is made for each, at most 1000.
     #[schema(min_items = 1, max_items = 1000)]
@@ -139,7 +139,7 @@ async fn new_codes(host: State<Arc<Host>>, from: From, request: Request) -> Answ
             };
             match core.rules.new_code(turn.tx, turn.now_ms, &operator.name, &code)? {
                 Ok(code) => codes.push(code),
-                // The codes before it were not returned, so nobody can use them.
+                // The codes before it were not returned, so they cannot be used.
                 Err(rejection) => return Ok(Err(rejection)),
             }
         }

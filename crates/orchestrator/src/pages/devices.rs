@@ -92,7 +92,7 @@ fn table(devices: &[Device]) -> Table {
     }
 }
 
-/// One device: its attributes, schedules and results.
+/// A device: its attributes, schedules and results.
 pub(super) fn one(archive: &mut dyn Archive, ask: &Ask, id: DeviceId) -> Result<Sheet, Problem> {
     let before = u128::from_be_bytes(id.0).checked_sub(1);
     let before = before.map(|before| DeviceId(before.to_be_bytes()));

@@ -1,7 +1,7 @@
 //! Notifies pages of changes by server-sent events.
 //!
-//! One task queries the store for all pages, only while there are pages. An event has no data: the
-//! page fetches its content with its own filters and rights.
+//! A single task queries the store for all pages, and only while pages are open. An event has no
+//! data: the page fetches its content with its own filters and rights.
 
 use std::convert::Infallible;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};

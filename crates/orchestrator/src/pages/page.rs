@@ -74,7 +74,7 @@ impl Page {
         }
     }
 
-    /// Returns the form of the filters; empty if there are none.
+    /// Returns the form of the filters; empty without filters.
     pub(super) fn filters(self, ask: &Ask, options: &Known) -> Result<Markup, Problem> {
         match self {
             Self::Overview => options.form(ask, "/", &options::OVERVIEW),

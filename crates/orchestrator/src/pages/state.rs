@@ -49,7 +49,7 @@ pub enum Action {
 }
 
 pub struct Settings {
-    /// One for each concurrent query; at least one.
+    /// Connections for concurrent queries; at least one.
     pub archives: Vec<Box<dyn Archive>>,
     pub operate: Arc<dyn Operate>,
     /// A secret that all orchestrators of a fleet share.

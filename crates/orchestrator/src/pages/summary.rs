@@ -276,7 +276,7 @@ impl Loaded {
         }
     }
 
-    /// Returns a sentence about groups that are not shown; empty if there are none.
+    /// Returns a sentence about groups that are not shown; empty if all are shown.
     pub(super) fn hidden_words(&self, ask: &Ask) -> String {
         match self.hidden {
             0 => String::new(),

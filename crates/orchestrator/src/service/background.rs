@@ -42,7 +42,7 @@ impl Background {
                         pause.max(least).min(PAUSE_MAX)
                     }
                     Err(_) if stopped.load(Ordering::Relaxed) => return,
-                    // Until it succeeds, queries read the results themselves.
+                    // Queries read the results themselves until it succeeds.
                     Err(error) => {
                         let words = format!("keeping the store in order: {}", error.in_full());
                         if words != told {

@@ -1,6 +1,6 @@
 //! The encoding of stored results.
 //!
-//! These types are the format on disk, independent of the API. A change needs a new [`FORMAT`],
+//! The types here are the format on disk, independent of the API. A change needs a new [`FORMAT`],
 //! because old bytes must remain readable, which the test `bytes_of_this_format_are_read_for_ever`
 //! checks.
 

@@ -233,7 +233,7 @@ pub(super) fn encoded(mut row: Row) -> Result<Encoded, StoreError> {
     Ok(Encoded { number: row.long()?, device: DeviceId(row.array()?), body: row.bytes()? })
 }
 
-/// Returns the column of an attribute; `None` if there is no such attribute.
+/// Returns the column of an attribute; `None` if the attribute is unknown.
 pub(super) fn attribute_column(name: &str) -> Option<&'static str> {
     Attributes::NAMES.into_iter().find(|known| *known == name)
 }

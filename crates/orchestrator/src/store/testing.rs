@@ -174,7 +174,7 @@ fn questions() -> Vec<(Filter, Vec<Dimension>)> {
     ]
 }
 
-/// What a store answers to all of them.
+/// The answers of a store to all of them.
 pub(super) fn ask(archive: &mut dyn Archive) -> Vec<(Vec<Sum>, Outcomes)> {
     let answers = questions().into_iter().map(|(filter, by)| {
         let sums = archive.sums(&filter, &by).expect("sums");

@@ -2,8 +2,8 @@
 //!
 //! The round trips of a day's runs are pooled; percentiles are not averaged. A run counts if its
 //! goodput reached 95 % of the highest that the line had in that step up to the end of the day:
-//! with less load there is no working latency. Runs may arrive late, so a day is closed when a run
-//! of the third day after it arrives. Later runs count everywhere but here; the study reports
+//! with less load the line has no working latency. Runs may arrive late, so a day is closed when a
+//! run of the third day after it arrives. Later runs count everywhere but here; the study reports
 //! their number.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -153,7 +153,7 @@ impl Run {
     }
 }
 
-/// One class of one day, microseconds.
+/// A class of a day, microseconds.
 struct Class {
     idle_p50: f64,
     loaded_p99: f64,

@@ -1,8 +1,9 @@
 //! Compares the cohorts of a plan by the collected results.
 //!
-//! One pass over the results, in the order of arrival, folds them into sums of each line, which
-//! `record::cohorts` compares. Memory is bounded: if the lines do not fit, half of them are dropped
-//! by their pseudonyms, which are random, and the study states the share of lines that it is of.
+//! A single pass over the results, in the order of arrival, folds them into sums of each line,
+//! which `record::cohorts` compares. Memory is bounded: if the lines do not fit, half of them are
+//! dropped by their pseudonyms, which are random, and the study states the share of lines that it
+//! is of.
 
 mod collect;
 mod days;
@@ -30,7 +31,7 @@ pub struct Question {
     pub seed: u64,
 }
 
-/// Why there is no study.
+/// Why a study is missing.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StudyError {

@@ -54,7 +54,7 @@ fn series(dscp: u8, delays_ms: &[f64], lost: u64) -> SeriesResult {
     }
 }
 
-/// A run of a line whose upload moved so many Mbit/s, loaded delays of both classes as given.
+/// A run of a line whose upload moved `moved` Mbit/s, loaded delays of both classes as given.
 fn run(line: u8, at_ms: u64, moved: u64, low: &[f64], bulk: &[f64]) -> StoredResult {
     let step = |name: &str, kind, goodput: Option<u64>, series| StepResult {
         step: name.to_owned(),
@@ -220,7 +220,7 @@ fn cohorts_are_compared_with_the_one_that_is_named() {
 
 #[test]
 fn what_was_measured_before_an_update_is_of_the_lines_before_it() {
-    // With the old firmware the latency of `aqm` is an eighth, with the new one it is the same.
+    // The latency of `aqm` is an eighth with the old firmware, and equal with the new one.
     let results: Vec<StoredResult> = (0..24_u8)
         .flat_map(|line| (0..6_u64).map(move |test| (line, test)))
         .map(|(line, test)| {
@@ -363,7 +363,7 @@ fn a_median_that_a_few_devices_make_is_not_that_of_the_devices() {
     let (low, high) = equal.device_medians.expect("there are twenty");
     near(Some(low), 20.0);
     assert_eq!((low, equal.disagreeing_median()), (high, None));
-    // One of them was measured thirty times as often.
+    // A device of these was measured thirty times as often.
     results.extend((1..30).map(|turn| run(2, at(turn), 30, &[900.0; 10], &[900.0; 10])));
     near(upload(&results).disagreeing_median(), 900.0);
 }

@@ -15,7 +15,7 @@ pub struct Browser {
     said: Receiver<Value>,
     asked: u64,
     session: String,
-    /// What the console and the network complained about since it was last looked at.
+    /// Complaints of the console and the network since the last look.
     pub complaints: Vec<String>,
     _profile: tempfile::TempDir,
 }
@@ -27,7 +27,7 @@ pub enum Screen {
     Phone,
 }
 
-/// The text of axe-core; `None` where it is not installed, which is told.
+/// The text of axe-core; `None`, with a report, if it is not installed.
 pub fn axe(test: &str) -> Option<String> {
     let named = std::env::var_os("UNDERLOAD_AXE").map(PathBuf::from);
     let home = std::env::var_os("HOME").map(PathBuf::from);
@@ -40,7 +40,7 @@ pub fn axe(test: &str) -> Option<String> {
     found
 }
 
-/// The browser's program; `None` where there is none.
+/// The browser's program; `None` if it is missing.
 fn program() -> Option<String> {
     let named = std::env::var("UNDERLOAD_CHROMIUM").ok();
     let usual = ["chromium", "chromium-browser", "google-chrome"].map(str::to_owned);
@@ -52,7 +52,7 @@ fn program() -> Option<String> {
 }
 
 impl Browser {
-    /// For a test; `None` where there is no browser, which is told.
+    /// Opens a browser for a test; `None`, with a report of the skip, if it is missing.
     pub fn of(test: &str) -> Option<Self> {
         let program = program();
         if program.is_none() {
@@ -63,7 +63,7 @@ impl Browser {
 
     fn start(program: &str) -> Self {
         let profile = tempfile::tempdir().expect("a folder for its profile");
-        // Its protocol is spoken on descriptors 3 and 4, each message ended by a zero byte.
+        // Chromium's protocol uses descriptors 3 and 4, each message ended by a zero byte.
         let mut child = Command::new("sh")
             .args(["-c", "exec \"$@\" 3<&0 4>&1 </dev/null >/dev/null 2>&1", "sh", program])
             .args(["--headless", "--remote-debugging-pipe", "--no-sandbox", "--disable-gpu"])
@@ -104,7 +104,7 @@ impl Browser {
         browser
     }
 
-    /// What the browser answers to a command.
+    /// The browser's answer to a command.
     pub fn call(&mut self, method: &str, parameters: Value) -> Value {
         self.asked += 1;
         let id = self.asked;
@@ -135,7 +135,7 @@ impl Browser {
         }
     }
 
-    /// What a page's worker complains about counts, too, once the page's session says
+    /// Complaints of a page's worker count, too, once the page's session sends
     /// `Target.setAutoAttach`.
     fn listen(&mut self, session: &Value) {
         for part in ["Runtime", "Log"] {
@@ -143,7 +143,7 @@ impl Browser {
             let message = json!({
                 "id": self.asked, "method": format!("{part}.enable"), "sessionId": session,
             });
-            // Its answer is nobody's; a worker that has ended by now gives none.
+            // The answer is ignored; a worker that has ended by now sends none.
             self.input.write_all(format!("{message}\0").as_bytes()).expect("it reads");
         }
     }
@@ -179,8 +179,8 @@ impl Browser {
         }
     }
 
-    /// What is wrong with the page that is open: wider than the screen, complaints of the console,
-    /// what makes it hard to use for some by axe-core's text.
+    /// Returns the faults of the open page: wider than the screen, complaints of the console, and
+    /// what makes the page hard to use for some people, by axe-core's text.
     pub fn faults(&mut self, axe: Option<&str>) -> Vec<String> {
         let mut faults = Vec::new();
         let beside = self.value("document.documentElement.scrollWidth - innerWidth");
@@ -256,7 +256,7 @@ impl Browser {
         self.call("Emulation.setEmulatedMedia", json!({ "features": features }));
     }
 
-    /// What is seen, or all of the page, as PNG.
+    /// Returns the visible part, or all of the page, as PNG.
     pub fn picture(&mut self, is_whole: bool) -> Vec<u8> {
         let mut ask = json!({ "format": "png", "optimizeForSpeed": false });
         if is_whole {
@@ -290,7 +290,7 @@ impl Drop for Browser {
     }
 }
 
-/// What an event says that nobody wants to read in a console.
+/// Returns the complaint that an event is about, if any.
 fn complaint(said: &Value) -> Option<String> {
     let told = &said["params"];
     match said["method"].as_str()? {
@@ -305,5 +305,5 @@ fn complaint(said: &Value) -> Option<String> {
     }
 }
 
-/// A page is there after so long, on the busiest of machines.
+/// The time within which a page is open, on the busiest of machines.
 const PATIENCE: Duration = Duration::from_mins(2);

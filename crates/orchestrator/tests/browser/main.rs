@@ -140,7 +140,7 @@ fn a_page_follows_what_happens() {
     browser.screen(Screen::Desktop, false);
     log_in(&mut browser, &served);
     browser.open(&format!("http://{}/servers", served.address));
-    // What is there now has been told, and the next event means something new.
+    // The present state has been reported, and the next event means a change.
     browser.value(
         "new Promise((told) => { const events = new EventSource('/live');
             events.addEventListener('change', () => { events.close(); told(); }); })",

@@ -99,7 +99,7 @@ fn a_batch_of_200_results_is_read_while_others_drip_theirs() {
     batch.results = (1..=200).map(|number| results(run, number).results[0].clone()).collect();
     let stored: Stored = fleet.signed(&honest, "/v1/results", &batch).good();
     assert_eq!((stored.new, stored.known), (1, 199), "one outcome of one run");
-    // One more body, as large as each of theirs.
+    // Another body, as large as each of theirs.
     let mut large = connect_from(&fleet, 9);
     let padded = format!("{}{}", json(&batch), " ".repeat(700_000));
     let headers = honest.headers(fleet.now_ms(), "/v1/results", &padded);
@@ -185,7 +185,7 @@ fn what_was_seen_before_changes_nothing_in_any_order() {
         signed("/v1/next", json(&next(request))),
         signed("/v1/results", json(&results(run.run, 1))),
         signed("/v1/release", json(&Release { lease_id: run.lease_id })),
-        // Of a busy home, which gets no run, though one may be due already.
+        // A busy home gets no run, though a run may be due already.
         signed("/v1/next", json(&Next { is_busy: true, ..next(request + 1) })),
     ];
     for bytes in &seen {
@@ -237,7 +237,8 @@ fn a_lease_is_moved_and_seen_by_its_holder_alone() {
     let refused = fleet.signed(&other, "/v1/move", &to_move);
     assert_eq!(refused.problem().0, 403);
     assert!(!refused.body.contains("ull1."), "{refused:?}");
-    // The same number as the holder's request: what it is told is its own.
+    // The request has the number of the holder's request, and the answer is about the sender's own
+    // run.
     let told: NextAnswer = fleet.signed(&other, "/v1/next", &next(1)).good();
     assert!(told.run.is_none_or(|run| run.lease_id != held[0].id));
     assert_eq!(fleet.memory.leases()[0], held[0]);
@@ -265,7 +266,7 @@ fn guessing_costs_the_guesser_alone() {
     let fleet = Fleet::new(Limits { strangers_per_minute: 20, ..Limits::default() });
     let code = fleet.code(CodeFor::Device, 1, 1_000);
     let bytes = |code: &str| request("POST", "/v1/enrol", &[], &json(&enrol(code, &key(1), None)));
-    // All that differ in one place: none is told from one that differs everywhere.
+    // Guesses that differ in one place are answered like one that differs everywhere.
     let near = |place: usize| {
         let mut near = code.clone().into_bytes();
         near[place] = if near[place] == b'A' { b'B' } else { b'A' };

@@ -99,10 +99,10 @@ impl Fleet {
         token
     }
 
-    /// Sends bytes on a connection of their own, and reads until its end.
+    /// Sends bytes on a separate connection, and reads until its end.
     pub fn send(&self, bytes: &[u8]) -> Answer {
         let mut stream = self.connect();
-        // It may be refused before all of it is sent.
+        // The server may refuse the request before all of it is sent.
         let _ = stream.write_all(bytes);
         read(&mut stream)
     }

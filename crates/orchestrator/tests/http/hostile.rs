@@ -18,7 +18,7 @@ fn patient() -> Limits {
     Limits { strangers_per_minute: 100_000, ..Limits::default() }
 }
 
-/// With these headers in the place of its own.
+/// Sends a request with these headers instead of its usual ones.
 fn altered(fleet: &Fleet, sender: &Sender, change: &[(usize, &str)]) -> (u16, String) {
     let body = json(&next(1));
     let mut headers = sender.headers(fleet.now_ms(), "/v1/next", &body);
@@ -214,7 +214,7 @@ fn a_thousand_idle_connections_keep_nobody_out() {
     drop((idle, more));
 }
 
-/// A store that is away when it is told so.
+/// A store that is away while `is_away` is set.
 struct Unsteady {
     memory: Memory,
     is_away: Arc<AtomicBool>,

@@ -238,7 +238,7 @@ fn what_is_in_flight_is_answered_before_the_end() {
     let body = json(&enrol(&code, &key(1), None));
     let bytes = client::request("POST", "/v1/enrol", &[("expect", "100-continue")], &body);
     let (mut stream, mut idle) = (fleet.connect(), fleet.connect());
-    // All but the last byte; once it is told to go on, the request has begun.
+    // All but the last byte; once the server answers to continue, the request has begun.
     std::io::Write::write_all(&mut stream, &bytes[..bytes.len() - 1]).expect("it is sent");
     let mut told = [0; GO_ON.len()];
     std::io::Read::read_exact(&mut stream, &mut told).expect("it is told");

@@ -1,4 +1,4 @@
-//! That the orchestrator is as it describes itself.
+//! Checks that the orchestrator is as it describes itself.
 
 use std::collections::BTreeSet;
 

@@ -1,6 +1,6 @@
-//! The description that the orchestrator serves, held against what it does by a tool that nobody
-//! here wrote: schemathesis makes requests of it, good and bad ones, and judges the answers. For
-//! longer than in every test run: `UNDERLOAD_SCHEMATHESIS=SEED,EXAMPLES,SECONDS`.
+//! The description that the orchestrator serves, held against what it does by a foreign tool:
+//! schemathesis makes requests of it, good and bad ones, and judges the answers. For longer than in
+//! every test run: `UNDERLOAD_SCHEMATHESIS=SEED,EXAMPLES,SECONDS`.
 
 use std::path::Path;
 use std::process::Command;
@@ -15,7 +15,7 @@ use super::{next, with_plan};
 /// A seed, requests of each kind at most, and seconds for all of them.
 const EFFORT: &str = "1,40,120";
 
-/// `None` where the tool is not installed, which is told.
+/// `None`, with a report of the skip, if the tool is not installed.
 fn python(test: &str) -> Option<String> {
     let python = std::env::var("UNDERLOAD_PYTHON").unwrap_or_else(|_| "python3".to_owned());
     let found = Command::new(&python).args(["-c", "import schemathesis"]).output();
@@ -53,7 +53,7 @@ fn schemathesis_finds_nothing_that_is_not_as_described() {
         .args(["--max-examples", examples, "--max-time", seconds, "--seed", seed, "--no-color"])
         .args(["--suppress-health-check", "all", "--generation-database", "none"])
         .args(["--continue-on-failure", "--request-timeout", "60", "--warnings", "off"])
-        // Its headers follow from the body: they are not drawn at random.
+        // The headers follow from the body: they are not drawn at random.
         .args(["--generation-with-security-parameters", "false"])
         .current_dir(scratch.path())
         .env("SCHEMATHESIS_HOOKS", here.join("schemathesis_hooks.py"))

@@ -28,7 +28,7 @@ fn who_is_slow_with_its_handshake_is_not_waited_for() {
         let is_closed = ended.is_ok_and(|read| read == 0);
         assert!(is_closed, "{rest:?}");
     }
-    // One that sends its head slowly within TLS gets the same time.
+    // A client that sends its head slowly within TLS gets the same time.
     let mut slow = connected(&running, client);
     slow.write_all(b"GET /v1/openapi.json HT").expect("it is sent");
     let mut text = String::new();

@@ -1,4 +1,4 @@
-//! What people do to pages who mean no good.
+//! Attacks on pages.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -187,7 +187,7 @@ fn a_session_is_none_that_somebody_else_chose() {
     assert!(!answer.cookie().contains("planted"), "{}", answer.cookie());
     let line = &answer.headers["set-cookie"];
     assert!(line.contains("HttpOnly") && line.contains("SameSite=Strict"), "{line}");
-    // Nor does the form's cookie open anything.
+    // The form's cookie opens nothing either.
     let stranger = form.cookie().replacen("underload-login", "underload", 1);
     assert_eq!(ask(to, "GET", "/", &format!("Cookie: {stranger}\r\n"), "").status, 303);
 }
@@ -213,7 +213,7 @@ fn a_thousand_who_wait_for_events_keep_nobody_from_reading() {
     }
     assert!((1..=32).contains(&waiting.len()) && turned_away >= 968, "{}", waiting.len());
     assert_eq!(session.get("/study").status, 200);
-    // Somebody else's page is told what changes.
+    // The page of another person is informed of changes.
     let other = Session::of(&served, &served.operator);
     let mut stream = TcpStream::connect(served.address).expect("it listens");
     write!(stream, "GET /live HTTP/1.1\r\nHost: x\r\n{}\r\n", other.cookie).expect("it reads");
@@ -221,7 +221,7 @@ fn a_thousand_who_wait_for_events_keep_nobody_from_reading() {
     stream.read_exact(&mut status).expect("it answers");
     assert_eq!(&status, b"HTTP/1.1 200");
     drop(waiting);
-    // Their seats are free again as soon as the server has seen that they are gone.
+    // The places of the clients are free again as soon as the server has seen that they are gone.
     let ends = std::time::Instant::now() + Duration::from_mins(1);
     loop {
         let mut stream = TcpStream::connect(served.address).expect("it listens");

@@ -1,4 +1,4 @@
-//! What pages say where there is little to be seen, nothing, or nothing any more.
+//! Pages with few results, without results, and with results that were removed.
 
 use std::time::Duration;
 
@@ -34,7 +34,7 @@ fn failed(number: u32, plan: &str, reason: &str) -> StoredResult {
     result
 }
 
-/// Of two devices that also measured a marking of their own, and lost a part of it.
+/// Results of two devices that also measured another marking, and lost a part of it.
 fn lossy(number: u32) -> StoredResult {
     let mut result = besides(number);
     for series in result.result.steps.iter_mut().flat_map(|step| &mut step.series) {

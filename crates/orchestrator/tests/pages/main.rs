@@ -32,7 +32,7 @@ struct Answer {
     body: String,
 }
 
-/// A request of its own connection. `headers` end with a line break each.
+/// A request on a separate connection. `headers` end with a line break each.
 fn ask(to: SocketAddr, method: &str, path: &str, headers: &str, body: &str) -> Answer {
     let length = body.len();
     let head = format!("{headers}Content-Length: {length}\r\n");
@@ -81,7 +81,7 @@ fn log_in(to: SocketAddr, token: &str) -> Answer {
     ask(to, "POST", "/login", &headers, &body)
 }
 
-/// Asks as somebody who has logged in.
+/// Requests a page as a person who has logged in.
 struct Session<'a> {
     served: &'a Served,
     cookie: String,

@@ -101,7 +101,7 @@ pub fn id(number: u32) -> DeviceId {
     DeviceId(id)
 }
 
-/// What a line's modem does with its upstream.
+/// The queue of a line's modem.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Queue {
     LowLatency,

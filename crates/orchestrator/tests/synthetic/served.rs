@@ -13,7 +13,7 @@ use super::NOW_MS;
 #[allow(dead_code, reason = "not every test looks at all of it")]
 pub struct Served {
     pub address: SocketAddr,
-    /// Of an operator, and of a viewer.
+    /// Tokens of an operator and of a viewer.
     pub operator: String,
     pub viewer: String,
     /// What was asked for.

@@ -61,7 +61,7 @@ pub struct Fault {
 /// Watches the objects of one run, replay or queue.
 #[derive(Default)]
 pub struct Watch {
-    /// Raised by a failure; it is the run's own flag, which ends the run.
+    /// The flag that stops the run; a failure of an object sets it.
     stop: Arc<AtomicBool>,
     fault: Mutex<Option<Fault>>,
     /// Python's identifier of the thread that calls the objects; 0 before the first call.

@@ -1,4 +1,4 @@
-//! One series of probes in all cohorts.
+//! A series of probes in all cohorts.
 
 use underload_aqm::rng::Rng;
 

@@ -12,9 +12,9 @@ fn normal(rng: &mut Rng) -> f64 {
     (0..12).map(|_| uniform(rng)).sum::<f64>() - 6.0
 }
 
-/// Lines of two cohorts: the second is the reference, `ratio` times as slow. A line has a level of
-/// its own; its tests vary around it. Tiers are `a` and `b`, with `b` 3 times as slow, and a share
-/// of lines of each cohort in it.
+/// Lines of two cohorts: the second is the reference, `ratio` times as slow. Each line has another
+/// level; its tests vary around that level. Tiers are `a` and `b`, with `b` 3 times as slow, and a
+/// share of lines of each cohort in it.
 fn fleet(rng: &mut Rng, count: usize, ratio: f64, of_b: [f64; 2]) -> Lines {
     let mut lines = Lines {
         cohorts: vec!["aqm".to_owned(), "plain".to_owned()],

@@ -47,7 +47,7 @@ pub struct CohortCount {
     pub tests: u64,
 }
 
-/// One series of probes in all cohorts.
+/// A series of probes in all cohorts.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct SeriesStudy {
     pub step: String,
@@ -67,9 +67,9 @@ pub struct CohortSeries {
     pub tests: u64,
     pub sent: u64,
     pub lost: u64,
-    /// One value per device: the mean over its tests of the mean round trip.
+    /// The values of the devices: each the mean over its tests of the mean round trip.
     pub mean: Spread,
-    /// One value per device: the mean over its tests of the longest round trip.
+    /// The values of the devices: each the mean over its tests of the longest round trip.
     pub maximum: Spread,
     /// Quantiles of all round trips together; a lost probe is longer than all others.
     pub quantiles: Vec<QuantileEstimate>,

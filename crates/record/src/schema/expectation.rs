@@ -36,7 +36,7 @@ use serde::{Deserialize, Serialize};
 pub struct Expectation {
     pub metric: String,
     /// Name of the arm. A `*` in a part of the name matches any text; the metric is then the mean
-    /// over all matching arms. With `choice`, `{}` stands for each candidate.
+    /// over all matching arms. With `choice`, `{}` is replaced by each candidate.
     pub arm: String,
     /// If set, the metric of `arm` divided by the metric of this arm is compared. If both names
     /// have the same number of `*`, each arm is divided by the arm with the same text there, and
@@ -114,7 +114,7 @@ impl Choice {
 }
 
 /// Returns whether a pattern matches an arm's name: `1mbit/*` and `*/8KiB` match `1mbit/8KiB`. Each
-/// part may have one `*`, which stands for any characters of that part.
+/// part may have one `*`, which matches any characters of that part.
 pub fn names_arm(pattern: &str, arm: &str) -> bool {
     parts_named(pattern, arm).is_some()
 }
@@ -183,7 +183,7 @@ impl Expectation {
     }
 
     /// Records the measured value and sets the verdict. A value that is not finite counts as not
-    /// measured; a bound that is not finite is no bound.
+    /// measured; a bound that is not finite is ignored.
     pub fn judge(&mut self, measured: Option<f64>) {
         let finite = |value: Option<f64>| value.filter(|value| value.is_finite());
         self.measured = finite(measured);

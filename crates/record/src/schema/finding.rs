@@ -78,7 +78,7 @@ pub struct ForeignTest {
     pub loaded: Vec<Readings>,
     /// Further results, as ends of sentences.
     pub told: Vec<String>,
-    /// What the test cannot measure, as the end of a sentence.
+    /// The quantities that the test cannot measure, as the end of a sentence.
     pub cannot_tell: String,
 }
 

@@ -1,4 +1,4 @@
-//! One packet at one place and instant: a row of `packets.parquet`.
+//! A packet at one place and instant: a row of `packets.parquet`.
 
 use super::{Direction, Ecn};
 

@@ -33,7 +33,7 @@ pub struct RunRecord {
     pub arms: Vec<ArmRecord>,
     /// Every finished trial, in the order of [`TrialRecord::index`].
     pub trials: Vec<TrialRecord>,
-    /// One summary per arm, in scenario order; empty until the run is complete.
+    /// Summaries of the arms, in scenario order; empty until the run is complete.
     pub summaries: Vec<ArmSummary>,
     /// The comparison of lines that are each measured several times a day; `None` if the scenario
     /// has no study.
@@ -54,7 +54,7 @@ pub struct RunRecord {
 pub struct ScenarioRecord {
     /// Name, for example `comcast/upstream`.
     pub name: String,
-    /// One line for headings; may be empty.
+    /// A line for headings; may be empty.
     #[serde(default)]
     pub title: String,
     /// The whole file, so that the run can be repeated from its record alone.
@@ -107,7 +107,7 @@ impl World {
     }
 }
 
-/// One variant of the scenario.
+/// A variant of the scenario.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct ArmRecord {
     /// Name in the scenario, for example `docsis-pie`.

@@ -8,7 +8,7 @@ use underload_aqm::packet::Ecn;
 
 use super::{Direction, Phase};
 
-/// One probe packet: a row of `samples.parquet`.
+/// A probe packet: a row of `samples.parquet`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Sample {
     /// [`super::TrialRecord::index`] of its trial.

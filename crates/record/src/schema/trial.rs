@@ -26,7 +26,7 @@ pub struct TrialRecord {
     pub validity: Validity,
     /// Empty in the sim world.
     pub timeliness: Timeliness,
-    /// In order, not overlapping.
+    /// The windows in order, not overlapping.
     pub phases: Vec<PhaseWindow>,
     /// Everything that sent packets, in scenario order.
     pub flows: Vec<FlowRecord>,
@@ -36,7 +36,7 @@ pub struct TrialRecord {
     /// sender's system does not report them, and in runs of earlier versions.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub inside: Vec<InsideLatency>,
-    /// One per bottleneck, direction and window.
+    /// The summaries by bottleneck, direction and window.
     pub bottlenecks: Vec<BottleneckSummary>,
     /// Flows with too many congestion marks.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -95,7 +95,7 @@ pub struct FlowRecord {
 /// A named number, for example `mos` 4.2 or `page_load` 1.31 `s`.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Metric {
-    /// In snake case, without the unit.
+    /// The name in snake case, without the unit.
     pub name: String,
     /// Unit as printed, for example `s`, `%`, `MOS`; empty for a plain count.
     pub unit: String,
@@ -117,7 +117,7 @@ pub struct LatencySummary {
     pub sent: u64,
     /// Probes of the window without an answer.
     pub lost: u64,
-    /// Delays of the answered probes; `None` if there are none.
+    /// Delays of the answered probes; `None` if no probe was answered.
     pub distribution: Option<Distribution>,
     /// Quantiles of the round trips of all probes sent, where a lost probe counts as longer than
     /// every answer; `None` if the quantile falls on a lost probe. Empty if no probe was lost,

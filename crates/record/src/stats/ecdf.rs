@@ -7,7 +7,7 @@ pub struct Ecdf {
 }
 
 impl Ecdf {
-    /// Uses the finite values; `None` if there are none.
+    /// Uses the finite values; `None` if no value is finite.
     pub fn new(values: impl IntoIterator<Item = f64>) -> Option<Ecdf> {
         let mut sorted: Vec<f64> = values.into_iter().filter(|value| value.is_finite()).collect();
         sorted.sort_unstable_by(f64::total_cmp);

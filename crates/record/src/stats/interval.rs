@@ -50,7 +50,7 @@ impl RunningMean {
         self.count
     }
 
-    /// As [`mean_interval`] of the values so far.
+    /// As [`mean_interval`] of the values up to now.
     pub fn interval(&self, confidence: f64) -> Option<Interval> {
         let Self { count, mean, squares } = *self;
         (count > 0).then(|| interval_of(count as usize, mean, squares, confidence))

@@ -161,7 +161,7 @@ impl Sessions {
         &self.traffic
     }
 
-    /// Returns the bytes of probes and their answers so far.
+    /// Returns the bytes of probes and their answers up to now.
     pub(crate) fn probed(&self) -> u64 {
         self.probed.load(Ordering::Relaxed)
     }

@@ -28,7 +28,7 @@ pub struct ServiceState {
     /// Largest sum of granted rates, up and down.
     pub capacity_bit_per_s: (u64, u64),
     pub moved_bytes: (u64, u64),
-    /// Bytes of probes and their answers so far, with IP headers.
+    /// Bytes of probes and their answers up to now, with IP headers.
     pub probed_bytes: u64,
 }
 

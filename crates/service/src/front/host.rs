@@ -165,7 +165,7 @@ impl Host {
         }
     }
 
-    /// On a server with leases, a client without a token or lease may only send probes.
+    /// A client without a token or lease may only send probes if the server has leases.
     fn may_only_probe(&self, question: &Question) -> bool {
         self.leases.is_some() && !self.admits_anonymous && question.token.is_none()
     }

@@ -41,7 +41,7 @@ pub struct ServiceConfig {
     pub identity: Identity,
     /// The interfaces whose traffic counts against the capacity.
     pub line: Line,
-    /// Parses leases; `None` if there are none.
+    /// Parses leases; `None` if the server accepts none.
     pub leases: Option<Arc<dyn Leases>>,
     /// The directory that stores the uses of tokens and leases. `None` keeps them in memory, until
     /// the server ends.

@@ -105,7 +105,7 @@ impl Identity {
         Self::load(directory)?.ok_or_else(|| error(io::ErrorKind::NotFound.into()))
     }
 
-    /// Loads the complete identity of a directory; `None` if there is none.
+    /// Loads the complete identity of a directory; `None` if the directory has none.
     fn load(directory: &Path) -> Result<Option<Self>, ServiceError> {
         let (certificate, key) = (directory.join(CERTIFICATE), directory.join(KEY));
         let half = |missing: &Path, other: &str| ServiceError::Keys {

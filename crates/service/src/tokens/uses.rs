@@ -1,6 +1,6 @@
 //! The number of uses of each token, stored across restarts.
 //!
-//! One line per use is appended and synced before the session is granted, so that a server that
+//! A line per use is appended and synced before the session is granted, so that a server that
 //! crashes or loses power forgets no use that it granted. A line is `use ID EXPIRES COUNT TAG`,
 //! where `COUNT` is the sum so far and `TAG` the first digits of the SHA-256 of the text before it.
 //!

@@ -2,8 +2,8 @@
 //!
 //! Each direction is a TCP of the engine with separate congestion control. The client performs the
 //! handshake; the server's direction opens when the first request arrives, with the handshake as
-//! its first round trip sample. Differences from a real connection: there is no closing handshake,
-//! and acknowledgements are never combined with data of the other direction.
+//! its first round trip sample. Differences from a real connection: the closing handshake is
+//! missing, and acknowledgements are never combined with data of the other direction.
 
 use underload_aqm::packet::Packet;
 use underload_aqm::rng::Rng;

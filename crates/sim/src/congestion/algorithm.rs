@@ -50,7 +50,7 @@ macro_rules! algorithms {
             }
         }
 
-        /// One of the algorithms, without dynamic dispatch per packet.
+        /// An algorithm, without dynamic dispatch per packet.
         #[derive(Debug)]
         pub enum Controller {
             $(#[doc = concat!("[`", stringify!($kind), "`]: ", $source, ".")] $kind($kind),)*

@@ -162,7 +162,7 @@ const CUBE_FACTOR: u64 = (1 << 40) / 410;
 /// 8 * (1024 + 717) / 3 / (1024 - 717): acknowledged segments per segment of Reno's growth, times
 /// 8 / window.
 const FRIENDLY_SCALE: u64 = 15;
-/// Linux: HZ / 32.
+/// The least time between two updates of the target, Linux's HZ / 32.
 const UPDATE_GAP: Span = Span::from_nanos(1_000_000_000 / 32);
 
 #[cfg(test)]

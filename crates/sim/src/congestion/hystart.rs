@@ -37,7 +37,7 @@ pub struct HyStart {
     samples: u32,
     /// Minimum round trip of the round that entered conservative slow start.
     baseline: Span,
-    /// Rounds of conservative slow start so far; `None` outside it.
+    /// Rounds of conservative slow start that have passed; `None` outside it.
     conservative: Option<u32>,
     fraction: u32,
 }

@@ -27,8 +27,8 @@ pub enum ProbeSchedule {
     Open {
         interval: Span,
     },
-    /// One on the answer to the previous one. After `timeout` an answer counts as lost and the next
-    /// request is sent.
+    /// A probe is sent on the answer to the previous one. After `timeout` an answer counts as lost
+    /// and the next request is sent.
     Closed {
         timeout: Span,
     },

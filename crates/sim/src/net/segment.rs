@@ -96,7 +96,7 @@ impl Stamp {
         Self((time.as_nanos() / 1_000) as u32)
     }
 
-    /// Whether it was taken earlier than `other`, within half an hour.
+    /// Returns whether it was taken earlier than `other`, within half an hour.
     pub const fn is_before(self, other: Self) -> bool {
         (self.0.wrapping_sub(other.0) as i32) < 0
     }
@@ -148,7 +148,7 @@ impl Message {
 /// Counts start with the flow, so that a lost report loses no information.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Report {
-    /// One past the highest number that has arrived.
+    /// The number after the highest that has arrived.
     pub end: u32,
     /// Datagrams that have arrived.
     pub received: u32,
@@ -187,7 +187,7 @@ pub struct Flight {
 pub struct Forecast {
     /// Number of the tick in which it was made.
     pub tick: u32,
-    /// Payload bytes received or lost so far.
+    /// Payload bytes received or lost up to now.
     pub received_or_lost: u32,
     /// Packets that will be delivered within one to eight ticks with at least 95 % probability.
     pub packets: [u8; 8],

@@ -18,15 +18,15 @@ use super::Segment;
 pub enum Event {
     /// An endpoint sent it.
     Sent,
-    /// It reached a queue, which has not admitted it yet.
+    /// The packet reached a queue, which has not admitted it yet.
     Arrival,
     /// The queue changed its ECN field to CE.
     Mark(MarkReason),
     /// The queue or the link dropped it.
     Drop(DropReason),
-    /// Its transmission on a link started and lasts until `end`.
+    /// The packet's transmission on a link started and lasts until `end`.
     Departure { end: Time },
-    /// It reached the far end of the link.
+    /// The packet reached the far end of the link.
     Delivery,
     /// The other endpoint received it.
     Received,

@@ -3,8 +3,8 @@
 //!
 //! The receiver infers from the packets of each tick of 20 ms how fast the link is, and forecasts
 //! how many packets it will deliver within the next one to eight ticks with at least 95 %
-//! probability. The sender limits the data in flight to the forecast for 100 ms. There are no
-//! retransmissions; applications handle losses.
+//! probability. The sender limits the data in flight to the forecast for 100 ms. Nothing is
+//! retransmitted; applications handle losses.
 //!
 //! | part | what it does |
 //! |---|---|

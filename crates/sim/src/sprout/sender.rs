@@ -10,7 +10,7 @@ use super::model::{Belief, FORECAST_TICKS, PACKET_BYTES, TICK};
 
 #[derive(Debug, Default)]
 pub(super) struct Sender {
-    /// Bytes sent so far, the number of the next byte.
+    /// Bytes sent up to now, which is the number of the next byte.
     sequence: u32,
     /// First byte and time of each flight sent within the reordering time.
     recent: VecDeque<(u32, Time)>,

@@ -45,9 +45,9 @@ pub(super) struct Receiver {
 }
 
 impl Receiver {
-    /// With `accurate`, feedback counts marks and every change between marked and unmarked packets
-    /// is acknowledged at once (RFC 8257 section 3.2; RFC 9768 section 3.2.2.5.1 requires half of
-    /// that). Otherwise a mark is echoed until answered (RFC 3168).
+    /// Accurate feedback (`accurate`) counts marks and every change between marked and unmarked
+    /// packets is acknowledged at once (RFC 8257 section 3.2; RFC 9768 section 3.2.2.5.1 requires
+    /// half of that). Otherwise a mark is echoed until answered (RFC 3168).
     pub(super) fn new(accurate: bool) -> Self {
         Self { quick: QUICK_ACKNOWLEDGEMENTS, accurate, ..Self::default() }
     }

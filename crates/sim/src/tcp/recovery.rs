@@ -63,7 +63,7 @@ pub(super) enum Turn {
 /// A tail loss probe in flight.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Probe {
-    /// One past the highest segment sent.
+    /// The number after the highest segment sent.
     pub(super) high: u32,
     /// Whether the probe was a retransmission, not a new segment.
     pub(super) again: bool,

@@ -112,11 +112,11 @@ mod tests {
             rtt.on_sample(Span::from_secs(1), first, first + 100);
         }
         let settled = rtt.timeout();
-        // One sample of 3 s: four times the mean deviation, near 0 before, grows by 2 s.
+        // A sample of 3 s: four times the mean deviation, near 0 before, grows by 2 s.
         rtt.on_sample(Span::from_secs(3), 2_001, 2_101);
         let raised = rtt.timeout();
         assert!(raised >= settled + Span::from_millis(1_800), "{settled:?} {raised:?}");
-        // Within the same round trip, the smoothed value falls back and the variation does not.
+        // The smoothed value falls back within the same round trip, and the variation does not.
         for first in 2_002..2_100 {
             rtt.on_sample(Span::from_secs(1), first, first + 100);
         }

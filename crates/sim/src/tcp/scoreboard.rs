@@ -1,6 +1,6 @@
 //! The sender's records of sent segments that are not acknowledged.
 //!
-//! One ring of fixed-size records, indexed by sequence number. The counts are those of RFC 6675's
+//! A ring of fixed-size records, indexed by sequence number. The counts are those of RFC 6675's
 //! pipe as in Linux: in flight = outstanding - sacked - lost + retransmissions. Losses are detected
 //! by time (RACK, RFC 8985) with two cursors instead of a scan: first transmissions are in order of
 //! sequence and time, retransmissions are queued in order of time, so each record is examined once
@@ -40,8 +40,8 @@ const APP_LIMITED: u8 = 16;
 /// Segments and bytes that an acknowledgement newly delivered.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Delivery {
-    /// Arrival, echoed time stamp and minimum round trip so far, which distinguish the arrival of a
-    /// retransmission from that of an earlier transmission.
+    /// Arrival, echoed time stamp and minimum round trip at that time, which distinguish the
+    /// arrival of a retransmission from that of an earlier transmission.
     pub(super) now: Time,
     pub(super) echoed: Stamp,
     pub(super) min_rtt: Span,
@@ -81,7 +81,7 @@ pub(super) struct Newest {
     pub(super) sequence: u32,
 }
 
-/// What a transmission records for rate sampling.
+/// The state at a transmission, for rate sampling.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Departure {
     pub(super) now: Time,
@@ -125,7 +125,7 @@ pub(super) struct Scoreboard {
     pub(super) retransmitting: u32,
     /// Lost segments without a retransmission in flight.
     waiting: u32,
-    /// One past the highest selectively acknowledged segment.
+    /// The number after the highest selectively acknowledged segment.
     highest_sacked: u32,
     /// Blocks of the previous acknowledgement, so that only new parts are walked through.
     known: [(u32, u32); 3],

@@ -160,7 +160,7 @@ mod tests {
         assert!(undo.all_duplicates());
         undo.give_up();
         assert!(!undo.all_duplicates());
-        // One of before is still under way.
+        // A segment from before is still in flight.
         undo.begin(9, None, 1);
         undo.on_retransmission(Time::ZERO);
         undo.on_duplicate(9);

@@ -117,7 +117,7 @@ fn a_journal_that_somebody_changes_ends_no_run() {
         fs::write(&journal, change(&whole)).unwrap();
         let told = run.finish(1.0).unwrap_err().to_string();
         assert!(told.contains("trials.jsonl") && told.contains(reason), "{told}");
-        // What is left is what the journal says, and no table in its place.
+        // The journal remains, and the table is gone.
         assert!(!RunDir::read(&root).unwrap().record.complete);
         assert!(!root.join(TRIALS).exists());
         fs::write(&journal, whole).unwrap();
@@ -184,7 +184,7 @@ fn a_damaged_table_is_refused_by_its_name() {
     assert!(refused(&root).contains("more than 2 trials"));
     change(&root, |json| json["trials_in"]["count"] = 3.into());
     assert_eq!(RunDir::read(&root).unwrap().record.trials.len(), 3);
-    // One of a run without records, and one of another run's arms.
+    // A table of a run without records, and a table with another run's arms.
     fs::remove_file(&table).unwrap();
     assert!(refused(&root).contains(TRIALS));
     let trials: Vec<TrialRecord> = (0..3).map(|index| trial(index).0).collect();

@@ -147,8 +147,8 @@ impl RunDir {
         self.folder.begin(&self.folder.folder(folder)?.join(name))
     }
 
-    /// Returns the record so far: with all appended trials, or without trials once there are more
-    /// than 2,000.
+    /// Returns the record up to now: with all appended trials, or without trials once there are
+    /// more than 2,000.
     pub fn record(&self) -> &RunRecord {
         &self.record
     }

@@ -1,4 +1,4 @@
-//! What a run directory, and all around it, is like after every fault at every step.
+//! The state of a run directory, and of all around it, after every fault at every step.
 
 use std::fs;
 use std::io::Write as _;
@@ -55,8 +55,7 @@ struct Progress {
     is_finished: bool,
 }
 
-/// A run of two trials with a table of packets and a file of its own, that ends early as the
-/// program does.
+/// A run of two trials with a table of packets and a capture, that ends early as the program does.
 fn run(path: &Path) -> Progress {
     let mut progress = Progress::default();
     let Ok(mut run) = RunDir::create(path, record()) else { return progress };
@@ -238,7 +237,7 @@ fn a_cut_short_run_is_read_without_what_is_damaged_and_says_so() {
     for word in ["0000001-samples", "0000002-samples", "it is missing", "trials.jsonl:5"] {
         assert!(data.left_out.iter().any(|line| line.contains(word)), "{:?}", data.left_out);
     }
-    // One without its journal was cut short before its first trial.
+    // A directory without its journal was cut short before its first trial.
     fs::remove_file(root.join("trials.jsonl")).unwrap();
     assert!(RunDir::read(root).unwrap().record.trials.is_empty());
 }
@@ -260,7 +259,7 @@ fn go_on(path: &Path) -> Progress {
     progress
 }
 
-/// What is in a run directory, without when it was gone on with.
+/// The content of a run directory, without the time at which the run was resumed.
 fn timeless(root: &Path) -> (RunData, Vec<u8>) {
     let mut data = RunDir::read(root).unwrap();
     data.record.host = HostFacts::default();
@@ -272,7 +271,7 @@ fn a_resumed_run_is_what_it_had_been_without_a_break() {
     let directory = tempfile::tempdir().unwrap();
     let [broken, whole] = ["broken", "whole"].map(|name| directory.path().join(name));
     cut_short(&broken, 2);
-    // Of a trial that was under way, and of a last breath.
+    // Files of a trial that was under way, and of the last write.
     fs::write(broken.join("parts/0000002-samples.parquet"), b"PAR1").unwrap();
     fs::create_dir(broken.join("exec")).unwrap();
     fs::write(broken.join("exec/0000002-upload.txt"), b"half").unwrap();
@@ -418,7 +417,7 @@ fn a_run_does_not_begin_in_a_directory_that_another_program_has_locked() {
     RunDir::create(&path, record()).unwrap();
 }
 
-/// Its summaries would have the samples of the later trials alone.
+/// A summary would have the samples of the later trials alone.
 #[test]
 fn a_run_that_keeps_no_samples_is_not_resumed() {
     let directory = tempfile::tempdir().unwrap();

@@ -204,7 +204,7 @@ impl Series {
         disk::sync_directory(&self.path).map_err(StoreError::io(&self.path, "write"))
     }
 
-    /// Returns a run of the series, or why a directory is none.
+    /// Returns a run of the series, or why a directory is not one.
     fn examine(&self, path: &Path) -> Result<Member, String> {
         if !is_real_directory(path) {
             return Err("a link, or not a directory".to_owned());

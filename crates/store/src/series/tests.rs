@@ -1,4 +1,4 @@
-//! What is taken out of a series, and what never is.
+//! The runs that are removed from a series, and the files that never are.
 
 use std::cell::Cell;
 use std::os::unix::fs::symlink;
@@ -184,7 +184,7 @@ fn nothing_is_removed_through_a_link() {
     let before = with_links(directory.path());
     for name in ["2026-01-03", "2026-01-04", "2026-01-05", "2026-01-06"] {
         reason(&series, name);
-        // Nor is one that became a link after it had been looked at.
+        // A directory that became a link after it had been checked is not removed either.
         let member = Member {
             path: root.join(name),
             name: name.to_owned(),
@@ -208,14 +208,14 @@ fn what_cannot_be_kept_of_a_run_keeps_the_run() {
     for (file, is_left) in [("run.json", true), ("samples.parquet", true), ("report.html", false)] {
         assert_eq!(run.path.join(file).exists(), is_left, "{file}");
     }
-    // It is still what it was, and goes once there is room.
+    // The run is unchanged, and is removed once the disk has room.
     let again = series.members().unwrap().runs[0].clone();
     series.remove(&again, || Ok(())).unwrap();
     assert!(!run.path.exists());
 }
 
-/// A full disk, a kill and a power cut at each step: what is not of the run stays byte for byte,
-/// its numbers are kept before it is no run any more, and what is left can be finished.
+/// A full disk, a kill and a power cut at each step: foreign files stay byte for byte, the numbers
+/// of a run are stored before its directory stops being a run, and the rest can be finished.
 #[test]
 fn at_every_step_a_removal_can_be_gone_on_with() {
     let start = tempfile::tempdir().unwrap();

@@ -43,7 +43,7 @@ pub struct AxisValue {
     pub amount: Option<f64>,
 }
 
-/// One trial of a sweep.
+/// A trial of a sweep.
 #[derive(Debug, Clone, Copy)]
 pub struct SweepRow<'a> {
     /// Number of the cell.

@@ -120,7 +120,7 @@ fn the_tables_are_the_same_however_the_rows_came() {
         drop(directory);
         let (mut directory, notes) = open(mixed.path(), &manifest);
         assert_eq!(notes, [""; 0]);
-        // What was not flushed is gone: that is what a kill leaves.
+        // Rows that were not flushed are gone, as after a kill.
         assert!(directory.units().count() <= units / 2);
         directory.append(rows(&manifest, 3..9)).unwrap();
         directory.append(rows(&manifest, 7..12)).unwrap();

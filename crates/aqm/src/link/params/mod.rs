@@ -17,12 +17,12 @@ use crate::link::flight::{FlightOptions, Jitter, JitterLaw, Reorder, RequestGran
 use crate::link::middlebox::MiddleboxOptions;
 use crate::link::rate_process::RateProcess;
 
-/// What follows from a link's own parameters.
+/// The parts of a link that follow from its own parameters.
 #[derive(Debug)]
 pub(crate) struct LinkConfig {
     /// When packets may leave, from time zero.
     pub(crate) rate: RateProcess,
-    /// What a queue in front of the link may know of it.
+    /// The facts about the link that a queue in front of it may use.
     pub(crate) facts: LinkFacts,
     /// The delay of the medium access behind the queue.
     pub(crate) grant: Option<RequestGrant>,

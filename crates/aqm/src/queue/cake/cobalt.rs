@@ -59,7 +59,7 @@ pub(super) struct Judgement {
     pub mark: bool,
 }
 
-/// What a step of BLUE changed.
+/// The change that a step of BLUE made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Blue {
     /// BLUE began to drop.

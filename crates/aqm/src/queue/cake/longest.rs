@@ -19,7 +19,7 @@ pub(super) struct Longest {
     heap: Vec<u16>,
     /// The index of each queue in the heap.
     place: Vec<u16>,
-    /// Packets that may leave until the heap is no longer maintained; zero if it is not.
+    /// Packets that may leave until the heap is no longer maintained; zero if it is not maintained.
     kept_for: u16,
 }
 

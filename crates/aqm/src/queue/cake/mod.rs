@@ -9,7 +9,7 @@
 //! Each flow has a `cobalt` of its own, CoDel and BLUE together. Where memory runs out, the longest
 //! queue of all loses packets from its head (`longest`).
 //!
-//! With `rate`, a `shaper` without bursts says when the next packet may leave, and a tin that is
+//! A `shaper` without bursts (with `rate`) says when the next packet may leave, and a tin that is
 //! within its share of the rate goes before one that is not. Without, the link behind sets the
 //! pace, and the tins take turns by weight.
 //!

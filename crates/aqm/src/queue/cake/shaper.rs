@@ -33,7 +33,7 @@ impl Overhead {
         match self.framing {
             Framing::None => len,
             Framing::Atm => len.div_ceil(48).saturating_mul(53),
-            // One byte per 64 or part of them: at most one too many.
+            // A byte per 64 or part of 64: at most one too many.
             Framing::Ptm => len.saturating_add(len.div_ceil(64)),
         }
     }

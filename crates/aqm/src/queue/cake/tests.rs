@@ -50,7 +50,7 @@ fn shares(cake: &mut Cake<u32>, kinds: &[(u32, Meta)], count: u32, gap: Span) ->
     sent.into_values().collect()
 }
 
-/// Host 1 has eight flows, host 2 one; all to hosts of their own.
+/// Host 1 has eight flows, host 2 one; each flow goes to another host.
 fn two_sources() -> Vec<(u32, Meta)> {
     let flow = |number: u32| {
         let src = if number < 8 { 1 } else { 2 };
@@ -187,7 +187,7 @@ fn for_ingress_a_drop_takes_the_time_of_a_packet() {
     assert!(sent.abs_diff(25_000_000) < 10_000, "{sent}");
     let (sent, dropped) = overloaded("cake:rate=10mbit,memory=100000B,ingress=on", 20);
     assert!(dropped > 0);
-    // What is dropped is charged, and two thirds of the rate are sent whatever that comes to.
+    // Dropped packets are charged too, and two thirds of the rate are sent all the same.
     assert!(sent.abs_diff(16_666_667) < 50_000, "{sent}");
 }
 

@@ -51,7 +51,7 @@ pub(super) struct Schedule {
     pub weight: u32,
 }
 
-/// One queue, as large as a cache line.
+/// A flow's queue, as large as a cache line.
 #[derive(Debug)]
 #[repr(align(64))]
 pub(super) struct Flow {
@@ -234,8 +234,8 @@ impl Tin {
         self.enter_hosts(index, isolation);
     }
 
-    /// Returns the flow whose turn it is; a decaying one only if `may_decay`, or if there is no
-    /// other.
+    /// Returns the flow whose turn it is. A decaying flow only if `may_decay`, or if all flows
+    /// decay.
     #[inline]
     pub fn next_flow(&self, may_decay: bool) -> Option<usize> {
         let decaying = self.decaying.first();

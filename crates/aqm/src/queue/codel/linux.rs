@@ -1,8 +1,8 @@
 //! CoDel as in Linux 6.12 (`include/net/codel_impl.h`): its clock, its reciprocal square root and
 //! its re-entry, bit for bit.
 //!
-//! One consequence of the 32-bit clock is retained on purpose: on re-entry, a next drop that is 36
-//! to 73 minutes old seems to be ahead, so the law resumes at the old rate.
+//! A consequence of the 32-bit clock is retained on purpose: on re-entry, a next drop that is 36 to
+//! 73 minutes old seems to be ahead, so the law resumes at the old rate.
 
 use super::CodelConfig;
 use crate::aqm::{Aqm, Marking, Store, mark_if_capable, signal};
@@ -86,8 +86,8 @@ impl Linux {
         Some((packet, may_signal))
     }
 
-    /// One step of Newton's method from the reciprocal of the previous count: good where count
-    /// grew by one from a large value, and off by 40 % at count 2.
+    /// A step of Newton's method from the reciprocal of the previous count: good where count grew
+    /// by one from a large value, and off by 40 % at count 2.
     fn newton_step(&mut self) {
         let inverse = u64::from(self.reciprocal_sqrt_q16) << 16;
         let inverse_squared = (inverse * inverse) >> 32;

@@ -5,8 +5,8 @@ use crate::queue::docsis_pie::MAX_PACKET_BYTES;
 use crate::rate::Rate;
 use crate::time::Span;
 
-/// The probability that a packet is marked for the delay of its own queue: 0 below `start`, 1 from
-/// `end` on, linear between.
+/// The probability that a packet is marked for the delay of the low latency queue: 0 below `start`,
+/// 1 from `end` on, linear between.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Ramp {
     rate: Rate,
@@ -61,7 +61,7 @@ mod tests {
     /// dual-queue-coupled-aqm-test-suite).
     #[test]
     fn thresholds_are_those_of_the_cablelabs_simulator() {
-        // At 50 Mbit/s two largest frames take 640 us, more than 1000 - 524.
+        // Two largest frames take 640 us at 50 Mbit/s, more than 1000 - 524.
         assert_eq!(ramp(50, 1_000).start, Span::from_micros(640));
         let start = ramp(50, 2_000).start.as_nanos();
         assert!((1_475_000..=1_477_000).contains(&start), "{start}");

@@ -1,4 +1,4 @@
-//! What the two queues keep to, whoever calls and whenever: seen from outside.
+//! Laws of the two queues that hold for all calls at all times, tested from outside.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 
@@ -71,7 +71,7 @@ fn a_late_caller_finds_the_coupling_where_a_punctual_one_does() {
 fn a_late_caller_knows_when_the_low_latency_flow_fell_silent() {
     let prepare = |queue: &mut DocsisLld<()>| {
         offer(queue, 0, 1, Ecn::NotEct);
-        // The same share of each of three intervals.
+        // Equal shares of each of three intervals.
         for at_ms in [1, 17, 33] {
             offer(queue, at_ms, 4, Ecn::Ect1);
             take(queue, at_ms, 4);
@@ -120,7 +120,8 @@ fn a_mark_names_the_queue_that_asked_for_it() {
         offer(&mut queue, 0, stored, Ecn::Ect1);
         queue.coupled_q56 = coupled_q56;
         let mut marks = Marks::default();
-        // What is certain to be marked makes a sum that must exceed one: the second is.
+        // A packet that is certain to be marked adds up to a sum that must exceed one: the second
+        // packet does.
         for _ in 0..2 {
             let meta = Meta { ecn: Ecn::Ect1, ..Meta::new(1_250, 3) };
             queue.enqueue(Time::ZERO, Packet { meta, payload: () }, &mut marks);

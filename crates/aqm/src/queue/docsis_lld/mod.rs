@@ -461,7 +461,7 @@ mod tests {
     }
 
     /// 2 ms of packets arrive at once, and 3 ms when 1 ms has passed in which nothing left: 5 ms
-    /// are stored, the virtual queue stands for 4.
+    /// are stored, the virtual queue represents 4 ms.
     #[test]
     fn a_virtual_queue_marks_by_its_own_delay() {
         let marks = |virtual_loop| {

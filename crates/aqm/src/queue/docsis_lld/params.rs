@@ -71,7 +71,7 @@ pub enum CoupledWhile {
 
 choices!(CoupledWhile { "always" => Always, "awake" => Awake, });
 
-/// What the delay of the low latency queue follows from.
+/// The source of the low latency queue's delay.
 enum DelayModel {
     Queue,
     Virtual,

@@ -69,7 +69,8 @@ mod tests {
         assert_eq!(delay_ms(NONE, NONE, 0), 10);
         // Half of the rate over 16 ms is 80,000 bits.
         assert_eq!(delay_ms(NONE, NONE, 80_000), 20);
-        // At most its weight, 230/256, counts: 26/256 of the rate are left.
+        // The low latency flow counts with at most its weight, 230/256: 26/256 of the rate are
+        // left.
         assert_eq!(delay_ms(NONE, NONE, 1_600_000), 98);
     }
 

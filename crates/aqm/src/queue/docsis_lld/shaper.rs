@@ -26,7 +26,7 @@ struct Bucket {
 }
 
 impl Shaper {
-    /// Returns full buckets; `None` if the flow has no rate of its own.
+    /// Returns full buckets; `None` if the flow has no rate.
     pub fn new(rates: FlowRates) -> Option<Self> {
         let sustained = Bucket::new(rates.sustained?, rates.burst_bytes);
         let peak = rates.peak.map(|rate| Bucket::new(rate, FlowRates::PEAK_BURST_BYTES));

@@ -1,4 +1,4 @@
-//! What becomes of packets where the controller asks for a signal: seen from outside.
+//! The fate of packets that the controller wants to signal, tested from outside.
 
 use alloc::boxed::Box;
 
@@ -44,7 +44,7 @@ fn a_spec_is_read_into_the_units_of_its_profile() {
     let linux = parse("dualpi2:profile=linux,coupling=3", 1_000).unwrap();
     let DualPi2Profile::Linux(controller) = linux.profile else { panic!("{linux:?}") };
     assert_eq!(controller.coupling, 3);
-    // In hundredths of a per cent, to the nearest.
+    // The share in hundredths of a per cent, to the nearest.
     for (share, expected) in [("25%", 2_500), ("1.126%", 113), ("1.124%", 112)] {
         let spec = alloc::format!("dualpi2:classic-share={share}");
         assert_eq!(parse(&spec, 1_000_000).unwrap().classic_share, expected);

@@ -31,9 +31,9 @@ pub struct DualPi2LinuxConfig {
     pub step_min_packets: u32,
     /// When the coupled AQM judges a packet (`drop_early`).
     pub drop: DropAt,
-    /// What the low latency queue does if `k * p` would exceed one (`drop_overload`).
+    /// The action of the low latency queue if `k * p` would exceed one (`drop_overload`).
     pub overload: Overload,
-    /// Which packets enter the low latency queue (`ecn_mask`).
+    /// The packets that enter the low latency queue (`ecn_mask`).
     pub ecn: LowLatencyEcn,
     /// The limit of both queues together.
     pub limit: Limit,
@@ -59,7 +59,7 @@ pub enum DropAt {
     Enqueue,
 }
 
-/// What the low latency queue does in overload.
+/// The action of the low latency queue in overload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Overload {
     /// Drops as the classic queue does, which bounds its delay.
@@ -404,7 +404,7 @@ mod tests {
             (u32::MAX, 20, 20, true),
             (u32::MAX, 20, 25, true),
             (u32::MAX, 30, 29, false),
-            // It stays at its most for now: below the target it will fall.
+            // The probability stays at its maximum for now: below the target it will fall.
             (u32::MAX, 10, 12, false),
             (u32::MAX, 14, 15, true),
             (u32::MAX - 1, 20, 40, false),
@@ -506,7 +506,7 @@ mod tests {
         let (mut controller, l4s) = at(0, config);
         for found in 0..3 {
             controller.judge_arrival(Side::LowLatency, &l4s, found, STORED);
-            // What is dropped or waits elsewhere takes no turn.
+            // A packet that is dropped, or waits in the other queue, takes no turn.
             controller.judge_arrival(Side::Classic, &l4s, found, STORED);
             controller.probability = u32::MAX;
             let dropped = controller.judge_arrival(Side::LowLatency, &l4s, 3, STORED);

@@ -23,8 +23,8 @@
 //! | limit | 250 ms at the link's rate, and room for one MTU | 10000 packets |
 //! | keys of its own | - | `tc`'s: `drop`, `overload`, `step-packets`, `max-rtt`, ... |
 //!
-//! Not built: filters that put other traffic into L, which there are none of by default, and
-//! `split_gso`: packets come one by one.
+//! Not built: filters that put other traffic into L (Linux has none by default), and `split_gso`,
+//! because packets arrive one by one.
 //!
 //! # Divergences
 //! * `rfc`: the scheduler is weighted by a credit as in Linux, where appendix A leaves it open.
@@ -267,7 +267,7 @@ mod tests {
     use crate::registry::QueueSetup;
     use crate::rng::Rng;
 
-    /// What a queue told of packets by their payload.
+    /// The facts about packets that a queue reported, by their payload.
     #[derive(Default)]
     struct Told(Vec<(u64, u32, String)>);
 
@@ -315,7 +315,7 @@ mod tests {
         let drops: Vec<_> = drops.collect();
         assert_eq!(drops.len() as u64, stats.dropped_enqueue.packets);
         assert!(drops.iter().all(|(ms, payload, _)| u64::from(payload / 4) == *ms));
-        // What was marked on arrival leaves so.
+        // A packet that was marked on arrival leaves marked.
         let marked: Vec<u32> =
             told.0.iter().filter(|told| told.2.starts_with("marked")).map(|told| told.1).collect();
         assert!(marked.len() > 100);

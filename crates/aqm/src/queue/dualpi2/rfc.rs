@@ -245,7 +245,7 @@ mod tests {
             (100, 20, 20, true),
             (100, 20, 25, true),
             (100, 30, 29, false),
-            // It stays at its most for now: below the target it will fall.
+            // The probability stays at its maximum for now: below the target it will fall.
             (100, 10, 12, false),
             (100, 14, 15, true),
             (99, 20, 40, false),

@@ -1,6 +1,6 @@
 //! PIE as Mahimahi's `pie_packet_queue.cc` computes it; see the [module](super) for the list.
 //!
-//! Its gains are applied to milliseconds instead of seconds: from p = 0.1 % on, a step is 62.5
+//! Mahimahi applies the gains to milliseconds instead of seconds: from p = 0.1 % on, a step is 62.5
 //! times that of RFC 8033, and more below. Its probabilities are binary fractions except for the
 //! decay, so fixed point loses nothing that its floating point keeps.
 

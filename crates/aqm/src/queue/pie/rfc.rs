@@ -235,7 +235,8 @@ mod tests {
         assert!((signals - 20_000.0).abs() < 3.0 * deviation, "{signals} is not 20000");
     }
 
-    /// Sections 4.1, 4.4 and 5.4, where so much has been accumulated that chance has no say.
+    /// Sections 4.1, 4.4 and 5.4, with so large an accumulated probability that the result is
+    /// certain.
     #[test]
     fn what_spares_an_arrival_ends_at_its_edge() {
         let signals = |percent: u64, old_delay_ns, bytes, burst_ns| {

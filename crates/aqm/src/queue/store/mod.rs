@@ -1,7 +1,7 @@
 //! Four ways to store packets: [`Ring`] in order of arrival, [`Single`] a ring under an AQM and a
 //! limit, [`fair`] a queue and an AQM per flow, and `dual` two rings with a scheduler between them.
 //!
-//! These store, schedule and count packets; the disciplines decide which are dropped or marked
+//! The stores hold, schedule and count packets; the disciplines decide which are dropped or marked
 //! ([`Aqm`](crate::aqm::Aqm), or the controllers of the dual queues).
 
 pub(crate) mod dual;

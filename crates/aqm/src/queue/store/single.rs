@@ -1,4 +1,4 @@
-//! One first-in first-out queue with an AQM and a limit: FIFO, head-drop, CoDel, PIE, RED, BoDe.
+//! A first-in first-out queue with an AQM and a limit: FIFO, head-drop, CoDel, PIE, RED, BoDe.
 
 use crate::aqm::{Aqm, Marking, Store, Verdict, mark_if_capable};
 use crate::config::PacketsOrBytes;
@@ -63,7 +63,7 @@ pub struct NoAqm;
 
 impl Aqm for NoAqm {}
 
-/// One queue under the AQM `A`.
+/// A queue under the AQM `A`.
 #[derive(Debug)]
 pub struct Single<A, P> {
     aqm: A,

@@ -522,7 +522,7 @@ fn who_is_silent_is_spoken_for() {
     let mut fleet = Fleet::ready();
     let device = fleet.enrol(1, "");
     let run = fleet.given(device);
-    // Of 24 runs a day, none is requested for ten days; the assigned run stays open.
+    // The device requests none of its 24 runs a day for ten days; the assigned run stays open.
     fleet.now += 10 * 24 * 60 * MINUTE;
     let mut settled = 0;
     while fleet.change(|it, tx, now, rng| Ok(Ok(it.settle(tx, now, rng, 9)?))) == Ok(1) {

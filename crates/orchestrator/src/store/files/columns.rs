@@ -170,7 +170,7 @@ pub(super) enum Column {
 #[derive(Debug, Default)]
 pub(super) struct Lists {
     numbers: Vec<i64>,
-    /// For each list, the index in `numbers` after its last number.
+    /// The index in `numbers` after the last number of each list.
     ends: Vec<usize>,
 }
 

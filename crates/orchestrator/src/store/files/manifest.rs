@@ -54,11 +54,11 @@ pub(in crate::store) struct Part {
     pub(in crate::store) sha256: String,
 }
 
-/// What a row of a file describes.
+/// The content of a file's rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(in crate::store) enum Rows {
-    /// One series of one run.
+    /// A series of a run.
     Runs,
     /// A sum of series of lines that are alike.
     Sums,
@@ -88,7 +88,7 @@ impl Manifest {
         Self { format: FORMAT, archive, next_file: 1, days: Vec::new() }
     }
 
-    /// Reads the manifest in a directory; `None` if there is no file.
+    /// Reads the manifest in a directory; `None` if the file is missing.
     ///
     /// # Errors
     /// Returns [`StoreError::Broken`] if it is damaged, of a newer version, or names a file outside

@@ -234,7 +234,7 @@ pub(super) fn prepare(folder: &Path) -> Result<Manifest, StoreError> {
     Ok(manifest)
 }
 
-/// Returns the identifier of the archive in a directory; `None` if there is no archive.
+/// Returns the identifier of the archive in a directory; `None` if the directory has no archive.
 pub(super) fn archive_in(folder: &Path) -> Result<Option<String>, StoreError> {
     Ok(Manifest::read(folder)?.map(|manifest| manifest.archive))
 }

@@ -1,4 +1,4 @@
-//! What remains of a day after its runs were deleted: sums of series of lines that are alike, and
+//! The rest of a day after its runs were deleted: sums of series of lines that are alike, and
 //! counts of outcomes.
 
 use std::collections::BTreeMap;

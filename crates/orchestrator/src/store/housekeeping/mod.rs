@@ -57,7 +57,7 @@ struct Archive {
     is_swept: bool,
 }
 
-/// What a step did.
+/// The work that a step did.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Did {
     pub what: Work,
@@ -296,7 +296,7 @@ fn write_part(
 /// Finds or creates the archive of a store, and stores its location.
 fn locate(keeper: &mut Keeper, folder: &Path) -> Result<Archive, StoreError> {
     underload_disk::private_directory(folder).map_err(|error| temporary(folder, error))?;
-    // Of several programs that start at once, one creates the archive and the others wait.
+    // If several programs start at once, one creates the archive and the others wait.
     let stored = |keeper: &mut Keeper| -> Result<Option<Location>, StoreError> {
         setting(&mut *keeper.database, LOCATION)
     };

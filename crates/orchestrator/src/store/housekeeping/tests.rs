@@ -20,7 +20,7 @@ use crate::store::{SqlArchive, SqlStore};
 
 const DAY_MS: u64 = 86_400_000;
 
-/// What a store answers.
+/// The answers of a store.
 #[derive(Debug, PartialEq)]
 pub(in crate::store) struct Answers {
     questions: Vec<(Vec<Sum>, Outcomes)>,
@@ -136,7 +136,7 @@ fn answers_are_the_same_after_days_were_moved() {
     assert!(done.contains(&Work::Moved(10)), "{done:?}");
     assert_eq!(answers(&mut archive), with_late);
     assert_eq!(in_database(&folder), 2 * 240);
-    // What was acknowledged is known for ever.
+    // Acknowledged results are known for ever.
     assert_eq!(append(&mut store, &late), [false; 10]);
     let again = SqlArchive::sqlite(folder.path());
     assert_eq!(answers(&mut again.expect("by another program")), with_late);
@@ -327,7 +327,7 @@ fn a_store_restored_from_a_copy_counts_on_behind_its_archive() {
     assert_eq!(results.len(), 230, "also those that the copy did not have, and the late ones");
 }
 
-/// A store in a folder of its own, with an archive elsewhere, and what was asked of it.
+/// A store in a separate folder, with an archive elsewhere, and the questions that it was asked.
 struct World {
     folder: TempDir,
     before: Answers,
@@ -372,7 +372,7 @@ fn world() -> World {
 fn is_sound(world: &World, archive: &Path, why: &str) -> SqlStore {
     let store = SqlStore::sqlite(world.folder.path()).expect("it opens");
     let folder = archive.join("archive");
-    // A power cut leaves the archive in a folder of its own in this test.
+    // A power cut leaves the archive in a separate folder in this test.
     store.housekeeping(Some(&folder), HALF).unwrap_or_else(|error| panic!("{why}: {error}"));
     let manifest = files::manifest(&folder).expect("a manifest");
     let is_folded = |day: &PlanDay| day.parts.iter().any(|part| part.rows_are == Rows::Sums);
@@ -390,7 +390,7 @@ fn is_sound(world: &World, archive: &Path, why: &str) -> SqlStore {
     store
 }
 
-/// The same, and what goes on from there ends well.
+/// As above, and the work that continues from there succeeds.
 fn goes_on(world: &World, archive: &Path, why: &str) {
     let store = is_sound(world, archive, why);
     let folder = archive.join("archive");
@@ -611,7 +611,7 @@ fn who_is_told_to_stop_folds_and_moves_nothing_more() {
     housekeeping.stop_flag().store(true, Ordering::Relaxed);
     let did = housekeeping.step(after_days(5)).expect("it steps");
     assert_eq!(did.what, Work::PutTogether(0));
-    // Where all are folded a day would be moved next.
+    // If all results are folded, a day would be moved next.
     while store.keeper().expect("a keeper").roll_up(1_000).expect("it adds up").has_more {}
     let stopped = housekeeping.step(after_days(5)).expect_err("a part is not written");
     assert!(stopped.to_string().contains("stopped"), "{stopped}");

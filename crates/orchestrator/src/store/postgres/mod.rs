@@ -9,7 +9,7 @@
 //! The write-ahead log is sequential: when the second transaction is on disk, so are the first and
 //! all that it has read. Nothing is acknowledged before that.
 //!
-//! These calls block, and must not be made on threads of asynchronous tasks.
+//! The calls here block, and must not be made on threads of asynchronous tasks.
 
 mod connect;
 

@@ -1,4 +1,4 @@
-//! A PostgreSQL of its own for tests and benchmarks, on a socket in a temporary folder.
+//! A separate PostgreSQL for tests and benchmarks, on a socket in a temporary folder.
 
 use std::fs;
 use std::os::unix::fs::chown;
@@ -71,7 +71,8 @@ impl Scratch {
     pub(crate) fn kill_and_restart(&mut self) {
         let killed = self.server.kill().and_then(|()| self.server.wait());
         killed.unwrap_or_else(|error| panic!("kill: {error}"));
-        // Its children notice a little later, and none may be left when another one starts.
+        // The server's children notice a little later, and must all have ended when another server
+        // starts.
         sleep(Duration::from_millis(300));
         self.server = launch(&self.programs, &self.folder, self.user);
         self.wait_until_ready();

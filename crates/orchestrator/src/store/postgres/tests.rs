@@ -21,7 +21,7 @@ use crate::store::housekeeping::{Did, Work};
 use crate::store::testing::{self, Both, START_MS, append, ask, many};
 use crate::store::{Keeper, SqlArchive, SqlStore};
 
-/// The address of a database of its own on the one server of these tests.
+/// The address of a separate database on the one server of these tests.
 fn database(test: &str) -> Option<String> {
     static SERVER: OnceLock<Option<Mutex<Scratch>>> = OnceLock::new();
     let server = SERVER.get_or_init(|| Scratch::start(test).map(Mutex::new));
@@ -42,8 +42,8 @@ fn all(archive: &mut SqlArchive) -> Vec<StoredResult> {
     seen
 }
 
-/// Puts so many results together and no more, at most about `limit` at a time. They may have to
-/// wait for a transaction of another test: the server numbers those of all its databases together.
+/// Folds `expected` results, at most about `limit` at a time. Folding may have to wait for a
+/// transaction of another test: the server numbers those of all its databases together.
 fn puts_together(keeper: &mut Keeper, limit: usize, expected: usize) {
     let mut count = 0;
     for _ in 0..1_000 {
@@ -444,7 +444,7 @@ fn a_slow_change_is_not_passed_over_when_days_are_moved() {
     let mut slow = SqlStore::postgres(&url).expect("it connects");
     let mut client = postgres::Client::connect(&url, postgres::NoTls).expect("it connects");
     let mut open = client.transaction().expect("it begins");
-    // It has taken its number and is not over.
+    // The transaction has a number and has not ended.
     let body = crate::store::encode::encode(&testing::result(2, 1));
     let sql = "INSERT INTO results (device, day, plan, body) VALUES ($1, $2, 'trial', $3)";
     let (device, day) = (&testing::device_id(2).0[..], i64::from(testing::result(2, 1).day()));
@@ -657,7 +657,7 @@ fn a_killed_database_loses_nothing_that_was_acknowledged() {
                 let mut store = SqlStore::postgres(url).expect("it connects");
                 let mut sequence = 0;
                 while !is_over.load(Ordering::Relaxed) {
-                    // One of them holds the turn of admission, and commits before it waits.
+                    // A transaction has the turn of admission, and commits before it waits.
                     let needs = Needs { admits: device == 0, ..Needs::default() };
                     let results = [testing::result(device, sequence)];
                     let kept = store.begin(&needs).and_then(|mut change| {

@@ -25,7 +25,7 @@ pub(in crate::store) struct Question<'a> {
     filter: &'a Filter,
     by: &'a [Dimension],
     planned: Arc<Planned>,
-    /// By line (see `parts`), and by day and hour if these are dimensions.
+    /// Groups by line (see `parts`), and by day and hour if these are dimensions.
     answers: BTreeMap<(u32, u32, u8), Answer>,
     /// Numbers of the lines of the answer, by the values of all dimensions except day and hour.
     parts: BTreeMap<Vec<String>, u32>,
@@ -43,7 +43,7 @@ struct Answer {
     devices: RoaringBitmap,
 }
 
-/// What the cells of a key belong to.
+/// The group that the cells of a key belong to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::store) enum Part {
     NotMeant,

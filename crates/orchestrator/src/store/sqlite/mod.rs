@@ -1,4 +1,4 @@
-//! One orchestrator's store: a SQLite file with a write-ahead log, synced at each commit.
+//! The store of a single orchestrator: a SQLite file with a write-ahead log, synced at each commit.
 
 #[cfg(test)]
 mod tests;
@@ -90,7 +90,7 @@ impl Sqlite {
         if self.version()? == VERSION {
             return Ok(());
         }
-        // In a transaction, because another process may migrate too.
+        // A transaction, because another process may migrate too.
         let change = rusqlite::Transaction::new_unchecked(
             &self.connection,
             rusqlite::TransactionBehavior::Immediate,
@@ -177,7 +177,7 @@ impl Database for Sqlite {
         if rows.is_empty() {
             return Ok(0);
         }
-        // One transaction, so one sync, for all rows.
+        // A single transaction, so one sync, for all rows.
         let is_alone = self.connection.is_autocommit();
         if is_alone {
             self.begin(Begin::Change)?;

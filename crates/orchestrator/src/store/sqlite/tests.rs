@@ -161,7 +161,7 @@ fn sums_are_the_same_however_much_was_put_together() {
     assert_eq!(day_and_dscp.len(), 10, "five days, two markings");
     assert_eq!(day_and_dscp[0].devices, 40, "each device once");
     let tests = |sums: &[Sum]| sums.iter().map(|sum| sum.tests).sum::<u64>();
-    // Of 30 runs of each one is the device's own, and three were refused.
+    // Each device has 30 runs: one was its own, and three were refused.
     assert_eq!(tests(day_and_dscp), 40 * 26 * 4);
     assert!(from_results.iter().any(|(sums, _)| sums.is_empty()), "of another plan is nothing");
     let mut keeper = store.keeper().expect("a keeper");

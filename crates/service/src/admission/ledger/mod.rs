@@ -1,4 +1,4 @@
-//! Which sessions are granted: a function of earlier grants and of the time.
+//! The sessions that are granted: a function of earlier grants and of the time.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;

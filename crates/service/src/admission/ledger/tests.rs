@@ -275,7 +275,7 @@ fn a_used_up_quota_makes_wait_and_what_was_not_used_is_given_back() {
     ledger.release(second.id, 0);
     let Err(Denial::Busy(wait, reason)) = ledger.grant(0, ask, address(1), None) else { panic!() };
     assert_eq!((wait, reason.contains("quota")), (Duration::from_mins(40), true));
-    // With a token, both the token's quota and the network's quota are charged.
+    // A session with a token is charged to both the token's quota and the network's.
     let token = Admitted { id: [1; 16], rate_bit_per_s: None, expires: 0, is_reserved: false };
     let tokened = ledger.grant(0, ask, address(1), Some(token)).unwrap();
     // 10 s of 750 Mbit/s, and of 16 Mbit/s of probes in each direction.

@@ -51,7 +51,7 @@ impl Fallback {
 const DEEP: Span = Span::from_micros(4_500);
 /// Prague's virtual round trip, the minimum time between reductions.
 const VIRTUAL_RTT: Span = Span::from_millis(25);
-/// At one vote per 25 ms a quarter of a second, longer than a flow's start disturbs an L4S queue.
+/// A quarter of a second at one vote per 25 ms, longer than a flow's start disturbs an L4S queue.
 const MOST_VOTES: i32 = 10;
 
 #[cfg(test)]

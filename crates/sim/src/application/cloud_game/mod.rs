@@ -2,7 +2,7 @@
 //!
 //! The player's input is sent every 33 ms in 128 bytes. Each frame shows all input that reached the
 //! server before it. Frame sizes are normally distributed around the bit rate's share (standard
-//! deviation a tenth), in packets of 1200 bytes. There are no retransmissions: a frame with a lost
+//! deviation a tenth), in packets of 1200 bytes. Nothing is retransmitted: a frame with a lost
 //! packet is not shown.
 //!
 //! At a constant rate the packets of a frame are sent at once. An L4S video (ECT(1)) adapts its
@@ -96,7 +96,7 @@ pub(super) struct CloudGame {
     pictures: u32,
     inputs: Vec<Input>,
     packets_sent: u32,
-    /// One past the newest input at the server, and the delay of that input.
+    /// The number after the newest input at the server, and the delay of that input.
     inputs_at_server: u32,
     newest_input_took: Span,
     /// `None` at a constant rate.

@@ -12,7 +12,7 @@ use crate::net::{Message, Report};
 pub(super) struct Frame {
     pub(super) captured: Time,
     pub(super) packets_missing: u32,
-    /// One past the newest input that it shows.
+    /// The number after the newest input that the frame shows.
     pub(super) inputs: u32,
     /// Delay of that input to the server; `None` before the first input.
     pub(super) input_took: Option<Span>,
@@ -22,7 +22,7 @@ pub(super) struct Frame {
 #[derive(Debug, Default)]
 pub(super) struct Screen {
     frames: Vec<Frame>,
-    /// One past the newest frame shown.
+    /// The number after the newest frame shown.
     end: u32,
     /// Capture to arrival of each frame shown.
     frame_delays: Samples,

@@ -34,7 +34,7 @@ use super::numbers::{metric, normal, percent};
 use super::samples::Samples;
 use control::{Controller, Fate};
 
-/// One direction of a video call.
+/// A direction of a video call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InteractiveVideoConfig {
     pub direction: Direction,
@@ -106,7 +106,7 @@ struct Screen {
     /// Frames not shown, from number `first` on.
     frames: VecDeque<Frame>,
     first: u32,
-    /// One past the last packet that arrived.
+    /// The number after the last packet that arrived.
     end: u32,
     /// Packets since the last report.
     news: u32,

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Browser {
-    /// One connection for the HTML, nine more for its resources, all ten kept alive.
+    /// A connection for the HTML, nine more for its resources, all ten kept alive.
     InternetExplorer,
     /// Six connections at a time, a new one for each resource.
     #[default]

@@ -60,7 +60,7 @@ impl Default for WebConfig {
 /// State of the browser.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
-    /// Between two loads, or done.
+    /// The pause between two loads, or the end.
     Resting,
     /// Waiting for the DNS server's answer.
     Resolving,

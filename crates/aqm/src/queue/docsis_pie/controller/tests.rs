@@ -201,7 +201,7 @@ fn what_has_added_up_bounds_the_chance() {
     let p = ONE_Q56 / 64;
     let count = |p, accumulated| (0..10_000).filter(|&seed| drops(p, accumulated, seed)).count();
     assert_eq!(count(p, LOW_Q56 - p - 1), 0);
-    // One in 64, and three standard deviations.
+    // Expects one in 64, within three standard deviations.
     assert!(count(p, LOW_Q56 - p).abs_diff(156) < 38, "{}", count(p, LOW_Q56 - p));
     assert!(count(p, HIGH_Q56 - p - 1).abs_diff(156) < 38);
     assert_eq!(count(p, HIGH_Q56 - p), 10_000);

@@ -272,7 +272,7 @@ impl<A: Aqm, P> Fair<A, P> {
     }
 }
 
-/// Which list a flow is in.
+/// The list that a flow is in.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum IsNew {
     Yes,
@@ -344,7 +344,7 @@ impl<A: Aqm, P> Qdisc<P> for Fair<A, P> {
     }
 }
 
-/// One flow while its AQM dequeues.
+/// A flow while its AQM dequeues.
 struct FlowStore<'a, P> {
     chain: &'a mut Chain,
     index: usize,

@@ -276,7 +276,7 @@ fn reports_of_what_was_sent_before_it_give_a_retransmission_another_timeout() {
 fn what_fills_a_gap_grows_the_window_by_itself_alone() {
     let mut script = Script::new(400);
     script.ack(100, ack(0, 0, &[(1, 4)]));
-    // One segment moves the left edge by ten and ends recovery.
+    // A segment moves the left edge by ten and ends recovery.
     script.ack(150, ack(0, 0, &[(1, 10)]));
     let threshold = script.sender.window.threshold;
     script.ack(200, ack(10, 100, &[]));
