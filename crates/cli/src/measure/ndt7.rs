@@ -422,7 +422,7 @@ mod tests {
         let text = lines.join("\n");
         assert!(lines[0].starts_with("No grade: ") && lines[0].contains("no 99th perc"), "{text}");
         for part in [
-            "down: 9.6 Mbit/s down; round trip under load p50 110.0 ms, p90 230.0 ms, largest \
+            "down: 9.6 Mbit/s down; round trip inside the load p50 110.0 ms, p90 230.0 ms, largest \
              230.0 ms (3 smoothed readings of the loading connection), 20.4 ms without. The load \
              adds 90 ms to the median.",
             "down: 9.4 Mbit/s over all 10.0 s, as ndt7 defines its rate",
