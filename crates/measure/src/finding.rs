@@ -13,9 +13,14 @@ use underload_record::schema::{
 };
 
 use crate::outcome::{Outcome, goodput, trial};
+use crate::quality;
 
 /// Bytes of an IP packet per byte of TCP payload, full segments with time stamps.
 const WIRE_PER_PAYLOAD: f64 = 1500.0 / 1448.0;
+/// Bytes of acknowledgements per byte that they acknowledge: one for two segments.
+const ACKNOWLEDGED: f64 = 0.02;
+/// IPv6 and UDP headers of a probe.
+const PROBE_HEADER_BYTES: u64 = 48;
 /// Below this added delay no buffer size is computed.
 const BUFFER_DELAY_MS: f64 = 5.0;
 /// A UDP load that loses at most this share did not fill the line: lines with capacity left lose
@@ -72,6 +77,7 @@ pub fn step(
         finding.inside_unknown = Some(NO_ROUND_TRIPS.to_owned());
     }
     finding.buffer_kib = buffer_kib(&finding);
+    finding.qoo = quality::scores(&finding);
     Step::new(outcome, finding)
 }
 
@@ -103,6 +109,7 @@ fn finding(
         tier_down_percent: percent(down, tier.map(|tier| tier.down_bit_per_s)),
         rpm: rpm(measured).as_ref().map(rpm_values),
         markings: markings(step, &measured.samples),
+        moved_bytes: moved_bytes(step, measured),
         clock_offset_ms: measured.clock_offset.map(|clock| ms(clock.offset_ns)),
         clock_error_ms: measured.clock_offset.map(|clock| ms(clock.error_ns as i64)),
         ce_alarms: measured.ce_alarms.clone(),
@@ -161,6 +168,21 @@ fn buffer_kib(finding: &Finding) -> Option<f64> {
     let added_ms = finding.headline(Phase::Load)?.p99_ms? - idle_ms;
     let kib = added_ms * rate * WIRE_PER_PAYLOAD * 1e3 / 8.0 / 1024.0;
     (added_ms >= BUFFER_DELAY_MS).then_some(kib)
+}
+
+/// Returns the bytes of IP packets of load and probes in both directions.
+fn moved_bytes(step: &PresetStep, measured: &MeasurementResult) -> u64 {
+    let arrived = |log: &FlowLog| log.delivered.last().map_or(0, |last| last.bytes);
+    // What was sent and did not arrive has used the line, too.
+    let payload = measured.loads.iter().map(|log| arrived(log).max(log.bytes_sent)).sum();
+    let probe_bytes = u64::from(step.config.probe.payload_bytes) + PROBE_HEADER_BYTES;
+    let probes = 2 * probe_bytes * measured.samples.len() as u64;
+    wire_bytes(payload).saturating_add(probes)
+}
+
+/// Returns the bytes of IP packets that carry a TCP payload, with their acknowledgements.
+pub(crate) fn wire_bytes(payload: u64) -> u64 {
+    (payload as f64 * WIRE_PER_PAYLOAD * (1.0 + ACKNOWLEDGED)) as u64
 }
 
 /// Returns whether the load is UDP and almost all that was sent in the load phase arrived.

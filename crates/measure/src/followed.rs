@@ -30,6 +30,7 @@ pub fn followed(trial: &TrialRecord) -> Vec<(Followed, f64)> {
         (Followed::LoadP50, ms(load, Quantile::P50).or_else(|| of_foreign(trial))),
         (Followed::InsideP99, inside_p99_ms(trial)),
         (Followed::IdleP50, ms(idle, Quantile::P50)),
+        (Followed::Qoo, trial.finding.as_ref().and_then(|finding| finding.lowest_qoo())),
         (Followed::GoodputUp, sum(up)),
         (Followed::GoodputDown, sum(down)),
     ];

@@ -8,7 +8,7 @@ use underload_record::schema::{
     PhaseWindow, Rpm, Series, SeriesPoint, Timeliness, TrialRecord, Validity, ValidityLimits,
 };
 
-use crate::finding::Step;
+use crate::finding::{Step, wire_bytes};
 use crate::outcome::Outcome;
 
 /// The results that a test reported for one direction.
@@ -50,6 +50,7 @@ impl ForeignLoad {
             .map(|(phase, start, end)| PhaseWindow { phase, start_ns: ns(start), end_ns: ns(end) })
             .collect();
         let series = self.series(index);
+        let moved_bytes = wire_bytes(self.payload_bytes());
         let rate = Some(self.goodput_bit_per_s.max(0.0));
         let is_up = self.direction == Direction::Up;
         let (up, down) = if is_up { (rate, None) } else { (None, rate) };
@@ -72,6 +73,7 @@ impl ForeignLoad {
             goodput_up_mbit_s: up.map(|rate| rate / 1e6),
             goodput_down_mbit_s: down.map(|rate| rate / 1e6),
             rpm: self.rpm,
+            moved_bytes,
             inside: self.inside.into_iter().collect(),
             foreign: Some(Box::new(self.foreign)),
             ..Finding::default()
@@ -85,6 +87,13 @@ impl ForeignLoad {
             ..TrialRecord::default()
         };
         Step::new(Outcome { trial, samples: Vec::new(), series }, finding)
+    }
+
+    /// Returns the payload of the whole load; by the settled rate if the test has no counts.
+    fn payload_bytes(&self) -> u64 {
+        let counted = self.moved.iter().map(|(_, bytes)| *bytes).max();
+        let by_rate = self.goodput_bit_per_s.max(0.0) / 8.0 * self.elapsed.as_secs_f64();
+        counted.unwrap_or(by_rate as u64)
     }
 
     /// Returns the goodput and RTT series, with the same names and units as the series of our own

@@ -10,6 +10,7 @@ mod finding;
 mod followed;
 mod foreign;
 mod outcome;
+mod quality;
 
 pub use finding::{Step, Tier, step};
 pub use followed::followed;

@@ -20,16 +20,18 @@ pub enum Followed {
     LoadP50,
     InsideP99,
     IdleP50,
+    Qoo,
     GoodputUp,
     GoodputDown,
 }
 
 impl Followed {
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::LoadP99,
         Self::LoadP50,
         Self::InsideP99,
         Self::IdleP50,
+        Self::Qoo,
         Self::GoodputUp,
         Self::GoodputDown,
     ];
@@ -41,6 +43,7 @@ impl Followed {
             Self::LoadP50 => ["load-p50", "median latency under load", "ms"],
             Self::InsideP99 => ["inside-p99", "p99 of round trips inside the load", "ms"],
             Self::IdleP50 => ["idle-p50", "median idle latency", "ms"],
+            Self::Qoo => ["qoo", "lowest Quality of Outcome", "%"],
             Self::GoodputUp => ["goodput-up", "goodput up", "Mbit/s"],
             Self::GoodputDown => ["goodput-down", "goodput down", "Mbit/s"],
         }
@@ -58,7 +61,7 @@ impl Followed {
     }
 
     pub fn more_is_worse(self) -> bool {
-        !matches!(self, Self::GoodputUp | Self::GoodputDown)
+        !matches!(self, Self::Qoo | Self::GoodputUp | Self::GoodputDown)
     }
 }
 

@@ -89,6 +89,7 @@ fn field(followed: Followed) -> &'static str {
         Followed::LoadP50 => "load_p50_ms",
         Followed::InsideP99 => "inside_p99_ms",
         Followed::IdleP50 => "idle_p50_ms",
+        Followed::Qoo => "qoo_percent",
         Followed::GoodputUp => "goodput_up_mbit_s",
         Followed::GoodputDown => "goodput_down_mbit_s",
     }

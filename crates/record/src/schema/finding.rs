@@ -38,8 +38,15 @@ pub struct Finding {
     /// p99, when the buffer is full, times the rate. `None` if the load went both ways, added
     /// almost no delay or did not fill the line, or if there are too few samples for a p99.
     pub buffer_kib: Option<f64>,
+    /// Bytes of IP packets that load and probes moved in both directions, estimated from their
+    /// payload; 0 in runs of earlier versions.
+    #[serde(default)]
+    pub moved_bytes: u64,
     /// Round trips per minute under load.
     pub rpm: Option<Rpm>,
+    /// Quality of Outcome of each application whose conditions were measured.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub qoo: Vec<QualityOfOutcome>,
     /// How the path changed the marking of each class.
     pub markings: Vec<MarkingFate>,
     /// How far the server's clock was ahead, ms; one-way delays are corrected by this.
@@ -173,6 +180,21 @@ pub struct Rpm {
     pub approximated_from_packets: bool,
 }
 
+/// Where the line lies for an application between unacceptable, 0 %, and optimal, 100 %
+/// (draft-ietf-ippm-qoo-10): the smallest of its components.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct QualityOfOutcome {
+    /// `call`, `game` or `web page`.
+    pub application: String,
+    /// Whose round trips were scored.
+    pub vantage: Vantage,
+    pub score: f64,
+    pub latency: f64,
+    pub loss: f64,
+    /// `None` if the application requires no throughput.
+    pub throughput: Option<f64>,
+}
+
 /// How the path changed the marking of a class.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct MarkingFate {
@@ -230,6 +252,11 @@ impl Finding {
     pub fn added_inside_ms(&self) -> Option<f64> {
         let idle_ms = self.headline(Phase::Idle)?.p50_ms?;
         Some(self.worst_inside()?.highest_ms()?.1 - idle_ms)
+    }
+
+    /// Returns the lowest Quality of Outcome of all applications, percent.
+    pub fn lowest_qoo(&self) -> Option<f64> {
+        self.qoo.iter().map(|it| it.score).reduce(f64::min)
     }
 
     /// Returns the direction whose connections have the longest round trips.

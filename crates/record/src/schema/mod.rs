@@ -44,7 +44,9 @@ pub use cohorts::{
     OutcomeStudy, QuantileEstimate, SelfCheck, SeriesStudy, Spread, Stratified, Stratum, TierUse,
 };
 pub use expectation::{Choice, Expectation, Extreme, Verdict, names_arm};
-pub use finding::{ClassLatency, Finding, ForeignTest, MarkingFate, Readings, Rpm};
+pub use finding::{
+    ClassLatency, Finding, ForeignTest, MarkingFate, QualityOfOutcome, Readings, Rpm,
+};
 pub use headline::Headline;
 pub use inside::{Added, InsideLatency, InsideReadings, Vantage};
 pub use measure::{

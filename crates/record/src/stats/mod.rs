@@ -13,6 +13,7 @@ mod ecdf;
 mod histogram;
 mod interval;
 mod kolmogorov;
+mod qoo;
 mod quantile;
 mod two_passes;
 
@@ -24,6 +25,7 @@ pub use ecdf::Ecdf;
 pub use histogram::{FixedBins, SignedHistogram};
 pub use interval::{RunningMean, jain_index, mean_interval};
 pub use kolmogorov::{KolmogorovSmirnov, kolmogorov_smirnov};
+pub use qoo::{Components, Conditions, LatencyBound, Requirements, quality_of_outcome};
 pub(crate) use quantile::nanos;
 pub(crate) use quantile::rank;
 pub use quantile::{distribution, nearest_rank, nearest_rank_of, of_sent, weighted_distribution};

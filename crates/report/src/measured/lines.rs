@@ -149,6 +149,7 @@ fn of_step(finding: &Finding) -> Vec<String> {
     }));
     lines.extend(other_classes(finding));
     lines.extend(finding.rpm.map(|rpm| responsiveness(name, rpm)));
+    lines.extend(quality_of_outcome(finding));
     lines.extend(finding.markings.iter().filter_map(|fate| marking(name, fate)));
     lines.extend(finding.ce_alarms.iter().map(|alarm| format!("{name}: {alarm}")));
     lines
@@ -207,6 +208,14 @@ fn responsiveness(name: &str, rpm: Rpm) -> String {
          from {source}",
         rpm.draft_09, rpm.goresponsiveness_p90, rpm.goresponsiveness_trimmed_mean
     )
+}
+
+/// Formats the Quality of Outcome of the applications.
+fn quality_of_outcome(finding: &Finding) -> Option<String> {
+    let scores: Vec<String> =
+        finding.qoo.iter().map(|it| format!("{} {:.0} %", it.application, it.score)).collect();
+    let scores = (!scores.is_empty()).then(|| scores.join(", "))?;
+    Some(format!("{}: Quality of Outcome (draft-ietf-ippm-qoo-10): {scores}", finding.step))
 }
 
 /// Formats a step's rates: `19.0 Mbit/s up (95 % of the tier)`.

@@ -113,6 +113,7 @@ fn step_heads() -> Markup {
         (unit_head("added inside", "ms")) (unit_head("p50 under load", "ms"))
         (unit_head("idle p50", "ms"))
         (unit_head("buffer", "KiB")) (unit_head("responsiveness", "RPM, draft-09"))
+        (unit_head("lowest QoO", "%"))
         (words_head("carried"))
     }
 }
@@ -142,6 +143,7 @@ fn step_row(finding: &Finding) -> Markup {
             td { (value(idle.and_then(|idle| idle.p50_ms))) }
             td { (value(finding.buffer_kib)) }
             td { (finding.rpm.map_or(NOTHING.to_owned(), |rpm| format!("{:.0}", rpm.draft_09))) }
+            td { (value(finding.lowest_qoo())) }
             td.text.wide { (measured::rates(finding)) }
         }
     }
