@@ -17,8 +17,8 @@ use underload_probe::control::{Ask, ConnectOptions, Remote, Trust};
 use underload_probe::endpoint::{ProbeClass, Prober, ProberConfig};
 use underload_probe::load::{LoadFlow, Token, Transport};
 use underload_probe::measure::{Measurement, MeasurementConfig, MeasurementResult, Progress, Ramp};
-use underload_probe::network::Line;
 use underload_probe::network::SocketSource;
+use underload_probe::network::{Line, QUIET_BELOW_BIT_PER_S};
 use underload_record::schema::{Direction, Marking, Phase, ValidityLimits};
 
 use crate::reach::Reach;
@@ -75,8 +75,8 @@ impl Carried {
     }
 }
 
-/// Default of the traffic below which a home counts as quiet: 250 kbit/s.
-pub const BUSY_DEFAULT: u64 = 250_000;
+/// Default of the traffic below which a home counts as quiet.
+pub const BUSY_DEFAULT: u64 = QUIET_BELOW_BIT_PER_S;
 /// A probe without an answer after this time is lost.
 const LOSS_TIMEOUT: Duration = Duration::from_secs(3);
 /// Time that a session lasts longer than each of its steps, for connecting and the last answers.

@@ -13,8 +13,9 @@ use underload_probe::load::check_congestion_control;
 use underload_probe::preset::{Knobs, LoadDirections, Preset, UdpLoad};
 use underload_record::schema::{Direction, Marking};
 
+use super::courtesy::{Hours, check_hours, hours};
 use super::keep::{Keep, keep};
-use underload_terminal::quantity::{duration, rate};
+use underload_terminal::quantity::{duration, rate, size};
 
 #[derive(Debug, Args)]
 #[expect(clippy::struct_excessive_bools, reason = "command-line switches")]
@@ -32,6 +33,7 @@ Examples:
   underload measure example.net --up --flows 1 --congestion-control bbr --duration 10s
   underload measure example.net --class 0 --class 45 --class 45/ect1 --json
   underload measure example.net --every 4h --jitter --keep 90d --out runs/line
+  underload measure example.net --every 2h --not 18:00-23:00 --per-day 2GB --when-quiet
   underload measure ndt7 --accept-terms")]
 pub struct Arguments {
     /// The server: a name or an address, with :PORT unless it is 4862. Other servers: the URL
@@ -101,6 +103,22 @@ pub struct Arguments {
     /// Number of measurements with --every [default: until interrupted].
     #[arg(long, value_name = "N", requires = "every")]
     pub times: Option<u64>,
+    /// With --every, starts no measurement in these hours of the local day, such as 18:00-23:00 or
+    /// 22:00-06:00; may be given several times.
+    #[arg(long = "not", value_name = "FROM-TO", requires = "every", value_parser = hours)]
+    pub not: Vec<Hours>,
+    /// With --every, moves at most this number of bytes on one day, such as 2GB; account.json in
+    /// --out has what was moved.
+    #[arg(long, value_name = "SIZE", requires = "every", value_parser = size)]
+    pub per_day: Option<u64>,
+    /// With --every, moves at most this number of bytes in one month.
+    #[arg(long, value_name = "SIZE", requires = "every", value_parser = size)]
+    pub per_month: Option<u64>,
+    /// With --every, starts only while the interfaces of the default routes carry less than RATE in
+    /// each direction; looks again every minute [default: off; without RATE 250kbit].
+    #[arg(long, value_name = "RATE", requires = "every", num_args = 0..=1)]
+    #[arg(default_missing_value = "250kbit", require_equals = true, value_parser = rate)]
+    pub when_quiet: Option<u64>,
     /// With --every, removes old runs of the series except the newest N, the newest that fit into a
     /// size such as 500MiB, or those of the last days such as 90d. The newest run always stays, and
     /// `underload history` still has the numbers of all.
@@ -187,7 +205,7 @@ impl Arguments {
         if self.every.is_some_and(|every| every < SHORTEST_PAUSE) {
             bail!("--every: expected at least 1min");
         }
-        Ok(())
+        check_hours(&self.not)
     }
 
     /// Returns what to measure, and against which server.

@@ -12,7 +12,9 @@ use underload_store::RunDir;
 use underload_terminal::console::{count, note, warning};
 use underload_terminal::interrupt::Interrupt;
 
+use super::account::Account;
 use super::arguments::Arguments;
+use super::courtesy::Courtesy;
 use super::keep::Keeper;
 use super::rhythm::Rhythm;
 use super::{ndt7, once};
@@ -46,10 +48,15 @@ pub fn run(arguments: &Arguments, every: Duration, interrupt: &Interrupt) -> any
     }
     let (mut done, mut failed) = (0, 0);
     let mut unreadable = BTreeSet::new();
+    let courtesy = Courtesy::new(arguments);
     loop {
+        courtesy.wait(&directory, interrupt)?;
+        if interrupt.is_requested() {
+            return end_by_interrupt(arguments, interrupt, done, failed);
+        }
         let start = Instant::now();
         let now = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
-        let measured = once(arguments, Some(&series), interrupt);
+        let measured = charged(arguments, &series, &courtesy, interrupt);
         let was_interrupted = interrupt.is_requested() && measured.is_err();
         if let Err(error) = measured {
             failed += 1;
@@ -65,15 +72,46 @@ pub fn run(arguments: &Arguments, every: Duration, interrupt: &Interrupt) -> any
         let from = if rhythm.is_from_start() { start } else { Instant::now() };
         wait_until(from + rhythm.pause(&mut random), interrupt);
         if interrupt.is_requested() {
-            let outcome = match arguments.times {
-                Some(times) => {
-                    Err(anyhow!("interrupted; {} of {times} measurements succeeded", done - failed))
-                }
-                None => Ok(()),
-            };
-            return interrupt.explain(judge(done, failed).and(outcome));
+            return end_by_interrupt(arguments, interrupt, done, failed);
         }
     }
+}
+
+/// Measures once and charges the budget, if there is one.
+fn charged(
+    arguments: &Arguments,
+    series: &Keeper,
+    courtesy: &Courtesy,
+    interrupt: &Interrupt,
+) -> anyhow::Result<()> {
+    if !courtesy.has_budget() {
+        return once(arguments, Some(series), interrupt);
+    }
+    let reserved = Account::reserve(series.path(), courtesy.today())?;
+    let measured = once(arguments, Some(series), interrupt);
+    let moved = series.take_moved();
+    match Account::settle(series.path(), courtesy.today(), reserved, moved) {
+        Ok(account) => courtesy.show(&account),
+        Err(error) => warning!("the account of bytes: {error:#}"),
+    }
+    measured
+}
+
+/// An interruption ends a series without `--times` as intended.
+fn end_by_interrupt(
+    arguments: &Arguments,
+    interrupt: &Interrupt,
+    done: u64,
+    failed: u64,
+) -> anyhow::Result<()> {
+    let outcome = match arguments.times {
+        Some(times) => {
+            Err(anyhow!("interrupted; {} of {times} measurements succeeded", done - failed))
+        }
+        None => Ok(()),
+    };
+    let judged = if done == 0 { Ok(()) } else { judge(done, failed) };
+    interrupt.explain(judged.and(outcome))
 }
 
 fn wait_until(next: Instant, interrupt: &Interrupt) {

@@ -1,6 +1,6 @@
 //! `--keep`: removes old runs of a series and stores their numbers.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -52,6 +52,8 @@ pub struct Keeper {
     keep: Option<Keep>,
     /// The newest run of this process.
     latest: RefCell<Option<PathBuf>>,
+    /// Bytes that measurements moved since [`Keeper::take_moved`].
+    moved: Cell<u64>,
     /// Directories about which a warning was printed.
     warned: RefCell<BTreeSet<PathBuf>>,
 }
@@ -60,7 +62,8 @@ impl Keeper {
     /// Opens or creates the series in a directory. A new series has `name`, which must be unique.
     pub fn open(directory: &Path, name: &str, keep: Option<Keep>) -> anyhow::Result<Self> {
         let series = Series::open(directory, name)?;
-        Ok(Self { series, keep, latest: RefCell::default(), warned: RefCell::default() })
+        let (latest, moved, warned) = Default::default();
+        Ok(Self { series, keep, latest, moved, warned })
     }
 
     pub fn is_series(directory: &Path) -> bool {
@@ -78,6 +81,16 @@ impl Keeper {
             let error = anyhow::Error::from(error);
             warning!("{}: --keep will not remove it: {error:#}", run.display());
         }
+    }
+
+    /// Adds bytes that a measurement moved.
+    pub fn add_moved(&self, bytes: u64) {
+        self.moved.set(self.moved.get().saturating_add(bytes));
+    }
+
+    /// Returns the bytes that were added, and begins again at 0.
+    pub fn take_moved(&self) -> u64 {
+        self.moved.take()
     }
 
     /// Removes the runs that exceed the limit. Errors are warnings, so that the series continues.

@@ -7,9 +7,12 @@
 //! - [`responsiveness`]: a test to a responsiveness server, as Apple's networkQuality does.
 //! - [`ndt7`]: a test to M-Lab's servers, or other ndt7 servers.
 //! - [`foreign`]: shared by both tests.
-//! - [`history`]: a series of measurements, with pauses from [`rhythm`]; [`keep`] removes old runs.
+//! - [`history`]: a series of measurements, with pauses from [`rhythm`], within the limits of
+//!   [`courtesy`] and its [`account`] of bytes; [`keep`] removes old runs.
 
+mod account;
 mod arguments;
+mod courtesy;
 mod foreign;
 mod history;
 mod keep;
@@ -89,6 +92,9 @@ fn once(
     let plan = test.plan();
     let directory = refuse_occupied(place.create(&plan.name, new_record(&request, &plan)))?;
     let measured = measure(test, directory, interrupt)?;
+    if let Some(series) = series {
+        series.add_moved(measured.findings.iter().map(|finding| finding.moved_bytes).sum());
+    }
     let shown = show(&measured, Show { json: arguments.json, open: arguments.open });
     if let Some(series) = series {
         series.adopt(&measured.directory, &measured.run.host.started);

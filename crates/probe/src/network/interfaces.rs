@@ -1,6 +1,7 @@
 //! Byte counters of network interfaces, which count the traffic of all programs.
 
 use std::fs;
+use std::time::Duration;
 
 /// The network interfaces whose traffic counts as that of the access line.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -12,6 +13,16 @@ pub enum Line {
     OfDefaultRoutes,
     /// The interfaces with these names.
     Named(Vec<String>),
+}
+
+/// Default of the traffic below which a line counts as quiet: 250 kbit/s.
+pub const QUIET_BELOW_BIT_PER_S: u64 = 250_000;
+
+/// Returns the rate of the busier direction between two readings of [`Line::bytes`], bit/s.
+pub fn busier_bit_per_s(before: [u64; 2], after: [u64; 2], between: Duration) -> u64 {
+    let bytes = (0..2).map(|way| after[way].saturating_sub(before[way])).max().unwrap_or(0);
+    let bits = u128::from(bytes) * 8_000_000_000 / between.as_nanos().max(1);
+    u64::try_from(bits).unwrap_or(u64::MAX)
 }
 
 impl Line {
@@ -112,6 +123,14 @@ eth1\t0000A8C0\t00000000\t0001\t0\t0\t0\t00FFFFFF\t0\t0\t0
         assert_eq!(bytes_of(COUNTERS, &both), Some([520, 730]));
         assert_eq!(bytes_of(COUNTERS, &["eth9".to_owned()]), None);
         assert_eq!(default_interfaces("nonsense\n", "\n"), Vec::<String>::new());
+    }
+
+    #[test]
+    fn the_busier_direction_counts() {
+        let second = Duration::from_secs(1);
+        assert_eq!(busier_bit_per_s([10, 20], [110, 1_020], second), 8_000);
+        assert_eq!(busier_bit_per_s([10, 20], [5, 20], second), 0, "counters that were reset");
+        assert_eq!(busier_bit_per_s([0, 0], [u64::MAX, 0], Duration::ZERO), u64::MAX);
     }
 
     #[test]

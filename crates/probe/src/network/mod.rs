@@ -18,7 +18,7 @@ use socket2::{Domain, Socket, Type};
 
 pub use customer::CustomerNetwork;
 pub use descriptors::raise_descriptor_limit;
-pub use interfaces::Line;
+pub use interfaces::{Line, QUIET_BELOW_BIT_PER_S, busier_bit_per_s};
 pub use places::{Evict, Place, PlaceLimits, Places, unless};
 pub use race::{Silence, connect_first};
 pub(crate) use wait::is_transient;

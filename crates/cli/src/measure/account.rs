@@ -1,0 +1,182 @@
+//! The bytes that a series of measurements has moved, by day and month, in `account.json` of its
+//! directory.
+
+use std::io;
+use std::path::Path;
+
+use anyhow::Context as _;
+use jiff::civil::Date;
+use serde::{Deserialize, Serialize};
+use underload_disk::{self as disk, Access};
+
+/// The bytes of the current day and month, by local time.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Account {
+    /// The latest day with a measurement, such as `2026-11-24`; empty before the first.
+    day: String,
+    day_bytes: u64,
+    month_bytes: u64,
+    /// Bytes of the last measurement that finished a step; what the next one will probably take.
+    last_bytes: u64,
+}
+
+const FILE: &str = "account.json";
+/// A larger file is not an account.
+const BYTES_MAX: u64 = 4_096;
+
+impl Account {
+    /// Reads the account of a series; an empty one if the file does not exist.
+    ///
+    /// # Errors
+    /// Returns an error if the file cannot be read or is damaged: an unknown account must not allow
+    /// more traffic.
+    pub fn read(directory: &Path) -> anyhow::Result<Self> {
+        let path = directory.join(FILE);
+        let text = match std::fs::metadata(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Self::default()),
+            Ok(facts) if facts.len() > BYTES_MAX => Err(io::ErrorKind::FileTooLarge.into()),
+            Ok(_) => std::fs::read(&path),
+            Err(error) => Err(error),
+        };
+        let text = text.with_context(|| path.display().to_string())?;
+        serde_json::from_slice(&text).with_context(|| {
+            format!("{}: damaged; remove it to begin a new account of bytes", path.display())
+        })
+    }
+
+    fn write(&self, directory: &Path) -> anyhow::Result<()> {
+        let path = directory.join(FILE);
+        let text = serde_json::to_vec(self)?;
+        disk::write_whole(&path, &text, Access::Usual).with_context(|| path.display().to_string())
+    }
+
+    /// Returns the account as of a day: a later day or month starts at 0. A clock that was set back
+    /// changes nothing.
+    #[must_use]
+    pub fn on(&self, today: Date) -> Self {
+        let today = today.to_string();
+        let mut account = self.clone();
+        if today > account.day {
+            account.day_bytes = 0;
+            if today.get(..7) != account.day.get(..7) {
+                account.month_bytes = 0;
+            }
+            account.day = today;
+        }
+        account
+    }
+
+    pub fn day_bytes(&self) -> u64 {
+        self.day_bytes
+    }
+
+    pub fn month_bytes(&self) -> u64 {
+        self.month_bytes
+    }
+
+    /// Returns the bytes that the next measurement will probably move; 0 before the first.
+    pub fn expected_bytes(&self) -> u64 {
+        self.last_bytes
+    }
+
+    /// Charges a measurement that is about to start with the bytes of the last one, on the disk: a
+    /// measurement that is killed has used them.
+    pub fn reserve(directory: &Path, today: Date) -> anyhow::Result<u64> {
+        let mut account = Self::read(directory)?.on(today);
+        let reserved = account.last_bytes;
+        account.add(reserved);
+        account.write(directory)?;
+        Ok(reserved)
+    }
+
+    /// Replaces the reserved bytes by those that were moved, and returns the account.
+    pub fn settle(
+        directory: &Path,
+        today: Date,
+        reserved: u64,
+        moved: u64,
+    ) -> anyhow::Result<Self> {
+        let mut account = Self::read(directory)?.on(today);
+        account.day_bytes = account.day_bytes.saturating_sub(reserved);
+        account.month_bytes = account.month_bytes.saturating_sub(reserved);
+        account.add(moved);
+        if moved > 0 {
+            account.last_bytes = moved;
+        }
+        account.write(directory)?;
+        Ok(account)
+    }
+
+    fn add(&mut self, bytes: u64) {
+        self.day_bytes = self.day_bytes.saturating_add(bytes);
+        self.month_bytes = self.month_bytes.saturating_add(bytes);
+    }
+
+    #[cfg(test)]
+    pub fn of(day: Date, used: u64, last_bytes: u64) -> Self {
+        Self { day: day.to_string(), day_bytes: used, month_bytes: used, last_bytes }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::civil::date;
+    use underload_disk::faults;
+
+    use super::*;
+
+    #[test]
+    fn days_and_months_begin_at_zero_and_a_clock_set_back_gives_nothing_back() {
+        let account = Account::of(date(2026, 11, 30), 500, 100);
+        let used = |day| {
+            let account = account.on(day);
+            (account.day_bytes(), account.month_bytes())
+        };
+        assert_eq!(used(date(2026, 11, 30)), (500, 500));
+        assert_eq!(used(date(2026, 12, 1)), (0, 0));
+        assert_eq!(used(date(2026, 11, 29)), (500, 500));
+        let account = Account::of(date(2026, 11, 29), 500, 100);
+        let next = account.on(date(2026, 11, 30));
+        assert_eq!((next.day_bytes(), next.month_bytes(), next.expected_bytes()), (0, 500, 100));
+    }
+
+    #[test]
+    fn a_killed_measurement_has_used_what_the_last_one_did() {
+        let directory = faults::private_tempdir().unwrap();
+        let (path, day) = (directory.path(), date(2026, 11, 24));
+        assert_eq!(Account::reserve(path, day).unwrap(), 0, "the first one is unknown");
+        Account::settle(path, day, 0, 70).unwrap();
+        let reserved = Account::reserve(path, day).unwrap();
+        assert_eq!(
+            (reserved, Account::read(path).unwrap().day_bytes()),
+            (70, 140),
+            "if it is killed"
+        );
+        let account = Account::settle(path, day, reserved, 50).unwrap();
+        assert_eq!((account.day_bytes(), account.expected_bytes()), (120, 50));
+        // A measurement that reached no server.
+        let reserved = Account::reserve(path, day).unwrap();
+        let account = Account::settle(path, day, reserved, 0).unwrap();
+        assert_eq!((account.day_bytes(), account.expected_bytes()), (120, 50));
+    }
+
+    #[test]
+    fn a_damaged_account_is_an_error_and_a_full_disk_leaves_the_old_one() {
+        let directory = faults::private_tempdir().unwrap();
+        let (path, day) = (directory.path(), date(2026, 11, 24));
+        Account::settle(path, day, 0, 70).unwrap();
+        let action = |path: &Path| Account::settle(path, day, 0, 30).is_ok();
+        faults::at_every_step(&faults::tree(path), action, |_, path, _| {
+            let account = Account::read(path).expect("whole");
+            assert!([70, 100].contains(&account.day_bytes()), "{account:?}");
+        });
+        for damaged in ["", "{", r#"{"day_bytes":-1}"#, r#"{"other":1}"#] {
+            std::fs::write(path.join(FILE), damaged).unwrap();
+            let error = Account::read(path).unwrap_err().to_string();
+            assert!(error.contains("account.json: damaged; remove it"), "{damaged}: {error}");
+        }
+        std::fs::write(path.join(FILE), vec![b' '; 5_000]).unwrap();
+        assert!(Account::read(path).is_err());
+    }
+}

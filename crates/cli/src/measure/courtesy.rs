@@ -1,0 +1,343 @@
+//! When a series may measure: outside of quiet hours, within a budget of bytes, on a quiet line.
+
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context as _, bail, ensure};
+use jiff::civil::{Date, Time};
+use jiff::tz::TimeZone;
+use jiff::{ToSpan as _, Zoned};
+use underload_probe::network::{Line, busier_bit_per_s};
+use underload_terminal::console::{note, warning};
+use underload_terminal::interrupt::Interrupt;
+
+use super::account::Account;
+use super::arguments::Arguments;
+
+/// Hours of the local day in which no measurement starts, `FROM` to `TO`; they may pass midnight.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Hours {
+    /// Minutes since midnight, below [`DAY_MINUTES`].
+    from: i16,
+    /// Minutes since midnight, at most [`DAY_MINUTES`].
+    to: i16,
+}
+
+const DAY_MINUTES: i16 = 24 * 60;
+/// How long the interface is observed before a measurement, and between two looks at a busy line.
+const OBSERVED: Duration = Duration::from_secs(5);
+const BUSY_PAUSE: Duration = Duration::from_mins(1);
+
+/// Parses `18:00-23:00` or `22:00-06:00`.
+pub fn hours(text: &str) -> Result<Hours, String> {
+    let minutes = |text: &str| {
+        let (hour, minute) = text.split_once(':')?;
+        let is_short = |digits: &str| (1..=2).contains(&digits.len());
+        if !is_short(hour) || minute.len() != 2 {
+            return None;
+        }
+        let (hour, minute) = (hour.parse::<u8>().ok()?, minute.parse::<u8>().ok()?);
+        let minutes = i16::from(hour) * 60 + i16::from(minute);
+        (minute < 60 && minutes <= DAY_MINUTES).then_some(minutes)
+    };
+    let parsed = text.split_once('-').and_then(|(from, to)| Some((minutes(from)?, minutes(to)?)));
+    match parsed {
+        Some((from, to)) if from != to && from < DAY_MINUTES => Ok(Hours { from, to }),
+        _ => Err("expected two different times of the local day, such as 18:00-23:00".to_owned()),
+    }
+}
+
+impl Hours {
+    fn contains(self, minute: i16) -> bool {
+        if self.from < self.to {
+            (self.from..self.to).contains(&minute)
+        } else {
+            minute >= self.from || minute < self.to
+        }
+    }
+}
+
+/// Returns the end of the quiet hours that include `now`; `None` if none does. Hours that follow
+/// each other are one.
+fn quiet_until(not: &[Hours], now: &Zoned) -> Option<Zoned> {
+    let mut at = now.clone();
+    let mut until = None;
+    // Each of the hours once, and once more for those that begin where the last ones end.
+    for _ in 0..=2 * not.len() {
+        let minute = i16::from(at.hour()) * 60 + i16::from(at.minute());
+        let Some(hours) = not.iter().find(|hours| hours.contains(minute)) else { break };
+        let days = i32::from(hours.to <= minute);
+        let (days, to) = if hours.to == DAY_MINUTES { (1, 0) } else { (days, hours.to) };
+        let date = at.date().checked_add(days.days()).ok()?;
+        let time = Time::new((to / 60) as i8, (to % 60) as i8, 0, 0).ok()?;
+        let next = date.to_datetime(time).to_zoned(at.time_zone().clone()).ok()?;
+        // A clock that is set back repeats an hour.
+        at = if next > at { next } else { at.checked_add(1.hours()).ok()? };
+        until = Some(at.clone());
+    }
+    until
+}
+
+/// Refuses hours that leave no minute of the day.
+pub fn check_hours(not: &[Hours]) -> anyhow::Result<()> {
+    let is_free = |minute| !not.iter().any(|hours| hours.contains(minute));
+    ensure!((0..DAY_MINUTES).any(is_free), "--not: the hours cover the whole day");
+    Ok(())
+}
+
+/// The limits of a series.
+pub struct Courtesy {
+    not: Vec<Hours>,
+    per_day: Option<u64>,
+    per_month: Option<u64>,
+    quiet_below: Option<u64>,
+    line: Line,
+    zone: TimeZone,
+}
+
+/// Why a measurement waits.
+enum Wait {
+    Until(Zoned, String),
+    For(Duration, String),
+}
+
+impl Courtesy {
+    pub fn new(arguments: &Arguments) -> Self {
+        Self {
+            not: arguments.not.clone(),
+            per_day: arguments.per_day,
+            per_month: arguments.per_month,
+            quiet_below: arguments.when_quiet,
+            line: Line::OfDefaultRoutes,
+            zone: local_zone(),
+        }
+    }
+
+    fn now(&self) -> Zoned {
+        jiff::Timestamp::now().to_zoned(self.zone.clone())
+    }
+
+    pub fn today(&self) -> Date {
+        self.now().date()
+    }
+
+    /// Waits until a measurement may start, or until interrupted.
+    ///
+    /// # Errors
+    /// Returns an error if the budget is smaller than one measurement, or if the traffic of the
+    /// line is unknown.
+    pub fn wait(&self, directory: &Path, interrupt: &Interrupt) -> anyhow::Result<()> {
+        let mut said = String::new();
+        while !interrupt.is_requested() {
+            let account =
+                if self.has_budget() { Account::read(directory)? } else { Account::default() };
+            let wait = match self.by_clock(&account)? {
+                Some(wait) => wait,
+                None => match self.by_traffic(interrupt)? {
+                    Some(wait) => wait,
+                    None => return Ok(()),
+                },
+            };
+            let (Wait::Until(_, why) | Wait::For(_, why)) = &wait;
+            if *why != said {
+                note!("{why}");
+                said.clone_from(why);
+            }
+            let is_over = |waited: Duration| match &wait {
+                // The clock may jump, and the machine may sleep.
+                Wait::Until(until, _) => self.now() >= *until,
+                Wait::For(length, _) => waited >= *length,
+            };
+            let start = std::time::Instant::now();
+            while !is_over(start.elapsed()) && !interrupt.is_requested() {
+                std::thread::sleep(Duration::from_millis(200));
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the wait that quiet hours or the budget demand.
+    fn by_clock(&self, account: &Account) -> anyhow::Result<Option<Wait>> {
+        let now = self.now();
+        if let Some(until) = quiet_until(&self.not, &now) {
+            let why = format!("quiet hours: no measurement before {}", until.strftime("%H:%M"));
+            return Ok(Some(Wait::Until(until, why)));
+        }
+        let account = account.on(now.date());
+        let next = account.expected_bytes();
+        for (option, limit, used, until) in [
+            ("--per-day", self.per_day, account.day_bytes(), now.tomorrow()),
+            ("--per-month", self.per_month, account.month_bytes(), first_of_next_month(&now)),
+        ] {
+            let Some(limit) = limit else { continue };
+            if next > limit {
+                bail!("{option}: one measurement takes {}, more than {}", mb(next), mb(limit));
+            }
+            if used.saturating_add(next) > limit {
+                let until = until.and_then(|it| it.start_of_day()).context("the calendar")?;
+                let why = format!(
+                    "budget: {} of {} are used, and a measurement takes {}; the next one is after \
+                     {}",
+                    mb(used),
+                    mb(limit),
+                    mb(next),
+                    until.strftime("%Y-%m-%d %H:%M")
+                );
+                return Ok(Some(Wait::Until(until, why)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Returns a wait if the line carries more than the limit.
+    fn by_traffic(&self, interrupt: &Interrupt) -> anyhow::Result<Option<Wait>> {
+        let Some(limit) = self.quiet_below else { return Ok(None) };
+        let read = || self.line.bytes().context("--when-quiet: no interface has a default route");
+        let (before, start) = (read()?, std::time::Instant::now());
+        while start.elapsed() < OBSERVED && !interrupt.is_requested() {
+            std::thread::sleep(Duration::from_millis(200));
+        }
+        let rate = busier_bit_per_s(before, read()?, start.elapsed());
+        let why =
+            format!("the line is in use; a measurement waits until it is quiet ({limit} bit/s)");
+        Ok((rate > limit).then_some(Wait::For(BUSY_PAUSE, why)))
+    }
+
+    /// Prints what the series has used of its budget.
+    pub fn show(&self, account: &Account) {
+        let account = account.on(self.today());
+        let part = |used: u64, limit: Option<u64>, when: &str| {
+            let limit = limit.map_or(String::new(), |limit| format!(" of {}", mb(limit)));
+            format!("{}{limit} {when}", mb(used))
+        };
+        let day = part(account.day_bytes(), self.per_day, "today");
+        note!("used: {day}, {}", part(account.month_bytes(), self.per_month, "this month"));
+    }
+
+    pub fn has_budget(&self) -> bool {
+        self.per_day.or(self.per_month).is_some()
+    }
+}
+
+fn first_of_next_month(now: &Zoned) -> Result<Zoned, jiff::Error> {
+    now.first_of_month()?.checked_add(1.months())
+}
+
+/// Formats bytes as MB.
+fn mb(bytes: u64) -> String {
+    format!("{:.1} MB", bytes as f64 / 1e6)
+}
+
+/// Returns the time zone of this machine: `TZ`, `/etc/localtime`, `/etc/TZ` (OpenWrt), else UTC.
+fn local_zone() -> TimeZone {
+    let of_file = |path: &Path| TimeZone::tzif("local", &fs::read(path).ok()?).ok();
+    let of_text = |text: &str| {
+        let text = text.trim().trim_start_matches(':');
+        let is_name = !text.is_empty() && !text.contains("..");
+        let named = || of_file(&Path::new("/usr/share/zoneinfo").join(text));
+        is_name.then(named).flatten().or_else(|| TimeZone::posix(text).ok())
+    };
+    if let Ok(text) = std::env::var("TZ").map(|text| text.trim().to_owned())
+        && !text.is_empty()
+    {
+        return of_text(&text).unwrap_or_else(|| {
+            warning!("TZ: {text:?} is no known time zone; hours and days are those of UTC");
+            TimeZone::UTC
+        });
+    }
+    let system = || of_file(Path::new("/etc/localtime"));
+    let openwrt = || of_text(&fs::read_to_string("/etc/TZ").ok()?);
+    system().or_else(openwrt).unwrap_or(TimeZone::UTC)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(text: &str) -> Zoned {
+        let zone = TimeZone::posix("CET-1CEST,M3.5.0,M10.5.0/3").unwrap();
+        text.parse::<jiff::civil::DateTime>().unwrap().to_zoned(zone).unwrap()
+    }
+
+    fn until(not: &[&str], now: &str) -> Option<String> {
+        let not: Vec<Hours> = not.iter().map(|text| hours(text).unwrap()).collect();
+        quiet_until(&not, &at(now)).map(|it| it.strftime("%m-%d %H:%M").to_string())
+    }
+
+    #[test]
+    fn times_of_the_day_are_parsed_or_refused() {
+        assert_eq!(hours("18:00-23:00"), Ok(Hours { from: 1_080, to: 1_380 }));
+        assert_eq!(hours("6:30-24:00"), Ok(Hours { from: 390, to: 1_440 }));
+        for wrong in [
+            "",
+            "18-23",
+            "18:00",
+            "18:00-18:00",
+            "25:00-26:00",
+            "18:60-19:00",
+            "24:00-1:00",
+            "-1:00-2:00",
+            "18:0-19:00",
+            "18:00-23:00-1:00",
+            "١٨:00-19:00",
+        ] {
+            assert!(hours(wrong).is_err_and(|told| told.contains("18:00-23:00")), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn quiet_hours_end_on_the_right_day() {
+        assert_eq!(until(&["18:00-23:00"], "2026-11-24T17:59:59"), None);
+        assert_eq!(until(&["18:00-23:00"], "2026-11-24T18:00:00").unwrap(), "11-24 23:00");
+        assert_eq!(until(&["18:00-23:00"], "2026-11-24T23:00:00"), None);
+        assert_eq!(until(&["22:00-06:00"], "2026-11-24T23:30:00").unwrap(), "11-25 06:00");
+        assert_eq!(until(&["22:00-06:00"], "2026-11-25T03:00:00").unwrap(), "11-25 06:00");
+        assert_eq!(until(&["18:00-24:00"], "2026-12-31T20:00:00").unwrap(), "01-01 00:00");
+        let both = ["18:00-23:00", "23:00-01:00"];
+        assert_eq!(
+            until(&both, "2026-11-24T18:30:00").unwrap(),
+            "11-25 01:00",
+            "one after another"
+        );
+    }
+
+    #[test]
+    fn quiet_hours_survive_the_change_of_the_clock() {
+        // Spring: 02:30 does not exist, and the hours end at 03:30.
+        assert_eq!(until(&["01:00-02:30"], "2026-03-29T01:15:00").unwrap(), "03-29 03:30");
+        // Autumn: the hour from 02:00 comes twice.
+        assert!(until(&["02:00-03:00"], "2026-10-25T02:30:00").is_some());
+    }
+
+    #[test]
+    fn hours_that_cover_the_day_are_refused() {
+        let not = |texts: &[&str]| -> Vec<Hours> {
+            texts.iter().map(|text| hours(text).unwrap()).collect()
+        };
+        assert!(check_hours(&not(&["00:00-24:00"])).is_err());
+        assert!(check_hours(&not(&["06:00-18:00", "18:00-06:00"])).is_err());
+        assert!(check_hours(&not(&["06:00-18:00", "18:01-06:00"])).is_ok());
+        assert!(until(&["06:00-18:00", "18:00-06:00"], "2026-11-24T12:00:00").is_some(), "it ends");
+    }
+
+    fn courtesy(per_day: Option<u64>, per_month: Option<u64>) -> Courtesy {
+        let (not, line, zone) = (Vec::new(), Line::Ignored, TimeZone::UTC);
+        Courtesy { not, per_day, per_month, quiet_below: None, line, zone }
+    }
+
+    #[test]
+    fn a_budget_is_kept_and_one_that_is_too_small_refused() {
+        let account =
+            |used| Account::of(jiff::Timestamp::now().to_zoned(TimeZone::UTC).date(), used, 100);
+        let waits = |per_day, per_month, used| {
+            courtesy(per_day, per_month).by_clock(&account(used)).map(|wait| wait.is_some())
+        };
+        assert!(!waits(Some(1_000), None, 900).unwrap());
+        assert!(waits(Some(1_000), None, 901).unwrap());
+        assert!(waits(Some(5_000), Some(1_000), 901).unwrap());
+        assert!(!waits(None, None, u64::MAX).unwrap());
+        let error = waits(Some(99), None, 0).unwrap_err().to_string();
+        assert!(error.contains("--per-day: one measurement takes"), "{error}");
+    }
+}
