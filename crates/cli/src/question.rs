@@ -33,7 +33,7 @@ pub struct Arguments {
     /// The link up: a rate, or a link of `underload queues`.
     #[arg(long, value_name = "RATE", default_value = "20mbit")]
     up: String,
-    /// The link down.
+    /// The link down: a rate, or a link of `underload queues`.
     #[arg(long, value_name = "RATE", default_value = "100mbit")]
     down: String,
     /// The round trip of the line when nothing else is sent.
@@ -47,7 +47,7 @@ pub struct Arguments {
     #[arg(long, value_name = "N", num_args = 0..=1, require_equals = true,
         default_missing_value = "1", value_parser = clap::value_parser!(u32).range(1..=1_000))]
     upload: Option<u32>,
-    /// Bulk downloads.
+    /// Bulk downloads [default: none].
     #[arg(long, value_name = "N", num_args = 0..=1, require_equals = true,
         default_missing_value = "1", value_parser = clap::value_parser!(u32).range(1..=1_000))]
     download: Option<u32>,
@@ -57,13 +57,13 @@ pub struct Arguments {
     /// A video call [default: yes, if neither a use nor a transfer is given].
     #[arg(long)]
     call: bool,
-    /// An online game.
+    /// An online game, with small packets both ways.
     #[arg(long)]
     game: bool,
     /// A browser that loads pages.
     #[arg(long)]
     page: bool,
-    /// A streamed video.
+    /// A video that a player streams.
     #[arg(long)]
     video: bool,
     /// The time under load; 30s are enough for a p99 of a call and of a game.

@@ -4,8 +4,8 @@
 //! out, so that its text is a file to begin with.
 
 use toml::Value;
+use underload_aqm::registry::our_form;
 
-use crate::scenario::tables::with_canonical_name;
 use crate::scenario::{Builder, Keys, Scenario};
 
 /// An access line, the queues that are compared on it, and its uses.
@@ -92,7 +92,7 @@ impl Question {
         }
         builder = builder.flow("probe", "probe", Keys::new().set("interval", PROBE_INTERVAL));
         for queue in &self.queues {
-            let queue = with_canonical_name(queue.trim());
+            let queue = our_form(queue);
             let both = Keys::new()
                 .set("path.up_queue", queue.as_str())
                 .set("path.down_queue", queue.as_str());

@@ -191,7 +191,7 @@ impl Definition {
         ConfigError::Repeated { name: self.name.to_string(), key: key.to_string() }
     }
 
-    fn unknown_key(&self, key: &str) -> ConfigError {
+    pub(crate) fn unknown_key(&self, key: &str) -> ConfigError {
         ConfigError::UnknownKey {
             name: self.name.to_string(),
             key: shorten(key),

@@ -7,11 +7,28 @@
 
 mod links;
 mod queues;
+mod tc;
 
 pub use links::{LINKS, LinkEntry, LinkSetup, LoadFile};
 pub use queues::{QUEUES, QueueConfig, QueueEntry, QueueSetup};
 
+use alloc::string::{String, ToString};
+
 use crate::config::{ConfigError, Spec, closest, join};
+
+/// Returns a queue's SPEC with its name here and with keys: `fq-codel` for `fq_codel`,
+/// `codel:target=15ms` for `codel target 15ms`. Returns a text that is no queue as it is.
+pub fn our_form(text: &str) -> String {
+    let text = text.trim();
+    if let Ok(spec) = Spec::parse(text)
+        && let Some(Ok(spec)) = tc::translate(&spec)
+    {
+        return spec.to_string();
+    }
+    let (name, rest) = text.find(':').map_or((text, ""), |colon| text.split_at(colon));
+    let known = QueueEntry::find(name.trim()).map_or(name, |entry| entry.definition.name);
+    [known, rest].concat()
+}
 
 fn unknown<'a>(
     what: &'static str,

@@ -11,7 +11,7 @@ use crate::queue::{
     avq, blue, bode, buffer_control, cake, codel, diffserv, docsis_lld, docsis_pie, dualpi2, fifo,
     fq_codel, fq_pie, own, pie, red, rem, sfb,
 };
-use crate::registry::unknown;
+use crate::registry::{tc, unknown};
 use crate::rng::Rng;
 use crate::service_flow::Side;
 
@@ -117,6 +117,8 @@ impl QueueSetup {
     /// # Errors
     /// Returns the errors of [`QueueSetup::parse`].
     pub fn from_spec(spec: &Spec, link: &LinkFacts) -> Result<Self, ConfigError> {
+        let in_keys = tc::translate(spec).transpose()?;
+        let spec = in_keys.as_ref().unwrap_or(spec);
         let entry = QueueEntry::find(&spec.name);
         let names = QUEUES.iter().map(|entry| entry.definition.name);
         let entry = entry.ok_or_else(|| unknown("queue", spec, names))?;

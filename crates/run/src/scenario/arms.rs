@@ -6,6 +6,9 @@ use underload_aqm::registry::LoadFile;
 
 use super::arm::{Arm, read_arm};
 use super::cohort::Cohort;
+use super::flow::DEFAULT_CONTROL;
+use super::path::DEFAULT_QUEUE;
+use super::phases::DEFAULT_LOAD;
 use super::tables::Base;
 use super::variants::{Variant, combinations, name};
 use crate::keys::{Fault, Faults};
@@ -67,6 +70,7 @@ pub(super) fn read_arms(
 
 /// Returns the settings of each arm that differ between the arms.
 fn factors(mut settings: Vec<BTreeMap<String, String>>) -> Vec<BTreeMap<String, String>> {
+    settings.iter_mut().for_each(add_defaults);
     let keys: BTreeSet<String> = settings.iter().flat_map(BTreeMap::keys).cloned().collect();
     for key in keys {
         let first = settings.first().and_then(|own| own.get(&key));
@@ -77,6 +81,30 @@ fn factors(mut settings: Vec<BTreeMap<String, String>>) -> Vec<BTreeMap<String, 
         }
     }
     settings
+}
+
+/// Adds the values of keys that arms often override and the file leaves out, so that a difference
+/// from the default is reported with both values.
+fn add_defaults(settings: &mut BTreeMap<String, String>) {
+    let mut defaults = vec![
+        ("phases.load".to_owned(), DEFAULT_LOAD.to_string()),
+        ("path.overhead".to_owned(), "0B".to_owned()),
+    ];
+    for (key, value) in settings.iter() {
+        let last = key.rsplit('.').next();
+        let is_link = key.starts_with("path.") && matches!(last, Some("up" | "down"));
+        if is_link {
+            defaults.push((format!("{key}_queue"), DEFAULT_QUEUE.to_owned()));
+        }
+        if let (Some(flow), "tcp") = (key.strip_suffix(".kind"), value.as_str()) {
+            defaults.push((format!("{flow}.congestion_control"), DEFAULT_CONTROL.to_owned()));
+            defaults.push((format!("{flow}.count"), "1".to_owned()));
+            defaults.push((format!("{flow}.ecn"), "false".to_owned()));
+        }
+    }
+    for (key, value) in defaults {
+        settings.entry(key).or_insert(value);
+    }
 }
 
 /// Applies the overrides of the variants to the tables.

@@ -85,6 +85,6 @@ fn default_words(metric: &str) -> String {
     match metric.split_once("load.rtt.") {
         Some(("", _)) => "working latency".to_owned(),
         Some((probe, _)) => format!("working latency of {}", probe.trim_end_matches('/')),
-        None => metric.to_owned(),
+        None => metric.replace(['.', '_'], " "),
     }
 }

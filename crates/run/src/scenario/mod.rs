@@ -19,7 +19,7 @@
 //! [[flow]]
 //! kind = "tcp"
 //! direction = "up"
-//! congestion_control = "cubic"  # always named
+//! congestion_control = "cubic"  # the default
 //!
 //! [[flow]]
 //! kind = "probe"
@@ -47,6 +47,8 @@ mod arms;
 mod builder;
 pub mod builtin;
 mod cohort;
+#[cfg(test)]
+mod default_tests;
 pub(crate) mod document;
 pub(crate) mod error;
 mod flow;

@@ -120,6 +120,8 @@ impl Path {
 /// The link of a direction without a bottleneck, with the kernel's usual queue.
 const WIDE_LINK: &str = "1gbit";
 const WIDE_QUEUE: &str = "fifo:limit=1000p";
+/// The queue before a link for which a scenario names none.
+pub(super) const DEFAULT_QUEUE: &str = "fifo";
 
 keys! {
     /// The links and queues of `[path]` or of a hop.
@@ -129,9 +131,9 @@ keys! {
         up: Maybe<LinkText>,
         /// The link to the client; without it, as `up`.
         down: Maybe<LinkText>,
-        /// The queue before the link from the client; required with `up`.
+        /// The queue before the link from the client; with `up`, `fifo` by default.
         up_queue: Maybe<QueueText>,
-        /// The queue before the link to the client; required with `down`.
+        /// The queue before the link to the client; with `down`, `fifo` by default.
         down_queue: Maybe<QueueText>,
     }
 }
@@ -337,12 +339,7 @@ impl LaneKeys {
             // Its fault is reported.
             None => None,
             Some(None) if is_wide => Spec::parse(WIDE_QUEUE).ok(),
-            Some(None) => {
-                let problem = "is missing: expected the queue before the link, for example \
-                               \"fifo:limit=256KiB\"";
-                faults.add(Fault::new(&queue_key, problem));
-                None
-            }
+            Some(None) => Spec::parse(DEFAULT_QUEUE).ok(),
             Some(Some(_)) if is_wide => {
                 let problem = format!("has no link; expected `{}` too", self.direction);
                 faults.add(Fault::new(&queue_key, problem));

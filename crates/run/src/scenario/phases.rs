@@ -15,7 +15,7 @@ keys! {
         /// The load starts, and is not measured yet.
         pub ramp: Ramp [flat],
         /// Length of the phase in which working latency is measured.
-        pub load: Span => Span::ZERO..=MAX_PHASE,
+        pub load: Span = DEFAULT_LOAD => Span::ZERO..=MAX_PHASE,
         /// Length of the phase after the load, in which queues drain and only probes are sent.
         pub drain: Span = Span::from_secs(1) => Span::ZERO..=MAX_PHASE,
     }
@@ -68,6 +68,7 @@ impl Phases {
 
 /// A phase of more than a day has the wrong unit.
 const MAX_PHASE: Span = Span::from_secs(24 * 3600);
+pub(super) const DEFAULT_LOAD: Span = Span::from_secs(15);
 const DEFAULT_RAMP_LIMIT: Span = Span::from_secs(15);
 
 impl Section for Ramp {

@@ -113,7 +113,12 @@ impl Scenario {
         let mut root: Root = read_table(&document.root, faults)?;
         let short = root.short.0.take().flatten().unwrap_or_default();
         let mut variants = Variants::new(&mut root, options, &short, faults)?;
-        let base = base(&mut root, &short, options, &mut variants, faults);
+        let mut base = base(&mut root, &short, options, &mut variants, faults);
+        let asked = options.repeats.or(short.repeats.filter(|_| options.short));
+        let has_repeats = asked.or(root.repeats.0.flatten()).is_some_and(|repeats| repeats > 1);
+        if has_repeats && matches!(root.cohort.0, Some(None)) {
+            base.spread_starts(&variants.changed_keys());
+        }
         let (mut cohort, Arms { arms, templates }) =
             arms(&mut root, &base, &variants, options, load, faults);
         let is_whole =
@@ -136,7 +141,6 @@ impl Scenario {
         let arms: Vec<Arm> = arms.into_iter().filter(|arm| variants.runs(&arm.name)).collect();
         let seed = options.seed.or(root.seed.0)?;
         let own = root.repeats.0?;
-        let asked = options.repeats.or(short.repeats.filter(|_| options.short));
         let lines = cohort.as_mut().filter(|_| is_whole);
         let of_lines = faults.accept(runs_of_lines(lines, &arms, (seed, own.is_some()), asked))?;
         let repeats = of_lines.or(asked).or(own).unwrap_or(1);
@@ -265,6 +269,13 @@ impl Variants {
             chosen: made.clone().filter(|name| self.runs(name)).collect(),
             made: made.collect(),
         }
+    }
+
+    /// Returns the keys that variants override.
+    fn changed_keys(&self) -> Vec<&str> {
+        let variants = self.used.iter().flatten();
+        let changes = variants.flat_map(|variant| &variant.changes);
+        changes.map(|change| change.key.as_str()).collect()
     }
 
     /// Whether each variant of each dimension is in one of the arms that run.

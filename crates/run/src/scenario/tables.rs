@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use toml::{Table, Value};
-use underload_aqm::registry::QueueEntry;
+use underload_aqm::registry::our_form;
 
 use super::flow::AnyFlow;
 use super::path::PathKeys;
@@ -60,9 +60,9 @@ impl Base {
         if flows.is_none() {
             dropped.push(String::new());
         }
-        let flows = named_flows(flows.unwrap_or_default(), &mut dropped, faults);
+        let mut flows = named_flows(flows.unwrap_or_default(), &mut dropped, faults);
         if dropped.is_empty() {
-            faults.accept(check_flows(&flows));
+            faults.accept(ensure_probe(&mut flows));
         }
         Self { path, hops, phases, flows, origins: BTreeMap::new(), dropped }
     }
@@ -90,7 +90,7 @@ impl Base {
         let own = [("path".to_owned(), &self.path), ("phases".to_owned(), &self.phases)];
         let tables = own.into_iter().chain(hops).chain(flows);
         let text = |key: &str, value: &Value| match value {
-            Value::String(spec) if key.ends_with("_queue") => with_canonical_name(spec),
+            Value::String(spec) if key.ends_with("_queue") => our_form(spec),
             Value::String(text) => text.clone(),
             other => other.to_string(),
         };
@@ -98,6 +98,26 @@ impl Base {
             table.iter().map(move |(key, value)| (join(&section, key), text(key, value)))
         });
         entries.collect()
+    }
+
+    /// Gives bulk flows a random start, so that repeats differ, unless the scenario says when its
+    /// flows start. `changed` are the keys that arms override.
+    pub(super) fn spread_starts(&mut self, changed: &[&str]) {
+        let is_jitter = |key: &str| key.ends_with(".start_jitter");
+        let is_known = |(_, table): &(String, Table)| table.contains_key("start_jitter");
+        if changed.iter().any(|key| is_jitter(key)) || self.flows.iter().any(is_known) {
+            return;
+        }
+        for (name, table) in &mut self.flows {
+            let is_bulk = matches!(kind(table), Some("tcp" | "udp"));
+            let is_timed = ["start", "stop"].iter().any(|key| {
+                let whole = format!("flow.{name}.{key}");
+                table.contains_key(*key) || changed.contains(&whole.as_str())
+            });
+            if is_bulk && !is_timed {
+                table.insert("start_jitter".to_owned(), Value::from(DEFAULT_START_JITTER));
+            }
+        }
     }
 
     /// Replaces `{name}` in the tables by the drawn conditions.
@@ -162,13 +182,6 @@ impl Base {
         table.insert(key.to_owned(), change.value.clone());
         Ok(())
     }
-}
-
-/// Returns a queue's SPEC with its canonical name: `fq-codel` for `fq_codel`.
-pub(crate) fn with_canonical_name(spec: &str) -> String {
-    let (name, rest) = spec.find(':').map_or((spec, ""), |colon| spec.split_at(colon));
-    let known = QueueEntry::find(name.trim()).map(|entry| entry.definition.name);
-    format!("{}{rest}", known.unwrap_or(name))
 }
 
 /// Returns the table of the flow or hop named in `rest`, which is `NAME.KEY`, and the key.
@@ -258,15 +271,31 @@ fn named_flows(
     flows
 }
 
-fn check_flows(flows: &[(String, Table)]) -> Result<(), Fault> {
-    let measures =
-        |table: &Table| !matches!(table.get("kind").and_then(Value::as_str), Some("tcp" | "udp"));
-    let problem = match flows {
-        [] => "is missing; expected [[flow]] tables",
-        flows if flows.iter().any(|(_, table)| measures(table)) => return Ok(()),
-        _ => "nothing measures latency; expected another flow with kind = \"probe\"",
-    };
-    Err(Fault::new("flow", problem))
+/// The longest random delay of the start of a bulk flow whose start the scenario leaves open.
+const DEFAULT_START_JITTER: &str = "1s";
+/// Kind of the flow that measures latency, and its name if the scenario has none that measures.
+const PROBE: &str = "probe";
+
+fn kind(flow: &Table) -> Option<&str> {
+    flow.get("kind").and_then(Value::as_str)
+}
+
+/// Adds a probe if no flow measures anything.
+fn ensure_probe(flows: &mut Vec<(String, Table)>) -> Result<(), Fault> {
+    if flows.is_empty() {
+        return Err(Fault::new("flow", "is missing; expected [[flow]] tables"));
+    }
+    let measures = |flow: &Table| !matches!(kind(flow), Some("tcp" | "udp"));
+    if flows.iter().any(|(_, flow)| measures(flow)) {
+        return Ok(());
+    }
+    if flows.iter().any(|(name, _)| name == PROBE) {
+        let problem = "nothing measures latency; expected another flow with kind = \"probe\"";
+        return Err(Fault::new("flow", problem));
+    }
+    let probe = Table::from_iter([("kind".to_owned(), Value::from(PROBE))]);
+    flows.push((PROBE.to_owned(), probe));
+    Ok(())
 }
 
 /// Takes `hop` out of `[path]`, and adds an empty name to `dropped` for each hop that is wrong.

@@ -109,7 +109,9 @@ impl Sweep {
         let upload = Keys::new()
             .set("direction", "up")
             .set("congestion_control", "cubic")
-            .set("count", self.uploads);
+            .set("count", self.uploads)
+            // The call makes the trials differ.
+            .set("start_jitter", "0s");
         let mut call = Keys::new().set("jitter_buffer", "adaptive");
         let mut classes = vec![Keys::new().set("dscp", 0)];
         if self.has_low_latency() {

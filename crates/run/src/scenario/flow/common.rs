@@ -53,7 +53,8 @@ keys! {
         /// Start after the start of the ramp; 0s by default.
         pub start: Option<Span>,
         /// The longest random delay of each flow's start, drawn from the trial's seed, so that
-        /// repeats differ if nothing else is random; 0s by default.
+        /// repeats differ. By default 1s in a scenario with several repeats that names no
+        /// `start_jitter`, no conditions to draw and no start or end of this flow; else 0s.
         pub start_jitter: Option<Span> => Span::ZERO..=MAX_START_JITTER,
         /// End after the start of the ramp; by default at the end of the load phase.
         pub stop: Option<Span>,

@@ -22,6 +22,7 @@ pub use application::ApplicationFlow;
 pub use common::Activity;
 pub use exec::ExecFlow;
 pub use probe::ProbeFlow;
+pub(super) use tcp::DEFAULT_CONTROL;
 pub use tcp::TcpFlow;
 pub use udp::UdpFlow;
 

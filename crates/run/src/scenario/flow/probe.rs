@@ -16,7 +16,7 @@ keys! {
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct ProbeFlow {
         /// Time between two packets of one class.
-        pub interval: Span => INTERVALS,
+        pub interval: Span = DEFAULT_INTERVAL => INTERVALS,
         /// Traffic classes that are probed side by side, `{ dscp = 45, ecn = "ect1" }`; the first
         /// is the headline; best effort alone by default.
         pub classes: Vec<Marking> = Vec::new(),
@@ -27,6 +27,8 @@ keys! {
     }
 }
 
+/// Enough for a 99th percentile after 5 s.
+const DEFAULT_INTERVAL: Span = Span::from_millis(10);
 const MAX_CLASSES: usize = 16;
 /// Faster probes would load the path themselves.
 const INTERVALS: RangeInclusive<Span> = Span::from_micros(100)..=Span::from_secs(60);

@@ -17,8 +17,8 @@ keys! {
         pub direction: FlowDirection = FlowDirection::Up,
         /// Flows per direction; 0 for a flow that only some arms use.
         pub count: u32 = 1 => COUNTS,
-        /// Congestion control; required, as the default differs from machine to machine.
-        pub congestion_control: String,
+        /// Congestion control, on every machine.
+        pub congestion_control: String = DEFAULT_CONTROL.to_owned(),
         /// Whether both ends negotiate ECN.
         pub ecn: bool = false,
         /// Differentiated Services codepoint of all packets.
@@ -45,6 +45,8 @@ impl TcpFlow {
     }
 }
 
+/// The congestion control of a flow that names none.
+pub const DEFAULT_CONTROL: &str = "cubic";
 /// Prefix of the names of congestion controls that the caller provides.
 const OWN: &str = "own:";
 const MAX_NAME_BYTES: usize = 64;
