@@ -105,10 +105,13 @@ impl ArmLatency {
     }
 
     /// Returns the highest percentile of [`Quantile::HIGHEST_FIRST`] by which the arm can be
-    /// judged.
+    /// judged: the highest that is no lost probe, if there is one.
     pub fn highest_judged(&self) -> Option<(Quantile, Judged)> {
-        let mut told = Quantile::HIGHEST_FIRST.into_iter();
-        told.find_map(|quantile| Some((quantile, self.judged(quantile)?)))
+        let all = || {
+            let told = Quantile::HIGHEST_FIRST.into_iter();
+            told.filter_map(|quantile| Some((quantile, self.judged(quantile)?)))
+        };
+        all().find(|(_, value)| *value != Judged::Lost).or_else(|| all().next())
     }
 
     /// Returns a statistic over the trials, if each of them has enough samples for it.

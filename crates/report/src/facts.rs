@@ -1,7 +1,9 @@
 //! Comparisons of two arms, as numbers; [`phrases`](crate::phrases) puts them into words.
 
 use underload_record::CONFIDENCE;
-use underload_record::schema::{ArmLatency, Direction, Judged, LatencySummary, Quantile};
+use underload_record::schema::{
+    ArmLatency, ArmThroughput, Direction, Judged, LatencySummary, Quantile,
+};
 use underload_record::stats::hodges_lehmann_ratio;
 
 use crate::subject::Subject;
@@ -15,6 +17,9 @@ pub(crate) const RATE_ALIKE: f64 = 1.05;
 
 /// Mbit/s below which a direction counts as unloaded.
 pub(crate) const NO_RATE_MBIT: f64 = 0.05;
+
+/// Use of a link's capacity, percent, below which a rate explains no latency.
+const IDLE_PERCENT: f64 = 10.0;
 
 /// Least loss of probes that is mentioned, percent.
 pub(crate) const LOSS_PERCENT: f64 = 1.0;
@@ -166,6 +171,12 @@ pub(crate) fn unequal_rates(first: &Subject<'_>, other: &Subject<'_>) -> Vec<Une
         let others = other.summary.throughput(direction)?;
         let goodputs = own.goodput_bit_per_s.zip(others.goodput_bit_per_s);
         let is_goodput = goodputs.is_some();
+        let is_idle = |carried: &ArmThroughput| {
+            carried.utilisation_percent.is_some_and(|used| used.mean < IDLE_PERCENT)
+        };
+        if !is_goodput && is_idle(own) && is_idle(others) {
+            return None;
+        }
         let (own, others) = goodputs.or_else(|| own.link_bit_per_s.zip(others.link_bit_per_s))?;
         let (first_bit_per_s, other_bit_per_s) = (own.mean, others.mean);
         let low = first_bit_per_s.min(other_bit_per_s);

@@ -190,7 +190,14 @@ impl<'a> Compared<'a> {
             let others = others.iter().find(|others| others.quantile == own.quantile)?;
             Some(Self { arm, other, own, others: *others })
         };
-        Number::all(arm, &headline.metric).into_iter().filter_map(alike).collect()
+        let all: Vec<Self> =
+            Number::all(arm, &headline.metric).into_iter().filter_map(alike).collect();
+        // Two lost probes are no comparison, if there is another.
+        let is_lost = |pair: &Self| pair.own.value.is_infinite() && pair.others.value.is_infinite();
+        if all.iter().all(is_lost) {
+            return all;
+        }
+        all.into_iter().filter(|pair| !is_lost(pair)).collect()
     }
 
     /// Returns the baseline's number over the arm's; `None` if the ratio has no meaning.

@@ -2,9 +2,9 @@
 //!
 //! An arm has its settings from its scenario ([`ArmRecord::factors`]). If any arm differs from the
 //! base only in its queues, or in one other setting that is not the line's, those arms are
-//! compared. Otherwise every arm is, and the sentence names every setting that differs, because the
-//! cause may be any of them. Arms without settings, such as a line measured up and then down, are
-//! not compared.
+//! compared; of few arms also those that differ in one setting of the line. Otherwise every arm is,
+//! and the sentence names every setting that differs, because the cause may be any of them. Arms
+//! without settings, such as a line measured up and then down, are not compared.
 
 use std::collections::BTreeSet;
 
@@ -45,6 +45,11 @@ impl<'a> Difference<'a> {
     /// Whether they differ in exactly one setting, which is not the line's rate, delay or loss.
     fn is_one_factor(&self) -> bool {
         matches!(&self.0[..], [only] if !only.key.starts_with("path."))
+    }
+
+    /// Whether they differ in exactly one setting, or only in their queues.
+    fn is_one_change(&self) -> bool {
+        self.0.len() == 1 || self.is_queues()
     }
 
     /// Whether several settings may cause a difference.
@@ -110,6 +115,8 @@ impl Setting<'_> {
     }
 }
 
+/// Arms beside the base that are all compared with it, if they differ in one setting each.
+const FEW_ARMS: usize = 4;
 /// Longest value in a sentence, characters.
 const MOST_VALUE: usize = 40;
 /// Most changes in a sentence with their values.
@@ -217,16 +224,21 @@ impl<'a> Alike<'a> {
         let like =
             |other: &&'a Subject<'a>| Some((*other, Difference::between(base.arm, other.arm)?));
         let mut others: Vec<Like<'a>> = own.iter().filter_map(like).collect();
-        let is_close = |(_, it): &Like<'a>| it.is_queues() || it.is_one_factor();
+        let is_few = others.len() <= FEW_ARMS;
+        let is_close = |(_, it): &Like<'a>| {
+            if is_few { it.is_one_change() } else { it.is_queues() || it.is_one_factor() }
+        };
         if others.iter().any(is_close) {
             others.retain(is_close);
         }
         Self { base: Some(base), others }
     }
 
-    /// Drops the arms that differ in other settings if any arm differs in its queues alone.
+    /// Drops the arms that differ in other settings if any arm differs in its queues alone, unless
+    /// the arms are few.
     pub(crate) fn by_queues(mut self) -> Self {
-        if self.others.iter().any(|(_, difference)| difference.is_queues()) {
+        let is_few = self.others.len() <= FEW_ARMS;
+        if !is_few && self.others.iter().any(|(_, difference)| difference.is_queues()) {
             self.others.retain(|(_, difference)| difference.is_queues());
         }
         self

@@ -6,8 +6,8 @@
 //! they are unequal.
 
 use underload_record::schema::{
-    ArmLatency, ArmMetric, InvalidReason, Judged, LatencyMeasure, Phase, Quantile, RunRecord,
-    TrialRecord, Validity, World,
+    ArmLatency, ArmMetric, ArmRatio, Direction, InvalidReason, Judged, LatencyMeasure, Phase,
+    Quantile, RunRecord, TrialRecord, Validity, World,
 };
 
 use crate::alarms;
@@ -32,8 +32,14 @@ const SEVERAL_SETTINGS: &str =
 /// Most comparisons, and most lines of applications, with a sentence each; the table has the rest.
 const MOST_LINES: usize = 4;
 
+/// Most values of an application in one sentence, beside the base's.
+const MOST_VALUES: usize = 3;
+
 /// Most comparisons after the one that a scenario declares.
 const MOST_BESIDES: usize = 2;
+
+/// Arms whose shares of lost probes differ by less than this factor lost about as many.
+const LIKE_LOSSES: f64 = 3.0;
 
 /// Most damaged parts of a run that are listed.
 const MOST_LEFT_OUT: usize = 5;
@@ -76,6 +82,11 @@ pub(crate) fn sentences(runs: &[RunData], subjects: &[Subject<'_>]) -> Vec<Strin
     lines.extend(all_lost(&own));
     lines.extend(loaded.iter().filter_map(|arm| across_runs(arm, subjects)));
     applications(&own, &alike, &mut lines);
+    let has_headline = own.first().is_some_and(|it| it.run.record.scenario.headline.is_some());
+    lines.extend(sharing(&alike).filter(|_| !has_headline));
+    if lines.len() > 1 && loaded.is_empty() && lines.first() == Some(&no_latency(subjects)) {
+        lines.remove(0);
+    }
     lines.extend(Count::new(runs.iter().flat_map(|run| &run.record.expectations)).sentence());
     lines.iter().map(|line| one_line(line)).collect()
 }
@@ -134,10 +145,19 @@ fn working<'a>(subject: &Subject<'a>) -> Option<&'a ArmLatency> {
     load.value_ns(Quantile::P50).map(|_| load)
 }
 
-/// Returns the highest quantile that both have enough samples for, and its two values.
+/// Returns the highest quantile that both have enough samples for, and its two values. Quantiles
+/// that are lost probes in both, or in one of two that lost about as many, are skipped if there is
+/// another.
 fn highest(first: &ArmLatency, other: &ArmLatency) -> Option<(Quantile, Judged, Judged)> {
     let both = |quantile| Some((quantile, first.judged(quantile)?, other.judged(quantile)?));
-    Quantile::HIGHEST_FIRST.into_iter().find_map(both)
+    let all = || Quantile::HIGHEST_FIRST.into_iter().filter_map(both);
+    let losses = [first.lost_percent(), other.lost_percent()];
+    let are_alike = losses[0].max(losses[1]) < LIKE_LOSSES * losses[0].min(losses[1]);
+    let is_lost = |(_, first, other): &(Quantile, Judged, Judged)| {
+        let number = [first, other].into_iter().filter(|value| **value == Judged::Lost).count();
+        number == 2 || number == 1 && are_alike
+    };
+    all().find(|known| !is_lost(known)).or_else(|| all().next())
 }
 
 /// Returns the headline latency of an arm under load if all its probes were lost.
@@ -234,7 +254,10 @@ fn latency_lines(loaded: &[&Subject<'_>], own: &[&Subject<'_>], alike: &Alike<'_
         vanished(arm).is_some() || both.into_iter().any(|it| it.position == arm.position)
     };
     let untold = own.iter().filter(|arm| !is_told(arm)).count();
-    lines.extend((untold > 0).then(|| format!("The table has {}.", count_more(untold))));
+    lines.extend((untold > 0).then(|| match extremes(loaded, own.len()) {
+        Some(words) if untold > 1 => format!("{words}. The table has {}.", count_more(untold)),
+        _ => format!("The table has {}.", count_more(untold)),
+    }));
     lines
 }
 
@@ -255,36 +278,39 @@ fn apart(loaded: &[&Subject<'_>], all_arms: usize, alike: &Alike<'_>) -> Vec<Str
         lines.extend((untold > 0).then(|| format!("The table has {}.", count_more(untold))));
         return lines;
     }
+    // If there are others, settings are known and the probes have too few samples to compare.
+    let why = if alike.others.is_empty() {
+        ". The run does not record what the arms differ in."
+    } else {
+        "."
+    };
+    extremes(loaded, all_arms).map(|words| words + why).into_iter().collect()
+}
+
+/// Describes the lowest and the highest latency of the arms, without a full stop; `None` if the
+/// arms have no quantile in common.
+fn extremes(loaded: &[&Subject<'_>], all_arms: usize) -> Option<String> {
     let all = |quantile: Quantile| -> Option<Vec<(Judged, &Subject<'_>)>> {
         loaded.iter().map(|subject| Some((working(subject)?.judged(quantile)?, *subject))).collect()
     };
     let mut highest_first = Quantile::HIGHEST_FIRST.into_iter();
-    let found = highest_first.find_map(|quantile| Some((quantile, all(quantile)?)));
-    let line = found.and_then(|(quantile, values)| {
-        let (low, lowest) = values.iter().min_by_key(|(value, _)| *value)?;
-        let (high, highest) = values.iter().max_by_key(|(value, _)| *value)?;
-        let of_arms = match values.len() {
-            number if number == all_arms => format!("the {number} arms"),
-            number => format!("the {number} arms of {all_arms} whose probes came back,"),
-        };
-        // If there are others, settings are known and the probes have too few samples to compare.
-        let why = if alike.others.is_empty() {
-            " The run does not record what the arms differ in."
-        } else {
-            ""
-        };
-        let lost = most_lost(loaded.iter().filter_map(|subject| working(subject)));
-        Some(format!(
-            "Of {of_arms} {} has the lowest working latency, {} at {name}, and {} the highest, \
-             {}{lost}.{why}",
-            lowest.called(),
-            judged_ms(*low),
-            highest.called(),
-            judged_ms(*high),
-            name = judged_by(quantile, loaded.iter().filter_map(|subject| working(subject)))
-        ))
-    });
-    line.into_iter().collect()
+    let (quantile, values) = highest_first.find_map(|quantile| Some((quantile, all(quantile)?)))?;
+    let (low, lowest) = values.iter().min_by_key(|(value, _)| *value)?;
+    let (high, highest) = values.iter().max_by_key(|(value, _)| *value)?;
+    let of_arms = match values.len() {
+        number if number == all_arms => format!("the {number} arms"),
+        number => format!("the {number} arms of {all_arms} whose probes came back,"),
+    };
+    let lost = most_lost(loaded.iter().filter_map(|subject| working(subject)));
+    Some(format!(
+        "Of {of_arms} {} has the lowest working latency, {} at {name}, and {} the highest, \
+         {}{lost}",
+        lowest.called(),
+        judged_ms(*low),
+        highest.called(),
+        judged_ms(*high),
+        name = judged_by(quantile, loaded.iter().filter_map(|subject| working(subject)))
+    ))
 }
 
 /// The first arm and another, by the probe whose latencies differ most.
@@ -428,34 +454,57 @@ fn across_runs(arm: &Subject<'_>, all: &[Subject<'_>]) -> Option<String> {
     })
 }
 
-/// Adds the first number of each application, or for delays their 99th percentile: of the base and
-/// of the arm that differs most from it; without comparable arms the smallest and the largest.
+/// Adds a number of each application by which it is judged: of the base and of the arm that differs
+/// most from it; without comparable arms the smallest and the largest.
 fn applications(own: &[&Subject<'_>], alike: &Alike<'_>, lines: &mut Vec<String>) {
     if let [only] = own {
         let numbers = firsts(only).into_iter().take(MOST_LINES);
         let numbers = numbers.map(|metric| bad_moments(metric, own));
-        lines.extend(numbers.map(|metric| format!("{}: {}.", metric.flow, metric_words(metric))));
+        lines
+            .extend(numbers.map(|metric| format!("{}: {}.", metric.flow, with_most(only, metric))));
         return;
     }
     // Numbers of a measured line do not differ by step.
     if own.iter().all(|subject| subject.run.record.world == World::Measured) {
         return;
     }
-    let mut named: Vec<&ArmMetric> = Vec::new();
-    let firsts = own.iter().flat_map(|subject| firsts(subject));
-    for metric in firsts.map(|metric| bad_moments(metric, own)) {
-        if !named.iter().any(|known| is_same_number(known, metric)) {
-            named.push(metric);
-        }
-    }
     let headline = own.first().and_then(|it| it.run.record.scenario.headline.as_ref());
-    named.retain(|metric| {
-        headline.is_none_or(|it| it.metric != format!("{}/{}", metric.flow, metric.name))
-    });
-    for metric in named.into_iter().take(MOST_LINES) {
-        let line = compared(metric, own, alike, lines).or_else(|| spread(metric, own));
+    let is_told = |metric: &ArmMetric| {
+        headline.is_some_and(|it| it.metric == format!("{}/{}", metric.flow, metric.name))
+    };
+    let mut flows: Vec<&str> = Vec::new();
+    for metric in own.iter().flat_map(|subject| firsts(subject)) {
+        if flows.contains(&&*metric.flow) || flows.len() == MOST_LINES {
+            continue;
+        }
+        flows.push(&metric.flow);
+        let line = match unlike(&metric.flow, alike) {
+            Some(line) => Some(line),
+            None => {
+                let metric = bad_moments(metric, own);
+                if is_told(metric) {
+                    continue;
+                }
+                compared(metric, own, alike, lines).or_else(|| spread(metric, own))
+            }
+        };
         lines.extend(line);
     }
+}
+
+/// Returns a sentence on an application of which the base and an arm have different numbers, such
+/// as one that loaded no page.
+fn unlike(flow: &str, alike: &Alike<'_>) -> Option<String> {
+    let base = alike.base?;
+    let of = |subject: &Subject<'_>| {
+        let mut numbers = firsts(subject).into_iter();
+        let own = numbers.find(|metric| metric.flow == flow)?;
+        Some((own.name.clone(), format!("{} with {}", with_most(subject, own), subject.called())))
+    };
+    let (name, first) = of(base)?;
+    let mut others = alike.others.iter().filter_map(|(subject, _)| of(subject));
+    let (_, other) = others.find(|(other, _)| *other != name)?;
+    Some(format!("{flow}: {first}, {other}."))
 }
 
 fn firsts<'a>(subject: &Subject<'a>) -> Vec<&'a ArmMetric> {
@@ -469,14 +518,34 @@ fn is_same_number(one: &ArmMetric, other: &ArmMetric) -> bool {
 
 /// Returns the 99th percentile that belongs to a median if every arm has it, else the metric.
 fn bad_moments<'a>(metric: &'a ArmMetric, own: &[&Subject<'a>]) -> &'a ArmMetric {
-    let high = |subject: &Subject<'a>| {
-        let name = format!("{}_p99", metric.name.strip_suffix("_p50")?);
-        let mut metrics = subject.summary.metrics.iter();
-        metrics.find(|other| other.flow == metric.flow && other.name == name)
-    };
+    let high = |subject: &Subject<'a>| statistic_of(subject, metric, "p99");
     let with_median = own.iter().filter(|subject| number_of(subject, metric).is_some());
     let all: Option<Vec<&ArmMetric>> = with_median.map(|subject| high(subject)).collect();
     all.and_then(|all| all.first().copied()).unwrap_or(metric)
+}
+
+/// Returns another statistic of a median, such as `p99`.
+fn statistic_of<'a>(
+    subject: &Subject<'a>,
+    metric: &ArmMetric,
+    statistic: &str,
+) -> Option<&'a ArmMetric> {
+    let stem = metric.name.strip_suffix("_p50").unwrap_or(&metric.name);
+    let name = format!("{stem}_{statistic}");
+    let mut metrics = subject.summary.metrics.iter();
+    metrics.find(|other| other.flow == metric.flow && other.name == name)
+}
+
+/// Formats a number with the maximum that belongs to it, if it is a median: `round trip p50 209 ms
+/// (at most 241 ms)`.
+fn with_most(subject: &Subject<'_>, metric: &ArmMetric) -> String {
+    let words = metric_words(metric);
+    match statistic_of(subject, metric, "max") {
+        Some(most) if without_name(most) != without_name(metric) => {
+            format!("{words} (at most {})", without_name(most))
+        }
+        _ => words,
+    }
 }
 
 fn number_of<'a>(subject: &Subject<'a>, metric: &ArmMetric) -> Option<&'a ArmMetric> {
@@ -496,30 +565,90 @@ fn compared(
     let apart = |other: &ArmMetric| (other.value.mean - base.value.mean).abs();
     let numbers = alike.others.iter().filter_map(|like| Some((like, number_of(like.0, metric)?)));
     let ((other, difference), most) = numbers.max_by(|a, b| apart(a.1).total_cmp(&apart(b.1)))?;
-    let (low, high) = (metric_words(base), metric_words(most));
+    let (low, high) = (with_most(first, base), with_most(other, most));
     let (flow, base, others) = (&metric.flow, first.called(), other.called());
+    let numbers = || own.iter().filter_map(|subject| number_of(subject, metric));
+    let maxima: Vec<&ArmMetric> =
+        own.iter().filter_map(|subject| statistic_of(subject, metric, "max")).collect();
+    let medians: Vec<&ArmMetric> = numbers().collect();
     if low == high {
-        let mut numbers = own.iter().filter_map(|subject| number_of(subject, metric));
-        return Some(if numbers.all(|number| metric_words(number) == low) {
-            format!("{flow}: {low} in every arm.")
-        } else {
-            format!("{flow}: {low} with {base} and with each arm that is compared with it.")
-        });
+        let mut all = own.iter().filter_map(|it| Some(with_most(it, number_of(it, metric)?)));
+        if all.all(|words| words == low) {
+            return Some(format!("{flow}: {low} in every arm."));
+        }
+    }
+    if medians.len() == own.len() && are_alike(&medians) && are_alike(&maxima) {
+        return Some(format!("{flow}: {low} in every arm, within 10 %."));
+    }
+    if low == high {
+        return Some(format!(
+            "{flow}: {low} with {base} and with each arm that is compared with it."
+        ));
     }
     let news = |text: String| {
         if known.iter().any(|line| line.contains(&text)) { String::new() } else { text }
     };
+    if (2..=MOST_VALUES).contains(&alike.others.len()) {
+        let words = |(other, difference): &Like<'_>| {
+            let value = without_own_name(metric, &with_most(other, number_of(other, metric)?));
+            let called = other.called();
+            Some(format!("{value} with {called}{}", news(difference.beside(&base, &called))))
+        };
+        let values: Vec<String> = alike.others.iter().filter_map(words).collect();
+        return Some(format!("{flow}: {low} with {base}, {}.", values.join(", ")));
+    }
     let rates = phrases::rates(&unequal_rates(first, other));
     let rates = rates.map_or(String::new(), |rates| format!("; {rates}"));
     let (difference, rates) = (news(difference.beside(&base, &others)), news(rates));
-    let high = without_name(most);
+    let high = without_own_name(metric, &high);
     Some(format!("{flow}: {low} with {base}, {high} with {others}{difference}{rates}."))
+}
+
+/// Whether times are equal for a person: the longest is less than [`ALIKE`] times the shortest.
+fn are_alike(numbers: &[&ArmMetric]) -> bool {
+    let values = || numbers.iter().map(|number| number.value.mean);
+    let is_time = numbers.iter().all(|number| matches!(number.unit.as_str(), "ms" | "s"));
+    let (low, high) = (values().reduce(f64::min), values().reduce(f64::max));
+    is_time && low.zip(high).is_none_or(|(low, high)| high < low * ALIKE)
 }
 
 /// Returns `64.2 ms` for `glass to glass p50 64.2 ms`.
 fn without_name(metric: &ArmMetric) -> String {
-    let (words, name) = (metric_words(metric), metric.name.replace('_', " "));
-    words.strip_prefix(&name).unwrap_or(&words).trim_start().to_owned()
+    without_own_name(metric, &metric_words(metric))
+}
+
+/// Returns `words` without the name of the metric at their start.
+fn without_own_name(metric: &ArmMetric, words: &str) -> String {
+    let name = metric.name.replace('_', " ");
+    words.strip_prefix(&name).unwrap_or(words).trim_start().to_owned()
+}
+
+/// Compares how two groups of flows share a direction: with the base, and with the arm in which the
+/// ratio differs most; `None` without two groups.
+fn sharing(alike: &Alike<'_>) -> Option<String> {
+    let base = alike.base?;
+    let of = |subject: &Subject<'_>, direction| {
+        subject.summary.throughput(direction)?.ratios.first().cloned()
+    };
+    let mut directions = [Direction::Up, Direction::Down].into_iter();
+    let (direction, own) = directions.find_map(|it| Some((it, of(base, it)?)))?;
+    let apart =
+        |ratio: &ArmRatio| (ratio.value.mean.max(1e-9) / own.value.mean.max(1e-9)).ln().abs();
+    let others = alike.others.iter().filter_map(|(other, _)| Some((other, of(other, direction)?)));
+    let others = others.filter(|(_, ratio)| ratio.flow == own.flow && ratio.over == own.over);
+    let (other, most) = others.max_by(|a, b| apart(&a.1).total_cmp(&apart(&b.1)))?;
+    if apart(&most) < ALIKE.ln() {
+        return None;
+    }
+    Some(format!(
+        "{} has {} times the goodput {direction} of {} with {}, {} times with {}.",
+        own.flow,
+        significant(own.value.mean),
+        own.over,
+        base.called(),
+        significant(most.value.mean),
+        other.called()
+    ))
 }
 
 fn spread(metric: &ArmMetric, own: &[&Subject<'_>]) -> Option<String> {

@@ -127,6 +127,21 @@ fn the_reason_why_nothing_is_compared_is_the_true_one() {
 }
 
 #[test]
+fn a_percentile_that_both_lost_is_replaced_by_a_lower_one() {
+    let queues = [BUFFER_CONTROL, DOCSIS_PIE];
+    let line = |kept: [usize; 2]| {
+        let kept = [("buffer-control", kept[0]), ("docsis-pie", kept[1])];
+        summary_lines(&[run(&queues, &kept)]).swap_remove(0)
+    };
+    for kept in [[680, 680], [695, 685], [670, 680]] {
+        let line = line(kept);
+        assert!(line.contains(" at p95 of sent against ") && !line.contains("lost at"), "{line}");
+    }
+    let line = line([700, 680]);
+    assert!(line.contains("the working latency is lost at p99 of sent against "), "{line}");
+}
+
+#[test]
 fn a_latency_of_few_probes_says_how_many_were_lost() {
     let data = run(&[DOCSIS_PIE], &[("docsis-pie", 70)]);
     let lines = summary_lines(std::slice::from_ref(&data));
@@ -134,7 +149,7 @@ fn a_latency_of_few_probes_says_how_many_were_lost() {
     assert!(table(std::slice::from_ref(&data)).contains("1260"), "the premise");
     let silent = run(&[DOCSIS_PIE], &[("docsis-pie", 0)]);
     let alone = summary_lines(std::slice::from_ref(&silent));
-    assert!(alone[1].contains("all 1400 probes under load were lost."), "{alone:?}");
+    assert!(alone[0].contains("all 1400 probes under load were lost."), "{alone:?}");
     // The same arm in two runs.
     let both = summary_lines(&[data, silent]);
     assert!(both.iter().any(|line| line.contains("lost all 1400 probes.")), "{both:?}");
