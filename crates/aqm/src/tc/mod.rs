@@ -7,7 +7,8 @@
 //! # Divergences that no argument removes
 //! * Linux takes the largest packet (`mtu`) from the device: 1514 bytes on Ethernet.
 //! * Linux rounds the interval of PIE's and FQ-PIE's updates to ticks: 15 ms are 16 ms at 250 Hz.
-//! * `red` is the original RED of 1993 (`gentle=off`), with a weight that is a power of two.
+//! * `red` is the original RED of 1993 (`gentle=off`), with a weight that is a power of two. Linux
+//!   drops packets of all sizes alike, ours in proportion to their size over `mean-packet`.
 
 mod red;
 mod table;
