@@ -106,9 +106,9 @@ impl Drop for Sampler {
 
 struct Worker {
     clock: Clock,
-    /// Of the near and of the far router.
+    /// The `tc` of the near and that of the far router.
     tools: [Tool; 2],
-    /// Up and down.
+    /// The upstream and the downstream link.
     links: [Link; 2],
 }
 

@@ -18,7 +18,7 @@ pub(super) enum Between {
     Linux(Box<(Routers, Sampler)>),
 }
 
-/// What was counted.
+/// The counters of a trial's queues and links.
 pub(super) enum Report {
     Ours(Box<GatewayReport>),
     Linux(QueuesReport),
