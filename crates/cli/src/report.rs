@@ -37,10 +37,10 @@ pub struct Arguments {
     /// files, the current directory].
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
-    /// Compares the first run, variant by variant, with the second: latency under load may differ by
-    /// 15 %, the share of lost probes by 1 in 100, goodput by 5 %. A number that only the second run has
-    /// is missed. Writes no report. Exit status 1 if a number is missed (see --fail-on), 2 if the
-    /// runs have no variant in common.
+    /// Compares the first run, variant by variant, with the second: latency under load may differ
+    /// by 15 %, the share of lost probes by 1 in 100, goodput by 5 %. A number that only the second
+    /// run has is missed. Writes no report. Exit status 1 if a number is missed (see --fail-on), 2
+    /// if the runs have no variant in common.
     #[arg(long, conflicts_with = "out")]
     pub compare: bool,
     /// With --compare: when to exit with status 1.

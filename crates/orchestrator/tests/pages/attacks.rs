@@ -1,4 +1,4 @@
-//! Attacks on pages.
+//! Attacks on the pages of an orchestrator.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;

@@ -50,7 +50,7 @@ pub struct Bbr {
     window_gain: u64,
     /// The rate `sk_pacing_rate` of Linux.
     pacing: PayloadRate,
-    /// The same rate in packet bytes; `None` before the first round trip.
+    /// The pacing rate in packet bytes; `None` before the first round trip.
     packet_pacing: Option<PacketRate>,
     seen_rtt: bool,
     idle_restart: bool,
