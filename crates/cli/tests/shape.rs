@@ -441,3 +441,61 @@ fn every_queue_shapes_in_the_guest_and_cake_shows_its_classes() {
     let undone = "v0 is as it was before: the change was not confirmed\nqdisc noqueue 0: ";
     assert!(out.contains(undone), "{out}");
 }
+
+/// A home, a modem with full buffers (312,500 and 500,000 bytes at 10 and 20 Mbit/s), and a server
+/// 20 ms away.
+const BLOATED_MODEM: &str = "
+export HOME=/run XDG_RUNTIME_DIR=/run
+ip link del v0
+mkdir /run/netns
+ip netns add modem
+ip netns add far
+ip link add v0 type veth peer name v1 netns modem
+ip -n modem link add m0 type veth peer name s0 netns far
+ip addr add 10.0.0.1/24 dev v0
+ip link set v0 up
+ip route add default via 10.0.0.2
+ip -n modem addr add 10.0.0.2/24 dev v1
+ip -n modem link set v1 up
+ip -n modem addr add 10.0.1.1/24 dev m0
+ip -n modem link set m0 up
+ip netns exec modem sysctl -qw net.ipv4.ip_forward=1
+ip -n far addr add 10.0.1.2/24 dev s0
+ip -n far link set s0 up
+ip -n far link set lo up
+ip -n far route add default via 10.0.1.1
+tc -n modem qdisc add dev m0 root tbf rate 10mbit burst 5k limit 312500
+tc -n modem qdisc add dev v1 root tbf rate 20mbit burst 5k limit 500000
+tc -n far qdisc add dev s0 root netem delay 20ms limit 10000
+cd /run
+serve() { ip netns exec far \"$program\" serve --bind 10.0.1.2 --anonymous --quota 50GB \\
+  --anonymous-quota 50GB; }
+serve > /run/server 2>&1 &
+sleep 3
+measure() { underload measure 10.0.1.2 --duration 4s --idle 1s -q | grep -E 'adds .* grade'; }
+";
+
+#[test]
+fn a_bloated_modem_is_cured() {
+    let Some(kernel) = image("a_bloated_modem_is_cured") else { return };
+    let shaped = ["cake", "fq-codel"].map(|queue| {
+        format!(
+            "echo {queue}\nunderload shape apply --dev v0 --up 9500kbit --down 19mbit --queue \
+             {queue} --yes > /run/said || cat /run/said\nmeasure\nunderload shape off > /run/said\n"
+        )
+    });
+    let shaped = shaped.concat();
+    let script = format!("program={PROGRAM_PATH}\n{BLOATED_MODEM}echo before\nmeasure\n{shaped}");
+    let out = in_guest(&kernel, &script);
+    eprintln!("{out}");
+    // Milliseconds that the load adds: down and up, in the order of the script.
+    let added: Vec<u32> = out
+        .split("The load adds ")
+        .skip(1)
+        .map(|rest| rest.split(' ').next().unwrap_or_default().parse().expect("milliseconds"))
+        .collect();
+    let [before_down, before_up, after @ ..] = added.as_slice() else { panic!("{out}") };
+    assert!(*before_down > 150 && *before_up > 150, "the premise: full buffers: {out}");
+    assert_eq!(after.len(), 4, "{out}");
+    assert!(after.iter().all(|added| *added <= 10), "{out}");
+}

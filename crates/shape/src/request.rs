@@ -30,8 +30,8 @@ pub enum RequestError {
     #[error("--{direction}: a rate of {rate} lets nothing pass; expected at least 8kbit")]
     TooSlow { direction: &'static str, rate: Rate },
     #[error(
-        "--{direction}: {device} passes {port} at most; expected less than that, about 95 % of \
-         what the access line carries"
+        "--{direction}: {device} passes {port} at most; expected less than that: 90 to 95 % \
+         of what the access line carries"
     )]
     AbovePort { direction: &'static str, device: String, port: Rate },
     #[error("nothing to shape: expected --up RATE, --down RATE, or both")]

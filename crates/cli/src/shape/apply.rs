@@ -24,10 +24,10 @@ use super::require_rights;
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Choose rates a little below those of the access line, about 95 %: then packets wait here, where a
-queue looks after them, and not in the modem. The change is undone unless you press Enter, or
-`underload shape confirm` follows within --within. If a command fails, or this process is killed,
-the device is as it was before.
+Choose rates of 90 to 95 % of those of the access line, which `underload measure` names: then
+packets wait here, where a queue looks after them, and not in the modem. The change is undone unless
+you press Enter, or `underload shape confirm` follows within --within. If a command fails, or this
+process is killed, the device is as it was before.
 
 --overhead: what the line adds to each packet. none, ethernet, ethernet-vlan, docsis (cable), vdsl2,
 vdsl2-pppoe, adsl-pppoa, adsl-pppoe, conservative (unknown line), or a number such as 44B.
