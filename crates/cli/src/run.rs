@@ -251,7 +251,7 @@ impl Arguments {
             arms: self.arms.clone(),
             repeats: self.repeats,
             seed: self.seed,
-            keeps_tables: false,
+            ..Options::default()
         })
     }
 }

@@ -118,7 +118,7 @@ fn a_video_call_beside_an_upload_suffers_where_the_upload_goes() {
         let start = format!("{flow}: glass to glass");
         said.lines().find(|line| line.trim_start().starts_with(&start)).unwrap_or_default()
     };
-    assert!(line("call-up").contains(" ms with today, "), "{said}");
+    assert!(line("call-up").contains(" ms) with today, "), "{said}");
     assert!(line("call-down").contains("glass to glass"), "{said}");
 }
 

@@ -55,7 +55,7 @@ fn address(said: &[String]) -> String {
 fn a_small_fleet_measures_and_its_account_adds_up() {
     let name = "a_small_fleet_measures_and_its_account_adds_up";
     let folder = tempfile::tempdir().expect("a folder");
-    let arguments = ["--lines", "9", "--seconds", "40", "--keep", "kept", "--exit"];
+    let arguments = ["--lines", "9", "--seconds", "75", "--keep", "kept", "--exit"];
     let Some((mut child, said)) = demo(name, folder.path(), &arguments) else { return };
     assert!(child.wait().expect("it is over").success(), "{said:?}");
     assert!(said[1].starts_with("token: ulo1."), "{said:?}");

@@ -23,6 +23,8 @@ pub(crate) struct InsideWatch {
 const INTERVAL: Span = Span::from_millis(10);
 /// Most values per flow; longer load phases are read less often.
 const VALUES_MAX: u64 = 1 << 14;
+/// Most values of all flows, 4 MiB; many flows are read less often.
+const TOTAL_MAX: u64 = 1 << 20;
 
 impl InsideWatch {
     pub(crate) fn new(flows: &[FlowConfig], windows: &[PhaseWindow]) -> Self {
@@ -32,11 +34,15 @@ impl InsideWatch {
         let load = windows.iter().find(|window| window.phase == Phase::Load);
         let window = load.map(|it| (Time::from_nanos(it.start_ns), Time::from_nanos(it.end_ns)));
         let length_ns = load.map_or(0, PhaseWindow::length_ns);
-        let steps = length_ns.div_ceil(INTERVAL.as_nanos() * VALUES_MAX).max(1);
+        let most = (TOTAL_MAX / flows.len().max(1) as u64).clamp(1, VALUES_MAX);
+        let steps = length_ns.div_ceil(INTERVAL.as_nanos() * most).max(1);
+        let interval = INTERVAL * steps;
+        // All room is taken at once, so that nothing is allocated during a trial.
+        let readings = (length_ns / interval.as_nanos()) as usize + 1;
         Self {
-            values_us: vec![Vec::new(); flows.len()],
+            values_us: flows.iter().map(|_| Vec::with_capacity(readings)).collect(),
             window: window.filter(|_| !flows.is_empty()),
-            interval: INTERVAL * steps,
+            interval,
             flows,
         }
     }

@@ -151,6 +151,8 @@ pub struct Options {
     pub arms: Vec<String>,
     /// Overrides the file's repeats.
     pub repeats: Option<u32>,
+    /// Repeats of the sweep that runs the scenario: they decide whether flows start at random.
+    pub repeats_of_sweep: Option<u64>,
     /// Overrides the file's seed.
     pub seed: Option<u64>,
     /// Keeps the tables of every arm, so that a sweep can override their keys again.

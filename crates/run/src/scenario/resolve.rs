@@ -115,8 +115,8 @@ impl Scenario {
         let mut variants = Variants::new(&mut root, options, &short, faults)?;
         let mut base = base(&mut root, &short, options, &mut variants, faults);
         let asked = options.repeats.or(short.repeats.filter(|_| options.short));
-        let has_repeats = asked.or(root.repeats.0.flatten()).is_some_and(|repeats| repeats > 1);
-        if has_repeats && matches!(root.cohort.0, Some(None)) {
+        let is_cohort = !matches!(root.cohort.0, Some(None));
+        if !is_cohort && has_repeats(options, asked.or(root.repeats.0.flatten())) {
             base.spread_starts(&variants.changed_keys());
         }
         let (mut cohort, Arms { arms, templates }) =
@@ -163,6 +163,11 @@ impl Scenario {
             document: Arc::clone(document),
         })
     }
+}
+
+/// Whether an arm has several trials, where no sweep decides it: `own`.
+fn has_repeats(options: &Options, own: Option<u32>) -> bool {
+    options.repeats_of_sweep.or(own.map(u64::from)).is_some_and(|repeats| repeats > 1)
 }
 
 /// Returns the tables of a trial with the overrides of the short form and the command line.

@@ -192,6 +192,7 @@ fn scenario_of(
         short: file.short,
         set: file.set.clone(),
         arms: file.arms.clone(),
+        repeats_of_sweep: file.repeats,
         seed: file.seed,
         keeps_tables: true,
         ..Options::default()
