@@ -13,7 +13,7 @@ mod check;
 mod docsis;
 #[cfg(all(test, feature = "whole"))]
 mod documents_tests;
-#[cfg(not(all(namespaces, shaping)))]
+#[cfg(any(not(shaping), all(feature = "whole", not(namespaces))))]
 mod elsewhere;
 #[cfg(feature = "whole")]
 mod export;
