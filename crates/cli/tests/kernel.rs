@@ -2,8 +2,10 @@
 //! ours. Each test that starts a guest needs a kernel: `cargo xtask kernel` builds one, and the
 //! variable `UNDERLOAD_KERNEL` names it.
 
+mod guest;
+
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Output};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -27,17 +29,6 @@ congestion_control = "cubic"
 kind = "probe"
 interval = "10ms"
 "#;
-
-/// The kernel to test with: that of the variable, else the one that was built here.
-fn image(test: &str) -> Option<PathBuf> {
-    let built = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/kernel/linux");
-    let named = std::env::var_os("UNDERLOAD_KERNEL").map(PathBuf::from);
-    let found = named.or_else(|| built.is_file().then_some(built));
-    if found.is_none() {
-        eprintln!("SKIPPED {test}: no kernel (`cargo xtask kernel` builds one)");
-    }
-    found
-}
 
 fn underload(folder: &Path, kernel: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_underload"));
@@ -78,7 +69,8 @@ fn text(bytes: &[u8]) -> String {
 
 #[test]
 fn the_same_seed_gives_the_same_bytes_also_on_a_busy_machine() {
-    let Some(kernel) = image("the_same_seed_gives_the_same_bytes_also_on_a_busy_machine") else {
+    let Some(kernel) = guest::kernel("the_same_seed_gives_the_same_bytes_also_on_a_busy_machine")
+    else {
         return;
     };
     let folder = tempfile::tempdir().expect("a directory");
@@ -113,7 +105,7 @@ fn the_same_seed_gives_the_same_bytes_also_on_a_busy_machine() {
 
 #[test]
 fn the_simulator_and_the_kernel_agree() {
-    let Some(kernel) = image("the_simulator_and_the_kernel_agree") else { return };
+    let Some(kernel) = guest::kernel("the_simulator_and_the_kernel_agree") else { return };
     let folder = tempfile::tempdir().expect("a directory");
     for world in ["kernel", "kernel-tcp"] {
         let output = run(folder.path(), &kernel, (world, world), &[]);
@@ -147,7 +139,7 @@ const QUEUES: [&str; 9] = [
 
 #[test]
 fn every_queue_of_linux_carries_the_load_and_is_counted() {
-    let Some(kernel) = image("every_queue_of_linux_carries_the_load_and_is_counted") else {
+    let Some(kernel) = guest::kernel("every_queue_of_linux_carries_the_load_and_is_counted") else {
         return;
     };
     let folder = tempfile::tempdir().expect("a directory");
@@ -195,7 +187,7 @@ fn a_queue_or_link_that_linux_has_not_is_refused_by_name() {
 
 #[test]
 fn a_killed_run_leaves_no_guest() {
-    let Some(kernel) = image("a_killed_run_leaves_no_guest") else { return };
+    let Some(kernel) = guest::kernel("a_killed_run_leaves_no_guest") else { return };
     let folder = tempfile::tempdir().expect("a directory");
     // A copy has a name that no other process has.
     let copy = folder.path().join("linux");

@@ -3,10 +3,12 @@
 
 #![cfg(target_os = "linux")]
 
+mod guest;
+
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::CommandExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
@@ -14,7 +16,7 @@ use underload_emu::guest::{Guest, Image, PROGRAM};
 use underload_emu::machine::{Namespace, privilege};
 
 const PROGRAM_PATH: &str = env!("CARGO_BIN_EXE_underload");
-/// What this machine's kernel has: any kernel with shaping at all.
+/// A queue that every kernel has, also one without AQM.
 const FIFO: [&str; 2] = ["--queue", "fifo:limit=100p"];
 const BOTH: [&str; 6] = ["--dev", "v0", "--up", "5mbit", "--down", "20mbit"];
 
@@ -356,17 +358,6 @@ fn a_full_disk_and_missing_rights_change_nothing() {
     assert_eq!(world.state(), before);
 }
 
-/// The kernel to test with: that of the variable, else the one that was built here.
-fn image(test: &str) -> Option<PathBuf> {
-    let built = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/kernel/linux");
-    let named = std::env::var_os("UNDERLOAD_KERNEL").map(PathBuf::from);
-    let found = named.or_else(|| built.is_file().then_some(built));
-    if found.is_none() {
-        eprintln!("SKIPPED {test}: no kernel (`cargo xtask kernel` builds one)");
-    }
-    found
-}
-
 /// Runs a script in a guest kernel, which has all queues, and returns what it prints.
 fn in_guest(kernel: &Path, script: &str) -> String {
     let folder = tempfile::tempdir().expect("a directory");
@@ -392,7 +383,9 @@ fn in_guest(kernel: &Path, script: &str) -> String {
 
 #[test]
 fn queues_of_all_kinds_are_restored_with_their_options() {
-    let Some(kernel) = image("queues_of_all_kinds_are_restored_with_their_options") else { return };
+    let Some(kernel) = guest::kernel("queues_of_all_kinds_are_restored_with_their_options") else {
+        return;
+    };
     let kinds = [
         "pfifo limit 55",
         "pfifo_fast",
@@ -421,7 +414,8 @@ fn queues_of_all_kinds_are_restored_with_their_options() {
 
 #[test]
 fn every_queue_shapes_in_the_guest_and_cake_shows_its_classes() {
-    let Some(kernel) = image("every_queue_shapes_in_the_guest_and_cake_shows_its_classes") else {
+    let Some(kernel) = guest::kernel("every_queue_shapes_in_the_guest_and_cake_shows_its_classes")
+    else {
         return;
     };
     let out = in_guest(
@@ -477,7 +471,7 @@ measure() { underload measure 10.0.1.2 --duration 4s --idle 1s -q | grep -E 'add
 
 #[test]
 fn a_bloated_modem_is_cured() {
-    let Some(kernel) = image("a_bloated_modem_is_cured") else { return };
+    let Some(kernel) = guest::kernel("a_bloated_modem_is_cured") else { return };
     let shaped = ["cake", "fq-codel"].map(|queue| {
         format!(
             "echo {queue}\nunderload shape apply --dev v0 --up 9500kbit --down 19mbit --queue \
