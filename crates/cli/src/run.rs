@@ -28,7 +28,7 @@ pub enum World {
     Sim,
     /// Network namespaces with the kernel's TCP, in real time.
     Live,
-    /// Linux's own TCP and queues, in the virtual time of a kernel of its own: the same seed, the
+    /// Linux's own TCP and queues, in the virtual time of a guest kernel: the same seed, the
     /// same bytes. See `underload kernel`.
     Kernel,
     /// As kernel, with our queues and links instead of Linux's.

@@ -192,7 +192,7 @@ impl<'a> Compared<'a> {
         };
         let all: Vec<Self> =
             Number::all(arm, &headline.metric).into_iter().filter_map(alike).collect();
-        // Two lost probes are no comparison, if there is another.
+        // Two percentiles of lost probes cannot be compared: a lower percentile takes their place.
         let is_lost = |pair: &Self| pair.own.value.is_infinite() && pair.others.value.is_infinite();
         if all.iter().all(is_lost) {
             return all;

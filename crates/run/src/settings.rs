@@ -15,9 +15,9 @@ pub enum WorldChoice {
     #[default]
     Sim,
     Live,
-    /// Linux's own TCP and queues, in the virtual time of a kernel of its own.
+    /// Linux's own TCP and queues, in the virtual time of a guest kernel.
     Kernel,
-    /// Linux's own TCP before our queues, in the virtual time of a kernel of its own.
+    /// Linux's own TCP before our queues, in the virtual time of a guest kernel.
     KernelTcp,
 }
 

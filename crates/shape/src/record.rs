@@ -1,4 +1,4 @@
-//! What stood before a change, and when the change is undone.
+//! The record of a change: the queues before it, and when it is undone.
 //!
 //! The record is written before the first change and removed after the last one is undone. A
 //! process of its own, the watcher, follows it ([`watch`]); if the watcher was killed, the next
@@ -116,7 +116,7 @@ impl Record {
     }
 }
 
-/// What the watcher does next.
+/// The watcher's next step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Action {
     Wait,

@@ -92,7 +92,7 @@ pub fn words(qdisc: &Qdisc) -> Result<Vec<String>, Unrestorable> {
     Ok(words)
 }
 
-struct Known {
+struct KnownKind {
     names: &'static [&'static str],
     options: &'static [KnownOption],
 }
@@ -193,9 +193,9 @@ const PIE: [KnownOption; 4] = [
     option("beta", Form::Number("beta")),
 ];
 
-const KINDS: &[Known] = &[
-    Known { names: &["pfifo", "bfifo", "pfifo_head_drop"], options: &[LIMIT] },
-    Known {
+const KINDS: &[KnownKind] = &[
+    KnownKind { names: &["pfifo", "bfifo", "pfifo_head_drop"], options: &[LIMIT] },
+    KnownKind {
         names: &["pfifo_fast"],
         options: &[
             option("bands", Form::Fixed),
@@ -203,15 +203,15 @@ const KINDS: &[Known] = &[
             option("multiqueue", Form::Fixed),
         ],
     },
-    Known { names: &["noqueue", "mq"], options: &[] },
-    Known {
+    KnownKind { names: &["noqueue", "mq"], options: &[] },
+    KnownKind {
         names: &["codel"],
         options: &{
             let [target, interval, threshold] = CODEL;
             [LIMIT, target, interval, threshold, ECN]
         },
     },
-    Known {
+    KnownKind {
         names: &["fq_codel"],
         options: &{
             let [target, interval, threshold] = CODEL;
@@ -219,14 +219,14 @@ const KINDS: &[Known] = &[
             [LIMIT, FLOWS, QUANTUM, target, interval, threshold, MEMORY, ECN, batch]
         },
     },
-    Known {
+    KnownKind {
         names: &["pie"],
         options: &{
             let [target, update, alpha, beta] = PIE;
             [LIMIT, target, update, alpha, beta, ECN, BYTE_MODE]
         },
     },
-    Known {
+    KnownKind {
         names: &["fq_pie"],
         options: &{
             let [target, update, alpha, beta] = PIE;
@@ -246,7 +246,7 @@ const KINDS: &[Known] = &[
             ]
         },
     },
-    Known {
+    KnownKind {
         names: &["fq"],
         options: &[
             LIMIT,
@@ -263,7 +263,7 @@ const KINDS: &[Known] = &[
             option("horizon_cap", Form::Flag { on: "horizon_cap", off: "" }),
         ],
     },
-    Known { names: &["cake"], options: CAKE },
+    KnownKind { names: &["cake"], options: CAKE },
 ];
 
 const CAKE: &[KnownOption] = &[

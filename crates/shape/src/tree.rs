@@ -11,7 +11,7 @@ const TEXT_MAX: usize = 4 << 20;
 #[serde(deny_unknown_fields)]
 pub struct Qdisc {
     pub kind: String,
-    /// Its number such as `8001:`; `0:` if the kernel created it by default.
+    /// The qdisc's number, such as `8001:`; `0:` if the kernel created it by default.
     pub handle: String,
     /// The class that it belongs to; `None` for the root.
     pub parent: Option<String>,
@@ -177,7 +177,7 @@ fn entries(command: &'static str, text: &str) -> Result<Vec<Map<String, Value>>,
     serde_json::from_str(&text).map_err(|source| TreeError::Json { command, source })
 }
 
-/// Name of the option that stands for options which `tc` does not know.
+/// Marks a queue with options that `tc` does not know.
 const UNKNOWN: &str = "_unknown";
 
 /// Replaces `{[Unknown qdisc, optlen=112] }`, which is no JSON and what `tc` prints for a kind that

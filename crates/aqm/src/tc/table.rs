@@ -51,7 +51,7 @@ pub(super) enum Form {
     Words(&'static [(&'static str, &'static str)]),
     /// The only value that there is; it has no argument.
     Fixed(&'static str),
-    /// Written by code of its own.
+    /// No row writes it: `write_cake` and `red::write` do.
     Set,
 }
 

@@ -44,7 +44,7 @@ Its privacy: https://www.measurementlab.net/privacy/";
 
 /// Name of the test in records.
 const TEST: &str = "ndt7";
-/// What the round trips of this test are.
+/// How a sentence names the round trips of ndt7.
 const INSIDE: &str = "smoothed readings of the loading connection";
 
 /// Numbers that such a test does not have.

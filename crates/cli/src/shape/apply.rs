@@ -70,7 +70,7 @@ pub struct WriteArguments {
     shaping: Shaping,
 }
 
-/// What to shape, and how.
+/// The options that `apply` and `write` share.
 #[derive(Debug, Args)]
 struct Shaping {
     /// The device that leads to the access line, such as eth0 or ppp0.

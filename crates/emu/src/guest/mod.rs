@@ -1,4 +1,4 @@
-//! A Linux kernel of its own, in virtual time, as an ordinary process.
+//! A guest: a Linux kernel in virtual time, as an ordinary process.
 //!
 //! User-Mode Linux with time travel (`time-travel=inf-cpu`) runs as a child process without any
 //! privilege. Its clock moves only when all of its processes wait, so the machine's speed and load

@@ -26,7 +26,7 @@ pub struct Shaping {
     pub overhead_bytes: u32,
     /// The queue's kind and arguments, as [`underload_aqm::tc::arguments`] returns them.
     pub queue: Vec<String>,
-    /// Whether the queue has a shaper of its own, which is slower than `rate`.
+    /// Whether the queue itself shapes, slower than `rate`.
     pub is_shaper: bool,
 }
 

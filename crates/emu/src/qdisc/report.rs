@@ -42,7 +42,7 @@ impl QueuesReport {
     }
 }
 
-/// A link and what was counted at it so far.
+/// A link with the counters of the load phase.
 #[derive(Clone, Debug)]
 pub(super) struct Link {
     name: LinkName,
@@ -144,7 +144,7 @@ impl Counters {
     }
 }
 
-/// What was sent, dropped, or is in the queue: Linux has no counter of arrivals.
+/// Returns the arrivals, as the sum of packets sent, dropped and queued: Linux does not count them.
 fn offered(sent: Count, before: &Counters, after: &Counters) -> PacketCount {
     let (first, last) = (before.queue.backlog, after.queue.backlog);
     let dropped = after.queue.dropped().saturating_sub(before.queue.dropped());

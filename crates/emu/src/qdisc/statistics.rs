@@ -12,7 +12,7 @@ pub(super) struct Reading {
     pub drops: Vec<(DropReason, u64)>,
     pub marks: u64,
     pub backlog: Backlog,
-    /// What describes the queue's present state, by our names.
+    /// The queue's state, such as `pie.probability`, by the names of our records.
     pub gauges: Vec<(&'static str, f64)>,
 }
 

@@ -213,7 +213,7 @@ const CHUNK_BYTES: usize = 16 * BLOCK_BYTES;
 /// Longest sleep of a flow that is ahead of its session's rate.
 const HELD_UP_MAX: Duration = Duration::from_millis(20);
 
-/// What the kernel of the sending end knows of a connection.
+/// TCP information of a connection, as the sender reports it.
 struct SenderState {
     latest: BlockHeader,
     /// Since the last block that had them. Times are relative to the start of the flow.

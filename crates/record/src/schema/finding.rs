@@ -186,7 +186,7 @@ pub struct Rpm {
 pub struct QualityOfOutcome {
     /// `call`, `game` or `web page`.
     pub application: String,
-    /// Whose round trips were scored.
+    /// Whether round trips beside or inside the load were scored.
     pub vantage: Vantage,
     pub score: f64,
     pub latency: f64,

@@ -29,7 +29,7 @@ pub struct InsideLatency {
 pub struct InsideReadings {
     /// Direction of the payload.
     pub direction: Direction,
-    /// What a value is: `readings of 4 connections`.
+    /// Names the values in a sentence: `readings of 4 connections`.
     pub of: String,
     /// Number of values, at least 1.
     pub count: u64,

@@ -76,9 +76,9 @@ pub enum World {
     Sim,
     /// Network namespaces, the kernel's own TCP, real time, our queue.
     Live,
-    /// Linux's own TCP and queues, in the virtual time of a kernel of its own.
+    /// Linux's own TCP and queues, in the virtual time of a guest kernel.
     Kernel,
-    /// Linux's own TCP before our queue, in the virtual time of a kernel of its own.
+    /// Linux's own TCP before our queue, in the virtual time of a guest kernel.
     KernelTcp,
     /// A real network, measured from end to end.
     Measured,

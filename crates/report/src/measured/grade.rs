@@ -1,9 +1,9 @@
 //! A letter for the delay that a load adds.
 //!
-//! Judged is the worse of what the load adds to packets beside it and to its own: a call stands
-//! beside a download, a web page often inside one. The limits are those that DSLReports published
-//! for its speed test and that other tests adopted. They apply them to the mean; underload applies
-//! them to the 99th percentile, because calls and games suffer from the worst moments, so its
+//! The grade is of the larger of two delays that the load adds: to packets beside it, such as those
+//! of a call, and to its own, such as those of a web page. The limits are those that DSLReports
+//! published for its speed test and that other tests adopted. They apply them to the mean and
+//! underload to the 99th percentile, because calls and games suffer from the worst moments, so its
 //! letter is never better than theirs.
 
 use underload_record::schema::{Added, Finding, Vantage};

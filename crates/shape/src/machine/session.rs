@@ -91,7 +91,7 @@ pub struct Shaped {
     pub down: Vec<Reading>,
 }
 
-/// What became of a change.
+/// The state of a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Standing {
     /// The change is undone after this time unless it is confirmed.
@@ -245,7 +245,7 @@ impl Session {
         match folder::read(&self.folder.path(last.index)) {
             Ok(None) => Ok(()),
             Ok(Some(record)) if record.phase != last.phase => Ok(()),
-            // What cannot be read now was read before.
+            // The record cannot be read now; `last` is its last readable state.
             Ok(Some(_)) | Err(_) => self.undo(last).map(drop),
         }
     }
@@ -372,7 +372,7 @@ fn undo_device(name: &str, record: &Record) -> Result<Option<String>, UndoError>
             return Ok(difference(record, &after));
         }
         if let Some(source) = failed.filter(|_| pass == PASSES) {
-            // The kernel's default is better than a queue that nobody wants.
+            // If the earlier queues cannot be restored, the kernel's default is set.
             let default = restore::commands(name, &[])?;
             let is_shaped = default.iter().any(|command| tools::run(command).is_err())
                 || Snapshot::take(name)?.remains().is_any();

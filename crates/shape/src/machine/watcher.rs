@@ -86,7 +86,7 @@ pub fn follow(path: &Path) -> Result<(), UndoError> {
                 Some(last.phase)
             }
             Ok(None) => None,
-            // What cannot be read now was read before.
+            // The record cannot be read now: its last readable state counts.
             Err(_) => Some(last.phase),
         };
         match watch(phase, is_alive.load(Ordering::Relaxed), now_ms()) {

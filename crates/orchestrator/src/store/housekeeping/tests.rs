@@ -390,7 +390,7 @@ fn is_sound(world: &World, archive: &Path, why: &str) -> SqlStore {
     store
 }
 
-/// As above, and the work that continues from there succeeds.
+/// Checks what `is_sound` checks, and that the interrupted work can be continued.
 fn goes_on(world: &World, archive: &Path, why: &str) {
     let store = is_sound(world, archive, why);
     let folder = archive.join("archive");

@@ -1,4 +1,4 @@
-//! The worlds of the kernel: the live world in the virtual time of a Linux kernel of its own.
+//! The worlds `kernel` and `kernel-tcp`: the live world in the virtual time of a guest kernel.
 //!
 //! Each trial runs in a fresh guest ([`underload_emu::guest`]): a User-Mode Linux whose first
 //! process is this program again ([`guest`]). The guest runs the trial as the live world does, with

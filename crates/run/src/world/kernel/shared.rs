@@ -35,7 +35,7 @@ pub(super) fn remove_left(folder: &Path) {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let named = entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(PREFIX));
     for path in named.map(|entry| entry.path()).filter(is_left) {
-        // What cannot be removed now can be by a later run.
+        // The next run removes it if this one cannot.
         let _ = fs::remove_dir_all(path);
     }
 }

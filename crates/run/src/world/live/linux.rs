@@ -59,7 +59,7 @@ fn hop(lane: &Lane, direction: &str) -> Result<Hop, String> {
         let known = "Linux's links here have delay, loss and overhead only";
         return Err(place(&format!("`{}`: {known}", link.label)));
     }
-    // A link that no scenario names is no bottleneck, and has no record.
+    // A direction whose link the scenario does not name is only a delay, and is not recorded.
     let shaping = match rate.filter(|_| !lane.is_wide) {
         None => None,
         Some(rate) => {

@@ -25,7 +25,7 @@ pub(in crate::world) enum Clockwork {
     Virtual,
 }
 
-/// Whose queues a trial has.
+/// Whether a trial has the queues of this program or those of Linux.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(in crate::world) enum Queues {
     /// Ours, in a gateway between the ends.
