@@ -3,6 +3,7 @@
 
 use std::io;
 use std::path::Path;
+use std::time::Duration;
 
 use anyhow::Context as _;
 use jiff::civil::Date;
@@ -24,6 +25,8 @@ pub struct Account {
 const FILE: &str = "account.json";
 /// A larger file is not an account.
 const BYTES_MAX: u64 = 4_096;
+/// How long another process may hold the account.
+const LOCK_PATIENCE: Duration = Duration::from_secs(10);
 
 impl Account {
     /// Reads the account of a series; an empty one if the file does not exist.
@@ -83,6 +86,7 @@ impl Account {
     /// Charges a measurement that is about to start with the bytes of the last one, on the disk: a
     /// measurement that is killed has used them.
     pub fn reserve(directory: &Path, today: Date) -> anyhow::Result<u64> {
+        let _lock = lock(directory)?;
         let mut account = Self::read(directory)?.on(today);
         let reserved = account.last_bytes;
         account.add(reserved);
@@ -97,6 +101,7 @@ impl Account {
         reserved: u64,
         moved: u64,
     ) -> anyhow::Result<Self> {
+        let _lock = lock(directory)?;
         let mut account = Self::read(directory)?.on(today);
         account.day_bytes = account.day_bytes.saturating_sub(reserved);
         account.month_bytes = account.month_bytes.saturating_sub(reserved);
@@ -117,6 +122,12 @@ impl Account {
     pub fn of(day: Date, used: u64, last_bytes: u64) -> Self {
         Self { day: day.to_string(), day_bytes: used, month_bytes: used, last_bytes }
     }
+}
+
+/// Keeps other processes that measure into the series from changing the account.
+fn lock(directory: &Path) -> anyhow::Result<std::fs::File> {
+    let lock = disk::lock_directory(directory, LOCK_PATIENCE);
+    lock.with_context(|| format!("{}: locked by another process", directory.display()))
 }
 
 #[cfg(test)]
@@ -159,6 +170,23 @@ mod tests {
         let reserved = Account::reserve(path, day).unwrap();
         let account = Account::settle(path, day, reserved, 0).unwrap();
         assert_eq!((account.day_bytes(), account.expected_bytes()), (120, 50));
+    }
+
+    #[test]
+    fn many_processes_lose_no_byte_of_the_account() {
+        let directory = faults::private_tempdir().unwrap();
+        let (path, day) = (directory.path(), date(2026, 11, 24));
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| {
+                    for _ in 0..20 {
+                        let reserved = Account::reserve(path, day).unwrap();
+                        Account::settle(path, day, reserved, 7).unwrap();
+                    }
+                });
+            }
+        });
+        assert_eq!(Account::read(path).unwrap().day_bytes(), 8 * 20 * 7);
     }
 
     #[test]

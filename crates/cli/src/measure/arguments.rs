@@ -107,11 +107,12 @@ pub struct Arguments {
     /// 22:00-06:00; may be given several times.
     #[arg(long = "not", value_name = "FROM-TO", requires = "every", value_parser = hours)]
     pub not: Vec<Hours>,
-    /// With --every, moves at most this number of bytes on one day, such as 2GB; account.json in
-    /// --out has what was moved.
+    /// With --every, starts no measurement that would bring the day above this number of bytes,
+    /// such as 2GB, if it is as large as the last one; the first one is not limited. account.json
+    /// in --out has the bytes moved.
     #[arg(long, value_name = "SIZE", requires = "every", value_parser = size)]
     pub per_day: Option<u64>,
-    /// With --every, moves at most this number of bytes in one month.
+    /// As --per-day, for the bytes of one month.
     #[arg(long, value_name = "SIZE", requires = "every", value_parser = size)]
     pub per_month: Option<u64>,
     /// With --every, starts only while the interfaces of the default routes carry less than RATE in

@@ -93,8 +93,11 @@ impl Series {
         }
         let file = path.join(NAME);
         let named = Named { version: VERSION, series: name.to_owned() };
-        write_json(&file, &named)?;
-        Ok(Self { path: path.to_owned(), name: named.series })
+        match write_json(&file, &named) {
+            Ok(()) => Ok(Self { path: path.to_owned(), name: named.series }),
+            // Another process created it meanwhile.
+            Err(error) => Self::find(path)?.ok_or(error),
+        }
     }
 
     /// Returns the series of a directory, if there is one.

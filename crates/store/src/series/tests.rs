@@ -266,3 +266,16 @@ fn at_every_step_a_removal_can_be_gone_on_with() {
     });
     assert_eq!(done_at_last, 3, "the premise: without a fault it is gone");
 }
+
+#[test]
+fn processes_that_start_together_share_one_series() {
+    for _ in 0..32 {
+        let directory = faults::private_tempdir().unwrap();
+        let open = |name: &'static str| Series::open(directory.path(), name).map(|it| it.name);
+        let names = std::thread::scope(|scope| {
+            let openers = ["s-1", "s-2", "s-3", "s-4"].map(|name| scope.spawn(move || open(name)));
+            openers.map(|opener| opener.join().unwrap().unwrap())
+        });
+        assert!(names.iter().all(|name| *name == names[0]), "{names:?}");
+    }
+}
