@@ -108,7 +108,7 @@ class Run:
 
     @property
     def record(self) -> dict[str, Any]:
-        """All of the record, as `run.json` has it (`docs/run-format.md`)."""
+        """All of the record, as `run.json` has it (`docs/reference/run-json.md`)."""
         if self._record is None:
             self._record = json.loads(self._raw.json())
         return self._record
@@ -237,7 +237,7 @@ class Arm:
         `load.sojourn.up.p99` (ms), `drops.up` (%), `FLOW/METRIC`. `None` where this run did not
         measure it.
 
-        All names are in `docs/run-format.md`. Raises `NoSuchMetric`, which is a `KeyError`."""
+        All names are in `docs/reference/run-json.md`. Raises `NoSuchMetric`, which is a `KeyError`."""
         value = self._raw.metric(self.name, name)
         if value is None:
             self._refuse_unknown(name)

@@ -1,7 +1,7 @@
 //! The record of a run: plain types, serialised as they are.
 //!
 //! Simulated, emulated and measured runs share one schema, so that they share readers, plots and
-//! tables. `docs/run-format.md` describes the fields for readers of the files.
+//! tables. `docs/reference/run-json.md` describes the fields for readers of the files.
 //!
 //! - [`RunRecord`] is the content of `run.json`: provenance, trials, arms, published numbers.
 //! - [`TrialRecord`] is one repeat of one arm: validity, phases, flows, latency, bottlenecks.

@@ -61,7 +61,7 @@ impl Statement for Expectation {
 
 keys! {
     pub(super) struct PublishedKeys {
-        /// The metric, one of those in `run-format.md`.
+        /// The metric, one of those in `reference/run-json.md`.
         metric: String,
         /// The arm that the number is about: with `low` or `high` or both, or with `value` and a
         /// tolerance. `*` in a part of the name stands for any text: the mean over these arms.

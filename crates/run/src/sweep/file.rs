@@ -58,7 +58,7 @@ keys! {
         /// Points of a design that draws them.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub samples: Option<u64>,
-        /// Metrics that have a column, as in `run-format.md`.
+        /// Metrics that have a column, as in `reference/run-json.md`.
         #[serde(skip_serializing_if = "Vec::is_empty")]
         pub metrics: Vec<String> = Vec::new(),
         /// When a cell ends before all of its repeats.

@@ -225,11 +225,13 @@ fn a_record_names_no_file_but_the_one_beside_it() {
 }
 
 #[test]
-fn the_format_page_tells_of_these_runs() {
+fn the_pages_on_the_format_describe_runs_of_many_trials() {
     let page = include_str!("../../../../docs/run-format.md");
-    for name in ["`trials_in`", "`file`", "`count`", "`record`", "### TrialsIn"] {
+    for name in ["`trials_in`", "`file`", "`count`", "`record`"] {
         assert!(page.contains(name), "{name}");
     }
+    let fields = include_str!("../../../../docs/reference/run-json.md");
+    assert!(fields.contains("\n## TrialsIn\n"));
     let (column, _) = layout().pop().expect("a column");
     assert!(page.contains(&format!("\n| `{column}` | text |")), "{column}");
     assert!(page.contains(&format!("`format_version` is 1, and {NEWEST_VERSION} where")));
