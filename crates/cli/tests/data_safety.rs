@@ -275,8 +275,8 @@ struct Room {
     files: usize,
 }
 
-/// Runs a command with `disk` on a disk of its own that has so much room beside a copy of the
-/// foreign files. Gives its status and what is on that disk then, or `None` where none can be made.
+/// Runs a command with `disk` on a separate disk, which has `room` beside a copy of the foreign
+/// files. Returns its status and what the disk holds then; `None` if no disk can be made here.
 fn on_small_disk(at: &Path, room: Room, arguments: &str) -> Option<(i32, Tree)> {
     let foreign = tree(&at.join("foreign"));
     // Each of the files takes a page; the root is an inode as well.

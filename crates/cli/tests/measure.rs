@@ -83,13 +83,13 @@ fn a_measurement_leaves_a_run_and_one_document() {
     for file in ["run.json", "samples.parquet", "series.parquet", "report.html", "findings.json"] {
         assert!(home.path().join("run").join(file).is_file(), "{file}");
     }
-    // One verdict: what was printed stands on the page and wherever the run is shown again.
+    // The printed verdict is also on the page and in what `report` prints.
     let page = std::fs::read_to_string(home.path().join("run/report.html")).unwrap();
     let shown = underload(home.path()).args(["report", "run"]).output().unwrap();
     let verdict = document["verdict"].as_array().unwrap();
     assert!(!verdict.is_empty());
     for line in verdict.iter().map(|line| line.as_str().unwrap()) {
-        // How good a use is stands before its line on the page, in colour, as an item of a list.
+        // The page shows the rating of a use as a coloured mark before its line.
         let ratings = [": good, ", ": fair, ", ": poor, "];
         let rated = ratings.into_iter().find(|rating| line.contains(rating));
         let item = |rating| line.replacen(rating, ": ", 1).trim_end_matches('.').to_owned();
@@ -225,7 +225,7 @@ fn a_server_says_where_it_listens_as_one_document() {
     let tools = told["other_tools"].as_array().unwrap();
     let of: Vec<&str> = tools.iter().map(|tool| tool["tool"].as_str().unwrap()).collect();
     assert_eq!(of, ["nq", "irtt"]);
-    // What it names answers.
+    // The addresses that it names answer.
     for at in [&told["metrics"], &tools[0]["address"]] {
         TcpStream::connect(at.as_str().unwrap()).unwrap();
     }

@@ -93,7 +93,7 @@ fn ndt7_tests_in_a_series_are_removed_and_history_knows_them() {
     let output = run(home.path(), &[&base[..], &several].concat());
     assert_eq!(output.status.code(), Some(0), "{}", words(&output.stderr));
     assert!(home.path().join("line/report.html").is_file());
-    // The next one takes its place, and history still knows of both.
+    // The next measurement replaces it, and history still has both.
     let runs = || -> Vec<String> {
         let folders = std::fs::read_dir(home.path().join("line")).unwrap().flatten();
         let folders = folders.filter(|it| it.path().join("run.json").is_file());
@@ -134,7 +134,7 @@ fn a_connection_that_breaks_leaves_a_run_without_a_verdict() {
     assert!(told.contains("down: INVALID, no verdict: the connection broke"), "{told}");
     let record = json(&home.path().join("run/run.json"));
     assert_eq!(record["trials"][0]["validity"]["verdict"], "invalid");
-    // A server that is none leaves nothing.
+    // A peer that is no ndt7 server leaves no run.
     let (address, fingerprint) = server(Manner::Forbids);
     let (host, trust) = (format!("ndt7://{address}"), fingerprint.to_string());
     let output = run(home.path(), &["measure", &host, "--trust", &trust, "--out", "none"]);

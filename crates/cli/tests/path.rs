@@ -210,7 +210,7 @@ fn rewritten_markings_are_found_and_the_router_is_named() {
         assert_eq!(change["seen_at"].as_str(), Some(router));
         assert_eq!(findings["marks"][0]["hops"]["target_at"], 3);
     }
-    // The policy, its direction and its place.
+    // The verdicts, and the router that causes them.
     assert_eq!(verdicts(&v4), ["up nqb-bleached"]);
     assert_eq!(verdicts(&v6), ["up ecn-changed"]);
     for (findings, router) in [(&v4, "10.77.2.2"), (&v6, "fd77:2::2")] {

@@ -483,7 +483,7 @@ fn cache_entries(folder: &Path) -> Vec<std::path::PathBuf> {
     files.map(|file| file.expect("an entry").path()).collect()
 }
 
-/// Of an arm's trials, those whose mean round trip under load is from 20 to 40 ms, percent.
+/// Returns the share of an arm's trials whose mean round trip under load is 20 to 40 ms, percent.
 fn share_between_20_and_40_ms(record: &RunRecord, arm: &str) -> f64 {
     let means: Vec<i64> = record
         .trials
@@ -565,7 +565,7 @@ fn a_killed_sweep_resumes_and_repeats_nothing() {
     }
     child.kill().expect("it is killed");
     child.wait().expect("it ended");
-    // What it was writing when it was killed has another name, and is no entry.
+    // The entry that was being written when it was killed has another name and does not count.
     let is_entry = |path: &&std::path::PathBuf| path.extension().is_some_and(|it| it == "trial");
     let kept = cache_entries(folder.path()).iter().filter(is_entry).count();
     assert!((1..160).contains(&kept), "the premise: killed in the middle, {kept} trials kept");

@@ -97,7 +97,7 @@ fn a_sweep_that_is_killed_three_times_has_the_same_tables() {
     assert_eq!(tables(&folder.join("whole")), tables(&folder.join("out")));
     assert_eq!(parts(&folder.join("out")), 0);
     assert_eq!(text(&last.stdout), text(&whole.stdout));
-    // Once more: nothing is left to be done, and the table is told again.
+    // A repeated command has nothing to compute and prints the same table.
     let again = run(folder, &["sweep.toml", "--output", "out"]);
     assert_eq!(text(&again.stdout), text(&whole.stdout));
 }

@@ -44,8 +44,8 @@ fn vectors() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../aqm/tests/vectors")
 }
 
-/// What can be compared: id, sent or not, start, end, ECN. Where an implementation dropped a
-/// packet it does not say how, and the codepoint of a dropped packet is nobody's business.
+/// Returns what can be compared: id, sent or dropped, start, end, ECN. Implementations do not
+/// record how they dropped a packet, and the codepoint of a dropped packet has no meaning.
 fn comparable(row: &str) -> Option<[&str; 5]> {
     let fields: Vec<&str> = row.split(',').collect();
     let [id, _, fate, _, start, end, _, ecn] = fields.try_into().ok()?;

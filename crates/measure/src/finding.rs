@@ -173,7 +173,7 @@ fn buffer_kib(finding: &Finding) -> Option<f64> {
 /// Returns the bytes of IP packets of load and probes in both directions.
 fn moved_bytes(step: &PresetStep, measured: &MeasurementResult) -> u64 {
     let arrived = |log: &FlowLog| log.delivered.last().map_or(0, |last| last.bytes);
-    // What was sent and did not arrive has used the line, too.
+    // Bytes that were sent and did not arrive have used the line, too.
     let payload = measured.loads.iter().map(|log| arrived(log).max(log.bytes_sent)).sum();
     let probe_bytes = u64::from(step.config.probe.payload_bytes) + PROBE_HEADER_BYTES;
     let probes = 2 * probe_bytes * measured.samples.len() as u64;

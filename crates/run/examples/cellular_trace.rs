@@ -19,7 +19,7 @@ fn main() -> io::Result<()> {
     io::Write::write_all(&mut io::stdout(), text.as_bytes())
 }
 
-/// What the generator takes.
+/// Parameters of the generator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct CellularModel {
     /// Rate at the start, opportunities per second; 500 are 6 Mbit/s.
@@ -88,7 +88,7 @@ impl CellularModel {
     }
 }
 
-/// From one step of the rate to the next, as in Sprout.
+/// Interval between changes of the rate, as in Sprout.
 const STEP_MS: u64 = 20;
 
 fn reflect(rate: i64, greatest: i64) -> i64 {

@@ -1,4 +1,4 @@
-//! Algorithms that the caller brings along: run like any other, and refused where nobody has them.
+//! Algorithms that the caller provides: they run like any other, and are refused where missing.
 
 use std::sync::Arc;
 

@@ -34,7 +34,7 @@ fn into(directory: &Path) -> Settings {
     Settings { destination: Destination::Directory(directory.to_owned()), ..Settings::default() }
 }
 
-/// What does not depend on when and how fast a run was.
+/// Removes from a record what depends on the machine and the time of the run.
 fn timeless(mut record: RunRecord) -> RunRecord {
     record.host = underload_record::schema::HostFacts::default();
     record

@@ -22,7 +22,7 @@ fn short() -> Scenario {
     Scenario::parse(&text, "ull").expect("the scenario is right")
 }
 
-/// Lines by what stands before their modem.
+/// Returns groups of lines by the queue in front of their modem.
 fn by_home(study: &StudyRecord) -> Vec<(String, Vec<&StudyGroup>)> {
     let mut homes: Vec<(String, Vec<&StudyGroup>)> = Vec::new();
     for group in &study.groups {

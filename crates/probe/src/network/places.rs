@@ -22,7 +22,7 @@ pub struct PlaceLimits {
     /// Places of all networks together.
     pub in_all: usize,
     pub per_network: usize,
-    /// How long a holder is safe from newcomers of its own network.
+    /// Time in which no newcomer of the same network can evict a holder.
     pub grace: Duration,
 }
 

@@ -603,7 +603,7 @@ mod tests {
         assert!(!text.contains("video") && text.contains("up: the server's limit held"), "{text}");
         assert!(text.contains("down: the load down was UDP at a rate of its own"), "{text}");
         assert!(text.contains("shaped to a little less than the line carries"), "{text}");
-        // What it carried, it carries.
+        // The video is judged by the measured rate, though the line was not full.
         assert!(finding_lines(&[down(20.0)])[3].starts_with("A video stream: good, 20.0 Mbit/s"));
         // The other way was full and worse.
         let lines = finding_lines(&[down(2.0), up(399.0)]);

@@ -107,7 +107,7 @@ pub fn write_figures_markdown(
     Ok(directory.join("figures.md"))
 }
 
-/// Returns the name of a paper: the name of its figures without the figure.
+/// Returns the name of a paper: the part of a figure's name before its number.
 fn paper_name(figures: &[&FigurePage]) -> String {
     let name = figures.first().map_or("", |page| page.figure.as_str());
     match name.find(", Figure").or_else(|| name.find(", section")).or_else(|| name.find(", Table"))

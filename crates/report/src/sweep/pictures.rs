@@ -264,7 +264,7 @@ mod tests {
         (0..100_000_u64).for_each(|number| lot.push(number, number));
         assert!(!lot.is_whole() && lot.all == 100_000);
         assert!((MOST_VALUES / 4..=MOST_VALUES).contains(&lot.kept.len()), "{}", lot.kept.len());
-        // Neither of even numbers alone nor of the first ones.
+        // The selection has as many odd numbers as even ones, and as many late ones as early ones.
         let odd = lot.kept.iter().filter(|(_, number)| number % 2 == 1).count();
         let late = lot.kept.iter().filter(|(_, number)| *number >= 50_000).count();
         for half in [odd, late] {
@@ -276,7 +276,7 @@ mod tests {
         backwards.kept.sort_unstable();
         lot.kept.sort_unstable();
         assert_eq!(lot.kept, backwards.kept);
-        // The same number again and again ends, too.
+        // Items that all have one number are limited, too.
         let mut same = Lot::default();
         (0..3_000).for_each(|_| same.push(7, ()));
         assert!(same.kept.len() <= MOST_VALUES);

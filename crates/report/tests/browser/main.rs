@@ -143,7 +143,7 @@ fn curves_are_pointed_at_and_switched_off() {
     let plot = "svg.plot:has(metadata)";
     let middle = browser.middle_of(plot);
     let tip = "document.querySelector('.tip').textContent";
-    // Where both distributions have begun.
+    // Right of the least value of both distributions.
     let right = (middle.0 + 170.0, middle.1);
     browser.mouse("mouseMoved", right, 0);
     let told = browser.text(tip);

@@ -1,4 +1,4 @@
-//! What applications felt stands beside the latency that they had.
+//! The metrics of applications are shown beside their latency.
 
 use std::error::Error;
 
@@ -39,7 +39,7 @@ fn the_terminal_and_the_first_lines_have_each_applications_numbers() {
     let text = table(&runs);
     assert_eq!(text.matches("\n  call  mos 1.50, frames lost up 0.125 %\n").count(), 1, "{text}");
     assert_eq!(text.matches("\n  call  mos 4.25, frames lost up 0.125 %\n").count(), 1, "{text}");
-    // The synthetic probe counts something, too, which nobody feels.
+    // The synthetic probe has a metric, too, but is no application.
     assert!(!text.contains("\n  probe "), "{text}");
     let lines = summary_lines(&runs);
     let expected = "call: mos 1.50 with buffer-control, 4.25 with docsis-pie.";

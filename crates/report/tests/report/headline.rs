@@ -12,7 +12,7 @@ fn lines(queues: &[Queue], headline: Headline) -> Vec<String> {
     lines_of(queues, headline, &[])
 }
 
-/// The same, where these arms lose all but so many samples of each trial.
+/// As [`lines`], but the arms in `kept` lose all samples of each trial except the given number.
 fn lines_of(queues: &[Queue], headline: Headline, kept: &[(&str, usize)]) -> Vec<String> {
     let mut trials = synthetic::trials(queues, 2, 10_000_000);
     for trial in &mut trials {
@@ -99,7 +99,7 @@ fn without_a_baseline_the_number_stands_alone() {
 
 #[test]
 fn a_range_and_the_middle_of_pairs_are_of_one_statistic() {
-    // Of 60 samples in two trials there is no 99th percentile.
+    // 60 samples in two trials are too few for a 99th percentile.
     let few = [("docsis-pie", 30)];
     let said = lines_of(&TWO, headline("load.rtt.p99", "*", ""), &few);
     let lost = "The wait at p90 of sent goes from 249 ms (buffer-control) to lost (docsis-pie)";

@@ -1,4 +1,4 @@
-//! What is said of probes that did not come back.
+//! Sentences and tables on probes that were lost.
 
 use underload_record::schema::{Headline, Phase, World};
 use underload_record::synthetic::{self, BUFFER_CONTROL, DOCSIS_PIE, FQ_CODEL, Queue, Trial};
@@ -8,7 +8,7 @@ use underload_store::RunData;
 
 use crate::page::conclude_all;
 
-/// A trial in which all samples under load but the first so many are lost.
+/// Loses all samples under load except the first `kept`.
 pub fn lose(trial: &mut Trial, kept: usize) {
     let loaded = trial.samples.iter_mut().filter(|sample| sample.scheduled_ns >= 6_000_000_000);
     for sample in loaded.skip(kept) {
@@ -18,7 +18,8 @@ pub fn lose(trial: &mut Trial, kept: usize) {
     record.latencies = trial_latencies(&trial.samples, &record.flows, &record.phases);
 }
 
-/// A run of two trials per arm in which these arms lose all but so many samples of each trial.
+/// A run of two trials per arm; the arms in `kept` lose all samples of each trial except the given
+/// number.
 fn run(queues: &[Queue], kept: &[(&str, usize)]) -> RunData {
     let mut trials = synthetic::trials(queues, 2, 10_000_000);
     for trial in &mut trials {
@@ -150,7 +151,7 @@ fn a_latency_of_few_probes_says_how_many_were_lost() {
     let silent = run(&[DOCSIS_PIE], &[("docsis-pie", 0)]);
     let alone = summary_lines(std::slice::from_ref(&silent));
     assert!(alone[0].contains("all 1400 probes under load were lost."), "{alone:?}");
-    // The same arm in two runs.
+    // Two runs that have the same arm.
     let both = summary_lines(&[data, silent]);
     assert!(both.iter().any(|line| line.contains("lost all 1400 probes.")), "{both:?}");
 }

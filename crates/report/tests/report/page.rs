@@ -50,7 +50,7 @@ fn a_measurement_is_judged_in_its_own_words_wherever_it_is_shown() {
     assert!(both[0].contains("working latency"), "{both:?}");
 }
 
-/// What a step of a measurement found: a load that adds so much.
+/// The finding of a step whose load brings the p99 from 13 ms to `p99_ms`.
 fn finding(step: &str, down_mbit_s: Option<f64>, p99_ms: f64) -> Finding {
     let latency = |phase, p50_ms, p99_ms| ClassLatency {
         probe: "probe".to_owned(),
@@ -107,7 +107,7 @@ fn a_measured_line_opens_with_its_grade_and_what_to_change() {
 
 /// Tags must nest; that is all a browser needs to show every part where it belongs.
 fn expect_well_formed(markup: &str) {
-    // A script is no markup.
+    // The text of a script is not markup.
     let (before, rest) = markup.split_once("<script>").unwrap_or((markup, ""));
     let markup = &format!("{before}{}", rest.split_once("</script>").map_or("", |parts| parts.1));
     let mut open: Vec<&str> = Vec::new();

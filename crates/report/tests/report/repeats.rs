@@ -1,4 +1,4 @@
-//! Repeats that are one and the same trial are no evidence.
+//! Identical repeats do not make a difference more certain.
 
 use underload_record::schema::World;
 use underload_record::synthetic::{self, BUFFER_CONTROL, DOCSIS_PIE, Queue, Trial};

@@ -69,7 +69,7 @@ fn the_terminal_names_those_who_were_sent_away_most() {
 #[test]
 fn the_page_has_each_flow_and_each_bin() -> Result<(), Box<dyn Error>> {
     let page = render(&[data()])?;
-    // What the script says is not what the page shows.
+    // Words in the script do not count as shown.
     let page = page.split("<script>").next().unwrap_or_default();
     assert!(page.contains("Sent away from the low latency queue"));
     assert!(page.contains("bulk &lt;0&gt;") && page.contains("and 10 flows more"));

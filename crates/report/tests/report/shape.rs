@@ -27,8 +27,8 @@ const ENDS: [&str; 14] = [
     "/div",
 ];
 
-/// What a browser makes of a page, but for the plots: whitespace that it does not show is gone, a
-/// space that it shows at the edge of a text is a `·`.
+/// Returns a page as a browser shows it, without plots: whitespace that has no effect is removed,
+/// a visible space at the edge of a text is a `·`.
 fn shape(html: &str) -> String {
     let mut shape = String::new();
     let html = without(&without(html, "<style>", "</style>"), "<script>", "</script>");
@@ -116,7 +116,7 @@ fn a_run_without_a_trial() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// What a stranger may have put into `run.json`.
+/// Names in a `run.json` from a stranger may contain markup.
 #[test]
 fn a_hostile_run() -> Result<(), Box<dyn Error>> {
     let hostile = "<script>alert('x')</script>\"&\u{1b}[2J\u{7}";

@@ -1,4 +1,4 @@
-//! What the first sentence of a study says.
+//! The first sentence on a study.
 
 use underload_record::schema::{Interval, StudyClass, StudyGroup, StudyRecord, World};
 use underload_record::synthetic::{self, BUFFER_CONTROL, DOCSIS_PIE};

@@ -1,4 +1,4 @@
-//! What a terminal shows.
+//! Tables for the terminal, and the agreement of two runs.
 
 use std::error::Error;
 

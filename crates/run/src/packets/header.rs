@@ -181,7 +181,7 @@ impl Tcp {
         offsets: &Offsets,
         passed: &mut Passed,
     ) -> Self {
-        // It acknowledges what goes the other way.
+        // An acknowledgement concerns the data of the other direction.
         let data = (half.0, half.1, 1 - half.2);
         let start = |segment| offsets.start(data, segment, facts.segment_bytes);
         let acknowledged = start(ack.cumulative);

@@ -1,4 +1,4 @@
-//! What a scenario leaves out.
+//! Values of keys that a scenario leaves out.
 
 use underload_aqm::time::Span;
 use underload_record::schema::FlowDirection;

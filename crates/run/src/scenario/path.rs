@@ -336,7 +336,7 @@ impl LaneKeys {
         let queue_key = format!("{}_queue", self.direction);
         let is_wide = matches!(self.link, Try(Some(None)));
         let queue = match self.queue.0 {
-            // Its fault is reported.
+            // The queue's fault was reported when it was read.
             None => None,
             Some(None) if is_wide => Spec::parse(WIDE_QUEUE).ok(),
             Some(None) => Spec::parse(DEFAULT_QUEUE).ok(),

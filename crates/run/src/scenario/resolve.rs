@@ -377,7 +377,7 @@ fn runs_of_lines(
     }
 }
 
-/// Parses a TOML value; a text that is none is a string without its quotes.
+/// Parses a TOML value; other text is taken as a string that lacks its quotes.
 fn command_line_value(text: &str) -> Value {
     let parsed = format!("value = {text}").parse::<Table>();
     let value = parsed.ok().filter(|table| table.len() == 1).and_then(|mut t| t.remove("value"));

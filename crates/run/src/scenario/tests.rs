@@ -170,7 +170,7 @@ arms = ["pie"]
         let [arm] = scenario.arms.as_slice() else { panic!("one arm") };
         assert_eq!(arm.path.up[0].link.label.name, "20mbit", "{}", arm.name);
     }
-    // What else the chosen arm overrides holds.
+    // The other overrides of the selected arm remain in force.
     let slow = parse_with(&text, &with(&["slow"], false)).expect("a scenario");
     assert_eq!(slow.arms[0].path.up[0].queue.label().name, "fifo");
     let error = parse_with(&text, &with(&[], false)).expect_err("all arms run");
@@ -630,7 +630,7 @@ fn every_built_in_scenario_is_right() {
 }
 
 proptest! {
-    /// Whatever a file holds, the answer is a scenario or an error: no panic, no endless work.
+    /// Any file gives a scenario or an error, without a panic or endless work.
     #[test]
     fn any_text_is_answered(text in "\\PC{0,200}") {
         let _ = parse(&text);

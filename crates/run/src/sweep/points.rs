@@ -142,7 +142,7 @@ mod tests {
             let parts: BTreeSet<u64> = (0..count)
                 .map(|point| {
                     let seconds = points.levels(&axes, point)[1].value.amount.expect("a time");
-                    // What a microsecond of rounding may lift over a part's edge stays in it.
+                    // Times are rounded to a microsecond, which may lift one over a part's edge.
                     ((seconds - 1e-6).max(0.0) * count as f64) as u64
                 })
                 .collect();

@@ -122,7 +122,7 @@ impl Running<'_> {
             return;
         }
         client.terminate();
-        // The status of a command that was stopped is no failure. Dropping it kills it.
+        // A stopped command may end with any status. Dropping it kills it.
         let _ = client.wait_for(GRACE);
     }
 
