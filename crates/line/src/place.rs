@@ -1,18 +1,18 @@
-//! Where the run directory of a measurement is created.
+//! The location of a measurement's run directory.
 
 use std::path::{Path, PathBuf};
 
 use underload_record::schema::RunRecord;
 use underload_store::{RunDir, StoreError};
 
-/// Where the run directory of a measurement is created.
+/// The location of a measurement's run directory.
 #[derive(Clone, Copy, Debug)]
 pub enum Place<'a> {
     /// This directory, which must be new or empty.
     Directory(&'a Path),
-    /// A new directory in this one, named by the time.
+    /// A new directory below this one, named by the time.
     In(&'a Path),
-    /// A new directory in `runs`, named by preset and time.
+    /// A new directory below `runs`, named by preset and time.
     Default,
 }
 

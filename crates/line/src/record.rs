@@ -1,4 +1,4 @@
-//! The record of a run of measurements, and its steps on the disk.
+//! Records of measurement runs, and storage of their steps.
 
 use underload_measure::{Outcome, Step};
 use underload_record::schema::{
@@ -8,13 +8,13 @@ use underload_store::{RunDir, StoreError, host};
 
 use crate::Request;
 
-/// What is going to be measured.
+/// A measurement that is about to begin.
 pub struct Plan {
-    /// The preset, or the test of another project.
+    /// The name of the preset, or of the test of another project.
     pub name: String,
-    /// The server, as a record may name it.
+    /// The server, in the form that the record shows.
     pub server: String,
-    /// An arm per step.
+    /// An arm for each step.
     pub arms: Vec<ArmRecord>,
     /// Sentences about what differs from the request.
     pub notes: Vec<String>,

@@ -1,4 +1,4 @@
-//! What to measure, and against which server.
+//! The request for a measurement: its settings and its server.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
@@ -14,15 +14,15 @@ use underload_terminal::quantity::rate;
 
 use crate::target::Family;
 
-/// What to measure, and against which server. Errors name its fields as `underload measure` names
-/// its options.
+/// The settings and the server of a measurement. Errors name the fields as `underload measure`
+/// names its options.
 #[derive(Clone, Debug)]
 pub struct Request {
     /// The server: a name or an address, with its port unless that is 4862; or the URL of another
     /// project's server.
     pub host: String,
     pub preset: Preset,
-    /// The settings of the preset that differ from its own.
+    /// Settings that override those of the preset.
     pub knobs: Knobs,
     /// The rates that the line is sold with.
     pub tier: Option<Tier>,
@@ -46,7 +46,7 @@ const SLOWEST: Duration = Duration::from_secs(1);
 const CLASSES_MAX: usize = 16;
 
 impl Request {
-    /// Refuses settings that no server could measure with.
+    /// Rejects settings with which no server could measure.
     ///
     /// # Errors
     /// Returns the setting, as an option, and what is accepted.
@@ -76,7 +76,7 @@ impl Request {
         Ok(())
     }
 
-    /// Refuses a number of flows that the preset would ignore, or that no server grants.
+    /// Rejects a number of flows that the preset would ignore, or that servers do not grant.
     fn check_flows(&self) -> anyhow::Result<()> {
         if self.knobs.flows.is_some() && self.preset.has_fixed_flows() {
             bail!("--flows: the numbers of flows are what {} compares", self.preset.name());

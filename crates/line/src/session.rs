@@ -1,4 +1,4 @@
-//! One measurement: a session at the server, then the preset's steps through it.
+//! A measurement through a session at `underload serve`: runs the preset's steps.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -21,7 +21,7 @@ use underload_terminal::interrupt::Interrupt;
 use crate::target::{Target, resolve};
 use crate::{Plan, Request, Test, store_step};
 
-/// What a user sees while a session measures.
+/// Receives the progress of a session.
 pub trait Progress {
     /// Reports a sentence about the session, such as a server seen for the first time.
     fn note(&mut self, text: &str);
@@ -46,7 +46,7 @@ pub struct Session<'a> {
 }
 
 impl<'a> Session<'a> {
-    /// Asks the server for a session that is long enough for the preset.
+    /// Requests a session at the server that is long enough for the preset.
     ///
     /// # Errors
     /// Returns an error if the host has no address, nothing answers there, the server is not
@@ -185,8 +185,8 @@ fn options(
     Ok(ConnectOptions { trust, token, ask, network, cancel })
 }
 
-/// Makes load flows best effort whose DSCP the server does not send. Probes keep their class: the
-/// server answers each in the class that it arrived with.
+/// Marks those load flows as best effort whose DSCP the server does not send. Probes retain their
+/// class, because the server answers each in the class in which it arrived.
 fn keep_to_markings(steps: &mut [Step], dscp_allowed: u64, notes: &mut Vec<String>) {
     let allows = |dscp: u8| dscp_allowed >> (dscp & 63) & 1 == 1;
     let mut refused = Vec::new();

@@ -1,4 +1,4 @@
-//! From HOST to the addresses to try.
+//! Resolves HOST to the addresses to try.
 
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs as _};
 

@@ -16,7 +16,7 @@ use crate::Plan;
 
 /// A measurement whose server has accepted it.
 pub trait Test {
-    /// Returns what is going to be measured.
+    /// Returns the plan of the measurement.
     fn plan(&self) -> Plan;
 
     /// Runs the steps. Each step that ends is stored in `directory`, its finding in `findings`.
@@ -52,12 +52,12 @@ pub struct Measured {
     pub run: RunRecord,
     #[serde(skip)]
     pub directory: PathBuf,
-    /// What ended the measurement before its last step.
+    /// The error that ended the measurement before its last step.
     #[serde(skip)]
     ended_by: Option<anyhow::Error>,
 }
 
-/// What a measurement without a valid step means.
+/// The verdict of a measurement without a valid step.
 pub const NO_VERDICT: &str = "no step is valid, so there is no verdict about the line";
 
 /// Runs a test and stores it as a run in `directory`.
@@ -113,7 +113,7 @@ impl Measured {
         self.findings.iter().any(|finding| finding.valid)
     }
 
-    /// Succeeds if every step was measured.
+    /// Returns `Ok` if every step was measured.
     ///
     /// # Errors
     /// Returns what ended the measurement early.

@@ -62,7 +62,7 @@ fn main() -> Result<(), Failure> {
     if got == places { Ok(()) } else { Err("not as many as there are places".into()) }
 }
 
-/// Counts the pairs of transactions that the threads complete until the time is over.
+/// Counts the pairs of transactions that the threads complete before `ends`.
 fn count(
     lasts: Duration,
     work: impl Fn(usize, &AtomicBool, &AtomicU64) -> Result<(), Failure> + Sync,

@@ -1,4 +1,4 @@
-//! Admits runs and collects what they measured.
+//! Admits runs and collects their results.
 //!
 //! - [`http`]: requests of devices, servers and operators.
 //! - `nats`: results by way of a broker (the feature `nats`).

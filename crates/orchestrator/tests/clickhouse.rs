@@ -1,5 +1,5 @@
-//! The tables and questions for ClickHouse, run by the engine itself (chdb, a Python package), and
-//! held against what this program makes of the same results.
+//! The tables and queries for ClickHouse, run by the engine itself (chdb, a Python package) and
+//! compared with what this program computes from the same results.
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
@@ -60,7 +60,7 @@ fn ask(python: &str, statements: &[String]) -> Vec<Vec<serde_json::Value>> {
     text.lines().map(|line| serde_json::from_str(line).expect("a list")).collect()
 }
 
-/// The statements of a file, with values in place of the names in braces.
+/// Returns the statements of a file, with values in place of the names in braces.
 fn statements(file: &str, values: &[(&str, &str)]) -> Vec<String> {
     let lines = file.lines().filter(|line| !line.starts_with("--"));
     let text = lines.collect::<Vec<_>>().join("\n");
@@ -144,7 +144,7 @@ fn clickhouse_sums_results_once_and_reads_the_same_quantiles() {
         lines.push('\n');
     }
     let day = [("{day:Date}", "'2020-09-13'")];
-    // Equal results arrive again, before and after the day was folded.
+    // Equal results arrive again, before and after the day is folded.
     let mut all = statements(TABLES, &[]);
     all.extend([lines.clone(), lines.clone()]);
     all.extend(statements(DAY, &day));

@@ -1,4 +1,5 @@
-//! Results by way of a real NATS server: nothing is lost and nothing twice, whoever dies.
+//! Results by way of a real NATS server: no result is lost or duplicated when the server or a
+//! feeder is killed.
 
 use std::path::Path;
 use std::process::{Child, ChildStdin, Command, Stdio};
@@ -26,7 +27,7 @@ const NOW_MS: u64 = 1_767_225_600_000;
 const DEVICE: DeviceId = DeviceId([7; 16]);
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// A server that is killed when this is dropped, or the test ends, however it ends.
+/// A server that is killed when this is dropped, or when the test's process ends for any reason.
 struct Server {
     shell: Child,
     alive: Option<ChildStdin>,
@@ -34,7 +35,8 @@ struct Server {
 }
 
 impl Server {
-    /// Starts one with what is in a folder. `None`, said aloud, where it is not installed.
+    /// Starts a server with the files in a folder. Prints a report of the skip and returns `None`
+    /// if it is not installed.
     fn start(test: &str, folder: &Path) -> Option<Self> {
         let of = |name| std::env::var(name).unwrap_or_default();
         // The paths at which the package installs it, and at which `./setup` unpacks it.
@@ -46,7 +48,7 @@ impl Server {
             return None;
         }
         let ports = folder.join("ports");
-        // The files of the last server say at which address it was.
+        // The files of the previous server contain its address.
         let _ = std::fs::remove_dir_all(&ports);
         std::fs::create_dir_all(&ports).expect("a folder");
         let script = "nats-server -a 127.0.0.1 -p -1 -js -sd \"$1/data\" \
@@ -162,7 +164,7 @@ fn rules() -> Arc<Orchestrator> {
     Arc::new(Orchestrator::new(Settings::default(), key, [9; 32]))
 }
 
-/// The numbers of all results that are stored.
+/// Returns the numbers of all stored results.
 fn stored(folder: &Path) -> Vec<u64> {
     let mut sequences = Vec::new();
     let mut archive = SqlArchive::sqlite(&folder.join("store")).expect("an archive");
@@ -180,7 +182,7 @@ fn runtime() -> tokio::runtime::Runtime {
     runtime.expect("a runtime")
 }
 
-/// Feeds until something came.
+/// Feeds until at least one result was stored.
 async fn feed(feeder: &mut Feeder) -> Fed {
     let start = Instant::now();
     loop {
@@ -211,7 +213,7 @@ async fn the_broker_is_killed() {
     let mut feeder = Feeder::new(inbox, rules(), Box::new(store(folder.path())));
     let first = Fed { messages: 1, new: 50, ..Fed::default() };
     assert_eq!(feed(&mut feeder).await, first, "the second time is known by its name");
-    // Some of them again, with others: another message.
+    // Sends some results again, together with others: JetStream sees a different message.
     let inbox = Inbox::connect(&server.url, 1).await.expect("another one connects");
     inbox.hand_in(DEVICE, NOW_MS, &results(41..=60)).await.expect("it is handed in");
     let stranger = DeviceId([8; 16]);
@@ -245,7 +247,7 @@ async fn large_messages_are_fetched() {
     let test = "large_messages_are_fetched_a_few_at_a_time_and_meet_the_same_rules";
     let Some(server) = Server::start(test, folder.path()) else { return };
     let inbox = Inbox::connect(&server.url, 1).await.expect("it connects");
-    // Each request has as much as a device may send: steps that no plan has, with 64 series each.
+    // Each request is as large as a device may send: steps that no plan has, with 64 series each.
     let lost = SeriesResult {
         dscp: 0,
         sent: 1,
@@ -294,7 +296,8 @@ async fn a_feeder_does_not_acknowledge() {
     let folder = underload_disk::faults::private_tempdir().expect("a folder");
     let test = "what_a_feeder_committed_and_did_not_acknowledge_changes_nothing";
     let Some(server) = Server::start(test, folder.path()) else { return };
-    // Stream and feeders are as usual, but for the time that a feeder is waited for.
+    // The stream and the feeders are as in production, except for the time until a message is
+    // delivered again.
     let client = async_nats::connect(&server.url).await.expect("it connects");
     let context = async_nats::jetstream::new(client);
     let stream = context.create_stream(Config {
@@ -314,7 +317,7 @@ async fn a_feeder_does_not_acknowledge() {
     let inbox = Inbox::connect(&server.url, 1).await.expect("it connects");
     let handed_in = results(1..=20);
     inbox.hand_in(DEVICE, NOW_MS, &handed_in).await.expect("it is handed in");
-    // A feeder that commits, and dies before it acknowledges.
+    // A feeder that commits and is killed before it acknowledges.
     let mut fetched = consumer.batch().max_messages(1).messages().await.expect("it fetches");
     assert!(fetched.next().await.is_some_and(|message| message.is_ok()));
     let mut store = store(folder.path());

@@ -1,4 +1,4 @@
-//! From run directories to numbers over time.
+//! Reads run directories, and returns their numbers over time.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
@@ -11,20 +11,20 @@ use underload_store::RunDir;
 
 use super::kept::{self, Kept, KeptStep};
 
-/// Runs that are read, the latest ones: five years, every two hours.
+/// The number of the latest runs that are read: five years at one run every two hours.
 const RUNS_MAX: usize = 22_000;
-/// This program is not older: 2026-01-01, seconds since 1970. A clock that starts anew at each boot
-/// tells 1970.
+/// The earliest plausible time of a run, 2026-01-01, in seconds since 1970: this program is not
+/// older. A clock that restarts at each boot begins at 1970.
 const EARLIEST_S: i64 = 1_767_225_600;
-/// Clocks of two machines differ by less.
+/// How far the clock of another machine may be ahead.
 const AHEAD_MAX_S: i64 = 3_600;
 
-/// The runs of a directory.
+/// The runs in a directory.
 #[derive(Debug, Default)]
 pub struct Collected {
     /// The runs, oldest first.
     pub runs: Vec<Run>,
-    /// What could not be used, each with its reason.
+    /// Runs that cannot be used, each with the reason.
     pub skipped: Vec<String>,
 }
 
@@ -39,7 +39,7 @@ pub struct Run {
 }
 
 impl Collected {
-    /// Every number of every step over time, steps by name.
+    /// Every number of every step over time, with the steps ordered by name.
     pub fn trends(&self, windows: Windows) -> Vec<Trend> {
         let latest_s = self.latest_s().unwrap_or(0);
         let names: BTreeSet<&str> = self
@@ -82,7 +82,8 @@ impl Collected {
 pub fn collect(directory: &Path, now_s: i64) -> anyhow::Result<Collected> {
     let mut collected = Collected::default();
     let folders = folders(directory, &mut collected.skipped)?;
-    // What stays of runs that were removed; one whose removal was cut short counts once.
+    // Numbers of removed runs. A run whose removal was interrupted is in both places, and counts
+    // once.
     let mut found = kept::read(directory).unwrap_or_else(|error| {
         collected.skipped.push(error.to_string());
         Vec::new()
@@ -99,13 +100,13 @@ pub fn collect(directory: &Path, now_s: i64) -> anyhow::Result<Collected> {
         let read = RunDir::read_record(&folder).map_err(anyhow::Error::from);
         let kept = read.and_then(|record| Kept::of(&folder, &record).map_err(|it| anyhow!(it)));
         match kept {
-            // Its removal has begun. Where a clock starts anew at each boot, another run may have
-            // the name of one that is gone.
+            // The removal of this run was interrupted. Its name alone does not prove that: where
+            // the clock restarts at each boot, a later run may get the name of a removed one.
             Ok(kept) if removed.get(&name).is_some_and(|of_name| of_name.contains(&kept)) => {}
             Ok(kept) => found.push(kept),
             Err(_) if removed.contains_key(&name) => {}
             Err(error) => {
-                // Errors of files name them already.
+                // Errors about files already contain the path.
                 let words = format!("{error:#}");
                 let name = folder.display().to_string();
                 let is_named = words.contains(&name);
@@ -119,7 +120,7 @@ pub fn collect(directory: &Path, now_s: i64) -> anyhow::Result<Collected> {
         match run_of(kept, presets.len() > 1, now_s) {
             Ok(run) if !run.steps.is_empty() => collected.runs.push(run),
             Err(Some(wrong_clock)) => collected.skipped.push(wrong_clock),
-            // Of a run that is gone nobody can look up why.
+            // The reason is useless for a removed run, because nobody can look at its files.
             _ if removed.contains_key(&kept.run) => {}
             _ => {
                 let time = &kept.started;
@@ -136,7 +137,7 @@ fn folders(directory: &Path, skipped: &mut Vec<String>) -> anyhow::Result<Vec<Pa
     let entries = fs::read_dir(directory).with_context(|| directory.display().to_string())?;
     let mut folders: Vec<PathBuf> =
         entries.flatten().map(|entry| entry.path()).filter(|path| path.is_dir()).collect();
-    // Runs are not hidden.
+    // Hidden directories are not runs.
     let is_other = |name: &OsStr| name == "plots" || name.as_encoded_bytes().starts_with(b".");
     folders.retain(|path| !path.file_name().is_some_and(is_other));
     folders.sort();
@@ -148,8 +149,8 @@ fn folders(directory: &Path, skipped: &mut Vec<String>) -> anyhow::Result<Vec<Pa
     Ok(folders)
 }
 
-/// A run with its steps, whose names have the preset's before them if `is_mixed`. The error says
-/// that a clock was wrong, or is `None` for a time that cannot be read.
+/// A run with its steps. If `is_mixed`, the name of the preset precedes each step's name. The error
+/// says that a clock was wrong; it is `None` if the time cannot be parsed.
 fn run_of(kept: &Kept, is_mixed: bool, now_s: i64) -> Result<Run, Option<String>> {
     let at_s = kept.at_s().ok_or(None)?;
     // A run with such a time would sort as the first or the latest of all, and every other run
@@ -217,7 +218,7 @@ mod tests {
         assert!(skipped[0].contains("1970-01-01") && skipped[1].contains("yet to come"));
         let windows = Windows { baseline_s: 7 * 86_400, recent_s: 86_400 };
         assert!(collected.trends(windows)[0].is_worse_by(50.0));
-        // Judged by a clock that stands at 1970 there is nothing left.
+        // For a clock at 1970, all runs are in the future and rejected.
         assert!(collect(directory.path(), 0).unwrap().runs.is_empty());
     }
 }

@@ -1,5 +1,4 @@
-//! The numbers that stay of a run, a line for each: what `history` needs once its directory is
-//! gone.
+//! Numbers of removed runs, one line per run: `history` needs them after the directory is deleted.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,25 +11,26 @@ use underload_measure::followed;
 use underload_record::history::Followed;
 use underload_record::schema::{RunRecord, TrialRecord, World};
 
-/// The file beside the runs.
+/// Name of the file beside the runs.
 const FILE: &str = "removed-runs.jsonl";
-/// Lines that are kept, the latest: as many as `history` reads of runs.
+/// Maximum number of lines, the latest; `history` reads as many runs.
 pub const LINES_MAX: usize = 22_000;
-/// Entries added since the file was last written after which it is written again.
+/// The file is rewritten after this many lines were appended.
 const LINES_SLACK: usize = 2_000;
-/// Larger ones, in ms or Mbit/s, are no measurement: eleven days, a petabit per second.
+/// Larger values are implausible: in milliseconds this is eleven days, in Mbit/s a petabit per
+/// second.
 const VALUE_MAX: f64 = 1e9;
-/// A longer file is none of ours.
+/// Maximum size of a file that this program wrote.
 const BYTES_MAX: u64 = 64 << 20;
 
-/// What stays of a run.
+/// The numbers of a removed run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Kept {
     /// The name of its directory.
     pub run: String,
     /// When it began, RFC 3339.
     pub started: String,
-    /// What was measured: `measure/quick`.
+    /// Name of the scenario, such as `measure/quick`.
     pub name: String,
     /// Only the valid steps.
     pub steps: Vec<KeptStep>,
@@ -40,15 +40,15 @@ pub struct Kept {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct KeptStep {
     pub step: String,
-    /// By the names of [`Followed`], in its units.
+    /// Values in the units of [`Followed`], by its names.
     pub values: BTreeMap<String, f64>,
 }
 
 impl Kept {
-    /// Of a run of a measured line.
+    /// Extracts the numbers from the record of a measured run.
     ///
     /// # Errors
-    /// Why it is none, in words.
+    /// Returns a sentence if the run has no numbers to store.
     pub fn of(run: &Path, record: &RunRecord) -> Result<Self, &'static str> {
         if record.world != World::Measured {
             return Err("it is simulated or emulated, and no line");
@@ -70,12 +70,12 @@ impl Kept {
         kept.at_s().map(|_| kept.clone()).ok_or("the time at which it began cannot be read")
     }
 
-    /// When it began, seconds since 1970; `None` where that cannot be read.
+    /// When it began, seconds since 1970; `None` if the time cannot be parsed.
     pub fn at_s(&self) -> Option<i64> {
         self.started.parse::<jiff::Timestamp>().ok().map(jiff::Timestamp::as_second)
     }
 
-    /// A step's values, without those that no line can have.
+    /// Returns a step's values without implausible ones.
     pub fn values(step: &KeptStep) -> Vec<(Followed, f64)> {
         let of = |followed: Followed| Some((followed, *step.values.get(followed.name())?));
         let is_possible = |(_, value): &(Followed, f64)| (0.0..=VALUE_MAX).contains(value);
@@ -83,8 +83,8 @@ impl Kept {
     }
 }
 
-/// What is kept of the runs that were removed from a directory, in the order of their removal. A
-/// line that is damaged is left out.
+/// Reads the numbers of the runs that were removed from a directory, in the order of removal. Skips
+/// damaged lines.
 ///
 /// # Errors
 /// Returns the error of the system call; [`io::ErrorKind::InvalidData`] for a file that this
@@ -110,8 +110,8 @@ fn open(path: &Path) -> io::Result<(Journal, Vec<Kept>)> {
     if kept.is_empty() && !lines.is_empty() { Err(not_ours()) } else { Ok((journal, kept)) }
 }
 
-/// Adds a run's numbers. They are on the disk when this returns; after an error, and after a kill,
-/// all earlier ones are.
+/// Appends the numbers of a run. They are on disk when this returns. An error or a kill leaves all
+/// earlier numbers intact.
 ///
 /// # Errors
 /// As [`read`].
@@ -169,7 +169,7 @@ mod tests {
         bytes.splice(0..0, *b"\xff\xfe\0{}\n[1]\n");
         fs::write(&path, bytes).unwrap();
         assert_eq!(read(at).unwrap(), [kept("a"), kept("c")]);
-        // Somebody else's file is neither read nor written.
+        // A file that this program did not write is neither read nor changed.
         fs::write(&path, "my notes\n").unwrap();
         assert!(read(at).is_err() && add(at, &kept("d")).is_err());
         assert_eq!(fs::read_to_string(&path).unwrap(), "my notes\n");
@@ -206,7 +206,7 @@ mod tests {
         assert_eq!((left[0].run.as_str(), left[LINES_MAX].run.as_str()), ("2000", "last"));
     }
 
-    /// After a full disk, a kill or a power cut at any step all earlier numbers are there.
+    /// A full disk, a kill or a power cut at any step leaves all earlier numbers intact.
     #[test]
     fn at_every_step_what_was_kept_stays_kept() {
         let few = 3;

@@ -1,6 +1,6 @@
 //! The stored runs of a line over weeks.
 //!
-//! - [`collect()`]: from run directories to numbers over time.
+//! - [`collect()`]: reads run directories and returns numbers over time.
 //! - [`kept`]: the numbers that remain of a run whose directory was removed.
 //! - [`sentence`]: sentences about them.
 
@@ -19,7 +19,7 @@ pub struct History {
     pub collected: Collected,
     /// Every number of every step over time.
     pub trends: Vec<Trend>,
-    /// Sentences about the number that is judged.
+    /// Sentences about the number of [`History::new`].
     pub sentences: Vec<String>,
 }
 

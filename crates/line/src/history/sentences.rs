@@ -24,7 +24,7 @@ pub fn sentences(trends: &[Trend], metric: Followed, runs: usize) -> Vec<String>
     lines
 }
 
-/// One step: the latest against the first days.
+/// Returns the sentence about one step: the latest runs compared with the first days.
 pub fn sentence(trend: &Trend) -> String {
     let (words, unit) = trend.followed.words();
     let step = &trend.step;

@@ -191,7 +191,7 @@ impl Agent {
         let (is_busy, waiting, dropped, attributes) = (false, 0, 0, None);
         let next = Next { epoch: 0, request: 1, is_busy, waiting, dropped, attributes };
         let next = sender.request("/v1/next", &serde_json::to_string(&next)?, 1);
-        // The outcome of the request for a run is not measured here.
+        // The outcome of the request for a run is not measured by this example.
         let _: Result<NextAnswer, Away> = self.ask(&mut connection, "next", &next).await?;
         Ok(None)
     }

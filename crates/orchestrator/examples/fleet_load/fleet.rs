@@ -54,7 +54,7 @@ const AT_ONCE: u32 = 20_000;
 /// Segments of ten million devices, 300 each.
 const SEGMENTS: u32 = 33_333;
 const CAPACITY_BIT_PER_S: u64 = 1_000_000_000_000;
-/// Above the numbers of all devices.
+/// Larger than the number of any device.
 pub const SERVER: u32 = u32::MAX;
 
 pub struct Sender {
@@ -85,7 +85,7 @@ pub fn fill(directory: &Path, devices: u32, stands: impl Fn(&mut Device)) -> any
     let now_ms = now_ms();
     let mut tx = store.begin(&Needs::default())?;
     let seed = [6; 32];
-    // Drawn as by an orchestrator that starts.
+    // Drawn at random, as by an orchestrator when it starts.
     tx.put_setting("fleet/secret", &FLEET_SECRET)?;
     tx.put_setting("fleet/lease-key", &seed)?;
     let lease_key = Ed25519KeyPair::from_seed_unchecked(&seed).map_err(|_| anyhow!("no key"))?;
@@ -211,7 +211,8 @@ fn series(dscp: u8, probes: u64) -> SeriesResult {
     }
 }
 
-/// Returns the result of a run; 0 for an unscheduled one, which measures latency only.
+/// Returns the result of a scheduled run, or of an unscheduled one (run 0), which measures latency
+/// only.
 pub fn result(run: u64, at_ms: u64) -> RunResult {
     let step = |name: &str, kind, goodput, classes: &[u8]| StepResult {
         step: name.to_owned(),

@@ -35,7 +35,7 @@ fn main() -> anyhow::Result<()> {
         ["return", rest @ ..] => {
             comeback::run(number(rest, "--agents", 100_000)?, number(rest, "--within", 60)?)
         }
-        // The commands that the others start.
+        // The commands that the other processes run, started by this one.
         ["serve", directory] => host::serve(Path::new(directory)),
         ["serve-bare", directory] => bare::serve(Path::new(directory)),
         _ => bail!("usage: fleet_load uploads|steady|return [--seconds N] [--rounds N] ..."),

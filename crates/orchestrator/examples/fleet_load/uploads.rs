@@ -20,7 +20,7 @@ const DEVICES: u32 = 200_000;
 /// Scheduled runs of each device; its further results are unscheduled.
 const GIVEN: u64 = 3;
 const CONNECTIONS: usize = 256;
-/// Results of a request with many.
+/// The number of results in a large request.
 const MANY: usize = 16;
 
 /// The server, and the results per request.
@@ -137,7 +137,7 @@ impl Side {
     }
 }
 
-/// Hands in results until `ends`. Returns how long each request took, microseconds.
+/// Hands in results until `ends`. Returns the duration of each request in microseconds.
 async fn upload(
     target: Target,
     senders: Arc<Vec<Sender>>,
@@ -153,7 +153,7 @@ async fn upload(
         let sender = &senders[(number % u64::from(DEVICES)) as usize];
         let turn = number / u64::from(DEVICES);
         let run = if turn < GIVEN && results == 1 { turn + 1 } else { 0 };
-        // Numbers are not reused after rounds of one result per request.
+        // Numbers continue after those that rounds of one result per request used.
         let first = turn * MANY as u64 + 1;
         let body = template.body(first, run, results);
         let request = sender.request("/v1/results", &body, first);
@@ -167,7 +167,7 @@ async fn upload(
     Ok(took_us)
 }
 
-/// The JSON of a result around its numbers.
+/// The JSON of a result, split where its numbers go.
 struct Template([String; 3]);
 
 impl Template {

@@ -85,7 +85,7 @@ fn devices() -> Router<Arc<Host>> {
             "/v1/heartbeat",
             signed(
                 message::REQUEST_MAX,
-                // The rule rejects a request with more.
+                // The rule rejects a request with more results than this.
                 |_, it: &Heartbeat| Needs {
                     leases: it.ended.iter().take(HEARTBEAT_ENDED_MAX).copied().collect(),
                     admits: true,

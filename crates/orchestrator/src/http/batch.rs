@@ -55,7 +55,7 @@ pub struct Writers {
 pub const BATCH_MAX: usize = 512;
 /// Minimum time from the beginning of one transaction to that of the next.
 pub const BETWEEN: Duration = Duration::from_millis(5);
-/// After this many consecutive failures the rest of a batch fails too.
+/// After this many consecutive failures the rest of a batch fails without being tried.
 const FAILURES_MAX: usize = 3;
 
 trait Work: Send {
@@ -294,7 +294,7 @@ mod tests {
 
     use super::*;
 
-    /// Counts commits, and waits with each until the test lets it.
+    /// Counts transactions, and delays the begin of each until the test opens the gate.
     struct Counted {
         memory: Memory,
         come: channel::Sender<()>,
@@ -304,9 +304,9 @@ mod tests {
 
     impl Store for Counted {
         fn begin(&mut self, needs: &Needs) -> Result<Box<dyn Transaction + '_>, StoreError> {
-            // Few tests ask who has come.
+            // Few tests receive these signals.
             let _ = self.come.send(());
-            // A gate that is gone stands open.
+            // A disconnected gate counts as open.
             let _ = self.gate.lock().expect("nobody panicked").recv();
             self.begun.fetch_add(1, Ordering::SeqCst);
             self.memory.begin(needs)
@@ -316,7 +316,7 @@ mod tests {
     struct Scene {
         writers: Writers,
         memory: Memory,
-        /// Says when the thread has come to the gate.
+        /// Receives a signal when the thread waits at the gate.
         come: channel::Receiver<()>,
         begun: Arc<AtomicUsize>,
         gate: channel::Sender<()>,
@@ -351,7 +351,8 @@ mod tests {
         turn.tx.put_setting(name, b"kept")
     }
 
-    /// Polls all of them once, so that all wait, then opens the gate and waits for the answers.
+    /// Polls all requests once, so that all are queued, then opens the gate and waits for the
+    /// answers.
     fn all<F: Future>(scene: &Scene, asked: Vec<F>) -> Vec<F::Output> {
         let gate = &scene.gate;
         scene.runtime.block_on(async {
@@ -388,7 +389,8 @@ mod tests {
         let answers = all(&scene, (0..64).map(ask).collect());
         assert!(answers.iter().all(Result::is_ok), "{answers:?}");
         assert!((0..64).all(|number| kept(&scene.memory, &number.to_string())));
-        // The first may have been alone, and those that came while it was waited for are the next.
+        // The first request may have had its own transaction; the next one has those that arrived
+        // meanwhile.
         let begun = scene.begun.load(Ordering::SeqCst);
         assert!(begun <= 3, "{begun} transactions for 64 requests");
     }
@@ -441,7 +443,7 @@ mod tests {
             let name = format!("{number}");
             scene.writers.ask(0, Needs::default(), move |turn| put(turn, &name))
         };
-        // The thread has one in hand and takes no more, so of twenty others four wait.
+        // The thread executes one request, so four of the other twenty fit in the queue.
         let mut first = Box::pin(ask(0));
         let asking = std::future::poll_fn(|context| Poll::Ready(first.as_mut().poll(context)));
         assert_eq!(scene.runtime.block_on(asking), Poll::Pending);

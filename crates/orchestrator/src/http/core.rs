@@ -35,7 +35,7 @@ pub struct Limits {
     pub strangers_per_minute: u32,
 }
 
-/// Descriptors for everything but connections: databases, archives, listeners.
+/// Descriptors for databases, archives and listeners, besides those of connections.
 const OTHER_DESCRIPTORS: u64 = 256;
 
 impl Limits {

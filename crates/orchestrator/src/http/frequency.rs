@@ -64,7 +64,7 @@ mod tests {
         assert_eq!(frequency.admit("b", now), Ok(()));
         assert_eq!(frequency.admit("a", 119_999), Err(1));
         assert_eq!(frequency.admit("a", 120_000), Ok(()), "another minute");
-        // A sender that shares one slot with others of the 100,000 has a second slot.
+        // A sender that shares one of its two slots with some of 100,000 others has a second slot.
         let others = Frequency::new(10);
         let refused = (0..100_000).filter(|who| others.admit(who, now).is_err()).count();
         assert_eq!(refused, 0, "each asked once");

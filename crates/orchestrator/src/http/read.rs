@@ -35,7 +35,7 @@ const UNIT_BYTES: usize = 4_096;
 /// The share of the memory that one sender may have, if that is enough for two bodies.
 const SENDER_SHARE: usize = 16;
 
-/// Returns the units that a body of `bytes` uses.
+/// Returns the units of the semaphore that a body of `bytes` uses.
 const fn units(bytes: usize) -> usize {
     bytes / UNIT_BYTES + 1
 }
@@ -44,7 +44,7 @@ impl Bodies {
     pub fn new(bytes_max: usize, time_max: Duration) -> Self {
         let in_all = bytes_max / UNIT_BYTES;
         let per_network = (in_all / SENDER_SHARE).max(2 * units(REQUEST_MAX));
-        // With endless grace a sender never loses a body to its own other bodies.
+        // With an endless grace period a sender never loses a body to its own other bodies.
         let room = Places::new(PlaceLimits { in_all, per_network, grace: Duration::MAX });
         Self { room, time_max }
     }
@@ -79,7 +79,7 @@ impl Bodies {
 async fn collect(mut body: Body, max: usize, place: &Place<BodySender>) -> Result<Bytes, Failure> {
     let (mut bytes, mut taken) = (Vec::new(), units(0));
     while let Some(frame) = body.frame().await {
-        // The sender that broke off will not read this.
+        // A sender that closed its connection will not read this answer.
         let broken_off =
             |_| Failure::new(StatusCode::BAD_REQUEST, "broken-off", "the body is incomplete");
         let Ok(data) = frame.map_err(broken_off)?.into_data() else { continue };

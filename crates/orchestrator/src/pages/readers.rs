@@ -25,7 +25,7 @@ pub(super) struct Readers {
 struct Borrowed {
     archive: Option<Box<dyn Archive>>,
     home: Arc<Readers>,
-    /// Released with the archive, and not when the visitor stops waiting.
+    /// Released with the archive, even if the visitor stops waiting earlier.
     _seats: [OwnedSemaphorePermit; 2],
 }
 
@@ -54,7 +54,8 @@ impl Readers {
         own
     }
 
-    /// Runs `ask` on an archive for the owner of a token; "" is the program itself.
+    /// Runs `ask` on an archive for the owner of a token; the empty name stands for the program
+    /// itself.
     pub(super) async fn ask<T: Send + 'static>(
         self: &Arc<Self>,
         who: &str,
@@ -95,7 +96,7 @@ mod tests {
         (runtime, Readers::new(archives))
     }
 
-    /// A long question: it says that it is asked, and ends when the sender is dropped.
+    /// A long query, which signals when it begins and ends when the sender is dropped.
     fn long(begun: mpsc::Sender<()>) -> (mpsc::Sender<()>, impl FnOnce() -> Result<(), Problem>) {
         let (end, ended) = mpsc::channel::<()>();
         let question = move || {

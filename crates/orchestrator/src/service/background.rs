@@ -16,7 +16,7 @@ pub(super) struct Background {
 }
 
 const RETRY_AFTER: Duration = Duration::from_mins(1);
-/// Maximum pause, in case the clock was set.
+/// Maximum pause, in case the system clock is changed meanwhile.
 const PAUSE_MAX: Duration = Duration::from_secs(10);
 
 impl Background {
@@ -34,7 +34,8 @@ impl Background {
                 let pause = match housekeeping.step(now_ms) {
                     Ok(did) => {
                         told.clear();
-                        // Uploads may write between two transactions that change sums.
+                        // A pause in which uploads may write, between two transactions that change
+                        // sums.
                         let changes_sums =
                             matches!(did.what, Work::PutTogether(_) | Work::DeletedSums(_));
                         let least = if changes_sums { start.elapsed() } else { Duration::ZERO };
@@ -42,7 +43,7 @@ impl Background {
                         pause.max(least).min(PAUSE_MAX)
                     }
                     Err(_) if stopped.load(Ordering::Relaxed) => return,
-                    // Queries read the results themselves until it succeeds.
+                    // Until the fold succeeds, queries read the unfolded results themselves.
                     Err(error) => {
                         let words = format!("keeping the store in order: {}", error.in_full());
                         if words != told {

@@ -151,7 +151,7 @@ impl Keeper {
         self.database.change(&SUMS.put(), &rows).map(drop)
     }
 
-    /// The series that the plans have. Returns the same allocation until the plans change.
+    /// The series that the plans request. Returns the same allocation until the plans change.
     pub(super) fn planned(&mut self) -> Result<Arc<Planned>, StoreError> {
         self.planned = planned(&mut *self.database, &self.planned)?;
         Ok(Arc::clone(&self.planned))

@@ -1,7 +1,7 @@
 //! The store of an orchestrator.
 //!
 //! A [`SqlStore`] in SQLite needs no set-up and serves one orchestrator, one in PostgreSQL serves
-//! any number. Both implement `database`, which runs statements; all else is written once: rows of
+//! any number. Both implement `database`, which runs statements; all other code is shared: rows of
 //! devices, servers, leases and plans (`tables`), changed in transactions (`transaction`); results,
 //! encoded in a few hundred bytes each (`encode`); the sequence numbers that devices have handed in
 //! (`seen`), which outlive the results; and sums of results, from which pages are answered

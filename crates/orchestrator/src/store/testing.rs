@@ -54,7 +54,8 @@ pub(super) fn device(number: u64) -> Device {
     }
 }
 
-/// A result of a device, which measured with a load and two markings, but for one in ten.
+/// Returns a result of a device: a measurement of a load with two markings, or, for every tenth
+/// sequence number, a refusal.
 pub(super) fn result(device: u64, sequence: u64) -> StoredResult {
     let outcome = if sequence % 10 == 9 { Outcome::Refused } else { Outcome::Measured };
     let series = |dscp: u8| {
@@ -142,7 +143,7 @@ pub(super) fn many(devices: u64, each: u64) -> Vec<StoredResult> {
     (0..devices * each).map(|n| result(n % devices, n / devices)).collect()
 }
 
-/// Sums by everything that a page may ask for.
+/// Returns queries of sums by all dimensions and filters that a page may use.
 fn questions() -> Vec<(Filter, Vec<Dimension>)> {
     let filter = Filter::default();
     let line = |name: &str, value: &str| Filter {
@@ -174,7 +175,7 @@ fn questions() -> Vec<(Filter, Vec<Dimension>)> {
     ]
 }
 
-/// The answers of a store to all of them.
+/// Returns the answers of an archive to all of [`questions`].
 pub(super) fn ask(archive: &mut dyn Archive) -> Vec<(Vec<Sum>, Outcomes)> {
     let answers = questions().into_iter().map(|(filter, by)| {
         let sums = archive.sums(&filter, &by).expect("sums");
@@ -183,11 +184,11 @@ pub(super) fn ask(archive: &mut dyn Archive) -> Vec<(Vec<Sum>, Outcomes)> {
     answers.collect()
 }
 
-/// A store and who answers questions about it, as the suite of all stores wants them.
+/// A store with the archive that reads it, as the conformance suite of all stores needs them.
 pub(super) struct Both<S, A> {
     pub(super) store: S,
     pub(super) archive: A,
-    /// Done after each change, for example to put results together.
+    /// Called before each transaction and query, for example to fold results.
     pub(super) then: Box<dyn FnMut() + Send>,
 }
 

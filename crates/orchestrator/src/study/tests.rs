@@ -54,7 +54,7 @@ fn series(dscp: u8, delays_ms: &[f64], lost: u64) -> SeriesResult {
     }
 }
 
-/// A run of a line whose upload moved `moved` Mbit/s, loaded delays of both classes as given.
+/// A run of a line with an upload of `moved` Mbit/s and the given loaded delays of both classes.
 fn run(line: u8, at_ms: u64, moved: u64, low: &[f64], bulk: &[f64]) -> StoredResult {
     let step = |name: &str, kind, goodput: Option<u64>, series| StepResult {
         step: name.to_owned(),
@@ -119,7 +119,8 @@ fn near(found: Option<f64>, want: f64) {
 
 #[test]
 fn a_days_round_trips_are_pooled_and_days_averaged_by_line() {
-    // Day 0 in two runs: 10 to 109 ms of DSCP 0, p99 108. Averaging the runs' own would give 84.
+    // Day 0 has two runs: 10 to 109 ms of DSCP 0, p99 108. The average of the p99 of both would be
+    // 84.
     let first: Vec<f64> = (10..60).map(f64::from).collect();
     let second: Vec<f64> = (60..110).map(f64::from).collect();
     let results = [
@@ -324,7 +325,7 @@ fn a_run_of_its_own_counts_for_its_device_and_weighs_nothing_in_pooled_numbers()
     let p99 = aqm.quantiles.iter().find(|it| it.share > 0.98).and_then(|it| it.ms);
     assert!(p99.is_some_and(|ms| ms < 21.0), "{p99:?}");
     near(Some(aqm.mean.median), 20.0);
-    // Of 51 tests of the device one had 20 ms.
+    // One of the device's 51 tests measured 20 ms.
     near(aqm.mean.curve.last().map(|(ms, _)| *ms), (20.0 + 50.0 * 900.0) / 51.0);
 }
 
@@ -363,7 +364,7 @@ fn a_median_that_a_few_devices_make_is_not_that_of_the_devices() {
     let (low, high) = equal.device_medians.expect("there are twenty");
     near(Some(low), 20.0);
     assert_eq!((low, equal.disagreeing_median()), (high, None));
-    // A device of these was measured thirty times as often.
+    // One device of each line is measured thirty times as often as the others.
     results.extend((1..30).map(|turn| run(2, at(turn), 30, &[900.0; 10], &[900.0; 10])));
     near(upload(&results).disagreeing_median(), 900.0);
 }

@@ -1,4 +1,4 @@
-//! A headless Chromium, told what to do by its DevTools protocol over two pipes.
+//! A headless Chromium, controlled by its DevTools protocol over two pipes.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::PathBuf;
@@ -8,19 +8,19 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-/// A tab of a browser that ends with this.
+/// A tab in a browser process, which ends when this is dropped.
 pub struct Browser {
     child: Child,
     input: ChildStdin,
     said: Receiver<Value>,
     asked: u64,
     session: String,
-    /// Complaints of the console and the network since the last look.
+    /// Errors of the console and the network since the last call of `faults`.
     pub complaints: Vec<String>,
     _profile: tempfile::TempDir,
 }
 
-/// Window of a desk and of a hand.
+/// The size of the window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Screen {
     Desktop,
@@ -104,7 +104,7 @@ impl Browser {
         browser
     }
 
-    /// The browser's answer to a command.
+    /// Sends a command, and returns the browser's answer.
     pub fn call(&mut self, method: &str, parameters: Value) -> Value {
         self.asked += 1;
         let id = self.asked;
@@ -135,27 +135,26 @@ impl Browser {
         }
     }
 
-    /// Complaints of a page's worker count, too, once the page's session sends
-    /// `Target.setAutoAttach`.
+    /// Errors in a page's workers count, too, once the page's session sends `Target.setAutoAttach`.
     fn listen(&mut self, session: &Value) {
         for part in ["Runtime", "Log"] {
             self.asked += 1;
             let message = json!({
                 "id": self.asked, "method": format!("{part}.enable"), "sessionId": session,
             });
-            // The answer is ignored; a worker that has ended by now sends none.
+            // The answer is ignored; a worker that has already ended sends none.
             self.input.write_all(format!("{message}\0").as_bytes()).expect("it reads");
         }
     }
 
-    /// Goes to an address, and waits until everything is there.
+    /// Opens an address, and waits until the page is loaded.
     pub fn open(&mut self, address: &str) {
         let gone = self.call("Page.navigate", json!({ "url": address }));
         assert!(gone.get("errorText").is_none(), "{address}: {gone}");
         self.wait(address, |said| said["method"] == "Page.loadEventFired");
     }
 
-    /// The value of an expression; a promise is waited for.
+    /// Returns the value of an expression; waits for a promise to resolve.
     pub fn value(&mut self, expression: &str) -> Value {
         let ask = json!({
             "expression": expression, "returnByValue": true, "awaitPromise": true,
@@ -179,8 +178,8 @@ impl Browser {
         }
     }
 
-    /// Returns the faults of the open page: wider than the screen, complaints of the console, and
-    /// what makes the page hard to use for some people, by axe-core's text.
+    /// Returns the faults of the open page: content wider than the screen, errors of the console,
+    /// and what axe-core reports about accessibility.
     pub fn faults(&mut self, axe: Option<&str>) -> Vec<String> {
         let mut faults = Vec::new();
         let beside = self.value("document.documentElement.scrollWidth - innerWidth");
@@ -197,13 +196,13 @@ impl Browser {
             );
             let found = found.as_array().expect("a list");
             faults.extend(found.iter().map(ToString::to_string));
-            // Axe writes into the console what a page's policy kept it from.
+            // Axe logs to the console what the page's policy blocked.
             self.complaints.clear();
         }
         faults
     }
 
-    /// Does what leads to another page, and waits for that.
+    /// Evaluates `action`, which opens another page, and waits until that is loaded.
     pub fn follow(&mut self, action: &str) {
         self.value(action);
         self.wait(action, |said| said["method"] == "Page.loadEventFired");
@@ -227,7 +226,7 @@ impl Browser {
         }
     }
 
-    /// The middle of what is shown of an element, pixels.
+    /// Returns the middle of the visible part of an element, in pixels.
     pub fn middle_of(&mut self, selector: &str) -> (f64, f64) {
         let place = self.value(&format!(
             "(() => {{ const it = document.querySelector({});
@@ -275,7 +274,7 @@ impl Browser {
 
 impl Drop for Browser {
     fn drop(&mut self) {
-        // Without an answer: it may have ended before it could send one.
+        // Does not wait for the answer: the browser may end before it sends one.
         let close = json!({ "id": u64::MAX >> 12, "method": "Browser.close" });
         let _ = self.input.write_all(format!("{close}\0").as_bytes());
         let ends = Instant::now() + Duration::from_secs(10);
@@ -290,7 +289,7 @@ impl Drop for Browser {
     }
 }
 
-/// Returns the complaint that an event is about, if any.
+/// Returns the error that an event reports, if any.
 fn complaint(said: &Value) -> Option<String> {
     let told = &said["params"];
     match said["method"].as_str()? {
@@ -305,5 +304,5 @@ fn complaint(said: &Value) -> Option<String> {
     }
 }
 
-/// The time within which a page is open, on the busiest of machines.
+/// Timeout for opening a page, long enough for the busiest machine.
 const PATIENCE: Duration = Duration::from_mins(2);

@@ -1,7 +1,7 @@
-//! The pages in a real browser: read, filtered, walked through by keyboard, without a script.
+//! The pages in a real browser: reading, filtering, keyboard use, and pages without a script.
 //!
-//! Without Chromium these tests are skipped. What `axe` finds is looked at where `UNDERLOAD_AXE`
-//! names its `axe.min.js`, or `npm install --prefix ~/.cache/underload axe-core` put it there.
+//! Without Chromium these tests are skipped. `axe` checks the pages if `UNDERLOAD_AXE` names its
+//! `axe.min.js`, or after `npm install --prefix ~/.cache/underload axe-core`.
 
 mod chromium;
 #[path = "../synthetic/mod.rs"]
@@ -52,7 +52,7 @@ fn every_page_is_without_faults_on_a_desk_and_in_a_hand_by_day_and_night() {
     let Some(mut browser) = Browser::of(test) else { return };
     let (served, _) = served(SIZE);
     let axe = chromium::axe(test);
-    // To be looked at by whoever changes a page.
+    // Pictures for developers who change a page.
     let pictures = std::env::var_os("UNDERLOAD_PICTURES_OF_ALL").map(PathBuf::from);
     let mut faults = Vec::new();
     for (screen, is_dark) in [(Screen::Desktop, false), (Screen::Phone, true)] {
@@ -104,7 +104,7 @@ fn filters_and_values_come_without_loading_the_page_again() {
     let told = browser.text(values);
     assert!(told.contains(" ms – ") && told.contains('%'), "{told}");
 
-    // A part of the scale is chosen with the mouse, and given back with two clicks.
+    // The mouse selects a part of the scale, and a double click resets it.
     browser.mouse("mousePressed", (middle.0 - 80.0, middle.1), 1);
     browser.mouse("mouseMoved", (middle.0 + 80.0, middle.1), 1);
     browser.mouse("mouseReleased", (middle.0 + 80.0, middle.1), 1);
@@ -140,7 +140,7 @@ fn a_page_follows_what_happens() {
     browser.screen(Screen::Desktop, false);
     log_in(&mut browser, &served);
     browser.open(&format!("http://{}/servers", served.address));
-    // The present state has been reported, and the next event means a change.
+    // The server has reported the present state, so the next event means a change.
     browser.value(
         "new Promise((told) => { const events = new EventSource('/live');
             events.addEventListener('change', () => { events.close(); told(); }); })",
@@ -202,7 +202,7 @@ fn pages_of_many_devices_are_painted_soon() {
              {path}",
             painted_ms[1], painted_ms[0], painted_ms[2]
         );
-        // Generous, because a machine may be busy: the number is what is printed.
+        // The limit is generous because a machine may be busy; the printed number is the result.
         assert!(painted_ms[0] < 5_000.0, "{path}: {painted_ms:?} ms");
     }
 }

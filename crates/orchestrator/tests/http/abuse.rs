@@ -1,4 +1,4 @@
-//! Many connections, requests that are not what they say, and requests that were seen before.
+//! Many connections, malformed requests, and replayed requests.
 
 use std::collections::VecDeque;
 use std::io::{ErrorKind, Read as _, Write as _};
@@ -18,7 +18,7 @@ fn patient() -> Limits {
     Limits { strangers_per_minute: 100_000, ..Limits::default() }
 }
 
-/// A connection from another address of loopback's network.
+/// Connects from another address of the loopback network.
 fn connect_from(fleet: &Fleet, last: u8) -> TcpStream {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
     let from = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(127, 0, 0, last)), 0);
@@ -47,7 +47,8 @@ fn ten_thousand_connections_of_one_address_keep_no_other_out() {
             assert_eq!(ask_from(&fleet, 2, &describe).status, 200, "{number}");
         }
     }
-    // Another one of the same address gets the place of the oldest, once that had its time.
+    // A new connection of the same address replaces the oldest one, once that has had its minimum
+    // time.
     let is_in = (0..600).any(|_| {
         std::thread::sleep(Duration::from_millis(100));
         fleet.send(&describe).status == 200
@@ -85,7 +86,7 @@ fn a_batch_of_200_results_is_read_while_others_drip_theirs() {
     let mut held: Vec<TcpStream> = Vec::new();
     for seed in 1..=4 {
         let device = fleet.enrolled(seed, None);
-        // Two bodies of 700 kB have arrived, and thirty have only been announced.
+        // Two bodies of 700 kB have arrived; of thirty others only the headers and one byte.
         for arrived in (0..32).map(|number| if number < 2 { 700_000 } else { 1 }) {
             let headers = device.headers(fleet.now_ms(), "/v1/results", "{}");
             let headers = headers.each_ref().map(|(name, value)| (*name, value.as_str()));
@@ -99,7 +100,7 @@ fn a_batch_of_200_results_is_read_while_others_drip_theirs() {
     batch.results = (1..=200).map(|number| results(run, number).results[0].clone()).collect();
     let stored: Stored = fleet.signed(&honest, "/v1/results", &batch).good();
     assert_eq!((stored.new, stored.known), (1, 199), "one outcome of one run");
-    // Another body, as large as each of theirs.
+    // Another body, as large as each of those two.
     let mut large = connect_from(&fleet, 9);
     let padded = format!("{}{}", json(&batch), " ".repeat(700_000));
     let headers = honest.headers(fleet.now_ms(), "/v1/results", &padded);
@@ -138,7 +139,7 @@ fn requests_that_are_not_what_they_say_reach_no_rule() {
     assert!(matches!(with("transfer-encoding: gzip", &body), 400 | 411 | 501));
     let many = "x-many: y\r\n".repeat(200);
     assert_eq!(with(&format!("{many}content-length: {length}"), &body), 431);
-    // Another protocol, or none.
+    // Requests of other protocols, and no request at all.
     let no_request: [&[u8]; 5] = [
         b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0",
         b"POST /v1/enrol HTTP/9.9\r\n\r\n",
@@ -157,7 +158,8 @@ fn requests_that_are_not_what_they_say_reach_no_rule() {
 fn a_second_request_cannot_be_hidden_in_the_first() {
     let fleet = Fleet::new(patient());
     let hidden = String::from_utf8(request("GET", "/v1/openapi.json", &[], "")).expect("text");
-    // Read by its length it has a body, read by its chunks it has none and another follows.
+    // A parser that uses the length sees a body; one that uses the chunks sees an empty body and a
+    // second request.
     let chunks = format!("0\r\n\r\n{hidden}");
     let both = format!(
         "POST /v1/enrol HTTP/1.1\r\nhost: test\r\ncontent-length: {}\r\n\
@@ -185,7 +187,7 @@ fn what_was_seen_before_changes_nothing_in_any_order() {
         signed("/v1/next", json(&next(request))),
         signed("/v1/results", json(&results(run.run, 1))),
         signed("/v1/release", json(&Release { lease_id: run.lease_id })),
-        // A busy home gets no run, though a run may be due already.
+        // A busy home gets no run, even if a run is already due.
         signed("/v1/next", json(&Next { is_busy: true, ..next(request + 1) })),
     ];
     for bytes in &seen {
@@ -237,8 +239,8 @@ fn a_lease_is_moved_and_seen_by_its_holder_alone() {
     let refused = fleet.signed(&other, "/v1/move", &to_move);
     assert_eq!(refused.problem().0, 403);
     assert!(!refused.body.contains("ull1."), "{refused:?}");
-    // The request has the number of the holder's request, and the answer is about the sender's own
-    // run.
+    // The request has the same number as the holder's request; the answer must be about the
+    // sender's own run.
     let told: NextAnswer = fleet.signed(&other, "/v1/next", &next(1)).good();
     assert!(told.run.is_none_or(|run| run.lease_id != held[0].id));
     assert_eq!(fleet.memory.leases()[0], held[0]);
@@ -266,7 +268,7 @@ fn guessing_costs_the_guesser_alone() {
     let fleet = Fleet::new(Limits { strangers_per_minute: 20, ..Limits::default() });
     let code = fleet.code(CodeFor::Device, 1, 1_000);
     let bytes = |code: &str| request("POST", "/v1/enrol", &[], &json(&enrol(code, &key(1), None)));
-    // Guesses that differ in one place are answered like one that differs everywhere.
+    // A guess that differs in one place gets the same answer as one that differs everywhere.
     let near = |place: usize| {
         let mut near = code.clone().into_bytes();
         near[place] = if near[place] == b'A' { b'B' } else { b'A' };
@@ -289,7 +291,7 @@ fn guessing_costs_the_guesser_alone() {
 fn what_nobody_may_read_is_not_read() {
     let fleet = Fleet::new(patient());
     let viewer = fleet.token("viewer", Role::Viewer);
-    // A megabyte is announced, and the answer comes before any of it is sent.
+    // The request announces a megabyte, and the answer arrives before any of it is sent.
     let head = |token: &str| {
         format!(
             "POST /v1/operator/plans HTTP/1.1\r\nhost: test\r\nconnection: close\r\n\

@@ -1,4 +1,4 @@
-//! A fleet to test, and a client that can be as careless or as hostile as a test wants it.
+//! A fleet for tests, and a client that can be as careless or as hostile as a test needs.
 
 use std::fmt::Write as _;
 use std::io::{Read as _, Write as _};
@@ -19,7 +19,7 @@ use underload_fleet::store::{CodeFor, Memory, Needs, Store};
 use underload_orchestrator::http::{Config, Core, Limits, Running, Tell, serve};
 use underload_orchestrator::operator::{Role, TokenName, new_token};
 
-/// An orchestrator whose clock and whose store the test holds.
+/// An orchestrator whose clock and store the test controls.
 pub struct Fleet {
     pub running: Running,
     pub memory: Memory,
@@ -41,7 +41,7 @@ pub struct Sender {
 }
 
 pub const NOW_MS: u64 = 1_800_000_000_000;
-/// Longer than anything here takes on a machine with every core busy.
+/// Timeout that no step of these tests reaches, even with every core busy.
 const PATIENCE: Duration = Duration::from_mins(1);
 
 pub fn nobody() -> Tell {
@@ -122,7 +122,7 @@ impl Fleet {
         self.post(path, &[], &json(message))
     }
 
-    /// A request as its session signs it.
+    /// Builds a request that is signed with its session's key.
     pub fn signed(&self, sender: &Sender, path: &str, message: &impl Serialize) -> Answer {
         let body = json(message);
         let headers = sender.headers(self.now_ms(), path, &body);
@@ -134,7 +134,7 @@ impl Fleet {
         self.post(path, &[("authorization", &format!("Bearer {token}"))], &json(message))
     }
 
-    /// A device, or the server of that name.
+    /// Enrols a device, or the server of the given name.
     pub fn enrolled(&self, seed: u8, server: Option<&str>) -> Sender {
         let makes = if server.is_some() { CodeFor::Server } else { CodeFor::Device };
         let key = key(seed);
@@ -203,10 +203,10 @@ pub fn request(method: &str, path: &str, headers: &[(&str, &str)], body: &str) -
     [text.as_bytes(), b"\r\n", body.as_bytes()].concat()
 }
 
-/// All until the other end closes; status 0 if that was nothing.
+/// Reads until the peer closes; the status is 0 if nothing was read.
 pub fn read(stream: &mut TcpStream) -> Answer {
     let mut bytes = Vec::new();
-    // A connection may be reset once the answer is there.
+    // The peer may reset the connection after its answer.
     let _ = stream.read_to_end(&mut bytes);
     let text = String::from_utf8_lossy(&bytes).into_owned();
     let (head, body) = text.split_once("\r\n\r\n").unwrap_or((&text, ""));
@@ -221,7 +221,7 @@ impl Answer {
         serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error}: {self:?}"))
     }
 
-    /// The status, and the problem's word for programs.
+    /// Returns the status, and the problem's code.
     #[track_caller]
     pub fn problem(&self) -> (u16, String) {
         let problem: Result<Problem, _> = serde_json::from_str(&self.body);

@@ -18,7 +18,7 @@ fn patient() -> Limits {
     Limits { strangers_per_minute: 100_000, ..Limits::default() }
 }
 
-/// Sends a request with these headers instead of its usual ones.
+/// Sends a request with some of its headers replaced.
 fn altered(fleet: &Fleet, sender: &Sender, change: &[(usize, &str)]) -> (u16, String) {
     let body = json(&next(1));
     let mut headers = sender.headers(fleet.now_ms(), "/v1/next", &body);
@@ -40,7 +40,7 @@ fn a_request_is_believed_as_its_session_signed_it_and_in_its_time() {
     assert_eq!(altered(&fleet, &one, &[(0, &made_up)]), refused("no-session"));
     assert_eq!(altered(&fleet, &one, &[(0, &other.session.session)]), refused("forged"));
     assert_eq!(altered(&fleet, &one, &[(1, &(now_ms + 1).to_string())]), refused("forged"));
-    // A time has one spelling.
+    // A time has exactly one accepted spelling.
     for time in ["soon", &format!("+{now_ms}"), &format!("0{now_ms}")] {
         assert_eq!(altered(&fleet, &one, &[(1, time)]), refused("no-session"), "{time}");
     }
@@ -56,7 +56,7 @@ fn a_request_is_believed_as_its_session_signed_it_and_in_its_time() {
     let longer = format!("{body} ");
     assert_eq!(fleet.post("/v1/next", &headers, &longer).problem(), refused("forged"));
     assert_eq!(fleet.post("/v1/next", &headers, &body).status, 200, "the premise");
-    // Sent again by whoever saw it: the same answer, and nothing else happens.
+    // A replayed request gets the same answer and has no other effect.
     assert_eq!(fleet.post("/v1/next", &headers, &body).status, 200);
     fleet.pass(300_001);
     assert_eq!(fleet.post("/v1/next", &headers, &body).problem(), refused("stale"));
@@ -112,7 +112,7 @@ fn nobody_touches_what_is_anothers() {
     let release = Release { lease_id: run.lease_id };
     assert_eq!(fleet.signed(&other, "/v1/release", &release).problem().0, 403);
     assert_eq!(fleet.memory.leases().len(), 1, "it is held still");
-    // A result says nothing of whose it is: it is its sender's, who was given no such run.
+    // A result does not name its device: it belongs to its sender, which was not given that run.
     let stored: Stored = fleet.signed(&other, "/v1/results", &results(run.run, 1)).good();
     assert_eq!((stored.new, stored.refused), (0, 1));
     assert!(fleet.memory.results().iter().all(|result| result.epoch != 0));
@@ -139,7 +139,7 @@ fn what_is_too_large_or_no_request_is_refused() {
     let head = |path: &str, length: usize| {
         format!("POST {path} HTTP/1.1\r\nhost: test\r\ncontent-length: {length}\r\n\r\n")
     };
-    // Nothing of it is waited for.
+    // The server does not wait for the body.
     let hundred_megabytes = fleet.send(head("/v1/enrol", 100 << 20).as_bytes());
     assert_eq!(hundred_megabytes.problem(), (413, "too-large".to_owned()));
     let body = " ".repeat(REQUEST_MAX + 1);
@@ -180,7 +180,7 @@ fn who_is_slow_is_not_waited_for() {
     let fleet = Fleet::new(limits);
     let bytes = request("POST", "/v1/enrol", &[], &json(&enrol("CODE", &key(1), None)));
     let body_at = bytes.windows(4).position(|it| it == b"\r\n\r\n").expect("a head") + 4;
-    // A byte of the head now and then: the whole of it has one time limit.
+    // Sends the head byte by byte: one time limit covers all of it.
     let mut head = fleet.connect();
     let mut sent = 0;
     while sent < body_at && head.write_all(&bytes[sent..=sent]).is_ok() {
@@ -203,7 +203,7 @@ fn a_thousand_idle_connections_keep_nobody_out() {
     let idle: Vec<TcpStream> = (0..1_000).map(|_| fleet.connect()).collect();
     let device = fleet.enrolled(1, None);
     let _: NextAnswer = fleet.signed(&device, "/v1/next", &next(1)).good();
-    // At the limit of its network a new connection takes the place of the oldest silent one.
+    // At the limit of its network a new connection replaces the oldest silent one.
     let more: Vec<TcpStream> = (0..10).map(|_| fleet.connect()).collect();
     let status = || fleet.signed(&device, "/v1/next", &next(2)).status;
     let is_in = (0..600).any(|_| {
@@ -214,7 +214,7 @@ fn a_thousand_idle_connections_keep_nobody_out() {
     drop((idle, more));
 }
 
-/// A store that is away while `is_away` is set.
+/// A store that fails while `is_away` is set.
 struct Unsteady {
     memory: Memory,
     is_away: Arc<AtomicBool>,

@@ -1,4 +1,4 @@
-//! Requests of devices, servers and operators over HTTP, and of those who want to get in.
+//! HTTP requests of devices, servers and operators, and of attackers.
 
 mod abuse;
 mod client;
@@ -41,7 +41,7 @@ capacity = "1gbit"
 
 const GO_ON: &[u8; 25] = b"HTTP/1.1 100 Continue\r\n\r\n";
 
-/// Of a server with room.
+/// Returns the heartbeat of a server with free capacity.
 pub fn heartbeat(name: &str) -> Heartbeat {
     Heartbeat {
         address: address(name),
@@ -56,13 +56,13 @@ pub fn heartbeat(name: &str) -> Heartbeat {
     }
 }
 
-/// Of a device that has nothing to hand in.
+/// Returns the request of a device without results to hand in.
 pub fn next(request: u64) -> Next {
     let (is_busy, waiting, dropped, attributes) = (false, 0, 0, None);
     Next { epoch: 0, request, is_busy, waiting, dropped, attributes }
 }
 
-/// Of a run that failed.
+/// Returns the results of a run that failed.
 pub fn results(run: u64, sequence: u64) -> Results {
     let result = RunResult {
         plan: "always".to_owned(),
@@ -77,7 +77,7 @@ pub fn results(run: u64, sequence: u64) -> Results {
     Results { epoch: 0, results: vec![Numbered { sequence, result }] }
 }
 
-/// Applies [`PLAN`], with a server that is alive.
+/// Applies [`PLAN`], and sends a heartbeat of a server.
 pub fn with_plan(fleet: &Fleet) -> Sender {
     let token = fleet.token("chief", Role::Operator);
     let text = serde_json::json!({ "text": PLAN });
@@ -88,7 +88,7 @@ pub fn with_plan(fleet: &Fleet) -> Sender {
     server
 }
 
-/// Asks until it gets a run.
+/// Requests runs until one is granted.
 pub fn run_of(fleet: &Fleet, server: &Sender, device: &Sender) -> (u64, NextAnswer) {
     for request in 1..100 {
         let _: HeartbeatAnswer = fleet.signed(server, "/v1/heartbeat", &heartbeat("east")).good();
@@ -238,7 +238,7 @@ fn what_is_in_flight_is_answered_before_the_end() {
     let body = json(&enrol(&code, &key(1), None));
     let bytes = client::request("POST", "/v1/enrol", &[("expect", "100-continue")], &body);
     let (mut stream, mut idle) = (fleet.connect(), fleet.connect());
-    // All but the last byte; once the server answers to continue, the request has begun.
+    // Sends all but the last byte. The server's `100 Continue` shows that it has begun the request.
     std::io::Write::write_all(&mut stream, &bytes[..bytes.len() - 1]).expect("it is sent");
     let mut told = [0; GO_ON.len()];
     std::io::Read::read_exact(&mut stream, &mut told).expect("it is told");

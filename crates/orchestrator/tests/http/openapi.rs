@@ -1,4 +1,4 @@
-//! Checks that the orchestrator is as it describes itself.
+//! Checks that the orchestrator behaves as its OpenAPI description says.
 
 use std::collections::BTreeSet;
 
@@ -39,7 +39,7 @@ fn each_field_that_is_described_has_a_type() {
     let mut fields = 0;
     for (name, schema) in schemas {
         for (field, said) in schema["properties"].as_object().into_iter().flatten() {
-            // A limit of a field that is not there would stand alone.
+            // A limit for a field that does not exist would have no type beside it.
             let has_type = ["type", "$ref", "oneOf", "anyOf", "allOf"]
                 .iter()
                 .any(|kind| said.get(kind).is_some());

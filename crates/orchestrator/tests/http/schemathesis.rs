@@ -1,6 +1,6 @@
-//! The description that the orchestrator serves, held against what it does by a foreign tool:
-//! schemathesis makes requests of it, good and bad ones, and judges the answers. For longer than in
-//! every test run: `UNDERLOAD_SCHEMATHESIS=SEED,EXAMPLES,SECONDS`.
+//! Compares the orchestrator with its OpenAPI description: schemathesis, an independent tool, sends
+//! valid and invalid requests and judges the answers.
+//! `UNDERLOAD_SCHEMATHESIS=SEED,EXAMPLES,SECONDS` runs it for longer than the default.
 
 use std::path::Path;
 use std::process::Command;
@@ -12,7 +12,7 @@ use underload_orchestrator::operator::Role;
 use super::client::{Fleet, Sender};
 use super::{next, with_plan};
 
-/// A seed, requests of each kind at most, and seconds for all of them.
+/// A seed, the maximum number of requests of each kind, and seconds for all of them.
 const EFFORT: &str = "1,40,120";
 
 /// `None`, with a report of the skip, if the tool is not installed.
@@ -53,7 +53,7 @@ fn schemathesis_finds_nothing_that_is_not_as_described() {
         .args(["--max-examples", examples, "--max-time", seconds, "--seed", seed, "--no-color"])
         .args(["--suppress-health-check", "all", "--generation-database", "none"])
         .args(["--continue-on-failure", "--request-timeout", "60", "--warnings", "off"])
-        // The headers follow from the body: they are not drawn at random.
+        // The headers depend on the body, so they are not drawn at random.
         .args(["--generation-with-security-parameters", "false"])
         .current_dir(scratch.path())
         .env("SCHEMATHESIS_HOOKS", here.join("schemathesis_hooks.py"))

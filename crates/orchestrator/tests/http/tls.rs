@@ -17,7 +17,8 @@ fn who_is_slow_with_its_handshake_is_not_waited_for() {
     let brief = Duration::from_millis(300);
     let limits = Limits { idle_max: brief, ..Limits::default() };
     let (running, client) = served(limits);
-    // The beginning of a handshake, and then nothing; and not even that.
+    // One client sends the beginning of a handshake and then nothing; the other sends nothing at
+    // all.
     let hello: [&[u8]; 2] = [b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", b""];
     for bytes in hello {
         let mut stream = TcpStream::connect(running.address()).expect("it listens");

@@ -12,7 +12,7 @@ use super::synthetic::served::{Served, serve};
 use super::synthetic::{self, PLAN, SMALL_REGION};
 use super::{FORM, SIZE, Session, ask, column, glue, served};
 
-/// Texts that a page must show and never obey.
+/// Texts that a page must show as text and never execute.
 const TEXTS: [&str; 5] = [
     "<script>hacked()</script>",
     "\"><img src=x onerror=hacked()>",
@@ -21,7 +21,7 @@ const TEXTS: [&str; 5] = [
     "</select></textarea></title>]]>-->&amp;{{7*7}}",
 ];
 
-/// A fleet whose devices, plan, servers and log say such things.
+/// A fleet whose devices, plan, servers and log contain these texts.
 fn hostile() -> Served {
     let mut store = Memory::new();
     synthetic::fill(&mut store, SIZE).expect("memory keeps it");
@@ -112,7 +112,7 @@ fn no_filters_of_a_viewer_lead_to_few_homes() {
         for rest in ["", "&model=TG3482G", "&tier=10/300", "&firmware=6.5", "&measured=PIE-like"] {
             for last in ["", "&hour=7", "&from=2026-11-20&until=2026-11-20", "&hour=7&tier=35/800"]
             {
-                // A filter that is given twice is refused to everybody.
+                // A filter that is given twice is refused to every visitor.
                 if rest.contains("tier=") && last.contains("tier=") {
                     continue;
                 }
@@ -134,7 +134,8 @@ fn no_filters_of_a_viewer_lead_to_few_homes() {
     assert!(shown > 100 && refused > 100, "{shown} shown, {refused} refused");
 }
 
-/// Checks that no row is of fewer devices than a viewer may see; how many rows there are.
+/// Checks that every row counts at least as many devices as a viewer may see. Returns the number of
+/// rows.
 fn at_least(path: &str, body: &str) -> usize {
     let page: Value = serde_json::from_str(body).expect(path);
     let mut rows = 0;
@@ -187,7 +188,7 @@ fn a_session_is_none_that_somebody_else_chose() {
     assert!(!answer.cookie().contains("planted"), "{}", answer.cookie());
     let line = &answer.headers["set-cookie"];
     assert!(line.contains("HttpOnly") && line.contains("SameSite=Strict"), "{line}");
-    // The form's cookie opens nothing either.
+    // The cookie of the login form does not open a page either.
     let stranger = form.cookie().replacen("underload-login", "underload", 1);
     assert_eq!(ask(to, "GET", "/", &format!("Cookie: {stranger}\r\n"), "").status, 303);
 }
@@ -213,7 +214,7 @@ fn a_thousand_who_wait_for_events_keep_nobody_from_reading() {
     }
     assert!((1..=32).contains(&waiting.len()) && turned_away >= 968, "{}", waiting.len());
     assert_eq!(session.get("/study").status, 200);
-    // The page of another person is informed of changes.
+    // The page of another visitor receives an event about the change.
     let other = Session::of(&served, &served.operator);
     let mut stream = TcpStream::connect(served.address).expect("it listens");
     write!(stream, "GET /live HTTP/1.1\r\nHost: x\r\n{}\r\n", other.cookie).expect("it reads");
@@ -221,7 +222,7 @@ fn a_thousand_who_wait_for_events_keep_nobody_from_reading() {
     stream.read_exact(&mut status).expect("it answers");
     assert_eq!(&status, b"HTTP/1.1 200");
     drop(waiting);
-    // The places of the clients are free again as soon as the server has seen that they are gone.
+    // The server frees the clients' places as soon as it notices that they have disconnected.
     let ends = std::time::Instant::now() + Duration::from_mins(1);
     loop {
         let mut stream = TcpStream::connect(served.address).expect("it listens");

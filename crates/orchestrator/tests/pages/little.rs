@@ -1,4 +1,4 @@
-//! Pages with few results, without results, and with results that were removed.
+//! Pages with few results, without results, and with deleted results.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ fn append(store: &mut dyn Store, results: &[StoredResult]) {
     tx.commit().expect("it is kept");
 }
 
-/// A result of a device, handed in besides the others.
+/// Returns a further result of a device.
 fn besides(number: u32) -> StoredResult {
     let (_, mut result) = synthetic::measured(number, SIZE);
     (result.epoch, result.result.plan) = (9, PLAN.to_owned());
@@ -34,7 +34,7 @@ fn failed(number: u32, plan: &str, reason: &str) -> StoredResult {
     result
 }
 
-/// Results of two devices that also measured another marking, and lost a part of it.
+/// Results of two devices, which also measured another marking and lost some of its probes.
 fn lossy(number: u32) -> StoredResult {
     let mut result = besides(number);
     for series in result.result.steps.iter_mut().flat_map(|step| &mut step.series) {
@@ -99,7 +99,7 @@ fn a_sentence_says_whether_there_is_nothing_or_nothing_to_be_shown() {
         let hidden = says(&viewer, &of(9));
         assert!(hidden.contains("have fewer than 5 devices"), "{hidden}");
         let lost = says(&operator, &format!("{}&by=dscp", of(9)));
-        // Told apart by marking, cohorts are not pooled.
+        // With markings as groups, cohorts are not pooled.
         let want = "With the upstream full, more than 1 of 100 probes was lost (classic, DSCP 9)";
         assert!(lost.starts_with(want), "{lost}");
         let both = says(&operator, &format!("/{page}.json?plan={PLAN}&load=upload&by=dscp"));
@@ -126,7 +126,7 @@ fn what_is_kept_as_sums_only_is_told() {
         archive.visit(&Filter::default(), see).expect("it answers");
         left
     };
-    // A round that finds a file locked leaves it to the next.
+    // A round skips a locked file; the next round does its work.
     for now_ms in (0..1_000).map(|round| later_ms + round * 3_600_000) {
         while housekeeping.step(now_ms).expect("it steps").next_ms <= now_ms {}
         if left(&mut archive) == 0 {

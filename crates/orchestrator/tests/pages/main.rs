@@ -1,4 +1,4 @@
-//! The pages, as a browser without a script asks for them.
+//! The pages, as a browser without a script requests them.
 
 mod attacks;
 mod little;
@@ -32,7 +32,7 @@ struct Answer {
     body: String,
 }
 
-/// A request on a separate connection. `headers` end with a line break each.
+/// Sends a request on a separate connection. Each of `headers` ends with a line break.
 fn ask(to: SocketAddr, method: &str, path: &str, headers: &str, body: &str) -> Answer {
     let length = body.len();
     let head = format!("{headers}Content-Length: {length}\r\n");
@@ -64,7 +64,7 @@ impl Answer {
         line.split(';').next().expect("a value").to_owned()
     }
 
-    /// The value of a hidden field.
+    /// Returns the value of a hidden field.
     fn field(&self, name: &str) -> String {
         let start = format!("name=\"{name}\" value=\"");
         let (_, rest) = self.body.split_once(&start).expect("the field");
@@ -81,7 +81,7 @@ fn log_in(to: SocketAddr, token: &str) -> Answer {
     ask(to, "POST", "/login", &headers, &body)
 }
 
-/// Requests a page as a person who has logged in.
+/// Requests a page as a logged-in visitor.
 struct Session<'a> {
     served: &'a Served,
     cookie: String,
@@ -110,7 +110,7 @@ impl<'a> Session<'a> {
     }
 }
 
-/// The value of a column in the rows of a table, by the value of its first column.
+/// Returns the values of a column of a table, by the value of the row's first column.
 fn column(page: &Value, table: &str, name: &str) -> Vec<(String, Value)> {
     let table = &page["tables"][table];
     let columns = table["columns"].as_array().expect("columns");
@@ -262,7 +262,8 @@ fn nobody_gets_in_without_a_token_or_with_a_forged_cookie() {
         let answer = ask(to, "GET", "/", &format!("Cookie: {forged}\r\n"), "");
         assert_eq!(answer.status, 303, "{forged}");
     }
-    // A form that another page made: without the cookie that goes with it, or from elsewhere.
+    // Forms that another page made: without the cookie that belongs to the form, or from another
+    // origin.
     let form = ask(to, "GET", "/login", "", "");
     let body = format!("form={}&token={}", form.field("form"), served.operator);
     assert_eq!(ask(to, "POST", "/login", FORM, &body).status, 401);
@@ -281,7 +282,7 @@ fn another_sites_page_uses_up_no_attempts_of_its_visitor() {
     let to = served.address;
     let form = ask(to, "GET", "/login", "", "");
     let elsewhere = format!("{FORM}Origin: https://evil.example\r\n");
-    // A thousand from another origin, and a thousand that know no form.
+    // A thousand attempts from another origin, and a thousand without a form.
     for headers in [elsewhere.as_str(), FORM] {
         let statuses = (0..1_000).map(|_| ask(to, "POST", "/login", headers, "token=x").status);
         assert!(statuses.into_iter().all(|status| [401, 403].contains(&status)));
@@ -331,7 +332,8 @@ fn only_an_operator_acts_and_only_from_a_form_of_his_own() {
     let refused = operator.post("/plans/stop", "", &format!("form={form}&plan=no-such-plan"));
     assert_eq!(refused.status, 400);
     assert!(refused.body.contains("there is no plan `no-such-plan`"), "{}", refused.body);
-    // The server answers before it has read all, and closes: a client may see either.
+    // The server answers before it has read everything, and closes: a client may see the answer or
+    // a reset.
     let mut stream = TcpStream::connect(served.address).expect("it listens");
     let head = format!("POST /plans/apply HTTP/1.1\r\nHost: x\r\n{}{FORM}", operator.cookie);
     let text = format!("form={form}&text={}", "x".repeat(4 << 20));

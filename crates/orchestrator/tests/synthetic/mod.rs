@@ -1,4 +1,4 @@
-//! A fleet that never was: lines, servers and results by a seed, for the pages to show.
+//! A synthetic fleet for the pages: lines, servers and results, made from a seed.
 
 pub mod served;
 
@@ -18,21 +18,21 @@ pub const NOW_MS: u64 = 1_795_348_800_000;
 pub const PLAN: &str = "low-latency-trial";
 /// The plan that compares lines with and without queue management.
 pub const STUDY: &str = "comcast-study";
-/// A region of so few devices that no viewer is to see it.
+/// A region with too few devices to be shown to viewers.
 pub const SMALL_REGION: &str = "island";
 pub const SMALL_REGION_DEVICES: u32 = 3;
 
-/// How much there is.
+/// The size of the fleet.
 #[derive(Debug, Clone, Copy)]
 pub struct Size {
     pub devices: u32,
-    /// Days until now, one run of each device and plan a day.
+    /// Days of data up to now, with one run per day of each device and plan.
     pub days: u32,
-    /// Probes of a series.
+    /// Probes of each series.
     pub probes: u32,
 }
 
-/// Puts it into a store.
+/// Writes the fleet into a store.
 pub fn fill(store: &mut dyn Store, size: Size) -> Result<(), StoreError> {
     let mut rng = Rng::new(5);
     let mut tx = store.begin(&Needs::default())?;
@@ -68,10 +68,10 @@ pub fn fill(store: &mut dyn Store, size: Size) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Devices of a transaction.
+/// Devices that are inserted per transaction.
 const BATCH: u32 = 1_000;
 
-/// A measurement server, so full.
+/// Returns a measurement server with the given share of its rate reserved.
 pub fn server(name: &str, reserved_percent: u64) -> Server {
     let rate = 10_000_000_000;
     Server {
@@ -94,14 +94,14 @@ pub fn server(name: &str, reserved_percent: u64) -> Server {
     }
 }
 
-/// The identifier of the device of that number.
+/// Returns the identifier of the device with that number.
 pub fn id(number: u32) -> DeviceId {
     let mut id = [0x5a; 16];
     id[..4].copy_from_slice(&number.wrapping_mul(2_654_435_761).to_be_bytes());
     DeviceId(id)
 }
 
-/// The queue of a line's modem.
+/// The queue in a line's modem.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Queue {
     LowLatency,
@@ -118,7 +118,7 @@ impl Queue {
         }
     }
 
-    /// Round trips with that marking, milliseconds.
+    /// Returns the typical loaded round trip of that marking, in milliseconds.
     fn loaded_ms(self, kind: Kind, dscp: u8) -> f64 {
         match (self, kind, dscp) {
             (_, Kind::Latency, _) => 11.0,
@@ -129,7 +129,7 @@ impl Queue {
         }
     }
 
-    /// The queue as configured and as measured.
+    /// Returns the attributes `configured` and `measured` of the queue.
     fn words(self) -> (&'static str, &'static str) {
         match self {
             Self::LowLatency => ("low-latency", "dual queue"),
@@ -139,12 +139,12 @@ impl Queue {
     }
 }
 
-/// A run that was due.
+/// A scheduled run of a device.
 #[derive(Debug, Clone, Copy)]
 struct Run {
     plan: &'static str,
     queue: Queue,
-    /// The first is 1.
+    /// The number of the day; the first is 1.
     day: u32,
 }
 
@@ -201,7 +201,7 @@ fn device(number: u32, rng: &mut Rng) -> Device {
     }
 }
 
-/// A device, and a result of it beyond those that [`fill`] makes.
+/// Returns a device with one result in addition to those of [`fill`].
 #[allow(dead_code, reason = "not every test adds to what there is")]
 pub fn measured(number: u32, size: Size) -> (Device, StoredResult) {
     let mut rng = Rng::new(9);
@@ -271,7 +271,7 @@ fn result(device: &Device, run: Run, size: Size, rng: &mut Rng) -> StoredResult 
     }
 }
 
-/// Round trips around that delay, some of them twice as long.
+/// Draws round trips around `middle_ms`; some are twice as long.
 fn series(dscp: u8, middle_ms: f64, probes: u32, rng: &mut Rng) -> SeriesResult {
     let mut unit = || (rng.next_u64() >> 11) as f64 / (1_u64 << 53) as f64;
     let lost = u64::from(unit() < 0.1);

@@ -9,14 +9,14 @@ use underload_orchestrator::pages::{self, Action, LEAST_DEVICES, Operate, Settin
 
 use super::NOW_MS;
 
-/// Pages that are served until this is dropped.
+/// Pages on a server, which stops when this is dropped.
 #[allow(dead_code, reason = "not every test looks at all of it")]
 pub struct Served {
     pub address: SocketAddr,
     /// Tokens of an operator and of a viewer.
     pub operator: String,
     pub viewer: String,
-    /// What was asked for.
+    /// The actions that visitors requested, each with the name of the token.
     pub done: Arc<Mutex<Vec<(String, Action)>>>,
     _runtime: tokio::runtime::Runtime,
 }
@@ -52,7 +52,7 @@ impl<S: Store + 'static> Operate for Desk<S> {
     }
 }
 
-/// Serves what a store holds.
+/// Starts the pages of a store.
 pub fn serve<S: Store + 'static>(
     mut store: S,
     archives: Vec<Box<dyn Archive>>,

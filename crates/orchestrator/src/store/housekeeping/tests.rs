@@ -1,4 +1,5 @@
-//! Days that age: what is asked is answered as before, whatever is moved and whoever dies when.
+//! Days that are moved to files and reduced to sums: queries return the same answers throughout,
+//! and after any crash.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -20,7 +21,7 @@ use crate::store::{SqlArchive, SqlStore};
 
 const DAY_MS: u64 = 86_400_000;
 
-/// The answers of a store.
+/// All answers of a store to the queries of these tests.
 #[derive(Debug, PartialEq)]
 pub(in crate::store) struct Answers {
     questions: Vec<(Vec<Sum>, Outcomes)>,
@@ -28,7 +29,8 @@ pub(in crate::store) struct Answers {
     newest: Vec<Vec<StoredResult>>,
 }
 
-/// Everything that is asked, the results in an order that does not depend on where they are.
+/// Runs all queries, and sorts the results so that their order does not depend on where they are
+/// stored.
 pub(in crate::store) fn answers(archive: &mut dyn underload_fleet::store::Archive) -> Answers {
     let questions = ask(archive);
     let mut results = Vec::new();
@@ -45,7 +47,7 @@ pub(in crate::store) fn answers(archive: &mut dyn underload_fleet::store::Archiv
     Answers { questions, results, newest }
 }
 
-/// All steps of a round.
+/// Runs all steps of a round.
 fn round(keeper: &mut Housekeeping, now_ms: u64) -> Vec<Work> {
     let mut done = Vec::new();
     for _ in 0..10_000 {
@@ -59,10 +61,10 @@ fn round(keeper: &mut Housekeeping, now_ms: u64) -> Vec<Work> {
     panic!("it never ends: {:?}", done.last());
 }
 
-/// Rounds until all is as the test wants it, or some seconds long. What a round finds locked it
-/// leaves to the next: by a program that another test is just starting, which has our locks until
-/// it runs, or in PostgreSQL by a transaction of another test, since a server numbers those of all
-/// its databases together.
+/// Runs rounds until `is_done` returns true, for some seconds at most. A round skips what it finds
+/// locked, and a later round does it: a program that another test is just starting has inherited
+/// our locks until it executes, and in PostgreSQL a transaction of another test delays ours,
+/// because a server numbers the transactions of all its databases together.
 pub(in crate::store) fn run_down_until(
     keeper: &mut Housekeeping,
     now_ms: u64,
@@ -80,7 +82,7 @@ pub(in crate::store) fn run_down_until(
     done
 }
 
-/// Rounds until several in a row found nothing to do.
+/// Runs rounds until several consecutive ones found no work.
 fn run_down(keeper: &mut Housekeeping, now_ms: u64) -> Vec<Work> {
     let mut rounds = 0;
     run_down_until(keeper, now_ms, &mut |_| {
@@ -106,7 +108,7 @@ fn in_database(folder: &TempDir) -> i64 {
     file.query_row("SELECT count(*) FROM results", [], |row| row.get(0)).expect("a count")
 }
 
-/// Some days in the database and some as columns.
+/// Recent days remain in the database; older days are files with all columns.
 const HALF: Retention = Retention { raw_days: 3, bins_days: 90 };
 
 fn after_days(days: u64) -> u64 {
@@ -116,7 +118,7 @@ fn after_days(days: u64) -> u64 {
 #[test]
 fn answers_are_the_same_after_days_were_moved() {
     let folder = faults::private_tempdir().expect("a folder");
-    // Thirty runs of each, six a day: five days.
+    // Thirty runs of each device, six per day: five days.
     let mut store = sqlite(&folder, &many(40, 30));
     let mut archive = store.archive().expect("an archive");
     let before = answers(&mut archive);
@@ -127,7 +129,7 @@ fn answers_are_the_same_after_days_were_moved() {
     assert_eq!(moved.sum::<usize>(), 3 * 240);
     assert!(done.contains(&Work::Merged(3)), "parts of 100 became one: {done:?}");
     assert_eq!(answers(&mut archive), before);
-    // Some come late, of a day that was moved.
+    // Some results of a day that was already moved arrive late.
     let late: Vec<_> = (50..60).map(|device| result(device, 1)).collect();
     append(&mut store, &late);
     let with_late = answers(&mut archive);
@@ -136,13 +138,13 @@ fn answers_are_the_same_after_days_were_moved() {
     assert!(done.contains(&Work::Moved(10)), "{done:?}");
     assert_eq!(answers(&mut archive), with_late);
     assert_eq!(in_database(&folder), 2 * 240);
-    // Acknowledged results are known for ever.
+    // Acknowledged results are recognised as duplicates for ever.
     assert_eq!(append(&mut store, &late), [false; 10]);
     let again = SqlArchive::sqlite(folder.path());
     assert_eq!(answers(&mut again.expect("by another program")), with_late);
 }
 
-/// The sums of runs of one day.
+/// Returns the sums of the runs of one day.
 fn added_up(mut runs: Vec<StoredResult>) -> Sums {
     let mut fold = underload_fleet::retention::Fold::default();
     runs.sort_by_key(|kept| kept.pseudonym);
@@ -162,7 +164,7 @@ fn an_old_day_is_added_up_and_its_runs_are_gone() {
     let mut archive = store.archive().expect("an archive");
     let cohorts = |archive: &mut SqlArchive| {
         let questions = ask(archive).into_iter().enumerate();
-        // Of segments it is not known any more.
+        // Sums of days reduced to sums have no segments.
         questions.filter(|(place, _)| *place != 7).map(|it| it.1).collect::<Vec<_>>()
     };
     let before = cohorts(&mut archive);
@@ -327,13 +329,13 @@ fn a_store_restored_from_a_copy_counts_on_behind_its_archive() {
     assert_eq!(results.len(), 230, "also those that the copy did not have, and the late ones");
 }
 
-/// A store in a separate folder, with an archive elsewhere, and the questions that it was asked.
+/// A store, a separate folder for its archive, and its answers before the work.
 struct World {
     folder: TempDir,
     before: Answers,
 }
 
-/// Moves a day in two parts, which become one, and adds it up.
+/// Moves a day in two parts, which are merged, and reduces it to sums.
 fn work_through(keeper: impl Fn(&SqlStore) -> Keeper, root: &Path, world: &World) {
     let store = SqlStore::sqlite(world.folder.path()).expect("it opens");
     let old = Retention { raw_days: 1, bins_days: 3 };
@@ -367,12 +369,12 @@ fn world() -> World {
     World { folder, before }
 }
 
-/// After whatever happened, with the archive in that folder: each result is in one place, and all
-/// answers are as before.
+/// Checks a store after a fault, with the archive in `archive`: each result is in one place, and
+/// all answers are as before.
 fn is_sound(world: &World, archive: &Path, why: &str) -> SqlStore {
     let store = SqlStore::sqlite(world.folder.path()).expect("it opens");
     let folder = archive.join("archive");
-    // A power cut leaves the archive in a separate folder in this test.
+    // In this test a power cut restores the archive into another folder.
     store.housekeeping(Some(&folder), HALF).unwrap_or_else(|error| panic!("{why}: {error}"));
     let manifest = files::manifest(&folder).expect("a manifest");
     let is_folded = |day: &PlanDay| day.parts.iter().any(|part| part.rows_are == Rows::Sums);
@@ -432,7 +434,7 @@ fn a_day_is_in_one_place_after_any_fault_of_the_disk() {
         hits.set(hits.get() + 1);
         let world = &outcome.result;
         if matches!(fault, Fault::Kill(_)) {
-            // Of what a power cut may leave each is as good as what is there.
+            // Each state that a power cut may leave must be as good as the state on disk now.
             for (place, tree) in outcome.after_power_cut.iter().enumerate() {
                 let left = faults::tempdir_in_memory();
                 let left = left.expect("a folder");
@@ -460,7 +462,7 @@ fn copy_of(world: &World) -> World {
     World { folder, before }
 }
 
-/// A database that fails at one of its steps, before or after it was done.
+/// A database that fails at its step number `fails_at`, before or after it executed the step.
 struct Failing {
     database: Box<dyn Database>,
     steps: Arc<AtomicUsize>,
@@ -542,7 +544,7 @@ fn a_day_is_in_one_place_after_any_fault_of_the_database() {
 fn who_dies_while_it_folds_is_followed_by_one_with_smaller_batches() {
     let folder = faults::private_tempdir().expect("a folder");
     let store = sqlite(&folder, &many(40, 3));
-    // A process that is killed while it folds has said before how its successor begins.
+    // A process that is killed while it folds has already stored the batch size of its successor.
     let mut sizes = Vec::new();
     for _ in 0..14 {
         let mut housekeeping = keeper(&store, HALF);
@@ -554,7 +556,7 @@ fn who_dies_while_it_folds_is_followed_by_one_with_smaller_batches() {
     }
     let halves = std::iter::successors(Some(4_096_usize), |size| Some((size / 2).max(1)));
     assert_eq!(sizes, halves.take(14).map(Value::from).collect::<Vec<_>>());
-    // The next one begins with one result, and with more of them where that goes well.
+    // The next process begins with one result, and takes more as long as batches succeed.
     let mut housekeeping = keeper(&store, HALF);
     let mut done = Vec::new();
     while done.iter().sum::<usize>() < 120 {
@@ -584,7 +586,7 @@ impl Database for Killed {
     }
     fn query(&mut self, sql: &str, rows: &[Vec<Value>]) -> Result<Vec<Row>, StoreError> {
         match (sql.contains("{over}"), rows) {
-            // Not a message that a log shows.
+            // Unwinds without the panic message, which would be in the log.
             (true, [values]) => std::panic::resume_unwind(Box::new(values[2].clone())),
             _ => self.0.query(sql, rows),
         }
@@ -611,7 +613,7 @@ fn who_is_told_to_stop_folds_and_moves_nothing_more() {
     housekeeping.stop_flag().store(true, Ordering::Relaxed);
     let did = housekeeping.step(after_days(5)).expect("it steps");
     assert_eq!(did.what, Work::PutTogether(0));
-    // If all results are folded, a day would be moved next.
+    // Once all results are folded, the next step would be to move a day.
     while store.keeper().expect("a keeper").roll_up(1_000).expect("it adds up").has_more {}
     let stopped = housekeeping.step(after_days(5)).expect_err("a part is not written");
     assert!(stopped.to_string().contains("stopped"), "{stopped}");
@@ -625,7 +627,7 @@ fn who_is_told_to_stop_folds_and_moves_nothing_more() {
 fn a_device_is_found_in_files_by_the_newest_results() {
     let folder = faults::private_tempdir().expect("a folder");
     let mut store = sqlite(&folder, &many(5, 30));
-    // The newest of all is of the oldest day.
+    // The result that arrived last belongs to the oldest day.
     let newest = StoredResult { epoch: 2, ..result(1, 2) };
     append(&mut store, std::slice::from_ref(&newest));
     let mut archive = store.archive().expect("an archive");

@@ -30,7 +30,7 @@ use underload_fleet::store::{Cause, StoreError};
 use super::database::{Access, Begin, Database, Row, Value, statement};
 use connect::{Address, failed};
 
-/// A connection with its prepared statements. One that is lost is made again with the next
+/// A connection with its prepared statements. A lost connection is opened again with the next
 /// transaction.
 pub(super) struct Postgres {
     address: Address,
@@ -38,7 +38,7 @@ pub(super) struct Postgres {
     statements: HashMap<String, Statement>,
     /// Whether a transaction is open.
     is_open: bool,
-    /// Whether that transaction has the turn of those that reserve and give back.
+    /// Whether this transaction has the lock of those that reserve or free leases.
     has_turn: bool,
 }
 
@@ -324,8 +324,8 @@ const WORDS: &[(&str, &str)] = &[
 /// Key of the advisory lock that a migration of the tables takes. Other programs that use this
 /// database must use other numbers.
 const MIGRATION: i64 = 0x756e_6465_726c_6f61;
-/// A database that was restored on another server numbers its transactions from the start again:
-/// folded results get a number below all transactions, and the others come first.
+/// A database that was restored on another server numbers its transactions from the start again.
+/// Folded results then get a number below all transactions, so that the others are folded next.
 const MOVED: &str = "DO $$ BEGIN
     IF (SELECT min(last_change) FROM progress) > pg_current_xact_id()::text::bigint THEN
         UPDATE results SET change = CASE

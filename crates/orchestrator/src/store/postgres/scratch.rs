@@ -8,18 +8,19 @@ use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// A server that runs, and is gone with its folder when the process ends, however it ends.
+/// A running server. It ends, and its folder is removed, when this process ends for any reason.
 pub(crate) struct Scratch {
     folder: PathBuf,
     programs: PathBuf,
     user: Option<(u32, u32)>,
     server: Child,
-    /// Ends the server when this end of its pipe is closed.
+    /// The watcher ends the server when this end of its pipe is closed.
     _janitor: Child,
 }
 
 impl Scratch {
-    /// Starts one. `None`, said aloud, where PostgreSQL is not installed.
+    /// Starts a server. Prints a report of the skip and returns `None` if PostgreSQL is not
+    /// installed.
     pub(crate) fn start(test: &str) -> Option<Self> {
         let Some(programs) = programs() else {
             eprintln!("SKIPPED {test}: PostgreSQL is not installed (./setup installs it)");
@@ -67,12 +68,12 @@ impl Scratch {
         format!("postgres://underload@/{database}?host={folder}")
     }
 
-    /// Kills the server as a failing machine would, and starts it again.
+    /// Kills the server as a failing machine would, and restarts it.
     pub(crate) fn kill_and_restart(&mut self) {
         let killed = self.server.kill().and_then(|()| self.server.wait());
         killed.unwrap_or_else(|error| panic!("kill: {error}"));
-        // The server's children notice a little later, and must all have ended when another server
-        // starts.
+        // The server's children notice that some milliseconds later; all must have ended before
+        // another server starts.
         sleep(Duration::from_millis(300));
         self.server = launch(&self.programs, &self.folder, self.user);
         self.wait_until_ready();
@@ -133,7 +134,7 @@ fn user() -> Option<(u32, u32)> {
     Some((fields.next()?.parse().ok()?, fields.next()?.parse().ok()?))
 }
 
-/// The folder with the server's programs, of the newest version that is installed.
+/// Returns the folder with the programs of the newest installed version of the server.
 fn programs() -> Option<PathBuf> {
     let versions = fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
     let mut versions: Vec<PathBuf> = versions.map(|entry| entry.path().join("bin")).collect();
@@ -143,7 +144,7 @@ fn programs() -> Option<PathBuf> {
     versions.into_iter().rev().find(|folder| folder.join("initdb").is_file())
 }
 
-/// Waits until whoever started it is gone, then ends the server and removes its folder.
+/// Waits until the process that started it has ended, then ends the server and removes its folder.
 const JANITOR: &str = "cat > /dev/null
 pid=$(head -n 1 \"$1/data/postmaster.pid\" 2> /dev/null)
 [ -z \"$pid\" ] || kill -INT \"$pid\" 2> /dev/null
@@ -152,7 +153,8 @@ for _ in 1 2 3 4 5 6 7 8 9 10; do
     sleep 0.2
 done
 rm -rf \"$1\"";
-/// The log is written as late as can be, so that what was not waited for is not on disk.
+/// The server writes its log as late as possible, so that a commit that did not wait for the sync
+/// is lost in the tests.
 const SETTINGS: [&str; 7] = [
     "listen_addresses=",
     "fsync=on",

@@ -1,4 +1,4 @@
-//! A store in PostgreSQL: what lasts, what only one of many gets, and that sums are right.
+//! Tests of a store in PostgreSQL: durability, races between orchestrators, and sums.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -21,7 +21,7 @@ use crate::store::housekeeping::{Did, Work};
 use crate::store::testing::{self, Both, START_MS, append, ask, many};
 use crate::store::{Keeper, SqlArchive, SqlStore};
 
-/// The address of a separate database on the one server of these tests.
+/// Creates a separate database on the server that these tests share. Returns its address.
 fn database(test: &str) -> Option<String> {
     static SERVER: OnceLock<Option<Mutex<Scratch>>> = OnceLock::new();
     let server = SERVER.get_or_init(|| Scratch::start(test).map(Mutex::new));
@@ -42,8 +42,8 @@ fn all(archive: &mut SqlArchive) -> Vec<StoredResult> {
     seen
 }
 
-/// Folds `expected` results, at most about `limit` at a time. Folding may have to wait for a
-/// transaction of another test: the server numbers those of all its databases together.
+/// Folds `expected` results, about `limit` at a time. Folding may have to wait for a transaction of
+/// another test, because the server numbers the transactions of all its databases together.
 fn puts_together(keeper: &mut Keeper, limit: usize, expected: usize) {
     let mut count = 0;
     for _ in 0..1_000 {
@@ -68,7 +68,7 @@ fn it_does_what_every_store_does() {
         let store = SqlStore::postgres(&url).expect("it connects");
         let archive = store.archive().expect("an archive");
         let mut keeper = store.keeper().expect("a keeper");
-        // A part of the results is put together before each change and question.
+        // Folds a few results before each change and query.
         let then = Box::new(move || assert!(keeper.roll_up(3).is_ok(), "it adds up"));
         Both { store, archive, then }
     });
@@ -108,7 +108,7 @@ fn of_two_that_hand_in_the_same_at_once_one_is_told_to_try_again() {
     let mut one = SqlStore::postgres(&url).expect("it connects");
     let mut other = SqlStore::postgres(&url).expect("it connects");
     for round in 0..2 {
-        // First a row that is not there yet, then one that is.
+        // Both transactions first add a row that does not exist, then one that does.
         let results = [testing::result(1, round)];
         let mut first = one.begin(&Needs::default()).expect("it begins");
         let mut second = other.begin(&Needs::default()).expect("it begins");
@@ -154,12 +154,12 @@ fn sums_are_the_same_however_much_was_put_together_by_several() {
     let answers = ask(&mut memory);
     assert_eq!(ask(&mut archive), answers);
     let (mut one, mut other) = (store.keeper().expect("one"), store.keeper().expect("another"));
-    // Parts of transactions, and a whole one.
+    // Folds first a part of the transactions, then all of them.
     for results in [30, 70] {
         puts_together(&mut one, 1, results);
         assert_eq!(ask(&mut archive), answers);
     }
-    // While a transaction is open, what came after it waits: its number is higher.
+    // While a transaction is open, results with higher transaction numbers are not folded.
     let mut slow = SqlStore::postgres(&url).expect("it connects");
     let mut open = slow.begin(&Needs::default()).expect("it begins");
     open.put_setting("x", b"y").expect("put");
@@ -184,7 +184,7 @@ fn a_database_restored_elsewhere_goes_on_within_a_transaction() {
     let mut archive = store.archive().expect("an archive");
     let (before, results) = (ask(&mut archive), all(&mut archive));
     assert_eq!(results.len(), 10);
-    // The numbers of transactions are those of another server.
+    // As if the numbers of transactions came from another server.
     let mut client = postgres::Client::connect(&url, postgres::NoTls).expect("it connects");
     let sql = "UPDATE results SET change = change + 1000000000000;
         UPDATE progress SET last_change = last_change + 1000000000000";
@@ -194,7 +194,7 @@ fn a_database_restored_elsewhere_goes_on_within_a_transaction() {
     puts_together(&mut store.keeper().expect("a keeper"), 1, 6);
 }
 
-/// Makes tables of version 2 of those of this version, with rows as that version wrote them.
+/// Turns tables of this version into tables of version 2, with rows as that version wrote them.
 const BACK_TO_VERSION_2: &str = "UPDATE underload_version SET version = 2;
     ALTER TABLE progress RENAME COLUMN last_change TO change;
     ALTER TABLE progress DROP COLUMN last_number;
@@ -218,7 +218,7 @@ fn an_old_program_that_is_still_connected_folds_nothing_after_a_migration() {
     old.batch_execute(BACK_TO_VERSION_2).expect("it is changed");
     let claim = "SELECT change FROM progress WHERE name = $1 FOR UPDATE SKIP LOCKED";
     let claim = old.prepare(claim).expect("tables of version 2");
-    // A migration that dies before its commit leaves the older version.
+    // A migration that is interrupted before its commit leaves the older version.
     let mut killed = client();
     killed.batch_execute("BEGIN").expect("it begins");
     killed.batch_execute(TO_VERSION_3).expect("it is changed");
@@ -250,7 +250,7 @@ fn tables_are_converted_after_the_database_was_killed_while_they_were() {
         let client = || postgres::Client::connect(&url, postgres::NoTls).expect("it connects");
         let set = format!("{back}; UPDATE underload_version SET version = {version}");
         client().batch_execute(&format!("{BACK_TO_VERSION_2}; {set}")).expect("it is changed");
-        // All but the commit is done when the server dies.
+        // When the server is killed, all steps of the migration but the commit are done.
         let mut converting = client();
         let steps = format!("BEGIN; {TO_VERSION_2}; {TO_VERSION_3}");
         converting.batch_execute(&steps).expect("it is changed");
@@ -272,7 +272,7 @@ fn tables_are_converted_after_the_database_was_killed_while_they_were() {
     }
 }
 
-/// Repeats a change until no other orchestrator comes first.
+/// Repeats a change until it does not lose a race against another orchestrator.
 fn retried<T>(mut change: impl FnMut() -> Result<T, StoreError>) -> T {
     for _ in 0..10_000 {
         match change() {
@@ -284,7 +284,7 @@ fn retried<T>(mut change: impl FnMut() -> Result<T, StoreError>) -> T {
     panic!("it never succeeds");
 }
 
-/// An orchestrator that takes results, counts them in one setting, and keeps the store in order.
+/// Runs an orchestrator that stores results, counts them in a setting, and does the housekeeping.
 fn orchestrate(url: &str, folder: &Path, results: &[StoredResult], start: &Barrier) {
     start.wait();
     let mut store = SqlStore::postgres(url).expect("it connects");
@@ -313,7 +313,7 @@ fn two_orchestrators_at_once_lose_nothing_and_count_nothing_twice() {
     let results = many(12, 24);
     let (even, odd): (Vec<StoredResult>, Vec<StoredResult>) =
         results.iter().cloned().partition(|kept| kept.device.0[0].is_multiple_of(2));
-    // Also the tables are made by both at once.
+    // Both orchestrators also try to create the tables.
     let start = Barrier::new(2);
     scope(|threads| {
         for own in [&even, &odd] {
@@ -336,7 +336,7 @@ fn orchestrators_that_start_at_once_create_one_archive() {
     let mut stores: Vec<_> =
         (0..4).map(|_| SqlStore::postgres(&url).expect("it connects")).collect();
     let mut archive = stores[0].archive().expect("an archive");
-    // The empty archive of one round is left for that of the next.
+    // Each round starts with the empty archive of the round before.
     let folders = [(); 16].map(|()| underload_disk::faults::private_tempdir().expect("a folder"));
     for folder in &folders {
         let start = Barrier::new(stores.len());
@@ -386,7 +386,7 @@ fn an_open_transaction_of_another_database_delays_sums_and_loses_nothing() {
     puts_together(&mut keeper, 10, 1);
 }
 
-/// Two days stay in the database.
+/// A `raw_days` that leaves two days in the database.
 const RETENTION: Retention = Retention { raw_days: 3, bins_days: 90 };
 const DAY_MS: u64 = 86_400_000;
 
@@ -444,7 +444,7 @@ fn a_slow_change_is_not_passed_over_when_days_are_moved() {
     let mut slow = SqlStore::postgres(&url).expect("it connects");
     let mut client = postgres::Client::connect(&url, postgres::NoTls).expect("it connects");
     let mut open = client.transaction().expect("it begins");
-    // The transaction has a number and has not ended.
+    // The open transaction has a number and is not committed.
     let body = crate::store::encode::encode(&testing::result(2, 1));
     let sql = "INSERT INTO results (device, day, plan, body) VALUES ($1, $2, 'trial', $3)";
     let (device, day) = (&testing::device_id(2).0[..], i64::from(testing::result(2, 1).day()));
@@ -586,7 +586,7 @@ fn lease(id: u64) -> HeldLease {
     }
 }
 
-/// Reserves one place if there is one.
+/// Tries to reserve the only place. Returns whether it was free.
 fn race(store: &mut SqlStore, id: u64) -> Result<bool, StoreError> {
     let needs = Needs { devices: vec![testing::device_id(id)], leases: vec![], admits: true };
     let mut change = store.begin(&needs)?;
@@ -657,7 +657,8 @@ fn a_killed_database_loses_nothing_that_was_acknowledged() {
                 let mut store = SqlStore::postgres(url).expect("it connects");
                 let mut sequence = 0;
                 while !is_over.load(Ordering::Relaxed) {
-                    // A transaction has the turn of admission, and commits before it waits.
+                    // An admission, which takes the lock of admissions and commits before it waits
+                    // for the sync.
                     let needs = Needs { admits: device == 0, ..Needs::default() };
                     let results = [testing::result(device, sequence)];
                     let kept = store.begin(&needs).and_then(|mut change| {
@@ -665,7 +666,8 @@ fn a_killed_database_loses_nothing_that_was_acknowledged() {
                         change.commit().map(|()| are_new)
                     });
                     match kept {
-                        // Not new where the answer was lost and not the result.
+                        // The result is a duplicate if the first attempt was stored and only its
+                        // answer was lost.
                         Ok(_) => {
                             acknowledged.lock().expect("a list").push((device, sequence));
                             sequence += 1;

@@ -25,7 +25,7 @@ impl Planned {
         Self { plans: rows.iter().filter_map(plan).collect(), rows }
     }
 
-    /// Whether these are the plans.
+    /// Returns whether these are the plans that were read.
     pub(in crate::store) fn is_of(&self, rows: &[PlanRow]) -> bool {
         self.rows == rows
     }

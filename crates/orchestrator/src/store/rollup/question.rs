@@ -82,7 +82,7 @@ impl<'a> Question<'a> {
         })
     }
 
-    /// Returns what cells of this key belong to.
+    /// Returns the group that cells of this key belong to.
     pub(in crate::store) fn part(&mut self, key: &Key) -> Part {
         let attribute = |name: &str| {
             let position = LINE.iter().position(|known| *known == name)?;
@@ -254,7 +254,7 @@ impl Answer {
 /// Maximum number of lines, of 8 KiB each, before further values of attributes are one line.
 const LINES_MAX: usize = 4_096;
 const REASONS_MAX: usize = 1_024;
-/// The value or reason of those beyond the limit.
+/// The value or reason that stands for all beyond the limit.
 const OTHERS: &str = "(others)";
 
 /// Returns the values of the dimensions; empty for day and hour.

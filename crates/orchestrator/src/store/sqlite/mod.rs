@@ -339,5 +339,5 @@ const TO_VERSION_2: &str = "CREATE INDEX IF NOT EXISTS results_by_day ON results
 const PATIENCE: Duration = Duration::from_secs(30);
 /// How long an orchestrator waits for one that is stopping.
 const LOCK_PATIENCE: Duration = Duration::from_secs(2);
-/// Capacity of the cache of prepared statements, above their number.
+/// Capacity of the cache of prepared statements; there are fewer statements than this.
 const STATEMENTS: usize = 64;

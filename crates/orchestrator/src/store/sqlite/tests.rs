@@ -1,4 +1,4 @@
-//! A store in SQLite: what lasts, what is refused, and that sums are right.
+//! Tests of a store in SQLite: durability, rejected stores, and sums.
 
 use std::collections::BTreeMap;
 
@@ -26,7 +26,7 @@ fn it_does_what_every_store_does() {
         let store = SqlStore::sqlite(&folders.path().join(format!("{made}"))).expect("it opens");
         let archive = store.archive().expect("an archive");
         let mut keeper = store.keeper().expect("a keeper");
-        // A part of the results is put together before each change and question.
+        // Folds a few results before each change and query.
         let then = Box::new(move || assert!(keeper.roll_up(3).is_ok(), "it adds up"));
         Both { store, archive, then }
     });
@@ -94,11 +94,11 @@ fn stores_of_earlier_versions_become_those_of_this_one_and_lose_nothing() {
         let before = ask(&mut store.archive().expect("an archive"));
         let tables = tables(&file(folder.path()));
         let batch = |sql: &str| file(folder.path()).execute_batch(sql).expect("it is changed");
-        // Rows as the earlier versions wrote them, without checksums.
+        // Writes rows as earlier versions did, without checksums.
         batch("UPDATE results SET body = CAST(x'01' || substr(body, 2, length(body) - 5) AS BLOB)");
         batch("UPDATE sums SET devices = substr(devices, 6)");
         batch(&format!("{back} PRAGMA user_version = {version}"));
-        // A migration that dies before its commit leaves the older version.
+        // A migration that is interrupted before its commit leaves the older version.
         let killed = file(folder.path());
         let change = format!("BEGIN IMMEDIATE; {TO_VERSION_2} PRAGMA user_version = {VERSION}");
         killed.execute_batch(&change).expect("it is changed");
@@ -126,7 +126,7 @@ fn a_full_disk_is_told_and_nothing_acknowledged_is_lost() {
     let folder = underload_disk::faults::private_tempdir().expect("a folder");
     let mut store = SqlStore::sqlite(folder.path()).expect("it opens");
     append(&mut store, &many(10, 2));
-    // The file may not grow any more: what SQLite says then is what it says of a full disk.
+    // A limit on the size of the file has the same error as a full disk.
     let pragma = |store: &mut SqlStore, text: &str| {
         let row =
             store.database.query(&format!("PRAGMA {text}"), &[vec![]]).expect("it is set").pop();
@@ -161,7 +161,7 @@ fn sums_are_the_same_however_much_was_put_together() {
     assert_eq!(day_and_dscp.len(), 10, "five days, two markings");
     assert_eq!(day_and_dscp[0].devices, 40, "each device once");
     let tests = |sums: &[Sum]| sums.iter().map(|sum| sum.tests).sum::<u64>();
-    // Each device has 30 runs: one was its own, and three were refused.
+    // Each device has 30 runs, of which one was unscheduled and three were refused.
     assert_eq!(tests(day_and_dscp), 40 * 26 * 4);
     assert!(from_results.iter().any(|(sums, _)| sums.is_empty()), "of another plan is nothing");
     let mut keeper = store.keeper().expect("a keeper");
@@ -217,7 +217,7 @@ fn series_that_the_plan_does_not_have_are_not_in_sums() {
     let mut change = store.begin(&Needs::default()).expect("it begins");
     change.put_plan(&testing::plan()).expect("it is put");
     change.commit().expect("it is on disk");
-    // Of four runs of three devices one is the device's own.
+    // Three devices have four runs each, of which one is unscheduled.
     let expected = [("idle".to_owned(), 18), ("up".to_owned(), 18)];
     assert_eq!(sums(), expected, "what was folded");
     append(&mut store, &invented[1..]);
@@ -255,7 +255,7 @@ fn sums_of_series_that_no_plan_has_are_deleted_a_page_at_a_time() {
     let mut deleted = Vec::new();
     while let Work::DeletedSums(rows) = housekeeping.step(START_MS).expect("it steps").what {
         deleted.push(rows as u64);
-        // Others fold while it deletes.
+        // Results are added while the sums are deleted.
         if deleted.len() == 50 {
             append(&mut store, &many(3, 5));
         }
@@ -270,7 +270,7 @@ fn sums_of_series_that_no_plan_has_are_deleted_a_page_at_a_time() {
     assert!(count(folder.path(), "keys") < 2 * planned[0]);
 }
 
-/// Folds what there is, and returns how many results it was.
+/// Folds all results, and returns their number.
 fn fold_all(keeper: &mut Keeper) -> usize {
     let mut folded = 0;
     loop {
@@ -299,7 +299,7 @@ fn a_flipped_bit_in_a_row_is_an_error_for_whoever_reads_it() {
     let (mut archive, mut keeper) =
         (store.archive().expect("an archive"), store.keeper().expect("a keeper"));
     let mut bad = good.clone();
-    // Among the bins, which any number may be in.
+    // A byte of the bins, where any number is valid.
     let place = bad.len() - 20;
     bad[place] ^= 1;
     put(&bad);
