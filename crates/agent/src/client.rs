@@ -431,7 +431,7 @@ mod tests {
         let session = serde_json::to_string(&session).expect("JSON");
         let asked = serve(vec![(401, stale), (200, session), (200, "null".to_owned())]);
         let mut client = Client::new(vec![asked], Trust::Authorities).expect("a client");
-        // Three days ahead, as the orchestrator's clock was.
+        // Three days ahead, as the orchestrator's clock was at the first request.
         client.clock = Some((Instant::now(), now_ms + 3 * 86_400_000));
         let message = serde_json::json!({});
         assert_eq!(client.ask::<_, ()>(0, &identity, "/v1/next", &message), Ok(()));

@@ -304,7 +304,7 @@ impl Device<'_> {
     }
 
     fn run(&mut self, task: &RunTask) -> Ran {
-        // A run whose beginning is not stored could be made twice.
+        // If the beginning is not stored, the run could be made twice.
         if let Err(error) = self.spool.note_began(&task.began) {
             return Ran::Over {
                 outcome: Outcome::Failed,

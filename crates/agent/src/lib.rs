@@ -1,7 +1,7 @@
 //! The agent: measures a line by plan, as an orchestrator permits, and sends the results.
 //!
 //! [`underload_fleet::agent`] decides what to do next, without a socket, a clock or a file; this
-//! crate does it.
+//! crate carries it out.
 //!
 //! - [`device`]: a device at work.
 //! - [`identity`], [`client`], [`address`]: its key, its requests, and where they may go.

@@ -69,7 +69,7 @@ impl Carried {
         }
         let (packets, late) =
             (between(later.packets, self.packets), between(later.late, self.late));
-        // More than 1 %, so that the 99th percentile exceeds the limit.
+        // More than 1 % of the packets, so that the 99th percentile exceeds the limit.
         (late * 100 > packets)
             .then(|| format!("the emulated line was late with {late} of {packets} packets"))
     }

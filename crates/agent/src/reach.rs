@@ -135,7 +135,7 @@ mod tests {
             assert_eq!([global, private, here].map(|it| reach.includes(it)), may, "{reach:?}");
             assert!(!reach.includes(ip("169.254.169.254")), "{reach:?}");
         }
-        // A name that resolves to several networks is not in a private one.
+        // A name that resolves to addresses of several networks counts as global.
         assert_eq!(Reach::of_all([private, ip("fd00::1")]), Reach::Private);
         assert_eq!(Reach::of_all([private, global]), Reach::Global);
         assert_eq!(Reach::of_all([private, here]), Reach::Global);

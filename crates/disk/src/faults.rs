@@ -33,7 +33,8 @@ pub struct Outcome<T> {
     /// Whether the action reached the fault.
     pub is_hit: bool,
     /// Possible contents of the disk after a power cut at the end: only what was synced; the
-    /// present names with the synced bytes; and each changed name alone.
+    /// present names with the synced bytes; and, for each changed name, what was synced with that
+    /// name changed.
     pub after_power_cut: Vec<Tree>,
 }
 

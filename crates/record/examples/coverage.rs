@@ -33,7 +33,7 @@ fn bin_of(us: f64) -> u16 {
     (us.ln() / BIN_RATIO.ln()).ceil() as u16
 }
 
-/// A fleet, and its single tests for each cohort.
+/// The single tests of a fleet, for each cohort.
 fn fleet(rng: &mut Rng, devices: usize, ratio: f64, of_slow: [f64; 2]) -> (Lines, [Vec<f64>; 2]) {
     let series = SeriesName { step: "up".to_owned(), load: "upload", dscp: 0 };
     let mut lines = Lines {

@@ -105,7 +105,7 @@ impl ArmLatency {
     }
 
     /// Returns the highest percentile of [`Quantile::HIGHEST_FIRST`] by which the arm can be
-    /// judged: the highest that is no lost probe, if there is one.
+    /// judged: the highest that does not fall on a lost probe; `None` if all do.
     pub fn highest_judged(&self) -> Option<(Quantile, Judged)> {
         let all = || {
             let told = Quantile::HIGHEST_FIRST.into_iter();
@@ -158,7 +158,8 @@ impl ArmSummary {
         all.find(|queue| queue.direction == direction && queue.phase == phase)
     }
 
-    /// Returns the queue of a direction over its widest window: the whole trial or the load phase.
+    /// Returns the queue of a direction over its widest window: the whole trial, or else the load
+    /// phase.
     pub fn widest_bottleneck(&self, direction: Direction) -> Option<&ArmBottleneck> {
         self.bottleneck(direction, Phase::Whole).or_else(|| self.bottleneck(direction, Phase::Load))
     }

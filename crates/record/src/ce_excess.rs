@@ -17,10 +17,11 @@ use crate::schema::{CeAlarm, CeRule, Direction, Ecn, FlowRecord, Phase, PhaseWin
 
 /// Length of a window: many rounds of any congestion control, and a few of its slowest swings.
 pub const WINDOW_NS: u64 = 10_000_000_000;
-/// Share of CE on an idle path that raises no alarm: a probe may rarely queue behind a packet.
+/// Maximum share of CE on an idle path without an alarm: a probe may occasionally queue behind a
+/// packet.
 pub const IDLE_SHARE: f64 = 0.01;
-/// Share of CE under load above which a scalable sender is at its minimum window, or an AQM is out
-/// of its range.
+/// Minimum share of CE under load for an alarm: a scalable sender is then at its minimum window, or
+/// an AQM is out of its range.
 pub const LOADED_SHARE: f64 = 0.5;
 /// Consecutive windows under load: 30 s are longer than a start, an outage or a route change.
 pub const LOADED_WINDOWS: u32 = 3;

@@ -20,7 +20,7 @@ pub fn conclude(run: &mut RunRecord, pools: &LatencyPools) {
 
 /// The summary of each arm of a run, and its expectations, from trials that are added one by one.
 ///
-/// Every trial is added once here, and once more to the [`SecondPass`], in the same order.
+/// Every trial is added once here, and again to the [`SecondPass`], in the same order.
 #[derive(Debug)]
 pub struct Conclusion {
     arms: BTreeMap<String, ConcludedArm>,

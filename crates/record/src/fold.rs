@@ -134,7 +134,7 @@ impl Quantiles {
 /// A probe in a phase.
 #[derive(Debug)]
 struct LatencyFold {
-    /// Without pooled quantiles and intervals over repeats.
+    /// Starts without pooled quantiles and without intervals over repeats.
     total: ArmLatency,
     over_repeats: Quantiles,
     time_weighted: Quantiles,
@@ -182,7 +182,7 @@ impl LatencyFold {
 /// The loading connections of one direction.
 #[derive(Debug)]
 struct InsideFold {
-    /// Has no quantiles until [`InsideFold::summary`].
+    /// Quantiles are missing until [`InsideFold::summary`].
     total: ArmInside,
     over_repeats: Quantiles,
 }
@@ -208,7 +208,7 @@ impl InsideFold {
 /// A queue in a phase.
 #[derive(Debug)]
 struct BottleneckFold {
-    /// Without intervals over repeats.
+    /// Starts without intervals over repeats.
     total: ArmBottleneck,
     link_bit_per_s: MeanInTwoPasses,
     utilisation_percent: MeanInTwoPasses,

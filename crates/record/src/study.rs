@@ -26,7 +26,7 @@ pub const DAY: &str = "day";
 #[derive(Debug)]
 pub(crate) struct StudyPools {
     lines: BTreeMap<(String, u32), Line>,
-    /// Round trips that can still be stored.
+    /// Number of round trips that can still be stored.
     capacity: usize,
     runs_left_out: u64,
 }
@@ -386,7 +386,7 @@ mod tests {
         add(&mut pools, (1, 0, "a"), 95, run(&[20]));
         add(&mut pools, (1, 0, "a"), 94, run(&[500]));
         add(&mut pools, (1, 1, "a"), 0, run(&[500]));
-        // A slow line is measured by itself.
+        // A slow line is compared only with its own highest rate.
         add(&mut pools, (2, 0, "a"), 5, run(&[20]));
         let mut study = study(&[]);
         pools.conclude(&mut study);
@@ -442,7 +442,7 @@ mod tests {
         let study = StudyRecord { groups, ..study(&["model", "home"]) };
         assert_eq!(study.cut("lld", "cut"), Some(61.0));
         assert_eq!(study.cut("pie", "cut"), Some(1.0));
-        // The mean over lines, not over groups: (90 + 80 + 70) / 3.
+        // The mean is over lines, not over groups: (90 + 80 + 70) / 3.
         assert_eq!(study.cut("lld", "cut.home=open"), Some(80.0));
         assert_eq!(study.cut("lld", "cut.model=b"), Some(37.0));
         for unknown in ["cut.model=c", "cut.model=d", "cut.open", "cut.", "cuts", "cut=b", "lag"] {
@@ -471,7 +471,7 @@ mod tests {
         let mut empty = study(&["model"]);
         pools.conclude(&mut empty);
         assert_eq!(empty.groups, []);
-        // No load was probed: a line without a lag, and no panic.
+        // The loaded probes are missing: the line has no lag, and the study no result.
         add(&mut pools, (1, 0, "a"), 10, [(10, &[]), (10, &[])]);
         pools.conclude(&mut empty);
         assert!(empty.groups[0].cut_percent.is_none() && empty.groups[0].classes.is_empty());

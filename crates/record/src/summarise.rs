@@ -9,7 +9,8 @@ use crate::schema::{
 use crate::stats::{self, SignedHistogram};
 use crate::study::StudyPools;
 
-/// Samples that one pool stores exactly; with more it counts all of them in a histogram.
+/// Maximum number of samples that a pool stores exactly; with more it counts all of them in a
+/// histogram.
 const EXACT_SAMPLES: usize = 1 << 20;
 
 /// Returns the latency of one probe in one window, from the samples whose scheduled time lies
@@ -26,7 +27,7 @@ pub fn summarise(
     let sent = inside().count() as u64;
     let of_sent_ns = match measure {
         LatencyMeasure::RoundTrip => stats::of_sent(&delays, sent),
-        // A probe that was answered may have no one-way delay.
+        // An answered probe may lack the one-way delay.
         LatencyMeasure::OneWayUp | LatencyMeasure::OneWayDown => BTreeMap::new(),
     };
     let closed_loop = inside().any(|sample| sample.closed_loop);
@@ -94,8 +95,8 @@ impl LatencyMeasure {
     pub const ALL: [LatencyMeasure; 3] =
         [LatencyMeasure::RoundTrip, LatencyMeasure::OneWayUp, LatencyMeasure::OneWayDown];
 
-    /// Returns this delay of a sample, ns. A one-way delay is negative if the clocks differ by more
-    /// than the path takes.
+    /// Returns the sample's delay of this kind, in ns. A one-way delay is negative if the clocks
+    /// differ by more than the path takes.
     pub fn of(self, sample: &Sample) -> Option<i64> {
         match self {
             LatencyMeasure::RoundTrip => {

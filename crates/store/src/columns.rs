@@ -14,7 +14,7 @@ use parquet::file::writer::SerializedColumnWriter;
 
 use crate::values::{optional, required, write_optional, write_required};
 
-/// A type of values of a column.
+/// The Rust type of a column's values.
 pub trait Value: Sized {
     /// Returns the values of a column of this type; `None` for a column of another type.
     fn of(column: &Column) -> Option<&[Self]>;

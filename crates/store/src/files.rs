@@ -56,8 +56,8 @@ pub(crate) fn encode(path: &Path, value: &impl Serialize) -> Result<Vec<u8>, Sto
     Ok(json)
 }
 
-/// Bytes of `run.json`, of `trials.jsonl` and of the trials in `trials.parquet` that are read, at
-/// most: 700,000 trials of a study.
+/// Maximum number of bytes of `run.json`, of `trials.jsonl` and of the trials in `trials.parquet`:
+/// enough for 700,000 trials of a study.
 pub(crate) const TEXT_LIMIT: u64 = 3 << 30;
 
 #[cfg(test)]
@@ -68,7 +68,7 @@ mod tests {
     fn what_is_too_large_or_has_no_end_is_refused_unread() {
         let folder = tempfile::tempdir().unwrap();
         let large = folder.path().join("large");
-        // Without content: it takes no room.
+        // A sparse file, which uses no space on the disk.
         File::create(&large).unwrap().set_len(TEXT_LIMIT + 1).unwrap();
         let error = read_text(&large).unwrap_err().to_string();
         assert!(error.contains("larger than 3221225472 bytes"), "{error}");
@@ -76,7 +76,7 @@ mod tests {
         std::os::unix::fs::symlink("/dev/zero", &endless).unwrap();
         let error = read_text(&endless).unwrap_err().to_string();
         assert!(error.contains("not a regular file"), "{error}");
-        // To open it would wait for ever.
+        // Opening a pipe would block for ever.
         let pipe = folder.path().join("pipe");
         let made = std::process::Command::new("mkfifo").arg(&pipe).status();
         assert!(made.is_ok_and(|status| status.success()), "mkfifo");

@@ -24,7 +24,7 @@ pub(crate) fn check_vacant(path: &Path) -> Result<(), StoreError> {
     };
     for entry in entries {
         let name = entry.map_err(StoreError::io(path, "read"))?.file_name();
-        // A program was killed before its run had begun.
+        // Such a file is left if a program was killed before its run began.
         if name.to_string_lossy().starts_with(disk::UNFINISHED) {
             continue;
         }
@@ -114,7 +114,7 @@ impl Folder {
         written: Result<T, StoreError>,
     ) -> Result<T, StoreError> {
         if written.is_err() && self.made().files.remove(path) {
-            // The caller needs the first error.
+            // This error is ignored: the caller needs the first one.
             let _ = disk::remove(path);
         }
         written

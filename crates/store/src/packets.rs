@@ -37,7 +37,7 @@ impl Schema for Packets {
     ];
 }
 
-/// Rows in memory, at most: about 10 MB.
+/// Maximum number of rows in memory: about 10 MB.
 const GROUP_ROWS: usize = 1 << 15;
 
 #[derive(Debug)]
@@ -72,7 +72,7 @@ impl PacketTable {
         let flushed = if self.rows.is_multiple_of(GROUP_ROWS) { Ok(()) } else { self.flush() };
         let written = flushed.and_then(|()| self.writer.finish().map(drop));
         if written.is_err() {
-            // The caller needs the first error.
+            // This error is ignored: the caller needs the first one.
             let _ = disk::remove(&self.path);
         }
         written
@@ -80,7 +80,7 @@ impl PacketTable {
 
     /// Removes the table of a trial that was not completed.
     pub fn discard(self) {
-        // A part without its trial is never read.
+        // If this fails, nothing is lost: a part without its trial is never read.
         let _ = disk::remove(&self.path);
     }
 

@@ -17,10 +17,11 @@ use crate::run_data::{RunData, arm_names, check_trial};
 use crate::run_dir::RunDir;
 use crate::table_file;
 
-/// Rows of a table that are read, at most: about 2 GB of samples in memory.
+/// Maximum number of rows of a table that are read: about 2 GB of samples in memory.
 const ROW_LIMIT: u64 = 16_000_000;
 
-/// Bytes of trials in `trials.parquet` that are read if each is reduced: four million trials.
+/// Maximum number of bytes of trials in `trials.parquet` that are read if each is reduced: four
+/// million trials.
 const REDUCED_TEXT_LIMIT: u64 = 16 << 30;
 
 impl RunDir {
@@ -133,8 +134,8 @@ pub(super) fn head(path: &Path) -> Result<RunRecord, StoreError> {
 /// Parses any bytes as a `run.json`.
 ///
 /// # Errors
-/// Returns [`StoreError::Inconsistent`] if the trials are in a table instead, and other errors for
-/// a text that is no record.
+/// Returns [`StoreError::Inconsistent`] if the trials are in a table instead, and other errors if
+/// the text is not a record.
 pub fn parse_run_json(text: &[u8]) -> Result<RunRecord, StoreError> {
     let path = Path::new(RECORD);
     match parse(path, text)? {
@@ -153,7 +154,7 @@ fn parse(path: &Path, text: &[u8]) -> Result<(RunRecord, Option<TrialsIn>), Stor
     struct Versioned {
         format_version: u64,
     }
-    // The version first: a newer format may not have the other fields.
+    // The version is checked first, because a newer format may lack the other fields.
     let versioned: Versioned = serde_json::from_slice(text).map_err(StoreError::json(path))?;
     let found = versioned.format_version;
     if found == 0 || found > u64::from(NEWEST_VERSION) {

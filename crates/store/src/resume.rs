@@ -110,7 +110,7 @@ fn is_other_kernel(found: &RunRecord, wanted: &RunRecord) -> bool {
 /// length of the journal.
 fn keep_only(path: &Path, record: &RunRecord) -> Result<(Folder, u64), StoreError> {
     let count = record.trials.len();
-    // The lines first: without its line, a trial does not count, whatever its other files.
+    // The lines are cut first: a trial without its line does not count, whatever other files exist.
     let journal = path.join(JOURNAL);
     let lines = lines(&journal, &record.trials)?;
     disk::write_whole(&journal, &lines, Access::Usual)

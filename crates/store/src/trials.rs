@@ -24,7 +24,7 @@ impl Schema for Trials {
         ("trial", Long(|it| it.index.into())),
         ("arm", Text(|it| (&it.arm).into())),
         ("repeat", Long(|it| it.repeat.into())),
-        // A text, as it may exceed 63 bits.
+        // Stored as a text, because it may exceed 63 bits.
         ("seed", Text(|it| it.seed.to_string().into())),
         ("valid", Boolean(|it| it.validity.is_valid())),
         ("invalid_because", OptionalText(|it| reasons(&it.validity))),
@@ -61,7 +61,7 @@ fn of_flows(trial: &TrialRecord, value: fn(&FlowRecord) -> Option<u64>) -> Optio
     sum(trial.flows.iter().filter_map(value))
 }
 
-/// Returns `None` without values.
+/// Returns the sum; `None` without values.
 fn sum(values: impl Iterator<Item = u64>) -> Option<i128> {
     values.map(i128::from).reduce(|sum, value| sum + value)
 }

@@ -94,7 +94,7 @@ pub fn guarded<T>(step: impl FnOnce() -> Result<T>) -> Result<T> {
     })
 }
 
-/// Prints panics as before, except those in [`guarded`].
+/// Prints panics as the previous hook does, except those in [`guarded`].
 fn print_unless_guarded() {
     let print = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {

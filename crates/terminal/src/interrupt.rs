@@ -75,7 +75,7 @@ pub fn held_back(register: impl FnOnce() -> anyhow::Result<()>) -> anyhow::Resul
     outcome
 }
 
-/// Runs `register`; signals cannot be blocked on this system.
+/// Runs `register` without blocking signals, which is not possible on this system.
 #[cfg(not(unix))]
 pub fn held_back(register: impl FnOnce() -> anyhow::Result<()>) -> anyhow::Result<()> {
     register()

@@ -1,5 +1,5 @@
-//! The commit that a program was built from, which separates its results in caches from those of
-//! others.
+//! The commit that a program was built from, which separates its cached results from those of other
+//! builds.
 
 use std::fs;
 use std::path::Path;

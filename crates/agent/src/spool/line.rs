@@ -41,7 +41,8 @@ impl State {
         self.epoch = (self.epoch + 1).max(now_s.min(EPOCH_CLOCK_MAX_S)).min(u32::MAX - 1);
         self.sequence = 0;
         self.request = 0;
-        // The number was of the previous epoch.
+        // Returns the first number of the present epoch, because the acknowledged number is of an
+        // earlier one.
         if let Some(began) = &mut self.began {
             began.request = 0;
         }
@@ -103,7 +104,7 @@ pub(super) fn read_all(directory: &Path, name: &str) -> io::Result<Found> {
     let state = found.state.clone().unwrap_or_default();
     let waiting = results.into_iter().filter(|(key, _)| *key > state.stored);
     found.results = waiting.map(|((epoch, sequence), json)| (epoch, sequence, json)).collect();
-    // The state contains the number of a result only once the next state is written.
+    // The state includes the number of a result only once the next state is written.
     if let (Some(state), Some((epoch, sequence, _))) = (&mut found.state, found.results.last())
         && *epoch == state.epoch
     {

@@ -177,7 +177,7 @@ impl Spool {
     /// # Errors
     /// [`io::ErrorKind::FileTooLarge`] for a result of more than an eighth of the limit.
     pub fn keep(&mut self, result: &RunResult) -> io::Result<()> {
-        // Used up even if an error follows, because the line may be on disk.
+        // The number is used up even if an error follows, because the line may be on disk.
         self.state.sequence += 1;
         let (epoch, sequence) = (self.state.epoch, self.state.sequence);
         let numbered = Numbered { sequence, result: result.clone() };
@@ -326,7 +326,7 @@ impl Spool {
     fn sync(&mut self) -> io::Result<()> {
         let synced = self.journal.as_ref().map_or(Ok(()), Journal::sync);
         if synced.is_err() {
-            // Which lines are on disk is unknown.
+            // After an error it is unknown which lines are on disk.
             self.journal = None;
         }
         synced

@@ -20,7 +20,7 @@ pub struct Lines {
     pub bin_ratio: f64,
     /// Number of bins in the latency histogram of a series.
     pub bins: usize,
-    /// In an order that is unrelated to their results.
+    /// The lines, in an order that is unrelated to their results.
     pub lines: Vec<Line>,
 }
 

@@ -1,4 +1,4 @@
-//! Studies of made-up lines whose truth is known.
+//! Studies of synthetic lines whose true differences are known.
 
 use super::*;
 
@@ -6,15 +6,15 @@ use super::*;
 const TIER: usize = 0;
 const HOUR: usize = 1;
 
-/// About normal: mean 0, deviation 1.
+/// Draws about normally: mean 0, deviation 1.
 fn normal(rng: &mut Rng) -> f64 {
     let uniform = |rng: &mut Rng| f64::from(rng.next_u32()) / f64::from(u32::MAX);
     (0..12).map(|_| uniform(rng)).sum::<f64>() - 6.0
 }
 
-/// Lines of two cohorts: the second is the reference, `ratio` times as slow. Each line has another
-/// level; its tests vary around that level. Tiers are `a` and `b`, with `b` 3 times as slow, and a
-/// share of lines of each cohort in it.
+/// Lines of two cohorts. The second is the reference and `ratio` times as slow. Each line has its
+/// own level, and its tests vary around that level. Tiers are `a` and `b`; lines of `b` are 3 times
+/// as slow, and their share differs between the cohorts.
 fn fleet(rng: &mut Rng, count: usize, ratio: f64, of_b: [f64; 2]) -> Lines {
     let mut lines = Lines {
         cohorts: vec!["aqm".to_owned(), "plain".to_owned()],
@@ -89,7 +89,7 @@ fn what_was_planted_is_found_by_line() {
 
 #[test]
 fn other_tiers_are_no_effect_once_like_lines_are_compared() {
-    // Nothing was planted, but the reference has more slow lines.
+    // The cohorts are equally fast, but the reference has more slow lines.
     let lines = fleet(&mut Rng::new(2), 2_000, 1.0, [0.2, 0.6]);
     let study = study(&lines, 1);
     let up = study.headline().expect("a series");
@@ -174,8 +174,8 @@ fn a_cohort_that_loses_3_percent_is_worse_than_one_that_delays_all_by_10_ms() {
     assert_eq!((p99.ratio, p99.shift_ms), (None, None), "no number for a lost probe");
 }
 
-/// The premise of every interval: of many studies with a planted effect, those whose interval
-/// holds it, and of as many without an effect, those that find one.
+/// Checks the coverage of the intervals: of many studies with a known effect, counts those whose
+/// interval contains it; of as many without an effect, counts those that report one.
 #[test]
 fn intervals_hold_the_truth_as_often_as_they_say() {
     let studies = 200;
@@ -198,7 +198,7 @@ fn intervals_hold_the_truth_as_often_as_they_say() {
         let found = compare(&values(&none, 0), &values(&none, 1)).expect("both cohorts");
         false_alarms += u32::from(found.rank_p_value < 0.05);
     }
-    // 95 % of 200, give or take three standard deviations.
+    // 95 % of 200, within three standard deviations.
     for held in [held, stratified] {
         assert!((181..=199).contains(&held), "{held} of {studies}");
     }

@@ -180,8 +180,8 @@ pub struct Rpm {
     pub approximated_from_packets: bool,
 }
 
-/// Where the line lies for an application between unacceptable, 0 %, and optimal, 100 %
-/// (draft-ietf-ippm-qoo-10): the smallest of its components.
+/// The score of an application: the position of the line between unacceptable conditions, 0 %, and
+/// optimal ones, 100 % (draft-ietf-ippm-qoo-10). It is the smallest of its components.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct QualityOfOutcome {
     /// `call`, `game` or `web page`.

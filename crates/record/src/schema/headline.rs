@@ -7,8 +7,8 @@ use super::expectation::{arms_named, filled, stars};
 /// The main comparison of a run, as its scenario declares it.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Headline {
-    /// The metric to compare, named as in an [`super::Expectation`]. Empty: the working latency of
-    /// every arm, compared with `baseline` instead of the first arm.
+    /// The metric to compare, named as in an [`super::Expectation`]. If it is empty, the working
+    /// latency of every arm is compared with that of `baseline` instead of the first arm.
     pub metric: String,
     /// Words for the metric in a sentence, without its statistic: `working latency of DSCP 45`.
     pub says: String,

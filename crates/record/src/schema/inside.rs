@@ -8,8 +8,8 @@ use crate::stats;
 /// Round trips of the TCP connections that load one direction, in the load phase.
 ///
 /// A value is a sender's smoothed round trip (RFC 6298: about the last eight acknowledgements),
-/// read every 10 ms. Probes beside the load see the queue that another application would stand in;
-/// these values include the queue in which the load itself stands, which differs behind a queue
+/// read every 10 ms. Probes beside the load wait in the queue that another application would wait
+/// in. These values include the queue of the load itself, which is a different one behind a queue
 /// per flow.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct InsideLatency {
@@ -23,8 +23,8 @@ pub struct InsideLatency {
     pub distribution: Distribution,
 }
 
-/// As [`InsideLatency`], in ms and with the percentiles that have enough values; also for the tests
-/// of servers of another kind.
+/// As [`InsideLatency`], in ms and with only the percentiles that have enough values. Also used for
+/// tests against servers of other projects.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct InsideReadings {
     /// Direction of the payload.
@@ -95,7 +95,7 @@ impl From<&InsideLatency> for InsideReadings {
     }
 }
 
-/// Where a packet is when its delay is measured.
+/// The traffic that a packet belongs to when its delay is measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Vantage {

@@ -18,7 +18,7 @@ pub enum Phase {
     Load,
     /// The load has ended and queues empty.
     Drain,
-    /// The whole trial: only for links, in live runs of earlier versions.
+    /// The whole trial. Only live runs of earlier versions have it, for links.
     Whole,
 }
 

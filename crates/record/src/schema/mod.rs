@@ -63,7 +63,7 @@ pub use trial::{
 };
 pub use validity::{InvalidReason, Timeliness, Validity, ValidityLimits};
 
-/// Omits a count of 0 from a file.
+/// Returns whether a count is 0, which files omit.
 fn is_zero<T: Default + PartialEq>(count: &T) -> bool {
     *count == T::default()
 }

@@ -26,8 +26,8 @@ pub struct PacketSighting<'a> {
     /// `syn`, `syn-ack`, `data`, `ack`, `datagram`, `message`, `request`, `reply`, `flight` or
     /// `forecast`.
     pub kind: &'static str,
-    /// Number of the segment, of the first segment not received (`ack`), or of the datagram; for
-    /// Sprout the bytes sent before (`flight`) or the tick (`forecast`).
+    /// Number of the segment, of the first missing segment (`ack`), or of the datagram. For Sprout,
+    /// the bytes sent before (`flight`) or the tick (`forecast`).
     pub sequence: u32,
     pub retransmission: bool,
     /// Bytes at the IP layer.

@@ -168,7 +168,7 @@ fn late(p99_ns: u64, limit_ns: u64, packets: u64) -> String {
     if packets == 0 || Quantile::P99.is_told_by(packets) {
         return format!("{late:.1} ms late at p99 (limit {limit:.1} ms)");
     }
-    // From the rank of the 99th percentile on.
+    // Counts from the rank of the 99th percentile on.
     let as_late = packets - (packets * 99).div_ceil(100) + 1;
     format!("{late:.1} ms late or more with {as_late} of {packets} packets (limit {limit:.1} ms)")
 }
@@ -209,7 +209,7 @@ mod tests {
         let few = "the prober was 4.2 ms late or more with 2 of 145 packets (limit 1.0 ms)";
         assert_eq!(words(145), few);
         assert!(words(99).contains("with 1 of 99 packets"), "{}", words(99));
-        // An earlier run did not record how many there were.
+        // An earlier version did not record the number of packets.
         let old = InvalidReason::ProberLate { p99_ns: 4_200_000, limit_ns: 1_000_000, packets: 0 };
         assert_eq!(old.to_string(), words(500));
     }

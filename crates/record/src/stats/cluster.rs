@@ -34,8 +34,8 @@ const FINE_RATIO: f64 = 1.005;
 const MOST_COUNTS: usize = 1 << 27;
 /// Number of resamples for an interval.
 const DRAWS: usize = 400;
-/// Minimum number of clusters beyond a quantile, if all clusters were equal. With fewer, the
-/// interval is too narrow: with 150 lines it contained the p99 in 81 of 100 studies.
+/// Minimum number of clusters beyond a quantile, if all clusters were equally large. With fewer,
+/// the interval is too narrow: with 150 lines it contained the p99 in 81 of 100 studies.
 const BEYOND_LEAST: f64 = 9.99;
 
 impl BinnedClusters {
@@ -218,14 +218,12 @@ mod tests {
         bins
     }
 
-    // x = numpy.array([[(20000 + c * 37 % 120 * 150) * (1 + i * 17 % 40 / 80)
-    //                   for i in range(40)] for c in range(120)])
-    // for q in (0.5, 0.8):
-    //     pooled = lambda c: numpy.quantile(x[c.astype(int)].ravel(), q)
-    //     numpy.quantile(x, q)
-    //     scipy.stats.bootstrap((numpy.arange(120),), pooled, n_resamples=20000,
-    //         vectorized=False, method='percentile', rng=1).confidence_interval
-    // Half of what is left between the two is 1 % of a bin, the other the chance of 400 draws.
+    // x = numpy.array([[(20000 + c * 37 % 120 * 150) * (1 + i * 17 % 40 / 80) for i in range(40)]
+    // for c in range(120)]) for q in (0.5, 0.8): pooled = lambda c:
+    // numpy.quantile(x[c.astype(int)].ravel(), q) numpy.quantile(x, q)
+    // scipy.stats.bootstrap((numpy.arange(120),), pooled, n_resamples=20000, vectorized=False,
+    // method='percentile', rng=1).confidence_interval Half of the tolerance is 1 % of a bin; the
+    // other half is the random error of 400 draws.
     #[test]
     fn values_one_by_one_are_binned_within_half_a_percent() {
         let values: Vec<f64> = (1..=1_000).map(f64::from).collect();

@@ -1,6 +1,6 @@
-//! Quality of Outcome (draft-ietf-ippm-qoo-10, section 3.3): where a network lies between the
-//! conditions at which an application is unacceptable, 0 %, and those at which it is optimal,
-//! 100 %. The draft defines the formula and no application: who scores states the requirements.
+//! Quality of Outcome (draft-ietf-ippm-qoo-10, section 3.3): a score between the conditions at
+//! which an application is unacceptable, 0 %, and those at which it is optimal, 100 %. The draft
+//! defines the formula and no applications; the caller states the requirements.
 
 use crate::schema::Quantile;
 
@@ -8,9 +8,9 @@ use crate::schema::Quantile;
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct LatencyBound {
     pub quantile: Quantile,
-    /// At most this is optimal (ROP).
+    /// Latency up to which the application is optimal (ROP).
     pub optimal_ms: f64,
-    /// From here on it is unacceptable (CPUP).
+    /// Latency from which the application is unacceptable (CPUP).
     pub unacceptable_ms: f64,
 }
 
@@ -20,9 +20,10 @@ pub struct LatencyBound {
 pub struct Requirements {
     /// Bounds of the round trip.
     pub latency: &'static [LatencyBound],
-    /// Lost packets that are optimal, and those that are unacceptable, percent.
+    /// Percentages of lost packets up to which the application is optimal, and from which it is
+    /// unacceptable.
     pub loss_percent: (f64, f64),
-    /// `None` if any rate will do.
+    /// `None` if any throughput suffices.
     pub least_mbit_s: Option<f64>,
 }
 
@@ -71,7 +72,8 @@ fn position(measured: f64, optimal: f64, unacceptable: f64) -> f64 {
         return 100.0;
     }
     let share = 1.0 - (measured - optimal) / (unacceptable - optimal);
-    // Also of two equal bounds, and of a measured value that is infinite or not a number.
+    // Returns 100 or 0 also for two equal bounds, and 0 for a value that is infinite or not a
+    // number.
     if share > 0.0 { share.min(1.0) * 100.0 } else { 0.0 }
 }
 

@@ -1,9 +1,9 @@
 //! Runs with too many trials for `run.json`, whose records are in `trials.parquet`.
 //!
-//! The record of 26,000 trials has a hundred megabytes, which every reader would have to parse at
-//! once. Format version 2 is for these runs alone: `run.json` has everything but the trials, and
-//! [`TrialsIn`] in their place. The table has one more column, with the JSON objects of `trials`,
-//! which compress well. It is written and read some rows at a time.
+//! The record of 26,000 trials has a hundred megabytes as JSON, which every reader would have to
+//! parse at once. Format version 2 is for these runs alone: `run.json` has everything but the
+//! trials, and [`TrialsIn`] in their place. The table has one more column, with the JSON objects of
+//! `trials`, which compress well. It is written and read some rows at a time.
 
 use std::collections::BTreeSet;
 use std::mem;
@@ -37,13 +37,13 @@ pub(crate) struct TrialsIn {
     count: usize,
 }
 
-/// The additional key in `run.json` of such a run.
+/// The key that only `run.json` of such a run has.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Apart {
     pub(crate) trials_in: TrialsIn,
 }
 
-/// `run.json` of such a run.
+/// The content of `run.json` of such a run.
 #[derive(Debug, Serialize)]
 struct Head<'a> {
     #[serde(flatten)]
@@ -108,8 +108,8 @@ impl NewRecords {
     }
 }
 
-/// Reads the trials of a run in `directory` with these arms, of at most `limit` bytes, and calls
-/// `reduce` with each.
+/// Reads the trials of a run in `directory` with these arms, of at most `limit` bytes together, and
+/// calls `reduce` with each.
 pub(crate) fn read(
     directory: &Path,
     trials_in: &TrialsIn,

@@ -1,4 +1,5 @@
-//! Runs whose trials are in a table: the same run, whatever fails, and nothing of strangers.
+//! Tests of runs whose trials are in a table: after any fault the run is equal, and files of other
+//! programs are not touched.
 
 use std::fs;
 
@@ -10,7 +11,7 @@ use crate::run_dir::MOST_IN_RECORD;
 use crate::run_dir::tests::{SAMPLES_EACH, record, trial};
 use crate::{RunDir, parse_run_json};
 
-/// A run of `count` trials whose `run.json` holds `most` of them.
+/// Writes a run of `count` trials, of which `run.json` contains at most `most`.
 fn run(path: &Path, count: u32, most: usize) -> Result<RunRecord, StoreError> {
     let mut run = RunDir::create(path, record())?;
     run.most_in_record = most;
@@ -21,7 +22,7 @@ fn run(path: &Path, count: u32, most: usize) -> Result<RunRecord, StoreError> {
     run.finish(1.0)
 }
 
-/// The table of these trials.
+/// Writes the table of these trials.
 fn write(path: &Path, trials: &[TrialRecord]) -> Result<(), StoreError> {
     let mut table = NewRecords::begin(path)?;
     trials.iter().try_for_each(|trial| table.push(trial.clone()))?;
@@ -53,7 +54,7 @@ fn a_run_is_the_same_wherever_its_trials_are() {
     assert_eq!(RunDir::read_record(&apart).unwrap(), written);
     let some = RunDir::read_trials(&apart, |trial| trial.index == 3).unwrap();
     assert_eq!((some.record.trials.len(), some.samples.len()), (5, SAMPLES_EACH));
-    // Out of the one form into the other.
+    // Converts a run with a table to one without, by reading and writing it.
     RunDir::write(&copy, &RunDir::read(&apart).unwrap()).unwrap();
     assert_eq!(fs::read(copy.join(RECORD)).unwrap(), fs::read(inside.join(RECORD)).unwrap());
     let text = fs::read(apart.join(RECORD)).unwrap();
@@ -74,7 +75,7 @@ fn run_json_holds_no_more_trials_than_it_is_to_and_the_table_has_all() {
     let count = MOST_IN_RECORD + GROUP_ROWS;
     for index in 0..count {
         let (mut record, samples) = trial(index as u32);
-        // Numbers beyond what a column could hold.
+        // Numbers that exceed the range of a column.
         record.seed = u64::MAX - index as u64;
         run.append_trial(&record, &samples, &[]).unwrap();
     }
@@ -127,7 +128,7 @@ fn a_journal_that_somebody_changes_ends_no_run() {
 
 #[test]
 fn whatever_fails_the_trials_are_in_the_journal_or_in_the_table() {
-    // Trials that are on the disk, and whether the run came to its end.
+    // The number of trials that are on disk, and whether the run was completed.
     let action = |root: &Path| {
         let mut synced = 0;
         let mut all = || -> Result<(), StoreError> {
@@ -184,7 +185,7 @@ fn a_damaged_table_is_refused_by_its_name() {
     assert!(refused(&root).contains("more than 2 trials"));
     change(&root, |json| json["trials_in"]["count"] = 3.into());
     assert_eq!(RunDir::read(&root).unwrap().record.trials.len(), 3);
-    // A table of a run without records, and a table with another run's arms.
+    // First a table without the column of records, then one with the arms of another run.
     fs::remove_file(&table).unwrap();
     assert!(refused(&root).contains(TRIALS));
     let trials: Vec<TrialRecord> = (0..3).map(|index| trial(index).0).collect();
@@ -219,7 +220,7 @@ fn a_record_names_no_file_but_the_one_beside_it() {
     change(&root, |json| json["trials"] = serde_json::json!([trial(0).0]));
     change(&root, |json| json["trials_in"] = serde_json::json!({ "file": TRIALS, "count": 3 }));
     assert!(refused(&root).contains("has trials, and names a table of trials"));
-    // Under the version of old, a key that its readers do not know says nothing.
+    // In version 1 the key is unknown, and ignored.
     change(&root, |json| json["format_version"] = 1.into());
     assert_eq!(RunDir::read_record(&root).unwrap().trials.len(), 1);
 }

@@ -22,9 +22,9 @@ use crate::spool::Spool;
 use crate::table_file::{self, TableWriter};
 use crate::trials;
 
-/// Trials in `run.json`, at most; more are in `trials.parquet`.
+/// Maximum number of trials in `run.json`; if there are more, they are in `trials.parquet`.
 pub(crate) const MOST_IN_RECORD: usize = 2_000;
-/// Names that [`RunDir::create_unused`] tries.
+/// Maximum number of names that [`RunDir::create_unused`] tries.
 const MOST_NAMES: u32 = 10_000;
 
 /// A run directory that is written.

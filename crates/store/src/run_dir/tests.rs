@@ -1,4 +1,4 @@
-//! The state of a run directory, and of all around it, after every fault at every step.
+//! The state of a run directory and of the files around it after every fault at every step.
 
 use std::fs;
 use std::io::Write as _;
@@ -47,7 +47,7 @@ pub(crate) fn trial(index: u32) -> (TrialRecord, Vec<Sample>) {
     (record, vec![Sample { trial: index, ..Sample::default() }; SAMPLES_EACH])
 }
 
-/// How far a run came.
+/// How much of a run was done before a fault.
 #[derive(Debug, Default)]
 struct Progress {
     appended: usize,
@@ -55,7 +55,8 @@ struct Progress {
     is_finished: bool,
 }
 
-/// A run of two trials with a table of packets and a capture, that ends early as the program does.
+/// Writes a run of two trials with a table of packets and a capture. After an error it stops as the
+/// program does.
 fn run(path: &Path) -> Progress {
     let mut progress = Progress::default();
     let Ok(mut run) = RunDir::create(path, record()) else { return progress };
@@ -80,7 +81,7 @@ fn run(path: &Path) -> Progress {
     progress
 }
 
-/// The directory of the run is one among the user's own things.
+/// Files of the user in the directory that contains the run.
 fn users_own() -> Tree {
     [("thesis/chapter.txt", "important"), ("report.html", "mine"), ("parts/0000000", "mine too")]
         .into_iter()
@@ -161,7 +162,7 @@ fn an_abandoned_run_takes_nothing_of_others_with_it() {
     run.abandon().unwrap();
     let left: Vec<PathBuf> = faults::tree(&path).into_keys().collect();
     assert_eq!(left, ["captures", "captures/mine.pcapng", "notes.txt"].map(PathBuf::from));
-    // A file of another under a name of ours is not written over.
+    // A file of another program is not overwritten, even if it has one of our names.
     let path = directory.path().join("second");
     let mut run = RunDir::create(&path, record()).unwrap();
     fs::write(path.join("parts/0000000-samples.parquet"), "mine").unwrap();
@@ -203,7 +204,7 @@ fn many_parts_are_synced_side_by_side() {
     assert!(disk::sync_files(&missing.collect::<Vec<_>>()).is_err());
 }
 
-/// An incomplete run of `count` trials.
+/// Writes an incomplete run of `count` trials.
 fn cut_short(path: &Path, count: u32) {
     let mut run = RunDir::create(path, record()).unwrap();
     for index in 0..count {
@@ -237,12 +238,12 @@ fn a_cut_short_run_is_read_without_what_is_damaged_and_says_so() {
     for word in ["0000001-samples", "0000002-samples", "it is missing", "trials.jsonl:5"] {
         assert!(data.left_out.iter().any(|line| line.contains(word)), "{:?}", data.left_out);
     }
-    // A directory without its journal was cut short before its first trial.
+    // A run that was interrupted before its first trial has no journal.
     fs::remove_file(root.join("trials.jsonl")).unwrap();
     assert!(RunDir::read(root).unwrap().record.trials.is_empty());
 }
 
-/// A run of three trials, of which two or more are done already.
+/// Resumes a run of three trials, of which at least two are finished.
 fn go_on(path: &Path) -> Progress {
     let mut progress = Progress { appended: 2, synced: 2, is_finished: false };
     let Ok(Resumed { mut directory, .. }) = RunDir::resume(path, &record()) else {
@@ -259,7 +260,8 @@ fn go_on(path: &Path) -> Progress {
     progress
 }
 
-/// The content of a run directory, without the time at which the run was resumed.
+/// Returns the content of a run directory without the facts about the host, which have the time of
+/// the resumption.
 fn timeless(root: &Path) -> (RunData, Vec<u8>) {
     let mut data = RunDir::read(root).unwrap();
     data.record.host = HostFacts::default();
@@ -271,7 +273,7 @@ fn a_resumed_run_is_what_it_had_been_without_a_break() {
     let directory = tempfile::tempdir().unwrap();
     let [broken, whole] = ["broken", "whole"].map(|name| directory.path().join(name));
     cut_short(&broken, 2);
-    // Files of a trial that was under way, and of the last write.
+    // Files of an unfinished trial, and of a write that was interrupted.
     fs::write(broken.join("parts/0000002-samples.parquet"), b"PAR1").unwrap();
     fs::create_dir(broken.join("exec")).unwrap();
     fs::write(broken.join("exec/0000002-upload.txt"), b"half").unwrap();
@@ -417,7 +419,7 @@ fn a_run_does_not_begin_in_a_directory_that_another_program_has_locked() {
     RunDir::create(&path, record()).unwrap();
 }
 
-/// A summary would have the samples of the later trials alone.
+/// A summary would contain the samples of the later trials only.
 #[test]
 fn a_run_that_keeps_no_samples_is_not_resumed() {
     let directory = tempfile::tempdir().unwrap();
@@ -443,7 +445,7 @@ fn trials_from_the_first_damaged_one_on_are_done_again() {
     assert!(again.len() == 2 && again[0].contains("0000001-samples"), "{again:?}");
     assert!(again[1].contains("2 trials after the damage"), "{again:?}");
     assert!(!root.join("parts/0000003-samples.parquet").exists());
-    // Nothing more was done: it is still there, and goes on where it was.
+    // Nothing was added since, so the run still exists and can be resumed again.
     run.abandon().unwrap();
     let again = RunDir::resume(root, &record()).unwrap();
     assert_eq!(again.directory.record().trials.len(), 1);

@@ -26,7 +26,7 @@ const MADE: &str = "made.json";
 const PLOTS: &str = "plots";
 const PAGE: &str = "report.html";
 const FINDINGS: &str = "findings.json";
-/// Bytes of `series.json` and `made.json`, at most.
+/// Maximum number of bytes of `series.json` and `made.json`.
 const TEXT_BYTES_MAX: u64 = 1 << 20;
 const VERSION: u32 = 1;
 

@@ -1,4 +1,4 @@
-//! The runs that are removed from a series, and the files that never are.
+//! Removing runs from a series, without touching other files.
 
 use std::cell::Cell;
 use std::os::unix::fs::symlink;
@@ -16,7 +16,7 @@ fn write(root: &Path, name: &str, text: &str) {
     fs::write(path, text).unwrap();
 }
 
-/// A finished run of the series.
+/// Adds a finished run to the series.
 fn add(series: &Series, name: &str) {
     let run = series.path().join(name);
     for file in FILES {
@@ -25,7 +25,7 @@ fn add(series: &Series, name: &str) {
     series.adopt(&run, &format!("{name}T00:00:00Z")).unwrap();
 }
 
-/// A series of two runs, and things of the user's.
+/// Returns a series of two runs, with files of the user beside them.
 fn two_runs(root: &Path) -> Series {
     fs::create_dir_all(root).unwrap();
     let series = Series::open(root, "s-1").unwrap();
@@ -90,7 +90,7 @@ fn what_is_not_a_run_of_this_series_alone_is_left() {
     let other = Series::open(elsewhere.path(), "s-2").unwrap();
     add(&other, "2026-01-03");
     fs::rename(elsewhere.path().join("2026-01-03"), root.join("2026-01-03")).unwrap();
-    // A run under way has no list yet.
+    // A run that has not finished has no `made.json`.
     write(root, "2026-01-04/run.json", "{}");
     write(root, "2026-01-04/parts/0000000-samples.parquet", "half");
     for (name, file) in [
@@ -137,7 +137,7 @@ fn what_is_not_a_run_of_this_series_alone_is_left() {
     assert_eq!(series.members().unwrap().runs.len(), 2, "the premise");
 }
 
-/// All that is below a directory; a link is where it leads.
+/// Returns everything below a directory; the content of a link is its target.
 fn with_links(root: &Path) -> Tree {
     let mut found = Tree::new();
     let mut waiting = vec![root.to_owned()];
@@ -165,12 +165,12 @@ fn nothing_is_removed_through_a_link() {
     let series = two_runs(root);
     let mine = directory.path().join("mine");
     write(&mine, "run.json", "mine");
-    // A run elsewhere, linked to under its own name.
+    // A run in another directory, with a link to it under the run's name.
     let outside = directory.path().join("2026-01-03");
     add(&series, "2026-01-03");
     fs::rename(root.join("2026-01-03"), &outside).unwrap();
     symlink(&outside, root.join("2026-01-03")).unwrap();
-    // A file, the list, and the pictures of a run that are links.
+    // Links in place of a run's record, its `made.json` and its folder of pictures.
     for (name, file, to) in [
         ("2026-01-04", "run.json", mine.join("run.json")),
         ("2026-01-05", MADE, outside.join(MADE)),
@@ -184,7 +184,7 @@ fn nothing_is_removed_through_a_link() {
     let before = with_links(directory.path());
     for name in ["2026-01-03", "2026-01-04", "2026-01-05", "2026-01-06"] {
         reason(&series, name);
-        // A directory that became a link after it had been checked is not removed either.
+        // A directory that is replaced by a link after the check is not removed either.
         let member = Member {
             path: root.join(name),
             name: name.to_owned(),
@@ -234,7 +234,8 @@ fn at_every_step_a_removal_can_be_gone_on_with() {
         let series = Series::find(root).unwrap().unwrap();
         let members = series.members().unwrap();
         let Some(member) = members.runs.iter().find(|it| it.path.ends_with(run)) else { return };
-        // As who calls it does: numbers are kept once.
+        // Stores the numbers before the removal, as the program does, unless they were stored by an
+        // earlier attempt.
         let keep = || disk::write_whole(&root.join("kept"), b"numbers", Access::Usual);
         let _ = series.remove(member, || if member.is_headless { Ok(()) } else { keep() });
     };
@@ -259,7 +260,8 @@ fn at_every_step_a_removal_can_be_gone_on_with() {
             faults::restore(root, tree);
             remove(root);
             let left = faults::tree(root);
-            // At the very end its empty folder may stay: it could be anybody's.
+            // The run's empty folder may be left at the end, because it could belong to another
+            // program.
             let of_run: Vec<&PathBuf> = left.keys().filter(|path| path.starts_with(run)).collect();
             assert!(of_run.is_empty() || of_run == [run], "{fault:?}: {of_run:?}");
         }

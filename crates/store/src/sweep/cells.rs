@@ -83,10 +83,10 @@ impl CellFold {
     }
 }
 
-/// Texts and amounts of an axis.
+/// The texts and the amounts of an axis.
 type AxisView<'a> = (&'a [ByteArray], Option<&'a [Option<f64>]>);
 
-/// The columns of a table of trials or cells that a cell needs.
+/// The columns of a table of trials or cells from which a cell is computed.
 struct View<'a> {
     group: Group<'a, String>,
     cells: &'a [i64],
@@ -194,7 +194,7 @@ impl CellRows {
         self.count
     }
 
-    /// Takes the columns out.
+    /// Returns the columns, and leaves them empty.
     pub(super) fn take(&mut self) -> Vec<Column> {
         self.count = 0;
         std::mem::replace(&mut self.values, columns::empty(&self.layout))

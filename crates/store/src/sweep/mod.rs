@@ -42,9 +42,9 @@ pub use rows::{AxisColumn, AxisValue, SweepColumns, SweepRow, SweepRows};
 const CELLS: &str = "cells.parquet";
 /// The version of the directory's format; readers refuse another.
 const SWEEP_VERSION: u32 = 1;
-/// Rows in memory before the next part is written, at most.
+/// Maximum number of rows in memory before the next part is written.
 const MOST_PENDING: usize = 1 << 14;
-/// Bytes of a part, at most.
+/// Maximum number of bytes of a part.
 const MOST_PART_BYTES: u64 = 1 << 30;
 
 /// The identity of a sweep, in `sweep.json`: sweeps with equal manifests have equal rows.
@@ -71,7 +71,7 @@ pub struct SweepManifest {
     /// Seed of the scenario and of the sweep's draws.
     pub seed: u64,
     pub cells: u64,
-    /// Trials of a cell, at most.
+    /// Maximum number of trials of a cell.
     pub repeats: u64,
     /// Whether a unit is a cell and not a trial.
     pub whole_cells: bool,
@@ -261,7 +261,7 @@ impl SweepDir {
         for entry in entries {
             let name = entry.map_err(StoreError::io(&self.path, "read"))?.file_name();
             let name = name.to_string_lossy().into_owned();
-            // The lock is ours: a killed program left the file.
+            // Only this process has the lock, so the file was left by a killed program.
             if name.starts_with(disk::UNFINISHED) {
                 remove(&self.path.join(&name))?;
             } else if let Some(number) = part_number(&name) {

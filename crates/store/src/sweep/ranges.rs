@@ -6,7 +6,7 @@ use std::ops::Range;
 /// A set of numbers, whose memory grows with its gaps and not with its numbers.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Ranges {
-    /// Ends by starts; neither empty, nor overlapping, nor touching.
+    /// Ends by starts. Ranges are not empty, and neither overlap nor touch.
     ends: BTreeMap<u64, u64>,
 }
 
@@ -17,7 +17,7 @@ impl Ranges {
         if start >= end {
             return;
         }
-        // Merges it with all ranges that it overlaps or touches.
+        // Adds a range, merged with all ranges that it overlaps or touches.
         while let Some((&other, &other_end)) = self.ends.range(..=end).next_back() {
             if other_end < start {
                 break;

@@ -1,4 +1,4 @@
-//! A sweep's directory: whatever happens to it, the same tables come out.
+//! The directory of a sweep: after interruptions and faults its tables are equal.
 
 use std::sync::atomic::AtomicBool;
 
@@ -31,12 +31,12 @@ fn manifest(whole_cells: bool) -> SweepManifest {
     }
 }
 
-/// The rows of units, as a function of their numbers.
+/// Returns the rows of units, as a function of their numbers.
 fn rows(manifest: &SweepManifest, units: Range<u64>) -> SweepRows {
     let mut rows = SweepRows::new(&manifest.columns);
     for unit in units {
         let trials = if manifest.whole_cells {
-            // A cell that knew enough has fewer trials.
+            // A cell that needed fewer repeats has fewer trials.
             unit * REPEATS..unit * REPEATS + 1 + unit % REPEATS
         } else {
             unit..unit + 1
@@ -110,7 +110,7 @@ fn the_tables_are_the_same_however_the_rows_came() {
 
         let units = manifest.units();
         let (mut directory, _) = open(mixed.path(), &manifest);
-        // Backwards, every other first, some twice, in several sessions.
+        // Units in reverse order, first the even ones, some of them twice, in several sessions.
         for start in (0..units).rev().filter(|unit| unit % 2 == 0) {
             directory.append(rows(&manifest, start..start + 1)).unwrap();
             if start % 10 == 0 {
@@ -120,7 +120,7 @@ fn the_tables_are_the_same_however_the_rows_came() {
         drop(directory);
         let (mut directory, notes) = open(mixed.path(), &manifest);
         assert_eq!(notes, [""; 0]);
-        // Rows that were not flushed are gone, as after a kill.
+        // Rows that were not flushed are lost, as after a kill.
         assert!(directory.units().count() <= units / 2);
         directory.append(rows(&manifest, 3..9)).unwrap();
         directory.append(rows(&manifest, 7..12)).unwrap();
@@ -191,7 +191,7 @@ fn another_sweep_is_refused_and_named() {
     let mut other = manifest.clone();
     other.columns.metrics.push("goodput.up".to_owned());
     assert!(refused(&other).contains("its columns have other metrics"));
-    // Words that no row depends on.
+    // Comments in the sweep file, on which no row depends.
     let mut other = manifest.clone();
     other.text.push('\n');
     assert_eq!(open(&path, &other).0.manifest().text, manifest.text);

@@ -1,4 +1,4 @@
-//! The crate from outside, on a made-up run.
+//! Tests the crate's public interface on a synthetic run.
 
 mod documentation;
 mod run_directory;

@@ -1,4 +1,4 @@
-//! The run directory survives what happens to files: kills, full disks, flipped bits.
+//! Run directories after faults: kills, full disks, flipped bits.
 
 use std::error::Error;
 use std::fs;
@@ -56,7 +56,7 @@ fn a_run_from_elsewhere_is_written_as_it_was() -> Result<(), Box<dyn Error>> {
     let at = |name: &str| folder.path().join(name);
     let trials = synthetic::trials(&QUEUES, 2, INTERVAL_NS);
     write(&at("whole"), &trials)?.finish(12.5)?;
-    // Dropped on the way: incomplete.
+    // Dropped before the end, so the run is incomplete.
     write(&at("part"), &trials[..3])?.sync()?;
     for name in ["whole", "part"] {
         let run = RunDir::read(at(name))?;
@@ -65,7 +65,7 @@ fn a_run_from_elsewhere_is_written_as_it_was() -> Result<(), Box<dyn Error>> {
         assert_eq!(RunDir::read(&copy)?, run, "{name}");
         assert!(RunDir::write(&copy, &run).is_err_and(|error| error.is_occupied()));
     }
-    // Summaries stay also where the samples that they came from are gone.
+    // Summaries remain even without the samples that they were computed from.
     let mut bare = RunDir::read(at("whole"))?;
     bare.samples.clear();
     RunDir::write(at("bare"), &bare)?;
@@ -114,7 +114,7 @@ fn a_killed_run_keeps_every_finished_trial() -> Result<(), Box<dyn Error>> {
     drop(write(directory.path(), &trials)?);
     let journal = directory.path().join("trials.jsonl");
     let text = fs::read(&journal)?;
-    // Killed in the middle of the last trial's line, its parts already there.
+    // Killed while it writes the last trial's line; the trial's parts exist.
     fs::write(&journal, &text[..text.len() - 20])?;
     let data = RunDir::read(directory.path())?;
     expect_equal(&data, &trials[..3]);
@@ -128,7 +128,7 @@ fn a_kill_while_finishing_loses_nothing() -> Result<(), Box<dyn Error>> {
     let directory = tempfile::tempdir()?;
     let trials = synthetic::trials(&QUEUES, 2, INTERVAL_NS);
     drop(write(directory.path(), &trials)?);
-    // As if merged tables had been begun, and one of them renamed.
+    // As if a process was killed while it merged tables, after renaming one of them.
     fs::write(directory.path().join(".samples.parquet.new"), b"PAR1")?;
     fs::write(directory.path().join("series.parquet"), b"PAR1")?;
     expect_equal(&RunDir::read(directory.path())?, &trials);
@@ -147,7 +147,7 @@ fn a_failed_write_leaves_earlier_trials_readable() -> Result<(), Box<dyn Error>>
     let message = error.ok_or("the write succeeded")?.to_string();
     assert!(message.contains("0000002-samples.parquet"), "{message}");
     expect_equal(&RunDir::read(directory.path())?, &trials[..2]);
-    // The trial can be tried again once there is room.
+    // The trial can be appended again once the disk has space.
     fs::remove_dir(&blocked)?;
     run.append_trial(&third.record, &third.samples, &third.series)?;
     run.finish(1.0)?;
@@ -249,7 +249,7 @@ fn csv_has_one_line_per_row_and_quotes_names() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// A finished run in memory, to damage.
+/// A finished run in memory, for tests that damage it.
 fn files() -> Result<[Vec<u8>; 3], Box<dyn Error>> {
     let directory = tempfile::tempdir()?;
     write(directory.path(), &synthetic::trials(&QUEUES, 1, INTERVAL_NS))?.finish(1.0)?;
@@ -299,7 +299,7 @@ proptest! {
         put("run.json", json);
         put("samples.parquet", &damage(samples));
         put("series.parquet", &damage(series));
-        // Either outcome is right: a flipped bit may be another valid value.
+        // An error and a valid record are both correct: a flipped bit may form another valid value.
         if let Err(error) = RunDir::read(directory.path()) {
             prop_assert!(error.to_string().contains(".parquet"), "{}", error);
         }
