@@ -1,9 +1,9 @@
 //! Nanoseconds per packet (one enqueue and one dequeue) of every queue discipline at a standing
 //! queue, beside a plain ring buffer, in one run: `cargo bench -p underload-aqm --bench queues`.
 //!
-//! The table interleaves short rounds of all subjects, so that whatever else the machine does
-//! meets all of them, and shows the median round. Criterion's own measurements follow, to compare
-//! with an earlier commit (`-- --baseline NAME`); `-- --table` prints the table alone.
+//! The table interleaves short rounds of all subjects, so that other work of the machine disturbs
+//! all of them alike, and shows the median round. Criterion's own measurements follow, to compare
+//! with an earlier commit (`-- --baseline NAME`); `-- --table` prints only the table.
 //!
 //! Like is compared with like. *Known type*: the loop knows the discipline, so the compiler may
 //! inline it, as it does the ring buffer. *Behind the trait*: discipline and ring buffer are
@@ -52,10 +52,10 @@ fn main() {
     }
 }
 
-/// Packets of one round; long enough to drown the reading of the clock.
+/// Packets of one round; enough that the time to read the clock is negligible.
 const PACKETS_PER_ROUND: u64 = 20_000;
 const ROUNDS: usize = 51;
-/// 1.28 ms of packets.
+/// The standing queue: 1.28 ms of packets.
 const STANDING: u32 = 128;
 const MANY_FLOWS: u32 = 1_000;
 
@@ -110,7 +110,8 @@ fn pass<Q: Qdisc<u64> + ?Sized>(queue: &mut Q, traffic: &mut Traffic) {
     }
 }
 
-/// The source of packets. As cheap as possible, because the time to make them is measured too.
+/// The source of packets, which is as cheap as possible, because the time to create them is
+/// measured, too.
 struct Traffic {
     standing: u32,
     flows: u32,
@@ -128,14 +129,16 @@ impl Traffic {
         Self { standing, flows, now: Time::ZERO, flow: 0, stride: 7 % flows, made: 0, ecn }
     }
 
-    /// Every second packet is one of a second flow, which is L4S: a dual queue has both at work.
+    /// Every second packet belongs to a second flow, which is L4S, so that both halves of a dual
+    /// queue work.
     const fn half_l4s() -> Self {
         Self { ecn: [Ecn::Ect0, Ecn::Ect1], stride: 1, ..Self::new(STANDING, 2) }
     }
 
     #[inline]
     fn packet(&mut self) -> Packet<u64> {
-        // A stride prime to the number of flows visits all of them, no two in a row.
+        // A stride that is prime to the number of flows visits all flows, with no two consecutive
+        // packets of one flow.
         self.flow += self.stride;
         if self.flow >= self.flows {
             self.flow -= self.flows;
@@ -148,7 +151,7 @@ impl Traffic {
     }
 }
 
-/// The ring buffer that everything is compared with, without limit or counters.
+/// The ring buffer that disciplines are compared with, without limit or counters.
 struct PlainRing(VecDeque<Packet<u64>>);
 
 impl Qdisc<u64> for PlainRing {
@@ -255,7 +258,7 @@ fn row(spec: &str, standing: u32, flows: u32) -> Row {
     }
 }
 
-/// The discipline by its own type; `None` for one that is made of others behind the trait.
+/// Returns the discipline by its own type; `None` for one that consists of others behind the trait.
 fn known_type(config: &QueueConfig) -> Option<Box<dyn Passage>> {
     fn boxed<Q: Qdisc<u64> + 'static>(queue: Q) -> Box<dyn Passage> {
         Box::new(KnownType(queue))
@@ -310,7 +313,7 @@ fn print_table() {
         for (row, (behind_trait, known_type)) in rows.iter_mut().zip(&mut times) {
             let called = row.behind_trait.nanos_per_packet();
             let known = row.known_type.as_mut().map(Subject::nanos_per_packet);
-            // The first round warms up.
+            // The first round is not measured: it warms up.
             if round > 0 {
                 behind_trait.push(called);
                 known_type.extend(known);
@@ -341,7 +344,7 @@ fn print_table() {
     println!("median of {ROUNDS} rounds of {PACKETS_PER_ROUND} packets, interleaved");
 }
 
-/// The goal of a discipline, and in which of the two ways it is met.
+/// The goal of a discipline, and the way in which it is called for it.
 fn verdict(name: &str, called: f64, known: Option<f64>) -> (String, &'static str) {
     let Some(goal) = goal(name) else { return (String::new(), "") };
     let met = match (known.map(|known| known <= goal), called <= goal) {
@@ -354,7 +357,7 @@ fn verdict(name: &str, called: f64, known: Option<f64>) -> (String, &'static str
     (format!("{goal:.0}x"), met)
 }
 
-/// How many times the ring buffer's time a discipline may take.
+/// The maximum time of a discipline, as a multiple of the ring buffer's.
 fn goal(name: &str) -> Option<f64> {
     let within_two = ["codel", "pie", "docsis-pie", "bode", "dualpi2", "docsis-lld"];
     let discipline = name.split([':', ',']).next().unwrap_or(name);

@@ -22,7 +22,7 @@ const BIN_MS: u64 = 100;
 const OUTAGE_MS: u64 = 200;
 const LINK_SECONDS: u64 = 3_600;
 
-/// The times of delivery opportunities in nanoseconds, and what they say.
+/// The times of delivery opportunities in nanoseconds, and statistics of them.
 struct Summary {
     mean: f64,
     quantiles: [f64; 5],
@@ -114,7 +114,7 @@ fn autocorrelation(bins: &[f64], lag: usize) -> f64 {
     pairs.map(|(a, b)| (a - mean) * (b - mean)).sum::<f64>() / variance
 }
 
-/// The opportunities that a link offers to a sender that always has something to send.
+/// Returns the opportunities that a link offers to a sender that always has data to send.
 fn run_link(spec: &str) -> Result<Vec<u64>, String> {
     let setup = LinkSetup::parse(spec).map_err(|error| error.to_string())?;
     let mut process: RateProcess = setup.rate.started(&Rng::new(1));

@@ -1,5 +1,6 @@
-//! A queue discipline of your own in 60 lines: BoDe from its formula, the laws that every queue
-//! obeys applied to it, and its fates beside those of the built-in one on the same packets.
+//! A queue discipline of your own in 60 lines: BoDe from its formula. The example applies the laws
+//! of all queues to it, and compares its decisions with those of the built-in BoDe on the same
+//! packets.
 //!
 //! `cargo run -p underload-aqm --example own_queue`, and for the laws
 //! `cargo test -p underload-aqm --test own_queue`; `docs/tutorials/own-queue.md` explains it.
@@ -45,7 +46,7 @@ fn mine() -> Subject {
     })
 }
 
-/// Sends the same packets through both over a link of 10 Mbit/s, and says what came of it.
+/// Sends the same packets through both queues over a link of 10 Mbit/s, and prints the fates.
 pub fn compared() -> String {
     let theirs = QueueSetup::parse("bode:profile=paper,bound=20ms", &LinkFacts::default());
     let theirs = theirs.expect("a queue of the registry");

@@ -1,4 +1,5 @@
-//! The decision alone, without the storage: what CoDel, PIE, RED and BoDe are.
+//! Active queue management without the storage of packets: the interface of CoDel, PIE, RED and
+//! BoDe.
 //!
 //! The kernel makes the same cut (`codel_impl.h`, `pie_drop_early`): one algorithm then serves a
 //! single queue ([`Single`](crate::queue::store::Single)) and each flow of a fair queue alike.
@@ -21,14 +22,14 @@ pub trait Aqm {
         store.pop()
     }
 
-    /// Called instead of `on_enqueue` for an arrival that finds no room. `backlog` is that of its
+    /// Called instead of `on_enqueue` for an arrival that exceeds a limit. `backlog` is that of its
     /// queue.
     fn on_refused(&mut self, _now: Time, _meta: &Meta, _backlog: Backlog) {}
 
-    /// Called after packets were dropped from the head for lack of room.
+    /// Called after packets were dropped from the head because a limit was exceeded.
     fn on_overlimit(&mut self, _now: Time, _packets: u32) {}
 
-    /// Internal state worth plotting; see [`Qdisc::gauges`](crate::qdisc::Qdisc::gauges).
+    /// Reports internal state worth plotting; see [`Qdisc::gauges`](crate::qdisc::Qdisc::gauges).
     fn gauges(&self, _visit: &mut dyn FnMut(&'static str, f64)) {}
 }
 
@@ -96,8 +97,8 @@ pub(crate) fn signal<P>(
     Some(packet)
 }
 
-/// Marks a packet if it is ECN-capable; nothing else marks. A packet that is CE already counts as
-/// signalled, not as marked.
+/// Marks a packet if it is ECN-capable; all marks are set here. A packet that already has CE counts
+/// as signalled, but not as marked.
 pub(crate) fn mark_if_capable(meta: &mut Meta) -> Marking {
     match meta.ecn {
         Ecn::NotEct => Marking::NotCapable,

@@ -50,7 +50,7 @@ mod tests {
             words[at] = new;
             words.push(after);
             let folded = fold(sum(&bytes(&words)));
-            // All ones is the only sum a receiver accepts; a header is never all zeroes.
+            // Only a sum of all ones is accepted by a receiver; a header is never all zeroes.
             prop_assert!(folded == 0xffff || words.iter().all(|word| *word == 0));
         }
     }

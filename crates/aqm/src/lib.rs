@@ -1,8 +1,8 @@
 //! Queue disciplines and links as pure functions of time.
 //!
 //! Time and randomness are arguments: the crate is `no_std`, has no dependencies, reads no clock
-//! and draws no random number, so the same code decides in a simulator, in an emulator and in a
-//! replay, and decides the same.
+//! and draws no random number. So the same code makes the same decisions in a simulator, in an
+//! emulator and in a replay.
 //!
 //! | module | what it promises |
 //! |---|---|

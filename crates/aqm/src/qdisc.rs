@@ -57,7 +57,8 @@ pub enum Admit {
 pub enum Dequeue<P> {
     Packet(Packet<P>),
     Empty,
-    /// The queue shapes: a stored packet may leave at this time. Asking earlier is harmless.
+    /// The queue shapes its traffic: a stored packet may leave at this time. Calling earlier is
+    /// harmless.
     NotBefore(Time),
 }
 
@@ -65,7 +66,7 @@ pub enum Dequeue<P> {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Backlog {
     pub packets: u32,
-    /// As the link charges them.
+    /// Bytes as the link charges them.
     pub bytes: u64,
 }
 
@@ -99,7 +100,7 @@ impl Backlog {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Count {
     pub packets: u64,
-    /// As the link charges them.
+    /// Bytes as the link charges them.
     pub bytes: u64,
 }
 
@@ -125,7 +126,7 @@ pub struct Stats {
     pub marked: u64,
 }
 
-/// Implements `+` and `-` field by field.
+/// Implements `+` and `-` for each field.
 macro_rules! fieldwise {
     ($($Type:ident: $Operator:ident::$method:ident { $($field:ident),+ };)+) => {$(
         impl $Operator for $Type {

@@ -28,7 +28,7 @@ impl Rate {
         self.0 == 0
     }
 
-    /// Returns the time of `bytes`, rounded down to the nanosecond; `None` at rate zero.
+    /// Returns the time that `bytes` take, rounded down to the nanosecond; `None` at rate zero.
     pub const fn time_for(self, bytes: u64) -> Option<Span> {
         if self.0 == 0 {
             return None;

@@ -1,8 +1,8 @@
 //! Rules by which devices on a path change the DSCP and ECN fields of packets that they forward.
 //!
 //! Some changes are meant: a network's edge translates its neighbour's codepoints (RFC 2474,
-//! section 3). Others are faults: a field set to zero ("bleached") takes from a packet what it
-//! asked for, and a changed ECN field breaks the feedback of the transport (RFC 3168, section 7).
+//! section 3). Others are faults: a field set to zero ("bleached") removes the class that a packet
+//! requested, and a changed ECN field breaks the feedback of the transport (RFC 3168, section 7).
 //! How rules are written is in [`config`](crate::config).
 
 use alloc::vec::Vec;

@@ -23,7 +23,7 @@ impl Rng {
     /// Returns an independent stream for the component `label`. The parent is not advanced.
     #[must_use]
     pub fn child(&self, label: &str) -> Self {
-        // FNV-1a over the label, then mixed with the parent's identity.
+        // The identity is FNV-1a over the label, mixed with the parent's identity.
         let mut hash: u64 = 0xcbf2_9ce4_8422_2325;
         for byte in label.bytes() {
             hash = (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);

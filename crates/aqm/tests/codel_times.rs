@@ -1,5 +1,5 @@
-//! When CoDel drops, per profile: single facts measured from the kernel's and Mahimahi's code and
-//! from RFC 8289's pseudo-code, and those that the ns-3 suite asserts.
+//! When CoDel drops, per profile: facts measured from the kernel's and Mahimahi's code and from RFC
+//! 8289's pseudo-code, and facts that the ns-3 suite asserts.
 
 use underload_aqm::config::LinkFacts;
 use underload_aqm::packet::{Ecn, Meta, Packet};
@@ -87,7 +87,7 @@ fn rfc_drops_when_the_pseudo_code_does() {
     assert_eq!(signals.drops.len(), 94);
 }
 
-/// The stamps of Mahimahi are whole milliseconds, rounded up where the facts were taken.
+/// Mahimahi's time stamps are whole milliseconds, rounded up when these facts were measured.
 #[test]
 fn mahimahi_loses_the_follower() {
     let signals = at_twice_the_rate("codel:profile=mahimahi,limit=100000p", Ecn::NotEct, 1_000);
@@ -96,8 +96,8 @@ fn mahimahi_loses_the_follower() {
     assert_eq!(signals.drops.len(), 99);
 }
 
-/// ns-3's suite: 20 packets of 1000 bytes; no drop at 10 ms; at 210 ms one drop and one packet
-/// out, and no second drop at the same instant.
+/// ns-3's suite: of 20 packets of 1000 bytes none is dropped at 10 ms. At 210 ms one packet is
+/// dropped and one leaves, and no second one is dropped at that instant.
 #[test]
 fn one_drop_on_entering_the_dropping_state() {
     for profile in ["linux", "rfc"] {
@@ -127,8 +127,7 @@ fn three_arrivals_beyond_the_limit_are_refused() {
     assert_eq!(signals.drops.iter().map(|(id, _)| *id).collect::<Vec<_>>(), [500, 501, 502]);
 }
 
-/// The CE threshold marks whatever waited longer, one packet after another, with the law's own
-/// ECN off.
+/// The CE threshold marks each packet that waited longer, even with the law's own ECN off.
 #[test]
 fn ce_threshold_marks_every_packet_that_waited_longer() {
     let mut queue = queue("codel:profile=linux,ce-threshold=2ms");
@@ -142,7 +141,8 @@ fn ce_threshold_marks_every_packet_that_waited_longer() {
     assert_eq!(signals.marks, [(3, 3), (4, 4)]);
 }
 
-/// The kernel's clock wraps after 2^32 ticks of 1024 ns, 73 minutes: nothing may change there.
+/// The kernel's clock wraps after 2^32 ticks of 1024 ns, 73 minutes; the behaviour must not change
+/// then.
 #[test]
 fn the_wrap_of_the_kernel_clock_changes_nothing() {
     let run = |start_ms: u64, profile: &str| {

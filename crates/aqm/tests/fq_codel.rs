@@ -47,7 +47,7 @@ fn five_flows(spec: &str, ecn: Ecn) -> PerFlow {
 }
 
 /// ns-3's suite marks six packets of each flow. Its guard looks at the flow's own 1500 bytes, as
-/// the `rfc` profile does; the kernel's looks at all flows and marks on.
+/// the `rfc` profile does; the kernel's looks at all flows and continues to mark.
 #[test]
 fn marks_of_each_flow_depend_on_whose_backlog_the_guard_sees() {
     let own = five_flows("fq-codel:profile=rfc,mtu=1500B", Ecn::Ect0);

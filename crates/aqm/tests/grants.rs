@@ -36,7 +36,7 @@ struct Log {
     sent: Vec<(Time, Time, u32, bool)>,
     order: Vec<usize>,
     dropped: usize,
-    /// Sent to the classic flow by queue protection.
+    /// Packets that queue protection moved to the classic flow.
     sanctioned: BTreeSet<usize>,
 }
 
@@ -86,7 +86,8 @@ fn a_packet_is_asked_for_at_the_next_boundary_and_leaves_with_its_grant() {
     }
     drain(&mut link, &mut log, us(100_000));
     let times: Vec<_> = log.sent.iter().map(|(start, end, ..)| (*start, *end)).collect();
-    // The first two are asked for at 2 ms (an arrival counts at its own instant), the third at 4.
+    // The first two packets are requested at 2 ms (an arrival at the boundary counts), the third at
+    // 4 ms.
     let expected = [(5_000, 5_200), (5_200, 5_400), (7_000, 7_200)];
     assert_eq!(times, expected.map(|(start, end)| (us(start), us(end))));
     assert_eq!(link.next_event(), None, "an empty upstream rests");
@@ -94,7 +95,7 @@ fn a_packet_is_asked_for_at_the_next_boundary_and_leaves_with_its_grant() {
 
 #[test]
 fn a_proactive_grant_saves_the_request() {
-    // 1000 bytes every millisecond, unasked.
+    // A proactive grant of 1000 bytes every millisecond.
     let queue = "docsis-lld:grant-rate=8mbit,grant-interval=1ms";
     let (mut link, mut log) = (link(LINK, queue), Log::default());
     link.send(us(300), packet(0, 1_000, true), &mut log);
@@ -106,7 +107,7 @@ fn a_proactive_grant_saves_the_request() {
 
 #[test]
 fn a_packet_too_large_for_one_grant_leaves_with_the_grant_that_completes_it() {
-    // 400 bytes every millisecond; the request loop is out of the way.
+    // Proactive grants of 400 bytes every millisecond; the request loop is too long to matter.
     let spec = "docsis:rate=20mbit,peak=40mbit,map=2ms,grant=1s";
     let queue = "docsis-lld:grant-rate=3200kbit,grant-interval=1ms";
     let (mut link, mut log) = (link(spec, queue), Log::default());
@@ -114,7 +115,7 @@ fn a_packet_too_large_for_one_grant_leaves_with_the_grant_that_completes_it() {
     link.send(us(300), packet(1, 100, true), &mut log);
     drain(&mut link, &mut log, us(50_000));
     let times: Vec<_> = log.sent.iter().map(|(start, ..)| *start).collect();
-    // 1200 bytes by 3 ms; of them 200 are left for the next.
+    // 1200 bytes are granted by 3 ms, and 200 of them are left for the next packet.
     assert_eq!(times, [us(3_000), us(3_200)]);
 }
 
@@ -127,12 +128,12 @@ fn a_marked_packet_overtakes_inside_the_modem() {
     link.send(us(4_000), packet(40, 200, true), &mut log);
     drain(&mut link, &mut log, us(200_000));
     let place = log.order.iter().position(|id| *id == 40).expect("it left");
-    // 7 ms of 20 Mbit/s and the burst are granted by then: 13 of 40.
+    // By then 7 ms of 20 Mbit/s and the burst are granted: 13 of 40 packets.
     assert_eq!(log.sent[place].0, us(7_000));
     assert!(place < 15 && log.order.len() == 41, "{place}");
 }
 
-/// Both flows wait for all of `seconds`; bytes of each, L first.
+/// Both flows have packets for all of `seconds`. Returns the bytes of each, L first.
 fn busy(spec: &str, queue: &str, seconds: u64) -> [u64; 2] {
     let (mut link, mut log) = (link(spec, queue), Log::default());
     let end = Time::from_secs(seconds);
@@ -144,7 +145,7 @@ fn busy(spec: &str, queue: &str, seconds: u64) -> [u64; 2] {
     }
     drain(&mut link, &mut log, end);
     let mut bytes = [0; 2];
-    // The beginning is left out: bursts, and the first grants' way.
+    // Excludes the beginning, with its bursts and the delay of the first grants.
     let steady = log.sent.iter().filter(|(start, ..)| *start >= Time::from_secs(1) && *start < end);
     for (.., len, low_latency) in steady {
         bytes[usize::from(!low_latency)] += u64::from(*len);
@@ -152,7 +153,7 @@ fn busy(spec: &str, queue: &str, seconds: u64) -> [u64; 2] {
     bytes
 }
 
-/// Nothing is sent away, and nothing dropped but for lack of room.
+/// No packet is moved, and drops are only those of a full queue.
 const GREEDY: &str = "docsis-lld:protection=off,classic-limit=1MB,low-latency-limit=1MB,target=1s";
 
 #[test]
@@ -177,13 +178,13 @@ fn grants_keep_each_flow_to_its_own_rate() {
 
 #[test]
 fn proactive_grants_count_in_the_low_latency_part() {
-    // 19 of 20 Mbit/s are granted unasked, more than 230/256 of them.
+    // 19 of 20 Mbit/s are granted proactively, more than 230/256 of them.
     let [low_latency, classic] = busy(LINK, &format!("{GREEDY},grant-rate=19mbit"), 3);
     assert!(low_latency.abs_diff(4_750_000) <= 15_000, "{low_latency}");
     assert!(classic.abs_diff(250_000) <= 5_000, "{classic}");
 }
 
-/// A grant is idle only where no flow requests it: the unused part of proactive grants is granted
+/// Capacity is idle only if no flow requests it: the unused part of proactive grants is granted
 /// again.
 #[test]
 fn unused_proactive_grants_cost_the_classic_flow_none_of_the_rate() {
@@ -202,7 +203,7 @@ fn unused_proactive_grants_cost_the_classic_flow_none_of_the_rate() {
 
 #[test]
 fn without_requests_the_low_latency_flow_gets_no_more_than_guaranteed() {
-    // No requested grant comes within the first second.
+    // No requested grant begins within the first second.
     let spec = "docsis:rate=20mbit,peak=40mbit,map=2ms,grant=1s";
     let queue = format!("{GREEDY},grant-rate=2mbit,grant-interval=3ms");
     let (mut link, mut log) = (link(spec, &queue), Log::default());
@@ -237,7 +238,7 @@ fn what_is_granted_is_sent_or_counted_as_unused() {
     assert_eq!(gauge(&link, "docsis-lld.classic_granted_bytes"), 0);
 }
 
-/// Arrivals: gap in microseconds, bytes, low latency or classic.
+/// Arrivals: gap in microseconds, bytes, and whether of the low latency flow.
 fn arrivals() -> impl Strategy<Value = Vec<(u64, u32, bool)>> {
     prop::collection::vec((0_u64..3_000, 40_u32..1_500, any::<bool>()), 1..200)
 }
@@ -302,7 +303,7 @@ proptest! {
         for case in SPECS {
             let (out, log) = outcome(case, &script, None);
             prop_assert_eq!(out.len() + log.dropped, script.len(), "{:?}", case);
-            // Packets that queue protection sent away stay in order, and so do the others.
+            // Packets that queue protection moved stay in order, and so do the others.
             for (low_latency, sent_away) in [(true, false), (true, true), (false, false)] {
                 let of = |(id, _): &&(usize, Time)| {
                     script[*id].2 == low_latency && log.sanctioned.contains(id) == sent_away
@@ -314,7 +315,8 @@ proptest! {
         }
     }
 
-    /// Settled per MAP interval: in any window what the rate brings, the burst, and two intervals.
+    /// Buckets are settled per MAP interval: any window has at most the bytes of the rate, the
+    /// burst, and two intervals.
     #[test]
     fn every_window_conforms(script in arrivals()) {
         let rate_and_burst = [(20_000, 3_044, 2_000), (3_000, 3_044, 700), (5_000, 20_000, 3_000)];
@@ -325,7 +327,8 @@ proptest! {
                 for (start, _, len, _) in &log.sent[from..] {
                     bytes += u64::from(*len);
                     let window_us = start.since(log.sent[from].0).as_nanos() / 1_000 + 2 * map_us;
-                    // A packet is sent with what was granted before it was complete.
+                    // A packet is sent with bytes that were granted before it had arrived
+                    // completely.
                     let most = kilobits * window_us / 8_000 + burst + 2 * 1_500;
                     prop_assert!(bytes <= most, "{:?}: {} > {}", case, bytes, most);
                 }

@@ -32,7 +32,7 @@ const LINKS: [&str; 15] = [
 /// A packet at the far end: its number, when it arrived, and its DSCP and ECN fields then.
 type Arrival = (usize, Time, u8);
 
-/// Packet number `id` with DSCP 45; the ECN fields take turns.
+/// Returns packet number `id` with DSCP 45; the ECN fields alternate.
 fn packet(id: usize, len: u32) -> Packet<usize> {
     let dscp = Dscp::NON_QUEUE_BUILDING;
     let meta = Meta { dscp, ecn: Ecn::from_bits(id as u8), ..Meta::new(len, 0) };
@@ -53,8 +53,8 @@ fn link(spec: &str, queue: &str) -> Link<usize> {
     setup.build(queue.build(&rng), &rng)
 }
 
-/// Offers the packets, polls every `every` (and at every arrival, after it), and lists what came
-/// out.
+/// Offers the packets, polls every `every` and after every arrival, and returns the packets that
+/// left.
 fn outcome(spec: &str, queue: &str, script: &[(u64, u32)], every: Option<Span>) -> Vec<Arrival> {
     let mut link = link(spec, queue);
     let mut out = Vec::new();
@@ -96,7 +96,7 @@ proptest! {
     }
 }
 
-/// As [`outcome`], polling only when `next_event` says so.
+/// Like [`outcome`], but polls only at the times of `next_event`.
 fn outcome_by_events(spec: &str, script: &[(u64, u32)]) -> Vec<Arrival> {
     let mut link = link(spec, "fifo:limit=20p");
     let mut out = Vec::new();
@@ -158,7 +158,8 @@ proptest! {
         for ((id, time, _), (granted_id, sent, _)) in direct.iter().zip(&granted) {
             prop_assert_eq!(id, granted_id);
             let added = sent.since(*time).as_nanos();
-            // Up to a MAP interval for the request, and as much again behind earlier grants.
+            // The delay is at most a MAP interval until the request, and one more behind earlier
+            // grants.
             prop_assert!((3_000_000..=7_000_000).contains(&added), "{} ns", added);
         }
     }
@@ -181,8 +182,8 @@ impl Observer<usize> for Fates {
     }
 }
 
-/// Bursts of many flows, each followed by silence long enough for most of a queue to leave, by
-/// nothing but the events that the link names.
+/// Sends bursts of many flows, each followed by silence in which most of a queue leaves, and polls
+/// only at the times that the link announces.
 fn drained_by_events(spec: &str, queue: &str) -> Fates {
     const BURST: usize = 60;
     let mut link = link(spec, queue);
@@ -208,8 +209,8 @@ fn drained_by_events(spec: &str, queue: &str) -> Fates {
     fates
 }
 
-/// A queue may drop all that it has while it is asked for one packet, and answer that it is empty.
-/// Whatever it keeps, the link must ask again without another arrival to wake it.
+/// A queue that is asked for one packet may drop several and answer that it is empty. If it still
+/// stores packets, the link must ask again without another arrival.
 #[test]
 fn no_queue_keeps_a_packet_that_its_link_never_asks_for() {
     let names = QUEUES.iter().map(|entry| entry.definition.name.to_owned());

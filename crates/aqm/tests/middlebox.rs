@@ -39,7 +39,7 @@ fn packet(id: usize, tos: u8) -> Packet<usize> {
     Packet { meta: Meta { dscp, ecn, ..Meta::new(1_000, 0) }, payload: id }
 }
 
-/// Sends packets of these fields, one each millisecond; the fields on arrival, by packet.
+/// Sends packets with these fields, one per millisecond. Returns the fields on arrival, by packet.
 fn deliver(spec: &str, sent: &[u8]) -> (Vec<(usize, u8)>, Told) {
     let setup = LinkSetup::parse(spec).expect(spec);
     let queue = QueueSetup::parse("fifo", &LinkFacts::default()).expect("a queue");
@@ -72,7 +72,8 @@ fn marks_fall_on_ect_packets_alone_with_the_probability_asked_for() {
         assert!(!is_marked || matches!(was, Ecn::Ect0 | Ecn::Ect1), "{was:?} was marked");
         capable += u32::from(matches!(was, Ecn::Ect0 | Ecn::Ect1));
     }
-    // 20 % of 40,000 are lost, half of the rest is ECT: 16,000 draws, whose deviation is 38.
+    // Of 40,000 packets 20 % are lost, and half of the rest is ECT: 16,000 draws with a deviation
+    // of 38.
     assert!((15_700..16_300).contains(&capable), "{capable}");
     assert!((1_450..1_750).contains(&told.marked.len()), "{}", told.marked.len());
     assert!(told.marked.iter().all(|id| !told.lost.contains(id)), "a lost packet was marked");
@@ -120,13 +121,14 @@ fn every_profile_changes_what_it_is_known_for() {
 
 #[test]
 fn rules_follow_each_other_and_come_after_marks() {
-    // CE of the link's own, then taken off, then a codepoint on what was none of ECN.
+    // The link sets CE, and then rules change CE to ECT(1), ECT(1) to Not-ECT, and Not-ECT to
+    // ECT(0).
     let spec = "1gbit:mark=100%,remark=ecn:ce>ect1+ecn:ect1>not-ect+ecn:not-ect>ect0";
     let (arrived, told) = deliver(spec, &[0, 1, 2, 3]);
     assert!(arrived.iter().all(|(_, byte)| *byte == 2), "{arrived:?}");
     assert_eq!(told.marked, [1, 2]);
     assert_eq!(told.remarked[..3], [vec![1, 2, 3], vec![1, 2, 3], vec![0, 1, 2, 3]]);
-    // Two rules that undo each other: both are counted, and the packet is unchanged.
+    // Two rules that undo each other: both count the packet, which is unchanged.
     let (arrived, told) = deliver("1gbit:remark=dscp:45>0+dscp:0>45", &[45 << 2, 0]);
     assert_eq!(arrived, [(0, 45 << 2), (1, 45 << 2)]);
     assert_eq!(told.remarked[..2], [vec![0], vec![0, 1]]);
@@ -141,7 +143,7 @@ fn a_share_is_of_the_delivered_packets_and_shifts_no_other_random_number() {
     let parts = format!("{spec},remark=dscp:45>0@0%..30%+dscp:45>46@30%..50%");
     let (arrived, told) = deliver(&parts, &sent);
     assert_eq!(ids(&arrived), ids(&plain));
-    // Of about 18,000: deviations 61 and 54.
+    // Deviations of about 18,000 draws: 61 and 54.
     let [zero, other] = [0, 46 << 2].map(|tos| arrived.iter().filter(|a| a.1 == tos).count());
     assert!((5_100..5_700).contains(&zero) && (3_300..3_900).contains(&other), "{zero} {other}");
     assert_eq!([zero, other], [told.remarked[0].len(), told.remarked[1].len()]);

@@ -38,7 +38,8 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// 1000 flows at twice a link of one packet per millisecond, then half its rate.
+/// 1000 flows send at twice the rate of a link of one packet per millisecond, then at half its
+/// rate.
 fn work(queue: &mut dyn Qdisc<u32>, start: Time, rng: &mut Rng) {
     for half_ms in 0..6_000_u64 {
         let now = start + Span::from_micros(500) * half_ms;
@@ -54,7 +55,7 @@ fn work(queue: &mut dyn Qdisc<u32>, start: Time, rng: &mut Rng) {
     }
 }
 
-/// Fills every class and flow to its limit, then drains: the high-water mark.
+/// Fills every class and flow to its limit and drains them, to reach the maximum memory.
 fn warm_up(queue: &mut dyn Qdisc<u32>, rng: &mut Rng) {
     for number in 0..100_000 {
         let mut meta = Meta::new(1_500, rng.below(1_000));
@@ -97,7 +98,7 @@ fn no_discipline_allocates_once_warm() {
     }
 }
 
-/// Both service flows behind a link with grants, busy and idle in turn.
+/// Both service flows behind a link with grants, alternately busy and idle.
 #[test]
 fn a_link_with_grants_does_not_allocate_once_warm() {
     let setup =
@@ -120,7 +121,7 @@ fn a_link_with_grants_does_not_allocate_once_warm() {
         }
         ALLOCATIONS.get() - before
     };
-    // 16 times the rate, then a fiftieth of it.
+    // 16 times the link's rate, then a fiftieth of it.
     run(0, 20_000, 50);
     run(1_000, 1_100, 40_000);
     assert_eq!(run(1_000_000, 1_020_000, 50), 0);

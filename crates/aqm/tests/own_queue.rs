@@ -1,4 +1,4 @@
-//! The queue of the tutorial: its laws, and what the page says of it.
+//! The queue of the tutorial: its laws, and the statements of the page about it.
 
 #[allow(dead_code, reason = "an example's main is not called here")]
 #[path = "../examples/own_queue.rs"]
@@ -13,7 +13,7 @@ fn the_page_shows_the_example_and_what_it_prints() {
     assert!(blocks.len() >= 2, "the rule and its laws");
     for block in blocks {
         let code = block.split("```").next().unwrap_or_default();
-        // Parts of the file, in its words; `...` is text that is left out.
+        // Excerpts of the file; `...` stands for omitted text.
         for part in code.split("...\n").map(str::trim_end) {
             assert!(EXAMPLE.contains(part), "not in the example:\n{part}");
         }

@@ -1,4 +1,4 @@
-//! Fates equal to those that independent implementations gave the same packets.
+//! Compares the fates of packets with those in independent implementations.
 //!
 //! `tests/vectors` holds packet scripts and, per script, what the unmodified Linux 6.12 CoDel,
 //! CAKE, FQ-PIE and SFB, Linux 7.2 DualPI2, CableLabs' own dual queue with its queue protection
@@ -36,7 +36,7 @@ impl Observer<usize> for Fates {
     }
 }
 
-/// The rows of a compressed CSV file, header checked and left out.
+/// Returns the rows of a compressed CSV file, after checking its header.
 fn rows(name: &str, header: &str) -> Vec<Vec<String>> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/vectors").join(name);
     let file = File::open(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
@@ -77,7 +77,7 @@ fn expected(implementation: &str, script: &str) -> Vec<Transmission> {
     rows.iter().map(fate).collect()
 }
 
-/// The seed of the random numbers that an implementation was run with.
+/// The seed of the random numbers of the implementation's run.
 fn seed(implementation: &str) -> u64 {
     u64::from(!implementation.starts_with("linux_cake"))
 }
@@ -102,10 +102,10 @@ type Drive = (&'static str, &'static str);
 
 const FOUR: [Drive; 4] =
     [("cbr_1", "12mbit"), ("mix_7", "10mbit"), ("bursts_3", "10mbit"), ("trickle_4", "1mbit")];
-/// The link stands still for a second, and the kernel's 32-bit step wraps.
+/// The link stops for a second, and the kernel's 32-bit step wraps.
 const OUTAGE: Drive = ("outage_1", "steps:0s=10mbit,1s=0bit,2s=10mbit");
 
-/// Replays the four scripts that every implementation was given.
+/// Replays the four scripts that every implementation ran.
 fn check(implementation: &str, queue: &str) {
     for (script, link) in FOUR {
         check_script(implementation, script, queue, link);

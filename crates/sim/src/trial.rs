@@ -1,4 +1,4 @@
-//! A trial: phases, flows, and the record that comes out.
+//! A trial: its phases, its flows and its record.
 
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, Ordering};

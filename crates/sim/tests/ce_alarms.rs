@@ -16,7 +16,7 @@ fn probe() -> FlowConfig {
     FlowConfig::new("l4s probe", FlowKind::Probe(kind))
 }
 
-/// The alarms of these flows after `idle` and `load` seconds over an up link.
+/// Returns the alarms of these flows in a trial with `idle` and `load` seconds over an up link.
 fn alarms(queue: &str, link: &str, flows: Vec<FlowConfig>, idle: u64, load: u64) -> Vec<CeAlarm> {
     let phases =
         Phases { idle: Span::from_secs(idle), load: Span::from_secs(load), ..Phases::default() };

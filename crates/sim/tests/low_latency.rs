@@ -55,7 +55,7 @@ fn p99_ms(outcome: &TrialOutcome, probe: &str) -> [f64; 2] {
     })
 }
 
-/// Utilisation of the up link against that of another trial.
+/// Returns the utilisation of the up link relative to that in another trial.
 fn against(outcome: &TrialOutcome, other: &TrialOutcome) -> f64 {
     let rate = |outcome| up_link(outcome).throughput_bit_per_s as f64;
     rate(outcome) / rate(other)

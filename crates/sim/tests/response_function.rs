@@ -79,7 +79,7 @@ fn prague_answers_random_marks_with_two_over_p() {
     }
 }
 
-/// Linux 7.3.4 in User-Mode Linux, `netem loss ... ecn`, 30 ms, a minute without its first 10 s:
+/// Linux 7.3.4 in User-Mode Linux, `netem loss ... ecn`, 30 ms, the last 50 s of a minute:
 /// 58.6, 18.8 and 8.8 segments, about 10 % below 2/p, since the window does not grow in a round
 /// trip with a mark.
 #[test]

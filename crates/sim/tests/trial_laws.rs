@@ -188,7 +188,7 @@ fn queues_lose_no_packet_without_saying_so() {
 #[test]
 fn an_idle_path_takes_its_delays_and_a_transmission_each_way() {
     let outcome = run(config(vec![probe("probe")], "fifo:limit=100p", 1)).unwrap();
-    // 80 bytes: 32 us at 20 Mbit/s, 6.4 us at 100 Mbit/s.
+    // An 80-byte packet takes 32 us at 20 Mbit/s and 6.4 us at 100 Mbit/s.
     assert_eq!(outcome.samples.len(), 600);
     for sample in &outcome.samples {
         assert_eq!(sample.rtt_ns, Some(40_000_000 + 32_000 + 6_400));
@@ -210,7 +210,7 @@ fn a_busy_fifo_shows_its_depth_to_the_open_loop_probe_and_fills_the_link() {
         .find(|latency| latency.window.phase == Phase::Load)
         .and_then(|latency| latency.distribution)
         .unwrap();
-    // 150 kB at 20 Mbit/s are 60 ms.
+    // At 20 Mbit/s, 150 kB take 60 ms.
     assert!((99_000_000..=101_500_000).contains(&load.max_ns), "{load:?}");
     let goodput = outcome.record.flows[1].goodput_up_bit_per_s.unwrap();
     assert!((19_000_000..=19_400_000).contains(&goodput), "{goodput}");
@@ -227,7 +227,7 @@ fn a_closed_loop_probe_sends_on_answers_and_survives_loss() {
     let lost = outcome.samples.iter().filter(|sample| sample.rtt_ns.is_none()).count();
     let answered = outcome.samples.len() - lost;
     assert!(lost > 0, "the premise: something was lost");
-    // 12 s are `answered` round trips of 40.04 ms and `lost` timeouts of a second.
+    // The 12 s consist of `answered` round trips of 40.04 ms and `lost` timeouts of a second.
     let spent = answered as f64 * 0.040_044 + lost as f64;
     assert!((spent - 12.0).abs() < 1.1, "{answered} answered, {lost} lost");
     assert!(outcome.samples.iter().all(|sample| sample.closed_loop));

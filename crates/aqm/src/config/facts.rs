@@ -17,7 +17,7 @@ pub struct LinkFacts {
 }
 
 impl LinkFacts {
-    /// Facts of a link about which nothing is known.
+    /// The facts of a link about which nothing is known.
     pub const UNKNOWN: Self =
         Self { rate: None, peak: None, burst_bytes: None, request_loop: None };
 

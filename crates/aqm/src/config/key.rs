@@ -196,7 +196,7 @@ pub enum Bytes {}
 pub enum Packets {}
 #[derive(Debug)]
 pub enum Count {}
-/// A decimal number in millionths.
+/// A decimal number, stored in millionths.
 #[derive(Debug)]
 pub enum Millionths {}
 /// A probability, as a fraction of 2^32.
@@ -206,16 +206,16 @@ pub enum Probability {}
 #[derive(Debug)]
 pub enum DscpSet {}
 
-/// A number of packets or of bytes; the unit decides.
+/// A limit in packets or in bytes, depending on the unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PacketsOrBytes {
-    /// A number of packets of any size.
+    /// A limit in packets, whatever their size.
     Packets(u32),
-    /// A number of bytes in any number of packets.
+    /// A limit in bytes, whatever the number of packets.
     Bytes(u64),
 }
 
-/// A number of bytes, or the time that they take at a link's rate.
+/// A number of bytes, or the time that bytes take at a link's rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BytesOrSpan {
     Bytes(u64),

@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 
 /// Letters of a word that are compared; a hostile file may have a longer one.
 const MOST_LETTERS: usize = 64;
-/// The most mistakes with which a word is still recognised.
+/// Maximum number of mistakes with which a word is still recognised.
 const MOST_MISTAKES: usize = 3;
 
 /// Returns the known word that `word` probably means: the nearest within one mistake per three
@@ -12,7 +12,7 @@ const MOST_MISTAKES: usize = 3;
 /// not count.
 pub fn closest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let word = letters(word);
-    // A one-letter word would match every other one.
+    // A known word of one letter would match every other letter.
     let most = (word.len() / 3).clamp(1, MOST_MISTAKES).min(word.len().saturating_sub(1));
     let distances = known.into_iter().map(|known| (distance(&word, &letters(known)), known));
     distances.filter(|(distance, _)| *distance <= most).min().map(|(_, known)| known)
@@ -22,8 +22,8 @@ fn letters(word: &str) -> Vec<char> {
     word.chars().take(MOST_LETTERS).map(|letter| letter.to_ascii_lowercase()).collect()
 }
 
-/// Returns the Damerau-Levenshtein distance with each letter changed once (optimal string
-/// alignment).
+/// Returns the Damerau-Levenshtein distance in which each letter changes at most once (optimal
+/// string alignment).
 fn distance(a: &[char], b: &[char]) -> usize {
     let mut before: Vec<usize> = Vec::new();
     let mut above: Vec<usize> = (0..=b.len()).collect();

@@ -20,18 +20,18 @@ pub enum Kind {
     Bytes,
     /// A number of packets: `1000p`.
     Packets,
-    /// A number of packets or of bytes, told apart by the unit.
+    /// A number of packets or of bytes, depending on the unit.
     Limit,
     /// A number of bytes, or the time that they take at the link's rate.
     BytesOrSpan,
     Count,
-    /// A plain decimal number, kept in millionths.
+    /// A plain decimal number, stored in millionths.
     Decimal,
-    /// A probability: `5%` or `0.05`, kept as a fraction of 2^32.
+    /// A probability: `5%` or `0.05`, stored as a fraction of 2^32.
     Probability,
     Switch,
     Choice(&'static [&'static str]),
-    /// Differentiated Services codepoints, `45` or `45+46`, kept as a set of bits.
+    /// Differentiated Services codepoints, `45` or `45+46`, stored as a set of bits.
     DscpSet,
     /// Rising times between the bins of a latency histogram: `0.5ms+1ms`.
     Edges,
@@ -134,13 +134,13 @@ pub enum Value {
     Bytes(u64),
     Packets(u32),
     Count(u64),
-    /// Of [`Kind::Decimal`], in millionths.
+    /// The value of [`Kind::Decimal`], in millionths.
     Decimal(u64),
-    /// Of [`Kind::Probability`], as a fraction of 2^32.
+    /// The value of [`Kind::Probability`], as a fraction of 2^32.
     Probability(u64),
     Switch(bool),
     Choice(&'static str),
-    /// Of [`Kind::DscpSet`]: bit `n` is codepoint `n`.
+    /// The value of [`Kind::DscpSet`]: bit `n` is codepoint `n`.
     DscpSet(u64),
     Edges(LatencyEdges),
     Text(String),
@@ -303,7 +303,7 @@ mod tests {
         ] {
             assert_eq!(rate(same), Some(Rate::from_megabits_per_second(10)), "{same}");
         }
-        // Bytes could be meant, or nothing.
+        // Without a unit the number may mean bytes, or is a mistake.
         for unclear in ["20MBps", "20MB/s", "20mb", "20M", "20/s", "20ps", "mbit", "20 mbit /s "] {
             assert_eq!(rate(unclear), None, "{unclear}");
         }

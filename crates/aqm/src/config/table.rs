@@ -1,4 +1,4 @@
-//! Parameter tables, and a SPEC understood by one of them.
+//! Parameter tables, and SPECs whose keys and values a table has checked.
 
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -54,7 +54,7 @@ pub struct Values {
 pub type InnerText<'a> = dyn Fn(&Spec) -> Result<String, ConfigError> + 'a;
 
 impl Definition {
-    /// A definition without a name, from which others take the fields that they leave out.
+    /// A definition without a name, which supplies the fields that other definitions leave out.
     pub const BARE: Self = Self {
         name: "",
         aliases: &[],
@@ -125,7 +125,7 @@ impl Definition {
         Ok(values)
     }
 
-    /// Returns the values of a SPEC with nothing but a profile.
+    /// Returns the values of a SPEC that has at most a profile.
     #[cfg(test)]
     pub fn defaults(&'static self, profile: &str) -> Values {
         self.resolve(&Spec::new(self.name).with("profile", profile)).expect("a profile")
@@ -233,9 +233,9 @@ impl Values {
     }
 
     /// Returns the name and every parameter with its value, given or by default, in the order of
-    /// the table: SPECs of one meaning are equal, however they are written. Values are exact, so it
-    /// is not for readers (that is [`Values::label`]), nor for parsing. `queue` returns the meaning
-    /// of an inner queue.
+    /// the table: SPECs of one meaning are equal, however they are written. Values are exact, so
+    /// the text is for comparisons, and neither for readers (see [`Values::label`]) nor for
+    /// parsing. `queue` returns the meaning of an inner queue.
     ///
     /// # Errors
     /// Returns the errors of `queue`.

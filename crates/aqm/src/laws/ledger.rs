@@ -1,4 +1,4 @@
-//! A queue under supervision: every call is checked against a model that knows only packets.
+//! Checks every call of a queue against a model that knows only packets.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -175,8 +175,8 @@ impl Supervised {
         self.queue.stats()
     }
 
-    /// Compares the queue's totals with the books, which proves that its counters only grow, as the
-    /// books do.
+    /// Compares the queue's totals with those of the model, which only grow; so the queue's
+    /// counters only grow, too.
     fn balance(&self) {
         let backlog = self.books.backlog;
         assert_eq!(self.queue.backlog(), backlog, "backlog");

@@ -1,4 +1,5 @@
-//! Laws of every queue discipline, as tests for one of your own: feature `laws`.
+//! The laws of every queue discipline, as tests that also apply to a discipline of your own:
+//! feature `laws`.
 //!
 //! ```ignore
 //! // In the tests of the crate that has the queue, whose dev-dependencies have
@@ -18,7 +19,8 @@
 //! | [`survives_a_giant`] | a packet beyond every limit does no lasting harm |
 //! | [`serves_every_flow`] | every flow is served, with packets of 64 kB, too |
 //!
-//! They test the disciplines of this crate (`tests/laws`). Each panics if its law is broken.
+//! This crate applies the laws to its own disciplines (`tests/laws`). Each function panics if its
+//! law is broken.
 
 mod ledger;
 mod operations;
@@ -58,12 +60,12 @@ pub enum Order {
     Flow,
     /// The packets of one flow keep their order on each side of a dual queue: ECT(1) or CE, or not.
     FlowAndScalability,
-    /// No order: queue protection moves a flow to the other queue (RFC 9957 section 4).
+    /// Any order: queue protection moves a flow to the other queue (RFC 9957 section 4).
     None,
 }
 
 impl Subject {
-    /// Returns a subject with a name for messages; `build` makes an empty queue whose random
+    /// Returns a subject; `name` is for messages, and `build` makes an empty queue whose random
     /// numbers follow from the given seed.
     pub fn new(name: &str, build: impl Fn(u64) -> BoxedQdisc<u32> + 'static) -> Self {
         Self {
@@ -187,7 +189,7 @@ pub fn forgets_in_a_minute(subject: &Subject) {
 pub fn survives_the_wrap_of_a_clock(subject: &Subject) {
     for wrap_nanos in [1_u64 << 42, (1 << 32) * 1_000] {
         let offset = Span::from_nanos((wrap_nanos - 1_000_000_000) / 6_000_000_000 * 6_000_000_000);
-        // Long enough from the offset on to pass the wrap.
+        // The script is long enough to pass the wrap when it starts at the offset.
         let passes = (wrap_nanos - offset.as_nanos()) / 6_000_000_000 + 1;
         let script = |start: Time| {
             let pass = |number| varied(number, start + Span::from_secs(6) * number);
@@ -207,7 +209,8 @@ pub fn survives_the_wrap_of_a_clock(subject: &Subject) {
     }
 }
 
-/// Checks that a packet beyond every limit is refused or passes alone, and that the queue works on.
+/// Checks that a packet beyond every limit is dropped or passes alone, and that the queue works
+/// afterwards.
 pub fn survives_a_giant(subject: &Subject) {
     let mut queue = Supervised::new(subject, 1);
     for round in 0..3 {
@@ -227,7 +230,7 @@ pub fn serves_every_flow(subject: &Subject) {
     let mut served = [0_u32; 5];
     let mut flow_of = Vec::new();
     for turn in 0..2_000_u64 {
-        // A packet takes 52 ms at 10 Mbit/s; offered at just below that.
+        // A packet takes 52 ms at 10 Mbit/s; packets are offered at slightly less than that rate.
         let now = Time::from_millis(turn * 60);
         let flow = (turn % 5) as u32;
         flow_of.push(flow);

@@ -1,4 +1,4 @@
-//! Sequences of operations on a queue, under the eyes of the ledger.
+//! Sequences of operations on a queue, each checked by the ledger.
 
 use super::{Subject, Supervised};
 use crate::packet::Ecn;
@@ -64,7 +64,7 @@ pub fn perform(subject: &Subject, start: Time, operations: &[Operation]) {
             Operation::Wait(span) => now += span,
         }
     }
-    // Every packet that is left leaves or is dropped in time.
+    // Every remaining packet leaves or is dropped within a bounded time.
     for _ in 0..10_000 {
         if queue.backlog().is_empty() {
             break;

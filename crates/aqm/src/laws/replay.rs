@@ -1,4 +1,4 @@
-//! Whole scripts through a link.
+//! Sends whole scripts of packets through a link.
 
 use alloc::vec::Vec;
 
@@ -52,7 +52,7 @@ impl Observer<u32> for Log {
     }
 }
 
-/// When a link is polled besides its contract.
+/// When a link is polled in addition to the polls that its contract requires.
 pub enum Polls {
     /// Once, long after the last packet.
     Late,

@@ -13,7 +13,7 @@ use crate::token_bucket::TokenBucket;
 
 use super::constant::Constant;
 
-/// The rate process. Its bucket is full at the start.
+/// The rate process of the service flow. Its bucket is full at the start.
 #[derive(Clone, Debug)]
 pub struct DocsisUpstream {
     rate: Rate,
@@ -138,14 +138,14 @@ mod tests {
                 let mut bytes = 0_u64;
                 for &(start, _, len) in &sent[from..] {
                     bytes += u64::from(len);
-                    // Nanobits on both sides, so nothing is rounded.
+                    // The test counts nanobits on both sides, so nothing is rounded.
                     let window = u128::from(start.since(sent[from].0).as_nanos());
                     let nanobits = u128::from(bytes) * 8_000_000_000;
                     let most = |rate: u64, extra: u64| {
                         u128::from(rate) * window + u128::from(extra) * 8_000_000_000
                     };
                     prop_assert!(nanobits <= most(rate, burst));
-                    // Each start rounds by up to a nanosecond.
+                    // Each start is rounded by up to a nanosecond.
                     prop_assert!(nanobits <= most(peak, 1_522) + u128::from(peak));
                 }
             }

@@ -5,7 +5,7 @@ use crate::time::Span;
 
 const ONE_Q63: u64 = 1 << 63;
 const INVERSE_E_Q63: u64 = 3_393_088_950_634_442_637;
-/// Means above this (in Q16) draw a rounded normal number instead of a Poisson number.
+/// Above this mean (in Q16), a rounded normal number replaces the Poisson number.
 const LARGE_MEAN_Q16: u64 = 16 << 16;
 
 /// Returns a normal number of mean 0 and variance 1 in Q16: the sum of twelve uniform numbers
@@ -67,7 +67,8 @@ pub(super) fn poisson(rng: &mut Rng, mean_q16: u64) -> u64 {
     let mut probability = exp_minus_q63(mean_q16);
     let mut left = rng.next_u64() >> 1;
     let mut number = 0;
-    // The mean is at most 16: beyond 100 only the rounding of the sum remains.
+    // The mean is at most 16, so the probability beyond 100 is less than the rounding error of the
+    // sum.
     while left >= probability && number < 100 {
         left -= probability;
         number += 1;

@@ -15,7 +15,7 @@ pub struct Flight {
     options: FlightOptions,
     jitter_rng: Rng,
     reorder_rng: Rng,
-    /// A packet that keeps its order arrives no earlier than this.
+    /// The earliest arrival of a packet that must not overtake earlier ones.
     latest: Time,
     /// The end of the upstream's last grant up to now.
     granted_until: Time,
@@ -219,9 +219,10 @@ mod tests {
             let sent = flight.arrival(Time::from_micros(end_us), 1_000, Span::ZERO);
             sent.as_nanos() / 1_000
         };
-        // Leaves the queue at 0, is asked for at once, granted at 3 ms.
+        // Leaves the queue at 0, is requested at once, and is granted at 3 ms.
         assert_eq!(sent_us(1_000), 4_000);
-        // Leaves at 1 and 2 ms: both asked for at 2 ms, sent one after the other from 5 ms on.
+        // Two packets leave at 1 and 2 ms. Both are requested at 2 ms and sent one after the other
+        // from 5 ms on.
         assert_eq!(sent_us(2_000), 6_000);
         assert_eq!(sent_us(3_000), 7_000);
         assert_eq!(sent_us(9_001), 14_000);

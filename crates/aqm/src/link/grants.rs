@@ -183,7 +183,7 @@ impl Grants {
             flow.pending -= bytes;
             flow.promised += bytes;
         }
-        // Bytes that proactive grants carry need no request any more.
+        // Proactive grants cover these bytes, so they need no request.
         let low_latency = &mut self.flows[Side::LowLatency as usize];
         low_latency.pending = low_latency.pending.saturating_sub(reserved);
         if bytes != [0, 0] {
@@ -274,7 +274,7 @@ impl Proactive {
         time.as_nanos().div_ceil(self.grants.interval.as_nanos())
     }
 
-    /// Skips the grants before `time`, and returns their bytes.
+    /// Skips the grants before `time`, and returns the sum of their bytes.
     fn pass(&mut self, time: Time) -> u64 {
         let first = self.first_from(time).max(self.next);
         let bytes = self.bytes_between(self.next, first);
@@ -352,7 +352,7 @@ mod tests {
         Rate::from_bits_per_second(kilobits * 1_000)
     }
 
-    /// 8 Mbit/s, 2 ms of which are 2000 bytes, with an empty bucket.
+    /// 2 ms of 8 Mbit/s are 2000 bytes; the bucket is empty.
     fn grants(weight: u8, pending: [u64; 2]) -> Grants {
         let timing = RequestGrant {
             map_interval: Span::from_millis(2),
@@ -379,7 +379,7 @@ mod tests {
 
     #[test]
     fn proactive_grants_are_part_of_the_weight_or_all_there_is() {
-        // 1000 of the 1796 bytes are granted already, and serve as many of those asked for.
+        // Of 1796 bytes, 1000 are already granted and cover 1000 of the requested bytes.
         assert_eq!(grants(230, [9_000, 9_000]).divide(1_000), [796, 204]);
         assert_eq!(grants(230, [1_200, 9_000]).divide(1_000), [200, 800]);
         assert_eq!(grants(230, [500, 9_000]).divide(1_000), [0, 1_000]);
@@ -391,13 +391,13 @@ mod tests {
     fn the_peak_rate_bounds_an_interval() {
         let mut grants = grants(230, [0, 90_000]);
         grants.aggregate[0].tokens = nanobits(1 << 29);
-        // 80 Mbit/s for 2 ms, and the byte that the bucket keeps for fractions.
+        // 2 ms of 80 Mbit/s, and one byte that the bucket stores for fractions.
         assert_eq!(grants.divide(0), [0, 20_001]);
     }
 
     #[test]
     fn proactive_grants_do_not_drift() {
-        // 375.0125 bytes per interval.
+        // Each interval grants 375.0125 bytes.
         let grants = ProactiveGrants { rate: rate(3_000), interval: Span::from_nanos(1_000_033) };
         let proactive = Proactive { grants, next: 0 };
         let each: u64 = (0..80_000).map(|number| proactive.bytes_between(number, number + 1)).sum();

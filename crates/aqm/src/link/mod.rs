@@ -36,8 +36,8 @@ use crate::service_flow::Waiting;
 use crate::time::{Span, Time};
 
 /// Returns the random numbers of a trial's link and queue, by direction (`up`, `down`) and index in
-/// the chain of links. Every world draws from this stream, so that one seed gives one course of a
-/// cellular link, simulated and live.
+/// the chain of links. Every world draws from this stream, so that a cellular link with one seed
+/// has the same rates, simulated and live.
 pub fn hop_stream(trial: &Rng, direction: &str, hop: usize) -> Rng {
     trial.child("network").child(&format!("{direction} hop {hop}"))
 }
@@ -101,7 +101,7 @@ pub struct Loss {
 /// Everything a link consists of.
 pub struct LinkParts<P> {
     pub queue: BoxedQdisc<P>,
-    /// When packets may leave.
+    /// The process that determines when packets may leave.
     pub rate: RateProcess,
     /// Link-layer bytes charged on top of each packet's length.
     pub overhead_bytes: u32,
@@ -109,8 +109,8 @@ pub struct LinkParts<P> {
     pub delay: Span,
     /// Delays on top of `delay`.
     pub flight: Option<Box<Flight>>,
-    /// The grants that the queue's service flows wait for; `rate` is then the rate of a granted
-    /// transmission. Only for queues with service flows.
+    /// The request-grant loop that the queue's service flows wait for; `rate` is then the rate of a
+    /// granted transmission. Only for queues with service flows.
     pub grants: Option<Box<Grants>>,
     /// Random loss after transmission.
     pub loss: Loss,
@@ -287,7 +287,8 @@ impl<P> Link<P> {
             Dequeue::Empty => (self.activity, self.wake) = (Activity::Idle, Time::MAX),
             Dequeue::NotBefore(time) => {
                 debug_assert!(time > start, "a queue that shapes must name a later instant");
-                // The rate process is only asked then: it must not advance beyond an earlier event.
+                // The rate process is asked no earlier, because it must not advance beyond an
+                // earlier event.
                 (self.activity, self.wake) = (Activity::Waiting, time);
             }
         }
@@ -374,7 +375,8 @@ impl<P> Link<P> {
         {
             middlebox.pass(start, &mut packet, observer);
         }
-        // Only if it changes something: copying a packet that was just written stalls.
+        // The packet is written only if a field changes: copying a packet that was just written
+        // stalls the processor.
         if self.overhead_bytes > 0 {
             packet.meta.len -= self.overhead_bytes;
         }

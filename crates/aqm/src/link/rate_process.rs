@@ -95,7 +95,7 @@ mod tests {
     use super::*;
     use crate::registry::LinkSetup;
 
-    /// Every link, asked what it offers in windows, and kept busy.
+    /// Keeps each link busy, and sums the bytes that it offers in consecutive windows.
     #[test]
     fn a_busy_link_sends_what_it_offers() {
         let trace = "1\n1\n1\n7\n8\n8\n20\n90\n91\n91\n91\n95\n";
@@ -125,7 +125,8 @@ mod tests {
                 }
                 sent += 100;
             }
-            // Up to the packet cut by the end, the bucket's burst and the windows' rounding.
+            // Deviations: the packet that the end cuts, the bucket's burst, and the rounding of the
+            // windows.
             assert!(sent <= offered + 2_100 && offered < sent + 1_604, "{spec}: {sent} {offered}");
         }
     }
@@ -143,7 +144,7 @@ mod tests {
 
     #[test]
     fn a_rate_that_does_not_divide_does_not_drift() {
-        // 3 Mbit/s: one byte takes 2666.67 ns; 300,000 of them exactly 0.8 s.
+        // At 3 Mbit/s one byte takes 2666.67 ns, and 300,000 bytes take exactly 0.8 s.
         let mut link = Constant::new(Rate::from_megabits_per_second(3));
         let end = (0..300_000).fold(Time::ZERO, |start, _| link.transmit(start, 1));
         assert_eq!(end, Time::from_millis(800));

@@ -99,7 +99,7 @@ impl ops::Sub for Counts {
     }
 }
 
-/// The packets of one flow that queue protection sent away.
+/// The packets of one flow that queue protection moved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sanction {
     /// Packets moved to the classic queue.
@@ -124,7 +124,7 @@ impl Sanction {
     }
 }
 
-/// The packets that queue protection sent away, by flow.
+/// The packets that queue protection moved, by flow.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sanctions {
     flows: BTreeMap<u32, Sanction>,
@@ -132,8 +132,8 @@ pub struct Sanctions {
 }
 
 impl Sanctions {
-    /// The flows that are counted one by one; others are counted together, so that memory stays
-    /// bounded.
+    /// Maximum number of flows that are counted one by one; all others are counted together, so
+    /// that memory is bounded.
     pub const MOST: usize = 1_024;
 
     /// Returns each flow by its number, in order; `None` is the sum of all flows that are counted
@@ -246,7 +246,7 @@ pub struct Tally {
     start: Time,
     delays: Delays,
     sanctions: Sanctions,
-    /// The total at the last row, and the longest sojourn since.
+    /// The total at the last row, and the longest sojourn since that row.
     row_before: Counts,
     sojourn_max: Span,
 }
@@ -365,7 +365,7 @@ mod tests {
         Count { packets, bytes: packets * 1_000 }
     }
 
-    /// Arrived at `at`, waited 2 ms, took 1 ms.
+    /// A packet that arrived at `at`, waited for 2 ms, and took 1 ms to transmit.
     fn send(tally: &mut Tally, at: u64) {
         let meta = Meta { arrived: ms(at), ..Meta::new(1_000, 0) };
         tally.transmitted(ms(at + 2), ms(at + 3), &meta);

@@ -31,7 +31,7 @@ pub struct Trace {
     opportunities_ms: Arc<[u32]>,
 }
 
-/// Why a recording was refused, with the number of the line, from 1.
+/// Why a recording was rejected; line numbers start at 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TraceError {
     /// The trace has no line.
@@ -380,7 +380,7 @@ mod tests {
             let mut sent = 0_u64;
             for (len, end_ms) in lens.iter().zip(ends) {
                 sent += u64::from(*len);
-                // The opportunity that finished it is the one that holds its last byte.
+                // The packet ends with the opportunity that carries its last byte.
                 let opportunity = (sent - 1) / 1_504;
                 let cycle = opportunity / times.len() as u64;
                 let offset = times[(opportunity % times.len() as u64) as usize];

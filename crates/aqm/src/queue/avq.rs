@@ -9,7 +9,7 @@
 //! is none.
 //!
 //! # Parameters
-//! The paper's, section 2; its buffer holds 100 packets of 1000 bytes.
+//! The parameters are those of section 2 of the paper; its buffer holds 100 packets of 1000 bytes.
 //!
 //! # Where the paper leaves room
 //! * An arrival that is dropped, early or for lack of room, does not shrink the capacity, as in the
@@ -51,8 +51,8 @@ pub struct Avq {
     config: AvqConfig,
     /// The capacity of the virtual queue, bit/s as a fraction of 2^20.
     capacity_q20: u64,
-    /// The backlog of the virtual queue, in billionths of a bit, so that a rate times a time is
-    /// exact.
+    /// The backlog of the virtual queue, in billionths of a bit, so that the product of rate and
+    /// time is exact.
     backlog_nanobits: u128,
     /// The time up to which the virtual queue is drained.
     drained: Time,
@@ -191,7 +191,7 @@ mod tests {
     use crate::time::Span;
     use alloc::string::ToString;
 
-    /// On 8 Mbit/s: 1000 bytes take 1 ms.
+    /// At 8 Mbit/s, 1000 bytes take 1 ms.
     fn avq(spec: &str) -> Avq {
         let facts = LinkFacts::of_rate(Rate::from_megabits_per_second(8));
         match QueueSetup::parse(spec, &facts).expect(spec).config {
@@ -259,7 +259,8 @@ mod tests {
         assert!(capacity(&avq) > 8e6 - 1_300.0, "{}", capacity(&avq));
     }
 
-    /// Senders that do not react, at 125 %: `gamma` of the link is let in, and no queue stands.
+    /// Senders that do not react offer 125 %: the queue admits `gamma` of the link's rate and stays
+    /// short.
     #[test]
     fn lets_in_what_is_wanted_and_keeps_no_queue() {
         for (spec, gamma) in [("avq", 0.98), ("avq:gamma=90%", 0.9), ("avq:gamma=50%", 0.5)] {

@@ -50,7 +50,7 @@ pub struct BlueConfig {
     pub freeze: Span,
     pub increment_q32: u64,
     pub decrement_q32: u64,
-    /// A queue that holds more than this counts as a loss.
+    /// A longer queue than this counts as a loss.
     pub threshold: Option<Limit>,
     pub ecn: bool,
     /// The rate of the link, which determines the end of the last transmission.
@@ -63,14 +63,14 @@ pub struct Blue {
     probability_q32: u64,
     /// The probability does not change before this.
     frozen_until: Time,
-    /// While nothing is stored: the time up to which idleness is accounted for, or the start of
+    /// While nothing is stored: the time up to which idleness has been counted, or the start of
     /// idleness.
     idle_from: Time,
     rng: Rng,
 }
 
 impl Blue {
-    /// Returns a controller that has signalled nothing and draws from `rng`.
+    /// Returns a controller in its initial state that draws from `rng`.
     pub fn new(config: BlueConfig, rng: Rng) -> Self {
         Self { config, probability_q32: 0, frozen_until: Time::ZERO, idle_from: Time::ZERO, rng }
     }
@@ -78,7 +78,7 @@ impl Blue {
     /// Steps down for idleness up to `now`.
     fn account_for_idleness(&mut self, now: Time) {
         let first = self.idle_from.max(self.frozen_until);
-        // This arrival may be dropped, and leave the link idle.
+        // The drop of this arrival may leave the link idle.
         self.idle_from = self.idle_from.max(now);
         if first >= now {
             return;
@@ -266,10 +266,10 @@ mod tests {
     fn a_link_that_is_busy_without_a_queue_is_not_idle() {
         let step = configured("blue", None).config.decrement_q32;
         let mut queue = alone(100 * step);
-        // Back to back: each arrives as the one before it has been transmitted.
+        // Packets back to back: each arrives when the previous one has been transmitted.
         send_alone(&mut queue, (0..1_000).map(|number| 10_000_000 + 1_000 * number));
         assert_eq!(queue.aqm().probability_q32, 100 * step);
-        // Without a rate the link seems idle between any two.
+        // Without a known rate the link counts as idle between any two packets.
         let mut blue = Blue::new(configured("blue:ecn=on", None).config, Rng::new(3));
         (blue.probability_q32, blue.idle_from) = (100 * step, Time::from_secs(10));
         let mut queue = Single::new(blue, Limit::packets(10), Overflow::Tail);
@@ -285,12 +285,12 @@ mod tests {
             let meta = Meta { ecn: Ecn::Ect0, ..Meta::new(1_000, 0) };
             let verdicts = (0..100_000).map(|_| blue.on_enqueue(Time::ZERO, &meta, STANDING));
             let signals = verdicts.filter(|&one| one == verdict).count() as f64;
-            // Three standard deviations of 20 % of 100,000.
+            // Three standard deviations of 100,000 draws at 20 %.
             assert!((signals - 20_000.0).abs() < 380.0, "{spec}: {signals}");
         }
     }
 
-    /// Of 2^32 draws as many signal as the probability says: those below it.
+    /// Signals are the draws of 32 bits that are below the probability.
     #[test]
     fn a_draw_equal_to_the_probability_does_not_signal() {
         let mut blue = blue("blue");
@@ -300,9 +300,9 @@ mod tests {
         }
     }
 
-    /// Senders that do not react, at 125 % of the link: what BLUE has to drop is a fifth. It gets
-    /// there by steps of 0.25 % per 100 ms, in 8 s, and from then on no loss is for lack of room
-    /// but those that make up for steps down.
+    /// Senders that do not react offer 125 % of the link's rate, so BLUE must drop a fifth. With
+    /// steps of 0.25 % per 100 ms it reaches that in 8 s. From then on, losses because of a full
+    /// buffer only compensate the steps down.
     #[test]
     fn settles_where_the_senders_just_fit() {
         let blue = blue("blue");

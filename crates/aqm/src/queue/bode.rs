@@ -47,12 +47,13 @@ pub struct Bode {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BodeProfile {
     Paper,
-    /// The authors' release. Their `min_thr` is `exempt_packets - 1`; their 999 (rule off) is
-    /// `exempt_packets` 1 or 0.
+    /// The authors' release. Their `min_thr` is `exempt_packets - 1`; their 999, which disables the
+    /// rule, is an `exempt_packets` of 1 or 0.
     Patch,
 }
 
-/// A packet with Mahimahi's 4-byte header: the head is served if no more bytes are left behind it.
+/// A packet with Mahimahi's 4-byte header: the head is served if at most this many bytes are behind
+/// it.
 const PATCH_EXEMPT_BYTES: u64 = 1_504;
 
 impl Bode {
@@ -143,7 +144,8 @@ mod tests {
     use crate::queue::store::{Limit, Overflow, Single};
     use alloc::vec::Vec;
 
-    /// Identifiers from 1 that survive of `count` packets of `len` bytes, all aged `age`.
+    /// Returns the identifiers, from 1, of those of `count` packets of `len` bytes that are served
+    /// if all have waited for `age`.
     fn survivors<A: Aqm>(aqm: A, count: u32, len: u32, age: Span) -> Vec<u32> {
         let mut queue = Single::new(aqm, Limit::packets(1_000), Overflow::Tail);
         for id in 1..=count {
@@ -172,7 +174,7 @@ mod tests {
         let aged = Span::from_millis;
         assert_eq!(survivors(patch(BOUND, 3), 10, 1_500, aged(20)), all);
         assert_eq!(survivors(patch(BOUND, 3), 10, 1_500, aged(21)), [8, 9, 10]);
-        // The authors' `min_thr` of 999 (off) and its default of 0 leave the byte rule alone.
+        // With the authors' `min_thr` of 999 (off) or 0 (default), only the byte rule applies.
         assert_eq!(survivors(patch(BOUND, 0), 10, 1_500, aged(21)), [9, 10]);
         assert_eq!(survivors(patch(BOUND, 1), 10, 1_500, aged(21)), [9, 10]);
         assert_eq!(survivors(patch(BOUND, 0), 10, 1_505, aged(21)), [10]);

@@ -12,7 +12,7 @@
 //! Sizes may also be written as times, taken at the link's sustained rate.
 //!
 //! # Validation
-//! The guideline's statements and examples are the tests.
+//! The tests are the guideline's statements and examples.
 
 use alloc::string::ToString;
 use core::fmt;

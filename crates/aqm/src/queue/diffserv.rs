@@ -41,9 +41,9 @@ pub struct DiffServ<P> {
 }
 
 impl<P> DiffServ<P> {
-    /// Takes the classes, highest priority first: the codepoints of each as a bit set (bit `n` for
-    /// codepoint `n`), and its queue. A codepoint in no set goes to the last class, one in several
-    /// sets to the highest. There must be at least one class.
+    /// Creates the classes, highest priority first, from the codepoints of each as a bit set (bit
+    /// `n` for codepoint `n`) and its queue. A codepoint in no set belongs to the last class, one
+    /// in several sets to the highest. At least one class is required.
     pub fn new(classes: Vec<(u64, BoxedQdisc<P>)>) -> Self {
         assert!(!classes.is_empty(), "configuration always gives classes");
         let last = classes.len() - 1;
@@ -88,8 +88,8 @@ impl<P> Qdisc<P> for DiffServ<P> {
         self.classes.iter().fold(Stats::default(), |sum, class| sum + class.stats())
     }
 
-    /// Reports the backlog of each class; the gauges of its discipline would clash in one name
-    /// space.
+    /// Reports only the backlog of each class, because the gauges of the classes' disciplines may
+    /// have equal names.
     fn gauges(&self, visit: &mut dyn FnMut(&'static str, f64)) {
         for (class, name) in self.classes.iter().zip(BACKLOG_GAUGES) {
             visit(name, class.backlog().bytes as f64);

@@ -1,9 +1,9 @@
 //! First in, first out, with a limit: tail-drop (`fifo`) and head-drop (`head-drop`).
 //!
-//! Tail-drop refuses an arrival that would pass the limit; head-drop takes it and drops the
-//! oldest packets until the rest fits. Sources: Linux `sch_fifo.c` (default 1000 packets, the
-//! usual transmit queue length) and Mahimahi's `droptail` and `drophead`. Linux's own head-drop
-//! knows packets only and drops exactly one.
+//! Tail-drop refuses an arrival that would pass the limit; head-drop takes it and drops the oldest
+//! packets until the rest fits. Sources: Linux `sch_fifo.c` (default 1000 packets, the usual
+//! transmit queue length) and Mahimahi's `droptail` and `drophead`. Linux's own head-drop has a
+//! limit in packets only, and drops exactly one.
 
 use alloc::boxed::Box;
 

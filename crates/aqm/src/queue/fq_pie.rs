@@ -148,8 +148,8 @@ mod tests {
         assert!(error.contains("whole sixteenths"), "{error}");
     }
 
-    /// A bulk flow overloads the link for 10 s; a flow that sends one packet every 20 ms beside it
-    /// loses none and waits for the bulk flow's turn at most, two packets.
+    /// A bulk flow overloads the link for 10 s. A second flow sends one packet every 20 ms: it
+    /// loses none and waits at most for the bulk flow's turn, two packets.
     #[test]
     fn a_sparse_flow_is_neither_dropped_nor_held_up() {
         let mut queue = config("fq-pie:ecn=on").unwrap().build::<()>(&Rng::new(2));

@@ -1,5 +1,5 @@
-//! The gauges of each discipline, against numbers worked out by hand. Every discipline here is
-//! before a link of 8 Mbit/s: 1000 bytes take 1 ms.
+//! The gauges of each discipline, compared with numbers computed by hand. Every discipline is in
+//! front of a link of 8 Mbit/s: 1000 bytes take 1 ms.
 
 use alloc::boxed::Box;
 use std::collections::BTreeMap;
@@ -50,13 +50,13 @@ impl Subject {
 fn avq_shows_its_virtual_link() {
     let mut avq = Subject::new("avq");
     avq.offer(1_000_000, 1, Ecn::NotEct);
-    // 0.15 of 8000 bit are off the 8 Mbit/s.
+    // The capacity is 8 Mbit/s minus 0.15 of 8000 bit.
     avq.shows(&[
         ("avq.virtual_capacity_bit_per_s", 7_998_800.0),
         ("avq.virtual_backlog_bytes", 1e3),
     ]);
     avq.offer(1_000_500, 1, Ecn::NotEct);
-    // 3999.4 bit left in half a millisecond; what remains of a byte is not shown.
+    // In half a millisecond 3999.4 bit left; the gauge omits the fraction of a byte.
     avq.shows(&[("avq.virtual_backlog_bytes", 1_500.0)]);
 }
 
@@ -80,7 +80,7 @@ fn rem_shows_its_price_and_what_it_means() {
     let mut rem = Subject::new(spec);
     rem.offer(5_000, 12, Ecn::NotEct);
     rem.take(10_000);
-    // 12 packets came where 10 can leave, and 12 wait: 0.5 (0.1 * 12 + 12 - 10).
+    // 12 packets arrive, 10 can leave, and 12 wait: 0.5 (0.1 * 12 + 12 - 10).
     let price = 1.6;
     rem.shows(&[("rem.price_packets", price), ("rem.probability", 1.0 - (-price).exp2())]);
 }
@@ -98,11 +98,11 @@ fn docsis_pie_shows_delay_and_probability_of_its_last_update() {
     };
     pie.offer(0, 10, Ecn::NotEct);
     pie.shows(&shown(0.0, 0.0, 0.0));
-    // The eleventh finds a third of the buffer full.
+    // The eleventh packet finds a third of the buffer full.
     pie.offer(0, 2, Ecn::NotEct);
     pie.shows(&shown(0.0, 0.0, 1.0));
     pie.take(16_000);
-    // 12 ms of 10: (0.25 * 0.002 + 2.5 * 0.012) / 2048, the least of the steps.
+    // The delay is 12 ms, the target 10: (0.25 * 0.002 + 2.5 * 0.012) / 2048, the smallest step.
     pie.shows(&shown(0.0305 / 2_048.0, 12.0, 1.0));
 }
 

@@ -1,9 +1,10 @@
-//! The queue disciplines, one file or folder each, and under [`store`] the ways of storing that
-//! they share.
+//! The queue disciplines, one file or folder each, and in [`store`] the ways of storing packets
+//! that they share.
 //!
 //! A discipline has a table of its parameters, a `configure` function that makes its configuration
-//! out of their values, and a `build` function that makes an empty queue out of that. It knows
-//! nothing of other disciplines' configurations: [`registry`](crate::registry) lists them all.
+//! from their values, and a `build` function that makes an empty queue from the configuration. It
+//! does not depend on the configurations of other disciplines: [`registry`](crate::registry) lists
+//! them all.
 
 pub mod avq;
 pub mod blue;

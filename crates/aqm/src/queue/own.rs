@@ -1,9 +1,9 @@
-//! A queue with a user's algorithm: first in, first out, under a [`Judge`] that the program
+//! A queue with a user's algorithm: a first-in first-out queue under a [`Judge`] that the program
 //! receives at run time, such as an object of a scripting language.
 //!
 //! The judge decides and the queue stores. A judge never has a packet, so it can neither lose nor
-//! duplicate nor delay one, nor change the order: whatever it answers, the laws of all queues hold.
-//! Its answers mean what they mean for every [`Aqm`].
+//! duplicate nor delay one, nor change the order: for any answers, the laws of all queues hold. Its
+//! answers have the meaning that they have for every [`Aqm`].
 //!
 //! A SPEC names such a queue (`own:BoDe,limit=1000p,bound_ns=20000000`), but the registry cannot
 //! build it: the owner of the judge makes an [`OwnQueue`] of it and [`QueueSetup::own`] of that. A
@@ -26,7 +26,7 @@ use crate::queue::store::{Limit, Overflow, Single};
 use crate::rng::Rng;
 use crate::time::Time;
 
-/// Decides about the packets of an own queue.
+/// An algorithm that decides about the packets of an own queue.
 pub trait Judge: Send {
     /// Judges an arrival that finds room. `backlog` excludes it.
     fn on_enqueue(&mut self, _now: Time, _meta: &Meta, _backlog: Backlog) -> Verdict {
@@ -151,7 +151,7 @@ mod tests {
     use crate::registry::QueueSetup;
     use alloc::vec::Vec;
 
-    /// Answers as the flow of a packet says: 0 pass, 1 signal, else drop.
+    /// Answers with the flow of a packet: 0 passes, 1 signals, all others drop.
     struct ByFlow;
 
     fn verdict(meta: &Meta) -> Verdict {

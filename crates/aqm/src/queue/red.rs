@@ -112,7 +112,7 @@ impl Red {
             let idle = now.since(self.idle_since).as_nanos() / per_packet_ns;
             let kept_q32 = power_q32(ONE_Q32 - self.config.weight_q32, idle);
             self.average_q24 = scale_q32(self.average_q24, kept_q32);
-            // This arrival may be dropped, and leave the queue idle.
+            // The drop of this arrival may leave the queue idle.
             self.idle_since = now;
         }
         let length = if self.config.bytes { backlog.bytes } else { u64::from(backlog.packets) };
@@ -372,7 +372,7 @@ mod tests {
         Backlog { packets, bytes: u64::from(packets) * 1_000 }
     }
 
-    /// Signals among this many arrivals at a standing queue, once the average has settled.
+    /// Returns the signals among `arrivals` at a standing queue, once the average has settled.
     fn signals(red: &mut Red, backlog: Backlog, arrivals: u32, ecn: Ecn) -> [u32; 3] {
         let meta = Meta { ecn, ..Meta::new(1_000, 0) };
         for _ in 0..20_000 {
@@ -387,8 +387,8 @@ mod tests {
 
     #[test]
     fn drops_are_spread_evenly_between_one_and_one_over_p_arrivals() {
-        // Average 10 of 5..15: base probability 0.01. Distances are uniform in 1..=1/p, so one
-        // drop in (1/p + 1) / 2 = 50.5 arrivals, deviation (1/p) / sqrt(12).
+        // The average is 10 of 5..15, so the base probability is 0.01. Distances are uniform in
+        // 1..=1/p: one drop in (1/p + 1) / 2 = 50.5 arrivals, deviation (1/p) / sqrt(12).
         let [_, _, drops] = signals(&mut red("red"), packets(10), 1_010_000, Ecn::NotEct);
         let deviation = (20_000.0_f64).sqrt() * 28.9 / 50.5;
         assert!((f64::from(drops) - 20_000.0).abs() < 3.0 * deviation + 40.0, "{drops}");
@@ -422,7 +422,7 @@ mod tests {
 
     #[test]
     fn the_average_decays_while_idle_as_its_closed_form() {
-        // 80 Mbit/s: a packet of 1000 B leaves in 100 us; 50 ms idle are 500 packets.
+        // At 80 Mbit/s a packet of 1000 B leaves in 100 us, so 50 ms of idleness are 500 packets.
         let mut red = red("red");
         red.average_q24 = 20 << 24;
         red.average(Time::from_millis(50), Backlog::default());
@@ -434,7 +434,7 @@ mod tests {
 
     #[test]
     fn adaptive_defaults_follow_the_link_and_max_p_stays_in_its_bounds() {
-        // 10,000 packets/s: 5 ms are 50 packets, so min 25 and max 75.
+        // At 10,000 packets/s, 5 ms are 50 packets, so min is 25 and max 75.
         let mut red = red("red:adaptive=on");
         assert_eq!((red.config.min, red.config.max), (25, 75));
         let weight = red.config.weight_q32 as f64 / ONE_Q32 as f64;

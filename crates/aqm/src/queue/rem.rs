@@ -76,7 +76,7 @@ pub struct Rem {
 }
 
 impl Rem {
-    /// Returns a link without a price that draws from `rng`.
+    /// Returns a controller with a price of zero that draws from `rng`.
     pub fn new(config: RemConfig, rng: Rng) -> Self {
         let bits = i128::from(config.rate.bits_per_second());
         let ln_phi_q48 = ln_q48(config.phi_millionths);
@@ -262,7 +262,7 @@ mod tests {
         assert!((probability - expected).abs() < 1e-8, "{probability} is not {expected}");
     }
 
-    /// Arrivals beyond the rate raise the price at the target: 0.001 per packet and update. Refused
+    /// Arrivals beyond the rate raise the price at the target: 0.001 per packet and update. Dropped
     /// packets count as arrivals.
     #[test]
     fn the_price_rises_with_the_rate_where_the_queue_matches() {
@@ -273,7 +273,8 @@ mod tests {
         }
         rem.advance(ms(2_000), stored(20));
         assert!((price(&rem) - 3.0).abs() < 1e-5, "{}", price(&rem));
-        // Nothing comes any more, and nothing is stored: 0.001 * (2 + 0.1 * 20) down per update.
+        // No packets arrive and none are stored: the price falls by 0.001 * (2 + 0.1 * 20) per
+        // update.
         rem.advance(ms(3_000), Backlog::default());
         assert!((price(&rem) - 1.0).abs() < 1e-5, "{}", price(&rem));
         rem.advance(ms(5_000), Backlog::default());
@@ -322,7 +323,7 @@ mod tests {
         }
     }
 
-    /// A price that is too small to fade any further does not prevent skipping.
+    /// A price that is too small to fall further does not prevent skipping.
     #[test]
     fn an_idle_year_after_a_packet_is_skipped() {
         let mut rem = rem("rem:weight=0.5,interval=100us");
@@ -331,7 +332,7 @@ mod tests {
         assert_eq!((rem.price_q32, rem.probability_q32), (0, 0));
     }
 
-    /// Of 2^32 draws as many signal as the probability says: those below it.
+    /// Signals are the draws of 32 bits that are below the probability.
     #[test]
     fn a_draw_equal_to_the_probability_does_not_signal() {
         let mut rem = rem("rem");
@@ -365,7 +366,7 @@ mod tests {
             let meta = Meta { ecn: Ecn::Ect0, ..Meta::new(1_000, 0) };
             let verdicts = (0..100_000).map(|_| rem.on_enqueue(Time::ZERO, &meta, stored(20)));
             let signals = verdicts.filter(|&one| one == verdict).count() as f64;
-            // Three standard deviations of 20 % of 100,000.
+            // Three standard deviations of 100,000 draws at 20 %.
             assert!((signals - 20_000.0).abs() < 380.0, "{spec}: {signals}");
         }
     }

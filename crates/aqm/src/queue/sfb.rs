@@ -95,7 +95,7 @@ impl Sfb {
         }
     }
 
-    /// Switches to the other filter, or lets it begin to learn, when that is due.
+    /// Switches to the other filter when that is due, or lets the other filter begin to learn.
     fn advance(&mut self, now_ms: u64) {
         if self.config.rehash_ms == 0 {
             return;
@@ -202,7 +202,7 @@ struct Filter {
     bins: [[Bin; BINS]; LEVELS],
 }
 
-/// The stored packets of a bin, and its probability in 65535ths.
+/// The number of stored packets of a bin, and its probability in 65535ths.
 #[derive(Clone, Copy, Debug, Default)]
 struct Bin {
     packets: u16,
@@ -357,7 +357,8 @@ mod tests {
         assert_eq!(sfb.draw(&meta, probability + 1), Verdict::Drop);
     }
 
-    /// Offers `count` packets of `flow` at `now_ms`: passed, signalled, dropped.
+    /// Offers `count` packets of `flow` at `now_ms`. Returns how many passed, were signalled, and
+    /// were dropped.
     fn offer(sfb: &mut Sfb, now_ms: u64, flow: u32, ecn: Ecn, count: u32) -> [u32; 3] {
         let meta = Meta { ecn, ..Meta::new(1_000, flow) };
         let mut verdicts = [0; 3];
@@ -417,7 +418,7 @@ mod tests {
         for flow in [1, 2] {
             set_probability(&mut sfb, flow, CERTAIN);
         }
-        // The burst, then nothing within 100 ms, then 10 packets a second of both together.
+        // The burst, then none within 100 ms, then 10 packets per second of both flows together.
         assert_eq!(offer(&mut sfb, 20_000, 1, Ecn::Ect0, 20), [20, 0, 0]);
         assert_eq!(offer(&mut sfb, 20_000, 2, Ecn::Ect0, 50), [20, 0, 30]);
         assert_eq!(offer(&mut sfb, 20_099, 2, Ecn::Ect0, 5), [0, 0, 5]);

@@ -15,7 +15,7 @@ use crate::registry::unknown;
 use crate::rng::Rng;
 use crate::time::Span;
 
-/// Reads the file that a link names, such as a trace; the error is said to the user.
+/// Reads the file that a link names, such as a trace; the error is shown to the user.
 pub type LoadFile<'a> = dyn FnMut(&str) -> Result<Vec<u8>, String> + 'a;
 
 /// A link as the registry knows it.
@@ -131,7 +131,7 @@ impl LinkSetup {
         &self.meaning
     }
 
-    /// Returns what a queue in front of the link may know of it.
+    /// Returns the facts that a queue in front of the link may use.
     pub const fn facts(&self) -> LinkFacts {
         self.facts
     }
@@ -232,7 +232,7 @@ mod tests {
             ("docsis:rate=10mbit,peak=12mbit,map=2ms,grant=3ms", mbit(10)),
             ("unlimited:delay=10ms,jitter=5ms,jitter-law=normal,jitter-order=free", None),
             ("unlimited:reorder=1%,reorder-by=3ms", None),
-            // Nothing moves and nothing interrupts: exactly the centre.
+            // With no movement and no outage, the rate is exactly that of the centre.
             ("cellular:preset=3g,centre=2mbit,volatility=0bit,outage-gap=0s", mbit(2)),
             ("trace:up.trace", Some(Rate::from_bits_per_second(1_504 * 8 * 1_000 / 4))),
             ("trace:up.trace,profile=exact,delay=1ms", Some(Rate::from_bits_per_second(3_008_000))),

@@ -17,7 +17,7 @@ use alloc::string::{String, ToString};
 use crate::config::{ConfigError, Spec, closest, join};
 
 /// Returns a queue's SPEC with its name here and with keys: `fq-codel` for `fq_codel`,
-/// `codel:target=15ms` for `codel target 15ms`. Returns a text that is no queue as it is.
+/// `codel:target=15ms` for `codel target 15ms`. Returns a text that is not a queue unchanged.
 pub fn our_form(text: &str) -> String {
     let text = text.trim();
     if let Ok(spec) = Spec::parse(text)
@@ -89,7 +89,7 @@ mod tests {
             QueueSetup::parse(text, &link).map(|setup| setup.label.to_string())
         };
         for (name, canonical) in [
-            // tc, OpenWrt and flent.
+            // SPECs as `tc`, OpenWrt and flent write them.
             ("pfifo", "fifo"),
             ("bfifo", "fifo"),
             ("pfifo_head_drop", "head-drop"),
@@ -153,8 +153,8 @@ mod tests {
         }
     }
 
-    /// A SPEC with what must be given, or what other parameters need beside them; a link without
-    /// any such parameter needs no more than a name.
+    /// A SPEC with the required parameters, and with those that other parameters depend on. A link
+    /// without such parameters needs only a name.
     fn minimal(definition: &Definition) -> Spec {
         let spec = Spec::new(definition.name);
         match definition.name {
@@ -162,7 +162,8 @@ mod tests {
             "steps" => spec.with("0s", "6mbit"),
             "trace" => spec.with("file", "up.trace"),
             "docsis" => spec.with("rate", "10mbit").with("peak", "12mbit"),
-            // A peak needs a rate beside it, and a request loop a queue that takes it into account.
+            // A peak rate requires a rate, and a request loop requires a queue that accounts for
+            // it.
             "docsis-lld" => ["low-latency-rate", "classic-rate"]
                 .iter()
                 .fold(spec.with("delay", "virtual"), |spec, key| spec.with(key, "10mbit")),
@@ -178,7 +179,7 @@ mod tests {
         })
     }
 
-    /// Values that a user might write, among them the ends of the range and every word of a choice.
+    /// Values that a user might write, including the ends of the range and every word of a choice.
     fn attempts(param: &Param) -> Vec<&'static str> {
         let bounds = param.range.into_iter().flat_map(|(low, high)| [low, high]);
         let words: &[&'static str] = match param.kind {
@@ -206,8 +207,8 @@ mod tests {
         LinkSetup::from_spec_with(spec, &mut |_| Ok(b"4\n".to_vec()))
     }
 
-    /// Reading a parameter panics unless it is listed and of its kind; each listed parameter is
-    /// accepted by one profile at least, and so is every word of a choice.
+    /// Reading a parameter panics if it is not listed or is of another kind. Each listed parameter
+    /// is accepted by at least one profile, and so is every word of a choice.
     #[test]
     fn every_parameter_can_be_given_in_some_profile() {
         let facts = LinkFacts::of_rate(Rate::from_megabits_per_second(10));

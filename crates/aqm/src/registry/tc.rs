@@ -1,4 +1,4 @@
-//! Queues as `tc` takes them: `codel target 15ms ecn` is `codel:target=15ms,ecn=on`.
+//! Queues in the syntax of `tc`: `codel target 15ms ecn` is `codel:target=15ms,ecn=on`.
 
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -6,7 +6,7 @@ use alloc::string::{String, ToString};
 use crate::config::{ConfigError, Definition, Kind, Param, Spec};
 use crate::registry::QueueEntry;
 
-/// Names that options of `tc` have here: queue (empty for all), option, key.
+/// Options of `tc` that have other names here: queue (empty for all), option, key.
 const KEYS: &[(&str, &str, &str)] = &[
     ("", "memory-limit", "memory"),
     ("cake", "memlimit", "memory"),
@@ -75,7 +75,7 @@ fn options<'a>(
     Ok(spec)
 }
 
-/// Adds an option that is a word alone: `noecn`, or a choice such as CAKE's `besteffort`.
+/// Adds an option without a value: `noecn`, or a choice such as CAKE's `besteffort`.
 fn flag(definition: &'static Definition, spec: Spec, word: &str) -> Option<Spec> {
     let off = word.strip_prefix("no-").or_else(|| word.strip_prefix("no"));
     if let Some(Param { kind: Kind::Switch, key, .. }) = off.and_then(|it| param(definition, it)) {
@@ -90,7 +90,7 @@ fn param(definition: &'static Definition, key: &str) -> Option<&'static Param> {
     definition.all_params().find(|param| param.key == key)
 }
 
-/// Returns a value with the unit that `tc` leaves out, and its `k` and `mb` as KiB and MiB.
+/// Returns a value with the unit that `tc` omits, and with its `k` and `mb` as KiB and MiB.
 fn with_unit(kind: Kind, queue: &str, value: &str) -> String {
     let digits = value.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let unit = &value[digits.len()..];

@@ -10,9 +10,9 @@ use underload_aqm::time::Time;
 
 use crate::subject::subjects;
 
-/// After any history, a minute of silence is enough to forget it.
+/// After any history, a minute of silence restores the initial behaviour.
 ///
-/// Left out: SFB as Linux runs it, whose probabilities change with arrivals alone.
+/// Excludes SFB as in Linux, whose probabilities change only with arrivals.
 #[test]
 fn a_trickle_after_an_idle_minute_passes_untouched() {
     let forgets = |subject: &&Subject| !subject.name().starts_with("sfb:profile=linux");
@@ -45,7 +45,8 @@ fn super_packets_reach_the_link_from_every_flow() {
     subjects().iter().for_each(laws::serves_every_flow);
 }
 
-/// Strict priority starves; the starved class must be seen to hold and lose its packets.
+/// Strict priority starves lower classes; the counters of the starved class must show its backlog
+/// and losses.
 #[test]
 fn starvation_by_priority_shows_in_the_counters() {
     let setup = QueueSetup::parse("diffserv:low=[fifo:limit=10p]", &LinkFacts::default());

@@ -1,12 +1,12 @@
-//! The laws that every queue discipline and profile obeys.
+//! Tests the laws that every queue discipline and profile obeys.
 //!
-//! The subjects come out of the registry, so a new discipline is covered the moment it is in
+//! The subjects come from the registry, so a new discipline is tested as soon as it is listed
 //! there. Each is built with its defaults and with the variants of [`subject`]: small limits, ECN
 //! on, no guard.
 //!
-//! The laws themselves are functions of `underload_aqm::laws`, which says what each of them is:
-//! other crates hold their own queues to them. Random operations are made by proptest here, which
-//! tells the shortest sequence that breaks a law.
+//! The laws are functions of `underload_aqm::laws`, which describes them and which other crates
+//! apply to their own queues. Here proptest makes the random operations, and reports the shortest
+//! sequence that breaks a law.
 //!
 //! | where | what |
 //! |---|---|

@@ -1,4 +1,4 @@
-//! Random sequences of operations on every subject, under the eyes of the ledger.
+//! Random sequences of operations on every subject, checked by the ledger.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -21,7 +21,7 @@ fn operation() -> impl Strategy<Value = Operation> {
         6 => (0..3_000_000_u64).prop_map(Span::from_nanos),
         3 => (0..60_u64).prop_map(Span::from_millis),
         1 => (0..20_u64).prop_map(Span::from_secs),
-        // Beyond the wrap of 32 bits of microseconds (72 min) and of 1024 ns (73 min).
+        // Waits beyond the wrap of 32 bits of microseconds (72 min) and of 1024 ns (73 min).
         1 => (4_290..4_400_u64).prop_map(Span::from_secs),
     ];
     prop_oneof![

@@ -1,4 +1,4 @@
-//! Every subject repeats itself, and does not feel how often its link is polled.
+//! Every subject repeats its results, and does not depend on how often its link is polled.
 
 use underload_aqm::laws;
 

@@ -38,7 +38,7 @@ pub fn subjects() -> Vec<Subject> {
     subjects
 }
 
-/// Parameters to try: none, then each of these where the discipline knows the key.
+/// Variants: no parameters, then each of these if the discipline has the key.
 fn variants(definition: &Definition) -> Vec<Vec<(&'static str, &'static str)>> {
     let kind_of =
         |key: &str| definition.all_params().find(|param| param.key == key).map(|param| param.kind);

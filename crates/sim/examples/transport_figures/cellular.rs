@@ -63,7 +63,7 @@ fn table(links: &[String], seeds: u64) -> Vec<String> {
     table
 }
 
-/// Smallest and largest over the runs.
+/// The smallest and the largest value over the runs.
 fn range(runs: &[[Outcome; 3]], of: impl Fn(&[Outcome; 3]) -> f64) -> String {
     let values = runs.iter().map(of);
     let (least, most) = values

@@ -33,7 +33,7 @@ impl Document {
         self.picture(name, diagram.plot()?.svg())
     }
 
-    /// Writes a figure that was drawn before.
+    /// Writes a picture that is already drawn.
     pub fn picture(&self, name: &str, svg: String) -> Result<(), Box<dyn Error>> {
         let folder = self.docs.join(self.images);
         fs::create_dir_all(&folder)?;
@@ -44,7 +44,7 @@ impl Document {
         Ok(())
     }
 
-    /// Replaces the table of that name.
+    /// Replaces the table named `name`.
     pub fn numbers(&mut self, name: &str, table: &[String]) -> Result<(), Box<dyn Error>> {
         let table = table.join("\n");
         println!("{name}\n{table}\n");
@@ -67,17 +67,18 @@ pub fn row(cells: &[String]) -> String {
     format!("| {} |", cells.join(" | "))
 }
 
-/// The first two rows of a table: its heads, and that all but the first column are numbers.
+/// Returns the first two rows of a table: its heads, and the alignment, which is left for the first
+/// column and right for numbers.
 pub fn head(cells: &[&str]) -> [String; 2] {
     let rule = vec!["---:"; cells.len() - 1].join("|");
     [format!("| {} |", cells.join(" | ")), format!("|---|{rule}|")]
 }
 
-/// Returns at most `most` of the points, evenly selected.
+/// Returns at most `most` of the points, evenly spaced.
 pub fn thin(points: Vec<(f64, f64)>, most: usize) -> Vec<(f64, f64)> {
     let step = points.len().div_ceil(most).max(1);
     points.into_iter().step_by(step).collect()
 }
 
-/// Pictures in the repository are small.
+/// Maximum size of a picture, because pictures are stored in the repository.
 const MOST_BYTES: usize = 60_000;

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-/// Panels of one picture, two beside each other.
+/// The panels of a picture, in rows of two.
 pub struct HeatMap {
     pub title: &'static str,
     pub note: &'static str,
@@ -14,7 +14,7 @@ pub struct HeatMap {
 pub struct Panel {
     pub title: String,
     pub columns: Vec<String>,
-    /// Each with its name, top to bottom.
+    /// The rows, each with its name, from top to bottom.
     pub rows: Vec<(String, Vec<Cell>)>,
 }
 
@@ -22,7 +22,7 @@ pub struct Panel {
 pub struct Cell {
     /// `None` if the ratio does not exist.
     pub ratio: Option<f64>,
-    /// Written below the ratio, in a frame.
+    /// A note in a frame below the ratio.
     pub note: Option<String>,
 }
 
@@ -96,7 +96,7 @@ fn draw(svg: &mut String, cell: &Cell, (x, y): (usize, usize)) {
     }
 }
 
-/// From blue (the other has 16 times as much or more) over pale to orange.
+/// Returns a colour from blue (the other flow has 16 times as much or more) over pale to orange.
 fn fill(ratio: f64) -> String {
     let (end, depth) = if ratio < 1.0 { (BLUE, depth(ratio)) } else { (ORANGE, depth(ratio)) };
     let mix = |from: u8, to: u8| f64::from(from) + (f64::from(to) - f64::from(from)) * depth;
@@ -136,12 +136,12 @@ const ORANGE: [u8; 3] = [0xb8, 0x48, 0x06];
 
 const CELL_WIDTH: usize = 54;
 const CELL_HEIGHT: usize = 34;
-/// Of a panel: for the names of its rows.
+/// Space in a panel for the names of its rows.
 const LEFT: usize = 56;
 const GAP: usize = 16;
-/// Of a panel: for its title.
+/// Space in a panel for its title.
 const TOP: usize = 24;
-/// Of a panel: for the names of its columns.
+/// Space in a panel for the names of its columns.
 const BOTTOM: usize = 50;
 const HEADER: usize = 56;
 

@@ -35,7 +35,7 @@ fn sawtooth(document: &mut Document) -> Result<(), Box<dyn Error>> {
     document.figure("sawtooth", title, vec![Panel { x, y, curves }])
 }
 
-/// Two of each at 20 Mbit/s behind CoDel.
+/// Two flows of each algorithm at 20 Mbit/s behind CoDel.
 fn share(document: &mut Document) -> Result<(), Box<dyn Error>> {
     let mut table =
         head(&["round trip", "Reno, Mbit/s each", "CUBIC, Mbit/s each", "CUBIC / Reno"]).to_vec();

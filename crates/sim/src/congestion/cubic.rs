@@ -155,7 +155,7 @@ fn cube_root(value: u64) -> u64 {
 const BETA: u64 = 717;
 /// 10 * 41: C in units of 2^-10 segments per (2^-10 s)^3, times 2^10.
 const C_SCALED: u128 = 410;
-/// Over an hour: the window has long reached its limit.
+/// Longest time in the cubic function: over an hour, when the window has long reached its limit.
 const MAX_OFFSET_TICKS: u64 = 1 << 22;
 // 2^40 / 410.
 const CUBE_FACTOR: u64 = (1 << 40) / 410;
@@ -189,7 +189,8 @@ mod tests {
 
     #[test]
     fn the_plateau_is_reached_after_k_seconds() {
-        // RFC 9438: K = cbrt(W_max (1 - beta) / C): 1000 segments, 300 below: cbrt(750) = 9.09 s.
+        // RFC 9438: K = cbrt(W_max (1 - beta) / C). With W_max = 1000 segments the reduction is
+        // 300, and K = cbrt(750) = 9.09 s.
         let mut cubic = Cubic::new(SlowStartExit::Loss);
         cubic.last_max = 1_000;
         cubic.begin_epoch(Time::ZERO, 0, 700);

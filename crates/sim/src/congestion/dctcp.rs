@@ -61,7 +61,7 @@ mod tests {
     use super::*;
     use crate::congestion::tests::ack;
 
-    /// After rounds of 100 segments, `marked` of them marked in each.
+    /// Runs rounds of 100 segments; `marked` has the number of marked segments of each round.
     fn after(marked: impl Iterator<Item = u32>) -> Dctcp {
         let mut dctcp = Dctcp::default();
         let mut window = Window::new(100);

@@ -78,7 +78,7 @@ mod tests {
         let mut fraction = Fraction::new(Fraction::ONE / 2);
         fraction.count(&Ack { marked: 1, ..ack(4) });
         fraction.average();
-        // 1/2 + (1/4 - 1/2) / 16.
+        // The average 1/2 moves towards 1/4 by a sixteenth of the difference.
         assert_eq!(fraction.alpha, Fraction::ONE * 31 / 64);
         fraction.begin_round(0);
         fraction.average();

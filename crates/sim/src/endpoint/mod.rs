@@ -43,7 +43,7 @@ pub(crate) trait Endpoint {
     }
 }
 
-/// The quantiles of a bulk flow's delays.
+/// Stores the delays of a bulk flow to compute their quantiles.
 pub(crate) const BULK_QUANTILES: [Quantile; 4] =
     [Quantile::P50, Quantile::P90, Quantile::P99, Quantile::Max];
 

@@ -275,8 +275,8 @@ mod tests {
 
     #[test]
     fn the_forecast_is_cautious_and_grows_with_the_horizon_and_the_rate() {
-        // 5 packets per tick: within 100 ms 25 are expected; the 5th percentile of a Poisson
-        // count alone would be 17, and the rate may fall on top.
+        // At 5 packets per tick, 25 are expected within 100 ms. The 5th percentile of a Poisson
+        // count alone would be 17; the forecast is lower, because the rate may fall.
         let forecast = after(5).forecast();
         assert!(forecast.is_sorted(), "{forecast:?}");
         assert!((10..=17).contains(&forecast[4]), "{forecast:?}");

@@ -128,7 +128,7 @@ mod tests {
         let mut receiver = Receiver::new();
         let unit = u32::from(PACKET_BYTES);
         receiver.on_packet(Time::ZERO, &packet(0, 0, 0));
-        // The second is missing; the third may have overtaken it.
+        // The second packet is missing; the third may have overtaken it.
         receiver.on_packet(Time::ZERO, &packet(2 * unit, 2 * PACKET_BYTES, 0));
         let forecast = receiver.on_timer(Time::from_millis(20)).unwrap();
         assert_eq!(forecast.received_or_lost, 2 * unit);

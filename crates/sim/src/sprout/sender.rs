@@ -145,7 +145,8 @@ mod tests {
         assert_eq!(flight.len(), 10);
         assert!(flight[..9].iter().all(|packet| packet.time_to_next_ms == 0));
         assert_eq!(flight[9].time_to_next_ms, 50);
-        // A tick passes: two are expected to have left; three fit in the rest of the forecast.
+        // After a tick, two packets are expected to have left; the rest of the forecast allows
+        // three.
         let now = Time::from_millis(60);
         assert_eq!(sender.deadline(), now);
         assert_eq!(drain(&mut sender, now).len(), 2);

@@ -52,7 +52,7 @@ mod tests {
         delivery.arrived(ms(15), 0);
         delivery.arrived(ms(17), 2);
         delivery.sent_before(ms(20), 4);
-        // Segment 1 was lost and is sent again: known already.
+        // Segment 1 was lost and is sent again; its first transmission is already recorded.
         delivery.sent_before(ms(30), 4);
         delivery.arrived(ms(40), 1);
         delivery.arrived(ms(41), 1);

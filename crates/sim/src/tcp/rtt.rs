@@ -151,11 +151,12 @@ mod tests {
             rtt.on_sample(Span::from_millis(sample_ms), first, next);
             rtt.timeout().as_nanos()
         };
-        // Deviation 800 ms, which falls by a quarter with each sample: 600, 450, 337.5.
+        // A deviation of 800 ms falls by a quarter with each sample: 600, 450, 337.5.
         for first in [1, 5, 10, 11] {
             assert_eq!(timeout_after(400, first, 20.min(first + 9)), 1_200_000_000, "{first}");
         }
-        // Within the round 253.125 at most; at its end a quarter of the way to it.
+        // Within the round the variation falls to 253.125 at most; at the end of the round it moves
+        // a quarter of the way to that.
         assert_eq!(timeout_after(400, 12, 25), 1_200_000_000);
         assert_eq!(timeout_after(400, 21, 30), 1_063_281_250);
         assert_eq!(timeout_after(400, 22, 31), 1_063_281_250);

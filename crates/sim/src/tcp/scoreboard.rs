@@ -535,7 +535,7 @@ mod tests {
         }
         let blocks = [SackBlock { start: 1, end: 2 }];
         board.sack(0, &blocks, &mut Delivery::default());
-        // 0 is lost, sent again and lost again; 2 and 3 are just late.
+        // Segment 0 is lost, sent again and lost again; 2 and 3 are only late.
         board.mark_lost(0);
         board.send_again(0, &departure(Time::from_millis(400)));
         let view = RackView {

@@ -22,7 +22,8 @@ pub fn flow(name: &str, algorithm: Algorithm) -> FlowConfig {
     FlowConfig::new(name, FlowKind::Tcp(TcpConfig { ecn, ..TcpConfig::of(algorithm) }))
 }
 
-/// A trial without warm-up: `seconds` of load through one queue, back at 1 Gbit/s with 20 ms.
+/// A trial with `seconds` of load and without ramp, through one queue; the reverse path has 1
+/// Gbit/s and 20 ms.
 pub fn config(queue: &str, link: &str, flows: Vec<FlowConfig>, seconds: u64) -> SimConfig {
     SimConfig {
         up: vec![HopConfig::parse(queue, link).unwrap()],

@@ -42,9 +42,9 @@ impl Contest {
         FlowConfig { start: Some(start), ..FlowConfig::new(name, FlowKind::Tcp(tcp)) }
     }
 
-    /// 30 s of ramp and 60 s of load: Prague is the first flow, the other the second. The seed
-    /// moves their starts within the first second, so that trials differ where nothing else is
-    /// random.
+    /// The load of 60 s follows 30 s of ramp. Prague is the first flow, the other the second. The
+    /// seed moves their starts within the first second, so that trials differ even where nothing
+    /// else is random.
     pub fn outcome(&self, seed: u64) -> TrialOutcome {
         let mut rng = Rng::new(seed).child("starts");
         let mut start = || Time::from_micros(u64::from(rng.below(1_000_000)));

@@ -45,7 +45,7 @@ pub struct CellularConfig {
     pub volatility: Rate,
     /// Time constant of the reversion to `centre`; `None` for no reversion.
     pub reversion: Option<Span>,
-    /// How long each rate holds; not zero.
+    /// How long a drawn rate lasts; not zero.
     pub tick: Span,
     /// Bytes of a delivery opportunity; not zero.
     pub opportunity_bytes: u32,
@@ -54,12 +54,12 @@ pub struct CellularConfig {
     pub reconfigure: Option<Span>,
 }
 
-/// Times at which nothing passes.
+/// Times in which no packet passes.
 #[derive(Clone, Copy, Debug)]
 pub struct Outages {
     /// Mean time from the end of one outage to the start of the next.
     pub gap: Span,
-    /// Mean length, before `longest` cuts it off.
+    /// Mean length, before it is limited to `longest`.
     pub length: Span,
     pub longest: Span,
     pub law: OutageLaw,
@@ -89,7 +89,7 @@ impl Cellular {
         Self { process: Process::new(config, rng), transmitter: Transmitter::default() }
     }
 
-    /// Returns the same link at its start, with the random numbers of another stream.
+    /// Returns a copy of the link at its start, which draws from another stream.
     #[must_use]
     pub fn with_stream(&self, rng: &Rng) -> Self {
         Self::new(self.process.config, rng)
@@ -398,7 +398,8 @@ mod tests {
     fn the_pulled_motion_has_the_long_run_of_its_theory() {
         let out = ticks(config(), 200_000);
         let (mean, deviation) = mean_and_deviation(out.iter().map(|tick| tick.0));
-        // volatility * sqrt(reversion / 2) is 2; the bounds cut two and a half deviations off.
+        // volatility * sqrt(reversion / 2) is 2, and the bounds are two and a half deviations from
+        // the centre.
         assert_near(mean, 6.0, 0.04);
         assert_near(deviation, 2.0, 0.06);
         let bounded = out.iter().all(|tick| (1.0..=12.0).contains(&tick.0));
@@ -445,11 +446,11 @@ mod tests {
             assert!(runs.iter().all(|length| *length <= 0.92 * 2.0), "{law:?}");
             let expected = match law {
                 OutageLaw::Exponential => 0.5 * (1.0 - (-1.8_f64).exp()),
-                // The mean of Pareto's law from 0.25 s, cut off at 0.9 s.
+                // The mean of Pareto's law from 0.25 s on, limited to 0.9 s.
                 OutageLaw::Pareto => 0.5 - 0.25_f64.powi(2) / 0.9,
             };
             let (mean, _) = mean_and_deviation(runs.iter().copied());
-            // Half a tick is added by whole ticks; two outages now and then touch.
+            // Whole ticks add half a tick on average, and sometimes two outages touch.
             assert_near(mean, expected + 0.01, 0.06);
             assert_near(runs.len() as f64, 10_000.0 / (2.0 + expected), 0.06);
         }

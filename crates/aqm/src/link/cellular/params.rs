@@ -117,7 +117,7 @@ fn process(values: &Values) -> Result<Cellular, ConfigError> {
     Ok(link)
 }
 
-/// Refuses a link that is silent for years: time is walked in ticks.
+/// Rejects a link that is silent for years, because time advances tick by tick.
 fn refuse_what_hardly_ever_sends(
     values: &Values,
     config: &CellularConfig,

@@ -1,5 +1,5 @@
-//! The parameters that all links have in common, and the constant and the unlimited link, which
-//! have hardly any others. Links with more have a file each.
+//! The parameters that all links share, and the constant and the unlimited link, which have few
+//! others. Links with more parameters have a file each.
 
 pub(crate) mod docsis;
 pub(crate) mod steps;

@@ -26,8 +26,8 @@ pub(super) struct Law {
 }
 
 impl Law {
-    /// Whether a packet waited too long. Each of `turns` flows may have had two packets in front of
-    /// it, and a lone flow four.
+    /// Whether a packet waited too long. Each of `turns` flows may have two packets before it, and
+    /// a lone flow four.
     fn is_exceeded(&self, sojourn: Span, turns: u32) -> bool {
         sojourn > self.target
             && sojourn > self.mtu_time * u64::from(turns) * 2
@@ -90,7 +90,7 @@ impl Cobalt {
         blue
     }
 
-    /// Called when the flow was served and had no packet.
+    /// Called when the flow's turn came and it had no packet.
     pub fn on_empty(&mut self, now: Time, law: &Law) -> Blue {
         let mut blue = Blue::Same;
         if self.blue_q32 > 0 && now.since(self.blue_moved) > law.target {
@@ -232,7 +232,7 @@ mod tests {
         Time::from_millis(millis)
     }
 
-    /// A flow that has signalled before and been forgotten: its first interval is a whole one.
+    /// A flow that has signalled and was forgotten: its first interval is a full one.
     fn seasoned() -> Cobalt {
         let mut cobalt = Cobalt::default();
         cobalt.set_count(0);
@@ -261,7 +261,8 @@ mod tests {
         let mut cobalt = seasoned();
         let signals: alloc::vec::Vec<u64> =
             (0..400).filter(|ms| judge(&mut cobalt, at(*ms), LATE, false).drop).collect();
-        // 100 ms, then 100 / sqrt(2), / sqrt(3), ... later each, to the next whole millisecond.
+        // Signals at 100 ms and then 100 / sqrt(2), 100 / sqrt(3), ... later, each rounded up to a
+        // whole millisecond.
         assert_eq!(signals, [100, 171, 229, 279, 324, 364]);
     }
 
@@ -292,7 +293,7 @@ mod tests {
         assert_eq!((cobalt.count, cobalt.dropping), (7, false));
         judge(&mut cobalt, at(410), Span::ZERO, false);
         assert_eq!(cobalt.count, 6);
-        // 41, 45, 50, 58, 71 and 100 ms later nothing is left.
+        // The count falls to zero after 41, 45, 50, 58, 71 and 100 ms.
         judge(&mut cobalt, at(800), Span::ZERO, false);
         assert_eq!((cobalt.count, cobalt.drop_next), (0, at(900)));
         assert!(!cobalt.is_at_rest(at(899)) && cobalt.is_at_rest(at(900)));
@@ -323,7 +324,7 @@ mod tests {
         assert_eq!((cobalt.count, cobalt.drop_next, cobalt.dropping), (1, at(16), true));
         let mut steps = 0;
         while cobalt.on_empty(at(22 + 6 * steps), &LAW) != Blue::Slept {
-            // Not again within a target.
+            // BLUE makes no second step within a target.
             let before = cobalt.blue_q32;
             cobalt.on_empty(at(24 + 6 * steps), &LAW);
             assert_eq!(cobalt.blue_q32, before);
@@ -347,7 +348,7 @@ mod tests {
         let mut rng = Rng::new(1);
         let mut judge = |ms| cobalt.judge(at(ms), Span::ZERO, true, 0, &LAW, &mut rng);
         let dropped = (0..4_000).filter(|ms| judge(*ms).drop).count();
-        // A quarter; three standard deviations are 82.
+        // A quarter of the draws; three standard deviations are 82.
         assert!((918..=1_082).contains(&dropped), "{dropped}");
     }
 
@@ -359,7 +360,7 @@ mod tests {
             cobalt.set_count(count);
             let square = u128::from(cobalt.reciprocal_sqrt_q32).pow(2) * u128::from(count);
             let error = square.abs_diff(1 << 64);
-            // Half of that in the root. Steps down to 16 are the coarsest.
+            // Half of that error in the root. The steps down to 16 are the least accurate.
             assert!(error < (1 << 64) / 100, "{count}: {}", cobalt.reciprocal_sqrt_q32);
         }
     }

@@ -21,7 +21,7 @@ pub struct CakeConfig {
     pub memory_bytes: u64,
     /// Whether the protected link is in front of this queue: drops are charged too.
     pub ingress: bool,
-    /// Largest packet; one and a half of it may always wait.
+    /// Size of the largest packet. A delay of one and a half of it is always acceptable.
     pub mtu_bytes: u32,
 }
 

@@ -19,7 +19,8 @@ pub(super) struct Longest {
     heap: Vec<u16>,
     /// The index of each queue in the heap.
     place: Vec<u16>,
-    /// Packets that may leave until the heap is no longer maintained; zero if it is not maintained.
+    /// Number of packets that may still leave before the heap stops being maintained; zero while it
+    /// is not maintained.
     kept_for: u16,
 }
 
@@ -147,7 +148,7 @@ mod tests {
         let mut index = Longest::new(8);
         index.add(2, 100);
         index.add(5, 100);
-        // 5 sits below 2 and is not larger.
+        // 5 is below 2 in the heap, and not larger.
         assert_eq!(index.find(), 2);
         index.add(7, 300);
         assert_eq!(index.heap[0], 7, "kept");

@@ -74,7 +74,7 @@ pub struct Cake<P> {
     slab: Slab<P>,
     memory_bytes: u64,
     backlog: Backlog,
-    /// All counters but `sent`, which follows from the others.
+    /// All counters except `sent`, which is computed from the others.
     stats: Stats,
     rng: Rng,
 }
@@ -102,7 +102,7 @@ enum Turn<P> {
     Sends(Packet<P>),
     /// The flow had no packet left.
     Ended,
-    /// The flow was charged for a drop, and may have used up its turn.
+    /// The flow was charged for a dropped packet, so its turn may be over.
     Charged,
 }
 
@@ -157,7 +157,7 @@ impl<P> Cake<P> {
         node
     }
 
-    /// Takes the oldest packet of a queue.
+    /// Removes and returns the oldest packet of a queue.
     fn pop(&mut self, place: Place) -> Option<Packet<P>> {
         let tin = &mut self.tins[place.tin];
         let packet = tin.flows[place.queue].chain.pop(&mut self.slab)?;
@@ -169,7 +169,8 @@ impl<P> Cake<P> {
         Some(packet)
     }
 
-    /// Makes room. Returns whether the packet in node `arrival` was among the victims.
+    /// Drops packets until the memory limit is met. Returns whether the packet in node `arrival`
+    /// was among the victims.
     #[cold]
     fn drop_overflow(&mut self, now: Time, arrival: u32, observer: &mut dyn Observer<P>) -> bool {
         let mut hit_arrival = false;
@@ -240,7 +241,8 @@ impl<P> Cake<P> {
         }
     }
 
-    /// Returns the highest tin that is within its rate, or the one that will be so first.
+    /// Returns the highest tin that is within its rate, or the first that will be within its rate
+    /// again.
     fn most_urgent_tin(&mut self, now: Time) -> Option<usize> {
         let mut best = None;
         for (index, tin) in self.tins.iter().enumerate().filter(|(_, tin)| tin.is_active()) {
@@ -279,7 +281,7 @@ impl<P> Cake<P> {
         }
     }
 
-    /// Takes a packet of a flow that COBALT does not drop.
+    /// Removes and returns a packet of a flow that COBALT does not drop.
     fn take(&mut self, now: Time, place: Place, observer: &mut dyn Observer<P>) -> Turn<P> {
         while let Some(mut packet) = self.pop(place) {
             let tin = &mut self.tins[place.tin];

@@ -1,4 +1,4 @@
-//! The parameters of CAKE, and the queue out of them.
+//! The parameters of CAKE, and the construction of the queue from them.
 
 use alloc::boxed::Box;
 

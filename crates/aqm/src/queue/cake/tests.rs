@@ -1,4 +1,4 @@
-//! CAKE's parts together: who gets how much, when, and who pays for an overflow.
+//! CAKE's parts together: shares, order and victims of an overflow.
 
 use super::*;
 use crate::config::LinkFacts;
@@ -104,7 +104,7 @@ fn pairs_of_hosts_are_flows_of_their_own() {
     assert!(sent[0].abs_diff(500) < 10, "{sent:?}");
 }
 
-/// Best effort, background, video and voice, all with more than they may send.
+/// Best effort, background, video and voice, all with more packets than their share.
 fn four_classes() -> [(u32, Meta); 4] {
     [(0, 0), (1, 8), (2, 34), (3, 46)]
         .map(|(kind, dscp)| (kind, of_dscp(1_250, u32::from(dscp), dscp)))
@@ -114,7 +114,7 @@ fn four_classes() -> [(u32, Meta); 4] {
 fn shaped_tins_have_their_part_of_the_rate_and_best_effort_what_is_left() {
     let mut cake = cake("cake:rate=10mbit,tins=diffserv4,rtt=100s");
     let sent = shares(&mut cake, &four_classes(), 10_000, Span::from_millis(1));
-    // 1/4 voice, 1/2 video, 1/16 background.
+    // Shares 1/4 voice, 1/2 video, 1/16 background.
     for (sent, expected) in sent.iter().zip([1_875_u32, 625, 5_000, 2_500]) {
         assert!(sent.abs_diff(expected) < 20, "{sent} for {expected}");
     }
@@ -124,7 +124,7 @@ fn shaped_tins_have_their_part_of_the_rate_and_best_effort_what_is_left() {
 fn tins_without_a_shaper_take_turns_by_weight() {
     let mut cake = cake("cake:tins=diffserv4,rtt=100s");
     let sent = shares(&mut cake, &four_classes(), 18_560, Span::from_micros(1));
-    // 1024 : 64 : 512 : 256.
+    // Weights 1024 : 64 : 512 : 256.
     for (sent, expected) in sent.iter().zip([10_240_u32, 640, 5_120, 2_560]) {
         assert!(sent.abs_diff(expected) < 40, "{sent} for {expected}");
     }
@@ -144,8 +144,8 @@ fn a_sparse_flow_passes_a_bulk_flow() {
     assert!(matches!(next, Dequeue::Packet(packet) if packet.payload == 2));
 }
 
-/// 1250 bytes at 10 Mbit/s are a millisecond, with 38 bytes on top 1.0304 ms, in cells of ATM
-/// 27 times 53 bytes.
+/// At 10 Mbit/s, 1250 bytes take 1 ms, 1.0304 ms with 38 bytes of overhead, and with ATM cells the
+/// time of 27 times 53 bytes.
 #[test]
 fn the_shaper_spaces_what_the_line_charges() {
     for (options, gap_ns) in [
@@ -168,8 +168,7 @@ fn the_shaper_spaces_what_the_line_charges() {
     }
 }
 
-/// Takes what is sent in `seconds` with 20 Mbit/s offered, and says how many bytes that is and
-/// how many were dropped.
+/// Offers 20 Mbit/s for `seconds`. Returns the bytes sent and the number of packets dropped.
 fn overloaded(spec: &str, seconds: u64) -> (u64, u64) {
     let mut cake = cake(spec);
     for half_ms in 0..seconds * 2_000 {
@@ -187,7 +186,7 @@ fn for_ingress_a_drop_takes_the_time_of_a_packet() {
     assert!(sent.abs_diff(25_000_000) < 10_000, "{sent}");
     let (sent, dropped) = overloaded("cake:rate=10mbit,memory=100000B,ingress=on", 20);
     assert!(dropped > 0);
-    // Dropped packets are charged too, and two thirds of the rate are sent all the same.
+    // Dropped packets are charged, too, and still two thirds of the rate are sent.
     assert!(sent.abs_diff(16_666_667) < 50_000, "{sent}");
 }
 
@@ -220,7 +219,8 @@ fn packets_without_bytes_are_bounded_too() {
     assert_eq!(cake.backlog(), Backlog { packets: 100, bytes: 0 });
 }
 
-/// A sender that never slows down fills the memory: BLUE wakes, and sleeps once it is gone.
+/// A sender that never slows down fills the memory: BLUE begins to drop, and stops once the sender
+/// has ended.
 #[test]
 fn blue_wakes_for_a_flow_that_does_not_listen_and_sleeps_when_it_is_gone() {
     let mut cake = cake("cake:memory=100000B,tins=besteffort");

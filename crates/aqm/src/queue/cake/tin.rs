@@ -141,8 +141,8 @@ impl Tin {
         self.allot(hash, meta, isolation)
     }
 
-    /// Returns a queue for a flow that does not have its home: its own, else an idle one, else its
-    /// home, which it then shares.
+    /// Returns a queue for a flow that is not in its home queue: the queue that it already has,
+    /// else an idle one, else its home, which it then shares.
     #[cold]
     fn allot(&mut self, hash: u32, meta: &Meta, isolation: Isolation) -> usize {
         let own = places(hash).find(|&place| self.tags[place] == hash);

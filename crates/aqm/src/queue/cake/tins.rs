@@ -34,7 +34,7 @@ impl Tins {
         }
     }
 
-    /// Returns the tin of a codepoint. A higher tin goes first, within its share.
+    /// Returns the tin of a codepoint. A higher tin has precedence within its share.
     #[inline]
     pub const fn of(self, codepoint: u8) -> usize {
         let codepoint = codepoint & 63;
@@ -127,7 +127,7 @@ const EIGHT: [u8; 64] = table(
 mod tests {
     use super::*;
 
-    /// Codepoints of RFC 4594 and where `tc-cake(8)` says that they go.
+    /// Codepoints of RFC 4594 and their tins according to `tc-cake(8)`.
     #[test]
     fn codepoints_go_where_the_manual_says() {
         for (codepoint, three, four, eight) in [

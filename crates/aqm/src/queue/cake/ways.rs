@@ -87,7 +87,7 @@ mod tests {
             .collect();
         assert_eq!(entries, [8, 9, 10, 11, 12, 13, 14, 15, 8]);
         assert_eq!(hosts.bulk_flows(8), 2);
-        // The ninth has taken the tag of the first; the third is found again.
+        // The ninth host has taken the entry of the first; the third host is found again.
         assert_eq!(hosts.place(8 + 1_024 * 3), 10);
         hosts.leave(12);
         assert_eq!(hosts.place(8 + 1_024), 12);

@@ -1,4 +1,4 @@
-//! CoDel's parameters, and CoDel on a single queue out of them.
+//! CoDel's parameters, and the construction of CoDel on a single queue from them.
 
 use super::{CodelConfig, Linux, Mahimahi, Rfc};
 use crate::config::{Bytes, ConfigError, Definition, Profile, Values, params};

@@ -32,7 +32,7 @@ pub(crate) struct Gains {
 /// Longer delays (18 minutes) count as this long, which keeps the arithmetic in range.
 const DELAY_CAP_NS: u64 = 1 << 40;
 
-/// Gains above one million hertz have no meaning and would overflow the arithmetic.
+/// Gains above a million hertz have no effect and would overflow the arithmetic.
 const GAIN_CAP_MICROHERTZ: u64 = 1 << 40;
 
 impl Gains {
@@ -88,7 +88,7 @@ impl UpdateTimer {
     }
 
     /// Returns the time of an update that is due at `now`, and schedules the next one. No update is
-    /// due at the end of time, where it would be due for ever.
+    /// due at [`Time::MAX`], where updates would be due for ever.
     pub fn take_due(&mut self, now: Time) -> Option<Time> {
         if self.next > now || self.next == Time::MAX {
             return None;

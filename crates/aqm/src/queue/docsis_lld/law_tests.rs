@@ -1,11 +1,11 @@
-//! Laws of the two queues that hold for all calls at all times, tested from outside.
+//! Laws of the two queues, tested through their public calls only.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 
 use super::*;
 use crate::rate::Rate;
 
-/// At 10 Mbit/s: 1250 bytes take 1 ms.
+/// At 10 Mbit/s, 1250 bytes take 1 ms.
 fn config() -> DocsisLldConfig {
     DocsisLldConfig {
         protection: false,
@@ -37,7 +37,7 @@ fn shown(queue: &DocsisLld<()>) -> BTreeMap<&'static str, f64> {
     shown
 }
 
-/// Two of a kind: the first is asked after every update, the second first at the end.
+/// Two equal queues: the first is called after every update, the second only at the end.
 fn punctual_and_late(prepare: impl Fn(&mut DocsisLld<()>), from_ms: u64, to_ms: u64) {
     let [mut punctual, mut late] = [config(), config()].map(build);
     for queue in [&mut punctual, &mut late] {
@@ -63,7 +63,7 @@ fn a_late_caller_finds_the_coupling_where_a_punctual_one_does() {
         take(queue, 160, 62);
         assert!(shown(queue)["docsis-lld.coupled_probability"] > 0.0);
     };
-    // Nothing is stored, and what PIE has learnt fades by 2 % per update.
+    // With nothing stored, PIE's probability falls by 2 % per update.
     punctual_and_late(prepare, 161, 400);
 }
 
@@ -91,7 +91,7 @@ fn an_idle_year_is_skipped() {
     assert!(queue.classic.is_asleep());
 }
 
-/// The standard keeps room for a largest frame, 2000 bytes, and asks for no more than that.
+/// The standard requires space for a largest frame, 2000 bytes, and no more.
 #[test]
 fn the_low_latency_queue_is_full_where_a_largest_frame_would_not_fit() {
     for (limit_bytes, stored) in [(12_000, 8), (12_001, 9), (13_250, 9)] {
@@ -120,8 +120,8 @@ fn a_mark_names_the_queue_that_asked_for_it() {
         offer(&mut queue, 0, stored, Ecn::Ect1);
         queue.coupled_q56 = coupled_q56;
         let mut marks = Marks::default();
-        // A packet that is certain to be marked adds up to a sum that must exceed one: the second
-        // packet does.
+        // The probabilities of certain packets add up to a sum that must exceed one, which happens
+        // with the second packet.
         for _ in 0..2 {
             let meta = Meta { ecn: Ecn::Ect1, ..Meta::new(1_250, 3) };
             queue.enqueue(Time::ZERO, Packet { meta, payload: () }, &mut marks);
@@ -129,6 +129,6 @@ fn a_mark_names_the_queue_that_asked_for_it() {
         marks.0
     };
     assert_eq!(reasons(ONE_Q56, 0), BTreeSet::from([MarkReason::Early]), "the classic queue");
-    // 8 ms are beyond the ramp.
+    // A delay of 8 ms is beyond the ramp.
     assert_eq!(reasons(ONE_Q56 / 2, 7), BTreeSet::from([MarkReason::Threshold]), "its own");
 }

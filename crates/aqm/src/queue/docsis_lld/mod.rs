@@ -217,7 +217,7 @@ impl<P> DocsisLld<P> {
     ) -> Admit {
         let stored = self.pair.low_latency.backlog().bytes;
         let len = packet.meta.len;
-        // Annex M keeps room for one largest frame, whatever the size of the arrival.
+        // Annex M reserves space for one largest frame, whatever the size of the arrival.
         let (delay, has_room) = match &mut self.virtual_queue {
             None => {
                 let room = self.config.low_latency_limit_bytes.saturating_sub(MAX_PACKET_BYTES);
@@ -257,7 +257,7 @@ impl<P> DocsisLld<P> {
 }
 
 impl<P> DocsisLld<P> {
-    /// Sends from the side whose turn it is, of those that may send.
+    /// Sends from the side whose turn it is, among the sides that may send.
     fn send(
         &mut self,
         now: Time,
@@ -430,7 +430,7 @@ mod tests {
         }
     }
 
-    /// Updates at 100 ms of classic delay until the coupling marks everything.
+    /// Makes updates with 100 ms of classic delay until the coupling marks all packets.
     fn under_pressure(coupled_while: CoupledWhile) -> DocsisLld<u32> {
         let rate = Rate::from_megabits_per_second(10);
         let config = DocsisLldConfig { coupled_while, ..DocsisLldConfig::for_rate(rate) };
@@ -444,7 +444,8 @@ mod tests {
         queue
     }
 
-    /// 31,250 of 125,000 bytes are less than a third: DOCSIS-PIE sleeps, however long they wait.
+    /// 31,250 of 125,000 bytes are less than a third, so DOCSIS-PIE sleeps, however long the
+    /// packets wait.
     #[test]
     fn the_coupling_runs_on_while_pie_sleeps_unless_told_otherwise() {
         assert!(under_pressure(CoupledWhile::Always).coupled_q56 > ONE_Q56 / 100);
@@ -460,8 +461,8 @@ mod tests {
         assert!(awake.coupled_q56 > 0, "a third of the buffer is full");
     }
 
-    /// 2 ms of packets arrive at once, and 3 ms when 1 ms has passed in which nothing left: 5 ms
-    /// are stored, the virtual queue represents 4 ms.
+    /// 2 ms of packets arrive at once, and 3 ms more after 1 ms in which nothing left: 5 ms are
+    /// stored, and the virtual queue has 4 ms.
     #[test]
     fn a_virtual_queue_marks_by_its_own_delay() {
         let marks = |virtual_loop| {
@@ -481,7 +482,7 @@ mod tests {
         assert_eq!((marks(None), marks(Some(Span::from_millis(6)))), (1, 0));
     }
 
-    /// Sent from each side within a second: L, then C.
+    /// Returns the bytes sent from each side within a second: L, then C.
     fn sent_in_a_second(low_latency: FlowRates, classic: FlowRates) -> [u64; 2] {
         let rate = Rate::from_megabits_per_second(10);
         let config = DocsisLldConfig {
@@ -519,11 +520,11 @@ mod tests {
         };
         let none = FlowRates::UNLIMITED;
         assert_eq!(sent_in_a_second(none, none), [899, 101], "230 : 26");
-        // 2 Mbit/s are 200 packets, and the burst of 3044 bytes two more; C gets the rest.
+        // 2 Mbit/s are 200 packets, and the burst of 3044 bytes is two more; C gets the rest.
         assert_eq!(sent_in_a_second(limited(2_000), none), [202, 798]);
         // The 302nd classic packet may leave 1.5 ms before the end, behind one of the other side.
         assert_eq!(sent_in_a_second(limited(2_000), limited(3_000)), [202, 301]);
-        // 50 packets and the burst; the 52nd, due 3 ms before the end, waits for its turn.
+        // 50 packets and the burst. The 52nd is due 3 ms before the end and waits for its turn.
         assert_eq!(sent_in_a_second(none, limited(500)), [949, 51]);
     }
 
@@ -537,7 +538,7 @@ mod tests {
                 queue.enqueue(now, packet(172, Ecn::NotEct, 45), &mut ());
                 assert!(queue.pair.low_latency.backlog().packets > 0);
             }
-            // Twice the link's rate, marked ECT(1), and never slower for a mark.
+            // ECT(1) packets at twice the link's rate, from a sender that ignores marks.
             for _ in 0..2 {
                 let before = queue.pair.low_latency.backlog().packets;
                 queue.enqueue(now, packet(1_250, Ecn::Ect1, 0), &mut ());
@@ -548,7 +549,7 @@ mod tests {
         assert!(greedy_lost > 2_000, "{greedy_lost} of 4,000 were sent away");
     }
 
-    /// Codepoints of packets that were sent away, and bins of those that left.
+    /// Codepoints of packets that were moved to the classic queue, and bins of those that left.
     #[derive(Default)]
     struct Told {
         sanctioned: Vec<(u8, Span)>,

@@ -1,4 +1,4 @@
-//! The parameters of Low Latency DOCSIS, and the queue out of them.
+//! The parameters of Low Latency DOCSIS, and the construction of the queue from them.
 
 use alloc::boxed::Box;
 
@@ -63,7 +63,7 @@ pub struct DocsisLldConfig {
 /// When the coupled probability follows the classic one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CoupledWhile {
-    /// Also while DOCSIS-PIE sleeps and drops nothing, as in CableLabs' simulator.
+    /// Always, even while DOCSIS-PIE sleeps and drops nothing, as in CableLabs' simulator.
     Always,
     /// Only while DOCSIS-PIE is awake.
     Awake,
@@ -210,7 +210,7 @@ fn flow_rates(
     }
 }
 
-/// Returns the grants without requests, for a flow with a rate of at most `most`.
+/// Returns the proactive grants of a flow with a rate of at most `most`.
 fn proactive(values: &Values, most: Rate) -> Result<Option<ProactiveGrants>, ConfigError> {
     let Some(rate) = values.get(GRANT_RATE) else { return Ok(None) };
     if rate > most {

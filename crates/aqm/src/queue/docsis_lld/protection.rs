@@ -1,4 +1,5 @@
-//! Queue protection: who keeps the low latency queue long (MULPIv3.1 annex P, RFC 9957).
+//! Queue protection: scores the flows that lengthen the low latency queue (MULPIv3.1 annex P, RFC
+//! 9957).
 
 use crate::queue::control::ONE_Q56;
 use crate::time::{Span, Time};
@@ -149,12 +150,12 @@ mod tests {
         assert_eq!(protection.sanctioned(), 1);
     }
 
-    /// RFC 9957 asks for more than the critical delay and more than the critical product.
+    /// RFC 9957 requires more than the critical delay and more than the critical product.
     #[test]
     fn what_is_critical_is_not_yet_too_much() {
         let mut protection = protection();
         for _ in 0..9 {
-            // The score alone is beyond all bounds but the delay is not.
+            // The score alone exceeds every bound, but the delay does not.
             assert_eq!(
                 protection.sanctions(Time::ZERO, 1, 1_000, Span::from_millis(1), ONE_Q56),
                 None

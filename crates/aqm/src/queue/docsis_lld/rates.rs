@@ -58,7 +58,8 @@ mod tests {
 
     const NONE: FlowRates = FlowRates::UNLIMITED;
 
-    /// 10 Mbit/s, of which the low latency flow may have 8.984; 12,500 bytes are 10 ms of it all.
+    /// 10 Mbit/s, of which the low latency flow may have 8.984; 12,500 bytes take 10 ms at the
+    /// whole rate.
     fn delay_ms(low_latency: FlowRates, classic: FlowRates, low_latency_bits: u64) -> u64 {
         let rates = Rates::new(Rate::from_megabits_per_second(10), 230, low_latency, classic);
         rates.classic_delay(12_500, low_latency_bits).as_nanos() / 1_000_000
@@ -76,7 +77,7 @@ mod tests {
 
     #[test]
     fn a_rate_of_its_own_bounds_what_the_low_latency_flow_is_taken_to_use() {
-        // 2 of 10 Mbit/s at most, whatever was counted: 8 are left.
+        // The low latency flow counts with at most 2 of 10 Mbit/s, whatever it sent: 8 are left.
         assert_eq!(delay_ms(of(2), NONE, 1_600_000), 12);
         assert_eq!(delay_ms(of(2), NONE, 16_000), 11, "1 Mbit/s was counted");
     }

@@ -88,7 +88,7 @@ mod tests {
         Shaper::new(FlowRates { sustained, peak, burst_bytes }).expect("it has a rate")
     }
 
-    /// When each of `count` packets leaves that wait from the start.
+    /// Returns when each of `count` packets leaves if all wait from the start.
     fn departures(shaper: &mut Shaper, len: u32, count: usize) -> alloc::vec::Vec<u64> {
         let mut now = Time::ZERO;
         let mut leave = |_| {
@@ -102,7 +102,7 @@ mod tests {
 
     #[test]
     fn a_burst_leaves_at_once_and_the_rest_at_the_rate_to_the_nanosecond() {
-        // 3 Mbit/s: 1000 bytes take 2,666,666.67 ns.
+        // At 3 Mbit/s, 1000 bytes take 2,666,666.67 ns.
         let times = departures(&mut shaper(3_000, None, 3_044), 1_000, 3_003);
         assert_eq!(times[..3], [0, 0, 0]);
         // 44 bytes of the burst are left, so the next needs 956: 2,549,333.33 ns.
@@ -122,7 +122,7 @@ mod tests {
 
     #[test]
     fn a_packet_larger_than_the_burst_pays_for_all_of_itself() {
-        // 64,000 bytes at 8 Mbit/s: 64 ms each.
+        // At 8 Mbit/s, 64,000 bytes take 64 ms.
         let times = departures(&mut shaper(8_000, None, 3_000), 64_000, 4);
         assert_eq!(times, [0, 64_000_000, 128_000_000, 192_000_000]);
     }

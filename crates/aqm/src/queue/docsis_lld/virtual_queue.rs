@@ -172,7 +172,7 @@ mod tests {
         assert_eq!(delay, stored as u64 - 4_000 + 10);
     }
 
-    /// Half of the rate is granted unasked, every 2 ms: 4 Mbit/s x 4 ms and 4 Mbit/s x 2 ms.
+    /// Half of the rate is granted proactively, every 2 ms: 4 Mbit/s x 4 ms and 4 Mbit/s x 2 ms.
     #[test]
     fn proactive_grants_explain_less() {
         let rate = Rate::from_megabits_per_second(4);

@@ -1,4 +1,4 @@
-//! The fate of packets that the controller wants to signal, tested from outside.
+//! The fates of packets that the controller signals, tested through public calls only.
 
 use alloc::boxed::Box;
 
@@ -19,7 +19,7 @@ fn queue(spec: &str) -> Box<dyn Qdisc<()>> {
     QueueSetup::parse(spec, &facts).expect(spec).build(&Rng::new(1))
 }
 
-/// Offers packets at once and takes what is left at `at_ms`: how many leave.
+/// Offers packets at once. Returns how many of them leave at `at_ms`.
 fn offer_and_take(queue: &mut dyn Qdisc<()>, packets: u32, ecn: Ecn, at_ms: u64) -> u32 {
     for _ in 0..packets {
         let meta = Meta { ecn, ..Meta::new(1_250, 3) };
@@ -44,12 +44,12 @@ fn a_spec_is_read_into_the_units_of_its_profile() {
     let linux = parse("dualpi2:profile=linux,coupling=3", 1_000).unwrap();
     let DualPi2Profile::Linux(controller) = linux.profile else { panic!("{linux:?}") };
     assert_eq!(controller.coupling, 3);
-    // The share in hundredths of a per cent, to the nearest.
+    // Returns a share in hundredths of a percent, rounded to the nearest.
     for (share, expected) in [("25%", 2_500), ("1.126%", 113), ("1.124%", 112)] {
         let spec = alloc::format!("dualpi2:classic-share={share}");
         assert_eq!(parse(&spec, 1_000_000).unwrap().classic_share, expected);
     }
-    // A quarter of a second of 32 bit/s is a byte.
+    // A quarter of a second at 32 bit/s is one byte.
     assert!(parse("dualpi2:profile=rfc", 32).is_ok());
     let error = parse("dualpi2:profile=rfc", 31).unwrap_err();
     assert!(alloc::format!("{error}").contains("no link's rate is known"), "{error}");
@@ -67,8 +67,9 @@ fn a_signal_marks_what_is_capable_and_drops_the_rest() {
     }
 }
 
-/// RFC 9332 figure 6: the low latency queue's own AQM judges no packet that is alone. Of the rest,
-/// each certain to be marked, the first makes the sum that must exceed one.
+/// RFC 9332 figure 6: the low latency queue's own AQM does not judge a packet that is alone. Each
+/// further packet is certain to be marked, and the first of them brings the sum to one, which it
+/// must exceed.
 #[test]
 fn the_last_packet_of_the_low_latency_queue_is_not_marked_for_its_wait() {
     let mut queue = queue("dualpi2:profile=rfc");

@@ -39,16 +39,16 @@ pub struct DualPi2LinuxConfig {
     pub limit: Limit,
     /// The limit of both queues in bytes, besides `limit` (`memory_limit`); `None` for none.
     pub memory_bytes: Option<u64>,
-    /// No signal while less than two of these are stored.
+    /// The coupled AQM sends no signal while less than two of these are stored.
     pub mtu_bytes: u32,
 }
 
 /// The step above which the low latency queue marks natively.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Marks packets that waited longer.
+    /// Marks packets whose delay exceeded this time.
     Sojourn(Span),
-    /// Marks packets that leave more packets behind.
+    /// Marks packets that leave more than this number of packets behind.
     Packets(u32),
 }
 
@@ -338,7 +338,8 @@ mod tests {
         controller
     }
 
-    /// Shares of drops and marks among a hundred thousand of each queue: L, then C.
+    /// Returns the shares of drops and marks among a hundred thousand packets of each queue: L,
+    /// then C.
     fn shares(probability: u32, coupling: u8) -> [(f64, f64); 2] {
         let meta = Meta { ecn: Ecn::Ect0, ..Meta::new(1_500, 0) };
         let mut controller = coupled_at(probability, coupling);
@@ -358,9 +359,9 @@ mod tests {
         [of(false), of(true)]
     }
 
-    /// `must_drop` and `dualpi2_scalable_marking`: while the coupled probability is within 32 bits,
-    /// L is marked with it and C with the square; beyond, both lose the square, and what L does not
-    /// lose is marked.
+    /// `must_drop` and `dualpi2_scalable_marking`: while the coupled probability fits in 32 bits, L
+    /// is marked with it and C with the square. Beyond that, both lose packets with the square, and
+    /// the rest of L is marked.
     #[test]
     fn overload_begins_where_the_coupled_probability_exceeds_32_bits() {
         let near = |shares: [(f64, f64); 2], expected: [(f64, f64); 2]| {
@@ -370,7 +371,7 @@ mod tests {
             }
         };
         near(shares(u32::MAX / 10, 3), [(0.0, 0.3), (0.0, 0.01)]);
-        // 3 * 0x5555_5555 are all 32 bits, and not more.
+        // 3 * 0x5555_5555 is the largest value of 32 bits.
         near(shares(u32::MAX / 3, 3), [(0.0, 1.0), (0.0, 1.0 / 9.0)]);
         near(shares(u32::MAX / 3 + 1, 3), [(1.0 / 9.0, 8.0 / 9.0), (1.0 / 9.0, 0.0)]);
         near(shares(u32::MAX / 2, 3), [(0.25, 0.75), (0.25, 0.0)]);
@@ -392,7 +393,7 @@ mod tests {
         assert!(!controller.admits(Backlog { packets: 10_000, bytes: 1 }, 1_500));
     }
 
-    /// Updates may be passed over where none would change more than the delay that is remembered.
+    /// Updates may be skipped if each would change nothing but the remembered delay.
     #[test]
     fn an_update_says_whether_the_next_ones_matter() {
         for (probability, old_ms, new_ms, nothing_more) in [
@@ -404,7 +405,7 @@ mod tests {
             (u32::MAX, 20, 20, true),
             (u32::MAX, 20, 25, true),
             (u32::MAX, 30, 29, false),
-            // The probability stays at its maximum for now: below the target it will fall.
+            // The probability stays at its maximum only until the delay is below the target.
             (u32::MAX, 10, 12, false),
             (u32::MAX, 14, 15, true),
             (u32::MAX - 1, 20, 40, false),
@@ -426,7 +427,7 @@ mod tests {
         assert!((share - 0.01).abs() < 0.000_4, "marked {share}");
     }
 
-    /// A controller at `probability`, and an ECT(1) packet that came at 0.
+    /// A controller at `probability`, and an ECT(1) packet that arrived at 0.
     fn at(probability: u32, config: DualPi2LinuxConfig) -> (DualPi2Linux, Meta) {
         let mut controller = DualPi2Linux::new(config, Rng::new(3));
         controller.probability = probability;
@@ -472,7 +473,7 @@ mod tests {
             let overload = Overload::Overflow;
             let config = DualPi2LinuxConfig { coupling, overload, ..config() };
             let (mut full, l4s) = at(0, config);
-            // Far above the target for 20 updates of 278,125,000 at least.
+            // Far above the target for at least 20 updates of 278,125,000.
             let delay = |update: u64| Span::from_millis(20 * update);
             let is_settled: Vec<bool> = (1..=20).map(|update| full.update(delay(update))).collect();
             assert_eq!(full.probability, most);
@@ -506,7 +507,8 @@ mod tests {
         let (mut controller, l4s) = at(0, config);
         for found in 0..3 {
             controller.judge_arrival(Side::LowLatency, &l4s, found, STORED);
-            // A packet that is dropped, or waits in the other queue, takes no turn.
+            // A packet that is dropped, or that waits in the other queue, does not use up an entry
+            // of `may_step`.
             controller.judge_arrival(Side::Classic, &l4s, found, STORED);
             controller.probability = u32::MAX;
             let dropped = controller.judge_arrival(Side::LowLatency, &l4s, 3, STORED);

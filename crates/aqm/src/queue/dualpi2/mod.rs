@@ -283,7 +283,7 @@ mod tests {
         }
     }
 
-    /// Three packets of each codepoint every millisecond and two that leave: the queue only grows.
+    /// Three packets of each codepoint arrive every millisecond, and two leave, so the queue grows.
     fn overloaded(keys: &str) -> (Stats, Told, Vec<(u32, Ecn)>) {
         let text = alloc::format!("dualpi2:profile=linux,{keys}");
         let setup = QueueSetup::parse(&text, &LinkFacts::default()).expect("a queue");
@@ -310,7 +310,7 @@ mod tests {
         let (stats, told, left) = overloaded("drop=enqueue,limit=100000p");
         assert!(stats.dropped_enqueue.packets > 100, "{stats:?}");
         assert_eq!(stats.dropped_dequeue.packets, 0, "{stats:?}");
-        // A packet is dropped in the millisecond in which it came.
+        // Packets are dropped in the millisecond in which they arrive.
         let drops = told.0.iter().filter(|(_, _, what)| what == "dropped Early");
         let drops: Vec<_> = drops.collect();
         assert_eq!(drops.len() as u64, stats.dropped_enqueue.packets);

@@ -1,4 +1,4 @@
-//! DualPI2's parameters, and DualPI2 out of them.
+//! DualPI2's parameters, and the construction of DualPI2 from them.
 
 use alloc::boxed::Box;
 
@@ -153,7 +153,7 @@ fn rfc(values: &Values, link: &LinkFacts) -> Result<DualPi2RfcConfig, ConfigErro
     })
 }
 
-/// Refuses a parameter that RFC 9332 does not have.
+/// Rejects a parameter that RFC 9332 does not have.
 fn refuse_given<T: Quantity>(values: &Values, key: Key<T>) -> Result<(), ConfigError> {
     if values.is_given(key) {
         return Err(values.refuse(key, "profile=linux with it"));
@@ -305,9 +305,11 @@ mod tests {
         assert_eq!(of("max-rtt=100ms"), (16_666, 16_666, 42, 768));
         // 0.1 * 0.015 / 0.01 * 256 = 38.4.
         assert_eq!(of("max-rtt=100ms,typical-rtt=15ms"), (15_000, 15_000, 38, 768));
-        // The longest is 60 ms: 0.1 * 0.01 / 0.0036 * 256 = 71.1, and 0.3 / 0.06 * 256 = 1280.
+        // The longest round trip is 60 ms: 0.1 * 0.01 / 0.0036 * 256 = 71.1, and 0.3 / 0.06 * 256 =
+        // 1280.
         assert_eq!(of("typical-rtt=10ms"), (10_000, 10_000, 71, 1_280));
-        // Every third of the longest at least: 0.1 * 0.013333 / 0.0016 * 256 = 213.3; 0.3 / 0.04.
+        // The update interval is at least a third of the longest: 0.1 * 0.013333 / 0.0016 * 256 =
+        // 213.3; 0.3 / 0.04.
         assert_eq!(of("typical-rtt=40ms,max-rtt=40ms"), (40_000, 13_333, 213, 1_920));
         // Exactly a third, 10 ms: 0.1 * 0.01 / 0.0009 * 256 = 284.4; 0.3 / 0.03 * 256 = 2560.
         assert_eq!(of("typical-rtt=10ms,max-rtt=30ms"), (10_000, 10_000, 284, 2_560));

@@ -27,7 +27,7 @@ pub struct DualPi2RfcConfig {
     pub ramp_range: Span,
     /// The limit of both queues together (`limit`).
     pub limit_bytes: u64,
-    /// The room that an arrival must find (`MTU`).
+    /// The free space that an arrival requires (`MTU`).
     pub mtu_bytes: u32,
 }
 
@@ -218,7 +218,7 @@ mod tests {
         assert_eq!(controller.judge_low_latency(now, &meta, 1, STORED), Decision::Pass);
     }
 
-    /// Appendix A asks for room for a largest packet, however short the arrival is.
+    /// Appendix A requires space for a largest packet, however short the arrival is.
     #[test]
     fn an_arrival_needs_room_for_a_largest_packet() {
         let admits = |bytes, len| at(0).admits(Backlog { packets: 9, bytes }, len);
@@ -233,7 +233,7 @@ mod tests {
         assert_eq!((native(799), native(800), native(801)), (0, 0, ONE_Q56));
     }
 
-    /// Updates may be passed over where none would change more than the delay that is remembered.
+    /// Updates may be skipped if each would change nothing but the remembered delay.
     #[test]
     fn an_update_says_whether_the_next_ones_matter() {
         for (percent, old_ms, new_ms, nothing_more) in [
@@ -245,7 +245,7 @@ mod tests {
             (100, 20, 20, true),
             (100, 20, 25, true),
             (100, 30, 29, false),
-            // The probability stays at its maximum for now: below the target it will fall.
+            // The probability stays at its maximum only until the delay is below the target.
             (100, 10, 12, false),
             (100, 14, 15, true),
             (99, 20, 40, false),

@@ -112,7 +112,7 @@ impl PieLinux {
         state.old_delay_ticks = delay;
     }
 
-    /// Whether this arrival is to signal congestion. Once the sum has passed 8.5, only a drop or
+    /// Returns whether this arrival signals congestion. Once the sum has passed 8.5, only a drop or
     /// a lucky draw resets it: marks keep coming until then.
     // Not inlined, so that the code for a packet that passes stays small enough to be inlined.
     #[inline(never)]
@@ -323,7 +323,7 @@ mod tests {
                 .find(|_| pie.on_enqueue(Time::ZERO, &meta, FULL) != Verdict::Pass);
             assert!((17..=171).contains(&first.unwrap()), "seed {seed}: {first:?}");
         }
-        // Without luck: 170 x 0.05 rounds to just below 8.5, packet 171 passes it.
+        // If no draw signals: 170 x 0.05 is rounded to just below 8.5, and packet 171 exceeds it.
         let mut unlucky = ready_to_signal(false);
         unlucky.state.accumulated_q56 = 170 * unlucky.state.probability_q56;
         assert_eq!(unlucky.on_enqueue(Time::ZERO, &meta, FULL), Verdict::Drop);

@@ -234,12 +234,12 @@ mod tests {
         for packet in 0..11_u64 {
             pie.departed(100 + packet, 1_500, 60_000);
         }
-        // The eleventh departure makes 16,500 bytes, 10 ms after the first.
+        // The eleventh departure completes 16,500 bytes, 10 ms after the first.
         assert_eq!(pie.state.rate_bytes_per_ms, 1_650);
         for packet in 0..11_u64 {
             pie.departed(111 + packet, 1_500, 60_000);
         }
-        // Counted from the departure at 110: 16,500 B in 11 ms; an eighth of it is new.
+        // Measured from the departure at 110 ms: 16,500 B in 11 ms; the new value has weight 1/8.
         assert_eq!(pie.state.rate_bytes_per_ms, 1_650 - 206 + 187);
     }
 }

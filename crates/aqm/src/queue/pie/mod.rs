@@ -30,9 +30,9 @@
 //! section 5.3 (DOCSIS-PIE has it).
 //!
 //! # Time
-//! Nobody runs a timer: updates that fell due are replayed at their nominal instants, with the
-//! backlog of that time, before anything else happens. Once an update changes nothing, all others
-//! that are due are left out in one step.
+//! No timer runs: updates that fell due are replayed at their nominal instants, with the backlog of
+//! that time, before anything else happens. Once an update changes nothing, all others that are due
+//! are left out in one step.
 //!
 //! # Validation
 //! `linux`: probabilities after n updates equal those of the kernel's own function compiled in

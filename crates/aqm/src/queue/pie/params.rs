@@ -1,4 +1,4 @@
-//! PIE's parameters, and PIE on a single queue out of them.
+//! PIE's parameters, and the construction of PIE on a single queue from them.
 
 use alloc::format;
 
@@ -124,7 +124,7 @@ fn mahimahi(values: &Values) -> Result<PieMahimahiConfig, ConfigError> {
     Ok(PieMahimahiConfig { target: values.get(TARGET), max_burst: values.get(BURST) })
 }
 
-/// Refuses a value other than the one that is fixed in the chosen profile.
+/// Rejects a value other than the fixed one of the chosen profile.
 fn fixed<T: Quantity>(
     values: &Values,
     key: Key<T>,

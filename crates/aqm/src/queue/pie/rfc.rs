@@ -228,14 +228,14 @@ mod tests {
 
     #[test]
     fn spread_drops_come_once_per_silent_run_and_geometric_tail() {
-        // At p = 0.04, 21 arrivals are safe, then each signals with p: one in 21 + 1/p = 46,
-        // with the variance of that tail, (1 - p) / p^2 = 600 per signal.
+        // At p = 0.04, 21 arrivals pass, and then each signals with p: one signal in 21 + 1/p = 46
+        // arrivals. The variance per signal is that of the second part, (1 - p) / p^2 = 600.
         let signals = f64::from(signals_among(&mut at_probability(4, true), 920_000));
         let deviation = (20_000.0_f64 * 600.0).sqrt() / 46.0;
         assert!((signals - 20_000.0).abs() < 3.0 * deviation, "{signals} is not 20000");
     }
 
-    /// Sections 4.1, 4.4 and 5.4, with so large an accumulated probability that the result is
+    /// Sections 4.1, 4.4 and 5.4, with an accumulated probability so large that the result is
     /// certain.
     #[test]
     fn what_spares_an_arrival_ends_at_its_edge() {
@@ -343,7 +343,7 @@ mod tests {
 
     #[test]
     fn an_overloaded_queue_is_held_near_its_target() {
-        // 1500 B every 0.8 ms into 1 packet per ms, for 60 s: 20 % must go.
+        // 1500 B arrive every 0.8 ms and one packet leaves per ms, for 60 s: 20 % must be dropped.
         let pie = PieRfc::new(PieRfcConfig::default(), Rng::new(3));
         let mut queue: Single<PieRfc, ()> = Single::new(pie, Limit::packets(1_000), Overflow::Tail);
         let (mut arrival, mut late, mut sojourn_ms) = (Time::ZERO, 0, 0);

@@ -11,7 +11,7 @@ use crate::time::Time;
 pub struct Ring<P> {
     packets: VecDeque<Packet<P>>,
     bytes: u64,
-    /// All counters but `sent`, which follows from the others.
+    /// All counters except `sent`, which is computed from the others.
     stats: Stats,
 }
 

@@ -11,7 +11,7 @@ use crate::time::Time;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limit {
     pub packets: u32,
-    /// As the link charges them.
+    /// Bytes as the link charges them.
     pub bytes: u64,
 }
 
@@ -83,7 +83,7 @@ impl<A: Aqm, P> Single<A, P> {
         &self.aqm
     }
 
-    /// Drops an arrival that finds no room.
+    /// Drops an arrival that exceeds a limit.
     #[cold]
     fn refuse(&mut self, now: Time, packet: Packet<P>, observer: &mut dyn Observer<P>) -> Admit {
         self.aqm.on_refused(now, &packet.meta, self.ring.backlog());
@@ -91,7 +91,8 @@ impl<A: Aqm, P> Single<A, P> {
         Admit::Refused
     }
 
-    /// Makes room for an arrival of `len` bytes, which is stored already. Returns whether it stays.
+    /// Drops packets to meet the limits after an arrival of `len` bytes, which is stored already.
+    /// Returns whether the arrival stays.
     #[inline(never)]
     fn drop_from_head(&mut self, now: Time, len: u32, observer: &mut dyn Observer<P>) -> Admit {
         let mut victims = 0;

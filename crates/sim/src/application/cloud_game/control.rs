@@ -42,7 +42,7 @@ pub(super) struct RateControl {
     repaired: u32,
     /// Largest number of packets that were missing at once.
     lost: u32,
-    /// Since when the sender behaves as classic, and for how long it did before.
+    /// When the sender began to behave as classic, and the total time of earlier such periods.
     classic_since: Option<Time>,
     classic_for: Span,
 }
@@ -233,10 +233,10 @@ const LEAST_TIMEOUT: Span = Span::from_millis(200);
 mod tests {
     use super::*;
 
-    /// The virtual round trip: with one report per virtual round trip nothing is rounded.
+    /// One report per virtual round trip, so that nothing is rounded.
     const RTT: Span = Span::from_millis(25);
 
-    /// A sender and what its receiver would report.
+    /// A sender, and the report that its receiver would send.
     struct Session {
         control: RateControl,
         now: Time,
@@ -257,7 +257,7 @@ mod tests {
             session
         }
 
-        /// Sends for `rounds` round trips at the rate; of the packets of each the given shares are
+        /// Sends at the rate for `rounds` round trips. In each, the given shares of the packets are
         /// marked and lost, and marked packets waited for `depth`.
         fn send(&mut self, rounds: u32, marked: f64, lost: f64, depth: Span) {
             for _ in 0..rounds {
@@ -303,8 +303,8 @@ mod tests {
         assert!((session.megabits() - 40.0).abs() < 1e-9, "{}", session.megabits());
     }
 
-    /// r = 1/p - 1 Mbit/s for 1500 bytes and a virtual round trip of 25 ms (the reference's own
-    /// law), with packets of 1228 bytes 0.82 of it.
+    /// The reference's law is r = 1/p - 1 Mbit/s for 1500 bytes and a virtual round trip of 25 ms;
+    /// with packets of 1228 bytes the rate is 0.82 of that.
     #[test]
     fn marks_of_a_shallow_queue_hold_the_rate_of_pragues_law() {
         for (share, law) in [(0.25, 3.0), (0.1, 9.0)] {

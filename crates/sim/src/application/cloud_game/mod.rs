@@ -337,8 +337,8 @@ const SIZE_DEVIATION: f64 = 0.1;
 /// Minimum ratio of pacing rate to video rate: enough for a frame two and a half deviations above
 /// the mean.
 const PACING: f64 = 1.25;
-/// Maximum pacing rate over that: a path faster than the encoder delivers frames sooner. TCP's
-/// window also grows to at most twice of what is used (in slow start).
+/// Maximum pacing rate divided by that rate. A path faster than the encoder delivers frames sooner.
+/// TCP's window, too, grows to at most twice of what is used (in slow start).
 const MOST_PACING: u64 = 2;
 /// A frame is skipped while more than this number of mean-size frames wait.
 const MOST_WAITING_FRAMES: f64 = 2.0;

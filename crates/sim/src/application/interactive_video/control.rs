@@ -200,7 +200,7 @@ impl LossBased {
 const FIRST_RATE: f64 = 300_000.0;
 const MIN_RATE: f64 = 50_000.0;
 const BETA: f64 = 0.85;
-/// The draft asks for 0.5 to 1 s.
+/// Period of the loss-based update; the draft recommends 0.5 to 1 s.
 const RATE_WINDOW: Span = Span::from_millis(500);
 /// Between two receiver reports.
 const LOSS_INTERVAL: Span = Span::from_secs(1);
@@ -211,8 +211,8 @@ const FIRST_VARIANCE: f64 = 0.4;
 mod tests {
     use super::*;
 
-    /// Rate after `seconds` of 100 packets of 1250 bytes a second, of which every `lost`th is lost
-    /// and each is under way for longer than the one before by `growth`.
+    /// Returns the rate after `seconds` of 100 packets of 1250 bytes per second. Every `lost`th
+    /// packet is lost, and each is delayed by `growth` more than the one before.
     fn rate(control: RateControl, seconds: u64, lost: u64, growth: Span) -> f64 {
         let mut controller = Controller::new(control, 10e6);
         for packet in 1..=100 * seconds {
@@ -230,7 +230,8 @@ mod tests {
 
     #[test]
     fn the_loss_based_rate_follows_the_drafts_three_ranges() {
-        // From 300 kbit/s: nine updates in ten seconds, since the first report opens the first.
+        // Starts at 300 kbit/s. Ten seconds have nine updates, because the first report only starts
+        // the first period.
         let clean = rate(RateControl::Loss, 10, 0, Span::ZERO);
         assert!((clean / 300e3 - libm::pow(1.05, 9.0)).abs() < 1e-9, "{clean}");
         let between = rate(RateControl::Loss, 10, 20, Span::ZERO);

@@ -128,7 +128,7 @@ fn the_first_mark_halves_and_alpha_starts_from_nothing() {
     let halved = before / 2.0;
     assert_near(flow.exact(), halved + 3.0 / halved);
     assert_eq!(flow.window.threshold, halved.ceil() as u32, "slow start is over");
-    // 1/4 of the segments, by 1/16.
+    // A quarter of the segments is marked, and counts with weight 1/16.
     assert_near(flow.alpha(), 1.0 / 64.0);
     let before = flow.exact();
     flow.now += flow.rtt;
@@ -245,7 +245,7 @@ fn growth_is_scaled_below_the_target_alone() {
     assert_eq!(scaled_gain(Span::ZERO, Span::ZERO), SEGMENT);
 }
 
-/// Averages of alpha and reductions in half a second of 10 ms round trips.
+/// Returns how often alpha was averaged and W was reduced in half a second of 10 ms round trips.
 fn events(config: PragueConfig, rounds: u32) -> (u32, u32) {
     let mut flow = Flow::cruising(10, config);
     flow.control.saw_mark = true;
@@ -263,11 +263,11 @@ fn events(config: PragueConfig, rounds: u32) -> (u32, u32) {
 
 #[test]
 fn alpha_and_reductions_come_once_per_virtual_round_trip() {
-    // Round trips end at multiples of 10 ms: the first after 25 ms is the third.
+    // Round trips end at multiples of 10 ms, and the first end after 25 ms is the third.
     let at_once = PragueConfig { rtt_transition: 0, ..PragueConfig::default() };
     assert_eq!(events(at_once, 48), (16, 16));
     assert_eq!(events(DEPENDENT, 48), (48, 48));
-    // Every round of 10 ms until the fourth is over, then every third.
+    // One average per round of 10 ms until the fourth round ends, then one per three rounds.
     assert_eq!(events(PragueConfig::default(), 4), (4, 3));
     assert_eq!(events(PragueConfig::default(), 34), (14, 13));
 }

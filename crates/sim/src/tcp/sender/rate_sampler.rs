@@ -83,8 +83,8 @@ mod tests {
     use super::super::super::scoreboard::RateSample;
     use super::*;
 
-    /// The acknowledgement of a segment that left as `departure` says, `interval` after the first
-    /// of its flight.
+    /// Handles the acknowledgement of a segment with this `departure`, at `interval` after the
+    /// first segment of its flight was sent.
     fn delivery(departure: &Departure, interval: Span) -> Delivery {
         let sample = RateSample {
             prior_delivered: departure.delivered,

@@ -1,4 +1,5 @@
-//! The controller of DOCSIS-PIE: probability, states and verdicts, for a delay that others know.
+//! The controller of DOCSIS-PIE: probability, states and verdicts, for a delay that the caller
+//! computes.
 
 use crate::aqm::Verdict;
 use crate::qdisc::Backlog;
@@ -82,7 +83,7 @@ impl Controller {
         Verdict::Drop
     }
 
-    /// Called for an arrival that finds no room.
+    /// Called for an arrival that exceeds the limit of the queue.
     pub const fn on_refused(&mut self) {
         self.accumulated_q56 = 0;
     }

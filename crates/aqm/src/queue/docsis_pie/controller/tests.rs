@@ -70,8 +70,8 @@ fn the_probability_is_bounded_by_13_point_6_and_steps_by_4_per_cent() {
 
 #[test]
 fn a_delay_above_200_ms_adds_to_a_probability_that_the_step_takes_below_zero() {
-    // 300 ms fall to 250 ms: 0.25 * 0.24 s - 2.5 * 0.05 s = -0.065, halved below 1 %, and
-    // then 2 % more; bounded first, the sum would be 2 %.
+    // The delay falls from 300 ms to 250 ms: 0.25 * 0.24 s - 2.5 * 0.05 s = -0.065, halved below 1
+    // %, and then 2 % more. If the step were bounded first, the sum would be 2 %.
     let mut controller = active(ratio_q56(5, 1_000));
     controller.state.old_delay = Span::from_millis(300);
     controller.update(Span::from_millis(250));
@@ -92,7 +92,7 @@ fn a_packet_is_dropped_in_proportion_to_its_size() {
     assert!((q56_to_f64(packet_probability_q56(LIMIT_Q56, u32::MAX)) - 0.85).abs() < 1e-9);
 }
 
-/// The probability after one update, from `probability` and with those delays.
+/// Returns the probability after one update, from `probability` and with the given delays.
 fn after_update(probability: f64, old_delay_us: u64, delay_us: u64) -> f64 {
     let mut controller = active((probability * ONE_Q56 as f64) as u64);
     controller.state.old_delay = Span::from_micros(old_delay_us);
@@ -169,7 +169,7 @@ fn an_update_is_quiet_where_all_four_say_so() {
     assert_eq!(Activity::Inactive.after_update(false), Activity::Inactive);
 }
 
-/// Whether any of many arrivals of mean size is dropped in that state.
+/// Returns whether any of many arrivals of mean size is dropped in a state.
 fn ever_drops(probability_q56: u64, old_delay_us: u64, bytes: u64, burst_us: u64) -> bool {
     let mut controller = active(probability_q56);
     controller.state.old_delay = Span::from_micros(old_delay_us);
@@ -177,8 +177,8 @@ fn ever_drops(probability_q56: u64, old_delay_us: u64, bytes: u64, burst_us: u64
     (0..1_000).any(|_| controller.drops(1_024, backlog(bytes)))
 }
 
-/// `drop_early`: not while a burst is allowed, not below half the target and 20 % at once, not
-/// before a backlog of two packets.
+/// `drop_early` drops nothing while a burst is allowed, while delay and probability are below half
+/// the target and 20 %, and while the backlog is below two packets.
 #[test]
 fn some_arrivals_are_never_at_risk() {
     let (most, fifth) = (TWENTY_PERCENT_Q56 - 1, TWENTY_PERCENT_Q56);
@@ -205,7 +205,7 @@ fn what_has_added_up_bounds_the_chance() {
     assert!(count(p, LOW_Q56 - p).abs_diff(156) < 38, "{}", count(p, LOW_Q56 - p));
     assert!(count(p, HIGH_Q56 - p - 1).abs_diff(156) < 38);
     assert_eq!(count(p, HIGH_Q56 - p), 10_000);
-    // A packet that is as likely as any to go: 0.85, the first of its kind.
+    // A packet with the highest probability, 0.85, and the first of its kind.
     assert!(count(8 * ONE_Q56, 0).abs_diff(8_500) < 110);
 }
 

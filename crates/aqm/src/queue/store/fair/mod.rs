@@ -95,7 +95,7 @@ impl<A> Linked for Flow<A> {
     }
 }
 
-/// The packets and counters of all flows.
+/// The packets and the counters of all flows.
 #[derive(Debug)]
 struct Shared<P> {
     slab: Slab<P>,
@@ -141,7 +141,7 @@ impl<A: Aqm, P> Fair<A, P> {
                 || backlog.bytes + u64::from(len) > self.config.memory_bytes)
     }
 
-    /// Drops an arrival of flow `index` that finds no room.
+    /// Drops an arrival of flow `index` that exceeds a limit.
     #[cold]
     fn refuse(
         &mut self,
@@ -163,7 +163,8 @@ impl<A: Aqm, P> Fair<A, P> {
         Backlog { packets, bytes: self.shared.bytes.bytes(index) }
     }
 
-    /// Makes room. Returns whether the packet in node `arrival` was among the victims.
+    /// Drops packets until the limits are met. Returns whether the packet in node `arrival` was
+    /// among the victims.
     #[cold]
     fn drop_overflow(&mut self, now: Time, arrival: u32, observer: &mut dyn Observer<P>) -> bool {
         let FairOverflow::Fattest { drop_batch } = self.config.overflow else { return false };
@@ -185,7 +186,7 @@ impl<A: Aqm, P> Fair<A, P> {
     ) -> bool {
         let (mut index, bytes) = self.shared.bytes.find();
         if bytes == 0 {
-            // All packets are empty: any flow with a packet is the fattest.
+            // If all packets are empty, any flow with a packet counts as the fattest.
             index = self.flows.iter().position(|flow| flow.chain.packets() > 0).unwrap_or(0);
         }
         let flow = &mut self.flows[index];

@@ -1,4 +1,4 @@
-//! The fair queue against RFC 8290 and by hand.
+//! Tests of the fair queue by RFC 8290 and by hand.
 
 use super::*;
 use crate::packet::Meta;
@@ -30,7 +30,7 @@ fn served(queue: &mut Fair<NoAqm, u32>) -> Vec<u32> {
     served
 }
 
-/// The credits that ns-3's suite sees with a quantum of 90 bytes and packets of 120.
+/// The credits that ns-3's suite expects with a quantum of 90 bytes and packets of 120.
 #[test]
 fn credits_follow_the_deficit_round_robin() {
     let mut queue = fair(FairConfig { quantum_bytes: 90, ..LINUX });
@@ -46,7 +46,7 @@ fn credits_follow_the_deficit_round_robin() {
         credits.push((queue.flows[1].credit, queue.flows[2].credit));
     }
     assert_eq!(credits, [(90, 90), (-30, 90), (60, -30), (-60, 60), (30, -60), (-90, 30)]);
-    // -90 + 90 = 0 is still not a turn: Linux gives it another quantum.
+    // A credit of -90 + 90 = 0 is not a turn yet: Linux adds another quantum.
     assert!(matches!(queue.dequeue(Time::ZERO, &mut ()), Dequeue::Empty));
     assert_eq!(queue.flows[1].credit, 90);
 }
@@ -90,12 +90,13 @@ fn a_new_flow_that_runs_empty_passes_through_the_old_list() {
         Some((packet.meta.flow, queue.flows[2].is_active(), queue.flows[2].credit))
     };
     assert_eq!(next(), Some((2, true, 900)));
-    // Found empty as new: it is old now, and gone only when found empty again.
+    // The flow was found empty while new: it is old now, and removed only when found empty again.
     assert_eq!(next(), Some((1, true, 900)));
     assert_eq!(next(), Some((1, false, 900)));
 }
 
-/// ns-3's suite: limit 4, three packets of one flow and two of another: two of the fat one go.
+/// ns-3's suite: the limit is 4, with three packets of one flow and two of another. Two of the fat
+/// flow are dropped.
 #[test]
 fn overflow_takes_half_of_the_fattest_flow_from_its_head() {
     let mut queue = fair(FairConfig { limit_packets: 4, ..LINUX });
@@ -153,14 +154,14 @@ fn at_a_tail_limit_the_arrival_is_refused_and_its_own_flow_is_told() {
         let packet = Packet { meta: Meta::new(len, flow), payload: id };
         queue.enqueue(Time::ZERO, packet, &mut ())
     };
-    // The fourth packet finds three; the fifth, of another flow, too.
+    // The fourth packet exceeds the three that fit, and so does the fifth, of another flow.
     let admits = [(1, 0), (1, 1), (1, 2), (1, 3), (2, 4)].map(|(flow, id)| offer(flow, 100, id));
     let (in_, out) = (Admit::Queued, Admit::Refused);
     assert_eq!(admits, [in_, in_, in_, out, out]);
     assert_eq!((queue.flows[1].aqm.0, queue.flows[2].aqm.0), (1, 1));
     assert_eq!(queue.flows[1].aqm.1, Backlog { packets: 3, bytes: 300 });
     let _ = queue.dequeue(Time::ZERO, &mut ());
-    // Room for one packet, and for 800 bytes.
+    // A limit of one packet, and one of 800 bytes.
     let mut offer = |len, id| {
         let packet = Packet { meta: Meta::new(len, 3), payload: id };
         queue.enqueue(Time::ZERO, packet, &mut ())

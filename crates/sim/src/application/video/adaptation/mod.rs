@@ -59,7 +59,7 @@ mod tests {
 
     pub(super) const LADDER: [f64; 6] = [0.3, 0.75, 1.2, 1.85, 2.85, 4.3];
 
-    /// A player with that buffer, after chunks of that throughput and rung.
+    /// A player with a buffer of `buffer` after chunks of the given throughputs and rungs.
     pub(super) fn view<'a>(buffer_s: f64, throughputs: &'a [f64], rungs: &'a [usize]) -> View<'a> {
         View {
             ladder: &LADDER,

@@ -81,7 +81,7 @@ mod tests {
     fn a_wrong_prediction_makes_it_careful() {
         let mut mpc = RobustMpc::default();
         mpc.pessimistic_throughput(&[4.0]);
-        // 4 was predicted, 2 came: an error of 100 %; harmonic mean 8/3.
+        // Predicted 4, measured 2: an error of 100 %. The harmonic mean is 8/3.
         let careful = mpc.pessimistic_throughput(&[4.0, 2.0]);
         assert!((careful - 4.0 / 3.0).abs() < 1e-12, "{careful}");
     }

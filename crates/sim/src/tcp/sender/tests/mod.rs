@@ -116,7 +116,7 @@ fn growth_after_a_reduction_begins_from_nothing() {
     script.sender.window.threshold = 10;
     script.ack(100, ack(9, 0, &[]));
     assert_eq!(script.sender.window.size, 10, "the premise: nine of the ten that one more takes");
-    // Segment 9 is lost; recovery ends when what was sent by then has come.
+    // Segment 9 is lost. Recovery ends when all segments that were sent by then have arrived.
     script.ack(200, ack(9, 100, &[(10, 13)]));
     script.ack(210, ack(9, 100, &[(10, 18)]));
     script.ack(300, ack(19, 200, &[]));
@@ -202,8 +202,8 @@ fn an_earlier_retransmission_is_no_sign_that_later_ones_are_lost() {
     let mut script = two_sent_again();
     script.timer(400);
     assert_eq!(script.sent(), [(400, 0, true)]);
-    // The retransmission of 100 ms, after 350 ms; were it that of 400 ms, after 50 ms, segment 4
-    // would be overdue.
+    // The echoed time stamp belongs to the retransmission at 100 ms, 350 ms ago. Read as that at
+    // 400 ms, 50 ms ago, it would make segment 4 overdue.
     script.ack(450, ack(4, 100, &[(5, 10)]));
     assert_eq!(script.sent(), []);
     // The awaited segment was still in flight: recovery continues with the previous window.
@@ -320,7 +320,7 @@ fn probed() -> Script {
 #[test]
 fn a_probe_that_repaired_a_loss_halves_the_window() {
     let mut script = probed();
-    // RFC 8985 section 7.4: beyond the probe, and no duplicate was reported.
+    // RFC 8985 section 7.4: the acknowledgement is beyond the probe, and no duplicate was reported.
     script.ack(302, ack(10, 202, &[]));
     assert_eq!(script.sender.stats().reductions, 0, "not known yet");
     script.ack(320, ack(13, 220, &[]));
