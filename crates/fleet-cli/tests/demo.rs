@@ -1,4 +1,5 @@
-//! `underload fleet demo`: a small fleet, measured for real; and what is left where it is killed.
+//! Tests of `underload fleet demo`: measures a small fleet in real time, and checks what is left
+//! after a kill.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
@@ -13,7 +14,8 @@ use underload_orchestrator::store::Place;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_underload-fleet");
 
-/// Starts a demo with temporary files below `folder`. `None`, said aloud, where there can be none.
+/// Starts a demo with temporary files below `folder`. Prints a report of the skip and returns
+/// `None` if the machine cannot run one.
 fn demo(test: &str, folder: &Path, arguments: &[&str]) -> Option<(Child, Vec<String>)> {
     let mut command = Command::new(PROGRAM);
     command.args(["demo", "--listen", "127.0.0.1:0"]).args(arguments);
@@ -35,7 +37,7 @@ fn demo(test: &str, folder: &Path, arguments: &[&str]) -> Option<(Child, Vec<Str
         eprintln!("SKIPPED {test}: this machine forbids namespaces or TUN devices: {errors}");
         return None;
     }
-    // A reader that does not read blocks the writer.
+    // If its output is not read, the demo blocks when it writes.
     let mut errors = child.stderr.take().expect("its errors");
     std::thread::spawn(move || std::io::copy(&mut errors, &mut std::io::sink()));
     let rest = std::thread::spawn(move || lines.map_while(Result::ok).collect::<Vec<_>>());
@@ -45,7 +47,7 @@ fn demo(test: &str, folder: &Path, arguments: &[&str]) -> Option<(Child, Vec<Str
     Some((child, said))
 }
 
-/// The address that its first line names.
+/// Returns the address in the first line of its output.
 fn address(said: &[String]) -> String {
     let url = said[0].strip_prefix("pages: http://").unwrap_or_else(|| panic!("{said:?}"));
     url.split('/').next().expect("an address").to_owned()
@@ -67,7 +69,7 @@ fn a_small_fleet_measures_and_its_account_adds_up() {
     assert_eq!(archive.count_devices(&Filter::default()).expect("devices"), 9);
     let mut loaded = 0;
     let see = archive.visit(&Filter::default(), &mut |kept| {
-        // Runs are invalid on a busy machine, and are stored with what they measured.
+        // Runs are invalid on a busy machine, but are stored with their results.
         if [Outcome::Measured, Outcome::Invalid].contains(&kept.result.outcome) {
             let series = kept.result.steps.iter().flat_map(|step| &step.series);
             loaded += u64::from(series.map(|it| it.sent).sum::<u64>() > 0);
@@ -103,10 +105,10 @@ fn a_killed_demo_leaves_nothing_behind() {
     }
 }
 
-/// Processes that are alive in that group.
+/// Returns the number of living processes in a process group.
 fn processes_of(group: u32) -> usize {
     let is_member = |stat: String| {
-        // After the name, which may hold anything: state, parent, group.
+        // The fields after the name, which may contain any character: state, parent, group.
         let (_, rest) = stat.rsplit_once(')')?;
         let mut fields = rest.split_whitespace();
         let state = fields.next()?;

@@ -1,4 +1,4 @@
-//! A fleet on this machine, by the commands that its operator types.
+//! A fleet on this machine, controlled by the commands of an operator.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -14,7 +14,7 @@ static PROGRAM: LazyLock<String> = LazyLock::new(|| {
     beside.display().to_string()
 });
 
-/// A program that ends with its test.
+/// A program that is killed when the test ends.
 struct Running(Child);
 
 impl Drop for Running {
@@ -24,7 +24,7 @@ impl Drop for Running {
     }
 }
 
-/// With a umask that takes nothing away: what is private has to be made so.
+/// Runs with a umask that removes no permissions: private files must be created as private.
 fn underload(home: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new("sh");
     command.args(["-c", "umask 0; exec \"$0\" \"$@\"", &PROGRAM]).args(arguments);
@@ -32,13 +32,14 @@ fn underload(home: &Path, arguments: &[&str]) -> Command {
     command
 }
 
-/// Writes a file that its owner alone can read.
+/// Writes a file that only its owner can read.
 fn private(home: &Path, name: &str, text: &str) {
     let access = underload_disk::Access::Owner;
     underload_disk::write_new(&home.join(name), text.as_bytes(), access).unwrap();
 }
 
-/// Everything in a folder that others than its owner can open, the folder included.
+/// Returns the entries of a folder, including the folder itself, that users other than its owner
+/// can access.
 fn open_to_others(folder: &Path) -> Vec<String> {
     let mode = |path: &Path| path.symlink_metadata().unwrap().permissions().mode() & 0o777;
     let (mut found, mut waiting) = (Vec::new(), vec![folder.to_owned()]);
@@ -54,7 +55,7 @@ fn open_to_others(folder: &Path) -> Vec<String> {
     found
 }
 
-/// Starts it and returns the first line that it prints.
+/// Starts the program. Returns the first line that it prints.
 fn start(home: &Path, arguments: &[&str]) -> (Running, String) {
     let mut command = underload(home, arguments);
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
@@ -91,7 +92,7 @@ fn orchestrator(home: &Path) -> (Running, String) {
     (running, url.to_owned())
 }
 
-/// Of an operator of that orchestrator.
+/// Returns the options of an operator's command for that orchestrator.
 fn reach(url: &str) -> [&str; 4] {
     ["--orchestrator", url, "--token", "store/admin.token"]
 }
@@ -177,7 +178,7 @@ fn a_plan_is_applied_measured_and_studied() {
         std::thread::sleep(Duration::from_millis(500));
     };
     assert_eq!(document["plan"], "first", "{document}");
-    // Runs that have begun go on; no further run begins.
+    // Runs that have begun continue; no further run begins.
     operate(&["fleet", "plan", "stop", "first"]);
     for folder in ["store", "device-0", "device-1", "device-2", "underload"] {
         assert_eq!(open_to_others(&home.join(folder)), [""; 0], "{folder}");
@@ -221,8 +222,8 @@ fn a_folder_that_others_can_enter_holds_no_secret() {
         assert_ne!(output.status.code(), Some(0), "{arguments:?}");
     }
     assert_eq!(std::fs::read_dir(home.join("state")).unwrap().count(), 0, "nothing was put there");
-    // A store of before, whose files were made with the rights that the umask left: the files
-    // follow once the folder is private.
+    // The store of an earlier version, whose files have the permissions that the umask left: they
+    // become private once the folder is private.
     chmod("store", 0o700);
     chmod("store/fleet.sqlite", 0o644);
     let (_running, _) = self::orchestrator(home);
@@ -250,13 +251,13 @@ fn who_may_act_is_told_from_who_may_look_and_from_strangers() {
     let chief = good(home, &[&chief[..], &store].concat());
     private(home, "chief", &chief);
     assert_eq!(good(home, &[&codes[..], &["chief", "--count", "3"]].concat()).lines().count(), 3);
-    // A second one would not know what the first one admits.
+    // A second orchestrator is refused, because it would not know the admissions of the first.
     let second = ["fleet", "orchestrator", "--listen", "127.0.0.1:0"];
     let output = done(home, &[&second[..], &store].concat());
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     assert!(String::from_utf8_lossy(&output.stderr).contains("in use by another"), "{output:?}");
     drop(running);
-    // The next one has the same operators, and makes no new token.
+    // A later orchestrator has the same operators, and makes no new token.
     let token = std::fs::read(home.join("store/admin.token")).unwrap();
     let (_running, url) = orchestrator(home);
     assert_eq!(std::fs::read(home.join("store/admin.token")).unwrap(), token);
@@ -270,7 +271,7 @@ fn what_was_not_started_or_written_here_is_said() {
     let said = refused(home, &["fleet", "plan", "apply", "low-latency-trial"]);
     let expected = "no orchestrator was started on this machine";
     assert!(said.contains(expected) && said.contains("underload fleet orchestrator"), "{said}");
-    // Before there are results.
+    // Before any results are stored.
     let (first, url) = orchestrator(home);
     let mut apply = vec!["fleet", "plan", "apply", "low-latency-trial"];
     apply.extend(reach(&url));
@@ -280,7 +281,7 @@ fn what_was_not_started_or_written_here_is_said() {
     let expected = "no results of plan `low-latency-trial` yet; its runs are due about every 4 h";
     assert!(said.contains(expected), "{said}");
     drop(first);
-    // The first operator's token is where the first orchestrator of the store wrote it.
+    // The first operator's token stays where the store's first orchestrator wrote it.
     let second = ["fleet", "orchestrator", "--store", "sqlite:store", "--listen", "127.0.0.1:0"];
     let mut second = underload(home, &[&second[..], &["--state", "elsewhere"]].concat());
     let mut second = second.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
@@ -330,7 +331,7 @@ fn beyond_loopback_it_speaks_tls_with_a_key_that_stays() {
         let other = format!("sha256:{}", "0".repeat(64));
         let output = done(home, &[&code[..], &["--trust", &other]].concat());
         assert_eq!(output.status.code(), Some(1), "{output:?}");
-        // Plain HTTP is not answered.
+        // The orchestrator does not answer plain HTTP.
         let mut plain = TcpStream::connect(url.trim_start_matches("https://")).unwrap();
         plain.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
         let mut first = Vec::new();

@@ -1,5 +1,5 @@
-//! `kill -9` of every part of a fleet in the middle of its work: afterwards each run that was given
-//! has exactly one outcome.
+//! Kills every part of a fleet with `kill -9` while it works. Afterwards each assigned run has
+//! exactly one outcome.
 //!
 //! Orchestrator, measurement servers and agents are separate processes on loopback, PostgreSQL too
 //! if it is the store. `cargo xtask bench fleet-kill` runs it for longer.
@@ -25,7 +25,7 @@ use scratch::Scratch;
 static PROGRAM: LazyLock<PathBuf> =
     LazyLock::new(|| Path::new(env!("CARGO_BIN_EXE_underload-fleet")).with_file_name("underload"));
 
-/// A latency run and a loaded one, each about every ten seconds.
+/// A latency plan and a loaded one, each with a run about every ten seconds.
 const PLANS: [&str; 2] = [
     r#"
 name = "idle"
@@ -68,7 +68,7 @@ capacity = "100mbit"
 const AGENTS: usize = 16;
 const SERVERS: [&str; 2] = ["east", "west"];
 
-/// A process that can be killed and started again.
+/// A process that can be killed and restarted.
 struct Part {
     command: Command,
     child: Option<Child>,
@@ -182,7 +182,7 @@ impl Fleet {
         }
     }
 
-    /// The output of an operator's command.
+    /// Returns the output of an operator's command.
     fn operate(&self, command: &str) -> String {
         let reach =
             format!("--orchestrator http://127.0.0.1:{} --token state/admin.token", self.port);
@@ -194,14 +194,14 @@ impl Fleet {
             if output.status.success() {
                 return String::from_utf8(output.stdout).expect("a text").trim().to_owned();
             }
-            // A database that was just killed is away for a moment.
+            // After a kill the database is unavailable for a moment.
             let said = String::from_utf8_lossy(&output.stderr);
             assert!(start.elapsed() < PATIENCE, "{command}: {said}");
             std::thread::sleep(Duration::from_millis(500));
         }
     }
 
-    /// Kills one part, and starts it again; each kind in its turn.
+    /// Kills one part and restarts it; each kind in turn.
     fn strike(&mut self, turn: u32, rng: &mut Rng) {
         let pause = Duration::from_millis(u64::from(rng.below(1_500)));
         if let (5, Some((database, kills))) = (turn % 12, &mut self.database) {
@@ -209,8 +209,8 @@ impl Fleet {
             *kills += 1;
             return;
         }
-        // An agent that finds no orchestrator stays away for a while: the orchestrator is not
-        // killed too often.
+        // Agents without an orchestrator wait before they retry, so the orchestrator is not killed
+        // too often.
         let part = match turn % 12 {
             1 => &mut self.orchestrator,
             3 | 9 => one_of(&mut self.servers, rng),
@@ -221,7 +221,8 @@ impl Fleet {
         part.start();
     }
 
-    /// No run is due any more; devices that had to come back later come back now.
+    /// Stops all plans, so that no run is due, and restarts the devices, so that those that were
+    /// asked to return later return now.
     fn come_to_an_end(&mut self) {
         self.wait_until_it_listens();
         for plan in ["idle", "loaded"] {
@@ -255,9 +256,9 @@ fn one_of<'a>(parts: &'a mut [Part], rng: &mut Rng) -> &'a mut Part {
 /// Counts the runs in two ways.
 #[derive(Debug, Default)]
 struct Account {
-    /// Runs whose turn is over, by the schedules of devices.
+    /// Runs that were due and are over, by the schedules of devices.
     begun: u64,
-    /// Runs whose results devices still owe.
+    /// Runs whose results devices have not sent yet.
     owed: u64,
     /// Results of each run of each device in each study.
     results: BTreeMap<(String, String), BTreeMap<u64, u32>>,
@@ -274,7 +275,7 @@ impl Account {
             }
         }
         let seen = archive.visit(&Filter::default(), &mut |kept| {
-            // Number 0 is of runs that a device makes by itself while no orchestrator answers.
+            // Runs with number 0 were made without an assignment, while no orchestrator answered.
             if kept.result.run > 0 {
                 let device = (kept.result.plan.clone(), kept.pseudonym.to_string());
                 let runs = account.results.entry(device).or_default();
@@ -287,17 +288,18 @@ impl Account {
         account
     }
 
-    /// Runs that have an outcome.
+    /// Returns the number of runs that have an outcome.
     fn over(&self) -> u64 {
         self.results.values().map(|runs| runs.len() as u64).sum()
     }
 
-    /// Runs that have two.
+    /// Returns the number of runs that have two outcomes.
     fn twice(&self) -> usize {
         self.results.values().flat_map(BTreeMap::values).filter(|count| **count > 1).count()
     }
 
-    /// Runs without one though a later one has one: they are numbered from 1.
+    /// Returns the number of runs without an outcome whose successors have one: runs are numbered
+    /// from 1.
     fn missing(&self) -> u64 {
         let last = |runs: &BTreeMap<u64, u32>| *runs.keys().next_back().unwrap_or(&0);
         self.results.values().map(|runs| last(runs) - runs.len() as u64).sum()
@@ -313,7 +315,7 @@ fn run(name: &str, database: Option<Scratch>, lasts: Duration, seed: u64) {
         fleet.strike(turn, &mut rng);
         turn += 1;
     }
-    // While nothing moves, both counts are of one instant.
+    // With agents and orchestrator killed, both counts are of the same instant.
     fleet.agents.iter_mut().for_each(Part::kill);
     fleet.orchestrator.kill();
     let mut archive = fleet.archive();
@@ -357,7 +359,7 @@ fn run(name: &str, database: Option<Scratch>, lasts: Duration, seed: u64) {
     assert!(account.over() >= still.begun && still.begun > 0, "{account:?}");
 }
 
-/// Long enough for every part to be killed.
+/// Long enough that every part is killed.
 const SHORT: Duration = Duration::from_secs(15);
 const LONG: Duration = Duration::from_mins(2);
 

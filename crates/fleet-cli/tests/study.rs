@@ -1,4 +1,4 @@
-//! `fleet study`: from a store to sentences, a page and JSON.
+//! Tests of `fleet study`: it reads a store, and writes sentences, a page and JSON.
 
 use std::path::Path;
 use std::process::{Command, Output};

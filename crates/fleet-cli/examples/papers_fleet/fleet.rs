@@ -1,5 +1,6 @@
-//! Devices in virtual time against the real rules of an orchestrator and a real store: each enrols,
-//! asks at the time that it was given, gets a lease, measures, gives it back and hands in.
+//! Devices in virtual time with the real rules of an orchestrator and a real store: each device
+//! enrols, requests a run at the assigned time, gets a lease, measures, releases the lease and
+//! sends its results.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -22,7 +23,7 @@ pub const START_MS: u64 = 1_601_510_400_000;
 const DAY_MS: u64 = 86_400_000;
 const HEARTBEAT_MS: u64 = 10_000;
 
-/// A device: the seed of its key, its line, and the runs that it does.
+/// A device: the seed of its key, its line, and its finished runs.
 pub struct Member<'a> {
     pub id: DeviceId,
     pub seed: [u8; 32],
@@ -168,7 +169,7 @@ impl<'a, S: Store> Fleet<'a, S> {
         Ok(())
     }
 
-    /// Answers requests in one transaction; gives what happens next.
+    /// Answers requests in one transaction. Returns the events that follow.
     fn commit(
         &mut self,
         batch: Vec<(u64, usize, Event)>,

@@ -10,7 +10,7 @@ use underload_record::schema::{Ecn, Phase, Sample, TrialRecord};
 use underload_run::scenario::{Scenario, builtin};
 use underload_run::{Destination, Settings, run};
 
-/// A simulated line, and what each of its runs showed.
+/// A simulated line, and the results of each of its runs.
 pub struct SimulatedLine {
     pub arm: String,
     /// The conditions that were drawn for it.
@@ -25,8 +25,8 @@ pub struct Steps {
     pub loaded: &'static str,
 }
 
-/// Simulates a built-in scenario with these changes of its text; lines differ by their number, and
-/// each trial is a line where it has none.
+/// Simulates a built-in scenario with the given changes of its text. The scenario's lines are told
+/// apart by their number; without numbers each trial is a line.
 pub fn simulate(
     name: &str,
     changes: &[(&str, String)],
@@ -100,7 +100,7 @@ fn of_class(dscp: u8, round_trips: &[Option<u64>]) -> SeriesResult {
     for us in &answered {
         bins.add(*us as f64);
     }
-    // A lost probe is longer than all others.
+    // A lost probe counts as longer than all others.
     let quantile = |share: f64| {
         let rank = (share * round_trips.len() as f64).ceil().max(1.0) as usize;
         answered.get(rank - 1).copied()

@@ -1,9 +1,9 @@
 //! Both papers' plans from end to end with simulated lines, through the real rules of an
 //! orchestrator and SQLite: `papers_fleet DIR [comcast-study|low-latency-trial] [LINES] [DAYS]`.
 //!
-//! A few hundred lines are simulated, packet by packet; each device is one of them, drawn at
-//! random, and each of its runs shows what a run of that line showed. The download is not simulated
-//! and its step stays empty. What was collected is in DIR afterwards, for `underload fleet study`.
+//! A few hundred lines are simulated, packet by packet. Each device gets one of them, drawn at
+//! random, and reports the results of that line's runs. The download is not simulated, and its step
+//! stays empty. Afterwards DIR contains the collected results, for `underload fleet study`.
 
 mod fleet;
 mod lines;
@@ -21,7 +21,7 @@ use underload_orchestrator::store::SqlStore;
 use fleet::{Fleet, Member, key};
 use lines::{SimulatedLine, Steps, simulate};
 
-/// The study's two modems: which one is measured says whether its upstream has AQM.
+/// The study's two modems. A line's modem determines whether its upstream has AQM.
 const COHORTS: &str = r#"
 [[cohort]]
 name = "aqm"
@@ -87,7 +87,7 @@ fn trial_lines() -> anyhow::Result<Vec<SimulatedLine>> {
     simulate("low-latency/ull", &changes, &Steps { idle: "idle", loaded: "loaded" })
 }
 
-/// Devices that the plan measures: keys are tried until `count` are in its sample.
+/// Returns the seeds of devices that the plan measures: tries keys until `count` are in its sample.
 fn members<'a>(
     plan: &Plan,
     simulated: &'a [SimulatedLine],
@@ -113,7 +113,7 @@ fn members<'a>(
     Ok(members)
 }
 
-/// The model that the plan's first or last cohort is chosen by.
+/// Returns the model by which the plan selects its first or last cohort.
 fn model_of(cohort: Option<&Cohort>) -> String {
     let Some(CohortRule::Where(alternatives)) = cohort.map(|cohort| &cohort.rule) else {
         return String::new();

@@ -78,7 +78,7 @@ impl Internet {
 
 /// Hosts of the internet, by the last byte of their address.
 pub(super) const ORCHESTRATOR: u8 = 1;
-/// Receives what the people in homes send.
+/// Receives the traffic that people in homes send.
 pub(super) const SINK: u8 = 2;
 pub(super) const FIRST_SERVER: u8 = 11;
 

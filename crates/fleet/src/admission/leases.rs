@@ -10,7 +10,7 @@ use super::{LeaseId, Reservation};
 /// A slot for a lease, which is reused.
 #[derive(Debug)]
 struct Slot {
-    /// Number of leases that ended in this slot, so that old numbers find nothing.
+    /// Number of leases that ended in this slot, so that numbers of earlier leases find none.
     generation: u32,
     reservation: Option<Reservation>,
 }

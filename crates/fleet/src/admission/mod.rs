@@ -3,8 +3,8 @@
 //! A run needs three things at once: its line, the segment of the access network that the line
 //! shares, and capacity of a server in each direction. It gets all of them or none, in one step, so
 //! that two requests cannot both take the last. A granted run gets a lease that expires: a line
-//! that vanishes during a run frees its reservations without help. What is not known to be free is
-//! refused.
+//! that vanishes during a run frees its reservations without help. Capacity counts as used unless
+//! it is known to be free.
 
 mod decide;
 mod leases;

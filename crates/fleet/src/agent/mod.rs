@@ -10,7 +10,7 @@
 //!   only what the last [`Alone`] allows: latency.
 //! - A result is on disk before its lease is released, and is sent until an orchestrator has
 //!   acknowledged it.
-//! - A device that is told to come back later does so at a random instant.
+//! - A device that is asked to come back later does so at a random instant.
 //! - A device stops for good once two signed statements say that it was removed, the second one
 //!   [`Settings::confirm_removal`] after the first. No other answer stops it.
 
@@ -471,7 +471,8 @@ impl Agent {
 
     /// An orchestrator stated, and signed, that this device was removed. The device measures
     /// nothing until an orchestrator answers otherwise, and stops for good once another statement
-    /// confirms the first. The next orchestrator is asked for it, if there are several.
+    /// confirms the first. If there are several orchestrators, the next one is asked for the
+    /// statement.
     fn stated_removed(&mut self, now: Time, at_ms: u64) {
         let first_ms = self.removal.map_or(at_ms, |notice| notice.first_ms.min(at_ms));
         let confirm_ms = self.settings.confirm_removal.as_nanos() / 1_000_000;

@@ -113,8 +113,8 @@ fn peak(plan: &Plan, device: &Device) -> Rates {
 }
 
 /// The segment in leases of devices that claim `segment` themselves. Attributes have no control
-/// characters, so an operator's segment cannot have this name: a claim holds back other claims, and
-/// no line that an operator assigned to the segment.
+/// characters, so an operator's segment cannot have this name: a claim delays other claims, and
+/// never a line that an operator assigned to the segment.
 fn claimed_segment(segment: &str) -> String {
     format!("claimed\n{segment}")
 }

@@ -76,7 +76,7 @@ fn store_result(
         RunOfResult::Known => return Ok(Some(false)),
         RunOfResult::Unknown => return Ok(None),
     };
-    // The device's clock may be wrong.
+    // The time by the device's clock may be wrong.
     let at_ms = numbered.result.at_ms.min(latest_ms).max(earliest_ms);
     let mut result = RunResult { at_ms, ..numbered.result.clone() };
     result.keep_planned(&applied.plan);

@@ -259,7 +259,7 @@ mod tests {
     #[test]
     fn an_upload_of_ten_million_lines_six_times_a_day() {
         let load = load("kind = \"upload\"\nduration = \"7s\"\nwarm_up = \"3s\"", TIER);
-        // 10,000,000 * 6 / 86,400 s = 694.4; times 10 s; times 35 Mbit/s.
+        // 10,000,000 * 6 / 86,400 s = 694.4 runs per second, times 10 s, times 35 Mbit/s.
         near(load.runs_per_s, 694.4);
         near(load.steps[0].concurrent, 6_944.0);
         near(load.steps[0].bit_per_s, 243.1e9);

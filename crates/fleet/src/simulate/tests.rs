@@ -84,7 +84,7 @@ fn busy_homes_and_lines_that_vanish_are_counted() {
     let started = outcome.done + outcome.vanished;
     let vanished = outcome.vanished as f64 / started as f64;
     assert!((vanished - 0.1).abs() < 0.01, "{outcome:?}");
-    // A refusal for each run on average: 1/2 + 1/4 + ...
+    // Each run is refused once on average: 1/2 + 1/4 + ...
     let refused = outcome.refusals["home busy"] as f64 / outcome.scheduled as f64;
     assert!((refused - 1.0).abs() < 0.05, "{outcome:?}");
     // About seven requests fit into the hour: 1/128.

@@ -46,7 +46,7 @@ impl<E: Copy> Wheel<E> {
         self.begun += 1;
     }
 
-    /// Takes the next event of the present second.
+    /// Removes and returns the next event of the present second.
     pub fn take(&mut self) -> Option<(Time, E)> {
         self.now.pop()
     }

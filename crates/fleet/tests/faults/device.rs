@@ -112,7 +112,7 @@ impl World {
     }
 
     pub fn device_wakes(&mut self, place: usize, life: u64) -> Checked {
-        // Several wake-ups may be scheduled; those that come too late or too early are ignored.
+        // Several wake-ups may be scheduled; those that are early or late are ignored.
         if self.devices[place].life != life || !matches!(self.devices[place].doing, Doing::Nothing)
         {
             return Ok(());
@@ -168,7 +168,7 @@ impl World {
         }
     }
 
-    /// Does what can be done at once, or begins what takes time.
+    /// Executes a task at once, or begins a task that takes time.
     fn device_does(&mut self, place: usize, task: Task) -> Result<Option<News>, String> {
         match task {
             Task::Ask { orchestrator, request } => {

@@ -24,7 +24,7 @@ const CHAOS_MS: u64 = 90 * MINUTE_MS;
 pub const TIMEOUT_MS: u64 = 10_000;
 pub const CAPACITY: u64 = 202_000_000;
 
-/// An error ends the fleet: a broken promise, in words.
+/// An error ends the play of the fleet: it describes the broken promise.
 pub type Checked = Result<(), String>;
 
 /// Counters of a fleet.

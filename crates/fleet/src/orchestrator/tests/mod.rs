@@ -260,7 +260,7 @@ fn a_run_from_the_plan_to_its_outcome() {
     assert_eq!((run.run, run.steps.len(), run.servers.len()), (1, 2, 1));
     let keys = [fleet.orchestrator.lease_key()];
     let claims = Claims::verify(&run.lease, &keys, "east", fleet.now).expect("it is signed");
-    // 12 s of steps, 3 s for each of the two, 30 s to begin, and 15 s of grace.
+    // 12 s of steps, 3 s for each of the two steps, 30 s to begin, and 15 s of grace.
     assert_eq!(
         (claims.lasts_ms, claims.expires_ms),
         (18_000, fleet.now + 30_000 + 18_000 + 15_000)
@@ -463,7 +463,7 @@ fn the_same_request_again_gets_the_same_and_an_older_one_nothing() {
     assert_eq!((older.kind.status(), older.code), (409, "outdated"));
     let made = fleet.ask(device, &Next { epoch: MADE_EPOCH, ..NEXT }).expect_err("not its epoch");
     assert_eq!(made.kind.status(), 400);
-    // A new epoch starts at 1; an existing lease is not granted twice.
+    // The numbers of a new epoch start at 1; an existing lease is not granted twice.
     let answer = fleet.ask(device, &Next { epoch: 1, ..NEXT }).expect("a new epoch");
     assert_eq!(answer.run, None);
     assert_eq!(fleet.outcomes(), [], "its run may be under way");
@@ -505,7 +505,7 @@ fn what_is_held_back_is_tried_again_and_ends_with_its_reason() {
     assert_eq!(fleet.outcomes(), outcomes);
     assert!(refused > 2 && last_asked <= due + 20 * MINUTE, "{refused}");
     assert_eq!(fleet.orchestrator.held_back()[2], (Reason::Refused(Refusal::SegmentBusy), refused));
-    // The home is busy until it is too late.
+    // The home is busy until the time to begin the run is over.
     fleet.until_due(second);
     while fleet.schedule(second).run == 2 {
         let answer = fleet.next_as(second, true, 0);

@@ -90,10 +90,10 @@ fn runs_of_its_own_are_stored_at_the_plans_rate_and_none_is_lost_of_who_was_away
     assert_eq!(own_runs(&mut fleet, device, 1_000, 100), 16, "at once");
     let know = fleet.hand_in(device, 1_000, 0).expect("ok");
     assert_eq!((know.new, know.refused), (0, 1), "nothing is left of the rate");
-    // A week of 24 runs a day, doubled: an honest device makes 168 on average.
+    // A week allows twice the plan's 24 runs a day; an honest device makes 168 on average.
     fleet.now += 7 * 24 * 60 * MINUTE;
     assert_eq!(own_runs(&mut fleet, device, 2_000, 500), 336);
-    // Two years: more than a spool holds, and no more.
+    // After two years the limit of a burst applies, which is more than a spool holds.
     fleet.now += 730 * 24 * 60 * MINUTE;
     assert_eq!(own_runs(&mut fleet, device, 10_000, 9_000), 8_192 + 16);
     // After the clock is set back, the rate continues from there.
@@ -134,7 +134,7 @@ fn day_with_one_hostile_in_ten(count: u8) -> Bins {
 #[test]
 fn a_tenth_of_the_devices_has_at_most_two_elevenths_of_the_weight() {
     let pooled = day_with_one_hostile_in_ten(20);
-    // 18 devices with 12 runs of 101 probes, and two with 12 runs of twice as many.
+    // 18 devices with 12 runs of 101 probes, and two devices with 12 runs of twice as many probes.
     let weights: Vec<u64> = pooled.iter().map(|(_, count)| count).collect();
     assert_eq!(weights, [18 * 12 * 101, 2 * 12 * 202]);
     let ms = [0.5, 0.81, 0.82, 0.99].map(|share| pooled.quantile(share).expect("some") / 1e3);

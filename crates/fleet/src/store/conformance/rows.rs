@@ -112,7 +112,7 @@ pub(super) fn what_is_not_committed_is_gone(store: &mut (impl Store + Archive)) 
     };
     store.visit(&crate::store::Filter::default(), count).expect("it answers");
     assert_eq!(seen, 0, "results that were not committed");
-    // The store does not remember the result either.
+    // The store does not recognise the result as a duplicate either.
     assert_eq!(change(store, |tx| tx.append(std::slice::from_ref(&result))), [true]);
 }
 
@@ -167,7 +167,7 @@ pub(super) fn what_is_older_than_is_remembered_is_known(store: &mut (impl Store 
             let result = samples::result(&mut rng, 1, epoch, sequence);
             change(store, |tx| tx.append(std::slice::from_ref(&result)))[0]
         };
-        // Each number is in another row.
+        // Each number belongs to another row.
         assert!((1..=rows).all(|row| one(row * SEEN_WIDTH)));
         let oldest = 7 * SEEN_WIDTH;
         let are_new = [1, oldest - 1, oldest, oldest + 1, rows * SEEN_WIDTH + 5].map(&mut one);
@@ -295,7 +295,7 @@ pub(super) fn race_for_places(store: &mut dyn Store, name: &str) -> usize {
         match take_a_place(store, name) {
             Ok(true) => got += 1,
             Ok(false) => return got,
-            // Another transaction was first.
+            // The place was taken by another transaction first.
             Err(StoreError::Temporary { .. }) => {}
             Err(error) => panic!("{error}"),
         }

@@ -14,8 +14,8 @@ use crate::store::{
 /// The largest number that is stored, except for fields that may be `u64::MAX`.
 pub const LARGEST: u64 = i64::MAX as u64;
 
-/// Texts that stores have stumbled over: quotes, patterns, other scripts, the maximum length of an
-/// attribute, and text that looks like a number or like nothing.
+/// Texts with which stores are known to fail: quotes, patterns, other scripts, the maximum length
+/// of an attribute, and texts that look like a number or like an empty value.
 pub const TEXTS: [&str; 12] = [
     "",
     "XB7",
