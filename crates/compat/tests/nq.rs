@@ -59,7 +59,7 @@ fn a_stranger_s_certificate_and_a_busy_server_are_refused_in_words() {
     };
     assert!(matches!(error, NqError::Connect { step: "the TLS handshake with", .. }), "{error}");
 
-    // A single place, which the connection of the request takes.
+    // The server has a single place, which the connection of the request occupies.
     let limits = NqLimits { connections_per_network_max: 1, ..NqLimits::default() };
     let (_server, url, fingerprint) = server(limits);
     let Err(error) = NqClient::open(&url, NqTrust::Pinned(fingerprint)) else {
@@ -76,7 +76,7 @@ fn no_bytes_keep_a_place_for_long() {
         let mut stream = std::net::TcpStream::connect(address).unwrap();
         stream.write_all(bytes).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
-        // An alert or nothing, and then the end.
+        // The peer reads an alert or nothing, and then the end.
         let _ = stream.read_to_end(&mut Vec::new());
     }
     let until = std::time::Instant::now() + Duration::from_secs(10);

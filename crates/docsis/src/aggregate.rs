@@ -14,7 +14,7 @@ use crate::tlv::{Config, Tlv};
 pub struct LowLatencyUpstream {
     /// Rates of the aggregate (70.8, 70.9, 70.27).
     pub rates: Rates,
-    /// The sustained one of `rates`; above zero.
+    /// The sustained rate in `rates`; above zero.
     pub sustained_bit_per_s: u64,
     pub low_latency: Member,
     pub classic: Member,
@@ -26,7 +26,7 @@ pub struct LowLatencyUpstream {
     pub weight: Option<u8>,
     /// TLV 42.7: whether queue protection is on.
     pub protection: Option<bool>,
-    /// TLV 42.8: queuing delay above which flows may be sent away.
+    /// TLV 42.8: queuing delay above which flows may be moved to the classic queue.
     pub critical_delay_us: Option<u16>,
     /// TLV 42.9: score that a flow may have at the critical delay.
     pub critical_score_us: Option<u16>,
@@ -193,7 +193,7 @@ pub(crate) type TosRange = [u8; 3];
 pub(crate) const TOS_PATHS: [[u8; 2]; 2] =
     [[classifier::IPV4, header::IPV4_TOS], [classifier::IPV6, header::IPV6_TRAFFIC_CLASS]];
 
-/// Whether a range that looks at some of `bits` contains `tos`.
+/// Returns whether a range whose mask includes some of `bits` contains `tos`.
 pub(crate) fn matches_tos(ranges: &[TosRange], tos: u8, bits: u8) -> bool {
     ranges
         .iter()
@@ -235,7 +235,8 @@ mod tests {
         assert_eq!(upstream.codepoints, [45]);
     }
 
-    /// The recommended file with each top-level setting changed or removed by `change`.
+    /// Returns the recommended file once for each top-level setting, with that setting changed or
+    /// removed by `change`.
     fn changed(change: impl Fn(Tlv) -> Option<Tlv>) -> Config {
         let config = TIER.configuration(Choice::LowLatency(10));
         Config::new(config.tlvs().cloned().filter_map(change))

@@ -22,7 +22,7 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        // `bytes` has room for this number of settings of two bytes each.
+        // `bytes` can contain this number of settings of two bytes each.
         Self { bytes: 128 * 1024, tlvs: 64 * 1024, depth: 8 }
     }
 }

@@ -32,7 +32,7 @@ pub struct Setting {
     /// `None` for aggregates and raw bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub value: Option<Spelled>,
-    /// The value as `0x` bytes, if it has no other spelling.
+    /// The value as `0x` bytes, if it has no other text form.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub raw: Option<String>,
     #[serde(skip_serializing_if = "str::is_empty")]

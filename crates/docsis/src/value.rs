@@ -1,6 +1,6 @@
 //! Leaf values as text and back.
 //!
-//! Both text forms spell a kind of value alike: decimal numbers, `0x` bytes, dotted addresses.
+//! Both text forms write a kind of value alike: decimal numbers, `0x` bytes, dotted addresses.
 //! [`render`] returns a spelling only if [`parse`] returns the same bytes for it; any other value
 //! is written as raw bytes, so nothing is lost.
 

@@ -63,7 +63,7 @@ fn rules(file: &[u8]) -> Vec<&'static str> {
     findings(file).iter().map(|finding| finding.rule.id()).collect()
 }
 
-/// The rules that break when one piece of the good text is replaced.
+/// Returns the rules that are violated when one piece of the valid text is replaced.
 fn with(from: &str, to: &str) -> Vec<&'static str> {
     assert!(GOOD.contains(from), "{from}");
     rules(&sealed(&GOOD.replacen(from, to, 1)))

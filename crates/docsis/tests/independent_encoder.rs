@@ -1,4 +1,4 @@
-//! Our bytes against those of the independent encoder `docsis`, over generated configurations.
+//! Compares our bytes with those of the independent encoder `docsis`, for generated configurations.
 //!
 //! Run by hand, with the program on the path or named by `DOCSIS_ENCODER`:
 //!
@@ -6,10 +6,10 @@
 //! cargo test -p underload-docsis --test independent_encoder -- --ignored --nocapture
 //! ```
 //!
-//! Left out of the comparison, because the two differ by design: an extended CMTS MIC without an
-//! explicit digest (that encoder computes type 7 the old way only), type 59 (which it does not
-//! count into the CMTS MIC), the CMTS MIC of files with type 64 (which it misreads), and type 254,
-//! which begins a telephone adapter's file.
+//! The comparison excludes settings for which the two differ by design: an extended CMTS MIC
+//! without an explicit digest (that encoder computes type 7 the old way only), type 59 (which it
+//! does not count into the CMTS MIC), the CMTS MIC of files with type 64 (which it misreads), and
+//! type 254, which begins a telephone adapter's file.
 
 mod common;
 
@@ -20,10 +20,10 @@ use std::process::{Command, Stdio};
 use underload_docsis::schema::{self, Field, Kind, Scope};
 use underload_docsis::{Config, Tlv, text};
 
-/// Configurations for each setting of the schema, which is in them among random others.
+/// Configurations for each setting of the schema, each with that setting among random others.
 const ROUNDS: u64 = 3;
-/// The other program's decoder prints type 94 under the name of type 93: such files are compared
-/// encoded only.
+/// The other program's decoder prints type 94 under the name of type 93: files with it are only
+/// encoded.
 const MISNAMED: u8 = 94;
 
 /// The other program's CMTS MIC takes this type's length to have two bytes.
@@ -43,7 +43,7 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// A number from `low` to `high`; the ends come up often.
+    /// Returns a number from `low` to `high`, often one of the ends.
     fn within(&mut self, low: u64, high: u64) -> u64 {
         match self.next() % 8 {
             0 => low,
@@ -159,7 +159,7 @@ fn setting(random: &mut Random, field: &Field, depth: usize) -> Option<Tlv> {
     whole.encode().is_ok_and(|bytes| bytes.len() <= 250).then_some(tlv)
 }
 
-/// The ways from the top level to every setting, without those that are left out.
+/// Returns the paths from the top level to every setting, except excluded ones.
 fn ways() -> Vec<Vec<&'static Field>> {
     let mut ways = Vec::new();
     let mut open = vec![(Vec::new(), schema::TOP)];
@@ -178,7 +178,7 @@ fn ways() -> Vec<Vec<&'static Field>> {
     ways
 }
 
-/// A setting inside the aggregates that lead to it.
+/// Returns a setting inside the aggregates that contain it.
 fn at_the_end_of(random: &mut Random, way: &[&'static Field]) -> Tlv {
     let (field, rest) = way.split_first().expect("a way has a field");
     match (rest.is_empty(), &field.kind) {
@@ -218,8 +218,8 @@ fn codes(way: &[&'static Field]) -> String {
     codes.join(".")
 }
 
-/// The bytes that ought to be alike: all, or all but the CMTS MIC where its encoder is misled by
-/// type 64, whose length has two bytes in an adapter's file and one in a modem's.
+/// Returns the bytes that must be equal: all, or all but the CMTS MIC if the file has type 64. Its
+/// length has two bytes in an adapter's file and one in a modem's, which misleads that encoder.
 fn comparable(config: &Config, bytes: &[u8]) -> Vec<u8> {
     let mic = config.walk().into_iter().find(|node| node.tlv.code == 7 && node.path.depth() == 1);
     let mut bytes = bytes.to_vec();
@@ -243,7 +243,8 @@ fn run(program: &Path, arguments: &[&Path], mode: &str) -> String {
     String::from_utf8_lossy(&output.expect("the encoder runs").stdout).into_owned()
 }
 
-/// Whether the encoder's text is read as the same bytes; the error says where it differs.
+/// Returns whether the encoder's text is parsed to the same bytes; the error names the first
+/// difference.
 fn read_alike(config: &Config, bytes: &[u8], theirs: &str) -> Result<(), String> {
     let mut read = text::from_main(theirs).map_err(|error| format!(": {error}\n{theirs}"))?;
     read.seal(Some(&common::secret())).unwrap();
@@ -293,7 +294,7 @@ fn generated_files_are_the_same_bytes_in_both_directions() {
         decodable += 1;
         std::fs::write(path("ours.bin"), &bytes).unwrap();
         let theirs = run(&program, &[&path("ours.bin")], "-d");
-        // A text that its own encoder cannot read: it escapes neither quotation marks nor `\\`.
+        // A text that its own encoder cannot parse: it escapes neither quotation marks nor `\\`.
         let unescaped = |line: &str| line.matches('"').count() > 2 || line.contains('\\');
         if theirs.lines().any(|line| line.contains("TlvString") && unescaped(line)) {
             decodable -= 1;

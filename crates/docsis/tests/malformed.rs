@@ -1,4 +1,4 @@
-//! Bytes and texts that are not configuration files: errors that name the place, never a panic.
+//! Bytes and texts that are not configuration files: errors must name the place, without a panic.
 
 mod common;
 
@@ -190,8 +190,8 @@ fn a_type_without_a_name_is_written_by_number() {
     assert_eq!(encoded, bytes(&["c8026162 c903616200 ca020102 2b05080300000c ff"]));
 }
 
-/// Naming what was only bytes makes settings of it: a file that was read must not become one with
-/// too many.
+/// A name turns raw bytes into settings: a file that was accepted must not become one with too many
+/// settings.
 #[test]
 fn a_file_full_of_empty_settings_is_read_checked_and_told() {
     let inner = Tlv::nested(5, vec![Tlv::bytes(1, []); 120]);
@@ -205,7 +205,7 @@ fn a_file_full_of_empty_settings_is_read_checked_and_told() {
     assert_eq!(text::from_main(&text::to_main(&config)).unwrap().encode().unwrap(), file);
 }
 
-/// Work must not grow with the square of the file: this would take minutes if it did.
+/// The work must not grow with the square of the file's size: this test would take minutes.
 #[test]
 fn files_as_large_as_the_limit_are_checked_and_told_as_text() {
     let flow = "1808 01020001 2402 0005";

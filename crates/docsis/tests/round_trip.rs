@@ -1,4 +1,4 @@
-//! Properties: decoding and encoding are inverses, and so are the text forms.
+//! Checks that decoding and encoding are inverses, and so are the text forms.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -6,7 +6,7 @@ use underload_docsis::mic::Secret;
 use underload_docsis::schema::{self, Field, Kind, Scope};
 use underload_docsis::{Config, Ending, Item, Limits, Tlv, Value, text};
 
-/// A value of a kind, most of the time one that fits.
+/// A value of a kind, usually one within its range.
 fn leaf(kind: &'static Kind) -> BoxedStrategy<Vec<u8>> {
     let any_bytes = vec(any::<u8>(), 0..12).boxed();
     let fitting = match *kind {
@@ -201,7 +201,7 @@ proptest! {
     }
 }
 
-/// The premise of the properties above: the files generated are not trivial.
+/// Checks the premise of these properties: the generated files are not trivial.
 #[test]
 fn generated_files_have_depth_and_variety() {
     use proptest::strategy::ValueTree;

@@ -1,14 +1,15 @@
 //! Every setting that the open `docsis` encoder has a name for, as a list of facts: type, name,
-//! kind and range. Each is known here under that name, and text and bytes give each other back.
+//! kind and range. Each is known here under that name, and converting between text and bytes is
+//! exact.
 
 use underload_docsis::check::{Rule, check};
 use underload_docsis::schema::{self, Field, Kind};
 use underload_docsis::{Config, Tlv, Value, text};
 
 const LIST: &str = include_str!("data/settings.csv");
-/// Type 94, which the list names like type 93, so that its name cannot tell.
+/// Type 94, which the list gives the name of type 93, so that the name does not distinguish them.
 const MISNAMED: &str = "94";
-/// Most bytes of a generated value, so that it fits into every aggregate.
+/// Maximum number of bytes of a generated value, so that it fits into every aggregate.
 const LONGEST: usize = 100;
 
 struct Fact {

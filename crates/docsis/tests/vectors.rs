@@ -1,4 +1,4 @@
-//! Bytes that an independent encoder made: decoded, encoded, sealed and told as text.
+//! Bytes that an independent encoder made: decoded, encoded, sealed and written as text.
 
 mod common;
 
@@ -63,7 +63,7 @@ fn every_file_survives_the_main_form_and_sealing() {
     }
 }
 
-/// The files of the vectors, typed by hand from their description alone.
+/// The files of the vectors, written by hand from their description alone.
 #[test]
 fn hand_written_text_gives_the_published_bytes() {
     let toml = r#"

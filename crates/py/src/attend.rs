@@ -49,7 +49,7 @@ pub fn attend_with<T: Send>(
 
 /// Passes events to `hear` until all senders are dropped. A signal, or an error of `hear`, raises
 /// `stop` and is returned. From then on no event is passed; `waits` is called repeatedly with the
-/// time since, and ends the wait by `false`.
+/// time since the signal, and ends the wait by returning `false`.
 pub fn follow<E: Send>(
     py: Python<'_>,
     mut receiver: Receiver<E>,

@@ -33,7 +33,7 @@ impl<T, E: Error> OrRaise<T> for Result<T, E> {
     }
 }
 
-/// Returns one exception with all faults of a scenario.
+/// Returns one exception for all errors in a scenario.
 pub fn scenario(py: Python<'_>, errors: &ScenarioErrors) -> PyErr {
     let fault = |error: &ScenarioError| {
         (error.scenario.clone(), error.line, error.key.clone(), error.problem.clone())

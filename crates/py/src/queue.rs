@@ -84,7 +84,7 @@ fn row(packet: &Packet<u64>) -> Row {
     (packet.payload, meta.len, meta.flow, dscp, ecn, meta.arrived.as_nanos())
 }
 
-/// A drop or a mark: time in ns, number, what, and why.
+/// A drop or a mark: time in ns, number, kind, and reason.
 type Event = (u64, u64, &'static str, &'static str);
 
 /// The drops and marks that Python has not read yet.
@@ -113,7 +113,7 @@ impl Observer<u64> for Events {
     }
 }
 
-/// Makes a packet of Python's values.
+/// Makes a packet from Python's values.
 fn packet(number: u64, (len, flow, dscp, ecn): (u32, u32, u8, u8)) -> PyResult<Packet<u64>> {
     let told = |what: &str| Err(PyValueError::new_err(what.to_owned()));
     let mut meta = Meta::new(len, flow);

@@ -47,8 +47,8 @@ impl Scenario {
         Self::of_source(py, &Source { name, text }, asked)
     }
 
-    /// Builds a scenario of keys: those at the top, of path and phases; flows with name and kind;
-    /// arms with a name; and axes to sweep over.
+    /// Builds a scenario from keys: those at the top level, of path and phases; flows with name and
+    /// kind; arms with a name; and axes to sweep over.
     #[staticmethod]
     #[expect(clippy::too_many_arguments, reason = "the sections of a scenario file")]
     fn build(

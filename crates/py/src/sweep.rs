@@ -97,7 +97,8 @@ impl Sweep {
         files.into_iter().map(|(name, content)| (name, PyBytes::new(py, &content))).collect()
     }
 
-    /// Returns what computes the sweep: the version, and the commit or a digest of the module.
+    /// Returns the identity of the program that computes the sweep: the version, and the commit or
+    /// a digest of the module.
     #[getter]
     fn program(&self) -> String {
         self.0.manifest().program
@@ -225,7 +226,7 @@ impl SweepFolder {
         Ok(self.folder(py)?.next_missing(first).map(|units| (units.start, units.end)))
     }
 
-    /// Takes rows that a worker computed. They are on the disk after the next [`Self::flush`], or
+    /// Stores rows that a worker computed. They are on disk after the next [`Self::flush`], or
     /// after a [`Self::tick`] that is due.
     fn append(&mut self, py: Python<'_>, rows: &[u8]) -> PyResult<()> {
         let sweep = Arc::clone(&self.sweep);

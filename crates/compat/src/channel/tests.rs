@@ -86,7 +86,7 @@ fn nobody_gets_more_than_he_sent_before_he_has_shown_that_he_receives() {
     let mut browser = Browser::new(server.now, &server.shown);
     let hello = browser.say(server.now);
     for datagram in &hello {
-        // However often it is repeated: it has no cookie.
+        // A `ClientHello` without a cookie, however often it is repeated.
         for _ in 0..20 {
             server.hear(address(BROWSER), datagram);
         }
@@ -167,7 +167,7 @@ fn who_falls_silent_half_way_loses_the_place_and_so_does_who_stays_too_long() {
     server.signal("never", fingerprint);
     server.hear(address(BROWSER), &check(&secrets, &secrets.password));
     let mut browser = Browser::new(server.now, &server.shown);
-    // Up to the server's certificate, which it does not answer.
+    // The handshake up to the server's certificate, which the browser does not answer.
     let mut said = browser.say(server.now);
     for _ in 0..2 {
         for answer in server.hear(address(BROWSER), &said[0]) {

@@ -13,8 +13,8 @@
 //! - A session that is opened and never used expires after [`IrttLimits::unused_timeout`]; when the
 //!   table is full the oldest unused one is removed. In irtt's server both last forever.
 //! - One open session per address and port: a repeated request gets the same token again.
-//! - When no session is free the client is told so at once ("connection accepted and closed");
-//!   irtt's own server has no such limit.
+//! - When no session is free the client gets a rejection at once ("connection accepted and
+//!   closed"); irtt's own server has no such limit.
 //! - Receive time stamps are the kernel's.
 //! - Payload is generated here; the only fill that a client can request is `rand`.
 

@@ -81,7 +81,7 @@ fn the_first_request_of_an_address_pays_for_the_answer_to_the_second() {
     let (reply, out) = say(&mut responder, 2, client(1, 5), &echo_request(token, 0, 64));
     assert!(matches!(reply, ResponderReply::Send { .. }));
     assert_eq!(out.len(), 64);
-    // Proven: the next test opens at once, from any port.
+    // The address is proven, so the next test opens at once, from any port.
     let (reply, _) = say(&mut responder, 3, client(1, 6), &bytes);
     assert!(matches!(reply, ResponderReply::Send { .. }));
 }
@@ -156,7 +156,7 @@ fn who_has_nothing_left_gets_no_session_and_no_answers() {
         let (reply, _) = say(&mut responder, now_ns, client(1, 5), &probe);
         answered += u64::from(matches!(reply, ResponderReply::Send { .. }));
     }
-    // A kilobyte per second, and the ledger's burst.
+    // A kilobyte per second, plus the ledger's burst.
     assert!((1..1_000).contains(&answered), "{answered} of 2000 kilobytes");
     service.drain();
     assert_eq!(opened(&mut responder, 0, client(2, 5)), None);

@@ -344,7 +344,8 @@ impl Running {
             match self.channel.web.read() {
                 Ok(Message::Text(text)) if self.messages.0 < MEASUREMENTS_MAX => {
                     if let Ok(measurement) = Measurement::decode(text.as_str()) {
-                        // The server's last count. Later round trips are not those of a load.
+                        // The server's last count. Round trips after it are not measured under
+                        // load.
                         self.last.received = measurement.received.or(self.last.received);
                         self.messages.0 += 1;
                     }

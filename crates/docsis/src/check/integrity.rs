@@ -27,7 +27,7 @@ const UNCOVERED: [u8; 15] = [
     top::UPSTREAM_ENHANCED_AGGREGATE,
     top::DOWNSTREAM_ENHANCED_AGGREGATE,
 ];
-/// The aggregates among them: if the CMTS ignores one, its flows have no aggregate.
+/// The aggregates among these types: if the CMTS ignores one, its flows have no aggregate.
 const AGGREGATES: [u8; 4] = [
     top::UPSTREAM_AGGREGATE,
     top::DOWNSTREAM_AGGREGATE,

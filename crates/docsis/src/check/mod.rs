@@ -23,7 +23,7 @@ use crate::tlv::{Config, Path};
 pub enum Severity {
     /// Modems or the CMTS will refuse the file or ignore the setting.
     Error,
-    /// Some modems or CMTSs will refuse it, or the setting has another effect than it seems.
+    /// Some modems or CMTSs will refuse the file, or the setting has an unexpected effect.
     Warning,
     Note,
 }

@@ -38,24 +38,24 @@ pub const EXTENDED_MIC: &str = "2b15 0803ffffff 060e 010101 0209 120023c00010000
 pub const EXTENDED_MICS: &str = "
     0610 51d87ab0810bc2369789593a7269b1bb 0710 cefca5df51bf642b6d0319c3225b6a3f ff 00";
 
-/// A target of the largest number.
+/// The target with the largest number.
 pub const LARGEST_TARGET: &str = "
     030101 180c 01020001 2306 0204ffffffff
     0610 00f7e0529d7dd6cbd520ad2c7dbe5c15 0710 161a3e90233519f36078f45f7dc50a80 ff 0000";
 
-/// The secret of all of them.
+/// The secret of all these files.
 pub fn secret() -> Secret {
     Secret::new(b"bufferbloat")
 }
 
-/// Bytes from hexadecimal with spaces.
+/// Parses hexadecimal digits with spaces.
 pub fn bytes(parts: &[&str]) -> Vec<u8> {
     let digits: String = parts.concat().split_whitespace().collect();
     let pair = |at| u8::from_str_radix(&digits[at..at + 2], 16).expect("hexadecimal");
     (0..digits.len()).step_by(2).map(pair).collect()
 }
 
-/// Every complete file above.
+/// All complete files above.
 pub fn files() -> Vec<(&'static str, Vec<u8>)> {
     vec![
         ("buffer control", bytes(&[BUFFER_CONTROL])),

@@ -36,7 +36,7 @@ enum Kind {
     PacketRing,
 }
 
-/// One direction of the forwarder.
+/// A direction of the forwarder.
 enum Pipe {
     Tun(Tun, Tun),
     Socket(OwnedFd, OwnedFd),

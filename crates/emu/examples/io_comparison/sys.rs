@@ -116,7 +116,7 @@ pub fn send(socket: &OwnedFd, frame: &[u8]) -> io::Result<()> {
     Errno::result(sent).map(drop).map_err(Into::into)
 }
 
-/// Receives one frame, `virtio_net_hdr` first; `None` if there is none now.
+/// Receives one frame, `virtio_net_hdr` first; `None` if no frame is waiting.
 pub fn receive(socket: &OwnedFd, buffer: &mut [u8]) -> io::Result<Option<usize>> {
     // SAFETY: the slice outlives the call.
     let got = unsafe {

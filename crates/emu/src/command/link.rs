@@ -5,10 +5,10 @@
 //!   100.126.N.2, default route ── ul0 ── Gateway ── ulN ── 100.126.N.1, masqueraded
 //! ```
 //!
-//! The command reaches what the caller's network reaches. "Up" is away from the command. The
-//! environment variable `UNDERLOAD_BASE` is an address of the caller's machine: the outer address,
-//! or the one that `pasta` forwards to the machine. Links nest: for a link inside another, the
-//! caller's network is the namespace of the outer link.
+//! The command reaches the hosts that the caller's network reaches. "Up" is away from the command.
+//! The environment variable `UNDERLOAD_BASE` is an address of the caller's machine: the outer
+//! address, or the one that `pasta` forwards to the machine. Links nest: for a link inside another,
+//! the caller's network is the namespace of the outer link.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -108,8 +108,8 @@ const DEVICE: &str = "ul0";
 const MTU: u16 = 1500;
 
 impl LinkCommand {
-    /// Runs the command to its end. `note` receives messages about what will not work. `watcher` is
-    /// shown the counters of the links meanwhile.
+    /// Runs the command to its end. `note` receives messages about functions that will be missing.
+    /// Meanwhile `watcher` receives the counters of the links.
     ///
     /// Ctrl-C goes to the command, and other signals that would end this process are forwarded to
     /// it. After the command's end the first such signal ends the writing of the logs, and a second
@@ -234,9 +234,9 @@ impl LinkCommand {
     }
 }
 
-/// Is shown the counters of a link while its command runs, on another thread.
+/// Receives the counters of a link while its command runs, on another thread.
 pub trait Watch: Send {
-    /// Shows the present counters of both directions, up first.
+    /// Receives the present counters of both directions, up first.
     fn look(&mut self, readings: [Reading; 2]);
     /// The command has ended.
     fn end(&mut self);

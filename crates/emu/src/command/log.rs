@@ -179,7 +179,7 @@ impl Capacity {
         file: &mut impl Write,
         is_abandoned: &AtomicBool,
     ) -> io::Result<()> {
-        // In steps, so that opportunities do not pile up during a long silence.
+        // Advances in steps, so that opportunities do not accumulate during a long silence.
         while self.reached < limit {
             stop_if(is_abandoned)?;
             self.reached = limit.min(self.reached + Span::from_millis(10));
@@ -311,8 +311,8 @@ mod tests {
 
     #[test]
     fn full_packets_use_all_of_the_opportunities() {
-        // One full packet per millisecond: sent packets and opportunities are counted alike, with
-        // and without an overhead on the link.
+        // A full packet per millisecond: sent packets and opportunities are counted alike, with and
+        // without an overhead on the link.
         for spec in ["12mbit", "12032kbit:overhead=4B"] {
             let link = LinkSetup::parse(spec).expect("a link");
             let (_, text) = logged(&link, &one_packet(0, 10), false);

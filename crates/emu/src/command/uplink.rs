@@ -7,8 +7,8 @@
 //! ([`underload_disk::lock`]) shows whether a table's owner still lives; its name contains the
 //! number of the table's network.
 //!
-//! A host that forwards is a router for everyone who sends packets to it. If it was none before,
-//! the table only accepts packets from a command's device, and answers to them.
+//! A host that forwards is a router for everyone who sends packets to it. If it did not forward
+//! before, the table only accepts packets from a command's device, and answers to them.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::process::Command;
@@ -166,8 +166,8 @@ impl Before {
 const SETUP_LIMIT: Duration = Duration::from_secs(10);
 
 impl Uplink {
-    /// Takes an address range of the network of the calling thread, and connects it to whatever
-    /// that network reaches. What cannot be reached becomes a note.
+    /// Takes an address range of the network of the calling thread, and connects it to that
+    /// network. Destinations that cannot be reached become notes.
     pub fn create() -> Result<Self, UplinkError> {
         // Before any thread starts. Without a watcher, the next start cleans up after a kill.
         let watcher = Watcher::start(clean_up_after_a_kill).ok();
@@ -224,8 +224,8 @@ impl Uplink {
     }
 }
 
-/// The table of a range: masquerades its command's address, and if this host was no router before,
-/// keeps it from becoming one for others.
+/// The table of a range: masquerades its command's address, and prevents a host that did not
+/// forward before from forwarding for others.
 fn table_script(range: &Range, before: Before, has_v6: bool) -> String {
     let (name, device, comment) = (range.table(), range.device(), before.to_comment());
     let (v4, v6) = (range.inner_v4(), range.inner_v6());
@@ -310,7 +310,7 @@ fn leads_beyond_v6(host: &Network) -> bool {
 
 /// Returns the number of each of our tables, and the switches in its comment.
 fn tables(host: &Network) -> Vec<(String, Option<Before>)> {
-    // Without `nft` there are no tables.
+    // If `nft` is not installed, no table exists.
     let list = nft(host, "list tables inet\n").unwrap_or_default();
     let prefix = format!("table inet {TABLE_PREFIX}");
     let numbers = list.lines().filter_map(|line| line.trim().strip_prefix(&prefix));

@@ -1,7 +1,7 @@
-//! A child that survives this process, however it ends, to undo what the kernel does not undo.
+//! A child process that survives this process and undoes the changes that the kernel does not undo.
 //!
-//! It is forked before the first thread starts, and reads from a pipe. An end of file without a
-//! byte means that this process was killed.
+//! The child is forked before the first thread starts, and reads from a pipe. An end of file
+//! without a byte means that this process was killed.
 
 use std::io::{self, PipeReader, PipeWriter, Read as _, Write as _};
 use std::os::fd::AsRawFd as _;
@@ -61,7 +61,7 @@ impl Drop for Watcher {
 
 /// Waits for the other end of the pipe to close. Returns whether it did so without a byte.
 fn was_parent_killed(reader: PipeReader) -> bool {
-    // A session of its own keeps the terminal's signals away.
+    // A separate session, which does not receive the terminal's signals.
     let _ = setsid();
     let _ = std::env::set_current_dir("/");
     if sys::keep_only(reader.as_raw_fd()).is_err() {

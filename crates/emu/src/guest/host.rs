@@ -30,7 +30,7 @@ const POLL: Duration = Duration::from_millis(5);
 const CONSOLE_LINES: usize = 6;
 const LINE_BYTES: usize = 300;
 
-/// Why a guest did not come to its end.
+/// Why a guest failed or was ended early.
 #[derive(Debug, thiserror::Error)]
 pub enum GuestError {
     #[error("starting the kernel {}", path.display())]
@@ -55,7 +55,7 @@ pub struct Guest {
 impl Guest {
     /// Starts `image` with [`PROGRAM`] of the directory `shared` as the guest's first process,
     /// which gets `arguments`. All randomness in the guest follows from `seed`, the arguments and
-    /// the image: nothing else of the host enters, not even the directory's path.
+    /// the image: nothing else of the host has an influence, not even the directory's path.
     ///
     /// The kernel dies with the calling thread. It runs on one core, which `place` selects: kernel
     /// and processes of a guest never run at the same time, and changes of cores would take most
@@ -127,7 +127,7 @@ impl Guest {
         Ok(waitid(Id::Pid(self.pid()), flags)? != WaitStatus::StillAlive)
     }
 
-    /// Kills what is left of the guest. Returns the last lines of its console.
+    /// Kills the remaining processes of the guest. Returns the last lines of its console.
     fn end(&mut self) -> String {
         let Some(console) = self.console.take() else { return String::new() };
         // The processes of a guest are processes of the host, in the kernel's group.

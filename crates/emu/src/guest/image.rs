@@ -13,7 +13,7 @@ const FILE: &str = "linux";
 const OPTIONS: [&str; 7] =
     ["UML", "UML_TIME_TRAVEL_SUPPORT", "HOSTFS", "SYSCTL", "TUN", "NET_NS", "IPV6"];
 
-/// A User-Mode Linux kernel that was found and asked for its version.
+/// A User-Mode Linux kernel that was found and whose version is known.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Image {
     path: PathBuf,
@@ -127,7 +127,7 @@ impl fmt::Display for Image {
     }
 }
 
-/// What the kernel prints when started with `option`.
+/// Returns the output of the kernel when it is started with `option`.
 fn ask(path: &Path, option: &str) -> Result<String, ImageError> {
     let mut command = Command::new(path);
     command.arg(option).env_clear().stdin(Stdio::null()).stderr(Stdio::null());

@@ -1,4 +1,4 @@
-//! The guest's side: what its first process does before and after its work.
+//! The guest's side: the steps of its first process before and after its work.
 
 use std::fs::{create_dir, read_to_string};
 use std::io;
@@ -10,12 +10,12 @@ use nix::sys::reboot::{RebootMode, reboot};
 /// The directory that the guest shares with the host.
 pub const SHARED: &str = "/run/shared";
 
-/// Mounts what programs expect, and the shared directory at [`SHARED`].
+/// Mounts the file systems that programs expect, and the shared directory at [`SHARED`].
 ///
 /// # Errors
 /// Returns the error of the mount that failed.
 pub fn enter() -> io::Result<PathBuf> {
-    // Elsewhere this would cover the machine's own directories.
+    // Outside of a guest this would cover the machine's own directories.
     let stranger = || io::Error::other("expected to be the first process of a guest kernel");
     if std::process::id() != 1 {
         return Err(stranger());

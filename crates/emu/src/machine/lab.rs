@@ -59,7 +59,7 @@ pub enum LabError {
     Tun(#[from] TunError),
 }
 
-/// A client and a server, whatever is between them.
+/// A client and a server, without the path between them.
 #[derive(Debug)]
 pub struct Ends {
     client: Namespace,

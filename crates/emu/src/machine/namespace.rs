@@ -46,7 +46,7 @@ pub enum NamespaceError {
     },
 }
 
-/// One of our network namespaces, or the one that this process started in.
+/// A network namespace: one of ours, or the one in which this process started.
 #[derive(Debug)]
 pub struct Network {
     name: String,
@@ -156,7 +156,7 @@ impl Network {
     }
 
     /// Counts the packets that the kernel dropped at a device of this network, in both directions;
-    /// `None` if there is no such device.
+    /// `None` if the device does not exist.
     pub fn kernel_drops(&self, device: &str) -> Result<Option<u64>, NamespaceError> {
         let table = self.enter(|| std::fs::read_to_string("/proc/thread-self/net/dev"))?;
         Ok(table.ok().and_then(|table| drops_in_device_table(&table, device)))
@@ -235,7 +235,7 @@ impl Namespace {
         Ok(Self { network, jobs: Some(jobs), holder: Some(holder) })
     }
 
-    /// Starts `command` inside, as the leader of its own process group. All of its processes end at
+    /// Starts `command` inside, as the leader of a new process group. All of its processes end at
     /// the latest with this namespace.
     pub fn spawn(&self, mut command: Command) -> Result<Process, NamespaceError> {
         use std::os::unix::process::CommandExt as _;
@@ -356,7 +356,7 @@ impl Process {
     }
 
     fn signal(&self, signal: Signal) {
-        // It may have just ended by itself.
+        // The process may have just ended by itself.
         let _ = killpg(Pid::from_raw(self.child.id() as i32), signal);
     }
 }

@@ -21,7 +21,7 @@ pub enum Privilege {
     Pasta,
 }
 
-/// Why namespaces cannot be created, and what would help.
+/// Why namespaces cannot be created, and the remedy.
 #[derive(Debug, thiserror::Error)]
 pub enum PrivilegeError {
     /// A user namespace can only be entered before the first thread starts.

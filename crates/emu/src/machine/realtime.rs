@@ -13,7 +13,8 @@ use super::sys;
 /// Low among the real-time priorities, because it only has to be above ordinary processes.
 const PRIORITY: i32 = 10;
 
-/// What the system granted. Refusals are harmless; the measured lateness shows their cost.
+/// The requests that the system granted. Refusals are harmless; the measured lateness shows their
+/// cost.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Realtime {
     /// Whether the thread runs before every ordinary process; `None` if not requested.
@@ -26,7 +27,7 @@ impl Realtime {
     /// Requests timers without slack for the calling thread and, if `wanted`, real-time priority
     /// and resident memory.
     pub fn request(wanted: bool) -> Self {
-        // One microsecond: the default of 50 would be added to every wait.
+        // Sets the timer slack to one microsecond. The default of 50 would lengthen every wait.
         let _ = prctl::set_timerslack(1_000);
         if !wanted {
             return Self::default();
@@ -108,7 +109,7 @@ impl Waiter {
         let sleep = alarm.map_or(sleep, |alarm| sleep.min(alarm.since(now)));
         self.sleeps += 1;
         let limit = TimeSpec::from(Duration::from_nanos(sleep.as_nanos()));
-        // An interrupted wait is a short wait: the caller checks again.
+        // An interrupted wait is only shorter: the caller checks again.
         let _ = ppoll(inputs, Some(limit), None);
     }
 }

@@ -129,8 +129,8 @@ pub fn exit_now(status: libc::c_int) -> ! {
 /// process that has no other descriptor in a value that it will drop.
 pub fn keep_only(kept: RawFd) -> io::Result<()> {
     let null = std::fs::File::options().read(true).write(true).open("/dev/null")?;
-    // SAFETY: descriptors are named by number; the caller promises that no value still owns those
-    // that are closed, and `null` is forgotten below.
+    // SAFETY: descriptors are named by number; the caller promises that no value still owns the
+    // closed descriptors, and `null` is forgotten below.
     unsafe {
         for standard in 0..3 {
             nix::errno::Errno::result(libc::dup2(null.as_raw_fd(), standard))?;
@@ -147,8 +147,8 @@ pub fn keep_only(kept: RawFd) -> io::Result<()> {
 
 /// Gives the calling thread real-time priority (`SCHED_FIFO`), which children do not inherit.
 pub fn set_realtime_priority(priority: libc::c_int) -> io::Result<()> {
-    // The kernel's structure has only the priority. musl's function is not used, because it refuses
-    // what POSIX would have it do to a whole process.
+    // The kernel's structure has only the priority. musl's function is not used: POSIX defines it
+    // for whole processes, and musl rejects every call.
     let policy = libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK;
     // SAFETY: `priority` lives through the call, which reads an int; 0 names the calling thread.
     let result =

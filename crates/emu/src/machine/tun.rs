@@ -1,4 +1,4 @@
-//! TUN devices, the ends of the wire that this process is.
+//! TUN devices: this process is the wire between them.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, IoSlice, Read as _, Write as _};
@@ -60,7 +60,7 @@ impl Tun {
         sys::set_tun_offload(&self.file, on)
     }
 
-    /// Reads one frame; `None` if there is none now.
+    /// Reads one frame; `None` if no frame is waiting.
     pub fn read(&self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
         match (&self.file).read(buffer) {
             Ok(length) => Ok(Some(length)),

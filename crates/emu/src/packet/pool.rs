@@ -6,7 +6,7 @@
 use super::classify::Layout;
 use super::vnet::VnetHeader;
 
-/// A packet on a link: one segment of a frame. A frame that is no super-packet has one segment.
+/// A packet on a link: one segment of a frame. A frame that is not a super-packet has one segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Handle {
     slot: u32,
@@ -121,7 +121,7 @@ impl Pool {
         }
         let size = SIZES[class];
         if self.allocated_bytes + size > self.limit_bytes {
-            // Use a larger buffer if one is free.
+            // If all buffers of that size are in use, a free larger one is used.
             return self.free[class + 1..].iter_mut().find_map(Vec::pop);
         }
         self.allocated_bytes += size;

@@ -233,7 +233,7 @@ mod tests {
         pool.store(bytes.len(), vnet, layout, segments).unwrap()
     }
 
-    /// Checks everything in a written frame that a receiver checks, and returns the payload.
+    /// Checks a written frame as a receiver does, and returns the payload.
     fn received(frame: &[u8], run: &RangeInclusive<u16>, segments: u16, size: u16) -> Vec<u8> {
         let vnet = VnetHeader::read(frame.first_chunk().unwrap());
         let packet = &frame[VnetHeader::LEN..];
@@ -277,7 +277,7 @@ mod tests {
             let mut arrived = Vec::new();
             let mut start = 0;
             for last in 0..segments {
-                // A whole frame is written unchanged, which the next test checks.
+                // A complete frame is written unchanged, which the next test checks.
                 let must_cut = last == 0 && segments > 1;
                 if last + 1 < segments && !cuts[usize::from(last)] && !must_cut { continue; }
                 let run = start..=last;

@@ -112,8 +112,8 @@ impl Watch {
 }
 
 impl Fault {
-    /// Returns the exception of the failure, with the part of the run before it; Ctrl-C stays as it
-    /// is.
+    /// Returns the exception of the failure, with the part of the run before it; returns Ctrl-C
+    /// unchanged.
     pub fn raised<'py>(self, py: Python<'py>, rest: Option<impl IntoPyObject<'py>>) -> PyErr {
         let Self { what, trial, error } = self;
         if error.is_instance_of::<PyKeyboardInterrupt>(py) {
@@ -164,7 +164,7 @@ impl Maker {
     }
 }
 
-/// An object of a user's class: what an error names.
+/// An object of a user's class, with the names that errors show.
 struct Object {
     class: Arc<str>,
     trial: Option<TrialLabel>,
