@@ -1,5 +1,5 @@
-//! No capture and no packet script make the readers of `underload replay` panic, and what they
-//! read is in order of time.
+//! Checks that no capture and no packet script makes the readers of `underload replay` panic, and
+//! that the packets are in order of time.
 #![no_main]
 #![allow(dead_code, reason = "the program's own files, of which a part is enough here")]
 
@@ -12,7 +12,7 @@ extern crate self as underload_terminal;
 #[path = "../../crates/terminal/src/exit.rs"]
 pub mod exit;
 
-// The readers belong to a program, not to a library.
+// The readers are part of a program, not of a library.
 #[path = "../../crates/cli/src/replay"]
 mod replay {
     pub mod arrival;
@@ -24,7 +24,7 @@ mod replay {
 }
 
 fuzz_target!(|bytes: &[u8]| {
-    // Half of them without a filter.
+    // Half of the inputs are read without a filter.
     let text = if bytes.len().is_multiple_of(2) { "port 443" } else { "host ::1 udp" };
     let filter = if bytes.len() % 4 < 2 { Ok(Default::default()) } else { text.parse() };
     let Ok(filter) = filter else { return };

@@ -1,4 +1,4 @@
-//! No bytes from a wire make the classifier panic or point outside of the packet.
+//! Checks that no bytes make the classifier panic or return positions outside of the packet.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

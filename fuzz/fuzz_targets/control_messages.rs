@@ -1,5 +1,5 @@
-//! No bytes on the control connection make either end panic, what is read survives being said
-//! again, and no token passes unsigned.
+//! Checks that no bytes on the control connection make either end panic, that a parsed message
+//! survives being written and parsed again, and that no token is accepted without a signature.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

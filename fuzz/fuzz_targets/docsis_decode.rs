@@ -1,4 +1,5 @@
-//! Any bytes: decoding, both text forms and the checks neither panic nor lose a byte.
+//! Checks for any bytes that decoding, both text forms and the checks neither panic nor lose a
+//! byte.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! Any text: both readers refuse it or give a file that has bytes.
+//! Checks for any text that both readers reject it or return a file that can be encoded.
 
 #![no_main]
 

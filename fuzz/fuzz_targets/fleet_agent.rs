@@ -1,4 +1,5 @@
-//! Any answers to a device: it never stands still, and loads its line with a lease alone.
+//! Checks for any answers to a device that it always continues, and loads its line only with a
+//! lease.
 
 #![no_main]
 
@@ -11,10 +12,10 @@ use underload_fleet::outcome::Outcome;
 use underload_fleet::plan::Kind;
 
 const NOW_MS: u64 = 1_800_000_000_000;
-/// Answers of one input at most.
+/// Maximum number of answers in one input.
 const LINES_MAX: usize = 100;
 
-// Each line is an answer: the JSON of one, or a letter for what went wrong.
+// Each line is an answer: its JSON, or a letter for a failure.
 fuzz_target!(|text: &str| {
     let mut rng = Rng::new(1);
     let (orchestrators, start_within) = (2, Span::from_secs(60));

@@ -1,5 +1,5 @@
-//! Any text as a lease, a session, or what authenticates a request: nothing is believed that was
-//! not signed, and what was signed is read without a panic.
+//! Checks any text as a lease, a session, or a request's authentication: an unsigned one is
+//! rejected, and parsing a signed one does not panic.
 
 #![no_main]
 
@@ -26,9 +26,9 @@ static OPENED: LazyLock<SessionSecrets> =
 fuzz_target!(|text: &str| {
     let mut keys = [[0; 32]];
     keys[0].copy_from_slice(KEY.public_key().as_ref());
-    // As a stranger would show it.
+    // The text as an attacker would present it.
     assert!(Claims::verify(text, &keys, "east", NOW_MS).is_err());
-    // A lease that an orchestrator signs can be read.
+    // A lease that an orchestrator signs can be parsed.
     let signature = BASE64URL_NOPAD.encode(KEY.sign(text.as_bytes()).as_ref());
     let lease = format!("ull1.{}.{signature}", BASE64URL_NOPAD.encode(text.as_bytes()));
     if let Ok(claims) = Claims::verify(&lease, &keys, "east", NOW_MS) {

@@ -1,5 +1,5 @@
-//! Any JSON as each message between devices, servers and orchestrators: it is refused, or says the
-//! same when it is written and read again, and what is asked of it has an answer.
+//! Checks any JSON as each message between devices, servers and orchestrators: it is rejected, or
+//! equal after being written and parsed again, and every parsed request gets an answer.
 
 #![no_main]
 
@@ -11,7 +11,7 @@ use underload_fleet::message::{
     Problem, Release, Released, Results, Session, Stored,
 };
 
-// The first byte says which message, the rest is its JSON.
+// The first byte selects the message; the rest is its JSON.
 fuzz_target!(|bytes: &[u8]| {
     let Some((which, json)) = bytes.split_first() else { return };
     match which {
@@ -23,7 +23,7 @@ fuzz_target!(|bytes: &[u8]| {
         b'd' => same::<Session>(json, |_| {}),
         b'e' => same::<Next>(json, |_| {}),
         b'f' => same::<NextAnswer>(json, |it| {
-            // Numbers with a point may lose their last bit on the way.
+            // Fractional numbers may lose their last bit.
             it.alone.iter_mut().for_each(|alone| alone.runs_per_day = 1.0);
         }),
         b'g' => same::<Move>(json, |_| {}),

@@ -1,4 +1,5 @@
-//! Any text as the plan of a fleet: a plan whose load is made of numbers, or an error.
+//! Checks any text as the plan of a fleet: it is a plan whose load consists of finite numbers, or
+//! an error.
 
 #![no_main]
 

@@ -1,5 +1,5 @@
-//! Any requests of devices, servers and operators, one after the other: each has an answer, none
-//! ends in an error of the store, and what is reserved is what the leases hold.
+//! Checks any sequence of requests of devices, servers and operators: each gets an answer, none
+//! ends in an error of the store, and reservations are the sum of the leases.
 
 #![no_main]
 
@@ -21,14 +21,14 @@ use underload_fleet::store::{
 };
 
 const START_MS: u64 = 1_800_000_000_000;
-/// Requests of one input at most.
+/// Maximum number of requests in one input.
 const LINES_MAX: usize = 60;
-/// The first of these keys are of devices, the last ones of servers.
+/// The first of these keys belong to devices, the last ones to servers.
 const SENDERS: u8 = 5;
 const DEVICES: u8 = 3;
 const PLAN: &str = include_str!("../corpus/fleet_requests/plan.toml");
 
-/// The rules know nothing that is not in the store, and are not made again for each input.
+/// All state of the rules is in the store, so they are created once for all inputs.
 static RULES: LazyLock<Orchestrator> =
     LazyLock::new(|| Orchestrator::new(Settings::default(), key(255), [7; 32]));
 static KEYS: LazyLock<Vec<Ed25519KeyPair>> = LazyLock::new(|| (0..SENDERS).map(key).collect());
@@ -49,7 +49,8 @@ struct Fleet {
     now_ms: u64,
 }
 
-// A line is a digit for the sender, a letter for the request, and its JSON; or `+` and seconds.
+// A line is a digit for the sender, a letter for the request, and the request's JSON; or `+` and
+// seconds.
 fuzz_target!(|text: &str| {
     let mut fleet = Fleet::new();
     for line in text.lines().take(LINES_MAX) {
@@ -98,7 +99,7 @@ impl Fleet {
         let mut memory = self.memory.clone();
         let mut tx = memory.begin(&Needs::default()).expect("memory");
         let done = by(&RULES, &mut *tx, self.now_ms, &mut self.rng);
-        // A store in memory never fails: whoever says so was made to by the request.
+        // A store in memory never fails, so an error of the store was caused by the request.
         let _ = done.expect("a peer causes no error of the store");
         tx.commit().expect("memory");
     }
@@ -155,7 +156,7 @@ impl Fleet {
         }
     }
 
-    /// The number of the lease that a device holds; 0 for none.
+    /// Returns the number of the device's lease; 0 if it has none.
     fn lease_of(&self, id: DeviceId) -> u64 {
         self.memory.leases().iter().find(|lease| lease.device == id).map_or(0, |lease| lease.id)
     }

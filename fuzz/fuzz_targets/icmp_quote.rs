@@ -1,4 +1,4 @@
-//! No ICMP message makes the reader of quoted headers panic.
+//! Checks that no ICMP message makes the parser of quoted headers panic.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

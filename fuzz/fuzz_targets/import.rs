@@ -1,4 +1,5 @@
-//! No file of another tool makes the importers panic, and what they read can be drawn and written.
+//! Checks that no file of another tool makes the importers panic, and that the imported run can be
+//! drawn and written.
 #![no_main]
 
 use std::io::Write;
@@ -6,7 +7,7 @@ use std::io::Write;
 use libfuzzer_sys::fuzz_target;
 use underload_report::{flent_file, import, render};
 
-// The first byte says how the rest is packed: as it is, gzipped, or as crusader's frames.
+// The first byte selects the compression: none, gzip, or crusader's frames.
 fuzz_target!(|bytes: &[u8]| {
     let Some((packing, content)) = bytes.split_first() else { return };
     let file = match packing % 3 {

@@ -1,5 +1,5 @@
-//! No bytes make the parsers of an iperf3 control connection or of its datagrams panic, and what
-//! is accepted keeps the limits.
+//! Checks that no bytes make the parsers of an iperf3 control connection or of its datagrams panic,
+//! and that accepted parameters are within the limits.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,6 +1,6 @@
-//! No datagrams make the irtt responder panic, send an unproven address more than it sent, or keep
-//! more sessions than its limit. An address that has used its token may be sent more for an
-//! opening.
+//! Checks that no datagrams make the irtt responder panic, send more to an unproven address than it
+//! sent, or exceed its number of sessions. An address that has used its token may get a larger
+//! answer to an open request.
 #![no_main]
 
 use std::collections::BTreeMap;
@@ -15,15 +15,15 @@ fn token() -> Option<u64> {
     Some(0x0101_0101_0101_0101)
 }
 
-// Datagrams, each after its length; the second byte says who sends and whether the first four
-// bytes and the token are made right.
+// Datagrams, each after its length. The second byte selects the sender, and whether the first four
+// bytes and the token are made valid.
 fuzz_target!(|bytes: &[u8]| {
     let limits = IrttLimits { sessions_max: 4, ..IrttLimits::default() };
     let mut responder = Responder::new(limits, None, CompatLedger::unlimited(), token);
     let mut out = Vec::new();
     let mut rest = bytes;
     let mut now_ns = 0;
-    // The bytes that each address sent and got, until it has used its token.
+    // The bytes that each address sent and received, until it has used its token.
     let mut unproven: BTreeMap<SocketAddr, Option<(usize, usize)>> = BTreeMap::new();
     while let [len, hint, after @ ..] = rest {
         let (datagram, after) = after.split_at(after.len().min(usize::from(*len)));

@@ -1,4 +1,5 @@
-//! No bytes make the load protocol's parsers panic; a request that is accepted can be sent again.
+//! Checks that no bytes make the load protocol's parsers panic, and that an accepted request can be
+//! sent again.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

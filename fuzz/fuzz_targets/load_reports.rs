@@ -1,4 +1,4 @@
-//! No bytes from a server make the client of a load flow panic.
+//! Checks that no bytes from a server make the client of a load flow panic.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,5 +1,5 @@
-//! Any bytes as the configuration file of `docsis-lld:config=FILE`: a queue that can be built and
-//! used and whose SPEC says it all without the file, or an error.
+//! Checks any bytes as the configuration file of `docsis-lld:config=FILE`: the result is an error,
+//! or a queue that can be built and used and whose SPEC describes it without the file.
 
 #![no_main]
 

@@ -1,5 +1,6 @@
-//! No bytes make the readers of an ndt7 server's messages, of a locate service's answers and of
-//! addresses panic; what is read is within its limits, and no signature is shown.
+//! Checks that no bytes make the parsers of an ndt7 server's messages, of a locate service's
+//! answers and of addresses panic, that parsed values are within their limits, and that no
+//! signature is shown.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

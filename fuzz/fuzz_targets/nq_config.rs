@@ -1,5 +1,5 @@
-//! No bytes make the parsers of responsiveness configurations and URLs panic; a URL that is
-//! accepted names its host and port again.
+//! Checks that no bytes make the parsers of responsiveness configurations and URLs panic, and that
+//! an accepted URL prints its host and port again.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

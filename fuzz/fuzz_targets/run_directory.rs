@@ -1,4 +1,5 @@
-//! No files make the reader of run directories panic, and what it reads can be shown.
+//! Checks that no files make the reader of run directories panic, and that every run that is read
+//! can be shown.
 #![no_main]
 
 use std::fs;
@@ -8,7 +9,7 @@ use libfuzzer_sys::fuzz_target;
 use underload_report::{render, summary_lines, table, warnings};
 use underload_store::RunDir;
 
-// Up to five files after one another, each behind its length in three bytes.
+// Up to five files, each after its length in three bytes.
 fuzz_target!(|bytes: &[u8]| {
     let directory = Scratch::new();
     let mut rest = bytes;
@@ -29,7 +30,7 @@ fuzz_target!(|bytes: &[u8]| {
     let _ = (render(runs), table(runs), summary_lines(runs), warnings(runs));
 });
 
-/// A folder of this process, emptied and used again.
+/// A folder of this process, which is emptied and reused.
 struct Scratch(PathBuf);
 
 impl Scratch {

@@ -1,4 +1,4 @@
-//! No bytes make the reader of run records panic.
+//! Checks that no bytes make the parser of run records panic.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,4 +1,4 @@
-//! No text makes the scenario parser panic; errors can be printed.
+//! Checks that no text makes the scenario parser panic, and that its errors can be printed.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

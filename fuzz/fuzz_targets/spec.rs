@@ -1,4 +1,5 @@
-//! No text makes the SPEC parser panic, and what it accepts builds and prints as it reads.
+//! Checks that no text makes the SPEC parser panic, and that an accepted SPEC can be built and
+//! prints as an equal SPEC.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

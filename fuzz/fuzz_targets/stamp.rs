@@ -1,4 +1,5 @@
-//! No datagram makes the STAMP parsers or the reflector panic, or draws an answer larger than it.
+//! Checks that no datagram makes the STAMP parsers or the reflector panic, or gets an answer larger
+//! than itself.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

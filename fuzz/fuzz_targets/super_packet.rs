@@ -1,5 +1,5 @@
-//! No device header and no packet make the cutter of super-packets panic, and what it cuts is the
-//! packet's payload, whole and in order.
+//! Checks that no device header and packet make the segmentation of super-packets panic, and that
+//! the segments contain the packet's payload completely and in order.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -7,7 +7,8 @@ use underload_emu::packet::{
     FlowKey, HEADERS_MAX, Pool, VnetHeader, assemble, classify, segment_count, segment_length,
 };
 
-// The first ten bytes are the device's header, the eleventh how many segments leave together.
+// The first ten bytes are the device's header; the eleventh is the number of segments that leave
+// together.
 fuzz_target!(|bytes: &[u8]| {
     let Some((head, rest)) = bytes.split_first_chunk::<{ VnetHeader::LEN }>() else { return };
     let Some((together, packet)) = rest.split_first() else { return };
@@ -27,7 +28,7 @@ fuzz_target!(|bytes: &[u8]| {
     let mut seen = Vec::new();
     let mut room = [0; VnetHeader::LEN + HEADERS_MAX];
     let mut first = 0;
-    // A thousand segments show what more would.
+    // More than a thousand segments would show nothing new.
     while first < segments.min(1000) {
         let last = first.saturating_add(step - 1).min(segments - 1);
         assert!(segment_length(frame, first) <= found.layout.length);

@@ -1,4 +1,5 @@
-//! No text makes the reader of sweep files panic; of one that is right every cell can be placed.
+//! Checks that no text makes the parser of sweep files panic, and that every cell of a valid file
+//! can be computed.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,4 +1,4 @@
-//! No bytes make the trace parser panic.
+//! Checks that no bytes make the trace parser panic.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

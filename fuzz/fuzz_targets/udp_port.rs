@@ -1,5 +1,5 @@
-//! No datagrams make the server's UDP port panic, send an address more than it sent, or let an
-//! address into a session that did not answer its challenge.
+//! Checks that no datagrams make the server's UDP port panic, send more to an address than it sent,
+//! or let an address join a session without answering its challenge.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

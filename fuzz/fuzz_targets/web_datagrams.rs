@@ -1,4 +1,4 @@
-//! No datagram of STUN, DTLS or SCTP makes the server of a web page's channel panic.
+//! Checks that no datagram of STUN, DTLS or SCTP makes the server of a web page's channel panic.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,5 +1,5 @@
-//! No bytes make the parser of a browser's offer panic; what it takes over into the answer is of
-//! one line.
+//! Checks that no bytes make the parser of a browser's offer panic, and that the fields copied into
+//! the answer contain no line breaks.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -165,7 +165,8 @@ def environment(steps: int) -> None:
     action = numpy.zeros(1, "f4")
     for _ in range(100):
         made.step(action + 0.1)
-    # Processor time: the other program does not wait for the same neighbours.
+    # Processor time, because other processes may delay one of the programs and not the
+    # other.
     start = time.process_time()
     for _ in range(steps - 200):
         made.step(action)

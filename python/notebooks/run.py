@@ -44,7 +44,7 @@ def read(path: Path) -> Any:
     except OSError as error:
         raise NotebookError(f"{path}: {error.strerror}") from None
     except Exception as error:
-        # Readers of several formats, each with different errors.
+        # Parsers of several formats, each with its own errors.
         raise NotebookError(f"{path}: no notebook: {error}") from None
     for number, cell in enumerate(notebook.cells, 1):
         if cell.get("outputs") or cell.get("execution_count") is not None:
@@ -62,7 +62,7 @@ def execute(notebook: Any, name: str, limit_s: float) -> None:
     with tempfile.TemporaryDirectory(prefix="notebook-") as folder:
         empty = Path(folder, "empty")
         empty.mkdir()
-        # Files as sockets, in a folder that other users of this machine cannot enter.
+        # Sockets as files, in a folder that other users of this machine cannot enter.
         sockets = {"transport": "ipc", "ip": str(Path(folder, "kernel"))}
         client = NotebookClient(
             notebook,
@@ -96,7 +96,7 @@ def page(notebook: Any, stem: str) -> tuple[str, dict[str, bytes]]:
     for name, picture in pictures.items():
         title = TITLE.search(picture.decode())
         text = text.replace(f"![svg]({name})", f"![{title[1] if title else stem}]({name})")
-    # Links as they lead from `docs/notebooks` instead of `python/notebooks`.
+    # Rewrites links for `docs/notebooks` instead of `python/notebooks`.
     text = text.replace("](../../docs/", "](../")
     text = re.sub(r"\]\(([\w-]+)\.ipynb\)", r"](\1.md)", text)
     heading, rest = text.strip().split("\n", maxsplit=1)

@@ -138,7 +138,7 @@ def test_every_unit_is_kept_or_given_up(
     assert not pool.asked and pool.cancelled == []
     computed = sum(value for kind, value in told if kind == "computed")
     assert computed == len(folder.stored) - len(stored)
-    # Stored rows are not requested again, but for gaps that late rows have closed.
+    # Stored rows are not requested again, except for gaps that late rows have filled.
     assert not any(set(range(*it)) & stored for it in pool.all_asked)
     if chance == 0.0:
         assert lost == poison & (set(range(units)) - stored)
@@ -153,7 +153,7 @@ def test_a_unit_that_kills_its_workers_is_found() -> None:
     assert folder.missing(0) == (777, 778)
     tries = [it for it in pool.all_asked if it[0] <= 777 < it[1]]
     assert tries.count((777, 778)) == _cluster.TRIES_OF_UNIT - 1
-    # Once more whole, then by halves: the premise is a batch of many.
+    # Computed again as a whole, then in halves: the premise is a batch of many units.
     assert max(end - first for first, end in tries) >= 50 and len(tries) < 15
 
 
@@ -189,7 +189,7 @@ def test_a_batch_takes_about_a_second() -> None:
         assert all(b <= max(a, a * _cluster.MOST_GROWTH) for a, b in zip(sizes, sizes[1:]))
         wanted = min(max(1, int(1 / seconds)), _cluster.MOST_UNITS)
         assert abs(size.units - wanted) <= 1
-    # Quick ones first, slow ones later: it follows.
+    # Fast units first, slow ones later: the batch size must follow.
     size = Size()
     for units, seconds in ((1, 1e-6), (8, 1e-6), (64, 60.0), (size.units, 60.0), (1, 1.0)):
         size.learn(units, seconds)
@@ -201,7 +201,8 @@ def test_the_last_batches_are_small() -> None:
     assert compute(folder, pool, folder.units, quiet) == [] and folder.missing(0) is None
     sizes = [end - first for first, end in pool.all_asked]
     assert max(sizes) == 100
-    # The premise: it had grown by then. None is smaller than needed but the very last.
+    # The premise: the batch size had grown by then. No batch but the last is smaller
+    # than needed.
     tail = sizes[sizes.index(100) :]
     assert all(it >= 100 // _cluster.LEAST_SHARE for it in tail[:-1])
     assert max(tail[-6:]) <= 100 // _cluster.LEAST_SHARE + 2 and len(sizes) < 80
@@ -264,7 +265,7 @@ class Threads:
         self.left -= 1
         if self.left >= 0:
             raise Lost("gone")
-        # As if each had taken long: batches stay small.
+        # Each unit seems to have taken long, so batches stay small.
         return Rows(batch.result(), 0.1)
 
     def cancel(self, batches: list[Future[bytes]]) -> None:
@@ -399,7 +400,7 @@ def test_a_cluster_that_cannot_be_is_named(
     with pytest.raises(ul.MissingLibrary, match=r"pip install 'underload\[ray\]'"):
         swept("ray")
 
-    # A folder of that name, which Python takes for a module.
+    # A folder of that name, which Python treats as a module.
     monkeypatch.setitem(sys.modules, "ray", SimpleNamespace())
     with pytest.raises(ul.MissingLibrary, match=r"pip install 'underload\[ray\]'"):
         swept("ray://127.0.0.1:1")

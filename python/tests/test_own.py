@@ -230,7 +230,7 @@ def test_a_queue_that_drops_everything_ends() -> None:
 class Endless(ul.Aqm):
     """Never answers; one that is stubborn catches what interrupts it."""
 
-    # No lock: one that is held when the interrupt comes would stay so.
+    # No lock: one that is held when the interrupt arrives would never be released.
     begun = False
     made: list[Endless] = []
 
@@ -269,7 +269,7 @@ def test_ctrl_c_ends_a_class_that_never_comes_back(stubborn: bool) -> None:
     with pytest.raises(ul.Interrupted):
         ul.run(scenario(ul.own(Endless, stubborn=stubborn)), cache=False)
     presser.join()
-    # A class that catches the interruption is left running; here it shall not run for ever.
+    # A class that catches the interrupt keeps running; here it must end some time.
     assert not Endless.made[-1].released
     Endless.made[-1].released = True
 

@@ -146,7 +146,7 @@ def test_ctrl_c_stops_the_workers(cluster: Any, tmp_path: Path) -> None:
     def interrupt() -> None:
         raise KeyboardInterrupt
 
-    # Once by a separate connection, and once by one that stays.
+    # Once by a separate connection, and once by one that stays open.
     ray.init(address="auto", log_to_driver=False)
     try:
         watch = Watch([50], interrupt)
@@ -163,7 +163,7 @@ def test_ctrl_c_stops_the_workers(cluster: Any, tmp_path: Path) -> None:
 
 
 def test_a_worker_without_underload_is_refused(cluster: Any, tmp_path: Path) -> None:
-    # A folder before all others that holds another underload.
+    # A folder that precedes all others and contains another underload.
     other = tmp_path / "other" / "underload"
     other.mkdir(parents=True)
     (other / "__init__.py").write_text('__version__, __commit__ = "0.0.1", "abcdef"\n')

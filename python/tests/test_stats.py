@@ -59,7 +59,7 @@ def test_the_interval_of_a_mean_is_scipys(values: list[float], confidence: float
 def test_quantiles_are_the_inverse_of_the_distribution(values: list[float], q: float) -> None:
     theirs = numpy.quantile(values, q, method="inverted_cdf")
     found = stats.quantile(values, q)
-    # At the edge of a step both of its ends are right.
+    # At the edge of a step, both ends of the step are correct.
     assert found in values
     if abs(q * len(values) - round(q * len(values))) > 1e-6:
         assert found == theirs

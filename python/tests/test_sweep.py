@@ -38,7 +38,7 @@ def test_a_sweep_has_a_row_per_cell_and_trial(tmp_path: Path) -> None:
     worst = {row["arm"]: row["load.rtt.p99"] for row in by_arm}
     assert worst["codel"] < worst["fifo"]
     assert done.scan().collect().height == 24 and done.failed == []
-    # A cell is what a run with the same keys is.
+    # A cell equals a run with the same keys.
     run = ul.run(scenario(), repeats=2, set={"path.up": "5mbit", "path.rtt": "80ms"})
     mine = cells.filter((cells["up"] == "5mbit") & (cells["rtt.amount"] > 0.07))
     for row in mine.to_dicts():
@@ -52,7 +52,8 @@ def test_a_sweep_goes_on_where_it_was(tmp_path: Path) -> None:
     timer.start()
     try:
         ul.sweep(scenario(), many, repeats=20, out=tmp_path / "a")
-        # On a fast machine the sweep is over before: nothing may be interrupted after it.
+        # On a fast machine the sweep has ended by then, and the interrupt must not
+        # follow.
         timer.cancel()
         timer.join()
     except ul.SweepInterrupted as interrupted:
@@ -84,7 +85,7 @@ def test_ctrl_c_again_while_it_stops_loses_nothing(tmp_path: Path) -> None:
     assert not kept.complete and kept.directory == tmp_path / "a"
     again = pickle.loads(pickle.dumps(stopped.value))
     assert str(again) == str(stopped.value) and again.sweep.directory == kept.directory
-    # Nobody holds the directory any more, and what is left is done.
+    # The lock of the directory is released, and the rest is computed.
     assert ul.sweep(scenario(), AXES, repeats=9, out=tmp_path / "a").complete
 
 
@@ -190,7 +191,7 @@ def test_a_disk_that_is_full_keeps_what_was_finished(tmp_path: Path) -> None:
         many = {"rtt": ul.linspace("5ms", "80ms", 40)}
         with pytest.raises(ul.StoreError, match="No space left"):
             ul.sweep(scenario(), many, repeats=30, out=place / "sweep")
-        # The manifest and whole parts, and nothing half.
+        # The manifest and complete parts, and no incomplete file.
         names = {path.name.split("-")[0] for path in (place / "sweep").iterdir()}
         assert "sweep.json" in names and names <= {"sweep.json", "part"}
         assert mount("remount,size=64m")

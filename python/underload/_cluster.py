@@ -151,7 +151,8 @@ class _Work:
                 return
             ended = self._pool.wait(list(self.in_hand), SECONDS_OF_WAIT)
             for batch in ended:
-                # Out of hand before anything can go wrong: it is not to be cancelled any more.
+                # Removed from `in_hand` before any step that may fail, because an ended
+                # batch must not be cancelled.
                 units = self.in_hand.pop(batch)
                 self._take(units, batch)
             self._folder.tick()
@@ -230,7 +231,8 @@ class Size:
         """Records that a batch of this many units took this long."""
         took = max(seconds, 1e-9) / units
         known = self._seconds_per_unit
-        # Later batches count, as units differ, and none of them decides alone.
+        # The mean includes later batches, because units differ, and no single batch
+        # decides.
         self._seconds_per_unit = took if known is None else (known + took) / 2
         wanted = int(SECONDS_OF_BATCH / self._seconds_per_unit)
         most = max(self.units, units * MOST_GROWTH)

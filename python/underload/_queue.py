@@ -187,7 +187,7 @@ def queue(name: str, *, link: str | None = None, seed: int = 1, **parameters: An
     try:
         _underload.queue_label(made.spec, link)
     except SpecError as error:
-        # Without a link, a parameter that follows from the link is not missing yet.
+        # A parameter that depends on the link is not missing while there is no link.
         if link is not None or "because no link" not in str(error):
             raise
     return made

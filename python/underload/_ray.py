@@ -38,7 +38,7 @@ def connected(on: str, raw: _underload.Sweep) -> Iterator[RayPool]:
     try:
         import ray
 
-        # A folder of that name beside a script is a module, too: an empty one.
+        # A folder of that name beside a script counts as a module, too: an empty one.
         ray.is_initialized  # noqa: B018
     except (AttributeError, ImportError) as error:
         wanted = "which is not installed: pip install 'underload[ray]'"
@@ -85,7 +85,7 @@ class RayPool:
         self._ray = ray
         self._task = ray.remote(num_cpus=1, max_retries=RETRIES)(_task())
         reference = ray.put((raw.texts, raw.files))
-        # A tuple is fetched once by each worker that has not seen it, and not for each batch.
+        # Each worker fetches a tuple once, not with every batch.
         self._parcel = Parcel(reference, raw.identity, raw.program)
         self._counted: tuple[float, int] | None = None
 

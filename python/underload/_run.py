@@ -65,7 +65,8 @@ def run(
         "out": None if out is None else os.fspath(out),
         "resume": resume,
         "cache": cache,
-        # Python's lock lets one thread work: more would wait for each other.
+        # Python's lock lets one thread run at a time; more threads would only wait for
+        # each other.
         "threads": 1 if any(own) else threads,
     }
     hearing = Hearing(native.name, "trial", progress)

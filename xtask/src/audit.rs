@@ -20,7 +20,8 @@ struct Part {
 struct Offline {
     /// Text of the error if the database cannot be reached.
     unreachable: &'static str,
-    /// The command that reads a copy from before, and the text of its error without one.
+    /// The command that uses an earlier copy of the database, and the text of its error if no copy
+    /// exists.
     command: &'static [&'static str],
     missing: &'static str,
 }

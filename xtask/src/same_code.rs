@@ -100,8 +100,8 @@ fn is_comma(token: &TokenTree) -> bool {
     matches!(token, TokenTree::Punct(it) if it.as_char() == ',')
 }
 
-/// Returns what follows `#[doc = "text"]` or `#![doc = "text"]`, which is also how comments with
-/// three slashes are parsed. `None` if the tokens begin with something else.
+/// Returns the tokens after `#[doc = "text"]` or `#![doc = "text"]`, the form in which comments
+/// with three slashes are parsed, too. `None` if the tokens begin with something else.
 fn after_documentation(tokens: &[TokenTree]) -> Option<&[TokenTree]> {
     let is =
         |token: &TokenTree, sign| matches!(token, TokenTree::Punct(it) if it.as_char() == sign);

@@ -24,7 +24,7 @@ pub fn report(name: &str, reason: &str) {
     record(format!("{name}: {reason}"));
 }
 
-/// Returns what a line of a test's output says it skipped, without the count that pytest puts
+/// Returns the skip that a line of a test's output reports, without the count that pytest puts
 /// before it.
 pub fn parse(line: &str) -> Option<&str> {
     let skip = line.strip_prefix(PREFIX)?;

@@ -79,7 +79,7 @@ fn kill(program: &Path, folder: &Path, cells: u32) -> anyhow::Result<()> {
     let (whole, killed) = (folder.join("whole"), folder.join("killed"));
     let usage = Usage::of(sweep(program, &file).arg("--output").arg(&whole))?;
     usage.print("left alone");
-    // Late enough that rows are stored, early enough that some are missing.
+    // Late enough that some rows are stored, and early enough that some are missing.
     let after = Duration::from_secs_f64(usage.seconds / f64::from(KILLS + 1));
     for number in 1..=KILLS {
         let mut child = sweep(program, &file).arg("--output").arg(&killed).spawn()?;
@@ -142,7 +142,7 @@ fn short_trials(folder: &Path, cells: u32) -> anyhow::Result<PathBuf> {
     Ok(file)
 }
 
-/// Two arms of a quarter of a second.
+/// Two arms with trials of a quarter of a second.
 const LINE: &str = include_str!("../../crates/run/tests/data/line.toml");
 
 /// Time and memory that a program used.

@@ -322,8 +322,8 @@ fn print(clients: &[Client], all: &[Vec<Numbers>]) {
     }
 }
 
-/// Numbers of single 99th percentiles within the goal or not, and how many of each came with a
-/// warning of the page that its device was busy.
+/// Counts the single 99th percentiles within the goal and outside of it, and how many of each the
+/// page accompanied by a warning that its device was busy.
 #[derive(Debug, Default, PartialEq)]
 struct Singles {
     near: usize,
@@ -386,7 +386,7 @@ mod tests {
         (one[5], two[5]) = (Some(1.0), Some(2.0));
         assert_eq!(median(&[one, expected, two], 5), Some(2.0));
         assert_eq!(median(&[one, expected], 5), None);
-        // Of p99 down both; `measure` has none up to compare with.
+        // The p99 down of both programs; `measure` has no p99 up to compare with.
         let mut far = expected;
         (far[2], far[7]) = (Some(13.1), Some(10.1));
         let counted = Singles { near: 1, near_warned: 0, far: 1, far_warned: 1 };

@@ -33,11 +33,11 @@ pub use build::STEPS;
 /// A kind of machine that programs are built for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Target {
-    /// The name that Rust has for it.
+    /// The target's name in Rust.
     pub triple: &'static str,
     /// The name by `uname -m`, also used in file names.
     pub machine: &'static str,
-    /// The name that Debian has for it.
+    /// The architecture's name in Debian.
     pub debian: &'static str,
     /// Architecture and variant in images.
     pub image: (&'static str, Option<&'static str>),

@@ -1,5 +1,5 @@
-//! The command lines that OpenWrt's settings become, made by the init script itself in a shell with
-//! stand-ins for the functions that OpenWrt has.
+//! Tests the command lines for OpenWrt's settings: runs the init script in a shell, with
+//! replacements for OpenWrt's functions.
 
 use std::process::Command;
 
@@ -26,10 +26,10 @@ procd_close_instance() { echo; }
 words() { for word in "$@"; do printf ' [%s]' "$word"; done; }
 logger() { shift 4; printf 'log: %s\n' "$*"; }
 "#;
-/// The script, whose first line names an interpreter that is OpenWrt's alone.
+/// The script without its first line, which names an interpreter that only OpenWrt has.
 const SCRIPT: &str = "packaging/openwrt/underload/files/underload.init";
 
-/// Shells that are here: Debian's, and the one that routers have.
+/// The shells of this machine: Debian's, and the one that routers have.
 fn shells() -> Vec<Vec<&'static str>> {
     let mut shells = Vec::new();
     for shell in [vec!["sh"], vec!["busybox", "ash"]] {
@@ -99,7 +99,7 @@ fn no_value_becomes_a_command_another_option_or_another_line_of_the_log() {
              home.keep={value}\nhome.token_file={value}\nhome.class={value}\n\
              other.enabled=1\nother.host=h\nother.out=/o\nother.family={value}"
         ));
-        // A list has its values one on a line here.
+        // Here a list has one value per line.
         let class = value;
         let logged: String = shown
             .chars()

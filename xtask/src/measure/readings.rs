@@ -66,7 +66,7 @@ impl fmt::Display for Latency {
 /// A document of `underload measure --json`.
 pub struct Ours {
     finding: Value,
-    /// A remark if the run is invalid; else empty.
+    /// Why the run is invalid, as a remark; empty if it is valid.
     pub doubt: String,
 }
 
