@@ -1,4 +1,4 @@
-//! Checks that documentation says something and names its subject.
+//! Checks that documentation is not empty of content and names its subject.
 
 /// Documentation of at most this many words repeats a name, unless it has a number, code or a
 /// link.

@@ -6,7 +6,7 @@
 use std::path::Path;
 use std::process::Command;
 
-/// Returns Cargo for a target, or what is missing and how to get it.
+/// Returns the Cargo command for a target, or a sentence with what is missing and how to get it.
 pub fn cargo(target: &str) -> Result<Command, String> {
     let variable = variable(target);
     if let Some(program) = std::env::var_os(&variable) {

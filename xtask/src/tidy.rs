@@ -11,11 +11,11 @@ use crate::names::Names;
 use crate::pages::{CONTRIBUTING, has_extension};
 use crate::process::git;
 
-/// Most lines of a source file: one file, one idea.
+/// Maximum number of lines of a source file: one file, one idea.
 const MAX_LINES: usize = 800;
-/// Most columns of a source line.
+/// Maximum number of columns of a source line.
 const MAX_COLUMNS: usize = 100;
-/// Most columns of a line of a page.
+/// Maximum number of columns of a line of a page.
 const MAX_PAGE_COLUMNS: usize = 120;
 /// Folder of the pages that the program writes.
 const WRITTEN_PAGES: &str = "docs/reference/";

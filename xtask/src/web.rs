@@ -1,5 +1,5 @@
-//! The page of `serve --web` in Chromium and Firefox, with and without workers, compared with
-//! `underload measure`: one after the other behind equal emulated links, if asked for beside other
+//! Compares the page of `serve --web` in Chromium and Firefox, with and without workers, with
+//! `underload measure`: one after the other behind equal emulated links, optionally beside other
 //! programs that keep the processor busy.
 
 use std::fs::{self, File};

@@ -257,7 +257,7 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let first = listener.local_addr().expect("bound");
         std::thread::spawn(move || {
-            // Both requests come on one connection.
+            // Both requests use one connection.
             let (mut stream, _) = listener.accept().expect("a client");
             for _ in 0..2 {
                 let mut request = Vec::new();

@@ -81,7 +81,7 @@ pub const BUSY_DEFAULT: u64 = QUIET_BELOW_BIT_PER_S;
 const LOSS_TIMEOUT: Duration = Duration::from_secs(3);
 /// Time that a session lasts longer than each of its steps, for connecting and the last answers.
 const STEP_MARGIN: Duration = Duration::from_secs(4);
-/// Most addresses of each family that are tried for a server.
+/// Maximum number of addresses of each family that are tried for a server.
 const ADDRESSES_MAX: usize = 2;
 /// IPv4 and UDP headers of a probe, bytes.
 const PROBE_HEADER_BYTES: u32 = 28;

@@ -90,7 +90,7 @@ impl Member {
     }
 }
 
-/// A server in a fleet. Dropping it tells the orchestrators that the server leaves.
+/// A server in a fleet. Dropping it notifies the orchestrators that the server leaves.
 pub struct Membership {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
@@ -122,7 +122,7 @@ const INTERVAL: (Duration, Duration) = (Duration::from_secs(10), Duration::from_
 const INTERVAL_REMOVED: Duration = Duration::from_mins(10);
 /// Longest wait for the last heartbeat.
 const GOODBYE_MAX: Duration = Duration::from_secs(2);
-/// Most ended leases in one heartbeat.
+/// Maximum number of ended leases in one heartbeat.
 const ENDED_MAX: usize = 4_096;
 
 /// A verifier of leases, with the keys and the clock of the latest heartbeat answer.

@@ -5,9 +5,10 @@
 //! all of them alike, and shows the median round. Criterion's own measurements follow, to compare
 //! with an earlier commit (`-- --baseline NAME`); `-- --table` prints only the table.
 //!
-//! Like is compared with like. *Known type*: the loop knows the discipline, so the compiler may
-//! inline it, as it does the ring buffer. *Behind the trait*: discipline and ring buffer are
-//! called through `dyn Qdisc`, with each packet handed over in memory, as links do.
+//! Disciplines and ring buffer are compared in the same way of calling. *Known type*: the loop
+//! knows the discipline, so the compiler may inline it, as it does the ring buffer. *Behind the
+//! trait*: discipline and ring buffer are called through `dyn Qdisc`, and each packet is passed in
+//! memory, as links do.
 
 #![expect(clippy::disallowed_methods, reason = "a benchmark reads the clock")]
 #![expect(clippy::print_stdout, reason = "the table is the result")]

@@ -15,9 +15,9 @@ pub trait Aqm {
         Verdict::Pass
     }
 
-    /// Takes the packet to transmit out of `store`, and drops and marks packets on the way. The
-    /// loop belongs to the algorithm, because several drop and judge the next packet in one
-    /// decision.
+    /// Removes the packet to transmit from `store`, and drops and marks packets on the way. The
+    /// loop belongs to the algorithm, because several algorithms drop a packet and judge the next
+    /// one in one decision.
     fn dequeue<P>(&mut self, _now: Time, store: &mut impl Store<P>) -> Option<Packet<P>> {
         store.pop()
     }
@@ -76,7 +76,7 @@ pub trait Store<P> {
     /// Drops `packet`: counts it and hands it to the observer.
     fn drop(&mut self, packet: Packet<P>, reason: DropReason);
 
-    /// Reports that `packet` was marked: counts it and tells the observer.
+    /// Counts a mark of `packet`, and reports it to the observer.
     fn marked(&mut self, packet: &Packet<P>, reason: MarkReason);
 }
 

@@ -67,7 +67,7 @@ impl Share {
 }
 
 impl Rules {
-    /// The most rules of a link; each has a counter of changed packets.
+    /// Maximum number of rules of a link; each has a counter of changed packets.
     pub const MOST: usize = 8;
 
     pub const NONE: Self = Self(Vec::new());

@@ -68,7 +68,7 @@ fn what_cannot_be_marked_is_dropped_and_with_ecn_off_nothing_is_marked() {
 }
 
 /// An overflow counts as a signal in the victim's CoDel (Linux `fq_codel_drop`), so that the law
-/// presses harder from the start.
+/// signals more often from the start.
 #[test]
 fn victims_of_an_overflow_make_the_law_press_harder() {
     let drops_within_a_second = |limit: &str| {

@@ -256,7 +256,8 @@ const SPECS: [(&str, &str); 4] = [
     ),
 ];
 
-/// Sends the packets, polling every `every` besides; what came out, and when.
+/// Sends the packets, and polls every `every` in addition. Returns the packets that left, with
+/// their times.
 fn outcome(
     (spec, queue): (&str, &str),
     script: &[(u64, u32, bool)],

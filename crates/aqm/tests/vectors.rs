@@ -141,7 +141,7 @@ fn codel_linux() {
     check("linux_codel", "codel:profile=linux,target=5ms,interval=100ms,ecn=on,limit=1000p");
 }
 
-/// Early drops, marks, and arrivals refused for lack of room.
+/// Early drops, marks, and arrivals that exceed the limit.
 #[test]
 fn fq_pie_linux() {
     check("linux_fq_pie", "fq-pie:profile=linux,ecn=on,ecn-prob=50%,limit=300p");

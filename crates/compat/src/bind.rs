@@ -53,7 +53,7 @@ mod tests {
             );
             return;
         }
-        // Another program may have the other half of a port.
+        // Another program may use the port for the other protocol, or the other IP version.
         let both = (0..20).any(|_| {
             let first = tcp((Ipv4Addr::UNSPECIFIED, 0).into()).unwrap();
             let port = first.local_addr().unwrap().port();

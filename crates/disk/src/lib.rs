@@ -276,8 +276,8 @@ pub fn create_directory(path: &Path, access: Access) -> io::Result<bool> {
     }
 }
 
-/// Refuses a path below `root` that goes through a link: whoever made a directory could lead writes
-/// to files outside of it. `root` itself may be a link.
+/// Refuses a path below `root` that contains a link: the creator of a directory could otherwise
+/// redirect writes to files outside of it. `root` itself may be a link.
 ///
 /// # Errors
 /// [`io::ErrorKind::PermissionDenied`] with the link to remove.

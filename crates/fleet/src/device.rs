@@ -43,7 +43,7 @@ pub struct Attributes {
 }
 
 impl Attributes {
-    /// Most characters of a text.
+    /// Maximum number of characters of a text.
     pub const CHARACTERS_MAX: usize = 64;
 
     /// Attributes that a plan may choose cohorts by and a page may filter by.

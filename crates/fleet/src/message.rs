@@ -23,9 +23,9 @@ use crate::removal::Removal;
 
 /// Longest request, in bytes.
 pub const REQUEST_MAX: usize = 1 << 20;
-/// Most results in a request.
+/// Maximum number of results in a request.
 pub const RESULTS_MAX: usize = 256;
-/// Most servers in an answer to a device.
+/// Maximum number of servers in an answer to a device.
 pub const SERVERS_MAX: usize = 4;
 
 /// Enrols a device or a server; each code is valid once.

@@ -228,19 +228,19 @@ impl RunResult {
 
     /// Factor by which the probes of a series may exceed the plan's, because clocks differ.
     pub const PROBES_EXCESS: u64 = 2;
-    /// Most steps of a run.
+    /// Maximum number of steps of a run.
     pub const STEPS_MAX: usize = 64;
-    /// Most series of a step.
+    /// Maximum number of series of a step.
     pub const SERIES_MAX: usize = 64;
-    /// Most probes of a series; sums of many series do not overflow.
+    /// Maximum number of probes of a series; sums of many series do not overflow.
     pub const PROBES_MAX: u64 = 1 << 40;
     /// Longest round-trip time: no run lasts longer than this hour.
     pub const DELAY_MAX_US: u64 = 3_600_000_000;
     /// Highest goodput in percent of the tier.
     pub const PERCENT_MAX: f64 = 1e6;
-    /// Most characters of a name.
+    /// Maximum number of characters of a name.
     pub const NAME_MAX: usize = 128;
-    /// Most bytes of a name: 64 characters of a server's name take up to 256.
+    /// Maximum number of bytes of a name: 64 characters of a server's name take up to 256.
     pub const NAME_BYTES_MAX: usize = 256;
 
     /// Whether a text is valid as a plan, step, server, version or reason. No database stores NUL.

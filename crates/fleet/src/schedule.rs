@@ -50,7 +50,7 @@ pub fn next_run(rng: &mut Rng, now: Time, per_day: f64, window: Window) -> Time 
 }
 
 /// Draws the wait after a refusal: uniform within a time that doubles with every refusal, so that
-/// lines refused together do not come back together ("full jitter").
+/// lines that were refused together do not retry together ("full jitter").
 pub fn retry_after(rng: &mut Rng, refusals: u32) -> Span {
     let most = RETRY_FIRST.as_nanos() << refusals.min(RETRY_DOUBLINGS);
     RETRY_LEAST + Span::from_nanos((uniform(rng) * most as f64) as u64)

@@ -2,11 +2,11 @@
 //!
 //! - [`http`]: requests of devices, servers and operators.
 //! - `nats`: results by way of a broker (the feature `nats`).
-//! - [`operator`]: who may look and who may act.
-//! - [`pages`]: what was collected, in a browser.
-//! - [`service`]: all of it at work.
-//! - [`store`]: what is kept, in SQLite or PostgreSQL.
-//! - [`study`]: the cohorts of a plan compared.
+//! - [`operator`]: the operators and viewers, and their tokens.
+//! - [`pages`]: the collected results, in a browser.
+//! - [`service`]: a complete orchestrator.
+//! - [`store`]: the stored state, in SQLite or PostgreSQL.
+//! - [`study`]: compares the cohorts of a plan.
 
 pub mod http;
 #[cfg(feature = "nats")]

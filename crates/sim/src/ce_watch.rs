@@ -41,8 +41,8 @@ impl EcnArrivals {
 struct Sender {
     ways: &'static [Direction],
     lifetime: Lifetime,
-    /// Whether its marks are counted here. Probes have samples instead, and packets sent with CE
-    /// say nothing about the path.
+    /// Whether its marks are counted here. Probes have samples instead, and packets that were sent
+    /// with CE show nothing about the path.
     is_watched: bool,
 }
 

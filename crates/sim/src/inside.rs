@@ -21,9 +21,9 @@ pub(crate) struct InsideWatch {
 
 /// Interval of a trial whose load phase is not longer than [`VALUES_MAX`] intervals.
 const INTERVAL: Span = Span::from_millis(10);
-/// Most values per flow; longer load phases are read less often.
+/// Maximum number of values per flow; longer load phases are read less often.
 const VALUES_MAX: u64 = 1 << 14;
-/// Most values of all flows, 4 MiB; many flows are read less often.
+/// Maximum number of values of all flows, 4 MiB; many flows are read less often.
 const TOTAL_MAX: u64 = 1 << 20;
 
 impl InsideWatch {
@@ -37,7 +37,7 @@ impl InsideWatch {
         let most = (TOTAL_MAX / flows.len().max(1) as u64).clamp(1, VALUES_MAX);
         let steps = length_ns.div_ceil(INTERVAL.as_nanos() * most).max(1);
         let interval = INTERVAL * steps;
-        // All room is taken at once, so that nothing is allocated during a trial.
+        // All memory is allocated at once, so that a trial allocates nothing.
         let readings = (length_ns / interval.as_nanos()) as usize + 1;
         Self {
             values_us: flows.iter().map(|_| Vec::with_capacity(readings)).collect(),

@@ -55,7 +55,7 @@ impl PacketTable {
         Ok(Self { path, writer, columns: columns::empty(&layout), rows: 0 })
     }
 
-    /// Adds a row. The rows of one point come in the order of time.
+    /// Adds a row. The rows of one point must be in order of time.
     pub fn push(&mut self, row: &PacketSighting<'_>) -> Result<(), StoreError> {
         columns::push(&mut self.columns, Packets::cells(&row));
         self.rows += 1;

@@ -173,7 +173,7 @@ fn parse(path: &Path, text: &[u8]) -> Result<(RunRecord, Option<TrialsIn>), Stor
     Ok((record, Some(apart.trials_in)))
 }
 
-/// Checks that indices are positions, and that names are known and unique.
+/// Checks that indices equal positions, and that names are known and unique.
 fn check(record: &RunRecord) -> Result<(), String> {
     let names = arm_names(&record.arms);
     if names.len() != record.arms.len() {
@@ -305,7 +305,7 @@ fn read_tables(path: &Path, kept: &BTreeSet<u32>, data: &mut RunData) -> Result<
     table_file::read(&path.join(SERIES), &Points::layout(), ROW_LIMIT, &wanted, &mut take)?;
     samples.retain(|sample| kept.contains(&sample.trial));
     series.retain(|series| kept.contains(&series.trial));
-    // Files of this program have this order, others may not.
+    // Files of this program are in this order; files of other programs may not be.
     samples.sort_by_key(|sample| sample.trial);
     series.sort_by_key(|series| series.trial);
     Ok(())

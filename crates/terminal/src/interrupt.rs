@@ -1,4 +1,4 @@
-//! Ctrl-C and SIGTERM: the trial under way ends, and completed trials are kept.
+//! Ctrl-C and SIGTERM: the current trial ends, and completed trials are stored.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

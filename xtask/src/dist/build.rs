@@ -40,7 +40,7 @@ pub fn place(folder: &Path, program: Program, target: Target) -> PathBuf {
     folder.join(format!("{}-{}-linux", program.name(), target.machine))
 }
 
-/// Builds every program for a target; the inner error says what is missing here.
+/// Builds every program for a target; the inner error names what this machine lacks.
 pub fn all(
     target: Target,
     folder: &Path,

@@ -295,7 +295,7 @@ mod tests {
             String::from_utf8(source(&format!("packaging/deb/{}.postrm", package.name)).unwrap());
         let at = |folder: &str| root.join(folder).display().to_string();
         let script = script.unwrap().replace("/var/", &at("var/")).replace("/etc/", &at("etc/"));
-        // Nothing of this machine is asked for, neither its users nor its services.
+        // The script must not depend on this machine's users and services.
         let script = format!("PATH=/bin:/usr/bin\ngetent() {{ return 0; }}\n{script}");
         let script = script.replace("/run/systemd", &at("run/systemd"));
         let script = script.replace("userdel", "echo >> gone");

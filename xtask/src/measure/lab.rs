@@ -44,7 +44,7 @@ ip -n $c route add 10.98.2.0/24 via 10.98.1.2
 ip -n $s route add 10.98.1.0/24 via 10.98.2.1
 ip netns exec $r tc qdisc add dev right root tbf rate 20mbit burst 5kb limit 250000";
 
-/// Waits until standard input is closed, for whatever reason, and then removes all namespaces.
+/// Waits until standard input is closed, for any reason, and then removes all namespaces.
 const REMOVE: &str = "trap '' INT TERM HUP; read -r _
 for n in $c $r $s; do
   for p in $(ip netns pids $n 2> /dev/null); do kill -9 $p; done

@@ -36,7 +36,7 @@ pub(super) struct State {
 
 impl State {
     pub(super) fn begin_epoch(&mut self, now_s: u32) {
-        // The largest number is the epoch of an orchestrator's outcomes. A limit to the clock
+        // `u32::MAX` is the epoch of outcomes that orchestrators make. The limit of the clock
         // leaves enough numbers for all later epochs.
         self.epoch = (self.epoch + 1).max(now_s.min(EPOCH_CLOCK_MAX_S)).min(u32::MAX - 1);
         self.sequence = 0;

@@ -17,7 +17,7 @@ pub enum Fallback {
     Value(&'static str),
     /// Pairs of a profile's name and its value. A profile that is not listed has the last value.
     PerProfile(&'static [(&'static str, &'static str)]),
-    /// No default; the text says what happens without the parameter.
+    /// No default; the text describes the behaviour without the parameter.
     Absent(&'static str),
     Required,
 }
@@ -100,7 +100,7 @@ impl<T: Quantity> Key<T> {
 }
 
 impl<T: Quantity> Key<Option<T>> {
-    /// Returns a parameter without a default; `meaning` says what happens without it.
+    /// Returns a parameter without a default; `meaning` describes the behaviour without it.
     pub const fn optional(key: &'static str, meaning: &'static str, doc: &'static str) -> Self {
         Self::with(key, Fallback::Absent(meaning), doc)
     }

@@ -1,4 +1,4 @@
-//! How rules that change packets are written.
+//! Parses the rules by which packets are changed, such as `dscp:45>0+ecn:bleach`.
 //!
 //! ```text
 //! RULES  = item { "+" item }                            dscp:45>0+ecn:bleach

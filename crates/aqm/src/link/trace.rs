@@ -3,17 +3,18 @@
 //!
 //! # Profiles
 //! * `mahimahi`: as `mm-link` (`link_queue.cc`). An opportunity carries 1504 bytes (1500 and 4 of
-//!   TUN header, which all its sizes include) at one instant. One that finds no packet is lost.
-//!   Bytes that a packet leaves go to packets taken at that same moment; a packet cut short is
-//!   finished by the next opportunities. A packet larger than an opportunity can never pass.
-//! * `exact`: the opportunities of a millisecond are spread over the millisecond that ends at
-//!   their time stamp, as a constant rate. Nothing is lost when idle for part of a millisecond, and
-//!   small packets are carried fairly. Over any whole milliseconds both profiles offer the same
+//!   TUN header, which all its sizes include) at one instant. An opportunity without a packet is
+//!   lost. Bytes that remain after a packet carry further packets of that instant; a packet that
+//!   exceeds the opportunity is completed by the next ones. A packet larger than an opportunity can
+//!   never pass.
+//! * `exact`: the opportunities of a millisecond are spread over the millisecond that ends at their
+//!   time stamp, as a constant rate. Being idle for a part of a millisecond loses only that part,
+//!   and small packets are carried fairly. Over any whole milliseconds both profiles offer the same
 //!   bytes.
 //!
 //! Profile `mahimahi` differs from `mm-link` in one point: a packet that arrives exactly at the
-//! instant of an opportunity can still use it, as everywhere here; `mm-link` reads its clock in
-//! milliseconds, and lets the opportunities of a millisecond pass first.
+//! instant of an opportunity can still use it, as in all links here; `mm-link` reads its clock in
+//! milliseconds, and uses the opportunities of a millisecond before its arrivals.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;

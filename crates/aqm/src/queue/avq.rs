@@ -1,29 +1,29 @@
 //! AVQ, Adaptive Virtual Queue (Kunniyur and Srikant, SIGCOMM 2001), in profile `kunniyur`.
 //!
 //! # Principle
-//! Beside the real queue stands a virtual one, with the same arrivals, a buffer of `virtual-buffer`
-//! and a capacity of its own. An arrival that would overflow the virtual queue is marked or dropped
-//! in the real one. The capacity adapts so that what comes is `gamma` of what the link can send: it
-//! grows by `alpha * gamma` of the link's rate per second, and shrinks by `alpha` times each
-//! arrival. Signals thus follow from the rate, before any real queue: below full utilisation there
-//! is none.
+//! A virtual queue receives the same arrivals as the real one. It has a buffer of `virtual-buffer`
+//! and its own capacity. An arrival that would overflow the virtual queue is marked or dropped in
+//! the real one. The capacity adapts so that arrivals use `gamma` of the link's rate: it grows by
+//! `alpha * gamma` of the rate per second, and shrinks by `alpha` times each arrival. Signals thus
+//! follow from the rate and begin before the real queue grows; below full utilisation it stays
+//! empty.
 //!
 //! # Parameters
 //! The parameters are those of section 2 of the paper; its buffer holds 100 packets of 1000 bytes.
 //!
 //! # Where the paper leaves room
-//! * An arrival that is dropped, early or for lack of room, does not shrink the capacity, as in the
-//!   authors' own code in ns-2: against senders that do not react the capacity would fall to
-//!   nothing, and everything would be dropped. One that is marked does.
+//! * A dropped arrival, whether by the AQM or because of the limit, does not shrink the capacity,
+//!   as in the authors' own code in ns-2. Otherwise senders that do not react would reduce the
+//!   capacity to nothing, and every packet would be dropped. A marked arrival does shrink it.
 //! * The virtual capacity starts at the link's rate (ns-2: at 0.8 of it).
 //!
 //! # Divergences
-//! From ns-2: always in bytes; no marking or dropping at the front.
+//! Unlike ns-2: always in bytes; no marking or dropping at the front.
 //!
 //! # Validation
-//! The token bucket against the paper's pseudo-code in floating point; utilisation by `gamma` and a
-//! short queue under TCP, the paper's main claims (`crates/sim/tests/shelf.rs`). See
-//! `docs/queues/avq.md`.
+//! Tests compare the token bucket with the paper's pseudo-code in floating point, and check the
+//! paper's main claims, utilisation by `gamma` and a short queue under TCP
+//! (`crates/sim/tests/shelf.rs`). See `docs/queues/avq.md`.
 
 use crate::aqm::{Aqm, Verdict};
 use crate::config::{

@@ -2,35 +2,34 @@
 //! `feng`.
 //!
 //! # Principle
-//! One probability, moved by events instead of by the queue's length. A loss for lack of room (or
-//! a queue longer than `threshold`) says that too little is signalled: it rises by `increment`. An
-//! idle link says that too much is: it falls by `decrement`. After each step it stays as it is for
-//! `freeze`, so that the senders' answer is seen before the next one. Arrivals are marked or
-//! dropped with it.
+//! Events, and not the length of the queue, change one probability, with which arrivals are marked
+//! or dropped. A full queue (or one longer than `threshold`) shows too few signals: the probability
+//! rises by `increment`. An idle link shows too many: it falls by `decrement`. After each step it
+//! is constant for `freeze`, so that the senders' reaction is visible before the next step.
 //!
 //! # Parameters
 //! `freeze`, `increment` and `decrement` are the paper's `freeze_time`, `d1` and `d2` (section
 //! III), and `threshold` its `L`.
 //!
-//! The defaults are those of the ns-3 port of the authors' own simulator code. The step down is the
-//! smaller, since an idle link can mean too many signals or too little traffic, a loss only one
-//! thing.
+//! The defaults are those of the ns-3 port of the authors' own simulator code. The step down is
+//! smaller than the step up, because an idle link can have two reasons, too many signals or too
+//! little traffic, and a loss only one.
 //!
 //! # Where the paper leaves room
-//! * A link that stays idle: one idle event per `freeze` for as long as it lasts, so that a
-//!   probability from busier times does not meet whoever comes next.
-//! * When idleness begins: when the last packet has been transmitted at the link's rate; where none
-//!   is known, when it left the queue.
-//! * The next step is due once `freeze` has passed, at that very instant too.
+//! * A link that stays idle: it counts as one idle event per `freeze`, so that a later sender does
+//!   not meet a probability from busier times.
+//! * When idleness begins: when the last packet has been transmitted at the link's rate, or has
+//!   left the queue if the rate is unknown.
+//! * The next step may be made exactly `freeze` after the previous one.
 //!
 //! # Divergences
-//! From the ns-3 port: there the loss event counts only the limit, and an idle link is one event
-//! that the next arrival finds.
+//! Unlike the ns-3 port: there the loss event counts only the limit, and an idle period is one
+//! event, which the next arrival detects.
 //!
 //! # Validation
-//! Steps, freezing and idleness by hand; the equilibrium with senders that do not react; loss
-//! beside RED's with small buffers, the paper's main claim (`crates/sim/tests/shelf.rs`). See
-//! `docs/queues/blue.md`.
+//! Tests compare steps, freezing and idleness with numbers computed by hand, and check the
+//! equilibrium with senders that do not react and the paper's main claim, less loss than RED with
+//! small buffers (`crates/sim/tests/shelf.rs`). See `docs/queues/blue.md`.
 
 use crate::aqm::{Aqm, Store, Verdict};
 use crate::config::{

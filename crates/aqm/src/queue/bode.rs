@@ -2,14 +2,15 @@
 //! Ultra-Low Latency Applications"), in two profiles.
 //!
 //! # Principle
-//! Nothing is decided on arrival. When the link is free, the head is served if it has waited less
-//! than the bound, and dropped otherwise, until one may be served. The last packets of the queue
-//! are exempt: dropping them shortens nobody's wait, and a TCP sender needs them to notice a loss.
+//! No packet is judged on arrival. When the link is free, the head is sent if it has waited less
+//! than the bound, and dropped otherwise, until one is sent. The last packets of the queue are
+//! exempt: dropping them would shorten no other packet's wait, and a TCP sender needs them to
+//! notice a loss.
 //!
 //! # Parameters
 //! `bound` is the paper's *BoundedDelay* (section V-C), `exempt` its step 3.
 //!
-//! There is neither ECN nor pacing of drops: a whole window may go in one burst.
+//! BoDe has no ECN and does not pace its drops: a whole window may be dropped in one burst.
 //!
 //! # Where the profiles differ
 //! | point | `paper` | `patch` (the authors' release v1.5) |
@@ -24,8 +25,8 @@
 //! The byte rule is not in the paper: it exempts 16 packets of 100 bytes rather than 3.
 //!
 //! # How it is validated
-//! `patch` packet by packet against the authors' queue over four scripts, and against single facts
-//! of theirs; `paper` by hand-made cases at the edges; both by the law suite. See
+//! `patch` is compared packet by packet with the authors' queue over four scripts, and with single
+//! facts about it; `paper` is tested by hand-made cases at the edges; both by the law suite. See
 //! `docs/queues/bode.md`.
 
 use crate::aqm::{Aqm, Store};

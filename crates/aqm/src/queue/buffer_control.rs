@@ -2,14 +2,14 @@
 //! DOCSIS 3.0 type 35), as a tail-drop queue of that size.
 //!
 //! # Principle
-//! A modem provides the sizes `k * block` up to its hardware's `largest`. Those from `min` to `max`
-//! are acceptable; if there is none, the service flow is rejected. Of the acceptable ones it takes
-//! the closest to `target`. Where two are equally close the guideline is silent, and we take the
-//! smaller, which means less delay. Without a target the choice is the supplier's: ours is 100 ms
-//! at the peak rate (the default of DOCSIS 3.1), or all that there is where no rate is known.
+//! A modem provides the sizes `k * block` up to its hardware's `largest`. Sizes from `min` to `max`
+//! are acceptable; if no size is, the service flow is rejected. The modem selects the acceptable
+//! size that is closest to `target`. The guideline does not decide between two equally close sizes;
+//! we select the smaller, which means less delay. Without a target the supplier chooses: we select
+//! 100 ms at the peak rate (the default of DOCSIS 3.1), or the largest size if the rate is unknown.
 //!
-//! Every certified modem can give 24,576 bytes; the guideline recommends setting only a target.
-//! Sizes may also be written as times, taken at the link's sustained rate.
+//! Every certified modem can provide 24,576 bytes; the guideline recommends setting only a target.
+//! Sizes may also be written as times, which are converted at the link's sustained rate.
 //!
 //! # Validation
 //! The tests are the guideline's statements and examples.

@@ -2,16 +2,16 @@
 //! (RFC 2474 and RFC 2475 for the codepoint and the classes).
 //!
 //! # Principle
-//! A packet goes to the class that claims its DSCP, or else to the lowest. The link serves the
-//! highest class that has something to send. Nothing protects a lower class from starvation: that
-//! is what strict priority means, and the lower class's own discipline and counters show it.
+//! A packet goes to the class that claims its DSCP, or else to the lowest class. The link serves
+//! the highest class that has a packet to send. A lower class may starve, as in any strict
+//! priority; its own discipline and counters show that.
 //!
 //! # Parameters
 //! Codepoints served first are NQB (RFC 9956) and EF (RFC 3246); served second is AF4x, interactive
 //! video (RFC 4594).
 //!
-//! The defaults are the classes of the BoDe paper (section VII-C); which codepoints it used is not
-//! said.
+//! The defaults are the classes of the BoDe paper (section VII-C), which does not name its
+//! codepoints.
 //!
 //! # Where implementations differ
 //! The BoDe authors' queue picks classes by the UDP or TCP source port, found by scanning the
@@ -19,8 +19,8 @@
 //! paper describes, and its totals are the sums over the classes.
 //!
 //! # How it is validated
-//! Unit tests on order, totals and shaping classes; the law suite, with starvation reported
-//! rather than hidden. See `docs/queues/diffserv.md`.
+//! Unit tests check order, totals and classes that shape; the law suite reports starvation. See
+//! `docs/queues/diffserv.md`.
 
 use alloc::boxed::Box;
 use alloc::format;

@@ -5,7 +5,7 @@
 //! law. Victims of an overflow count as signals in their flow's CoDel.
 //!
 //! # Parameters
-//! RFC 8290 section 5; those of the law are CoDel's.
+//! The parameters are those of RFC 8290 section 5, and of CoDel.
 //!
 //! # Where the profiles differ
 //! | point | `linux` (6.12) | `rfc` |
@@ -18,8 +18,8 @@
 //! that of RFC 8289, which counts the bytes of one queue.
 //!
 //! # How it is validated
-//! Facts of ns-3's suite on credits and overflow; the CoDel inside by the vectors of `codel`; the
-//! law suite. See `docs/queues/fq-codel.md`.
+//! Tests check the facts of ns-3's suite on credits and overflow, and apply the law suite; the
+//! vectors of `codel` check the CoDel of each flow. See `docs/queues/fq-codel.md`.
 
 use alloc::boxed::Box;
 

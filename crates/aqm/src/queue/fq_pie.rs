@@ -2,9 +2,9 @@
 //!
 //! # Principle
 //! See [`Fair`](crate::queue::store::fair) for the scheduler and [`pie`] for the controller. Each
-//! flow has a PIE of its own, which sees only the delay and the backlog of its flow: a sparse flow
-//! is never dropped for what a bulk flow did. Where the whole is full, the arrival is dropped,
-//! whoever filled the queue; its flow's PIE forgets its accumulated probability.
+//! flow has a separate PIE, which sees only the delay and the backlog of its flow, so a sparse flow
+//! is never dropped because of a bulk flow. If the limit of all flows is reached, the arrival is
+//! dropped, whichever flow filled the queue, and its flow's PIE resets its accumulated probability.
 //!
 //! # Parameters
 //! `tc-fq_pie(8)`; `alpha` and `beta` are whole sixteenths up to 2, `ecn-prob` whole percents.
@@ -24,8 +24,8 @@
 //! * `bytemode` and `dq_rate_estimator`, both off by default, are not built, as in [`pie`].
 //!
 //! # Validation
-//! `tests/vectors.rs`: the kernel's own code in user space gives every packet the same fate. See
-//! `docs/queues/fq-pie.md`.
+//! `tests/vectors.rs`: every packet has the same fate as in the kernel's own code in user space.
+//! See `docs/queues/fq-pie.md`.
 
 use alloc::boxed::Box;
 

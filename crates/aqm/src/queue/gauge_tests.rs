@@ -114,7 +114,7 @@ fn dualpi2_shows_its_base_probability_and_both_queues() {
     dual.offer(0, 2, Ecn::Ect1);
     dual.take(16_000);
     dual.shows(&[
-        // 0.16 * 1 ms + 3.2 * 16 ms.
+        // `alpha` times the 1 ms above the target, and `beta` times the change of 16 ms.
         ("dualpi2.probability", 0.051_36),
         ("dualpi2.low_latency_bytes", 1_000.0),
         ("dualpi2.classic_bytes", 3_000.0),

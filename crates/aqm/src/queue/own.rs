@@ -28,7 +28,7 @@ use crate::time::Time;
 
 /// An algorithm that decides about the packets of an own queue.
 pub trait Judge: Send {
-    /// Judges an arrival that finds room. `backlog` excludes it.
+    /// Judges an arrival that is within the limit. `backlog` excludes it.
     fn on_enqueue(&mut self, _now: Time, _meta: &Meta, _backlog: Backlog) -> Verdict {
         Verdict::Pass
     }
@@ -40,7 +40,7 @@ pub trait Judge: Send {
         Verdict::Pass
     }
 
-    /// Called for an arrival that finds no room.
+    /// Called for an arrival that exceeds the limit.
     fn on_refused(&mut self, _now: Time, _meta: &Meta, _backlog: Backlog) {}
 }
 

@@ -2,14 +2,14 @@
 //! variant (Floyd 2000) and Adaptive RED (Floyd, Gummadi and Shenker 2001).
 //!
 //! # Principle
-//! A moving average of the queue length decides. Below `min` nothing is dropped; from `min` to
-//! `max` the probability rises to `max-p`, and with `gentle` from there to 1 at twice `max`; above,
-//! every arrival is dropped. `count` arrivals since the last drop raise it further, so that drops
-//! are spread evenly. While the queue is idle the average decays as if mean packets had left at the
-//! link's rate (10 Mbit/s where none is known, as `tc` assumes).
+//! A moving average of the queue length determines the probability of a drop: zero below `min`,
+//! rising to `max-p` from `min` to `max`, and with `gentle` from there to 1 at twice `max`; above,
+//! every arrival is dropped. The probability also rises with `count`, the arrivals since the last
+//! drop, so that drops are spread evenly. While the queue is idle, the average decays as if packets
+//! of mean size had left at the link's rate (10 Mbit/s if unknown, as `tc` assumes).
 //!
 //! # Parameters
-//! `min` and `max` in packets or in bytes; the average is kept in the same unit, and in bytes the
+//! `min` and `max` are in packets or in bytes, and the average has the same unit. In bytes the
 //! probability is scaled by the packet's size over `mean-packet`. Defaults are those of ns-3 (5 and
 //! 15 packets, weight 0.002, max-p 0.02, gentle). With `adaptive=on` the defaults follow the link's
 //! rate: weight `1 - exp(-1/C)` for C packets per second, `min` half of `target` (5 ms), at least 5
@@ -17,14 +17,15 @@
 //! average stays in the middle fifth of the band.
 //!
 //! # Divergences
-//! From 1993: gentle is on by default. From ns-3: no `wait` (its default spreads drops twice as
-//! wide). From Linux `sch_red`: no powers of two for the weight, one random number per arrival
-//! instead of one per cycle, and gentle; as there, ECN-capable packets are marked even above the
-//! band unless `harddrop=on`.
+//! Unlike the paper of 1993, gentle is on by default. Unlike ns-3, there is no `wait` (its default
+//! spreads drops twice as wide). Unlike Linux `sch_red`, the weight need not be a power of two,
+//! each arrival draws a random number instead of each cycle, and gentle exists. As in Linux,
+//! ECN-capable packets are marked even above the band unless `harddrop=on`.
 //!
 //! # Validation
-//! Drop rate within three standard deviations, evenness of drops, idle decay against the closed
-//! form, the adaptive rule's bounds, and the marking fractions that the kernel's own test asserts.
+//! Tests check the drop rate within three standard deviations, evenness of drops, idle decay
+//! against the closed form, the adaptive rule's bounds, and the marking fractions that the kernel's
+//! own test asserts.
 
 use crate::aqm::{Aqm, Store, Verdict};
 use crate::config::{

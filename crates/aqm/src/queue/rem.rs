@@ -2,32 +2,32 @@
 //! profile `athuraliya`.
 //!
 //! # Principle
-//! A link has a price. Every `interval` it rises by `gamma` times the excess of what came in over
-//! what the link can send, plus `alpha` times what the queue holds above `target`; where both are
-//! below, it falls. An arrival is marked or dropped with probability `1 - phi^-price`. The price
-//! stands still only where the rate matches the link *and* the queue its target, whatever the
-//! number of senders: unlike RED's, the queue says nothing of the load. And since the exponents of
-//! several links add up, an end-to-end probability tells a sender the sum of the prices on its
-//! path.
+//! A link has a price. Every `interval` the price rises by `gamma` times the excess of arrivals
+//! over the link's capacity, plus `alpha` times the backlog above `target`; it falls if both are
+//! below. An arrival is marked or dropped with probability `1 - phi^-price`. The price is constant
+//! only when the rate matches the link *and* the queue its target, for any number of senders;
+//! unlike RED's, the queue is independent of the load. The exponents of several links add up, so
+//! the end-to-end probability shows a sender the sum of the prices on its path.
 //!
 //! # Parameters
-//! The paper's; `target` is its `b*`.
+//! The parameters are the paper's; `target` is its `b*`.
 //!
 //! The defaults are those of the authors' own code in ns-2.
 //!
 //! # Divergences from that code
 //! * Rate and queue are measured in bytes over `mean-packet`, so that small packets count as little
 //!   as they cost; the probability is the same for all sizes.
-//! * Marks are set on arrival, not on departure, as drops are.
-//! * The price has an upper bound, where the probability is one but for 2^-32.
+//! * Marks are set on arrival, as drops happen on arrival, and not on departure.
+//! * The price has an upper bound, at which the probability is 1 - 2^-32.
 //!
 //! # Time
-//! Updates are replayed at their nominal instants with the backlog of that time. While nothing
-//! comes, each adds the same, and all that are due are added in one step.
+//! Updates are replayed at their nominal instants with the backlog of that time. Without arrivals
+//! each update has the same step, so that all due updates are added at once.
 //!
 //! # Validation
-//! Prices against the closed form; rate and queue match for 4 and for 60 senders alike, the paper's
-//! main claim (`crates/sim/tests/shelf.rs`). See `docs/queues/rem.md`.
+//! Tests compare prices with the closed form, and check the paper's main claim: rate and queue
+//! match their targets for 4 and for 60 senders alike (`crates/sim/tests/shelf.rs`). See
+//! `docs/queues/rem.md`.
 
 use crate::aqm::{Aqm, Store, Verdict};
 use crate::config::{

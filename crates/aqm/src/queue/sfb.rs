@@ -2,35 +2,41 @@
 //! `sch_sfb.c` of Linux 6.12 over its default queue.
 //!
 //! # Principle
-//! One queue, and beside it a Bloom filter of 8 levels of 16 bins. A flow's hash names one bin per
-//! level; each bin counts the packets that it has in the queue and holds a probability. An arrival
-//! that finds a bin empty lowers the bin's probability by `decrement`; one that finds `target`
-//! packets or more raises it by `increment` (BLUE per bin). The packet is marked or dropped by the
-//! lowest probability among its bins, since a bin that a greedy flow shares says nothing of the
-//! others. Where all its bins hold `max` packets it is dropped; where all their probabilities are
-//! one, the flow does not react, and all such flows together pass `penalty-rate` packets a second.
-//! Every `rehash` another hash takes over, so that two flows do not share all bins for ever.
+//! A Bloom filter of 8 levels of 16 bins controls one queue. A flow's hash selects one bin per
+//! level. Each bin counts its packets in the queue and has a probability. An arrival at an empty
+//! bin lowers the bin's probability by `decrement`; an arrival at a bin with `target` packets or
+//! more raises it by `increment` (BLUE per bin). The packet is marked or dropped with the lowest
+//! probability among its bins, because a bin that is shared with a greedy flow does not describe
+//! the packet's own flow. If all its bins have `max` packets, it is dropped. If all their
+//! probabilities are one, the flow does not react; all such flows together send `penalty-rate`
+//! packets per second. Every `rehash` the hash changes, so that no two flows share all bins for
+//! ever.
 //!
 //! # Parameters
-//! `tc-sfb(8)`; the kernel's `limit` is the queue length of the device.
+//! The parameters are those of `tc-sfb(8)`; the kernel's `limit` is the queue length of the device.
 //!
 //! # Quirks of the kernel that are kept
-//! * Probabilities change with arrivals alone: a flow that comes back finds what it left.
-//! * Above one half ECN-capable packets are dropped too, twice as often as the excess says.
-//! * Only flows that do not react warm the next filter up. What an earlier use left in it stays.
-//! * The packet that finds a hash expired is still judged by the old filter, with a new key.
-//! * The bucket of the penalty box is filled only when it is found empty, for ten seconds at most.
+//! * Probabilities change only with arrivals: a flow that returns after a pause has its old
+//!   probability.
+//! * Above one half, ECN-capable packets are dropped, too, with twice the excess over one half as
+//!   the probability.
+//! * Only flows that do not react train the next filter, which starts with the content of its
+//!   earlier use.
+//! * The packet with whose arrival a hash expires is still judged by the old filter, with a new
+//!   key.
+//! * The bucket of the penalty box is refilled only when it is empty, with the tokens of ten
+//!   seconds at most.
 //!
 //! # Divergences from the kernel
 //! * Its clock is a jiffy of 1 ms (HZ=1000).
 //! * The hash is SplitMix64 of a key and `meta.flow`, not SipHash of the addresses. Keys and draws
-//!   are two streams, so that another hash does not change who is lucky.
+//!   have separate streams, so that another hash does not change the draws.
 //! * `limit` is at most 65535, so that no count of a bin can saturate.
-//! * No other queue can be put inside, and no classifier in front.
+//! * Inner queues and classifiers are not supported.
 //!
 //! # Validation
-//! `tests/vectors.rs`: the kernel's own code in user space gives every packet the same fate. See
-//! `docs/queues/sfb.md`.
+//! `tests/vectors.rs`: every packet has the same fate as in the kernel's own code in user space.
+//! See `docs/queues/sfb.md`.
 
 use alloc::collections::VecDeque;
 

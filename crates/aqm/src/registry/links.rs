@@ -198,7 +198,7 @@ mod tests {
             ("10mbit", "10001kbit"),
             ("10mbit", "10mbit:delay=1ns"),
             ("steps:0s=6mbit,10s=600kbit", "steps:0s=6mbit,11s=600kbit"),
-            // Printed, both are 0.
+            // Both are printed as 0.
             ("10mbit:loss=0.0000001", "10mbit:loss=0.0000002"),
         ] {
             assert_ne!(meaning(one), meaning(other), "{one} and {other}");

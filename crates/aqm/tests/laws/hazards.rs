@@ -1,4 +1,4 @@
-//! Places where queue disciplines are known to go wrong.
+//! Situations in which queue disciplines are known to fail.
 
 use underload_aqm::config::LinkFacts;
 use underload_aqm::laws::{self, Subject};

@@ -122,7 +122,7 @@ fn strangers_and_other_addresses_get_no_answer() {
 }
 
 /// Another session sends valid checks of that session with this browser's address as their sender,
-/// before and after the channel is open, and then ends. The channel goes on.
+/// before and after the channel is open, and then ends. The channel must stay open.
 #[test]
 fn nobody_takes_the_address_of_anothers_channel() {
     let mut server = Server::new();

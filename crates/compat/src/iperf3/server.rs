@@ -33,7 +33,7 @@ pub struct Iperf3Server {
 pub struct Iperf3Counts {
     /// Tests that ran to their results.
     pub finished: u64,
-    /// Clients asked to retry later, or closed because no place was free.
+    /// Clients that were rejected with "busy", or closed because no place was free.
     pub busy: u64,
     pub refused: u64,
     /// Tests that the server ended: overtime, idle, too fast, no thread, or because it stops.

@@ -71,7 +71,7 @@ impl Session {
         u128::from(lasted_ns) > agreed_ns
     }
 
-    /// Counts a probe; `None` if it came too soon after earlier ones.
+    /// Counts a probe; `None` if it arrived too soon after earlier ones.
     pub(super) fn note(&mut self, now_ns: u64, sequence: u32) -> Option<ReceivedSoFar> {
         self.first_used_ns.get_or_insert(now_ns);
         self.last_used_ns = now_ns;

@@ -58,7 +58,7 @@ impl fmt::Display for Finding {
 }
 
 /// Checks the bytes of a file. Returns the findings by severity, then by place. Without a secret
-/// the CMTS MIC is not checked, and a note says so.
+/// the CMTS MIC is not checked, and a note reports that.
 pub fn check(bytes: &[u8], secret: Option<&Secret>) -> Vec<Finding> {
     let mut findings = match Config::decode_lenient(bytes, &Limits::default()) {
         Err(error) => vec![structure::unreadable(&error)],

@@ -32,13 +32,13 @@ const OPPORTUNITY_BYTES: u32 = 1500;
 pub const OPPORTUNITY_RATE_MAX: Rate = Rate::from_megabits_per_second(100_000);
 /// Departures are reported when transmission starts, up to this much ahead of their time.
 const REORDER: Span = Span::from_secs(2);
-/// Most events that wait to be ordered.
+/// Maximum number of events that wait to be ordered.
 const REORDER_MAX: usize = 1 << 20;
 
 /// Writes one direction's log until the journal ends, and returns the number of events. `rng` is
 /// the stream of the running link, so that both have the same capacity.
 ///
-/// Once `is_abandoned`, the rest is not written, and the last line says so.
+/// Once `is_abandoned` is true, the rest is not written, and the last line reports that.
 pub fn write_events(
     path: &Path,
     header: &str,

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
-/// Most queries under way; more are dropped, as by an overloaded resolver.
+/// Maximum number of queries under way; more are dropped, as by an overloaded resolver.
 const QUERIES_MAX: usize = 64;
 const ANSWER_LIMIT: Duration = Duration::from_secs(10);
 

@@ -274,8 +274,9 @@ impl Drop for Namespace {
     }
 }
 
-/// Kills the first process of a process namespace, and with it all others. It is gone when all of
-/// them are reaped. A [`Process`] that still exists is reaped only later, so the wait is bounded.
+/// Kills the first process of a process namespace, and with it all others. That process ends when
+/// all others have been reaped. A [`Process`] that still exists is reaped only later, so the wait
+/// is bounded.
 fn end_process_namespace(init: Pid) {
     const LOOKS: u32 = 100;
     let _ = kill(init, Signal::SIGKILL);

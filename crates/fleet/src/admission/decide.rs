@@ -28,9 +28,9 @@ pub struct ServerLoad {
 }
 
 impl ServerLoad {
-    /// Whether a heartbeat came within `timeout`. A heartbeat after `now` was dated by another
-    /// clock: slightly later by another orchestrator's, much later by this one before it was set
-    /// back.
+    /// Whether the last heartbeat is at most `timeout` old. A heartbeat after `now` was dated by
+    /// another clock: slightly later by another orchestrator's, much later by this one before it
+    /// was set back.
     pub fn is_alive(&self, now: Time, timeout: Span) -> bool {
         self.heard.is_some_and(|heard| heard >= now - timeout && heard <= now + timeout)
     }
@@ -75,9 +75,9 @@ pub struct Demand {
     pub loaded_in_segment: Option<u32>,
 }
 
-/// Most servers that are tried for a run.
+/// Maximum number of servers that are tried for a run.
 pub(crate) const TRIED_MAX: usize = 4;
-/// Most draws to find [`TRIED_MAX`] servers that are alive.
+/// Maximum number of draws to find [`TRIED_MAX`] servers that are alive.
 const DRAWS_MAX: usize = 16;
 
 /// Indices of servers with enough free capacity for a run, the emptiest first; at least one.

@@ -28,13 +28,13 @@ pub struct Limits {
     pub bytes_per_month: u64,
 }
 
-/// Most servers that one run tries.
+/// Maximum number of servers that one run tries.
 pub const TRIES_MAX: usize = 4;
 /// Pause between two attempts of one run.
 pub const TRY_PAUSE: Span = Span::from_secs(3);
 /// Requests for runs after the agent starts that are not paced.
 pub const ASK_BURST: u64 = 60;
-/// Most probes of a run: their samples are in memory until it ends.
+/// Maximum number of probes of a run: their samples are in memory until it ends.
 const PROBES_MAX: u64 = 300_000;
 /// Largest probe, with its headers.
 const PROBE_BYTES_MAX: u32 = 1_500;
@@ -274,7 +274,7 @@ mod tests {
     fn no_24_hours_and_no_30_days_exceed_their_bytes() {
         let limits = Limits { bytes_per_day: 1_000, bytes_per_month: 9_000, ..Limits::default() };
         let (mut usage, mut moved) = (Usage::default(), Vec::new());
-        // Uses whatever is left every 20 minutes for 100 days.
+        // Uses all remaining bytes every 20 minutes for 100 days.
         for slot in 0..100 * 72_usize {
             let bytes = usage.bytes_left(&limits).min(if slot % 5 == 0 { 700 } else { 90 });
             usage.add_bytes(bytes);

@@ -1,4 +1,4 @@
-//! The state machine of a device: which request, run or wait comes next.
+//! The state machine of a device, which determines the next request, run or wait.
 //!
 //! The agent has no socket, clock or file. [`Agent::next`] returns the next task, the caller
 //! executes it, and [`Agent::hear`] receives the result. Times are of a monotonic clock; the agent
@@ -103,7 +103,7 @@ enum RequestKind {
     HandIn,
 }
 
-/// The shortest and the longest interval between requests for runs, whatever an answer says.
+/// The shortest and the longest interval between requests for runs; answers cannot override them.
 const POLL_LEAST: Span = Span::from_secs(1);
 const POLL_MOST: Span = Span::from_millis(POLL_MOST_MS);
 const POLL_MOST_MS: u64 = 86_400_000;

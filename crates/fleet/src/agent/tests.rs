@@ -285,7 +285,7 @@ fn a_removal_that_is_taken_back_or_repeated_stops_no_device() {
             driven.now = until;
         }
     }
-    // An orchestrator answers normally: a later removal starts anew.
+    // An orchestrator answers normally, so a later removal needs two statements again.
     assert!(matches!(driven.next(&IDLE), Task::Ask { .. }));
     driven.hear(answer(None));
     assert_eq!(driven.agent.removal(), None);
@@ -554,7 +554,7 @@ fn no_answer_lifts_the_limits_of_a_home() {
     let total: u64 = runs.iter().map(|(_, bytes)| bytes).sum();
     assert_eq!(total, home.bytes_per_month, "of ten days");
     assert!(began_at < end && asked > runs.len() as u64 * 2, "the premise: it was asked for more");
-    // 60 at once after each of 22 starts, and 80 a day.
+    // The limits allow 60 requests at once after each of 22 starts, and 80 per day.
     assert!(asked <= 60 * 22 + 80 * 10, "{asked} requests");
 }
 

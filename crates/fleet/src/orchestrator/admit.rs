@@ -20,9 +20,9 @@ use crate::message::{
 use crate::plan::{ENTRIES_MAX, Plan, RUN_LASTS_MAX, Tier};
 use crate::store::{Device, HeldLease, Leases, Server, StoreError, Transaction};
 
-/// Most leases that one request ends because they expired.
+/// Maximum number of leases that one request ends because they expired.
 const ENDED_MAX: usize = 64;
-/// Most servers that a lease may be moved from.
+/// Maximum number of servers that a lease may be moved from.
 const TRIED_MAX: usize = 16;
 /// A larger capacity of a server is a mistake: a petabit per second.
 const CAPACITY_MAX: u64 = 1_000_000_000_000_000;

@@ -51,13 +51,13 @@ pub const START_MS: u64 = 30_000;
 pub const STEP_EXTRA_MS: u64 = 3_000;
 /// A silent device may send the result of a run for this long after the run was assigned.
 pub const OWED_MS: u64 = 30 * 86_400_000;
-/// Most runs without a result; a device with as many is assigned no other.
+/// Maximum number of runs without a result; a device with as many is assigned no other.
 pub const OPEN_MAX: usize = 64;
-/// Most plans that are not over.
+/// Maximum number of plans that are not over.
 pub const PLANS_MAX: usize = 32;
-/// Most outcomes that one request makes; the next request continues.
+/// Maximum number of outcomes that one request makes; the next request continues.
 const MADE_MAX: usize = 256;
-/// Most leases that a heartbeat may end.
+/// Maximum number of leases that a heartbeat may end.
 pub const HEARTBEAT_ENDED_MAX: usize = 4_096;
 /// Interval of a server's heartbeats.
 pub const HEARTBEAT_MS: u64 = 10_000;

@@ -152,7 +152,7 @@ impl Schedule {
     }
 }
 
-/// An assigned run whose result never came.
+/// An assigned run whose result did not arrive in time.
 pub(super) fn missed(plan: &str, open: &crate::store::OpenRun, reason: &'static str) -> Ended {
     Ended {
         plan: plan.to_owned(),

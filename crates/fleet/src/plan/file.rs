@@ -15,7 +15,7 @@ use super::{
 use crate::device::Attributes;
 use crate::schedule::{DAY, Window};
 
-/// Most steps of a run, tiers of a plan, cohorts, and classes of a step.
+/// Maximum number of steps of a run, tiers of a plan, cohorts, and classes of a step.
 pub(crate) const ENTRIES_MAX: usize = 64;
 /// A run ends on the day on which it begins, or on the next.
 pub(crate) const RUN_LASTS_MAX: Span = Span::from_secs(3_600);

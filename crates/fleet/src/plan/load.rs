@@ -76,7 +76,7 @@ pub const ROW_BYTES: f64 = 171.5;
 const REQUESTS_PER_RUN: f64 = 3.0;
 /// Days of a month that a budget is for.
 const DAYS_PER_MONTH: f64 = 30.0;
-/// Most units of a pool in the calculation: one unit more or less does not matter.
+/// Maximum number of units of a pool in the calculation: one unit more or less does not matter.
 const POOL_UNITS_MAX: f64 = 1e5;
 /// Units of the smallest run if runs differ in size.
 const UNITS_OF_THE_SMALLEST: f64 = 16.0;

@@ -20,7 +20,7 @@ pub(super) struct Reading<F> {
     pub numbers: Vec<usize>,
 }
 
-/// Most mistakes that are reported.
+/// Maximum number of mistakes that are reported.
 const MISTAKES_MAX: usize = 64;
 /// Longest text that is repaired.
 const REPAIRED_BYTES_MAX: usize = 64 << 10;

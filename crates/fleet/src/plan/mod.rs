@@ -25,7 +25,7 @@ pub use values::traffic_bytes;
 pub const BYTES_MAX: usize = 1 << 20;
 /// Longest name of a plan or a cohort, in bytes.
 pub const NAME_MAX: usize = 64;
-/// Most lines: a day of them is simulated within a few gigabytes of memory.
+/// Maximum number of lines: a day of them is simulated within a few gigabytes of memory.
 pub const LINES_MAX: u32 = 100_000_000;
 pub const SERVERS_MAX: u32 = 100_000;
 

@@ -28,7 +28,7 @@ pub struct Settings {
     pub rules: Rules,
 }
 
-/// Most days: seconds are counted in 32 bits.
+/// Maximum number of days: seconds are counted in 32 bits.
 pub const DAYS_MAX: u32 = 366;
 /// Interval of the servers' heartbeats, seconds.
 const HEARTBEAT_SECONDS: u64 = 10;

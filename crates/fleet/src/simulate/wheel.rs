@@ -39,8 +39,8 @@ impl<E: Copy> Wheel<E> {
     /// Begins the next second.
     pub fn begin_second(&mut self) {
         self.now = std::mem::take(&mut self.seconds[self.begun]);
-        // The sort is stable and the list reversed first, so that equal times come in the order in
-        // which they were added.
+        // The sort is stable and the list reversed first, so that events of equal times have the
+        // order in which they were added.
         self.now.reverse();
         self.now.sort_by_key(|(time, _)| std::cmp::Reverse(*time));
         self.begun += 1;

@@ -30,7 +30,7 @@ pub trait Operate: Send + Sync + 'static {
         sha256: &str,
     ) -> Result<Option<Operator>, StoreError>;
 
-    /// Executes an action and logs it. The inner error says why it was rejected.
+    /// Executes an action and logs it. The inner error is the reason why it was rejected.
     fn act(
         &self,
         now_ms: u64,

@@ -237,7 +237,7 @@ impl Loaded {
         Ok(Self { kind, sums, hidden, left_out })
     }
 
-    /// Returns a sentence that says why nothing is shown. `period` is text.
+    /// Returns a sentence with the reason why nothing is shown. `period` is text.
     pub(super) fn nothing(&self, ask: &Ask, period: &str) -> String {
         let words = self.words();
         if self.left_out.days > 0 {

@@ -15,7 +15,7 @@ use super::rollup::{Batch, Cell, CellBytes, Key, Place, Planned, RolledUp, Rollu
 use super::tables::{KEYS, NUMBERS, SUMS, encoded};
 
 /// A connection for background work. Every orchestrator may have a keeper: one that finds another
-/// at work does nothing. It reads and folds while others write.
+/// keeper working does nothing. It reads and folds while other connections write.
 pub struct Keeper {
     pub(super) database: Box<dyn Database>,
     planned: Arc<Planned>,

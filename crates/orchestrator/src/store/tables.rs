@@ -131,8 +131,8 @@ impl Table {
         format!("{} ON CONFLICT ({}) DO UPDATE SET {}", self.insert(), self.key(), set.join(", "))
     }
 
-    /// Changes the last column of rows in which it still has the value that was read, which follows
-    /// the new values.
+    /// Replaces the last column of rows. The value that was read follows the new values of a row; a
+    /// row that has another value by now stays unchanged.
     pub(super) fn swap(&self) -> String {
         let Self { name, keys, columns } = self;
         let last = columns[columns.len() - 1];

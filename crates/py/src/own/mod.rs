@@ -104,7 +104,7 @@ impl Watch {
         }
     }
 
-    /// Does `work` on a thread that Python does not know, with one thread state of Python: a state
+    /// Runs `work` on a thread that Python does not know, with one thread state of Python: a state
     /// per call would cost more than the calls.
     pub fn hosts<T: Send>(work: impl FnOnce() -> T + Send) -> T {
         Python::attach(|py| py.detach(work))
@@ -197,7 +197,7 @@ impl Object {
 
 /// Drops Python's objects on the thread that used them, as some require.
 fn give_up<T>(owned: T) {
-    // `None` after Python has ended: its objects are gone.
+    // `None` after Python has ended, when its objects no longer exist.
     Python::try_attach(|_| drop(owned));
 }
 

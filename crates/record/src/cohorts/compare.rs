@@ -25,13 +25,13 @@ pub fn compare(cohort: &[f64], reference: &[f64]) -> Option<Compared> {
     })
 }
 
-/// An estimate without the ends outside of `range`, which come from lost probes; `None` if the
-/// estimate itself is outside.
+/// An estimate without the ends outside of `range`, which lost probes cause; `None` if the estimate
+/// itself is outside.
 fn answered(estimate: Estimate, range: Range<f64>) -> Option<Estimate> {
     let Estimate { value, low, high } = estimate;
     let within = |value: &f64| range.contains(value);
     within(&value).then(|| Estimate { value, low: low.filter(within), high: high.filter(within) })
 }
 
-/// Ratios, and differences in ms, above this come from lost probes.
+/// Larger ratios, and larger differences in ms, are caused by lost probes.
 const RATIO_MAX: f64 = 1e9;

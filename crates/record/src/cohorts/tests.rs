@@ -1,4 +1,4 @@
-//! Studies of synthetic lines whose true differences are known.
+//! Studies of synthetic lines, whose true differences are known.
 
 use super::*;
 

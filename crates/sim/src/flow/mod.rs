@@ -34,9 +34,11 @@ pub struct FlowConfig {
     /// Number of its client host.
     pub host: u32,
     pub extra: ExtraDelay,
-    /// Start; `None`: a probe at 0, an application with the load phase, other flows with the ramp.
+    /// When it starts. `None` means time 0 for a probe, the start of the load phase for an
+    /// application, and the start of the ramp for other flows.
     pub start: Option<Time>,
-    /// When it stops sending new data; `None`: a probe at the end, others with the load phase.
+    /// When it stops sending new data. `None` means the end of the trial for a probe, and the end
+    /// of the load phase for other flows.
     pub stop: Option<Time>,
 }
 

@@ -49,8 +49,8 @@ impl Receiver {
         if self.tick_end == Time::MAX {
             self.tick_end = now + TICK;
         }
-        // The gap after the end of a flight says nothing about the rate, and the packet that ends
-        // it only that the link works.
+        // The gap after the end of a flight shows nothing about the rate, and the packet that ends
+        // it shows only that the link works.
         let counts = self.observe_until(now);
         self.observed += u32::from(counts);
         self.alive |= !counts;

@@ -160,7 +160,7 @@ mod tests {
         assert!(undo.all_duplicates());
         undo.give_up();
         assert!(!undo.all_duplicates());
-        // A segment from before is still in flight.
+        // A segment that was sent before the reduction is still in flight.
         undo.begin(9, None, 1);
         undo.on_retransmission(Time::ZERO);
         undo.on_duplicate(9);

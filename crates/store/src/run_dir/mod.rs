@@ -166,7 +166,7 @@ impl RunDir {
         PacketTable::new(path, file)
     }
 
-    /// Stores a finished trial. Trials come in the order of their index; the slices may be empty.
+    /// Stores a finished trial. Trials must be in order of their index; the slices may be empty.
     ///
     /// # Errors
     /// Returns [`StoreError::Inconsistent`] if the trial, a sample or a series does not belong to

@@ -208,7 +208,7 @@ fn what_cannot_be_kept_of_a_run_keeps_the_run() {
     for (file, is_left) in [("run.json", true), ("samples.parquet", true), ("report.html", false)] {
         assert_eq!(run.path.join(file).exists(), is_left, "{file}");
     }
-    // The run is unchanged, and is removed once the disk has room.
+    // The run is unchanged, and can be removed once the disk has space.
     let again = series.members().unwrap().runs[0].clone();
     series.remove(&again, || Ok(())).unwrap();
     assert!(!run.path.exists());

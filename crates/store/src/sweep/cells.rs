@@ -30,7 +30,7 @@ pub struct SweepCell {
     pub metrics: Vec<Option<Interval>>,
 }
 
-/// Summarises rows, which come in the order of their cells.
+/// Summarises rows, which are in order of their cells.
 #[derive(Debug)]
 pub(super) struct CellFold {
     columns: SweepColumns,

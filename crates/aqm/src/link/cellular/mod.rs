@@ -1,26 +1,26 @@
 //! A synthetic cellular link: the Cox process of Sprout (Winstein, Sivaraman and Balakrishnan,
 //! NSDI 2013, section 3.1), a Poisson process of delivery opportunities whose rate wanders.
 //!
-//! Time advances in ticks (the paper's inference: 20 ms). In each tick the rate takes a step of
-//! Brownian motion, reflected at `min` and `max`; a Poisson number of opportunities of that mean is
-//! drawn; they are offered as a constant rate over the tick. Outages interrupt it.
+//! Time advances in ticks (20 ms in the paper's inference). In each tick the rate takes a step of
+//! Brownian motion, reflected at `min` and `max`. The link draws a Poisson number of opportunities
+//! with that mean, and offers them as a constant rate over the tick. Outages interrupt the process.
 //!
 //! # Deviations from the paper
-//! * The motion may be pulled towards `centre` (an Ornstein-Uhlenbeck process, time constant
-//!   `reversion`): without the pull the rate has the uniform distribution between its bounds in the
-//!   long run, which no recording has. Without `reversion` it is the paper's motion.
-//! * An outage begins at exponential gaps, in place of when the motion reaches zero: so its
-//!   frequency and the rate's spread can be fitted apart. Its length is exponential, as the paper
-//!   has it, or of Pareto's law with shape 2 (density falling with the third power; the paper's
-//!   Figure 2 finds a power of 3.27 beyond 20 ms), cut off at `outage-max`. Both are in whole
-//!   ticks. The motion stands still in an outage.
-//! * `reconfigure` draws the rate afresh at fixed intervals from its long-run distribution, for
-//!   links that are reassigned by a clock.
+//! * The motion may revert to `centre` (an Ornstein-Uhlenbeck process with the time constant
+//!   `reversion`): otherwise the rate has a uniform distribution between its bounds in the long
+//!   run, which no recording has. Without `reversion` it is the paper's motion.
+//! * Outages begin after exponentially distributed gaps, and not when the motion reaches zero, so
+//!   that their frequency and the spread of the rate can be fitted separately. The length is
+//!   exponential, as in the paper, or of Pareto's law with shape 2 (the density falls with the
+//!   third power; the paper's Figure 2 finds a power of 3.27 beyond 20 ms), limited to
+//!   `outage-max`. Gaps and lengths are whole ticks. The motion stops during an outage.
+//! * `reconfigure` draws a new rate at fixed intervals from the long-run distribution, for links
+//!   that are reassigned by a clock.
 //! * The motion starts from its long-run distribution rather than from a given rate.
 //!
-//! Ticks are made when the link reaches them, so that memory does not grow, and idle time costs a
-//! few tens of nanoseconds per tick. Everything follows from the link's stream of random numbers
-//! and the tick's number, never from when or how often the link is asked.
+//! Ticks are computed when the link reaches them, so that memory does not grow; idle time costs a
+//! few tens of nanoseconds per tick. The results follow only from the link's stream of random
+//! numbers and the tick's number, and do not depend on when or how often the link is polled.
 
 mod params;
 
@@ -158,9 +158,9 @@ struct Process {
     next_reconfiguration: Time,
 }
 
-/// Ticks that are stepped through one by one during a silence: a day of ticks of 20 ms. After a
-/// longer silence, which only a wrong time stamp produces, the rate is drawn anew, so that the work
-/// is bounded.
+/// Maximum number of ticks that are computed one by one after a silence: a day of ticks of 20 ms.
+/// After a longer silence, which only a wrong time stamp produces, a new rate is drawn, so that the
+/// work is bounded.
 const SILENCE_MAX_TICKS: u64 = 1 << 22;
 
 const ONE_Q32: u64 = 1 << 32;

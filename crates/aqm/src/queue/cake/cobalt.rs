@@ -1,10 +1,10 @@
 //! COBALT: CoDel and BLUE together, one of each per flow.
 //!
-//! CoDel controls flows that respond to signals. BLUE drops at random packets of a flow that fills
-//! the memory nevertheless: more with every overflow, less whenever the flow's queue becomes empty.
-//! This CoDel does not store since when the delay is above target: `drop_next` is both the end of
-//! the first interval and the schedule of signals. When the delay is gone, the count decreases
-//! along the same schedule instead of being reset.
+//! CoDel controls flows that respond to signals. BLUE randomly drops packets of a flow that fills
+//! the memory nevertheless: with a probability that rises with every overflow and falls whenever
+//! the flow's queue becomes empty. This CoDel does not store since when the delay is above target:
+//! `drop_next` is both the end of the first interval and the schedule of signals. When the delay is
+//! below target again, the count decreases along the same schedule instead of being reset.
 //!
 //! Two properties of Linux are retained on purpose:
 //! * a queue that has never signalled has a reciprocal of zero, so its first signal comes with the
@@ -73,7 +73,7 @@ const BLUE_UP_Q32: u32 = 1 << 24;
 const BLUE_DOWN_Q32: u32 = 1 << 20;
 
 impl Cobalt {
-    /// Called when a packet of the flow was dropped for lack of room.
+    /// Called when a packet of the flow was dropped because of the memory limit.
     #[cold]
     pub fn on_overflow(&mut self, now: Time, law: &Law) -> Blue {
         let mut blue = Blue::Same;

@@ -3,11 +3,11 @@
 //! A binary heap that is not maintained until memory runs out: the first overflow builds it, and it
 //! is updated until 65,535 packets have left without another overflow.
 //!
-//! The heap is inexact, and Linux's fates depend on that. A queue that has shrunk sinks below its
-//! children, but is not compared with their children: the largest value among the children still
-//! counts as its own. So the heap finds the longest queue right after it was built, and later often
-//! another long one, until the queue that it names is empty and it is rebuilt. The numbers of the
-//! queues, which decide ties, are Linux's, too.
+//! The heap is inexact, and the fates in Linux depend on that. A queue that has shrunk moves below
+//! its children, but is not compared with their children: the largest value among the children
+//! still counts as its own. So the heap finds the longest queue right after it was built, and later
+//! often another long queue, until that queue is empty and the heap is rebuilt. Ties are decided by
+//! the numbers of the queues, as in Linux.
 
 use alloc::vec;
 use alloc::vec::Vec;

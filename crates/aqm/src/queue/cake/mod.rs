@@ -3,31 +3,31 @@
 //!
 //! # Principle
 //! A packet goes to a *tin* by its codepoint (`tins`), and there to the queue of its flow. The
-//! queues of a tin take turns by DRR++, sparse flows first (`tin`); the turns of a host that has
-//! several bulk flows are shorter, so that hosts get equal shares before flows do. Flows and hosts
-//! find their places by eight-way set-associative hashing (`ways`), which makes collisions rare.
-//! Each flow has a `cobalt` of its own, CoDel and BLUE together. Where memory runs out, the longest
-//! queue of all loses packets from its head (`longest`).
+//! queues of a tin take turns by DRR++, sparse flows first (`tin`). A host with several bulk flows
+//! gets shorter turns, so that hosts get equal shares before flows do. The queue of a flow and the
+//! entry of a host are found by eight-way set-associative hashing (`ways`), which makes collisions
+//! rare. Each flow has a `cobalt`, which is CoDel and BLUE together. If memory runs out, packets
+//! are dropped from the head of the longest queue (`longest`).
 //!
-//! A `shaper` without bursts (with `rate`) says when the next packet may leave, and a tin that is
-//! within its share of the rate goes before one that is not. Without, the link behind sets the
-//! pace, and the tins take turns by weight.
+//! With `rate`, a `shaper` without bursts determines when the next packet may leave, and tins
+//! within their share of the rate precede the others. Without `rate`, the link behind the queue
+//! sets the pace, and the tins take turns by weight.
 //!
 //! # Profile
-//! `linux` is the behaviour of Linux 6.12, to the packet. COBALT has two properties of the kernel's
-//! code that its description does not ask for; see `cobalt`.
+//! `linux` is the behaviour of Linux 6.12, packet by packet. COBALT has two properties of the
+//! kernel's code that its description does not require; see `cobalt`.
 //!
 //! # Divergences from Linux
-//! * Flow and hosts are `meta.flow`, `meta.src` and `meta.dst` as they are, not Jenkins hashes of
-//!   addresses: callers who number their flows get no collisions below 1024.
+//! * Flow and hosts are `meta.flow`, `meta.src` and `meta.dst`, not Jenkins hashes of addresses:
+//!   callers who number their flows get no collisions below 1024.
 //! * Memory is counted in packet lengths, with at least 64 bytes per packet, not in kernel buffers.
-//! * Not built: the ACK filter (disciplines do not see TCP headers), `wash` (they change no field
-//!   but ECN), `autorate-ingress`, `nat`, `fwmark`, filters, negative overheads. Super-packets are
-//!   not split here; the emulator cuts them before.
+//! * Not implemented: the ACK filter (disciplines do not see TCP headers), `wash` (disciplines
+//!   change only the ECN field), `autorate-ingress`, `nat`, `fwmark`, filters, negative overheads.
+//!   Super-packets are not split here; the emulator cuts them before.
 //!
 //! # How it is validated
-//! Packet by packet against Linux's own code (`tests/vectors.rs`), the laws, the kernel's figures
-//! (`underload run kernel/20mbit`). See `docs/queues/cake.md`.
+//! Tests compare each packet with Linux's own code (`tests/vectors.rs`), apply the laws, and
+//! compare figures with the kernel's (`underload run kernel/20mbit`). See `docs/queues/cake.md`.
 
 mod cobalt;
 mod config;
@@ -58,7 +58,7 @@ use shaper::{Pace, Shaper, bytes_per_second};
 use tin::{Tin, law_of};
 use ways::QUEUES;
 
-/// The index of queues has room for the queues of this many tins.
+/// The number of tins for whose queues the index has space.
 const MAX_TINS: usize = 8;
 
 /// The least memory that a packet counts, so that empty packets are bounded, too.
@@ -255,8 +255,8 @@ impl<P> Cake<P> {
         Some(self.current)
     }
 
-    /// Serves a tin until a packet leaves. `None` if a flow was found empty: then the tin is chosen
-    /// anew. Only the first flow of a whole dequeue may be a decaying one.
+    /// Serves a tin until a packet leaves. Returns `None` if a flow was found empty: then a tin is
+    /// chosen again. Only the first flow of a whole dequeue may be a decaying one.
     fn serve(
         &mut self,
         now: Time,

@@ -202,7 +202,7 @@ impl Aqm for Linux {
         store.pop()
     }
 
-    /// Packets dropped for lack of room count as signals too, so that the law presses harder.
+    /// Packets that an overflow drops count as signals, too, so that the law signals more often.
     fn on_overlimit(&mut self, _now: Time, packets: u32) {
         self.count = self.count.wrapping_add(packets);
     }

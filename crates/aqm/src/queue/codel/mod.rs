@@ -1,11 +1,11 @@
 //! CoDel, Controlled Delay (RFC 8289), in three profiles.
 //!
 //! # Principle
-//! A queue that drains within a round trip is good; one that stays is bad. CoDel watches the
-//! *minimum* sojourn over a sliding `interval`: once every packet of an interval has waited
-//! `target` or longer, it drops (or marks) a packet at the head, and again after
-//! `interval / sqrt(count)`, faster and faster until one packet gets through below `target`.
-//! A queue that holds no more than one packet behind the head (`guard_bytes`) is never signalled.
+//! A queue that drains within a round trip is useful; a standing queue is only delay. CoDel
+//! observes the *minimum* sojourn over a sliding `interval`: once every packet of an interval has
+//! waited `target` or longer, it drops (or marks) a packet at the head, and the next one `interval
+//! / sqrt(count)` later, at shorter and shorter distances until a packet has waited less than
+//! `target`. A queue with at most one packet behind the head (`guard_bytes`) is never signalled.
 //!
 //! # Parameters
 //! RFC 8289: `target` is of section 4.3, `interval` of 4.2, `mtu` of 5.3, `ecn` of 3.
@@ -20,13 +20,13 @@
 //! | who is dropped | the head | the head | the *follower*; the head is delivered |
 //! | ECN | one mark per dequeue | one mark per dequeue | none |
 //!
-//! The RFC says "mark instead" without saying how often; marking the same packet twice has no
-//! meaning, so a mark ends the dequeue as in Linux.
+//! The RFC says "mark instead" and not how often. Marking a packet twice has no effect, so a mark
+//! ends the dequeue as in Linux.
 //!
 //! # How it is validated
-//! `linux` and `mahimahi` packet by packet against what the kernel's and Mahimahi's own code did
-//! with four scripts; `rfc` against the drop times of the section 5 pseudo-code in exact
-//! arithmetic; all by the law suite. See `docs/queues/codel.md`.
+//! `linux` and `mahimahi` are compared packet by packet with the kernel's and Mahimahi's own code
+//! over four scripts, and `rfc` with the drop times of the section 5 pseudo-code in exact
+//! arithmetic; the law suite tests all of them. See `docs/queues/codel.md`.
 
 mod linux;
 mod mahimahi;

@@ -4,13 +4,13 @@
 //! An aggregate service flow has two queues. Packets marked ECT(1) or CE (L4S), or with the
 //! non-queue-building codepoint (NQB, DSCP 45), go to the low latency queue, all others to a
 //! classic one under DOCSIS-PIE. On arrival, packets of the low latency queue meet
-//! * the *immediate AQM* (annex N): a ramp of marking over the delay that the queue stands for,
-//!   combined with the coupled probability, the root of the classic one times `k`. Packets that
-//!   are not ECN-capable pass unmarked;
-//! * *queue protection* (annex P, RFC 9957): a flow that keeps the queue long loses its place, its
-//!   packets go to the classic queue until its score has drained.
+//! * the *immediate AQM* (annex N): a ramp of marking over the queue's delay, combined with the
+//!   coupled probability, which is `k` times the root of the classic one. Packets that are not
+//!   ECN-capable pass unmarked;
+//! * *queue protection* (annex P, RFC 9957): packets of a flow that keeps the queue long are moved
+//!   to the classic queue until the flow's score has drained.
 //!
-//! The low latency queue has the larger weight (230 of 256), never all of the link.
+//! The low latency queue has the larger weight (230 of 256), but never the whole link.
 //!
 //! # Parameters
 //! See `underload queues docsis-lld`, or the table below. With the TLVs of a modem's file: 70.8 is
@@ -19,20 +19,20 @@
 //! 42.9 `critical-score`, 42.10 `aging`; 40.2 is `target`, 40.4 `threshold`, 40.5 `range`.
 //!
 //! # Divergences
-//! * The delay of the low latency queue is its backlog, the arrival included, at the highest rate
-//!   it may have: `qdelayCoupledL` of annex O, the form for a CMTS. `delay=virtual` is the form for
-//!   a modem, whose backlog waits for grants. The virtual queue has room while it stands for less
-//!   than the buffer but one frame, the real one while it holds less than that and what the wait
-//!   for grants explains.
-//! * A rate of a service flow (`low-latency-rate`, `classic-rate`) holds here, at the queue, unless
-//!   the link grants (`map`): then it holds in the grants, as in a CMTS. Here, a packet larger than
-//!   the burst leaves when the bucket is full.
-//! * The scheduler divides bytes as the weights say. The CableLabs simulator gives the classic
-//!   queue a full quantum, which makes 230 : 256 of it; the standard's text says 230 : 26.
+//! * The delay of the low latency queue is the time of its backlog, with the arrival, at the
+//!   highest rate that it may have: `qdelayCoupledL` of annex O, the form for a CMTS.
+//!   `delay=virtual` is the form for a modem, whose backlog waits for grants. The virtual queue
+//!   accepts packets while its backlog is less than the buffer minus one frame; the real queue
+//!   while its backlog is less than that plus the bytes that wait for grants.
+//! * The rate of a service flow (`low-latency-rate`, `classic-rate`) is enforced here, at the
+//!   queue, unless the link grants (`map`): then the grants enforce it, as in a CMTS. Here, a
+//!   packet larger than the burst leaves when the bucket is full.
+//! * The scheduler divides bytes by the weights. The CableLabs simulator gives the classic queue a
+//!   full quantum, which results in 230 : 256; the standard's text says 230 : 26.
 //!
 //! # Validation
-//! Thresholds, buffers and scores against the figures that the CableLabs simulator's own tests
-//! assert; laws; in virtual time, see `docs/contributing/queues.md`.
+//! Tests compare thresholds, buffers and scores with the figures that the CableLabs simulator's own
+//! tests assert, and check laws; for tests in virtual time see `docs/contributing/queues.md`.
 
 mod immediate;
 mod params;

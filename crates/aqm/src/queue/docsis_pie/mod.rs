@@ -1,32 +1,32 @@
 //! DOCSIS-PIE, the AQM of cable modems (RFC 8034 appendix A; DOCSIS MULPIv3.1 annex M).
 //!
 //! # Principle
-//! PIE for the upstream of a cable modem. Where it differs from PIE (RFC 8033):
+//! PIE for the upstream of a cable modem. It differs from PIE (RFC 8033) as follows:
 //! * The delay is computed, not measured: the modem knows the token bucket that shapes it, so the
 //!   backlog leaves at the peak rate while tokens last and at the sustained rate afterwards.
-//! * A packet's probability is scaled by its size over 1024 bytes, so that a small packet is
-//!   rarely dropped. `p` may therefore rise to 0.85 * 1024 / 64 = 13.6, and above 1 its steps are
-//!   scaled up (2, 8, 32) to get there in time.
-//! * Three states: inactive until the queue has filled a third of its buffer, then quiescent until
-//!   the first drop, which starts a burst allowance of 142 ms (active). A quiet queue becomes
+//! * A packet's probability is scaled by its size over 1024 bytes, so that a small packet is rarely
+//!   dropped. `p` may therefore rise to 0.85 * 1024 / 64 = 13.6, and above 1 its steps are scaled
+//!   up (2, 8, 32) so that it rises fast enough.
+//! * It has three states: inactive until the queue has filled a third of its buffer, then quiescent
+//!   until the first drop, which starts a burst allowance of 142 ms (active). A quiet queue becomes
 //!   quiescent again, and inactive after a second (63 updates).
 //! * The gains are twice those of PIE, the update interval is 16 ms, p decays while the delay is
 //!   below 5 ms twice, and grows by another 2 % per update above 200 ms.
-//! * There is no ECN. Drops happen on arrival only.
+//! * It has no ECN, and drops packets only on arrival.
 //!
 //! # Parameters
 //! [`DocsisPieConfig`]: latency target, sustained rate, peak rate, maximum burst and buffer size.
-//! All else is fixed by the RFC. The delay of request and grant (4 to 8 ms) is the link's, and the
-//! AQM cannot see it (RFC 8034 section 4.2).
+//! The RFC fixes all other parameters. The delay of request and grant (4 to 8 ms) belongs to the
+//! link, and the AQM cannot see it (RFC 8034 section 4.2).
 //!
 //! # Divergences
-//! None known from appendix A. Its pseudo-code says nothing of a bucket before the first packet:
-//! ours is full.
+//! None from appendix A is known. Its pseudo-code does not define the token bucket before the first
+//! packet: here it is full.
 //!
 //! # Validation
-//! States, bounds, size scaling and delay estimate by unit tests. Section 4.4 expects a flood of
-//! 64-byte packets at twice the rate to settle at p = 8, where half of them are lost if each is
-//! dropped with its own probability. Appendix A spreads the drops out, which makes them rarer at
+//! Unit tests check states, bounds, size scaling and delay estimate. Section 4.4 expects a flood of
+//! 64-byte packets at twice the rate to settle at p = 8, where half of the packets are lost if each
+//! is dropped with its own probability. Appendix A spreads the drops out, which makes them rarer at
 //! the same p; the test shows both.
 
 use alloc::boxed::Box;
@@ -256,8 +256,8 @@ mod tests {
         assert_eq!(pie.controller.state.old_delay, Span::from_millis(220));
     }
 
-    /// A tail drop is as good as a drop by chance: what has added up since the last one is gone.
-    /// Two packets of one half each must add up to 0.85 before any is at risk.
+    /// A tail drop counts like a random drop: it resets the sum of probabilities since the last
+    /// drop. Two packets of one half each must add up to 0.85 before any can be dropped.
     #[test]
     fn a_refused_packet_lets_probability_add_up_afresh() {
         let drops = |refuses: bool| {

@@ -2,12 +2,13 @@
 //!
 //! # Principle
 //! Packets marked ECT(1) or CE go to a low latency queue (L), all others to a classic one (C). A PI
-//! controller holds the delay of C at its target by a base probability `p`. Classic packets are
-//! dropped (marked, where ECT(0)) with `p * p`, because classic congestion control sends in
-//! proportion to one over the root of that; L packets are marked with `k * p`, so that a scalable
-//! flow gets about the rate of a classic one of the same round trip. L has an AQM of its own
-//! besides, at about a millisecond; whichever probability is higher counts. L goes first, but for
-//! a share kept for C. At `k * p >= 1` marking has no more to say, and L drops with `p * p` too.
+//! controller keeps the delay of C at its target by a base probability `p`. Classic packets are
+//! dropped (ECT(0) packets are marked) with `p * p`, because the rate of classic congestion control
+//! is proportional to the inverse square root of that. L packets are marked with `k * p`, so that a
+//! scalable flow gets about the rate of a classic one of the same round trip. In addition L has its
+//! own AQM at about a millisecond; the higher of the two probabilities counts. L has priority,
+//! except for a share reserved for C. From `k * p >= 1` on all L packets are marked, so L drops
+//! with `p * p`, too.
 //!
 //! # Profiles
 //! | point | `rfc` | `linux` |
@@ -23,25 +24,25 @@
 //! | limit | 250 ms at the link's rate, and room for one MTU | 10000 packets |
 //! | keys of its own | - | `tc`'s: `drop`, `overload`, `step-packets`, `max-rtt`, ... |
 //!
-//! Not built: filters that put other traffic into L (Linux has none by default), and `split_gso`,
-//! because packets arrive one by one.
+//! Not implemented: filters that put other traffic into L (Linux has none by default), and
+//! `split_gso`, because packets arrive one by one.
 //!
 //! # Divergences
-//! * `rfc`: the scheduler is weighted by a credit as in Linux, where appendix A leaves it open.
-//!   "More than one packet" counts the one that leaves. `p` is kept within 0 and 1.
-//!   Overload marks every L packet that is not dropped: figure 8 draws from the same counter once
-//!   more with `k * p`, which above one would let that counter grow without bound.
+//! * `rfc`: the scheduler is weighted by a credit as in Linux; appendix A does not define one.
+//!   "More than one packet" includes the packet that leaves. `p` is limited to 0 to 1. Overload
+//!   marks every L packet that is not dropped: figure 8 draws from the same counter again with `k *
+//!   p`, which above one would let that counter grow without bound.
 //! * `linux`: memory is counted in packet lengths, not in kernel buffers (`truesize`), and has no
-//!   limit of its own by default; the kernel's, two MTU for each packet of `limit`, is out of reach
-//!   of packets within the MTU. Where `typical-rtt` or `max-rtt` is given, what follows from them
-//!   cannot be given too; `tc` prefers the round trips and warns.
-//! * `linux`: the kernel resets the scheduler when it finds both queues empty, and so do we, with
-//!   the next arrival. Its step of `p` has 32 bits: when the delay changes by more than 312 ms
-//!   from one update to the next, as after an outage, it wraps. That is kept.
+//!   separate limit by default; packets within the MTU cannot reach the kernel's, two MTU for each
+//!   packet of `limit`. With `typical-rtt` or `max-rtt`, the parameters that follow from them
+//!   cannot be given; `tc` prefers the round trips and warns.
+//! * `linux`: the kernel resets the scheduler when it finds both queues empty; here the next
+//!   arrival does so. The kernel's step of `p` has 32 bits and wraps when the delay changes by more
+//!   than 312 ms from one update to the next, as after an outage; so does this one.
 //!
 //! # Validation
-//! Probabilities against hand-computed updates, ramp and step at their edges, shares of the
-//! scheduler, overload; in virtual time, Prague beside Reno and CUBIC
+//! Tests check probabilities against hand-computed updates, ramp and step at their edges, shares of
+//! the scheduler, and overload; in virtual time, Prague beside Reno and CUBIC
 //! (`docs/contributing/queues.md`).
 
 mod linux;
@@ -72,7 +73,7 @@ pub trait Controller {
         side_of(ecn)
     }
 
-    /// Judges an arrival that finds room. `stored` is the backlog without it, with
+    /// Judges an arrival that is within the limits. `stored` is the backlog without it, with
     /// `low_latency_packets` in L.
     fn judge_arrival(
         &mut self,
@@ -97,7 +98,7 @@ pub trait Controller {
     /// Judges a packet that leaves the classic queue.
     fn judge_classic(&mut self, meta: &Meta, stored: Backlog) -> Decision;
 
-    /// Whether a packet of `len` bytes finds room.
+    /// Whether a packet of `len` bytes is within the limits.
     fn admits(&self, stored: Backlog, len: u32) -> bool;
 
     /// Returns the base probability, 0 to 1.
@@ -169,7 +170,7 @@ impl<C: Controller, P> DualPi2<C, P> {
         Some(packet)
     }
 
-    /// Marks the packet if the decision says so. Returns whether to drop it.
+    /// Marks the packet if that is the decision. Returns whether to drop it.
     #[inline]
     fn carry_out(
         &mut self,

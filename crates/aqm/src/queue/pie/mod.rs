@@ -24,10 +24,10 @@
 //! | burst allowance | re-armed on arrival, minus `tupdate` per update | re-armed by an update, minus the time between departures | re-armed by an update, reduced by both |
 //! | first update | after one `tupdate` | after 500 ms | after 31 ms |
 //!
-//! The kernel rounds `tupdate` to jiffies: 15 ms become 16 ms where HZ is 250; say
-//! `tupdate=16ms` to compare with such a kernel. `bytemode` and `dq_rate_estimator` of the kernel,
-//! both off by default, are not built; nor is the optional activation threshold of RFC 8033
-//! section 5.3 (DOCSIS-PIE has it).
+//! The kernel rounds `tupdate` to jiffies: with HZ=250, 15 ms become 16 ms; use `tupdate=16ms` to
+//! compare with such a kernel. `bytemode` and `dq_rate_estimator` of the kernel, both off by
+//! default, are not implemented; nor is the optional activation threshold of RFC 8033 section 5.3
+//! (DOCSIS-PIE has it).
 //!
 //! # Time
 //! No timer runs: updates that fell due are replayed at their nominal instants, with the backlog of

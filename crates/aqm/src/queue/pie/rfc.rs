@@ -296,7 +296,7 @@ mod tests {
         assert_eq!(burst_left(1, 0, 0), 0);
     }
 
-    /// Section 4.2, by hand: 0.125 Hz and 1.25 Hz, a target of 15 ms.
+    /// Section 4.2, computed by hand: 0.125 Hz and 1.25 Hz, a target of 15 ms.
     #[test]
     fn an_update_scales_its_step_and_decays_when_all_is_quiet() {
         let updated = |per_mille: u64, delay_ms, old_delay_ms| {

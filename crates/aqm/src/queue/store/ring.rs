@@ -70,7 +70,7 @@ impl<P> Ring<P> {
         observer.dropped(now, packet, reason);
     }
 
-    /// Reports that `packet` was marked: counts it and tells `observer`.
+    /// Counts a mark of `packet`, and reports it to `observer`.
     #[cold]
     pub fn marked(
         &mut self,

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! The store in memory is the reference for queries; it is itself checked against answers that were
-//! worked out by hand.
+//! computed by hand.
 
 pub mod samples;
 

@@ -178,7 +178,7 @@ pub(super) fn what_is_older_than_is_remembered_is_known(store: &mut (impl Store 
         }
         assert!(!one(rows * SEEN_WIDTH + 6), "it is too old by now");
     }
-    // Results of older epochs are known; another device is not affected.
+    // Results of older epochs are recognised; another device is not affected.
     let older = [samples::result(&mut rng, 1, 2, 9), samples::result(&mut rng, 2, 2, 9)];
     assert_eq!(change(store, |tx| tx.append(&older)), [false, true]);
 }

@@ -640,7 +640,7 @@ pub(super) fn damaged(path: &Path, why: &str) -> StoreError {
     StoreError::broken(format!("the archive's file {}: {why}", path.display()))
 }
 
-/// Rows of a row group, which are in memory until it is written.
+/// Rows of a row group; they are in memory until the group is written.
 const ROWS_OF_GROUP: usize = 1 << 16;
 /// Rows that a [`Reader`] has in memory.
 const ROWS_AT_ONCE: usize = 1 << 12;

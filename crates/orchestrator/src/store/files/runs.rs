@@ -470,7 +470,7 @@ mod tests {
         }
     }
 
-    /// `python/tests/test_archive.py` asks other programs the same of the same file.
+    /// `python/tests/test_archive.py` runs the same queries on this file with other programs.
     #[test]
     fn others_are_asked_what_pages_show() {
         let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/store/files/golden");

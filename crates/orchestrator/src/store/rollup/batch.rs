@@ -17,8 +17,8 @@ impl RolledUp {
 }
 
 /// Limits of the results that are folded in one transaction: their number, the bytes that they are
-/// stored in, and the cells that they change. One result is folded whatever it takes; the rules
-/// bound what it may have.
+/// stored in, and the cells that they change. A single result is folded even if it exceeds them;
+/// the rules bound its size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::store) struct Batch {
     pub(in crate::store) results: usize,

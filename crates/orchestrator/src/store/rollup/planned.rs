@@ -1,7 +1,8 @@
 //! The series that the plans have.
 //!
-//! The rules store no others, but earlier versions stored whatever a device handed in. Series that
-//! a known plan does not have are neither folded nor shown in sums, and their sums are deleted.
+//! The rules store only these series, but earlier versions stored all that a device handed in.
+//! Series that a known plan does not have are neither folded nor shown in sums, and their sums are
+//! deleted.
 
 use std::collections::BTreeMap;
 
@@ -30,8 +31,8 @@ impl Planned {
         self.rows == rows
     }
 
-    /// Whether a plan of that name has this series, or is not known. Plans do not change once they
-    /// are applied, and their names are not used again.
+    /// Returns whether the named plan has this series; true for an unknown plan. Plans do not
+    /// change once they are applied, and their names are not used again.
     pub(super) fn has(&self, plan: &str, of: &Of) -> bool {
         let Of::Series { step, kind, dscp } = of else { return true };
         let Some(plan) = self.plans.get(plan) else { return true };

@@ -251,10 +251,10 @@ impl Answer {
     }
 }
 
-/// Maximum number of lines, of 8 KiB each, before further values of attributes are one line.
+/// Maximum number of lines of an answer, 8 KiB each. Further values of attributes share one line.
 const LINES_MAX: usize = 4_096;
 const REASONS_MAX: usize = 1_024;
-/// The value or reason that stands for all beyond the limit.
+/// The value or reason of the line or count that combines all beyond the limit.
 const OTHERS: &str = "(others)";
 
 /// Returns the values of the dimensions; empty for day and hour.

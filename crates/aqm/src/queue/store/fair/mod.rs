@@ -2,12 +2,13 @@
 //! (RFC 8290 section 4). FQ-CoDel is `Fair<codel::Linux, P>`.
 //!
 //! # Principle
-//! Packets are hashed into flows, each a queue of its own with its own AQM. A flow that becomes
-//! active joins the *new* list with a credit of one quantum of bytes; new flows are served before
-//! *old* ones, so a sparse flow passes at once. Who has spent its credit gets another quantum and
-//! goes to the end of the old list. A new flow that runs empty passes through the old list once,
-//! or it could return as new for ever and starve the others. Where the whole is full, half of the
-//! fattest flow's bytes go, from its head (FQ-CoDel), or the arrival is refused (FQ-PIE).
+//! Packets are hashed into flows; each flow is a queue with its own AQM. A flow that becomes active
+//! joins the *new* list with a credit of one quantum of bytes; new flows are served before *old*
+//! ones, so a sparse flow passes at once. A flow that has spent its credit gets another quantum and
+//! moves to the end of the old list. A new flow that becomes empty passes through the old list
+//! once; otherwise it could return as new for ever and starve the others. If a limit is exceeded,
+//! up to half of the fattest flow's bytes are dropped, from its head (FQ-CoDel), or the arrival is
+//! dropped (FQ-PIE).
 //!
 //! # Cost
 //! Packets of all flows share one slab of nodes that grows to its high-water mark; nothing
@@ -18,7 +19,7 @@
 //! * The flow is `meta.flow` modulo the number of flows, not the upper bits of a hash, so that
 //!   callers may simply number their flows.
 //! * Memory is counted in packet lengths, not in kernel buffers (`truesize`), and it is a hard
-//!   limit: batches of victims go until the rest fits, where Linux drops one batch.
+//!   limit: batches of packets are dropped until the rest fits, where Linux drops one batch.
 
 mod fattest;
 mod list;
@@ -53,7 +54,7 @@ pub struct FairConfig {
 pub enum FairOverflow {
     /// Up to half the bytes of the fattest flow, from its head.
     Fattest {
-        /// The most packets that one overflow drops.
+        /// Maximum number of packets that one overflow drops.
         drop_batch: u32,
     },
     /// The arrival is dropped.
@@ -132,7 +133,7 @@ impl<A: Aqm, P> Fair<A, P> {
             || self.shared.backlog.bytes > self.config.memory_bytes
     }
 
-    /// Whether an arrival of `len` bytes finds no room.
+    /// Whether an arrival of `len` bytes exceeds a limit.
     #[inline]
     fn refuses(&self, len: u32) -> bool {
         let backlog = self.shared.backlog;
@@ -175,7 +176,7 @@ impl<A: Aqm, P> Fair<A, P> {
         hit_arrival
     }
 
-    /// Drops from the head of the fattest flow until half its bytes or a batch have gone. Returns
+    /// Drops packets from the head of the fattest flow, up to half its bytes or a batch. Returns
     /// whether the packet in node `arrival` was among the victims.
     fn drop_from_fattest(
         &mut self,
