@@ -21,7 +21,7 @@ use underload_terminal::exit::{OrBadInput, refuse};
 #[command(after_help = "\
 Examples:
   underload export runs/first --out files
-  underload export runs/first --format csv --arm codel --out tables
+  underload export runs/first --format csv --variant codel --out tables
   underload export runs/first --format parquet --out tables --json")]
 pub struct Arguments {
     /// A run directory to read.
@@ -31,7 +31,7 @@ pub struct Arguments {
     #[arg(long, value_enum, default_value = "flent")]
     pub format: Format,
     /// Only trials of this variant; may be given several times.
-    #[arg(long, visible_alias = "variant", value_name = "NAME")]
+    #[arg(long = "variant", visible_alias = "arm", value_name = "NAME")]
     pub arm: Vec<String>,
     /// The directory for the files, each named after its trial.
     #[arg(long, value_name = "DIR", default_value = ".")]
@@ -68,7 +68,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
         let meant = closest(unknown, known.iter().copied());
         let meant = meant.map_or(String::new(), |meant| format!("; did you mean `{meant}`?"));
         let known = known.into_iter().collect::<Vec<_>>().join(", ");
-        refuse!("unknown arm {unknown:?}{meant} (known: {known})");
+        refuse!("unknown variant {unknown:?}{meant} (known: {known})");
     }
     let is_wanted =
         |trial: &TrialRecord| arguments.arm.is_empty() || arguments.arm.contains(&trial.arm);

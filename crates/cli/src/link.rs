@@ -36,7 +36,7 @@ command has all of root's rights.
 Examples:
   underload link --up 10mbit --up-queue docsis-pie --delay 10ms -- iperf3 -c HOST
   underload link --down trace:cell.down,profile=mahimahi --down-queue head-drop:limit=100p -- bash
-  underload link --config comcast/upstream --arm docsis-pie-35 --meter
+  underload link --config comcast/upstream --variant docsis-pie-35 --meter
   underload link --up 10mbit --json -- ./upload.sh | jq '.links[0].sojourn.p99_ns'
   underload link --up 5mbit -- underload link --delay 20ms -- ping HOST")]
 pub struct Arguments {
@@ -67,7 +67,7 @@ pub struct Arguments {
     )]
     config: Option<String>,
     /// The variant of that scenario.
-    #[arg(long, visible_alias = "variant", value_name = "NAME", requires = "config")]
+    #[arg(long = "variant", visible_alias = "arm", value_name = "NAME", requires = "config")]
     arm: Option<String>,
     /// Shows rates, queues and drops in the terminal's last line while the command runs.
     #[arg(long)]

@@ -154,7 +154,7 @@ fn judge(rows: &[Agreement], fail_on: FailOn) -> anyhow::Result<()> {
     let count = |verdict: Option<bool>| rows.iter().filter(|row| row.is_met() == verdict).count();
     let (missed, all) = (count(Some(false)), rows.len());
     if all == 0 {
-        refuse!("the runs have no arm in common, so nothing was compared");
+        refuse!("the runs have no variant in common, so nothing was compared");
     }
     if missed > 0 && fail_on == FailOn::Miss {
         bail!("{missed} of {all} numbers are missed");

@@ -44,7 +44,7 @@ SIGTERM: finished trials are stored and shown.
 Examples:
   underload run comcast/upstream
   underload run comcast/upstream --short --world live
-  underload run my.toml --arm codel --arm docsis-pie --repeat 10 --out runs/first
+  underload run my.toml --variant codel --variant docsis-pie --repeat 10 --out runs/first
   underload run bode/figure-01-call --set path.up=20mbit --json
   underload run my.toml --resume runs/first")]
 pub struct Arguments {
@@ -54,7 +54,7 @@ pub struct Arguments {
     #[arg(long, value_enum, default_value_t = World::Auto)]
     pub world: World,
     /// Runs only this variant; may be given several times.
-    #[arg(long = "arm", visible_alias = "variant", value_name = "NAME")]
+    #[arg(long = "variant", visible_alias = "arm", value_name = "NAME")]
     pub arms: Vec<String>,
     /// Trials of each variant [default: that of the scenario].
     #[arg(long = "repeat", value_name = "N",
@@ -192,7 +192,7 @@ fn check_size(trials: usize, yes: bool) -> anyhow::Result<()> {
     if trials > MOST_TRIALS && !yes {
         refuse!(
             "{trials} trials are more than {MOST_TRIALS}: confirm with --yes, or run fewer with \
-             --repeat or --arm"
+             --repeat or --variant"
         );
     }
     let bytes = trials.saturating_mul(TRIAL_BYTES);

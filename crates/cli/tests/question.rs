@@ -76,7 +76,7 @@ fn without_options_a_plain_buffer_is_compared_with_cake() {
     let printed = text(&output.stdout);
     assert!(printed.contains("\nWith cake the working latency is "), "{printed}");
     assert!(printed.contains(" with fifo, "), "{printed}");
-    assert!(printed.contains("\nOver 5 trials per arm the ratio "), "{printed}");
+    assert!(printed.contains("\nOver 5 trials per variant the ratio "), "{printed}");
     assert!(printed.contains("\ncall-up: "), "{printed}");
 }
 

@@ -115,11 +115,11 @@ fn a_video_call_beside_an_upload_suffers_where_the_upload_goes() {
     let arms = "[[arm]]\nname = \"today\"\n[[arm]]\nname = \"sqm\"\npath.up_queue = \"cake\"\n";
     let said = said(&format!("{HOME}{call}{arms}"));
     let line = |flow: &str| {
-        let start = format!("{flow}: glass to glass");
+        let start = format!("{flow}: camera to screen");
         said.lines().find(|line| line.trim_start().starts_with(&start)).unwrap_or_default()
     };
     assert!(line("call-up").contains(" ms) with today, "), "{said}");
-    assert!(line("call-down").contains("glass to glass"), "{said}");
+    assert!(line("call-down").contains("camera to screen"), "{said}");
 }
 
 fn folder() -> tempfile::TempDir {
@@ -270,7 +270,7 @@ fn bad_input_ends_with_status_2_and_names_its_place() {
         (&["run", "misspelt.toml"], "misspelt.toml:6:1: path.rrt: unknown key; expected up, down"),
         (&["run", "trace.toml"], "missing.trace"),
         (&["run", "control.toml", "--world", "sim"], "no_such_control"),
-        (&["run", "comcast/upstream", "--arm", "pie"], "no arm is named `pie`; expected buffer"),
+        (&["run", "comcast/upstream", "--variant", "pie"], "no variant is named `pie`; expected"),
         (&["run", "comcast/upstream", "--set", "path.up=1MBps"], "--set path.up"),
         (&["report", "nowhere"], "nowhere"),
     ];
@@ -530,7 +530,7 @@ fn a_cohort_is_recorded_resumed_from_the_cache_and_never_believes_a_damaged_entr
     assert_eq!(quiet.lines().count(), 1, "{quiet}");
     let record = RunDir::read(folder.path().join("whole")).expect("the record").record;
     let of = |index: usize| record.trials[index].conditions["rtt"].clone();
-    assert_eq!(of(0), of(1), "both arms of a repeat have the same line");
+    assert_eq!(of(0), of(1), "both variants of a repeat have the same line");
     assert_ne!(of(0), of(2));
     let share = share_between_20_and_40_ms(&record, "pie");
     assert!((1.0..=99.0).contains(&share), "{share} % says nothing about the bounds");

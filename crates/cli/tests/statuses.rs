@@ -66,7 +66,7 @@ fn a_comparison_that_misses_fails_and_one_of_nothing_is_bad_input() {
     let compare = |first, second| outcome(&["report", "--compare", first, second], folder.path());
     let (status, table, _) = compare("ten", "ten");
     assert_eq!(status, Some(0), "{table}");
-    assert!(table.contains("arm      metric"), "{table}");
+    assert!(table.contains("variant  metric"), "{table}");
     let (status, table, errors) = compare("five", "ten");
     assert_eq!(status, Some(1), "{table}");
     assert!(errors.contains("numbers are missed"), "{errors}");
@@ -74,7 +74,7 @@ fn a_comparison_that_misses_fails_and_one_of_nothing_is_bad_input() {
     assert_eq!(status, Some(2), "{errors}");
     assert!(table.contains("only in the first: plain"), "{table}");
     assert!(table.contains("only in the second: managed"), "{table}");
-    assert!(errors.contains("no arm in common"), "{errors}");
+    assert!(errors.contains("no variant in common"), "{errors}");
 }
 
 /// Long for a machine that does a lot besides.

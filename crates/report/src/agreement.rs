@@ -9,6 +9,8 @@ use underload_record::schema::{ArmSummary, Phase, Quantile, RunRecord};
 
 use crate::words::{plain_text, significant};
 
+/// Heading of the column of names.
+const VARIANT: &str = "variant";
 /// Compared metrics, their units, and how far two runs may differ.
 const COMPARED: [(&str, &str, Allowed); 5] = [
     ("load.rtt.p50", "ms", Allowed::Percent(15.0)),
@@ -115,12 +117,13 @@ pub fn agreement_table(run: &RunRecord, reference: &RunRecord) -> String {
     let rows = agreements(run, reference);
     let mut text =
         format!("{}: {} against {}\n", run.scenario.name, run.world.name(), reference.world.name());
-    let width = rows.iter().map(|row| row.arm.chars().count()).max().unwrap_or(0);
+    let names = rows.iter().map(|row| row.arm.chars().count());
+    let width = names.fold(VARIANT.len(), usize::max);
     if !rows.is_empty() {
         let _ = writeln!(
             text,
             "  {:<width$}  {:<12}  {:>7}  {:>7} {:<6}  {:>8} {:>7}",
-            "arm", "metric", "first", "second", "", "differs", "allowed"
+            VARIANT, "metric", "first", "second", "", "differs", "allowed"
         );
     }
     let number = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), significant);

@@ -65,7 +65,7 @@ fn of_cohort(study: &CohortStudy, cohort: &str) -> String {
 
 /// Returns the display name of a cohort; lines without a cohort have one, too.
 pub(crate) fn cohort_name(cohort: &str) -> String {
-    if cohort.is_empty() { "(no cohort)".to_owned() } else { one_line(cohort) }
+    if cohort.is_empty() { "(no group)".to_owned() } else { one_line(cohort) }
 }
 
 /// Returns `under upload` or `without load`.
@@ -368,7 +368,7 @@ fn outcome_rows(study: &CohortStudy) -> String {
             ]
         })
         .collect();
-    let head = ["outcome", "cohort", "runs", "%", "points apart"];
+    let head = ["outcome", "group", "runs", "%", "points apart"];
     if cells.is_empty() { String::new() } else { format!("\n{}", rows(&cells, &head)) }
 }
 

@@ -43,8 +43,6 @@ pub(crate) enum Certainty {
         called: String,
         trials: usize,
     },
-    /// Fewer than [`FEW_REPEATS`] trials per arm.
-    Few { trials: usize },
     /// The interval of the ratio of the trials' quantiles includes 1.
     NoRatio { trials: usize },
     /// The interval of the ratio of the trials' quantiles.
@@ -63,34 +61,36 @@ pub(crate) enum Certainty {
 }
 
 impl Certainty {
-    /// Judges by the trials' own quantiles; `None` if they have too few samples.
+    /// Judges by the trials' own quantiles; `None` if they have too few samples, or if there are
+    /// fewer than [`FEW_REPEATS`] trials.
     pub(crate) fn of_latencies(first: Told<'_>, other: Told<'_>, told: Quantile) -> Option<Self> {
         if let Some(identical) = Self::identical(first.0, other.0) {
             return Some(identical);
         }
         let interval = ratio_interval(first, other, told)?;
         let RatioInterval { quantile, trials, bounds: Some((low, high)) } = interval else {
-            return Some(Self::Few { trials: interval.trials });
+            return None;
         };
         let by = judged_by(quantile, [first.1, other.1]);
         let ratio = Self::Ratio { by, trials, low, high };
         Some(if interval.is_noise() { Self::NoRatio { trials } } else { ratio })
     }
 
-    /// Judges numbers of which each trial has one; `is_noise` tells whether they may be equal.
+    /// Judges numbers of which each trial has one; `is_noise` returns whether they may be equal.
+    /// `None` with fewer than [`FEW_REPEATS`] trials.
     pub(crate) fn of_numbers(
         first: &Subject<'_>,
         other: &Subject<'_>,
         is_noise: impl FnOnce() -> bool,
-    ) -> Self {
+    ) -> Option<Self> {
         if let Some(identical) = Self::identical(first, other) {
-            return identical;
+            return Some(identical);
         }
         let trials = other.trials().count().min(first.trials().count());
         match trials {
-            0..FEW_REPEATS => Self::Few { trials },
-            _ if is_noise() => Self::NoDifference { trials },
-            _ => Self::Mean { trials },
+            0..FEW_REPEATS => None,
+            _ if is_noise() => Some(Self::NoDifference { trials }),
+            _ => Some(Self::Mean { trials }),
         }
     }
 

@@ -9,7 +9,7 @@ use underload_record::{CONFIDENCE, metric_of, metric_over_trials};
 use crate::facts::{ALIKE, Certainty, NO_RATE_MBIT, RATE_ALIKE, losses, statistic, unequal_rates};
 use crate::phrases::{self, factor, most_lost};
 use crate::subject::Subject;
-use crate::words::{count, judged_by, significant};
+use crate::words::{LOST, count, judged_by, significant, usual_unit};
 
 /// Returns the first sentences about the metric that the scenario declares; `None` if it declares
 /// none.
@@ -37,7 +37,7 @@ pub(crate) fn lines(own: &[&Subject<'_>]) -> Option<Vec<String>> {
         }
         several => (vec![middle(headline, several)], several.len()),
     };
-    lines.extend(untold(pairs.len() - told, "pair of arms", "pairs of arms"));
+    lines.extend(untold(pairs.len() - told, "pair of variants", "pairs of variants"));
     Some(lines)
 }
 
@@ -117,7 +117,7 @@ impl<'a> Number<'a> {
 
     /// Formats the value without its unit; infinity is a lost probe.
     fn bare(&self) -> String {
-        if self.value.is_infinite() { "lost".to_owned() } else { significant(self.value) }
+        if self.value.is_infinite() { LOST.to_owned() } else { significant(self.value) }
     }
 
     /// Whether a ratio of two values has a meaning; a ratio of scores has none.
@@ -149,14 +149,7 @@ fn unit<'a>(subject: &'a Subject<'a>, name: &str) -> &'a str {
             return "";
         }
     }
-    match name.split('.').next().unwrap_or_default() {
-        "goodput" | "throughput" => "Mbit/s",
-        "power" => "Mbit/s/s",
-        "utilisation" | "drops" | "marks" => "%",
-        "fairness" => "",
-        _ if name.split('.').any(|part| matches!(part, "loss" | "within")) => "%",
-        _ => "ms",
-    }
+    usual_unit(name)
 }
 
 /// Returns ` at p99`, ` at p99 of sent`, ` at most` or ` on average`.
@@ -253,11 +246,11 @@ impl<'a> Compared<'a> {
     fn certainty(&self, headline: &Headline) -> Option<String> {
         let known = match (self.own.latency, self.others.latency, self.own.quantile) {
             (Some(own), Some(others), Some(quantile)) => {
-                Certainty::of_latencies((self.other, others), (self.arm, own), quantile)?
+                Certainty::of_latencies((self.other, others), (self.arm, own), quantile)
             }
             _ => Certainty::of_numbers(self.other, self.arm, || self.is_noise(headline)),
         };
-        Some(phrases::certainty(&known))
+        known.as_ref().map(phrases::certainty)
     }
 
     /// Whether the interval of the difference of the trials' numbers includes 0.
@@ -326,9 +319,9 @@ fn middle(headline: &Headline, pairs: &[Compared<'_>]) -> String {
         same => format!("With {same} the"),
     };
     let which = match (like_it, of_all) {
-        (2, 2) => "in both pairs of arms".to_owned(),
-        (all, of_all) if all == of_all => format!("in all {of_all} pairs of arms"),
-        _ => format!("in {like_it} of {of_all} pairs of arms"),
+        (2, 2) => "in both pairs of variants".to_owned(),
+        (all, of_all) if all == of_all => format!("in all {of_all} pairs of variants"),
+        _ => format!("in {like_it} of {of_all} pairs of variants"),
     };
     let lost = most_lost(
         pairs.iter().flat_map(|pair| [pair.own.latency, pair.others.latency].into_iter().flatten()),
@@ -391,7 +384,7 @@ fn alone(headline: &Headline, pairs: &[(&Subject<'_>, Option<&Subject<'_>>)]) ->
             at(several.iter().map(|(_, number)| number)),
             low.beside(high, says),
             high.words(says),
-            count(several.len() as u64, "arm")
+            count(several.len() as u64, "variant")
         ),
         _ => {
             let needs =
@@ -401,6 +394,6 @@ fn alone(headline: &Headline, pairs: &[(&Subject<'_>, Option<&Subject<'_>>)]) ->
             )];
         }
     };
-    let untold = untold(pairs.len() - numbers.len(), "arm", "arms");
+    let untold = untold(pairs.len() - numbers.len(), "variant", "variants");
     [Some(line), untold].into_iter().flatten().collect()
 }

@@ -1,9 +1,10 @@
 //! Words for the comparisons in [`facts`](crate::facts).
 
 use underload_record::CONFIDENCE;
-use underload_record::schema::ArmLatency;
+use underload_record::schema::{ArmLatency, World};
 
-use crate::facts::{Certainty, LOSS_PERCENT, UnequalRate};
+use crate::facts::{Certainty, FEW_REPEATS, LOSS_PERCENT, UnequalRate};
+use crate::subject::Subject;
 use crate::words::{count, mbit, significant};
 
 /// Returns a sentence on how certain a comparison is.
@@ -14,17 +15,14 @@ pub(crate) fn certainty(certainty: &Certainty) -> String {
              show how sure that is. Add start_jitter to a flow to get intervals.",
             trials(*all)
         ),
-        Certainty::Few { trials: few } => {
-            format!("That is from {} per arm, too few to say how sure it is.", trials(*few))
-        }
         Certainty::NoRatio { trials: all } => {
-            format!("Over {} per arm that is within the noise of repeats.", trials(*all))
+            format!("Over {} per variant that is within the noise of repeats.", trials(*all))
         }
         Certainty::NoDifference { trials: all } => {
-            format!("Over {} per arm that is within the noise.", trials(*all))
+            format!("Over {} per variant that is within the noise.", trials(*all))
         }
         Certainty::Mean { trials: all } => {
-            format!("That is the mean over {} per arm.", trials(*all))
+            format!("That is the mean over {} per variant.", trials(*all))
         }
         Certainty::Ratio { by, trials: all, low, high } => {
             let between = match (low.is_finite(), high.is_finite()) {
@@ -35,12 +33,28 @@ pub(crate) fn certainty(certainty: &Certainty) -> String {
                 (false, _) => "has no bound".to_owned(),
             };
             format!(
-                "Over {} per arm the ratio of the trials' {by} {between} ({} % interval).",
+                "Over {} per variant the ratio of the trials' {by} {between} ({} % interval).",
                 trials(*all),
                 (CONFIDENCE * 100.0).round()
             )
         }
     }
+}
+
+/// Returns a sentence on how to see how sure a comparison of few trials is; `None` if one variant
+/// has enough trials, if there is nothing to compare, or if the trials are lines of a study.
+pub(crate) fn few_trials(arms: &[&Subject<'_>]) -> Option<String> {
+    let record = &arms.first()?.run.record;
+    if arms.len() < 2 || record.world == World::Measured || record.study.is_some() {
+        return None;
+    }
+    let numbers = || arms.iter().map(|arm| arm.trials().count()).filter(|number| *number > 0);
+    let (few, most) = (numbers().min()?, numbers().max()?);
+    let is_random = !arms.iter().any(|arm| arm.repeats_itself());
+    let each = if few == most { trials(few) } else { format!("{few} to {}", trials(most)) };
+    let each = if each == "1 trial" { "One trial".to_owned() } else { each };
+    (few < FEW_REPEATS && is_random)
+        .then(|| format!("{each} each: run with `--repeat {FEW_REPEATS}` to see how sure this is."))
 }
 
 /// Returns text such as `goodput 2.31 against 9.42 Mbit/s up`; `None` if `unequal` is empty.

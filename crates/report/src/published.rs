@@ -143,7 +143,7 @@ pub(crate) fn what(expected: &Expectation) -> String {
                 }
                 _ => String::new(),
             };
-            format!("arm {arm} with the {best} {metric}{reach}")
+            format!("variant {arm} with the {best} {metric}{reach}")
         }
         (None, Some(other)) => format!("{metric} of {arm} over that of {other}"),
         (None, None) => format!("{metric} of {arm}"),
@@ -368,7 +368,7 @@ paper/figure-1: A paper, Figure 1
   20 (18–22) ms  ours 21.0 ms  met                    load.rtt.mean of 1mbit/*
   18–22 ms       ours 32.5 ms  missed, 10.5 ms above  load.rtt.mean of 1mbit/*
       why: the line | is slower
-  16 KiB         ours 8 KiB    missed, 8 KiB below    arm 1mbit/{} with the largest mos
+  16 KiB         ours 8 KiB    missed, 8 KiB below    variant 1mbit/{} with the largest mos
       why: read off
   1–2 ms         ours – ms     not measured           load.rtt.mean of 1mbit/*
       why: not known
@@ -406,7 +406,7 @@ In all 4 numbers: 1 of 4 met, 2 missed, 1 not measured
         let mut choice = figures()[0].expectations[2].clone();
         choice.choice = choice.choice.map(|choice| Choice { within: 0.1, ..choice });
         let words = what(&choice);
-        assert_eq!(words, "arm 1mbit/{} with the largest mos, the least within 0.1 of it");
+        assert_eq!(words, "variant 1mbit/{} with the largest mos, the least within 0.1 of it");
     }
 
     #[test]

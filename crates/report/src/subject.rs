@@ -119,12 +119,18 @@ impl<'a> Subject<'a> {
         }
     }
 
-    /// Returns the name for sentences; the title if the name is uninformative or the arm is alone.
+    /// Returns the name for sentences; the label if the name is uninformative or the arm is alone.
     pub(crate) fn called(&self) -> String {
         let name = &self.arm.name;
         let is_alone = self.run.record.arms.len() == 1;
-        let says_less = name == UNNAMED || is_alone && self.is_in_label();
-        if says_less { self.title() } else { self.name.clone() }
+        let label = &self.arm.label;
+        if name == UNNAMED && !label.is_empty() {
+            format!("{}{}", label.replace("; ", " and "), &self.name[name.len()..])
+        } else if is_alone && self.is_in_label() {
+            self.title()
+        } else {
+            self.name.clone()
+        }
     }
 
     /// Returns the numbers of each application, in the order of the flows, without counters of

@@ -12,7 +12,7 @@ use crate::words::{
 use underload_store::RunData;
 
 /// Widest line in a terminal.
-const COLUMNS: usize = 100;
+pub(crate) const COLUMNS: usize = 100;
 /// Most numbers of an application, the most telling first; the report has all.
 const SHOWN_METRICS: usize = 3;
 

@@ -22,12 +22,14 @@ use crate::phrases::{self, factor, most_lost};
 use crate::published::Count;
 use crate::study;
 use crate::subject::{Subject, run_suffix, subjects};
-use crate::words::{count, judged_by, judged_ms, metric_words, ms, one_line, significant};
+use crate::words::{
+    count, judged_by, judged_ms, metric_name, ms, named_metric, one_line, significant,
+};
 use underload_store::RunData;
 
 /// The remark on arms that differ in more than one setting.
 const SEVERAL_SETTINGS: &str =
-    "The arms differ in more than one setting, so no single cause can be named.";
+    "The variants differ in more than one setting, so no single cause can be named.";
 
 /// Most comparisons, and most lines of applications, with a sentence each; the table has the rest.
 const MOST_LINES: usize = 4;
@@ -61,7 +63,7 @@ pub(crate) fn sentences(runs: &[RunData], subjects: &[Subject<'_>]) -> Vec<Strin
         }
         return record.verdict.iter().map(|line| one_line(line)).collect();
     }
-    // Arms are compared within one run; runs are compared arm by arm.
+    // Variants are compared within one run; runs are compared variant by variant.
     let own: Vec<&Subject<'_>> =
         subjects.iter().filter(|subject| subject.run_number == 0).collect();
     let loaded: Vec<&Subject<'_>> =
@@ -88,6 +90,7 @@ pub(crate) fn sentences(runs: &[RunData], subjects: &[Subject<'_>]) -> Vec<Strin
         lines.remove(0);
     }
     lines.extend(Count::new(runs.iter().flat_map(|run| &run.record.expectations)).sentence());
+    lines.extend(phrases::few_trials(&own));
     lines.iter().map(|line| one_line(line)).collect()
 }
 
@@ -134,7 +137,7 @@ fn invalid(record: &RunRecord, suffix: &str) -> Option<String> {
 fn no_latency(subjects: &[Subject<'_>]) -> String {
     let trials: u64 = subjects.iter().map(|subject| subject.trials().count() as u64).sum();
     match trials {
-        0 => "No valid trial, so nothing can be said of the arms.".to_owned(),
+        0 => "No valid trial, so nothing can be said of the variants.".to_owned(),
         _ => format!("{}, none with a working latency.", count(trials, "valid trial")),
     }
 }
@@ -262,7 +265,7 @@ fn latency_lines(loaded: &[&Subject<'_>], own: &[&Subject<'_>], alike: &Alike<'_
 }
 
 fn count_more(arms: usize) -> String {
-    if arms == 1 { "one more arm".to_owned() } else { format!("{arms} more arms") }
+    if arms == 1 { "one more variant".to_owned() } else { format!("{arms} more variants") }
 }
 
 /// Returns sentences about arms that are not compared with the first: each step of a measurement,
@@ -280,7 +283,7 @@ fn apart(loaded: &[&Subject<'_>], all_arms: usize, alike: &Alike<'_>) -> Vec<Str
     }
     // If there are others, settings are known and the probes have too few samples to compare.
     let why = if alike.others.is_empty() {
-        ". The run does not record what the arms differ in."
+        ". The run does not record what the variants differ in."
     } else {
         "."
     };
@@ -298,8 +301,8 @@ fn extremes(loaded: &[&Subject<'_>], all_arms: usize) -> Option<String> {
     let (low, lowest) = values.iter().min_by_key(|(value, _)| *value)?;
     let (high, highest) = values.iter().max_by_key(|(value, _)| *value)?;
     let of_arms = match values.len() {
-        number if number == all_arms => format!("the {number} arms"),
-        number => format!("the {number} arms of {all_arms} whose probes came back,"),
+        number if number == all_arms => format!("the {number} variants"),
+        number => format!("the {number} variants of {all_arms} whose probes came back,"),
     };
     let lost = most_lost(loaded.iter().filter_map(|subject| working(subject)));
     Some(format!(
@@ -539,7 +542,10 @@ fn statistic_of<'a>(
 /// Formats a number with the maximum that belongs to it, if it is a median: `round trip p50 209 ms
 /// (at most 241 ms)`.
 fn with_most(subject: &Subject<'_>, metric: &ArmMetric) -> String {
-    let words = metric_words(metric);
+    if metric.name == "pages_loaded" && metric.value.mean == 0.0 {
+        return "no page loaded".to_owned();
+    }
+    let words = named_metric(metric, &spoken_name(metric));
     match statistic_of(subject, metric, "max") {
         Some(most) if without_name(most) != without_name(metric) => {
             format!("{words} (at most {})", without_name(most))
@@ -574,15 +580,15 @@ fn compared(
     if low == high {
         let mut all = own.iter().filter_map(|it| Some(with_most(it, number_of(it, metric)?)));
         if all.all(|words| words == low) {
-            return Some(format!("{flow}: {low} in every arm."));
+            return Some(format!("{flow}: {low} in every variant."));
         }
     }
     if medians.len() == own.len() && are_alike(&medians) && are_alike(&maxima) {
-        return Some(format!("{flow}: {low} in every arm, within 10 %."));
+        return Some(format!("{flow}: {low} in every variant, within 10 %."));
     }
     if low == high {
         return Some(format!(
-            "{flow}: {low} with {base} and with each arm that is compared with it."
+            "{flow}: {low} with {base} and with each variant that is compared with it."
         ));
     }
     let news = |text: String| {
@@ -612,15 +618,22 @@ fn are_alike(numbers: &[&ArmMetric]) -> bool {
     is_time && low.zip(high).is_none_or(|(low, high)| high < low * ALIKE)
 }
 
-/// Returns `64.2 ms` for `glass to glass p50 64.2 ms`.
+/// Returns the name of a metric for sentences.
+fn spoken_name(metric: &ArmMetric) -> String {
+    match metric.name.as_str() {
+        "mos" => "quality (MOS, 1 to 5)".to_owned(),
+        name => metric_name(name),
+    }
+}
+
+/// Returns `64.2 ms` for `camera to screen p50 64.2 ms`.
 fn without_name(metric: &ArmMetric) -> String {
-    without_own_name(metric, &metric_words(metric))
+    without_own_name(metric, &named_metric(metric, &spoken_name(metric)))
 }
 
 /// Returns `words` without the name of the metric at their start.
 fn without_own_name(metric: &ArmMetric, words: &str) -> String {
-    let name = metric.name.replace('_', " ");
-    words.strip_prefix(&name).unwrap_or(words).trim_start().to_owned()
+    words.strip_prefix(&spoken_name(metric)).unwrap_or(words).trim_start().to_owned()
 }
 
 /// Compares how two groups of flows share a direction: with the base, and with the arm in which the
@@ -655,8 +668,8 @@ fn spread(metric: &ArmMetric, own: &[&Subject<'_>]) -> Option<String> {
     let numbers = || own.iter().filter_map(|subject| number_of(subject, metric));
     let by_mean = |a: &&ArmMetric, b: &&ArmMetric| a.value.mean.total_cmp(&b.value.mean);
     let (low, high) = (numbers().min_by(by_mean)?, numbers().max_by(by_mean)?);
-    let arms = count(numbers().count() as u64, "arm");
-    let (flow, name) = (&metric.flow, metric.name.replace('_', " "));
+    let arms = count(numbers().count() as u64, "variant");
+    let (flow, name) = (&metric.flow, spoken_name(metric));
     let (least, most) = (significant(low.value.mean), without_name(high));
     Some(format!("{flow}: {name} from {least} to {most} over {arms}."))
 }

@@ -1,5 +1,6 @@
 //! Formatting of numbers and texts for people.
 
+use underload_record::metric_unit;
 use underload_record::schema::{ArmLatency, ArmMetric, ArmRatio, ArmThroughput, Judged, Quantile};
 pub use underload_record::text::{one_line, plain_text};
 
@@ -8,13 +9,16 @@ pub(crate) fn ms(ns: impl Into<i128>) -> String {
     significant(ns.into() as f64 / 1e6)
 }
 
-/// Formats a quantile of all probes sent: `24.1 ms`, `lost`.
+/// Formats a quantile of all probes sent: `24.1 ms`, `a lost probe`.
 pub(crate) fn judged_ms(value: Judged) -> String {
     match value {
         Judged::Answered(ns) => format!("{} ms", ms(ns)),
-        Judged::Lost => "lost".to_owned(),
+        Judged::Lost => LOST.to_owned(),
     }
 }
+
+/// A quantile that is a lost probe, in sentences.
+pub(crate) const LOST: &str = "a lost probe";
 
 /// Returns `p99`, or `p99 of sent` if for any of the latencies that differs from the p99 of its
 /// answered probes, as formatted.
@@ -82,12 +86,29 @@ pub(crate) fn count(value: u64, noun: &str) -> String {
 
 /// Formats the mean over repeats: `page load 2.31 s`, `mos 4.12`.
 pub(crate) fn metric_words(metric: &ArmMetric) -> String {
-    let (name, value) = (metric.name.replace('_', " "), significant(metric.value.mean));
+    named_metric(metric, &metric_name(&metric.name))
+}
+
+/// As [`metric_words`], with another name of the metric.
+pub(crate) fn named_metric(metric: &ArmMetric, name: &str) -> String {
+    let value = significant(metric.value.mean);
     match metric.unit.as_str() {
-        "" => format!("{name} {value}"),
-        unit if unit.eq_ignore_ascii_case(&name) => format!("{name} {value}"),
+        unit if unit.is_empty() || unit.eq_ignore_ascii_case(&metric.name) => {
+            format!("{name} {value}")
+        }
         unit => format!("{name} {value} {unit}"),
     }
+}
+
+/// Returns the name of a metric of an application in words: `camera to screen p50`.
+pub(crate) fn metric_name(name: &str) -> String {
+    name.replace("glass_to_glass", "camera to screen").replace('_', " ")
+}
+
+/// Returns the unit of a metric that is not of an application, for sentences.
+pub(crate) fn usual_unit(name: &str) -> &'static str {
+    let unit = metric_unit(name.rsplit('/').next().unwrap_or(name)).unwrap_or("ms");
+    if unit == "1" { "" } else { unit }
 }
 
 /// Splits a text into lines of whole words, of at most `columns` characters unless a word is

@@ -101,7 +101,7 @@ fn arms_sweeps_and_the_command_line_override_hops() {
     let options = Options { short: true, set, ..Options::default() };
     let scenario = Scenario::parse_with(&text, "chain.toml", &options, &mut builtin::load_file);
     let scenario = scenario.expect("a valid scenario");
-    let arm = scenario.arms.iter().find(|arm| arm.name == "pie/40mbit").expect("the arm");
+    let arm = scenario.arms.iter().find(|arm| arm.name == "pie/40mbit").expect("the variant");
     let links: Vec<String> = arm.path.lanes().map(|(_, lane)| lane.link_label()).collect();
     assert_eq!(links, ["40mbit", "10mbit", "50mbit", "90mbit"]);
     assert_eq!(arm.path.up[1].queue.label().name, "docsis-pie");

@@ -60,7 +60,7 @@ fn what_nobody_brings_along_is_refused_before_anything_begins() {
     let error = run(&scenario, &Settings::default(), &mut ()).expect_err("nobody has it");
     assert!(error.is_refusal());
     assert!(
-        error.to_string().starts_with("own: arm own: `own:bode,limit=1000p` is not"),
+        error.to_string().starts_with("own: variant own: `own:bode,limit=1000p` is not"),
         "{error}"
     );
     assert_eq!(scenario.worlds(), [World::Sim]);

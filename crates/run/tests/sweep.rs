@@ -393,7 +393,7 @@ fn what_is_wrong_is_told_with_its_place() {
         ),
         ("metrics = [\"lod.rtt.p99\"]", Some(1), "did you mean `load.rtt.p99`?"),
         ("metrics = [\"bulkk/load.rtt.p99\"]", Some(1), "no flow is named `bulkk`"),
-        ("arms = [\"pie\"]", None, "no arm is named `pie`"),
+        ("arms = [\"pie\"]", None, "no variant is named `pie`"),
         ("set = [\"path.up=fast\"]", None, "path.up"),
         ("[stop]\nmetric = \"load.rtt.p99\"", Some(1), "`within_percent` or `within`"),
         ("[stop]\nmetric = \"load.loss\"\nwithin = 1.0\nleast = 1", Some(4), "at least 2"),

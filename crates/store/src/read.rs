@@ -177,7 +177,7 @@ fn parse(path: &Path, text: &[u8]) -> Result<(RunRecord, Option<TrialsIn>), Stor
 fn check(record: &RunRecord) -> Result<(), String> {
     let names = arm_names(&record.arms);
     if names.len() != record.arms.len() {
-        return Err("two arms with equal names".to_owned());
+        return Err("two variants with equal names".to_owned());
     }
     for (position, trial) in record.trials.iter().enumerate() {
         if trial.index as usize != position {
@@ -186,7 +186,7 @@ fn check(record: &RunRecord) -> Result<(), String> {
         check_trial(trial, &names)?;
     }
     match record.summaries.iter().find(|summary| !names.contains(&summary.arm)) {
-        Some(summary) => Err(format!("a summary of the unknown arm {:?}", summary.arm)),
+        Some(summary) => Err(format!("a summary of the unknown variant {:?}", summary.arm)),
         None => Ok(()),
     }
 }

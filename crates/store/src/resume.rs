@@ -94,7 +94,7 @@ fn difference(found: &RunRecord, wanted: &RunRecord) -> Option<&'static str> {
         (is_other_kernel(found, wanted), "the run has trials of another kernel"),
         (found.seed != wanted.seed, "the run has another seed"),
         (found.scenario != wanted.scenario, "the scenario or its options differ"),
-        (found.arms != wanted.arms, "its arms differ"),
+        (found.arms != wanted.arms, "its variants differ"),
     ]
     .into_iter()
     .find_map(|(differs, reason)| differs.then_some(reason))

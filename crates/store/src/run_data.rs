@@ -45,7 +45,7 @@ pub(crate) fn arm_names(arms: &[ArmRecord]) -> BTreeSet<String> {
 pub(crate) fn check_trial(trial: &TrialRecord, arms: &BTreeSet<String>) -> Result<(), String> {
     let TrialRecord { index, arm, .. } = trial;
     if !arms.contains(arm) {
-        return Err(format!("trial {index} has the unknown arm {arm:?}"));
+        return Err(format!("trial {index} has the unknown variant {arm:?}"));
     }
     let names: BTreeSet<&str> = trial.flows.iter().map(|flow| flow.name.as_str()).collect();
     if names.len() != trial.flows.len() {

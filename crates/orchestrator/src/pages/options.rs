@@ -136,7 +136,7 @@ impl Known {
             }
             Field::Cohort => {
                 let cohorts = visible(&self.cohorts, ask);
-                select("cohort", "Cohort", Some("all"), cohorts, &said("cohort"))
+                select("cohort", "Group", Some("all"), cohorts, &said("cohort"))
             }
             Field::Attribute(name) => {
                 let values = self.attributes.iter().find(|(known, _)| *known == name);

@@ -59,8 +59,8 @@ const fn choice(key: &'static str, words: &'static str) -> Choice {
 
 /// Groupings of results; the first is the default.
 pub(super) const GROUPS: [Choice; 11] = [
-    choice("cohort-dscp", "cohort and DSCP"),
-    choice("cohort", "cohort"),
+    choice("cohort-dscp", "group and DSCP"),
+    choice("cohort", "group"),
     choice("dscp", "DSCP"),
     choice("model", "model"),
     choice("firmware", "firmware"),

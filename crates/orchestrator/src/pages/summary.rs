@@ -159,7 +159,7 @@ pub(super) fn group_words(by: &[Dimension], sum: &Sum, skip: usize) -> String {
     let words = by.iter().zip(&sum.key).skip(skip).map(|(dimension, value)| match dimension {
         Dimension::Dscp if is_alone => marking_words(value),
         Dimension::Dscp => format!("DSCP {value}"),
-        Dimension::Cohort => known(value, "no cohort"),
+        Dimension::Cohort => known(value, "no group"),
         Dimension::Hour => format!("{value:0>2}:00 UTC"),
         Dimension::Attribute(name) if name == "tier" => format!("{value} Mbit/s"),
         _ => known(value, "not known"),

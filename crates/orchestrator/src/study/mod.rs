@@ -43,7 +43,7 @@ pub enum StudyError {
         known: String,
     },
     /// The cohort has no results.
-    #[error("no results of a cohort `{cohort}`; there are: {known}")]
+    #[error("no results of a group `{cohort}`; there are: {known}")]
     NoCohort {
         cohort: String,
         /// The cohorts with results, separated by commas.

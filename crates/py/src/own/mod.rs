@@ -121,7 +121,7 @@ impl Fault {
         }
         let place = trial.map_or_else(String::new, |trial| {
             let TrialLabel { index, arm, repeat } = trial;
-            format!(", arm {arm}, trial {index} (repeat {repeat})")
+            format!(", variant {arm}, trial {index} (repeat {repeat})")
         });
         let kind = error.get_type(py).name().map_or_else(|_| "?".to_owned(), |it| it.to_string());
         let words = error.value(py).str().map_or_else(|_| String::new(), |it| it.to_string());

@@ -256,7 +256,7 @@ mod tests {
         assert_eq!(measure("codel/a", Some("bode/*")), Some(2.0), "6 over 3");
         assert_eq!(measure("*/*", Some("bode/*")), Some(13.0 / 3.0), "the mean over all over 3");
         assert_eq!(measure("*/b", Some("*/b")), Some(1.0));
-        assert_eq!(measure("codel/*", Some("b*e/a")), None, "`bae` is no arm");
+        assert_eq!(measure("codel/*", Some("b*e/a")), None, "`bae` is no variant");
         assert_eq!(measure("c*el/b", Some("b*e/b")), Some(10.0), "`od` in both");
         assert_eq!(measure("codel/*", Some("pie/*")), None);
         assert_eq!(measure("pie/*", None), None);

@@ -66,10 +66,10 @@ mod tests {
         assert_eq!(pairs("bode/lte", "fifo/lte", ""), each[..1]);
         assert_eq!(pairs("*/lte", "fifo/lte", ""), each[..1], "nothing is held against itself");
         assert_eq!(pairs("fifo/lte", "", ""), [("fifo/lte", None)]);
-        assert_eq!(pairs("", "", ""), arms.map(|arm| (arm, None)), "every arm");
+        assert_eq!(pairs("", "", ""), arms.map(|arm| (arm, None)), "every variant");
         let others = ["fifo/subway", "bode/lte", "bode/subway"];
         assert_eq!(pairs("", "fifo/lte", ""), others.map(|arm| (arm, Some("fifo/lte"))));
         assert_eq!(pairs("fifo/lte", "", "other"), [("fifo/lte", Some("fifo/lte"))]);
-        assert_eq!(pairs("bode/*", "codel/*", ""), [], "there is no such arm");
+        assert_eq!(pairs("bode/*", "codel/*", ""), [], "there is no such variant");
     }
 }

@@ -49,7 +49,7 @@ pub(super) fn section(subjects: &[Subject<'_>]) -> Markup {
     let is_known = |column: &&Column| column.cells.iter().any(|cell| cell != NOTHING);
     let known: Vec<&Column> = columns.iter().filter(is_known).collect();
     let heads = html! {
-        (words_head("arm"))
+        (words_head("variant"))
         @for column in &known { (unit_head(&column.name, &column.unit)) }
     };
     let row = |(number, subject): (usize, &Subject<'_>)| {
@@ -62,7 +62,7 @@ pub(super) fn section(subjects: &[Subject<'_>]) -> Markup {
     };
     let rows: Vec<Markup> = subjects.iter().enumerate().map(row).collect();
     html! {
-        h2 { "All arms" } "\n"
+        h2 { "All variants" } "\n"
         p.note {
             "Round-trip time of the headline probe, goodput of all flows under load (of the link, "
             "where no flow was counted), drops of the packets offered to the busiest queue."

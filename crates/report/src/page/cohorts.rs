@@ -66,7 +66,7 @@ fn top(study: &CohortStudy, title: &str) -> Markup {
 
 fn series(series: &SeriesStudy, plots: &[Plot]) -> Markup {
     let cohort_head = html! {
-        (words_head("cohort")) (head("devices")) (head("tests"))
+        (words_head("group")) (head("devices")) (head("tests"))
         (unit_head("mean", "ms, over devices")) (unit_head("median", "ms, of means"))
         (unit_head("median", "ms, of maxima")) (unit_head("above idle", "ms"))
         @for share in ["p50", "p90", "p95", "p99"] { (unit_head(share, "ms, of round trips")) }
@@ -75,7 +75,7 @@ fn series(series: &SeriesStudy, plots: &[Plot]) -> Markup {
     let cohort_rows: Vec<Markup> = series.cohorts.iter().map(cohort_row).collect();
     let compared: Vec<Markup> = series.comparisons.iter().flat_map(comparison_rows).collect();
     let compared_head = html! {
-        (words_head("cohort")) (words_head("value of a device")) (unit_head("less", "times"))
+        (words_head("group")) (words_head("value of a device")) (unit_head("less", "times"))
         (unit_head("less", "ms")) (unit_head("pairs with less", "%"))
         (unit_head("p-value", "ranks")) (unit_head("distance", "of the curves"))
         (unit_head("p-value", "distance"))
@@ -175,8 +175,8 @@ fn strata(stratified: &Stratified) -> Markup {
     let content = html! {
         p.note {
             "Ratios of geometric means within lines that are alike, put together with the share "
-            "of both cohorts' lines in each group as weight. Left out, because one cohort has "
-            "fewer than five lines there: " (count(stratified.strata_dropped, "group")) " with "
+            "of both groups' lines in each part as weight. Left out, because one group has "
+            "fewer than five lines there: " (count(stratified.strata_dropped, "part")) " with "
             (thousands(stratified.dropped[0])) " and " (thousands(stratified.dropped[1]))
             " devices."
         }
@@ -191,7 +191,7 @@ fn classes(classes: &[ClassStudy]) -> Markup {
         return html! {};
     }
     let head = html! {
-        (words_head("cohort")) (words_head("step")) (head("DSCP"))
+        (words_head("group")) (words_head("step")) (head("DSCP"))
         (unit_head("measured", "devices, days")) (unit_head("idle p50", "ms"))
         (unit_head("loaded p99", "ms")) (unit_head("lag", "ms")) (unit_head("cut", "%"))
     };
@@ -232,7 +232,7 @@ fn uses(uses: &[TierUse]) -> Markup {
         return html! {};
     }
     let head = html! {
-        (words_head("cohort")) (words_head("step")) (unit_head("of the tier", "%"))
+        (words_head("group")) (words_head("step")) (unit_head("of the tier", "%"))
         (unit_head("95 % or more", "% of devices"))
     };
     let row = |used: &TierUse| {
@@ -256,7 +256,7 @@ fn outcomes(study: &CohortStudy) -> Markup {
         return html! {};
     }
     let head = html! {
-        (words_head("outcome")) (words_head("cohort")) (head("runs")) (unit_head("share", "%"))
+        (words_head("outcome")) (words_head("group")) (head("runs")) (unit_head("share", "%"))
         (unit_head("apart", "points")) (head("p-value"))
     };
     let row = |row: &OutcomeStudy| {
@@ -274,7 +274,7 @@ fn outcomes(study: &CohortStudy) -> Markup {
     html! {
         h2 { "Runs that are missing" } "\n"
         p.note {
-            "Every run that was due has one outcome. Cohorts that miss runs unequally may differ "
+            "Every run that was due has one outcome. Groups that miss runs unequally may differ "
             "for that reason: the difference to the reference is in percentage points, with a "
             "95 % interval over devices."
         }

@@ -48,15 +48,15 @@ pub(super) fn section(subjects: &[Subject<'_>], is_many: bool) -> Markup {
     html! {
         h2 { "Compared with " (first.heading()) } "\n"
         p.note {
-            "The arms that are compared with it. One value per valid trial. Difference and "
+            "The variants that are compared with it. One value per valid trial. Difference and "
             "ratio are Hodges-Lehmann estimates (the median over all pairs of trials) with 95 % "
             "intervals; the p-value is Mann and Whitney's, two-sided. Slower: the share of pairs "
-            "in which this arm's trial is the slower one."
+            "in which this variant's trial is the slower one."
             @if subjects.iter().any(has_lost_trial) {
                 " A trial that lost every probe counts as slower than any other."
             }
             @if has_same {
-                " Where all trials of an arm are identical, because nothing in them is random, "
+                " Where all trials of a variant are identical, because nothing in them is random, "
                 "there is neither an interval nor a p-value."
             }
         }

@@ -40,10 +40,10 @@ pub(super) fn distribution_section(
             "others."
         }
         "\n"
-        (folded_if(is_many, "Curves of all arms", figures(&plots.distributions, Headings::Shown)))
+        (folded_if(is_many, "All curves", figures(&plots.distributions, Headings::Shown)))
         @if subjects.len() > MOST_HISTOGRAMS {
             p.note {
-                "Histograms of the first " (MOST_HISTOGRAMS) " of " (subjects.len()) " arms; the "
+                "Histograms of " (MOST_HISTOGRAMS) " of " (subjects.len()) " variants; the "
                 "samples of all are in " code { "samples.parquet" } "."
             }
             "\n"
@@ -59,7 +59,7 @@ pub(super) fn timeline_section(subjects: &[Subject<'_>], plots: &Plots, is_many:
     html! {
         h2 { "Over time" } "\n"
         p.note {
-            "One trial per arm. All arms have the same scales. Curves are thinned to the smallest "
+            "One trial per variant, all on the same scales. Curves are thinned to the smallest "
             "and the largest value per pixel, so every peak is there."
             @if subjects.iter().any(|subject| subject.run.record.world == World::Measured) {
                 " Goodput counts bytes in order: those behind a lost packet wait for it and then "
@@ -69,7 +69,7 @@ pub(super) fn timeline_section(subjects: &[Subject<'_>], plots: &Plots, is_many:
         "\n"
         @if subjects.len() > MOST_TIMELINES {
             p.note {
-                "The first " (MOST_TIMELINES) " of " (subjects.len()) " arms are drawn; the series "
+                "The first " (MOST_TIMELINES) " of " (subjects.len()) " variants are drawn; series "
                 "of all are in " code { "series.parquet" } "."
             }
             "\n"

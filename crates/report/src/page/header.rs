@@ -61,7 +61,7 @@ pub(super) fn header(first: &RunData, runs: &[RunData], subjects: &[Subject<'_>]
             }
             (careful(&warnings))
             @if subjects.is_empty() {
-                p.note { "No arm of this run has finished a trial." } "\n"
+                p.note { "No variant of this run has finished a trial." } "\n"
             }
         }
         "\n"

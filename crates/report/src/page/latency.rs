@@ -40,7 +40,7 @@ pub(super) fn section(subjects: &[Subject<'_>], overview: &[Plot], is_many: bool
         h2 { "Idle and working latency" } "\n"
         p.note {
             "Round-trip time of a probe sent on a fixed schedule: idle before the load begins, "
-            "working while it is steady. Quantiles pool every sample of an arm's valid trials "
+            "working while it is steady. Quantiles pool every sample of a variant's valid trials "
             "(nearest rank). The small line is the 95 % interval of the mean of the trials' own "
             "quantiles (Student's t)."
             @if subjects.iter().any(|subject| !subject.summary.inside.is_empty()) {
@@ -50,8 +50,8 @@ pub(super) fn section(subjects: &[Subject<'_>], overview: &[Plot], is_many: bool
             }
         }
         "\n"
-        (folded_if(is_many, "All arms as bars", figures(overview, Headings::Hidden)))
-        (folded_if(is_many, "All arms in numbers", table(&heads("phase", strong), &rows)))
+        (folded_if(is_many, "All variants as bars", figures(overview, Headings::Hidden)))
+        (folded_if(is_many, "All variants in numbers", table(&heads("phase", strong), &rows)))
         (other_probes(subjects))
     }
 }

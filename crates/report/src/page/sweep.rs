@@ -50,7 +50,8 @@ pub fn sweep_page(outcome: &SweepOutcome) -> Result<String, PlotError> {
             "\n"
             p.kind { "a sweep of " (subject.scenario) ", simulated" } "\n"
             h1 { (subject.title) } "\n"
-            p.verdict { (outcome.sentence()) "." } "\n"
+            @for line in outcome.result() { p.verdict { (line) } "\n" }
+            p.note { (outcome.sentence()) "." } "\n"
             @for name in outcome.unknown_metrics() {
                 div.warning role="note" {
                     p { strong { "Careful." } " No cell has the metric " code { (name) } "." }
@@ -68,7 +69,7 @@ pub fn sweep_page(outcome: &SweepOutcome) -> Result<String, PlotError> {
             p.note {
                 "Each point is the mean of " code { (metric) } " over all cells with that value, "
                 "whatever their other axes are."
-                @if outcome.has_more_arms() { " Only the first arms have a line." }
+                @if outcome.has_more_arms() { " Only the first variants have a line." }
             }
             "\n"
             (figures(&plots, Headings::Shown))

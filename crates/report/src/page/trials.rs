@@ -23,7 +23,7 @@ pub(super) fn section(runs: &[RunData]) -> Markup {
         rows.extend(listed.map(|trial| row(trial, &suffix, has_seeds)));
     }
     let head = html! {
-        (head("trial")) (words_head("arm")) (head("repeat"))
+        (head("trial")) (words_head("variant")) (head("repeat"))
         @if has_seeds { (head("seed")) }
         (unit_head("load p50", "ms")) (unit_head("load p99", "ms"))
         (unit_head("goodput up/down", "Mbit/s"))

@@ -335,7 +335,7 @@ mod tests {
         assert_eq!(classes.len(), 6 * 5 + 7);
         classes.sort();
         classes.dedup();
-        assert_eq!(classes.len(), 5 + 3 * 3 + 4 + 7, "arms that look alike share a class");
+        assert_eq!(classes.len(), 5 + 3 * 3 + 4 + 7, "variants that look alike share a class");
         assert_eq!(through(Ink::Arm(33).color()).as_deref(), Some("a1"));
         assert_eq!(through(Ink::Faint(9).color()).as_deref(), Some("b1"));
         assert_eq!(through(Ink::Muted.color()).as_deref(), Some("muted"));
@@ -349,8 +349,8 @@ mod tests {
         let mut seen = std::collections::BTreeSet::new();
         for arm in 0..COLOURS * DASHES.len() {
             let start = format!(".s-a{arm}{{");
-            let (_, rest) = rules.split_once(&start).expect("a rule per arm");
-            assert!(seen.insert(rest.split('}').next()), "arm {arm} looks like another");
+            let (_, rest) = rules.split_once(&start).expect("a rule per variant");
+            assert!(seen.insert(rest.split('}').next()), "variant {arm} looks like another");
         }
     }
 

@@ -58,7 +58,7 @@ fn over_trials(
     });
     let counts = curves.iter().map(|(_, ecdf)| ecdf.sorted().len());
     let caption = format!(
-        "One value per valid trial ({} trials per arm): the {words} round trip of the load \
+        "One value per valid trial ({} trials per variant): the {words} round trip of the load \
          phase.{}",
         range_of(counts),
         if has_bands(&curves) { " Shaded: 95 % band (Dvoretzky-Kiefer-Wolfowitz)." } else { "" }
@@ -76,7 +76,7 @@ fn over_samples(
     let curves = curves(subjects, |subject| subject.round_trips(phase));
     let counts = curves.iter().map(|(_, ecdf)| ecdf.sorted().len());
     let caption = format!(
-        "All probe samples of the {phase} phase, valid trials pooled ({} samples per arm); there \
+        "All probe samples of the {phase} phase, valid trials pooled ({} per variant); there \
          are too few trials for a distribution over trials.",
         range_of(counts)
     );

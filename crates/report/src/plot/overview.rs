@@ -50,11 +50,11 @@ fn caption(usual: Quantile, rows: &[Row<'_>]) -> String {
     let fewest = Quantile::P99.fewest_samples();
     let left_out = match usual {
         Quantile::P99 => "A quantile of too few samples is left out.".to_owned(),
-        _ => format!("A p99 needs {fewest} samples, which most arms do not have."),
+        _ => format!("A p99 needs {fewest} samples, which most variants do not have."),
     };
     let parts = parts[..1].to_uppercase() + &parts[1..];
     format!(
-        "{parts}Round trip of the open-loop probe, all valid trials of an arm pooled. {left_out}"
+        "{parts}Round trip of the open-loop probe, all valid trials of a variant pooled. {left_out}"
     )
 }
 

@@ -11,9 +11,10 @@ use underload_store::sweep::SweepCell;
 
 pub use pictures::{SweepDimension, SweepPlot};
 
+use crate::facts::FEW_REPEATS;
 use crate::plot::{Plot, PlotError};
-use crate::table::{Row, render};
-use crate::words::{one_line, significant, thousands};
+use crate::table::{COLUMNS, Row, render};
+use crate::words::{one_line, significant, thousands, usual_unit, wrap};
 use pictures::{Gathered, mean_of};
 
 /// The description of a sweep.
@@ -194,6 +195,39 @@ impl SweepOutcome {
         format!("{cells}{of} {cell}, {trials} {trial}{failed}")
     }
 
+    /// Returns the best and the worst cell in a sentence, then, of cells with few trials, how to
+    /// see how sure that is. Empty with fewer than two cells that have the ranking metric.
+    pub(crate) fn result(&self) -> Vec<String> {
+        let ranked = self.best.first().zip(self.worst.first());
+        let Some((best, worst)) = ranked.filter(|(best, worst)| best.cell != worst.cell) else {
+            return Vec::new();
+        };
+        let (metric, best_word) = self.ranking();
+        let worst_word = if best_word == "smallest" { "largest" } else { "smallest" };
+        let unit = if metric.contains('/') { "" } else { usual_unit(metric) };
+        let words = |cell: &SweepCell| {
+            let value = self.rank(cell).map_or("-".to_owned(), significant);
+            format!("{} ({})", [&value, unit].join(" ").trim_end(), self.place(cell).join(", "))
+        };
+        let (best_words, worst_words) = (words(best), words(worst));
+        let mut lines = vec![one_line(&format!(
+            "The {best_word} {metric} is {best_words}, the {worst_word} {worst_words}."
+        ))];
+        if self.trials <= self.cells {
+            lines.push(format!(
+                "One trial each: `repeats = {FEW_REPEATS}` in the file shows how sure this is."
+            ));
+        }
+        lines
+    }
+
+    /// Returns the values of a cell's axes and its variant: `path.up = 4mbit`, `codel`.
+    fn place(&self, cell: &SweepCell) -> Vec<String> {
+        let axes = self.subject.axes.iter().zip(&cell.values);
+        let values = axes.map(|(name, value)| format!("{name} = {}", value.text));
+        values.chain([cell.arm.clone()]).collect()
+    }
+
     /// Returns the name of the ranking metric, and the word for its best end.
     fn ranking(&self) -> (&str, &'static str) {
         let name = self.subject.metrics.get(self.subject.ranked_by).map_or("", String::as_str);
@@ -207,7 +241,10 @@ impl SweepOutcome {
     /// Returns the best, worst and failed cells for a terminal.
     pub fn table(&self) -> String {
         let (metric, word) = self.ranking();
-        let mut text = format!("{}\n", one_line(&self.sentence()));
+        let counts = one_line(&self.sentence());
+        let lines = self.result().into_iter().chain([counts]);
+        let lines: Vec<String> = lines.flat_map(|line| wrap(&line, COLUMNS)).collect();
+        let mut text = lines.join("\n") + "\n";
         for (title, cells) in [
             (format!("best by {metric}, {word} first"), &self.best),
             (format!("worst by {metric}"), &self.worst),
@@ -230,12 +267,8 @@ impl SweepOutcome {
 
     /// Formats a failed cell: `cell 7, path.up = 4mbit, codel: ERROR`.
     pub(crate) fn failure(&self, cell: &SweepCell) -> String {
-        let mut parts = vec![format!("cell {}", cell.cell)];
-        let axes = self.subject.axes.iter().zip(&cell.values);
-        parts.extend(axes.map(|(name, value)| format!("{name} = {}", value.text)));
-        parts.push(cell.arm.clone());
         let error = cell.error.as_deref().unwrap_or_default();
-        one_line(&format!("{}: {error}", parts.join(", ")))
+        one_line(&format!("cell {}, {}: {error}", cell.cell, self.place(cell).join(", ")))
     }
 
     /// Returns the positions of the ranking metric and of some others.
@@ -249,7 +282,7 @@ impl SweepOutcome {
     pub(crate) fn head(&self) -> Vec<String> {
         let metrics = self.shown_metrics();
         let metrics = metrics.iter().filter_map(|metric| self.subject.metrics.get(*metric));
-        let own = ["arm", "trials"].map(str::to_owned);
+        let own = ["variant", "trials"].map(str::to_owned);
         ["cell".to_owned()]
             .into_iter()
             .chain(self.subject.axes.iter().cloned())

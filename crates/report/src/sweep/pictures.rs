@@ -199,7 +199,7 @@ impl Gathered {
         };
         let is_of_arms = [self.plot.line, self.plot.x].contains(&Some(SweepDimension::Arm));
         if is_of_arms && has_more_arms {
-            caption += " Only the first arms are drawn.";
+            caption += " Only the first variants are drawn.";
         }
         let (lines, xs) = (names(self.plot.line), names(self.plot.x));
         let cells = CellNumbers { lines, xs, numbers }.used();

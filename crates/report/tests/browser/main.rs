@@ -110,7 +110,7 @@ fn a_page_of_many_arms_is_short_and_its_arms_are_sorted_and_filtered() {
     browser.open(&address);
     let height = browser.value("document.documentElement.scrollHeight").as_f64();
     let screens = height.expect("a height") / 900.0;
-    eprintln!("126 arms: {screens:.1} screens of 900 pixels");
+    eprintln!("126 variants: {screens:.1} screens of 900 pixels");
     assert!(screens < MOST_SCREENS, "{screens} screens");
 
     let first = "document.querySelector('table.sortable tbody tr:not([hidden]) th').textContent";

@@ -42,10 +42,10 @@ fn the_terminal_and_the_first_lines_have_each_applications_numbers() {
     // The synthetic probe has a metric, too, but is no application.
     assert!(!text.contains("\n  probe "), "{text}");
     let lines = summary_lines(&runs);
-    let expected = "call: mos 1.50 with buffer-control, 4.25 with docsis-pie.";
+    let expected = "call: quality (MOS, 1 to 5) 1.50 with buffer-control, 4.25 with docsis-pie.";
     assert!(lines.iter().any(|line| line == expected), "{lines:#?}");
     let alone = summary_lines(&[with_calls(&[DOCSIS_PIE])]);
-    assert!(alone.iter().any(|line| line == "call: mos 1.50."), "{alone:#?}");
+    assert!(alone.iter().any(|line| line == "call: quality (MOS, 1 to 5) 1.50."), "{alone:#?}");
 }
 
 #[test]
@@ -61,6 +61,6 @@ fn the_page_has_them_below_the_latency_and_a_row_per_arm_where_arms_are_many()
     let mut many = vec![BUFFER_CONTROL];
     many.extend(names.map(|name| Queue { name, ..FQ_CODEL }));
     let page = render(&[with_calls(&many)])?;
-    assert!(page.contains("<th class=\"text\">call</th><th>mos<br>"), "a row per arm");
+    assert!(page.contains("<th class=\"text\">call</th><th>mos<br>"), "a row per variant");
     Ok(())
 }

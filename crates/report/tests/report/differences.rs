@@ -25,7 +25,8 @@ fn lines(settings: [&[(&str, &str)]; 2]) -> Vec<String> {
     summary_lines(&[run(settings, |_| {})])
 }
 
-const NO_CAUSE: &str = "The arms differ in more than one setting, so no single cause can be named.";
+const NO_CAUSE: &str =
+    "The variants differ in more than one setting, so no single cause can be named.";
 
 #[test]
 fn queues_of_both_directions_are_compared_and_named() {
@@ -85,7 +86,7 @@ fn arms_of_unknown_settings_are_told_by_their_range() {
     let lines = lines([&[], &[]]);
     assert_eq!(
         lines[0],
-        "Of the 2 arms docsis-pie has the lowest working latency, 30.1 ms at p99, and \
-         buffer-control the highest, 285 ms. The run does not record what the arms differ in."
+        "Of the 2 variants docsis-pie has the lowest working latency, 30.1 ms at p99, and \
+         buffer-control the highest, 285 ms. The run does not record what the variants differ in."
     );
 }

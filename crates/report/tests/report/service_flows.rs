@@ -62,7 +62,7 @@ fn the_terminal_names_those_who_were_sent_away_most() {
     assert!(text.contains(&start), "{start}\n{text}");
     let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(words.contains("bulk 1 (4 packets), bulk 2 (4 packets), 27 more"), "{text}");
-    assert_eq!(text.matches("sent away").count(), 1, "nothing of the other arm: {text}");
+    assert_eq!(text.matches("sent away").count(), 1, "nothing of the other variant: {text}");
     assert!(text.lines().all(|line| line.chars().count() <= 100));
 }
 

@@ -99,7 +99,7 @@ fn two_runs_are_compared_arm_by_arm() {
     let text = agreement_table(&sim, &live);
     let expected = "\
 comcast/upstream: sim against live
-  arm         metric          first   second          differs allowed
+  variant     metric          first   second          differs allowed
   docsis-pie  load.rtt.p50     30.0     24.0 ms       +25.4 %    15 %  missed
   docsis-pie  load.rtt.p99     35.1     29.1 ms       +20.8 %    15 %  missed
   docsis-pie  load.loss       0.143    0.143 %          +0.00    1.00  met

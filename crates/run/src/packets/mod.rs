@@ -55,7 +55,8 @@ impl Wanted {
     ) -> Result<(), RunError> {
         if trials > MOST_TRIALS {
             return Err(RunError::Refused(format!(
-                "packets of {trials} trials; expected at most {MOST_TRIALS}, by --arm and --repeat"
+                "packets of {trials} trials; expected at most {MOST_TRIALS}, by --variant \
+                 and --repeat"
             )));
         }
         for arm in arms {
@@ -64,7 +65,7 @@ impl Wanted {
             for point in self.rows.iter().flatten().chain(&self.captures) {
                 names
                     .check(point)
-                    .map_err(|problem| RunError::Refused(format!("arm {arm}: {problem}")))?;
+                    .map_err(|problem| RunError::Refused(format!("variant {arm}: {problem}")))?;
             }
         }
         Ok(())
@@ -99,7 +100,7 @@ impl TrialLog {
             let name = format!("{trial:07}-{point}.pcapng");
             let (path, file) =
                 (directory.path().join(FOLDER).join(&name), directory.begin_file(FOLDER, &name)?);
-            Capture::begin(path, file, point.clone(), &format!("arm {arm}, trial {trial}"))
+            Capture::begin(path, file, point.clone(), &format!("variant {arm}, trial {trial}"))
         };
         let captures = wanted.captures.iter().map(capture).collect::<Result<_, RunError>>()?;
         let flows = config.flows.iter().map(|flow| {

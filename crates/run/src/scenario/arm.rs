@@ -214,7 +214,7 @@ mod tests {
     fn what_is_written_otherwise_leaves_a_record_of_its_own() {
         let queue = |text: &str| {
             let arms = of_two("path.up = \"1mbit\"", &format!("path.up_queue = \"{text}\""));
-            arms.expect("two arms").arms.remove(1)
+            arms.expect("two variants").arms.remove(1)
         };
         let (one, other) = (queue("codel:profile=linux"), queue("codel:profile=linux,target=5ms"));
         assert_eq!(one.identity(), other.identity());

@@ -61,8 +61,8 @@ words! {
 
 keys! {
     pub(super) struct CohortKeys {
-        /// The trials that share their drawn conditions: all arms of a repeat, so that pairs can be
-        /// compared, or none.
+        /// The trials that share their drawn conditions: all variants of a repeat, so that pairs
+        /// can be compared, or none.
         per: Per = Per::Repeat,
         /// The conditions, each with a name and one distribution.
         draw: Vec<Try<DrawKeys>>,

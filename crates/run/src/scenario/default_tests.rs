@@ -17,7 +17,7 @@ fn parse(text: &str) -> Result<Scenario, ScenarioError> {
 fn a_line_and_a_flow_are_a_scenario() {
     let text = "[path]\nup = \"10mbit\"\ndown = \"50mbit\"\n[[flow]]\nkind = \"tcp\"\n";
     let scenario = parse(text).expect("a scenario");
-    let [arm] = scenario.arms.as_slice() else { panic!("{} arms", scenario.arms.len()) };
+    let [arm] = scenario.arms.as_slice() else { panic!("{} variants", scenario.arms.len()) };
     assert_eq!(arm.label(), "fifo before 10mbit up; fifo before 50mbit down");
     let expected = [Span::from_secs(2), Span::from_secs(15), Span::from_secs(1)];
     assert_eq!([arm.phases.idle, arm.phases.load, arm.phases.drain], expected);
@@ -65,5 +65,5 @@ fn repeats_start_at_random_times_unless_the_file_has_times() {
     let given = format!("{text}start_jitter = \"0s\"\n");
     assert_eq!(jitters(&given, Some(5)), [none, none], "the file has a jitter");
     let arm = "[[arm]]\nname = \"a\"\nflow.tcp.stop = \"500ms\"\n";
-    assert_eq!(jitters(&format!("{text}{arm}"), Some(5)), [none, none], "an arm ends the flow");
+    assert_eq!(jitters(&format!("{text}{arm}"), Some(5)), [none, none], "a variant ends the flow");
 }

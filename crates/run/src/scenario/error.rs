@@ -136,5 +136,5 @@ pub(super) const MORE_MAY_FOLLOW: &str = "; more errors may show once these are 
 /// Returns the message for an unknown arm, with the arms that exist and the closest name.
 pub(crate) fn no_arm(name: &str, known: &[&str]) -> String {
     let (names, meant) = (known.iter().copied(), did_you_mean(name, known.iter().copied()));
-    format!("no arm is named `{name}`; expected {}{meant}", alternatives(names))
+    format!("no variant is named `{name}`; expected {}{meant}", alternatives(names))
 }

@@ -14,12 +14,13 @@ keys! {
         /// Words for the metric without its statistic; by default those of a working latency, or
         /// the metric's name.
         says: String = String::new(),
-        /// The arm to report; with `*` as in `[[published]]`, each arm that matches; every arm by
-        /// default.
+        /// The variant to report; with `*` as in `[[published]]`, each variant that matches; every
+        /// variant by default.
         arm: String = String::new(),
-        /// The arm to compare with; with as many `*` as `arm`, the one with the same parts there.
+        /// The variant to compare with; with as many `*` as `arm`, the one with the same parts
+        /// there.
         baseline: String = String::new(),
-        /// Another metric to compare with, of the baseline or else of the arm itself.
+        /// Another metric to compare with, of the baseline or else of the variant itself.
         baseline_metric: String = String::new(),
         /// What the sentence calls `baseline_metric`.
         baseline_says: String = String::new(),
@@ -37,7 +38,7 @@ impl Statement for Headline {
         let HeadlineKeys { metric, says, arm, baseline, baseline_metric, baseline_says } = keys;
         if metric.is_empty() && baseline.is_empty() {
             let problem = "expected a metric such as \"load.rtt.p99\", or the `baseline` that the \
-                           arms are compared with";
+                           variants are compared with";
             return Err(Fault::new("metric", problem));
         }
         if [&metric, &says, &arm, &baseline_metric].iter().all(|it| it.is_empty()) {
@@ -69,7 +70,8 @@ impl Statement for Headline {
         }
         if self.pairs(arms).is_empty() {
             let known = alternatives(arms.iter().copied());
-            let problem = format!("matches no arm that has another to be compared with: {known}");
+            let problem =
+                format!("matches no variant that has another to be compared with: {known}");
             return Err(Fault::new("arm", problem));
         }
         Ok(())

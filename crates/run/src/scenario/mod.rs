@@ -172,7 +172,7 @@ impl Options {
             changes.push("--traces".to_owned());
             changes.extend(traces.iter().map(|file| format!("{file:?}")));
         }
-        changes.extend(self.arms.iter().map(|arm| format!("--arm {arm:?}")));
+        changes.extend(self.arms.iter().map(|arm| format!("--variant {arm:?}")));
         changes.extend(self.repeats.map(|repeats| format!("--repeat {repeats}")));
         changes.extend(self.seed.map(|seed| format!("--seed {seed}")));
         if changes.is_empty() {

@@ -23,8 +23,8 @@ keys! {
         kind: PlotKind,
         /// Heading of the picture.
         title: String,
-        /// The arms by their names: `{line}` is the part that has a curve or a colour of its own,
-        /// `{x}` the part along the x axis, `*` a part over which the mean is taken.
+        /// The variants by their names: `{line}` is the part that has a curve or a colour of its
+        /// own, `{x}` the part along the x axis, `*` a part over which the mean is taken.
         arms: String,
         /// The metric along the y axis (of a `cdf` along the x axis), as in `[[published]]`. A
         /// `cdf` of `load.rtt` is over samples, of `load.rtt.mean` or another statistic over
@@ -33,15 +33,17 @@ keys! {
         /// Label of the metric's axis.
         says: String = String::new(),
         /// The metric along the x axis of a `scatter`. Throughput over delay has lines of equal
-        /// power: that of the best arm, a tenth and a hundredth of it.
+        /// power: that of the best variant, a tenth and a hundredth of it.
         x_metric: String = String::new(),
-        /// A number for each arm along the x axis, in place of `x_metric`: `{ "1mbit/*" = 65.5 }`.
+        /// A number for each variant along the x axis, in place of `x_metric`: `{ "1mbit/*" = 65.5
+        /// }`.
         x_values: BTreeMap<String, f64> = BTreeMap::new(),
         /// Label of the x axis.
         x_says: String = String::new(),
-        /// The arm by whose number every number is divided: `"bode/{x}/*"`, with the same parts.
+        /// The variant by whose number every number is divided: `"bode/{x}/*"`, with the same
+        /// parts.
         relative_to: String = String::new(),
-        /// The arm whose number is divided by every number: how many times better.
+        /// The variant whose number is divided by every number: how many times better.
         improvement_on: String = String::new(),
         /// Axes with a logarithmic scale.
         log: Vec<PlotAxis> = Vec::new(),
@@ -89,7 +91,7 @@ impl Statement for PlotRecord {
     fn check_arms(&self, arms: &[&str]) -> Result<(), Fault> {
         if self.points(arms).is_empty() {
             let known = alternatives(arms.iter().take(MOST_NAMED).copied());
-            return Err(Fault::new("arms", format!("matches no arm; expected {known}")));
+            return Err(Fault::new("arms", format!("matches no variant; expected {known}")));
         }
         Ok(())
     }
@@ -111,7 +113,7 @@ fn check(keys: &PlotKeys) -> Result<(), (&'static str, &'static str)> {
     let has_x = usize::from(!x_metric.is_empty()) + usize::from(!x_values.is_empty());
     if has_x != usize::from(*kind == PlotKind::Scatter) {
         let problem = "is a key of `scatter` alone, which needs it or `x_values`, a number for \
-                       each arm";
+                       each variant";
         return Err(("x_metric", problem));
     }
     if x_values.values().any(|value| !value.is_finite()) {

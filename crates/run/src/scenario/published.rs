@@ -63,16 +63,18 @@ keys! {
     pub(super) struct PublishedKeys {
         /// The metric, one of those in `reference/run-json.md`.
         metric: String,
-        /// The arm that the number is about: with `low` or `high` or both, or with `value` and a
-        /// tolerance. `*` in a part of the name stands for any text: the mean over these arms.
+        /// The variant that the number is about: with `low` or `high` or both, or with `value` and
+        /// a tolerance. `*` in a part of the name stands for any text: the mean over these
+        /// variants.
         arm: Option<String>,
-        /// The arm by whose number the arm's is divided; with a `*` as in `arm`, the one with the
-        /// same part there, and the mean of the ratios counts.
+        /// The variant by whose number the variant's is divided; with a `*` as in `arm`, the one
+        /// with the same part there, and the mean of the ratios counts.
         relative_to: Option<String>,
-        /// Compares which of the arms in `among` has the best metric, instead of how good it is.
+        /// Compares which of the variants in `among` has the best metric, instead of how good it
+        /// is.
         best: Option<Extreme>,
-        /// The arms to choose the best of, each with the number that stands for it; `{}` in `arm`
-        /// stands for their names.
+        /// The variants to choose the best of, each with the number that stands for it; `{}` in
+        /// `arm` stands for their names.
         among: Option<BTreeMap<String, f64>>,
         /// The smallest number of `among` counts whose metric is this close to the best one's.
         within: Option<f64>,
@@ -82,11 +84,11 @@ keys! {
         high: Option<f64>,
         /// The published number; needs a tolerance.
         value: Option<f64>,
-        /// One number per arm, in place of `arm` and `value`.
+        /// One number per variant, in place of `arm` and `value`.
         values: Option<BTreeMap<String, f64>>,
         /// The numbers of `values` are bounds, in place of values with a tolerance.
         values_are: Option<Bound>,
-        /// Pairs of an arm and the arm that it is relative to, in place of `arm` and
+        /// Pairs of a variant and the variant that it is relative to, in place of `arm` and
         /// `relative_to`: the ratio of each pair.
         pairs: Option<Vec<Vec<String>>>,
         /// Tolerance on either side of the value, in `unit`.
@@ -138,13 +140,13 @@ impl PublishedKeys {
                         relative_to: Some(other.clone()),
                         ..self.expectation(arm.clone(), band, self.value)
                     }),
-                    _ => Err(Fault::new("pairs", "expected two arms in each")),
+                    _ => Err(Fault::new("pairs", "expected two variants in each")),
                 };
                 pairs.iter().map(of_pair).collect()
             }
             _ => {
-                let problem = "expected `arm`, or `values` with a number per arm, or `pairs` of \
-                               arms to be compared";
+                let problem = "expected `arm`, or `values` with a number per variant, or `pairs` \
+                               of variants to be compared";
                 Err(Fault::new("arm", problem))
             }
         }

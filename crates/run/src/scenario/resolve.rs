@@ -42,7 +42,7 @@ keys! {
         figure: Try<String> = Try::new(String::new()),
         /// The seed from which the seed of every trial derives.
         seed: Try<u64> = Try::new(1),
-        /// Trials of each arm; 1 by default.
+        /// Trials of each variant; 1 by default.
         repeats: Maybe<u32> => 1..=MAX_REPEATS,
         /// The links of both directions.
         path: Try<Raw<PathKeys>> = Try::new(Raw::default()),
@@ -54,11 +54,11 @@ keys! {
         cohort: Maybe<CohortKeys>,
         /// Variants of the scenario, each with the keys that it overrides.
         arm: Try<Vec<Try<VariantKeys>>> = Try::new(Vec::new()),
-        /// Values of a key, each of which makes one more variant of every arm.
+        /// Values of a key. Every variant is measured with each of them.
         sweep: Try<Vec<Try<SweepKeys>>> = Try::new(Vec::new()),
         /// The comparison that the run is about.
         headline: Maybe<HeadlineKeys>,
-        /// Pictures of the arms.
+        /// Pictures of the variants.
         plot: Try<Vec<Try<PlotKeys>>> = Try::new(Vec::new()),
         /// Published numbers to compare the run with.
         published: Try<Vec<Try<PublishedKeys>>> = Try::new(Vec::new()),
@@ -71,9 +71,9 @@ keys! {
     /// Overrides that make the scenario quick.
     #[derive(Default)]
     struct Short {
-        /// Trials of each arm.
+        /// Trials of each variant.
         repeats: Option<u32> => 1..=MAX_REPEATS,
-        /// Names of the arms that run; all by default.
+        /// Names of the variants that run; all by default.
         arms: Vec<String> = Vec::new(),
         overrides: Overrides [flat],
     }
@@ -335,8 +335,8 @@ impl Variants {
             None => base.set(&change, COMMAND_LINE),
             Some((variant, _)) => {
                 let problem = format!(
-                    "`{}` overrides this key itself; to set it there, too, name the arms with \
-                     --arm",
+                    "`{}` overrides this key itself; to set it there, too, name the variants with \
+                     --variant",
                     variant.name
                 );
                 Err(Fault::new(change.key, problem))

@@ -176,7 +176,7 @@ impl Base {
         }
         if section == "flow" && matches!(key, "name" | "kind") {
             let problem = "cannot be overridden; declare a second flow, with `count = 0` in the \
-                           arms that do not use it";
+                           variants that do not use it";
             return Err(Fault::new(&change.key, problem));
         }
         table.insert(key.to_owned(), change.value.clone());

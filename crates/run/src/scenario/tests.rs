@@ -44,7 +44,7 @@ fn parse_with(text: &str, options: &Options) -> Result<Scenario, ScenarioError> 
 fn defaults_are_filled_in() {
     let scenario = parse(GOOD).expect("the scenario is right");
     assert_eq!((scenario.repeats, scenario.seed), (2, 7));
-    let [arm] = scenario.arms.as_slice() else { panic!("{} arms", scenario.arms.len()) };
+    let [arm] = scenario.arms.as_slice() else { panic!("{} variants", scenario.arms.len()) };
     assert_eq!(arm.name, "default");
     assert_eq!(arm.path.up[0].link.delay, Span::from_micros(8_500));
     assert_eq!(arm.path.base_round_trip(), Span::from_millis(17));
@@ -167,13 +167,13 @@ arms = ["pie"]
     };
     for options in [with(&["pie"], false), with(&["slow"], false), with(&[], true)] {
         let scenario = parse_with(&text, &options).expect("nothing stands against it");
-        let [arm] = scenario.arms.as_slice() else { panic!("one arm") };
+        let [arm] = scenario.arms.as_slice() else { panic!("one variant") };
         assert_eq!(arm.path.up[0].link.label.name, "20mbit", "{}", arm.name);
     }
     // The other overrides of the selected arm remain in force.
     let slow = parse_with(&text, &with(&["slow"], false)).expect("a scenario");
     assert_eq!(slow.arms[0].path.up[0].queue.label().name, "fifo");
-    let error = parse_with(&text, &with(&[], false)).expect_err("all arms run");
+    let error = parse_with(&text, &with(&[], false)).expect_err("all variants run");
     assert!(error.problem.contains("`slow` overrides this key itself"), "{error}");
 }
 
@@ -224,8 +224,8 @@ fn other_links_take_the_place_of_those_swept_over() {
     let twice = parse_with(&text, &twice).expect_err("two of a name");
     assert!(twice.to_string().contains("a second one is named `a`"), "{twice}");
     let unknown = text.replace("\"fifo/*\"", "\"fifo/*/x\"");
-    let unknown = parse(&unknown).expect_err("no such arm").to_string();
-    assert!(unknown.contains("no arm is named `fifo/*/x`"), "{unknown}");
+    let unknown = parse(&unknown).expect_err("no such variant").to_string();
+    assert!(unknown.contains("no variant is named `fifo/*/x`"), "{unknown}");
 }
 
 #[test]
@@ -344,15 +344,15 @@ cause = "none"
     // A mean over arms of which one is left out is not the mean that was published.
     let options =
         Options { arms: vec!["1mbit/40ms".into(), "2mbit/40ms".into()], ..Options::default() };
-    let some = parse_with(&text, &options).expect("the arms are there");
+    let some = parse_with(&text, &options).expect("the variants are there");
     assert_eq!(some.published.len(), 0);
     for (from, to, expected) in [
         ("\"{}/*\"", "\"1mbit/*\"", "published[0].best: a choice has `best`"),
         ("best = \"smallest\"\n", "", "published[0].best: a choice has `best`"),
-        ("\"{}/*\"", "\"{}\"", "no arm is named `1mbit`; expected 1mbit/40ms"),
+        ("\"{}/*\"", "\"{}\"", "no variant is named `1mbit`; expected 1mbit/40ms"),
         ("\"smallest\"", "\"best\"", "published[0].best"),
         ("tolerance = 0", "tolerance = 0\nwithin = -1", "`within` of at least 0"),
-        ("\"2mbit/*\"", "\"3mbit/*\"", "no arm is named `3mbit/*`"),
+        ("\"2mbit/*\"", "\"3mbit/*\"", "no variant is named `3mbit/*`"),
     ] {
         assert!(text.contains(from), "{from}");
         let error = parse(&text.replacen(from, to, 1)).expect_err(to).to_string();
@@ -394,7 +394,7 @@ fn cohort_text() -> String {
 
 fn drawn(scenario: &Scenario, arm: usize, repeat: u32) -> (Arm, Conditions) {
     let arm = &scenario.arms[arm];
-    scenario.trial_arm(arm, repeat, &mut builtin::load_file).expect("every draw makes an arm")
+    scenario.trial_arm(arm, repeat, &mut builtin::load_file).expect("every draw makes a variant")
 }
 
 #[test]
@@ -411,7 +411,7 @@ fn a_cohort_draws_every_trial_and_pairs_the_arms() {
     assert!((24 << 10..=256 << 10).contains(&limit) && queue.starts_with("pie"), "{queue}");
     let FlowKind::Tcp(bulk) = &arm.flows[0].kind else { panic!("no tcp") };
     assert_eq!(bulk.count.to_string(), conditions["flows"]);
-    assert_eq!(drawn(&scenario, 0, 5).1, conditions, "one line for both arms");
+    assert_eq!(drawn(&scenario, 0, 5).1, conditions, "one line for both variants");
     assert_ne!(drawn(&scenario, 0, 6).1, conditions, "another line for the next repeat");
     assert_eq!(drawn(&scenario, 1, 5).0.identity(), arm.identity(), "the same again");
     let own_lines = cohort_text().replace("\"repeat\"", "\"trial\"");
@@ -612,8 +612,8 @@ fn too_large_a_grid_is_refused_before_it_is_made() {
     let sweep =
         |key: &str| format!("[[sweep]]\nkey = \"{key}\"\nvalues = [{}]\n", values.join(","));
     let text = format!("{GOOD}{}{}{}", sweep("path.up"), sweep("path.down"), sweep("phases.x"));
-    let error = parse(&text).expect_err("8,000,000 arms");
-    assert!(error.problem.contains("more than 50000 arms"), "{error}");
+    let error = parse(&text).expect_err("8,000,000 variants");
+    assert!(error.problem.contains("more than 50000 variants"), "{error}");
 }
 
 #[test]
@@ -700,8 +700,8 @@ fn a_headline_names_arms_and_is_told_where_they_are_chosen() {
              baseline = \"{baseline}\"\n"
         )
     };
-    let error = parse(&with("nobody", "fifo")).expect_err("there is no such arm");
-    assert!(error.problem.starts_with("no arm is named `nobody`"), "{error}");
+    let error = parse(&with("nobody", "fifo")).expect_err("there is no such variant");
+    assert!(error.problem.starts_with("no variant is named `nobody`"), "{error}");
     assert_eq!(error.key, "headline.arm");
     assert!(error.line.is_some(), "{error}");
 }
@@ -720,7 +720,7 @@ fn a_headline_may_name_its_baseline_alone() {
     assert_eq!(of("metric = \"goodput.up\"\narm = \"sqm\""), "goodput.up|goodput up|sqm|");
     let of_probe = "probe/load.rtt.p50|working latency of probe||";
     assert_eq!(of("metric = \"probe/load.rtt.p50\""), of_probe);
-    let error = headline("baseline = \"todday\"").expect_err("no such arm");
+    let error = headline("baseline = \"todday\"").expect_err("no such variant");
     assert_eq!(error.key, "headline.baseline");
     assert!(error.problem.ends_with("did you mean `today`?"), "{error}");
     let error = headline("").expect_err("says nothing");
@@ -732,12 +732,12 @@ fn a_headline_may_name_its_baseline_alone() {
 fn a_baseline_may_be_an_arm_that_overrides_nothing() {
     let today = "[[arm]]\nname = \"today\"\n";
     let sqm = "[[arm]]\nname = \"sqm\"\npath.up_queue = \"fq_codel\"\n";
-    let scenario = parse(&format!("{GOOD}{today}{sqm}")).expect("two arms");
+    let scenario = parse(&format!("{GOOD}{today}{sqm}")).expect("two variants");
     let queues: Vec<&str> =
         scenario.arms.iter().map(|arm| arm.factors["path.up_queue"].as_str()).collect();
     assert_eq!(queues, ["fifo:limit=256KiB", "fq-codel"], "by the name that we print");
     let twice = format!("{GOOD}{today}{}", today.replace("today", "now"));
-    let error = parse(&twice).expect_err("the same arm twice");
+    let error = parse(&twice).expect_err("the same variant twice");
     assert!(error.problem.contains("`today` and `now` are the same"), "{error}");
 }
 

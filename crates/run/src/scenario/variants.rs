@@ -21,9 +21,9 @@ pub(super) struct Variant {
 }
 
 keys! {
-    /// An arm, or a point of a sweep.
+    /// A variant, or a point of a sweep.
     pub(super) struct VariantKeys {
-        /// The name, of which names of arms are made.
+        /// The name, of which names of variants are made.
         name: String,
         overrides: Overrides [flat],
     }
@@ -73,7 +73,7 @@ pub(super) fn dimensions(
 pub(super) fn check_size(dimensions: &[Vec<Variant>]) -> Result<(), Fault> {
     let size = dimensions.iter().try_fold(1_usize, |size, list| size.checked_mul(list.len()));
     if size.is_none_or(|size| size > MAX_ARMS) {
-        let problem = format!("the product of all sweeps has more than {MAX_ARMS} arms");
+        let problem = format!("the product of all sweeps has more than {MAX_ARMS} variants");
         return Err(Fault::new("sweep", problem));
     }
     Ok(())

@@ -24,11 +24,11 @@ impl Scenario {
     ) -> Result<Varied, Fault> {
         let tables = self.templates.get(arm).cloned();
         let mut tables = tables.ok_or_else(|| {
-            Fault::new("", format!("the tables of the arm `{arm}` were not kept"))
+            Fault::new("", format!("the tables of the variant `{arm}` were not kept"))
         })?;
         for change in changes {
             if tables.is_overridden(&change.key) {
-                let problem = format!("the arm `{arm}` overrides this key itself");
+                let problem = format!("the variant `{arm}` overrides this key itself");
                 return Err(Fault::new(&change.key, problem));
             }
             tables.set(change, "axis")?;

@@ -42,7 +42,7 @@ keys! {
         /// `KEY=VALUE` overrides for every cell.
         #[serde(skip_serializing_if = "Vec::is_empty")]
         pub set: Vec<String> = Vec::new(),
-        /// Names of the arms; all by default.
+        /// Names of the variants; all by default.
         #[serde(skip_serializing_if = "Vec::is_empty")]
         pub arms: Vec<String> = Vec::new(),
         /// Overrides the scenario's seed.
@@ -199,7 +199,7 @@ keys! {
         /// default.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub line: Option<String>,
-        /// The cells to show, by values of axes or the arm; all by default.
+        /// The cells to show, by values of axes or the variant; all by default.
         #[serde(skip_serializing_if = "BTreeMap::is_empty")]
         pub only: BTreeMap<String, String> = BTreeMap::new(),
         /// Axes of the picture with a logarithmic scale.

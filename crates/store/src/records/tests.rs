@@ -101,7 +101,7 @@ fn a_journal_that_somebody_changes_ends_no_run() {
             let first = text.iter().position(|byte| *byte == b'\n').unwrap() + 1;
             [&text[first..], &text[..first]].concat()
         }),
-        ("the unknown arm", |text| {
+        ("the unknown variant", |text| {
             String::from_utf8_lossy(text).replace("\"pie\"", "\"nie\"").into_bytes()
         }),
     ];
@@ -194,7 +194,7 @@ fn a_damaged_table_is_refused_by_its_name() {
     fs::remove_file(&table).unwrap();
     let others = trials.iter().map(|it| TrialRecord { arm: "codel".to_owned(), ..it.clone() });
     write(&table, &others.collect::<Vec<_>>()).unwrap();
-    assert!(refused(&root).contains("the unknown arm \"codel\""));
+    assert!(refused(&root).contains("the unknown variant \"codel\""));
     fs::remove_file(&table).unwrap();
     write(&table, &[&trials[1..], &trials[..1]].concat()).unwrap();
     assert!(refused(&root).contains("trial 1 is at position 0"));

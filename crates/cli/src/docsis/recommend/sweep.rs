@@ -165,7 +165,7 @@ fn outcome(name: &str, choice: Choice, arms: &[ArmSummary]) -> anyhow::Result<Ou
         let mut used = 0.0;
         for arm in arms {
             let needed = |wanted: &str| {
-                let missing = || format!("arm {} of the sweep has no {wanted}", arm.arm);
+                let missing = || format!("variant {} of the sweep has no {wanted}", arm.arm);
                 metric(arm, wanted).with_context(missing)
             };
             let idle = needed("idle.rtt.p50")?;

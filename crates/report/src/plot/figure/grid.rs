@@ -261,7 +261,7 @@ mod tests {
         assert_eq!(of(&["8KiB", "16KiB", "256KiB"]), ["12.966", "13.966", "17.966"]);
         assert_eq!(of(&["8", "16", "256"]), ["3.000", "4.000", "8.000"], "by factors");
         assert_eq!(of(&["skype", "hangouts"]), ["0.000", "1.000"]);
-        assert_eq!(of(&["20ms", "10ms"]), ["0.000", "1.000"], "in the order of the arms");
+        assert_eq!(of(&["20ms", "10ms"]), ["0.000", "1.000"], "in the order of the variants");
     }
 
     #[test]

@@ -17,7 +17,7 @@ pub(super) fn draw(picture: &Picture<'_>) -> Result<Option<Plot>, PlotError> {
         return Ok(None);
     }
     let best = best_places(picture, &grid);
-    let mut caption = String::from("A ring for each point; over several arms their mean.");
+    let mut caption = String::from("A ring for each point; over several variants their mean.");
     if grid.has_published() {
         caption += " Diamonds and brackets: published.";
     }

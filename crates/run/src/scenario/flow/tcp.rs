@@ -15,7 +15,7 @@ keys! {
     pub struct TcpFlow {
         /// Direction of the payload.
         pub direction: FlowDirection = FlowDirection::Up,
-        /// Flows per direction; 0 for a flow that only some arms use.
+        /// Flows per direction; 0 for a flow that only some variants use.
         pub count: u32 = 1 => COUNTS,
         /// Congestion control, on every machine.
         pub congestion_control: String = DEFAULT_CONTROL.to_owned(),

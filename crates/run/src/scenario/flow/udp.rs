@@ -15,7 +15,7 @@ keys! {
     pub struct UdpFlow {
         /// Direction of the datagrams.
         pub direction: FlowDirection = FlowDirection::Up,
-        /// Flows per direction; 0 for a flow that only some arms use.
+        /// Flows per direction; 0 for a flow that only some variants use.
         pub count: u32 = 1 => COUNTS,
         /// Rate of each flow, with IP headers.
         pub rate: Rate,

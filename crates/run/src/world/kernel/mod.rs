@@ -206,7 +206,7 @@ impl World for Kernel {
                 let place = next.fetch_add(1, Ordering::Relaxed);
                 trials.get(place).map(|trial| (place, trial))
             } {
-                let step = format!("arm {}, repeat {}", trial.arm.name, trial.repeat + 1);
+                let step = format!("variant {}, repeat {}", trial.arm.name, trial.repeat + 1);
                 done.push((place, self.trial(trial, setting, core).doing(step)));
             }
             done

@@ -18,7 +18,7 @@ pub(in crate::world) fn model(scenario: &Scenario) -> Result<(), RunError> {
         format!("{own}: only the simulator runs algorithms of Python; expected --world sim")
     } else if let Some(arm) = arms.iter().find(|arm| arm.ecn().is_none()) {
         format!(
-            "arm {}: in the live world ECN is a setting of a whole host; expected `ecn` of all tcp \
+            "variant {}: in the live world ECN is a setting of a whole host; expected `ecn` of all tcp \
              flows or of none, or --world sim",
             arm.name
         )
@@ -35,7 +35,7 @@ pub(in crate::world) fn machine(scenario: &Scenario) -> Result<(), RunError> {
     let available = available_congestion_controls();
     for arm in &scenario.arms {
         check_arm(arm, &available).map_err(|problem| {
-            RunError::Refused(format!("{}: arm {}: {problem}", scenario.name, arm.name))
+            RunError::Refused(format!("{}: variant {}: {problem}", scenario.name, arm.name))
         })?;
     }
     Ok(())

@@ -19,8 +19,8 @@ pub(in crate::world) fn check(scenario: &Scenario) -> Result<BTreeSet<String>, R
         let hops = hops(&arm.path).map_err(|problem| {
             let (name, arm) = (&scenario.name, &arm.name);
             RunError::Refused(format!(
-                "{name}: arm {arm}: {problem}; expected --world kernel-tcp for a queue or link of \
-                 ours, or --arm for other arms"
+                "{name}: variant {arm}: {problem}; expected --world kernel-tcp for a queue or link \
+                 of ours, or --variant for other variants"
             ))
         })?;
         let shaped = hops.into_iter().filter_map(|hop| hop.shaping);
@@ -132,7 +132,7 @@ mod tests {
             ("up = \"10mbit\"\nup_queue = \"codel:profile=rfc\"", "expected linux, the only one"),
         ] {
             let error = check(&scenario(path)).expect_err(path).to_string();
-            assert!(error.starts_with("test: arm default: path.up"), "{error}");
+            assert!(error.starts_with("test: variant default: path.up"), "{error}");
             assert!(error.contains(expected), "{error}");
             assert!(error.contains("expected --world kernel-tcp"), "{error}");
         }

@@ -79,7 +79,7 @@ impl World for Live {
             let name = &trial.arm.name;
             let show = &mut |phase: &str| show(&format!("{name}: {phase}"));
             trial::run_trial(trial, Clockwork::Real, &Queues::Ours, show, setting.stop)
-                .doing(format!("arm {name}, repeat {}", trial.repeat + 1))
+                .doing(format!("variant {name}, repeat {}", trial.repeat + 1))
         };
         trials.iter().map(run).collect()
     }

@@ -163,7 +163,7 @@ mod tests {
                     congestion_control = \"cubic\"\nstart = \"1s\"\nstart_jitter = \"2s\"\n";
         let scenario = Scenario::parse(text, "test").expect("a valid scenario");
         assert_eq!(scenario.worlds(), [World::Sim, World::Live]);
-        let [arm] = scenario.arms.as_slice() else { panic!("one arm") };
+        let [arm] = scenario.arms.as_slice() else { panic!("one variant") };
         for seed in [1, 2] {
             let simulated = configure(arm, seed, TrialLabel::default()).expect("a trial").flows;
             let simulated = simulated.into_iter().filter(|flow| flow.name.starts_with("bulk"));

@@ -33,7 +33,7 @@ impl Sim {
     pub(super) fn new(scenario: &Scenario, own: &Own, why: &str) -> Result<Self, RunError> {
         for arm in &scenario.arms {
             configure_with(arm, 0, TrialLabel::default(), own).map_err(|error| {
-                RunError::Refused(format!("{}: arm {}: {error}", scenario.name, arm.name))
+                RunError::Refused(format!("{}: variant {}: {error}", scenario.name, arm.name))
             })?;
         }
         Ok(Self { reason: format!("sim: simulated in virtual time, {why}") })
