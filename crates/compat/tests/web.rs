@@ -55,14 +55,21 @@ fn channels_at(address: IpAddr, ledger: CompatLedger) -> Arc<ChannelServer> {
     Arc::new(ChannelServer::start(socket, ChannelLimits::default(), ledger).unwrap())
 }
 
-/// Sends `words` and returns the server's answer.
-fn ask(address: SocketAddr, fingerprint: Fingerprint, words: &str) -> String {
+fn tls_stream(
+    address: SocketAddr,
+    fingerprint: Fingerprint,
+) -> StreamOwned<ClientConnection, TcpStream> {
     let tls = fingerprint.client_config().unwrap();
     let name = ServerName::try_from("localhost").unwrap();
     let connection = ClientConnection::new(Arc::clone(&tls), name).unwrap();
     let stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-    let mut stream = StreamOwned::new(connection, stream);
+    StreamOwned::new(connection, stream)
+}
+
+/// Sends `words` and returns the server's answer.
+fn ask(address: SocketAddr, fingerprint: Fingerprint, words: &str) -> String {
+    let mut stream = tls_stream(address, fingerprint);
     stream.write_all(words.as_bytes()).unwrap();
     let mut answer = Vec::new();
     // A connection may end without a TLS close notification.
@@ -91,14 +98,15 @@ fn the_page_is_strict_and_its_resources_are_for_it_alone() {
     ] {
         assert!(page.contains(header), "{header}: {page}");
     }
-    for script in ["/page.js", "/channel.js", "/load.js", "/probe.js", "/thread.js"] {
-        let script = get(script, "");
+    let scripts = ["page", "channel", "draw", "judge", "load", "probe", "thread"];
+    for script in scripts.map(|name| format!("/{name}.js")) {
+        let script = get(&script, "");
         assert!(script.contains("text/javascript"), "{script}");
         // A worker has the policy of the response with its script.
         assert!(script.contains("default-src 'none'; script-src 'self'"), "{script}");
     }
     assert!(get("/small?9", "").ends_with("\r\n\r\nu"));
-    for path in ["/large", "/received?1", "/page.js", "/load.js"] {
+    for path in ["/large", "/received?1", "/inside?1", "/page.js", "/load.js"] {
         assert!(get(path, "Sec-Fetch-Site: cross-site\r\n").contains(" 403 "), "{path}");
     }
     for path in ["/.well-known/nq", "/config", "/page.html", "/../Cargo.toml"] {
@@ -125,6 +133,41 @@ fn uploads_are_counted_as_they_arrive() {
     let answers = ask(server.address(), fingerprint, &(many + &last));
     assert_eq!(answers.matches("HTTP/1.1 200").count(), 1_101);
     assert!(count("/received?42").ends_with("\r\n\r\n100000"));
+}
+
+#[test]
+fn round_trips_inside_a_load_are_those_of_its_connections() {
+    let (server, fingerprint) = server(CompatLedger::unlimited());
+    let inside = |number: u64| -> Value {
+        let path = format!("/inside?{number}");
+        let answer = ask(server.address(), fingerprint, &request("GET", &path, ""));
+        serde_json::from_str(answer.rsplit("\r\n\r\n").next().unwrap()).unwrap()
+    };
+    let none = json!({ "readings": [], "held_back": false });
+    assert_eq!(inside(7), none);
+    let mut load = tls_stream(server.address(), fingerprint);
+    load.write_all(request("GET", "/large?7", "").as_bytes()).unwrap();
+    let until = Instant::now() + Duration::from_mins(1);
+    let mut buffer = vec![0; 1 << 16];
+    let readings = loop {
+        load.read_exact(&mut buffer).unwrap();
+        let readings = inside(7)["readings"].as_array().unwrap().clone();
+        if readings.len() >= 3 {
+            break readings;
+        }
+        assert!(Instant::now() < until, "{readings:?}");
+    };
+    for pair in readings.windows(2) {
+        let [(at, rtt_us), (next, _)] =
+            [&pair[0], &pair[1]].map(|it| (it[0].as_u64().unwrap(), it[1].as_u64().unwrap()));
+        assert!(at <= next && rtt_us > 0, "{pair:?}");
+    }
+    assert_eq!(inside(8), none, "no other load");
+    // The readings of an upload depend on the time stamps of its TCP.
+    let body = "x".repeat(1_000_000);
+    let head = request("POST", "/upload?9", &format!("Content-Length: {}\r\n", body.len()));
+    assert!(ask(server.address(), fingerprint, &(head + &body)).starts_with("HTTP/1.1 200"));
+    assert_eq!(inside(9)["held_back"], false);
 }
 
 /// A client without quota gets the reason, which the page shows.
@@ -267,6 +310,9 @@ fn assert_whole(result: &Value, by: &str, [probes, load]: [&str; 2]) {
         // The server allows 50 Mbit/s; a busy machine reaches less.
         let rate = row["rate"].as_f64().unwrap();
         assert!(rate > 0.5 && rate < 60.0, "{row}");
+        // Up, the values depend on the time stamps of TCP.
+        let is_known = row["inside"]["p50"].as_f64().is_some_and(|ms| ms > 0.0);
+        assert!(is_known || row["phase"] == "up", "{row}");
     }
     let probes = result["probes"].as_array().unwrap();
     assert!(
@@ -325,6 +371,28 @@ fn a_browser_measures_with_datagrams() {
     waits_until(1);
     browser.open("about:blank");
     waits_until(0);
+}
+
+/// `the_program_judges_as_the_page_in_a_browser_does` checks the program by the same cases.
+#[test]
+fn a_browser_judges_as_the_program_does() {
+    let Some(mut browser) = browser("a_browser_judges_as_the_program_does") else { return };
+    let (server, _) = server(CompatLedger::unlimited());
+    browser.open(&format!("https://{}/", server.address()));
+    let cases: Vec<Value> = serde_json::from_str(include_str!("judged.json")).unwrap();
+    for case in cases {
+        let steps = &case["steps"];
+        let judged = browser.value(&format!(
+            "import('/judge.js').then(({{ judge }}) => judge({steps}.map((it) => ({{ ...it, \
+             beside: it.beside === 'lost' ? Infinity : it.beside, lostPercent: it.lost_percent, \
+             isHeldBack: it.is_held_back }}))))"
+        ));
+        let advice: Vec<&Value> =
+            case["advice"].as_str().map(|_| &case["advice"]).into_iter().collect();
+        let expected =
+            json!({ "opening": case["opening"], "uses": case["uses"], "advice": advice });
+        assert_eq!(judged, expected);
+    }
 }
 
 /// Answers offers with an address at which nothing answers.

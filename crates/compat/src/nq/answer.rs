@@ -14,6 +14,8 @@ use underload_probe::load::payload;
 use underload_record::schema::Direction;
 use underload_service::CompatShare;
 
+use super::transfer::Reader;
+
 /// Time and volume that a connection may still use.
 #[derive(Debug)]
 pub(super) struct Lease {
@@ -21,6 +23,8 @@ pub(super) struct Lease {
     bytes_left: AtomicI64,
     requests: AtomicU64,
     in_flight: AtomicU64,
+    /// Time in which load waited for the share, us.
+    waited_us: AtomicU64,
     /// The share of the server's capacity; unset in a client, and before the first request for
     /// load.
     share: OnceLock<CompatShare>,
@@ -28,17 +32,21 @@ pub(super) struct Lease {
 
 /// A request that has not ended on a connection.
 #[derive(Debug)]
-pub(super) struct InFlight(Arc<Lease>);
+pub(super) struct InFlight {
+    lease: Arc<Lease>,
+    /// Reads the round trips of the connection as long as the request loads it.
+    pub(super) reader: Option<Reader>,
+}
 
 impl Drop for InFlight {
     fn drop(&mut self) {
-        self.0.in_flight.fetch_sub(1, Ordering::Relaxed);
+        self.lease.in_flight.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
 impl InFlight {
-    pub(super) fn lease(&self) -> &Lease {
-        &self.0
+    pub(super) fn lease(&self) -> &Arc<Lease> {
+        &self.lease
     }
 }
 
@@ -50,6 +58,7 @@ impl Lease {
             bytes_left,
             requests: AtomicU64::new(0),
             in_flight: AtomicU64::new(0),
+            waited_us: AtomicU64::new(0),
             share: OnceLock::new(),
         })
     }
@@ -58,7 +67,7 @@ impl Lease {
     pub(super) fn enter(self: &Arc<Self>) -> InFlight {
         self.requests.fetch_add(1, Ordering::Relaxed);
         self.in_flight.fetch_add(1, Ordering::Relaxed);
-        InFlight(Arc::clone(self))
+        InFlight { lease: Arc::clone(self), reader: None }
     }
 
     /// Returns the requests up to now, or `None` while one of them has not ended.
@@ -93,8 +102,17 @@ impl Lease {
     pub(super) fn take(&self, direction: Direction, bytes_max: usize) -> Result<usize, Duration> {
         let Some(share) = self.share.get() else { return Ok(bytes_max) };
         let bytes = bytes_max.min(share.chunk_bytes(direction)).max(1);
-        share.take(direction, bytes as u64).map_err(|wait| wait.clamp(WAIT_MIN, WAIT_MAX))?;
+        share.take(direction, bytes as u64).map_err(|wait| {
+            let wait = wait.clamp(WAIT_MIN, WAIT_MAX);
+            self.waited_us.fetch_add(wait.as_micros() as u64, Ordering::Relaxed);
+            wait
+        })?;
         Ok(bytes)
+    }
+
+    /// Returns the time in which load waited for the share.
+    pub(super) fn waited(&self) -> Duration {
+        Duration::from_micros(self.waited_us.load(Ordering::Relaxed))
     }
 
     pub(super) fn spend(&self, bytes: usize) {

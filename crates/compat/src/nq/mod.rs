@@ -25,6 +25,7 @@ mod connection;
 mod page;
 mod server;
 mod stability;
+mod transfer;
 mod trust;
 
 use std::time::Duration;

@@ -1,8 +1,8 @@
-//! The page that measures in a browser: its files, and counters of its uploads.
+//! The page that measures in a browser: its files, and the server's view of its loads.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
@@ -11,13 +11,16 @@ use hyper::{Request, Response};
 use underload_probe::network::CustomerNetwork;
 
 use super::answer::{Content, uncached_response};
+use super::transfer::Transfer;
 
 const PAGE: &str = include_str!("../web/page.html");
 const STYLE: &str = include_str!("../web/page.css");
 /// Scripts of the page and of its workers.
-const SCRIPTS: [(&str, &str); 5] = [
+const SCRIPTS: [(&str, &str); 7] = [
     ("/page.js", include_str!("../web/page.js")),
     ("/channel.js", include_str!("../web/channel.js")),
+    ("/draw.js", include_str!("../web/draw.js")),
+    ("/judge.js", include_str!("../web/judge.js")),
     ("/load.js", include_str!("../web/load.js")),
     ("/probe.js", include_str!("../web/probe.js")),
     ("/thread.js", include_str!("../web/thread.js")),
@@ -59,38 +62,39 @@ pub enum OfferError {
 /// Longest offer: browsers write about 600 bytes, and 100 more for each address.
 pub(crate) const OFFER_BYTES_MAX: usize = 16 << 10;
 
-/// Upload counters kept. At the limit, the oldest one of the network with the most of them is
-/// removed, so that a network with many uploads loses its own.
-const UPLOADS_MAX: usize = 1024;
+/// Transfers kept. At the limit, the oldest one of the network with the most of them is removed, so
+/// that a network with many transfers loses its own.
+const TRANSFERS_MAX: usize = 1024;
 
-/// Counters of uploads, by a number that each page chooses at random. A guessed number reveals the
-/// rate of some line, but not whose.
+/// Loads of pages, by a number that each page chooses at random for each load. A guessed number
+/// reveals the rate and the round trips of some line, but not whose.
 #[derive(Default)]
-pub(super) struct Uploads(Mutex<BTreeMap<u64, Counted>>);
+pub(super) struct Transfers(Mutex<BTreeMap<u64, Kept>>);
 
-struct Counted {
-    bytes: Arc<AtomicU64>,
+struct Kept {
+    transfer: Arc<Transfer>,
     network: CustomerNetwork,
-    /// When the latest request for this counter arrived.
+    /// When the latest request for this load arrived.
     since: Instant,
 }
 
-impl Uploads {
-    /// Returns the counter of an upload from `from`, or `None` if the query is not a number.
-    pub fn counter(&self, query: Option<&str>, from: IpAddr) -> Option<Arc<AtomicU64>> {
+impl Transfers {
+    /// Returns the load that a request from `from` belongs to, or `None` if the query is not a
+    /// number.
+    pub fn transfer(&self, query: Option<&str>, from: IpAddr) -> Option<Arc<Transfer>> {
         let number: u64 = query?.parse().ok()?;
         let (network, since) = (CustomerNetwork::of(from), Instant::now());
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if kept.len() >= UPLOADS_MAX && !kept.contains_key(&number) {
-            let counts = kept.iter().map(|(number, it)| (*number, it.network, it.since));
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if all.len() >= TRANSFERS_MAX && !all.contains_key(&number) {
+            let counts = all.iter().map(|(number, it)| (*number, it.network, it.since));
             if let Some(number) = crate::oldest_of_fullest(counts) {
-                kept.remove(&number);
+                all.remove(&number);
             }
         }
-        let counted = || Counted { bytes: Arc::default(), network, since };
-        let counted = kept.entry(number).or_insert_with(counted);
-        counted.since = since;
-        Some(Arc::clone(&counted.bytes))
+        let kept =
+            all.entry(number).or_insert_with(|| Kept { transfer: Arc::default(), network, since });
+        kept.since = since;
+        Some(Arc::clone(&kept.transfer))
     }
 
     /// Answers a request for a file or a counter of the page; `None` for other paths.
@@ -99,6 +103,7 @@ impl Uploads {
             "/" => (PAGE.to_owned(), "text/html; charset=utf-8"),
             "/page.css" => (STYLE.to_owned(), "text/css; charset=utf-8"),
             "/received" => (self.received(query).to_string(), "text/plain; charset=utf-8"),
+            "/inside" => (self.inside(query), "application/json"),
             _ => {
                 let (_, script) = SCRIPTS.iter().find(|(name, _)| *name == path)?;
                 ((*script).to_owned(), "text/javascript; charset=utf-8")
@@ -120,11 +125,19 @@ impl Uploads {
         Some(answer)
     }
 
+    fn find(&self, query: Option<&str>) -> Option<Arc<Transfer>> {
+        let number = query?.parse::<u64>().ok()?;
+        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.get(&number).map(|kept| Arc::clone(&kept.transfer))
+    }
+
     fn received(&self, query: Option<&str>) -> u64 {
-        let number = query.and_then(|query| query.parse::<u64>().ok());
-        let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let counted = number.and_then(|number| kept.get(&number));
-        counted.map_or(0, |counted| counted.bytes.load(Ordering::Relaxed))
+        self.find(query).map_or(0, |it| it.bytes.load(Ordering::Relaxed))
+    }
+
+    /// Returns a JSON document with the round trips of a load; without readings if it is unknown.
+    fn inside(&self, query: Option<&str>) -> String {
+        self.find(query).unwrap_or_default().inside_json()
     }
 }
 
@@ -162,25 +175,25 @@ mod tests {
 
     #[test]
     fn uploads_are_counted_by_number_and_bounded() {
-        let uploads = Uploads::default();
+        let uploads = Transfers::default();
         let [here, there] = [[192, 0, 2, 1], [198, 51, 100, 1]].map(IpAddr::from);
-        let counter = uploads.counter(Some("7"), here).unwrap();
-        counter.fetch_add(5, Ordering::Relaxed);
+        let first = uploads.transfer(Some("7"), here).unwrap();
+        first.bytes.fetch_add(5, Ordering::Relaxed);
         assert_eq!((uploads.received(Some("7")), uploads.received(Some("8"))), (5, 0));
         for wrong in [None, Some(""), Some("-1"), Some("99999999999999999999")] {
-            assert!(uploads.counter(wrong, here).is_none(), "{wrong:?}");
+            assert!(uploads.transfer(wrong, here).is_none(), "{wrong:?}");
         }
         let flood = |from: u64| {
-            for number in (from..).take(2 * UPLOADS_MAX) {
-                assert!(uploads.counter(Some(&number.to_string()), there).is_some());
+            for number in (from..).take(2 * TRANSFERS_MAX) {
+                assert!(uploads.transfer(Some(&number.to_string()), there).is_some());
             }
-            assert_eq!(uploads.0.lock().unwrap().len(), UPLOADS_MAX);
+            assert_eq!(uploads.0.lock().unwrap().len(), TRANSFERS_MAX);
         };
         // Many uploads of one network affect no other network's counters, old or new.
         flood(1_000);
         assert_eq!(uploads.received(Some("7")), 5, "who is counted stays so");
-        let late = uploads.counter(Some("8"), here).unwrap();
-        late.fetch_add(6, Ordering::Relaxed);
+        let late = uploads.transfer(Some("8"), here).unwrap();
+        late.bytes.fetch_add(6, Ordering::Relaxed);
         flood(100_000);
         assert_eq!((uploads.received(Some("7")), uploads.received(Some("8"))), (5, 6));
     }

@@ -2,9 +2,10 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use http_body_util::{BodyExt, Limited};
@@ -31,7 +32,8 @@ use underload_service::{CompatLedger, Identity};
 use super::NqLimits;
 use super::answer::{Content, InFlight, Lease, response, uncached_response};
 use super::config::{LARGE, NqConfig, OLD, SMALL, UPLOAD, WELL_KNOWN};
-use super::page::{self, CHANNEL, Channels, OFFER_BYTES_MAX, OfferError, Uploads};
+use super::page::{self, CHANNEL, Channels, OFFER_BYTES_MAX, OfferError, Transfers};
+use super::transfer::{Reader, Transfer};
 use crate::{CompatError, Place, Places, places};
 
 /// A running responsiveness server. Dropping it ends its connections.
@@ -58,17 +60,19 @@ struct Host {
     places: Places,
     tls: TlsAcceptor,
     counters: Counters<NqCounts>,
-    /// Counters of browsers' uploads; `None` without a page.
-    page: Option<Uploads>,
+    /// Loads of browsers; `None` without a page.
+    page: Option<Transfers>,
     /// Opens channels for the page's probes.
     channels: Option<Arc<dyn Channels>>,
 }
 
 /// The client's address, and the local address of the connection.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Ends {
     from: IpAddr,
     reached: IpAddr,
+    /// A second handle of the connection's socket, for `TCP_INFO`; `None` without a page.
+    socket: Option<Arc<OwnedFd>>,
 }
 
 impl std::fmt::Debug for Host {
@@ -119,7 +123,7 @@ impl NqServer {
         ledger: CompatLedger,
         channels: Option<Arc<dyn Channels>>,
     ) -> Result<Self, NqStartError> {
-        Self::serve(listener, identity, limits, ledger, Some(Uploads::default()), channels)
+        Self::serve(listener, identity, limits, ledger, Some(Transfers::default()), channels)
     }
 
     fn serve(
@@ -127,7 +131,7 @@ impl NqServer {
         identity: Identity,
         limits: NqLimits,
         ledger: CompatLedger,
-        page: Option<Uploads>,
+        page: Option<Transfers>,
         channels: Option<Arc<dyn Channels>>,
     ) -> Result<Self, NqStartError> {
         let protocol = if page.is_some() { "web" } else { "nq" };
@@ -231,7 +235,9 @@ impl Host {
         place: Arc<Place>,
     ) -> io::Result<()> {
         prepare(&stream)?;
-        let ends = Ends { from, reached: stream.local_addr()?.ip() };
+        let handle = || stream.as_fd().try_clone_to_owned().ok().map(Arc::new);
+        let socket = self.page.as_ref().and_then(|_| handle());
+        let ends = Ends { from, reached: stream.local_addr()?.ip(), socket };
         let tls = timeout(HANDSHAKE_MAX, self.tls.accept(stream)).await??;
         self.counters.update(|counts| counts.connections += 1);
         let duration = self.limits.duration_max;
@@ -239,7 +245,7 @@ impl Host {
         let (host, service_lease) = (Arc::clone(self), Arc::clone(&lease));
         let service = service_fn(move |request| {
             let (host, in_flight) = (Arc::clone(&host), service_lease.enter());
-            let place = Arc::clone(&place);
+            let (place, ends) = (Arc::clone(&place), ends.clone());
             // Connections without requests are evicted first.
             place.renew(Instant::now());
             async move { host.answer(request, ends, in_flight, &place).await }
@@ -274,7 +280,7 @@ impl Host {
         &self,
         request: Request<Incoming>,
         ends: Ends,
-        in_flight: InFlight,
+        mut in_flight: InFlight,
         place: &Place,
     ) -> Result<Response<Content>, hyper::Error> {
         let from = ends.from;
@@ -282,11 +288,11 @@ impl Host {
         let path = request.uri().path().to_owned();
         let reads = matches!(*request.method(), Method::GET | Method::HEAD);
         let writes = matches!(*request.method(), Method::POST | Method::PUT);
-        if let Some(uploads) = &self.page {
+        if let Some(transfers) = &self.page {
             if page::is_cross_origin(&request) {
                 return Ok(status(StatusCode::FORBIDDEN));
             }
-            if reads && let Some(answer) = uploads.answer(&path, request.uri().query()) {
+            if reads && let Some(answer) = transfers.answer(&path, request.uri().query()) {
                 return Ok(answer);
             }
         }
@@ -298,15 +304,15 @@ impl Host {
                 busy(reason)
             }
             LARGE if reads => {
+                self.begin(request.uri().query(), &ends, &mut in_flight, Direction::Down);
                 response(PAYLOAD, Content::generated(LARGE_BYTES, in_flight, Arc::default()))
             }
             UPLOAD if writes => {
                 let query = request.uri().query().map(str::to_owned);
-                let counter = || {
-                    let uploads = self.page.as_ref();
-                    uploads.and_then(|it| it.counter(query.as_deref(), from)).unwrap_or_default()
+                let begin = |in_flight: &mut InFlight| {
+                    self.begin(query.as_deref(), &ends, in_flight, Direction::Up)
                 };
-                return receive(request.into_body(), in_flight.lease(), counter).await;
+                return receive(request.into_body(), in_flight, begin).await;
             }
             CHANNEL if writes => return Ok(self.channel(request, ends).await),
             WELL_KNOWN | OLD | SMALL | LARGE | UPLOAD => status(StatusCode::METHOD_NOT_ALLOWED),
@@ -314,6 +320,24 @@ impl Host {
         };
         let is_head = request.method() == Method::HEAD;
         Ok(if is_head { answer.map(|_| Content::Ready(None)) } else { answer })
+    }
+
+    /// Returns the page's load that a request belongs to, if it names one, and starts to read the
+    /// round trips of its connection.
+    fn begin(
+        &self,
+        query: Option<&str>,
+        ends: &Ends,
+        in_flight: &mut InFlight,
+        direction: Direction,
+    ) -> Arc<Transfer> {
+        let named = self.page.as_ref().and_then(|it| it.transfer(query, ends.from));
+        if let (Some(transfer), Some(socket)) = (&named, &ends.socket) {
+            let (socket, lease) = (Arc::clone(socket), Arc::clone(in_flight.lease()));
+            let reader = Reader::start(socket, direction, lease, Arc::clone(transfer));
+            in_flight.reader = Some(reader);
+        }
+        named.unwrap_or_default()
     }
 
     async fn channel(&self, request: Request<Incoming>, ends: Ends) -> Response<Content> {
@@ -354,21 +378,22 @@ impl Host {
     }
 }
 
-/// Reads an upload to its end, or to the end of the lease. Calls `counter` when the first byte has
-/// arrived, so that a request without payload uses no counter.
+/// Reads an upload to its end, or to the end of the lease. Calls `begin` when the first byte has
+/// arrived, so that a request without payload takes no place among the transfers.
 async fn receive(
     mut body: Incoming,
-    lease: &Lease,
-    counter: impl Fn() -> Arc<AtomicU64>,
+    mut in_flight: InFlight,
+    begin: impl Fn(&mut InFlight) -> Arc<Transfer>,
 ) -> Result<Response<Content>, hyper::Error> {
-    let mut counted = None;
+    let mut transfer = None;
     while let Some(frame) = body.frame().await {
         let mut arrived = frame?.data_ref().map_or(0, Bytes::len);
-        lease.spend(arrived);
+        in_flight.lease().spend(arrived);
         if arrived > 0 {
-            let counter = counted.get_or_insert_with(&counter);
-            counter.fetch_add(arrived as u64, Ordering::Relaxed);
+            let transfer = transfer.get_or_insert_with(|| begin(&mut in_flight));
+            transfer.bytes.fetch_add(arrived as u64, Ordering::Relaxed);
         }
+        let lease = in_flight.lease();
         // Unread data fills the client's window, which slows the client down.
         while arrived > 0 && !lease.is_over() {
             match lease.take(Direction::Up, arrived) {

@@ -5,10 +5,11 @@ import { serve, wait } from "./thread.js";
 const FLOWS = 3;              // connections; a browser opens six to one server
 const UPLOAD_BYTES = 32 << 20;
 const TELL_MS = 200;
+const INSIDE_MS = 3000;       // the server's readings are waited for so long
 
 export class Load {
   // `tell` gets `bytes` that had arrived `after_ms` after the start, why the server `refused` load the
-  // last time, if it ever did, and `ended`.
+  // last time, if it ever did, and `ended`, with the round trips `inside` the load.
   constructor(tell) {
     this.tell = tell;
     // Made beforehand, once: it takes a browser longer than a probe does.
@@ -25,7 +26,7 @@ export class Load {
     const count = { bytes: 0, refused: null };
     const session = Math.floor(Math.random() * 2 ** 48);
     for (let flow = 0; flow < FLOWS; flow += 1) {
-      flows.push(phase === "down" ? download(count, signal)
+      flows.push(phase === "down" ? download(session, count, signal)
         : upload(session, count, this.body, signal));
     }
     while (!signal.aborted) {
@@ -34,16 +35,16 @@ export class Load {
       if (!signal.aborted) this.tell({ after_ms: performance.now() - start, ...count });
     }
     await Promise.allSettled(flows);
-    this.tell({ ended: true });
+    this.tell({ ended: true, inside: await inside(session) });
   }
 
   stop() { this.end.abort(); }
 }
 
-async function download(count, signal) {
+async function download(session, count, signal) {
   while (!signal.aborted) {
     try {
-      const answer = await fetch("large", { cache: "no-store", signal });
+      const answer = await fetch(`large?${session}`, { cache: "no-store", signal });
       await check(answer, count);
       const reader = answer.body.getReader();
       for (;;) {
@@ -86,6 +87,16 @@ async function received(session, count, signal) {
     const answer = await fetch(`received?${session}`, { cache: "no-store", signal });
     if (answer.ok) count.bytes = Number(await answer.text());
   } catch { /* the next answer tells */ }
+}
+
+// Round trips of the loading connections and whether the server's limit held up the load, which the
+// server alone knows.
+async function inside(session) {
+  try {
+    const answer = await fetch(`inside?${session}`, { cache: "no-store", signal: AbortSignal.timeout(INSIDE_MS) });
+    if (answer.ok) return await answer.json();
+  } catch { /* they are unknown */ }
+  return { readings: [], held_back: false };
 }
 
 serve(Load);

@@ -2,6 +2,8 @@
 // in workers of their own where these start.
 
 import { openChannel, openMirror } from "./channel.js";
+import { draw } from "./draw.js";
+import { judge } from "./judge.js";
 import { Load } from "./load.js";
 import { PROBE_MS, Prober } from "./probe.js";
 import { inPage, inWorker, wait } from "./thread.js";
@@ -28,9 +30,8 @@ const MIRROR_OPENS_MS = 1000; // it is waited for so long
 const FEWEST = { p50: 1, p90: 50, p95: 100, p99: 500 };
 const SHARES = { p50: 0.5, p90: 0.9, p95: 0.95, p99: 0.99 };
 const ENDS_MS = 5000;         // a part that has not ended by then never does
-const BUCKET_S = 0.25;
 const DRAW_MS = 500;
-const GRADES = [[30, "good"], [100, "noticeable"], [300, "poor"], [Infinity, "bad"]];
+const TOTAL_S = PHASES.reduce((sum, phase) => sum + phase.seconds, 0) + 1;
 
 const at = (id) => document.getElementById(id);
 let run = null;
@@ -43,6 +44,8 @@ class Run {
     this.mirrored = [];
     this.peers = [];
     this.rates = [];
+    this.inside = [];   // round trips of the loading connections, as the server's system has them
+    this.heldBack = {}; // by phase: whether the server's limit, not the line, held up the load
     this.refused = {};  // by phase: why the server gave no load, the last time that it did not
     this.unsent = 0;
     this.lost = { up: 0, down: 0 };
@@ -56,6 +59,12 @@ class Run {
     if (told.bytes !== undefined) {
       this.rates.push({ at_s: this.loadFrom + told.after_ms / 1000, phase: this.loaded, bytes: told.bytes });
       if (told.refused) this.refused[this.loaded] = told.refused;
+    }
+    if (told.inside) {
+      const { readings, held_back: isHeldBack } = told.inside;
+      this.heldBack[this.loaded] = isHeldBack;
+      this.inside.push(...readings.map(([afterMs, us]) => (
+        { at_s: this.loadFrom + afterMs / 1000, phase: this.loaded, ms: us / 1000, after_s: afterMs / 1000 })));
     }
     if (told.end) {
       ({ probes: this.probes, held: this.held, mirrored: this.mirrored } = told.end);
@@ -129,7 +138,7 @@ class Run {
       await wait(100);
       if (performance.now() - drawn < DRAW_MS) continue;
       drawn = performance.now();
-      draw(this);
+      show(this);
     }
     this.prober.ask(["enter", "between"]);
     if (!isLoaded) return;
@@ -163,9 +172,10 @@ function summary(run, phase) {
   const from = phase === "idle" ? 0.5 : first + RAMP_S;
   const counts = (it) => it.phase === phase && it.at_s >= from;
   const probes = run.probes.filter(counts);
-  const values = probes.filter((it) => it.ms !== null).map((it) => it.ms).sort((a, b) => a - b);
-  const own = (its) => told(its.filter((it) => counts(it) && it.ms !== null).map((it) => it.ms)
-    .sort((a, b) => a - b));
+  const sorted = (its) => its.map((it) => it.ms).sort((a, b) => a - b);
+  const values = sorted(probes.filter((it) => it.ms !== null));
+  const own = (its) => told(sorted(its.filter((it) => counts(it) && it.ms !== null)));
+  const inside = sorted(run.inside.filter((it) => it.phase === phase && it.after_s >= RAMP_S));
   const counted = starts.filter((it) => it.at_s >= from);
   const [a, b] = [counted[0], counted[counted.length - 1]];
   const rate = phase !== "idle" && a && b && b.at_s > a.at_s
@@ -175,9 +185,20 @@ function summary(run, phase) {
     lost: probes.filter((it) => it.lost).length,
     late: probes.filter((it) => it.late_ms > PROBE_MS[it.by]).length,
     ...told(values),
-    largest: values.length ? values[values.length - 1] : null,
+    largest: values.at(-1) ?? null, of_sent: ofSent(values, probes),
+    inside: inside.length ? { ...told(inside), largest: inside.at(-1), readings: inside.length } : null,
+    held_back: run.heldBack[phase] ?? false,
     held_up_ms: own(run.held), mirror_ms: own(run.mirrored),
   };
+}
+
+// The highest known quantile of all probes sent, by which a load is judged: a lost probe is longer than
+// every answer.
+function ofSent(values, probes) {
+  const name = highest(told(values));
+  if (!name) return null;
+  const lost = probes.filter((it) => it.lost).length;
+  return { quantile: name, ms: quantile([...values, ...Array(lost).fill(Infinity)], SHARES[name]) };
 }
 
 // Why a phase is no phase under load, if it is none; and what the server said when it refused load.
@@ -191,21 +212,21 @@ function without(run, phase, rate, counted) {
 }
 
 function verdict(rows) {
-  const idle = rows.find((row) => row.phase === "idle");
-  const words = [];
-  for (const row of rows) {
-    if (row.no_load) {
-      const said = row.refused ? `: ${row.refused}` : "";
-      words.push(`Loaded ${row.phase}: no grade, because ${row.no_load}${said}.`);
-      continue;
-    }
-    const high = highest(row);
-    if (row.phase === "idle" || !high || !idle || idle.p50 === null) continue;
-    const added = Math.max(0, row[high] - idle.p50);
-    const grade = GRADES.find(([most]) => added < most)[1];
-    words.push(`Loaded ${row.phase}: ${added.toFixed(0)} ms are added (${high}), ${grade}.`);
-  }
-  return words.join(" ");
+  const idle = rows.find((row) => row.phase === "idle")?.p50 ?? null;
+  const loaded = rows.filter((row) => row.phase !== "idle");
+  const judged = loaded.filter((row) => !row.no_load && row.of_sent && row.rate !== null && idle !== null);
+  const said = judge(judged.map((row) => ({
+    step: row.phase, idle, beside: row.of_sent.ms, inside: row.inside?.[highest(row.inside)] ?? null,
+    lostPercent: 100 * row.lost / row.probes, rate: row.rate, isHeldBack: row.held_back,
+  })));
+  const none = loaded.filter((row) => row.no_load).map((row) => (
+    `Loaded ${row.phase}: no grade, because ${row.no_load}${row.refused ? `: ${row.refused}` : ""}.`));
+  const unknown = judged.filter((row) => !row.inside).map((row) => row.phase);
+  return {
+    opening: [said.opening, ...none].filter(Boolean).join(" "), uses: said.uses, advice: said.advice.join(" "),
+    unknown: unknown.length ? `Round trips inside the load ${unknown.join(" and ")} are not known: the server's `
+      + "system, or this device's TCP without time stamps, does not tell them. The grade is of probes alone." : "",
+  };
 }
 
 // Of this device alone: a datagram that never left it, and how late the probes' thread woke up.
@@ -224,75 +245,33 @@ function cell(row, text) {
   row.append(td);
 }
 
-function show(rows) {
-  at("rows").replaceChildren(...rows.map((values) => {
+const show = (run) => draw({ latency: at("latency"), rate: at("rate") }, run, TOTAL_S);
+
+function tabulate(rows) {
+  const number = (value, digits = 1) => (value === null ? "–" : value.toFixed(digits));
+  const line = (name, values, more) => {
     const row = document.createElement("tr");
-    const number = (value, digits) => (value === null ? "–" : value.toFixed(digits));
-    cell(row, values.phase === "idle" ? "idle" : `loaded ${values.phase}`);
-    for (const name of ["p50", "p90", "p95", "p99", "largest"]) cell(row, number(values[name], 1));
-    cell(row, String(values.probes));
-    cell(row, String(values.lost));
-    cell(row, number(values.rate, 1));
+    cell(row, name);
+    for (const key of ["p50", "p90", "p95", "p99", "largest"]) cell(row, number(values[key]));
+    for (const text of more) cell(row, text);
     return row;
+  };
+  at("rows").replaceChildren(...rows.flatMap((row) => [
+    line(row.phase === "idle" ? "idle" : `loaded ${row.phase}`, row,
+      [String(row.probes), String(row.lost), number(row.rate)]),
+    ...(row.inside ? [line(`inside ${row.phase}`, row.inside, [String(row.inside.readings), "", ""])] : []),
+  ]));
+  const { opening, uses, advice, unknown } = verdict(rows);
+  const own = busy(rows);
+  at("verdict").textContent = own && opening.startsWith("Grade") ? `Uncertain. ${opening}` : opening;
+  at("uses").replaceChildren(...uses.map((use) => {
+    const item = document.createElement("li");
+    item.textContent = use;
+    return item;
   }));
-  at("verdict").textContent = verdict(rows);
-  at("busy").textContent = busy(rows);
-}
-
-const SVG = "http://www.w3.org/2000/svg";
-function shape(name, attributes, text) {
-  const element = document.createElementNS(SVG, name);
-  for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
-  if (text !== undefined) element.textContent = text;
-  return element;
-}
-
-function frame(height, most, unit) {
-  const parts = [];
-  for (const share of [0, 0.5, 1]) {
-    const y = height - 18 - share * (height - 34);
-    parts.push(shape("line", { class: "grid", x1: 44, x2: 716, y1: y, y2: y }));
-    parts.push(shape("text", { x: 40, y: y + 4, "text-anchor": "end" }, (most * share).toFixed(most < 10 ? 1 : 0)));
-  }
-  parts.push(shape("text", { x: 716, y: 11, "text-anchor": "end" }, unit));
-  return parts;
-}
-
-const TOTAL_S = PHASES.reduce((sum, phase) => sum + phase.seconds, 0) + 1;
-const column = (seconds) => 44 + Math.min(1, seconds / TOTAL_S) * 672;
-
-// Drawing takes the processor that the probes need: a curve of medians, twice a second.
-function draw(run) {
-  const buckets = new Map();
-  for (const probe of run.probes) {
-    if (probe.ms === null) continue;
-    const bucket = Math.floor(probe.at_s / BUCKET_S);
-    if (!buckets.has(bucket)) buckets.set(bucket, { phase: probe.phase, values: [] });
-    buckets.get(bucket).values.push(probe.ms);
-  }
-  const medians = [...buckets].sort((a, b) => a[0] - b[0]).map(([bucket, { phase, values }]) => (
-    { phase, at: (bucket + 0.5) * BUCKET_S, ms: quantile(values.sort((a, b) => a - b), 0.5) }));
-  const mostMs = Math.max(10, ...medians.map((it) => it.ms)) * 1.05;
-  const curves = PHASES.map(({ name }) => shape("polyline", {
-    class: name,
-    points: medians.filter((it) => it.phase === name)
-      .map((it) => `${column(it.at).toFixed(1)},${(222 - it.ms / mostMs * 206).toFixed(1)}`).join(" "),
-  }));
-  at("latency").replaceChildren(...frame(240, mostMs, "ms"), ...curves);
-  const lines = [];
-  const rates = [];
-  for (const phase of ["down", "up"]) {
-    const of = run.rates.filter((it) => it.phase === phase);
-    const curve = of.slice(1).map((it, index) => [it.at_s,
-      Math.max(0, it.bytes - of[index].bytes) * 8 / 1e6 / Math.max(1e-3, it.at_s - of[index].at_s)]);
-    rates.push(...curve.map((it) => it[1]));
-    lines.push([phase, curve]);
-  }
-  const mostRate = Math.max(1, ...rates) * 1.05;
-  at("rate").replaceChildren(...frame(160, mostRate, "Mbit/s"), ...lines.map(([phase, curve]) => shape("polyline", {
-    class: phase,
-    points: curve.map(([s, rate]) => `${column(s).toFixed(1)},${(142 - rate / mostRate * 126).toFixed(1)}`).join(" "),
-  })));
+  at("advice").textContent = advice;
+  at("unknown").textContent = unknown;
+  at("busy").textContent = own;
 }
 
 function sayHow(run) {
@@ -325,8 +304,8 @@ function finish() {
   const isWhole = !run.stopped.signal.aborted;
   const phases = PHASES.map((phase) => phase.name).filter((name) => run.probes.some((it) => it.phase === name));
   const rows = phases.map((phase) => summary(run, phase));
-  draw(run);
-  show(rows);
+  show(run);
+  tabulate(rows);
   const kinds = sayHow(run);
   at("state").textContent = isWhole ? "done" : `stopped${run.failed && `: ${run.failed}`}`;
   at("start").hidden = false;
@@ -337,6 +316,7 @@ function finish() {
     no_channel: run.why, probe_ms: PROBE_MS[kinds[0] ?? "fetch"],
     threads: { probes: run.prober.where, load: run.load.where },
     unsent: run.unsent, lost_up_down: run.lost, summary: rows, probes: run.probes, rates: run.rates,
+    inside: run.inside,
   };
   const link = at("keep");
   if (link.href) URL.revokeObjectURL(link.href);
@@ -348,3 +328,4 @@ function finish() {
 
 at("start").addEventListener("click", measure);
 at("stop").addEventListener("click", () => run.stopped.abort());
+addEventListener("resize", () => { if (run) show(run); });

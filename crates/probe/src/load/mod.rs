@@ -45,11 +45,11 @@ pub use delivered::Delivered;
 use delivered::{DeliveredLog, bytes_at};
 pub use protocol::MAGIC;
 pub use protocol::{FlowKind, Request, Response, Token, payload};
-pub use round_trips::{RoundTrip, RoundTripLog};
+pub use round_trips::{READ_INTERVAL, RoundTrip, RoundTripLog};
 pub use server::{FlowHost, UdpPort};
 pub use server::{LoadServer, LoadServerConfig};
 pub use steady::SteadyDetector;
-pub use tcp_info::{TcpInfo, acknowledged_bytes};
+pub use tcp_info::{TcpInfo, acknowledged_bytes, receiver_rtt_us};
 pub use udp_port::UdpFlows;
 
 #[derive(Clone, Debug, PartialEq, Eq)]

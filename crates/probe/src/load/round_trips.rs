@@ -8,8 +8,8 @@
 
 use std::time::Duration;
 
-/// Interval of readings until [`RoundTripLog`] is full.
-pub(crate) const READ_INTERVAL: Duration = Duration::from_millis(10);
+/// Interval of readings; of those in a [`RoundTripLog`] until it is full.
+pub const READ_INTERVAL: Duration = Duration::from_millis(10);
 
 /// A reading may follow the last one sooner than the interval by this: readers are not punctual.
 const TOLERANCE_NS: u64 = READ_INTERVAL.as_nanos() as u64 / 2;

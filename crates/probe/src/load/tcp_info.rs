@@ -100,6 +100,18 @@ pub fn acknowledged_bytes(socket: &impl AsFd) -> io::Result<u64> {
     Ok(native_u64(&tcp_info(socket.as_fd())?, 120))
 }
 
+/// Returns the round trip of a connection as its receiving end derives it from the TCP time stamps
+/// of the payload, smoothed, us. `None` if the connection has no time stamps: the kernel then knows
+/// only an upper bound. 0 before the first payload.
+///
+/// # Errors
+/// Returns the errors of [`TcpInfo::read`].
+pub fn receiver_rtt_us(socket: &impl AsFd) -> io::Result<Option<u32>> {
+    const TIME_STAMPS: u8 = 1;
+    let raw = tcp_info(socket.as_fd())?;
+    Ok((raw[5] & TIME_STAMPS != 0).then(|| native_u32(&raw, 92)))
+}
+
 fn native_u32(raw: &[u8; TCP_INFO_LEN], offset: usize) -> u32 {
     u32::from_ne_bytes(part(raw, offset))
 }
@@ -125,6 +137,7 @@ mod tests {
         assert!(info.rtt_us > 0 && info.rtt_us < 5_000_000);
         assert!((2..10_000).contains(&info.congestion_window_segments));
         assert_eq!((info.retransmits, info.delivered_ce), (0, 0));
+        assert!(receiver_rtt_us(&far).unwrap().is_none_or(|rtt_us| rtt_us < 5_000_000));
         let udp = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
         assert!(TcpInfo::read(&udp).is_err());
     }
