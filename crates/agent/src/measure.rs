@@ -22,7 +22,7 @@ use underload_probe::network::{Line, QUIET_BELOW_BIT_PER_S};
 use underload_record::schema::{Direction, Marking, Phase, ValidityLimits};
 
 use crate::reach::Reach;
-use crate::series::series_of;
+use crate::series::{inside_of, series_of};
 
 /// The measurement settings of a line.
 #[derive(Clone)]
@@ -249,6 +249,7 @@ impl Measurer {
             goodput_bit_per_s: goodput,
             tier_percent: goodput.filter(|_| tier > 0).map(percent),
             series: series_of(&step.classes, phase, &measured.samples),
+            inside: step.wants_inside.then(|| inside_of(measured)).flatten(),
         }
     }
 

@@ -2,6 +2,8 @@
 
 use underload_fleet::bins::Bins;
 use underload_fleet::outcome::SeriesResult;
+use underload_probe::load::RoundTrip;
+use underload_probe::measure::MeasurementResult;
 use underload_record::schema::{
     Judged, LatencyMeasure, LatencySummary, Phase, PhaseWindow, Quantile, Sample,
 };
@@ -14,6 +16,21 @@ pub(crate) fn series_of(classes: &[u8], phase: Phase, samples: &[Sample]) -> Vec
         one(*dscp, &samples.iter().filter(is_of).copied().collect::<Vec<_>>())
     };
     classes.iter().enumerate().map(of_series).collect()
+}
+
+/// Returns the round trips of the loading connections in the load phase; `None` if the sender's
+/// system reports none.
+pub(crate) fn inside_of(measured: &MeasurementResult) -> Option<SeriesResult> {
+    let window = measured.phases.iter().find(|it| it.phase == Phase::Load)?;
+    let readings = measured.loads.iter().flat_map(|log| log.round_trips.readings());
+    let in_window = readings.filter(|it| window.contains(it.time_ns));
+    let sample = |it: &RoundTrip| Sample {
+        scheduled_ns: it.time_ns,
+        rtt_ns: Some(u64::from(it.rtt_us) * 1_000),
+        ..Sample::default()
+    };
+    let samples: Vec<Sample> = in_window.map(sample).collect();
+    (!samples.is_empty()).then(|| one(0, &samples))
 }
 
 fn one(dscp: u8, samples: &[Sample]) -> SeriesResult {

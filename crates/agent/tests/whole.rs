@@ -63,6 +63,7 @@ fn step(name: &str, kind: Kind) -> AssignedStep {
         classes: vec![0, 45],
         interval_ms: 20,
         probe_bytes: 100,
+        wants_inside: kind != Kind::Latency,
     }
 }
 
@@ -293,6 +294,7 @@ fn a_device_from_its_enrolment_to_its_removal() {
         assert!(step.series.iter().all(|series| series.lost * 2 < series.sent), "{step:?}");
     }
     assert_eq!(idle.goodput_bit_per_s, None);
+    assert!(idle.inside.is_none() && up.inside.as_ref().is_some_and(|it| it.sent > 0), "{up:?}");
     assert!(up.goodput_bit_per_s > Some(1_000_000) && up.tier_percent > Some(0.0), "{up:?}");
     assert_eq!((second.result.outcome, second.result.steps.len()), (Outcome::Refused, 0));
     assert!(second.result.reason.contains("no answer"), "{second:?}");

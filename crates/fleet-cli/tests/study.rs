@@ -27,6 +27,7 @@ fn result(line: u8) -> StoredResult {
     };
     let step = StepResult {
         step: "up".to_owned(),
+        inside: None,
         kind: Kind::Upload,
         goodput_bit_per_s: Some(35_000_000),
         tier_percent: Some(100.0),

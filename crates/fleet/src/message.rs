@@ -173,6 +173,10 @@ pub struct AssignedStep {
     pub interval_ms: u64,
     /// Size of a probe in bytes.
     pub probe_bytes: u32,
+    /// Whether the result may have round trips of the load, which orchestrators of earlier versions
+    /// refuse.
+    #[serde(default)]
+    pub wants_inside: bool,
 }
 
 /// Measurements that a device takes on its own: latency without load, which needs no lease.

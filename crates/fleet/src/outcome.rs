@@ -96,6 +96,10 @@ pub struct StepResult {
     pub tier_percent: Option<f64>,
     /// Series of probes, one for each DSCP.
     pub series: Vec<SeriesResult>,
+    /// Round trips of the TCP connections that load the line, as a series of readings of which none
+    /// is lost; `None` without load, if they are unknown, and from agents of earlier versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub inside: Option<SeriesResult>,
 }
 
 /// The result of one series of probes.
@@ -205,7 +209,7 @@ impl RunResult {
 
     /// Removes what the plan does not measure: steps with another name or load, other DSCPs,
     /// repetitions, series with more than [`Self::PROBES_EXCESS`] times the step's probes, and
-    /// goodput without load.
+    /// goodput and round trips of a load without load.
     pub fn keep_planned(&mut self, plan: &Plan) {
         let mut names = BTreeSet::new();
         self.steps.retain_mut(|step| {
@@ -222,6 +226,8 @@ impl RunResult {
             if step.kind == Kind::Latency {
                 (step.goodput_bit_per_s, step.tier_percent) = (None, None);
             }
+            let readings_max = Self::PROBES_EXCESS * planned.readings();
+            step.inside = step.inside.take().filter(|it| it.dscp == 0 && it.sent <= readings_max);
             true
         });
     }
@@ -252,7 +258,7 @@ impl RunResult {
     /// Returns why a result is invalid; `None` if it is valid.
     pub fn fault(&self) -> Option<&'static str> {
         let steps = || self.steps.iter();
-        let series = || steps().flat_map(|step| &step.series);
+        let series = || steps().flat_map(|step| step.series.iter().chain(&step.inside));
         let names = [&self.plan, &self.reason, &self.server, &self.version];
         let mut names = names.into_iter().chain(steps().map(|step| &step.step));
         let is_short = |step: &StepResult| step.series.len() <= Self::SERIES_MAX;

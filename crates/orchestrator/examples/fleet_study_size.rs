@@ -167,6 +167,7 @@ impl Shapes {
             });
             StepResult {
                 step: name.to_owned(),
+                inside: None,
                 kind,
                 goodput_bit_per_s: is_loaded.then_some(34_000_000),
                 tier_percent: is_loaded.then_some(97.0),

@@ -107,6 +107,7 @@ fn result(device: u8, sequence: u64, rng: &mut Rng) -> StoredResult {
             version: String::new(),
             steps: vec![StepResult {
                 step: "up".to_owned(),
+                inside: None,
                 kind: Kind::Upload,
                 goodput_bit_per_s: Some(1),
                 tier_percent: None,

@@ -112,6 +112,7 @@ fn results(sequences: std::ops::RangeInclusive<u64>) -> Results {
         version: String::new(),
         steps: vec![StepResult {
             step: "idle".to_owned(),
+            inside: None,
             kind: Kind::Latency,
             goodput_bit_per_s: None,
             tier_percent: None,

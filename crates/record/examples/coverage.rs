@@ -35,7 +35,7 @@ fn bin_of(us: f64) -> u16 {
 
 /// The single tests of a fleet, for each cohort.
 fn fleet(rng: &mut Rng, devices: usize, ratio: f64, of_slow: [f64; 2]) -> (Lines, [Vec<f64>; 2]) {
-    let series = SeriesName { step: "up".to_owned(), load: "upload", dscp: 0 };
+    let series = SeriesName { step: "up".to_owned(), load: "upload", dscp: 0, is_inside: false };
     let mut lines = Lines {
         cohorts: vec!["treated".to_owned(), "control".to_owned()],
         reference: Some(1),

@@ -76,9 +76,13 @@ pub(crate) fn load_words(series: &SeriesStudy) -> String {
     }
 }
 
-/// Returns a name such as `up, DSCP 45`.
+/// Returns a name such as `up, DSCP 45` or `up, inside the load`.
 pub(crate) fn series_name(series: &SeriesStudy) -> String {
-    format!("{}, DSCP {}", one_line(&series.step), series.dscp)
+    let step = one_line(&series.step);
+    if series.is_inside {
+        return format!("{step}, inside the load");
+    }
+    format!("{step}, DSCP {}", series.dscp)
 }
 
 /// Judges a comparison by the 99th percentile of the probes that each device sent.

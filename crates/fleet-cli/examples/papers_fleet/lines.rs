@@ -68,6 +68,7 @@ fn steps_of(trial: &TrialRecord, samples: &[Sample], steps: &Steps) -> Vec<StepR
     vec![
         StepResult {
             step: steps.idle.to_owned(),
+            inside: None,
             kind: Kind::Latency,
             goodput_bit_per_s: None,
             tier_percent: None,
@@ -75,6 +76,7 @@ fn steps_of(trial: &TrialRecord, samples: &[Sample], steps: &Steps) -> Vec<StepR
         },
         StepResult {
             step: steps.loaded.to_owned(),
+            inside: None,
             kind: Kind::Upload,
             goodput_bit_per_s: Some(goodput),
             tier_percent,

@@ -119,10 +119,21 @@ pub struct Step {
     pub probe_bytes: u32,
 }
 
+/// Interval at which the one connection of a load is read.
+const READING_NS: u64 = 10_000_000;
+
 impl Step {
     /// Number of probes in each series.
     pub fn probes(&self) -> u64 {
         self.duration.as_nanos() / self.interval.as_nanos().max(1) + 1
+    }
+
+    /// Number of readings of its load's round trips.
+    pub fn readings(&self) -> u64 {
+        if self.kind == Kind::Latency {
+            return 0;
+        }
+        self.duration.as_nanos() / READING_NS + 1
     }
 
     /// Time that the step takes.

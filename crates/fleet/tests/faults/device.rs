@@ -28,7 +28,14 @@ pub fn series(dscp: u8, us: u64, sent: u64) -> SeriesResult {
 
 pub fn step(name: &str, kind: Kind, series: Vec<SeriesResult>) -> StepResult {
     let (goodput_bit_per_s, tier_percent) = (None, None);
-    StepResult { step: name.to_owned(), kind, goodput_bit_per_s, tier_percent, series }
+    StepResult {
+        step: name.to_owned(),
+        kind,
+        goodput_bit_per_s,
+        tier_percent,
+        series,
+        inside: None,
+    }
 }
 
 /// The steps of an honest device's run, with the loaded one if the run had a lease.

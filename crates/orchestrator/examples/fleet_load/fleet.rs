@@ -216,6 +216,7 @@ fn series(dscp: u8, probes: u64) -> SeriesResult {
 pub fn result(run: u64, at_ms: u64) -> RunResult {
     let step = |name: &str, kind, goodput, classes: &[u8]| StepResult {
         step: name.to_owned(),
+        inside: None,
         kind,
         goodput_bit_per_s: goodput,
         tier_percent: goodput.map(|_| 97.5),

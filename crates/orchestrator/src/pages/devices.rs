@@ -164,6 +164,10 @@ fn schedule_table(device: &Device) -> Table {
     }
 }
 
+fn ms(micros: Option<u64>) -> Cell {
+    Cell::number(micros.map(|us| us as f64 / 1e3))
+}
+
 fn result_table(results: &[StoredResult]) -> Table {
     let mut rows = Vec::new();
     for stored in results {
@@ -176,18 +180,18 @@ fn result_table(results: &[StoredResult]) -> Table {
             Cell::text(&result.reason),
             Cell::text(&result.server),
         ];
-        let series = result
-            .steps
-            .iter()
-            .flat_map(|step| step.series.iter().map(move |series| (step, series)));
+        let series = result.steps.iter().flat_map(|step| {
+            let beside = step.series.iter().map(|it| (it, Cell::Count(u64::from(it.dscp))));
+            let inside = step.inside.iter().map(|it| (it, Cell::text("inside the load")));
+            beside.chain(inside).map(move |(series, name)| (step, series, name))
+        });
         let before = rows.len();
-        for (step, series) in series {
-            let ms = |micros: Option<u64>| Cell::number(micros.map(|us| us as f64 / 1e3));
+        for (step, series, name) in series {
             let mbit = step.goodput_bit_per_s.map(|rate| rate as f64 / 1e6);
             let mut row = start.to_vec();
             row.extend([
                 Cell::text(&step.step),
-                Cell::Count(u64::from(series.dscp)),
+                name,
                 ms(series.p50_us),
                 ms(series.p99_us.filter(|_| Quantile::P99.is_told_by(series.sent))),
                 ms(series.max_us),

@@ -13,7 +13,9 @@ use underload_fleet::plan::Kind;
 use underload_fleet::store::{StoreError, StoredResult};
 
 /// First byte of a result. Its last four bytes are a checksum of the device and the bytes before.
-const FORMAT: u8 = 2;
+const FORMAT: u8 = 3;
+/// First byte of a result whose steps have no round trips of the load, with a checksum.
+const FORMAT_BESIDE: u8 = 2;
 /// First byte of a result without a checksum, the format of the first versions.
 const FORMAT_UNCHECKED: u8 = 1;
 
@@ -106,26 +108,31 @@ pub(super) fn encode(stored: &StoredResult) -> Vec<u8> {
         steps: result.steps.iter().map(step_body).collect(),
     };
     let start = vec![FORMAT];
+    let inside: Vec<_> =
+        result.steps.iter().map(|it| it.inside.as_ref().map(series_body)).collect();
     // Fails only for types of unknown length, which are not used here.
-    let mut bytes = postcard::to_extend(&body, start).unwrap_or_default();
+    let mut bytes = postcard::to_extend(&(body, inside), start).unwrap_or_default();
     bytes.extend(checksum(&[&stored.device.0, &bytes]));
     bytes
 }
 
 fn step_body(step: &StepResult) -> StepBody<'_> {
-    let series = step.series.iter().map(|series| SeriesBody {
-        dscp: series.dscp,
-        sent: series.sent,
-        lost: series.lost,
-        bins: bytes_of_bins(&series.bins).into(),
-        us: [series.p50_us, series.p99_us, series.mean_us, series.max_us],
-    });
     StepBody {
         step: &step.step,
         kind: number_of_kind(step.kind),
         goodput_bit_per_s: step.goodput_bit_per_s,
         tier_percent: step.tier_percent,
-        series: series.collect(),
+        series: step.series.iter().map(series_body).collect(),
+    }
+}
+
+fn series_body(series: &SeriesResult) -> SeriesBody<'_> {
+    SeriesBody {
+        dscp: series.dscp,
+        sent: series.sent,
+        lost: series.lost,
+        bins: bytes_of_bins(&series.bins).into(),
+        us: [series.p50_us, series.p99_us, series.mean_us, series.max_us],
     }
 }
 
@@ -143,19 +150,20 @@ impl Encoded {
     /// # Errors
     /// Returns [`StoreError::Broken`] if the bytes are damaged or of a newer version.
     pub(super) fn decode(&self) -> Result<StoredResult, StoreError> {
-        result_of(self.device, self.checked()?).ok_or_else(|| self.damaged())
+        let (format, body) = self.checked()?;
+        result_of(self.device, format, body).ok_or_else(|| self.damaged())
     }
 
-    /// The bytes between the format and the checksum.
-    fn checked(&self) -> Result<&[u8], StoreError> {
+    /// The format, and the bytes between it and the checksum.
+    fn checked(&self) -> Result<(u8, &[u8]), StoreError> {
         let Self { number, device, body: bytes } = self;
         match bytes.split_first() {
-            Some((&FORMAT, rest)) => {
+            Some((format @ &(FORMAT | FORMAT_BESIDE), rest)) => {
                 let (body, sum) = rest.split_last_chunk().ok_or_else(|| self.damaged())?;
                 let is_whole = checksum(&[&device.0, &bytes[..=body.len()]]) == *sum;
-                is_whole.then_some(body).ok_or_else(|| self.damaged())
+                is_whole.then_some((*format, body)).ok_or_else(|| self.damaged())
             }
-            Some((&FORMAT_UNCHECKED, rest)) => Ok(rest),
+            Some((format @ &FORMAT_UNCHECKED, rest)) => Ok((*format, rest)),
             Some((newer, _)) if *newer > FORMAT => Err(StoreError::broken(format!(
                 "the stored result {number} of device {device} has format {newer}, this program \
                  reads up to {FORMAT}: start the newer program that wrote it"
@@ -173,9 +181,18 @@ impl Encoded {
     }
 }
 
-fn result_of(device: DeviceId, body: &[u8]) -> Option<StoredResult> {
+fn result_of(device: DeviceId, format: u8, body: &[u8]) -> Option<StoredResult> {
     let (body, rest): (Body<'_>, _) = postcard::take_from_bytes(body).ok()?;
-    let steps: Option<Vec<StepResult>> = body.steps.into_iter().map(step_result).collect();
+    let (inside, rest): (Vec<Option<SeriesBody<'_>>>, _) = match format {
+        FORMAT => postcard::take_from_bytes(rest).ok()?,
+        _ => (body.steps.iter().map(|_| None).collect(), rest),
+    };
+    if inside.len() != body.steps.len() {
+        return None;
+    }
+    let steps = body.steps.iter().zip(&inside);
+    let steps = steps.map(|(step, inside)| step_result(step, inside.as_ref()));
+    let steps: Option<Vec<StepResult>> = steps.collect();
     let outcome = Outcome::ALL.into_iter().find(|one| number_of_outcome(*one) == body.outcome);
     let (Some(steps), Some(outcome), true) = (steps, outcome, rest.is_empty()) else {
         return None;
@@ -212,20 +229,25 @@ fn result_of(device: DeviceId, body: &[u8]) -> Option<StoredResult> {
     })
 }
 
-fn step_result(body: StepBody<'_>) -> Option<StepResult> {
-    let series = body.series.into_iter().map(|series| {
-        let [p50_us, p99_us, mean_us, max_us] = series.us;
-        let mut bins = Bins::default();
-        visit_bins(&series.bins, |bin, count| bins.add_to(bin, count))?;
-        let SeriesBody { dscp, sent, lost, .. } = series;
-        Some(SeriesResult { dscp, sent, lost, bins, p50_us, p99_us, mean_us, max_us })
-    });
+fn series_result(body: &SeriesBody<'_>) -> Option<SeriesResult> {
+    let [p50_us, p99_us, mean_us, max_us] = body.us;
+    let mut bins = Bins::default();
+    visit_bins(&body.bins, |bin, count| bins.add_to(bin, count))?;
+    let SeriesBody { dscp, sent, lost, .. } = *body;
+    Some(SeriesResult { dscp, sent, lost, bins, p50_us, p99_us, mean_us, max_us })
+}
+
+fn step_result(body: &StepBody<'_>, inside: Option<&SeriesBody<'_>>) -> Option<StepResult> {
     Some(StepResult {
         step: body.step.to_owned(),
         kind: kind_of_number(body.kind)?,
         goodput_bit_per_s: body.goodput_bit_per_s,
         tier_percent: body.tier_percent,
-        series: series.collect::<Option<_>>()?,
+        series: body.series.iter().map(series_result).collect::<Option<_>>()?,
+        inside: match inside {
+            Some(inside) => Some(series_result(inside)?),
+            None => None,
+        },
     })
 }
 
@@ -309,7 +331,10 @@ mod tests {
     #[test]
     fn a_result_comes_back_as_it_was() {
         for number in 0..200 {
-            let stored = testing::result(number, number / 7);
+            let mut stored = testing::result(number, number / 7);
+            if number % 2 == 0 {
+                stored = testing::with_inside(stored);
+            }
             let back = decode((1, stored.device), &encode(&stored)).expect("it is whole");
             assert_eq!(back, stored);
         }
@@ -354,9 +379,21 @@ mod tests {
     }
 
     #[test]
-    fn bytes_of_this_format_are_read_for_ever() {
+    fn bytes_without_round_trips_of_a_load_are_read_for_ever() {
         let stored = testing::result(3, 2);
-        let hex = data_encoding::HEXLOWER.encode(&encode(&stored));
-        assert_eq!(hex, include_str!("format_2.hex").trim());
+        let bytes = data_encoding::HEXLOWER.decode(include_str!("format_2.hex").trim().as_bytes());
+        assert_eq!(
+            decode((1, stored.device), &bytes.expect("digits")).expect("it is read"),
+            stored
+        );
+    }
+
+    #[test]
+    fn bytes_of_this_format_are_read_for_ever() {
+        let stored = testing::with_inside(testing::result(3, 2));
+        let bytes = data_encoding::HEXLOWER.decode(include_str!("format_3.hex").trim().as_bytes());
+        let bytes = bytes.expect("digits");
+        assert_eq!(bytes, encode(&stored));
+        assert_eq!(decode((1, stored.device), &bytes).expect("it is read"), stored);
     }
 }

@@ -82,6 +82,7 @@ pub(super) fn result(device: u64, sequence: u64) -> StoredResult {
         goodput_bit_per_s: goodput,
         tier_percent: goodput.map(|_| 97.5),
         series: vec![series(0), series(45)],
+        inside: None,
     };
     let steps = vec![step("idle", Kind::Latency, None), step("up", Kind::Upload, Some(9_750_000))];
     StoredResult {
@@ -103,6 +104,26 @@ pub(super) fn result(device: u64, sequence: u64) -> StoredResult {
             steps: if outcome == Outcome::Measured { steps } else { Vec::new() },
         },
     }
+}
+
+/// Adds round trips of the load to the loaded steps of a result.
+pub(super) fn with_inside(mut stored: StoredResult) -> StoredResult {
+    for step in stored.result.steps.iter_mut().filter(|step| step.kind != Kind::Latency) {
+        let mut bins = Bins::default();
+        (0..500).for_each(|reading| bins.add(90_000.0 + 10.0 * f64::from(reading)));
+        let us = |share| bins.quantile(share).map(|us| us as u64);
+        step.inside = Some(SeriesResult {
+            dscp: 0,
+            sent: 500,
+            lost: 0,
+            p50_us: us(0.5),
+            p99_us: us(0.99),
+            mean_us: us(0.5),
+            max_us: us(1.0),
+            bins,
+        });
+    }
+    stored
 }
 
 /// A plan that has the series of [`result`].

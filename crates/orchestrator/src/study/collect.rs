@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use underload_fleet::bins::{BIN_MAX, Bins, GAMMA};
 use underload_fleet::device::Pseudonym;
 use underload_fleet::outcome::{Outcome, RunResult, SeriesResult};
-use underload_fleet::plan::Plan;
+use underload_fleet::plan::{Kind, Plan};
 use underload_fleet::store::StoredResult;
 use underload_record::cohorts::{Line, LineSeries, Lines, SeriesName};
 
@@ -57,16 +57,25 @@ struct OpenLine {
 impl Collector {
     /// For the steps of a plan. `by` names the dimensions of groups.
     pub(super) fn new(plan: &Plan, by: &[String]) -> Self {
-        let names = plan.steps.iter().flat_map(|step| {
+        let probes = plan.steps.iter().flat_map(|step| {
             step.classes.iter().map(|dscp| SeriesName {
                 step: step.name.clone(),
                 load: step.kind.name(),
                 dscp: *dscp,
+                is_inside: false,
             })
+        });
+        // After all series of probes: the headline is of the first series of a load.
+        let loaded = plan.steps.iter().filter(|step| step.kind != Kind::Latency);
+        let inside = loaded.map(|step| SeriesName {
+            step: step.name.clone(),
+            load: step.kind.name(),
+            dscp: 0,
+            is_inside: true,
         });
         Self {
             cohorts: plan.cohorts.iter().map(|cohort| cohort.name.clone()).collect(),
-            series: names.collect(),
+            series: probes.chain(inside).collect(),
             dimensions: by.iter().map(|name| (name.clone(), Vec::new())).collect(),
             places: vec![BTreeMap::new(); by.len()],
             lines: BTreeMap::new(),
@@ -208,8 +217,9 @@ fn add_test(line: &mut Line, names: &[SeriesName], result: &RunResult, strata: &
     let mut grown = 0;
     for step in result.distinct_steps() {
         let mut is_known = false;
-        for series in step.distinct_series() {
-            let Some(place) = place_of(names, step, series.dscp) else { continue };
+        let probes = step.distinct_series().map(|series| (series, false));
+        for (series, is_inside) in probes.chain(step.inside.iter().map(|inside| (inside, true))) {
+            let Some(place) = place_of(names, step, series.dscp, is_inside) else { continue };
             is_known = true;
             let new = usize::from(!line.series.contains_key(&place)) * CELLS_OF_ONE;
             let sums = line.series.entry(place).or_default();

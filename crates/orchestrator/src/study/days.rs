@@ -73,7 +73,7 @@ impl Days {
                 run.moved.push((step.step.clone(), goodput));
             }
             for series in step.distinct_series() {
-                let Some(place) = place_of(names, step, series.dscp) else { continue };
+                let Some(place) = place_of(names, step, series.dscp, false) else { continue };
                 let count =
                     |(bin, count): (u16, u64)| (bin, u16::try_from(count).unwrap_or(u16::MAX));
                 let bins = series.bins.iter().map(count).collect();
@@ -122,7 +122,8 @@ impl Days {
                 })
             };
             let full: Vec<&Run> = runs.iter().filter(is_full).collect();
-            let classes = names.iter().enumerate().filter(|(_, name)| name.step == step);
+            let classes = names.iter().enumerate();
+            let classes = classes.filter(|(_, name)| name.step == step && !name.is_inside);
             let mut of_day: Vec<(usize, Class)> = Vec::new();
             for (place, name) in classes {
                 let idle =
@@ -137,7 +138,8 @@ impl Days {
                     None => {}
                 }
             }
-            let least = names.iter().filter(|name| name.step == step).map(|name| name.dscp).min();
+            let beside = names.iter().filter(|name| name.step == step && !name.is_inside);
+            let least = beside.map(|name| name.dscp).min();
             note(line, names, &of_day, least);
         }
     }
@@ -170,10 +172,18 @@ impl Class {
     }
 }
 
-/// The index of a series; `None` if the plan does not have it.
-pub(super) fn place_of(names: &[SeriesName], step: &StepResult, dscp: u8) -> Option<usize> {
-    let kind = step.kind.name();
-    names.iter().position(|name| name.dscp == dscp && name.step == step.step && name.load == kind)
+/// The index of a series, of probes or inside the load; `None` if the plan does not have it.
+pub(super) fn place_of(
+    names: &[SeriesName],
+    step: &StepResult,
+    dscp: u8,
+    is_inside: bool,
+) -> Option<usize> {
+    let load = step.kind.name();
+    names.iter().position(|name| {
+        let of_step = name.step == step.step && name.load == load;
+        of_step && name.dscp == dscp && name.is_inside == is_inside
+    })
 }
 
 /// The quantile of the probes sent in a series; `None` without probes, or if it is a lost one.

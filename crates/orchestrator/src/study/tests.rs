@@ -58,6 +58,7 @@ fn series(dscp: u8, delays_ms: &[f64], lost: u64) -> SeriesResult {
 fn run(line: u8, at_ms: u64, moved: u64, low: &[f64], bulk: &[f64]) -> StoredResult {
     let step = |name: &str, kind, goodput: Option<u64>, series| StepResult {
         step: name.to_owned(),
+        inside: None,
         kind,
         goodput_bit_per_s: goodput,
         tier_percent: goodput.map(|moved| moved as f64 / 35e6 * 100.0),
@@ -87,6 +88,29 @@ fn run(line: u8, at_ms: u64, moved: u64, low: &[f64], bulk: &[f64]) -> StoredRes
             ],
         },
     }
+}
+
+#[test]
+fn round_trips_inside_the_load_are_a_series_of_their_own() {
+    let results: Vec<StoredResult> = (1..=4)
+        .map(|line| {
+            let mut stored = run(line, 0, 35, &[20.0; 50], &[21.0; 50]);
+            let delay_ms = if line % 2 == 0 { 40.0 } else { 120.0 };
+            stored.result.steps[1].inside = Some(series(0, &[delay_ms; 700], 0));
+            stored
+        })
+        .collect();
+    let study = study_of(&results);
+    let headline = study.headline().expect("a series");
+    assert!(!headline.is_inside && headline.step == "up");
+    let inside = study.series.iter().find(|it| it.is_inside).expect("round trips inside the load");
+    assert_eq!((inside.step.as_str(), inside.load.as_str(), inside.dscp), ("up", "upload", 0));
+    for (cohort, p99_ms) in [("control", 120.0), ("aqm", 40.0)] {
+        let own = inside.cohorts.iter().find(|it| it.cohort == cohort).expect("a cohort");
+        near(own.quantiles.last().expect("a p99").ms, p99_ms);
+        assert_eq!((own.devices, own.sent), (2, 1_400));
+    }
+    assert!(study.classes.iter().all(|class| class.against == 0), "{:?}", study.classes);
 }
 
 fn archive(results: &[StoredResult]) -> Memory {

@@ -230,6 +230,7 @@ fn result(device: &Device, run: Run, size: Size, rng: &mut Rng) -> StoredResult 
     };
     let mut step = |name: &str, kind, classes: &[u8]| StepResult {
         step: name.to_owned(),
+        inside: None,
         kind,
         goodput_bit_per_s: (kind == Kind::Upload).then_some(34_000_000),
         tier_percent: (kind == Kind::Upload).then_some(97.1),

@@ -51,7 +51,7 @@ impl Lines {
     /// Returns the marking that the classes of a step are compared with: the lowest.
     pub fn against(&self, place: usize) -> u8 {
         let Some(own) = self.series.get(place) else { return 0 };
-        let of_step = self.series.iter().filter(|name| name.step == own.step);
+        let of_step = self.series.iter().filter(|it| it.step == own.step && !it.is_inside);
         of_step.map(|name| name.dscp).min().unwrap_or(own.dscp)
     }
 }

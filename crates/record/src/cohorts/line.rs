@@ -30,7 +30,10 @@ pub struct SeriesName {
     pub step: String,
     /// `latency` (no load), `upload`, `download`.
     pub load: &'static str,
+    /// DSCP of the probes; 0 inside the load.
     pub dscp: u8,
+    /// Whether the values are round trips of the loading connections instead of probes.
+    pub is_inside: bool,
 }
 
 /// A line within its cohort.

@@ -60,6 +60,7 @@ pub(super) fn study(lines: &Lines, place: usize, root: &Rng) -> Option<SeriesStu
         step: name.step.clone(),
         load: name.load.to_owned(),
         dscp: name.dscp,
+        is_inside: name.is_inside,
         cohorts,
         comparisons,
         stratified: stratified(lines, place),

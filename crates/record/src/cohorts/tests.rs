@@ -20,8 +20,8 @@ fn fleet(rng: &mut Rng, count: usize, ratio: f64, of_b: [f64; 2]) -> Lines {
         cohorts: vec!["aqm".to_owned(), "plain".to_owned()],
         reference: Some(1),
         series: vec![
-            SeriesName { step: "idle".to_owned(), load: IDLE, dscp: 0 },
-            SeriesName { step: "up".to_owned(), load: "upload", dscp: 0 },
+            SeriesName { step: "idle".to_owned(), load: IDLE, dscp: 0, is_inside: false },
+            SeriesName { step: "up".to_owned(), load: "upload", dscp: 0, is_inside: false },
         ],
         dimensions: vec![
             ("tier".to_owned(), vec!["a".to_owned(), "b".to_owned()]),

@@ -53,7 +53,11 @@ pub struct SeriesStudy {
     pub step: String,
     /// The load of the step: `latency` (none), `upload`, `download`.
     pub load: String,
+    /// DSCP of the probes; 0 inside the load.
     pub dscp: u8,
+    /// Whether the values are round trips of the loading connections instead of probes.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_inside: bool,
     pub cohorts: Vec<CohortSeries>,
     pub comparisons: Vec<Comparison>,
     /// Each cohort against the reference, compared within strata of similar lines.

@@ -15,7 +15,14 @@ fn series(dscp: u8, us: u64, sent: u64) -> SeriesResult {
 
 fn step(name: &str, kind: LoadKind, series: Vec<SeriesResult>) -> StepResult {
     let (goodput_bit_per_s, tier_percent) = (Some(1), Some(1.0));
-    StepResult { step: name.to_owned(), kind, goodput_bit_per_s, tier_percent, series }
+    StepResult {
+        step: name.to_owned(),
+        kind,
+        goodput_bit_per_s,
+        tier_percent,
+        series,
+        inside: None,
+    }
 }
 
 impl Fleet {
@@ -53,7 +60,10 @@ fn only_what_the_plan_measures_is_stored_and_each_series_once() {
         step("invented", LoadKind::Latency, vec![series(0, 9_000, 100)]),
         step("loaded", LoadKind::Upload, [loaded.clone(), loaded].concat()),
     ];
+    it.result.steps[0].inside = Some(series(0, 9_000, 50));
+    it.result.steps[4].inside = Some(series(0, 9_000, 50));
     let stored = fleet.stored(device, it);
+    assert!(stored.steps[0].inside.is_none() && stored.steps[1].inside.is_some(), "{stored:?}");
     let shown = |step: &StepResult| {
         let sent: Vec<u64> = step.series.iter().map(|series| series.sent).collect();
         (step.step.clone(), step.goodput_bit_per_s, step.tier_percent, sent)
@@ -61,6 +71,17 @@ fn only_what_the_plan_measures_is_stored_and_each_series_once() {
     let shown: Vec<_> = stored.steps.iter().map(shown).collect();
     let idle = ("idle".to_owned(), None, None, vec![9]);
     assert_eq!(shown, [idle, ("loaded".to_owned(), Some(1), Some(1.0), vec![702])]);
+}
+
+#[test]
+fn more_round_trips_inside_a_load_than_the_plan_has_are_dropped() {
+    let mut fleet = Fleet::ready();
+    let device = fleet.enrol(1, "");
+    let run = fleet.given(device).run;
+    let mut it = numbered(1, run);
+    it.result.steps = vec![step("loaded", LoadKind::Upload, Vec::new())];
+    it.result.steps[0].inside = Some(series(0, 9_000, 1 << 20));
+    assert!(fleet.stored(device, it).steps[0].inside.is_none());
 }
 
 #[test]

@@ -31,6 +31,7 @@ fn one_step(dscp: u8, bin: u16, count: u64, lost: u64) -> StepResult {
     };
     StepResult {
         step: "up".to_owned(),
+        inside: None,
         kind: Kind::Upload,
         goodput_bit_per_s: None,
         tier_percent: None,

@@ -194,6 +194,7 @@ fn step(rng: &mut Rng, place: u32) -> StepResult {
         goodput_bit_per_s: is_loaded.then(|| rng.next_u64() >> 20),
         tier_percent: is_loaded.then(|| f64::from(rng.next_u32()) / 3.0e7),
         series: (0..rng.below(4)).map(|_| series(rng)).collect(),
+        inside: (is_loaded && rng.below(2) == 0).then(|| SeriesResult { dscp: 0, ..series(rng) }),
     }
 }
 

@@ -1,8 +1,8 @@
 //! Results as rows, one for each series, and back without loss.
 //!
 //! A step without series has one row without a series, and a run without steps one row without a
-//! step. The rows of a result are consecutive; results are ordered by cohort, tier, region and
-//! pseudonym.
+//! step. Round trips of a load are a series without a DSCP, which earlier versions skip. The rows of
+//! a result are consecutive; results are ordered by cohort, tier, region and pseudonym.
 
 use std::path::Path;
 
@@ -39,6 +39,8 @@ struct RunRow<'a> {
     kept: &'a StoredResult,
     step: Option<(usize, &'a StepResult)>,
     series: Option<&'a SeriesResult>,
+    /// The DSCP of the probes; `None` for round trips of a load.
+    dscp: Option<u8>,
 }
 
 impl<'a> RunRow<'a> {
@@ -75,7 +77,7 @@ columns! { Run of row: RunRow;
     Kind: "kind" OptionalText = row.step(|step| step.kind.name());
     Goodput: "goodput_bit_per_s" OptionalLong = row.step(|step| step.goodput_bit_per_s).flatten();
     TierPercent: "tier_percent" OptionalReal = row.step(|step| step.tier_percent).flatten();
-    Dscp: "dscp" OptionalLong = row.series.map(|series| u64::from(series.dscp));
+    Dscp: "dscp" OptionalLong = row.dscp.map(u64::from);
     Sent: "sent" OptionalLong = row.series.map(|series| series.sent);
     Lost: "lost" OptionalLong = row.series.map(|series| series.lost);
     Bin: "bin" Bins = row.series.map(|series| &series.bins);
@@ -121,7 +123,8 @@ impl RunsWriter {
     pub(in crate::store) fn add(&mut self, kept: &Numbered) -> Result<(), StoreError> {
         self.results += 1;
         self.last = self.last.max(kept.number);
-        let row = RunRow { number: kept.number, kept: &kept.result, step: None, series: None };
+        let (step, series, dscp) = (None, None, None);
+        let row = RunRow { number: kept.number, kept: &kept.result, step, series, dscp };
         let steps = &kept.result.result.steps;
         if steps.is_empty() {
             return self.writer.row(Run::values(row));
@@ -132,7 +135,11 @@ impl RunsWriter {
                 self.writer.row(Run::values(row))?;
             }
             for series in &step.1.series {
-                self.writer.row(Run::values(RunRow { series: Some(series), ..row }))?;
+                let (series, dscp) = (Some(series), Some(series.dscp));
+                self.writer.row(Run::values(RunRow { series, dscp, ..row }))?;
+            }
+            if let Some(inside) = &step.1.inside {
+                self.writer.row(Run::values(RunRow { series: Some(inside), ..row }))?;
             }
         }
         Ok(())
@@ -329,21 +336,28 @@ impl Row<'_> {
                 goodput_bit_per_s: self.number(Run::Goodput),
                 tier_percent: self.real(Run::TierPercent),
                 series: Vec::new(),
+                inside: None,
             });
         }
-        let Some(dscp) = self.long(Run::Dscp) else { return Some(()) };
+        let Some(sent) = self.number(Run::Sent) else { return Some(()) };
         let [bins, counts] = [Run::Bin, Run::Count].map(|it| self.columns.get(it as usize));
         let bins = bins?.bins(counts, self.row)?;
-        result.steps.last_mut()?.series.push(SeriesResult {
-            dscp: u8::try_from(dscp).ok()?,
-            sent: self.number(Run::Sent)?,
+        let dscp = self.long(Run::Dscp);
+        let series = SeriesResult {
+            dscp: u8::try_from(dscp.unwrap_or(0)).ok()?,
+            sent,
             lost: self.number(Run::Lost)?,
             bins,
             p50_us: self.number(Run::P50),
             p99_us: self.number(Run::P99),
             mean_us: self.number(Run::Mean),
             max_us: self.number(Run::Max),
-        });
+        };
+        let step = result.steps.last_mut()?;
+        match dscp {
+            Some(_) => step.series.push(series),
+            None => step.inside = Some(series),
+        }
         Some(())
     }
 }
