@@ -32,6 +32,7 @@ def measure(
     wait: str | None = None,
     family: Literal[4, 6] | None = None,
     keep_address: bool = False,
+    label: str | None = None,
     out: str | os.PathLike[str] | None = None,
 ) -> dict[str, Any]:
     """Measures latency under load between here and a machine that runs `underload serve`.
@@ -40,7 +41,8 @@ def measure(
     and rates are texts with a unit (`"10s"`, `"20mbit"`). `server`: a name or an address, with its
     port unless that is 4862. `load`: the only direction to load, or both at once. `classes`:
     markings of the probes, such as `["0", "45/ect1"]`. `tier`: the rates that the line is sold
-    with, `"DOWN/UP"`. `family`: 4 or 6 for IPv4 or IPv6 alone. `out`: the run directory, new or
+    with, `"DOWN/UP"`. `family`: 4 or 6 for IPv4 or IPv6 alone. `label`:
+    words about the measurement that its record and `history` show. `out`: the run directory, new or
     empty; without it a new one in `runs`.
 
     Returns the document of `underload measure --json`: `verdict` (sentences), `findings` (a dict
@@ -71,6 +73,7 @@ def measure(
             "wait": wait,
             "family": family,
             "keep_address": keep_address,
+            "label": label,
             "out": out,
         }
     )
@@ -93,7 +96,8 @@ def history(
     `recent`: how long before the latest run the compared runs begin.
 
     Returns the document of `underload history --json`: `sentences`, `trends` (a dict per step and
-    number, with its `points`) and `left_out`. Raises `StoreError` if the directory has no run that
+    number, with its `points`), `marks` (each with its `changes`, and before and after it), `labels`
+    and `left_out`. Raises `StoreError` if the directory has no run that
     can be read, `NoSuchMetric` for another `metric`.
     """
     return dict(json.loads(_native("history")(directory, metric, baseline, recent)))

@@ -16,6 +16,6 @@ mod test;
 
 pub use place::Place;
 pub use record::{Plan, new_record, store_step};
-pub use request::{Request, UDP_PACKET_BYTES, class, preset, tier};
+pub use request::{Request, UDP_PACKET_BYTES, class, label, preset, tier};
 pub use session::{Progress, Session};
 pub use test::{Measured, NO_VERDICT, Test, measure};

@@ -29,7 +29,7 @@ pub fn new_record(request: &Request, plan: &Plan) -> RunRecord {
         commit: underload_terminal::COMMIT.to_owned(),
         scenario: ScenarioRecord {
             name: format!("measure/{}", plan.name),
-            title: format!("Latency under load to {}", plan.server),
+            title: title(request, &plan.server),
             text: format!("{}\n{}", request.command_line(), notes.concat()),
             headline: None,
             plots: Vec::new(),
@@ -43,8 +43,14 @@ pub fn new_record(request: &Request, plan: &Plan) -> RunRecord {
         study: None,
         expectations: Vec::new(),
         verdict: Vec::new(),
+        label: request.label.clone(),
         host: host::facts(World::Measured),
     }
+}
+
+fn title(request: &Request, server: &str) -> String {
+    let title = format!("Latency under load to {server}");
+    if request.label.is_empty() { title } else { format!("{title}, {}", request.label) }
 }
 
 /// Adds a step to a run. The step is on the disk when this returns.

@@ -35,6 +35,8 @@ pub struct Request {
     pub family: Family,
     /// Stores the server's whole address in the record instead of its /24 or /48.
     pub keep_address: bool,
+    /// The user's words about the measurement, accepted by [`label`]; empty if there are none.
+    pub label: String,
 }
 
 /// Size of the IP packets of UDP load.
@@ -168,6 +170,26 @@ pub fn preset(text: &str) -> Result<Preset, String> {
     Preset::from_name(text).ok_or_else(|| format!("there are {}", known()))
 }
 
+/// Most characters of a label or a mark.
+const LABEL_MAX: usize = 80;
+
+/// Parses the user's words about a measurement or a day, such as `new router`.
+///
+/// # Errors
+/// Returns what is accepted if the text is empty, too long, or would change how a terminal or a
+/// page shows other text.
+pub fn label(text: &str) -> Result<String, String> {
+    let text = text.trim();
+    let is_bidi = |it: char| matches!(it, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    let is_plain = |it: char| !it.is_control() && !is_bidi(it);
+    if text.is_empty() || text.chars().count() > LABEL_MAX || !text.chars().all(is_plain) {
+        return Err(format!(
+            "expected a line of 1 to {LABEL_MAX} characters, without control characters"
+        ));
+    }
+    Ok(text.to_owned())
+}
+
 /// Parses `DOWN/UP`, such as `40mbit/10mbit`.
 ///
 /// # Errors
@@ -211,6 +233,18 @@ mod tests {
         assert_eq!((tier.down_bit_per_s, tier.up_bit_per_s), (40_000_000, 10_000_000));
         assert!(super::tier("40mbit").is_err());
         assert!(super::tier("40/10").is_err());
+    }
+
+    #[test]
+    fn labels_are_one_short_line_without_control_characters() {
+        assert_eq!(label(" new router "), Ok("new router".to_owned()));
+        assert_eq!(label("Küche, <5 GHz> \u{1f4f6}").as_deref(), Ok("Küche, <5 GHz> \u{1f4f6}"));
+        assert!(label(&"x".repeat(80)).is_ok());
+        for wrong in
+            ["", "  ", "a\nb", "\x1b[31mred", "a\tb", "\u{9b}31m", "\u{202e}abc", &"x".repeat(81)]
+        {
+            assert!(label(wrong).is_err(), "{wrong:?}");
+        }
     }
 
     #[test]

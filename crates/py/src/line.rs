@@ -7,8 +7,8 @@ use pyo3::prelude::*;
 use underload_line::history::{History, collect, followed};
 use underload_line::target::Family;
 use underload_line::{
-    NO_VERDICT, Place, Progress, Request, Session, Test as _, UDP_PACKET_BYTES, class, new_record,
-    preset, tier,
+    NO_VERDICT, Place, Progress, Request, Session, Test as _, UDP_PACKET_BYTES, class, label,
+    new_record, preset, tier,
 };
 use underload_probe::preset::{Knobs, LoadDirections, UdpLoad};
 use underload_record::history::Windows;
@@ -43,6 +43,7 @@ pub struct Arguments {
     wait: Option<String>,
     family: Option<u8>,
     keep_address: bool,
+    label: Option<String>,
     out: Option<PathBuf>,
 }
 
@@ -98,6 +99,7 @@ impl Arguments {
                 Some(other) => return Err(format!("family: {other}; expected 4 or 6")),
             },
             keep_address: self.keep_address,
+            label: read("label", self.label.as_ref(), label)?.unwrap_or_default(),
         };
         // The library names options of the command line.
         let checked = request.check().map_err(|error| format!("{error:#}"));

@@ -74,6 +74,45 @@ pub struct Point {
     pub value: f64,
 }
 
+/// A dated remark about a line, such as "new router".
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Mark {
+    /// Seconds since 1970.
+    pub at_s: i64,
+    pub text: String,
+}
+
+/// A number of a step before and after a mark: from the mark before it, or the first run, to the
+/// mark after it, or the latest run.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Change {
+    pub step: String,
+    pub followed: Followed,
+    pub before: Option<Level>,
+    pub after: Option<Level>,
+    /// Change of the median; `None` if either side has fewer than [`RUNS_MIN`] runs.
+    pub change_percent: Option<f64>,
+    /// Whether the median after the mark is outside of what four of five runs before it had.
+    pub is_beyond: bool,
+}
+
+/// A mark with the numbers around it.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Marked {
+    #[serde(flatten)]
+    pub mark: Mark,
+    pub changes: Vec<Change>,
+}
+
+/// A number of a step in the runs with one label.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Labelled {
+    pub label: String,
+    pub step: String,
+    pub followed: Followed,
+    pub level: Level,
+}
+
 /// The runs that are compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Windows {
@@ -94,12 +133,19 @@ pub struct Level {
 
 impl Level {
     /// Returns `None` without a finite value.
-    fn new(values: impl IntoIterator<Item = f64>) -> Option<Self> {
+    pub fn new(values: impl IntoIterator<Item = f64>) -> Option<Self> {
         let mut sorted: Vec<f64> = values.into_iter().filter(|value| value.is_finite()).collect();
         sorted.sort_by(f64::total_cmp);
         let at = |q| nearest_rank(&sorted, q);
         Some(Self { runs: sorted.len(), p10: at(0.1)?, p50: at(0.5)?, p90: at(0.9)? })
     }
+}
+
+/// Returns the change of the median, percent; `None` if a level has fewer than [`RUNS_MIN`] runs.
+fn change_percent(before: Option<Level>, after: Option<Level>) -> Option<f64> {
+    let enough = |level: Option<Level>| level.filter(|level| level.runs >= RUNS_MIN);
+    let (before, after) = enough(before).zip(enough(after))?;
+    (before.p50 > 0.0).then(|| (after.p50 / before.p50 - 1.0) * 100.0)
 }
 
 /// A number of a step over time.
@@ -146,11 +192,7 @@ impl Trend {
         };
         let baseline = level(&|point| point.at_s < baseline_end);
         let recent = level(&|point| point.at_s >= recent_start);
-        let enough = |level: Option<Level>| level.filter(|level| level.runs >= RUNS_MIN);
-        let change_percent = enough(baseline)
-            .zip(enough(recent))
-            .filter(|(baseline, _)| baseline.p50 > 0.0)
-            .map(|(baseline, recent)| (recent.p50 / baseline.p50 - 1.0) * 100.0);
+        let change_percent = change_percent(baseline, recent);
         let of_hour = |hour: i64| level(&|point| point.at_s.rem_euclid(DAY_S) / 3600 == hour);
         // 1970 began on a Thursday.
         let of_day =
@@ -158,6 +200,29 @@ impl Trend {
         let (hours, days) = ((0..24).map(of_hour).collect(), (0..7).map(of_day).collect());
         let step = step.to_owned();
         Self { step, followed, points, baseline, recent, is_current, change_percent, hours, days }
+    }
+
+    /// Compares the runs on both sides of each mark; `marks` are in order of time. Returns `None`
+    /// for a mark without a run on either side.
+    pub fn around(&self, marks: &[Mark]) -> Vec<Option<Change>> {
+        let at = |place: usize| marks.get(place).map(|mark| mark.at_s);
+        let around = |(place, mark): (usize, &Mark)| {
+            let from_s = place.checked_sub(1).and_then(at).unwrap_or(i64::MIN);
+            let to_s = at(place + 1).unwrap_or(i64::MAX);
+            let level = |range: std::ops::Range<i64>| {
+                let inside = self.points.iter().filter(|it| range.contains(&it.at_s));
+                Level::new(inside.map(|it| it.value))
+            };
+            let (before, after) = (level(from_s..mark.at_s), level(mark.at_s..to_s));
+            before.or(after)?;
+            let change_percent = change_percent(before, after);
+            let is_beyond = before.zip(after).is_some_and(|(before, after)| {
+                change_percent.is_some() && !(before.p10..=before.p90).contains(&after.p50)
+            });
+            let (step, followed) = (self.step.clone(), self.followed);
+            Some(Change { step, followed, before, after, change_percent, is_beyond })
+        };
+        marks.iter().enumerate().map(around).collect()
     }
 
     /// Returns whether the latest runs are worse than the baseline by at least `percent`, and worse
@@ -244,6 +309,26 @@ mod tests {
         let far =
             trend(vec![Point { at_s: i64::MIN, value: 1.0 }, Point { at_s: i64::MAX, value: 2.0 }]);
         assert_eq!(far.points.len(), 2);
+    }
+
+    #[test]
+    fn a_mark_divides_the_runs_up_to_its_neighbours() {
+        let trend = trend(points(14, |run| if run < 20 { 40.0 } else { 20.0 }, 20.0));
+        let mark = |run: i64| Mark { at_s: 1_790_000_000 + run * 6 * 3600, text: String::new() };
+        let [first, second] = &trend.around(&[mark(20), mark(40)])[..] else { panic!() };
+        let first = first.as_ref().unwrap();
+        assert_eq!((first.before.unwrap().runs, first.after.unwrap().runs), (20, 20));
+        assert_eq!(first.change_percent, Some(-50.0));
+        assert!(first.is_beyond);
+        let second = second.as_ref().unwrap();
+        assert_eq!(second.change_percent, Some(0.0));
+        assert!(!second.is_beyond, "no other value than before");
+        // After the last run, and with too few runs before.
+        let [late] = &trend.around(&[mark(900)])[..] else { panic!() };
+        assert!(late.as_ref().is_some_and(|it| it.after.is_none() && it.change_percent.is_none()));
+        let [early] = &trend.around(&[mark(2)])[..] else { panic!() };
+        assert_eq!(early.as_ref().unwrap().change_percent, None);
+        assert_eq!(of(Followed::LoadP99, Vec::new()).around(&[mark(1)]), [None]);
     }
 
     #[test]

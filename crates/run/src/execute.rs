@@ -182,6 +182,7 @@ fn record(scenario: &Scenario, settings: &Settings, world: &dyn World) -> RunRec
         study: scenario.cohort.as_ref().and_then(Cohort::study),
         expectations: scenario.published.clone(),
         verdict: Vec::new(),
+        label: String::new(),
         host,
     }
 }

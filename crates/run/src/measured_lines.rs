@@ -222,6 +222,7 @@ fn empty(list: &List, text: &str, first: &RunRecord) -> RunRecord {
         summaries: Vec::new(),
         expectations: Vec::new(),
         verdict: Vec::new(),
+        label: String::new(),
         study: Some(study),
         ..first.clone()
     }

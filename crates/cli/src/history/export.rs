@@ -76,7 +76,11 @@ pub fn influx(collected: &Collected) -> String {
                 values.iter().map(|(it, value)| format!("{}={value}", field(*it))).collect();
             if !fields.is_empty() {
                 let (step, at_s, fields) = (tag(step), run.at_s, fields.join(","));
-                let _ = writeln!(text, "underload,step={step} {fields} {at_s}000000000");
+                let label = match run.label.as_str() {
+                    "" => String::new(),
+                    label => format!(",label={}", tag(label)),
+                };
+                let _ = writeln!(text, "underload,step={step}{label} {fields} {at_s}000000000");
             }
         }
     }
@@ -121,7 +125,9 @@ mod tests {
             "loaded, \"up\"\n".to_owned(),
             vec![(Followed::LoadP99, 42.5), (Followed::GoodputUp, 9.5)],
         )];
-        Collected { runs: vec![Run { at_s: 1_790_000_000, steps }], skipped: Vec::new() }
+        let label = "wifi, kitchen".to_owned();
+        let runs = vec![Run { at_s: 1_790_000_000, label, steps }];
+        Collected { runs, ..Collected::default() }
     }
 
     #[test]
@@ -137,8 +143,8 @@ mod tests {
         assert!(text.lines().all(|line| line.starts_with('#') || line.starts_with("underload_")));
         assert_eq!(
             influx(&collected),
-            "underload,step=loaded\\,\\ \"up\"_ load_p99_ms=42.5,goodput_up_mbit_s=9.5 \
-             1790000000000000000\n"
+            "underload,step=loaded\\,\\ \"up\"_,label=wifi\\,\\ kitchen \
+             load_p99_ms=42.5,goodput_up_mbit_s=9.5 1790000000000000000\n"
         );
     }
 
@@ -146,7 +152,7 @@ mod tests {
     fn a_number_of_a_step_that_is_measured_no_longer_is_not_told_as_one_of_now() {
         let mut collected = collected();
         let steps = vec![("down".to_owned(), vec![(Followed::LoadP99, 20.0)])];
-        collected.runs.push(Run { at_s: 1_790_000_000 + 61, steps });
+        collected.runs.push(Run { at_s: 1_790_000_000 + 61, label: String::new(), steps });
         let trends = collected.trends(Windows { baseline_s: 60, recent_s: 60 });
         let text = prometheus(&collected, &trends);
         assert!(text.contains("step=\"down\"") && !text.contains("step=\"loaded"), "{text}");

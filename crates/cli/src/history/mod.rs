@@ -10,28 +10,38 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use clap::Args;
+use clap::{Args, Subcommand};
+use jiff::Timestamp;
+use jiff::civil::DateTime;
 use serde_json::json;
 use underload_compat::https;
 use underload_disk::{self as disk, Access};
-use underload_line::history::{History, collect, followed, sentence};
+use underload_line::history::{History, collect, followed, marks, sentence};
+use underload_line::label;
 use underload_record::history::{Followed, Trend, Windows};
-use underload_report::{history_page, one_line, plain_text, replace_page};
-use underload_terminal::console::{self, warning};
+use underload_report::{HistoryPage, history_page, one_line, plain_text, replace_page};
+use underload_terminal::console::{self, note, warning};
 use underload_terminal::exit::{OrBadInput, refuse};
 use underload_terminal::quantity::duration;
 
+use crate::measure::local_zone;
+
 #[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
 #[command(after_help = "\
 Exit status: 0 done, 3 if --alert applies, 2 bad input, 1 failed.
 
 Examples:
   underload history runs/history
+  underload history mark \"new router\"
   underload history runs/history --alert 50 --webhook https://hooks.example/line
   underload history runs/history --prometheus /var/lib/node_exporter/underload.prom
   underload history runs/history --influx - --metric goodput-down --alert 20")]
 pub struct Arguments {
+    #[command(subcommand)]
+    command: Option<Command>,
     /// The directory of runs that `underload measure --every` writes.
+    #[arg(value_name = "DIR", default_value = RUNS)]
     pub directory: PathBuf,
     /// The number to judge: load-p99, load-p50, idle-p50, goodput-up or goodput-down.
     #[arg(long, value_name = "NAME", value_parser = followed, default_value = "load-p99")]
@@ -63,10 +73,59 @@ pub struct Arguments {
     pub json: bool,
 }
 
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Marks a time in a history, such as "new router": the history compares the runs before and
+    /// after it.
+    Mark(MarkArguments),
+}
+
+#[derive(Debug, Args)]
+struct MarkArguments {
+    /// What happened, in at most 80 characters.
+    #[arg(value_parser = label)]
+    text: String,
+    /// The directory of runs.
+    #[arg(value_name = "DIR", default_value = RUNS)]
+    directory: PathBuf,
+    /// When it happened, local time such as "2026-11-20 14:00" [default: now].
+    #[arg(long, value_name = "TIME", value_parser = local_time)]
+    at: Option<Timestamp>,
+}
+
+/// The directory that `underload measure --every` writes by default.
+const RUNS: &str = "runs/history";
+
 /// Exit status of an alert.
 const WORSE: u8 = 3;
 
+/// Parses a local date, or a date and time.
+fn local_time(text: &str) -> Result<Timestamp, String> {
+    let expected = "expected a date and time such as \"2026-11-20 14:00\", or a date";
+    let date = || text.parse().map(|it: jiff::civil::Date| it.to_datetime(jiff::civil::Time::MIN));
+    let time = text.parse().or_else(|_| date()).map_err(|_| expected)?;
+    let zoned = DateTime::to_zoned(time, local_zone()).map_err(|_| expected)?;
+    Ok(zoned.timestamp())
+}
+
+fn mark(arguments: &MarkArguments) -> anyhow::Result<ExitCode> {
+    let MarkArguments { text, directory, at } = arguments;
+    let now = Timestamp::now();
+    let at = at.unwrap_or(now);
+    if at > now {
+        refuse!("--at: {at} is yet to come; a mark is of something that happened");
+    }
+    // Names a directory without runs, for which a mark would mean nothing.
+    collect(directory, now.as_second()).or_bad_input()?;
+    marks::add(directory, at, text).with_context(|| directory.display().to_string())?;
+    note!("marked {text:?} at {}", at.strftime("%Y-%m-%d %H:%M UTC"));
+    Ok(ExitCode::SUCCESS)
+}
+
 pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
+    if let Some(Command::Mark(arguments)) = &arguments.command {
+        return mark(arguments);
+    }
     if let Some(url) = &arguments.webhook {
         https::check_url(url).context("--webhook").or_bad_input()?;
     }
@@ -120,9 +179,11 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
 }
 
 fn draw(arguments: &Arguments, history: &History) -> anyhow::Result<()> {
-    let History { collected, trends, sentences } = history;
+    let History { collected, trends, marks, labels, sentences } = history;
+    let skipped = &collected.skipped;
+    let content = HistoryPage { sentences, trends, marks, labels, skipped };
     let page = arguments.out.clone().unwrap_or_else(|| arguments.directory.join("history.html"));
-    let html = history_page("A line over time", sentences, trends, &collected.skipped);
+    let html = history_page("A line over time", content);
     replace_page(&page, &html.context("drawing the page")?)?;
     eprintln!("page: {}", page.display());
     Ok(())

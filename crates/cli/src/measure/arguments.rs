@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use clap::Args;
 use underload_line::target::Family;
-use underload_line::{Request, UDP_PACKET_BYTES, class, preset, tier};
+use underload_line::{Request, UDP_PACKET_BYTES, class, label, preset, tier};
 use underload_measure::Tier;
 use underload_probe::load::check_congestion_control;
 use underload_probe::preset::{Knobs, LoadDirections, Preset, UdpLoad};
@@ -125,6 +125,10 @@ pub struct Arguments {
     /// `underload history` still has the numbers of all.
     #[arg(long, value_name = "N|SIZE|DAYS", requires = "every", value_parser = keep)]
     pub keep: Option<Keep>,
+    /// Words about this measurement, such as "wifi, kitchen", that its record, its report and
+    /// `underload history` show.
+    #[arg(long, value_name = "TEXT", value_parser = label)]
+    pub label: Option<String>,
     /// Records the full address of the server instead of its /24 or /48, if HOST is an address.
     #[arg(long)]
     pub keep_address: bool,
@@ -241,6 +245,7 @@ impl Arguments {
             wait: self.wait,
             family: self.family.family(),
             keep_address: self.keep_address,
+            label: self.label.clone().unwrap_or_default(),
         }
     }
 }

@@ -230,7 +230,7 @@ fn mb(bytes: u64) -> String {
 }
 
 /// Returns the time zone of this machine: `TZ`, `/etc/localtime`, `/etc/TZ` (OpenWrt), else UTC.
-fn local_zone() -> TimeZone {
+pub fn local_zone() -> TimeZone {
     let of_file = |path: &Path| TimeZone::tzif("local", &fs::read(path).ok()?).ok();
     let of_text = |text: &str| {
         let text = text.trim().trim_start_matches(':');

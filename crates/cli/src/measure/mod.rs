@@ -29,6 +29,7 @@ use underload_terminal::exit::OrBadInput;
 use underload_terminal::interrupt::Interrupt;
 
 pub use arguments::{Arguments, FamilyOptions};
+pub use courtesy::local_zone;
 
 use keep::Keeper;
 

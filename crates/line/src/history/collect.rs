@@ -6,10 +6,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow, bail};
-use underload_record::history::{Followed, Point, Trend, Windows};
+use underload_record::history::{Followed, Labelled, Level, Mark, Point, Trend, Windows};
 use underload_store::RunDir;
 
 use super::kept::{self, Kept, KeptStep};
+use super::marks;
 
 /// The number of the latest runs that are read: five years at one run every two hours.
 const RUNS_MAX: usize = 22_000;
@@ -26,6 +27,8 @@ pub struct Collected {
     pub runs: Vec<Run>,
     /// Runs that cannot be used, each with the reason.
     pub skipped: Vec<String>,
+    /// In order of time.
+    pub marks: Vec<Mark>,
 }
 
 /// A step's name and its values.
@@ -35,6 +38,8 @@ pub type Step = (String, Vec<(Followed, f64)>);
 pub struct Run {
     /// When it began, seconds since 1970.
     pub at_s: i64,
+    /// The user's words about it; empty if there were none.
+    pub label: String,
     pub steps: Vec<Step>,
 }
 
@@ -66,6 +71,25 @@ impl Collected {
             }
         }
         trends
+    }
+
+    /// Every number of every step in the runs with each label, by label.
+    pub fn labelled(&self) -> Vec<Labelled> {
+        let mut values: BTreeMap<(&str, usize, &str), Vec<f64>> = BTreeMap::new();
+        for run in self.runs.iter().filter(|run| !run.label.is_empty()) {
+            for (step, numbers) in &run.steps {
+                for (followed, value) in numbers {
+                    let position = Followed::ALL.iter().position(|it| it == followed).unwrap_or(0);
+                    values.entry((&run.label, position, step)).or_default().push(*value);
+                }
+            }
+        }
+        let labelled = |((label, position, step), values): ((&str, usize, &str), Vec<f64>)| {
+            let (label, step) = (label.to_owned(), step.to_owned());
+            let followed = *Followed::ALL.get(position)?;
+            Some(Labelled { label, step, followed, level: Level::new(values)? })
+        };
+        values.into_iter().filter_map(labelled).collect()
     }
 
     /// When the latest run began, seconds since 1970.
@@ -129,6 +153,10 @@ pub fn collect(directory: &Path, now_s: i64) -> anyhow::Result<Collected> {
         }
     }
     collected.runs.sort_by_key(|run| run.at_s);
+    match marks::read(directory) {
+        Ok(marks) => collected.marks = marks,
+        Err(error) => collected.skipped.push(error.to_string()),
+    }
     Ok(collected)
 }
 
@@ -168,7 +196,8 @@ fn run_of(kept: &Kept, is_mixed: bool, now_s: i64) -> Result<Run, Option<String>
     let preset = kept.name.trim_start_matches("measure/");
     let prefix = if is_mixed { format!("{preset}: ") } else { String::new() };
     let step = |step: &KeptStep| (format!("{prefix}{}", step.step), Kept::values(step));
-    Ok(Run { at_s, steps: kept.steps.iter().map(step).collect() })
+    let label = crate::label(&kept.label).unwrap_or_default();
+    Ok(Run { at_s, label, steps: kept.steps.iter().map(step).collect() })
 }
 
 #[cfg(test)]
@@ -201,6 +230,7 @@ mod tests {
                 run: at_s.to_string(),
                 started: jiff::Timestamp::from_second(at_s).unwrap().to_string(),
                 name: "measure/quick".to_owned(),
+                label: if value > 50.0 { "wifi" } else { "" }.to_owned(),
                 steps: vec![step(value)],
             };
             kept::add(directory.path(), &kept).unwrap();
@@ -218,6 +248,8 @@ mod tests {
         assert!(skipped[0].contains("1970-01-01") && skipped[1].contains("yet to come"));
         let windows = Windows { baseline_s: 7 * 86_400, recent_s: 86_400 };
         assert!(collected.trends(windows)[0].is_worse_by(50.0));
+        let [wifi] = &collected.labelled()[..] else { panic!("{:?}", collected.labelled()) };
+        assert_eq!((wifi.label.as_str(), wifi.level.runs, wifi.level.p50), ("wifi", 20, 92.0));
         // For a clock at 1970, all runs are in the future and rejected.
         assert!(collect(directory.path(), 0).unwrap().runs.is_empty());
     }

@@ -1,15 +1,15 @@
 //! Numbers of removed runs, one line per run: `history` needs them after the directory is deleted.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::io;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
-use underload_disk::{Access, Journal};
 use underload_measure::followed;
 use underload_record::history::Followed;
 use underload_record::schema::{RunRecord, TrialRecord, World};
+
+use super::lines::{self, line};
 
 /// Name of the file beside the runs.
 const FILE: &str = "removed-runs.jsonl";
@@ -20,8 +20,6 @@ const LINES_SLACK: usize = 2_000;
 /// Larger values are implausible: in milliseconds this is eleven days, in Mbit/s a petabit per
 /// second.
 const VALUE_MAX: f64 = 1e9;
-/// Maximum size of a file that this program wrote.
-const BYTES_MAX: u64 = 64 << 20;
 
 /// The numbers of a removed run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -32,6 +30,9 @@ pub struct Kept {
     pub started: String,
     /// Name of the scenario, such as `measure/quick`.
     pub name: String,
+    /// The user's words about it; empty if there were none.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub label: String,
     /// Only the valid steps.
     pub steps: Vec<KeptStep>,
 }
@@ -65,6 +66,7 @@ impl Kept {
             run: name,
             started: record.host.started.clone(),
             name: record.scenario.name.clone(),
+            label: record.label.clone(),
             steps: record.trials.iter().filter(|it| it.validity.is_valid()).map(step).collect(),
         };
         kept.at_s().map(|_| kept.clone()).ok_or("the time at which it began cannot be read")
@@ -90,24 +92,7 @@ impl Kept {
 /// Returns the error of the system call; [`io::ErrorKind::InvalidData`] for a file that this
 /// program did not write.
 pub fn read(directory: &Path) -> io::Result<Vec<Kept>> {
-    open(&directory.join(FILE)).map(|(_, kept)| kept)
-}
-
-fn open(path: &Path) -> io::Result<(Journal, Vec<Kept>)> {
-    let not_ours = || {
-        let what = format!("{}: not written by this program", path.display());
-        io::Error::new(io::ErrorKind::InvalidData, what)
-    };
-    if fs::symlink_metadata(path).is_ok_and(|facts| !facts.is_file()) {
-        return Err(not_ours());
-    }
-    let opened = Journal::open(path, BYTES_MAX, Access::Usual);
-    let (journal, lines) = opened.map_err(|error| match error.kind() {
-        io::ErrorKind::FileTooLarge => not_ours(),
-        _ => error,
-    })?;
-    let kept: Vec<Kept> = lines.iter().filter_map(|it| serde_json::from_slice(it).ok()).collect();
-    if kept.is_empty() && !lines.is_empty() { Err(not_ours()) } else { Ok((journal, kept)) }
+    lines::open(&directory.join(FILE)).map(|(_, kept)| kept)
 }
 
 /// Appends the numbers of a run. They are on disk when this returns. An error or a kill leaves all
@@ -116,7 +101,7 @@ fn open(path: &Path) -> io::Result<(Journal, Vec<Kept>)> {
 /// # Errors
 /// As [`read`].
 pub fn add(directory: &Path, kept: &Kept) -> io::Result<()> {
-    let (mut journal, mut all) = open(&directory.join(FILE))?;
+    let (mut journal, mut all): (_, Vec<Kept>) = lines::open(&directory.join(FILE))?;
     if all.len() >= LINES_MAX + LINES_SLACK {
         all.drain(..all.len() - LINES_MAX);
         let text = all.iter().map(line).collect::<io::Result<String>>()?;
@@ -125,12 +110,9 @@ pub fn add(directory: &Path, kept: &Kept) -> io::Result<()> {
     journal.append_synced(line(kept)?.as_bytes())
 }
 
-fn line(kept: &Kept) -> io::Result<String> {
-    Ok(serde_json::to_string(kept).map_err(io::Error::other)? + "\n")
-}
-
 #[cfg(test)]
 mod tests {
+    use std::fs;
     use std::path::PathBuf;
 
     use underload_disk::faults::{self, Fault, Tree};
@@ -141,7 +123,8 @@ mod tests {
         let values = BTreeMap::from([("load-p99".to_owned(), 85.5), ("news".to_owned(), 1.0)]);
         let steps = vec![KeptStep { step: "up".to_owned(), values }];
         let started = "2026-11-23T10:00:00Z".to_owned();
-        Kept { run: run.to_owned(), started, name: "measure/quick".to_owned(), steps }
+        let (name, label) = ("measure/quick".to_owned(), String::new());
+        Kept { run: run.to_owned(), started, name, label, steps }
     }
 
     #[test]

@@ -2,14 +2,17 @@
 //!
 //! - [`collect()`]: reads run directories and returns numbers over time.
 //! - [`kept`]: the numbers that remain of a run whose directory was removed.
+//! - [`marks`]: dated remarks such as "new router".
 //! - [`sentence`]: sentences about them.
 
 mod collect;
 pub mod kept;
+mod lines;
+pub mod marks;
 mod sentences;
 
 use serde_json::{Value, json};
-use underload_record::history::{Followed, Trend, Windows};
+use underload_record::history::{Change, Followed, Labelled, Mark, Marked, Trend, Windows};
 
 pub use collect::{Collected, Run, Step, collect};
 pub use sentences::sentence;
@@ -19,6 +22,9 @@ pub struct History {
     pub collected: Collected,
     /// Every number of every step over time.
     pub trends: Vec<Trend>,
+    /// The numbers around each mark.
+    pub marks: Vec<Marked>,
+    pub labels: Vec<Labelled>,
     /// Sentences about the number of [`History::new`].
     pub sentences: Vec<String>,
 }
@@ -27,8 +33,12 @@ impl History {
     /// Compares the recent runs with those of the baseline. The sentences are about `metric`.
     pub fn new(collected: Collected, metric: Followed, windows: Windows) -> Self {
         let trends = collected.trends(windows);
-        let sentences = sentences::sentences(&trends, metric, collected.runs.len());
-        Self { collected, trends, sentences }
+        let marks = marked(&trends, &collected.marks);
+        let labels = collected.labelled();
+        let mut sentences = sentences::sentences(&trends, metric, collected.runs.len());
+        sentences.extend(sentences::of_marks(&marks, metric));
+        sentences.extend(sentences::of_labels(&labels, metric));
+        Self { collected, trends, marks, labels, sentences }
     }
 
     /// Returns the document of `underload history --json`.
@@ -37,9 +47,21 @@ impl History {
             "version": 1,
             "sentences": self.sentences,
             "trends": self.trends,
+            "marks": self.marks,
+            "labels": self.labels,
             "left_out": self.collected.skipped,
         })
     }
+}
+
+/// Compares every number on both sides of each mark.
+fn marked(trends: &[Trend], marks: &[Mark]) -> Vec<Marked> {
+    let around: Vec<Vec<Option<Change>>> = trends.iter().map(|it| it.around(marks)).collect();
+    let of_mark = |(place, mark): (usize, &Mark)| {
+        let changes = around.iter().filter_map(|changes| changes.get(place)?.clone());
+        Marked { mark: mark.clone(), changes: changes.collect() }
+    };
+    marks.iter().enumerate().map(of_mark).collect()
 }
 
 /// Parses the name of a number that is followed over time.

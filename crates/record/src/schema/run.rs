@@ -45,6 +45,9 @@ pub struct RunRecord {
     /// computed from their arms.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub verdict: Vec<String>,
+    /// The user's words about a measurement, such as "wifi"; empty if there are none.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub label: String,
     /// The only part of a simulated run that may differ between two executions.
     pub host: HostFacts,
 }

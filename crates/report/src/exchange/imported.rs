@@ -159,6 +159,7 @@ impl Imported {
             study: None,
             expectations: Vec::new(),
             verdict: Vec::new(),
+            label: String::new(),
             host: HostFacts { started, duration_s: end_ns as f64 / 1e9, ..HostFacts::default() },
         };
         let mut pools = LatencyPools::default();

@@ -1,7 +1,7 @@
 //! The page of a line's history over weeks.
 
 use maud::{Markup, html};
-use underload_record::history::{Followed, Level, Trend};
+use underload_record::history::{Change, Followed, Labelled, Level, Marked, Trend};
 
 use super::figures::{Headings, figures};
 use super::parts::{head, table, unit_head, words_head};
@@ -16,18 +16,25 @@ const DAY_NAMES: [&str; 7] =
 /// Fewest runs for medians by hour and day.
 const PATTERN_RUNS: usize = 12;
 
-/// Renders the page of a history: sentences, each number over time, and by hour and day. `skipped`
-/// are runs that could not be read, each with its reason.
+/// The content of a page of a history.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct HistoryPage<'a> {
+    pub sentences: &'a [String],
+    pub trends: &'a [Trend],
+    pub marks: &'a [Marked],
+    pub labels: &'a [Labelled],
+    /// Runs that could not be read, each with its reason.
+    pub skipped: &'a [String],
+}
+
+/// Renders the page of a history: sentences, each number over time, around marks, by label, and by
+/// hour and day.
 ///
 /// # Errors
 /// Returns an error if a plot cannot be laid out.
-pub fn history_page(
-    title: &str,
-    sentences: &[String],
-    trends: &[Trend],
-    skipped: &[String],
-) -> Result<String, PlotError> {
-    let plots = Followed::ALL.into_iter().filter_map(|followed| over_time(followed, trends));
+pub fn history_page(title: &str, page: HistoryPage<'_>) -> Result<String, PlotError> {
+    let HistoryPage { sentences, trends, marks, labels, skipped } = page;
+    let plots = Followed::ALL.into_iter().filter_map(|followed| over_time(followed, trends, marks));
     let plots: Vec<Plot> = plots.collect::<Result<_, _>>()?;
     let hours: Vec<Plot> =
         Followed::ALL.into_iter().filter_map(|it| by_hour(it, trends)).collect::<Result<_, _>>()?;
@@ -51,6 +58,14 @@ pub fn history_page(
         h2 { "Over time" } "\n"
         (figures(&plots, Headings::Shown))
         (levels(trends))
+        @if !marks.is_empty() {
+            h2 { "Before and after each mark" } "\n"
+            (changes(marks))
+        }
+        @if !labels.is_empty() {
+            h2 { "By label" } "\n"
+            (by_label(labels))
+        }
         @if !hours.is_empty() {
             h2 { "By hour of the day, UTC" } "\n"
             (figures(&hours, Headings::Shown))
@@ -60,8 +75,12 @@ pub fn history_page(
     Ok(without_controls(header::document(title, &content).into_string()))
 }
 
-/// Draws runs as rings, and the baseline's median as a line.
-fn over_time(followed: Followed, trends: &[Trend]) -> Option<Result<Plot, PlotError>> {
+/// Draws runs as rings, the baseline's median as a line, and each mark as a vertical line.
+fn over_time(
+    followed: Followed,
+    trends: &[Trend],
+    marks: &[Marked],
+) -> Option<Result<Plot, PlotError>> {
     let of: Vec<&Trend> = with_runs(followed, trends).collect();
     let points = || of.iter().flat_map(|trend| &trend.points);
     let days = |at_s: i64| at_s as f64 / DAY_S;
@@ -80,13 +99,20 @@ fn over_time(followed: Followed, trends: &[Trend]) -> Option<Result<Plot, PlotEr
         }
     }
     let (words, unit) = followed.words();
+    let (columns, top) = (first - margin..last + margin, (most * 1.08).max(1e-3));
+    let drawn = marks.iter().map(|it| days(it.mark.at_s)).filter(|day| columns.contains(day));
+    let lines: Vec<Curve> =
+        drawn.map(|day| Curve::line("mark", vec![(day, 0.0), (day, top)])).collect();
+    let explained = if lines.is_empty() { "" } else { ", a vertical line is a mark" };
+    curves.extend(lines);
     let panel = Panel {
-        x: Scale::days("date, UTC", first - margin..last + margin),
-        y: Scale::linear(&format!("{words}, {unit}"), 0.0..(most * 1.08).max(1e-3)),
+        x: Scale::days("date, UTC", columns),
+        y: Scale::linear(&format!("{words}, {unit}"), 0.0..top),
         curves,
     };
     let name = format!("history-{}", followed.name());
-    let title = format!("{}, each run; the line is the baseline's median", capital(words));
+    let title =
+        format!("{}, each run; the line is the baseline's median{explained}", capital(words));
     Some(Diagram { name, title, panels: vec![panel] }.plot())
 }
 
@@ -118,14 +144,73 @@ fn capital(words: &str) -> String {
     letters.next().map_or(String::new(), |first| first.to_uppercase().chain(letters).collect())
 }
 
+fn date(at_s: i64) -> String {
+    jiff::Timestamp::from_second(at_s).unwrap_or_default().strftime("%F %H:%M").to_string()
+}
+
+fn cell(text: Option<String>) -> Markup {
+    html! { td.num { (text.unwrap_or_else(|| "–".to_owned())) } }
+}
+
+fn changes(marks: &[Marked]) -> Markup {
+    let heading = html! {
+        (words_head("mark")) (words_head("date, UTC")) (words_head("number")) (words_head("step"))
+        (unit_head("before", "runs")) (unit_head("before", "median")) (unit_head("after", "runs"))
+        (unit_head("after", "median")) (unit_head("change", "%"))
+    };
+    let runs = |level: Option<Level>| Some(level.map_or(0, |it| it.runs).to_string());
+    let median = |level: Option<Level>| level.map(|it| significant(it.p50));
+    let row = |(marked, it): (&Marked, &Change)| {
+        let (words, unit) = it.followed.words();
+        html! {
+            tr {
+                th scope="row" { (marked.mark.text) }
+                td { (date(marked.mark.at_s)) }
+                td { (words) ", " (unit) }
+                td { (it.step) }
+                (cell(runs(it.before))) (cell(median(it.before)))
+                (cell(runs(it.after))) (cell(median(it.after)))
+                (cell(it.change_percent.map(|it| format!("{it:+.0}"))))
+            }
+            "\n"
+        }
+    };
+    let all = marks.iter().flat_map(|marked| marked.changes.iter().map(move |it| (marked, it)));
+    table(&heading, &all.map(row).collect::<Vec<_>>())
+}
+
+fn by_label(labels: &[Labelled]) -> Markup {
+    let heading = html! {
+        (words_head("label")) (words_head("number")) (words_head("step")) (head("runs"))
+        (head("median")) (head("p10 to p90"))
+    };
+    let row = |it: &Labelled| {
+        let (words, unit) = it.followed.words();
+        html! {
+            tr {
+                th scope="row" { (it.label) }
+                td { (words) ", " (unit) }
+                td { (it.step) }
+                td.num { (it.level.runs) }
+                td.num { (significant(it.level.p50)) }
+                td.num { (range(it.level)) }
+            }
+            "\n"
+        }
+    };
+    table(&heading, &labels.iter().map(row).collect::<Vec<_>>())
+}
+
+fn range(level: Level) -> String {
+    format!("{}–{}", significant(level.p10), significant(level.p90))
+}
+
 fn levels(trends: &[Trend]) -> Markup {
     let heading = html! {
         (words_head("number")) (words_head("step")) (head("runs")) (unit_head("baseline", "median"))
         (unit_head("baseline", "p10 to p90")) (unit_head("latest", "median"))
         (unit_head("change", "%"))
     };
-    let cell = |text: Option<String>| html! { td.num { (text.unwrap_or_else(|| "–".to_owned())) } };
-    let range = |level: Level| format!("{}–{}", significant(level.p10), significant(level.p90));
     let rows: Vec<Markup> = trends
         .iter()
         .filter(|trend| !trend.points.is_empty())
@@ -176,7 +261,7 @@ fn weekdays(trends: &[Trend]) -> Markup {
 
 #[cfg(test)]
 mod tests {
-    use underload_record::history::{Point, Windows};
+    use underload_record::history::{Mark, Point, Windows};
 
     use super::*;
 
@@ -192,11 +277,30 @@ mod tests {
         let lonely = Trend::of("down", Followed::IdleP50, one, windows, 1_790_000_000);
         let skipped = vec!["runs/<script>: no run.json".to_owned()];
         let sentences = ["up is worse".to_owned()];
-        let page = history_page("A line", &sentences, &[trend, lonely], &skipped).unwrap();
+        let mark = Mark { at_s: 1_790_000_000 + 30 * 6 * 3600, text: "<i>router".to_owned() };
+        let changes = trend.around(std::slice::from_ref(&mark)).into_iter().flatten().collect();
+        let level = trend.baseline.unwrap();
+        let label = Labelled {
+            label: "<u>wifi".to_owned(),
+            step: "up".to_owned(),
+            followed: Followed::LoadP99,
+            level,
+        };
+        let content = HistoryPage {
+            sentences: &sentences,
+            trends: &[trend, lonely],
+            marks: &[Marked { mark, changes }],
+            labels: &[label],
+            skipped: &skipped,
+        };
+        let page = history_page("A line", content).unwrap();
+        assert!(page.contains("&lt;i&gt;router") && page.contains("&lt;u&gt;wifi"));
+        assert!(!page.contains("<i>router") && !page.contains("<u>wifi"));
+        assert!(page.contains("a vertical line is a mark"));
         assert!(!page.contains("<b>up") && page.contains("&lt;b&gt;up"));
         assert!(!page.contains("<script>") && page.contains("Left out."));
         assert!(page.matches("<svg").count() >= 3, "{}", page.matches("<svg").count());
         assert!(page.contains("Wednesday") && page.contains("hour, UTC"));
-        assert!(history_page("Nothing", &[], &[], &[]).is_ok());
+        assert!(history_page("Nothing", HistoryPage::default()).is_ok());
     }
 }

@@ -37,7 +37,7 @@ use contents::with_contents;
 
 pub use book::{FigurePage, write_figure_pages, write_figures_markdown};
 pub use cohorts::cohort_page;
-pub use history::history_page;
+pub use history::{HistoryPage, history_page};
 pub use replay::replay_page;
 pub use sweep::{sweep_page, write_sweep_report};
 

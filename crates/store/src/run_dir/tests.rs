@@ -33,6 +33,7 @@ pub(crate) fn record() -> RunRecord {
         study: None,
         expectations: Vec::new(),
         verdict: Vec::new(),
+        label: String::new(),
         host: HostFacts::default(),
     }
 }
