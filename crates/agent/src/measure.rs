@@ -363,6 +363,7 @@ fn config_of(step: &AssignedStep, token: Token) -> MeasurementConfig {
         },
         request_response: None,
         loads: direction.map(flow).into_iter().collect(),
+        load_bytes_max: None,
         token,
         trial: 0,
     }

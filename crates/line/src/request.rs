@@ -8,6 +8,7 @@ use anyhow::{Context, bail};
 use underload_measure::Tier;
 use underload_probe::control::FLOWS_PER_SESSION_MAX;
 use underload_probe::load::{Token, check_congestion_control};
+use underload_probe::network::Line;
 use underload_probe::preset::{Knobs, LoadDirections, Preset};
 use underload_record::schema::{Direction, Ecn, Marking};
 use underload_terminal::quantity::rate;
@@ -35,6 +36,10 @@ pub struct Request {
     pub family: Family,
     /// Stores the server's whole address in the record instead of its /24 or /48.
     pub keep_address: bool,
+    /// The only network interface that the measurement uses; `None` for those of the routes.
+    pub interface: Option<String>,
+    /// Bytes of IP packets that the measurement may move: its load ends when they are spent.
+    pub bytes_max: Option<u64>,
     /// The user's words about the measurement, accepted by [`label`]; empty if there are none.
     pub label: String,
 }
@@ -69,6 +74,11 @@ impl Request {
             if classes[..index].contains(class) {
                 bail!("--class: {}/{} is given twice", class.dscp, class.ecn.name());
             }
+        }
+        if let Some(name) = &self.interface
+            && Line::Named(vec![name.clone()]).bytes().is_none()
+        {
+            bail!("--dev: this machine has no network interface {name:?}; `ip link` lists them");
         }
         self.check_flows()?;
         if self.knobs.udp.is_none() {
@@ -122,6 +132,9 @@ impl Request {
         if let Some(udp) = self.knobs.udp {
             option("--udp", format!("{}bit", udp.rate_bit_per_s));
             option("--burst", udp.burst_packets.to_string());
+        }
+        if let Some(name) = &self.interface {
+            option("--dev", name.clone());
         }
         for class in &self.knobs.classes {
             option("--class", format!("{}/{}", class.dscp, class.ecn.name()));

@@ -4,13 +4,14 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
+use underload_measure::payload_within;
 use underload_probe::RunClock;
 use underload_probe::control::{
     Ask, ConnectOptions, Fingerprint, Remote, ServiceError, SessionNews, Trust,
 };
 use underload_probe::load::Token;
-use underload_probe::measure::{self, Measurement};
-use underload_probe::network::current_network;
+use underload_probe::measure::{self, Measurement, MeasurementConfig};
+use underload_probe::network::{current_network, network_through};
 use underload_probe::preset::{Step, session_duration};
 use underload_record::schema::{ArmRecord, Finding};
 use underload_store::RunDir;
@@ -73,6 +74,14 @@ impl<'a> Session<'a> {
         Ok(Self { request, remote, steps, notes, progress })
     }
 
+    /// Returns the configuration of a step whose load ends with the bytes that earlier steps left.
+    fn within_budget(&self, step: &Step, findings: &[Finding]) -> MeasurementConfig {
+        let moved: u64 = findings.iter().map(|finding| finding.moved_bytes).sum();
+        let left = self.request.bytes_max.map(|max| max.saturating_sub(moved));
+        let load_bytes_max = left.map(|bytes| payload_within(bytes, &step.config));
+        MeasurementConfig { load_bytes_max, ..step.config.clone() }
+    }
+
     fn measure_steps(
         &mut self,
         directory: &mut RunDir,
@@ -84,8 +93,9 @@ impl<'a> Session<'a> {
                 break;
             }
             self.progress.begin_step(step);
+            let config = self.within_budget(step, findings);
             let measured = Measurement::run(
-                &step.config,
+                &config,
                 self.remote.endpoints(),
                 RunClock::start(),
                 &mut |progress| self.progress.update(&progress),
@@ -181,7 +191,8 @@ fn options(
         down_bit_per_s: declared(request.tier.map(|tier| tier.down_bit_per_s)),
         duration,
     };
-    let (network, cancel) = (current_network(), interrupt.shared());
+    let network = request.interface.as_deref().map_or_else(current_network, network_through);
+    let cancel = interrupt.shared();
     Ok(ConnectOptions { trust, token, ask, network, cancel })
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use underload_probe::control::SessionNews;
 use underload_probe::load::{FlowLog, LoadFlow, Transport};
-use underload_probe::measure::MeasurementResult;
+use underload_probe::measure::{MeasurementConfig, MeasurementResult, Ramp};
 use underload_probe::preset::Step as PresetStep;
 use underload_probe::rpm::{Responsiveness, RoundTrips};
 use underload_record::schema::{
@@ -110,6 +110,7 @@ fn finding(
         rpm: rpm(measured).as_ref().map(rpm_values),
         markings: markings(step, &measured.samples),
         moved_bytes: moved_bytes(step, measured),
+        budget_spent: measured.load_spent,
         clock_offset_ms: measured.clock_offset.map(|clock| ms(clock.offset_ns)),
         clock_error_ms: measured.clock_offset.map(|clock| ms(clock.error_ns as i64)),
         ce_alarms: measured.ce_alarms.clone(),
@@ -178,6 +179,18 @@ fn moved_bytes(step: &PresetStep, measured: &MeasurementResult) -> u64 {
     let probe_bytes = u64::from(step.config.probe.payload_bytes) + PROBE_HEADER_BYTES;
     let probes = 2 * probe_bytes * measured.samples.len() as u64;
     wire_bytes(payload).saturating_add(probes)
+}
+
+/// Returns the payload that the load of a step may move, so that with its probes it moves at most
+/// `bytes` of IP packets.
+pub fn payload_within(bytes: u64, config: &MeasurementConfig) -> u64 {
+    let (Ramp::Fixed(ramp) | Ramp::Detected { at_most: ramp }) = config.ramp;
+    let length = config.idle + ramp + config.load + config.drain;
+    let slots = length.as_nanos() / config.probe.interval.as_nanos().max(1) + 1;
+    let probes = slots as u64 * config.probe.classes.len() as u64;
+    let probe_bytes = u64::from(config.probe.payload_bytes) + PROBE_HEADER_BYTES;
+    let left = bytes.saturating_sub(2 * probe_bytes * probes);
+    (left as f64 / (WIRE_PER_PAYLOAD * (1.0 + ACKNOWLEDGED))) as u64
 }
 
 /// Returns the bytes of IP packets that carry a TCP payload, with their acknowledgements.
@@ -336,7 +349,7 @@ fn commonest(seen: &[Marking]) -> Marking {
 #[cfg(test)]
 mod tests {
     use underload_probe::load::Delivered;
-    use underload_probe::measure::{MeasurementConfig, RampEnd};
+    use underload_probe::measure::RampEnd;
     use underload_record::history::Followed;
     use underload_record::schema::{Distribution, Timeliness};
 
@@ -369,6 +382,7 @@ mod tests {
             ramp_end: RampEnd::Fixed,
             incomplete: Vec::new(),
             cancelled: false,
+            load_spent: false,
             ce_alarms: Vec::new(),
             probe_counts: Vec::new(),
             inside: Vec::new(),
@@ -403,6 +417,17 @@ mod tests {
             all.filter(|(it, _)| *it == Followed::LoadP99).map(|(_, ms)| ms).collect::<Vec<_>>()
         };
         assert_eq!((p99(&drops), p99(&delays)), (vec![2_000.0], vec![22.0]), "in a history");
+    }
+
+    #[test]
+    fn a_load_within_a_budget_leaves_room_for_its_probes() {
+        let config = MeasurementConfig::default();
+        assert_eq!(payload_within(0, &config), 0);
+        let probes_bytes = 2 * 1_000 * 1_000;
+        let payload = payload_within(100_000_000, &config);
+        assert!((90_000_000..95_000_000).contains(&payload), "{payload}");
+        assert!(wire_bytes(payload) + probes_bytes > 100_000_000 - probes_bytes);
+        assert!(wire_bytes(payload) < 100_000_000);
     }
 
     #[test]

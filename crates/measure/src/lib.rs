@@ -3,6 +3,7 @@
 //! - [`trial`], [`validity`], [`goodput`] convert and judge a
 //!   [`MeasurementResult`](underload_probe::measure::MeasurementResult) of a real or emulated line.
 //! - [`step`] adds the findings of a step of `underload measure`.
+//! - [`payload_within`] limits its load.
 //! - [`ForeignLoad`] converts an ndt7 or responsiveness test.
 //! - [`followed`] selects the numbers that are compared from run to run of one line.
 
@@ -12,7 +13,7 @@ mod foreign;
 mod outcome;
 mod quality;
 
-pub use finding::{Step, Tier, step};
+pub use finding::{Step, Tier, payload_within, step};
 pub use followed::followed;
 pub use foreign::ForeignLoad;
 pub use outcome::{Outcome, goodput, trial, validity};

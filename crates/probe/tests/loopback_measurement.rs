@@ -187,6 +187,34 @@ fn a_cancelled_measurement_keeps_what_it_has() {
 }
 
 #[test]
+fn a_load_ends_when_its_bytes_are_spent() {
+    let far_end = far_end(LoadServerConfig::default(), FarClock::Shared);
+    let minute = Duration::from_mins(1);
+    let base = MeasurementConfig { load: minute, ..config() };
+    // Two flows of 1 MB per second each; the ramp of 0.4 s moves less than 1 MB.
+    let limited = MeasurementConfig { load_bytes_max: Some(2_000_000), ..base.clone() };
+    let result = run(&limited, &far_end).unwrap();
+    assert!(result.load_spent && !result.cancelled && result.incomplete.is_empty());
+    let of_phase = |phase| result.phases.iter().find(|window| window.phase == phase).unwrap();
+    let load = of_phase(Phase::Load);
+    assert!(load.length_ns() < minute.as_nanos() as u64 / 2, "{load:?}");
+    assert_eq!(of_phase(Phase::Drain).start_ns, load.end_ns);
+    let moved: u64 = result.loads.iter().map(|log| log.delivered.last().unwrap().bytes).sum();
+    assert!(moved >= 2_000_000, "{moved}");
+    assert!(result.samples.iter().all(|sample| sample.phase != Phase::Whole));
+
+    let ramp = Ramp::Fixed(minute);
+    let in_ramp = MeasurementConfig { load_bytes_max: Some(200_000), ramp, ..base };
+    let result = run(&in_ramp, &far_end).unwrap();
+    assert!(!result.load_spent && result.phases.iter().all(|it| it.phase != Phase::Load));
+    assert!(
+        result.incomplete.iter().any(|it| it.contains("were spent")),
+        "{:?}",
+        result.incomplete
+    );
+}
+
+#[test]
 fn a_refused_flow_ends_the_measurement_with_the_reason() {
     let guarded = LoadServerConfig { token: Some(Token([1; 16])), ..LoadServerConfig::default() };
     let far_end = far_end(guarded, FarClock::Shared);

@@ -99,6 +99,8 @@ impl Arguments {
                 Some(other) => return Err(format!("family: {other}; expected 4 or 6")),
             },
             keep_address: self.keep_address,
+            interface: None,
+            bytes_max: None,
             label: read("label", self.label.as_ref(), label)?.unwrap_or_default(),
         };
         // The library names options of the command line.

@@ -83,12 +83,14 @@ impl Account {
         self.last_bytes
     }
 
-    /// Charges a measurement that is about to start with the bytes of the last one, on the disk: a
-    /// measurement that is killed has used them.
-    pub fn reserve(directory: &Path, today: Date) -> anyhow::Result<u64> {
+    /// Charges a measurement that is about to start with the bytes of the last one, the first one
+    /// with all that it may use (`bytes_max`), on the disk: a measurement that is killed has used
+    /// them.
+    pub fn reserve(directory: &Path, today: Date, bytes_max: u64) -> anyhow::Result<u64> {
         let _lock = lock(directory)?;
         let mut account = Self::read(directory)?.on(today);
-        let reserved = account.last_bytes;
+        let reserved = if account.last_bytes == 0 { bytes_max } else { account.last_bytes };
+        let reserved = reserved.min(bytes_max);
         account.add(reserved);
         account.write(directory)?;
         Ok(reserved)
@@ -156,9 +158,9 @@ mod tests {
     fn a_killed_measurement_has_used_what_the_last_one_did() {
         let directory = faults::private_tempdir().unwrap();
         let (path, day) = (directory.path(), date(2026, 11, 24));
-        assert_eq!(Account::reserve(path, day).unwrap(), 0, "the first one is unknown");
-        Account::settle(path, day, 0, 70).unwrap();
-        let reserved = Account::reserve(path, day).unwrap();
+        assert_eq!(Account::reserve(path, day, 500).unwrap(), 500, "the first one is unknown");
+        Account::settle(path, day, 500, 70).unwrap();
+        let reserved = Account::reserve(path, day, 430).unwrap();
         assert_eq!(
             (reserved, Account::read(path).unwrap().day_bytes()),
             (70, 140),
@@ -167,7 +169,8 @@ mod tests {
         let account = Account::settle(path, day, reserved, 50).unwrap();
         assert_eq!((account.day_bytes(), account.expected_bytes()), (120, 50));
         // A measurement that reached no server.
-        let reserved = Account::reserve(path, day).unwrap();
+        let reserved = Account::reserve(path, day, 30).unwrap();
+        assert_eq!(reserved, 30, "no more than it may use");
         let account = Account::settle(path, day, reserved, 0).unwrap();
         assert_eq!((account.day_bytes(), account.expected_bytes()), (120, 50));
     }
@@ -180,7 +183,7 @@ mod tests {
             for _ in 0..8 {
                 scope.spawn(|| {
                     for _ in 0..20 {
-                        let reserved = Account::reserve(path, day).unwrap();
+                        let reserved = Account::reserve(path, day, 100).unwrap();
                         Account::settle(path, day, reserved, 7).unwrap();
                     }
                 });

@@ -107,8 +107,8 @@ pub struct Arguments {
     /// 22:00-06:00; may be given several times.
     #[arg(long = "not", value_name = "FROM-TO", requires = "every", value_parser = hours)]
     pub not: Vec<Hours>,
-    /// With --every, starts no measurement that would bring the day above this number of bytes,
-    /// such as 2GB, if it is as large as the last one; the first one is not limited. account.json
+    /// With --every, moves at most this number of bytes per day, such as 2GB: a measurement starts
+    /// if one as large as the last fits, and its load ends when the bytes are spent. account.json
     /// in --out has the bytes moved.
     #[arg(long, value_name = "SIZE", requires = "every", value_parser = size)]
     pub per_day: Option<u64>,
@@ -120,6 +120,9 @@ pub struct Arguments {
     #[arg(long, value_name = "RATE", requires = "every", num_args = 0..=1)]
     #[arg(default_missing_value = "250kbit", require_equals = true, value_parser = rate)]
     pub when_quiet: Option<u64>,
+    /// With --every, starts no measurement while this file exists: a pause, until it is removed.
+    #[arg(long, value_name = "FILE", requires = "every")]
+    pub pause_file: Option<PathBuf>,
     /// With --every, removes old runs of the series except the newest N, the newest that fit into a
     /// size such as 500MiB, or those of the last days such as 90d. The newest run always stays, and
     /// `underload history` still has the numbers of all.
@@ -132,6 +135,10 @@ pub struct Arguments {
     /// Records the full address of the server instead of its /24 or /48, if HOST is an address.
     #[arg(long)]
     pub keep_address: bool,
+    /// Measures through this network interface alone, such as a second line; --when-quiet then
+    /// watches this interface.
+    #[arg(long, value_name = "NAME")]
+    pub dev: Option<String>,
     #[command(flatten)]
     pub family: FamilyOptions,
     /// The run directory, which must not contain a run [default: runs/measure-PRESET-TIME].
@@ -196,6 +203,7 @@ impl Arguments {
             ("--tier", self.tier.is_some()),
             ("--token-file", self.token_file.is_some()),
             ("--wait", self.wait.is_some()),
+            ("--dev", self.dev.is_some()),
             ("--ipv4", self.family.ipv4),
             ("--ipv6", self.family.ipv6),
         ];
@@ -245,6 +253,8 @@ impl Arguments {
             wait: self.wait,
             family: self.family.family(),
             keep_address: self.keep_address,
+            interface: self.dev.clone(),
+            bytes_max: None,
             label: self.label.clone().unwrap_or_default(),
         }
     }

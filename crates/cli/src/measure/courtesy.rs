@@ -1,13 +1,16 @@
-//! When a series may measure: outside of quiet hours, within a budget of bytes, on a quiet line.
+//! When a series may measure: not while it is paused, outside of quiet hours, within a budget of
+//! bytes, on a quiet line.
 
-use std::fs;
-use std::path::Path;
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context as _, bail, ensure};
+use anyhow::{Context as _, ensure};
 use jiff::civil::{Date, Time};
 use jiff::tz::TimeZone;
 use jiff::{ToSpan as _, Zoned};
+use underload_disk as disk;
 use underload_probe::network::{Line, busier_bit_per_s};
 use underload_terminal::console::{note, warning};
 use underload_terminal::interrupt::Interrupt;
@@ -28,6 +31,8 @@ const DAY_MINUTES: i16 = 24 * 60;
 /// How long the interface is observed before a measurement, and between two looks at a busy line.
 const OBSERVED: Duration = Duration::from_secs(5);
 const BUSY_PAUSE: Duration = Duration::from_mins(1);
+/// Between two looks at the file of a pause, and at the budget, which another process may free.
+const LOOK_PAUSE: Duration = Duration::from_secs(5);
 
 /// Parses `18:00-23:00` or `22:00-06:00`.
 pub fn hours(text: &str) -> Result<Hours, String> {
@@ -92,8 +97,17 @@ pub struct Courtesy {
     per_day: Option<u64>,
     per_month: Option<u64>,
     quiet_below: Option<u64>,
+    pause_file: Option<PathBuf>,
     line: Line,
     zone: TimeZone,
+}
+
+/// The permission for one measurement. While it exists, no other process measures within the
+/// budget of the series.
+pub struct Grant {
+    /// Bytes that the measurement may move; `None` without a budget.
+    pub bytes_max: Option<u64>,
+    _lock: Option<File>,
 }
 
 /// Why a measurement waits.
@@ -109,7 +123,11 @@ impl Courtesy {
             per_day: arguments.per_day,
             per_month: arguments.per_month,
             quiet_below: arguments.when_quiet,
-            line: Line::OfDefaultRoutes,
+            pause_file: arguments.pause_file.clone(),
+            line: match &arguments.dev {
+                Some(name) => Line::Named(vec![name.clone()]),
+                None => Line::OfDefaultRoutes,
+            },
             zone: local_zone(),
         }
     }
@@ -122,22 +140,16 @@ impl Courtesy {
         self.now().date()
     }
 
-    /// Waits until a measurement may start, or until interrupted.
+    /// Waits until a measurement may start; `None` if interrupted.
     ///
     /// # Errors
-    /// Returns an error if the budget is smaller than one measurement, or if the traffic of the
-    /// line is unknown.
-    pub fn wait(&self, directory: &Path, interrupt: &Interrupt) -> anyhow::Result<()> {
+    /// Returns an error if the account cannot be read or the traffic of the line is unknown.
+    pub fn wait(&self, directory: &Path, interrupt: &Interrupt) -> anyhow::Result<Option<Grant>> {
         let mut said = String::new();
         while !interrupt.is_requested() {
-            let account =
-                if self.has_budget() { Account::read(directory)? } else { Account::default() };
-            let wait = match self.by_clock(&account)? {
-                Some(wait) => wait,
-                None => match self.by_traffic(interrupt)? {
-                    Some(wait) => wait,
-                    None => return Ok(()),
-                },
+            let wait = match self.ask(directory, interrupt)? {
+                Ok(grant) => return Ok(Some(grant)),
+                Err(wait) => wait,
             };
             let (Wait::Until(_, why) | Wait::For(_, why)) = &wait;
             if *why != said {
@@ -146,7 +158,7 @@ impl Courtesy {
             }
             let is_over = |waited: Duration| match &wait {
                 // The clock may jump, and the machine may sleep.
-                Wait::Until(until, _) => self.now() >= *until,
+                Wait::Until(until, _) => self.now() >= *until || waited >= BUSY_PAUSE,
                 Wait::For(length, _) => waited >= *length,
             };
             let start = std::time::Instant::now();
@@ -154,7 +166,49 @@ impl Courtesy {
                 std::thread::sleep(Duration::from_millis(200));
             }
         }
-        Ok(())
+        Ok(None)
+    }
+
+    /// Returns the permission for a measurement, or the wait before the next attempt.
+    fn ask(&self, directory: &Path, interrupt: &Interrupt) -> anyhow::Result<Result<Grant, Wait>> {
+        if let Some(file) = self.pause_file.as_ref().filter(|file| file.exists()) {
+            let why = format!("paused while {} exists", file.display());
+            return Ok(Err(Wait::For(LOOK_PAUSE, why)));
+        }
+        let account =
+            || if self.has_budget() { Account::read(directory) } else { Ok(Account::default()) };
+        if let Some(wait) = self.by_clock(&account()?)? {
+            return Ok(Err(wait));
+        }
+        if let Some(wait) = self.by_traffic(interrupt)? {
+            return Ok(Err(wait));
+        }
+        if !self.has_budget() {
+            return Ok(Ok(Grant { bytes_max: None, _lock: None }));
+        }
+        // A file of its own, because each step of the account locks the directory.
+        let lock = match disk::lock_directory(&directory.join(LOCKED), Duration::ZERO) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                let why = "another process measures within this budget".to_owned();
+                return Ok(Err(Wait::For(LOOK_PAUSE, why)));
+            }
+            lock => lock.with_context(|| directory.join(LOCKED).display().to_string())?,
+        };
+        // The other process may have spent the budget meanwhile.
+        let account = account()?;
+        if let Some(wait) = self.by_clock(&account)? {
+            return Ok(Err(wait));
+        }
+        Ok(Ok(Grant { bytes_max: self.left_bytes(&account), _lock: Some(lock) }))
+    }
+
+    /// Returns the bytes that the budget leaves; `None` without a budget.
+    fn left_bytes(&self, account: &Account) -> Option<u64> {
+        let account = account.on(self.today());
+        let left = |limit: Option<u64>, used| limit.map(|limit| limit.saturating_sub(used));
+        let lefts =
+            [left(self.per_day, account.day_bytes()), left(self.per_month, account.month_bytes())];
+        lefts.into_iter().flatten().min()
     }
 
     /// Returns the wait that quiet hours or the budget demand.
@@ -166,15 +220,14 @@ impl Courtesy {
         }
         let account = account.on(now.date());
         let next = account.expected_bytes();
-        for (option, limit, used, until) in [
-            ("--per-day", self.per_day, account.day_bytes(), now.tomorrow()),
-            ("--per-month", self.per_month, account.month_bytes(), first_of_next_month(&now)),
+        for (limit, used, until) in [
+            (self.per_day, account.day_bytes(), now.tomorrow()),
+            (self.per_month, account.month_bytes(), first_of_next_month(&now)),
         ] {
             let Some(limit) = limit else { continue };
-            if next > limit {
-                bail!("{option}: one measurement takes {}, more than {}", mb(next), mb(limit));
-            }
-            if used.saturating_add(next) > limit {
+            // The load of a larger measurement ends with the budget.
+            let next = next.min(limit);
+            if used.saturating_add(next.max(1)) > limit {
                 let until = until.and_then(|it| it.start_of_day()).context("the calendar")?;
                 let why = format!(
                     "budget: {} of {} are used, and a measurement takes {}; the next one is after \
@@ -223,6 +276,9 @@ impl Courtesy {
 fn first_of_next_month(now: &Zoned) -> Result<Zoned, jiff::Error> {
     now.first_of_month()?.checked_add(1.months())
 }
+
+/// The file of a series that is locked while a process measures within a budget.
+const LOCKED: &str = "series.json";
 
 /// Formats bytes as MB.
 fn mb(bytes: u64) -> String {
@@ -323,7 +379,7 @@ mod tests {
 
     fn courtesy(per_day: Option<u64>, per_month: Option<u64>) -> Courtesy {
         let (not, line, zone) = (Vec::new(), Line::Ignored, TimeZone::UTC);
-        Courtesy { not, per_day, per_month, quiet_below: None, line, zone }
+        Courtesy { not, per_day, per_month, quiet_below: None, pause_file: None, line, zone }
     }
 
     #[test]
@@ -337,7 +393,44 @@ mod tests {
         assert!(waits(Some(1_000), None, 901).unwrap());
         assert!(waits(Some(5_000), Some(1_000), 901).unwrap());
         assert!(!waits(None, None, u64::MAX).unwrap());
-        let error = waits(Some(99), None, 0).unwrap_err().to_string();
-        assert!(error.contains("--per-day: one measurement takes"), "{error}");
+        assert!(!waits(Some(99), None, 0).unwrap(), "its load ends with the budget");
+        assert!(waits(Some(99), None, 1).unwrap());
+        assert!(waits(Some(0), None, 0).unwrap());
+    }
+
+    #[test]
+    fn two_processes_do_not_measure_within_one_budget_and_each_has_what_is_left() {
+        let directory = underload_disk::faults::private_tempdir().unwrap();
+        let path = directory.path();
+        std::fs::write(path.join(LOCKED), "{}").unwrap();
+        let (courtesy, interrupt) = (courtesy(Some(1_000), Some(800)), Interrupt::default());
+        let ask = || courtesy.ask(path, &interrupt).unwrap();
+        let Ok(first) = ask() else { panic!("the first is refused") };
+        assert_eq!(first.bytes_max, Some(800));
+        assert!(ask().is_err(), "another process measures");
+        let today = courtesy.today();
+        let reserved = Account::reserve(path, today, 800).unwrap();
+        Account::settle(path, today, reserved, 300).unwrap();
+        drop(first);
+        let Ok(second) = ask() else { panic!("the second is refused") };
+        assert_eq!(second.bytes_max, Some(500));
+        drop(second);
+        Account::settle(path, today, 0, 300).unwrap();
+        assert!(ask().is_err(), "200 are left, and a measurement takes 300");
+    }
+
+    #[test]
+    fn a_series_waits_while_the_file_of_a_pause_exists() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("pause");
+        let mut courtesy = courtesy(None, None);
+        courtesy.pause_file = Some(file.clone());
+        let (path, interrupt) = (directory.path(), Interrupt::default());
+        let waits = || courtesy.ask(path, &interrupt).unwrap().is_err();
+        assert!(!waits());
+        std::fs::write(&file, "").unwrap();
+        assert!(waits());
+        std::fs::remove_file(&file).unwrap();
+        assert!(!waits());
     }
 }

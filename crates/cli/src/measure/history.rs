@@ -14,7 +14,7 @@ use underload_terminal::interrupt::Interrupt;
 
 use super::account::Account;
 use super::arguments::Arguments;
-use super::courtesy::Courtesy;
+use super::courtesy::{Courtesy, Grant};
 use super::keep::Keeper;
 use super::rhythm::Rhythm;
 use super::{ndt7, once};
@@ -50,13 +50,13 @@ pub fn run(arguments: &Arguments, every: Duration, interrupt: &Interrupt) -> any
     let mut unreadable = BTreeSet::new();
     let courtesy = Courtesy::new(arguments);
     loop {
-        courtesy.wait(&directory, interrupt)?;
-        if interrupt.is_requested() {
+        let Some(grant) = courtesy.wait(&directory, interrupt)? else {
             return end_by_interrupt(arguments, interrupt, done, failed);
-        }
+        };
         let start = Instant::now();
         let now = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
-        let measured = charged(arguments, &series, &courtesy, interrupt);
+        let measured = charged(arguments, &series, &courtesy, &grant, interrupt);
+        drop(grant);
         let was_interrupted = interrupt.is_requested() && measured.is_err();
         if let Err(error) = measured {
             failed += 1;
@@ -82,13 +82,14 @@ fn charged(
     arguments: &Arguments,
     series: &Keeper,
     courtesy: &Courtesy,
+    grant: &Grant,
     interrupt: &Interrupt,
 ) -> anyhow::Result<()> {
-    if !courtesy.has_budget() {
-        return once(arguments, Some(series), interrupt);
-    }
-    let reserved = Account::reserve(series.path(), courtesy.today())?;
-    let measured = once(arguments, Some(series), interrupt);
+    let Some(bytes_max) = grant.bytes_max else {
+        return once(arguments, Some(series), None, interrupt);
+    };
+    let reserved = Account::reserve(series.path(), courtesy.today(), bytes_max)?;
+    let measured = once(arguments, Some(series), Some(bytes_max), interrupt);
     let moved = series.take_moved();
     match Account::settle(series.path(), courtesy.today(), reserved, moved) {
         Ok(account) => courtesy.show(&account),

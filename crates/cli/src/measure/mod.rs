@@ -22,7 +22,7 @@ mod rhythm;
 pub mod view;
 
 use anyhow::anyhow;
-use underload_line::{Measured, NO_VERDICT, Place, Session, Test, measure, new_record};
+use underload_line::{Measured, NO_VERDICT, Place, Request, Session, Test, measure, new_record};
 use underload_report::{plain_text, table};
 use underload_terminal::console;
 use underload_terminal::exit::OrBadInput;
@@ -45,7 +45,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let interrupt = Interrupt::watch()?;
     match arguments.every {
         Some(every) => history::run(arguments, every, &interrupt),
-        None => interrupt.explain(once(arguments, None, &interrupt)),
+        None => interrupt.explain(once(arguments, None, None, &interrupt)),
     }
 }
 
@@ -71,10 +71,12 @@ impl Kind {
 }
 
 /// Measures once: into a new directory of `series`, else into the directory that the command line
-/// names, else into a new one in `runs`.
+/// names, else into a new one in `runs`. The load to `underload serve` ends when `bytes_max` are
+/// moved.
 fn once(
     arguments: &Arguments,
     series: Option<&Keeper>,
+    bytes_max: Option<u64>,
     interrupt: &Interrupt,
 ) -> anyhow::Result<()> {
     let place = match (series, &arguments.out) {
@@ -84,7 +86,8 @@ fn once(
     };
     // Before anything is sent.
     refuse_occupied(place.check_vacant())?;
-    let (request, mut view) = (arguments.request(), View::new());
+    let request = Request { bytes_max, ..arguments.request() };
+    let mut view = View::new();
     let test: Box<dyn Test + '_> = match Kind::from_host(&arguments.host) {
         Kind::Session => Box::new(Session::open(&request, &mut view, interrupt)?),
         Kind::Ndt7 => Box::new(ndt7::Ndt7::open(arguments)?),

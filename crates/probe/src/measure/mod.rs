@@ -49,6 +49,8 @@ pub struct MeasurementConfig {
     pub request_response: Option<RequestResponse>,
     /// The flows of the load; empty for a measurement of idle latency.
     pub loads: Vec<LoadFlow>,
+    /// Payload of all flows after which the load ends before its time; `None` without a limit.
+    pub load_bytes_max: Option<u64>,
     /// Token for the load server; zeros if it needs none.
     pub token: Token,
 }
@@ -66,6 +68,7 @@ impl Default for MeasurementConfig {
             probe: ProberConfig::default(),
             request_response: None,
             loads: Vec::new(),
+            load_bytes_max: None,
             token: Token([0; 16]),
         }
     }
@@ -161,6 +164,8 @@ pub struct MeasurementResult {
     pub incomplete: Vec<String>,
     /// True if the measurement was cancelled; the result has what was recorded until then.
     pub cancelled: bool,
+    /// Whether the load phase ended early, at [`MeasurementConfig::load_bytes_max`].
+    pub load_spent: bool,
     /// Flows with too many congestion marks.
     pub ce_alarms: Vec<CeAlarm>,
     /// Counts of each probe's packets, in the order of `flows`.

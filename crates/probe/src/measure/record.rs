@@ -19,6 +19,8 @@ pub(super) struct Recorded<'a> {
     pub loads: Vec<FlowLog>,
     pub ramp_end: RampEnd,
     pub cancelled: bool,
+    /// Whether the load moved all that it may.
+    pub load_spent: bool,
     pub clock_is_shared: bool,
     pub cpu_pressure_percent: Option<f64>,
 }
@@ -62,6 +64,9 @@ pub(super) fn assemble(recorded: Recorded<'_>) -> MeasurementResult {
     if !recorded.clock_is_shared && clock_offset.is_none() {
         incomplete.push("no answer to estimate the far clock's offset from".to_owned());
     }
+    if recorded.load_spent && load_window.is_none() {
+        incomplete.push(SPENT_EARLY.to_owned());
+    }
     let ce_alarms =
         marks::alarms(&samples, &flows, &recorded.phases, &config.loads, &recorded.loads);
     MeasurementResult {
@@ -73,6 +78,7 @@ pub(super) fn assemble(recorded: Recorded<'_>) -> MeasurementResult {
         ramp_end: recorded.ramp_end,
         incomplete,
         cancelled: recorded.cancelled,
+        load_spent: recorded.load_spent && load_window.is_some(),
         ce_alarms,
         probe_counts: counts,
         inside: inside(&config.loads, &recorded.loads, load_window),
@@ -80,6 +86,9 @@ pub(super) fn assemble(recorded: Recorded<'_>) -> MeasurementResult {
         clock_offset,
     }
 }
+
+/// Why a measurement has no load phase although it began its load.
+const SPENT_EARLY: &str = "the bytes that the load may move were spent before the load was steady";
 
 fn probe_samples(
     recorded: &Recorded<'_>,

@@ -61,6 +61,7 @@ impl Measurement {
             flows: Vec::new(),
             phases: Vec::new(),
             pressure: RecentPressure::default(),
+            load_spent: false,
         };
         let ramp_end = run.idle_ramp_load(start_ns)?;
         // Read the threads' counters before the threads of load and probes end.
@@ -71,7 +72,7 @@ impl Measurement {
         run.drain()?;
         run.wait_for_answers();
         let logs = run.end_load()?;
-        let (phases, probes) = (run.phases, run.probes);
+        let (phases, probes, load_spent) = (run.phases, run.probes, run.load_spent);
         let (open_loop, request_response) = probes.finish()?;
         let recorded = Recorded {
             config,
@@ -81,6 +82,7 @@ impl Measurement {
             loads: logs,
             ramp_end,
             cancelled,
+            load_spent,
             clock_is_shared: endpoints.far_clock == FarClock::Shared,
             cpu_pressure_percent: waiting.map(|(now, before)| {
                 now.worst_percent_since(&before, read_ns.saturating_sub(start_ns))
@@ -196,6 +198,8 @@ struct Run<'a> {
     flows: Vec<Flow>,
     phases: Vec<PhaseWindow>,
     pressure: RecentPressure,
+    /// Whether the load has moved all that it may.
+    load_spent: bool,
 }
 
 impl Run<'_> {
@@ -215,8 +219,15 @@ impl Run<'_> {
         let ramp_end = self.ramp(idle_end_ns)?;
         let load_start_ns = self.phases.last().map_or(idle_end_ns, |window| window.end_ns);
         let load_end_ns = load_start_ns + config.load.as_nanos() as u64;
-        self.probes.end_at(load_end_ns + config.drain.as_nanos() as u64);
-        self.stay(Phase::Load, load_start_ns, load_end_ns, |_, _| false)?;
+        let drain_ns = config.drain.as_nanos() as u64;
+        self.probes.end_at(load_end_ns + drain_ns);
+        if !self.load_spent {
+            self.stay(Phase::Load, load_start_ns, load_end_ns, |_, _| false)?;
+        }
+        if self.load_spent {
+            let end_ns = self.phases.last().map_or(load_start_ns, |window| window.end_ns);
+            self.probes.end_at(end_ns + drain_ns);
+        }
         Ok(ramp_end)
     }
 
@@ -268,6 +279,10 @@ impl Run<'_> {
         let mut steps = 0_u32;
         while now_ns < end_ns && !is_over(&self.flows, now_ns) && !self.is_cancelled() {
             self.collect_broken_flows()?;
+            if matches!(phase, Phase::Ramp | Phase::Load) && self.has_spent_load() {
+                self.load_spent = true;
+                break;
+            }
             if steps.is_multiple_of(2) {
                 self.report(phase, now_ns.saturating_sub(start_ns), end_ns - start_ns);
             }
@@ -278,6 +293,13 @@ impl Run<'_> {
         let end_ns = now_ns.min(end_ns);
         self.phases.push(PhaseWindow { phase, start_ns, end_ns: end_ns.max(start_ns) });
         Ok(())
+    }
+
+    fn has_spent_load(&self) -> bool {
+        let moved = |flow: &Flow| flow.delivered_bytes().max(flow.sent_bytes());
+        self.config
+            .load_bytes_max
+            .is_some_and(|max| self.flows.iter().map(moved).sum::<u64>() >= max)
     }
 
     fn report(&mut self, phase: Phase, in_phase_ns: u64, phase_max_ns: u64) {

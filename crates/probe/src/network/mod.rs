@@ -43,6 +43,27 @@ where
     }
 }
 
+/// Returns the network of the calling thread as seen through the interface `name` alone: routes
+/// through other interfaces are not used.
+pub fn network_through(name: &str) -> Arc<dyn SocketSource> {
+    let name = name.to_owned();
+    Arc::new(move |domain, kind| {
+        let socket = Socket::new(domain, kind, None)?;
+        bind_to_interface(&socket, &name)?;
+        Ok(socket)
+    })
+}
+
+#[cfg(target_os = "linux")]
+fn bind_to_interface(socket: &Socket, name: &str) -> io::Result<()> {
+    socket.bind_device(Some(name.as_bytes()))
+}
+
+#[cfg(not(target_os = "linux"))]
+fn bind_to_interface(_: &Socket, _: &str) -> io::Result<()> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
 /// Returns the network of the calling thread.
 pub fn current_network() -> Arc<dyn SocketSource> {
     Arc::new(|domain, kind| Socket::new(domain, kind, None))

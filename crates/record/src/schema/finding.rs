@@ -42,6 +42,9 @@ pub struct Finding {
     /// payload; 0 in runs of earlier versions.
     #[serde(default)]
     pub moved_bytes: u64,
+    /// Whether the load phase ended early because the bytes that it may move were spent.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub budget_spent: bool,
     /// Round trips per minute under load.
     pub rpm: Option<Rpm>,
     /// Quality of Outcome of each application whose conditions were measured.

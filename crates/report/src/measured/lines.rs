@@ -140,6 +140,7 @@ fn of_step(finding: &Finding) -> Vec<String> {
         (None, None) => format!("{name}: no probe came back"),
     }];
     lines.extend(inside(finding));
+    lines.extend(budget(finding));
     lines.extend(held_back(finding));
     lines.extend(finding.buffer_kib.map(|kib| {
         format!(
@@ -313,6 +314,15 @@ fn of_sent(latency: &ClassLatency) -> String {
     }
 }
 
+/// Says that the load was cut short, and how long the rest was.
+fn budget(finding: &Finding) -> Option<String> {
+    let load = finding.headline(Phase::Load).filter(|_| finding.budget_spent)?;
+    Some(format!(
+        "{}: the load ended after {:.1} s, because the bytes that the budget leaves were spent",
+        finding.step, load.window_s
+    ))
+}
+
 /// Returns sentences on limits of the load other than the line.
 fn held_back(finding: &Finding) -> Vec<String> {
     let Finding { step, throttled_down, throttled_up, .. } = finding;
@@ -438,6 +448,15 @@ mod tests {
             tier_up_percent: Some(95.0),
             ..Finding::default()
         }
+    }
+
+    #[test]
+    fn a_load_that_the_budget_ended_says_so() {
+        let said = "up: the load ended after 5.0 s, because the bytes that the budget leaves were \
+                    spent";
+        let cut = Finding { budget_spent: true, ..up(22.0) };
+        assert!(finding_lines(&[cut]).iter().any(|line| line == said));
+        assert!(!finding_lines(&[up(22.0)]).iter().any(|line| line.contains("budget")));
     }
 
     #[test]
