@@ -70,9 +70,9 @@ fn a_measurement_leaves_a_run_and_one_document() {
     let finding = &document["findings"][0];
     assert_eq!(finding["step"], "up");
     assert_eq!(document["run"]["world"], "measured");
-    // On a busy machine the step may be invalid; then that is the verdict, and the exit status.
-    let is_valid = finding["valid"].as_bool().unwrap();
-    assert_eq!(output.status.code(), Some(i32::from(!is_valid)), "{said}");
+    // On a busy machine the step may be uncertain; then that is the verdict.
+    let is_answered = finding["valid"] == true || finding["uncertain"] == true;
+    assert_eq!(output.status.code(), Some(i32::from(!is_answered)), "{said}");
     let rate = finding["goodput_up_mbit_s"].as_f64().unwrap();
     let percent = finding["tier_up_percent"].as_f64().unwrap();
     assert!((percent - rate * 25.0).abs() < 0.01, "{rate} Mbit/s, {percent} %");
@@ -249,4 +249,147 @@ fn a_port_of_something_else_is_told_as_such() {
     let said = words(&refused.stderr);
     assert_eq!(refused.status.code(), Some(1), "{said}");
     assert!(said.contains("no underload server"), "{said}");
+}
+
+/// A series of one measurement in `runs/history`.
+fn series(home: &Path, server: &Server, arguments: &[&str]) -> Output {
+    let every = ["--every", "1min", "--times", "1"];
+    measure(home, server, &[&every, arguments].concat())
+}
+
+#[test]
+fn labels_and_marks_are_kept_and_shown() {
+    let home = tempfile::tempdir().unwrap();
+    let server = serve(home.path(), &[]);
+    let mark = |arguments: &[&str]| {
+        underload(home.path()).args(["history", "mark"]).args(arguments).output().unwrap()
+    };
+    let none = mark(&["new router"]);
+    assert_eq!(none.status.code(), Some(2), "{}", words(&none.stderr));
+    let done = series(home.path(), &server, &["--label", "wifi <kitchen>"]);
+    let said = words(&done.stderr);
+    let run = std::fs::read_dir(home.path().join("runs/history")).unwrap().flatten();
+    let run = run.map(|it| it.path()).find(|path| path.join("run.json").is_file()).expect(&said);
+    let record = std::fs::read_to_string(run.join("run.json")).unwrap();
+    let record: serde_json::Value = serde_json::from_str(&record).unwrap();
+    assert_eq!(record["label"], "wifi <kitchen>");
+    let title = record["scenario"]["title"].as_str().unwrap();
+    assert!(title.ends_with(", wifi <kitchen>"), "{title}");
+    for (arguments, status, told) in [
+        (&["new router"][..], 0, "marked \"new router\" at "),
+        (&["older", "--at", "2026-02-03 14:00"], 0, "at 2026-02-0"),
+        (&["\u{1b}[2J"], 2, "without control characters"),
+        (&["x", "--at", "2999-01-01"], 2, "yet to come"),
+        (&["x", "--at", "noon"], 2, "expected a date and time"),
+        (&["x", "elsewhere"], 2, "elsewhere"),
+    ] {
+        let output = mark(arguments);
+        let said = words(&output.stderr);
+        assert_eq!(output.status.code(), Some(status), "{arguments:?}: {said}");
+        assert!(said.contains(told), "{arguments:?}: {said}");
+    }
+    let shown = underload(home.path()).args(["history", "--json", "--metric", "idle-p50"]).output();
+    let shown = shown.unwrap();
+    let Ok(document) = serde_json::from_slice::<serde_json::Value>(&shown.stdout) else {
+        // A machine that is too busy has no valid run.
+        assert!(words(&shown.stderr).contains("valid"), "{}", words(&shown.stderr));
+        return;
+    };
+    let texts: Vec<&str> = document["marks"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|it| it["text"].as_str().unwrap())
+        .collect();
+    assert_eq!(texts, ["older", "new router"]);
+    assert_eq!(document["labels"][0]["label"], "wifi <kitchen>");
+    let page = std::fs::read_to_string(home.path().join("runs/history/history.html")).unwrap();
+    assert!(page.contains("wifi &lt;kitchen&gt;") && !page.contains("wifi <kitchen>"));
+}
+
+#[test]
+fn a_load_stops_at_the_budget_and_the_next_measurement_waits() {
+    let home = tempfile::tempdir().unwrap();
+    let server = serve(home.path(), &[]);
+    // At 20 Mbit/s a minute of load would be 150 MB.
+    let load = ["--udp", "20mbit", "--flows", "1", "--up", "--idle", "200ms", "--duration", "1min"];
+    let budget = ["--every", "1min", "--times", "1", "--per-day", "12MB"];
+    let arguments = [&["measure", &server.address][..], &load, &budget].concat();
+    let start = Instant::now();
+    let done = underload(home.path()).args(&arguments).output().unwrap();
+    let said = words(&done.stderr);
+    assert!(start.elapsed() < Duration::from_secs(45), "{said}");
+    let account = std::fs::read_to_string(home.path().join("runs/history/account.json")).unwrap();
+    let account: serde_json::Value = serde_json::from_str(&account).unwrap();
+    let used = account["day_bytes"].as_u64().unwrap();
+    assert!((9_000_000..13_500_000).contains(&used), "{used}: {said}");
+    let told = words(&done.stdout);
+    assert!(told.contains("the bytes that the budget leaves were spent"), "{told}{said}");
+    let mut waiting = underload(home.path())
+        .args(&arguments)
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let lines = BufReader::new(waiting.stderr.take().unwrap()).lines();
+    let line = lines.map_while(Result::ok).find(|line| line.contains("budget: "));
+    waiting.kill().unwrap();
+    waiting.wait().unwrap();
+    assert!(line.is_some_and(|line| line.contains("the next one is after")));
+}
+
+#[test]
+fn an_interface_that_does_not_exist_is_refused_and_loopback_is_bound_to() {
+    let home = tempfile::tempdir().unwrap();
+    let server = serve(home.path(), &[]);
+    let wrong = measure(home.path(), &server, &["--dev", "no-such-dev0"]);
+    assert_eq!(wrong.status.code(), Some(2));
+    assert!(words(&wrong.stderr).contains("no network interface \"no-such-dev0\""));
+    let through = measure(home.path(), &server, &["--dev", "lo", "--out", "run"]);
+    let record = std::fs::read_to_string(home.path().join("run/run.json"));
+    let record = record.unwrap_or_else(|_| panic!("{}", words(&through.stderr)));
+    assert!(record.contains("--dev lo"), "{record}");
+}
+
+/// In a network of its own, whose loopback carries nothing but what the test sends.
+#[test]
+fn a_series_waits_for_a_quiet_line() {
+    let home = tempfile::tempdir().unwrap();
+    let script = r#"
+        ip link set lo up || exit 77
+        if [ "$2" = busy ]; then
+            (while :; do head -c 1400 /dev/zero > /dev/udp/127.0.0.1/9; done) 2>/dev/null &
+        fi
+        "$1" serve --bind 127.0.0.1 --port 5001 --json > serve.json &
+        until [ -s serve.json ]; do sleep 0.1; done
+        exec "$1" measure 127.0.0.1:5001 --udp 2mbit --flows 1 --up --idle 200ms \
+            --duration 400ms --every 1min --times 1 --dev lo --when-quiet
+    "#;
+    for (line, waits) in [("busy", true), ("quiet", false)] {
+        let mut child = Command::new("unshare")
+            .args(["--map-root-user", "--net", "--pid", "--fork", "--kill-child", "bash", "-c"])
+            .args([script, "bash", PROGRAM, line])
+            .env("XDG_DATA_HOME", home.path())
+            .current_dir(home.path())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("unshare of util-linux");
+        let mut said = String::new();
+        for text in BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok) {
+            said += &text;
+            said.push('\n');
+            if text.contains("the line is in use") || text.contains("report: ") {
+                break;
+            }
+        }
+        child.kill().unwrap();
+        let status = child.wait().unwrap();
+        if status.code() == Some(77) || said.contains("unshare") {
+            eprintln!("SKIPPED a_series_waits_for_a_quiet_line: no network namespace: {said}");
+            return;
+        }
+        assert_eq!(said.contains("the line is in use"), waits, "{line}: {said}");
+        let _ = std::fs::remove_file(home.path().join("serve.json"));
+    }
 }

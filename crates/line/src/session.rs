@@ -41,6 +41,8 @@ pub struct Session<'a> {
     request: &'a Request,
     remote: Remote,
     steps: Vec<Step>,
+    /// When the session's time is over.
+    ends: Instant,
     /// Sentences about what differs from the request.
     notes: Vec<String>,
     progress: &'a mut dyn Progress,
@@ -58,9 +60,18 @@ impl<'a> Session<'a> {
         interrupt: &Interrupt,
     ) -> anyhow::Result<Session<'a>> {
         let target = resolve(&request.host, request.family).or_bad_input()?;
-        let duration = session_duration(&request.preset.steps(&request.knobs, Token([0; 16])));
-        let options = options(request, duration, interrupt)?;
-        let remote = connect_or_wait(&target, &options, request.wait, progress, interrupt)?;
+        let steps = request.preset.steps(&request.knobs, Token([0; 16]));
+        let (least, again) = (session_duration(&steps), repetition_time(&steps));
+        let mut asked = options(request, least.saturating_add(again), interrupt)?;
+        let asked_at = Instant::now();
+        // Some servers and tokens give less time, or have none left; then no step is repeated.
+        let remote = match connect(&target, &asked) {
+            Err(error) if is_turned_away(&error) => {
+                asked.ask.duration = least;
+                connect_or_wait(&target, &asked, request.wait, progress, interrupt)
+            }
+            connected => connected,
+        }?;
         let (fingerprint, is_new) = remote.identity();
         if is_new && request.trust == FIRST_USE {
             progress.note(&format!("{}: seen for the first time, key {fingerprint}", target.name));
@@ -71,7 +82,8 @@ impl<'a> Session<'a> {
         for note in &notes {
             progress.note(note);
         }
-        Ok(Self { request, remote, steps, notes, progress })
+        let ends = asked_at + asked.ask.duration;
+        Ok(Self { request, remote, steps, ends, notes, progress })
     }
 
     /// Returns the configuration of a step whose load ends with the bytes that earlier steps left.
@@ -88,35 +100,84 @@ impl<'a> Session<'a> {
         findings: &mut Vec<Finding>,
         interrupt: &Interrupt,
     ) -> anyhow::Result<()> {
-        for step in &self.steps {
+        let mut can_repeat = true;
+        for index in 0..self.steps.len() {
             if interrupt.is_requested() {
                 break;
             }
-            self.progress.begin_step(step);
-            let config = self.within_budget(step, findings);
-            let measured = Measurement::run(
-                &config,
-                self.remote.endpoints(),
-                RunClock::start(),
-                &mut |progress| self.progress.update(&progress),
-                interrupt.flag(),
-            );
-            let news = self.remote.news().clone();
-            let measured = measured.map_err(|error| {
-                with_reason(&news, error.into()).context(format!("step {}", step.name))
-            })?;
-            if measured.cancelled {
-                break;
+            let step = self.steps[index].clone();
+            let Some(mut found) = self.measure_step(&step, findings, interrupt)? else { break };
+            let is_time_left = Instant::now() + session_duration(&self.steps[index..]) <= self.ends;
+            if found.finding.uncertain && can_repeat && is_time_left {
+                can_repeat = false;
+                self.progress.note(&format!(
+                    "step {}: this machine was too busy ({}); once more, with half the probes",
+                    step.name,
+                    found.finding.invalid_because.join("; ")
+                ));
+                found = self.repeat(step, found, findings, interrupt);
             }
-            let step = underload_measure::step(step, measured, self.request.tier, &news);
-            self.progress.end_step(&step.finding);
-            findings.push(store_step(step, directory)?);
-            if let Some(reason) = &news.ended {
+            self.progress.end_step(&found.finding);
+            findings.push(store_step(found, directory)?);
+            if let Some(reason) = &self.remote.news().ended {
                 bail!("the server ended the session: {reason}");
             }
         }
         Ok(())
     }
+
+    /// Measures a step; `None` if interrupted.
+    fn measure_step(
+        &mut self,
+        step: &Step,
+        findings: &[Finding],
+        interrupt: &Interrupt,
+    ) -> anyhow::Result<Option<underload_measure::Step>> {
+        self.progress.begin_step(step);
+        let config = self.within_budget(step, findings);
+        let measured = Measurement::run(
+            &config,
+            self.remote.endpoints(),
+            RunClock::start(),
+            &mut |progress| self.progress.update(&progress),
+            interrupt.flag(),
+        );
+        let news = self.remote.news().clone();
+        let measured = measured.map_err(|error| {
+            with_reason(&news, error.into()).context(format!("step {}", step.name))
+        })?;
+        let found = |measured| underload_measure::step(step, measured, self.request.tier, &news);
+        Ok((!measured.cancelled).then(|| found(measured)))
+    }
+
+    /// Measures a step once more, with half the probes. Returns `first` if that fails.
+    fn repeat(
+        &mut self,
+        mut step: Step,
+        first: underload_measure::Step,
+        findings: &[Finding],
+        interrupt: &Interrupt,
+    ) -> underload_measure::Step {
+        step.config.probe.interval *= 2;
+        // The first attempt has used its part of the budget.
+        let moved = [findings, std::slice::from_ref(&first.finding)].concat();
+        match self.measure_step(&step, &moved, interrupt) {
+            Ok(Some(second)) => second.instead_of(&first.finding),
+            Ok(None) | Err(_) => first,
+        }
+    }
+}
+
+/// Returns the time of the longest step, for one repetition; zero if the step is longer than
+/// [`REPEATED_MAX`].
+fn repetition_time(steps: &[Step]) -> Duration {
+    let longest = steps.iter().map(|step| session_duration(std::slice::from_ref(step))).max();
+    longest.filter(|it| *it <= REPEATED_MAX).unwrap_or(Duration::ZERO)
+}
+
+/// Whether a server has no session of the length that was asked for.
+fn is_turned_away(error: &anyhow::Error) -> bool {
+    matches!(error.downcast_ref(), Some(ServiceError::Busy { .. } | ServiceError::Refused { .. }))
 }
 
 impl Test for Session<'_> {
@@ -154,6 +215,9 @@ fn with_reason(news: &SessionNews, error: anyhow::Error) -> anyhow::Error {
         None => error,
     }
 }
+
+/// Longer steps are not repeated on a busy machine.
+const REPEATED_MAX: Duration = Duration::from_secs(30);
 
 const FIRST_USE: &str = "first-use";
 

@@ -113,6 +113,11 @@ impl Measured {
         self.findings.iter().any(|finding| finding.valid)
     }
 
+    /// Whether no step is valid and this machine, not the line or the server, is the reason.
+    pub fn is_uncertain(&self) -> bool {
+        self.findings.iter().all(|finding| finding.uncertain)
+    }
+
     /// Returns `Ok` if every step was measured.
     ///
     /// # Errors

@@ -48,6 +48,15 @@ pub struct Step {
 }
 
 impl Step {
+    /// Charges the step with the bytes of an earlier attempt that it replaces.
+    #[must_use]
+    pub fn instead_of(self, earlier: &Finding) -> Self {
+        let Self { mut outcome, mut finding } = self;
+        finding.moved_bytes = finding.moved_bytes.saturating_add(earlier.moved_bytes);
+        outcome.trial.finding = Some(Box::new(finding.clone()));
+        Self { outcome, finding }
+    }
+
     /// Adds the finding to the trial's record.
     pub(crate) fn new(mut outcome: Outcome, finding: Finding) -> Self {
         outcome.trial.flows.push(line_record(&finding));
@@ -71,6 +80,7 @@ pub fn step(
     let outcome = trial(TrialRecord { index, arm, ..TrialRecord::default() }, measured);
     finding.valid = outcome.trial.validity.is_valid();
     finding.invalid_because = outcome.trial.validity.reasons_in_words();
+    finding.uncertain = outcome.trial.validity.is_busy_machine();
     finding.latencies = round_trips(&outcome.trial.latencies);
     finding.inside = outcome.trial.inside.iter().map(Into::into).collect();
     if finding.inside.is_empty() && outcome.trial.flows.iter().any(|flow| flow.kind == "tcp") {
@@ -431,6 +441,22 @@ mod tests {
     }
 
     #[test]
+    fn a_busy_machine_alone_makes_a_step_uncertain_and_both_attempts_are_charged() {
+        let found_with = |percent| {
+            let mut late = measured(|_| Some(12));
+            late.timeliness.cpu_pressure_percent = percent;
+            found(late)
+        };
+        let (busy, idle) = (found_with(Some(60.0)), found_with(None));
+        assert!(busy.finding.uncertain && !busy.finding.valid);
+        assert!(!idle.finding.uncertain && idle.finding.valid);
+        let moved = idle.finding.moved_bytes;
+        let second = idle.instead_of(&busy.finding);
+        assert_eq!(second.finding.moved_bytes, 2 * moved);
+        assert_eq!(second.outcome.trial.finding.as_deref(), Some(&second.finding));
+    }
+
+    #[test]
     fn validity_is_judged_in_one_order() {
         let mut late = measured(|_| Some(12));
         late.timeliness.cpu_pressure_percent = Some(60.0);
@@ -442,6 +468,7 @@ mod tests {
             config: MeasurementConfig::default(),
         };
         let found = step(&preset, late, None, &news).finding;
+        assert!(!found.uncertain, "more than a busy machine");
         let reasons: Vec<&str> = found.invalid_because.iter().map(String::as_str).collect();
         let [cpu, flow, ended] = reasons[..] else { panic!("{reasons:?}") };
         assert!(!found.valid && cpu.contains("60 %"), "{cpu}");

@@ -104,9 +104,10 @@ fn once(
         series.adopt(&measured.directory, &measured.run.host.started);
     }
     shown?;
-    let has_verdict = measured.has_verdict();
+    // An answer too: the verdict says that this machine was too busy.
+    let is_answered = measured.has_verdict() || measured.is_uncertain();
     measured.into_result(interrupt)?;
-    if has_verdict { Ok(()) } else { Err(anyhow!(NO_VERDICT)) }
+    if is_answered { Ok(()) } else { Err(anyhow!(NO_VERDICT)) }
 }
 
 /// Writes `findings.json` and the report; prints table and verdict, or one JSON document.

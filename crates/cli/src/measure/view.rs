@@ -86,7 +86,8 @@ impl underload_line::Progress for View {
     }
 
     fn begin_step(&mut self, step: &Step) {
-        self.done += 1;
+        // A step may be measured twice.
+        self.done = step.config.trial as usize + 1;
         self.phase = None;
         self.rate = RateMeter::default();
         self.lateness = Recent::default();
@@ -122,8 +123,9 @@ impl underload_line::Progress for View {
             lines.push(self.title.clone());
         }
         lines.extend(finding.latencies.iter().map(line));
+        let verdict = if finding.uncertain { "UNCERTAIN" } else { "INVALID" };
         let reasons = finding.invalid_because.iter();
-        lines.extend(reasons.map(|reason| format!("  INVALID: {reason}")));
+        lines.extend(reasons.map(|reason| format!("  {verdict}: {reason}")));
         for text in lines {
             print_line(&self.bar, &text);
         }

@@ -18,6 +18,9 @@ pub struct Finding {
     pub valid: bool,
     /// Why the step is invalid; empty if it is valid.
     pub invalid_because: Vec<String>,
+    /// Whether the step is invalid only because the measuring machine was too busy.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub uncertain: bool,
     /// Latency of each class, idle and under load.
     pub latencies: Vec<ClassLatency>,
     /// Round trips of the loading TCP connections, per direction; empty if unknown.

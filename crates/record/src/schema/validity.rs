@@ -97,6 +97,12 @@ impl Validity {
         matches!(self, Validity::Valid)
     }
 
+    /// Returns whether the trial is invalid only because the measuring machine was too busy.
+    pub fn is_busy_machine(&self) -> bool {
+        let is_of_machine = |it: &InvalidReason| !matches!(it, InvalidReason::Incomplete { .. });
+        matches!(self, Validity::Invalid { reasons } if reasons.iter().all(is_of_machine))
+    }
+
     /// Returns the reasons why the trial is invalid; empty if it is valid.
     pub fn reasons_in_words(&self) -> Vec<String> {
         match self {

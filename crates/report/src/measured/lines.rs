@@ -72,7 +72,7 @@ fn grade_line(findings: &[Finding]) -> Option<String> {
     ))
 }
 
-/// Returns `, of step up alone (INVALID: down)`; empty if every loaded step is valid.
+/// Returns `, of step up alone (no grade: down)`; empty if every loaded step is valid.
 fn scope(findings: &[Finding]) -> String {
     let is_void = |it: &&Finding| !it.valid && it.headline(Phase::Load).is_some();
     let names = |steps: Vec<&Finding>| {
@@ -84,7 +84,7 @@ fn scope(findings: &[Finding]) -> String {
     }
     let graded: Vec<&Finding> = findings.iter().filter(|it| graded(it).is_some()).collect();
     let step = if graded.len() == 1 { "step" } else { "steps" };
-    format!(", of {step} {} alone (INVALID: {})", names(graded), names(void))
+    format!(", of {step} {} alone (no grade: {})", names(graded), names(void))
 }
 
 /// Returns the valid step whose load adds most, and the latency that it adds.
@@ -124,14 +124,15 @@ fn of_step(finding: &Finding) -> Vec<String> {
     }
     if !finding.valid {
         let reasons = finding.invalid_because.join("; ");
+        let verdict = if finding.uncertain { "UNCERTAIN, no grade" } else { "INVALID, no verdict" };
         let mut lines = vec![format!(
-            "{name}: INVALID, no verdict: {reasons}. This machine, not the line, may have been \
-             slow."
+            "{name}: {verdict}: {reasons}. This machine, not the line, may have been slow."
         )];
         lines.extend(finding.headline(Phase::Load).map(|load| {
             let rates = rates(finding);
             format!("{name} (not reliable): {rates}; latency {}.", quantiles(load))
         }));
+        lines.extend(budget(finding));
         return lines;
     }
     let mut lines = vec![match (finding.headline(Phase::Idle), finding.headline(Phase::Load)) {
@@ -588,13 +589,13 @@ mod tests {
         let lines = finding_lines(&[void.clone(), up(399.0)]);
         assert!(
             lines[0].starts_with(
-                "Grade D for latency under load, of step up alone (INVALID: down): the load adds"
+                "Grade D for latency under load, of step up alone (no grade: down): the load adds"
             ),
             "{lines:?}"
         );
         let both = Finding { step: "both".to_owned(), ..up(20.0) };
         let lines = finding_lines(&[void, up(399.0), both]);
-        assert!(lines[0].contains(", of steps up, both alone (INVALID: down): "), "{lines:?}");
+        assert!(lines[0].contains(", of steps up, both alone (no grade: down): "), "{lines:?}");
     }
 
     #[test]

@@ -131,7 +131,9 @@ fn step_row(finding: &Finding) -> Markup {
         tr {
             th.text.step {
                 (finding.step)
-                @if !finding.valid { " " span.missed { "INVALID" } }
+                @if !finding.valid {
+                    " " span.missed { @if finding.uncertain { "UNCERTAIN" } @else { "INVALID" } }
+                }
                 @if !finding.label.is_empty() { " " span.spec { (finding.label) } }
             }
             td { @if let Some(grade) = grade { b { (grade.letter()) } } @else { (NOTHING) } }
