@@ -67,6 +67,10 @@ pub struct GatewayConfig {
     pub realtime: bool,
     /// Time before a deadline at which a thread stops sleeping and spins.
     pub spin: Span,
+    /// Whether time passes only while every thread waits, as in a guest kernel, which also takes
+    /// longer for a system call than for a packet: threads do not spin then, read the clock once
+    /// per wake-up, and only devices that have a frame.
+    pub time_is_virtual: bool,
     /// Interval of the time series.
     pub sample_interval: Span,
     /// Limit of the buffers of each direction.
@@ -84,6 +88,7 @@ impl GatewayConfig {
             threads: Threads::One,
             realtime: true,
             spin: Span::from_micros(150),
+            time_is_virtual: false,
             sample_interval: Span::from_millis(10),
             buffer_limit_bytes: 256 << 20,
         }

@@ -67,7 +67,8 @@ impl Thread {
             .collect();
         let mut lanes: Vec<(LaneLabels, Lane)> =
             lanes.into_iter().map(|parts| self.build(parts)).collect();
-        let mut waiter = Waiter::new(self.config.spin, self.clock.now());
+        let spin = if self.config.time_is_virtual { Span::ZERO } else { self.config.spin };
+        let mut waiter = Waiter::new(spin, self.clock.now());
         self.carry(&mut lanes, &mut waiter, &mut inputs)?;
         let now = self.clock.now();
         let lanes = lanes.into_iter().map(|(labels, lane)| labels.report(lane, now)).collect();
@@ -80,20 +81,25 @@ impl Thread {
         waiter: &mut Waiter,
         inputs: &mut [PollFd<'_>],
     ) -> Result<(), GatewayError> {
+        let is_virtual = self.config.time_is_virtual;
         let mut next_sample = self.clock.now() + self.config.sample_interval;
+        let mut may_have_frames = vec![true; lanes.len()];
         while !self.stop.load(Relaxed) {
+            let clock = if is_virtual { self.clock.stopped() } else { self.clock };
             for phase in self.phases.try_iter() {
                 self.begin(phase, lanes);
             }
             let mut work = 0;
-            for (labels, lane) in lanes.iter_mut() {
-                let frames = lane.receive(&self.clock).map_err(|source| GatewayError::Device {
-                    device: labels.device.clone(),
-                    source,
-                })?;
-                work += frames + lane.deliver(&self.clock);
+            for ((labels, lane), may_have_frame) in lanes.iter_mut().zip(&mut may_have_frames) {
+                if *may_have_frame {
+                    let error = |source| labels.error(source);
+                    let frames = lane.receive(&clock).map_err(error)?;
+                    *may_have_frame = !is_virtual || frames > 0;
+                    work += frames;
+                }
+                work += lane.deliver(&clock);
             }
-            let now = self.clock.now();
+            let now = clock.now();
             if now >= next_sample {
                 for (_, lane) in lanes.iter_mut() {
                     lane.sample(now);
@@ -108,8 +114,14 @@ impl Thread {
                 let events = lanes.iter().filter_map(|(_, lane)| lane.next_event());
                 let due = events.min();
                 // Samples are not urgent enough for spinning.
-                waiter.wait(&self.clock, due, Some(next_sample), inputs);
-                let _ = self.wake.read();
+                waiter.wait(&clock, due, Some(next_sample), inputs);
+                let is_ready = |input: &PollFd<'_>| !is_virtual || input.any().unwrap_or(true);
+                if inputs.last().is_some_and(is_ready) {
+                    let _ = self.wake.read();
+                }
+                for (may_have_frame, input) in may_have_frames.iter_mut().zip(inputs.iter()) {
+                    *may_have_frame = is_ready(input);
+                }
             }
         }
         Ok(())
@@ -161,6 +173,10 @@ struct LaneLabels {
 }
 
 impl LaneLabels {
+    fn error(&self, source: io::Error) -> GatewayError {
+        GatewayError::Device { device: self.device.clone(), source }
+    }
+
     fn report(self, mut lane: Lane, now: Time) -> (Direction, LaneReport) {
         lane.sample(now);
         let direction = self.name.direction;

@@ -45,11 +45,8 @@ pub(super) fn gateway(path: &Path, seed: u64, time: Clockwork) -> Option<Gateway
         Some(LaneConfig { link: lane.link.clone(), queue: lane.queue.known()?.clone() })
     };
     let (up, down) = (lane(&path.up[0])?, lane(&path.down[0])?);
-    let mut config = GatewayConfig { seed, ..GatewayConfig::new(up, down) };
-    if time == Clockwork::Virtual {
-        config.spin = Span::ZERO;
-    }
-    Some(config)
+    let time_is_virtual = time == Clockwork::Virtual;
+    Some(GatewayConfig { seed, time_is_virtual, ..GatewayConfig::new(up, down) })
 }
 
 /// Configures probes, load and phases of a trial.
