@@ -124,6 +124,40 @@ fn the_simulator_and_the_kernel_agree() {
     assert!((kernel - sim).abs() < 2.0 && (kernel_tcp - sim).abs() < 2.0, "p50 in ms: {medians:?}");
 }
 
+#[test]
+fn dctcp_is_told_of_each_mark_beside_a_flow_without_ecn() {
+    let Some(kernel) = guest::kernel("dctcp_is_told_of_each_mark_beside_a_flow_without_ecn") else {
+        return;
+    };
+    let folder = tempfile::tempdir().expect("a directory");
+    let dctcp = "[[flow]]\nname = \"dctcp\"\nkind = \"tcp\"\ncongestion_control = \"dctcp\"\n";
+    for direction in ["up", "down"] {
+        let path = format!("{direction} = \"20mbit\"\n{direction}_queue = \"fq-codel\"");
+        let scenario = SCENARIO
+            .replace("load = \"2s\"", "load = \"8s\"")
+            .replace("up = \"20mbit\"\nup_queue = \"fifo:limit=128KiB\"", &path)
+            .replace("kind = \"tcp\"\n", &format!("kind = \"tcp\"\ndirection = \"{direction}\"\n"))
+            + &dctcp.replace("\"tcp\"\n", &format!("\"tcp\"\ndirection = \"{direction}\"\n"));
+        for world in ["kernel", "kernel-tcp"] {
+            let name = &format!("{world} {direction}");
+            let output = run_text(&scenario, folder.path(), &kernel, (world, name), &[]);
+            assert!(output.status.success(), "{name}: {}", text(&output.stderr));
+            let trial = record(folder.path(), name).trials.remove(0);
+            let flow = |name: &str| trial.flows.iter().find(|flow| flow.name == name).expect(name);
+            // The name of a connection that fell back is `dctcp-reno`.
+            assert_eq!(flow("dctcp").congestion_control.as_deref(), Some("dctcp"), "{name}");
+            assert_eq!(flow("bulk").congestion_control.as_deref(), Some("cubic"), "{name}");
+            let counted = flow("dctcp").metrics.iter().find(|it| it.name == "segments_marked");
+            let counted = counted.and_then(|it| it.value).expect("a count");
+            let marks = trial.bottlenecks.iter().flat_map(|queue| queue.marks.values());
+            let marks = marks.sum::<u64>() as f64;
+            // The last count is some tenths of a second older than the queue's.
+            assert!(marks > 100.0, "{name}: {marks} marks");
+            assert!((0.9 * marks..=marks).contains(&counted), "{name}: {counted} of {marks}");
+        }
+    }
+}
+
 /// Every kind that the oldest supported `tc` knows (dualpi2 needs a newer one).
 const QUEUES: [&str; 9] = [
     "fifo:limit=64KiB",

@@ -267,7 +267,14 @@ impl<A: Admission> FlowHost<A> {
         let domain = Domain::for_address(from);
         match request.kind {
             FlowKind::TcpUp => {
-                keep_window_small(&SockRef::from(&peer.stream), share);
+                let socket = SockRef::from(&peer.stream);
+                keep_window_small(&socket, share);
+                if !A::ADMITS_STRANGERS {
+                    // Marks are echoed as the receiver's congestion control does: DCTCP reports
+                    // each of them (RFC 8257, section 3.2), others repeat one (RFC 3168).
+                    set_congestion_control(&socket, &request.congestion_control)
+                        .map_err(|error| error.to_string())?;
+                }
                 Ok((Response::Accepted { udp_port: 0, cookie: 0 }, Task::TcpSink))
             }
             FlowKind::TcpDown => {

@@ -39,7 +39,7 @@ pub(super) fn alarms(
     alarms
 }
 
-fn is_accurate(flow: &LoadFlow, log: &FlowLog) -> bool {
+pub(super) fn is_accurate(flow: &LoadFlow, log: &FlowLog) -> bool {
     let Transport::Tcp { congestion_control } = &flow.transport else { return false };
     let used = log.congestion_control.as_ref().unwrap_or(congestion_control);
     ACCURATE.contains(&used.as_str())

@@ -170,6 +170,10 @@ fn load_record(flow: &LoadFlow, log: &FlowLog, window: Option<PhaseWindow>) -> F
             "tcp".clone_into(&mut record.kind);
             let used = log.congestion_control.as_ref().unwrap_or(congestion_control);
             record.congestion_control = Some(used.clone());
+            if marks::is_accurate(flow, log) {
+                let marked = log.tcp.last().map(|last| u64::from(last.info.delivered_ce));
+                record.metrics = vec![count("segments_marked", marked)];
+            }
         }
         Transport::Udp { .. } => {
             "udp".clone_into(&mut record.kind);

@@ -6,7 +6,7 @@ use ring::digest::{SHA256, digest};
 use underload_aqm::registry::LoadFile;
 use underload_record::schema::Direction;
 
-use super::flow::{Flow, FlowKind};
+use super::flow::{Flow, FlowKind, TcpFlow};
 use super::path::{Lane, LaneQueue, Path};
 use super::phases::Phases;
 use super::tables::Base;
@@ -72,14 +72,20 @@ impl Arm {
         in_path.or_else(|| self.flows.iter().find_map(control))
     }
 
-    /// Returns whether its TCP flows use ECN; `None` if some do and some do not.
+    /// Returns whether its TCP flows request ECN because the host's setting says so; `None` if some
+    /// do and some do not. Flows that request it by themselves (DCTCP) do not count.
     pub fn ecn(&self) -> Option<bool> {
-        let mut uses = self.flows.iter().filter_map(|flow| match &flow.kind {
-            FlowKind::Tcp(tcp) => Some(tcp.ecn),
-            _ => None,
-        });
+        let by_setting = self.tcp_flows().filter(|tcp| !tcp.always_uses_ecn());
+        let mut uses = by_setting.map(|tcp| tcp.ecn);
         let first = uses.next().unwrap_or_default();
         uses.all(|other| other == first).then_some(first)
+    }
+
+    pub(crate) fn tcp_flows(&self) -> impl Iterator<Item = &TcpFlow> {
+        self.flows.iter().filter_map(|flow| match &flow.kind {
+            FlowKind::Tcp(tcp) => Some(tcp),
+            _ => None,
+        })
     }
 
     pub(super) fn estimate_seconds(&self) -> f64 {

@@ -4,7 +4,7 @@ use std::ops::RangeInclusive;
 
 use underload_aqm::time::Span;
 use underload_record::schema::FlowDirection;
-use underload_sim::congestion::PragueConfig;
+use underload_sim::congestion::{Algorithm, PragueConfig};
 
 use super::common::{Activity, COUNTS, DSCPS, Kind};
 use crate::keys::{Bytes, Fault, keys};
@@ -19,7 +19,7 @@ keys! {
         pub count: u32 = 1 => COUNTS,
         /// Congestion control, on every machine.
         pub congestion_control: String = DEFAULT_CONTROL.to_owned(),
-        /// Whether both ends negotiate ECN.
+        /// Whether both ends negotiate ECN; DCTCP and Prague always do.
         pub ecn: bool = false,
         /// Differentiated Services codepoint of all packets.
         pub dscp: u8 = 0 => DSCPS,
@@ -42,6 +42,12 @@ impl TcpFlow {
     /// Whether the caller has to provide its congestion control; see [`crate::own`].
     pub fn is_own(&self) -> bool {
         self.congestion_control.starts_with(OWN)
+    }
+
+    /// Whether its congestion control requests ECN whatever `ecn` says, as DCTCP does.
+    pub fn always_uses_ecn(&self) -> bool {
+        let known = Algorithm::from_name(&self.congestion_control);
+        known.is_some_and(|algorithm| algorithm.required_ecn().is_some())
     }
 }
 

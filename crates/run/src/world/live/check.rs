@@ -18,8 +18,8 @@ pub(in crate::world) fn model(scenario: &Scenario) -> Result<(), RunError> {
         format!("{own}: only the simulator runs algorithms of Python; expected --world sim")
     } else if let Some(arm) = arms.iter().find(|arm| arm.ecn().is_none()) {
         format!(
-            "variant {}: in the live world ECN is a setting of a whole host; expected `ecn` of all tcp \
-             flows or of none, or --world sim",
+            "variant {}: in the live world ECN is a setting of a whole host; expected `ecn` of all \
+             tcp flows or of none, apart from dctcp, or --world sim",
             arm.name
         )
     } else if let Some(key) = arms.iter().flat_map(|arm| &arm.flows).find_map(sim_only) {

@@ -13,7 +13,7 @@ use underload_probe::measure::{MeasurementConfig, Ramp, RequestResponse};
 use underload_record::schema::{self, Marking};
 
 use crate::flows;
-use crate::scenario::{self, Arm, Flow, FlowKind, Lane, Path, Phases, ProbeFlow};
+use crate::scenario::{self, Arm, Flow, FlowKind, Lane, Path, Phases, ProbeFlow, TcpFlow};
 use crate::trial::Trial;
 
 /// The clock that a trial runs by.
@@ -35,7 +35,12 @@ pub(in crate::world) enum Queues {
 }
 
 pub(super) fn lab(arm: &Arm) -> LabConfig {
-    LabConfig { ecn: arm.ecn().unwrap_or_default(), ..LabConfig::default() }
+    let default = LabConfig::default();
+    // A route's congestion control replaces a socket's before the SYN, which would then not request
+    // ECN for DCTCP. Flows name theirs; commands get the machine's in such a variant.
+    let has_dctcp = arm.tcp_flows().any(TcpFlow::always_uses_ecn);
+    let congestion_control = default.congestion_control.filter(|_| !has_dctcp);
+    LabConfig { ecn: arm.ecn().unwrap_or_default(), congestion_control, ..default }
 }
 
 /// Configures the gateway of a trial. `None` for a queue of the caller, which [`super::check`]

@@ -5,11 +5,11 @@ use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use socket2::{Domain, Socket, Type};
+use socket2::{Domain, SockRef, Socket, Type};
 use underload_emu::machine::{Clock, Ends, Namespace, NamespaceError, SERVER_V4};
 use underload_probe::RunClock;
 use underload_probe::endpoint::{Reflector, ReflectorConfig};
-use underload_probe::load::{LoadServer, LoadServerConfig};
+use underload_probe::load::{LoadServer, LoadServerConfig, set_congestion_control};
 use underload_probe::measure::{Endpoints, FarClock, Measurement, MeasurementResult};
 use underload_probe::network::SocketSource;
 use underload_probe::wire::MarkingPolicy;
@@ -85,6 +85,12 @@ impl FarEnd {
             .doing("opening the reflector's socket")?;
         let listener = in_network(ends.server(), || TcpListener::bind(any_port))
             .doing("opening the load server's socket")?;
+        if let Some(tcp) = arm.tcp_flows().find(|tcp| tcp.always_uses_ecn()) {
+            // DCTCP requests ECN by a SYN that is itself ECT, which a listener of another
+            // congestion control takes for damage (`tcp_ecn_create_request`).
+            set_congestion_control(&SockRef::from(&listener), &tcp.congestion_control)
+                .of_world()?;
+        }
         let reflector = reflecting.local_addr().of_world()?;
         let load_server = listener.local_addr().of_world()?;
         // Only this trial can reach them: they need no limits of a public server.
