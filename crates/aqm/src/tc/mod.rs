@@ -18,7 +18,7 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use crate::config::{ConfigError, LinkFacts, Spec, Value, Values, join};
-use crate::registry::{QueueEntry, QueueSetup};
+use crate::registry::{QueueConfig, QueueEntry, QueueSetup};
 use table::{Form, QUEUES, Queue, Row};
 
 /// The values of `tc` are of 32 bits.
@@ -56,6 +56,11 @@ pub fn arguments(
         // `tc` has two names for the two units.
         "fifo" if matches!(values.value("limit"), Some(Value::Bytes(_))) => {
             words[0] = "bfifo".to_string();
+        }
+        "buffer-control" => {
+            if let QueueConfig::Fifo(fifo) = &setup.config {
+                words.extend(["limit".to_string(), fifo.limit.bytes.to_string()]);
+            }
         }
         "red" => red::write(&writer, link, &mut words)?,
         "cake" => writer.write_cake(overhead_bytes, &mut words),

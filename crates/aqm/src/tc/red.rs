@@ -11,6 +11,7 @@ use crate::config::{ConfigError, LinkFacts, Value};
 const BANDWIDTH: &str = "10mbit";
 /// The smallest weight, as a negative power of two.
 const LOG_MAX: u32 = 16;
+const HALF_MILLIONTH_Q32: u64 = (1 << 32) / 2_000_000 + 1;
 
 /// Appends the burst that `tc` derives the weight from, and the rate of the link, by which the
 /// average decays while the queue is empty.
@@ -40,9 +41,9 @@ pub(super) fn write(
     Ok(())
 }
 
-/// The weight as a negative power of two. A weight in millionths of a percent is close to one.
+/// The weight as a negative power of two, to the millionth that a SPEC is printed with.
 fn log_of(q32: u64) -> Option<u32> {
-    (1..=LOG_MAX).find(|log| (1_u64 << (32 - log)).abs_diff(q32) <= 44)
+    (1..=LOG_MAX).find(|log| (1_u64 << (32 - log)).abs_diff(q32) <= HALF_MILLIONTH_Q32)
 }
 
 /// Returns a burst of which `tc` makes this weight, far from those that give another one.
@@ -87,6 +88,14 @@ fn power(mut base: f64, mut exponent: u64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_weight_is_found_from_its_printed_form() {
+        for (millionths, log) in [(31_250, 5), (7_813, 7), (15, 16)] {
+            assert_eq!(log_of((millionths << 32) / 1_000_000), Some(log), "{millionths}");
+        }
+        assert_eq!(log_of((30_000 << 32) / 1_000_000), None);
+    }
 
     #[test]
     fn the_weight_is_the_one_that_tc_derives() {

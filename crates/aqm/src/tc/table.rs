@@ -51,7 +51,7 @@ pub(super) enum Form {
     Words(&'static [(&'static str, &'static str)]),
     /// The only value that there is; it has no argument.
     Fixed(&'static str),
-    /// No row writes it: `write_cake` and `red::write` do.
+    /// No row writes it: `arguments`, `write_cake` and `red::write` do.
     Set,
 }
 
@@ -81,6 +81,19 @@ pub(super) const QUEUES: &[Queue] = &[
         kind: "pfifo",
         profile: None,
         rows: &[row("limit", "limit", Form::Number)],
+    },
+    // The size that the modem selects.
+    Queue {
+        name: "buffer-control",
+        kind: "bfifo",
+        profile: None,
+        rows: &[
+            row("target", "", Form::Set),
+            row("min", "", Form::Set),
+            row("max", "", Form::Set),
+            row("block", "", Form::Set),
+            row("largest", "", Form::Set),
+        ],
     },
     Queue {
         name: "head-drop",

@@ -22,6 +22,7 @@ fn each_queue_of_linux_has_its_arguments() {
     for (spec, expected) in [
         ("fifo", "pfifo limit 1000"),
         ("fifo:limit=256KiB", "bfifo limit 262144"),
+        ("buffer-control:250ms", "bfifo limit 624640"),
         ("head-drop:limit=50p", "pfifo_head_drop limit 50"),
         ("codel", "codel limit 1000 target 5ms interval 100ms noecn"),
         (
@@ -80,7 +81,10 @@ fn each_queue_of_linux_has_its_arguments() {
 #[test]
 fn what_linux_has_not_is_refused_by_name() {
     for (spec, expected) in [
-        ("bode:bound=20ms", "there is no Linux queue `bode`; known: fifo, head-drop, codel, "),
+        (
+            "bode:bound=20ms",
+            "there is no Linux queue `bode`; known: fifo, buffer-control, head-drop, ",
+        ),
         ("docsis-pie", "there is no Linux queue `docsis-pie`"),
         ("codel:profile=rfc", "`codel`: `profile=rfc`: expected linux, the only one that Linux"),
         ("dualpi2", "`dualpi2`: `profile=rfc`: expected linux, the only one that Linux has"),
