@@ -10,12 +10,10 @@
 //! memory was its length, at least 64 bytes, and its hosts followed from its flow as in
 //! [`packets`].
 
-use std::fs::File;
-use std::io::{BufRead, BufReader};
-use std::path::Path;
+mod scripts;
 
-use flate2::read::GzDecoder;
-use underload_aqm::packet::{Dscp, Ecn, Meta, Packet};
+use scripts::{number, packets, rows};
+use underload_aqm::packet::{Ecn, Meta, Packet};
 use underload_aqm::qdisc::{DropReason, Observer};
 use underload_aqm::registry::{LinkSetup, QueueSetup};
 use underload_aqm::rng::Rng;
@@ -34,33 +32,6 @@ impl Observer<usize> for Fates {
         assert!(fate.is_none(), "packet {} was sent twice", packet.payload);
         *fate = Some((start.as_nanos(), end.as_nanos(), packet.meta.ecn));
     }
-}
-
-/// Returns the rows of a compressed CSV file, after checking its header.
-fn rows(name: &str, header: &str) -> Vec<Vec<String>> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/vectors").join(name);
-    let file = File::open(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-    let mut lines = BufReader::new(GzDecoder::new(file)).lines().map(|line| line.expect("a line"));
-    assert_eq!(lines.next().as_deref(), Some(header), "{name}");
-    lines.map(|line| line.split(',').map(String::from).collect()).collect()
-}
-
-fn number(text: &str) -> u64 {
-    text.parse().unwrap_or_else(|_| panic!("`{text}` is no number"))
-}
-
-fn packets(script: &str) -> Vec<(Time, Meta)> {
-    let rows = rows(&format!("packets_{script}.csv.gz"), "time_ns,len,flow,dscp,ecn");
-    let packet = |row: &Vec<String>| {
-        let mut meta = Meta::new(number(&row[1]) as u32, number(&row[2]) as u32);
-        // Hosts that share sets of CAKE's tables; `hosts_9` has flows from sixteen to sixteen.
-        meta.src = (meta.flow >> 28) * 1_024 + 8;
-        meta.dst = (meta.flow >> 24 & 15) * 1_024 + 16;
-        meta.dscp = Dscp::new(number(&row[3]) as u8).expect("a codepoint");
-        meta.ecn = Ecn::from_name(&row[4]).expect("an ECN name");
-        (Time::from_nanos(number(&row[0])), meta)
-    };
-    rows.iter().map(packet).collect()
 }
 
 fn expected(implementation: &str, script: &str) -> Vec<Transmission> {

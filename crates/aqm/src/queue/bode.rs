@@ -40,9 +40,11 @@ use crate::time::{Span, Time};
 /// BoDe in one of its profiles.
 #[derive(Clone, Copy, Debug)]
 pub struct Bode {
-    profile: BodeProfile,
-    bound: Span,
-    exempt_packets: u32,
+    pub profile: BodeProfile,
+    /// The longest sojourn that is served.
+    pub bound: Span,
+    /// A queue of no more packets, head included, loses none.
+    pub exempt_packets: u32,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
