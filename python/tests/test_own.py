@@ -157,7 +157,7 @@ class Failing(ul.Aqm):
 )
 def test_a_class_that_fails_ends_the_run_by_its_name(how: str, said: str) -> None:
     failing = scenario(ul.own(Failing, how=how))
-    place = r"^Failing.on_dequeue, arm own, trial 0 \(repeat 0\): "
+    place = r"^Failing.on_dequeue, variant own, trial 0 \(repeat 0\): "
     with pytest.raises(ul.OwnCodeError, match=place + said) as caught:
         ul.run(failing, repeats=3, cache=False)
     cause = caught.value.__cause__
@@ -188,7 +188,7 @@ def test_what_was_finished_before_a_failure_is_kept() -> None:
 
 
 def test_a_class_that_cannot_be_made_is_told_of() -> None:
-    with pytest.raises(ul.OwnCodeError, match="Failing.__init__, arm own.*no such how"):
+    with pytest.raises(ul.OwnCodeError, match="Failing.__init__, variant own.*no such how"):
         ul.run(scenario(ul.own(Failing, how="born")))
     with pytest.raises(ul.OwnCodeError, match="Failing.__init__: ValueError"):
         ul.own(Failing, how="born").enqueue(0, 1)

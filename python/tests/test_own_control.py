@@ -147,7 +147,7 @@ def test_nonsense_is_named(value: dict[str, Any], said: str) -> None:
             if self.acks > 100:
                 self.__dict__.update(value)
 
-    with pytest.raises(ul.OwnCodeError, match=r"^Wrong.on_ack, arm default, trial 0.*" + said):
+    with pytest.raises(ul.OwnCodeError, match=r"^Wrong.on_ack, variant default, trial 0.*" + said):
         ul.run(scenario(ul.own(Wrong)))
 
 

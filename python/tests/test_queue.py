@@ -43,7 +43,7 @@ def test_a_link_delivers_at_its_rate() -> None:
     assert link.next_ns is not None and 0 < link.next_ns <= 11_000_000
     assert link.poll(10_999_999) == []
     assert [(it.id, it.left_ns) for it in link.poll(20_000_000)] == [(0, 11_000_000), (1, 12_000_000)]
-    with pytest.raises(ValueError, match="time goes on"):
+    with pytest.raises(ValueError, match="expected at least"):
         link.send(0, 1000)
 
 

@@ -4,11 +4,11 @@
 
 #![allow(clippy::needless_pass_by_value, reason = "Python hands its arguments over")]
 
-mod attend;
 mod docsis;
 mod env;
 mod errors;
 mod frame;
+mod interruptible;
 #[cfg(unix)]
 mod line;
 mod own;

@@ -18,8 +18,8 @@ use underload_terminal::exit;
 use underload_terminal::interrupt::Interrupt;
 use underload_terminal::quantity::{duration, rate};
 
-use crate::attend::attend;
 use crate::errors::raise;
+use crate::interruptible::run_interruptible;
 use crate::run::Run;
 
 /// The arguments of `underload.measure`.
@@ -127,7 +127,7 @@ pub fn measure(py: Python<'_>, arguments: Arguments) -> PyResult<(String, PathBu
     let place = arguments.out.as_deref().map_or(Place::Default, Place::Directory);
     let interrupt = Interrupt::default();
     let mut notes = Notes(Vec::new());
-    let measured = attend(py, interrupt.flag(), || -> anyhow::Result<_> {
+    let measured = run_interruptible(py, interrupt.flag(), || -> anyhow::Result<_> {
         place.check_vacant()?;
         let test = Session::open(&request, &mut notes, &interrupt)?;
         let plan = test.plan();

@@ -21,10 +21,10 @@ use underload_run::modem_file;
 use underload_run::replay::{ColumnsError, Fate, FateColumns, PacketColumns, replay_columns};
 use underload_run::source::load_file;
 
-use crate::attend::attend_with;
 use crate::errors::OrRaise;
 use crate::frame::Frame;
-use crate::own::{Brought, Watch};
+use crate::interruptible::run_interruptible_with;
+use crate::own::{PythonAlgorithm, Watch};
 
 /// Reads a file that a SPEC names: a built-in one, else one in the working directory.
 fn named_file(name: &str) -> Result<Vec<u8>, String> {
@@ -46,7 +46,7 @@ fn any_queue(
     py: Python<'_>,
     spec: &str,
     link: &LinkFacts,
-    own: Option<Brought>,
+    own: Option<PythonAlgorithm>,
     watch: &Arc<Watch>,
 ) -> PyResult<QueueSetup> {
     match own {
@@ -135,9 +135,10 @@ fn packet(number: u64, (len, flow, dscp, ecn): (u32, u32, u8, u8)) -> PyResult<P
 struct Clock(u64);
 
 impl Clock {
-    fn at(&mut self, now_ns: u64) -> PyResult<Time> {
+    fn advance(&mut self, now_ns: u64) -> PyResult<Time> {
         if now_ns < self.0 {
-            let problem = format!("now_ns: {now_ns} is before {}; time goes on", self.0);
+            let problem =
+                format!("now_ns: {now_ns}; expected at least {}, the previous time", self.0);
             return Err(PyValueError::new_err(problem));
         }
         self.0 = now_ns;
@@ -170,7 +171,7 @@ impl Queue {
         spec: &str,
         link: Option<&str>,
         seed: u64,
-        own: Option<Brought>,
+        own: Option<PythonAlgorithm>,
     ) -> PyResult<Self> {
         let watch = Arc::new(Watch::default());
         let setup = any_queue(py, spec, &facts(py, link)?, own, &watch)?;
@@ -191,7 +192,7 @@ impl Queue {
         ecn: u8,
     ) -> PyResult<(u64, bool)> {
         let packet = packet(self.next, (length, flow, dscp, ecn))?;
-        let now = self.clock.at(now_ns)?;
+        let now = self.clock.advance(now_ns)?;
         let number = self.next;
         self.next += 1;
         let admit = exclusive(&mut self.discipline).enqueue(now, packet, &mut self.events);
@@ -201,7 +202,7 @@ impl Queue {
 
     /// Takes the next packet.
     fn dequeue(&mut self, py: Python<'_>, now_ns: u64) -> PyResult<Option<Row>> {
-        let now = self.clock.at(now_ns)?;
+        let now = self.clock.advance(now_ns)?;
         self.not_before = None;
         let answer = exclusive(&mut self.discipline).dequeue(now, &mut self.events);
         self.watch.check(py)?;
@@ -268,7 +269,7 @@ impl Link {
         link: &str,
         queue: &str,
         seed: u64,
-        own: Option<Brought>,
+        own: Option<PythonAlgorithm>,
     ) -> PyResult<Self> {
         let link = link_setup(py, link)?;
         let watch = Arc::new(Watch::default());
@@ -290,7 +291,7 @@ impl Link {
         ecn: u8,
     ) -> PyResult<u64> {
         let packet = packet(self.next, (length, flow, dscp, ecn))?;
-        let now = self.clock.at(now_ns)?;
+        let now = self.clock.advance(now_ns)?;
         self.next += 1;
         exclusive(&mut self.path).send(now, packet, &mut self.events);
         self.watch.check(py)?;
@@ -299,7 +300,7 @@ impl Link {
 
     /// Returns the packets that reached the far end by `now_ns`, each with its time.
     fn poll(&mut self, py: Python<'_>, now_ns: u64) -> PyResult<Vec<(u64, Row)>> {
-        let now = self.clock.at(now_ns)?;
+        let now = self.clock.advance(now_ns)?;
         let mut arrived = Vec::new();
         while let Some((time, packet)) = exclusive(&mut self.path).poll(now, &mut self.events) {
             arrived.push((time.as_nanos(), row(&packet)));
@@ -332,7 +333,7 @@ impl Link {
 pub fn replay(
     py: Python<'_>,
     queue: &str,
-    own: Option<Brought>,
+    own: Option<PythonAlgorithm>,
     link: &str,
     seed: u64,
     time_ns: PyReadonlyArray1<'_, u64>,
@@ -359,7 +360,7 @@ pub fn replay(
         Ok(fates.map(|(fates, _)| arrays(&packets, fates)))
     };
     let work = move || if is_own { Watch::hosts(work) } else { work() };
-    let replayed = attend_with(py, &stop, |py| watch.interrupt(py), work)?;
+    let replayed = run_interruptible_with(py, &stop, |py| watch.interrupt(py), work)?;
     if let Some(fault) = watch.fault() {
         return Err(fault.raised(py, None::<()>));
     }

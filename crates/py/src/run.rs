@@ -17,10 +17,10 @@ use underload_run::scenario;
 use underload_run::{Destination, Progress, Remains, RunError, Settings, WorldChoice};
 use underload_store::{RunData, RunDir, Table};
 
-use crate::attend::follow;
 use crate::errors::{OrRaise, raise, raise_words};
 use crate::frame::Frame;
-use crate::own::{Brought, Watch, ecn_use};
+use crate::interruptible::follow;
+use crate::own::{PythonAlgorithm, Watch, ecn_use};
 use crate::scenario::Scenario;
 
 /// The progress of a run.
@@ -55,7 +55,7 @@ impl Progress for EventSender {
 /// The settings of a run.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
-pub struct Asked {
+pub struct RunArguments {
     world: String,
     out: Option<PathBuf>,
     resume: bool,
@@ -69,8 +69,8 @@ pub struct Asked {
 pub fn run(
     py: Python<'_>,
     scenario: &Scenario,
-    asked: Asked,
-    own: (Vec<Brought>, Vec<(Brought, Option<String>)>),
+    asked: RunArguments,
+    own: (Vec<PythonAlgorithm>, Vec<(PythonAlgorithm, Option<String>)>),
     hear: &Bound<'_, PyAny>,
 ) -> PyResult<Run> {
     let stop = Arc::new(AtomicBool::new(false));
@@ -122,7 +122,7 @@ const MOST_PATIENCE: Duration = Duration::from_secs(3);
 /// Returns the algorithms written in Python.
 fn brought(
     py: Python<'_>,
-    (queues, controls): (Vec<Brought>, Vec<(Brought, Option<String>)>),
+    (queues, controls): (Vec<PythonAlgorithm>, Vec<(PythonAlgorithm, Option<String>)>),
     watch: &Arc<Watch>,
 ) -> PyResult<Own> {
     let queues = queues.into_iter().try_fold(Own::default(), |all, brought| {
@@ -135,7 +135,7 @@ fn brought(
     })
 }
 
-fn settings(py: Python<'_>, asked: Asked, stop: &Arc<AtomicBool>) -> PyResult<Settings> {
+fn settings(py: Python<'_>, asked: RunArguments, stop: &Arc<AtomicBool>) -> PyResult<Settings> {
     let world = match asked.world.as_str() {
         "sim" => WorldChoice::Sim,
         "live" => WorldChoice::Live,

@@ -17,7 +17,7 @@ pub struct Scenario(pub Arc<scenario::Scenario>);
 /// The overrides of a scenario, see [`Options`].
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
-pub struct Asked {
+pub struct Overrides {
     short: bool,
     set: Vec<String>,
     arms: Vec<String>,
@@ -25,9 +25,9 @@ pub struct Asked {
     seed: Option<u64>,
 }
 
-impl From<Asked> for Options {
-    fn from(asked: Asked) -> Self {
-        let Asked { short, set, arms, repeats, seed } = asked;
+impl From<Overrides> for Options {
+    fn from(asked: Overrides) -> Self {
+        let Overrides { short, set, arms, repeats, seed } = asked;
         Options { short, set, arms, repeats, seed, ..Options::default() }
     }
 }
@@ -36,14 +36,14 @@ impl From<Asked> for Options {
 impl Scenario {
     /// Returns a built-in scenario by its name, or the file at a path.
     #[staticmethod]
-    fn find(py: Python<'_>, name: &str, asked: Asked) -> PyResult<Self> {
+    fn find(py: Python<'_>, name: &str, asked: Overrides) -> PyResult<Self> {
         let source = Source::find(name).or_raise(py, "ScenarioError")?;
         Self::of_source(py, &source, asked)
     }
 
     /// Parses the text of a scenario file.
     #[staticmethod]
-    fn parse(py: Python<'_>, name: String, text: String, asked: Asked) -> PyResult<Self> {
+    fn parse(py: Python<'_>, name: String, text: String, asked: Overrides) -> PyResult<Self> {
         Self::of_source(py, &Source { name, text }, asked)
     }
 
@@ -60,7 +60,7 @@ impl Scenario {
         flows: Vec<(String, String, Bound<'_, PyDict>)>,
         arms: Vec<(String, Bound<'_, PyDict>)>,
         sweeps: Vec<(String, Bound<'_, PyList>)>,
-        asked: Asked,
+        asked: Overrides,
     ) -> PyResult<Self> {
         let mut builder = scenario::Scenario::build(name);
         for (key, value) in head {
@@ -126,7 +126,7 @@ impl Scenario {
 }
 
 impl Scenario {
-    fn of_source(py: Python<'_>, source: &Source, asked: Asked) -> PyResult<Self> {
+    fn of_source(py: Python<'_>, source: &Source, asked: Overrides) -> PyResult<Self> {
         let made = py.detach(|| source.scenario(&asked.into(), &[]));
         Ok(Self(Arc::new(made.map_err(|error| errors::scenario(py, &error))?)))
     }

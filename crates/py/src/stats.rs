@@ -16,7 +16,7 @@ pub enum Numbers<'py> {
 }
 
 impl<'py> Numbers<'py> {
-    fn of(values: &Bound<'py, PyAny>) -> PyResult<Self> {
+    fn extract(values: &Bound<'py, PyAny>) -> PyResult<Self> {
         // Lists first: extracting an array imports NumPy.
         if values.is_instance_of::<PyList>() {
             return values.extract().map(Self::List);
@@ -39,7 +39,7 @@ fn none(py: Python<'_>, what: &str) -> PyErr {
 const NO_GROUP: &str = "expected two groups, neither of them empty, of finite numbers";
 
 fn sorted(py: Python<'_>, values: &Bound<'_, PyAny>) -> PyResult<Vec<f64>> {
-    let numbers = Numbers::of(values)?;
+    let numbers = Numbers::extract(values)?;
     let numbers = numbers.slice()?;
     if numbers.is_empty() || numbers.iter().any(|value| value.is_nan()) {
         return Err(none(py, "expected numbers, at least one, without nan"));
@@ -78,7 +78,7 @@ pub fn mean_interval(
     confidence: f64,
 ) -> PyResult<MeanInterval> {
     check_confidence(py, confidence)?;
-    let numbers = Numbers::of(values)?;
+    let numbers = Numbers::extract(values)?;
     let interval = stats::mean_interval(numbers.slice()?, confidence);
     let interval =
         interval.ok_or_else(|| none(py, "expected finite numbers, at least one of them"))?;
@@ -110,7 +110,7 @@ pub fn mann_whitney(
             return Err(none(py, &problem));
         }
     };
-    let (first, second) = (Numbers::of(first)?, Numbers::of(second)?);
+    let (first, second) = (Numbers::extract(first)?, Numbers::extract(second)?);
     let (first, second) = (first.slice()?, second.slice()?);
     let test = py.detach(|| stats::mann_whitney(first, second, alternative));
     let test = test.ok_or_else(|| none(py, NO_GROUP))?;
@@ -131,7 +131,7 @@ pub fn hodges_lehmann(
     is_ratio: bool,
 ) -> PyResult<(f64, Option<f64>, Option<f64>, f64)> {
     check_confidence(py, confidence)?;
-    let (first, second) = (Numbers::of(first)?, Numbers::of(second)?);
+    let (first, second) = (Numbers::extract(first)?, Numbers::extract(second)?);
     let (first, second) = (first.slice()?, second.slice()?);
     let compare = if is_ratio { stats::hodges_lehmann_ratio } else { stats::hodges_lehmann_shift };
     let shift = py.detach(|| compare(first, second, confidence));
@@ -148,7 +148,7 @@ pub fn kolmogorov_smirnov(
     first: &Bound<'_, PyAny>,
     second: &Bound<'_, PyAny>,
 ) -> PyResult<(f64, f64)> {
-    let (first, second) = (Numbers::of(first)?, Numbers::of(second)?);
+    let (first, second) = (Numbers::extract(first)?, Numbers::extract(second)?);
     let (first, second) = (first.slice()?, second.slice()?);
     let test = py.detach(|| stats::kolmogorov_smirnov(first, second));
     let test = test.ok_or_else(|| none(py, NO_GROUP))?;
@@ -157,7 +157,7 @@ pub fn kolmogorov_smirnov(
 
 #[pyfunction]
 pub fn jain_index(py: Python<'_>, values: &Bound<'_, PyAny>) -> PyResult<f64> {
-    let numbers = Numbers::of(values)?;
+    let numbers = Numbers::extract(values)?;
     let index = stats::jain_index(numbers.slice()?);
     index.ok_or_else(|| none(py, "expected numbers of which one is positive"))
 }
@@ -176,7 +176,7 @@ pub fn cluster_quantiles(
     seed: u64,
 ) -> PyResult<Vec<Quantile>> {
     check_confidence(py, confidence)?;
-    let numbers = Numbers::of(values)?;
+    let numbers = Numbers::extract(values)?;
     let numbers = numbers.slice()?;
     let binned = BinnedClusters::of_values(numbers, &clusters);
     let binned = binned.ok_or_else(|| {

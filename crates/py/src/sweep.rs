@@ -16,9 +16,9 @@ use underload_run::source::Source;
 use underload_run::sweep::{self, FlushTimes, SweepEnd, SweepProgress, SweepSettings};
 use underload_store::sweep::{SweepDir, SweepRows};
 
-use crate::attend::{attend, follow};
 use crate::errors::{self, OrRaise, raise};
 use crate::frame::Frame;
+use crate::interruptible::{follow, run_interruptible};
 use crate::scenario::{Scenario, keys};
 
 /// A scenario and its varied settings.
@@ -153,7 +153,7 @@ impl Sweep {
     /// Computes the rows of some units, as the bytes of a Parquet file: the work of other workers.
     fn compute<'py>(&self, py: Python<'py>, first: u64, end: u64) -> PyResult<Bound<'py, PyBytes>> {
         let stop = AtomicBool::new(false);
-        let rows = attend(py, &stop, || self.0.compute(first..end, &stop).to_parquet())?;
+        let rows = run_interruptible(py, &stop, || self.0.compute(first..end, &stop).to_parquet())?;
         let rows = rows.map_err(|problem| raise(py, "StoreError", (problem,)))?;
         Ok(PyBytes::new(py, &rows))
     }

@@ -21,7 +21,7 @@ use crate::config::{ConfigError, Spec, closest, join};
 pub fn our_form(text: &str) -> String {
     let text = text.trim();
     if let Ok(spec) = Spec::parse(text)
-        && let Some(Ok(spec)) = tc::translate(&spec)
+        && let Some(Ok(spec)) = QueueEntry::from_tc(&spec)
     {
         return spec.to_string();
     }

@@ -27,6 +27,18 @@ impl QueueEntry {
     pub fn find(name: &str) -> Option<&'static Self> {
         QUEUES.iter().find(|entry| entry.definition.is_called(name))
     }
+
+    /// Translates a queue in the words of `tc` to a SPEC with keys; `None` if it is not one.
+    ///
+    /// # Errors
+    /// Returns the option that is unknown, lacks its value, or has another scale here.
+    pub(super) fn from_tc(spec: &Spec) -> Option<Result<Spec, ConfigError>> {
+        let mut words = spec.name.split_whitespace();
+        let name = words.next()?;
+        let entry = Self::find(name)?;
+        let is_words = spec.items.is_empty() && spec.name.contains(char::is_whitespace);
+        is_words.then(|| tc::translate(entry.definition, name, words))
+    }
 }
 
 /// Lists the disciplines, each once: the table of them, their configurations, and how to build one.
@@ -117,7 +129,7 @@ impl QueueSetup {
     /// # Errors
     /// Returns the errors of [`QueueSetup::parse`].
     pub fn from_spec(spec: &Spec, link: &LinkFacts) -> Result<Self, ConfigError> {
-        let in_keys = tc::translate(spec).transpose()?;
+        let in_keys = QueueEntry::from_tc(spec).transpose()?;
         let spec = in_keys.as_ref().unwrap_or(spec);
         let entry = QueueEntry::find(&spec.name);
         let names = QUEUES.iter().map(|entry| entry.definition.name);

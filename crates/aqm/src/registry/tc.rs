@@ -4,7 +4,6 @@ use alloc::format;
 use alloc::string::{String, ToString};
 
 use crate::config::{ConfigError, Definition, Kind, Param, Spec};
-use crate::registry::QueueEntry;
 
 /// Options of `tc` that have other names here: queue (empty for all), option, key.
 const KEYS: &[(&str, &str, &str)] = &[
@@ -26,19 +25,11 @@ const OTHER_SCALES: &[(&str, &str, &str)] = &[
     ("dualpi2", "beta", "beta=HZ; tc counts 256ths of a hertz"),
 ];
 
-/// Translates a queue in words to a SPEC with keys; `None` if it is not one.
+/// Translates the options of a queue, called `name` in the text, to a SPEC with keys.
 ///
 /// # Errors
 /// Returns the option that is unknown, lacks its value, or has another scale here.
-pub(super) fn translate(spec: &Spec) -> Option<Result<Spec, ConfigError>> {
-    let mut words = spec.name.split_whitespace();
-    let name = words.next()?;
-    let entry = QueueEntry::find(name)?;
-    let is_words = spec.items.is_empty() && spec.name.contains(char::is_whitespace);
-    is_words.then(|| options(entry.definition, name, words))
-}
-
-fn options<'a>(
+pub(super) fn translate<'a>(
     definition: &'static Definition,
     name: &str,
     words: impl Iterator<Item = &'a str>,

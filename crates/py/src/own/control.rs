@@ -13,7 +13,7 @@ use underload_sim::congestion::{MAX_WINDOW, PacketRate, Window};
 use underload_sim::tcp::EcnUse;
 use underload_sim::trial::TrialLabel;
 
-use super::{Brought, Maker, Object, Watch, give_up, said};
+use super::object::{Maker, Object, PythonAlgorithm, Watch, give_up, said};
 
 /// An acknowledgement, as a congestion control sees it.
 #[pyclass(frozen, module = "underload._underload")]
@@ -77,10 +77,10 @@ getters! {
     min_rtt_ns: u64 => inner.min_rtt.as_nanos();
 }
 
-impl Brought {
+impl PythonAlgorithm {
     /// Returns the name in scenarios, and what makes the control of each connection.
     pub fn controls(self, watch: &Arc<Watch>) -> (String, Arc<MakeControl>) {
-        let (spec, maker) = Maker::of(self, watch);
+        let (spec, maker) = Maker::new(self, watch);
         (spec, Arc::new(move |trial: &TrialLabel, setup| maker.control(trial, setup)))
     }
 }

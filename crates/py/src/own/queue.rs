@@ -16,7 +16,7 @@ use underload_aqm::time::Time;
 use underload_run::own::MakeQueue;
 use underload_sim::trial::TrialLabel;
 
-use super::{Brought, Maker, Object, Watch, give_up, said};
+use super::object::{Maker, Object, PythonAlgorithm, Watch, give_up, said};
 use crate::errors::OrRaise;
 
 /// A packet, as a class that decides about packets sees it.
@@ -55,16 +55,16 @@ getters! {
     bytes: u64 => inner.bytes;
 }
 
-impl Brought {
+impl PythonAlgorithm {
     /// Returns the SPEC, and what makes the queues of trials.
     pub fn queues(self, watch: &Arc<Watch>) -> (String, Arc<MakeQueue>) {
-        let (spec, maker) = Maker::of(self, watch);
+        let (spec, maker) = Maker::new(self, watch);
         (spec, Arc::new(move |trial: &TrialLabel, rng| maker.judge(Some(trial), rng)))
     }
 
     /// Returns a queue outside of trials.
     pub fn queue(self, py: Python<'_>, watch: &Arc<Watch>) -> PyResult<QueueSetup> {
-        let (spec, maker) = Maker::of(self, watch);
+        let (spec, maker) = Maker::new(self, watch);
         let read =
             Spec::parse(&spec).and_then(|spec| OwnSpec::read(&spec)).or_raise(py, "SpecError")?;
         let Some(OwnSpec { label, limit }) = read else {

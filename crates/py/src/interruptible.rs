@@ -12,18 +12,18 @@ use crate::errors::raise;
 /// How often Python's signals are checked.
 const BETWEEN_SIGNALS: Duration = Duration::from_millis(20);
 
-/// Does `work` on a separate thread. A signal that Python answers with an exception raises `stop`;
+/// Runs `work` on a separate thread. A signal that Python answers with an exception raises `stop`;
 /// the exception is returned when the work has ended.
-pub fn attend<T: Send>(
+pub fn run_interruptible<T: Send>(
     py: Python<'_>,
     stop: &AtomicBool,
     work: impl FnOnce() -> T + Send,
 ) -> PyResult<T> {
-    attend_with(py, stop, |_| (), work)
+    run_interruptible_with(py, stop, |_| (), work)
 }
 
-/// Like [`attend`]; calls `stopping` repeatedly from the signal on until the work has ended.
-pub fn attend_with<T: Send>(
+/// Like [`run_interruptible`]; calls `stopping` repeatedly from the signal on until the work has ended.
+pub fn run_interruptible_with<T: Send>(
     py: Python<'_>,
     stop: &AtomicBool,
     stopping: impl Fn(Python<'_>),
