@@ -84,7 +84,7 @@ fn table(devices: &[Device]) -> Table {
             words("segment", "Segment"),
             words("configured", "Configured"),
             words("measured", "Measured"),
-            words("seen", "Asked last, UTC"),
+            words("seen", "Last request, UTC"),
             count("waiting", "Results waiting"),
             count("dropped", "lost"),
         ],
@@ -106,7 +106,7 @@ pub(super) fn one(archive: &mut dyn Archive, ask: &Ask, id: DeviceId) -> Result<
             "/devices/remove",
             "Remove this device for good?",
             ("device", &id.to_string()),
-            ["Remove this device", "It is told to stop for good. Its results stay."],
+            ["Remove this device", "The device stops for good. Its results stay."],
         );
     }
     let mut newest = Section::new("Newest results", result_table(&results));

@@ -83,7 +83,7 @@ fn login_form(form_token: &str, next: &str, fault: &str) -> Markup {
             button type="submit" { "Log in" }
         }
         p.note {
-            "The orchestrator's host makes one: "
+            "Make one on the orchestrator's host: "
             code { "underload fleet token new" }
         }
     }
@@ -174,7 +174,7 @@ pub(super) async fn act(
 ) -> Result<Response, Problem> {
     let fields = check_form(&visitor, &headers, &body)?;
     if !visitor.is_operator() {
-        return Err(Problem::NotAllowed("Only operators change something."));
+        return Err(Problem::NotAllowed("Only operators may change something."));
     }
     let (text, now_ms) = (fields.get("text"), (pages.clock)());
     if uri.path() == "/plans/apply" && fields.get("do") == "check" {
@@ -185,7 +185,7 @@ pub(super) async fn act(
         "/plans/stop" => (Action::StopPlan(fields.get("plan").to_owned()), "/plans"),
         _ => {
             let id = fields.get("device").parse();
-            let id = id.map_err(|_| Problem::bad("This is no identifier of a device."))?;
+            let id = id.map_err(|_| Problem::bad("This is not the identifier of a device."))?;
             (Action::RemoveDevice(id), "/devices")
         }
     };

@@ -47,7 +47,7 @@ use axum::routing::{get, post};
 use maud::html;
 use underload_fleet::plan;
 
-use options::Known;
+use options::OfferedValues;
 use page::Page;
 use problem::Problem;
 use question::{Ask, Format, Question};
@@ -89,7 +89,7 @@ async fn show(
     visitor: Visitor,
     uri: Uri,
 ) -> Result<Response, Problem> {
-    let (page, format) = Page::of(&uri).ok_or(Problem::NotFound("There is no such page."))?;
+    let (page, format) = Page::from_uri(&uri).ok_or(Problem::NotFound("There is no such page."))?;
     let is_operator = visitor.is_operator();
     if page.is_for_operators() && !is_operator {
         return Err(Problem::NotAllowed("Single devices are shown to operators only."));
@@ -108,7 +108,7 @@ async fn show(
         }
         let sheet = page.sheet(archive, &asked)?;
         let options = match known {
-            None if is_whole => Some(Arc::new(Known::read(archive)?)),
+            None if is_whole => Some(Arc::new(OfferedValues::read(archive)?)),
             known => known,
         };
         Ok((sheet, options, asked))

@@ -74,14 +74,14 @@ pub(super) const DEVICES: [Field; 7] = [
 
 /// The values that a form offers, with the number of devices of each.
 #[derive(Debug, Default)]
-pub(super) struct Known {
+pub(super) struct OfferedValues {
     plans: Vec<String>,
     cohorts: Vec<(String, u64)>,
     dscps: Vec<u8>,
     attributes: Vec<(&'static str, Vec<(String, u64)>)>,
 }
 
-impl Known {
+impl OfferedValues {
     pub(super) fn read(archive: &mut dyn Archive) -> Result<Self, Problem> {
         let mut plans = archive.plans()?;
         // The first one is the default of [`super::question::Question::choose_plan`].
@@ -167,7 +167,7 @@ impl Known {
                 (input("low_ms", "Delays from, ms", "number", &said("low_ms")))
                 (input("high_ms", "to, ms", "number", &said("high_ms")))
             },
-            Field::By => choices("by", "Told apart by", &GROUPS, question.group()?.key),
+            Field::By => choices("by", "Grouped by", &GROUPS, question.group()?.key),
             Field::Load => {
                 let choices = LOADS.iter().map(|choice| (choice.key, choice.words));
                 select("load", "Load", Some("the fullest"), choices, &said("load"))
@@ -253,16 +253,16 @@ fn input(name: &str, title: &str, kind: &str, said: &str) -> Markup {
 }
 
 #[derive(Default)]
-pub(super) struct Options(Mutex<Option<(u64, Arc<Known>)>>);
+pub(super) struct Options(Mutex<Option<(u64, Arc<OfferedValues>)>>);
 
 impl Options {
-    pub(super) fn remembered(&self, now_ms: u64) -> Option<Arc<Known>> {
+    pub(super) fn remembered(&self, now_ms: u64) -> Option<Arc<OfferedValues>> {
         let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let (at_ms, known) = known.as_ref()?;
         (now_ms.abs_diff(*at_ms) < REMEMBERED_MS).then(|| Arc::clone(known))
     }
 
-    pub(super) fn remember(&self, found: Arc<Known>, now_ms: u64) {
+    pub(super) fn remember(&self, found: Arc<OfferedValues>, now_ms: u64) {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if known.as_ref().is_none_or(|(_, old)| !Arc::ptr_eq(old, &found)) {
             *known = Some((now_ms, found));

@@ -5,7 +5,7 @@ use maud::{Markup, html};
 use underload_fleet::device::DeviceId;
 use underload_fleet::store::Archive;
 
-use super::options::{self, Known};
+use super::options::{self, OfferedValues};
 use super::problem::Problem;
 use super::question::{Ask, Format};
 use super::sheet::Sheet;
@@ -24,7 +24,7 @@ pub(super) enum Page {
 impl Page {
     /// Parses the path of `uri` into a page and the format of its suffix, `.json` or `.csv`. The
     /// format is `None` without such a suffix. Returns `None` if no page has this path.
-    pub(super) fn of(uri: &Uri) -> Option<(Self, Option<Format>)> {
+    pub(super) fn from_uri(uri: &Uri) -> Option<(Self, Option<Format>)> {
         let path = uri.path().strip_prefix('/')?;
         let endings = [(".json", Format::Json), (".csv", Format::Csv)];
         let ended = endings.into_iter().find_map(|(ending, format)| {
@@ -75,7 +75,7 @@ impl Page {
     }
 
     /// Returns the form of the filters; empty without filters.
-    pub(super) fn filters(self, ask: &Ask, options: &Known) -> Result<Markup, Problem> {
+    pub(super) fn filters(self, ask: &Ask, options: &OfferedValues) -> Result<Markup, Problem> {
         match self {
             Self::Overview => options.form(ask, "/", &options::OVERVIEW),
             Self::Study => options.form(ask, "/study", &options::STUDY),

@@ -22,7 +22,7 @@ pub(super) fn sheet(archive: &mut dyn Archive, ask: &Ask) -> Result<Sheet, Probl
     let plans = archive.plans()?;
     let running = plans.iter().filter(|plan| plan.stopped_ms.is_none()).count();
     let sentence = match plans.len() {
-        0 => "No plan has been applied yet: nobody measures anything.".to_owned(),
+        0 => "No plan has been applied yet, so no device measures.".to_owned(),
         all => format!("{running} of {all} plans are running."),
     };
     let mut section = Section::new("Plans", table(&plans));
@@ -34,7 +34,7 @@ pub(super) fn sheet(archive: &mut dyn Archive, ask: &Ask) -> Result<Sheet, Probl
     };
     let mut sections = vec![section];
     if ask.visitor.is_operator() {
-        sections.push(Section::new("What operators did", log(archive)?));
+        sections.push(Section::new("Log of the operators", log(archive)?));
     }
     Ok(Sheet { title: "Plans".to_owned(), sentences: vec![sentence], sections })
 }
@@ -86,7 +86,7 @@ fn details(plan: &PlanRow, ask: &Ask) -> Markup {
                     ("plan", &plan.name),
                     [
                         &format!("Stop {}", plan.name),
-                        "No run of it starts any more. Its results stay.",
+                        "No further run starts. The results stay.",
                     ],
                 ))
             }
@@ -114,7 +114,7 @@ fn form(visitor: &Visitor, text: &str) -> Markup {
             button type="submit" name="do" value="check" { "Check" }
             " "
             button type="submit" name="do" value="apply" { "Apply" }
-            " " span.small { "A plan that exceeds a budget of its own is refused." }
+            " " span.small { "A plan that exceeds one of its budgets is refused." }
         }
     }
 }
@@ -166,7 +166,7 @@ fn load(plan: &Plan) -> Markup {
         ("From servers", load.servers_bit_per_s.down / 1e6, "Mbit/s"),
         ("A home's month", load.line_bytes_per_month / 1e9, "GB"),
         ("Stored a day", load.stored_bytes_per_day / 1e9, "GB"),
-        ("Runs that find no server with room", load.blocked_percent, "%"),
+        ("Runs that find all servers full", load.blocked_percent, "%"),
     ];
     let row = |(name, value, unit): (&str, f64, &str)| {
         vec![Cell::text(name), Cell::Number(value), Cell::text(unit)]

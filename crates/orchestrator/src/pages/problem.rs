@@ -38,7 +38,7 @@ impl Problem {
 
     fn words(&self) -> (&'static str, String) {
         match self {
-            Self::Stranger(_) => ("Please log in", "This page is for those with a token.".into()),
+            Self::Stranger(_) => ("Please log in", "This page requires a token.".into()),
             Self::NotAllowed(what) => ("Not for viewers", (*what).to_owned()),
             Self::NotFound(what) => ("Not here", (*what).to_owned()),
             Self::Bad(why) => ("This cannot be answered", why.clone()),
@@ -46,7 +46,7 @@ impl Problem {
             // A database's error may name its address or tables, which only its operator may see.
             Self::Store(StoreError::Temporary { .. }) => (
                 "The store does not answer",
-                "Nothing is lost: agents keep what they measured. Try again in a moment.".into(),
+                "Nothing is lost: agents store their results. Try again in a moment.".into(),
             ),
             Self::Store(StoreError::Broken { .. }) => (
                 "The store cannot be read",

@@ -44,7 +44,7 @@ impl Readers {
     }
 
     /// The seats of a token, which are never removed: there are few tokens.
-    fn of(&self, who: &str) -> Arc<Semaphore> {
+    fn seats_of(&self, who: &str) -> Arc<Semaphore> {
         let mut each = self.each.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(own) = each.get(who) {
             return Arc::clone(own);
@@ -61,8 +61,8 @@ impl Readers {
         who: &str,
         question: impl FnOnce(&mut dyn Archive) -> Result<T, Problem> + Send + 'static,
     ) -> Result<T, Problem> {
-        let busy = || Problem::Busy("Every reader of the store is at work.", 5);
-        let (own, all) = (self.of(who), Arc::clone(&self.seats));
+        let busy = || Problem::Busy("All readers of the store are busy.", 5);
+        let (own, all) = (self.seats_of(who), Arc::clone(&self.seats));
         let seats = async {
             Ok::<_, AcquireError>([own.acquire_owned().await?, all.acquire_owned().await?])
         };

@@ -26,7 +26,7 @@ fn is_alive(server: &Server, now_ms: u64) -> bool {
 pub(super) fn sentence(servers: &[Server], now_ms: u64) -> String {
     let alive: Vec<&Server> = servers.iter().filter(|server| is_alive(server, now_ms)).collect();
     if servers.is_empty() {
-        return "No server has enrolled yet: without one nothing is measured.".to_owned();
+        return "No server has enrolled yet, so no line can be measured.".to_owned();
     }
     let sum = |of: fn(&Server) -> u64| {
         alive.iter().map(|server| of(server)).fold(0, u64::saturating_add) as f64
@@ -74,7 +74,7 @@ pub(super) fn table(servers: &[Server], ask: &Ask) -> Table {
             words("name", "Server"),
             words("address", "Address"),
             words("state", "State"),
-            words("heard", "Heard last, UTC"),
+            words("heard", "Last heartbeat, UTC"),
             count("sessions", "Sessions"),
             number("up_mbit_per_s", "Takes", "Mbit/s"),
             number("up_reserved_percent", "reserved", "%"),

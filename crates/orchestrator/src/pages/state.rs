@@ -100,7 +100,7 @@ impl FromRequestParts<Shared> for Visitor {
     async fn from_request_parts(parts: &mut Parts, pages: &Shared) -> Result<Self, Problem> {
         let there = parts.uri.path_and_query().map(ToString::to_string);
         let is_page = parts.method == Method::GET
-            && Page::of(&parts.uri).is_some_and(|(_, f)| {
+            && Page::from_uri(&parts.uri).is_some_and(|(_, f)| {
                 f.is_none() && !there.as_deref().unwrap_or_default().contains("format=")
             });
         let stranger = || Problem::Stranger(there.clone().filter(|_| is_page));

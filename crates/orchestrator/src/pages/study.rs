@@ -22,7 +22,7 @@ pub(super) fn sheet(archive: &mut dyn Archive, ask: &Ask) -> Result<Sheet, Probl
     let by = summary::dimensions(archive, ask)?;
     let mut whole = Loaded::read(archive, ask, filter, &by)?;
     whole.sums.sort_by_key(|sum| std::cmp::Reverse(sum.tests));
-    let range = Range::of(ask, &whole)?;
+    let range = Range::from_query(ask, &whole)?;
     let mut sections = Vec::new();
     if let Some(range) = range {
         sections.push(distribution(ask, &whole, &by, range));
@@ -44,7 +44,7 @@ struct Range {
 
 impl Range {
     /// The range of the query, or nearly all that was measured; `None` without data.
-    fn of(ask: &Ask, whole: &Loaded) -> Result<Option<Self>, Problem> {
+    fn from_query(ask: &Ask, whole: &Loaded) -> Result<Option<Self>, Problem> {
         let groups = largest(whole);
         let of = |share| groups.iter().filter_map(move |sum| quantile_ms(&sum.bins, 0, share));
         let (Some(least), Some(most)) = (of(0.0).reduce(f64::min), of(0.999).reduce(f64::max))
