@@ -418,7 +418,7 @@ def test_a_cluster_that_cannot_be_is_named(
         raise ConnectionAbortedError("the server:\nTraceback\n\nRuntimeError: no port\n")
 
     monkeypatch.setattr(nowhere, "init", aborts)
-    with pytest.raises(ul.ClusterError, match="takes nobody.*the server:.*no port"):
+    with pytest.raises(ul.ClusterError, match="accepts no clients.*the server:.*no port"):
         swept("ray://127.0.0.1:1")
     monkeypatch.setattr(nowhere, "is_initialized", lambda: True)
     with pytest.raises(ul.ClusterError, match='connected to a Ray cluster already; on="ray"'):

@@ -1,17 +1,17 @@
-"""Sweeps on workers elsewhere: who gets what, what came back, what was lost.
+"""Distributes the units of a sweep to workers, and stores their rows.
 
-Nothing here knows Ray (`_ray` does) or how a row comes about: a pool computes batches of units in
-any order and may lose them, a folder keeps their rows. What a pool is asked for:
+This module depends neither on Ray (see `_ray`) nor on how a row is computed: a pool computes
+batches of units in any order and may lose them, and a folder stores their rows. The rules:
 
-* a batch takes about a second (`SECONDS_OF_BATCH`) by what the batches so far took per unit. A
-  scheduler takes some milliseconds per batch, so that its share stays well below a twentieth;
-* at most `BATCHES_PER_WORKER` batches per worker are in hand, so that none waits for the next
-  one, and results that nobody took yet are bounded;
-* the last batches are smaller, down to an eighth, so that no worker is at the last one for a second
-  while the others have nothing to do;
-* a batch that is lost is handed out again whole, then in halves, so that one unit that kills its
-  workers is found; that unit is given up after `TRIES_OF_UNIT` times. `TRIES_WITHOUT_RESULT`
-  batches lost in a row are no unit's fault but the cluster's, and end the sweep.
+* a batch takes about a second (`SECONDS_OF_BATCH`), estimated from the time per unit of earlier
+  batches. A scheduler takes some milliseconds per batch, well below a twentieth;
+* at most `BATCHES_PER_WORKER` batches per worker are submitted, so that no worker waits for its
+  next batch, and the number of results in memory is bounded;
+* the last batches are smaller, down to an eighth, so that no worker computes for a second while
+  the others are idle;
+* a lost batch is submitted again as a whole, then in halves, so that a unit that kills its workers
+  is found; that unit is given up after `TRIES_OF_UNIT` attempts. After `TRIES_WITHOUT_RESULT`
+  consecutive lost batches the cluster is at fault, and not a unit: the sweep ends.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from ._optional import library
 
 
 class Frame:
-    """A table in Arrow's memory format, without a library of its own.
+    """A table in Arrow's memory format, which needs no library.
 
     Anything that knows Arrow's C data interface takes it as it is and copies nothing:
     `polars.DataFrame(frame)`, `pyarrow.table(frame)`, `duckdb.sql("from frame")`. Times end in

@@ -9,8 +9,8 @@ from ._errors import MissingLibrary
 
 
 def library(name: str, what: str) -> Any:
-    """Returns the module of that name. Raises an error that says what needs it and how to install
-    it."""
+    """Returns the module of that name. If it is missing, raises an error that names `what` needs it
+    and how to install it."""
     try:
         return importlib.import_module(name)
     except ImportError as error:

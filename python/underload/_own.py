@@ -206,16 +206,17 @@ def own(
     """An algorithm of your own: a queue that `cls` decides in, if it is based on `Aqm`, or a
     congestion control, if it is based on `CongestionControl`: `Tcp(own(Mine))`.
 
-    `parameters` are those of its `__init__`. `limit`: what the queue holds, packets (`"1000p"`) or
-    bytes (`"256KiB"`). It stands wherever a queue does: `Scenario(up_queue=own(Mine))`,
-    `replay(packets, queue=own(Mine), ...)`, `link("20mbit", own(Mine))`, and step by step, where
-    `seed` counts. In records and tables it is `own:Mine,limit=1000p` with its parameters; `name`
-    says something else there, which parameters that are neither numbers nor short texts need. A
-    parameter of `__init__` cannot have one of these three names.
+    `parameters` are those of its `__init__`. `limit` is the queue's capacity in packets
+    (`"1000p"`) or bytes (`"256KiB"`). The result is accepted in place of a queue's name:
+    `Scenario(up_queue=own(Mine))`, `replay(packets, queue=own(Mine), ...)`,
+    `link("20mbit", own(Mine))`, and step by step, where `seed` counts. In records and tables its
+    name is `own:Mine,limit=1000p` with its parameters; `name` overrides that, and is required for
+    parameters that are neither numbers nor short texts. A parameter of `__init__` cannot have one
+    of these three names.
 
-    Runs with it are simulated, one trial after another, as Python's lock lets one thread work;
-    they are never cached nor resumed, since nobody knows whether the code has changed, and cannot
-    be swept. Raises `SpecError`.
+    Runs with it are simulated, one trial after another, because Python's lock lets one thread run
+    at a time. They are never cached nor resumed, because the code may have changed, and cannot be
+    swept. Raises `SpecError`.
     """
     bases = (Aqm, CongestionControl)
     if not (isinstance(cls, type) and issubclass(cls, bases)):
@@ -282,7 +283,7 @@ def brought(*values: Any) -> tuple[list[_Brought], list[tuple[_Brought, str | No
         if known != value:
             raise SpecError(
                 f"{value.spec}: two algorithms have this name; "
-                "expected own(..., name=...) to tell them apart"
+                "expected own(..., name=...) with separate names"
             )
     queues = [it._brought() for it in found.values() if isinstance(it, OwnQueue)]
     return queues, [it._brought() for it in found.values() if isinstance(it, OwnControl)]

@@ -234,7 +234,7 @@ def _brought(queue: str | Queue) -> Any:
 
 
 def _columns(packets: Any) -> Mapping[str, Any]:
-    """The columns by name, whatever they come in."""
+    """Returns the columns by name, from a frame, a mapping or a table."""
     if isinstance(packets, Frame):
         return packets.to_dict()
     names = getattr(packets, "columns", None)

@@ -72,7 +72,7 @@ def _connect(ray: Any, on: str) -> None:
         if ray.is_initialized():
             what = 'this process is connected to a Ray cluster already; on="ray" takes that one'
         elif isinstance(error, ConnectionAbortedError):
-            what = "the Ray cluster answers, and takes nobody"
+            what = "the Ray cluster answers, but accepts no clients"
         else:
             what = "no Ray cluster answers; `ray start --head` starts one"
         raise ClusterError(f"on={on!r}: {what} ({_words(error)})") from error
@@ -109,7 +109,7 @@ class RayPool:
         try:
             kind, value, seconds = self._ray.get(batch)
         except ConnectionError as error:
-            raise ClusterError(f"the Ray cluster is gone: {_words(error)}") from error
+            raise ClusterError(f"lost the Ray cluster: {_words(error)}") from error
         except self._ray.exceptions.RayTaskError as error:
             raise Lost(_words(error.cause or error)) from error
         except self._ray.exceptions.RayError as error:

@@ -139,9 +139,9 @@ class Run:
         return self._raw.sentences()
 
     def published(self) -> str:
-        """The numbers that its scenario says somebody published, beside what this run measured:
-        met, missed and by how much, and why. As `underload figures` prints them; empty where the
-        scenario has none. `record["expectations"]` has them as numbers."""
+        """The published numbers of its scenario beside those that this run measured: met, missed
+        and by how much, and why. As `underload figures` prints them; empty if the scenario has
+        none. `record["expectations"]` has them as numbers."""
         return self._raw.published()
 
     def report(self, path: str | os.PathLike[str] = "report.html") -> Path:

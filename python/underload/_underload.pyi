@@ -228,7 +228,7 @@ class CongestionEvent:
 
 @final
 class PacketMeta:
-    """What a class that decides about packets is told of one."""
+    """The properties of a packet for a class that decides about packets."""
 
     @property
     def length(self) -> int:
@@ -244,11 +244,11 @@ class PacketMeta:
         """`not-ect`, `ect0`, `ect1` or `ce`."""
     @property
     def arrived_ns(self) -> int:
-        """When it was stored, ns; of an arrival that is not yet."""
+        """When it was stored, ns; undefined for an arrival."""
 
 @final
 class Backlog:
-    """What a queue holds."""
+    """The packets and bytes in a queue."""
 
     @property
     def packets(self) -> int:

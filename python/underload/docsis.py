@@ -1,7 +1,7 @@
 """Cable modem configuration files: read, written, checked, recommended.
 
 Bytes are the file's content. A secret is the one that the operator's CMTS shares; it is never
-kept.
+stored.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def describe(content: bytes, *, lenient: bool = False) -> dict[str, Any]:
 
 def encode(text: str, *, secret: bytes | None = None, force: bool = False) -> bytes:
     """Encodes a text of either form. With a secret all integrity checks are computed; without one
-    those of the text are kept. Raises `DocsisError` if the file breaks a rule, unless `force`d:
+    those of the text remain. Raises `DocsisError` if the file breaks a rule, unless `force`d:
     then the checks that need no secret are computed."""
     return _underload.docsis_encode(text, secret, force)
 
