@@ -107,31 +107,31 @@ impl Fleet {
     fn request(&mut self, sender: usize, kind: u8, json: &str) {
         let id = DeviceId::of_key(&public_key(sender));
         match kind {
-            b'n' => self.of::<Next, _>(json, |it, tx, now, rng, m| it.next(tx, now, rng, id, m)),
-            b'd' => self.of::<Results, _>(json, |it, tx, now, _, m| it.results(tx, now, id, m)),
-            b'h' => self.of::<Heartbeat, _>(json, |it, tx, now, _, m| it.heartbeat(tx, now, id, m)),
+            b'n' => self.handle::<Next, _>(json, |it, tx, now, rng, m| it.next(tx, now, rng, id, m)),
+            b'd' => self.handle::<Results, _>(json, |it, tx, now, _, m| it.results(tx, now, id, m)),
+            b'h' => self.handle::<Heartbeat, _>(json, |it, tx, now, _, m| it.heartbeat(tx, now, id, m)),
             b'm' => {
                 let held = self.lease_of(id);
-                self.of::<Move, _>(json, |it, tx, now, rng, m| {
+                self.handle::<Move, _>(json, |it, tx, now, rng, m| {
                     m.lease_id = if m.lease_id == 0 { held } else { m.lease_id };
                     it.move_lease(tx, now, rng, id, m)
                 });
             }
             b'r' => {
                 let held = self.lease_of(id);
-                self.of::<Release, _>(json, |it, tx, _, _, m| {
+                self.handle::<Release, _>(json, |it, tx, _, _, m| {
                     m.lease_id = if m.lease_id == 0 { held } else { m.lease_id };
                     it.release(tx, id, m)
                 });
             }
-            b'e' => self.of::<Enrol, _>(json, |it, tx, now, _, m| {
+            b'e' => self.handle::<Enrol, _>(json, |it, tx, now, _, m| {
                 if m.proof.is_empty() {
                     m.public_key = HEXLOWER.encode(&public_key(sender));
                     m.proof = HEXLOWER.encode(KEYS[sender].sign(m.code.as_bytes()).as_ref());
                 }
                 it.enrol(tx, now, m)
             }),
-            b's' => self.of::<OpenSession, _>(json, |it, tx, now, _, m| {
+            b's' => self.handle::<OpenSession, _>(json, |it, tx, now, _, m| {
                 if m.signature.is_empty() {
                     (m.device, m.at_ms) = (id, now);
                     let text = OpenSession::signed(id, now);
@@ -146,7 +146,7 @@ impl Fleet {
         }
     }
 
-    fn of<M: for<'de> Deserialize<'de>, A>(
+    fn handle<M: for<'de> Deserialize<'de>, A>(
         &mut self,
         json: &str,
         ask: impl FnOnce(&Orchestrator, &mut dyn Transaction, u64, &mut Rng, &mut M) -> Answer<A>,

@@ -91,7 +91,8 @@ impl Names {
             let gone = paths.into_iter().filter(|path| !foreign(path) && !self.item(path));
             return gone.flat_map(|path| missing(&path)).collect();
         }
-        // A name of four words or more is a test's, or a metric's, which may end with a direction.
+        // Names of four words or more are names of tests, or of metrics, which may end with a
+        // direction.
         let is_sentence = span.matches('_').count() >= 3 && has_only(span, "");
         let stem = span.trim_end_matches("_up").trim_end_matches("_down");
         let has_name = |source: &Source| source.text.contains(stem);

@@ -23,14 +23,14 @@ pub fn installed() -> Vec<Installed> {
     let folders = folders();
     let first = |minor: u32| {
         let name = format!("python3.{minor}");
-        folders.iter().map(|folder| folder.join(&name)).find_map(|program| of(minor, program))
+        folders.iter().map(|folder| folder.join(&name)).find_map(|program| checked(minor, program))
     };
     (OLDEST..=NEWEST).filter_map(first).collect()
 }
 
 /// Returns an interpreter if it runs and has this version. Programs that pyenv puts on the path
 /// fail unless their version is selected.
-fn of(minor: u32, program: PathBuf) -> Option<Installed> {
+fn checked(minor: u32, program: PathBuf) -> Option<Installed> {
     let version = version(&program)?;
     version.starts_with(&format!("3.{minor}.")).then_some(Installed { minor, version, program })
 }

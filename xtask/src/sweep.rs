@@ -55,9 +55,9 @@ fn study(program: &Path, folder: &Path, lines: u32) -> anyhow::Result<()> {
         let mut command = Command::new(program);
         command.args(["-q", "run", "comcast/study", "--world", "sim", "--no-cache", "--repeat"]);
         command.arg(repeats).arg("--out").arg(&out);
-        runs.push(Usage::of(&mut command)?);
+        runs.push(Usage::measure(&mut command)?);
         let out = folder.join(format!("sweep-{round}"));
-        sweeps.push(Usage::of(sweep(program, &file).arg("--output").arg(&out))?);
+        sweeps.push(Usage::measure(sweep(program, &file).arg("--output").arg(&out))?);
     }
     let (run, sweep) = (Usage::median(runs), Usage::median(sweeps));
     run.print("underload run");
@@ -77,7 +77,7 @@ fn kill(program: &Path, folder: &Path, cells: u32) -> anyhow::Result<()> {
     fresh_folder(folder)?;
     let file = short_trials(folder, cells)?;
     let (whole, killed) = (folder.join("whole"), folder.join("killed"));
-    let usage = Usage::of(sweep(program, &file).arg("--output").arg(&whole))?;
+    let usage = Usage::measure(sweep(program, &file).arg("--output").arg(&whole))?;
     usage.print("left alone");
     // Late enough that some rows are stored, and early enough that some are missing.
     let after = Duration::from_secs_f64(usage.seconds / f64::from(KILLS + 1));
@@ -95,7 +95,7 @@ fn kill(program: &Path, folder: &Path, cells: u32) -> anyhow::Result<()> {
     let parts = stored.count();
     ensure!(parts > 0, "no kill came after rows had reached the disk; take more cells");
     println!("  {parts} parts were stored");
-    let last = Usage::of(sweep(program, &file).arg("--output").arg(&killed))?;
+    let last = Usage::measure(sweep(program, &file).arg("--output").arg(&killed))?;
     last.print("to the end");
     for table in ["trials.parquet", "cells.parquet"] {
         let [own, other] = [&whole, &killed].map(|folder| fs::read(folder.join(table)));
@@ -114,7 +114,7 @@ fn memory(program: &Path, folder: &Path, cells: u32) -> anyhow::Result<()> {
         fresh_folder(folder)?;
         let file = short_trials(folder, cells)?;
         let out = folder.join("out");
-        Usage::of(sweep(program, &file).arg("--output").arg(&out))?
+        Usage::measure(sweep(program, &file).arg("--output").arg(&out))?
             .print(&format!("{cells} cells"));
     }
     println!();
@@ -155,7 +155,7 @@ struct Usage {
 
 impl Usage {
     /// Runs a command, which must succeed.
-    fn of(command: &mut Command) -> anyhow::Result<Self> {
+    fn measure(command: &mut Command) -> anyhow::Result<Self> {
         let begun = Instant::now();
         let mut child = command.stdout(Stdio::null()).spawn().context("starting the program")?;
         let mut usage = Self { seconds: 0.0, processor_seconds: 0.0, peak_mib: 0.0 };

@@ -28,13 +28,13 @@ pub struct Client {
     /// The network of each orchestrator.
     reaches: Vec<Reach>,
     connected: Connected,
-    session: Option<Opened>,
+    session: Option<CurrentSession>,
     /// A reading of the orchestrator's clock, milliseconds since 1970, and when it was taken.
     clock: Option<(Instant, u64)>,
 }
 
 #[derive(Debug)]
-struct Opened {
+struct CurrentSession {
     text: String,
     key: [u8; 32],
     expires_ms: u64,
@@ -207,7 +207,7 @@ impl Client {
         &mut self,
         orchestrator: usize,
         identity: &Identity,
-    ) -> Result<Opened, Failure> {
+    ) -> Result<CurrentSession, Failure> {
         let open = |client: &mut Self| {
             let body = written(&identity.open_session(client.now_ms()))?;
             client.send(orchestrator, "/v1/session", &body, &[])
@@ -231,7 +231,7 @@ impl Client {
         let key = HEXLOWER.decode(session.key.as_bytes()).ok();
         let key = key.and_then(|key| key.try_into().ok());
         let key = key.ok_or_else(|| not_understood("the session's key is malformed"))?;
-        Ok(Opened { text: session.session, key, expires_ms: session.expires_ms })
+        Ok(CurrentSession { text: session.session, key, expires_ms: session.expires_ms })
     }
 
     fn send(

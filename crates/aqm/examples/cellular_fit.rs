@@ -39,7 +39,7 @@ const QUANTILES: [f64; 5] = [0.05, 0.25, 0.5, 0.75, 0.95];
 const LAGS: [usize; 4] = [1, 5, 10, 50];
 
 impl Summary {
-    fn of(times: &[u64]) -> Self {
+    fn from_times(times: &[u64]) -> Self {
         let end = times.last().copied().unwrap_or(0);
         let bin_nanos = BIN_MS * 1_000_000;
         let mut bins = vec![0.0; (end / bin_nanos) as usize];
@@ -156,11 +156,11 @@ fn print_table(arguments: &[String]) -> Result<(), String> {
     let mut link: Option<Summary> = None;
     for argument in arguments {
         if argument.starts_with("cellular") {
-            let summary = Summary::of(&run_link(argument)?);
+            let summary = Summary::from_times(&run_link(argument)?);
             println!("{}", summary.row(&format!("`{argument}`"), None));
             link = Some(summary);
         } else {
-            let summary = Summary::of(&read_trace(argument)?);
+            let summary = Summary::from_times(&read_trace(argument)?);
             let distance = link.as_ref().map(|link| link.distance(&summary));
             let name = Path::new(argument).file_name().unwrap_or_default().to_string_lossy();
             println!("{}", summary.row(&name, distance));

@@ -8,7 +8,7 @@
 //! |---|---|
 //! | [`time`], [`rate`], [`packet`] | times, rates, what a discipline may know of a packet |
 //! | [`qdisc`] | [`Qdisc`](qdisc::Qdisc): store and schedule; [`Observer`](qdisc::Observer): no packet disappears silently |
-//! | [`aqm`] | [`Aqm`](aqm::Aqm): the decision alone |
+//! | [`aqm`] | [`Aqm`](aqm::Aqm): active queue management, without the storage of packets |
 //! | [`queue`] | the disciplines, and their ways to store packets |
 //! | [`link`] | [`Link`](link::Link): queue, rate process, loss and delay of one direction; [`Tally`](link::tally::Tally): its counters |
 //! | [`remark`] | what devices on a path change in the DSCP and ECN fields of packets |

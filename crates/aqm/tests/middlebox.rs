@@ -10,14 +10,14 @@ use underload_aqm::time::{Span, Time};
 
 /// The packets that a link reported.
 #[derive(Default)]
-struct Told {
+struct Recorder {
     lost: Vec<usize>,
     marked: Vec<usize>,
     /// Packets changed, by rule.
     remarked: [Vec<usize>; Rules::MOST],
 }
 
-impl Observer<usize> for Told {
+impl Observer<usize> for Recorder {
     fn dropped(&mut self, _now: Time, packet: Packet<usize>, reason: DropReason) {
         assert_eq!(reason, DropReason::Loss);
         self.lost.push(packet.payload);
@@ -40,12 +40,12 @@ fn packet(id: usize, tos: u8) -> Packet<usize> {
 }
 
 /// Sends packets with these fields, one per millisecond. Returns the fields on arrival, by packet.
-fn deliver(spec: &str, sent: &[u8]) -> (Vec<(usize, u8)>, Told) {
+fn deliver(spec: &str, sent: &[u8]) -> (Vec<(usize, u8)>, Recorder) {
     let setup = LinkSetup::parse(spec).expect(spec);
     let queue = QueueSetup::parse("fifo", &LinkFacts::default()).expect("a queue");
     let rng = Rng::new(4);
     let mut link = setup.build::<usize>(queue.build(&rng), &rng);
-    let (mut told, mut arrived) = (Told::default(), Vec::new());
+    let (mut told, mut arrived) = (Recorder::default(), Vec::new());
     for (id, byte) in sent.iter().enumerate() {
         link.send(Time::from_millis(id as u64), packet(id, *byte), &mut told);
     }

@@ -269,7 +269,7 @@ fn datagrams_of_nobody_get_no_answer() {
 }
 
 fn browser(test: &str) -> Option<Browser> {
-    let mut browser = Browser::of(test)?;
+    let mut browser = Browser::launch(test)?;
     // The server's certificate is self-signed.
     browser.call("Security.setIgnoreCertificateErrors", json!({ "ignore": true }));
     // Errors of the workers are reported, too.

@@ -89,12 +89,12 @@ impl LowLatencyUpstream {
     /// # Errors
     /// If the file describes no such upstream or the modem rejects a buffer.
     pub fn from_config(config: &Config, modem: &Modem) -> Result<Self, NoLowLatency> {
-        let on = |code| config.of(code).any(|tlv: &Tlv| tlv.as_number() != Some(0));
+        let on = |code| config.settings_of_type(code).any(|tlv: &Tlv| tlv.as_number() != Some(0));
         if on(top::LOW_LATENCY_DISABLE) {
             return Err(NoLowLatency::TurnedOff);
         }
         let encodings: Vec<(&Tlv, &Tlv)> = config
-            .of(top::UPSTREAM_AGGREGATE)
+            .settings_of_type(top::UPSTREAM_AGGREGATE)
             .filter_map(|tlv| Some((tlv, tlv.child(aggregate::LOW_LATENCY)?)))
             .collect();
         let (outer, inner) = match encodings[..] {
@@ -150,7 +150,7 @@ impl LowLatencyUpstream {
 /// The upstream flows that belong to the aggregate `reference`.
 fn members(config: &Config, reference: Option<u64>) -> Vec<(ServiceFlow, &Tlv)> {
     let flows = config
-        .of(top::UPSTREAM_FLOW)
+        .settings_of_type(top::UPSTREAM_FLOW)
         .filter_map(|tlv| Some((ServiceFlow::from_tlv(tlv)?, tlv)))
         .filter(|(flow, _)| reference.is_some() && flow.aggregate.map(u64::from) == reference);
     flows.collect()
@@ -170,7 +170,7 @@ fn proactive(flow: &Tlv) -> Option<Proactive> {
 fn codepoints(config: &Config, reference: u16) -> Result<Vec<u8>, NoLowLatency> {
     let leads = |tlv: &&Tlv| tlv.number(classifier::FLOW_REFERENCE) == Some(reference.into());
     let ranges: Vec<TosRange> = config
-        .of(top::UPSTREAM_CLASSIFIER)
+        .settings_of_type(top::UPSTREAM_CLASSIFIER)
         .filter(leads)
         .flat_map(|tlv| TOS_PATHS.map(|[outer, inner]| tlv.child(outer)?.child(inner)?.as_bytes()))
         .filter_map(|range| range?.try_into().ok())

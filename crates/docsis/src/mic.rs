@@ -92,7 +92,7 @@ impl fmt::Debug for Secret {
 pub enum MicError {
     #[error(transparent)]
     Encode(#[from] EncodeError),
-    #[error("43.6.1 asks for digest type {0}; only type 1 (HMAC-MD5) is supported")]
+    #[error("43.6.1 is digest type {0}; only type 1 (HMAC-MD5) is supported")]
     DigestType(u64),
     #[error("43.6 needs both 43.6.1 (digest type) and 43.6.2 (bitmap)")]
     Incomplete,
@@ -118,7 +118,8 @@ impl Extended {
     /// # Errors
     /// If it has no digest type or no bitmap.
     pub fn from_config(config: &Config) -> Result<Option<Self>, MicError> {
-        let Some(tlv) = config.of(EXTENSION).find_map(|tlv| tlv.child(EXTENDED_MIC)) else {
+        let Some(tlv) = config.settings_of_type(EXTENSION).find_map(|tlv| tlv.child(EXTENDED_MIC))
+        else {
             return Ok(None);
         };
         let digest_type = tlv.number(DIGEST_TYPE).ok_or(MicError::Incomplete)?;
@@ -170,7 +171,7 @@ impl Config {
 
     /// Whether the file's CM MIC is correct. `None` if the file has no CM MIC.
     pub fn has_correct_cm_mic(&self) -> Option<bool> {
-        let stored = self.of(CM_MIC).next()?.as_bytes()?;
+        let stored = self.settings_of_type(CM_MIC).next()?.as_bytes()?;
         Some(self.cm_mic().is_ok_and(|mic| stored == mic))
     }
 
@@ -193,7 +194,7 @@ impl Config {
     fn classic_cmts_mic(&self, secret: &Secret) -> Result<Mic, MicError> {
         let mut message = Vec::new();
         for code in CMTS_MIC_ORDER {
-            for tlv in self.of(code) {
+            for tlv in self.settings_of_type(code) {
                 message.extend(tlv_bytes(tlv)?);
             }
         }
@@ -318,7 +319,7 @@ mod tests {
         let digest = extended.explicit.clone().unwrap();
         assert_eq!(digest, config.extended_mic(&extended, &secret).unwrap());
         assert_eq!(
-            config.of(CMTS_MIC).next().unwrap().as_bytes().unwrap(),
+            config.settings_of_type(CMTS_MIC).next().unwrap().as_bytes().unwrap(),
             config.classic_cmts_mic(&secret).unwrap()
         );
 

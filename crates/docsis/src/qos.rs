@@ -239,7 +239,7 @@ impl ServiceFlow {
 impl Config {
     /// Type 68: the target of upstream flows that have no target, milliseconds.
     pub fn default_target_ms(&self) -> Option<u16> {
-        let setting = self.of(top::DEFAULT_TARGET_BUFFER).next()?;
+        let setting = self.settings_of_type(top::DEFAULT_TARGET_BUFFER).next()?;
         u16::try_from(setting.as_number()?).ok()
     }
 }

@@ -269,7 +269,8 @@ mod tests {
             let tier =
                 Upstream { sustained_bit_per_s, peak_bit_per_s: sustained_bit_per_s, ..TIER };
             let config = tier.configuration(Choice::LowLatency(target_ms));
-            let flows: Vec<_> = config.of(24).filter_map(ServiceFlow::from_tlv).collect();
+            let flows: Vec<_> =
+                config.settings_of_type(24).filter_map(ServiceFlow::from_tlv).collect();
             assert_eq!(flows[1].buffer, None, "the low latency flow's is the modem's");
             flows[0].buffer.and_then(|buffer| buffer.target)
         };
@@ -282,7 +283,7 @@ mod tests {
     #[test]
     fn a_buffer_choice_is_what_the_modem_model_selects() {
         let config = TIER.configuration(Choice::Buffer(51_200));
-        let flow = config.of(24).find_map(ServiceFlow::from_tlv).expect("a flow");
+        let flow = config.settings_of_type(24).find_map(ServiceFlow::from_tlv).expect("a flow");
         let modem = crate::modem::Modem::new(1_024, 262_144).expect("a modem");
         assert_eq!(modem.select(&flow, None), Ok(51_200));
     }

@@ -77,12 +77,12 @@ impl Config {
     }
 
     /// The settings of one type, in file order.
-    pub fn of(&self, code: u8) -> impl Iterator<Item = &Tlv> {
+    pub fn settings_of_type(&self, code: u8) -> impl Iterator<Item = &Tlv> {
         self.tlvs().filter(move |tlv| tlv.code == code)
     }
 
     pub fn has(&self, code: u8) -> bool {
-        self.of(code).next().is_some()
+        self.settings_of_type(code).next().is_some()
     }
 }
 

@@ -99,7 +99,14 @@ fn values_that_do_not_fit_their_length_are_not_encoded() {
     let wide = Config::new([Tlv::bytes(103, vec![0; 300])]).encode().unwrap();
     assert_eq!(wide[..3], [103, 1, 44]);
     assert_eq!(
-        Config::decode(&wide).unwrap().of(103).next().unwrap().as_bytes().unwrap().len(),
+        Config::decode(&wide)
+            .unwrap()
+            .settings_of_type(103)
+            .next()
+            .unwrap()
+            .as_bytes()
+            .unwrap()
+            .len(),
         300
     );
     assert!(Config::new([Tlv::bytes(255, [])]).encode().is_err(), "the end marker is no setting");

@@ -136,7 +136,7 @@ fn settings_have_their_names_units_and_values() {
 #[test]
 fn the_typed_flow_is_what_the_file_says() {
     let config = Config::decode(&bytes(&[common::BUFFER_CONTROL])).unwrap();
-    let flow = ServiceFlow::from_tlv(config.of(24).next().unwrap()).unwrap();
+    let flow = ServiceFlow::from_tlv(config.settings_of_type(24).next().unwrap()).unwrap();
     let mut expected = ServiceFlow::new(Direction::Upstream, 1);
     expected.rates = Rates {
         sustained_bit_per_s: Some(10_000_000),

@@ -185,7 +185,7 @@ const CODES_PER_REQUEST: usize = 1_000;
 const LINES_MAX: usize = 1_000_000;
 
 #[derive(serde::Deserialize)]
-struct Made {
+struct CodesAnswer {
     codes: Vec<String>,
 }
 
@@ -223,7 +223,7 @@ impl Codes {
     fn make(&self, lines: &[Attributes]) -> anyhow::Result<Vec<String>> {
         let makes = if self.server { "server" } else { "device" };
         let message = json!({ "makes": makes, "attributes": lines, "valid_days": self.valid });
-        let made: Made = self.reach.ask("/v1/operator/codes", &message)?;
+        let made: CodesAnswer = self.reach.ask("/v1/operator/codes", &message)?;
         Ok(made.codes)
     }
 }

@@ -52,7 +52,7 @@ pub fn resolve(host: &str, family: Family) -> anyhow::Result<Target> {
     };
     let addresses: Vec<SocketAddr> = found.iter().filter(wanted).copied().collect();
     if addresses.is_empty() {
-        bail!("HOST {name:?} has no address of the family asked for");
+        bail!("HOST {name:?} has no address of the requested family");
     }
     let name =
         if name.contains(':') { format!("[{name}]:{port}") } else { format!("{name}:{port}") };
@@ -72,7 +72,7 @@ pub fn split_port(host: &str, default: u16) -> anyhow::Result<(String, u16)> {
         let port = match port.strip_prefix(':') {
             Some(port) => read_port(port)?,
             None if port.is_empty() => default,
-            None => bail!("HOST: after ']' comes nothing or :PORT"),
+            None => bail!("HOST: expected nothing or :PORT after ']'"),
         };
         return Ok((address.to_owned(), port));
     }

@@ -122,7 +122,7 @@ fn opened(test: &str) -> Option<(Browser, SocketAddr)> {
         eprintln!("SKIPPED {test}: no {}; cargo xtask playground", module.display());
         return None;
     };
-    let browser = Browser::of(test)?;
+    let browser = Browser::launch(test)?;
     Some((browser, serve(files(&bytes))))
 }
 

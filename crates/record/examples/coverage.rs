@@ -83,12 +83,12 @@ fn fleet(rng: &mut Rng, devices: usize, ratio: f64, of_slow: [f64; 2]) -> (Lines
 
 /// The number of intervals, and of those that contain the true value.
 #[derive(Default)]
-struct Held {
+struct Coverage {
     held: u32,
     all: u32,
 }
 
-impl Held {
+impl Coverage {
     fn note(&mut self, low: Option<f64>, high: Option<f64>, truth: f64) {
         if let Some((low, high)) = low.zip(high) {
             self.held += u32::from(low <= truth && truth <= high);
@@ -121,10 +121,12 @@ fn main() {
     let studies = arguments.next().and_then(Result::ok).unwrap_or(500);
     let devices = arguments.next().and_then(Result::ok).unwrap_or(300) as usize;
     let truth = true_quantiles();
-    let (mut ratio, mut like, mut missing) = (Held::default(), Held::default(), Held::default());
-    let mut quantiles = [Held::default(), Held::default(), Held::default(), Held::default()];
+    let (mut ratio, mut like, mut missing) =
+        (Coverage::default(), Coverage::default(), Coverage::default());
+    let mut quantiles =
+        [Coverage::default(), Coverage::default(), Coverage::default(), Coverage::default()];
     let (mut by_line, mut by_test, mut of_ranks) =
-        (Held::default(), Held::default(), Held::default());
+        (Coverage::default(), Coverage::default(), Coverage::default());
     for number in 0..studies {
         let rng = Rng::new(u64::from(number)).child("coverage");
         let (lines, _) = fleet(&mut rng.child("planted"), devices, PLANTED, [0.5, 0.5]);

@@ -258,10 +258,10 @@ mod tests {
     }
 
     fn trend(points: Vec<Point>) -> Trend {
-        of(Followed::LoadP99, points)
+        trend_of(Followed::LoadP99, points)
     }
 
-    fn of(followed: Followed, points: Vec<Point>) -> Trend {
+    fn trend_of(followed: Followed, points: Vec<Point>) -> Trend {
         let latest_s = points.iter().map(|point| point.at_s).max().unwrap_or(0);
         Trend::of("loaded", followed, points, WEEK, latest_s)
     }
@@ -282,7 +282,8 @@ mod tests {
 
     #[test]
     fn less_throughput_is_worse_and_more_is_not() {
-        let is_worse = |late| of(Followed::GoodputUp, points(14, |_| 10.0, late)).is_worse_by(20.0);
+        let is_worse =
+            |late| trend_of(Followed::GoodputUp, points(14, |_| 10.0, late)).is_worse_by(20.0);
         assert!(is_worse(7.9) && !is_worse(8.5) && !is_worse(13.0));
     }
 

@@ -141,7 +141,7 @@ mod tests {
         ratio.interval()
     }
 
-    fn of(trials: &[TrialRecord], name: &str) -> Option<f64> {
+    fn mean_ratio(trials: &[TrialRecord], name: &str) -> Option<f64> {
         interval(trials, Ratio::parse(name)?).map(|ratio| ratio.mean)
     }
 
@@ -161,8 +161,15 @@ mod tests {
             trial(&[("prague", Some(prague), true), ("classic", Some(classic), true)])
         };
         let trials = [shares(30, 10), shares(20, 20)];
-        assert_eq!(of(&trials, "prague/ratio.classic"), Some(2.0), "3 and 1, not 50 over 30");
-        assert_eq!(of(&trials, "classic/ratio.prague"), Some(f64::midpoint(1.0 / 3.0, 1.0)));
+        assert_eq!(
+            mean_ratio(&trials, "prague/ratio.classic"),
+            Some(2.0),
+            "3 and 1, not 50 over 30"
+        );
+        assert_eq!(
+            mean_ratio(&trials, "classic/ratio.prague"),
+            Some(f64::midpoint(1.0 / 3.0, 1.0))
+        );
         let ratio = Ratio::parse("prague/ratio.classic").expect("a ratio");
         let interval = interval(&trials, ratio).expect("two");
         assert_eq!(interval.repeats, 2);
@@ -178,9 +185,17 @@ mod tests {
             ("old-3", Some(15), true),
             ("call", Some(2), false),
         ])];
-        assert_eq!(of(&trials, "prague/ratio.old"), Some(2.0));
-        assert_eq!(of(&trials, "prague-0/ratio.old-3"), Some(2.0), "one of them by its name");
-        assert_eq!(of(&trials, "prague/ratio.call"), Some(20.0), "asked for, any flow counts");
+        assert_eq!(mean_ratio(&trials, "prague/ratio.old"), Some(2.0));
+        assert_eq!(
+            mean_ratio(&trials, "prague-0/ratio.old-3"),
+            Some(2.0),
+            "one of them by its name"
+        );
+        assert_eq!(
+            mean_ratio(&trials, "prague/ratio.call"),
+            Some(20.0),
+            "asked for, any flow counts"
+        );
         let down = shown(&trials[0], Direction::Down);
         let down: Vec<_> = down.iter().map(|(over, ratio)| (over.as_str(), *ratio)).collect();
         assert_eq!(down, [("old-2", 8.0), ("old-3", 40.0 / 15.0)], "no `old-0`: entries");
@@ -193,13 +208,13 @@ mod tests {
         let starved = trial(&[("a", Some(30), true), ("b", Some(0), true)]);
         let unknown = trial(&[("a", Some(30), true), ("b", None, true)]);
         for other in [starved.clone(), unknown, trial(&[("a", Some(30), true)])] {
-            assert_eq!(of(&[fair.clone(), other], "a/ratio.b"), None);
+            assert_eq!(mean_ratio(&[fair.clone(), other], "a/ratio.b"), None);
         }
-        assert_eq!(of(&[starved], "b/ratio.a"), Some(0.0));
+        assert_eq!(mean_ratio(&[starved], "b/ratio.a"), Some(0.0));
         for name in ["a/ratio.", "/ratio.b", "a/ratio.c", "ratio.b", "a/ratio", "a/share.b", ""] {
-            assert_eq!(of(std::slice::from_ref(&fair), name), None, "{name:?}");
+            assert_eq!(mean_ratio(std::slice::from_ref(&fair), name), None, "{name:?}");
         }
-        assert_eq!(of(&[], "a/ratio.b"), None);
-        assert_eq!(of(&[fair], "a/ratio.a"), Some(1.0));
+        assert_eq!(mean_ratio(&[], "a/ratio.b"), None);
+        assert_eq!(mean_ratio(&[fair], "a/ratio.a"), Some(1.0));
     }
 }

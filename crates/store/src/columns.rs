@@ -17,7 +17,7 @@ use crate::values::{optional, required, write_optional, write_required};
 /// The Rust type of a column's values.
 pub trait Value: Sized {
     /// Returns the values of a column of this type; `None` for a column of another type.
-    fn of(column: &Column) -> Option<&[Self]>;
+    fn values(column: &Column) -> Option<&[Self]>;
 }
 
 macro_rules! kinds {
@@ -82,7 +82,7 @@ macro_rules! kinds {
         }
 
         $(impl Value for $type {
-            fn of(column: &Column) -> Option<&[Self]> {
+            fn values(column: &Column) -> Option<&[Self]> {
                 match column {
                     Column::$kind(values) => Some(values),
                     _ => None,
@@ -262,7 +262,7 @@ impl<'a, S: AsRef<str>> Group<'a, S> {
     pub(crate) fn get<V: Value>(&self, name: &str) -> Result<&'a [V], String> {
         let mut columns = self.layout.iter().zip(self.columns);
         let column = columns.find(|((own, _), _)| own.as_ref() == name);
-        let values = column.and_then(|(_, column)| V::of(column));
+        let values = column.and_then(|(_, column)| V::values(column));
         values.ok_or_else(|| format!("its column {name} is missing or of another kind"))
     }
 }

@@ -56,11 +56,11 @@ pub(crate) struct Folder {
     path: PathBuf,
     /// Whether the directory itself was created for this run.
     is_made: bool,
-    made: Mutex<Made>,
+    made: Mutex<CreatedPaths>,
 }
 
 #[derive(Debug, Default)]
-struct Made {
+struct CreatedPaths {
     files: BTreeSet<PathBuf>,
     folders: Vec<PathBuf>,
 }
@@ -75,7 +75,7 @@ impl Folder {
 
     /// Returns the directory of an earlier run, with the files and folders that it created.
     pub(crate) fn resume(path: PathBuf, files: BTreeSet<PathBuf>, folders: Vec<PathBuf>) -> Folder {
-        Folder { path, is_made: false, made: Mutex::new(Made { files, folders }) }
+        Folder { path, is_made: false, made: Mutex::new(CreatedPaths { files, folders }) }
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -147,7 +147,7 @@ impl Folder {
         Ok(())
     }
 
-    fn made(&self) -> MutexGuard<'_, Made> {
+    fn made(&self) -> MutexGuard<'_, CreatedPaths> {
         self.made.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -24,7 +24,7 @@ pub struct Stopped {
 
 impl Stopped {
     /// The status for a signal number.
-    pub fn by(signal: usize) -> Self {
+    pub fn by_signal(signal: usize) -> Self {
         Self { status: u8::try_from(128 + signal).unwrap_or(u8::MAX) }
     }
 }
@@ -51,7 +51,8 @@ impl<T, E: Into<anyhow::Error>> OrBadInput<T> for Result<T, E> {
 
 /// Marks an error as caused by the input.
 pub fn bad_input(error: impl Into<anyhow::Error>) -> anyhow::Error {
-    // Outermost, where `causes` removes it from the message.
+    // The mark is the outermost cause, from where `causes` removes it before the message is
+    // printed.
     error.into().context(BadInput)
 }
 
@@ -71,7 +72,7 @@ pub fn message(error: &anyhow::Error) -> String {
 
 /// Returns the causes without marks, outermost first.
 pub fn causes(error: &anyhow::Error) -> Vec<String> {
-    let marks = [BadInput.to_string(), Stopped::by(0).to_string()];
+    let marks = [BadInput.to_string(), Stopped::by_signal(0).to_string()];
     let causes = error.chain().map(ToString::to_string).filter(|cause| !marks.contains(cause));
     // Causes may quote untrusted files.
     causes.map(|cause| plain_text(&cause)).collect()

@@ -58,7 +58,7 @@ impl Interrupt {
 
     /// Marks an error as caused by the signal.
     pub fn stopped(&self, error: anyhow::Error) -> anyhow::Error {
-        error.context(Stopped::by(self.signal.load(Ordering::Relaxed)))
+        error.context(Stopped::by_signal(self.signal.load(Ordering::Relaxed)))
     }
 }
 

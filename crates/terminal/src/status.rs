@@ -48,7 +48,8 @@ mod tests {
 
     #[test]
     fn what_a_signal_ended_has_its_status_whatever_the_reader_did() {
-        let interrupted = |error: anyhow::Error| error.context(Stopped::by(2)).context("the sweep");
+        let interrupted =
+            |error: anyhow::Error| error.context(Stopped::by_signal(2)).context("the sweep");
         let status = |error| format!("{:?}", code(Err(error)));
         assert_eq!(message(&interrupted(anyhow!("after 1 of 2"))), "the sweep: after 1 of 2");
         assert_eq!(

@@ -140,7 +140,7 @@ pub fn run(wanted: &[&str]) -> anyhow::Result<()> {
                 continue;
             }
         };
-        let runner = start::Runner::of(target);
+        let runner = start::Runner::find(target);
         let ran = start::all(&built, &runner)?;
         rows.extend(built.iter().zip(ran).map(|(it, ran)| Row { path: it.path.clone(), ran }));
         rows.extend(packages(&built, &runner, &folder, epoch)?);

@@ -27,7 +27,7 @@ pub enum Runner {
 
 impl Runner {
     /// Finds the runner of a target.
-    pub fn of(target: Target) -> Self {
+    pub fn find(target: Target) -> Self {
         if std::env::consts::OS == "linux" && std::env::consts::ARCH == target.machine {
             return Self::Here;
         }
@@ -70,7 +70,7 @@ pub fn all(built: &[Built], runner: &Runner) -> anyhow::Result<Vec<String>> {
         let whole = of(Program::Whole).context("the whole program")?;
         let fleet = of(Program::Fleet).context("the program of fleets")?;
         let job = Job { runner, folder: &folder, whole: &whole.path, fleet: &fleet.path };
-        job.of(built).with_context(|| built.path.display().to_string())
+        job.run(built).with_context(|| built.path.display().to_string())
     };
     let outcome = built.iter().map(ran).collect();
     let _ = fs::remove_dir_all(&folder);
@@ -86,7 +86,7 @@ struct Job<'a> {
 }
 
 impl Job<'_> {
-    fn of(&self, built: &Built) -> anyhow::Result<String> {
+    fn run(&self, built: &Built) -> anyhow::Result<String> {
         let version = self.said(&built.path, &["--version"])?;
         if !version.starts_with("underload") || !version.contains(env!("CARGO_PKG_VERSION")) {
             bail!("--version says {version:?}");

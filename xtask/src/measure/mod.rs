@@ -83,7 +83,7 @@ fn row(case: &str, tool: &str, result: &str, goal: &str, met: Option<bool>) {
 }
 
 /// Returns the latency that a tool measured.
-fn of(tool: Tool, latencies: &[(Tool, Latency)]) -> Option<&Latency> {
+fn latency_of(tool: Tool, latencies: &[(Tool, Latency)]) -> Option<&Latency> {
     latencies.iter().find(|(other, _)| *other == tool).map(|(_, latency)| latency)
 }
 
@@ -172,7 +172,8 @@ impl Comparison {
         let others = finish(others)?;
         let ours = Ours::parse(&ours.finish()?)?;
         let latency = ours.latency("load")?;
-        let met = of(Tool::Ping, &others).map(|ping| (ping.p50_ms - latency.p50_ms).abs() <= 2.0);
+        let met =
+            latency_of(Tool::Ping, &others).map(|ping| (ping.p50_ms - latency.p50_ms).abs() <= 2.0);
         row(case, "underload", &format!("{latency}{}", ours.doubt), "p50 2 ms from ping's", met);
         for (tool, latency) in &others {
             row(case, tool.name(), &latency.to_string(), "", None);
@@ -196,7 +197,8 @@ impl Comparison {
         let others = finish(others)?;
         let ours = Ours::parse(&ours.finish()?)?;
         let latency = ours.latency("idle")?;
-        let met = of(Tool::Ping, &others).map(|ping| (ping.p90_ms - latency.p90_ms).abs() <= 5.0);
+        let met =
+            latency_of(Tool::Ping, &others).map(|ping| (ping.p90_ms - latency.p90_ms).abs() <= 5.0);
         row(case, "underload", &format!("{latency}{}", ours.doubt), "p90 5 ms from ping's", met);
         for (tool, latency) in &others {
             row(case, tool.name(), &latency.to_string(), "", None);

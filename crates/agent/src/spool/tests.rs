@@ -175,7 +175,7 @@ fn a_flipped_bit_loses_one_result_and_its_epoch_and_is_counted() {
 
 /// The return values of an action on a faulty disk.
 #[derive(Debug, Default)]
-struct Told {
+struct Progress {
     kept: Vec<u64>,
     tried: u64,
     delivered: BTreeSet<(u32, u64)>,
@@ -183,8 +183,8 @@ struct Told {
 }
 
 /// Stores results of runs from `first` on and acknowledges some.
-fn work(root: &Path, count: u64, padding: usize) -> Told {
-    let mut told = Told::default();
+fn work(root: &Path, count: u64, padding: usize) -> Progress {
+    let mut told = Progress::default();
     let Ok(mut spool) = Spool::open(root, BYTES_MIN, NOW_S + 1) else { return told };
     for run in 101..=100 + count {
         let _ = spool.note_request(run);

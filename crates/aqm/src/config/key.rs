@@ -113,7 +113,7 @@ pub trait Quantity {
     const KIND: Kind;
 
     /// Converts a parsed or default value; `None` if the value is missing or of another kind.
-    fn of(value: Option<Value>) -> Option<Self::Value>;
+    fn from_value(value: Option<Value>) -> Option<Self::Value>;
 }
 
 /// A parameter that may be absent.
@@ -122,10 +122,10 @@ impl<T: Quantity> Quantity for Option<T> {
 
     const KIND: Kind = T::KIND;
 
-    fn of(value: Option<Value>) -> Option<Self::Value> {
+    fn from_value(value: Option<Value>) -> Option<Self::Value> {
         match value {
             None => Some(None),
-            value => T::of(value).map(Some),
+            value => T::from_value(value).map(Some),
         }
     }
 }
@@ -179,7 +179,7 @@ macro_rules! choices {
 
             const KIND: $crate::config::Kind = $crate::config::Kind::Choice(&[$($word),*]);
 
-            fn of(value: Option<$crate::config::Value>) -> Option<$Value> {
+            fn from_value(value: Option<$crate::config::Value>) -> Option<$Value> {
                 match value? {
                     $($crate::config::Value::Choice($word) => Some($value),)*
                     _ => None,
@@ -230,7 +230,7 @@ macro_rules! quantities {
 
             const KIND: Kind = Kind::$kind;
 
-            fn of(value: Option<Value>) -> Option<Self::Value> {
+            fn from_value(value: Option<Value>) -> Option<Self::Value> {
                 match value? {
                     Value::$kind(value) => Some(value),
                     _ => None,
@@ -261,7 +261,7 @@ impl Quantity for PacketsOrBytes {
 
     const KIND: Kind = Kind::Limit;
 
-    fn of(value: Option<Value>) -> Option<Self> {
+    fn from_value(value: Option<Value>) -> Option<Self> {
         match value? {
             Value::Packets(packets) => Some(Self::Packets(packets)),
             Value::Bytes(bytes) => Some(Self::Bytes(bytes)),
@@ -275,7 +275,7 @@ impl Quantity for BytesOrSpan {
 
     const KIND: Kind = Kind::BytesOrSpan;
 
-    fn of(value: Option<Value>) -> Option<Self> {
+    fn from_value(value: Option<Value>) -> Option<Self> {
         match value? {
             Value::Bytes(bytes) => Some(Self::Bytes(bytes)),
             Value::Span(span) => Some(Self::Span(span)),

@@ -282,7 +282,7 @@ impl Values {
         let param = key.param();
         let listed = self.definition.all_params().find(|listed| listed.key == param.key);
         let read = listed.filter(|listed| listed.kind == T::KIND);
-        match read.and_then(|listed| T::of(self.find(listed))) {
+        match read.and_then(|listed| T::from_value(self.find(listed))) {
             Some(value) => value,
             None => panic!("the table of `{}` lacks {param:?}", self.definition.name),
         }

@@ -180,9 +180,9 @@ mod tests {
     }
 
     #[derive(Default)]
-    struct Told(Vec<(u32, &'static str)>);
+    struct Recorder(Vec<(u32, &'static str)>);
 
-    impl Observer<u32> for Told {
+    impl Observer<u32> for Recorder {
         fn dropped(&mut self, _now: Time, packet: Packet<u32>, reason: DropReason) {
             self.0.push((packet.payload, reason.name()));
         }
@@ -195,7 +195,7 @@ mod tests {
     #[test]
     fn verdicts_mean_on_arrival_and_at_the_head_what_they_say() {
         let mut queue = own(|_| Box::new(ByFlow));
-        let mut told = Told::default();
+        let mut told = Recorder::default();
         let mut number = 0;
         for len in [500, 1_500] {
             for (flow, ecn) in

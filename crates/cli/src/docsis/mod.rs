@@ -277,7 +277,8 @@ impl Try {
             .or_bad_input()?;
         let modem = Modem::new(self.block, self.limit).or_bad_input()?;
         let default_ms = config.default_target_ms();
-        let flows = config.of(Direction::Upstream.flow_code()).map(ServiceFlow::from_tlv);
+        let flows =
+            config.settings_of_type(Direction::Upstream.flow_code()).map(ServiceFlow::from_tlv);
         let outcomes: Vec<Outcome> =
             flows.map(|flow| outcome(&modem, flow.as_ref(), default_ms)).collect();
         if self.json {

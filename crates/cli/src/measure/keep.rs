@@ -11,7 +11,7 @@ use underload_store::RunDir;
 use underload_store::series::{Member, Series};
 use underload_terminal::console::{count, note, warning};
 
-use underload_line::history::kept::{self as removed, Kept};
+use underload_line::history::removed::{self, RunNumbers};
 use underload_terminal::quantity::{duration, size};
 
 /// The highest number of runs that are removed at a time, so that a clock that is wrong for an hour
@@ -158,12 +158,12 @@ impl Keeper {
     }
 }
 
-fn numbers(run: &Path) -> Result<Kept, String> {
+fn numbers(run: &Path) -> Result<RunNumbers, String> {
     let record = RunDir::read_record(run).map_err(|error| format!("{:#}", anyhow!(error)))?;
     if !record.complete {
         return Err("the run is incomplete".to_owned());
     }
-    Kept::of(run, &record).map_err(str::to_owned)
+    RunNumbers::from_record(run, &record).map_err(str::to_owned)
 }
 
 /// Returns the runs to remove, oldest first, each with the reason. The newest run and `made`, the
@@ -304,7 +304,7 @@ mod tests {
         for (name, started) in
             [("day-01", "2026-01-01T00:00:00Z"), ("day-02", "2025-01-02T00:00:00Z")]
         {
-            let numbers = Kept::of(Path::new(name), &record(started)).unwrap();
+            let numbers = RunNumbers::from_record(Path::new(name), &record(started)).unwrap();
             removed::add(directory.path(), &numbers).unwrap();
         }
         keeper.prune();

@@ -41,7 +41,8 @@ mod tests {
         let mut push = |value| stability.push(value);
         assert!(![10.0, 50.0, 100.0, 100.0, 100.0].map(&mut push).contains(&true));
         let settled = (0..10).position(|_| push(100.0));
-        // 87.5, 100, 100, 100 deviate by 5.4 from 96.9; after that, the ramp has left the averages.
+        // The averages 87.5, 100, 100, 100 deviate by 5.4 from their mean 96.9. The next ones no
+        // longer include the ramp.
         assert_eq!(settled, Some(3));
     }
 }

@@ -12,7 +12,8 @@ const LONG_DRAIN_US: u64 = 100_000;
 const UNSOLICITED: [u8; 2] = [5, 6];
 
 pub(super) fn check(checker: &mut Checker<'_>) {
-    let all_aqm_off = checker.config.of(top::AQM_DISABLE).any(|tlv| tlv.as_number() == Some(1));
+    let all_aqm_off =
+        checker.config.settings_of_type(top::AQM_DISABLE).any(|tlv| tlv.as_number() == Some(1));
     for FlowNode { node, flow } in checker.flows() {
         let buffer = checker.inside(&node, &[flow::BUFFER_CONTROL]);
         if let (Some(buffer), Some(control)) = (buffer, flow.buffer) {

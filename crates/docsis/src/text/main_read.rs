@@ -173,7 +173,7 @@ impl Parser {
         match value::unhex(&word) {
             Ok(bytes) if bytes.len() == length => Ok(bytes),
             Ok(bytes) => {
-                self.fail(format!("TlvLength says {length}, TlvValue has {} bytes", bytes.len()))
+                self.fail(format!("TlvLength is {length}, but TlvValue has {} bytes", bytes.len()))
             }
             Err(error) => self.fail(error.to_string()),
         }

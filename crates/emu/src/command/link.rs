@@ -161,7 +161,7 @@ impl LinkCommand {
         };
         let (ended, elapsed) = std::thread::scope(|scope| {
             let watching = scope.spawn(|| watch(&gateway, &target, watcher));
-            let ended = attend(child, signals, &target, &is_abandoned)
+            let ended = wait_and_forward_signals(child, signals, &target, &is_abandoned)
                 .inspect_err(|_| *locked(&target.stage) = Stage::Over);
             let elapsed = begin.elapsed();
             watching.thread().unpark();
@@ -416,7 +416,7 @@ struct SignalThread {
 /// Waits for the command, while a thread forwards signals of this process. Ctrl-C and Ctrl-\\ reach
 /// a command in the same terminal directly. Once the command has ended, the first signal sets
 /// `is_abandoned`, and the second one ends this process.
-fn attend(
+fn wait_and_forward_signals(
     mut child: Child,
     signals: SigSet,
     target: &Target,

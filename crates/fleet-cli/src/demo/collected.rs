@@ -28,7 +28,7 @@ pub(super) struct Account {
 const DEVICES_MAX: usize = 1_000;
 
 impl Collected {
-    pub(super) fn of(place: &Place) -> anyhow::Result<Self> {
+    pub(super) fn new(place: &Place) -> anyhow::Result<Self> {
         Ok(Self { archive: place.archive().context("the store")? })
     }
 
@@ -97,7 +97,7 @@ impl Account {
         self.outcomes.values().sum()
     }
 
-    pub(super) fn of(&self, outcome: Outcome) -> u64 {
+    pub(super) fn count(&self, outcome: Outcome) -> u64 {
         self.outcomes.get(&outcome).copied().unwrap_or(0)
     }
 
@@ -147,7 +147,7 @@ mod tests {
     fn an_account_names_every_outcome_that_there_was() {
         let outcomes = BTreeMap::from([(Outcome::Measured, 5), (Outcome::Refused, 2)]);
         let account = Account { outcomes, owed: 1 };
-        assert_eq!((account.stored(), account.of(Outcome::Missed)), (7, 0));
+        assert_eq!((account.stored(), account.count(Outcome::Missed)), (7, 0));
         assert_eq!(account.words(), "5 measured, 2 refused");
         assert_eq!(Account::default().words(), "no run is over yet");
     }

@@ -224,7 +224,7 @@ impl Demo {
         for home in homes.iter_mut().skip(HOMES_WITH_PEOPLE / 2).step_by(HOMES_WITH_PEOPLE) {
             home.move_in()?;
         }
-        let collected = Collected::of(&place)?;
+        let collected = Collected::new(&place)?;
         let mishaps = Vec::new();
         Ok(Self { desk, homes, collected, plans, mishaps, servers, for_homes, service })
     }
@@ -324,7 +324,8 @@ impl Demo {
                 eprintln!("      p99 beside an upload, {}: {p99}", plan.name);
             }
         }
-        let (invalid, measured) = (account.of(Outcome::Invalid), account.of(Outcome::Measured));
+        let (invalid, measured) =
+            (account.count(Outcome::Invalid), account.count(Outcome::Measured));
         let is_slow = invalid * 100 > (invalid + measured) * INVALID_MUCH_PERCENT;
         let warns = is_slow && !has_warned && invalid >= 3;
         if warns {

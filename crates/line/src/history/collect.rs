@@ -9,8 +9,8 @@ use anyhow::{Context, anyhow, bail};
 use underload_record::history::{Followed, Labelled, Level, Mark, Point, Trend, Windows};
 use underload_store::RunDir;
 
-use super::kept::{self, Kept, KeptStep};
 use super::marks;
+use super::removed::{self, RunNumbers, StepNumbers};
 
 /// The number of the latest runs that are read: five years at one run every two hours.
 const RUNS_MAX: usize = 22_000;
@@ -108,26 +108,28 @@ pub fn collect(directory: &Path, now_s: i64) -> anyhow::Result<Collected> {
     let folders = folders(directory, &mut collected.skipped)?;
     // Numbers of removed runs. A run whose removal was interrupted is in both places, and counts
     // once.
-    let mut found = kept::read(directory).unwrap_or_else(|error| {
+    let mut found = removed::read(directory).unwrap_or_else(|error| {
         collected.skipped.push(error.to_string());
         Vec::new()
     });
     if folders.is_empty() && found.is_empty() {
         bail!("{}: there are no runs in it", directory.display());
     }
-    let mut removed: BTreeMap<String, Vec<Kept>> = BTreeMap::new();
-    for kept in &found {
-        removed.entry(kept.run.clone()).or_default().push(kept.clone());
+    let mut removed: BTreeMap<String, Vec<RunNumbers>> = BTreeMap::new();
+    for numbers in &found {
+        removed.entry(numbers.run.clone()).or_default().push(numbers.clone());
     }
     for folder in folders {
         let name = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let read = RunDir::read_record(&folder).map_err(anyhow::Error::from);
-        let kept = read.and_then(|record| Kept::of(&folder, &record).map_err(|it| anyhow!(it)));
-        match kept {
+        let numbers = read
+            .and_then(|record| RunNumbers::from_record(&folder, &record).map_err(|it| anyhow!(it)));
+        match numbers {
             // The removal of this run was interrupted. Its name alone does not prove that: where
             // the clock restarts at each boot, a later run may get the name of a removed one.
-            Ok(kept) if removed.get(&name).is_some_and(|of_name| of_name.contains(&kept)) => {}
-            Ok(kept) => found.push(kept),
+            Ok(numbers) if removed.get(&name).is_some_and(|of_name| of_name.contains(&numbers)) => {
+            }
+            Ok(numbers) => found.push(numbers),
             Err(_) if removed.contains_key(&name) => {}
             Err(error) => {
                 // Errors about files already contain the path.
@@ -139,16 +141,16 @@ pub fn collect(directory: &Path, now_s: i64) -> anyhow::Result<Collected> {
         }
     }
     // Steps of several presets may share a name.
-    let presets: BTreeSet<&str> = found.iter().map(|kept| kept.name.as_str()).collect();
-    for kept in &found {
-        match run_of(kept, presets.len() > 1, now_s) {
+    let presets: BTreeSet<&str> = found.iter().map(|numbers| numbers.name.as_str()).collect();
+    for numbers in &found {
+        match run_of(numbers, presets.len() > 1, now_s) {
             Ok(run) if !run.steps.is_empty() => collected.runs.push(run),
             Err(Some(wrong_clock)) => collected.skipped.push(wrong_clock),
             // The reason is useless for a removed run, because nobody can look at its files.
-            _ if removed.contains_key(&kept.run) => {}
+            _ if removed.contains_key(&numbers.run) => {}
             _ => {
-                let time = &kept.started;
-                collected.skipped.push(format!("the run of {time}: none of its steps is valid"));
+                let time = &numbers.started;
+                collected.skipped.push(format!("the run of {time}: no step is valid"));
             }
         }
     }
@@ -179,8 +181,8 @@ fn folders(directory: &Path, skipped: &mut Vec<String>) -> anyhow::Result<Vec<Pa
 
 /// A run with its steps. If `is_mixed`, the name of the preset precedes each step's name. The error
 /// says that a clock was wrong; it is `None` if the time cannot be parsed.
-fn run_of(kept: &Kept, is_mixed: bool, now_s: i64) -> Result<Run, Option<String>> {
-    let at_s = kept.at_s().ok_or(None)?;
+fn run_of(numbers: &RunNumbers, is_mixed: bool, now_s: i64) -> Result<Run, Option<String>> {
+    let at_s = numbers.at_s().ok_or(None)?;
     // A run with such a time would sort as the first or the latest of all, and every other run
     // would be compared with it.
     let when = if at_s < EARLIEST_S {
@@ -191,13 +193,13 @@ fn run_of(kept: &Kept, is_mixed: bool, now_s: i64) -> Result<Run, Option<String>
         None
     };
     if let Some(when) = when {
-        return Err(Some(format!("the run of {}, {when}", kept.started)));
+        return Err(Some(format!("the run of {}, {when}", numbers.started)));
     }
-    let preset = kept.name.trim_start_matches("measure/");
+    let preset = numbers.name.trim_start_matches("measure/");
     let prefix = if is_mixed { format!("{preset}: ") } else { String::new() };
-    let step = |step: &KeptStep| (format!("{prefix}{}", step.step), Kept::values(step));
-    let label = crate::label(&kept.label).unwrap_or_default();
-    Ok(Run { at_s, label, steps: kept.steps.iter().map(step).collect() })
+    let step = |step: &StepNumbers| (format!("{prefix}{}", step.step), RunNumbers::values(step));
+    let label = crate::label(&numbers.label).unwrap_or_default();
+    Ok(Run { at_s, label, steps: numbers.steps.iter().map(step).collect() })
 }
 
 #[cfg(test)]
@@ -221,19 +223,19 @@ mod tests {
     #[test]
     fn a_clock_that_was_wrong_does_not_hide_a_line_that_became_worse() {
         let directory = tempfile::tempdir().unwrap();
-        let step = |value: f64| KeptStep {
+        let step = |value: f64| StepNumbers {
             step: "up".to_owned(),
             values: BTreeMap::from([(Followed::LoadP99.name().to_owned(), value)]),
         };
         let add = |at_s: i64, value: f64| {
-            let kept = Kept {
+            let numbers = RunNumbers {
                 run: at_s.to_string(),
                 started: jiff::Timestamp::from_second(at_s).unwrap().to_string(),
                 name: "measure/quick".to_owned(),
                 label: if value > 50.0 { "wifi" } else { "" }.to_owned(),
                 steps: vec![step(value)],
             };
-            kept::add(directory.path(), &kept).unwrap();
+            removed::add(directory.path(), &numbers).unwrap();
         };
         let start_s = EARLIEST_S + 86_400;
         for run in 0..60 {

@@ -1,14 +1,14 @@
 //! The stored runs of a line over weeks.
 //!
 //! - [`collect()`]: reads run directories and returns numbers over time.
-//! - [`kept`]: the numbers that remain of a run whose directory was removed.
+//! - [`removed`]: the numbers that remain of a run whose directory was removed.
 //! - [`marks`]: dated remarks such as "new router".
 //! - [`sentence`]: sentences about them.
 
 mod collect;
-pub mod kept;
 mod lines;
 pub mod marks;
+pub mod removed;
 mod sentences;
 
 use serde_json::{Value, json};

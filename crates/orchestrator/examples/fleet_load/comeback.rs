@@ -34,7 +34,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const HOUR_MS: u64 = 3_600_000;
 
 #[derive(Debug, Default)]
-struct Told {
+struct Tally {
     /// Number of answers by request and status.
     answers: BTreeMap<(&'static str, u16), u64>,
     no_answer: u64,
@@ -45,7 +45,7 @@ struct Told {
     done_ms: Vec<u32>,
 }
 
-type Shared = Arc<Mutex<Told>>;
+type Shared = Arc<Mutex<Tally>>;
 
 /// Results of an agent: one to three.
 fn spooled(number: u32) -> u64 {
@@ -102,7 +102,7 @@ pub fn run(agents: u32, within_s: u32) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn lock(told: &Shared) -> std::sync::MutexGuard<'_, Told> {
+fn lock(told: &Shared) -> std::sync::MutexGuard<'_, Tally> {
     told.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

@@ -72,14 +72,14 @@ impl std::fmt::Debug for dyn Work {
     }
 }
 
-struct Asked<A, F> {
+struct QueuedRequest<A, F> {
     needs: Needs,
     work: F,
     answer: Option<A>,
     reply: oneshot::Sender<Result<A, NotDone>>,
 }
 
-impl<A, F> Work for Asked<A, F>
+impl<A, F> Work for QueuedRequest<A, F>
 where
     A: Send,
     F: FnMut(&mut Turn<'_>) -> Result<A, StoreError> + Send,
@@ -139,7 +139,7 @@ impl Writers {
         work: impl FnMut(&mut Turn<'_>) -> Result<A, StoreError> + Send + 'static,
     ) -> Result<A, NotDone> {
         let (reply, answer) = oneshot::channel();
-        let asked = Asked { needs, work, answer: None, reply };
+        let asked = QueuedRequest { needs, work, answer: None, reply };
         let queue = &self.queues[(sender % self.queues.len().max(1) as u64) as usize];
         queue.try_send(Box::new(asked)).map_err(|_| NotDone::Full)?;
         // A thread that ends without an answer has not committed the request.
@@ -174,11 +174,11 @@ struct Writer {
     clock: Clock,
     rng: Rng,
     tell: Tell,
-    told: Option<Told>,
+    told: Option<ReportedFailure>,
 }
 
 /// The latest reported failure.
-struct Told {
+struct ReportedFailure {
     words: String,
     at_ms: u64,
     is_over: bool,
@@ -260,7 +260,7 @@ impl Writer {
                 });
                 if !is_known {
                     (self.tell)(&format!("a request failed: {words}"));
-                    *told = Some(Told { words, at_ms: now_ms, is_over: false });
+                    *told = Some(ReportedFailure { words, at_ms: now_ms, is_over: false });
                 }
             }
         }

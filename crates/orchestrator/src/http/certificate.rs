@@ -44,11 +44,11 @@ pub fn server_config(
 struct Reloaded {
     provider: Arc<CryptoProvider>,
     files: [PathBuf; 2],
-    held: Mutex<Held>,
+    held: Mutex<LoadedCertificate>,
 }
 
 #[derive(Debug)]
-struct Held {
+struct LoadedCertificate {
     certified: Arc<CertifiedKey>,
     stamps: [Option<Stamp>; 2],
     looked: Instant,
@@ -61,9 +61,9 @@ impl Reloaded {
     fn new(certificate: &Path, key: &Path) -> Result<Self, CertificateError> {
         let provider = Arc::new(provider::default_provider());
         let files = [certificate.to_owned(), key.to_owned()];
-        let stamps = files.each_ref().map(|path| Stamp::of(path));
+        let stamps = files.each_ref().map(|path| Stamp::read(path));
         let certified = read(&files, &provider)?;
-        let held = Mutex::new(Held { certified, stamps, looked: Instant::now() });
+        let held = Mutex::new(LoadedCertificate { certified, stamps, looked: Instant::now() });
         Ok(Self { provider, files, held })
     }
 
@@ -71,7 +71,7 @@ impl Reloaded {
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         if now.saturating_duration_since(held.looked) >= LOOK_INTERVAL {
             held.looked = now;
-            let stamps = self.files.each_ref().map(|path| Stamp::of(path));
+            let stamps = self.files.each_ref().map(|path| Stamp::read(path));
             // If only one of the files is replaced yet, they do not match: retry at the next check.
             if stamps != held.stamps
                 && let Ok(certified) = read(&self.files, &self.provider)
@@ -115,7 +115,7 @@ struct Stamp {
 }
 
 impl Stamp {
-    fn of(path: &Path) -> Option<Self> {
+    fn read(path: &Path) -> Option<Self> {
         let of = |facts: Metadata| Self { modified: facts.modified().ok(), file: facts.ino() };
         std::fs::metadata(path).ok().map(of)
     }

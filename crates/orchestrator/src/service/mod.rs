@@ -18,7 +18,7 @@ use crate::http::{self, Config, Core, Limits, Running, StartError, Tell, system_
 use crate::operator::{self, Role, TokenName};
 use crate::pages::{self, LEAST_DEVICES};
 use crate::random;
-use crate::store::{Opened, Place};
+use crate::store::{Connections, Place};
 use background::Background;
 use desk::Desk;
 
@@ -57,7 +57,7 @@ impl Service {
     /// one in the state directory.
     pub fn start(setup: Setup) -> Result<Self, StartError> {
         let opened = setup.store.open(setup.archive.as_deref(), setup.retention)?;
-        let Opened { mut stores, archives, housekeeping } = opened;
+        let Connections { mut stores, archives, housekeeping } = opened;
         let clock = system_clock();
         let limits = setup.limits.within(raise_descriptor_limit(setup.limits.descriptors()));
         if let Some(store) = stores.first_mut() {

@@ -341,7 +341,7 @@ fn visit_cells(
         for mut row in rows {
             after = (row.long()?, row.long()?, row.long()?);
             if let Some(key) = keys.get(&after.2) {
-                see((after.0 as u32, after.1 as u8, key), &CellBytes::of(row)?)?;
+                see((after.0 as u32, after.1 as u8, key), &CellBytes::from_row(row)?)?;
             }
         }
         if is_last {

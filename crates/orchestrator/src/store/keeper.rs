@@ -136,9 +136,9 @@ impl Keeper {
         let mut sums: BTreeMap<SumPlace, Cell> = sums.collect();
         let places: Vec<_> = sums.keys().map(SumPlace::values).collect();
         for mut row in self.database.query(&SUMS.get(), &places)? {
-            let place = SumPlace::of(&mut row)?;
+            let place = SumPlace::from_row(&mut row)?;
             if let Some(sum) = sums.get_mut(&place) {
-                sum.merge(&CellBytes::of(row)?.read()?);
+                sum.merge(&CellBytes::from_row(row)?.read()?);
             }
         }
         let rows = sums.iter().map(|(place, cell)| {
@@ -169,7 +169,7 @@ impl Keeper {
         let mut values = after.values();
         values.push(limit.into());
         let rows = self.database.query(sql, &[values])?;
-        rows.into_iter().map(|mut row| SumPlace::of(&mut row)).collect()
+        rows.into_iter().map(|mut row| SumPlace::from_row(&mut row)).collect()
     }
 
     pub(super) fn delete_sums(&mut self, places: &[SumPlace]) -> Result<(), StoreError> {

@@ -29,6 +29,6 @@ pub(crate) use files::summed_words;
 pub use housekeeping::{Did, Housekeeping, Work};
 pub use keeper::Keeper;
 pub use open::SqlStore;
-pub use place::{NotAPlace, Opened, Place};
+pub use place::{Connections, NotAPlace, Place};
 pub use rollup::RolledUp;
 pub(crate) use rollup::needs_results;

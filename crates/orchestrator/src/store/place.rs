@@ -26,7 +26,7 @@ pub enum Place {
 pub struct NotAPlace;
 
 /// The connections of an orchestrator to its store.
-pub struct Opened {
+pub struct Connections {
     /// Connections for concurrent transactions.
     pub stores: Vec<Box<dyn Store>>,
     /// Connections for concurrent queries.
@@ -41,7 +41,11 @@ const READERS: usize = 3;
 impl Place {
     /// Opens the store for an orchestrator, and creates it if it is missing. `archive` is that of
     /// [`SqlStore::housekeeping`].
-    pub fn open(&self, archive: Option<&Path>, retention: Retention) -> Result<Opened, StoreError> {
+    pub fn open(
+        &self,
+        archive: Option<&Path>,
+        retention: Retention,
+    ) -> Result<Connections, StoreError> {
         let (store, writers) = match self {
             Self::Sqlite(directory) => (SqlStore::sqlite(directory)?, 1),
             Self::Postgres(url) => (SqlStore::postgres(url)?, WRITERS),
@@ -53,7 +57,7 @@ impl Place {
         for _ in 1..writers {
             stores.push(self.beside()?);
         }
-        Ok(Opened { stores, archives, housekeeping })
+        Ok(Connections { stores, archives, housekeeping })
     }
 
     /// Opens the store for a short change, also while an orchestrator uses it.

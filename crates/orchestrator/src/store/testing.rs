@@ -164,6 +164,24 @@ pub(super) fn many(devices: u64, each: u64) -> Vec<StoredResult> {
     (0..devices * each).map(|n| result(n % devices, n / devices)).collect()
 }
 
+/// Checks the queries of devices by their attributes, on a store of the devices 0 to 59.
+pub(super) fn finds_devices(archive: &mut dyn Archive) {
+    let wanted = |name: &str, value: &str| Filter {
+        attributes: BTreeMap::from([(name.to_owned(), value.to_owned())]),
+        ..Filter::default()
+    };
+    assert_eq!(archive.count_devices(&wanted("tier", "20/200")).expect("counted"), 20);
+    assert_eq!(archive.count_devices(&wanted("id", "1")).expect("counted"), 0);
+    let values = archive.values("model", 10).expect("values");
+    assert_eq!(values, [("model-0".to_owned(), 30), ("model-1".to_owned(), 30)]);
+    let model = wanted("model", "model-1");
+    let first = archive.devices(&model, None, 20).expect("devices");
+    let rest = archive.devices(&model, first.last().map(|d| d.id), 20).expect("devices");
+    assert_eq!((first.len(), rest.len()), (20, 10));
+    let all: Vec<_> = first.iter().chain(&rest).map(|device| device.id).collect();
+    assert!(all.is_sorted_by(|one, next| one < next));
+}
+
 /// Returns queries of sums by all dimensions and filters that a page may use.
 fn questions() -> Vec<(Filter, Vec<Dimension>)> {
     let filter = Filter::default();

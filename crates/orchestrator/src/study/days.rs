@@ -130,7 +130,7 @@ impl Days {
                     names.iter().position(|other| other.load == IDLE && other.dscp == name.dscp);
                 let Some(idle) = idle else { continue };
                 let is_measured = |place| full.iter().any(|run| run.has(place));
-                match Class::of(&full, idle, place) {
+                match Class::from_runs(&full, idle, place) {
                     Some(class) => of_day.push((place, class)),
                     None if is_measured(idle) && is_measured(place) => {
                         line.classes.entry(place).or_default().days_lost += 1;
@@ -162,7 +162,7 @@ struct Class {
 }
 
 impl Class {
-    fn of(runs: &[&Run], idle: usize, loaded: usize) -> Option<Self> {
+    fn from_runs(runs: &[&Run], idle: usize, loaded: usize) -> Option<Self> {
         let idle_p50 = quantile(runs, idle, 0.5)?;
         Some(Self { idle_p50, loaded_p99: quantile(runs, loaded, 0.99)? })
     }

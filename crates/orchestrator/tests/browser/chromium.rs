@@ -53,7 +53,7 @@ fn program() -> Option<String> {
 
 impl Browser {
     /// Opens a browser for a test; `None`, with a report of the skip, if it is missing.
-    pub fn of(test: &str) -> Option<Self> {
+    pub fn launch(test: &str) -> Option<Self> {
         let program = program();
         if program.is_none() {
             eprintln!("SKIPPED {test}: no Chromium (apt install chromium, or UNDERLOAD_CHROMIUM)");

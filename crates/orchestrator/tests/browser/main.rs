@@ -49,7 +49,7 @@ fn pages() -> [(&'static str, String); 8] {
 #[test]
 fn every_page_is_without_faults_on_a_desk_and_in_a_hand_by_day_and_night() {
     let test = "every_page_is_without_faults_on_a_desk_and_in_a_hand_by_day_and_night";
-    let Some(mut browser) = Browser::of(test) else { return };
+    let Some(mut browser) = Browser::launch(test) else { return };
     let (served, _) = served(SIZE);
     let axe = chromium::axe(test);
     // Pictures for developers who change a page.
@@ -80,7 +80,7 @@ fn save(path: &Path, picture: &[u8]) {
 #[test]
 fn filters_and_values_come_without_loading_the_page_again() {
     let test = "filters_and_values_come_without_loading_the_page_again";
-    let Some(mut browser) = Browser::of(test) else { return };
+    let Some(mut browser) = Browser::launch(test) else { return };
     let (served, _) = served(SIZE);
     browser.screen(Screen::Desktop, false);
     log_in(&mut browser, &served);
@@ -135,7 +135,7 @@ fn filters_and_values_come_without_loading_the_page_again() {
 
 #[test]
 fn a_page_follows_what_happens() {
-    let Some(mut browser) = Browser::of("a_page_follows_what_happens") else { return };
+    let Some(mut browser) = Browser::launch("a_page_follows_what_happens") else { return };
     let (served, mut store) = served(Size { devices: 20, days: 2, probes: 20 });
     browser.screen(Screen::Desktop, false);
     log_in(&mut browser, &served);
@@ -156,7 +156,7 @@ fn a_page_follows_what_happens() {
 
 #[test]
 fn pages_are_whole_without_a_script() {
-    let Some(mut browser) = Browser::of("pages_are_whole_without_a_script") else { return };
+    let Some(mut browser) = Browser::launch("pages_are_whole_without_a_script") else { return };
     let (served, _) = served(SIZE);
     browser.screen(Screen::Desktop, false);
     browser.call("Emulation.setScriptExecutionDisabled", json!({ "value": true }));
@@ -173,7 +173,9 @@ fn pages_are_whole_without_a_script() {
 
 #[test]
 fn pages_of_many_devices_are_painted_soon() {
-    let Some(mut browser) = Browser::of("pages_of_many_devices_are_painted_soon") else { return };
+    let Some(mut browser) = Browser::launch("pages_of_many_devices_are_painted_soon") else {
+        return;
+    };
     let devices = std::env::var("UNDERLOAD_BROWSER_DEVICES").ok();
     let devices = devices.map_or(1_000, |count| count.parse().expect("a number of devices"));
     let folder = underload_disk::faults::private_tempdir().expect("a folder");
@@ -211,7 +213,7 @@ fn pages_of_many_devices_are_painted_soon() {
 #[test]
 #[ignore = "writes the pictures of the docs, by hand"]
 fn pictures_for_the_docs() {
-    let mut browser = Browser::of("pictures_for_the_docs").expect("it was asked for");
+    let mut browser = Browser::launch("pictures_for_the_docs").expect("it was asked for");
     let folder = std::env::var_os("UNDERLOAD_PICTURES").map(PathBuf::from).expect("a folder");
     let (served, _) = served(Size { devices: 2_000, ..SIZE });
     for (name, path, screen, is_dark) in [

@@ -74,7 +74,7 @@ fn hostile() -> Served {
 #[test]
 fn what_strangers_wrote_is_text_everywhere() {
     let served = hostile();
-    let session = Session::of(&served, &served.operator);
+    let session = Session::new(&served, &served.operator);
     let mut shown = 0;
     let device = format!("/devices/{}", synthetic::id(1));
     for path in ["/", "/devices", "/servers", "/plans", &device, "/study"] {
@@ -106,7 +106,7 @@ fn what_strangers_wrote_is_text_everywhere() {
 #[test]
 fn no_filters_of_a_viewer_lead_to_few_homes() {
     let served = served();
-    let viewer = Session::of(&served, &served.viewer);
+    let viewer = Session::new(&served, &served.viewer);
     let (mut shown, mut refused) = (0, 0);
     for region in ["", "north", "south", SMALL_REGION] {
         for rest in ["", "&model=TG3482G", "&tier=10/300", "&firmware=6.5", "&measured=PIE-like"] {
@@ -153,7 +153,7 @@ fn at_least(path: &str, body: &str) -> usize {
 #[test]
 fn addresses_that_are_too_long_or_lead_elsewhere_are_refused() {
     let served = served();
-    let session = Session::of(&served, &served.operator);
+    let session = Session::new(&served, &served.operator);
     let long = "x".repeat(60_000);
     for (path, statuses) in [
         (format!("/study?model={long}"), vec![400, 414, 431]),
@@ -196,7 +196,7 @@ fn a_session_is_none_that_somebody_else_chose() {
 #[test]
 fn a_thousand_who_wait_for_events_keep_nobody_from_reading() {
     let served = served();
-    let session = Session::of(&served, &served.viewer);
+    let session = Session::new(&served, &served.viewer);
     let mut waiting = Vec::new();
     let mut turned_away = 0;
     for _ in 0..1_000 {
@@ -215,7 +215,7 @@ fn a_thousand_who_wait_for_events_keep_nobody_from_reading() {
     assert!((1..=32).contains(&waiting.len()) && turned_away >= 968, "{}", waiting.len());
     assert_eq!(session.get("/study").status, 200);
     // The page of another visitor receives an event about the change.
-    let other = Session::of(&served, &served.operator);
+    let other = Session::new(&served, &served.operator);
     let mut stream = TcpStream::connect(served.address).expect("it listens");
     write!(stream, "GET /live HTTP/1.1\r\nHost: x\r\n{}\r\n", other.cookie).expect("it reads");
     let mut status = [0; 12];

@@ -67,7 +67,7 @@ fn says(session: &Session<'_>, path: &str) -> String {
 fn a_viewer_learns_nothing_of_a_home_that_did_not_measure() {
     let served = served();
     let (viewer, operator) =
-        (Session::of(&served, &served.viewer), Session::of(&served, &served.operator));
+        (Session::new(&served, &served.viewer), Session::new(&served, &served.operator));
     for path in ["/overview.json?plan=solo", "/study.json?plan=solo", "/overview?plan=solo"] {
         let answer = viewer.get(path);
         assert_eq!((answer.status, operator.get(path).status), (403, 200), "{path}");
@@ -88,7 +88,7 @@ fn a_viewer_learns_nothing_of_a_home_that_did_not_measure() {
 fn a_sentence_says_whether_there_is_nothing_or_nothing_to_be_shown() {
     let served = served();
     let (viewer, operator) =
-        (Session::of(&served, &served.viewer), Session::of(&served, &served.operator));
+        (Session::new(&served, &served.viewer), Session::new(&served, &served.operator));
     for page in ["overview", "study"] {
         let of = |dscp: u8| format!("/{page}.json?plan={PLAN}&load=upload&dscp={dscp}");
         let nothing = "Nothing was measured with the upstream full since ";
@@ -150,7 +150,7 @@ fn what_is_kept_as_sums_only_is_told() {
 
     let archives = (0..2).map(|_| Box::new(store.archive().expect("one")) as _).collect();
     let served = serve(store, archives, 0).expect("it is served");
-    let operator = Session::of(&served, &served.operator);
+    let operator = Session::new(&served, &served.operator);
     let study_of = |rest: &str| {
         let path = format!("/study.json?plan={PLAN}&load=upload&{rest}");
         operator.json(&path)["says"].to_string()

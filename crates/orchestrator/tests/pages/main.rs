@@ -88,7 +88,7 @@ struct Session<'a> {
 }
 
 impl<'a> Session<'a> {
-    fn of(served: &'a Served, token: &str) -> Self {
+    fn new(served: &'a Served, token: &str) -> Self {
         let answer = log_in(served.address, token);
         assert_eq!((answer.status, answer.headers["location"].as_str()), (303, "/study"));
         Self { served, cookie: format!("Cookie: {}\r\n", answer.cookie()) }
@@ -122,7 +122,7 @@ fn column(page: &Value, table: &str, name: &str) -> Vec<(String, Value)> {
 #[test]
 fn every_page_shows_what_was_collected_with_units_and_counts() {
     let served = served();
-    let session = Session::of(&served, &served.operator);
+    let session = Session::new(&served, &served.operator);
     let device = format!("/devices/{}", synthetic::id(0));
     for (path, words) in [
         ("/", "99 of 100 round trips took at most"),
@@ -161,7 +161,7 @@ fn glue(path: &str) -> &str {
 #[test]
 fn the_same_filters_give_the_same_numbers_as_page_json_and_csv() {
     let served = served();
-    let session = Session::of(&served, &served.operator);
+    let session = Session::new(&served, &served.operator);
     let all = session.json("/study.json?by=cohort&load=upload&dscp=0&plan=comcast-study");
     let p99 = column(&all, "groups", "p99_ms");
     let of = |name: &str| {
@@ -197,7 +197,7 @@ fn the_same_filters_give_the_same_numbers_as_page_json_and_csv() {
 #[test]
 fn a_list_of_devices_goes_on_where_it_ended() {
     let served = served();
-    let session = Session::of(&served, &served.operator);
+    let session = Session::new(&served, &served.operator);
     let first = session.get("/devices");
     let (_, rest) = first.body.split_once("rel=\"next\" href=\"").expect("there are more");
     let next = rest.split('"').next().expect("an address").replace("&amp;", "&");
@@ -216,7 +216,7 @@ fn a_list_of_devices_goes_on_where_it_ended() {
 fn a_viewer_sees_groups_and_no_homes() {
     let served = served();
     let (viewer, operator) =
-        (Session::of(&served, &served.viewer), Session::of(&served, &served.operator));
+        (Session::new(&served, &served.viewer), Session::new(&served, &served.operator));
     let device = format!("/devices/{}", synthetic::id(0));
     for path in ["/devices", "/devices.csv", &device] {
         assert_eq!(viewer.get(path).status, 403, "{path}");
@@ -295,8 +295,8 @@ fn another_sites_page_uses_up_no_attempts_of_its_visitor() {
 #[test]
 fn only_an_operator_acts_and_only_from_a_form_of_his_own() {
     let served = served();
-    let operator = Session::of(&served, &served.operator);
-    let viewer = Session::of(&served, &served.viewer);
+    let operator = Session::new(&served, &served.operator);
+    let viewer = Session::new(&served, &served.viewer);
     let form = operator.get("/plans").field("form");
     let stop = format!("form={form}&plan={PLAN}");
     let elsewhere = "Origin: https://evil.example\r\n";
@@ -349,7 +349,7 @@ fn only_an_operator_acts_and_only_from_a_form_of_his_own() {
 #[test]
 fn a_plan_with_mistakes_keeps_its_text_and_a_check_applies_nothing() {
     let served = served();
-    let operator = Session::of(&served, &served.operator);
+    let operator = Session::new(&served, &served.operator);
     let form = operator.get("/plans").field("form");
     let send = |text: &str, what: &str| {
         let text: String = form_urlencoded::byte_serialize(text.as_bytes()).collect();
@@ -378,7 +378,7 @@ fn a_plan_with_mistakes_keeps_its_text_and_a_check_applies_nothing() {
 #[test]
 fn questions_that_make_no_sense_are_refused_with_the_reason() {
     let served = served();
-    let session = Session::of(&served, &served.operator);
+    let session = Session::new(&served, &served.operator);
     for (path, status) in [
         ("/study?by=mood", 400),
         ("/study?modell=x", 400),
@@ -402,7 +402,7 @@ fn questions_that_make_no_sense_are_refused_with_the_reason() {
 fn a_fleet_without_anything_is_shown_as_such() {
     let store = Memory::new();
     let served = serve(store.clone(), vec![Box::new(store)], 0).expect("memory keeps it");
-    let session = Session::of(&served, &served.viewer);
+    let session = Session::new(&served, &served.viewer);
     for (path, words) in [
         ("/", "No run was due"),
         ("/study", "Nothing was measured"),

@@ -57,7 +57,7 @@ pub fn fill(store: &mut dyn Store, size: Size) -> Result<(), StoreError> {
             tx.put_device(&device)?;
             for day in 1..=size.days {
                 results.extend([STUDY, PLAN].map(|plan| {
-                    let run = Run { plan, queue: Queue::of(number), day };
+                    let run = Run { plan, queue: Queue::of_device(number), day };
                     result(&device, run, size, &mut rng)
                 }));
             }
@@ -110,7 +110,7 @@ enum Queue {
 }
 
 impl Queue {
-    fn of(number: u32) -> Self {
+    fn of_device(number: u32) -> Self {
         match number % 4 {
             0 => Self::LowLatency,
             2 => Self::Pie,
@@ -164,7 +164,7 @@ fn device(number: u32, rng: &mut Rng) -> Device {
     let regions = ["north", "south", "east"];
     let region = if small { SMALL_REGION } else { regions[number as usize % regions.len()] };
     let (up, down) = if number.is_multiple_of(4) { (10, 300) } else { (35, 800) };
-    let queue = Queue::of(number);
+    let queue = Queue::of_device(number);
     let (configured, measured) = queue.words();
     Device {
         id: id(number),
@@ -206,7 +206,7 @@ fn device(number: u32, rng: &mut Rng) -> Device {
 pub fn measured(number: u32, size: Size) -> (Device, StoredResult) {
     let mut rng = Rng::new(9);
     let device = device(number, &mut rng);
-    let run = Run { plan: PLAN, queue: Queue::of(number), day: size.days + 1 };
+    let run = Run { plan: PLAN, queue: Queue::of_device(number), day: size.days + 1 };
     loop {
         let result = result(&device, run, size, &mut rng);
         if result.result.outcome == Outcome::Measured {

@@ -82,7 +82,7 @@ fn written(run: RunData) -> (TempDir, String) {
 #[test]
 fn reports_are_without_faults_on_a_desk_and_in_a_hand_by_day_and_night() {
     let test = "reports_are_without_faults_on_a_desk_and_in_a_hand_by_day_and_night";
-    let Some(mut browser) = Browser::of(test) else { return };
+    let Some(mut browser) = Browser::launch(test) else { return };
     let axe = chromium::axe(test);
     let mut faults = Vec::new();
     for (name, run) in [("small", small()), ("large", large())] {
@@ -104,7 +104,7 @@ const MOST_SCREENS: f64 = 12.0;
 #[test]
 fn a_page_of_many_arms_is_short_and_its_arms_are_sorted_and_filtered() {
     let test = "a_page_of_many_arms_is_short_and_its_arms_are_sorted_and_filtered";
-    let Some(mut browser) = Browser::of(test) else { return };
+    let Some(mut browser) = Browser::launch(test) else { return };
     let (_folder, address) = written(large());
     browser.screen(Screen::Desktop, false);
     browser.open(&address);
@@ -134,7 +134,9 @@ fn a_page_of_many_arms_is_short_and_its_arms_are_sorted_and_filtered() {
 
 #[test]
 fn curves_are_pointed_at_and_switched_off() {
-    let Some(mut browser) = Browser::of("curves_are_pointed_at_and_switched_off") else { return };
+    let Some(mut browser) = Browser::launch("curves_are_pointed_at_and_switched_off") else {
+        return;
+    };
     let (_folder, address) = written(small());
     browser.screen(Screen::Desktop, false);
     browser.open(&address);
@@ -160,7 +162,7 @@ fn curves_are_pointed_at_and_switched_off() {
 
 #[test]
 fn the_parts_of_a_box_are_no_curves_to_switch() {
-    let Some(mut browser) = Browser::of("the_parts_of_a_box_are_no_curves_to_switch") else {
+    let Some(mut browser) = Browser::launch("the_parts_of_a_box_are_no_curves_to_switch") else {
         return;
     };
     let names = ["pie/near", "pie/far", "fifo/near", "fifo/far"].map(str::to_owned);
@@ -188,7 +190,7 @@ fn the_parts_of_a_box_are_no_curves_to_switch() {
 #[test]
 fn without_a_script_everything_is_there_and_on_paper_nothing_is_folded() {
     let test = "without_a_script_everything_is_there_and_on_paper_nothing_is_folded";
-    let Some(mut browser) = Browser::of(test) else { return };
+    let Some(mut browser) = Browser::launch(test) else { return };
     let (_folder, address) = written(small());
     browser.screen(Screen::Desktop, false);
     browser.call("Emulation.setScriptExecutionDisabled", json!({ "value": true }));
@@ -211,7 +213,7 @@ const HOSTILE: &str = "</metadata><img src=x onerror=\"document.title='owned'\">
 #[test]
 fn words_of_strangers_stay_words_in_what_the_script_writes() {
     let test = "words_of_strangers_stay_words_in_what_the_script_writes";
-    let Some(mut browser) = Browser::of(test) else { return };
+    let Some(mut browser) = Browser::launch(test) else { return };
     let names: Vec<String> = (0..14).map(|number| format!("{number}{HOSTILE}")).collect();
     let run = run_of(&names, DOCSIS_PIE, |record| {
         record.scenario.plots = vec![PlotRecord {

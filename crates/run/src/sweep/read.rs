@@ -157,7 +157,8 @@ impl Sweep {
     fn blame(&self, fault: &Fault, levels: &[Level]) -> Fault {
         let axis = self.axis_of(&fault.key);
         let Some(axis) = axis else { return Fault::new("scenario", fault.to_string()) };
-        let of_key = ["unknown key", "not a key", "no flow", "no hop", "the variant", "the scenario"];
+        let of_key =
+            ["unknown key", "not a key", "no flow", "no hop", "the variant", "the scenario"];
         if of_key.iter().any(|start| fault.problem.starts_with(start)) {
             return Fault::new(format!("axis[{axis}].key"), fault.to_string());
         }

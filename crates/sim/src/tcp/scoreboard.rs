@@ -153,7 +153,7 @@ impl Scoreboard {
 
     /// Returns the time of the latest transmission of the oldest segment.
     pub(super) fn oldest_sent(&self) -> Option<Time> {
-        (self.first < self.next).then(|| self.at(self.first).at)
+        (self.first < self.next).then(|| self.sent(self.first).at)
     }
 
     /// Returns whether no segment is sacked, lost or retransmitted.
@@ -164,17 +164,17 @@ impl Scoreboard {
     /// Prefetches the records of the oldest segment and the oldest retransmission.
     #[inline]
     pub(super) fn prefetch_oldest(&self) {
-        prefetch(self.at(self.first));
+        prefetch(self.sent(self.first));
         if let Some(oldest) = self.retransmissions.front() {
             prefetch(oldest);
         }
     }
 
-    fn at(&self, sequence: u32) -> &Sent {
+    fn sent(&self, sequence: u32) -> &Sent {
         &self.ring[sequence as usize & (self.ring.len() - 1)]
     }
 
-    fn at_mut(&mut self, sequence: u32) -> &mut Sent {
+    fn sent_mut(&mut self, sequence: u32) -> &mut Sent {
         let mask = self.ring.len() - 1;
         &mut self.ring[sequence as usize & mask]
     }
@@ -187,7 +187,7 @@ impl Scoreboard {
             self.grow();
         }
         let sequence = self.next;
-        *self.at_mut(sequence) = Sent {
+        *self.sent_mut(sequence) = Sent {
             at: departure.now,
             window_opened: departure.window_opened,
             delivered_at: departure.delivered_at,
@@ -202,7 +202,7 @@ impl Scoreboard {
 
     /// Records a retransmission and returns the segment's payload bytes.
     pub(super) fn send_again(&mut self, sequence: u32, departure: &Departure) -> u16 {
-        let sent = self.at_mut(sequence);
+        let sent = self.sent_mut(sequence);
         let was_retransmitting = sent.flags & RETRANSMITTING != 0;
         let was_waiting = waits(sent.flags);
         sent.at = departure.now;
@@ -219,7 +219,7 @@ impl Scoreboard {
 
     /// Returns the highest segment that is not selectively acknowledged.
     pub(super) fn last_unsacked(&self) -> Option<u32> {
-        (self.first..self.next).rev().find(|&sequence| self.at(sequence).flags & SACKED == 0)
+        (self.first..self.next).rev().find(|&sequence| self.sent(sequence).flags & SACKED == 0)
     }
 
     /// Returns the first lost segment without a retransmission in flight.
@@ -230,7 +230,7 @@ impl Scoreboard {
 
     fn find_lost(&mut self) -> Option<u32> {
         let from = self.lost_hint.max(self.first);
-        let found = (from..self.next).find(|&sequence| waits(self.at(sequence).flags));
+        let found = (from..self.next).find(|&sequence| waits(self.sent(sequence).flags));
         debug_assert!(found.is_some(), "{} segments wait", self.waiting);
         self.lost_hint = found.unwrap_or(self.next);
         found
@@ -243,7 +243,7 @@ impl Scoreboard {
         self.acknowledge_run(end, delivery);
         while self.first < end {
             let sequence = self.first;
-            let sent = *self.at(sequence);
+            let sent = *self.sent(sequence);
             if sent.flags & SACKED == 0 {
                 let once = sent.flags & RETRANSMITTED == 0;
                 delivered(delivery, &sent, sequence);
@@ -272,7 +272,7 @@ impl Scoreboard {
         let mut bytes = 0;
         let mut sequence = first;
         while sequence < end {
-            let sent = self.at(sequence);
+            let sent = self.sent(sequence);
             if sent.flags & !APP_LIMITED != 0 {
                 break;
             }
@@ -283,11 +283,11 @@ impl Scoreboard {
         if count == 0 {
             return;
         }
-        let last = *self.at(sequence - 1);
+        let last = *self.sent(sequence - 1);
         delivered(delivery, &last, sequence - 1);
         delivery.delivered += count - 1;
         delivery.first_original = Some(first);
-        delivery.first_sent = Some(self.at(first).at);
+        delivery.first_sent = Some(self.sent(first).at);
         delivery.last_sent = Some(last.at);
         delivery.acknowledged += count;
         delivery.acknowledged_bytes += bytes;
@@ -322,7 +322,7 @@ impl Scoreboard {
     }
 
     fn sack_one(&mut self, sequence: u32, highest_before: u32, delivery: &mut Delivery) {
-        let sent = *self.at(sequence);
+        let sent = *self.sent(sequence);
         if sent.flags & SACKED != 0 {
             return;
         }
@@ -336,7 +336,7 @@ impl Scoreboard {
         }
         self.uncount(sent.flags);
         self.sacked += 1;
-        self.at_mut(sequence).flags = (sent.flags & (RETRANSMITTED | APP_LIMITED)) | SACKED;
+        self.sent_mut(sequence).flags = (sent.flags & (RETRANSMITTED | APP_LIMITED)) | SACKED;
     }
 
     fn uncount(&mut self, flags: u8) {
@@ -352,7 +352,7 @@ impl Scoreboard {
         let mut losses = Losses::default();
         while self.unjudged < self.next {
             let sequence = self.unjudged;
-            let sent = *self.at(sequence);
+            let sent = *self.sent(sequence);
             if sent.flags & (SACKED | LOST | RETRANSMITTED) == 0 {
                 if (sent.at, sequence) >= (view.sent_at, view.sequence) {
                     break;
@@ -379,7 +379,7 @@ impl Scoreboard {
     /// not lost. After an undone timeout such a segment has no `RETRANSMITTING` flag.
     fn is_under_way(&self, sequence: u32, at: Time) -> bool {
         sequence >= self.first && {
-            let sent = self.at(sequence);
+            let sent = self.sent(sequence);
             let lost = waits(sent.flags);
             sent.flags & RETRANSMITTED != 0 && sent.flags & SACKED == 0 && !lost && sent.at == at
         }
@@ -392,17 +392,17 @@ impl Scoreboard {
             return false;
         }
         out.lost += 1;
-        out.lost_again += u32::from(self.at(sequence).flags & RETRANSMITTED != 0);
+        out.lost_again += u32::from(self.sent(sequence).flags & RETRANSMITTED != 0);
         self.mark_lost(sequence);
         true
     }
 
     fn mark_lost(&mut self, sequence: u32) {
-        let flags = self.at(sequence).flags;
+        let flags = self.sent(sequence).flags;
         self.retransmitting -= u32::from(flags & RETRANSMITTING != 0);
         self.lost += u32::from(flags & LOST == 0);
         self.waiting += u32::from(!waits(flags));
-        self.at_mut(sequence).flags = (flags | LOST) & !RETRANSMITTING;
+        self.sent_mut(sequence).flags = (flags | LOST) & !RETRANSMITTING;
         self.lost_hint = self.lost_hint.min(sequence);
     }
 
@@ -410,7 +410,7 @@ impl Scoreboard {
     /// round trip and reordering window (RFC 8985 section 6.3). The others are still in flight.
     pub(super) fn mark_overdue(&mut self, view: &RackView) {
         for sequence in self.first..self.next {
-            let sent = self.at(sequence);
+            let sent = self.sent(sequence);
             let overdue = sequence == self.first || sent.at + view.patience <= view.now;
             if overdue && sent.flags & SACKED == 0 {
                 self.mark_lost(sequence);
@@ -423,7 +423,7 @@ impl Scoreboard {
     pub(super) fn forget_losses(&mut self) {
         self.retransmissions.clear();
         for sequence in self.first..self.next {
-            let sent = self.at_mut(sequence);
+            let sent = self.sent_mut(sequence);
             sent.flags &= !LOST;
             let (at, flags) = (sent.at, sent.flags);
             if flags & (RETRANSMITTED | SACKED) == RETRANSMITTED {
@@ -442,7 +442,7 @@ impl Scoreboard {
         let mut ring = vec![Sent::default(); self.ring.len() * 2];
         let mask = ring.len() - 1;
         for sequence in self.first..self.next {
-            ring[sequence as usize & mask] = *self.at(sequence);
+            ring[sequence as usize & mask] = *self.sent(sequence);
         }
         self.ring = ring;
     }

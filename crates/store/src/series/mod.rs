@@ -48,7 +48,7 @@ struct Named {
 /// The content of `made.json`.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Made {
+struct RunMark {
     version: u32,
     series: String,
     /// The name of the run's directory. A copy under another name belongs to the user.
@@ -136,7 +136,7 @@ impl Series {
         let found = entries(run).map_err(StoreError::io(run, "read"))?;
         // Other files belong to the user.
         let files = found.into_iter().filter(|name| is_file_of_run(name)).collect();
-        let made = Made {
+        let made = RunMark {
             version: VERSION,
             series: self.name.clone(),
             run: name,
@@ -218,7 +218,7 @@ impl Series {
                 "it has no {MADE}: an incomplete run, one of an earlier version, or no run"
             ));
         }
-        let made: Made =
+        let made: RunMark =
             read_json(&path.join(MADE)).map_err(|reason| format!("{MADE}: {reason}"))?;
         if made.version != VERSION || made.series != self.name {
             return Err("a run of another series".to_owned());

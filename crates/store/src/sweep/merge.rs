@@ -127,7 +127,7 @@ impl SweepDir {
         if self.manifest.complete {
             let layout = self.manifest.columns.layout();
             return table(&self.path.join(TRIALS), &layout, stop, &mut |columns| {
-                take(SweepRows::of(&layout, columns))
+                take(SweepRows::from_columns(&layout, columns))
             });
         }
         let mut order: Vec<(Range<u64>, usize, Range<usize>)> = Vec::new();

@@ -306,7 +306,7 @@ impl SweepDir {
             let mut trials = Vec::new();
             for position in 0..reader.num_row_groups() {
                 let columns = table_file::read_group(&reader, position, &layout[..1])?;
-                trials.extend_from_slice(columns.first().and_then(i64::of).unwrap_or_default());
+                trials.extend_from_slice(columns.first().and_then(i64::values).unwrap_or_default());
             }
             segments(&self.manifest, &trials)
         };

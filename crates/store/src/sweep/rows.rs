@@ -139,7 +139,7 @@ impl SweepRows {
         Self { layout: Arc::clone(layout), columns: columns::empty(layout) }
     }
 
-    pub(super) fn of(layout: &Layout, columns: Vec<Column>) -> Self {
+    pub(super) fn from_columns(layout: &Layout, columns: Vec<Column>) -> Self {
         Self { layout: Arc::clone(layout), columns }
     }
 
@@ -217,7 +217,8 @@ impl SweepRows {
         let mut rows = Self::empty(&layout);
         let reader = table_file::reader(Bytes::from(bytes), &layout)?;
         for position in 0..reader.num_row_groups() {
-            let group = Self::of(&layout, table_file::read_group(&reader, position, &layout)?);
+            let group =
+                Self::from_columns(&layout, table_file::read_group(&reader, position, &layout)?);
             rows.extend(&group, 0..group.len());
         }
         Ok(rows)

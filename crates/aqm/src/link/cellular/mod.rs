@@ -171,7 +171,7 @@ impl Process {
         let volatility_squared = u128::from(config.volatility.bits_per_second()).pow(2);
         let spread =
             |nanos: u64| (volatility_squared * u128::from(nanos) / NANOS_PER_SECOND).isqrt() as u64;
-        // The stationary variance of the pulled motion is volatility^2 * reversion / 2.
+        // The stationary variance of the reverting motion is volatility^2 * reversion / 2.
         let long_run_deviation = config.reversion.map(|time| spread(time.as_nanos() / 2));
         let keep_q32 = config.reversion.map_or(ONE_Q32, |time| {
             let ratio_q16 =

@@ -319,7 +319,7 @@ impl<P> Qdisc<P> for Cake<P> {
     fn enqueue(&mut self, now: Time, packet: Packet<P>, observer: &mut dyn Observer<P>) -> Admit {
         self.stats.offered.add(packet.meta.len);
         let isolation = self.config.isolation;
-        let tin = self.config.tins.of(packet.meta.dscp.value());
+        let tin = self.config.tins.tin(packet.meta.dscp.value());
         let place = Place { tin, queue: self.tins[tin].flow_of(&packet.meta, isolation) };
         self.wake(now, tin);
         let node = self.store(now, place, packet);

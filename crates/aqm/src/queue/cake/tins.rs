@@ -36,7 +36,7 @@ impl Tins {
 
     /// Returns the tin of a codepoint. A higher tin has precedence within its share.
     #[inline]
-    pub const fn of(self, codepoint: u8) -> usize {
+    pub const fn tin(self, codepoint: u8) -> usize {
         let codepoint = codepoint & 63;
         match self {
             Self::BestEffort => 0,
@@ -146,17 +146,17 @@ mod tests {
             (CS6, 2, 3, 7),
             (CS7, 2, 3, 7),
         ] {
-            let tins = [Tins::Three, Tins::Four, Tins::Eight].map(|tins| tins.of(codepoint));
+            let tins = [Tins::Three, Tins::Four, Tins::Eight].map(|tins| tins.tin(codepoint));
             assert_eq!(tins, [three, four, eight], "{codepoint}");
         }
-        assert_eq!([7, 8, 63].map(|codepoint| Tins::Precedence.of(codepoint)), [0, 1, 7]);
-        assert_eq!(Tins::BestEffort.of(46), 0);
+        assert_eq!([7, 8, 63].map(|codepoint| Tins::Precedence.tin(codepoint)), [0, 1, 7]);
+        assert_eq!(Tins::BestEffort.tin(46), 0);
     }
 
     #[test]
     fn every_codepoint_has_a_tin_that_exists() {
         for tins in [Tins::BestEffort, Tins::Precedence, Tins::Three, Tins::Four, Tins::Eight] {
-            let highest = (0..=u8::MAX).map(|codepoint| tins.of(codepoint)).max();
+            let highest = (0..=u8::MAX).map(|codepoint| tins.tin(codepoint)).max();
             assert_eq!(highest, Some(tins.count() - 1), "{tins:?}");
         }
     }

@@ -551,12 +551,12 @@ mod tests {
 
     /// Codepoints of packets that were moved to the classic queue, and bins of those that left.
     #[derive(Default)]
-    struct Told {
+    struct Recorder {
         sanctioned: Vec<(u8, Span)>,
         bins: [[u32; 2]; 2],
     }
 
-    impl Observer<u32> for Told {
+    impl Observer<u32> for Recorder {
         fn dropped(&mut self, _now: Time, _packet: Packet<u32>, _reason: DropReason) {}
 
         fn sanctioned(&mut self, _now: Time, packet: &Packet<u32>, score: Span) {
@@ -574,7 +574,7 @@ mod tests {
             sanctioned_dscp: Dscp::new(7),
             ..DocsisLldConfig::for_rate(Rate::from_megabits_per_second(10))
         };
-        let (mut queue, mut told) = (DocsisLld::new(config, &Rng::new(1)), Told::default());
+        let (mut queue, mut told) = (DocsisLld::new(config, &Rng::new(1)), Recorder::default());
         for _ in 0..20 {
             queue.enqueue(Time::ZERO, packet(1_250, Ecn::NotEct, 45), &mut told);
         }
@@ -597,7 +597,7 @@ mod tests {
             histograms: [LatencyEdges::new(&[100]), None],
             ..DocsisLldConfig::for_rate(Rate::from_megabits_per_second(10))
         };
-        let (mut queue, mut told) = (DocsisLld::new(config, &Rng::new(1)), Told::default());
+        let (mut queue, mut told) = (DocsisLld::new(config, &Rng::new(1)), Recorder::default());
         for (at_us, dscp) in [(0, 45), (0, 0), (1, 45), (1_000, 45)] {
             queue.enqueue(Time::from_micros(at_us), packet(200, Ecn::NotEct, dscp), &mut told);
         }

@@ -49,7 +49,7 @@ impl Rates {
 mod tests {
     use super::*;
 
-    fn of(megabits: u64) -> FlowRates {
+    fn sustained(megabits: u64) -> FlowRates {
         FlowRates {
             sustained: Some(Rate::from_megabits_per_second(megabits)),
             ..FlowRates::UNLIMITED
@@ -78,15 +78,15 @@ mod tests {
     #[test]
     fn a_rate_of_its_own_bounds_what_the_low_latency_flow_is_taken_to_use() {
         // The low latency flow counts with at most 2 of 10 Mbit/s, whatever it sent: 8 are left.
-        assert_eq!(delay_ms(of(2), NONE, 1_600_000), 12);
-        assert_eq!(delay_ms(of(2), NONE, 16_000), 11, "1 Mbit/s was counted");
+        assert_eq!(delay_ms(sustained(2), NONE, 1_600_000), 12);
+        assert_eq!(delay_ms(sustained(2), NONE, 16_000), 11, "1 Mbit/s was counted");
     }
 
     #[test]
     fn a_rate_of_its_own_bounds_what_the_classic_flow_gets() {
-        assert_eq!(delay_ms(NONE, of(4), 0), 25);
-        assert_eq!(delay_ms(NONE, of(4), 128_000), 50, "8 Mbit/s were counted, 2 are left");
-        assert_eq!(delay_ms(NONE, of(40), 0), 10, "never more than the aggregate");
+        assert_eq!(delay_ms(NONE, sustained(4), 0), 25);
+        assert_eq!(delay_ms(NONE, sustained(4), 128_000), 50, "8 Mbit/s were counted, 2 are left");
+        assert_eq!(delay_ms(NONE, sustained(40), 0), 10, "never more than the aggregate");
     }
 
     #[test]

@@ -428,7 +428,7 @@ mod tests {
     }
 
     /// A controller at `probability`, and an ECT(1) packet that arrived at 0.
-    fn at(probability: u32, config: DualPi2LinuxConfig) -> (DualPi2Linux, Meta) {
+    fn controller_at(probability: u32, config: DualPi2LinuxConfig) -> (DualPi2Linux, Meta) {
         let mut controller = DualPi2Linux::new(config, Rng::new(3));
         controller.probability = probability;
         (controller, Meta { ecn: Ecn::Ect1, ..Meta::new(1_500, 0) })
@@ -442,7 +442,8 @@ mod tests {
         for (step_min_packets, side, noted) in
             [(2, Side::LowLatency, 1), (2, Side::Classic, 0), (0, Side::LowLatency, 0)]
         {
-            let (mut controller, l4s) = at(0, DualPi2LinuxConfig { step_min_packets, ..config() });
+            let (mut controller, l4s) =
+                controller_at(0, DualPi2LinuxConfig { step_min_packets, ..config() });
             controller.judge_arrival(side, &l4s, 1, STORED);
             assert_eq!(controller.may_step.len(), noted, "{step_min_packets} {side:?}");
         }
@@ -451,7 +452,7 @@ mod tests {
     #[test]
     fn dropping_early_judges_arrivals_and_leaves_the_step_for_later() {
         let config = DualPi2LinuxConfig { drop: DropAt::Enqueue, ..config() };
-        let (mut early, l4s) = at(u32::MAX, config);
+        let (mut early, l4s) = controller_at(u32::MAX, config);
         let plain = Meta::new(1_500, 1);
         assert_eq!(early.judge_arrival(Side::Classic, &plain, 0, STORED), Decision::Drop);
         assert_eq!(early.judge_classic(&plain, STORED), Decision::Pass);
@@ -463,7 +464,7 @@ mod tests {
         assert_eq!(early.judge_low_latency(LATE, &l4s, 9, STORED), BY_STEP);
         let short = Backlog { packets: 2, bytes: 3_027 };
         assert_eq!(early.judge_arrival(Side::Classic, &plain, 0, short), Decision::Pass);
-        let (mut late, _) = at(u32::MAX, self::config());
+        let (mut late, _) = controller_at(u32::MAX, self::config());
         assert_eq!(late.judge_arrival(Side::Classic, &plain, 0, STORED), Decision::Pass);
     }
 
@@ -472,7 +473,7 @@ mod tests {
         for (coupling, most) in [(1, u32::MAX), (2, 2_147_483_647), (3, 1_431_655_765)] {
             let overload = Overload::Overflow;
             let config = DualPi2LinuxConfig { coupling, overload, ..config() };
-            let (mut full, l4s) = at(0, config);
+            let (mut full, l4s) = controller_at(0, config);
             // Far above the target for at least 20 updates of 278,125,000.
             let delay = |update: u64| Span::from_millis(20 * update);
             let is_settled: Vec<bool> = (1..=20).map(|update| full.update(delay(update))).collect();
@@ -495,7 +496,7 @@ mod tests {
     #[test]
     fn a_step_in_packets_counts_those_left_behind() {
         let config = DualPi2LinuxConfig { step: Step::Packets(5), ..config() };
-        let (mut controller, l4s) = at(0, config);
+        let (mut controller, l4s) = controller_at(0, config);
         assert_eq!(controller.judge_low_latency(LATE, &l4s, 6, STORED), Decision::Pass);
         assert_eq!(controller.judge_low_latency(Time::ZERO, &l4s, 7, STORED), BY_STEP);
     }
@@ -504,7 +505,7 @@ mod tests {
     fn the_step_passes_over_packets_that_found_a_short_queue() {
         let drop = DropAt::Enqueue;
         let config = DualPi2LinuxConfig { step_min_packets: 2, drop, ..config() };
-        let (mut controller, l4s) = at(0, config);
+        let (mut controller, l4s) = controller_at(0, config);
         for found in 0..3 {
             controller.judge_arrival(Side::LowLatency, &l4s, found, STORED);
             // A packet that is dropped, or that waits in the other queue, does not use up an entry
@@ -524,7 +525,7 @@ mod tests {
     #[test]
     fn the_low_latency_queue_takes_what_the_mask_says() {
         let sides = |ecn| {
-            let (controller, _) = at(0, DualPi2LinuxConfig { ecn, ..config() });
+            let (controller, _) = controller_at(0, DualPi2LinuxConfig { ecn, ..config() });
             [Ecn::NotEct, Ecn::Ect0, Ecn::Ect1, Ecn::Ce].map(|of| controller.side_of(of))
         };
         let (l, c) = (Side::LowLatency, Side::Classic);
@@ -536,7 +537,7 @@ mod tests {
     fn memory_is_a_limit_of_its_own() {
         let limit = Limit::packets(3);
         let (controller, _) =
-            at(0, DualPi2LinuxConfig { limit, memory_bytes: Some(3_000), ..config() });
+            controller_at(0, DualPi2LinuxConfig { limit, memory_bytes: Some(3_000), ..config() });
         let stored = |packets, bytes| Backlog { packets, bytes };
         assert!(controller.admits(stored(2, 1_500), 1_500));
         assert!(!controller.admits(stored(2, 1_501), 1_500));

@@ -270,9 +270,9 @@ mod tests {
 
     /// The facts about packets that a queue reported, by their payload.
     #[derive(Default)]
-    struct Told(Vec<(u64, u32, String)>);
+    struct Recorder(Vec<(u64, u32, String)>);
 
-    impl Observer<u32> for Told {
+    impl Observer<u32> for Recorder {
         fn dropped(&mut self, now: Time, packet: Packet<u32>, reason: DropReason) {
             let what = alloc::format!("dropped {reason:?}");
             self.0.push((now.as_nanos() / 1_000_000, packet.payload, what));
@@ -285,11 +285,11 @@ mod tests {
     }
 
     /// Three packets of each codepoint arrive every millisecond, and two leave, so the queue grows.
-    fn overloaded(keys: &str) -> (Stats, Told, Vec<(u32, Ecn)>) {
+    fn overloaded(keys: &str) -> (Stats, Recorder, Vec<(u32, Ecn)>) {
         let text = alloc::format!("dualpi2:profile=linux,{keys}");
         let setup = QueueSetup::parse(&text, &LinkFacts::default()).expect("a queue");
         let mut queue = setup.build::<u32>(&Rng::new(1));
-        let (mut told, mut left) = (Told::default(), Vec::new());
+        let (mut told, mut left) = (Recorder::default(), Vec::new());
         for ms in 0..2_000_u32 {
             let now = Time::from_millis(u64::from(ms));
             for ecn in [Ecn::NotEct, Ecn::Ect0, Ecn::Ect1] {

@@ -159,7 +159,7 @@ mod tests {
 
     const STORED: Backlog = Backlog { packets: 100, bytes: 150_000 };
 
-    fn at(percent: u64) -> DualPi2Rfc {
+    fn controller_at(percent: u64) -> DualPi2Rfc {
         let mut controller = DualPi2Rfc::new(config());
         controller.state.probability_q56 = ratio_q56(percent, 100);
         controller.state.old_delay = Span::from_millis(15);
@@ -169,7 +169,7 @@ mod tests {
 
     #[test]
     fn an_update_moves_p_by_both_gains_and_couples_it() {
-        let mut controller = at(10);
+        let mut controller = controller_at(10);
         // 20 ms after 15 ms: 0.15 * 0.005 + 3 * 0.005 = 0.01575.
         controller.update(Span::from_millis(20));
         let near = |value_q56: u64, expected: f64| {
@@ -183,7 +183,7 @@ mod tests {
 
     #[test]
     fn the_ramp_runs_from_800_to_1200_microseconds() {
-        let controller = at(0);
+        let controller = controller_at(0);
         for (sojourn_us, expected) in [(800, 0), (900, 25), (1_000, 50), (1_199, 99), (1_200, 100)]
         {
             let percent = q56_to_f64(controller.native_q56(Span::from_micros(sojourn_us))) * 100.0;
@@ -198,7 +198,7 @@ mod tests {
 
     #[test]
     fn classic_packets_are_signalled_with_the_square_and_low_latency_ones_with_k_times_p() {
-        let mut controller = at(10);
+        let mut controller = controller_at(10);
         let meta = Meta { ecn: Ecn::Ect1, ..Meta::new(1_500, 0) };
         let classic = (0..10_000).map(|_| controller.judge_classic(&meta, STORED));
         assert!((share(classic, Decision::Signal) - 0.01).abs() < 0.000_2);
@@ -209,7 +209,7 @@ mod tests {
 
     #[test]
     fn a_lone_packet_of_the_low_latency_queue_is_not_marked_for_its_sojourn() {
-        let mut controller = at(0);
+        let mut controller = controller_at(0);
         let now = Time::from_millis(50);
         let meta = Meta::new(1_500, 0);
         controller.judge_low_latency(now, &meta, 2, STORED);
@@ -221,7 +221,7 @@ mod tests {
     /// Appendix A requires space for a largest packet, however short the arrival is.
     #[test]
     fn an_arrival_needs_room_for_a_largest_packet() {
-        let admits = |bytes, len| at(0).admits(Backlog { packets: 9, bytes }, len);
+        let admits = |bytes, len| controller_at(0).admits(Backlog { packets: 9, bytes }, len);
         assert!(admits(998_500, 100) && !admits(998_501, 100));
         assert!(admits(998_000, 2_000) && !admits(998_001, 2_000));
     }
@@ -260,7 +260,7 @@ mod tests {
 
     #[test]
     fn in_overload_both_queues_lose_the_square_and_ect_protects_nobody() {
-        let mut controller = at(60);
+        let mut controller = controller_at(60);
         let meta = Meta { ecn: Ecn::Ect1, ..Meta::new(1_500, 0) };
         let low = (0..10_000).map(|_| controller.judge_low_latency(Time::ZERO, &meta, 9, STORED));
         assert!((share(low, Decision::Drop) - 0.36).abs() < 0.000_2);

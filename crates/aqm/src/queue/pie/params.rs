@@ -133,7 +133,7 @@ fn fixed<T: Quantity>(
 where
     T::Value: PartialEq,
 {
-    if Some(values.get(key)) == T::of(T::KIND.read(built_in)) {
+    if Some(values.get(key)) == T::from_value(T::KIND.read(built_in)) {
         return Ok(());
     }
     Err(values.refuse(key, &format!("{built_in}, fixed in this profile")))

@@ -61,10 +61,10 @@ fn round(keeper: &mut Housekeeping, now_ms: u64) -> Vec<Work> {
     panic!("it never ends: {:?}", done.last());
 }
 
-/// Runs rounds until `is_done` returns true, for some seconds at most. A round skips what it finds
-/// locked, and a later round does it: a program that another test is just starting has inherited
-/// our locks until it executes, and in PostgreSQL a transaction of another test delays ours,
-/// because a server numbers the transactions of all its databases together.
+/// Runs rounds until `is_done` returns true, for some seconds at most. A round skips locked data,
+/// which a later round processes. Locks of other tests are possible: a program that another test
+/// starts has inherited our locks until it executes, and PostgreSQL numbers the transactions of all
+/// databases of a server together, so that another test's transaction delays ours.
 pub(in crate::store) fn run_down_until(
     keeper: &mut Housekeeping,
     now_ms: u64,

@@ -1,6 +1,5 @@
 //! Tests of a store in PostgreSQL: durability, races between orchestrators, and sums.
 
-use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Barrier, Mutex, OnceLock};
@@ -538,19 +537,7 @@ fn devices_are_found_by_their_attributes_and_settled_by_one_of_them() {
     let overdue = beside.overdue(START_MS + 5, 2).expect("it is read");
     assert_eq!(overdue, [testing::device_id(5)], "the others are taken");
     drop((change, beside));
-    let mut archive = store.archive().expect("an archive");
-    let wanted = |name: &str, value: &str| Filter {
-        attributes: BTreeMap::from([(name.to_owned(), value.to_owned())]),
-        ..Filter::default()
-    };
-    assert_eq!(archive.count_devices(&wanted("tier", "20/200")).expect("counted"), 20);
-    assert_eq!(archive.count_devices(&wanted("id", "1")).expect("counted"), 0);
-    let values = archive.values("model", 10).expect("values");
-    assert_eq!(values, [("model-0".to_owned(), 30), ("model-1".to_owned(), 30)]);
-    let model = wanted("model", "model-1");
-    let first = archive.devices(&model, None, 20).expect("devices");
-    let rest = archive.devices(&model, first.last().map(|d| d.id), 20).expect("devices");
-    assert_eq!((first.len(), rest.len()), (20, 10));
+    testing::finds_devices(&mut store.archive().expect("an archive"));
 }
 
 fn server(reserved_up_bit_per_s: u64) -> Server {

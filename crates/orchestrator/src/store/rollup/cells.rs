@@ -38,19 +38,19 @@ pub(in crate::store) struct Key {
     pub(in crate::store) cohort: String,
     /// Values of [`LINE`], at the levels of lines.
     pub(in crate::store) line: Option<[String; 5]>,
-    pub(in crate::store) of: Of,
+    pub(in crate::store) of: Subject,
 }
 
 /// The subject of a cell: the series that it sums, or the outcome of runs that it counts.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub(in crate::store) enum Of {
+pub(in crate::store) enum Subject {
     /// A measured series of probes.
     Series { step: String, kind: Kind, dscp: u8 },
     /// Due runs with an outcome.
     Runs { outcome: Outcome, reason: String },
 }
 
-impl Of {
+impl Subject {
     /// Returns [`SERIES`] or [`RUNS`].
     pub(in crate::store) fn number(&self) -> i16 {
         match self {
@@ -100,7 +100,7 @@ impl SumPlace {
     }
 
     /// Reads the key of a row.
-    pub(in crate::store) fn of(row: &mut Row) -> Result<Self, StoreError> {
+    pub(in crate::store) fn from_row(row: &mut Row) -> Result<Self, StoreError> {
         let (level, kind, day) = (row.small()?, row.small()?, row.long()?);
         Ok(Self { level, kind, day, hour: row.small()?, key: row.long()? })
     }
@@ -162,7 +162,7 @@ impl From<&Cell> for CellBytes {
 
 impl CellBytes {
     /// Reads the columns after the key of a row.
-    pub(in crate::store) fn of(mut row: Row) -> Result<Self, StoreError> {
+    pub(in crate::store) fn from_row(mut row: Row) -> Result<Self, StoreError> {
         let (bins, devices) = (row.bytes()?, row.bytes()?);
         Ok(Self { bins, devices, sent: row.long()?, lost: row.long()?, tests: row.long()? })
     }

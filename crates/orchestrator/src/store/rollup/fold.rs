@@ -8,7 +8,7 @@ use underload_fleet::device::DeviceId;
 use underload_fleet::store::{StoreError, StoredResult};
 
 use super::batch::Batch;
-use super::cells::{Cell, Key, LINE, Level, Of, Place};
+use super::cells::{Cell, Key, LINE, Level, Place, Subject};
 use super::planned::Planned;
 use crate::store::encode::Encoded;
 
@@ -66,7 +66,7 @@ impl Rollup {
             of,
         };
         if stored.was_due() {
-            let runs = Of::Runs { outcome: result.outcome, reason: result.reason.clone() };
+            let runs = Subject::Runs { outcome: result.outcome, reason: result.reason.clone() };
             self.count(key(runs), stored, device);
         }
         let planned = Arc::clone(&self.planned);

@@ -10,7 +10,7 @@ use underload_fleet::outcome::{RunResult, SeriesResult};
 use underload_fleet::plan::Plan;
 use underload_fleet::store::PlanRow;
 
-use super::cells::{Key, Of};
+use super::cells::{Key, Subject};
 
 /// The plans of a store. All series of a result count if the store does not have its plan.
 #[derive(Debug, Default)]
@@ -33,8 +33,8 @@ impl Planned {
 
     /// Returns whether the named plan has this series; true for an unknown plan. Plans do not
     /// change once they are applied, and their names are not used again.
-    pub(super) fn has(&self, plan: &str, of: &Of) -> bool {
-        let Of::Series { step, kind, dscp } = of else { return true };
+    pub(super) fn has(&self, plan: &str, of: &Subject) -> bool {
+        let Subject::Series { step, kind, dscp } = of else { return true };
         let Some(plan) = self.plans.get(plan) else { return true };
         plan.step(step, *kind).is_some_and(|step| step.classes.contains(dscp))
     }
@@ -49,9 +49,10 @@ impl Planned {
     pub(super) fn series_of<'a>(
         &'a self,
         result: &'a RunResult,
-    ) -> impl Iterator<Item = (Of, &'a SeriesResult)> {
+    ) -> impl Iterator<Item = (Subject, &'a SeriesResult)> {
         let named = result.pooled_series().map(|(step, series)| {
-            let of = Of::Series { step: step.step.clone(), kind: step.kind, dscp: series.dscp };
+            let of =
+                Subject::Series { step: step.step.clone(), kind: step.kind, dscp: series.dscp };
             (of, series)
         });
         named.filter(|(of, _)| self.has(&result.plan, of))

@@ -11,7 +11,7 @@ use underload_fleet::store::{
     Dimension, Filter, OutcomeCount, Outcomes, StoreError, StoredResult, Sum,
 };
 
-use super::cells::{CellBytes, Key, LINE, Level, Of};
+use super::cells::{CellBytes, Key, LINE, Level, Subject};
 use super::planned::Planned;
 
 /// Returns whether sums by these dimensions, or outcomes without dimensions, can be computed from
@@ -170,7 +170,7 @@ impl<'a> Question<'a> {
         key: &Key,
         cell: &CellBytes,
     ) -> Result<(), StoreError> {
-        let Of::Runs { outcome, reason } = &key.of else { return Ok(()) };
+        let Subject::Runs { outcome, reason } = &key.of else { return Ok(()) };
         let added = cell.visit(|_, _| {})?;
         let (count, devices) = self.ended(*outcome, reason);
         *count = count.saturating_add(cell.tests as u64);
@@ -262,16 +262,16 @@ fn values(
     by: &[Dimension],
     plan: &str,
     cohort: &str,
-    of: &Of,
+    of: &Subject,
     attribute: impl Fn(&str) -> Option<String>,
 ) -> Vec<String> {
     let value = |dimension: &Dimension| match (dimension, of) {
         (Dimension::Plan, _) => plan.to_owned(),
         (Dimension::Cohort, _) => cohort.to_owned(),
         (Dimension::Attribute(name), _) => attribute(name).unwrap_or_default(),
-        (Dimension::Step, Of::Series { step, .. }) => step.clone(),
-        (Dimension::Kind, Of::Series { kind, .. }) => kind.name().to_owned(),
-        (Dimension::Dscp, Of::Series { dscp, .. }) => dscp.to_string(),
+        (Dimension::Step, Subject::Series { step, .. }) => step.clone(),
+        (Dimension::Kind, Subject::Series { kind, .. }) => kind.name().to_owned(),
+        (Dimension::Dscp, Subject::Series { dscp, .. }) => dscp.to_string(),
         _ => String::new(),
     };
     by.iter().map(value).collect()

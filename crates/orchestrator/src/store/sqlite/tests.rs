@@ -1,7 +1,5 @@
 //! Tests of a store in SQLite: durability, rejected stores, and sums.
 
-use std::collections::BTreeMap;
-
 use underload_fleet::retention::Retention;
 use underload_fleet::store::conformance;
 use underload_fleet::store::{
@@ -342,19 +340,5 @@ fn devices_are_found_by_their_attributes() {
     let overdue = change.overdue(at, 10).expect("it is read");
     assert_eq!(overdue, [1, 3, 5].map(testing::device_id), "and none of those that never are");
     change.commit().expect("it is on disk");
-    let mut archive = store.archive().expect("an archive");
-    let wanted = |name: &str, value: &str| Filter {
-        attributes: BTreeMap::from([(name.to_owned(), value.to_owned())]),
-        ..Filter::default()
-    };
-    assert_eq!(archive.count_devices(&wanted("tier", "20/200")).expect("counted"), 20);
-    assert_eq!(archive.count_devices(&wanted("id", "1")).expect("counted"), 0);
-    let values = archive.values("model", 10).expect("values");
-    assert_eq!(values, [("model-0".to_owned(), 30), ("model-1".to_owned(), 30)]);
-    let model = wanted("model", "model-1");
-    let first = archive.devices(&model, None, 20).expect("devices");
-    let rest = archive.devices(&model, first.last().map(|d| d.id), 20).expect("devices");
-    assert_eq!((first.len(), rest.len()), (20, 10));
-    let all: Vec<_> = first.iter().chain(&rest).map(|device| device.id).collect();
-    assert!(all.is_sorted_by(|one, next| one < next));
+    testing::finds_devices(&mut store.archive().expect("an archive"));
 }

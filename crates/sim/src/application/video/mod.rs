@@ -73,7 +73,7 @@ struct Playback {
 
 impl Playback {
     /// Returns the state at `now`.
-    fn at(self, now: Time) -> Self {
+    fn advanced_to(self, now: Time) -> Self {
         if self.startup.is_none() {
             return self;
         }
@@ -135,7 +135,7 @@ impl Video {
         let download = seconds(now.since(self.requested)).max(1e-9);
         self.throughputs.push(bits / download / 1e6);
         self.rungs.push(self.next_rung);
-        self.playback = self.playback.at(now);
+        self.playback = self.playback.advanced_to(now);
         if self.playback.startup.is_none() {
             self.playback.startup = Some(now.since(self.started));
             self.playback.updated = now;
@@ -197,7 +197,8 @@ impl Endpoint for Video {
 
     fn metrics(&self) -> Vec<Metric> {
         // An unfinished video was watched until the flow stopped.
-        let playback = if self.is_complete() { self.playback } else { self.playback.at(self.stop) };
+        let playback =
+            if self.is_complete() { self.playback } else { self.playback.advanced_to(self.stop) };
         let rates = || self.rungs.iter().map(|&rung| LADDER[rung]);
         let total: f64 = rates().sum();
         let changes: f64 = rates().zip(rates().skip(1)).map(|(a, b)| libm::fabs(b - a)).sum();
@@ -248,12 +249,12 @@ mod tests {
             buffer: Span::from_secs(4),
             stalled: Span::ZERO,
         };
-        let later = playing.at(Time::from_secs(4));
+        let later = playing.advanced_to(Time::from_secs(4));
         assert_eq!((later.buffer, later.stalled), (Span::from_secs(1), Span::ZERO));
-        let stalled = later.at(Time::from_secs(7));
+        let stalled = later.advanced_to(Time::from_secs(7));
         assert_eq!((stalled.buffer, stalled.stalled), (Span::ZERO, Span::from_secs(2)));
         // Before the first chunk nothing plays and nothing stalls.
-        let waiting = Playback::default().at(Time::from_secs(9));
+        let waiting = Playback::default().advanced_to(Time::from_secs(9));
         assert_eq!(waiting.stalled, Span::ZERO);
     }
 }

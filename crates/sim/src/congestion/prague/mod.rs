@@ -161,7 +161,7 @@ impl Prague {
     }
 }
 
-/// (R / target)^2, at most 1, of a segment.
+/// Returns the growth in units of W: (R / target)^2 of a segment, at most one segment.
 fn scaled_gain(rtt: Span, target: Span) -> u64 {
     let (rtt_us, target_us) = (rtt.as_nanos() / 1_000, target.as_nanos() / 1_000);
     if rtt_us >= target_us {

@@ -127,8 +127,8 @@ fn the_step_is_scaled_by_the_probability() {
     assert!((reached - 0.085).abs() < 1e-9, "one tenth is not below one tenth: {reached}");
 }
 
-/// Below 5 ms twice it fades by 2 % after the step; above 200 ms it grows by 0.02, beside the step
-/// of at most 0.02.
+/// After two delays below 5 ms the probability falls by 2 % after the step. Above 200 ms it grows
+/// by 0.02 in addition to the step, which is at most 0.02.
 #[test]
 fn low_and_high_delays_have_rules_of_their_own() {
     for (old_delay_us, delay_us, expected) in [

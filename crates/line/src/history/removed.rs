@@ -21,9 +21,9 @@ const LINES_SLACK: usize = 2_000;
 /// second.
 const VALUE_MAX: f64 = 1e9;
 
-/// The numbers of a removed run.
+/// The numbers of a run, as they are stored once it is removed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Kept {
+pub struct RunNumbers {
     /// The name of its directory.
     pub run: String,
     /// When it began, RFC 3339.
@@ -34,28 +34,28 @@ pub struct Kept {
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub label: String,
     /// Only the valid steps.
-    pub steps: Vec<KeptStep>,
+    pub steps: Vec<StepNumbers>,
 }
 
 /// A valid step's numbers.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct KeptStep {
+pub struct StepNumbers {
     pub step: String,
     /// Values in the units of [`Followed`], by its names.
     pub values: BTreeMap<String, f64>,
 }
 
-impl Kept {
+impl RunNumbers {
     /// Extracts the numbers from the record of a measured run.
     ///
     /// # Errors
     /// Returns a sentence if the run has no numbers to store.
-    pub fn of(run: &Path, record: &RunRecord) -> Result<Self, &'static str> {
+    pub fn from_record(run: &Path, record: &RunRecord) -> Result<Self, &'static str> {
         if record.world != World::Measured {
             return Err("it is simulated or emulated, and no line");
         }
         let name = run.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let step = |trial: &TrialRecord| KeptStep {
+        let step = |trial: &TrialRecord| StepNumbers {
             step: trial.arm.clone(),
             values: followed(trial)
                 .into_iter()
@@ -78,7 +78,7 @@ impl Kept {
     }
 
     /// Returns a step's values without implausible ones.
-    pub fn values(step: &KeptStep) -> Vec<(Followed, f64)> {
+    pub fn values(step: &StepNumbers) -> Vec<(Followed, f64)> {
         let of = |followed: Followed| Some((followed, *step.values.get(followed.name())?));
         let is_possible = |(_, value): &(Followed, f64)| (0.0..=VALUE_MAX).contains(value);
         Followed::ALL.into_iter().filter_map(of).filter(is_possible).collect()
@@ -91,7 +91,7 @@ impl Kept {
 /// # Errors
 /// Returns the error of the system call; [`io::ErrorKind::InvalidData`] for a file that this
 /// program did not write.
-pub fn read(directory: &Path) -> io::Result<Vec<Kept>> {
+pub fn read(directory: &Path) -> io::Result<Vec<RunNumbers>> {
     lines::open(&directory.join(FILE)).map(|(_, kept)| kept)
 }
 
@@ -100,8 +100,8 @@ pub fn read(directory: &Path) -> io::Result<Vec<Kept>> {
 ///
 /// # Errors
 /// As [`read`].
-pub fn add(directory: &Path, kept: &Kept) -> io::Result<()> {
-    let (mut journal, mut all): (_, Vec<Kept>) = lines::open(&directory.join(FILE))?;
+pub fn add(directory: &Path, kept: &RunNumbers) -> io::Result<()> {
+    let (mut journal, mut all): (_, Vec<RunNumbers>) = lines::open(&directory.join(FILE))?;
     if all.len() >= LINES_MAX + LINES_SLACK {
         all.drain(..all.len() - LINES_MAX);
         let text = all.iter().map(line).collect::<io::Result<String>>()?;
@@ -119,12 +119,12 @@ mod tests {
 
     use super::*;
 
-    fn kept(run: &str) -> Kept {
+    fn kept(run: &str) -> RunNumbers {
         let values = BTreeMap::from([("load-p99".to_owned(), 85.5), ("news".to_owned(), 1.0)]);
-        let steps = vec![KeptStep { step: "up".to_owned(), values }];
+        let steps = vec![StepNumbers { step: "up".to_owned(), values }];
         let started = "2026-11-23T10:00:00Z".to_owned();
         let (name, label) = ("measure/quick".to_owned(), String::new());
-        Kept { run: run.to_owned(), started, name, label, steps }
+        RunNumbers { run: run.to_owned(), started, name, label, steps }
     }
 
     #[test]
@@ -142,7 +142,7 @@ mod tests {
         let step = |value: f64| {
             let mut kept = kept("a");
             kept.steps[0].values.insert("load-p99".to_owned(), value);
-            Kept::values(&kept.steps[0])
+            RunNumbers::values(&kept.steps[0])
         };
         assert_eq!(step(85.5), [(Followed::LoadP99, 85.5)]);
         for impossible in [-1.0, f64::NAN, f64::INFINITY, 1e300] {
