@@ -1,9 +1,14 @@
 //! `underload check`: every error in scenario and sweep files.
 
+use std::collections::BTreeMap;
+
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 use underload_record::schema::World;
-use underload_run::scenario::{Scenario, ScenarioError, ScenarioErrors, json_schema};
+use underload_record::text::one_line;
+use underload_run::scenario::{
+    Options, Scenario, ScenarioError, ScenarioErrors, Setting, SettingValue, json_schema,
+};
 use underload_run::source::{Source, load_file};
 use underload_run::sweep::{self, Sweep, SweepFile};
 use underload_terminal::console::{self, count};
@@ -19,6 +24,7 @@ Exit status: 0 no errors, 2 errors.
 
 Examples:
   underload check my.toml
+  underload check my.toml --explain --set path.up=20mbit
   underload check scenarios/*.toml --json
   underload check --schema > scenario.schema.json")]
 pub struct Arguments {
@@ -29,6 +35,13 @@ pub struct Arguments {
     #[arg(long, value_name = "KIND", num_args = 0..=1, default_missing_value = "scenario")]
     #[arg(conflicts_with_all = ["files", "json"])]
     schema: Option<Kind>,
+    /// Prints every setting in force, with its unit and where it comes from: a line of the file, an
+    /// option, or the default.
+    #[arg(long, conflicts_with = "schema")]
+    explain: bool,
+    /// With --explain, overrides a key as `underload run --set` does.
+    #[arg(long, value_name = "KEY=VALUE", requires = "explain")]
+    set: Vec<String>,
     /// Prints one JSON document: a list with an entry for each file.
     #[arg(long)]
     json: bool,
@@ -50,6 +63,12 @@ struct Checked {
     cells: Option<u64>,
     trials: usize,
     worlds: Vec<&'static str>,
+    /// Why a world cannot run the file, by its name.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    refusals: BTreeMap<&'static str, String>,
+    /// The settings in force, with --explain.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    settings: Vec<Setting>,
     errors: Vec<Fault>,
 }
 
@@ -72,9 +91,9 @@ impl Arguments {
         let mut results = Vec::new();
         for file in &self.files {
             let source = Source::find(file).or_bad_input()?;
-            let (checked, errors) = Checked::new(&source);
+            let (checked, errors) = Checked::new(&source, self.explain.then_some(&*self.set));
             if !self.json && errors.0.is_empty() {
-                console::print(&checked.line())?;
+                console::print(&(checked.line() + &checked.explanation()))?;
             } else if !self.json {
                 console::say_warning(format_args!("error: {errors}"));
             }
@@ -93,7 +112,8 @@ impl Arguments {
 }
 
 impl Checked {
-    fn new(source: &Source) -> (Self, ScenarioErrors) {
+    /// Checks a file. `explained` are the overrides whose settings are to be listed.
+    fn new(source: &Source, explained: Option<&[String]>) -> (Self, ScenarioErrors) {
         let Source { text, name, .. } = source;
         let mut checked = Self {
             file: name.clone(),
@@ -101,6 +121,8 @@ impl Checked {
             cells: None,
             trials: 0,
             worlds: Vec::new(),
+            refusals: BTreeMap::new(),
+            settings: Vec::new(),
             errors: Vec::new(),
         };
         let outcome = if sweep::is_sweep(text) {
@@ -111,14 +133,30 @@ impl Checked {
                 checked.cells = Some(sweep.cells());
                 checked.trials = sweep.trials() as usize;
                 checked.worlds.push(World::Sim.name());
+                if explained.is_some() {
+                    checked.settings = sweep.scenario().settings();
+                }
             })
         } else {
             Scenario::check(text, name, &mut |file| load_file(name, file)).map(|scenario| {
                 checked.arms = scenario.arms.len();
                 checked.trials = scenario.trials();
                 checked.worlds = scenario.worlds().into_iter().map(World::name).collect();
+                let problems =
+                    [(World::Sim, scenario.sim_problem()), (World::Live, scenario.live_problem())];
+                let refusals = problems.into_iter().filter_map(|(it, why)| Some((it.name(), why?)));
+                checked.refusals = refusals.collect();
             })
         };
+        let outcome = outcome.and_then(|()| match explained {
+            Some(set) if checked.cells.is_none() => {
+                let options =
+                    Options { set: set.to_vec(), keeps_tables: true, ..Options::default() };
+                checked.settings = source.scenario(&options, &[])?.settings();
+                Ok(())
+            }
+            _ => Ok(()),
+        });
         let errors = outcome.err().unwrap_or_default();
         checked.errors = errors.0.iter().map(Fault::new).collect();
         (checked, errors)
@@ -133,8 +171,56 @@ impl Checked {
             ["sim"] => "simulator only".to_owned(),
             worlds => worlds.join(", "),
         };
-        format!("{}: OK ({sweep}{arms}, {trials}; {worlds})\n", self.file)
+        // That most scenarios of applications do not run live surprises nobody.
+        let refusal = self.refusals.get(World::Sim.name());
+        let refusal = refusal.map_or(String::new(), |why| format!("  not in sim: {why}\n"));
+        format!("{}: OK ({sweep}{arms}, {trials}; {worlds})\n{refusal}", self.file)
     }
+}
+
+impl Checked {
+    /// Formats the settings in columns: key, value, origin. A key whose value differs between
+    /// variants has a line for each value.
+    fn explanation(&self) -> String {
+        let lines = self.settings.iter().flat_map(|setting| match setting.values.as_slice() {
+            [only] if only.variants.is_empty() => vec![row(&setting.key, only)],
+            values => {
+                let name = |value: &SettingValue| format!("    {}", names(&value.variants));
+                let own = values.iter().map(|value| row(&name(value), value));
+                std::iter::once([setting.key.clone(), String::new(), String::new()])
+                    .chain(own)
+                    .collect()
+            }
+        });
+        let lines: Vec<[String; 3]> = lines.collect();
+        let width = |column: usize| {
+            let widths = lines.iter().map(|line| line[column].chars().count());
+            widths.filter(|width| *width <= WIDEST).max().unwrap_or_default()
+        };
+        let (keys, values) = (width(0), width(1));
+        let line = |[key, value, origin]: &[String; 3]| {
+            let line = format!("  {key:<keys$}  {value:<values$}  {origin}");
+            one_line(line.trim_end()) + "\n"
+        };
+        lines.iter().map(line).collect()
+    }
+}
+
+/// Widest key or value that sets the width of its column.
+const WIDEST: usize = 40;
+/// Names of variants in a line, at most.
+const MOST_NAMES: usize = 3;
+
+fn row(key: &str, value: &SettingValue) -> [String; 3] {
+    let text = value.value.clone().unwrap_or_else(|| "-".to_owned());
+    [key.to_owned(), text, value.origin.clone()]
+}
+
+/// Joins names of variants: `fifo, codel and 12 more`.
+fn names(variants: &[String]) -> String {
+    let more = variants.len().saturating_sub(MOST_NAMES);
+    let shown = variants.iter().take(MOST_NAMES).map(String::as_str).collect::<Vec<_>>().join(", ");
+    if more == 0 { shown } else { format!("{shown} and {more} more") }
 }
 
 impl Fault {

@@ -305,7 +305,7 @@ fn a_cell_that_fails_is_listed_and_the_others_kept() {
     let folder = tempfile::tempdir().expect("a folder");
     let (_, cells) = whole(&sweep, &folder.path().join("sweep"), 2);
     let failed: Vec<u64> = cells.iter().filter(|it| it.failed > 0).map(|it| it.cell).collect();
-    assert_eq!(failed, [6, 7], "both arms of the last point");
+    assert_eq!(failed, [6, 7], "both variants of the last point");
     let error = cells[6].error.as_deref().expect("why");
     assert!(error.contains("path.rtt"), "{error}");
     assert_eq!((cells[6].trials, cells[6].failed), (2, 2));
@@ -393,8 +393,8 @@ fn what_is_wrong_is_told_with_its_place() {
         ),
         ("metrics = [\"lod.rtt.p99\"]", Some(1), "did you mean `load.rtt.p99`?"),
         ("metrics = [\"bulkk/load.rtt.p99\"]", Some(1), "no flow is named `bulkk`"),
-        ("arms = [\"pie\"]", None, "no variant is named `pie`"),
-        ("set = [\"path.up=fast\"]", None, "path.up"),
+        ("arms = [\"pie\"]", Some(1), "no variant is named `pie`"),
+        ("set = [\"path.up=fast\"]", Some(1), "path.up"),
         ("[stop]\nmetric = \"load.rtt.p99\"", Some(1), "`within_percent` or `within`"),
         ("[stop]\nmetric = \"load.loss\"\nwithin = 1.0\nleast = 1", Some(4), "at least 2"),
         ("[stop]\nmetric = \"load.loss\"\nwithin = -1.0", Some(3), "more than 0"),
@@ -409,6 +409,23 @@ fn what_is_wrong_is_told_with_its_place() {
     let all = all.expect_err("three faults").0;
     let keys: Vec<&str> = all.iter().map(|fault| fault.key.as_str()).collect();
     assert_eq!(keys, ["axis[1].values", "stop", "stop.metric"]);
+    // Keys of a wrong type, and faults that only the scenario shows, hide none of the others.
+    let text = format!(
+        "repeats = \"3\"\nset = [\"path.up=fast\"]\narms = [\"pie\"]\n[[axis]]\nkey = 7\n\
+         {axis}values = []\n[stop]\nmetric = \"load.loss\"\nwithin = -1.0"
+    );
+    let all = Sweep::parse(&text, "sweep.toml", Some(source(SCENARIO)), "0.1.0 test");
+    let all = all.expect_err("six faults").0;
+    let places: Vec<_> = all.iter().map(|fault| (fault.line, fault.key.as_str())).collect();
+    let expected = [
+        (Some(1), "repeats"),
+        (Some(2), "set[0]"),
+        (Some(3), "arms[0]"),
+        (Some(5), "axis[0].key"),
+        (Some(8), "axis[1].values"),
+        (Some(11), "stop.within"),
+    ];
+    assert_eq!(places, expected);
     let missing = Sweep::parse("repeats = 1", "sweep.toml", None, "p").expect_err("no scenario");
     assert!(missing.to_string().contains("scenario: is missing"), "{missing}");
     let unknown = Sweep::parse("scenario = \"comcast/upsteam\"", "sweep.toml", None, "p");

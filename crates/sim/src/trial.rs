@@ -135,10 +135,36 @@ pub enum SimError {
     },
 }
 
+impl SimConfig {
+    /// Checks what [`run`] needs.
+    ///
+    /// # Errors
+    /// Rejects trials without flows, with invalid parameters, or longer than an hour.
+    pub fn check(&self) -> Result<(), SimError> {
+        let count = self.flows.len();
+        if count == 0 {
+            return Err(SimError::NoFlow);
+        }
+        if count > MAX_FLOWS {
+            return Err(SimError::TooManyFlows { count });
+        }
+        let mut names: Vec<_> = self.flows.iter().map(|flow| flow.name.as_str()).collect();
+        names.sort_unstable();
+        if let Some(pair) = names.windows(2).find(|pair| pair[0] == pair[1]) {
+            return Err(SimError::DuplicateName { name: pair[0].to_owned() });
+        }
+        let end = self.phases.end();
+        if end == Time::ZERO || end > MAX_LENGTH {
+            return Err(SimError::Length { seconds: end.as_nanos() / 1_000_000_000 });
+        }
+        self.flows.iter().try_for_each(check_flow)
+    }
+}
+
 /// Executes a trial in virtual time, in the calling thread. The outcome depends on `config` alone.
 ///
 /// # Errors
-/// Rejects trials without flows, with invalid parameters, or longer than an hour.
+/// As [`SimConfig::check`].
 pub fn run(config: SimConfig) -> Result<TrialOutcome, SimError> {
     run_attended(config, &Attendance::default())
 }
@@ -165,7 +191,7 @@ pub fn run_attended(
     config: SimConfig,
     attendance: &Attendance<'_>,
 ) -> Result<TrialOutcome, SimError> {
-    check(&config)?;
+    config.check()?;
     let SimConfig { up, down, flows, phases, seed, sample_interval, label } = config;
     let lifetimes: Vec<_> = flows.iter().map(|flow| lifetime(flow, &phases)).collect();
     let rng = Rng::new(seed);
@@ -192,26 +218,6 @@ pub fn run_attended(
     // Packets in flight at the end arrive, so that a probe without an answer was lost.
     trial.simulation.run_until(trial.now + GRACE);
     Ok(trial.finish(&flows, &windows, label, seed))
-}
-
-fn check(config: &SimConfig) -> Result<(), SimError> {
-    let count = config.flows.len();
-    if count == 0 {
-        return Err(SimError::NoFlow);
-    }
-    if count > MAX_FLOWS {
-        return Err(SimError::TooManyFlows { count });
-    }
-    let mut names: Vec<_> = config.flows.iter().map(|flow| flow.name.as_str()).collect();
-    names.sort_unstable();
-    if let Some(pair) = names.windows(2).find(|pair| pair[0] == pair[1]) {
-        return Err(SimError::DuplicateName { name: pair[0].to_owned() });
-    }
-    let end = config.phases.end();
-    if end == Time::ZERO || end > MAX_LENGTH {
-        return Err(SimError::Length { seconds: end.as_nanos() / 1_000_000_000 });
-    }
-    config.flows.iter().try_for_each(check_flow)
 }
 
 fn check_flow(flow: &FlowConfig) -> Result<(), SimError> {

@@ -77,6 +77,11 @@ impl Faults {
         result
     }
 
+    /// Returns the keys of the faults.
+    pub(crate) fn keys(&self) -> impl Iterator<Item = &str> {
+        self.found.iter().map(|fault| fault.key.as_str())
+    }
+
     /// Whether there are more faults than are reported.
     pub(crate) fn is_full(&self) -> bool {
         self.found.len() > MOST_FAULTS

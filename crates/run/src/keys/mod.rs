@@ -16,6 +16,7 @@ use std::ops::RangeInclusive;
 use serde_json::{Map, Value as Json, json};
 use toml::{Table, Value as Toml};
 use underload_aqm::config::closest;
+use underload_aqm::registry::our_form;
 
 pub(crate) use fault::{Fault, Faults, MOST_FAULTS, alternatives, did_you_mean, join};
 pub use value::Bytes;
@@ -36,6 +37,50 @@ pub(crate) struct Reader<'a> {
     known: Vec<&'static str>,
     missing: Vec<&'static str>,
     described: Option<Map<String, Json>>,
+    listed: Option<Vec<Listed>>,
+}
+
+/// A key of a table, with its value.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Listed {
+    pub key: &'static str,
+    /// As written, or the declared default; `None` if the key is absent without one.
+    pub value: Option<String>,
+    /// What the description says of the default; `None` if the value is the default.
+    pub default: Option<String>,
+}
+
+/// Returns the keys of a table in the order of their declarations.
+pub(crate) fn listed<S: Section>(table: &Table) -> Vec<Listed> {
+    let mut faults = Faults::default();
+    let mut reader = Reader::new(table, &mut faults);
+    reader.listed = Some(Vec::new());
+    S::take(&mut reader);
+    reader.listed.unwrap_or_default()
+}
+
+/// Returns a value as in the file, without quotes; SPECs of queues in our form.
+pub(crate) fn text_of(key: &str, value: &Toml) -> String {
+    match value {
+        Toml::String(spec) if key.ends_with("_queue") => our_form(spec),
+        Toml::String(text) => text.clone(),
+        other => other.to_string(),
+    }
+}
+
+impl Listed {
+    fn new(key: &'static str, written: Option<&Toml>, default: Option<Json>, help: &str) -> Self {
+        let value = written.map(|value| text_of(key, value)).or_else(|| {
+            match default.filter(|it| !it.is_null())? {
+                Json::String(text) => Some(text),
+                other => Some(other.to_string()),
+            }
+        });
+        let clauses = help.split(&[';', '.'][..]).map(str::trim);
+        let mut of_default = clauses.filter(|it| it.contains("default") || it.contains("without"));
+        let default = of_default.next().map(|words| words.replace('`', ""));
+        Self { key, default: default.filter(|_| value.is_none()), value }
+    }
 }
 
 /// Reads a table that has only declared keys. A misspelt key is read as the closest one, so that
@@ -82,7 +127,14 @@ type Help<'h> = &'h [&'h str];
 
 impl<'a> Reader<'a> {
     fn new(table: &'a Table, faults: &'a mut Faults) -> Self {
-        Self { table, faults, known: Vec::new(), missing: Vec::new(), described: None }
+        Self {
+            table,
+            faults,
+            known: Vec::new(),
+            missing: Vec::new(),
+            described: None,
+            listed: None,
+        }
     }
 
     /// Reads a key. `None` if its value is wrong, or if it is absent and has no default.
@@ -93,6 +145,10 @@ impl<'a> Reader<'a> {
         default: Option<T>,
     ) -> Option<T> {
         self.describe(name, help, default.as_ref());
+        if let Some(listed) = &mut self.listed {
+            let default = default.as_ref().map(T::json);
+            listed.push(Listed::new(name, self.table.get(name), default, &help.concat()));
+        }
         self.known.push(name);
         let Some(value) = self.table.get(name) else {
             let value = default.or_else(T::absent);

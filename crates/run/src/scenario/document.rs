@@ -90,6 +90,19 @@ impl Document {
         error.at(&self.text, Some(span.clone()))
     }
 
+    /// Returns where a key's value comes from, given what overrides the key: `line 7`, or the
+    /// option. `None` if neither the file nor an option has the key.
+    pub(super) fn source_of(&self, key: &str, origin: Option<&str>) -> Option<String> {
+        if let Some(COMMAND_LINE) = origin {
+            return Some(COMMAND_LINE.to_owned());
+        }
+        let overriding = origin.and_then(|origin| self.nearest(&format!("{origin}.{key}")));
+        let own = || self.nearest(key).filter(|(_, is_exact)| *is_exact);
+        let (place, _) = overriding.or_else(own)?;
+        let before = self.text.get(..place.key.start)?;
+        Some(format!("line {}", before.matches('\n').count() + 1))
+    }
+
     /// Returns the place of `key`, or else of the nearest table around it, and whether the place is
     /// that of `key` itself. `None` if the file has neither.
     fn nearest(&self, key: &str) -> Option<(&Place, bool)> {

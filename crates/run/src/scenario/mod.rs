@@ -51,6 +51,7 @@ mod cohort;
 mod default_tests;
 pub(crate) mod document;
 pub(crate) mod error;
+mod explain;
 mod flow;
 mod headline;
 mod lines;
@@ -65,6 +66,7 @@ mod statement;
 pub(crate) mod tables;
 mod variants;
 pub(crate) mod vary;
+mod worlds;
 
 #[cfg(test)]
 mod tests;
@@ -75,12 +77,13 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use toml::Table;
 use underload_aqm::registry::LoadFile;
-use underload_record::schema::{Expectation, Headline, PlotRecord, World};
+use underload_record::schema::{Expectation, Headline, PlotRecord};
 
 pub use arm::Arm;
 pub use builder::{Builder, Keys};
 pub use cohort::Cohort;
 pub use error::{Excerpt, ScenarioError, ScenarioErrors};
+pub use explain::{Setting, SettingValue};
 pub use flow::simulated_controls;
 pub use flow::{Activity, ApplicationFlow, ExecFlow, Flow, FlowKind, ProbeFlow, TcpFlow, UdpFlow};
 pub use path::{Lane, LaneQueue, Path, check_path_key};
@@ -188,9 +191,9 @@ impl Scenario {
         Self::check(text, name, &mut builtin::load_file).map_err(|errors| errors.first(name))
     }
 
-    /// Reads a scenario file, and checks its short form too. `load` reads files that links name,
-    /// such as traces; [`builtin::load_file`] has those built in. Returns the faults of both forms,
-    /// in the order of their lines.
+    /// Reads a scenario file, and checks its short form too, and that a world can run it. `load`
+    /// reads files that links name, such as traces; [`builtin::load_file`] has those built in.
+    /// Returns the faults of both forms, in the order of their lines.
     pub fn check(text: &str, name: &str, load: &mut LoadFile<'_>) -> Result<Self, ScenarioErrors> {
         let document = Arc::new(Document::parse(text, name)?);
         let mut resolve = |short: bool| {
@@ -198,7 +201,13 @@ impl Scenario {
             Self::resolve(&document, text.to_owned(), &options, load)
         };
         match (resolve(false), resolve(true)) {
-            (Ok(scenario), Ok(_)) => Ok(scenario),
+            (Ok(scenario), Ok(_)) => match (scenario.sim_problem(), scenario.live_problem()) {
+                (Some(sim), Some(live)) => {
+                    let problem = format!("no world can run it; sim: {sim}; live: {live}");
+                    Err(ScenarioErrors(vec![ScenarioError::new(name, "", problem)]))
+                }
+                _ => Ok(scenario),
+            },
             (whole, short) => {
                 let mut errors = whole.err().unwrap_or_default();
                 errors.merge(short.err().unwrap_or_default());
@@ -288,21 +297,6 @@ impl Scenario {
     /// Returns the SPEC of the first algorithm that the caller has to provide; see [`crate::own`].
     pub fn own(&self) -> Option<String> {
         self.arms.iter().find_map(Arm::own)
-    }
-
-    /// Returns the worlds that can run its path and all of its flows.
-    pub fn worlds(&self) -> Vec<World> {
-        let flows = || self.arms.iter().flat_map(|arm| &arm.flows);
-        let mut worlds = Vec::new();
-        if !flows().any(|flow| matches!(flow.kind, FlowKind::Exec(_))) {
-            worlds.push(World::Sim);
-        }
-        let is_live = |arm: &Arm| arm.path.first_hop().is_none() && arm.ecn().is_some();
-        let is_live = self.arms.iter().all(is_live);
-        if is_live && flows().all(|flow| flow.sim_only_key().is_none()) && self.own().is_none() {
-            worlds.push(World::Live);
-        }
-        worlds
     }
 
     /// Returns the number of trials of the whole run.

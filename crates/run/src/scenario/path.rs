@@ -9,7 +9,8 @@ use underload_aqm::time::Span;
 use underload_record::schema::Direction;
 
 use crate::keys::{
-    Bytes, Fault, Faults, LinkText, Maybe, QueueText, Refusal, Try, Value, keys, read_table,
+    Bytes, Fault, Faults, LinkText, Listed, Maybe, QueueText, Refusal, Try, Value, keys, listed,
+    read_table,
 };
 use crate::modem_file;
 
@@ -162,7 +163,7 @@ keys! {
 keys! {
     /// A hop in a file. Delay, jitter, loss and overhead are in its links' SPECs.
     struct NamedHop {
-        /// The name, required and unique; arms override keys as `path.hop.NAME.KEY`.
+        /// The name, required and unique; variants override keys as `path.hop.NAME.KEY`.
         _name: Option<String> as "name",
         _links: LinkKeys [flat],
     }
@@ -184,6 +185,23 @@ impl Value for Hops {
     fn schema() -> Json {
         json!({ "type": ["array", "object"], "items": NamedHop::schema() })
     }
+}
+
+/// Returns the keys of `[path]`: with hops, only those that hops do not have.
+pub(super) fn path_settings(table: &Table, has_hops: bool) -> Vec<Listed> {
+    let of_path = ["rtt", "up_delay", "down_delay"];
+    let mut settings = listed::<PathKeys>(table);
+    settings.retain(
+        |setting| {
+            if has_hops { of_path.contains(&setting.key) } else { setting.key != "hop" }
+        },
+    );
+    settings
+}
+
+/// Returns the keys of a hop besides its name.
+pub(super) fn hop_settings(table: &Table) -> Vec<Listed> {
+    listed::<LinkKeys>(table)
 }
 
 /// Returns the problem with the name of a key of `[path]`; `None` if the name is known.

@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 
 use toml::{Table, Value};
-use underload_aqm::registry::our_form;
 
 use super::flow::AnyFlow;
 use super::path::PathKeys;
 use super::phases::Phases;
 use crate::keys::{
     Fault, Faults, Raw, Reader, Section, Try, alternatives, did_you_mean, join, keys, read_table,
+    text_of,
 };
 
 const MAX_HOPS: usize = 16;
@@ -89,13 +89,8 @@ impl Base {
         let flows = self.flows.iter().map(|(name, table)| (format!("flow.{name}"), table));
         let own = [("path".to_owned(), &self.path), ("phases".to_owned(), &self.phases)];
         let tables = own.into_iter().chain(hops).chain(flows);
-        let text = |key: &str, value: &Value| match value {
-            Value::String(spec) if key.ends_with("_queue") => our_form(spec),
-            Value::String(text) => text.clone(),
-            other => other.to_string(),
-        };
         let entries = tables.flat_map(|(section, table)| {
-            table.iter().map(move |(key, value)| (join(&section, key), text(key, value)))
+            table.iter().map(move |(key, value)| (join(&section, key), text_of(key, value)))
         });
         entries.collect()
     }

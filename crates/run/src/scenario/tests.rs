@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use proptest::prelude::*;
 use underload_aqm::time::Span;
-use underload_record::schema::FlowDirection;
+use underload_record::schema::{FlowDirection, World};
 
 use super::*;
 

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use underload_record::schema::{Extreme, World};
+use toml::{Table, Value};
+use underload_record::schema::Extreme;
 use underload_sim::trial::TrialLabel;
 use underload_store::sweep::SweepColumns;
 
@@ -15,7 +16,7 @@ use crate::cache::digest_text;
 use crate::keys::{Fault, Faults, read_table};
 use crate::scenario::document::Document;
 use crate::scenario::metrics::Metrics;
-use crate::scenario::{Options, Scenario, ScenarioErrors, builtin};
+use crate::scenario::{Options, Scenario, ScenarioError, ScenarioErrors, builtin};
 use crate::source::Source;
 use crate::world::sim::configure;
 
@@ -54,19 +55,31 @@ impl Sweep {
     ) -> Result<Self, ScenarioErrors> {
         let document = Document::parse(text, name)?;
         let mut faults = Faults::default();
-        let file: Option<SweepFile> = read_table(&document.root, &mut faults);
-        let named = file.as_ref().and_then(|file| file.scenario.as_deref());
+        let Some(read) = Read::new(&document.root, &mut faults) else {
+            return Err(document.errors(faults));
+        };
+        let named = read.file.scenario.as_deref();
         let source = match scenario {
             Some(source) => Some(source),
             None if named.is_none() && !faults.is_empty() => None,
             None => faults.accept(find(named, name)),
         };
-        let (Some(file), Some(source)) = (file, source) else {
-            return Err(document.errors(faults));
-        };
         let files = Files::of(files);
-        let scenario = scenario_of(&file, &source, &files)?;
-        let sweep = Self::new(file, scenario, files, &mut faults);
+        let scenario = source.map(|source| scenario_of(&read.file, &source, &files));
+        let (scenario, of_scenario) = match scenario {
+            None => (None, ScenarioErrors::default()),
+            Some(Ok(scenario)) => (Some(scenario), ScenarioErrors::default()),
+            Some(Err(errors)) => (None, of_sweep(errors, &read.file, &mut faults)),
+        };
+        let mut own = Faults::default();
+        let sweep = match scenario {
+            Some(scenario) => Self::new(&read, scenario, files, &mut own),
+            None => {
+                check_alone(&read.file, &mut own);
+                None
+            }
+        };
+        own.into_iter().for_each(|fault| faults.add(read.in_file(fault)));
         match sweep.filter(|_| faults.is_empty()) {
             Some(sweep) => Ok(Self {
                 name: name.to_owned(),
@@ -74,37 +87,43 @@ impl Sweep {
                 program: program.to_owned(),
                 ..sweep
             }),
-            None => Err(document.errors(faults)),
+            None => {
+                let mut errors = document.errors(faults);
+                errors.0.extend(of_scenario.0);
+                Err(errors)
+            }
         }
     }
 
     /// Returns the sweep of a file over a scenario, without its name and text.
-    fn new(
-        mut file: SweepFile,
-        scenario: Scenario,
-        files: Files,
-        faults: &mut Faults,
-    ) -> Option<Self> {
+    fn new(read: &Read, scenario: Scenario, files: Files, faults: &mut Faults) -> Option<Self> {
+        let mut file = read.file.clone();
         faults.accept(check_scenario(&scenario));
         let content = faults.accept(digest_of(&file));
-        let axes = axes(&file, faults);
+        let axes = axes(&file, faults).filter(|_| read.has_all);
+        let samples = faults.accept(samples(&file));
         let requested: Vec<String> = named_metrics(&file).cloned().collect();
         faults.accept(check_numbers(&file));
         check_metrics(&file, &Metrics::of(&scenario.arms, None, false), faults);
         fill(&mut file, &scenario);
-        let axes = axes?;
+        let Some(axes) = axes else {
+            faults.accept(repeats(&file, &scenario, 1));
+            return None;
+        };
         let arms: Vec<&str> = scenario.arms.iter().map(|arm| arm.name.as_str()).collect();
         plots::check(&file, &axes, &arms, faults);
         let columns = faults.accept(columns(&file, &axes));
-        let points = faults.accept(points(&file, &axes, scenario.seed))?;
-        let repeats = faults.accept(repeats(&file, &scenario, points.count));
+        let points = samples.map(|samples| points(&file, samples, &axes, scenario.seed));
+        let points = points.and_then(|points| faults.accept(points));
+        let count = points.as_ref().map_or(1, |points| points.count);
+        let repeats = faults.accept(repeats(&file, &scenario, count));
         let sweep = Self {
             name: String::new(),
             text: String::new(),
             file,
             scenario,
             axes,
-            points,
+            points: points?,
             repeats: repeats?,
             columns: columns?,
             program: String::new(),
@@ -167,6 +186,83 @@ impl Sweep {
     }
 }
 
+/// A sweep file without the tables and keys that are wrong.
+struct Read {
+    file: SweepFile,
+    /// Positions in the file of the axes and pictures that are left, by the key of the list.
+    left: BTreeMap<&'static str, Vec<usize>>,
+    /// Whether nothing was wrong.
+    has_all: bool,
+}
+
+impl Read {
+    /// Reads the keys of a file. `None` if what is left of it cannot be read.
+    fn new(root: &Table, faults: &mut Faults) -> Option<Self> {
+        let file: Option<SweepFile> = read_table(root, faults);
+        if let Some(file) = file {
+            return Some(Self { file, left: BTreeMap::new(), has_all: true });
+        }
+        let mut root = root.clone();
+        let mut left = BTreeMap::new();
+        for list in ["axis", "plot"] {
+            let Some(Value::Array(tables)) = root.get_mut(list) else { continue };
+            let is_right = |index: &usize| {
+                let item = format!("{list}[{index}]");
+                !faults.keys().any(|key| key == item || key.starts_with(&format!("{item}.")))
+            };
+            let right: Vec<usize> = (0..tables.len()).filter(is_right).collect();
+            *tables = right.iter().filter_map(|index| tables.get(*index).cloned()).collect();
+            left.insert(list, right);
+        }
+        let wrong = faults.keys().filter(|key| !key.contains('['));
+        let wrong: Vec<String> =
+            wrong.filter_map(|key| key.split('.').next().map(str::to_owned)).collect();
+        wrong.iter().for_each(|key| drop(root.remove(key)));
+        let file = read_table(&root, &mut Faults::default())?;
+        Some(Self { file, left, has_all: false })
+    }
+
+    /// Returns a fault of what is left under the key that the whole file has for it.
+    fn in_file(&self, fault: Fault) -> Fault {
+        let whole = self.left.iter().find_map(|(list, positions)| {
+            let (index, rest) = fault.key.strip_prefix(list)?.strip_prefix('[')?.split_once(']')?;
+            let position = positions.get(index.parse::<usize>().ok()?)?;
+            Some(format!("{list}[{position}]{rest}"))
+        });
+        Fault { key: whole.unwrap_or_else(|| fault.key.clone()), ..fault }
+    }
+}
+
+/// Checks a file whose scenario is wrong.
+fn check_alone(file: &SweepFile, faults: &mut Faults) {
+    axes(file, faults);
+    faults.accept(samples(file));
+    faults.accept(check_numbers(file));
+}
+
+/// Adds those errors of a scenario to `faults` that keys of the sweep file cause, and returns the
+/// others.
+fn of_sweep(errors: ScenarioErrors, file: &SweepFile, faults: &mut Faults) -> ScenarioErrors {
+    let place = |error: &ScenarioError| {
+        if let Some(key) = error.key.strip_prefix("--set ") {
+            let is_of_key = |set: &String| set.split('=').next().is_some_and(|it| it.trim() == key);
+            let index = file.set.iter().position(|set| is_of_key(set) || set == key)?;
+            return Some((format!("set[{index}]"), format!("{key}: {}", error.problem)));
+        }
+        let is_named = |name: &String| error.problem.contains(&format!("named `{name}`;"));
+        let index = file.arms.iter().position(is_named).filter(|_| error.key == "arm")?;
+        Some((format!("arms[{index}]"), error.problem.clone()))
+    };
+    let mut others = ScenarioErrors::default();
+    for error in errors.0 {
+        match place(&error) {
+            Some((key, problem)) => faults.add(Fault::new(key, problem)),
+            None => others.0.push(error),
+        }
+    }
+    others
+}
+
 /// Returns the digest of the parts of a file on which its rows depend.
 fn digest_of(file: &SweepFile) -> Result<String, Fault> {
     let text = file.bare().to_text().map_err(|error| Fault::new("", error.to_string()))?;
@@ -204,8 +300,7 @@ fn scenario_of(
 
 /// Rejects a scenario that another machine or a later program could not compute.
 fn check_scenario(scenario: &Scenario) -> Result<(), Fault> {
-    if !scenario.worlds().contains(&World::Sim) {
-        let problem = "runs commands, which the simulator cannot; expected one without exec";
+    if let Some(problem) = scenario.sim_problem() {
         return Err(Fault::new("scenario", problem));
     }
     match scenario.own() {
@@ -246,18 +341,22 @@ fn axes(file: &SweepFile, faults: &mut Faults) -> Option<Vec<Axis>> {
     is_whole.then_some(axes)
 }
 
-fn points(file: &SweepFile, axes: &[Axis], seed: u64) -> Result<Points, Fault> {
-    let samples = match (file.design, file.samples) {
-        (Design::Grid, None) => 0,
+/// Returns the number of points that a design draws; 0 for a grid.
+fn samples(file: &SweepFile) -> Result<u64, Fault> {
+    match (file.design, file.samples) {
+        (Design::Grid, None) => Ok(0),
         (Design::Grid, Some(_)) => {
             let problem = "is not a key of a grid, which has every combination of its axes' \
                            values; expected `design` \"random\" or \"latin-hypercube\"";
-            return Err(Fault::new("samples", problem));
+            Err(Fault::new("samples", problem))
         }
-        (_, Some(samples)) if (1..=MOST_SAMPLES).contains(&samples) => samples,
-        (_, None) => return Err(Fault::new("samples", "is missing: the number of points")),
-        (_, Some(_)) => return Err(Fault::new("samples", format!("expected 1 to {MOST_SAMPLES}"))),
-    };
+        (_, Some(samples)) if (1..=MOST_SAMPLES).contains(&samples) => Ok(samples),
+        (_, None) => Err(Fault::new("samples", "is missing: the number of points")),
+        (_, Some(_)) => Err(Fault::new("samples", format!("expected 1 to {MOST_SAMPLES}"))),
+    }
+}
+
+fn points(file: &SweepFile, samples: u64, axes: &[Axis], seed: u64) -> Result<Points, Fault> {
     if file.design != Design::Grid && axes.is_empty() {
         return Err(Fault::new("design", "has no axis to draw from; expected [[axis]] tables"));
     }

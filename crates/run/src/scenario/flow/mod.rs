@@ -15,7 +15,8 @@ use underload_sim::congestion::Algorithm;
 use underload_sim::sprout;
 
 use crate::keys::{
-    Fault, Faults, Reader, Refusal, Section, Value, alternatives, did_you_mean, read_table, schema,
+    Fault, Faults, Listed, Reader, Refusal, Section, Value, alternatives, did_you_mean, listed,
+    read_table, schema,
 };
 
 pub use application::ApplicationFlow;
@@ -79,10 +80,16 @@ struct Entry {
     name: &'static str,
     read: fn(&Table, &mut Faults) -> Option<(FlowKind, Span)>,
     schema: fn() -> Json,
+    listed: fn(&Table) -> Vec<Listed>,
 }
 
 const fn entry<K: Kind<Flow: Into<FlowKind>>>() -> Entry {
-    Entry { name: K::NAME, read: read_kind::<K>, schema: schema::<Keys<K>> }
+    Entry {
+        name: K::NAME,
+        read: read_kind::<K>,
+        schema: schema::<Keys<K>>,
+        listed: listed::<Keys<K>>,
+    }
 }
 
 const KINDS: [Entry; 10] = [
@@ -152,6 +159,13 @@ impl Value for AnyFlow {
         };
         json!({ "anyOf": KINDS.iter().map(schema).collect::<Vec<_>>() })
     }
+}
+
+/// Returns the keys of a flow in the order of its kind's declaration.
+pub(super) fn settings(table: &Table) -> Vec<Listed> {
+    let kind = table.get("kind").and_then(Toml::as_str);
+    let entry = KINDS.iter().find(|entry| Some(entry.name) == kind);
+    entry.map_or_else(Vec::new, |entry| (entry.listed)(table))
 }
 
 /// Returns the names of the simulated congestion controls.

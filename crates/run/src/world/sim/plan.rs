@@ -17,12 +17,14 @@ use underload_sim::flow::{
 use underload_sim::net::{ExtraDelay, HopConfig};
 use underload_sim::sprout;
 use underload_sim::tcp::{EcnUse, TcpConfig};
-use underload_sim::trial::{Phases, SimConfig, TrialLabel};
+use underload_sim::trial::{Phases, SimConfig, SimError, TrialLabel};
 
 use crate::flows;
+use crate::keys::{alternatives, did_you_mean};
 use crate::own::Own;
 use crate::scenario::{
     self, Activity, ApplicationFlow, Arm, Flow, Lane, LaneQueue, ProbeFlow, Ramp, TcpFlow, UdpFlow,
+    simulated_controls,
 };
 
 /// Why an arm cannot be simulated.
@@ -37,6 +39,8 @@ pub enum PlanError {
          it, or a queue or congestion control of the program"
     )]
     NotProvided { spec: String },
+    #[error(transparent)]
+    Trial(#[from] SimError),
 }
 
 /// Returns the trial of an arm. Its outcome depends on the arm and the seed alone.
@@ -76,7 +80,10 @@ pub fn configure_with(
             config.extra = halves(flow.extra_rtt);
         }
     }
-    Ok(SimConfig { up, down, flows, phases, seed, sample_interval: Some(CURVE_INTERVAL), label })
+    let sample_interval = Some(CURVE_INTERVAL);
+    let config = SimConfig { up, down, flows, phases, seed, sample_interval, label };
+    config.check()?;
+    Ok(config)
 }
 
 fn halves(extra_rtt: Span) -> ExtraDelay {
@@ -169,7 +176,9 @@ fn tcp_config(
     }
     let algorithm = Algorithm::from_name(&tcp.congestion_control).ok_or_else(|| {
         let name = tcp.congestion_control.clone();
-        let known = format!("{} or {}", Algorithm::names(), sprout::NAME);
+        let names = simulated_controls();
+        let question = did_you_mean(&name, names.iter().map(String::as_str));
+        let known = alternatives(names.iter().map(String::as_str)) + &question;
         PlanError::UnknownAlgorithm { flow: flow.to_owned(), name, known }
     })?;
     let ecn = algorithm.ecn(wish);
@@ -308,7 +317,7 @@ mod tests {
         all.sort_unstable();
         all.dedup();
         assert_eq!(all.len(), 8);
-        assert_eq!(starts(1, 1), one, "arms of a repeat have the same starts");
+        assert_eq!(starts(1, 1), one, "variants of a repeat have the same starts");
         let plain = configure(&arms(SCENARIO)[0], 1, TrialLabel::default()).unwrap();
         let start = |name: &str| plain.flows.iter().find(|flow| flow.name == name).unwrap().start;
         assert_eq!(start("bulk-up-0"), Some(Time::from_secs(1)));
@@ -414,12 +423,12 @@ mod tests {
                 assert!(short || shown, "{name} has nothing to meet");
                 for arm in &scenario.arms {
                     let config = configure(arm, 1, TrialLabel::default());
-                    config.unwrap_or_else(|error| panic!("{name}, arm {}: {error}", arm.name));
+                    config.unwrap_or_else(|error| panic!("{name}, variant {}: {error}", arm.name));
                     planned += 1;
                 }
             }
         }
-        assert!(planned > 100, "only {planned} arms are built in");
+        assert!(planned > 100, "only {planned} variants are built in");
     }
 
     #[test]

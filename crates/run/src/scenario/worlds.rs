@@ -1,0 +1,144 @@
+//! The worlds that can run a scenario, whatever the machine, and why the others cannot.
+
+use underload_record::schema::World;
+use underload_sim::trial::TrialLabel;
+
+use super::{Arm, Flow, FlowKind, Scenario};
+use crate::world::sim::{PlanError, configure};
+
+impl Scenario {
+    /// Returns the worlds that can run it: [`World::Sim`] and [`World::Live`].
+    pub fn worlds(&self) -> Vec<World> {
+        let problems = [(World::Sim, self.sim_problem()), (World::Live, self.live_problem())];
+        let able = problems.into_iter().filter(|(_, problem)| problem.is_none());
+        able.map(|(world, _)| world).collect()
+    }
+
+    /// Returns why the simulator cannot run it; `None` if it can, given the algorithms that the
+    /// caller has to provide.
+    pub fn sim_problem(&self) -> Option<String> {
+        self.arms.iter().find_map(|arm| match configure(arm, 0, TrialLabel::default()) {
+            Ok(_) | Err(PlanError::NotProvided { .. }) => None,
+            Err(error) => Some(self.of_arm(arm, &error.to_string())),
+        })
+    }
+
+    /// Returns why the live world can run it on no machine; `None` if it can on some.
+    pub fn live_problem(&self) -> Option<String> {
+        let sim_only = |flow: &Flow| Some(format!("flow.{}.{}", flow.name, flow.sim_only_key()?));
+        if let Some(hop) = self.arms.iter().find_map(|arm| arm.path.first_hop()) {
+            return Some(format!(
+                "path.hop.{hop}: only the simulator has chains of links (see \
+                 docs/scenario-format.md); expected path.up and path.down, or --world sim"
+            ));
+        }
+        if let Some(own) = self.own() {
+            return Some(format!(
+                "{own}: only the simulator runs algorithms of Python; expected --world sim"
+            ));
+        }
+        if let Some(key) = self.arms.iter().flat_map(|arm| &arm.flows).find_map(sim_only) {
+            return Some(format!("{key}: only the simulator supports it; expected --world sim"));
+        }
+        self.arms.iter().find_map(|arm| Some(self.of_arm(arm, &live_problem(arm)?)))
+    }
+
+    /// Returns a problem with the name of the arm that has it, unless there is only one.
+    fn of_arm(&self, arm: &Arm, problem: &str) -> String {
+        match self.arms.as_slice() {
+            [_] => problem.to_owned(),
+            _ => format!("variant {}: {problem}", arm.name),
+        }
+    }
+}
+
+fn live_problem(arm: &Arm) -> Option<String> {
+    if arm.ecn().is_none() {
+        let problem = "in the live world ECN is a setting of a whole host; expected `ecn` of all \
+                       tcp flows or of none, or --world sim";
+        return Some(problem.to_owned());
+    }
+    let is_probe = |flow: &&Flow| matches!(flow.kind, FlowKind::Probe(_));
+    match arm.flows.iter().filter(is_probe).count() {
+        1 => arm.flows.iter().find_map(|flow| {
+            let problem = live_problem_of_flow(flow)?;
+            Some(format!("flow.{}.{problem}", flow.name))
+        }),
+        0 => Some("the live world needs a flow with kind = \"probe\"".to_owned()),
+        _ => Some("the live world has one probe flow; give it several `classes` instead".into()),
+    }
+}
+
+fn live_problem_of_flow(flow: &Flow) -> Option<String> {
+    let stop = match &flow.kind {
+        FlowKind::Tcp(tcp) => tcp.activity.stop,
+        FlowKind::Udp(udp) if !LIVE_PACKETS.contains(&udp.packet_bytes.0) => {
+            let (least, most) = (LIVE_PACKETS.start(), LIVE_PACKETS.end());
+            let bytes = udp.packet_bytes;
+            return Some(format!("packet: {bytes}: the live world sends {least}B to {most}B"));
+        }
+        FlowKind::Udp(udp) => udp.activity.stop,
+        FlowKind::Probe(_) | FlowKind::Exec(_) | FlowKind::Application(_) => None,
+    };
+    stop.map(|_| "stop: flows end with the load phase in the live world".to_owned())
+}
+
+/// Lengths of the IP packets of a UDP flow.
+const LIVE_PACKETS: std::ops::RangeInclusive<u64> = 64..=1_500;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn scenario(flows: &str, phases: &str) -> Scenario {
+        let text = format!(
+            "[path]\nup = \"10mbit\"\n[phases]\n{phases}\n[[flow]]\nkind = \"probe\"\n{flows}"
+        );
+        let options = super::super::Options::default();
+        let load = &mut super::super::builtin::load_file;
+        Scenario::parse_with(&text, "test", &options, load).expect("readable")
+    }
+
+    /// Each refusal of a world is known before it runs.
+    #[test]
+    fn what_a_world_refuses_is_known_before_a_run() {
+        let of = |flows: &str, phases: &str| {
+            let scenario = scenario(flows, phases);
+            let words = |problem: Option<String>| problem.unwrap_or_default();
+            (words(scenario.sim_problem()), words(scenario.live_problem()), scenario.worlds())
+        };
+        let tcp = "[[flow]]\nkind = \"tcp\"\n";
+        let (sim, live, worlds) = of(tcp, "");
+        assert_eq!(
+            (sim, live, worlds),
+            (String::new(), String::new(), vec![World::Sim, World::Live])
+        );
+        let (sim, live, worlds) = of(&format!("{tcp}congestion_control = \"vegas\""), "");
+        assert!(sim.contains("'vegas' is not simulated; expected "), "{sim}");
+        assert_eq!((live, worlds), (String::new(), vec![World::Live]));
+        let (sim, _, worlds) = of(tcp, "load = \"2h\"");
+        assert!(sim.contains("lasts 72") && sim.contains("at most 3600 s"), "{sim}");
+        assert_eq!(worlds, [World::Live]);
+        let twin = "[[flow]]\nname = \"tcp-0\"\nkind = \"udp\"\nrate = \"1mbit\"\n";
+        let (sim, ..) = of(&format!("{tcp}count = 2\n{twin}"), "");
+        assert!(sim.contains("two flows are named 'tcp-0'"), "{sim}");
+        let (_, live, worlds) = of(&format!("{tcp}stop = \"3s\""), "");
+        assert!(live.starts_with("flow.tcp.stop: "), "{live}");
+        assert_eq!(worlds, [World::Sim]);
+        let small = "[[flow]]\nkind = \"udp\"\nrate = \"1mbit\"\npacket = \"40B\"\n";
+        let (_, live, worlds) = of(small, "");
+        assert!(live.starts_with("flow.udp.packet: 40B"), "{live}");
+        assert_eq!(worlds, [World::Sim]);
+        let (_, live, _) = of("[[flow]]\nname = \"p2\"\nkind = \"probe\"\n", "");
+        assert!(live.contains("one probe flow"), "{live}");
+    }
+
+    #[test]
+    fn a_scenario_that_no_world_runs_is_refused() {
+        let text = "[path]\nup = \"10mbit\"\n[[flow]]\nkind = \"probe\"\n[[flow]]\nkind = \"tcp\"\n\
+                    congestion_control = \"vegas\"\nextra_rtt = \"5ms\"\n";
+        let error = Scenario::parse(text, "test").expect_err("vegas is Linux's").to_string();
+        assert!(error.contains("no world can run it"), "{error}");
+        assert!(error.contains("vegas") && error.contains("flow.tcp.extra_rtt"), "{error}");
+    }
+}
