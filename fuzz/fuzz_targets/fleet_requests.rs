@@ -107,9 +107,13 @@ impl Fleet {
     fn request(&mut self, sender: usize, kind: u8, json: &str) {
         let id = DeviceId::of_key(&public_key(sender));
         match kind {
-            b'n' => self.handle::<Next, _>(json, |it, tx, now, rng, m| it.next(tx, now, rng, id, m)),
+            b'n' => {
+                self.handle::<Next, _>(json, |it, tx, now, rng, m| it.next(tx, now, rng, id, m))
+            }
             b'd' => self.handle::<Results, _>(json, |it, tx, now, _, m| it.results(tx, now, id, m)),
-            b'h' => self.handle::<Heartbeat, _>(json, |it, tx, now, _, m| it.heartbeat(tx, now, id, m)),
+            b'h' => {
+                self.handle::<Heartbeat, _>(json, |it, tx, now, _, m| it.heartbeat(tx, now, id, m))
+            }
             b'm' => {
                 let held = self.lease_of(id);
                 self.handle::<Move, _>(json, |it, tx, now, rng, m| {

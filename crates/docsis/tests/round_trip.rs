@@ -171,7 +171,10 @@ proptest! {
         let secret = Secret::new(b"s");
         if config.seal(Some(&secret)).is_ok() {
             let read = lenient(&config.encode().unwrap());
-            let stored = |code| read.settings_of_type(code).next().and_then(Tlv::as_bytes).map(<[u8]>::to_vec);
+            let stored = |code| {
+                let setting = read.settings_of_type(code).next();
+                setting.and_then(Tlv::as_bytes).map(<[u8]>::to_vec)
+            };
             prop_assert_eq!(stored(6), Some(read.cm_mic().unwrap().to_vec()));
             prop_assert_eq!(stored(7), Some(read.cmts_mic(&secret).unwrap().to_vec()));
         }
