@@ -49,23 +49,29 @@ pub struct Arguments {
     /// together after a power cut.
     #[arg(long, value_name = "SECONDS", default_value_t = 60,
         value_parser = clap::value_parser!(u64).range(0..=86_400))]
+    #[arg(hide_short_help = true)]
     start_within: u64,
     /// Limit of the results that wait on disk.
     #[arg(long, value_name = "KIB", default_value_t = BYTES_DEFAULT >> 10,
         value_parser = clap::value_parser!(u64).range((BYTES_MIN >> 10)..=1 << 20))]
+    #[arg(hide_short_help = true)]
     spool: u64,
     /// Longest run of this line, at most 1h; no orchestrator lifts this limit or the three below.
     #[arg(long, value_name = "TIME", default_value = "1h", value_parser = run_max)]
+    #[arg(hide_short_help = true)]
     run_max: Span,
     /// Most runs of this line in any 24 hours.
     #[arg(long, value_name = "COUNT", default_value_t = Limits::default().runs_per_day,
         value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    #[arg(hide_short_help = true)]
     runs_max: u32,
     /// Most traffic of all runs of this line in any 24 hours, sent and received.
     #[arg(long, value_name = "SIZE", default_value = DAY_DEFAULT, value_parser = volume)]
+    #[arg(hide_short_help = true)]
     day_max: u64,
     /// Most traffic of all runs of this line in any 30 days, sent and received.
     #[arg(long, value_name = "SIZE", default_value = MONTH_DEFAULT, value_parser = volume)]
+    #[arg(hide_short_help = true)]
     month_max: u64,
     /// Model of the modem or gateway.
     #[arg(long, default_value = "")]

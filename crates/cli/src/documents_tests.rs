@@ -243,7 +243,7 @@ fn words_that_people_type_lead_to_their_page() {
 
 /// Every command with those below it, each by the words that call it, and its examples.
 fn examples(command: &clap::Command, called: &str, found: &mut Vec<(String, Vec<String>)>) {
-    let help = command.get_after_help().or(command.get_after_long_help());
+    let help = command.get_after_long_help().or(command.get_after_help());
     let help = help.map(ToString::to_string).unwrap_or_default().replace("\\\n", " ");
     let lines = help.split_once("Examples:\n").map_or("", |(_, lines)| lines);
     let lines = lines.lines().take_while(|line| line.starts_with("  ")).map(str::to_owned);

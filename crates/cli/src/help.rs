@@ -5,16 +5,27 @@ use std::fmt::Write as _;
 use clap::Command;
 
 const GROUPS: [(&str, &[&str]); 3] = [
+    ("My line is bad", &["measure", "path", "shape", "history", "survey", "serve"]),
     (
-        "Simulate and emulate",
-        &["try", "run", "sweep", "scenarios", "check", "figures", "replay", "link", "queues"],
+        "I study queues",
+        &[
+            "try",
+            "new",
+            "run",
+            "sweep",
+            "replay",
+            "link",
+            "scenarios",
+            "check",
+            "queues",
+            "figures",
+        ],
     ),
-    (
-        "Measure and shape lines",
-        &["measure", "history", "survey", "path", "shape", "serve", "fleet"],
-    ),
-    ("Results and tools", &["report", "export", "docsis", "kernel", "cache", "completions", "man"]),
+    ("Operators, results, tools", &["docsis", "fleet", "report", "export", "docs", "kernel"]),
 ];
+/// Commands that share the last line.
+const TOOLS: [&str; 3] = ["cache", "completions", "man"];
+const ABOUT_TOOLS: &str = "Cached trials, completions of a shell, manual pages";
 
 const EXAMPLES: &str = if cfg!(feature = "whole") { WHOLE_EXAMPLES } else { SMALL_EXAMPLES };
 
@@ -22,20 +33,13 @@ const SMALL_EXAMPLES: &str = "\
 Examples:
   underload measure example.net                  this access line, to `underload serve` there
   underload measure ndt7 --down                  this access line, to the nearest M-Lab server
-  underload path example.net                     markings that survive, and the queue of the path
   underload shape apply --dev eth0 --up 18mbit   packets wait here, and not in the modem
 
-This program has only the commands that measure access lines. `underload COMMAND --help` prints the
-options and examples of a command.";
+This program has only the commands that measure access lines.";
 
 const WHOLE_EXAMPLES: &str = "\
 Examples:
-  underload run comcast/upstream                 a published experiment, with its report
-  underload measure example.net                  this access line, to `underload serve` there
-  underload link --up 10mbit -- iperf3 -c HOST   any command behind a slow link
-
-`underload COMMAND --help` prints the options and examples of a command; `underload man DIR` writes
-them as manual pages.";
+  underload measure ndt7   this access line, to the nearest public server";
 
 /// Lists the subcommands by groups in the help of `command`.
 pub fn grouped(command: Command) -> Command {
@@ -56,11 +60,16 @@ pub fn grouped(command: Command) -> Command {
             text.push('\n');
         }
     }
+    if TOOLS.iter().all(|tool| command.find_subcommand(tool).is_some()) {
+        // On the line after the last group, whose end is an empty line.
+        text.pop();
+        let _ = writeln!(text, "  {literal}{}{literal:#}  {ABOUT_TOOLS}\n", TOOLS.join(", "));
+    }
     let template = format!(
         "{{about-with-newline}}\n{{usage-heading}} {{usage}}\n\n{text}\
          {heading}Options:{heading:#}\n{{options}}{{after-help}}"
     );
-    command.help_template(template).after_help(EXAMPLES)
+    command.help_template(template).after_help(EXAMPLES).after_long_help(None::<&str>)
 }
 
 #[cfg(test)]
@@ -70,7 +79,8 @@ mod tests {
 
     #[test]
     fn every_command_is_in_one_group() {
-        let members: Vec<&str> = GROUPS.iter().flat_map(|(_, members)| *members).copied().collect();
+        let of_groups = GROUPS.iter().flat_map(|(_, members)| *members).copied();
+        let members: Vec<&str> = of_groups.chain(TOOLS).collect();
         let command = command();
         for known in command.get_subcommands().filter(|known| !known.is_hide_set()) {
             let times = members.iter().filter(|member| **member == known.get_name()).count();
@@ -80,6 +90,6 @@ mod tests {
             assert!(command.find_subcommand(member).is_some(), "{member}");
         }
         let help = command.clone().render_help().to_string();
-        assert!(help.contains("\nMeasure and shape lines:\n  measure "), "{help}");
+        assert!(help.contains("\nMy line is bad:\n  measure "), "{help}");
     }
 }

@@ -10,6 +10,8 @@ mod cache;
 #[cfg(feature = "whole")]
 mod check;
 #[cfg(feature = "whole")]
+mod docs;
+#[cfg(feature = "whole")]
 mod docsis;
 #[cfg(all(test, feature = "whole"))]
 mod documents_tests;
@@ -34,6 +36,8 @@ mod link;
 mod measure;
 #[cfg(namespaces)]
 mod meter;
+#[cfg(feature = "whole")]
+mod new;
 #[cfg(sockets)]
 mod path;
 mod present;
@@ -67,6 +71,7 @@ mod whole;
 use std::process::ExitCode;
 
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
+use underload_terminal::help::{asks_for_all, with_help, with_rare_options};
 use underload_terminal::{VERSION, console, status};
 
 #[cfg(not(shaping))]
@@ -102,11 +107,14 @@ enum Command {
 }
 
 fn command() -> clap::Command {
-    help::grouped(CommandLine::command())
+    help::grouped(with_help(CommandLine::command()))
 }
 
 fn main() -> ExitCode {
-    let matches = command().color(console::color_asked(std::env::args_os())).get_matches();
+    let command = command().color(console::color_asked(std::env::args_os()));
+    let is_all = asks_for_all(std::env::args_os());
+    let command = if is_all { with_rare_options(command) } else { command };
+    let matches = command.get_matches();
     let command_line = CommandLine::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     command_line.console.apply();
     let outcome = match &command_line.command {
@@ -128,6 +136,11 @@ mod tests {
     #[test]
     fn the_command_line_contradicts_itself_nowhere() {
         command().debug_assert();
+    }
+
+    #[test]
+    fn the_help_of_every_command_fits_a_screen() {
+        assert_eq!(underload_terminal::help::longer_than_a_screen(command()), []);
     }
 
     #[test]

@@ -53,6 +53,7 @@ pub struct Arguments {
     download: Option<u32>,
     /// The congestion control of uploads and downloads.
     #[arg(long, value_name = "NAME", default_value = "cubic")]
+    #[arg(hide_short_help = true)]
     congestion_control: String,
     /// A video call [default: yes, if neither a use nor a transfer is given].
     #[arg(long)]
@@ -75,6 +76,7 @@ pub struct Arguments {
     /// Seed of the random numbers.
     #[arg(long, value_name = "N", default_value_t = 1,
         value_parser = clap::value_parser!(u64).range(..=MAX_SEED))]
+    #[arg(hide_short_help = true)]
     seed: u64,
     /// Runs in real time with this machine's own TCP instead of the simulator.
     #[arg(long, conflicts_with_all = ["call", "game", "page", "video"])]
@@ -87,9 +89,11 @@ pub struct Arguments {
     out: Option<PathBuf>,
     /// Prints the run as one JSON document instead of the table.
     #[arg(long)]
+    #[arg(hide_short_help = true)]
     json: bool,
     /// Opens the report in a browser.
     #[arg(long)]
+    #[arg(hide_short_help = true)]
     open: bool,
 }
 
@@ -104,8 +108,7 @@ impl Arguments {
         if let Some(out) = &self.out {
             refuse_occupied(RunDir::check_vacant(out))?;
         }
-        let builder = self.question().scenario(&self.name()?, &self.description());
-        let scenario = resolve(&builder)?;
+        let scenario = self.scenario()?;
         if let Some(file) = &self.save {
             save(file, &scenario.text)?;
         }
@@ -129,6 +132,11 @@ impl Arguments {
             None => note!("--save FILE writes this question as a scenario to change and repeat"),
         }
         Ok(())
+    }
+
+    /// Returns the scenario that the options describe.
+    pub fn scenario(&self) -> anyhow::Result<Scenario> {
+        resolve(&self.question().scenario(&self.name()?, &self.description()))
     }
 
     fn question(&self) -> Question {
@@ -213,7 +221,7 @@ fn option(key: &str) -> Option<&'static str> {
 }
 
 /// Writes the scenario to a new file.
-fn save(file: &Path, text: &str) -> anyhow::Result<()> {
+pub fn save(file: &Path, text: &str) -> anyhow::Result<()> {
     match disk::write_new(file, text.as_bytes(), Access::Usual) {
         Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
             refuse!("--save {}: the file exists; expected a new name", file.display())

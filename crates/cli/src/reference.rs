@@ -42,7 +42,7 @@ pub fn run(arguments: &Arguments, program: clap::Command) -> anyhow::Result<()> 
 }
 
 impl Page {
-    fn text(self, program: clap::Command) -> anyhow::Result<String> {
+    pub fn text(self, program: clap::Command) -> anyhow::Result<String> {
         Ok(match self {
             Self::Commands => commands(program),
             Self::QueuesAndLinks => queues_and_links(),
@@ -111,7 +111,7 @@ fn scenarios() -> anyhow::Result<String> {
         "# Built-in scenarios\n\n{NOTE}\n`underload run NAME` runs one, `underload scenarios NAME` \
          prints its file, and [figures.md](figures.md) has the results of those with published \
          numbers.\n\n\
-         | name | what it asks | reproduces | arms | worlds |\n|---|---|---|---|---|\n"
+         | name | what it asks | reproduces | variants | worlds |\n|---|---|---|---|---|\n"
     );
     for builtin in builtin::scenarios() {
         let scenario = Scenario::parse(builtin.text, builtin.name).or_bad_input()?;

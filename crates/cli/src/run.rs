@@ -75,6 +75,7 @@ pub struct Arguments {
     /// Recorded links in Mahimahi's format, plain or .gz, which replace the links that the scenario
     /// sweeps over: one variant per file, named after it.
     #[arg(long, value_name = "FILE", num_args = 1..)]
+    #[arg(hide_short_help = true)]
     pub traces: Vec<String>,
     /// Prints the run as one JSON document instead of the table.
     #[arg(long)]
@@ -84,18 +85,22 @@ pub struct Arguments {
     pub open: bool,
     /// When to exit with status 1, besides a run without a valid trial.
     #[arg(long, value_enum, value_name = "WHAT", default_value_t = FailOn::Never)]
+    #[arg(hide_short_help = true)]
     pub fail_on: FailOn,
     /// Runs the scenario's short form: fewer and shorter trials.
     #[arg(long)]
     pub short: bool,
     /// Computes every simulated trial, even if the cache has it.
     #[arg(long)]
+    #[arg(hide_short_help = true)]
     pub no_cache: bool,
     /// Runs more than a million trials.
     #[arg(long)]
+    #[arg(hide_short_help = true)]
     pub yes: bool,
     /// Trials to simulate in parallel; does not change the result [default: one per core].
     #[arg(long, value_name = "N")]
+    #[arg(hide_short_help = true)]
     pub threads: Option<NonZeroUsize>,
     /// Records every simulated packet in packets.parquet, at these points or at all points.
     #[arg(
@@ -105,10 +110,12 @@ pub struct Arguments {
         require_equals = true,
         value_delimiter = ','
     )]
+    #[arg(hide_short_help = true)]
     pub packets: Option<Vec<Point>>,
     /// Captures simulated packets for Wireshark in captures/TRIAL-POINT.pcapng. A point is client,
     /// server, or up or down with arrival, mark, drop, departure or delivery: up.departure.
     #[arg(long, value_name = "POINT,...", value_delimiter = ',')]
+    #[arg(hide_short_help = true)]
     pub pcap: Vec<Point>,
 }
 

@@ -10,8 +10,8 @@ use crate::elsewhere::{self as kernel, self as link};
 #[cfg(not(sockets))]
 use crate::elsewhere::{self as fleet, self as serve};
 use crate::{
-    cache, check, docsis, export, figures, question, queues, reference, replay, report, run,
-    scenarios, sweep,
+    cache, check, docs, docsis, export, figures, new, question, queues, reference, replay, report,
+    run, scenarios, sweep,
 };
 #[cfg(sockets)]
 use crate::{fleet, serve};
@@ -22,6 +22,8 @@ use crate::{kernel, link};
 pub enum Command {
     /// Compares queues on a line that the options describe: a question without a file.
     Try(question::Arguments),
+    /// Asks for a line, queues and uses, and writes a scenario file.
+    New(new::Arguments),
     /// Runs a scenario: every variant and trial. Writes a record and a report, prints a table.
     Run(run::Arguments),
     /// Runs a scenario over a grid of settings or over random settings.
@@ -48,6 +50,8 @@ pub enum Command {
     Fleet(fleet::Arguments),
     /// Decodes, encodes and checks cable modem configuration files.
     Docsis(docsis::Arguments),
+    /// Prints a page of the documentation, found by its name or by a word.
+    Docs(docs::Arguments),
     /// The Linux kernel that runs scenarios in virtual time: installs it, or shows it.
     Kernel(kernel::Arguments),
     /// Prints the size of the cache of simulated trials, or removes trials.
@@ -73,6 +77,7 @@ impl Command {
     pub fn run(&self, options: console::Options, program: clap::Command) -> ExitCode {
         let outcome = match self {
             Self::Try(arguments) => arguments.run(),
+            Self::New(arguments) => arguments.run(),
             Self::Run(arguments) => run::run(arguments),
             Self::Sweep(arguments) => arguments.run(),
             Self::Scenarios(arguments) => scenarios::run(arguments),
@@ -89,6 +94,7 @@ impl Command {
             #[cfg(not(sockets))]
             Self::Fleet(arguments) => fleet::run(arguments),
             Self::Docsis(arguments) => docsis::run(arguments),
+            Self::Docs(arguments) => docs::run(arguments, program),
             Self::Kernel(arguments) => kernel::run(arguments),
             Self::Cache(arguments) => arguments.run(),
             Self::Completions(arguments) => arguments.run(program),

@@ -31,6 +31,7 @@ use underload_fleet::plan::{
 use underload_fleet::simulate::{DAYS_MAX, Settings, simulate};
 use underload_terminal::console::{self, warning};
 use underload_terminal::exit::{OrBadInput, bad_input};
+use underload_terminal::help::{asks_for_all, with_help, with_rare_options};
 use underload_terminal::interrupt::Interrupt;
 use underload_terminal::manual::{self, Completions, Manual};
 use underload_terminal::{STARTED_BY, VERSION, status};
@@ -179,12 +180,14 @@ fn percent(text: &str) -> Result<f64, String> {
 
 /// Returns the definition of the command line.
 pub fn command() -> clap::Command {
-    CommandLine::command()
+    with_help(CommandLine::command())
 }
 
 /// Runs the program and returns its exit status.
 pub fn main() -> ExitCode {
     let command = command().color(console::color_asked(std::env::args_os()));
+    let is_all = asks_for_all(std::env::args_os());
+    let command = if is_all { with_rare_options(command) } else { command };
     let read = CommandLine::from_arg_matches(&command.get_matches());
     let command_line = read.unwrap_or_else(|error| error.exit());
     command_line.console.apply();

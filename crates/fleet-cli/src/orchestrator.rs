@@ -58,6 +58,7 @@ pub(super) struct Arguments {
     /// are alike.
     #[arg(long, value_name = "DAYS", default_value_t = Retention::default().bins_days,
         value_parser = clap::value_parser!(u32).range(1..=36_500))]
+    #[arg(hide_short_help = true)]
     bins_days: u32,
     /// Listens on this address; [::] is all of IPv6 and IPv4.
     #[arg(long, value_name = "ADDRESS:PORT", default_value_t = default_listen(),

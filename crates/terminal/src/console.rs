@@ -18,6 +18,7 @@ pub struct Options {
         long,
         global = true,
         display_order = LAST,
+        hide_short_help = true,
         value_name = "WHEN",
         default_value_t = ColorChoice::Auto,
         hide_possible_values = true,
@@ -25,15 +26,16 @@ pub struct Options {
     )]
     color: ColorChoice,
     /// Only results, warnings and errors: no progress, no notes.
-    #[arg(short, long, global = true, display_order = LAST, conflicts_with = "verbose")]
+    #[arg(short, long, global = true, display_order = LAST, hide_short_help = true)]
+    #[arg(conflicts_with = "verbose")]
     quiet: bool,
     /// More: each trial, each cause of an error, where things are read and kept.
-    #[arg(short, long, global = true, display_order = LAST)]
+    #[arg(short, long, global = true, display_order = LAST, hide_short_help = true)]
     verbose: bool,
 }
 
 /// Order in the help, which places these options after those of the command itself.
-const LAST: usize = 900;
+pub(crate) const LAST: usize = 900;
 
 /// 0 quiet, 1 normal, 2 verbose.
 static LOUDNESS: AtomicU8 = AtomicU8::new(1);

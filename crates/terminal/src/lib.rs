@@ -4,6 +4,7 @@
 //! - [`console`]: `--color`, `--quiet` and `--verbose`; notes, warnings and errors on stderr.
 //! - [`exit`], [`status`]: from an error to an exit status and one message.
 //! - [`interrupt`]: Ctrl-C and SIGTERM.
+//! - [`help`]: the usual options, and all.
 //! - [`home`]: the directory of stored data, and files with secrets.
 //! - [`quantity`]: numbers with units on the command line.
 //! - `manual`: completions, man pages, and the book's page of commands; a feature, because small
@@ -11,6 +12,7 @@
 
 pub mod console;
 pub mod exit;
+pub mod help;
 pub mod home;
 pub mod interrupt;
 #[cfg(feature = "manual")]

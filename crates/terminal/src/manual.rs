@@ -11,6 +11,7 @@ use clap_mangen::Man;
 use underload_disk::{self as disk, Access};
 
 use crate::console::{self, note};
+use crate::help::with_rare_options;
 
 #[derive(Debug, Args)]
 pub struct Completions {
@@ -96,7 +97,7 @@ const COLUMNS: usize = 100;
 /// Returns the help of every command as Markdown with a heading for each.
 pub fn markdown(command: Command) -> String {
     let mut text = String::new();
-    let mut program = command.term_width(COLUMNS);
+    let mut program = with_rare_options(command).term_width(COLUMNS);
     program.build();
     add_section(&mut text, &mut program);
     text
@@ -104,7 +105,7 @@ pub fn markdown(command: Command) -> String {
 
 fn add_section(text: &mut String, command: &mut Command) {
     let name = command.get_bin_name().unwrap_or(command.get_name()).to_owned();
-    let help = command.render_long_help().to_string();
+    let help = command.render_help().to_string();
     let help: Vec<&str> = help.lines().map(str::trim_end).collect();
     let _ = write!(text, "\n## `{name}`\n\n```text\n{}\n```\n", help.join("\n").trim_end());
     let shown = |it: &&mut Command| !it.is_hide_set() && it.get_name() != "help";

@@ -41,7 +41,7 @@ pub struct Arguments {
     /// public servers, or `ndt7://HOST[:PORT]`. To these, --up, --down, --duration and
     /// --congestion-control (of uploads) are the only options for load and probes.
     pub host: String,
-    /// What to measure: see Presets below [default: quick].
+    /// What to measure; --help-all describes the presets [default: quick].
     #[arg(long, value_name = "NAME", value_parser = preset)]
     preset: Option<Preset>,
     /// Loads only the upstream.
@@ -55,15 +55,19 @@ pub struct Arguments {
     pub both: bool,
     /// Flows per direction; at most 64 in a session, both directions together.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
+    #[arg(hide_short_help = true)]
     pub flows: Option<u32>,
     /// Congestion control of the TCP flows, at both ends.
     #[arg(long, value_name = "NAME", default_value = "cubic")]
+    #[arg(hide_short_help = true)]
     pub congestion_control: String,
     /// Loads with UDP at this rate per direction instead of TCP.
     #[arg(long, value_name = "RATE", value_parser = rate)]
+    #[arg(hide_short_help = true)]
     pub udp: Option<u64>,
     /// Packets of the UDP load that are sent back to back.
     #[arg(long, value_name = "N", default_value_t = 1, requires = "udp")]
+    #[arg(hide_short_help = true)]
     pub burst: u16,
     /// A class of probes, DSCP or DSCP/ECN such as 45/ect1; may be given several times. The first
     /// is the headline.
@@ -74,23 +78,28 @@ pub struct Arguments {
     pub duration: Option<Duration>,
     /// Length of the idle phase before the load [default: that of the preset].
     #[arg(long, value_name = "TIME", value_parser = duration)]
+    #[arg(hide_short_help = true)]
     pub idle: Option<Duration>,
     /// Time between two probes of a class [default: that of the preset].
     #[arg(long, value_name = "TIME", value_parser = duration)]
+    #[arg(hide_short_help = true)]
     pub interval: Option<Duration>,
     /// Advertised rates of the access line, DOWN/UP such as 40mbit/10mbit; throughput is also
     /// reported in percent of them.
     #[arg(long, value_name = "DOWN/UP", value_parser = tier)]
+    #[arg(hide_short_help = true)]
     pub tier: Option<Tier>,
     /// How to verify the server: first-use (as SSH does), its fingerprint (sha256:...), or a PEM
     /// file with its certificate.
     #[arg(long, value_name = "TRUST", default_value = "first-use")]
+    #[arg(hide_short_help = true)]
     pub trust: String,
     /// A file whose first line is a token for the server.
     #[arg(long, value_name = "FILE")]
     pub token_file: Option<PathBuf>,
     /// How long to wait while the server is busy [default: 0s].
     #[arg(long, value_name = "TIME", value_parser = duration)]
+    #[arg(hide_short_help = true)]
     pub wait: Option<Duration>,
     /// Repeats the measurement, with this time between two starts; --out is the directory of all
     /// runs [default: runs/history]. To M-Lab's servers, TIME is the mean of random pauses, as
@@ -99,26 +108,32 @@ pub struct Arguments {
     pub every: Option<Duration>,
     /// Shortens or lengthens each --every by up to a quarter, at random.
     #[arg(long, requires = "every")]
+    #[arg(hide_short_help = true)]
     pub jitter: bool,
     /// Number of measurements with --every [default: until interrupted].
     #[arg(long, value_name = "N", requires = "every")]
+    #[arg(hide_short_help = true)]
     pub times: Option<u64>,
     /// With --every, starts no measurement in these hours of the local day, such as 18:00-23:00 or
     /// 22:00-06:00; may be given several times.
     #[arg(long = "not", value_name = "FROM-TO", requires = "every", value_parser = hours)]
+    #[arg(hide_short_help = true)]
     pub not: Vec<Hours>,
     /// With --every, moves at most this number of bytes per day, such as 2GB: a measurement starts
     /// if one as large as the last fits, and its load ends when the bytes are spent. account.json
     /// in --out has the bytes moved.
     #[arg(long, value_name = "SIZE", requires = "every", value_parser = size)]
+    #[arg(hide_short_help = true)]
     pub per_day: Option<u64>,
     /// As --per-day, for the bytes of one month.
     #[arg(long, value_name = "SIZE", requires = "every", value_parser = size)]
+    #[arg(hide_short_help = true)]
     pub per_month: Option<u64>,
     /// With --every, starts only while the interfaces of the default routes carry less than RATE in
     /// each direction; looks again every minute [default: off; without RATE 250kbit].
     #[arg(long, value_name = "RATE", requires = "every", num_args = 0..=1)]
     #[arg(default_missing_value = "250kbit", require_equals = true, value_parser = rate)]
+    #[arg(hide_short_help = true)]
     pub when_quiet: Option<u64>,
     /// With --every, starts no measurement while this file exists: a pause, until it is removed.
     #[arg(long, value_name = "FILE", requires = "every")]
@@ -127,6 +142,7 @@ pub struct Arguments {
     /// size such as 500MiB, or those of the last days such as 90d. The newest run always stays, and
     /// `underload history` still has the numbers of all.
     #[arg(long, value_name = "N|SIZE|DAYS", requires = "every", value_parser = keep)]
+    #[arg(hide_short_help = true)]
     pub keep: Option<Keep>,
     /// Words about this measurement, such as "wifi, kitchen", that its record, its report and
     /// `underload history` show.
@@ -134,6 +150,7 @@ pub struct Arguments {
     pub label: Option<String>,
     /// Records the full address of the server instead of its /24 or /48, if HOST is an address.
     #[arg(long)]
+    #[arg(hide_short_help = true)]
     pub keep_address: bool,
     /// Measures through this network interface alone, such as a second line; --when-quiet then
     /// watches this interface.
@@ -149,6 +166,7 @@ pub struct Arguments {
     pub accept_terms: bool,
     /// With ndt7: URL of the service that names the nearest server [default: M-Lab's].
     #[arg(long, value_name = "URL")]
+    #[arg(hide_short_help = true)]
     pub locate: Option<String>,
     /// Prints the result as one JSON document.
     #[arg(long)]
@@ -163,9 +181,11 @@ pub struct Arguments {
 pub struct FamilyOptions {
     /// Uses addresses of IPv4 only.
     #[arg(short = '4', long, conflicts_with = "ipv6")]
+    #[arg(hide_short_help = true)]
     pub ipv4: bool,
     /// Uses addresses of IPv6 only.
     #[arg(short = '6', long)]
+    #[arg(hide_short_help = true)]
     pub ipv6: bool,
 }
 

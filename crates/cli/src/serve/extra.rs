@@ -29,6 +29,7 @@ pub struct Listeners {
     /// tokens nor leases. So, beyond loopback, a server with --token-keys or --fleet also needs
     /// --anonymous-quota or --anonymous, except for irtt with a key and stamp with a key or a list.
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    #[arg(hide_short_help = true)]
     compat: Vec<Listener>,
     /// Serves a page on this port that measures in any browser [default port: 4863]. Browsers have
     /// neither tokens nor leases: see --compat.
@@ -36,14 +37,17 @@ pub struct Listeners {
     web: Option<u16>,
     /// Answers only irtt clients with this key (`irtt client --hmac`).
     #[arg(long, value_name = "FILE", requires = "compat")]
+    #[arg(hide_short_help = true)]
     irtt_key: Option<PathBuf>,
     /// Answers only STAMP senders that sign with this key (authenticated mode of RFC 8762).
     #[arg(long, value_name = "FILE", requires = "compat")]
+    #[arg(hide_short_help = true)]
     stamp_key: Option<PathBuf>,
     /// Answers only these STAMP and TWAMP-light senders: addresses, or networks such as
     /// 192.0.2.0/24. Only listed senders may send packets of less than 44 bytes [default: all
     /// senders; on loopback, those of this machine].
     #[arg(long, value_name = "SOURCES", value_delimiter = ',', requires = "compat")]
+    #[arg(hide_short_help = true)]
     stamp_from: Vec<Source>,
 }
 

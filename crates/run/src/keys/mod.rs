@@ -44,7 +44,8 @@ pub(crate) struct Reader<'a> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Listed {
     pub key: &'static str,
-    /// As written, or the declared default; `None` if the key is absent without one.
+    /// As written, or the default that is declared or that the description ends with; `None` if the
+    /// key is absent without one.
     pub value: Option<String>,
     /// What the description says of the default; `None` if the value is the default.
     pub default: Option<String>,
@@ -76,10 +77,19 @@ impl Listed {
                 other => Some(other.to_string()),
             }
         });
-        let clauses = help.split(&[';', '.'][..]).map(str::trim);
-        let mut of_default = clauses.filter(|it| it.contains("default") || it.contains("without"));
-        let default = of_default.next().map(|words| words.replace('`', ""));
-        Self { key, default: default.filter(|_| value.is_none()), value }
+        if value.is_some() {
+            return Self { key, value, default: None };
+        }
+        let clauses = help.split("; ").flat_map(|clause| clause.split(". "));
+        let mut clauses = clauses.map(|clause| clause.trim().trim_end_matches('.'));
+        let words = clauses.find(|it| it.contains("default") || it.contains("without"));
+        let words = words.map(|words| words.replace('`', ""));
+        let head = words.as_deref().and_then(|words| words.strip_suffix(" by default"));
+        let value = head.and_then(|head| head.rsplit(", ").next()).filter(|it| !it.contains(' '));
+        match value {
+            Some(value) => Self { key, value: Some(value.to_owned()), default: None },
+            None => Self { key, value: None, default: words },
+        }
     }
 }
 

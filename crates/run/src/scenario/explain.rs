@@ -150,7 +150,7 @@ path.up_queue = \"fq_codel\"
         assert_eq!(of(&all, "flow.tcp.congestion_control"), [(Some("cubic"), "default", vec![])]);
         assert_eq!(of(&all, "flow.probe.interval"), [(Some("10ms"), "default", vec![])]);
         let queues = of(&all, "path.up_queue");
-        assert_eq!(queues[0], (None, "default: with up, fifo by default", vec!["today"]));
+        assert_eq!(queues[0], (Some("fifo"), "default", vec!["today"]));
         assert_eq!(queues[1], (Some("fq-codel"), "line 11", vec!["sqm"]));
         assert_eq!(of(&all, "seed"), [(Some("1"), "default", vec![])]);
     }

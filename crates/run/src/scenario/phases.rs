@@ -116,4 +116,8 @@ impl Value for RampText {
     fn schema() -> Json {
         json!({ "type": "string", "description": Self::expected("") })
     }
+
+    fn json(&self) -> Json {
+        json!(self.0.map_or_else(|| "steady".to_owned(), |length| length.to_string()))
+    }
 }

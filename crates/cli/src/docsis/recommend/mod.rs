@@ -65,12 +65,15 @@ pub struct Arguments {
     uploads: u32,
     /// Granularity of the modem's buffers, such as 1KiB.
     #[arg(long, value_name = "SIZE", default_value = "1KiB", value_parser = block)]
+    #[arg(hide_short_help = true)]
     block: u64,
     /// Largest buffer that the modem has for a flow.
     #[arg(long, value_name = "SIZE", default_value = "64MiB", value_parser = files::size)]
+    #[arg(hide_short_help = true)]
     limit: u64,
     /// Trials of each condition.
     #[arg(long = "repeat", value_name = "N", default_value_t = 4, value_parser = count(1..=1000))]
+    #[arg(hide_short_help = true)]
     repeats: u32,
     /// A new directory for the files [default: recommend-RATE-AQM].
     #[arg(long, value_name = "DIR")]

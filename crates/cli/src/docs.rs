@@ -1,0 +1,201 @@
+//! `underload docs`: the pages of the documentation, which are in the program.
+
+use std::fmt::Write as _;
+use std::io::{IsTerminal as _, Read as _, Write as _};
+use std::process::{Command, Stdio};
+
+use anyhow::Context as _;
+use clap::{Args, ValueEnum as _};
+use flate2::read::DeflateDecoder;
+use underload_terminal::console;
+use underload_terminal::exit::refuse;
+
+use crate::reference::Page as Reference;
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+A page is found by its name, or by a word such as bufferbloat, lag, ping, MTU or fq_codel.
+
+Examples:
+  underload docs
+  underload docs measure
+  underload docs bufferbloat
+  underload docs scenario-keys | less")]
+pub struct Arguments {
+    /// A page, or a word; without it, all pages are listed.
+    page: Option<String>,
+}
+
+/// A page of the documentation.
+struct Page {
+    /// Its path without the extension: `how-to/sweep`.
+    name: String,
+    text: String,
+}
+
+/// All pages with their names; `build.rs` writes the file.
+static PACKED: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/docs"));
+/// The page whose tables lead from words to pages.
+const GLOSSARY: &str = "glossary";
+/// Pages that a word is looked for in and that are listed, at most.
+const MOST_FOUND: usize = 12;
+
+pub fn run(arguments: &Arguments, program: clap::Command) -> anyhow::Result<()> {
+    let pages = pages().context("the documentation in the program")?;
+    let Some(wanted) = &arguments.page else { return console::print(&list(&pages)) };
+    if let Ok(reference) = Reference::from_str(wanted, true) {
+        return show(&reference.text(program)?);
+    }
+    match find(&pages, wanted).as_slice() {
+        [] => refuse!("no page has the word {wanted:?}; `underload docs` lists all pages"),
+        [only] => show(&only.text),
+        several => {
+            let lines = several.iter().map(|page| line(page)).collect::<String>();
+            console::print(&format!("Pages about {wanted}:\n{lines}"))
+        }
+    }
+}
+
+fn pages() -> anyhow::Result<Vec<Page>> {
+    let mut text = String::new();
+    DeflateDecoder::new(PACKED).read_to_string(&mut text)?;
+    let (mut rest, mut pages) = (text.as_str(), Vec::new());
+    while let Some((head, below)) = rest.split_once('\n') {
+        let (name, length) = head.rsplit_once(' ').context("a page without a length")?;
+        let (text, next) = below.split_at_checked(length.parse()?).context("a page is cut")?;
+        pages.push(Page { name: name.to_owned(), text: text.to_owned() });
+        rest = next;
+    }
+    Ok(pages)
+}
+
+impl Page {
+    fn title(&self) -> &str {
+        let heading = self.text.lines().find_map(|line| line.strip_prefix("# "));
+        heading.unwrap_or(&self.name)
+    }
+
+    /// Whether the name, or its part behind the folder, is `wanted`.
+    fn is_called(&self, wanted: &str) -> bool {
+        let stem = self.name.rsplit('/').next().unwrap_or_default();
+        self.name.eq_ignore_ascii_case(wanted) || stem.eq_ignore_ascii_case(wanted)
+    }
+
+    /// Returns how often a word is in the text, whose title counts most.
+    fn count(&self, word: &str) -> usize {
+        let in_title = usize::from(self.title().to_lowercase().contains(word));
+        self.text.to_lowercase().matches(word).count() + in_title * 1_000
+    }
+}
+
+/// Returns the page of that name; else those to which the glossary leads from the word; else those
+/// with the word, the most telling first.
+fn find<'a>(pages: &'a [Page], wanted: &str) -> Vec<&'a Page> {
+    let name = wanted.trim_start_matches("docs/").trim_end_matches(".md");
+    let called: Vec<&Page> = pages.iter().filter(|page| page.is_called(name)).collect();
+    if !called.is_empty() {
+        return called;
+    }
+    let word = wanted.to_lowercase();
+    let of_glossary = pages.iter().find(|page| page.name == GLOSSARY);
+    let rows = of_glossary.map_or("", |page| page.text.as_str()).lines();
+    let links: Vec<&str> = rows.filter(|row| is_row_of(row, &word)).flat_map(links).collect();
+    let linked: Vec<&Page> =
+        links.iter().filter_map(|link| pages.iter().find(|page| page.name == *link)).collect();
+    if !linked.is_empty() {
+        return linked;
+    }
+    let mut counted: Vec<(usize, &Page)> =
+        pages.iter().map(|page| (page.count(&word), page)).collect();
+    counted.retain(|(count, _)| *count > 0);
+    counted.sort_by_key(|(count, _)| std::cmp::Reverse(*count));
+    counted.into_iter().take(MOST_FOUND).map(|(_, page)| page).collect()
+}
+
+/// Whether the first cell of a table's row is about a word.
+fn is_row_of(row: &str, word: &str) -> bool {
+    let Some((cell, _)) = row.strip_prefix('|').and_then(|row| row.split_once('|')) else {
+        return false;
+    };
+    let cell = cell.to_lowercase().replace('`', "");
+    cell.split(',').any(|part| part.trim() == word || part.split(' ').any(|it| it == word))
+}
+
+/// Returns the names of the pages to which a line links.
+fn links(line: &str) -> impl Iterator<Item = &str> {
+    let targets = line.split("](").skip(1).filter_map(|rest| rest.split([')', '#']).next());
+    targets.filter_map(|target| target.strip_suffix(".md"))
+}
+
+fn line(page: &Page) -> String {
+    format!("  {:<34} {}\n", page.name, page.title())
+}
+
+fn list(pages: &[Page]) -> String {
+    let mut text = String::from("Pages, for `underload docs PAGE`:\n");
+    text.extend(pages.iter().map(line));
+    for page in Reference::value_variants() {
+        let value = page.to_possible_value();
+        let name = value.as_ref().map_or("", |value| value.get_name());
+        let help = value.as_ref().and_then(|value| value.get_help()).map(ToString::to_string);
+        let _ = writeln!(text, "  {name:<34} {}", help.unwrap_or_default());
+    }
+    text
+}
+
+/// Prints a page; on a terminal with the program of the variable PAGER, or with `less`.
+fn show(text: &str) -> anyhow::Result<()> {
+    if std::io::stdout().is_terminal() {
+        let pager = std::env::var("PAGER").ok().filter(|pager| !pager.trim().is_empty());
+        let pager = pager.unwrap_or_else(|| "less".to_owned());
+        let mut words = pager.split_whitespace();
+        let program = words.next().unwrap_or_default();
+        if let Ok(mut child) = Command::new(program).args(words).stdin(Stdio::piped()).spawn() {
+            if let Some(mut input) = child.stdin.take() {
+                // A pager that is left early closes its input, which is no error.
+                let _ = input.write_all(text.as_bytes());
+            }
+            child.wait().with_context(|| pager.clone())?;
+            return Ok(());
+        }
+    }
+    console::print(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(word: &str) -> Vec<String> {
+        let pages = pages().expect("pages");
+        find(&pages, word).iter().map(|page| page.name.clone()).collect()
+    }
+
+    #[test]
+    fn words_that_people_type_find_their_page() {
+        for (word, page) in [
+            ("bufferbloat", "explain/why-aqm"),
+            ("lag", "tutorials/my-line"),
+            ("ping", "measure"),
+            ("speed test", "web"),
+            ("fq_codel", "queues/fq-codel"),
+            ("MTU", "link"),
+            ("sqm", "queues"),
+            ("Zoom", "tutorials/my-line"),
+        ] {
+            let found = found(word);
+            assert!(found.iter().any(|name| name == page), "{word}: {found:?}");
+        }
+        assert_eq!(found("docs/how-to/sweep.md"), ["how-to/sweep"]);
+        assert_eq!(found("scenario-format"), ["scenario-format"]);
+        assert_eq!(found("no such word at all"), Vec::<String>::new());
+    }
+
+    #[test]
+    fn every_page_is_packed_and_the_pages_are_small() {
+        let pages = pages().expect("pages");
+        assert!(pages.len() > 40, "{}", pages.len());
+        assert!(pages.iter().all(|page| page.text.starts_with('#')), "every page has a title");
+        assert!(PACKED.len() < 160_000, "{} bytes in the program", PACKED.len());
+    }
+}
