@@ -409,12 +409,19 @@ fn what_is_wrong_is_told_with_its_place() {
     let all = all.expect_err("three faults").0;
     let keys: Vec<&str> = all.iter().map(|fault| fault.key.as_str()).collect();
     assert_eq!(keys, ["axis[1].values", "stop", "stop.metric"]);
-    // Keys of a wrong type, and faults that only the scenario shows, hide none of the others.
-    let text = format!(
-        "repeats = \"3\"\nset = [\"path.up=fast\"]\narms = [\"pie\"]\n[[axis]]\nkey = 7\n\
-         {axis}values = []\n[stop]\nmetric = \"load.loss\"\nwithin = -1.0"
-    );
-    let all = Sweep::parse(&text, "sweep.toml", Some(source(SCENARIO)), "0.1.0 test");
+    let missing = Sweep::parse("repeats = 1", "sweep.toml", None, "p").expect_err("no scenario");
+    assert!(missing.to_string().contains("scenario: is missing"), "{missing}");
+    let unknown = Sweep::parse("scenario = \"comcast/upsteam\"", "sweep.toml", None, "p");
+    let unknown = unknown.expect_err("no such scenario").to_string();
+    assert!(unknown.contains("did you mean `comcast/upstream`?"), "{unknown}");
+}
+
+/// Keys of a wrong type, and faults that only the scenario shows, hide none of the others.
+#[test]
+fn all_faults_of_a_sweep_file_are_told_at_once() {
+    let text = "repeats = \"3\"\nset = [\"path.up=fast\"]\narms = [\"pie\"]\n[[axis]]\nkey = 7\n\
+         [[axis]]\nkey = \"path.rtt\"\nvalues = []\n[stop]\nmetric = \"load.loss\"\nwithin = -1.0";
+    let all = Sweep::parse(text, "sweep.toml", Some(source(SCENARIO)), "0.1.0 test");
     let all = all.expect_err("six faults").0;
     let places: Vec<_> = all.iter().map(|fault| (fault.line, fault.key.as_str())).collect();
     let expected = [
@@ -426,11 +433,6 @@ fn what_is_wrong_is_told_with_its_place() {
         (Some(11), "stop.within"),
     ];
     assert_eq!(places, expected);
-    let missing = Sweep::parse("repeats = 1", "sweep.toml", None, "p").expect_err("no scenario");
-    assert!(missing.to_string().contains("scenario: is missing"), "{missing}");
-    let unknown = Sweep::parse("scenario = \"comcast/upsteam\"", "sweep.toml", None, "p");
-    let unknown = unknown.expect_err("no such scenario").to_string();
-    assert!(unknown.contains("did you mean `comcast/upstream`?"), "{unknown}");
 }
 
 proptest! {
