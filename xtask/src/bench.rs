@@ -5,7 +5,7 @@ use std::process::Command;
 use anyhow::bail;
 
 use crate::cargo::succeed;
-use crate::{agent_size, measure, python, sim_live, simulator, sweep, varying_links, web};
+use crate::{agent_size, measure, python, simulator, sweep, varying_links, web};
 
 struct Bench {
     name: &'static str,
@@ -103,7 +103,6 @@ const BENCHES: &[Bench] = &[
     Bench { name: simulator::NAME, what: simulator::WHAT, task: Task::Ours(simulator::run) },
     Bench { name: sweep::NAME, what: sweep::WHAT, task: Task::Ours(sweep::run) },
     Bench { name: measure::NAME, what: measure::WHAT, task: Task::Ours(measure::run) },
-    Bench { name: sim_live::NAME, what: sim_live::WHAT, task: Task::Ours(sim_live::run) },
     Bench {
         name: varying_links::NAME,
         what: varying_links::WHAT,

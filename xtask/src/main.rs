@@ -25,7 +25,6 @@ mod process;
 mod python;
 mod pythons;
 mod same_code;
-mod sim_live;
 mod simulator;
 mod skips;
 mod sweep;
@@ -34,6 +33,7 @@ mod test_run;
 mod tidy;
 mod varying_links;
 mod web;
+mod worlds;
 
 use std::env;
 use std::process::ExitCode;
@@ -43,7 +43,7 @@ pub const USAGE: &str = "\
 usage: cargo xtask COMMAND
 
   ci         everything that CI checks; by hand are bench, book, browser, dist, mutants, notebooks,
-             reference
+             reference, worlds
   fmt        formatting
   clippy     lints, warnings denied
   doc        documentation, warnings denied
@@ -72,6 +72,9 @@ usage: cargo xtask COMMAND
   fuzz-time  time limits against bytes at random pauses, in virtual time, for a minute
   browser    a fleet's pages in Chromium with 100,000 devices, or so many; `browser pictures`
              takes the pictures of the docs
+  worlds     scenarios in the simulator, before Linux's queues and before ours (`--live` in real
+             time, too), side by side, with what is within the goals; `--quick` in short forms,
+             `--out PAGE` into a page; half an hour of two cores
   mutants    code changed in one place after another, to find what no test holds; by hand
   bench      the benchmarks behind the numbers in the docs; `bench` alone lists them";
 
@@ -108,6 +111,7 @@ fn main() -> ExitCode {
         ["commits", base] => commits::check(Some(base)),
         ["test", rest @ ..] => test_run::run(rest, &mut || ()),
         ["browser", rest @ ..] => browser::run(rest),
+        ["worlds", rest @ ..] => worlds::run(rest),
         ["mutants", rest @ ..] => mutants::run(rest),
         ["bench", rest @ ..] => bench::run(rest),
         _ => {

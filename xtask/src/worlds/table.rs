@@ -1,0 +1,212 @@
+//! The comparison as tables for a page.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, bail};
+
+use super::outcome::{METRICS, Numbers, Outcome};
+use super::{CASES, Outcomes, Results};
+
+/// Heading, decimals, and the difference from the reference that is within the goal: absolute, and
+/// in percent, whichever is larger.
+const GOALS: [(&str, usize, f64, f64); METRICS] = [
+    ("p50, ms", 1, 2.0, 5.0),
+    ("p99, ms", 1, 5.0, 10.0),
+    ("goodput, Mbit/s", 2, 0.0, 3.0),
+    ("drops", 0, 0.0, 10.0),
+    ("sent again", 0, 0.0, 10.0),
+    ("window, segments", 1, 0.0, 5.0),
+];
+const START: &str = "<!-- numbers: worlds -->\n";
+const END: &str = "<!-- end -->";
+
+/// A page with marks between which the tables belong.
+pub struct Page {
+    file: PathBuf,
+    before: String,
+    after: String,
+}
+
+impl Page {
+    /// Reads the page, so that a missing mark is an error before hours of trials.
+    pub fn read(file: &Path) -> anyhow::Result<Self> {
+        let text = fs::read_to_string(file).with_context(|| file.display().to_string())?;
+        let parts = text.split_once(START).and_then(|(before, rest)| {
+            let (_, after) = rest.split_once(END)?;
+            Some((before.to_owned(), after.to_owned()))
+        });
+        let Some((before, after)) = parts else {
+            bail!("{}: no `{}` before a `{END}`", file.display(), START.trim());
+        };
+        Ok(Self { file: file.to_owned(), before, after })
+    }
+
+    pub fn write(&self, tables: &str) -> anyhow::Result<()> {
+        let Self { file, before, after } = self;
+        let text = format!("{before}{START}{tables}{END}{after}");
+        fs::write(file, text).with_context(|| file.display().to_string())
+    }
+}
+
+/// How many numbers of a world are within the goal, of how many, by metric.
+#[derive(Default)]
+struct Score {
+    within: [usize; METRICS],
+    all: [usize; METRICS],
+}
+
+/// Returns a table for each case, and how many numbers are within the goals. `worlds` begins with
+/// the world that the others are compared with.
+pub fn text(worlds: &[&'static str], results: &Results) -> String {
+    let mut text = kernels(results);
+    let mut scores: BTreeMap<&'static str, Score> = BTreeMap::new();
+    for (case, (scenario, change)) in CASES.iter().enumerate() {
+        let of_case = results.iter().filter(|((of, _), _)| *of == case);
+        let of_case: Vec<_> = of_case.map(|((_, name), them)| (name.as_str(), them)).collect();
+        if of_case.is_empty() {
+            continue;
+        }
+        let change = change.map_or_else(String::new, |change| format!(" with `{change}`"));
+        let _ = writeln!(text, "\n`{scenario}`{change}; each cell {}:\n", worlds.join(" / "));
+        let metrics = measured(&of_case);
+        let headings =
+            metrics.iter().map(|metric| GOALS[*metric].0).collect::<Vec<_>>().join(" | ");
+        let _ = writeln!(text, "| variant | {headings} | not in Linux |");
+        let _ = writeln!(text, "|---|{}---|", "---|".repeat(metrics.len()));
+        for (variant, outcomes) in of_case {
+            text += &row(variant, &metrics, (worlds, outcomes), &mut scores);
+        }
+    }
+    text + &summary(worlds, &scores)
+}
+
+fn kernels(results: &Results) -> String {
+    let outcomes = results.values().flat_map(BTreeMap::iter);
+    let named = outcomes.filter_map(|(world, outcome)| match outcome {
+        Outcome::Numbers(Numbers { kernel, .. }) if *world != "sim" => {
+            Some(format!("- `{world}`: {kernel}\n"))
+        }
+        _ => None,
+    });
+    named.collect::<BTreeSet<_>>().into_iter().collect()
+}
+
+/// Returns the metrics of which some variant has a number.
+fn measured(of_case: &[(&str, &Outcomes)]) -> Vec<usize> {
+    let outcomes = || of_case.iter().flat_map(|(_, outcomes)| outcomes.values());
+    let has = |outcome: &Outcome, metric: usize| match outcome {
+        Outcome::Numbers(numbers) => numbers.values[metric].is_some(),
+        Outcome::Refused(_) => false,
+    };
+    (0..METRICS).filter(|metric| outcomes().any(|outcome| has(outcome, *metric))).collect()
+}
+
+fn row(
+    variant: &str,
+    metrics: &[usize],
+    (worlds, outcomes): (&[&'static str], &Outcomes),
+    scores: &mut BTreeMap<&'static str, Score>,
+) -> String {
+    let value = |world: &str, metric: usize| match outcomes.get(world)? {
+        Outcome::Numbers(numbers) => numbers.values[metric],
+        Outcome::Refused(_) => None,
+    };
+    let mut cells = Vec::new();
+    for &metric in metrics {
+        let goal = &GOALS[metric];
+        // The first world that has the number is the reference of those behind it.
+        let mut reference = None;
+        let mut cell = |world: &&'static str| {
+            let Some(value) = value(world, metric) else { return "-".to_owned() };
+            let text = format!("{value:.*}", goal.1);
+            let Some(reference) = reference else {
+                reference = Some(value);
+                return text;
+            };
+            let score = scores.entry(world).or_default();
+            score.all[metric] += 1;
+            if is_within(value, reference, goal) {
+                score.within[metric] += 1;
+                return text;
+            }
+            format!("**{text}**")
+        };
+        cells.push(worlds.iter().map(&mut cell).collect::<Vec<_>>().join(" / "));
+    }
+    let refused = outcomes.values().filter_map(|outcome| match outcome {
+        Outcome::Refused(reason) => Some(reason.clone()),
+        Outcome::Numbers(_) => None,
+    });
+    let refused: Vec<String> = refused.collect::<BTreeSet<_>>().into_iter().collect();
+    format!("| {variant} | {} | {} |\n", cells.join(" | "), refused.join("; "))
+}
+
+fn is_within(value: f64, reference: f64, goal: &(&str, usize, f64, f64)) -> bool {
+    let (_, _, apart, percent) = *goal;
+    (value - reference).abs() <= f64::max(apart, reference * percent / 100.0)
+}
+
+fn summary(worlds: &[&str], scores: &BTreeMap<&str, Score>) -> String {
+    let names = GOALS.map(|(heading, ..)| heading.split(',').next().unwrap_or(heading));
+    let mut text = format!("\n| world | within | {} |\n", names.join(" | "));
+    let _ = writeln!(text, "|---|---|{}", "---|".repeat(METRICS));
+    let (mut within, mut all) = (0, 0);
+    for world in worlds {
+        let Some(score) = scores.get(world) else { continue };
+        let (ours, of) = (score.within.iter().sum::<usize>(), score.all.iter().sum::<usize>());
+        (within, all) = (within + ours, all + of);
+        let parts = score.within.iter().zip(score.all);
+        let parts: Vec<_> = parts.map(|(within, all)| format!("{within} of {all}")).collect();
+        let _ = writeln!(text, "| {world} | {ours} of {of} | {} |", parts.join(" | "));
+    }
+    let _ = writeln!(text, "\n**{within} of {all} within.**\n");
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn numbers([p50, p99, goodput, drops]: [f64; 4], kernel: &str) -> Outcome {
+        let values = [Some(p50), Some(p99), Some(goodput), Some(drops), None, None];
+        Outcome::Numbers(Numbers { values, kernel: kernel.to_owned() })
+    }
+
+    #[test]
+    fn a_miss_is_bold_and_what_linux_lacks_has_its_reason() {
+        let both = Outcomes::from([
+            ("kernel", numbers([40.0, 60.0, 19.0, 100.0], "Linux 7")),
+            ("sim", numbers([42.0, 67.0, 18.0, 110.0], "")),
+        ]);
+        let only = Outcomes::from([
+            ("kernel", Outcome::Refused("no Linux queue `bode`".to_owned())),
+            ("sim", numbers([40.0, 60.0, 19.0, 0.0], "")),
+        ]);
+        let name = |variant: &str| (1, variant.to_owned());
+        let results = Results::from([(name("pie"), both), (name("bode"), only)]);
+        let text = text(&["kernel", "sim"], &results);
+        let row = "| pie | 40.0 / 42.0 | 60.0 / **67.0** | 19.00 / **18.00** | 100 / 110 |  |\n";
+        assert!(text.contains(row), "{text}");
+        let row = "| bode | - / 40.0 | - / 60.0 | - / 19.00 | - / 0 | no Linux queue `bode` |\n";
+        assert!(text.contains(row), "{text}");
+        assert!(text.starts_with("- `kernel`: Linux 7\n"), "{text}");
+        assert!(text.contains("\n**2 of 4 within.**\n"), "{text}");
+    }
+
+    #[test]
+    fn a_page_keeps_what_is_outside_of_the_marks() {
+        let folder = std::env::temp_dir().join(format!("xtask-worlds-{}", std::process::id()));
+        fs::create_dir_all(&folder).expect("a folder");
+        let file = folder.join("page.md");
+        fs::write(&file, format!("before\n{START}old\n{END}\nafter\n")).expect("written");
+        Page::read(&file).and_then(|page| page.write("new\n")).expect("written");
+        let text = fs::read_to_string(&file).expect("a page");
+        assert_eq!(text, format!("before\n{START}new\n{END}\nafter\n"));
+        fs::write(&file, "no marks").expect("written");
+        assert!(Page::read(&file).is_err());
+        fs::remove_dir_all(&folder).expect("removed");
+    }
+}
