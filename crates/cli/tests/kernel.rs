@@ -158,6 +158,33 @@ fn dctcp_is_told_of_each_mark_beside_a_flow_without_ecn() {
     }
 }
 
+/// The server's reports on the connection of an upload must not delay its acknowledgements.
+#[test]
+fn an_upload_by_bbr_waits_no_longer_than_a_download() {
+    let Some(kernel) = guest::kernel("an_upload_by_bbr_waits_no_longer_than_a_download") else {
+        return;
+    };
+    let folder = tempfile::tempdir().expect("a directory");
+    let medians_ms = ["up", "down"].map(|direction| {
+        let queue = format!("{direction}_queue = \"fifo:limit=312500B\"\nrtt = \"17ms\"");
+        let scenario = SCENARIO
+            .replace("up_queue = \"fifo:limit=128KiB\"\nrtt = \"20ms\"", &queue)
+            .replace("up = \"20mbit\"", &format!("{direction} = \"10mbit\""))
+            .replace("\"tcp\"\n", &format!("\"tcp\"\ndirection = \"{direction}\"\n"))
+            .replace("\"cubic\"", "\"bbr\"")
+            .replace("load = \"2s\"", "load = \"7s\"");
+        let output = run_text(&scenario, folder.path(), &kernel, ("kernel-tcp", direction), &[]);
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        let record = record(folder.path(), direction);
+        assert!(record.trials[0].bottlenecks.iter().all(|link| link.direction.name() == direction));
+        let mut latencies = record.trials[0].latencies.iter();
+        let load = latencies.find(|it| it.window.phase == Phase::Load).expect("a load phase");
+        load.distribution.as_ref().expect("answers").p50_ns as f64 / 1e6
+    });
+    let [up, down] = medians_ms;
+    assert!((up - down).abs() < 3.0, "p50 in ms: {medians_ms:?}");
+}
+
 /// Every kind that the oldest supported `tc` knows (dualpi2 needs a newer one).
 const QUEUES: [&str; 9] = [
     "fifo:limit=64KiB",

@@ -1,12 +1,14 @@
 //! A flow that the server accepted, until its time or volume ends or its client leaves.
 
 use std::io::{self, Read, Write};
-use std::net::UdpSocket;
+use std::net::{TcpStream, UdpSocket};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::Builder;
 use std::time::Duration;
 
 use nix::poll::PollFlags;
+#[cfg(target_os = "linux")]
+use socket2::SockRef;
 use underload_record::schema::Direction;
 
 use super::RECORD_INTERVAL;
@@ -278,10 +280,24 @@ impl<'a, S> Reporter<'a, S> {
         // If the client does not read its reports and its window is full, the flow ends: after a
         // truncated report, no later one could be parsed.
         match (&self.lease.peer.stream).write(&report) {
-            Ok(Report::LEN) => Ok(()),
+            Ok(Report::LEN) => {
+                acknowledge_as_a_receiver(&self.lease.peer.stream);
+                Ok(())
+            }
             Ok(_) => Err(io::ErrorKind::WriteZero.into()),
             Err(error) if is_temporary(&error) => Ok(()),
             Err(error) => Err(error),
         }
     }
+}
+
+/// Ends the delay of acknowledgements that Linux begins after each report: who sends data counts as
+/// one end of a dialogue (`inet_csk_enter_pingpong_mode`). An upload to a server without reports
+/// has no such delay, and BBR keeps a longer queue with it.
+fn acknowledge_as_a_receiver(stream: &TcpStream) {
+    #[cfg(target_os = "linux")]
+    // A connection that has ended is found by the next read or write.
+    let _ = SockRef::from(stream).set_tcp_quickack(true);
+    #[cfg(not(target_os = "linux"))]
+    let _ = stream;
 }
