@@ -69,6 +69,8 @@ usage: cargo xtask COMMAND
   agent-size the agent as it is installed, which fails if it is larger than it may be; in dist, too
   kernel     the Linux kernel for `underload run --world kernel`, in target/kernel, of the
              distribution's newest source, of a version or of a SOURCE.tar.xz; some minutes
+  kernel-queues
+             the BPF objects of `underload kernel-queue`; needs clang-19 and bpftool
   fuzz-time  time limits against bytes at random pauses, in virtual time, for a minute
   browser    a fleet's pages in Chromium with 100,000 devices, or so many; `browser pictures`
              takes the pictures of the docs
@@ -104,6 +106,7 @@ fn main() -> ExitCode {
         ["notebooks", names @ ..] => python::notebooks(names),
         ["dist", targets @ ..] => dist::run(targets),
         ["kernel", rest @ ..] => kernel::build(rest),
+        ["kernel-queues"] => kernel::build_queues(),
         ["agent-size"] => agent_size::check().map(drop),
         ["reference"] => book::reference(),
         ["fuzz-time"] => checks::fuzz_time(checks::SECONDS_BY_HAND),

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use clap::Command;
 
 const GROUPS: [(&str, &[&str]); 3] = [
-    ("My line is bad", &["measure", "path", "shape", "history", "survey", "serve"]),
+    ("My line is bad", &["measure", "path", "shape", "kernel-queue", "history", "survey", "serve"]),
     (
         "I study queues",
         &[

@@ -30,6 +30,8 @@ mod help;
 mod history;
 #[cfg(namespaces)]
 mod kernel;
+#[cfg(all(feature = "whole", shaping))]
+mod kernel_queue;
 #[cfg(namespaces)]
 mod link;
 #[cfg(sockets)]

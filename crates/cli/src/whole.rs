@@ -5,10 +5,14 @@ use std::process::ExitCode;
 use clap::Subcommand;
 use underload_terminal::{console, manual, status};
 
+#[cfg(not(shaping))]
+use crate::elsewhere as kernel_queue;
 #[cfg(not(namespaces))]
 use crate::elsewhere::{self as kernel, self as link};
 #[cfg(not(sockets))]
 use crate::elsewhere::{self as fleet, self as serve};
+#[cfg(shaping)]
+use crate::kernel_queue;
 use crate::{
     cache, check, docs, docsis, export, figures, new, question, queues, reference, replay, report,
     run, scenarios, sweep,
@@ -54,6 +58,8 @@ pub enum Command {
     Docs(docs::Arguments),
     /// The Linux kernel that runs scenarios in virtual time: installs it, or shows it.
     Kernel(kernel::Arguments),
+    /// Puts queues that Linux lacks into the kernel: BoDe and DOCSIS-PIE as BPF programs.
+    KernelQueue(kernel_queue::Arguments),
     /// Prints the size of the cache of simulated trials, or removes trials.
     Cache(cache::Arguments),
     /// Prints a script that completes commands and options in a shell.
@@ -96,6 +102,7 @@ impl Command {
             Self::Docsis(arguments) => docsis::run(arguments),
             Self::Docs(arguments) => docs::run(arguments, program),
             Self::Kernel(arguments) => kernel::run(arguments),
+            Self::KernelQueue(arguments) => kernel_queue::run(arguments),
             Self::Cache(arguments) => arguments.run(),
             Self::Completions(arguments) => arguments.run(program),
             Self::Man(arguments) => arguments.run(program),

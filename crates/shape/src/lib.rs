@@ -12,9 +12,11 @@
 //! | [`restore`] | the commands that bring back recorded queues |
 //! | [`record`] | what stood before, and when the change is undone |
 //! | [`permanent`] | files that shape the device after each start of the machine |
+//! | [`kernel_queue`] | queues that Linux lacks, as BPF programs: their settings |
 //! | [`machine`] | `tc`, `ip`, the records' directory, the process that undoes |
 
 pub mod judge;
+pub mod kernel_queue;
 #[cfg(target_os = "linux")]
 pub mod machine;
 pub mod permanent;
@@ -31,11 +33,12 @@ pub struct Command {
     pub words: Vec<String>,
 }
 
-/// The programs of iproute2.
+/// The programs that change the kernel's queues.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Program {
     Ip,
     Tc,
+    Bpftool,
 }
 
 impl Program {
@@ -43,6 +46,22 @@ impl Program {
         match self {
             Self::Ip => "ip",
             Self::Tc => "tc",
+            Self::Bpftool => "bpftool",
+        }
+    }
+
+    /// Returns the package that has it, and how to install that.
+    #[cfg(target_os = "linux")]
+    fn package(self) -> &'static str {
+        match self {
+            Self::Ip | Self::Tc => {
+                "it is part of iproute2 (Debian: apt install iproute2; OpenWrt: opkg install \
+                 tc-full ip-full)"
+            }
+            Self::Bpftool => {
+                "it loads the kernel's BPF programs (Debian: apt install bpftool; Ubuntu: \
+                 linux-tools)"
+            }
         }
     }
 }
@@ -56,6 +75,11 @@ impl Command {
     /// Returns a command of `tc`, from words with spaces between them.
     pub fn tc(text: &str) -> Self {
         Self::new(Program::Tc, text)
+    }
+
+    /// Returns a command of `bpftool`, from words with spaces between them.
+    pub fn bpftool(text: &str) -> Self {
+        Self::new(Program::Bpftool, text)
     }
 
     fn new(program: Program, text: &str) -> Self {

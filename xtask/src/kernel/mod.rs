@@ -71,6 +71,12 @@ pub fn build(arguments: &[&str]) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Compiles the BPF objects that the program includes.
+pub fn build_queues() -> anyhow::Result<()> {
+    succeed(&mut Command::new("crates/shape/queues/build"))
+        .context("crates/shape/queues/build (apt install clang-19 bpftool)")
+}
+
 fn check_tools() -> anyhow::Result<()> {
     let is_missing = |program: &str| {
         let path = std::env::var_os("PATH").unwrap_or_default();

@@ -1,7 +1,8 @@
-//! Executes plans: `tc` and `ip`, the directory of records, the lock, the watcher.
+//! Executes plans: `tc`, `ip` and `bpftool`, the directory of records, the lock, the watcher.
 #![expect(clippy::disallowed_methods, reason = "this module has the clock, files and processes")]
 
 mod folder;
+pub mod kernel_queues;
 mod session;
 mod snapshot;
 mod tools;

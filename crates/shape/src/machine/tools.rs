@@ -1,4 +1,4 @@
-//! Running `tc` and `ip`.
+//! Running `tc`, `ip` and `bpftool`.
 
 use std::ffi::OsString;
 use std::io::{self, Read};
@@ -14,13 +14,13 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 /// Longest output of a command, in bytes.
 const OUTPUT_MAX: u64 = 8 << 20;
 
-/// Why a command of iproute2 failed.
+/// Lines of a command's messages that an error repeats, the last ones.
+const MESSAGE_LINES: usize = 6;
+
+/// Why a command failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ToolError {
-    #[error(
-        "`{}` is not installed: it is part of iproute2 (Debian: apt install iproute2; OpenWrt: \
-         opkg install tc-full ip-full)", program.name()
-    )]
+    #[error("`{}` is not installed: {}", program.name(), program.package())]
     Missing { program: Program },
     #[error("starting `{command}`")]
     Start { command: Command, source: io::Error },
@@ -103,8 +103,11 @@ fn reader(stream: Option<impl Read + Send + 'static>) -> thread::JoinHandle<Stri
 
 /// Returns the error that the messages of a failed command mean.
 fn failure(command: &Command, errors: &str) -> ToolError {
-    let message = errors.lines().map(str::trim).filter(|line| !line.is_empty());
-    let message = message.collect::<Vec<_>>().join("; ").replace("RTNETLINK answers: ", "");
+    let lines = errors.lines().map(str::trim).filter(|line| !line.is_empty());
+    let lines = lines.collect::<Vec<_>>();
+    // The kernel explains a refused BPF program in thousands of lines, the cause last.
+    let message = lines[lines.len().saturating_sub(MESSAGE_LINES)..].join("; ");
+    let message = message.replace("RTNETLINK answers: ", "");
     let says = |text: &str| message.contains(text);
     let has = |word: &str| command.words.iter().any(|known| known == word);
     if says("Operation not permitted") {
@@ -170,5 +173,7 @@ mod tests {
             let message = failure(command, errors).to_string();
             assert!(message.contains(expected), "{errors}: {message}");
         }
+        let long = failure(&cake, &["reason"; 9].join("\n")).to_string();
+        assert_eq!(long.matches("reason").count(), MESSAGE_LINES, "{long}");
     }
 }

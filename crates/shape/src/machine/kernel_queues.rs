@@ -1,0 +1,298 @@
+//! Queues of the kernel that are BPF programs: loading, attaching, changing and removing them.
+//!
+//! `bpftool` loads and registers an object, `tc` attaches its queue. An object serves all devices,
+//! so it is registered once, and removed with the last queue of it. Nothing is pinned: a process
+//! that is killed leaves at most a registered object without a queue, which the next command
+//! removes.
+
+use std::fs::File;
+use std::io::{self, Write as _};
+use std::os::fd::AsRawFd as _;
+use std::os::unix::fs::MetadataExt as _;
+
+use nix::sys::memfd::{MFdFlags, memfd_create};
+use nix::time::{ClockId, clock_gettime};
+
+use super::folder::{Folder, FolderError};
+use super::snapshot::{Snapshot, SnapshotError, devices};
+use super::tools::{self, ToolError};
+use crate::Command;
+use crate::kernel_queue::{KernelQueue, Law, Maps, MapsError, Place, Report};
+use crate::tree::Qdisc;
+
+/// The number of a BPF queue at the root of a device: `uk` in ASCII.
+const HANDLE: &str = "756b:";
+/// The types of the running kernel.
+const TYPES: &str = "/sys/kernel/btf/vmlinux";
+/// A function of the kernel that only BPF queues call.
+const KFUNC: &[u8] = b"bpf_qdisc_skb_drop";
+
+/// Why a queue was not added, changed, shown or removed.
+#[derive(Debug, thiserror::Error)]
+pub enum KernelQueueError {
+    #[error(
+        "this kernel ({0}) has no BPF queues (CONFIG_NET_SCH_BPF): expected Linux 6.16 or newer \
+         that is built with them, such as Debian's"
+    )]
+    NoBpfQueues(String),
+    #[error(
+        "this kernel ({0}) does not describe its types ({TYPES}), which BPF queues need: expected \
+         one that is built with CONFIG_DEBUG_INFO_BTF"
+    )]
+    NoTypes(String),
+    #[error("no device `{name}`; this machine has {known}{suggestion}")]
+    NoDevice { name: String, known: String, suggestion: String },
+    #[error(
+        "{device} has the queue `{kind}`, which underload did not set up; to replace it: --replace"
+    )]
+    Foreign { device: String, kind: String },
+    #[error(
+        "{device} has a kernel queue `{law}` already: `underload kernel-queue change` gives it \
+         other settings, `underload kernel-queue remove {device}` removes it"
+    )]
+    Present { device: String, law: &'static str },
+    #[error("{device} has no kernel queue{other}; `underload kernel-queue show` lists them")]
+    Absent { device: String, other: String },
+    #[error(
+        "another version of underload loaded `{0}`: remove its queues first (`underload \
+         kernel-queue show` lists those of this network)"
+    )]
+    OtherVersion(&'static str),
+    #[error("`{0}` was registered, but bpftool does not list it with its maps")]
+    Unlisted(&'static str),
+    #[error("{0}: the kernel did not create the queue")]
+    NotCreated(String),
+    #[error("the BPF object cannot be handed to bpftool")]
+    Object(#[source] io::Error),
+    #[error(transparent)]
+    Maps(#[from] MapsError),
+    #[error(transparent)]
+    Folder(#[from] FolderError),
+    #[error(transparent)]
+    Snapshot(SnapshotError),
+    #[error(transparent)]
+    Tool(#[from] ToolError),
+}
+
+impl From<SnapshotError> for KernelQueueError {
+    fn from(error: SnapshotError) -> Self {
+        match error {
+            SnapshotError::NoDevice { name, known, suggestion } => {
+                Self::NoDevice { name, known, suggestion }
+            }
+            other => Self::Snapshot(other),
+        }
+    }
+}
+
+/// The running kernel, which has BPF queues.
+#[derive(Debug)]
+pub struct Kernel {
+    /// Identifies the network namespace of this process.
+    network: u32,
+}
+
+/// Checks that the running kernel has BPF queues.
+fn check_kernel() -> Result<(), KernelQueueError> {
+    let release = || {
+        let text = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+        text.trim().to_owned()
+    };
+    let types = std::fs::read(TYPES).map_err(|_| KernelQueueError::NoTypes(release()))?;
+    if types.split(|byte| *byte == 0).any(|name| name == KFUNC) {
+        return Ok(());
+    }
+    Err(KernelQueueError::NoBpfQueues(release()))
+}
+
+impl Kernel {
+    /// Returns the running kernel.
+    ///
+    /// # Errors
+    /// Returns what the kernel lacks.
+    pub fn open() -> Result<Self, KernelQueueError> {
+        check_kernel()?;
+        let network = std::fs::metadata("/proc/self/ns/net").map_or(0, |facts| facts.ino() as u32);
+        Ok(Self { network })
+    }
+
+    /// Returns the key of a device's settings: its network namespace and its number.
+    fn place(&self, index: u64) -> Place {
+        Place { network: self.network, device: index as u32 }
+    }
+
+    /// Attaches a queue at the root of a device. After an error the device is as before.
+    ///
+    /// # Errors
+    /// Returns [`KernelQueueError`].
+    pub fn add(
+        &self,
+        device: &str,
+        queue: &KernelQueue,
+        may_replace: bool,
+    ) -> Result<(), KernelQueueError> {
+        let folder = Folder::open()?;
+        let _lock = folder.lock()?;
+        let snapshot = Snapshot::take(device)?;
+        check_root(device, root(&snapshot), may_replace)?;
+        let maps = load(queue)?;
+        let place = self.place(snapshot.device.index);
+        let attached = set(&maps, place, queue)
+            .and_then(|()| Ok(tools::run(&attach(device, queue.law))?))
+            .and_then(|_| {
+                let error = || KernelQueueError::NotCreated(device.to_owned());
+                is_attached(queue.law, place).then_some(()).ok_or_else(error)
+            });
+        if attached.is_err() {
+            let _ = tools::run(&maps.forget(place));
+            let _ = remove_unused(queue.law);
+        }
+        attached
+    }
+
+    /// Gives the queue of a device other settings, which apply from the next packet on. Stored
+    /// packets stay.
+    ///
+    /// # Errors
+    /// Returns [`KernelQueueError`].
+    pub fn change(&self, device: &str, queue: &KernelQueue) -> Result<(), KernelQueueError> {
+        let folder = Folder::open()?;
+        let _lock = folder.lock()?;
+        let snapshot = Snapshot::take(device)?;
+        let present = root(&snapshot).and_then(|root| Law::of_kind(&root.kind));
+        if present != Some(queue.law) {
+            return Err(absent(device, present));
+        }
+        let maps = registered(queue.law)?.ok_or_else(|| absent(device, None))?;
+        check_version(&maps, queue)?;
+        set(&maps, self.place(snapshot.device.index), queue)
+    }
+
+    /// Returns the queues of this network.
+    ///
+    /// # Errors
+    /// Returns [`KernelQueueError`].
+    pub fn show(&self) -> Result<Vec<Report>, KernelQueueError> {
+        let devices = devices()?;
+        let mut reports = Vec::new();
+        for law in Law::ALL {
+            let Some(maps) = registered(law)? else { continue };
+            for (place, mut report) in maps.reports(&tools::run(&maps.dump())?)? {
+                let device = devices.iter().find(|device| device.index == u64::from(place.device));
+                if let Some(device) = device.filter(|_| place.network == self.network) {
+                    report.device.clone_from(&device.name);
+                    reports.push(report);
+                }
+            }
+        }
+        reports.sort_by(|a, b| a.device.cmp(&b.device));
+        Ok(reports)
+    }
+
+    /// Removes the queue of a device, which has the kernel's default then.
+    ///
+    /// # Errors
+    /// Returns [`KernelQueueError`].
+    pub fn remove(&self, device: &str) -> Result<(), KernelQueueError> {
+        let folder = Folder::open()?;
+        let _lock = folder.lock()?;
+        let snapshot = Snapshot::take(device)?;
+        let Some(law) = root(&snapshot).and_then(|root| Law::of_kind(&root.kind)) else {
+            Law::ALL.into_iter().try_for_each(remove_unused)?;
+            return Err(absent(device, None));
+        };
+        tools::run(&Command::tc(&format!("qdisc del dev {device} root")))?;
+        if let Some(maps) = registered(law)? {
+            // Another program may have removed the settings.
+            let _ = tools::run(&maps.forget(self.place(snapshot.device.index)));
+        }
+        Law::ALL.into_iter().try_for_each(remove_unused)
+    }
+}
+
+fn root(snapshot: &Snapshot) -> Option<&Qdisc> {
+    snapshot.queues.first().map(|queue| &queue.qdisc)
+}
+
+fn check_root(
+    device: &str,
+    root: Option<&Qdisc>,
+    may_replace: bool,
+) -> Result<(), KernelQueueError> {
+    let device = device.to_owned();
+    match root {
+        Some(root) if Law::of_kind(&root.kind).is_some() => {
+            let law = Law::of_kind(&root.kind).map_or("", Law::name);
+            Err(KernelQueueError::Present { device, law })
+        }
+        Some(root) if !root.is_default() && !may_replace => {
+            Err(KernelQueueError::Foreign { device, kind: root.kind.clone() })
+        }
+        _ => Ok(()),
+    }
+}
+
+fn absent(device: &str, present: Option<Law>) -> KernelQueueError {
+    let other = present.map(|law| format!(" of this law, but `{}`", law.name()));
+    KernelQueueError::Absent { device: device.to_owned(), other: other.unwrap_or_default() }
+}
+
+/// Returns the maps of a law's object, which is loaded unless a queue uses it already.
+fn load(queue: &KernelQueue) -> Result<Maps, KernelQueueError> {
+    let law = queue.law;
+    remove_unused(law)?;
+    if let Some(maps) = registered(law)? {
+        check_version(&maps, queue)?;
+        return Ok(maps);
+    }
+    let object = object(law).map_err(KernelQueueError::Object)?;
+    let path = format!("/proc/{}/fd/{}", std::process::id(), object.as_raw_fd());
+    tools::run(&Command::bpftool(&format!("struct_ops register {path}")))?;
+    registered(law)?.ok_or(KernelQueueError::Unlisted(law.kind()))
+}
+
+/// Returns a file in memory with the object, which disappears with this process.
+fn object(law: Law) -> io::Result<File> {
+    let mut file = File::from(memfd_create(law.kind(), MFdFlags::MFD_CLOEXEC)?);
+    file.write_all(law.object())?;
+    Ok(file)
+}
+
+/// Returns the maps of the registered object of a law; `None` if none is registered.
+fn registered(law: Law) -> Result<Option<Maps>, KernelQueueError> {
+    Ok(Maps::find(law, &tools::run(&Command::bpftool("-j map show"))?)?)
+}
+
+/// Unregisters the object of a law if no queue uses it. The caller has the lock.
+fn remove_unused(law: Law) -> Result<(), KernelQueueError> {
+    let Some(maps) = registered(law)? else { return Ok(()) };
+    if !maps.reports(&tools::run(&maps.dump())?)?.is_empty() {
+        return Ok(());
+    }
+    tools::run(&maps.unregister())?;
+    Ok(())
+}
+
+fn check_version(maps: &Maps, queue: &KernelQueue) -> Result<(), KernelQueueError> {
+    let error = || KernelQueueError::OtherVersion(queue.law.kind());
+    maps.has_layout_of(queue).then_some(()).ok_or_else(error)
+}
+
+/// Writes the settings of a device.
+fn set(maps: &Maps, place: Place, queue: &KernelQueue) -> Result<(), KernelQueueError> {
+    let since_start = clock_gettime(ClockId::CLOCK_BOOTTIME).map(std::time::Duration::from);
+    let version = since_start.map_or(0, |time| time.as_nanos() as u64);
+    tools::run(&maps.set(place, &queue.words(version)))?;
+    Ok(())
+}
+
+fn is_attached(law: Law, place: Place) -> bool {
+    registered(law).ok().flatten().is_some_and(|maps| {
+        let dump = tools::run(&maps.dump()).unwrap_or_default();
+        maps.reports(&dump).is_ok_and(|all| all.iter().any(|(known, _)| *known == place))
+    })
+}
+
+fn attach(device: &str, law: Law) -> Command {
+    Command::tc(&format!("qdisc replace dev {device} root handle {HANDLE} {}", law.kind()))
+}
