@@ -6,8 +6,8 @@
  * One object serves any number of devices. `queues` has an entry for each Qdisc, by its address,
  * from init to destroy; the kernel calls destroy also after an init that failed or never ran.
  * `settings` has an entry for each device, written by the loader; a new version of it applies to
- * the next packet. All functions but init run under the lock of the root qdisc; the lock of an
- * entry is what the verifier expects around a list.
+ * the next packet. Packets pass under the lock of the root qdisc; the lock of an entry is
+ * what the verifier expects around a list.
  *
  * Types are those members of the kernel's that are used; the loader finds their places (CO-RE).
  */

@@ -5,6 +5,7 @@
  *   settings WORD...        the settings as numbers; begins a new queue
  *   arrive TIME LEN RANDOM  stored, full or early; RANDOM is one more random number to be drawn
  *   take TIME               the packets that are dropped, then sent, empty or wait TIME
+ *   state                   the state of the law as numbers
  *
  * Packets are numbered by their arrival.
  */
@@ -87,6 +88,16 @@ static void take(u64 now)
 	puts("empty");
 }
 
+static void print_state(void)
+{
+	const u64 *words = (const u64 *)&queue.law;
+
+	fputs("state", stdout);
+	for (size_t i = 0; i < sizeof(queue.law) / sizeof(u64); i++)
+		printf(" %llu", words[i]);
+	puts("");
+}
+
 int main(void)
 {
 	char line[1024];
@@ -99,6 +110,8 @@ int main(void)
 		else if (offered < ARRIVALS_MAX &&
 			 sscanf(line, "arrive %llu %u %llu", &now, &len, &random) == 3)
 			arrive(now, len, random);
+		else if (!strcmp(line, "state\n"))
+			print_state();
 		else if (sscanf(line, "take %llu", &now) == 1)
 			take(now);
 		else

@@ -138,6 +138,11 @@ impl Qdisc<usize> for Logged {
         }
         log.is_busy = matches!(taken, Dequeue::Packet(_)) && !self.queue.backlog().is_empty();
         log.call(&format!("take {now}"), &answer);
+        let mut state = Vec::new();
+        self.queue.gauges(&mut |_, value| state.push(value.to_string()));
+        if !state.is_empty() {
+            log.call("state", &state.join(" "));
+        }
         taken
     }
 
@@ -193,9 +198,20 @@ fn check(law: Law, log: &Log, what: &str) {
     let compared = actual.lines().count();
     let pairs = log.calls.lines().zip(actual.lines().zip(log.answers.lines()));
     for (number, (call, (actual, expected))) in pairs.enumerate() {
+        let actual = state(actual).unwrap_or_else(|| actual.to_owned());
         assert_eq!(actual, expected, "{what}: call {number}, `{call}`");
     }
     assert_eq!(compared, calls, "{what}: answers");
+}
+
+/// Formats a state of DOCSIS-PIE in C as the gauges of `underload-aqm`: probability, delay, burst
+/// allowance, activity. `None` for another answer.
+fn state(answer: &str) -> Option<String> {
+    let words = answer.strip_prefix("state ")?.split(' ');
+    let words: Vec<f64> = words.take(4).map(|word| scripts::number(word) as f64).collect();
+    let [probability_q56, delay_ns, burst_left_ns, activity] = words[..] else { return None };
+    let probability = probability_q56 / 2_f64.powi(56);
+    Some(format!("{probability} {delay_ns} {burst_left_ns} {activity}"))
 }
 
 /// The law of a setup.
