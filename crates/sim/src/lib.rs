@@ -14,6 +14,7 @@
 //! |---|---|
 //! | [`trial`] | configuration of a trial, its execution and record |
 //! | [`env`](mod@env) | a trial that a caller controls step by step |
+//! | [`shaped`] | a line behind a shaper whose rates a caller changes as time passes |
 //! | [`runner`] | trials spread over cores |
 //! | [`flow`] | the configuration of flows: transports, datagrams, probes, applications |
 //! | [`application`] | calls, web pages, games and video with their users' quality metrics |
@@ -35,6 +36,7 @@ mod flow_curves;
 mod inside;
 pub mod net;
 pub mod runner;
+pub mod shaped;
 mod simulation;
 pub mod sprout;
 mod sys;

@@ -31,6 +31,7 @@ pub use trace::{Opportunities, Trace, TraceError};
 
 use crate::packet::{Meta, Packet};
 use crate::qdisc::{BoxedQdisc, Dequeue, DropReason, Observer, Qdisc};
+use crate::rate::Rate;
 use crate::rng::Rng;
 use crate::service_flow::Waiting;
 use crate::time::{Span, Time};
@@ -223,6 +224,19 @@ impl<P> Link<P> {
         // A packet that is sent later may overtake packets in flight if the link has extra delays.
         let next = (self.activity != Activity::Idle).then(|| self.wake + self.delay);
         flying.into_iter().chain(next).min()
+    }
+
+    /// Changes the rate of a link whose rate is constant, from the next transmission after `now`
+    /// on. Returns `false`, and changes nothing, for other links and for a rate of zero.
+    pub fn set_rate(&mut self, now: Time, rate: Rate, observer: &mut impl Observer<P>) -> bool {
+        self.advance_before(now, observer);
+        match &mut self.rate {
+            RateProcess::Constant(process) if !rate.is_zero() => {
+                *process = Constant::new(rate);
+                true
+            }
+            _ => false,
+        }
     }
 
     /// Returns the queue in front of the link.

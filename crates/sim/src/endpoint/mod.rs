@@ -37,6 +37,11 @@ pub(crate) trait Endpoint {
         Vec::new()
     }
 
+    /// Returns the samples of a probe up to now, with and without answers.
+    fn samples(&self) -> &[Sample] {
+        &[]
+    }
+
     /// Removes and returns the samples of a probe.
     fn take_samples(&mut self) -> Vec<Sample> {
         Vec::new()

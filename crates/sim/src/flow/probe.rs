@@ -101,6 +101,10 @@ impl Endpoint for Probe {
         self.next
     }
 
+    fn samples(&self) -> &[Sample] {
+        &self.samples
+    }
+
     fn take_samples(&mut self) -> Vec<Sample> {
         std::mem::take(&mut self.samples)
     }

@@ -9,6 +9,7 @@ mod watch;
 use underload_aqm::config::ConfigError;
 use underload_aqm::link::{Link, RateProcess, hop_stream};
 use underload_aqm::packet::Packet;
+use underload_aqm::rate::Rate;
 use underload_aqm::registry::{LinkSetup, QueueSetup};
 use underload_aqm::rng::Rng;
 use underload_aqm::time::{Span, Time};
@@ -190,6 +191,14 @@ impl Network {
                 }
             }
         }
+    }
+
+    /// Changes the rate of a hop whose rate is constant.
+    pub(crate) fn set_rate(&mut self, now: Time, hop: usize, rate: Rate) {
+        let Hop { link, recorder, .. } = &mut self.hops[hop];
+        link.set_rate(now, rate, recorder);
+        let next = link.next_event().unwrap_or(Time::MAX);
+        self.heads.set(self.pipes.len() + hop, next);
     }
 
     /// Handles the next event, that of `source` at `now`. If a packet reached its endpoint, writes
