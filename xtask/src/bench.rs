@@ -53,6 +53,11 @@ const BENCHES: &[Bench] = &[
         task: Task::Example("underload-sim", "coupling", &[]),
     },
     Bench {
+        name: "followed-lines",
+        what: "`shape auto` on ten simulated lines that vary, beside an oracle and a fixed rate",
+        task: Task::Example("underload-shape", "followed_lines", &[]),
+    },
+    Bench {
         name: "kernel",
         what: "the simulator beside the Linux kernel's own queue disciplines",
         task: Task::Example("underload-sim", "kernel_20mbit", &[]),

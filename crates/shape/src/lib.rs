@@ -8,6 +8,7 @@
 //! | [`request`] | what a user asks for: device, rates, queue, overhead of the line |
 //! | [`tree`] | the queues of a device, as `tc -j` prints them |
 //! | [`judge`] | whether the queues of a device may be replaced, and could be restored |
+//! | [`auto`] | the rate of a direction of a line that varies |
 //! | [`plan`] | the commands that shape a device, in an order that never cuts it off |
 //! | [`restore`] | the commands that bring back recorded queues |
 //! | [`record`] | what stood before, and when the change is undone |
@@ -15,6 +16,7 @@
 //! | [`kernel_queue`] | queues that Linux lacks, as BPF programs: their settings |
 //! | [`machine`] | `tc`, `ip`, the records' directory, the process that undoes |
 
+pub mod auto;
 pub mod judge;
 pub mod kernel_queue;
 #[cfg(target_os = "linux")]
