@@ -358,6 +358,107 @@ fn a_full_disk_and_missing_rights_change_nothing() {
     assert_eq!(world.state(), before);
 }
 
+/// A far end behind `v0` that answers pings, and the rates of which the geometric mean is 1 Mbit/s.
+const FAR_END: &str = "mkdir -p /run/netns && ip netns add far && ip link set v1 netns far && \
+     ip addr add 10.9.0.1/24 dev v0 && ip -n far addr add 10.9.0.2/24 dev v1 && \
+     ip -n far link set v1 up";
+const FOLLOWED: [&str; 14] = [
+    "auto",
+    "--dev",
+    "v0",
+    "--reflector",
+    "10.9.0.2",
+    "--up-min",
+    "500kbit",
+    "--up-max",
+    "2mbit",
+    "--down-min",
+    "500kbit",
+    "--down-max",
+    "2mbit",
+    "--yes",
+];
+
+/// Starts `shape auto`, and waits until the device is shaped.
+fn start_following(world: &World) -> underload_emu::machine::Process {
+    let mut command = Command::new(PROGRAM_PATH);
+    command.arg("shape").args(FOLLOWED).args(FIFO);
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let following = world.namespace.spawn(command).expect("a program that starts");
+    let start = Instant::now();
+    while !text(&world.shape(&["show"]).stdout).contains(", confirmed") {
+        assert!(start.elapsed() < Duration::from_secs(60), "{}", world.state());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    following
+}
+
+#[test]
+fn the_rates_of_a_followed_line_change_and_its_end_restores_the_queues() {
+    let Some(world) =
+        World::new("the_rates_of_a_followed_line_change_and_its_end_restores_the_queues")
+    else {
+        return;
+    };
+    world.shell(FAR_END);
+    let before = world.state();
+    let mut following = start_following(&world);
+    assert_fails(&world.apply(&["--yes"]), 2, "v0 is already shaped by underload");
+    // Load that grows until the rates follow, whatever the machine does besides.
+    let rate = || world.shell("tc qdisc show dev v0 | grep -o 'rate [0-9A-Za-z]*'");
+    let (first, start, mut loads) = (rate(), Instant::now(), Vec::new());
+    while rate() == first {
+        assert!(start.elapsed() < Duration::from_secs(120), "the rate stays {first}");
+        let mut load = Command::new("ping");
+        load.args(["-q", "-i", "0.02", "-s", "1400", "10.9.0.2"]).stdout(Stdio::null());
+        loads.push(world.namespace.spawn(load).expect("ping"));
+        std::thread::sleep(Duration::from_secs(3));
+    }
+    let shown = text(&world.shape(&["show"]).stdout);
+    assert!(shown.contains("v0: fifo:limit=100p, confirmed"), "{shown}");
+    assert!(world.state().contains("756d:"), "the queue below stays: {}", world.state());
+    following.terminate();
+    assert_eq!(following.wait().expect("it ends").code(), Some(143));
+    assert_eq!((world.state(), world.records()), (before.clone(), String::new()));
+
+    // After a kill the line stays shaped until `off`.
+    let mut following = start_following(&world);
+    kill(following.child().id() as i32);
+    following.wait().expect("it ends");
+    assert!(world.is_shaped());
+    assert!(world.shape(&["off"]).status.success());
+    assert_eq!((world.state(), world.records()), (before.clone(), String::new()));
+
+    // `off` from elsewhere ends the follower, which changes nothing any more.
+    let mut following = start_following(&world);
+    assert!(world.shape(&["off"]).status.success());
+    assert_eq!(following.wait().expect("it ends").code(), Some(0));
+    assert_eq!((world.state(), world.records()), (before, String::new()));
+    drop(loads);
+}
+
+#[test]
+fn what_cannot_be_followed_is_refused() {
+    let Some(world) = World::new("what_cannot_be_followed_is_refused") else { return };
+    let before = world.state();
+    let follow = |words: &[&str]| world.shape(&[&["auto", "--yes", "--dev", "v0"], words].concat());
+    let rates = ["--up-min", "5mbit", "--up-max", "9mbit"];
+    for (words, status, expected) in [
+        (&["--reflector", "127.0.0.1"][..], 2, "nothing to follow: expected --up-min"),
+        (&["--reflector", "127.0.0.1", "--up-min", "5mbit"], 2, "--up-max"),
+        (
+            &["--reflector", "127.0.0.1", "--up-min", "9mbit", "--up-max", "5mbit"],
+            2,
+            "--up-min is above --up-max",
+        ),
+        (&rates, 2, "--reflector"),
+        (&[&["--reflector", "no such host"][..], &rates].concat(), 2, "--reflector no such host"),
+    ] {
+        assert_fails(&follow(words), status, expected);
+        assert_eq!(world.state(), before, "{words:?}");
+    }
+}
+
 /// Runs a script in a guest kernel, which has all queues, and returns what it prints.
 fn in_guest(kernel: &Path, script: &str) -> String {
     let folder = tempfile::tempdir().expect("a directory");
@@ -492,4 +593,33 @@ fn a_bloated_modem_is_cured() {
     assert!(*before_down > 150 && *before_up > 150, "the premise: full buffers: {out}");
     assert_eq!(after.len(), 4, "{out}");
     assert!(after.iter().all(|added| *added <= 10), "{out}");
+}
+
+#[test]
+fn a_line_that_becomes_slower_is_followed() {
+    let Some(kernel) = guest::kernel("a_line_that_becomes_slower_is_followed") else { return };
+    let script = format!(
+        "program={PROGRAM_PATH}\n{BLOATED_MODEM}\
+         underload shape auto --dev v0 --reflector 10.0.1.2 --up-min 2mbit --up-max 20mbit \
+         --down-min 4mbit --down-max 40mbit --yes > /run/followed 2>&1 &\nsleep 2\n\
+         measure() {{ underload measure 10.0.1.2 --duration 12s --idle 1s -q | \
+         grep -E 'adds .* grade|Mbit/s'; }}\nmeasure\n\
+         tc -n modem qdisc change dev m0 root tbf rate 5mbit burst 5k limit 312500\n\
+         tc -n modem qdisc change dev v1 root tbf rate 8mbit burst 5k limit 500000\n\
+         echo slower\nmeasure\ntc qdisc show dev v0\nunderload shape off\ncat /run/followed\n"
+    );
+    let out = in_guest(&kernel, &script);
+    eprintln!("{out}");
+    let added: Vec<u32> = out
+        .split("The load adds ")
+        .skip(1)
+        .map(|rest| rest.split(' ').next().unwrap_or_default().parse().expect("milliseconds"))
+        .collect();
+    assert_eq!(added.len(), 4, "{out}");
+    // Unfollowed, the modem's buffers add 200 ms at these rates, and 500 ms at the lower ones. The
+    // third value has the fall from 20 to 8 Mbit/s in it.
+    for (added, limit) in added.iter().zip([60, 60, 300, 60]) {
+        assert!(*added <= limit, "{added} of {limit} ms: {out}");
+    }
+    assert!(out.contains("cake 756c: root"), "the premise: the kernel's CAKE: {out}");
 }

@@ -42,7 +42,7 @@ pub fn shape(
     if let Some(rate) = request.down {
         let (name, ifb) = (&device.name, ifb_name(device.index));
         commands.push(Command::ip(&format!("link add name {ifb} type ifb")));
-        commands.extend(root(request, "down", rate, &ifb, device)?);
+        commands.extend(root("replace", request, "down", rate, &ifb, device)?);
         commands.push(Command::ip(&format!("link set dev {ifb} up")));
         if !has_ingress {
             commands.push(Command::tc(&format!("qdisc add dev {name} clsact")));
@@ -53,13 +53,40 @@ pub fn shape(
         )));
     }
     if let Some(rate) = request.up {
-        commands.extend(root(request, "up", rate, &device.name, device)?);
+        commands.extend(root("replace", request, "up", rate, &device.name, device)?);
     }
     Ok(commands)
 }
 
-/// Returns the commands that put the queue of a direction at the root of `place`.
+/// Returns the commands that change the rates of a shaped device from `before` to those of
+/// `request`. Packets that wait stay, and no moment is unshaped.
+///
+/// # Errors
+/// Returns the value of the request that Linux does not have.
+pub fn change(
+    before: &Request,
+    request: &Request,
+    device: &Device,
+) -> Result<Vec<Command>, RequestError> {
+    let ifb = ifb_name(device.index);
+    let ways =
+        [("up", before.up, request.up, &device.name), ("down", before.down, request.down, &ifb)];
+    let mut commands = Vec::new();
+    for (way, old, new, place) in ways {
+        let Some(rate) = new.filter(|_| new != old) else { continue };
+        let mut changes = root("change", request, way, rate, place, device)?;
+        // `tbf` hands its own limit to a fifo below it, and leaves other queues alone.
+        if request.queue.name != "fifo" {
+            changes.truncate(1);
+        }
+        commands.extend(changes);
+    }
+    Ok(commands)
+}
+
+/// Returns the commands that put or change the queue of a direction at the root of `place`.
 fn root(
+    verb: &str,
     request: &Request,
     way: &str,
     rate: Rate,
@@ -67,11 +94,11 @@ fn root(
     device: &Device,
 ) -> Result<Vec<Command>, RequestError> {
     let queue = request.queue_words(way, rate)?;
-    let at_root = Command::tc(&format!("qdisc replace dev {place} root handle {HANDLE}"));
+    let at_root = Command::tc(&format!("qdisc {verb} dev {place} root handle {HANDLE}"));
     if request.shapes_itself() {
         return Ok(vec![at_root.with(queue)]);
     }
-    let below = format!("qdisc replace dev {place} parent {HANDLE}1 handle {CHILD_HANDLE}");
+    let below = format!("qdisc {verb} dev {place} parent {HANDLE}1 handle {CHILD_HANDLE}");
     Ok(vec![at_root.with(limiter(request, rate, device)), Command::tc(&below).with(queue)])
 }
 

@@ -43,6 +43,28 @@ fn commands(request: &Request) -> String {
 }
 
 #[test]
+fn a_changed_rate_changes_its_direction_and_replaces_nothing() {
+    let change = |queue: &str, up: u64, down: u64| {
+        let before = request(Some(18), Some(90), queue, "docsis");
+        let after = request(Some(up), Some(down), queue, "docsis");
+        let commands = plan::change(&before, &after, &device()).expect("a plan");
+        commands.iter().map(|command| format!("{command}\n")).collect::<Vec<_>>().concat()
+    };
+    assert_eq!(
+        change("cake", 12, 90),
+        "tc qdisc change dev eth0 root handle 756c: cake bandwidth 12mbit diffserv3 \
+         triple-isolate internet mpu 64 noatm overhead 18\n"
+    );
+    assert_eq!(change("cake", 18, 90), "");
+    let text = change("fq-codel", 18, 70);
+    assert!(text.starts_with("tc qdisc change dev ifb-u2 root handle 756c: tbf rate 70000000bit"));
+    assert_eq!(text.lines().count(), 1, "{text}");
+    // The kernel gives a fifo below `tbf` the limit of `tbf`, in other units.
+    let text = change("fifo:limit=100p", 12, 70);
+    assert_eq!(text.matches("parent 756c:1 handle 756d: pfifo limit 100\n").count(), 2, "{text}");
+}
+
+#[test]
 fn cake_shapes_by_itself_and_others_below_a_token_bucket() {
     assert_eq!(
         commands(&request(Some(18), Some(90), "cake", "docsis")),

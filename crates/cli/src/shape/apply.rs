@@ -40,15 +40,8 @@ Examples:
 pub struct Arguments {
     #[command(flatten)]
     shaping: Shaping,
-    /// Replaces a shaper that underload did not set up; `underload shape off` restores it.
-    #[arg(long)]
-    replace: bool,
-    /// Confirms the change at once, for scripts.
-    #[arg(long, conflicts_with = "within")]
-    yes: bool,
-    /// The time after which the change is undone unless it is confirmed.
-    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = within)]
-    within: Duration,
+    #[command(flatten)]
+    change: Change,
     /// Prints the commands that would run, and changes nothing.
     #[arg(long)]
     dry_run: bool,
@@ -70,6 +63,32 @@ pub struct WriteArguments {
     shaping: Shaping,
 }
 
+/// How a change begins; `apply` and `auto` share these options.
+#[derive(Debug, Args)]
+pub(super) struct Change {
+    /// Replaces a shaper that underload did not set up; `underload shape off` restores it.
+    #[arg(long)]
+    replace: bool,
+    /// Confirms the change at once, for scripts.
+    #[arg(long, conflicts_with = "within")]
+    yes: bool,
+    /// The time after which the change is undone unless it is confirmed.
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = within)]
+    within: Duration,
+}
+
+/// The queue of a shaper and the line's overhead; all commands that shape share these options.
+#[derive(Debug, Args)]
+pub(super) struct Queueing {
+    /// The queue in both directions: cake, fq-codel, fq-pie, codel, pie, dualpi2, red, sfb or fifo,
+    /// with parameters as `underload queues` lists them.
+    #[arg(long, value_name = "SPEC", default_value = "cake")]
+    queue: String,
+    /// What the line adds to each packet, such as docsis.
+    #[arg(long, value_name = "KIND", default_value = "none", value_parser = Overhead::parse)]
+    overhead: Overhead,
+}
+
 /// The options that `apply` and `write` share.
 #[derive(Debug, Args)]
 struct Shaping {
@@ -82,26 +101,56 @@ struct Shaping {
     /// Rate of what the device receives, such as 90mbit.
     #[arg(long, value_name = "RATE", value_parser = quantity::rate)]
     down: Option<u64>,
-    /// The queue in both directions: cake, fq-codel, fq-pie, codel, pie, dualpi2, red, sfb or fifo,
-    /// with parameters as `underload queues` lists them.
-    #[arg(long, value_name = "SPEC", default_value = "cake")]
-    queue: String,
-    /// What the line adds to each packet, such as docsis.
-    #[arg(long, value_name = "KIND", default_value = "none", value_parser = Overhead::parse)]
-    overhead: Overhead,
+    #[command(flatten)]
+    queueing: Queueing,
 }
 
 impl Shaping {
     fn request(&self) -> anyhow::Result<Request> {
-        let request = Request {
-            device: self.dev.clone(),
-            up: self.up.map(Rate::from_bits_per_second),
-            down: self.down.map(Rate::from_bits_per_second),
-            queue: Spec::parse(&self.queue).context("--queue").or_bad_input()?,
-            overhead: self.overhead,
-        };
+        let [up, down] = [self.up, self.down].map(|rate| rate.map(Rate::from_bits_per_second));
+        self.queueing.request(&self.dev, up, down)
+    }
+}
+
+impl Queueing {
+    /// Returns the request for rates of a device.
+    pub(super) fn request(
+        &self,
+        device: &str,
+        up: Option<Rate>,
+        down: Option<Rate>,
+    ) -> anyhow::Result<Request> {
+        let queue = Spec::parse(&self.queue).context("--queue").or_bad_input()?;
+        let (device, overhead) = (device.to_owned(), self.overhead);
+        let request = Request { device, up, down, queue, overhead };
         request.check(None).or_bad_input()?;
         Ok(request)
+    }
+}
+
+impl Change {
+    /// Applies a request, and waits until it is confirmed.
+    pub(super) fn apply(
+        &self,
+        request: &Request,
+        session: &Session,
+        interrupt: &Interrupt,
+    ) -> anyhow::Result<()> {
+        let settings = Settings {
+            may_replace: self.replace,
+            confirm_within: (!self.yes).then_some(self.within),
+            // The name of the program's file may be another program's by now.
+            watcher: (Path::new("/proc/self/exe"), &["shape", "watch"]),
+        };
+        let confirmation = applied(session.apply(request, settings))?;
+        for device in &confirmation.cleaned {
+            warning!("warning: {device}: an earlier change was not confirmed, and is now undone");
+        }
+        if self.yes {
+            return console::print(&format!("{}\n", summary(request)));
+        }
+        note!("{}", summary(request));
+        wait(session, confirmation, interrupt)
     }
 }
 
@@ -114,21 +163,7 @@ impl Arguments {
         require_rights("apply")?;
         let interrupt = Interrupt::watch()?;
         let session = Session::open()?;
-        let settings = Settings {
-            may_replace: self.replace,
-            confirm_within: (!self.yes).then_some(self.within),
-            // The name of the program's file may be another program's by now.
-            watcher: (Path::new("/proc/self/exe"), &["shape", "watch"]),
-        };
-        let confirmation = applied(session.apply(&request, settings))?;
-        for device in &confirmation.cleaned {
-            warning!("warning: {device}: an earlier change was not confirmed, and is now undone");
-        }
-        if self.yes {
-            return console::print(&format!("{}\n", summary(&request)));
-        }
-        note!("{}", summary(&request));
-        wait(&session, confirmation, &interrupt)
+        self.change.apply(&request, &session, &interrupt)
     }
 }
 
@@ -233,7 +268,7 @@ fn applied(outcome: Result<Confirmation, ApplyError>) -> anyhow::Result<Confirma
 }
 
 /// Marks an unknown device as bad input.
-fn known<T>(outcome: Result<T, SnapshotError>) -> anyhow::Result<T> {
+pub(super) fn known<T>(outcome: Result<T, SnapshotError>) -> anyhow::Result<T> {
     match outcome {
         Err(error @ SnapshotError::NoDevice { .. }) => Err(error).or_bad_input(),
         outcome => Ok(outcome?),

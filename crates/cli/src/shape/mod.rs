@@ -1,6 +1,7 @@
 //! `underload shape`: limits a device's rates with the kernel's queues, undone unless confirmed.
 
 mod apply;
+mod auto;
 mod show;
 
 use std::path::PathBuf;
@@ -28,6 +29,8 @@ pub struct Arguments {
 enum Action {
     /// Shapes a device, and undoes that unless it is confirmed.
     Apply(apply::Arguments),
+    /// Follows a line whose rate varies: shapes a device, and changes the rates as it runs.
+    Auto(auto::Arguments),
     /// Confirms a change, so that it is not undone.
     #[command(after_help = "Examples:
   sudo underload shape confirm
@@ -63,6 +66,7 @@ impl DeviceArguments {
 pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     match &arguments.action {
         Action::Apply(arguments) => arguments.run(),
+        Action::Auto(arguments) => arguments.run(),
         Action::Confirm(arguments) => confirm(arguments.device()),
         Action::Show(arguments) => arguments.run(),
         Action::Off(arguments) => off(arguments.device()),

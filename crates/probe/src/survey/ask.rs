@@ -70,40 +70,90 @@ fn handshake(address: SocketAddr, allowed: Duration) -> io::Result<Duration> {
     }
 }
 
-/// Bytes of payload, as `ping` sends.
-const ECHO_BYTES: usize = 56;
+/// Bytes of an echo's payload, as `ping` sends them.
+pub const ECHO_BYTES: usize = 56;
+
+/// A socket for ICMP echoes to one address.
+#[derive(Debug)]
+pub struct EchoSocket {
+    socket: Socket,
+    is_raw: bool,
+    is_v4: bool,
+}
+
+/// The payload of an echo, by which its answer is known.
+pub type EchoPayload = [u8; ECHO_BYTES];
+
+impl EchoSocket {
+    /// Opens the socket. Echoes and answers of other programs are ignored.
+    ///
+    /// # Errors
+    /// Returns [`io::ErrorKind::PermissionDenied`] if this user may not send echoes.
+    pub fn open(address: SocketAddr) -> io::Result<Self> {
+        let is_v4 = address.is_ipv4();
+        let protocol = if is_v4 { Protocol::ICMPV4 } else { Protocol::ICMPV6 };
+        let open = |kind| Socket::new(Domain::for_address(address), kind, Some(protocol));
+        // `ping_group_range` may exclude root, too; root can open raw sockets.
+        let (socket, is_raw) = match open(Type::DGRAM) {
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                (open(Type::RAW)?, true)
+            }
+            other => (other?, false),
+        };
+        socket.connect(&address.into())?;
+        Ok(Self { socket, is_raw, is_v4 })
+    }
+
+    /// Opens a second handle, so that one thread sends and another receives.
+    ///
+    /// # Errors
+    /// Returns an error if the process has no descriptor left.
+    pub fn try_clone(&self) -> io::Result<Self> {
+        let Self { is_raw, is_v4, .. } = *self;
+        Ok(Self { socket: self.socket.try_clone()?, is_raw, is_v4 })
+    }
+
+    /// Sends an echo.
+    ///
+    /// # Errors
+    /// Returns the kernel's error.
+    pub fn send(&self, payload: &EchoPayload) -> io::Result<()> {
+        let mut packet = [0; 8 + ECHO_BYTES];
+        packet[0] = if self.is_v4 { 8 } else { 128 };
+        packet[6..8].copy_from_slice(&1_u16.to_be_bytes());
+        packet[8..].copy_from_slice(payload);
+        // The kernel writes identifier and checksum, except the IPv4 checksum of a raw packet.
+        if self.is_raw {
+            fill(&mut packet[4..6])?;
+            let checksum = checksum(&packet);
+            packet[2..4].copy_from_slice(&checksum.to_be_bytes());
+        }
+        self.socket.send(&packet).map(drop)
+    }
+
+    /// Waits for a packet, and returns its payload if it is an answer.
+    ///
+    /// # Errors
+    /// Returns an error if nothing arrives within `limit`.
+    pub fn receive(&self, limit: Duration) -> io::Result<Option<EchoPayload>> {
+        self.socket.set_read_timeout(Some(limit))?;
+        let mut buffer = [0; 512];
+        let count = (&self.socket).read(&mut buffer)?;
+        let received = message(&buffer[..count], self.is_raw && self.is_v4);
+        let answer = if self.is_v4 { 0 } else { 129 };
+        let is_answer = received.first() == Some(&answer);
+        let payload = received.get(8..).and_then(|payload| payload.try_into().ok());
+        Ok(payload.filter(|_| is_answer))
+    }
+}
 
 fn echo(address: SocketAddr, allowed: Duration) -> io::Result<Duration> {
-    let (protocol, request, answer) = match address {
-        SocketAddr::V4(_) => (Protocol::ICMPV4, 8, 0),
-        SocketAddr::V6(_) => (Protocol::ICMPV6, 128, 129),
-    };
-    let open = |kind| Socket::new(Domain::for_address(address), kind, Some(protocol));
-    // `ping_group_range` may exclude root, too; root can open raw sockets.
-    let (socket, is_raw) = match open(Type::DGRAM) {
-        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => (open(Type::RAW)?, true),
-        other => (other?, false),
-    };
-    socket.connect(&address.into())?;
-    let mut packet = [0; 8 + ECHO_BYTES];
-    packet[0] = request;
-    packet[6..8].copy_from_slice(&1_u16.to_be_bytes());
-    fill(&mut packet[8..])?;
-    // The kernel writes identifier and checksum, except the IPv4 checksum of a raw packet.
-    if is_raw {
-        fill(&mut packet[4..6])?;
-        let checksum = checksum(&packet);
-        packet[2..4].copy_from_slice(&checksum.to_be_bytes());
-    }
+    let socket = EchoSocket::open(address)?;
+    let mut payload = [0; ECHO_BYTES];
+    fill(&mut payload)?;
     let start = Instant::now();
-    socket.send(&packet)?;
-    until(start, allowed, &mut |left| {
-        socket.set_read_timeout(Some(left))?;
-        let mut buffer = [0; 512];
-        let count = (&socket).read(&mut buffer)?;
-        let received = message(&buffer[..count], is_raw && address.is_ipv4());
-        Ok(received.first() == Some(&answer) && received.get(8..) == Some(&packet[8..]))
-    })
+    socket.send(&payload)?;
+    until(start, allowed, &mut |left| Ok(socket.receive(left)? == Some(payload)))
 }
 
 /// Returns the ICMP message of a received packet. A raw socket for IPv4 includes the IP header.
@@ -164,7 +214,7 @@ fn until(
     }
 }
 
-fn fill(bytes: &mut [u8]) -> io::Result<()> {
+pub(super) fn fill(bytes: &mut [u8]) -> io::Result<()> {
     let filled = SystemRandom::new().fill(bytes);
     filled.map_err(|_| io::Error::other("no random numbers"))
 }

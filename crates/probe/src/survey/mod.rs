@@ -2,6 +2,7 @@
 //!
 //! - [`Survey`]: hosts and the number of probes; never faster than [`PAUSE_MIN`].
 //! - [`Asking`]: one probe: a TCP handshake, an ICMP echo, a QUIC version negotiation.
+//! - [`Echoes`]: ICMP echoes to one host, whenever the caller sends one.
 //! - [`schedule()`]: when each address is probed, a function of numbers alone.
 //!
 //! The hosts belong to other people. A host is therefore probed at most twice a minute, with all
@@ -9,6 +10,7 @@
 //! [`HOSTS_MAX`] hosts.
 
 mod ask;
+mod echoes;
 mod quic;
 mod schedule;
 
@@ -19,6 +21,7 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 pub use ask::{Asking, Silence};
+pub use echoes::{Echo, Echoes};
 pub use quic::{is_negotiation, opening};
 pub use schedule::{Turn, schedule};
 

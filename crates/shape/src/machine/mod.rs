@@ -9,7 +9,10 @@ mod tools;
 mod watcher;
 
 pub use folder::FolderError;
-pub use session::{ApplyError, Confirmation, Session, Settings, Shaped, Standing, UndoError};
+pub use session::{
+    ApplyError, ChangeError, Confirmation, Session, Settings, Shaped, Standing, UndoError,
+    sent_bytes,
+};
 pub use snapshot::{Snapshot, SnapshotError};
 pub use tools::ToolError;
 pub use watcher::{Watcher, follow};

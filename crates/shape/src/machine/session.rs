@@ -4,6 +4,7 @@ use std::io;
 use std::path::Path;
 use std::time::Duration;
 
+use underload_aqm::rate::Rate;
 use underload_disk::lock::Lock;
 
 use super::folder::{self, Folder, FolderError};
@@ -17,7 +18,7 @@ use crate::plan::{self, ifb_name};
 use crate::record::{self, Phase, Record};
 use crate::request::{Request, RequestError};
 use crate::restore::{self, Unrestorable};
-use crate::tree::{Qdisc, Reading};
+use crate::tree::{Device, Qdisc, Reading};
 
 /// The changes of the network that this process is in.
 #[derive(Debug)]
@@ -57,6 +58,21 @@ pub enum ApplyError {
     Unrecorded { device: String, source: FolderError },
     #[error("{cause}; undoing failed, too")]
     Stuck { cause: String, source: Box<UndoError> },
+}
+
+/// Why the rates of a shaped device were not changed.
+#[derive(Debug, thiserror::Error)]
+pub enum ChangeError {
+    #[error("underload does not shape {device} any more")]
+    Ended { device: String },
+    #[error(transparent)]
+    Folder(#[from] FolderError),
+    #[error(transparent)]
+    Request(#[from] RequestError),
+    #[error("the rate of {device} cannot be changed")]
+    Step { device: String, source: ToolError },
+    #[error("{path}: expected the bytes that a device has sent")]
+    Counter { path: String },
 }
 
 /// Why a change was not undone.
@@ -199,6 +215,27 @@ impl Session {
         Ok(devices)
     }
 
+    /// Changes the rates of a shaped device to those of `request`.
+    ///
+    /// # Errors
+    /// Returns [`ChangeError::Ended`] if the device is not shaped any more.
+    pub fn change_rates(&self, device: &Device, request: &Request) -> Result<(), ChangeError> {
+        let _lock = self.folder.lock()?;
+        let Some(mut record) = folder::read(&self.folder.path(device.index))? else {
+            return Err(ChangeError::Ended { device: device.name.clone() });
+        };
+        let [up, down] = [record.up_bit_per_s, record.down_bit_per_s]
+            .map(|rate| rate.map(Rate::from_bits_per_second));
+        let before = Request { up, down, ..request.clone() };
+        for command in plan::change(&before, request, device)? {
+            let error = |source| ChangeError::Step { device: device.name.clone(), source };
+            tools::run(&command).map_err(error)?;
+        }
+        let [up, down] = [request.up, request.down].map(|rate| rate.map(Rate::bits_per_second));
+        (record.up_bit_per_s, record.down_bit_per_s) = (up, down);
+        Ok(self.folder.write(&record)?)
+    }
+
     /// Confirms the pending change of a device, or the only one.
     ///
     /// # Errors
@@ -306,6 +343,17 @@ impl Confirmation {
             watcher.wait(Duration::from_secs(2));
         }
     }
+}
+
+/// Returns the bytes that a device has sent, which are those that its shaper let pass.
+///
+/// # Errors
+/// Returns [`ChangeError::Counter`] if the device is gone.
+pub fn sent_bytes(device: &str) -> Result<u64, ChangeError> {
+    let path = format!("/sys/class/net/{device}/statistics/tx_bytes");
+    let text = std::fs::read_to_string(&path).ok();
+    let bytes = text.and_then(|text| text.trim().parse().ok());
+    bytes.ok_or(ChangeError::Counter { path })
 }
 
 /// Returns the record of a change that may begin.
