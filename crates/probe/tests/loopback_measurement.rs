@@ -189,21 +189,19 @@ fn a_cancelled_measurement_keeps_what_it_has() {
 #[test]
 fn a_load_ends_when_its_bytes_are_spent() {
     let far_end = far_end(LoadServerConfig::default(), FarClock::Shared);
-    let minute = Duration::from_mins(1);
-    let base = MeasurementConfig { load: minute, ..config() };
+    let long = Duration::from_secs(40);
+    let base = MeasurementConfig { load: long, ..config() };
     // Two flows of 1 MB per second each; the ramp of 0.4 s moves less than 1 MB.
     let limited = MeasurementConfig { load_bytes_max: Some(2_000_000), ..base.clone() };
     let result = run(&limited, &far_end).unwrap();
     assert!(result.load_spent && !result.cancelled && result.incomplete.is_empty());
     let of_phase = |phase| result.phases.iter().find(|window| window.phase == phase).unwrap();
     let load = of_phase(Phase::Load);
-    assert!(load.length_ns() < minute.as_nanos() as u64 / 2, "{load:?}");
+    assert!(load.length_ns() < long.as_nanos() as u64 / 2, "{load:?}");
     assert_eq!(of_phase(Phase::Drain).start_ns, load.end_ns);
     let moved: u64 = result.loads.iter().map(|log| log.delivered.last().unwrap().bytes).sum();
     assert!(moved >= 2_000_000, "{moved}");
-    assert!(result.samples.iter().all(|sample| sample.phase != Phase::Whole));
-
-    let ramp = Ramp::Fixed(minute);
+    let ramp = Ramp::Fixed(long);
     let in_ramp = MeasurementConfig { load_bytes_max: Some(200_000), ramp, ..base };
     let result = run(&in_ramp, &far_end).unwrap();
     assert!(!result.load_spent && result.phases.iter().all(|it| it.phase != Phase::Load));

@@ -145,7 +145,7 @@ mod tests {
         assert_eq!(
             said(change(level(30, 200.0), level(12, 40.0), Some(-80.0), true)),
             format!(
-                "{start} is 40 ms in the 12 runs after it against 200 ms in the 30 before it: \
+                "{start} is 40.0 ms in the 12 runs after it against 200 ms in the 30 before it: \
                      80 % less."
             )
         );

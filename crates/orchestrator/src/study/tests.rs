@@ -107,7 +107,9 @@ fn round_trips_inside_the_load_are_a_series_of_their_own() {
     assert_eq!((inside.step.as_str(), inside.load.as_str(), inside.dscp), ("up", "upload", 0));
     for (cohort, p99_ms) in [("control", 120.0), ("aqm", 40.0)] {
         let own = inside.cohorts.iter().find(|it| it.cohort == cohort).expect("a cohort");
-        near(own.quantiles.last().expect("a p99").ms, p99_ms);
+        // Quantiles are interpolated within bins of 2 %.
+        let ms = own.quantiles.last().and_then(|it| it.ms).expect("a p99");
+        assert!((ms / p99_ms - 1.0).abs() < 0.02, "{ms} is not {p99_ms}");
         assert_eq!((own.devices, own.sent), (2, 1_400));
     }
     assert!(study.classes.iter().all(|class| class.against == 0), "{:?}", study.classes);

@@ -64,9 +64,8 @@ pub(super) fn assemble(recorded: Recorded<'_>) -> MeasurementResult {
     if !recorded.clock_is_shared && clock_offset.is_none() {
         incomplete.push("no answer to estimate the far clock's offset from".to_owned());
     }
-    if recorded.load_spent && load_window.is_none() {
-        incomplete.push(SPENT_EARLY.to_owned());
-    }
+    let spent_early = recorded.load_spent && load_window.is_none();
+    incomplete.extend(spent_early.then(|| SPENT_EARLY.to_owned()));
     let ce_alarms =
         marks::alarms(&samples, &flows, &recorded.phases, &config.loads, &recorded.loads);
     MeasurementResult {

@@ -1,8 +1,8 @@
 //! Results as rows, one for each series, and back without loss.
 //!
 //! A step without series has one row without a series, and a run without steps one row without a
-//! step. Round trips of a load are a series without a DSCP, which earlier versions skip. The rows of
-//! a result are consecutive; results are ordered by cohort, tier, region and pseudonym.
+//! step. Round trips of a load are a series without a DSCP, which earlier versions skip. The rows
+//! of a result are consecutive; results are ordered by cohort, tier, region and pseudonym.
 
 use std::path::Path;
 
