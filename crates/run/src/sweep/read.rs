@@ -217,7 +217,9 @@ impl Read {
         let wrong = faults.keys().filter(|key| !key.contains('['));
         let wrong: Vec<String> =
             wrong.filter_map(|key| key.split('.').next().map(str::to_owned)).collect();
-        wrong.iter().for_each(|key| drop(root.remove(key)));
+        for key in &wrong {
+            root.remove(key);
+        }
         let file = read_table(&root, &mut Faults::default())?;
         Some(Self { file, left, has_all: false })
     }
