@@ -141,11 +141,8 @@ mod tests {
 
     #[test]
     fn a_long_help_is_found() {
-        let options = (0..60).map(|number| {
-            let name = format!("option-{number}");
-            Arg::new(name.clone()).long(name)
-        });
-        let long = with_help(Command::new("program").subcommand(Command::new("own").args(options)));
+        let option = Arg::new("own").long("own").help("word ".repeat(2_000));
+        let long = with_help(Command::new("program").subcommand(Command::new("own").arg(option)));
         let found = longer_than_a_screen(long);
         assert_eq!(found.len(), 1);
         assert_eq!(found[0].0, "program own");
