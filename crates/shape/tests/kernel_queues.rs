@@ -306,6 +306,31 @@ fn shaping_in_c_has_the_times_of_a_link() {
     assert!(bode[1] > 100 && pie[0] > 100, "{bode:?} {pie:?}");
 }
 
+/// After a flood, 63 quiet updates put DOCSIS-PIE to sleep, in C at the same one.
+#[test]
+fn docsis_pie_in_c_sleeps_after_the_same_quiet_second() {
+    let setup = QueueSetup::parse("docsis-pie:rate=10mbit,limit=60KB", &LinkFacts::default());
+    let setup = setup.expect("a queue");
+    let (mut logged, log) = Logged::new(&setup, None);
+    let update = Span::from_millis(16);
+    let mut now = Time::ZERO;
+    for payload in 0..40 {
+        logged.enqueue(now, Packet { meta: Meta::new(1_500, 0), payload }, &mut ());
+    }
+    while !logged.backlog().is_empty() {
+        let _ = logged.dequeue(now, &mut ());
+    }
+    for _ in 0..200 {
+        now += update;
+        let _ = logged.dequeue(now, &mut ());
+    }
+    let log = lock(&log);
+    let states = log.answers.lines().filter(|line| line.starts_with("0 0 0 "));
+    let awake = states.filter(|state| !state.ends_with(" 0")).count();
+    assert!((60..200).contains(&awake), "awake for {awake} updates: the premise");
+    check(Law::DocsisPie, &log, "a quiet second");
+}
+
 /// Settings over their ranges, as a SPEC; times are short enough for drops.
 fn any_queue() -> impl Strategy<Value = String> {
     let bode = (any::<bool>(), 1_000_u64..30_000, 0_u32..6, 1_u32..60).prop_map(
