@@ -448,8 +448,8 @@ impl Follower {
         delivered: u64,
         (since_ms, resume, excess_us): (u64, u64, i64),
     ) -> Reason {
-        let excess = self.answers.iter().map(|answer| self.excess(answer));
-        let (lowest, last) = (excess.clone().min().unwrap_or(0), excess.last().unwrap_or(0));
+        let mut excess = self.answers.iter().map(|answer| self.excess(answer));
+        let (lowest, last) = (excess.clone().min().unwrap_or(0), excess.next_back().unwrap_or(0));
         if last < self.high_us() / 2 {
             self.rate = resume.clamp(self.rate, self.rate.saturating_mul(2));
             self.phase = Phase::Steady { from_ms: now_ms.saturating_add(HOLD_MS) };

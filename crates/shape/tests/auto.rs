@@ -78,7 +78,7 @@ fn line(loaded: Way, link: &str, bounds: (u64, u64), seed: u64) -> Line {
         seed,
     };
     line.links[way] = format!("{link},delay=5ms");
-    line.links[other] = "50mbit:delay=2ms".to_owned();
+    "50mbit:delay=2ms".clone_into(&mut line.links[other]);
     line.bounds[other] = (20, 50);
     line
 }

@@ -60,7 +60,7 @@ pub struct Arguments {
     change: Change,
 }
 
-/// Interval between pings.
+/// Interval between pings to the reflector.
 const PING: Duration = Duration::from_millis(25);
 /// Pings between two decisions.
 const PINGS_PER_DECISION: u64 = 4;

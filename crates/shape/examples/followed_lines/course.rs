@@ -70,11 +70,10 @@ pub fn simulate(line: &Line, rule: Rule, seconds: usize) -> Outcome {
     for step in 0..steps {
         let offered = ahead.advance(STEP).offered_bytes;
         let rates = [0, 1].map(|way| match rule {
-            Rule::Unshaped => UNSHAPED,
             Rule::Fixed(permille) if way == loaded => {
                 Rate::from_bits_per_second(line.bounds[way].1 * 1_000 * permille)
             }
-            Rule::Fixed(_) => UNSHAPED,
+            Rule::Unshaped | Rule::Fixed(_) => UNSHAPED,
             Rule::Oracle => oracle(offered[way], line.bounds[way]),
             Rule::Follower => followers[way].rate(),
         });
@@ -83,7 +82,7 @@ pub fn simulate(line: &Line, rule: Rule, seconds: usize) -> Outcome {
         let seen = shaped.advance(STEP);
         follow(&mut followers, &seen);
         let into = if step < IDLE_STEPS { &mut idle } else { &mut delays };
-        if step < IDLE_STEPS || step >= IDLE_STEPS + RAMP_STEPS {
+        if !(IDLE_STEPS..IDLE_STEPS + RAMP_STEPS).contains(&step) {
             into.extend(seen.answers.iter().map(|(_, delay)| delay.as_nanos() as f64 / 1e6));
         }
         if step + 1 == IDLE_STEPS + RAMP_STEPS {
