@@ -329,7 +329,7 @@ mod tests {
         assert!(late.as_ref().is_some_and(|it| it.after.is_none() && it.change_percent.is_none()));
         let [early] = &trend.around(&[mark(2)])[..] else { panic!() };
         assert_eq!(early.as_ref().unwrap().change_percent, None);
-        assert_eq!(of(Followed::LoadP99, Vec::new()).around(&[mark(1)]), [None]);
+        assert_eq!(trend_of(Followed::LoadP99, Vec::new()).around(&[mark(1)]), [None]);
     }
 
     #[test]
