@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /*
  * BoDe, Bounded Delay (Abbasloo and Chao, "Bounding Queue Delay in Cellular Networks to Support
  * Ultra-Low Latency Applications", section V), as crates/aqm/src/queue/bode.rs has it: a head that

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /*
  * DOCSIS-PIE, the AQM of cable modems (RFC 8034 appendix A; DOCSIS MULPIv3.1 annex M), as
  * crates/aqm/src/queue/docsis_pie has it, to the last bit. BPF has neither numbers of 128 bits nor

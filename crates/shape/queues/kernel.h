@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /*
  * A queue as a struct_ops program of the kernel (CONFIG_NET_SCH_BPF, Linux 6.16 and newer). The
  * functions of the kernel that it calls are open to programs with a GPL-compatible licence alone.
@@ -361,6 +361,6 @@ struct Qdisc_ops QUEUE = {
 	.destroy = (void *)destroy,
 };
 
-const char licence[] SECTION("license") = "Dual BSD/GPL";
+const char licence[] SECTION("license") = "Dual MIT/GPL";
 
 #endif

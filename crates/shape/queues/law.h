@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /*
  * A queue of the kernel whose law is plain C: the parts that do not know where packets are stored.
  *

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /*
  * A program that replays calls, a line each, and prints a line for each:
  *

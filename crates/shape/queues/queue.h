@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /*
  * Limits, a rate and counters around a law. The includer stores packets, first in first out, and
  * calls queue_offer for an arrival, queue_next_start and queue_advance before it takes packets out,
