@@ -120,7 +120,7 @@ pub struct Arguments {
 }
 
 pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
-    // Before anything that takes time or writes a file.
+    // An occupied directory is refused before anything takes time or writes a file.
     if let Some(out) = &arguments.out {
         refuse_occupied(RunDir::check_vacant(out))?;
     }

@@ -322,7 +322,7 @@ fn silent_iperf3_connections_of_one_network_leave_places_to_others() {
         assert_eq!(state, [9], "parameters, please");
     };
     begin(6);
-    // Three networks take the places of all networks.
+    // Clients of three more networks occupy the remaining places.
     silent.extend(
         (0..15).map(|number| connect_from([127, 0, 7 + number % 3, 1], server.address()).unwrap()),
     );

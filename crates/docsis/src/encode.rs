@@ -23,7 +23,7 @@ pub enum EncodeError {
 }
 
 impl Config {
-    /// Encodes the file.
+    /// Returns the bytes of the configuration file.
     ///
     /// # Errors
     /// If a value does not fit its length field, or the model exceeds the default [`Limits`].

@@ -89,7 +89,7 @@ pub struct Session {
     pub now_ms: u64,
 }
 
-/// Requests a run.
+/// A device's request for its next run.
 ///
 /// A device sends this while it runs nothing, and after all results of earlier runs are on its
 /// disk. A request with a new number and without waiting results states that the device has no

@@ -55,7 +55,7 @@ pub struct Outcome {
 const STEPS: usize = 200;
 
 impl Outcome {
-    /// Runs the trial.
+    /// Runs the trial that the settings describe.
     ///
     /// # Errors
     /// Describes the invalid setting.

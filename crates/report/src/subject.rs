@@ -96,7 +96,7 @@ impl<'a> Subject<'a> {
         }
     }
 
-    /// Whether the label begins with the name as a whole discipline.
+    /// Whether the label begins with the name, and the name is a complete name of a discipline.
     fn is_in_label(&self) -> bool {
         let (name, label) = (&self.arm.name, &self.arm.label);
         let rest = label.strip_prefix(name.as_str());

@@ -86,7 +86,7 @@ impl Record {
         serde_json::to_string_pretty(self)
     }
 
-    /// Parses a record.
+    /// Parses the text of a record.
     ///
     /// # Errors
     /// Returns [`RecordError`] if it is damaged or of another version.

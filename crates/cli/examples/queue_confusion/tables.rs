@@ -34,7 +34,7 @@ impl Row {
     }
 }
 
-/// By family, by discipline, by congestion control, and of the sub-labels.
+/// Prints tables by family, discipline, congestion control, and sub-label.
 pub fn print(model: &Model, observed: &[(Cell, Evidence)]) {
     let mut families: BTreeMap<QueueFamily, Row> = BTreeMap::new();
     let mut disciplines: BTreeMap<&str, (QueueFamily, Row)> = BTreeMap::new();

@@ -25,7 +25,7 @@ impl Frequency {
         Self { places, keyed: RandomState::new(), per_minute }
     }
 
-    /// Counts a request.
+    /// Counts a request of a sender in the current minute.
     ///
     /// # Errors
     /// Returns the seconds to the next minute if the sender has exceeded `per_minute`.

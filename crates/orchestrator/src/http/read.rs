@@ -44,7 +44,7 @@ impl Bodies {
     pub fn new(bytes_max: usize, time_max: Duration) -> Self {
         let in_all = bytes_max / UNIT_BYTES;
         let per_network = (in_all / SENDER_SHARE).max(2 * units(REQUEST_MAX));
-        // With an endless grace period a sender never loses a body to its own other bodies.
+        // Without an end of the grace period, a body is never evicted by another of its sender.
         let room = Places::new(PlaceLimits { in_all, per_network, grace: Duration::MAX });
         Self { room, time_max }
     }

@@ -113,7 +113,7 @@ impl EchoSocket {
         Ok(Self { socket: self.socket.try_clone()?, is_raw, is_v4 })
     }
 
-    /// Sends an echo.
+    /// Sends an ICMP echo request with this payload.
     ///
     /// # Errors
     /// Returns the kernel's error.

@@ -49,7 +49,7 @@ impl Echoes {
         Ok(Self { socket, secret, open: Vec::new(), next: 0, arrivals })
     }
 
-    /// Sends one echo.
+    /// Sends the next ICMP echo request.
     ///
     /// # Errors
     /// Returns the kernel's error, for example that the network is unreachable.

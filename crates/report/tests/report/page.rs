@@ -45,7 +45,7 @@ fn a_measurement_is_judged_in_its_own_words_wherever_it_is_shown() {
     assert!(page.contains("up: the load adds 387 ms, which is bad."));
     assert!(page.contains("[2J &lt;them&gt;"), "escaped");
     assert!(!page.contains(&own[0]), "one verdict, not two");
-    // Two runs are compared, and none of them speaks for both.
+    // Two runs are compared, so the verdict of neither is printed.
     let both = summary_lines(&[data.clone(), data]);
     assert!(both[0].contains("working latency"), "{both:?}");
 }

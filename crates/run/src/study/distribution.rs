@@ -167,7 +167,8 @@ impl Quantiles {
     }
 }
 
-/// Returns the position of the text at a share of the sum of weights; never one without weight.
+/// Returns the position of the text at a share of the sum of weights. Texts of weight 0 are never
+/// chosen.
 fn chosen(weights: &[f64], share: f64) -> usize {
     let mut left = share * weights.iter().sum::<f64>();
     let mut last = 0;

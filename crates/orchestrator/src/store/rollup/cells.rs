@@ -167,7 +167,7 @@ impl CellBytes {
         Ok(Self { bins, devices, sent: row.long()?, lost: row.long()?, tests: row.long()? })
     }
 
-    /// Decodes the cell.
+    /// Decodes the histogram and sums of a cell.
     ///
     /// # Errors
     /// Returns [`StoreError::Broken`] if the bytes are damaged.
