@@ -254,7 +254,7 @@ def test_what_is_no_metric_and_no_arm_is_refused_with_what_there_is(run: ul.Run)
         codel.metric("no.such")
     with pytest.raises(ul.NoSuchMetric, match="load.rtt.p98"):
         codel.working.over_trials("p98")
-    with pytest.raises(KeyError, match="no arm `codle`; there are fifo, codel") as unknown:
+    with pytest.raises(KeyError, match="no variant `codle`; there are fifo, codel") as unknown:
         run.arms["codle"]
     assert isinstance(unknown.value, ul.NoSuchArm)
     for error in (caught.value, unknown.value):

@@ -125,14 +125,14 @@ class NoSuchColumn(Error, KeyError):
 
 
 class NoSuchArm(Error, KeyError):
-    """A name that is not an arm of the run."""
+    """A name that is not a variant of the run."""
 
     def __init__(self, name: str, names: list[str]) -> None:
         super().__init__(name, names)
         self.name, self.names = name, names
 
     def __str__(self) -> str:
-        return f"no arm `{self.name}`; there are {', '.join(self.names)}"
+        return f"no variant `{self.name}`; there are {', '.join(self.names)}"
 
 
 class NoSuchMetric(Error, KeyError):

@@ -176,7 +176,7 @@ fn points_that_are_not_there_are_refused_by_name() {
         (&["--pcap", "up.modem.drop"], "the up link has no name; expected none"),
         (&["--packets=sideways"], "for example up.departure"),
         (&["--packets", "--world", "live"], "expected --world sim"),
-        (&["--pcap", "client", "--repeat", "1001"], "expected at most 1000, by --arm"),
+        (&["--pcap", "client", "--repeat", "1001"], "expected at most 1000, by --variant"),
     ];
     for (arguments, expected) in cases {
         let arguments = [&["run", "case.toml", "--out", "out"], arguments].concat();
