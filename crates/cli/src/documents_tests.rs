@@ -5,8 +5,9 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Options of other programs that the documentation names: iperf3's, and irtt's `--dscp`.
-const OTHERS: [&str; 4] = ["--bidir", "--dscp", "--get-server-output", "--socket-stats"];
+/// Options of other programs that the documentation names: iperf3's, irtt's `--dscp`, and `--quick`
+/// of `cargo xtask worlds`.
+const OTHERS: [&str; 5] = ["--bidir", "--dscp", "--get-server-output", "--quick", "--socket-stats"];
 
 /// Every page, with its name.
 fn pages() -> Vec<(String, String)> {

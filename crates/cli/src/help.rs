@@ -21,11 +21,11 @@ const GROUPS: [(&str, &[&str]); 3] = [
             "figures",
         ],
     ),
-    ("Operators, results, tools", &["docsis", "fleet", "report", "export", "docs", "kernel"]),
+    ("Operators, results, tools", &["docsis", "fleet", "report", "export", "docs"]),
 ];
 /// Commands that share the last line.
-const TOOLS: [&str; 3] = ["cache", "completions", "man"];
-const ABOUT_TOOLS: &str = "Cached trials, completions of a shell, manual pages";
+const TOOLS: [&str; 4] = ["kernel", "cache", "completions", "man"];
+const ABOUT_TOOLS: &str = "Guest kernel, cached trials, completions of a shell, manual pages";
 
 const EXAMPLES: &str = if cfg!(feature = "whole") { WHOLE_EXAMPLES } else { SMALL_EXAMPLES };
 

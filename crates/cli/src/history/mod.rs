@@ -43,7 +43,8 @@ pub struct Arguments {
     /// The directory of runs that `underload measure --every` writes.
     #[arg(value_name = "DIR", default_value = RUNS)]
     pub directory: PathBuf,
-    /// The number to judge: load-p99, load-p50, idle-p50, goodput-up or goodput-down.
+    /// The number to judge: load-p99, load-p50, inside-p99, idle-p50, qoo, goodput-up or
+    /// goodput-down.
     #[arg(long, value_name = "NAME", value_parser = followed, default_value = "load-p99")]
     pub metric: Followed,
     /// Length of the baseline, from the first run on.
@@ -81,6 +82,10 @@ enum Command {
 }
 
 #[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  underload history mark \"new router\"
+  underload history mark \"SQM on\" runs/history --at \"2026-11-20 14:00\"")]
 struct MarkArguments {
     /// What happened, in at most 80 characters.
     #[arg(value_parser = label)]

@@ -137,6 +137,7 @@ pub struct Arguments {
     pub when_quiet: Option<u64>,
     /// With --every, starts no measurement while this file exists: a pause, until it is removed.
     #[arg(long, value_name = "FILE", requires = "every")]
+    #[arg(hide_short_help = true)]
     pub pause_file: Option<PathBuf>,
     /// With --every, removes old runs of the series except the newest N, the newest that fit into a
     /// size such as 500MiB, or those of the last days such as 90d. The newest run always stays, and

@@ -107,11 +107,16 @@ pub(super) fn encode(stored: &StoredResult) -> Vec<u8> {
         version: &result.version,
         steps: result.steps.iter().map(step_body).collect(),
     };
-    let start = vec![FORMAT];
     let inside: Vec<_> =
         result.steps.iter().map(|it| it.inside.as_ref().map(series_body)).collect();
+    // Earlier versions of the program read results without round trips inside the load.
+    let encoded = if inside.iter().any(Option::is_some) {
+        postcard::to_extend(&(body, inside), vec![FORMAT])
+    } else {
+        postcard::to_extend(&body, vec![FORMAT_BESIDE])
+    };
     // Fails only for types of unknown length, which are not used here.
-    let mut bytes = postcard::to_extend(&(body, inside), start).unwrap_or_default();
+    let mut bytes = encoded.unwrap_or_default();
     bytes.extend(checksum(&[&stored.device.0, &bytes]));
     bytes
 }

@@ -161,7 +161,7 @@ mod tests {
             ("kind = \"scatter\"", "plot[0].x_metric: is missing"),
             ("kind = \"scatter\"\nx_metric = \"a\"\nx = \"arm\"", "plot[0].x: a `scatter`"),
             ("kind = \"box\"\nx = \"arm\"\nx_metric = \"a\"", "plot[0].x_metric: is a key of"),
-            ("kind = \"sweep\"\nx = \"path.down\"", "expected path.up, path.rtt or variant"),
+            ("kind = \"sweep\"\nx = \"path.down\"", "expected path.up, path.rtt or arm"),
             ("kind = \"sweep\"\nx = \"arm\"\nline = \"arm\"", "plot[0].line: is equal to `x`"),
             ("kind = \"heat\"\nx = \"arm\"", "plot[0].line: is missing"),
             ("kind = \"sweep\"\nx = \"path.up\"\nline = \"odd\"", "plot[0].line: no axis"),

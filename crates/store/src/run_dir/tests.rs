@@ -379,7 +379,7 @@ fn only_the_same_run_is_resumed_and_only_by_one_program() {
     assert!(reason(&other, &path).contains("another world"));
     let mut other = record();
     other.arms.push(ArmRecord { name: "codel".to_owned(), ..ArmRecord::default() });
-    assert!(reason(&other, &path).contains("arms"));
+    assert!(reason(&other, &path).contains("variants"));
     assert_eq!(faults::tree(root), before, "what is refused changes nothing");
     let first = RunDir::resume(&path, &record()).unwrap();
     assert!(reason(&record(), &path).contains("another program is writing it"));

@@ -164,7 +164,7 @@ fn an_old_day_is_added_up_and_its_runs_are_gone() {
     let mut archive = store.archive().expect("an archive");
     let cohorts = |archive: &mut SqlArchive| {
         let questions = ask(archive).into_iter().enumerate();
-        // Question 7 groups by segment, which days without single results no longer have.
+        // Question 7 selects a segment, which days without single results no longer have.
         questions.filter(|(place, _)| *place != 7).map(|it| it.1).collect::<Vec<_>>()
     };
     let before = cohorts(&mut archive);
