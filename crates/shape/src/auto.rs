@@ -4,17 +4,17 @@
 //! to a reflector, and the counters of its own shaper. Time is an argument, so the simulator and a
 //! real device drive the same code.
 //!
-//! 1. The base of the round trip is the smallest of the last 20 s ([`BASE_SECONDS`]).
+//! 1. The base of the round trip is the smallest of the last 20 s (`BASE_SECONDS`).
 //! 2. Two of the last three answers are 10 ms and the time of six packets above the base, under
-//!    load: the line became slower ([`HIGH_US`], [`HIGH_BYTES`]).
-//! 3. Then the rate is what the line carried, less what empties its queue ([`DRAIN_MS`]).
+//!    load: the line became slower (`HIGH_US`, `HIGH_BYTES`).
+//! 3. Then the rate is what the line carried, less what empties its queue (`DRAIN_MS`).
 //! 4. Once the queue is empty the rate is 95 % of what the line carried, for half a second
-//!    ([`RESUME_PERMILLE`], [`HOLD_MS`]).
-//! 5. Under load and without delay the rate grows ([`GROWTH_PERMILLE`]).
+//!    (`RESUME_PERMILLE`, `HOLD_MS`).
+//! 5. Under load and without delay the rate grows (`GROWTH_PERMILLE`).
 //! 6. A delay that emptying does not shorten is the path's own: a new base
-//!    ([`DRAIN_LONGEST_MS`]).
-//! 7. A direction that is idle for 10 s returns to its base rate ([`IDLE_AFTER_MS`]).
-//! 8. Fewer than three valid answers, or none for a second: the rate stays ([`ANSWERS_MIN`]).
+//!    (`DRAIN_LONGEST_MS`).
+//! 7. A direction that is idle for 10 s returns to its base rate (`IDLE_AFTER_MS`).
+//! 8. Fewer than three valid answers, or none for a second: the rate stays (`ANSWERS_MIN`).
 //! 9. A reflector that is gone, sends nonsense, or is as late without load as with it: the rate
 //!    returns to its base and stays there ([`Cause`]).
 
