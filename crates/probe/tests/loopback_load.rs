@@ -130,6 +130,9 @@ fn assert_udp_works(address: &str, direction: Direction) {
     assert!(last.bytes >= 400_000, "{last:?}");
     let header = if address.starts_with('[') { 48 } else { 28 };
     assert_eq!(last.bytes, last.packets * (1000 - header));
+    if direction == Direction::Up {
+        assert_eq!(Some(log.bytes_sent), log.packets_sent.map(|sent| sent * (1000 - header)));
+    }
     // The sender's count may be up to one report older than the receiver's.
     assert!(log.packets_sent.is_some_and(|sent| sent > 0 && sent + 200 >= last.packets));
     assert!(log.tcp.is_empty() && log.retransmits().is_none());

@@ -75,8 +75,8 @@ impl FlowHandle {
         self.delivered.last().map_or(0, |record| record.bytes)
     }
 
-    /// Returns the payload bytes written to the TCP connection so far, including those that the
-    /// server has not reported as arrived; 0 for UDP.
+    /// Returns the payload bytes sent so far, including those that the server has not reported as
+    /// arrived.
     pub fn sent_bytes(&self) -> u64 {
         self.sent.load(Ordering::Relaxed)
     }

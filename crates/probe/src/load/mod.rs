@@ -102,8 +102,8 @@ pub struct FlowLog {
     pub round_trips: RoundTripLog,
     /// The congestion control in use if the near end sends over TCP; else `None`.
     pub congestion_control: Option<String>,
-    /// Payload bytes that this end wrote to a TCP connection, including those that the far end has
-    /// not reported as arrived; 0 for UDP.
+    /// Payload bytes that this end sent, including those that the far end has not reported as
+    /// arrived.
     pub bytes_sent: u64,
     /// Datagrams sent; `None` for TCP.
     pub packets_sent: Option<u64>,

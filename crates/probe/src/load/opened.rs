@@ -3,7 +3,7 @@
 use std::io::{self, Read as _};
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use super::peer::Peer;
@@ -19,7 +19,7 @@ pub(super) struct FlowContext {
     pub clock: RunClock,
     pub stop: Arc<AtomicBool>,
     pub delivered: Arc<DeliveredLog>,
-    /// Payload bytes written to the TCP connection; 0 for UDP.
+    /// Payload bytes that this end has sent.
     pub sent: Arc<AtomicU64>,
     pub duration_max: Duration,
     pub token: Token,
@@ -31,6 +31,17 @@ pub(super) struct Opened {
     pub accepted_ns: u64,
     pub udp_port: u16,
     pub cookie: u64,
+}
+
+impl FlowContext {
+    /// Stores a server's report on an upload, unless it counts more than this end has sent.
+    pub(super) fn note_arrived(&self, arrived: Delivered) {
+        let sent = self.sent.load(Ordering::Relaxed);
+        // A datagram can arrive before it is counted here.
+        if arrived.bytes <= sent.saturating_add(u64::from(u16::MAX)) {
+            self.delivered.note(arrived);
+        }
+    }
 }
 
 /// Splits a byte stream into reports.

@@ -1,6 +1,7 @@
 //! Datagrams at a constant rate, evenly spaced or in bursts.
 
 use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -24,7 +25,8 @@ pub(super) struct Pace {
 #[derive(Debug, Default)]
 pub(super) struct PacedCounts {
     pub packets: AtomicU64,
-    pub bytes: AtomicU64,
+    /// Payload bytes.
+    pub bytes: Arc<AtomicU64>,
 }
 
 /// A sender that was delayed sends packets that are at most this late and skips older ones, so that

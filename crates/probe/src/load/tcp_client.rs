@@ -35,7 +35,7 @@ pub(super) fn send(context: &FlowContext, opened: &Opened, log: &mut FlowLog) ->
             }
         }
         if ready.intersects(PollFlags::POLLIN | PollFlags::POLLHUP | PollFlags::POLLERR) {
-            reports.read(opened, |delivered| context.delivered.note(delivered))?;
+            reports.read(opened, |arrived| context.note_arrived(arrived))?;
         }
         let now_ns = peer.clock.now_ns();
         if now_ns >= next_read_ns {
@@ -181,6 +181,18 @@ mod tests {
             token: Token([0; 16]),
         };
         (context, Opened { peer, accepted_ns: 0, udp_port: 0, cookie: 0 })
+    }
+
+    #[test]
+    fn a_server_that_counts_more_than_was_sent_is_not_believed() {
+        let (context, _) = stopped_flow(Direction::Up, drop);
+        context.sent.store(1_000_000, Ordering::Relaxed);
+        let arrived = |time_ns, bytes| Delivered { time_ns, bytes, packets: 0 };
+        context.note_arrived(arrived(1, 900_000));
+        context.note_arrived(arrived(2, u64::MAX));
+        context.note_arrived(arrived(3, 1_000_000));
+        let log: Vec<u64> = context.delivered.take().iter().map(|it| it.bytes).collect();
+        assert_eq!(log, [900_000, 1_000_000]);
     }
 
     #[test]

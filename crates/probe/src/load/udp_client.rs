@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -23,7 +24,7 @@ pub(super) fn send(
     pace: Pace,
     log: &mut FlowLog,
 ) -> io::Result<()> {
-    let counts = PacedCounts::default();
+    let counts = PacedCounts { bytes: Arc::clone(&context.sent), ..PacedCounts::default() };
     let over = AtomicBool::new(false);
     let is_stopped = || over.load(Ordering::Relaxed) || opened.peer.is_stopped();
     let outcome = std::thread::scope(|scope| {
@@ -44,7 +45,7 @@ fn follow_reports(context: &FlowContext, opened: &Opened) -> io::Result<()> {
     while !opened.peer.is_stopped() {
         let ready = opened.peer.wait(PollFlags::POLLIN, u64::MAX)?;
         if !ready.is_empty() {
-            reports.read(opened, |delivered| context.delivered.note(delivered))?;
+            reports.read(opened, |arrived| context.note_arrived(arrived))?;
         }
     }
     opened.peer.check_connected()

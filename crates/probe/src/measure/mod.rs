@@ -120,8 +120,8 @@ pub struct Progress {
     pub phase_max: Duration,
     /// Payload delivered up since the measurement began.
     pub bytes_up: u64,
-    /// Payload that this end wrote to TCP connections since the measurement began; `bytes_up`
-    /// counts the part that arrived.
+    /// Payload that this end has sent since the measurement began; `bytes_up` counts the part that
+    /// arrived.
     pub bytes_sent: u64,
     /// Payload delivered down since the measurement began.
     pub bytes_down: u64,

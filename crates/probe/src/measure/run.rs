@@ -297,9 +297,8 @@ impl Run<'_> {
 
     fn has_spent_load(&self) -> bool {
         let moved = |flow: &Flow| flow.delivered_bytes().max(flow.sent_bytes());
-        self.config
-            .load_bytes_max
-            .is_some_and(|max| self.flows.iter().map(moved).sum::<u64>() >= max)
+        let all: u64 = self.flows.iter().map(moved).sum();
+        self.config.load_bytes_max.is_some_and(|max| all >= max)
     }
 
     fn report(&mut self, phase: Phase, in_phase_ns: u64, phase_max_ns: u64) {
