@@ -3,10 +3,12 @@
 use std::fmt::Write as _;
 use std::io::{IsTerminal as _, Read as _, Write as _};
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 
 use anyhow::Context as _;
 use clap::{Args, ValueEnum as _};
 use flate2::read::DeflateDecoder;
+use signal_hook::consts::SIGINT;
 use underload_terminal::console;
 use underload_terminal::exit::refuse;
 
@@ -28,7 +30,7 @@ pub struct Arguments {
 
 /// A page of the documentation.
 struct Page {
-    /// Its path without the extension: `how-to/sweep`.
+    /// The path without the extension: `how-to/sweep`.
     name: String,
     text: String,
 }
@@ -150,9 +152,12 @@ fn show(text: &str) -> anyhow::Result<()> {
         let pager = pager.unwrap_or_else(|| "less".to_owned());
         let mut words = pager.split_whitespace();
         let program = words.next().unwrap_or_default();
+        // In a pager Ctrl-C stops a search; this program ends with the pager.
+        signal_hook::flag::register(SIGINT, Arc::default())
+            .context("leaving Ctrl-C to the pager")?;
         if let Ok(mut child) = Command::new(program).args(words).stdin(Stdio::piped()).spawn() {
             if let Some(mut input) = child.stdin.take() {
-                // A pager that is left early closes its input, which is no error.
+                // A pager may close its input before it has read all.
                 let _ = input.write_all(text.as_bytes());
             }
             child.wait().with_context(|| pager.clone())?;

@@ -30,7 +30,7 @@ struct Asked {
     question: question::Arguments,
 }
 
-/// What is asked, the usual answer, and the options that an answer becomes.
+/// A question, its usual answer, and the options of `underload try` that an answer becomes.
 type Asking = (&'static str, &'static str, fn(&str) -> Vec<String>);
 
 const QUESTIONS: [Asking; 7] = [
@@ -60,6 +60,9 @@ impl Arguments {
     pub fn run(&self) -> anyhow::Result<()> {
         if !std::io::stdin().is_terminal() {
             refuse!("expected a terminal to ask; `underload try --save FILE` needs none");
+        }
+        if self.file.exists() {
+            refuse!("{}: the file exists; expected a new name", self.file.display());
         }
         let scenario = ask(&mut std::io::stdin().lock(), &self.file)?;
         question::save(&self.file, &scenario.text)?;

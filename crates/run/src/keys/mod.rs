@@ -47,7 +47,7 @@ pub(crate) struct Listed {
     /// As written, or the default that is declared or that the description ends with; `None` if the
     /// key is absent without one.
     pub value: Option<String>,
-    /// What the description says of the default; `None` if the value is the default.
+    /// The default in words, from the description; `None` if the default is a value.
     pub default: Option<String>,
 }
 
@@ -84,6 +84,10 @@ impl Listed {
         let mut clauses = clauses.map(|clause| clause.trim().trim_end_matches('.'));
         let words = clauses.find(|it| it.contains("default") || it.contains("without"));
         let words = words.map(|words| words.replace('`', ""));
+        let words = words.map(|words| {
+            let lead = ["by default ", "By default "].into_iter().find(|it| words.starts_with(it));
+            words[lead.map_or(0, str::len)..].to_owned()
+        });
         let head = words.as_deref().and_then(|words| words.strip_suffix(" by default"));
         let value = head.and_then(|head| head.rsplit(", ").next()).filter(|it| !it.contains(' '));
         match value {

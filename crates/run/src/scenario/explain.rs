@@ -153,6 +153,8 @@ path.up_queue = \"fq_codel\"
         assert_eq!(queues[0], (Some("fifo"), "default", vec!["today"]));
         assert_eq!(queues[1], (Some("fq-codel"), "line 11", vec!["sqm"]));
         assert_eq!(of(&all, "seed"), [(Some("1"), "default", vec![])]);
+        let window = of(&all, "flow.tcp.receive_window")[0].1;
+        assert!(window.starts_with("default: 2.5 MB"), "{window}");
     }
 
     /// The order is that of the declarations, and no key of the format is missing.
