@@ -3,7 +3,7 @@
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use super::measured;
-use super::parts::careful;
+use super::parts::{careful, sentence};
 use crate::plot::style_sheet;
 use crate::subject::Subject;
 use crate::verdict::{sentences, warnings};
@@ -56,7 +56,7 @@ pub(super) fn header(first: &RunData, runs: &[RunData], subjects: &[Subject<'_>]
                 (card)
             } @else {
                 @for (number, line) in sentences(runs, subjects).iter().enumerate() {
-                    p.verdict.minor[number > 0] { (line) } "\n"
+                    p.verdict.minor[number > 0] { (sentence(line)) } "\n"
                 }
             }
             (careful(&warnings))

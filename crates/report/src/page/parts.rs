@@ -133,6 +133,15 @@ pub(super) fn lost_days(days: u64) -> Markup {
     html! { @if days > 0 { (below(&format!("lost on {}", count(days, "day")))) } }
 }
 
+/// Renders a sentence in which back quotes enclose what a user types.
+pub(super) fn sentence(text: &str) -> Markup {
+    html! {
+        @for (place, part) in text.split('`').enumerate() {
+            @if place % 2 == 1 { code { (part) } } @else { (part) }
+        }
+    }
+}
+
 /// Renders a smaller line below.
 pub(super) fn below(line: &str) -> Markup {
     html! { br; span.interval { (line) } }
