@@ -570,6 +570,12 @@ sleep 3
 measure() { underload measure 10.0.1.2 --duration 4s --idle 1s -q | grep -E 'adds .* grade'; }
 ";
 
+/// Returns the milliseconds that the load adds, down and up, for each printed measurement.
+fn added_ms(out: &str) -> Vec<u32> {
+    let values = out.split("The load adds ").skip(1).map(|rest| rest.split(' ').next());
+    values.map(|value| value.unwrap_or_default().parse().expect("milliseconds")).collect()
+}
+
 #[test]
 fn a_bloated_modem_is_cured() {
     let Some(kernel) = guest::kernel("a_bloated_modem_is_cured") else { return };
@@ -583,12 +589,7 @@ fn a_bloated_modem_is_cured() {
     let script = format!("program={PROGRAM_PATH}\n{BLOATED_MODEM}echo before\nmeasure\n{shaped}");
     let out = in_guest(&kernel, &script);
     eprintln!("{out}");
-    // Milliseconds that the load adds: down and up, in the order of the script.
-    let added: Vec<u32> = out
-        .split("The load adds ")
-        .skip(1)
-        .map(|rest| rest.split(' ').next().unwrap_or_default().parse().expect("milliseconds"))
-        .collect();
+    let added = added_ms(&out);
     let [before_down, before_up, after @ ..] = added.as_slice() else { panic!("{out}") };
     assert!(*before_down > 150 && *before_up > 150, "the premise: full buffers: {out}");
     assert_eq!(after.len(), 4, "{out}");
@@ -610,11 +611,7 @@ fn a_line_that_becomes_slower_is_followed() {
     );
     let out = in_guest(&kernel, &script);
     eprintln!("{out}");
-    let added: Vec<u32> = out
-        .split("The load adds ")
-        .skip(1)
-        .map(|rest| rest.split(' ').next().unwrap_or_default().parse().expect("milliseconds"))
-        .collect();
+    let added = added_ms(&out);
     assert_eq!(added.len(), 4, "{out}");
     // Unfollowed, the modem's buffers add 200 ms at these rates, and 500 ms at the lower ones. The
     // third value has the fall from 20 to 8 Mbit/s in it.
