@@ -26,8 +26,7 @@ fn main() {
     }
 }
 
-/// What is not packed: pages that the program writes itself, those for developers, the book's
-/// contents.
+/// Excluded pages: those that the program writes itself, those for developers, the book's contents.
 const LEFT_OUT: [&str; 3] = ["reference", "contributing", "SUMMARY.md"];
 
 /// Writes every page, each behind a line with its name and its number of bytes, as one compressed

@@ -171,7 +171,7 @@ impl Checked {
             ["sim"] => "simulator only".to_owned(),
             worlds => worlds.join(", "),
         };
-        // That most scenarios of applications do not run live surprises nobody.
+        // Most scenarios of applications do not run live, which needs no warning.
         let refusal = self.refusals.get(World::Sim.name());
         let refusal = refusal.map_or(String::new(), |why| format!("  not in sim: {why}\n"));
         format!("{}: OK ({sweep}{arms}, {trials}; {worlds})\n{refusal}", self.file)

@@ -351,7 +351,7 @@ fn an_interface_that_does_not_exist_is_refused_and_loopback_is_bound_to() {
     assert!(record.contains("--dev lo"), "{record}");
 }
 
-/// In a network of its own, whose loopback carries nothing but what the test sends.
+/// Runs in a separate network namespace, whose loopback carries only the traffic of the test.
 #[test]
 fn a_series_waits_for_a_quiet_line() {
     let home = tempfile::tempdir().unwrap();

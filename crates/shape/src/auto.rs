@@ -63,7 +63,7 @@ const SILENT_MS: u64 = 1_000;
 const FRESH_MS: u64 = 200;
 /// Without an answer for this time the reflector counts as gone.
 const GONE_MS: u64 = 10_000;
-/// Longest round trip that is believed: longer ones are no measurement of a line.
+/// Longest accepted round trip: longer ones do not measure a line.
 const ROUND_TRIP_MAX_US: i64 = 10_000_000;
 /// Longest time between two readings; a longer one is a clock that jumped or a machine that slept.
 const STEP_MAX_MS: u64 = 2_000;
@@ -76,7 +76,7 @@ const JUDGED_MIN: u32 = 400;
 const NONSENSE_PERMILLE: u32 = 500;
 const NOISE_PERMILLE: u32 = 200;
 
-/// Where the shaper is on the way of the packets.
+/// The shaper's position on the path of the packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Way {
     /// Before the line: it delivers what it may, and the line's queue grows.
@@ -100,7 +100,7 @@ pub struct Answer {
     pub round_trip_us: i64,
 }
 
-/// What happened since the previous reading, about 100 ms before.
+/// Answers and bytes since the previous reading, about 100 ms before.
 #[derive(Debug, Clone, Copy)]
 pub struct Reading<'a> {
     /// Milliseconds of a clock that no change of the time of day moves.
@@ -190,7 +190,7 @@ pub struct Follower {
     answered_ms: u64,
     /// When the direction was last not idle; `None` if it always was.
     busy_ms: Option<u64>,
-    /// Answers that are no round trips.
+    /// Answers outside the accepted range of round trips.
     nonsense: Share,
     /// Answers with a high delay while the direction is idle, and while it is not.
     high_idle: Share,

@@ -152,7 +152,7 @@ fn under_load_without_delay_the_rate_grows_to_its_bound() {
 fn an_idle_direction_returns_to_its_base_rate() {
     let mut course = Course::new();
     course.steps(120, 100, BASE_US);
-    // The load that ended is no reason to change: nothing shows what the line carries.
+    // The end of the load does not change the rate: nothing shows what the line carries.
     course.steps(90, 1, BASE_US);
     assert_eq!(course.rate(), 80 * MBIT);
     let last = course.steps(2_000, 1, BASE_US);

@@ -368,7 +368,7 @@ proptest! {
     #[test]
     fn any_calls_in_c_have_the_answers_of_the_library(
         queue in any_queue(),
-        // A queue that nobody uses for an hour has thousands of updates behind it.
+        // A queue that is unused for an hour has missed thousands of updates.
         is_idle_hour in any::<bool>(),
         calls in prop::collection::vec(any_call(), 1..400),
     ) {

@@ -28,7 +28,7 @@ pub struct ShapedConfig {
     pub seed: u64,
 }
 
-/// What happened in a step. Pairs are up, then down.
+/// Counts and delays of a step. Pairs are up, then down.
 #[derive(Clone, Debug, Default)]
 pub struct Step {
     pub end: Time,

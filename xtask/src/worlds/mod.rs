@@ -37,7 +37,7 @@ const VIRTUAL: [&str; 3] = ["kernel", "kernel-tcp", "sim"];
 const USAGE: &str = "usage: cargo xtask worlds [--quick] [--live] [--stored] [--program FILE] \
                      [--seed N] [--out PAGE] [PART OF A SCENARIO'S NAME...]";
 
-/// What the worlds have of a variant.
+/// The results of a variant in each world.
 type Outcomes = BTreeMap<&'static str, Outcome>;
 /// The outcomes by case and variant.
 type Results = BTreeMap<(usize, String), Outcomes>;

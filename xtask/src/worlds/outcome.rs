@@ -12,7 +12,7 @@ pub const METRICS: usize = 6;
 const SENT_AGAIN: usize = 4;
 const WINDOW: usize = 5;
 
-/// What one world has of a variant.
+/// The result of a variant in one world, or why there is none.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Outcome {
     Numbers(Numbers),

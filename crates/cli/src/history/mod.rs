@@ -87,7 +87,7 @@ Examples:
   underload history mark \"new router\"
   underload history mark \"SQM on\" runs/history --at \"2026-11-20 14:00\"")]
 struct MarkArguments {
-    /// What happened, in at most 80 characters.
+    /// The event, in at most 80 characters.
     #[arg(value_parser = label)]
     text: String,
     /// The directory of runs.

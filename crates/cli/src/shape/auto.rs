@@ -122,7 +122,7 @@ impl FollowedLine {
         let (mut next, mut reported) = (Instant::now(), Instant::now());
         let mut pings = 0_u64;
         while !interrupt.is_requested() {
-            // A ping that the kernel refuses is one without an answer.
+            // A ping that the kernel refuses counts as unanswered.
             let _ = echoes.send();
             pings += 1;
             if pings.is_multiple_of(PINGS_PER_DECISION) {

@@ -31,7 +31,7 @@ pub fn read(directory: &Path) -> io::Result<Vec<Mark>> {
         return Ok(Vec::new());
     }
     let (_, lines) = lines::open::<Line>(&path)?;
-    // Whoever edits the file may write any text.
+    // The file may have been edited, so its text is checked.
     let mark = |it: Line| {
         let at: jiff::Timestamp = it.at.parse().ok()?;
         Some(Mark { at_s: at.as_second(), text: crate::label(&it.text).ok()? })
@@ -73,7 +73,7 @@ mod tests {
             read(directory.path()).unwrap().into_iter().map(|mark| mark.text).collect()
         };
         assert_eq!(texts(), ["fibre, \"1 Gbit/s\"", "new router"]);
-        // A line that somebody edited into the file, with an escape sequence.
+        // An edited line has an escape sequence of a terminal.
         let path = directory.path().join(FILE);
         let mut text = std::fs::read_to_string(&path).unwrap();
         text += "{\"at\":\"2026-11-23T10:00:00Z\",\"text\":\"\\u001b[2J\"}\nhalf a li";

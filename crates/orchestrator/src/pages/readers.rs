@@ -54,8 +54,7 @@ impl Readers {
         own
     }
 
-    /// Runs `ask` on an archive for the owner of a token; the empty name stands for the program
-    /// itself.
+    /// Runs `ask` on an archive for the owner of a token; the empty name means the program itself.
     pub(super) async fn ask<T: Send + 'static>(
         self: &Arc<Self>,
         who: &str,

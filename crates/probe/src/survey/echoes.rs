@@ -12,7 +12,7 @@ use super::ask::{ECHO_BYTES, EchoSocket, fill};
 #[derive(Debug)]
 pub struct Echoes {
     socket: EchoSocket,
-    /// Random bytes that the answers must bring back, so that nobody else can answer.
+    /// Random bytes that answers must contain, so that no other host can forge one.
     secret: [u8; 8],
     /// When each echo was sent that is not answered.
     open: Vec<(u64, Instant)>,
@@ -82,7 +82,7 @@ impl Echoes {
     }
 }
 
-/// Passes on the numbers and times of answers until nobody wants them.
+/// Sends the numbers and times of answers until the receiver is dropped.
 fn receive(socket: &EchoSocket, secret: [u8; 8], sender: &Sender<(u64, Instant)>) {
     // A packet without a number shows whether the other end is gone.
     const NONE: u64 = u64::MAX;

@@ -73,7 +73,7 @@ keys! {
         /// Compares which of the variants in `among` has the best metric, instead of how good it
         /// is.
         best: Option<Extreme>,
-        /// The variants to choose the best of, each with the number that stands for it; `{}` in
+        /// The variants to choose the best of, each with the number that represents it; `{}` in
         /// `arm` stands for their names.
         among: Option<BTreeMap<String, f64>>,
         /// The smallest number of `among` counts whose metric is this close to the best one's.

@@ -34,7 +34,7 @@ pub enum Rule {
     Follower,
 }
 
-/// What a rule made of a line under load.
+/// Rates and delays of a line under a rule and load.
 #[derive(Clone, Debug, Default)]
 pub struct Outcome {
     /// Payload per second, Mbit/s.

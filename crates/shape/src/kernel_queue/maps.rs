@@ -20,7 +20,7 @@ pub enum MapsError {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Maps {
     law: Law,
-    /// The number of the map that stands for the registration.
+    /// The number of the map that represents the registration.
     registration: u64,
     /// The number of the map of settings by device.
     settings: u64,
@@ -201,7 +201,7 @@ fn key(place: Place) -> String {
 mod tests {
     use super::*;
 
-    /// What bpftool 7.8 prints of an object with two other programs' maps beside it.
+    /// Output of bpftool 7.8 with the maps of an object and of two other programs.
     const SHOW: &str = r#"[{"id":1,"type":"hash","name":"settings","bytes_value":8,"btf_id":7},
         {"id":2,"type":"hash","name":"settings","flags":0,"bytes_value":56,"btf_id":19},
         {"id":3,"type":"hash","name":"queues","flags":0,"bytes_value":184,"btf_id":19},

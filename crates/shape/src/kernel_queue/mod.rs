@@ -31,7 +31,7 @@ pub struct KernelQueue {
     settings: Vec<u64>,
 }
 
-/// Why a SPEC is no queue of the kernel.
+/// Why a SPEC cannot be a queue of the kernel.
 #[derive(Debug, thiserror::Error)]
 pub enum SpecError {
     #[error(transparent)]
