@@ -25,7 +25,7 @@ pub(super) struct Pace {
 #[derive(Debug, Default)]
 pub(super) struct PacedCounts {
     pub packets: AtomicU64,
-    /// Payload bytes.
+    /// Payload of the packets, which the flow of a client shares with its reader.
     pub bytes: Arc<AtomicU64>,
 }
 
