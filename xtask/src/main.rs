@@ -63,7 +63,7 @@ usage: cargo xtask COMMAND
              `python --ray` the tests that need Ray, which it installs
   notebooks  all notebooks, or those named, run whole and made into pages for the book; in ci they
              run in short forms
-  reference  writes the pages of the book that follow from the program
+  reference  writes the pages and schemas of the docs that the programs print
   dist       what is installed, in target/dist: static programs for all targets or those named, each
              started once, packages, an image, checksums
   agent-size the agent as it is installed, which fails if it is larger than it may be; in dist, too

@@ -18,13 +18,15 @@ use crate::process::fresh_folder;
 use crate::skips;
 
 const SOURCE: &str = "docs";
-/// The pages that the program writes.
-const WRITTEN: [(&str, &[&str]); 5] = [
-    ("commands", &["underload", "reference", "commands"]),
-    ("queues-and-links", &["underload", "reference", "queues-and-links"]),
-    ("scenarios", &["underload", "reference", "scenarios"]),
-    ("scenario-keys", &["underload", "reference", "scenario-keys"]),
-    ("fleet", &["underload-fleet", "reference"]),
+/// The files of the documentation that the programs print, with their commands.
+const WRITTEN: [(&str, &[&str]); 7] = [
+    ("reference/commands.md", &["underload", "reference", "commands"]),
+    ("reference/queues-and-links.md", &["underload", "reference", "queues-and-links"]),
+    ("reference/scenarios.md", &["underload", "reference", "scenarios"]),
+    ("reference/scenario-keys.md", &["underload", "reference", "scenario-keys"]),
+    ("reference/fleet.md", &["underload-fleet", "reference"]),
+    ("scenario.schema.json", &["underload", "check", "--schema", "scenario"]),
+    ("sweep.schema.json", &["underload", "check", "--schema", "sweep"]),
 ];
 
 /// Builds the book into `target/book`, or reports a skip without mdBook.
@@ -114,7 +116,7 @@ fn html_below(folder: &Path, pages: &mut Vec<PathBuf>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Writes the pages that follow from the program.
+/// Writes the files of the documentation that the programs print.
 pub fn reference() -> anyhow::Result<()> {
     // The whole workspace, as in all checks: a single package would be built a second time.
     let mut build = Command::new("cargo");
@@ -127,7 +129,7 @@ pub fn reference() -> anyhow::Result<()> {
         if !output.status.success() {
             bail!("{page}: {}", String::from_utf8_lossy(&output.stderr));
         }
-        let file = format!("{SOURCE}/reference/{page}.md");
+        let file = format!("{SOURCE}/{page}");
         fs::write(&file, output.stdout).with_context(|| file.clone())?;
         eprintln!("{file}");
     }
