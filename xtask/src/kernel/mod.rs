@@ -13,6 +13,8 @@ use crate::cargo::succeed;
 
 /// Options of the kernel; all others are off.
 const CONFIG: &str = include_str!("kernel.config");
+/// The option of kernels before 7.3 for what later ones call `CONFIG_SYSCTL`; both are in [`CONFIG`].
+const RENAMED: &str = "CONFIG_PROC_SYSCTL=y";
 /// The Debian suite whose source package is built: the newest kernels for a stable release.
 const SUITE: &str = "trixie-backports";
 /// The keys of Debian's archive.
@@ -190,7 +192,8 @@ fn configure(source: &Path, objects: &Path) -> anyhow::Result<()> {
     make(source, objects, &[&all, "allnoconfig"])?;
     let set = fs::read_to_string(objects.join(".config"))?;
     let is_unset = |line: &&str| !line.starts_with('#') && !set.lines().any(|it| it == *line);
-    let lacking: Vec<&str> = CONFIG.lines().filter(is_unset).collect();
+    let lacking: Vec<&str> =
+        CONFIG.lines().filter(is_unset).filter(|line| *line != RENAMED).collect();
     if !lacking.is_empty() {
         eprintln!("this version of the kernel lacks {}", lacking.join(", "));
     }
