@@ -122,7 +122,8 @@ impl KernelQueue {
                 }
             }
         }
-        let setup = QueueSetup::from_spec(&spec, &LinkFacts::default())?;
+        let setup = QueueSetup::from_spec(&spec, &LinkFacts::default());
+        let setup = setup.map_err(|error| with_rate(law, error))?;
         if let QueueConfig::DocsisPie(queue) = &setup.config {
             shaped = Some(queue.0.rate);
         }
@@ -196,6 +197,14 @@ impl fmt::Display for KernelQueue {
 /// Names of the first numbers of `struct settings`, after the version.
 const SHAPING: [&str; 3] = ["rate", "limit_packets", "limit_bytes"];
 
+/// Adds `rate` to the keys that an error lists, because only here has BoDe that key.
+fn with_rate(law: Law, mut error: ConfigError) -> ConfigError {
+    if let (Law::Bode, ConfigError::UnknownKey { known, .. }) = (law, &mut error) {
+        known.insert_str(0, "rate, ");
+    }
+    error
+}
+
 /// Removes a key from a SPEC and returns its last value.
 fn remove(spec: &mut Spec, key: &str) -> Option<String> {
     let is_key = |item: &underload_aqm::config::Item| item.key.as_deref() == Some(key);
@@ -257,6 +266,7 @@ mod tests {
             ("docsis-pie:rate=1mbit,peak=2mbit", "leave out `peak=`"),
             ("docsis-pie:rate=1mbit,burst=10KB", "leave out `burst=`"),
             ("bode:bound=61s", "bound"),
+            ("bode:colour=red", "rate, bound"),
             ("bode:[", "bode"),
         ] {
             let error = KernelQueue::parse(spec).expect_err(spec).to_string();
