@@ -424,8 +424,9 @@ fn in_files(folder: &Path, rows_are: Rows) -> usize {
 #[test]
 fn a_day_is_in_one_place_after_any_fault_of_the_disk() {
     let hits = Cell::new(0);
+    let fresh = world();
     let action = |root: &Path| {
-        let world = world();
+        let world = copy_of(&fresh);
         let keeper = |store: &SqlStore| store.keeper().expect("a keeper");
         work_through(keeper, root, &world);
         Rc::new(world)
@@ -520,9 +521,10 @@ impl Database for Failing {
 
 #[test]
 fn a_day_is_in_one_place_after_any_fault_of_the_database() {
+    let fresh = world();
     for is_done_first in [false, true] {
         for fails_at in 0.. {
-            let world = world();
+            let world = copy_of(&fresh);
             let archive = faults::private_tempdir().expect("a folder");
             let steps = Arc::new(AtomicUsize::new(0));
             let failing = |store: &SqlStore| {
