@@ -208,7 +208,7 @@ pub(crate) fn render(rows: &[Row]) -> String {
     let mut text = String::new();
     for row in rows {
         let line = match row {
-            Row::Title(title) => fold(title, COLUMNS).join("\n"),
+            Row::Title(title) => title_lines(title).join("\n"),
             Row::Note(note) => format!("  {note}"),
             Row::Cells(cells) => {
                 let mut line = String::from("  ");
@@ -230,6 +230,23 @@ pub(crate) fn render(rows: &[Row]) -> String {
     text
 }
 
+/// Wraps a title. Further lines are indented, and its count, such as `1 trial`, is not broken.
+fn title_lines(title: &str) -> Vec<String> {
+    let mut lines = fold(title, COLUMNS);
+    if lines.len() < 2 {
+        return lines;
+    }
+    let mut rest = lines.split_off(1).join(" ");
+    if let Some((first, count)) = lines[0].rsplit_once(", ")
+        && count.starts_with(|c: char| c.is_ascii_digit())
+    {
+        rest = format!("{count} {rest}");
+        lines[0] = format!("{first},");
+    }
+    lines.extend(fold(&rest, COLUMNS - 4).into_iter().map(|line| format!("    {line}")));
+    lines
+}
+
 /// Wraps at words, and inside words that are longer than a line, so that no name is cut off.
 fn fold(text: &str, columns: usize) -> Vec<String> {
     let mut lines = Vec::new();
@@ -243,6 +260,17 @@ fn fold(text: &str, columns: usize) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_title_is_broken_before_its_count_and_indented() {
+        let label = "x".repeat(COLUMNS - 12);
+        assert_eq!(title_lines("fifo (10mbit up), 1 trial"), ["fifo (10mbit up), 1 trial"]);
+        let [first, second] = &title_lines(&format!("fifo ({label}), 1 trial"))[..] else {
+            panic!("{:?}", title_lines(&label));
+        };
+        assert_eq!(first, &format!("fifo ({label}),"));
+        assert_eq!(second, "    1 trial");
+    }
 
     #[test]
     fn a_line_that_is_too_long_goes_on_below_its_margin() {

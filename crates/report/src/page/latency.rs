@@ -71,7 +71,8 @@ fn application_row(flow: &str, metrics: &[&ArmMetric]) -> Markup {
     html! {
         tr {
             td.text { (flow) }
-            td.text colspan=(COLUMNS) {
+            // On a phone the words wrap at the screen's edge, not at that of the table.
+            td.text colspan=(COLUMNS) { div.fit {
                 @if let Some(first) = metrics.first() {
                     b { (metric_words(first)) }
                     @if let Some(range) = range(&first.value, 1.0, Least::None) {
@@ -81,7 +82,7 @@ fn application_row(flow: &str, metrics: &[&ArmMetric]) -> Markup {
                 @for metric in metrics.iter().take(SHOWN_METRICS).skip(1) {
                     ", " (metric_words(metric))
                 }
-            }
+            } }
         }
     }
 }
