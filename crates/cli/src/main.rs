@@ -34,6 +34,8 @@ mod kernel;
 mod kernel_queue;
 #[cfg(namespaces)]
 mod link;
+#[cfg(feature = "whole")]
+mod live_page;
 #[cfg(sockets)]
 mod measure;
 #[cfg(namespaces)]

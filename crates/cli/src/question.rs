@@ -123,7 +123,7 @@ impl Arguments {
             ..Settings::default()
         };
         let show = Show { json: self.json, open: self.open };
-        run_and_show(&scenario, settings, Outcome { show, fail_on: FailOn::Never })?;
+        run_and_show(&scenario, settings, Outcome { show, fail_on: FailOn::Never, watch: false })?;
         match &self.save {
             Some(file) => {
                 let world = if self.live { "live" } else { "sim" };

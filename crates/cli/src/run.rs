@@ -16,6 +16,7 @@ use underload_terminal::exit::{OrBadInput, bad_input, refuse};
 use underload_terminal::interrupt::Interrupt;
 
 use crate::fail::{self, FailOn};
+use crate::live_page::LivePage;
 use crate::present::{Show, refuse_occupied};
 use crate::progress::Terminal;
 use crate::report::show_run;
@@ -83,6 +84,10 @@ pub struct Arguments {
     /// Opens the report in a browser.
     #[arg(long)]
     pub open: bool,
+    /// Rewrites the report while the run goes on, at most once a second; the page reloads itself.
+    /// With --open it is opened after the first trial.
+    #[arg(long)]
+    pub watch: bool,
     /// When to exit with status 1, besides a run without a valid trial.
     #[arg(long, value_enum, value_name = "WHAT", default_value_t = FailOn::Never)]
     #[arg(hide_short_help = true)]
@@ -130,6 +135,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let outcome = Outcome {
         show: Show { json: arguments.json, open: arguments.open },
         fail_on: arguments.fail_on,
+        watch: arguments.watch,
     };
     run_and_show(&scenario, settings, outcome)
 }
@@ -138,12 +144,19 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
 pub fn run_and_show(
     scenario: &Scenario,
     settings: Settings,
-    outcome: Outcome,
+    mut outcome: Outcome,
 ) -> anyhow::Result<()> {
     print_details(scenario, &settings);
     let interrupt = Interrupt::watch()?;
     let settings = Settings { stop: interrupt.shared(), ..settings };
-    match underload_run::run(scenario, &settings, &mut Terminal::default()) {
+    let mut progress = Terminal::default();
+    if outcome.watch {
+        progress.live_page = Some(LivePage::new(outcome.show.open));
+    }
+    let result = underload_run::run(scenario, &settings, &mut progress);
+    // The browser that shows the page of the run under way will show the final one.
+    outcome.show.open &= !progress.live_page.is_some_and(|page| page.is_written());
+    match result {
         Ok(run) => outcome.present(&run),
         Err(error) => Err(outcome.present_rest(error, keeps_samples(scenario), &interrupt)),
     }
@@ -268,6 +281,8 @@ impl Arguments {
 pub struct Outcome {
     pub show: Show,
     pub fail_on: FailOn,
+    /// Whether the report is written during the run, too.
+    pub watch: bool,
 }
 
 impl Outcome {

@@ -1,8 +1,9 @@
 //! Progress of a run.
 
+use std::path::Path;
 use std::time::Duration;
 
-use underload_record::schema::TrialRecord;
+use underload_record::schema::{RunRecord, TrialRecord};
 
 use crate::scenario::Scenario;
 
@@ -24,6 +25,13 @@ pub trait Progress {
     fn computed(&mut self, _trials: usize) {}
     /// Called once a trial is recorded.
     fn finished(&mut self, _trial: &TrialRecord) {}
+    /// Whether [`Progress::so_far`] is wanted now.
+    fn wants_record(&mut self) -> bool {
+        false
+    }
+    /// Called after a finished trial, if wanted, with the run directory and the run's record up to
+    /// now. Runs in memory and runs of more than 2,000 trials have none.
+    fn so_far(&mut self, _directory: &Path, _record: RunRecord) {}
     /// Called after the last trial.
     fn end(&mut self) {}
 }

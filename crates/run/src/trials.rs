@@ -76,6 +76,12 @@ pub(crate) fn execute(
                 write_outputs(directory, data.record.index, &data.outputs)?;
             }
             progress.finished(&data.record);
+            if let Some(directory) = results.directory()
+                && progress.wants_record()
+                && let Some(record) = directory.so_far()
+            {
+                progress.so_far(directory.path(), record);
+            }
         }
         results.sync()?;
         if plan.settings.stop.load(Ordering::Relaxed) && done < trials {

@@ -83,6 +83,23 @@ pub fn render(runs: &[RunData]) -> Result<String, PageError> {
     page(runs, &subjects, &plots)
 }
 
+/// Renders the page of a run under way: a page that reloads itself and begins with `state`, a
+/// sentence about how far the run is.
+///
+/// # Errors
+/// As [`render`].
+pub fn render_live(run: &RunData, state: &str) -> Result<String, PageError> {
+    let page = render(std::slice::from_ref(run))?;
+    let reload = html! { meta http-equiv="refresh" content=(RELOAD_SECONDS); };
+    let page = page.replacen("<title>", &format!("{}\n<title>", reload.into_string()), 1);
+    let state = html! { p.note role="status" { (state) } };
+    let state = without_controls(state.into_string());
+    Ok(page.replacen("<main>", &format!("<main>\n{state}"), 1))
+}
+
+/// Seconds between two loads of the page of a run under way.
+const RELOAD_SECONDS: u32 = 2;
+
 /// Draws the plots of that page, each as it is written to a separate file.
 ///
 /// # Errors

@@ -1,0 +1,118 @@
+//! The report of a run under way, for `underload run --watch`.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use underload_record::schema::RunRecord;
+use underload_report::{render_live, replace_page};
+use underload_store::RunData;
+use underload_terminal::console::{count, note};
+
+use crate::present::open_in_desktop;
+
+/// Least time between two versions of the page.
+const BETWEEN_PAGES: Duration = Duration::from_secs(1);
+/// A page is written at most for this part of the time, so that a large one does not slow the run.
+const SHARE_OF_TIME: u32 = 10;
+
+/// A page that is written again as trials finish.
+#[derive(Debug)]
+pub struct LivePage {
+    /// Whether the first version is to be opened in a browser.
+    opens: bool,
+    next: Instant,
+    is_written: bool,
+}
+
+impl LivePage {
+    pub fn new(opens: bool) -> Self {
+        Self { opens, next: Instant::now(), is_written: false }
+    }
+
+    pub fn is_due(&self) -> bool {
+        Instant::now() >= self.next
+    }
+
+    /// Whether a version of the page exists.
+    pub fn is_written(&self) -> bool {
+        self.is_written
+    }
+
+    /// Writes `report.html` of the trials that are finished; `left` trials are not.
+    pub fn update(
+        &mut self,
+        directory: &Path,
+        record: RunRecord,
+        left: usize,
+    ) -> anyhow::Result<()> {
+        let start = Instant::now();
+        let path = directory.join("report.html");
+        let (state, run) = live(record, left, &now());
+        replace_page(&path, &render_live(&run, &state)?)?;
+        if !std::mem::replace(&mut self.is_written, true) {
+            note!("the page follows the run: {}", path.display());
+            if self.opens {
+                open_in_desktop(&path);
+            }
+        }
+        self.next = next_page(start, start.elapsed());
+        Ok(())
+    }
+}
+
+/// Returns the sentence about the state of a run, and the run as the page shows it: the page has no
+/// warning that the run was cut short.
+fn live(mut record: RunRecord, left: usize, time: &str) -> (String, RunData) {
+    let done = record.trials.len();
+    let all = count(done + left, "trial");
+    let state = format!(
+        "Running: {done} of {all} are finished ({time}). This page reloads until the run ends."
+    );
+    record.complete = true;
+    (state, RunData { record, samples: Vec::new(), series: Vec::new(), left_out: Vec::new() })
+}
+
+fn now() -> String {
+    jiff::Timestamp::now().strftime("%H:%M:%S UTC").to_string()
+}
+
+/// Returns when the page may be written again after one that was begun at `start` and took `cost`.
+fn next_page(start: Instant, cost: Duration) -> Instant {
+    start + BETWEEN_PAGES.max(cost * SHARE_OF_TIME)
+}
+
+#[cfg(test)]
+mod tests {
+    use underload_run::scenario::Scenario;
+    use underload_run::{Destination, Settings};
+
+    use super::*;
+
+    #[test]
+    fn the_page_reloads_and_says_how_far_the_run_is() {
+        let text = "[path]\nup = \"5mbit\"\n[phases]\nidle = \"100ms\"\nload = \"100ms\"\n\
+                    ramp = \"0s\"\ndrain = \"0s\"\n[[flow]]\nkind = \"probe\"\n";
+        let scenario = Scenario::parse(text, "short").expect("a scenario");
+        let settings = Settings { destination: Destination::Memory, ..Settings::default() };
+        let run = underload_run::run(&scenario, &settings, &mut ()).expect("a run");
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut page = LivePage::new(false);
+        assert!(page.is_due() && !page.is_written());
+        page.update(folder.path(), run.record.clone(), 3).expect("a page");
+        let html = std::fs::read_to_string(folder.path().join("report.html")).expect("a page");
+        assert!(html.contains("<meta http-equiv=\"refresh\" content=\"2\">"), "{html}");
+        assert!(html.contains("Running: 1 of 4 trials are finished ("), "{html}");
+        assert!(page.is_written());
+
+        std::fs::write(folder.path().join("report.html"), "of another program").expect("a file");
+        let error = page.update(folder.path(), run.record, 3).expect_err("not ours");
+        assert!(error.to_string().contains("not written by this program"), "{error}");
+    }
+
+    #[test]
+    fn pages_are_a_second_apart_and_cost_a_tenth_of_the_time_at_most() {
+        let start = Instant::now();
+        assert_eq!(next_page(start, Duration::from_millis(20)), start + Duration::from_secs(1));
+        assert_eq!(next_page(start, Duration::from_secs(2)), start + Duration::from_secs(20));
+    }
+}
