@@ -134,7 +134,7 @@ impl Checked {
                 checked.trials = sweep.trials() as usize;
                 checked.worlds.push(World::Sim.name());
                 if explained.is_some() {
-                    checked.settings = sweep.scenario().settings();
+                    checked.settings = sweep.settings();
                 }
             })
         } else {

@@ -214,7 +214,7 @@ fn option(key: &str) -> Option<&'static str> {
         "path.rtt" => "--rtt",
         "path.up_queue" | "path.down_queue" => "--queue",
         "phases.load" => "--load",
-        _ if key.starts_with("arm") => "--queue",
+        _ if key.starts_with("variant") => "--queue",
         _ if key.ends_with(".congestion_control") => "--congestion-control",
         _ => return None,
     })

@@ -139,7 +139,7 @@ fn scenario_keys() -> String {
 }
 
 /// Writes the keys of a file's tables, one level after the other. A table whose keys are written
-/// already, such as `[arm.path]` after `[path]`, is skipped.
+/// already, such as `[variant.path]` after `[path]`, is skipped.
 fn key_tables(text: &mut String, file: &Json) {
     let mut written: Vec<&Json> = Vec::new();
     let mut tables = VecDeque::from([(String::new(), "Top of the file".to_owned(), file)]);

@@ -416,6 +416,24 @@ fn what_is_wrong_is_told_with_its_place() {
     assert!(unknown.contains("did you mean `comcast/upstream`?"), "{unknown}");
 }
 
+#[test]
+fn settings_of_a_sweep_have_its_axes() {
+    let text = "repeats = 2\n[[axis]]\nkey = \"path.rtt\"\nfrom = \"5ms\"\nto = \"40ms\"\n\
+                steps = 4\nscale = \"log\"\n";
+    let sweep = Sweep::parse(text, "sweep.toml", Some(source(SCENARIO)), "0.1.0 test");
+    let settings = sweep.expect("a sweep").settings();
+    let of = |key: &str| {
+        let found = settings.iter().find(|setting| setting.key == key).expect(key);
+        (found.values[0].value.as_deref(), found.values[0].origin.as_str())
+    };
+    let words = Some("5ms to 40ms in 4 steps (log)");
+    assert_eq!(of("sweep.repeats"), (Some("2"), "line 1"));
+    assert_eq!(of("sweep.design"), (Some("grid"), "default"));
+    assert_eq!(of("sweep.axis.path.rtt"), (words, "line 2"));
+    assert_eq!(of("path.rtt"), (words, "axis path.rtt"));
+    assert_eq!(of("path.up").0, Some("5mbit"));
+}
+
 /// Keys of a wrong type, and faults that only the scenario shows, hide none of the others.
 #[test]
 fn all_faults_of_a_sweep_file_are_told_at_once() {
@@ -427,7 +445,7 @@ fn all_faults_of_a_sweep_file_are_told_at_once() {
     let expected = [
         (Some(1), "repeats"),
         (Some(2), "set[0]"),
-        (Some(3), "arms[0]"),
+        (Some(3), "variants[0]"),
         (Some(5), "axis[0].key"),
         (Some(8), "axis[1].values"),
         (Some(11), "stop.within"),

@@ -2,9 +2,11 @@
 //!
 //! `keys!` declares a struct whose fields are the keys of a table: the field's type determines the
 //! accepted values, `= VALUE` the default, `=> LOW..=HIGH` the range, `as "key"` another name in
-//! the file, `[flat]` that the field's own keys are in the same table, and the documentation
-//! comment is the key's description. The reader, its faults, the JSON schema and the reference page
-//! follow from that: [`read_table`] finds every fault of a table, [`schema`] describes its keys.
+//! the file, `or "old"` the name that older files have for it, `where default = "..."` the default
+//! of a key that may be absent, in words if it depends on other keys, `[flat]` that the field's own
+//! keys are in the same table, and the documentation comment is the key's description. The reader,
+//! its faults, the JSON schema and the reference page follow from that: [`read_table`] finds every
+//! fault of a table, [`schema`] describes its keys.
 
 mod fault;
 mod value;
@@ -35,6 +37,10 @@ pub(crate) struct Reader<'a> {
     table: &'a Table,
     pub faults: &'a mut Faults,
     known: Vec<&'static str>,
+    /// Names in older files: each key with its former name.
+    former: Vec<(&'static str, &'static str)>,
+    /// The default of the next key, a value or words, if that key may be absent.
+    implied: Option<&'static str>,
     missing: Vec<&'static str>,
     described: Option<Map<String, Json>>,
     listed: Option<Vec<Listed>>,
@@ -44,11 +50,10 @@ pub(crate) struct Reader<'a> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Listed {
     pub key: &'static str,
-    /// As written, or the default that is declared or that the description ends with; `None` if the
-    /// key is absent without one.
+    /// As written, or the default; `None` if the key is absent and its default is no value.
     pub value: Option<String>,
-    /// The default in words, from the description; `None` if the default is a value.
-    pub default: Option<String>,
+    /// The default in words; `None` if the default is a value, or if there is none.
+    pub default: Option<&'static str>,
 }
 
 /// Returns the keys of a table in the order of their declarations.
@@ -70,31 +75,26 @@ pub(crate) fn text_of(key: &str, value: &Toml) -> String {
 }
 
 impl Listed {
-    fn new(key: &'static str, written: Option<&Toml>, default: Option<Json>, help: &str) -> Self {
-        let value = written.map(|value| text_of(key, value)).or_else(|| {
-            match default.filter(|it| !it.is_null())? {
-                Json::String(text) => Some(text),
-                other => Some(other.to_string()),
-            }
-        });
-        if value.is_some() {
-            return Self { key, value, default: None };
-        }
-        let clauses = help.split("; ").flat_map(|clause| clause.split(". "));
-        let mut clauses = clauses.map(|clause| clause.trim().trim_end_matches('.'));
-        let words = clauses.find(|it| it.contains("default") || it.contains("without"));
-        let words = words.map(|words| words.replace('`', ""));
-        let words = words.map(|words| {
-            let lead = ["by default ", "By default "].into_iter().find(|it| words.starts_with(it));
-            words[lead.map_or(0, str::len)..].to_owned()
-        });
-        let head = words.as_deref().and_then(|words| words.strip_suffix(" by default"));
-        let value = head.and_then(|head| head.rsplit(", ").next()).filter(|it| !it.contains(' '));
-        match value {
-            Some(value) => Self { key, value: Some(value.to_owned()), default: None },
-            None => Self { key, value: None, default: words },
-        }
+    fn new(
+        key: &'static str,
+        written: Option<&Toml>,
+        default: Option<Json>,
+        implied: Option<&'static str>,
+    ) -> Self {
+        let default = || match (implied, default.filter(|it| !it.is_null())?) {
+            (Some(_), _) => None,
+            (None, Json::String(text)) => Some(text),
+            (None, other) => Some(other.to_string()),
+        };
+        let implied_value = implied.filter(|text| is_value(text)).map(str::to_owned);
+        let value = written.map(|value| text_of(key, value)).or(implied_value).or_else(default);
+        Self { key, default: implied.filter(|_| value.is_none()), value }
     }
+}
+
+/// Whether the default of a key that may be absent is a value, not words.
+fn is_value(implied: &str) -> bool {
+    !implied.contains(' ')
 }
 
 /// Reads a table that has only declared keys. A misspelt key is read as the closest one, so that
@@ -145,10 +145,34 @@ impl<'a> Reader<'a> {
             table,
             faults,
             known: Vec::new(),
+            former: Vec::new(),
+            implied: None,
             missing: Vec::new(),
             described: None,
             listed: None,
         }
+    }
+
+    /// Declares the name that older files have for a key.
+    pub(crate) fn former_name(&mut self, name: &'static str, former: &'static str) {
+        self.former.push((name, former));
+    }
+
+    /// Declares the default of the next key, which may be absent.
+    pub(crate) fn implied(&mut self, default: &'static str) {
+        self.implied = Some(default);
+    }
+
+    /// Returns the value of a key under its name or its former one. Rejects a table that has both.
+    fn value(&mut self, name: &'static str) -> Option<&'a Toml> {
+        let value = self.table.get(name);
+        let former = self.former.iter().find(|(key, _)| *key == name).map(|(_, former)| *former);
+        let old = former.and_then(|former| Some((former, self.table.get(former)?)));
+        if let (Some((former, _)), true) = (old, value.is_some()) {
+            let problem = format!("is the former name of `{name}`; expected one of them");
+            self.faults.add(Fault::new(former, problem));
+        }
+        value.or(old.map(|(_, value)| value))
     }
 
     /// Reads a key. `None` if its value is wrong, or if it is absent and has no default.
@@ -158,13 +182,14 @@ impl<'a> Reader<'a> {
         help: Help<'_>,
         default: Option<T>,
     ) -> Option<T> {
-        self.describe(name, help, default.as_ref());
+        let implied = self.implied.take();
+        self.describe(name, help, default.as_ref(), implied);
         if let Some(listed) = &mut self.listed {
             let default = default.as_ref().map(T::json);
-            listed.push(Listed::new(name, self.table.get(name), default, &help.concat()));
+            listed.push(Listed::new(name, self.table.get(name), default, implied));
         }
         self.known.push(name);
-        let Some(value) = self.table.get(name) else {
+        let Some(value) = self.value(name) else {
             let value = default.or_else(T::absent);
             if value.is_none() {
                 self.missing.push(name);
@@ -196,16 +221,29 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn describe<T: Value>(&mut self, name: &str, help: Help<'_>, default: Option<&T>) {
+    fn describe<T: Value>(
+        &mut self,
+        name: &str,
+        help: Help<'_>,
+        default: Option<&T>,
+        implied: Option<&str>,
+    ) {
         let Some(described) = &mut self.described else { return };
         let mut schema = T::schema();
+        let form = schema["description"].as_str().unwrap_or_default().to_owned();
         let help = help.concat().trim().trim_end_matches('.').to_owned();
-        match schema.get_mut("description") {
-            Some(Json::String(form)) if !help.is_empty() => *form = format!("{help}: {form}"),
-            None if !help.is_empty() => schema["description"] = help.into(),
-            _ => {}
+        let texts = [help, form].into_iter().filter(|text| !text.is_empty());
+        let mut description = texts.collect::<Vec<_>>().join(": ");
+        if let Some(words) = implied.filter(|text| !is_value(text)) {
+            description = format!("{description}; default: {words}");
         }
-        let default = default.map(T::json).filter(|default| !default.is_null());
+        if !description.is_empty() {
+            schema["description"] = description.into();
+        }
+        let implied = implied.map(|text| {
+            is_value(text).then(|| text.parse::<u64>().map_or(text.into(), Json::from))
+        });
+        let default = implied.unwrap_or_else(|| default.map(T::json).filter(|it| !it.is_null()));
         if let Some(default) = default {
             schema["default"] = default;
         }
@@ -234,7 +272,8 @@ impl<'a> Reader<'a> {
                 format!("unknown key; expected {}{question}", alternatives(known.clone()));
             (key.clone(), closest(key, known), Fault::new(key, problem))
         };
-        let keys = self.table.keys();
+        let is_former = |key: &String| self.former.iter().any(|(_, former)| former == key);
+        let keys = self.table.keys().filter(|key| !is_former(key));
         keys.filter(|key| !self.known.contains(&key.as_str())).map(fault).collect()
     }
 
@@ -338,14 +377,17 @@ pub(crate) fn from_text<S: Section>(text: &str) -> Result<S, Fault> {
 macro_rules! keys {
     ($(#[$($meta:tt)*])* $vis:vis struct $name:ident {
         $($(#[$($about:tt)*])* $own:vis $field:ident: $type:ty
-            $(as $key:literal)? $([$flat:ident])? $(= $default:expr)? $(=> $range:expr)?,)*
+            $(as $key:literal $(or $former:literal)?)? $([$flat:ident])?
+            $(where default = $implied:tt)? $(= $default:expr)? $(=> $range:expr)?,)*
     }) => {
         $(#[$($meta)*])*
         $vis struct $name { $($(#[$($about)*])* $own $field: $type,)* }
 
         impl $crate::keys::Section for $name {
             fn take(_reader: &mut $crate::keys::Reader<'_>) -> Option<Self> {
-                $(let $field: Option<$type> = $crate::keys::keys!(
+                $($($(_reader.former_name($key, $former);)?)?
+                $(_reader.implied($implied);)?
+                let $field: Option<$type> = $crate::keys::keys!(
                     @take _reader, $crate::keys::keys!(@name $field $($key)?),
                     &[$($crate::keys::keys!(@line $($about)*)),*],
                     [$($flat)?] [$($default)?] [$($range)?]
@@ -390,8 +432,9 @@ mod tests {
         #[derive(Debug, PartialEq)]
         struct Outer {
             /// How many there are.
-            count: Option<u32> => 1..=9,
-            wait_ns: Span as "wait" = Span::from_millis(5) => Span::ZERO..=Span::from_secs(1),
+            count: Option<u32> where default = "3" => 1..=9,
+            wait_ns: Span as "wait" or "delay" = Span::from_millis(5)
+                => Span::ZERO..=Span::from_secs(1),
             inner: Vec<Inner>,
             free: BTreeMap<String, f64> = BTreeMap::new(),
             more: More [flat],
@@ -430,6 +473,18 @@ mod tests {
     }
 
     #[test]
+    fn a_key_is_accepted_under_its_former_name_but_not_under_both() {
+        let old: Outer = from_text("inner = []\ndelay = \"7ms\"").expect("right");
+        assert_eq!(old.wait_ns, Span::from_millis(7));
+        let both = "inner = []\ndelay = \"7ms\"\nwait = \"7ms\"";
+        assert_eq!(faults(both), ["delay: is the former name of `wait`; expected one of them"]);
+        assert_eq!(
+            faults("inner = []\ndelay = 7"),
+            ["wait: `7` has no unit; expected a time such as 5ms (ns, us, ms, s, min, h)"]
+        );
+    }
+
+    #[test]
     fn every_fault_of_a_table_is_found_once() {
         let text = "count = 10\nwait = \"7\"\ninner = [{ on = 1, axis = \"z\" }, { axs = \"y\" }]\n\
                     titel = 3\nfree = { a = \"b\" }";
@@ -453,7 +508,8 @@ mod tests {
     fn a_schema_says_what_each_key_means_and_accepts() {
         let schema = schema::<Outer>();
         let what = "How many there are: a whole number";
-        let count = json!({ "type": "integer", "minimum": 1, "maximum": 9, "description": what });
+        let mut count = json!({ "type": "integer", "minimum": 1, "maximum": 9 });
+        (count["description"], count["default"]) = (what.into(), 3.into());
         assert_eq!(schema["properties"]["count"], count);
         assert_eq!(schema["properties"]["wait"]["default"], "5ms");
         let inner = &schema["properties"]["inner"]["items"];

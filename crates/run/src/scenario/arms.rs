@@ -50,7 +50,7 @@ pub(super) fn read_arms(
         }
         let Some(arm) = arm else { continue };
         settings.push(tables.settings());
-        places.push(variants.first().map_or("arm", |variant| variant.place.as_str()));
+        places.push(variants.first().map_or("variant", |variant| variant.place.as_str()));
         arms.push(arm);
         if keeps_tables {
             templates.push(tables);

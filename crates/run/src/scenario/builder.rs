@@ -175,7 +175,8 @@ impl Builder {
         let mut root = self.head.table();
         root.insert("path".to_owned(), Value::Table(self.path.table()));
         root.insert("phases".to_owned(), Value::Table(self.phases.table()));
-        for (key, list) in [("flow", &self.flows), ("arm", &self.arms), ("sweep", &self.sweeps)] {
+        for (key, list) in [("flow", &self.flows), ("variant", &self.arms), ("sweep", &self.sweeps)]
+        {
             root.insert(key.to_owned(), Value::Array(tables(list)));
         }
         let document = Arc::new(Document::new(&self.name, root));
@@ -187,7 +188,7 @@ impl Builder {
     pub fn text(&self) -> String {
         let tables = [("[path]", &self.path), ("[phases]", &self.phases)];
         let lists =
-            [("[[flow]]", &self.flows), ("[[arm]]", &self.arms), ("[[sweep]]", &self.sweeps)];
+            [("[[flow]]", &self.flows), ("[[variant]]", &self.arms), ("[[sweep]]", &self.sweeps)];
         let lists =
             lists.into_iter().flat_map(|(head, list)| list.iter().map(move |it| (head, it)));
         let mut text = self.head.text();

@@ -8,6 +8,7 @@
 use std::collections::BTreeSet;
 
 use serde::Serialize;
+use toml::{Table, Value};
 use underload_aqm::registry::LoadFile;
 use underload_aqm::rng::Rng;
 use underload_record::schema::StudyRecord;
@@ -17,7 +18,7 @@ use super::flow::FlowKind;
 use super::lines::{Lines, OWN};
 use super::tables::{Base, Conditions, check_name};
 use crate::flows;
-use crate::keys::{Fault, Faults, Try, keys, word, words};
+use crate::keys::{Fault, Faults, Listed, Try, join, keys, listed, word, words};
 use crate::study::{Distribution, DistributionError, Quantity};
 
 /// The distributions of the conditions that are drawn for every trial.
@@ -75,9 +76,8 @@ keys! {
     struct DrawKeys {
         /// The name; `{name}` is replaced by the drawn value.
         name: String,
-        /// With `[cohort.lines]`: whether a line or each of its runs draws a value; `line` by
-        /// default.
-        of: Option<DrawnFor>,
+        /// With `[cohort.lines]`: whether a line or each of its runs draws a value.
+        of: Option<DrawnFor> where default = "line",
         /// A log-normal distribution; values outside of its bounds are drawn again.
         log_normal: Option<LogNormalKeys>,
         /// A uniform distribution between two values.
@@ -118,9 +118,33 @@ keys! {
 keys! {
     struct ChoiceKeys {
         values: Vec<String>,
-        /// The relative frequency of each value; 1 by default.
-        weights: Option<Vec<f64>>,
+        /// The relative frequency of each value.
+        weights: Option<Vec<f64>> where default = "1 for each",
     }
+}
+
+/// Returns the keys of `[cohort]`: those of its lines, and each draw with its distribution, as the
+/// file names it and as a reader does.
+pub(super) fn settings(cohort: &Table) -> Vec<(String, String, Listed)> {
+    let mut own = listed::<CohortKeys>(cohort);
+    own.retain(|it| it.key == "per");
+    let own = own.into_iter().map(|it| (join("cohort", it.key), join("cohort", it.key), it));
+    let draws = cohort.get("draw").and_then(Value::as_array);
+    let draws = draws.into_iter().flatten().filter_map(Value::as_table).enumerate();
+    let draws = draws.filter_map(|(index, draw)| {
+        let name = draw.get("name")?.as_str()?;
+        let keys = listed::<DrawKeys>(draw);
+        let mut distributions = keys.into_iter().filter(|it| !matches!(it.key, "name" | "of"));
+        let mut listed = distributions.find(|it| it.value.is_some())?;
+        listed.value = Some(format!("{} {}", listed.key.replace('_', "-"), listed.value?));
+        Some((format!("cohort.draw[{index}]"), format!("cohort.draw.{name}"), listed))
+    });
+    let lines = cohort.get("lines").and_then(Value::as_table).map(listed::<Lines>);
+    let lines = lines.into_iter().flatten().map(|it| {
+        let key = join("cohort.lines", it.key);
+        (key.clone(), key, it)
+    });
+    own.chain(draws).chain(lines).collect()
 }
 
 impl Cohort {

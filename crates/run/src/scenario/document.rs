@@ -30,7 +30,7 @@ pub(super) const COMMAND_LINE: &str = "--set";
 
 impl Document {
     /// Returns the document of tables that were built in code, without a text.
-    pub(super) fn new(scenario: &str, root: Table) -> Self {
+    pub(crate) fn new(scenario: &str, root: Table) -> Self {
         Self { scenario: scenario.to_owned(), root, text: Arc::from(""), places: BTreeMap::new() }
     }
 
@@ -92,7 +92,7 @@ impl Document {
 
     /// Returns where a key's value comes from, given what overrides the key: `line 7`, or the
     /// option. `None` if neither the file nor an option has the key.
-    pub(super) fn source_of(&self, key: &str, origin: Option<&str>) -> Option<String> {
+    pub(crate) fn source_of(&self, key: &str, origin: Option<&str>) -> Option<String> {
         if let Some(COMMAND_LINE) = origin {
             return Some(COMMAND_LINE.to_owned());
         }
@@ -103,15 +103,37 @@ impl Document {
         Some(format!("line {}", before.matches('\n').count() + 1))
     }
 
-    /// Returns the place of `key`, or else of the nearest table around it, and whether the place is
-    /// that of `key` itself. `None` if the file has neither.
+    /// Returns the place of `key` under its name or its former one, or else of the nearest table
+    /// around it, and whether the place is that of `key` itself. `None` if the file has neither.
     fn nearest(&self, key: &str) -> Option<(&Place, bool)> {
+        let former = former_key(key);
+        let found = [key, &former].into_iter().filter_map(|it| Some((self.known_part(it)?, it)));
+        let lengths = found.map(|((place, end), key)| (place, end == key.len(), end));
+        let (place, is_exact, _) = lengths.max_by_key(|(_, is_exact, end)| (*is_exact, *end))?;
+        Some((place, is_exact))
+    }
+
+    /// Returns the place of the longest part of `key` that the file has, and the part's length.
+    fn known_part(&self, key: &str) -> Option<(&Place, usize)> {
         let mut end = key.len();
         loop {
             if let Some(place) = self.places.get(&key[..end]) {
-                return Some((place, end == key.len()));
+                return Some((place, end));
             }
             end = key[..end].rfind(['.', '['])?;
         }
     }
+}
+
+/// Returns a key as older files spell it: with `arm` in place of `variant`.
+fn former_key(key: &str) -> String {
+    let part = |part: &str| {
+        let (name, index) = part.find('[').map_or((part, ""), |at| part.split_at(at));
+        match name {
+            "variant" => format!("arm{index}"),
+            "variants" => format!("arms{index}"),
+            _ => part.to_owned(),
+        }
+    };
+    key.split('.').map(part).collect::<Vec<_>>().join(".")
 }

@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
-use toml::Table;
+use toml::{Table, Value};
 
 use super::Scenario;
-use super::flow;
 use super::path::{hop_settings, path_settings};
 use super::phases::Phases;
 use super::tables::Base;
+use super::{cohort, flow};
 use crate::keys::{Listed, join, listed};
 
 /// A key of a scenario, with its value in each variant.
@@ -33,8 +33,8 @@ pub struct SettingValue {
 }
 
 impl Scenario {
-    /// Returns every setting of its path, phases and flows, in the order in which the format
-    /// declares them. Needs a scenario that was read with [`super::Options::keeps_tables`].
+    /// Returns every setting of its path, phases, flows and cohort, in the order in which the
+    /// format declares them. Needs a scenario that was read with [`super::Options::keeps_tables`].
     pub fn settings(&self) -> Vec<Setting> {
         let mut order: Vec<String> = Vec::new();
         let mut values: BTreeMap<String, Vec<SettingValue>> = BTreeMap::new();
@@ -56,13 +56,13 @@ impl Scenario {
             let Some(tables) = self.templates.get(&arm.name) else { continue };
             for (key, listed) in settings_of(tables) {
                 let source = self.document.source_of(&key, tables.origin(&key));
-                let origin = match (source, listed.default) {
-                    (Some(source), _) => source,
-                    (None, None) => "default".to_owned(),
-                    (None, Some(default)) => format!("default: {default}"),
-                };
-                add(key, listed.value, origin, &arm.name);
+                add(key, listed.value, origin(source, listed.default), &arm.name);
             }
+        }
+        let cohort = self.document.root.get("cohort").and_then(Value::as_table);
+        for (key, name, listed) in cohort.map(cohort::settings).into_iter().flatten() {
+            let source = self.document.source_of(&key, None);
+            add(name, listed.value, origin(source, listed.default), "");
         }
         let arms = self.arms.len();
         let setting = |key: String| {
@@ -79,8 +79,16 @@ impl Scenario {
 
     /// Returns where a key at the top of the file comes from.
     fn origin_of_root(&self, key: &str) -> String {
-        self.document.source_of(key, None).unwrap_or_else(|| "default".to_owned())
+        origin(self.document.source_of(key, None), None)
     }
+}
+
+/// Returns the origin of a value: its source, or the default, in words if these are given.
+pub(crate) fn origin(source: Option<String>, default: Option<&str>) -> String {
+    source.unwrap_or_else(|| match default {
+        None => "default".to_owned(),
+        Some(default) => format!("default: {default}"),
+    })
 }
 
 /// Returns the keys of the tables of a trial, as an override names them.
@@ -155,6 +163,25 @@ path.up_queue = \"fq_codel\"
         assert_eq!(of(&all, "seed"), [(Some("1"), "default", vec![])]);
         let window = of(&all, "flow.tcp.receive_window")[0].1;
         assert!(window.starts_with("default: 2.5 MB"), "{window}");
+    }
+
+    #[test]
+    fn draws_of_a_cohort_are_settings() {
+        let text = format!(
+            "{TEXT}[cohort]\n[[cohort.draw]]\nname = \"rtt\"\n\
+                            uniform = {{ low = \"10ms\", high = \"20ms\" }}\n"
+        );
+        let all = settings(&text.replace("\"30ms\"", "\"{rtt}\""), &[]);
+        let uniform = "uniform { low = \"10ms\", high = \"20ms\" }";
+        assert_eq!(of(&all, "cohort.draw.rtt"), [(Some(uniform), "line 13", vec![])]);
+        assert_eq!(of(&all, "cohort.per"), [(Some("repeat"), "default", vec![])]);
+    }
+
+    #[test]
+    fn a_direction_without_a_link_is_wide() {
+        let all = settings(TEXT, &[]);
+        assert_eq!(of(&all, "path.down"), [(Some("1gbit"), "default", vec![])]);
+        assert_eq!(of(&all, "path.down_queue"), [(Some("fifo:limit=1000p"), "default", vec![])]);
     }
 
     /// The order is that of the declarations, and no key of the format is missing.

@@ -16,9 +16,9 @@ keys! {
         says: String = String::new(),
         /// The variant to report; with `*` as in `[[published]]`, each variant that matches; every
         /// variant by default.
-        arm: String = String::new(),
-        /// The variant to compare with; with as many `*` as `arm`, the one with the same parts
-        /// there.
+        arm: String as "variant" or "arm" = String::new(),
+        /// The variant to compare with; with as many `*` as `variant`, the one with the same
+        /// parts there.
         baseline: String = String::new(),
         /// Another metric to compare with, of the baseline or else of the variant itself.
         baseline_metric: String = String::new(),
@@ -62,7 +62,7 @@ impl Statement for Headline {
     fn check_arms(&self, arms: &[&str]) -> Result<(), Fault> {
         let Self { arm, baseline, .. } = self;
         if !arm.is_empty() && !arms.iter().any(|it| names_arm(arm, it)) {
-            return Err(Fault::new("arm", no_arm(arm, arms)));
+            return Err(Fault::new("variant", no_arm(arm, arms)));
         }
         let is_pattern = baseline.contains('*');
         if !(baseline.is_empty() || is_pattern || arms.contains(&baseline.as_str())) {
@@ -72,7 +72,7 @@ impl Statement for Headline {
             let known = alternatives(arms.iter().copied());
             let problem =
                 format!("matches no variant that has another to be compared with: {known}");
-            return Err(Fault::new("arm", problem));
+            return Err(Fault::new("variant", problem));
         }
         Ok(())
     }

@@ -25,11 +25,11 @@
 //! kind = "probe"
 //! interval = "10ms"
 //!
-//! [[arm]]
+//! [[variant]]
 //! name = "fifo"
 //! path.up_queue = "fifo:limit=1093750B"
 //!
-//! [[arm]]
+//! [[variant]]
 //! name = "docsis-pie"
 //! path.up_queue = "docsis-pie"
 //! ```
@@ -51,7 +51,7 @@ mod cohort;
 mod default_tests;
 pub(crate) mod document;
 pub(crate) mod error;
-mod explain;
+pub(crate) mod explain;
 mod flow;
 mod headline;
 mod lines;
@@ -269,7 +269,7 @@ impl Scenario {
             Some(arm) if scenario.arms.is_empty() => Ok(arm.path),
             last => {
                 let all = scenario.arms.iter().chain(&last).map(|arm| arm.name.as_str());
-                fault("arm", format!("expected the name of one: {}", alternatives(all)))
+                fault("variant", format!("expected the name of one: {}", alternatives(all)))
             }
         }
     }

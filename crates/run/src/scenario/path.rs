@@ -127,15 +127,14 @@ pub(super) const DEFAULT_QUEUE: &str = "fifo";
 keys! {
     /// The links and queues of `[path]` or of a hop.
     struct LinkKeys {
-        /// The link from the client; without it, 1 Gbit/s in `[path]` and no link in a hop. At
-        /// least one of `up` and `down` is needed.
-        up: Maybe<LinkText>,
-        /// The link to the client; without it, as `up`.
-        down: Maybe<LinkText>,
-        /// The queue before the link from the client; with `up`, `fifo` by default.
-        up_queue: Maybe<QueueText>,
-        /// The queue before the link to the client; with `down`, `fifo` by default.
-        down_queue: Maybe<QueueText>,
+        /// The link from the client. At least one of `up` and `down` is needed.
+        up: Maybe<LinkText> where default = "1 Gbit/s in [path], no link in a hop",
+        /// The link to the client.
+        down: Maybe<LinkText> where default = "1 Gbit/s in [path], no link in a hop",
+        /// The queue before the link from the client; needs `up`.
+        up_queue: Maybe<QueueText> where default = DEFAULT_QUEUE,
+        /// The queue before the link to the client; needs `down`.
+        down_queue: Maybe<QueueText> where default = DEFAULT_QUEUE,
     }
 }
 
@@ -143,18 +142,18 @@ keys! {
     /// The keys of `[path]`. Delay, loss and overhead may be in the link's SPEC instead.
     pub(super) struct PathKeys {
         links: LinkKeys [flat],
-        /// The base round trip, half of it in each direction; 0s by default.
-        rtt: Maybe<Span>,
+        /// The base round trip, half of it in each direction.
+        rtt: Maybe<Span> where default = "0s",
         /// The base delay from the client, in place of `rtt`.
-        up_delay: Maybe<Span>,
+        up_delay: Maybe<Span> where default = "half of rtt",
         /// The base delay to the client, in place of `rtt`.
-        down_delay: Maybe<Span>,
-        /// The probability of loss behind the link from the client, such as 1%; 0% by default.
-        up_loss: Maybe<String>,
-        /// The probability of loss behind the link to the client; 0% by default.
-        down_loss: Maybe<String>,
-        /// Link-layer bytes charged per packet; 0B by default.
-        overhead: Maybe<Bytes>,
+        down_delay: Maybe<Span> where default = "half of rtt",
+        /// The probability of loss behind the link from the client, such as 1%.
+        up_loss: Maybe<String> where default = "0%",
+        /// The probability of loss behind the link to the client.
+        down_loss: Maybe<String> where default = "0%",
+        /// Link-layer bytes charged per packet.
+        overhead: Maybe<Bytes> where default = "0B",
         /// Links in the order from the client to the server, in place of `up` and `down`; sim only.
         _hop: Option<Hops> as "hop",
     }
@@ -196,12 +195,30 @@ pub(super) fn path_settings(table: &Table, has_hops: bool) -> Vec<Listed> {
             if has_hops { of_path.contains(&setting.key) } else { setting.key != "hop" }
         },
     );
+    set_unnamed_links(&mut settings, Some([WIDE_LINK, WIDE_QUEUE]));
     settings
 }
 
 /// Returns the keys of a hop besides its name.
 pub(super) fn hop_settings(table: &Table) -> Vec<Listed> {
-    listed::<LinkKeys>(table)
+    let mut settings = listed::<LinkKeys>(table);
+    set_unnamed_links(&mut settings, None);
+    settings
+}
+
+/// Sets the link and the queue of each direction that names no link; `None` for no link.
+fn set_unnamed_links(settings: &mut [Listed], lane: Option<[&str; 2]>) {
+    for keys in [["up", "up_queue"], ["down", "down_queue"]] {
+        let is_unnamed = |it: &Listed| it.key == keys[0] && it.value.is_none();
+        if !settings.iter().any(is_unnamed) {
+            continue;
+        }
+        for setting in &mut *settings {
+            let Some(index) = keys.iter().position(|key| *key == setting.key) else { continue };
+            setting.value = lane.map(|lane| lane[index].to_owned());
+            setting.default = lane.is_none().then_some("no link");
+        }
+    }
 }
 
 /// Returns the problem with the name of a key of `[path]`; `None` if the name is known.

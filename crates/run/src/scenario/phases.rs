@@ -70,13 +70,15 @@ impl Phases {
 const MAX_PHASE: Span = Span::from_secs(24 * 3600);
 pub(super) const DEFAULT_LOAD: Span = Span::from_secs(15);
 const DEFAULT_RAMP_LIMIT: Span = Span::from_secs(15);
+const DEFAULT_RAMP_LIMIT_TEXT: &str = "15s";
 
 impl Section for Ramp {
     fn take(reader: &mut Reader<'_>) -> Option<Self> {
-        let help = "Length of the phase in which the load builds up, or \"steady\", the default, \
-                    to wait until the throughput is level";
+        let help = "Length of the phase in which the load builds up, or \"steady\" to wait until \
+                    the throughput is level";
         let ramp = reader.key("ramp", &[help], Some(RampText(None)));
-        let help = "The longest steady ramp; 15s by default";
+        let help = "The longest steady ramp";
+        reader.implied(DEFAULT_RAMP_LIMIT_TEXT);
         let limit = reader.key_in("ramp_limit", &[help], Some(None), Span::ZERO..=MAX_PHASE);
         match (ramp?.0, limit?) {
             (Some(length), None) if length > MAX_PHASE => {

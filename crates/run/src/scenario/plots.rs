@@ -25,7 +25,7 @@ keys! {
         title: String,
         /// The variants by their names: `{line}` is the part that has a curve or a colour of its
         /// own, `{x}` the part along the x axis, `*` a part over which the mean is taken.
-        arms: String,
+        arms: String as "variants" or "arms",
         /// The metric along the y axis (of a `cdf` along the x axis), as in `[[published]]`. A
         /// `cdf` of `load.rtt` is over samples, of `load.rtt.mean` or another statistic over
         /// trials, of any other metric through the percentiles that are stored.
@@ -91,7 +91,7 @@ impl Statement for PlotRecord {
     fn check_arms(&self, arms: &[&str]) -> Result<(), Fault> {
         if self.points(arms).is_empty() {
             let known = alternatives(arms.iter().take(MOST_NAMED).copied());
-            return Err(Fault::new("arms", format!("matches no variant; expected {known}")));
+            return Err(Fault::new("variants", format!("matches no variant; expected {known}")));
         }
         Ok(())
     }
@@ -120,15 +120,15 @@ fn check(keys: &PlotKeys) -> Result<(), (&'static str, &'static str)> {
         return Err(("x_values", "expected finite numbers"));
     }
     if matches!(kind, PlotKind::Sweep | PlotKind::Heat) && !arms.contains("{x}") {
-        return Err(("arms", "expected `{x}` in place of the part along the x axis"));
+        return Err(("variants", "expected `{x}` in place of the part along the x axis"));
     }
     let holders = ["{line}", "{x}", "*"];
     let in_part = |part: &str| holders.map(|it| part.matches(it).count()).iter().sum::<usize>();
     if arms.split('/').any(|part| in_part(part) > 1) {
-        return Err(("arms", "a part of a name has at most one of `{line}`, `{x}` and `*`"));
+        return Err(("variants", "a part of a name has at most one of `{line}`, `{x}` and `*`"));
     }
     if ["{line}", "{x}"].iter().any(|place| arms.matches(place).count() > 1) {
-        return Err(("arms", "a name has `{line}` and `{x}` once each at most"));
+        return Err(("variants", "a name has `{line}` and `{x}` once each at most"));
     }
     if !keys.relative_to.is_empty() && !keys.improvement_on.is_empty() {
         return Err(("improvement_on", "excludes `relative_to`; expected one of them"));

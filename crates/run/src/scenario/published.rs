@@ -46,7 +46,7 @@ impl Statement for Expectation {
     fn check_arms(&self, arms: &[&str]) -> Result<(), Fault> {
         let is_unknown = |pattern: &String| !arms.iter().any(|arm| names_arm(pattern, arm));
         match self.arm_patterns().into_iter().find(is_unknown) {
-            Some(unknown) => Err(Fault::new("arm", no_arm(&unknown, arms))),
+            Some(unknown) => Err(Fault::new("variant", no_arm(&unknown, arms))),
             None => Ok(()),
         }
     }
@@ -66,15 +66,15 @@ keys! {
         /// The variant that the number is about: with `low` or `high` or both, or with `value` and
         /// a tolerance. `*` in a part of the name stands for any text: the mean over these
         /// variants.
-        arm: Option<String>,
-        /// The variant by whose number the variant's is divided; with a `*` as in `arm`, the one
-        /// with the same part there, and the mean of the ratios counts.
+        arm: Option<String> as "variant" or "arm",
+        /// The variant by whose number the variant's is divided; with a `*` as in `variant`, the
+        /// one with the same part there, and the mean of the ratios counts.
         relative_to: Option<String>,
         /// Compares which of the variants in `among` has the best metric, instead of how good it
         /// is.
         best: Option<Extreme>,
         /// The variants to choose the best of, each with the number that represents it; `{}` in
-        /// `arm` stands for their names.
+        /// `variant` stands for their names.
         among: Option<BTreeMap<String, f64>>,
         /// The smallest number of `among` counts whose metric is this close to the best one's.
         within: Option<f64>,
@@ -84,12 +84,12 @@ keys! {
         high: Option<f64>,
         /// The published number; needs a tolerance.
         value: Option<f64>,
-        /// One number per variant, in place of `arm` and `value`.
+        /// One number per variant, in place of `variant` and `value`.
         values: Option<BTreeMap<String, f64>>,
         /// The numbers of `values` are bounds, in place of values with a tolerance.
         values_are: Option<Bound>,
-        /// Pairs of a variant and the variant that it is relative to, in place of `arm` and
-        /// `relative_to`: the ratio of each pair.
+        /// Pairs of a variant and the variant that it is relative to, in place of `variant`
+        /// and `relative_to`: the ratio of each pair.
         pairs: Option<Vec<Vec<String>>>,
         /// Tolerance on either side of the value, in `unit`.
         tolerance: Option<f64>,
@@ -145,9 +145,9 @@ impl PublishedKeys {
                 pairs.iter().map(of_pair).collect()
             }
             _ => {
-                let problem = "expected `arm`, or `values` with a number per variant, or `pairs` \
-                               of variants to be compared";
-                Err(Fault::new("arm", problem))
+                let problem = "expected `variant`, or `values` with a number per variant, or \
+                               `pairs` of variants to be compared";
+                Err(Fault::new("variant", problem))
             }
         }
     }
@@ -181,8 +181,8 @@ impl PublishedKeys {
             }
             _ => {
                 let problem = "a choice has `best` (\"largest\" or \"smallest\"), `among` with a \
-                               number for each of two candidates or more, and `{}` in `arm` for \
-                               their names";
+                               number for each of two candidates or more, and `{}` in `variant` \
+                               for their names";
                 Err(Fault::new("best", problem))
             }
         }

@@ -42,8 +42,8 @@ keys! {
         figure: Try<String> = Try::new(String::new()),
         /// The seed from which the seed of every trial derives.
         seed: Try<u64> = Try::new(1),
-        /// Trials of each variant; 1 by default.
-        repeats: Maybe<u32> => 1..=MAX_REPEATS,
+        /// Trials of each variant.
+        repeats: Maybe<u32> where default = "1" => 1..=MAX_REPEATS,
         /// The links of both directions.
         path: Try<Raw<PathKeys>> = Try::new(Raw::default()),
         /// Lengths of the phases of a trial.
@@ -53,7 +53,7 @@ keys! {
         /// Conditions that are drawn for every trial.
         cohort: Maybe<CohortKeys>,
         /// Variants of the scenario, each with the keys that it overrides.
-        arm: Try<Vec<Try<VariantKeys>>> = Try::new(Vec::new()),
+        arm: Try<Vec<Try<VariantKeys>>> as "variant" or "arm" = Try::new(Vec::new()),
         /// Values of a key. Every variant is measured with each of them.
         sweep: Try<Vec<Try<SweepKeys>>> = Try::new(Vec::new()),
         /// The comparison that the run is about.
@@ -74,7 +74,7 @@ keys! {
         /// Trials of each variant.
         repeats: Option<u32> => 1..=MAX_REPEATS,
         /// Names of the variants that run; all by default.
-        arms: Vec<String> = Vec::new(),
+        arms: Vec<String> as "variants" or "arms" = Vec::new(),
         overrides: Overrides [flat],
     }
 }
@@ -251,8 +251,8 @@ impl Variants {
             faults.accept(variants::check_size(&used))?;
         }
         let (key, only) = match &*options.arms {
-            [] if options.short && options.links.is_empty() => ("short.arms", &*short.arms),
-            only => ("arm", only),
+            [] if options.short && options.links.is_empty() => ("short.variants", &*short.arms),
+            only => ("variant", only),
         };
         let names = variants::names(&used);
         let known: Vec<&str> = names.iter().map(String::as_str).collect();

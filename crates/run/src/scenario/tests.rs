@@ -278,7 +278,7 @@ source = "a table"
     assert_eq!(bands, expected);
     assert_eq!(scenario.published[5].relative_to.as_deref(), Some("b"));
     for (from, to, expected) in [
-        ("low = 0.9", "low = 0.9\narm = \"a\"", "expected `arm`, or `values`"),
+        ("low = 0.9", "low = 0.9\narm = \"a\"", "expected `variant`, or `values`"),
         ("low = 0.9", "low = 0.9\nvalues_are = \"low\"", "needs `values`"),
         ("\"high\"", "\"high\"\nlow = 1", "excludes a tolerance"),
     ] {
@@ -702,7 +702,7 @@ fn a_headline_names_arms_and_is_told_where_they_are_chosen() {
     };
     let error = parse(&with("nobody", "fifo")).expect_err("there is no such variant");
     assert!(error.problem.starts_with("no variant is named `nobody`"), "{error}");
-    assert_eq!(error.key, "headline.arm");
+    assert_eq!(error.key, "headline.variant");
     assert!(error.line.is_some(), "{error}");
 }
 
@@ -739,6 +739,26 @@ fn a_baseline_may_be_an_arm_that_overrides_nothing() {
     let twice = format!("{GOOD}{today}{}", today.replace("today", "now"));
     let error = parse(&twice).expect_err("the same variant twice");
     assert!(error.problem.contains("`today` and `now` are the same"), "{error}");
+}
+
+/// Files of earlier versions say `arm` and `arms`.
+#[test]
+fn former_spellings_of_variants_mean_the_same_but_not_beside_new_ones() {
+    let rest = "[[variant]]\nname = \"a\"\n[[variant]]\nname = \"b\"\npath.up_queue = \"pie\"\n\
+                [headline]\nmetric = \"load.rtt.p99\"\nvariant = \"b\"\nbaseline = \"a\"\n\
+                [short]\nvariants = [\"b\"]\n";
+    let new = format!("{GOOD}{rest}");
+    let old = new.replace("variant", "arm");
+    let [new, old] = [&new, &old].map(|text| parse(text).expect("right"));
+    let identities = |scenario: &Scenario| {
+        scenario.arms.iter().map(|arm| arm.identity().to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(identities(&new), identities(&old));
+    assert_eq!(new.headline, old.headline);
+    let both = format!("{}[[arm]]\nname = \"c\"\npath.up_queue = \"codel\"\n", new.text);
+    let told = parse(&both).expect_err("both spellings").to_string();
+    assert!(told.contains("arm: is the former name of `variant`; expected one of them"), "{told}");
+    assert!(!told.contains("unknown"), "{told}");
 }
 
 #[test]

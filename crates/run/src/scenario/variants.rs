@@ -1,4 +1,4 @@
-//! `[[arm]]` and `[[sweep]]`: the lists whose product makes a scenario's arms.
+//! `[[variant]]` and `[[sweep]]`: the lists whose product makes a scenario's arms.
 
 use std::collections::BTreeSet;
 
@@ -16,7 +16,7 @@ const MAX_ARMS: usize = 50_000;
 pub(super) struct Variant {
     pub name: String,
     pub changes: Vec<Override>,
-    /// Place of the variant in the file, for example `arm[1]`.
+    /// Place of the variant in the file, for example `variant[1]`.
     pub place: String,
 }
 
@@ -52,7 +52,7 @@ pub(super) fn dimensions(
 ) -> (Vec<Vec<Variant>>, bool) {
     let (mut dimensions, mut has_all_names) = (Vec::new(), true);
     if !arms.is_empty() {
-        let (variants, are_all) = named_variants(arms, "arm", faults);
+        let (variants, are_all) = named_variants(arms, "variant", faults);
         has_all_names &= are_all;
         dimensions.push(distinct(variants, faults));
     }

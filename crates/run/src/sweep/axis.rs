@@ -60,6 +60,8 @@ enum Form {
 
 /// Values of a range, at most.
 const MOST_STEPS: u64 = 100_000;
+/// Values of an axis in a list, at most.
+const MOST_LISTED: usize = 8;
 
 impl Axis {
     /// Reads an axis. `steps` may be missing unless `is_grid`, as other designs draw values.
@@ -163,6 +165,26 @@ impl Axis {
         let Kind::Range(range) = &self.kind else { return None };
         let amount = |share| range.at(share).value.amount;
         Some((amount(0.0)?, amount(1.0)?, range.scale == Scale::Log))
+    }
+
+    /// Returns its values in words: `5mbit, 10mbit and 3 more`, `5ms to 200ms in 20 steps (log)`.
+    pub(super) fn words(&self) -> String {
+        match &self.kind {
+            Kind::Levels(levels) => {
+                let texts = levels.iter().take(MOST_LISTED).map(|level| level.value.text.as_str());
+                let shown = texts.collect::<Vec<_>>().join(", ");
+                match levels.len().saturating_sub(MOST_LISTED) {
+                    0 => shown,
+                    more => format!("{shown} and {more} more"),
+                }
+            }
+            Kind::Range(range) => {
+                let [from, to] = [0.0, 1.0].map(|share| range.at(share).value.text);
+                let steps = range.steps.map_or(String::new(), |steps| format!(" in {steps} steps"));
+                let scale = if range.scale == Scale::Log { " (log)" } else { "" };
+                format!("{from} to {to}{steps}{scale}")
+            }
+        }
     }
 
     /// Returns the value at a position.

@@ -44,7 +44,7 @@ keys! {
         pub set: Vec<String> = Vec::new(),
         /// Names of the variants; all by default.
         #[serde(skip_serializing_if = "Vec::is_empty")]
-        pub arms: Vec<String> = Vec::new(),
+        pub arms: Vec<String> as "variants" or "arms" = Vec::new(),
         /// Overrides the scenario's seed.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub seed: Option<u64>,
@@ -186,7 +186,7 @@ keys! {
         /// Label of the metric, with its unit; by default its name.
         #[serde(skip_serializing_if = "String::is_empty")]
         pub says: String = String::new(),
-        /// The axis of the sweep along the x axis, or `arm`.
+        /// The axis of the sweep along the x axis, or `variant`.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub x: Option<String>,
         /// The metric along the x axis of a scatter plot.
@@ -195,8 +195,8 @@ keys! {
         /// Label of the x axis, with its unit; by default its name.
         #[serde(skip_serializing_if = "String::is_empty")]
         pub x_says: String = String::new(),
-        /// The axis of the sweep whose values have a curve, a colour or a row each, or `arm`, the
-        /// default.
+        /// The axis of the sweep whose values have a curve, a colour or a row each, or `variant`,
+        /// the default.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub line: Option<String>,
         /// The cells to show, by values of axes or the variant; all by default.
@@ -249,7 +249,8 @@ mod tests {
         };
         assert_eq!(
             known(""),
-            "arms axis best design metrics plot repeats samples scenario seed set short stop title"
+            "axis best design metrics plot repeats samples scenario seed set short stop title \
+             variants"
         );
         assert_eq!(
             known("/properties/plot/items"),

@@ -24,6 +24,7 @@ mod axis;
 mod bins;
 mod compute;
 mod execute;
+mod explain;
 mod file;
 mod plots;
 mod points;

@@ -8,8 +8,8 @@ use crate::keys::{Fault, Faults, alternatives};
 const MOST_PLOTS: usize = 24;
 /// Values of an axis among which `only` is checked, at most.
 const MOST_VALUES: u64 = 1_000;
-/// The name of the arm in keys that name an axis.
-const ARM: &str = "arm";
+/// The name of the variant in keys that name an axis, and its former name.
+const VARIANT: [&str; 2] = ["variant", "arm"];
 
 /// A property by which a picture groups cells.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,7 +21,8 @@ pub enum Dimension {
 
 impl PlotKeys {
     fn line_name(&self) -> Option<&str> {
-        let default = || (self.x.as_deref() != Some(ARM)).then_some(ARM);
+        let is_variant = self.x.as_deref().is_some_and(|x| VARIANT.contains(&x));
+        let default = || (!is_variant).then_some(VARIANT[0]);
         self.line.as_deref().or_else(default)
     }
 
@@ -61,18 +62,19 @@ impl PlotKeys {
             (_, _, Some(_)) => return fault("x_metric", "is a key of `scatter` alone"),
             (_, None, None) => return fault("x", "is missing: the axis along the x axis"),
         }
-        if self.line.is_some() && self.line == self.x {
+        let names: Vec<String> = axes.iter().map(|axis| axis.name.clone()).collect();
+        let line = self.line.as_deref().and_then(|line| dimension(line, &names));
+        if line.is_some() && line == self.x(&names) {
             return fault("line", "is equal to `x`; expected another axis");
         }
         if self.kind == PlotForm::Heat && self.line_name().is_none() {
             return fault("line", "is missing: the axis whose values are the rows");
         }
-        let names: Vec<String> = axes.iter().map(|axis| axis.name.clone()).collect();
         let is_known = |key: &str, name: &str| {
             if dimension(name, &names).is_some() {
                 return Ok(());
             }
-            let known = alternatives(names.iter().map(String::as_str).chain([ARM]));
+            let known = alternatives(names.iter().map(String::as_str).chain([VARIANT[0]]));
             Err(Fault::new(key, format!("no axis is called {name:?}; expected {known}")))
         };
         self.x.iter().try_for_each(|name| is_known("x", name))?;
@@ -105,10 +107,8 @@ pub(super) fn check(file: &SweepFile, axes: &[Axis], arms: &[&str], faults: &mut
 }
 
 fn dimension(name: &str, axes: &[String]) -> Option<Dimension> {
-    match name {
-        ARM => Some(Dimension::Arm),
-        _ => axes.iter().position(|axis| axis == name).map(Dimension::Axis),
-    }
+    let axis = axes.iter().position(|axis| axis == name).map(Dimension::Axis);
+    axis.or_else(|| VARIANT.contains(&name).then_some(Dimension::Arm))
 }
 
 /// Returns the values of an axis; `None` if there are more than [`MOST_VALUES`].
@@ -161,8 +161,9 @@ mod tests {
             ("kind = \"scatter\"", "plot[0].x_metric: is missing"),
             ("kind = \"scatter\"\nx_metric = \"a\"\nx = \"arm\"", "plot[0].x: a `scatter`"),
             ("kind = \"box\"\nx = \"arm\"\nx_metric = \"a\"", "plot[0].x_metric: is a key of"),
-            ("kind = \"sweep\"\nx = \"path.down\"", "expected path.up, path.rtt or arm"),
+            ("kind = \"sweep\"\nx = \"path.down\"", "expected path.up, path.rtt or variant"),
             ("kind = \"sweep\"\nx = \"arm\"\nline = \"arm\"", "plot[0].line: is equal to `x`"),
+            ("kind = \"sweep\"\nx = \"variant\"\nline = \"arm\"", "plot[0].line: is equal to `x`"),
             ("kind = \"heat\"\nx = \"arm\"", "plot[0].line: is missing"),
             ("kind = \"sweep\"\nx = \"path.up\"\nline = \"odd\"", "plot[0].line: no axis"),
             ("kind = \"box\"\nx = \"arm\"\nonly = { odd = \"1\" }", "plot[0].only: no axis"),
@@ -192,6 +193,7 @@ mod tests {
         let (arm, up, rtt) = (Dimension::Arm, Dimension::Axis(0), Dimension::Axis(1));
         assert_eq!(of("x = \"path.rtt\""), (Some(arm), Some(rtt)));
         assert_eq!(of("x = \"arm\""), (None, Some(arm)));
+        assert_eq!(of("x = \"variant\""), (None, Some(arm)));
         assert_eq!(of("x = \"arm\"\nline = \"path.up\""), (Some(up), Some(arm)));
     }
 }

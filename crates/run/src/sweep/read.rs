@@ -252,8 +252,8 @@ fn of_sweep(errors: ScenarioErrors, file: &SweepFile, faults: &mut Faults) -> Sc
             return Some((format!("set[{index}]"), format!("{key}: {}", error.problem)));
         }
         let is_named = |name: &String| error.problem.contains(&format!("named `{name}`;"));
-        let index = file.arms.iter().position(is_named).filter(|_| error.key == "arm")?;
-        Some((format!("arms[{index}]"), error.problem.clone()))
+        let index = file.arms.iter().position(is_named).filter(|_| error.key == "variant")?;
+        Some((format!("variants[{index}]"), error.problem.clone()))
     };
     let mut others = ScenarioErrors::default();
     for error in errors.0 {

@@ -81,10 +81,10 @@ keys! {
     pub(super) struct SharedKeys {
         /// Differentiated Services codepoint of all packets.
         dscp: Option<u8> => DSCPS,
-        /// Start after the start of the ramp; by default with the load phase.
-        start: Option<Span>,
-        /// End after the start of the ramp; by default with the load phase.
-        stop: Option<Span>,
+        /// Start after the start of the ramp.
+        start: Option<Span> where default = "start of the load phase",
+        /// End after the start of the ramp.
+        stop: Option<Span> where default = "end of the load phase",
     }
 }
 
@@ -130,11 +130,10 @@ keys! {
         /// their sending; `adaptive`: mean delay plus four deviations, set at the start of each
         /// talkspurt (Ramjee et al. 1994, algorithm 1; talkspurts of ITU-T P.59).
         jitter_buffer: JitterBufferName = JitterBufferName::Fixed,
-        /// Wait of a fixed buffer; 40ms by default.
-        delay: Option<Span> => JITTER_BUFFERS,
-        /// The longest wait that an adaptive buffer adds to the smallest measured delay; 200ms by
-        /// default.
-        max_delay: Option<Span> => JITTER_BUFFERS,
+        /// Wait of a fixed buffer.
+        delay: Option<Span> where default = "40ms" => JITTER_BUFFERS,
+        /// The longest wait that an adaptive buffer adds to the smallest measured delay.
+        max_delay: Option<Span> where default = "200ms" => JITTER_BUFFERS,
         /// Whether receivers conceal lost frames (G.711 Appendix I).
         concealment: bool = true,
     }
@@ -185,8 +184,8 @@ keys! {
         pause: Span = WebConfig::default().pause,
         /// Whether the page's script comes from the cache, as in the guideline, or is fetched.
         script: Script = Script::Cached,
-        /// The congestion control of both ends; `cubic` by default.
-        congestion_control: Option<String>,
+        /// The congestion control of both ends.
+        congestion_control: Option<String> where default = "cubic",
         /// The initial congestion window, segments; 3 was common when the guideline was written.
         initial_window: u32 = WebConfig::default().initial_window => 1..=100,
     }
@@ -225,8 +224,8 @@ keys! {
         player: Player = Player::Bb,
         /// Video that the player buffers, at most.
         buffer: Span = VideoConfig::default().buffer => VIDEO_BUFFERS,
-        /// The congestion control of the server; `cubic` by default.
-        congestion_control: Option<String>,
+        /// The congestion control of the server.
+        congestion_control: Option<String> where default = "cubic",
     }
 }
 
@@ -277,9 +276,8 @@ keys! {
     pub(super) struct CloudGameKeys {
         /// Rate of the video, payload above UDP; with `l4s` the highest.
         rate: Rate = CloudGameConfig::default().rate => RATES,
-        /// The lowest rate of the encoder with `l4s`, 100kbit to `rate`; by default a fifth of
-        /// `rate`.
-        min_rate: Option<Rate>,
+        /// The lowest rate of the encoder with `l4s`, 100kbit to `rate`.
+        min_rate: Option<Rate> where default = "a fifth of rate",
         /// Time for sampling, rendering, encoding, decoding and display, which is added to every
         /// input-to-photon delay.
         processing: Span = CloudGameConfig::default().processing => Span::ZERO..=MAX_PROCESSING,

@@ -50,14 +50,14 @@ impl Section for Activity {
 keys! {
     #[derive(Default)]
     pub(super) struct ActivityKeys {
-        /// Start after the start of the ramp; 0s by default.
-        pub start: Option<Span>,
+        /// Start after the start of the ramp.
+        pub start: Option<Span> where default = "0s",
         /// The longest random delay of each flow's start, drawn from the trial's seed, so that
-        /// repeats differ. By default 1s in a scenario with several repeats that names no
-        /// `start_jitter`, no conditions to draw and no start or end of this flow; else 0s.
-        pub start_jitter: Option<Span> => Span::ZERO..=MAX_START_JITTER,
-        /// End after the start of the ramp; by default at the end of the load phase.
-        pub stop: Option<Span>,
+        /// repeats differ. Without this key it is 1s in a scenario with several repeats that names
+        /// no `start_jitter`, no conditions to draw and no start or end of this flow.
+        pub start_jitter: Option<Span> where default = "0s" => Span::ZERO..=MAX_START_JITTER,
+        /// End after the start of the ramp.
+        pub stop: Option<Span> where default = "end of the load phase",
     }
 }
 

@@ -23,10 +23,10 @@ keys! {
         client: Vec<String>,
         /// Program and arguments at the server, started before the client's: `["iperf3", "-s"]`.
         server: Vec<String> = Vec::new(),
-        /// Start of the client's command after the start of the ramp; 0s by default.
-        start: Option<Span>,
+        /// Start of the client's command after the start of the ramp.
+        start: Option<Span> where default = "0s",
         /// When the client's command is stopped if it still runs, after the start of the ramp.
-        stop: Option<Span>,
+        stop: Option<Span> where default = "end of the load phase",
     }
 }
 

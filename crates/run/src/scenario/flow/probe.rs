@@ -18,8 +18,8 @@ keys! {
         /// Time between two packets of one class.
         pub interval: Span = DEFAULT_INTERVAL => INTERVALS,
         /// Traffic classes that are probed side by side, `{ dscp = 45, ecn = "ect1" }`; the first
-        /// is the headline; best effort alone by default.
-        pub classes: Vec<Marking> = Vec::new(),
+        /// is the headline.
+        pub classes: Vec<Marking> where default = "best effort alone" = Vec::new(),
         /// Time after which a packet without an answer counts as lost; live only.
         pub timeout: Span = DEFAULT_TIMEOUT => TIMEOUTS,
         /// Adds a request-response probe (netperf's `UDP_RR`), which is never the headline.

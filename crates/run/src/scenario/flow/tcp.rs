@@ -23,17 +23,18 @@ keys! {
         pub ecn: bool = false,
         /// Differentiated Services codepoint of all packets.
         pub dscp: u8 = 0 => DSCPS,
-        /// Bytes in flight that the receiver accepts, at most; by default 2.5 MB, which Linux's
-        /// send buffer of 4 MiB holds; sim only.
-        pub receive_window_bytes: Option<Bytes> as "receive_window" => RECEIVE_WINDOWS,
+        /// Bytes in flight that the receiver accepts, at most; sim only.
+        pub receive_window_bytes: Option<Bytes> as "receive_window"
+            where default = "2.5 MB, which Linux's send buffer of 4 MiB holds" => RECEIVE_WINDOWS,
         /// Reports `delivery_p50`, `_p90`, `_p99` and `_max` in ms, from the first transmission of
         /// a segment to its first arrival, and `retransmitted` in %; sim only.
         pub delivery: bool = false,
         /// Prague's target round trip: flows with a shorter one behave like flows with this one; 0
-        /// to disable; 25ms by default; sim only.
-        pub rtt_target: Option<Span> => Span::ZERO..=PragueConfig::MAX_RTT_TARGET,
-        /// Rounds until Prague's target applies; 4 by default; sim only.
-        pub rtt_transition: Option<u32>,
+        /// to disable; sim only.
+        pub rtt_target: Option<Span> where default = "25ms"
+            => Span::ZERO..=PragueConfig::MAX_RTT_TARGET,
+        /// Rounds until Prague's target applies; sim only.
+        pub rtt_transition: Option<u32> where default = "4",
         pub activity: Activity [flat],
     }
 }
