@@ -103,7 +103,7 @@ fn examine_all(arguments: &[String]) -> Result<(), Error> {
 fn serve(program: &Path, folder: &Path) -> Result<(Server, u16), Error> {
     let mut command = Command::new(program);
     command.args(["serve", "--bind", "0.0.0.0", "--port", "0", "--identity", "identity"]);
-    // Whoever reaches it may use it: it ends with the table.
+    // The server accepts every client, because it ends with this program.
     command.args(["--anonymous", "--anonymous-quota", "1000GB"]).current_dir(folder);
     let mut server = Server(command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?);
     let mut line = String::new();

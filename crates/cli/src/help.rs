@@ -61,7 +61,7 @@ pub fn grouped(command: Command) -> Command {
         }
     }
     if TOOLS.iter().all(|tool| command.find_subcommand(tool).is_some()) {
-        // On the line after the last group, whose end is an empty line.
+        // Removes the empty line after the last group, so that the tools follow it directly.
         text.pop();
         let _ = writeln!(text, "  {literal}{}{literal:#}  {ABOUT_TOOLS}\n", TOOLS.join(", "));
     }

@@ -128,7 +128,7 @@ fn beyond_loopback_and_without_a_token_nobody_gets_in() {
     let server = serve(home.path(), &["--token-keys", "keys", "--sessions", "1"]);
     let refused = measure(home.path(), &server, &[]);
     assert!(words(&refused.stderr).contains("a token is needed"), "{}", words(&refused.stderr));
-    // For a server that keeps its certificate elsewhere the token would be no good.
+    // The server's certificate is in another folder, so it would reject the token.
     let stray = run(&["serve", "token", "new", "--keys", "keys", "--identity", "elsewhere"]);
     assert!(words(&stray.stderr).contains("elsewhere had no certificate"));
     let token = run(&["serve", "token", "new", "--keys", "keys"]);

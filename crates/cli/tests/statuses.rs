@@ -234,7 +234,7 @@ fn a_reader_that_has_enough_is_no_failure() {
         let mut first = [0; 1];
         let mut out = child.stdout.take().expect("a pipe");
         out.read_exact(&mut first).expect("at least one byte");
-        // More than a pipe holds is still to come, or nothing that anybody would miss.
+        // The program has more output than a pipe holds, or has already written all of it.
         drop(out);
         let output = child.wait_with_output().expect("it ends");
         let errors = String::from_utf8_lossy(&output.stderr);

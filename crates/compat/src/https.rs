@@ -30,7 +30,7 @@ pub enum PostError {
 /// Checks that [`post_json`] accepts a URL.
 ///
 /// # Errors
-/// Returns [`PostError::Url`] if it does not.
+/// Returns [`PostError::Url`] if [`post_json`] would reject the URL.
 pub fn check_url(url: &str) -> Result<(), PostError> {
     host_of(url).map(|_| ()).ok_or(PostError::Url)
 }

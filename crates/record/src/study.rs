@@ -453,7 +453,8 @@ mod tests {
 
     #[test]
     fn a_run_that_does_not_fit_is_left_out_whole_and_counted() {
-        // A run has 12 samples; those of the ramp must fit although they are not stored.
+        // A run has 12 samples, which must fit together with the ramp's, although the ramp's are
+        // not stored.
         let mut pools = StudyPools { capacity: 24, ..StudyPools::default() };
         for day in 0..4 {
             add(&mut pools, (1, day, "a"), 10, [(10, &[20, 20]), (10, &[110, 110])]);

@@ -130,7 +130,7 @@ fn options_for(fingerprint: &str) -> ConnectOptions {
     }
 }
 
-/// Gets into a state, says so on stdout, and waits to be killed.
+/// Connects as far as `state`, prints that on stdout, and waits to be killed.
 fn client(state: &str, server: SocketAddr, fingerprint: &str) {
     let mut raw = None;
     let (mut remote, mut flow) = (None, None);

@@ -136,7 +136,7 @@ pub struct Remains {
     pub redirect: bool,
     /// The ingress queue is there, and no filter of others uses it.
     pub idle_ingress: bool,
-    /// The device behind which received packets are shaped exists.
+    /// The intermediate device that shapes received packets exists.
     pub ifb: bool,
 }
 

@@ -23,7 +23,7 @@ pub enum Unrestorable {
     Child { kind: String, parent: String },
 }
 
-/// Returns the commands that make the queues of `device` those of `tree`, whose first is the root.
+/// Returns the commands that set the queues of `device` to `tree`, whose first entry is the root.
 ///
 /// # Errors
 /// Returns the first queue that cannot be restored.

@@ -71,7 +71,8 @@ const AGENT: Package = Package {
     options: "etc/default/underload-agent",
 };
 
-/// Readable by root alone: an unused enrolment code in it would make any reader this device.
+/// Only root may read the file: with an unused enrolment code in it, any reader could enrol as
+/// this device.
 const OPTIONS_MODE: u32 = 0o600;
 
 /// Shells, and the parts of their completion files' paths before and after the program's name.

@@ -46,7 +46,7 @@ fn log_of(q32: u64) -> Option<u32> {
     (1..=LOG_MAX).find(|log| (1_u64 << (32 - log)).abs_diff(q32) <= HALF_MILLIONTH_Q32)
 }
 
-/// Returns a burst of which `tc` makes this weight, far from those that give another one.
+/// Returns a burst that `tc` converts to this weight, in the middle of the bursts that give it.
 fn burst(log: u32, min: u64, packet: u64) -> Option<u64> {
     let least = min.div_ceil(packet).max(1);
     let most = min / packet + (1 << log) + 2;

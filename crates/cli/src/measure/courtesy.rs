@@ -31,7 +31,7 @@ const DAY_MINUTES: i16 = 24 * 60;
 /// How long the interface is observed before a measurement, and between two looks at a busy line.
 const OBSERVED: Duration = Duration::from_secs(5);
 const BUSY_PAUSE: Duration = Duration::from_mins(1);
-/// Between two looks at the file of a pause, and at the budget, which another process may free.
+/// Time between two checks of the pause file, and of the budget, which another process may free.
 const LOOK_PAUSE: Duration = Duration::from_secs(5);
 
 /// Parses `18:00-23:00` or `22:00-06:00`.
@@ -186,7 +186,7 @@ impl Courtesy {
         if !self.has_budget() {
             return Ok(Ok(Grant { bytes_max: None, _lock: None }));
         }
-        // A file of its own, because each step of the account locks the directory.
+        // A separate file, because each step of the account locks the directory.
         let lock = match disk::lock_directory(&directory.join(LOCKED), Duration::ZERO) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 let why = "another process measures within this budget".to_owned();

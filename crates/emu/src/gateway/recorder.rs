@@ -90,8 +90,7 @@ pub struct Reading {
     pub backlog: Backlog,
     /// Packets written to the far device since the start.
     pub delivered: u64,
-    /// Those of them that were later than the limit of a valid trial, which allows one in a
-    /// hundred.
+    /// Delivered packets later than the limit of a valid trial, which allows one in a hundred.
     pub late: u64,
 }
 

@@ -127,7 +127,7 @@ pub struct Usage {
 }
 
 const HOUR_MS: u64 = 3_600_000;
-/// Entries of a day: the present hour and the 24 before, the oldest of which is partly in the day.
+/// Hours that overlap the last 24 hours: the present hour and the 24 before it.
 const HOURS: usize = 25;
 const DAYS: usize = 31;
 

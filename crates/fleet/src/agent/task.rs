@@ -18,7 +18,7 @@ pub struct Local {
     pub is_busy: bool,
 }
 
-/// A task, with the news that it ends with.
+/// A task; each variant names the news that reports its end.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Task {
     /// Waits, and calls [`super::Agent::next`] again at `until`.

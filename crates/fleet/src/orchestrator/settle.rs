@@ -195,7 +195,7 @@ pub(super) fn settle(
 }
 
 impl Orchestrator {
-    /// Makes the outcomes of silent devices, and frees expired leases; to be called every few
+    /// Records the outcomes of silent devices' runs, and frees expired leases; called every few
     /// seconds. Returns the number of devices: if it is `limit`, there may be more.
     pub fn settle(
         &self,

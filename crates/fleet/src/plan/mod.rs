@@ -128,7 +128,7 @@ impl Step {
         self.duration.as_nanos() / self.interval.as_nanos().max(1) + 1
     }
 
-    /// Number of readings of its load's round trips.
+    /// Number of readings of the load's own round trips.
     pub fn readings(&self) -> u64 {
         if self.kind == Kind::Latency {
             return 0;

@@ -136,7 +136,7 @@ fn bar_width_ms(range: Range) -> f64 {
     round.into_iter().find(|width| *width >= least).unwrap_or(least)
 }
 
-/// Bars of equal width, the first at a multiple of it.
+/// Bars of equal width; the first begins at a multiple of the width.
 #[derive(Debug, Clone, Copy)]
 struct Bars {
     from_ms: f64,

@@ -171,7 +171,7 @@ const NOT_SENT_BYTES: u32 = 128 << 10;
 pub fn keep_little_unsent(socket: &socket2::SockRef<'_>) -> std::io::Result<()> {
     #[cfg(target_os = "linux")]
     return socket.set_tcp_notsent_lowat(NOT_SENT_BYTES);
-    // Elsewhere the send buffer is the limit.
+    // Other systems can only limit the send buffer.
     #[cfg(not(target_os = "linux"))]
     return socket.set_send_buffer_size(NOT_SENT_BYTES as usize);
 }

@@ -245,7 +245,7 @@ mod tests {
         let at = |ms: u64| RoundTrip { time_ns: ms * 1_000_000, rtt_us: 8_000 + ms as u32 };
         let mut log = FlowLog::default();
         note_block(&opened, &head(130, Some(&[at(100), at(110), at(120)])), &mut log);
-        // A stale block, then one of a server that repeats and reorders its readings.
+        // The first block is stale; the second repeats and reorders its readings.
         note_block(&opened, &head(130, Some(&[at(100), at(110)])), &mut log);
         note_block(&opened, &head(150, Some(&[at(140), at(110), at(140)])), &mut log);
         let times: Vec<u64> =

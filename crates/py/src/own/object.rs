@@ -34,7 +34,7 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Watches the objects of what `stop` ends.
+    /// Watches Python objects. A fault of one sets `stop`, which ends the run.
     pub fn new(stop: &Arc<AtomicBool>) -> Arc<Self> {
         Arc::new(Self { stop: Arc::clone(stop), ..Self::default() })
     }

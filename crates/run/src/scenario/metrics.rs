@@ -283,7 +283,7 @@ mod tests {
         });
         assert_eq!(metrics.own, recorded.collect());
         assert!(metrics.own.len() > 60, "{:?}", metrics.own);
-        // Those of a link whose rate varies.
+        // Metrics that only a link with a varying rate has.
         let needs_more = |name: &str| name.contains("queuing") || name.starts_with("power");
         let plain = metric_names().into_iter().map(|(name, _)| name);
         let plain: Vec<String> = plain.filter(|name| !needs_more(name)).collect();

@@ -147,7 +147,7 @@ impl Account {
 
     /// Returns a suitable size for [`Account::take`].
     pub(crate) fn take_bytes(&self, direction: Direction) -> u64 {
-        // The rest of the volume shall be usable to the last byte.
+        // At most the rest of the volume, so that its last bytes can be used too.
         let left = self.bytes_left.load(Ordering::Relaxed).max(1);
         self.allowance(direction).take_bytes().min(left)
     }

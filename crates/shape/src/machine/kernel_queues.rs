@@ -22,7 +22,7 @@ use crate::tree::Qdisc;
 
 /// The number of a BPF queue at the root of a device: `uk` in ASCII.
 const HANDLE: &str = "756b:";
-/// The types of the running kernel.
+/// The type information (BTF) of the running kernel.
 const TYPES: &str = "/sys/kernel/btf/vmlinux";
 /// A function of the kernel that only BPF queues call.
 const KFUNC: &[u8] = b"bpf_qdisc_skb_drop";

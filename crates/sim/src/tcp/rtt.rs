@@ -143,7 +143,7 @@ mod tests {
         assert_eq!(min_after(401 * second, 40), 40);
     }
 
-    /// `tcp_rtt_estimator` of Linux, by hand.
+    /// Expected values computed by hand after `tcp_rtt_estimator` of Linux.
     #[test]
     fn the_variation_follows_the_rounds_of_linux() {
         let mut rtt = RttEstimator::new();

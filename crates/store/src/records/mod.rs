@@ -37,13 +37,13 @@ pub(crate) struct TrialsIn {
     count: usize,
 }
 
-/// The key that only `run.json` of such a run has.
+/// The key that only `run.json` of a run has whose trials are in another file.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Apart {
     pub(crate) trials_in: TrialsIn,
 }
 
-/// The content of `run.json` of such a run.
+/// The content of `run.json` of a run whose trials are in another file.
 #[derive(Debug, Serialize)]
 struct Head<'a> {
     #[serde(flatten)]

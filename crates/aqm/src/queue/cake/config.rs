@@ -16,7 +16,7 @@ pub struct CakeConfig {
     pub tins: Tins,
     /// How packets are grouped into flows, and which hosts get equal shares.
     pub isolation: Isolation,
-    /// The round trip that senders are expected to have.
+    /// Expected round trip of the senders.
     pub rtt: Span,
     pub memory_bytes: u64,
     /// Whether the protected link is in front of this queue: drops are charged too.

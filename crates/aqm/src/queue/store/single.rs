@@ -52,8 +52,8 @@ pub enum Overflow {
     /// The arrival is dropped.
     #[default]
     Tail,
-    /// As many of the oldest as necessary. An arrival larger than the byte limit empties the queue
-    /// and is dropped itself (as Mahimahi's `drophead` does).
+    /// Drops as many of the oldest packets as necessary. An arrival larger than the byte limit
+    /// empties the queue and is dropped itself (as Mahimahi's `drophead` does).
     Head,
 }
 

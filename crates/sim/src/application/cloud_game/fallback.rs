@@ -58,7 +58,7 @@ const MOST_VOTES: i32 = 10;
 mod tests {
     use super::*;
 
-    /// The state after a vote every 25 ms on marks at each of these depths.
+    /// Returns the state after `rounds` votes, one each 25 ms, on marks at each depth, us.
     fn after(depths: &[(u64, u64)]) -> Fallback {
         let mut fallback = Fallback::new();
         let mut now = Time::from_secs(1);
