@@ -596,6 +596,57 @@ fn a_bloated_modem_is_cured() {
     assert!(after.iter().all(|added| *added <= 10), "{out}");
 }
 
+/// Measures before and after, applies what is suggested, and ends a search in three ways.
+#[test]
+fn what_is_suggested_mends_a_bloated_modem_and_a_search_that_ends_early_leaves_nothing() {
+    let test =
+        "what_is_suggested_mends_a_bloated_modem_and_a_search_that_ends_early_leaves_nothing";
+    let Some(kernel) = guest::kernel(test) else { return };
+    let script = format!(
+        "program={PROGRAM_PATH}\n{BLOATED_MODEM}{SEARCHES}\
+         suggest --save /run/unit > /run/said 2> /run/notes || cat /run/said /run/notes\n\
+         cat /run/said /run/unit\nsame whole\n\
+         eval \"$(sed -n 's/^  sudo \\(underload shape apply .*\\)/\\1 --yes/p' /run/said)\"\n\
+         measure\nunderload shape off\nsame off\n\
+         begin\nkill -TERM $search\nwait $search\nsame Ctrl-C\n\
+         begin\nkill -KILL $search\nwait $search\nsleep 3\nsame kill\n\
+         begin\nip link del v0\nwait $search\ntail -1 /run/notes\nip link | grep ifb-u\n\
+         ls /run/underload\n"
+    );
+    let out = in_guest(&kernel, &script);
+    eprintln!("{out}");
+    for way in ["down", "up"] {
+        let line = out.lines().find(|line| line.starts_with(&format!("{way} ")));
+        let line = line.unwrap_or_else(|| panic!("{way}: {out}"));
+        let added = added_ms(&line.replace("the load adds", "The load adds"));
+        assert!(added.len() == 2 && added[0] > 150 && added[1] <= 12, "{line}");
+        assert!(line.contains("; shaped to "), "{line}");
+    }
+    assert!(out.contains("  sudo underload shape apply --dev v0 --up "), "{out}");
+    assert!(out.contains("[Install]\nWantedBy=sys-subsystem-net-devices-v0.device"), "{out}");
+    let applied = &out[out.find("\nwhole: as before\n").expect("the search ended")..];
+    assert!(applied.contains("v0: shaped by cake, up "), "{applied}");
+    let after = added_ms(applied);
+    assert!(after.len() == 2 && after.iter().all(|added| *added <= 12), "{applied}");
+    for end in ["off", "Ctrl-C", "kill"] {
+        assert!(out.contains(&format!("\n{end}: as before\n")), "{end}: {out}");
+    }
+    let last = out.lines().rev().nth(1).expect("lines");
+    assert!(last.starts_with("error: "), "nothing is left of the device: {out}");
+}
+
+/// Shell functions that start a search and compare the network with what it was before.
+const SEARCHES: &str = "
+state() { tc -j -d qdisc show; tc -j filter show dev v0 ingress; ip -j link; }
+state > /run/before
+suggest() { \"$program\" shape suggest 10.0.1.2 --dev v0 --queue cake \"$@\"; }
+same() { state > /run/now; cmp -s /run/before /run/now && echo \"$1: as before\" || \
+  { echo \"$1: differs\"; cat /run/now; }; ls /run/underload; }
+begin() { \"$program\" shape suggest 10.0.1.2 --dev v0 --queue cake --duration 1s > /run/said \
+  2> /run/notes & search=$!; until grep -q trying /run/notes; do sleep 0.1; done; sleep 1
+  underload shape show | grep -q 'or with the command' || echo 'nothing is tried'; }
+";
+
 #[test]
 fn a_line_that_becomes_slower_is_followed() {
     let Some(kernel) = guest::kernel("a_line_that_becomes_slower_is_followed") else { return };

@@ -9,6 +9,7 @@
 //! | [`tree`] | the queues of a device, as `tc -j` prints them |
 //! | [`judge`] | whether the queues of a device may be replaced, and could be restored |
 //! | [`auto`] | the rate of a direction of a line that varies |
+//! | [`suggest`] | rates and queue of a line, from measurements behind several of them |
 //! | [`plan`] | the commands that shape a device, in an order that never cuts it off |
 //! | [`restore`] | the commands that bring back recorded queues |
 //! | [`record`] | what stood before, and when the change is undone |
@@ -26,6 +27,7 @@ pub mod plan;
 pub mod record;
 pub mod request;
 pub mod restore;
+pub mod suggest;
 pub mod tree;
 
 /// A program with its arguments.

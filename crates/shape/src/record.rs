@@ -46,6 +46,8 @@ pub enum Phase {
     Applying { since_ms: u64 },
     /// All commands ran, and the change is undone at the deadline.
     Pending { deadline_ms: u64 },
+    /// As `Pending`, and undone as soon as the process that applied it ends.
+    Temporary { deadline_ms: u64 },
     /// The user confirmed the change.
     Confirmed,
 }
@@ -130,7 +132,7 @@ pub enum Action {
 pub fn watch(phase: Option<Phase>, is_applier_alive: bool, now_ms: u64) -> Action {
     match phase {
         None | Some(Phase::Confirmed) => Action::Leave,
-        Some(Phase::Applying { .. }) if !is_applier_alive => Action::Undo,
+        Some(Phase::Applying { .. } | Phase::Temporary { .. }) if !is_applier_alive => Action::Undo,
         Some(Phase::Applying { since_ms }) => {
             if now_ms >= since_ms.saturating_add(APPLYING_MAX_MS) {
                 Action::Undo
@@ -138,12 +140,8 @@ pub fn watch(phase: Option<Phase>, is_applier_alive: bool, now_ms: u64) -> Actio
                 Action::Wait
             }
         }
-        Some(Phase::Pending { deadline_ms }) => {
-            if now_ms >= deadline_ms {
-                Action::Undo
-            } else {
-                Action::Wait
-            }
+        Some(Phase::Pending { deadline_ms } | Phase::Temporary { deadline_ms }) => {
+            if now_ms >= deadline_ms { Action::Undo } else { Action::Wait }
         }
     }
 }
@@ -154,6 +152,8 @@ pub fn is_abandoned(phase: Phase, now_ms: u64) -> bool {
     match phase {
         Phase::Confirmed => false,
         Phase::Applying { .. } => true,
-        Phase::Pending { deadline_ms } => now_ms >= deadline_ms.saturating_add(LATE_MS),
+        Phase::Pending { deadline_ms } | Phase::Temporary { deadline_ms } => {
+            now_ms >= deadline_ms.saturating_add(LATE_MS)
+        }
     }
 }

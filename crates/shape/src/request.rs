@@ -215,6 +215,12 @@ impl Overhead {
         Err(format!("expected {names}, or at most 256B{}", meant.unwrap_or_default()))
     }
 
+    /// Returns what [`Overhead::parse`] accepts for this overhead.
+    pub fn name(self) -> String {
+        let kind = LINE_KINDS.iter().find(|kind| kind.overhead == self);
+        kind.map_or_else(|| format!("{}B", self.bytes), |kind| kind.name.to_owned())
+    }
+
     /// Whether the line adds anything.
     pub fn is_some(self) -> bool {
         self != Self::NONE

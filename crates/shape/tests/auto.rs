@@ -3,6 +3,8 @@
 #[path = "../examples/followed_lines/course.rs"]
 #[expect(dead_code, reason = "the example needs more rules and results")]
 mod course;
+#[path = "lines/suggest.rs"]
+mod suggest;
 
 use proptest::prelude::*;
 use underload_aqm::rate::Rate;

@@ -160,6 +160,11 @@ fn nobody_confirms_and_the_change_is_undone() {
     assert_eq!(watch(Some(pending), false, 30_999), Action::Wait, "a closed terminal");
     assert_eq!(watch(Some(pending), true, 31_000), Action::Undo);
     assert_eq!(watch(Some(Phase::Confirmed), false, 99_000), Action::Leave);
+    let temporary = Phase::Temporary { deadline_ms: 31_000 };
+    assert_eq!(watch(Some(temporary), true, 30_999), Action::Wait);
+    assert_eq!(watch(Some(temporary), true, 31_000), Action::Undo);
+    assert_eq!(watch(Some(temporary), false, 5), Action::Undo, "its process was killed");
+    assert!(!is_abandoned(temporary, 33_999) && is_abandoned(temporary, 34_000));
     assert_eq!(watch(None, true, 2_000), Action::Leave, "undone by another process");
     assert!(is_abandoned(applying, 1_001), "the caller has the applier's lock");
     assert!(!is_abandoned(pending, 31_001), "its watcher is about to undo it");

@@ -89,18 +89,8 @@ pub struct Arguments {
     #[arg(long, value_name = "DOWN/UP", value_parser = tier)]
     #[arg(hide_short_help = true)]
     pub tier: Option<Tier>,
-    /// How to verify the server: first-use (as SSH does), its fingerprint (sha256:...), or a PEM
-    /// file with its certificate.
-    #[arg(long, value_name = "TRUST", default_value = "first-use")]
-    #[arg(hide_short_help = true)]
-    pub trust: String,
-    /// A file whose first line is a token for the server.
-    #[arg(long, value_name = "FILE")]
-    pub token_file: Option<PathBuf>,
-    /// How long to wait while the server is busy [default: 0s].
-    #[arg(long, value_name = "TIME", value_parser = duration)]
-    #[arg(hide_short_help = true)]
-    pub wait: Option<Duration>,
+    #[command(flatten)]
+    pub server: ServerOptions,
     /// Repeats the measurement, with this time between two starts; --out is the directory of all
     /// runs [default: runs/history]. To M-Lab's servers, TIME is the mean of random pauses, as
     /// M-Lab requires, and at least 6h.
@@ -157,8 +147,6 @@ pub struct Arguments {
     /// watches this interface.
     #[arg(long, value_name = "NAME")]
     pub dev: Option<String>,
-    #[command(flatten)]
-    pub family: FamilyOptions,
     /// The run directory, which must not contain a run [default: runs/measure-PRESET-TIME].
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
@@ -175,6 +163,45 @@ pub struct Arguments {
     /// Opens the report in a browser.
     #[arg(long, conflicts_with = "every")]
     pub open: bool,
+}
+
+/// How to reach a host with `underload serve`; all commands that measure share these options.
+#[derive(Debug, Clone, Args)]
+pub struct ServerOptions {
+    /// How to verify the server: first-use (as SSH does), its fingerprint (sha256:...), or a PEM
+    /// file with its certificate.
+    #[arg(long, value_name = "TRUST", default_value = "first-use")]
+    #[arg(hide_short_help = true)]
+    pub trust: String,
+    /// A file whose first line is a token for the server.
+    #[arg(long, value_name = "FILE")]
+    token_file: Option<PathBuf>,
+    /// How long to wait while the server is busy [default: 0s].
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    #[arg(hide_short_help = true)]
+    wait: Option<Duration>,
+    #[command(flatten)]
+    pub family: FamilyOptions,
+}
+
+impl ServerOptions {
+    /// Returns a request to measure against `host`, without label, budget or interface.
+    pub fn request(&self, host: &str, preset: Preset, knobs: Knobs) -> Request {
+        Request {
+            host: host.to_owned(),
+            preset,
+            knobs,
+            tier: None,
+            trust: self.trust.clone(),
+            token_file: self.token_file.clone(),
+            wait: self.wait,
+            family: self.family.family(),
+            keep_address: false,
+            interface: None,
+            bytes_max: None,
+            label: String::new(),
+        }
+    }
 }
 
 /// The address families that may be used.
@@ -222,11 +249,11 @@ impl Arguments {
             ("--idle", self.idle.is_some()),
             ("--interval", self.interval.is_some()),
             ("--tier", self.tier.is_some()),
-            ("--token-file", self.token_file.is_some()),
-            ("--wait", self.wait.is_some()),
+            ("--token-file", self.server.token_file.is_some()),
+            ("--wait", self.server.wait.is_some()),
             ("--dev", self.dev.is_some()),
-            ("--ipv4", self.family.ipv4),
-            ("--ipv6", self.family.ipv6),
+            ("--ipv4", self.server.family.ipv4),
+            ("--ipv6", self.server.family.ipv6),
         ];
         if let Some((name, _)) = given.into_iter().find(|(_, is_given)| *is_given) {
             bail!("{name}: only accepted for `underload serve`, which {} is not", self.host);
@@ -255,28 +282,22 @@ impl Arguments {
             packet_bytes: UDP_PACKET_BYTES,
             burst_packets: self.burst,
         });
+        let knobs = Knobs {
+            congestion_control: self.congestion_control.clone(),
+            directions,
+            flows: self.flows,
+            udp,
+            duration: self.duration,
+            idle: self.idle,
+            interval: self.interval,
+            classes: self.classes.clone(),
+        };
         Request {
-            host: self.host.clone(),
-            preset: self.preset.unwrap_or(Preset::Quick),
-            knobs: Knobs {
-                congestion_control: self.congestion_control.clone(),
-                directions,
-                flows: self.flows,
-                udp,
-                duration: self.duration,
-                idle: self.idle,
-                interval: self.interval,
-                classes: self.classes.clone(),
-            },
             tier: self.tier,
-            trust: self.trust.clone(),
-            token_file: self.token_file.clone(),
-            wait: self.wait,
-            family: self.family.family(),
             keep_address: self.keep_address,
             interface: self.dev.clone(),
-            bytes_max: None,
             label: self.label.clone().unwrap_or_default(),
+            ..self.server.request(&self.host, self.preset.unwrap_or(Preset::Quick), knobs)
         }
     }
 }

@@ -28,7 +28,7 @@ use underload_terminal::console;
 use underload_terminal::exit::OrBadInput;
 use underload_terminal::interrupt::Interrupt;
 
-pub use arguments::{Arguments, FamilyOptions};
+pub use arguments::{Arguments, FamilyOptions, ServerOptions};
 pub use courtesy::local_zone;
 
 use keep::Keeper;
@@ -93,9 +93,7 @@ fn once(
         Kind::Ndt7 => Box::new(ndt7::Ndt7::open(arguments)?),
         Kind::Responsiveness => Box::new(responsiveness::Nq::open(arguments)?),
     };
-    let plan = test.plan();
-    let directory = refuse_occupied(place.create(&plan.name, new_record(&request, &plan)))?;
-    let measured = measure(test, directory, interrupt)?;
+    let measured = stored(test, &request, place, interrupt)?;
     if let Some(series) = series {
         series.add_moved(measured.findings.iter().map(|finding| finding.moved_bytes).sum());
     }
@@ -108,6 +106,30 @@ fn once(
     let is_answered = measured.has_verdict() || measured.is_uncertain();
     measured.into_result(interrupt)?;
     if is_answered { Ok(()) } else { Err(anyhow!(NO_VERDICT)) }
+}
+
+/// Measures a line through a session at `underload serve`, and stores the run.
+#[cfg(shaping)]
+pub fn line(
+    request: &Request,
+    place: Place<'_>,
+    interrupt: &Interrupt,
+) -> anyhow::Result<Measured> {
+    let mut view = View::new();
+    let session = Session::open(request, &mut view, interrupt)?;
+    stored(Box::new(session), request, place, interrupt)
+}
+
+/// Runs a test in a new run directory.
+fn stored(
+    test: Box<dyn Test + '_>,
+    request: &Request,
+    place: Place<'_>,
+    interrupt: &Interrupt,
+) -> anyhow::Result<Measured> {
+    let plan = test.plan();
+    let directory = refuse_occupied(place.create(&plan.name, new_record(request, &plan)))?;
+    measure(test, directory, interrupt)
 }
 
 /// Writes `findings.json` and the report; prints table and verdict, or one JSON document.

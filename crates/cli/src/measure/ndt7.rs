@@ -140,7 +140,7 @@ pub struct Ndt7<'a> {
 impl<'a> Ndt7<'a> {
     /// Locates the servers without connecting to them.
     pub fn open(arguments: &'a Arguments) -> anyhow::Result<Self> {
-        let trust = trust(&arguments.trust)?;
+        let trust = trust(&arguments.server.trust)?;
         if is_public(arguments) {
             remember_test()?;
         }

@@ -48,7 +48,7 @@ pub struct Nq<'a> {
 impl<'a> Nq<'a> {
     /// Requests the server's configuration.
     pub fn open(arguments: &'a Arguments) -> anyhow::Result<Self> {
-        let client = NqClient::open(&arguments.host, trust(&arguments.trust)?)?;
+        let client = NqClient::open(&arguments.host, trust(&arguments.server.trust)?)?;
         Ok(Self { arguments, client, directions: directions(arguments), results: Vec::new() })
     }
 }

@@ -1,7 +1,7 @@
 //! `underload shape apply` and `underload shape write`.
 
+use std::fmt::Write as _;
 use std::io::{self, BufRead as _, IsTerminal as _};
-use std::path::Path;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use clap::Args;
 use underload_aqm::config::Spec;
 use underload_aqm::rate::Rate;
 use underload_shape::machine::{
-    ApplyError, Confirmation, Session, Settings, Snapshot, SnapshotError, Standing,
+    ApplyError, Confirmation, Lasts, Session, Settings, Snapshot, SnapshotError, Standing,
 };
 use underload_shape::permanent::Format;
 use underload_shape::plan;
@@ -20,7 +20,7 @@ use underload_terminal::exit::OrBadInput as _;
 use underload_terminal::interrupt::Interrupt;
 use underload_terminal::quantity;
 
-use super::require_rights;
+use super::{require_rights, watcher};
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -89,9 +89,9 @@ pub(super) struct Queueing {
     overhead: Overhead,
 }
 
-/// The options that `apply` and `write` share.
+/// The options that `apply`, `trial` and `write` share.
 #[derive(Debug, Args)]
-struct Shaping {
+pub(super) struct Shaping {
     /// The device that leads to the access line, such as eth0 or ppp0.
     #[arg(long, value_name = "DEV")]
     dev: String,
@@ -106,7 +106,8 @@ struct Shaping {
 }
 
 impl Shaping {
-    fn request(&self) -> anyhow::Result<Request> {
+    /// Returns the request, if it can be met on some device.
+    pub(super) fn request(&self) -> anyhow::Result<Request> {
         let [up, down] = [self.up, self.down].map(|rate| rate.map(Rate::from_bits_per_second));
         self.queueing.request(&self.dev, up, down)
     }
@@ -138,9 +139,8 @@ impl Change {
     ) -> anyhow::Result<()> {
         let settings = Settings {
             may_replace: self.replace,
-            confirm_within: (!self.yes).then_some(self.within),
-            // The name of the program's file may be another program's by now.
-            watcher: (Path::new("/proc/self/exe"), &["shape", "watch"]),
+            lasts: if self.yes { Lasts::Confirmed } else { Lasts::UnlessConfirmed(self.within) },
+            watcher: watcher(),
         };
         let confirmation = applied(session.apply(request, settings))?;
         for device in &confirmation.cleaned {
@@ -215,7 +215,7 @@ fn wait(
                 );
                 is_announced = true;
             }
-            Standing::Pending { .. } => {}
+            Standing::Pending { .. } | Standing::Temporary { .. } => {}
         }
         if interrupt.is_requested() {
             session.undo_unless_changed(&confirmation.record)?;
@@ -258,8 +258,21 @@ fn summary(request: &Request) -> String {
     format!("{}: shaped by {}, {rates}", request.device, request.queue)
 }
 
+/// Returns the command that shapes the device as requested.
+pub(super) fn command_line(request: &Request) -> String {
+    let mut text = format!("sudo underload shape apply --dev {}", request.device);
+    for (way, rate) in request.rates() {
+        let _ = write!(text, " --{way} {rate}");
+    }
+    let _ = write!(text, " --queue {}", request.queue);
+    if request.overhead.is_some() {
+        let _ = write!(text, " --overhead {}", request.overhead.name());
+    }
+    text
+}
+
 /// Marks a request that cannot be met as bad input.
-fn applied(outcome: Result<Confirmation, ApplyError>) -> anyhow::Result<Confirmation> {
+pub(super) fn applied<T>(outcome: Result<T, ApplyError>) -> anyhow::Result<T> {
     match outcome {
         Err(ApplyError::Snapshot(error)) => known(Err(error)),
         Err(error @ (ApplyError::Request(_) | ApplyError::Refused(_))) => Err(error).or_bad_input(),
@@ -281,7 +294,7 @@ fn within(text: &str) -> Result<Duration, String> {
     if bounds.contains(&time) { Ok(time) } else { Err("expected 1s to 1h".to_owned()) }
 }
 
-fn format(text: &str) -> Result<Format, String> {
+pub(super) fn format(text: &str) -> Result<Format, String> {
     let names = || Format::ALL.iter().map(|(name, _)| *name);
     let found = Format::ALL.iter().find(|(name, _)| *name == text);
     let expected = || format!("expected {}", names().collect::<Vec<_>>().join(", "));

@@ -3,8 +3,10 @@
 mod apply;
 mod auto;
 mod show;
+mod suggest;
+mod temporary;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 use underload_shape::machine::{Session, UndoError, follow};
@@ -17,6 +19,7 @@ A change is undone after 30 s unless you confirm it, and when its process is kil
 without a network. `off` brings back the queues that were there before.
 
 Examples:
+  sudo underload shape suggest example.net --dev eth0
   sudo underload shape apply --dev eth0 --up 18mbit --down 90mbit
   underload shape show
   sudo underload shape off")]
@@ -29,6 +32,8 @@ pub struct Arguments {
 enum Action {
     /// Shapes a device, and undoes that unless it is confirmed.
     Apply(apply::Arguments),
+    /// Tries rates and queues on the line, and prints what mends it.
+    Suggest(suggest::Arguments),
     /// Follows a line whose rate varies: shapes a device, and changes the rates as it runs.
     Auto(auto::Arguments),
     /// Confirms a change, so that it is not undone.
@@ -66,6 +71,7 @@ impl DeviceArguments {
 pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     match &arguments.action {
         Action::Apply(arguments) => arguments.run(),
+        Action::Suggest(arguments) => arguments.run(),
         Action::Auto(arguments) => arguments.run(),
         Action::Confirm(arguments) => confirm(arguments.device()),
         Action::Show(arguments) => arguments.run(),
@@ -106,6 +112,12 @@ fn undone<T>(outcome: Result<T, UndoError>) -> anyhow::Result<T> {
         ) => Err(error).or_bad_input(),
         outcome => Ok(outcome?),
     }
+}
+
+/// Returns the program that watches a change, which is this one, and its arguments. The name of the
+/// program's file may be another program's by now.
+fn watcher() -> (&'static Path, &'static [&'static str]) {
+    (Path::new("/proc/self/exe"), &["shape", "watch"])
 }
 
 /// Refuses a user who may not change the queues of devices.

@@ -37,9 +37,9 @@ struct Document {
 #[derive(Debug, Serialize)]
 struct DeviceView {
     device: String,
-    /// `confirmed`, `pending`, `late` or `lost`.
+    /// `confirmed`, `pending`, `temporary`, `late` or `lost`.
     state: &'static str,
-    /// Seconds until the change is undone; only if the state is `pending`.
+    /// Seconds until the change is undone; only if the state is `pending` or `temporary`.
     undone_in_s: Option<f64>,
     queue: String,
     up: Option<Way>,
@@ -119,6 +119,7 @@ fn view(shaped: Shaped, before: Option<(Duration, &DeviceView)>) -> DeviceView {
     let (state, undone_in_s) = match standing {
         Standing::Confirmed => ("confirmed", None),
         Standing::Pending { left } => ("pending", Some(left.as_secs_f64())),
+        Standing::Temporary { left } => ("temporary", Some(left.as_secs_f64())),
         Standing::Late => ("late", None),
         Standing::Lost | Standing::Undone => ("lost", None),
     };
@@ -155,6 +156,9 @@ impl Document {
         let mut text = String::new();
         for view in &self.devices {
             let state = match view.undone_in_s {
+                Some(seconds) if view.state == "temporary" => {
+                    format!("undone in {seconds:.0} s, or with the command that measures")
+                }
                 Some(seconds) => format!("undone in {seconds:.0} s unless confirmed"),
                 None if view.state == "lost" => {
                     "its queues were removed or replaced by another program".to_owned()

@@ -10,7 +10,7 @@ mod watcher;
 
 pub use folder::FolderError;
 pub use session::{
-    ApplyError, ChangeError, Confirmation, Session, Settings, Shaped, Standing, UndoError,
+    ApplyError, ChangeError, Confirmation, Lasts, Session, Settings, Shaped, Standing, UndoError,
     sent_bytes,
 };
 pub use snapshot::{Snapshot, SnapshotError};

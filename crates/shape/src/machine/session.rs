@@ -31,10 +31,20 @@ pub struct Session {
 pub struct Settings<'a> {
     /// Replaces a shaper that underload did not set up.
     pub may_replace: bool,
-    /// The time after which the change is undone; `None` confirms it at once.
-    pub confirm_within: Option<Duration>,
+    pub lasts: Lasts,
     /// The program that watches the change, and its arguments before the path of the record.
     pub watcher: (&'a Path, &'a [&'a str]),
+}
+
+/// How long a change lasts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Lasts {
+    /// Until it is undone.
+    Confirmed,
+    /// For this time, unless it is confirmed.
+    UnlessConfirmed(Duration),
+    /// For this time, and not longer than the process that applies it.
+    WithProcess(Duration),
 }
 
 /// Why a change was not made.
@@ -114,6 +124,10 @@ pub enum Standing {
     Pending {
         left: Duration,
     },
+    /// The change is undone after this time, or when the process that applied it ends.
+    Temporary {
+        left: Duration,
+    },
     /// As [`Standing::Pending`], but nobody undid it in time.
     Late,
     Confirmed,
@@ -169,7 +183,7 @@ impl Session {
         })?;
         let outcome = run_all(&record.device, &commands)
             .and_then(|()| check_applied(&record))
-            .and_then(|()| self.finish(&mut record, settings.confirm_within));
+            .and_then(|()| self.finish(&mut record, settings.lasts));
         if let Err(error) = outcome {
             return Err(self.back_out(&record, &lock, error));
         }
@@ -177,10 +191,12 @@ impl Session {
     }
 
     /// Records that all commands ran.
-    fn finish(&self, record: &mut Record, within: Option<Duration>) -> Result<(), ApplyError> {
-        record.phase = match within {
-            Some(within) => Phase::Pending { deadline_ms: now_ms() + within.as_millis() as u64 },
-            None => Phase::Confirmed,
+    fn finish(&self, record: &mut Record, lasts: Lasts) -> Result<(), ApplyError> {
+        let after = |time: Duration| now_ms() + time.as_millis() as u64;
+        record.phase = match lasts {
+            Lasts::Confirmed => Phase::Confirmed,
+            Lasts::UnlessConfirmed(time) => Phase::Pending { deadline_ms: after(time) },
+            Lasts::WithProcess(time) => Phase::Temporary { deadline_ms: after(time) },
         };
         let device = record.device.clone();
         self.folder.write(record).map_err(|source| ApplyError::Unrecorded { device, source })
@@ -492,13 +508,13 @@ fn is_lost(shaped: &Shaped) -> bool {
 
 fn standing(phase: Phase) -> Standing {
     let now = now_ms();
+    let left = |deadline_ms: u64| Duration::from_millis(deadline_ms.saturating_sub(now));
     match phase {
         Phase::Confirmed => Standing::Confirmed,
         Phase::Applying { .. } => Standing::Pending { left: Duration::ZERO },
         phase if record::is_abandoned(phase, now) => Standing::Late,
-        Phase::Pending { deadline_ms } => {
-            Standing::Pending { left: Duration::from_millis(deadline_ms.saturating_sub(now)) }
-        }
+        Phase::Pending { deadline_ms } => Standing::Pending { left: left(deadline_ms) },
+        Phase::Temporary { deadline_ms } => Standing::Temporary { left: left(deadline_ms) },
     }
 }
 

@@ -1,0 +1,435 @@
+//! `underload shape suggest`: tries rates and queues on the real line, and chooses by one rule.
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context as _, bail, ensure};
+use clap::Args;
+use underload_aqm::config::Spec;
+use underload_aqm::rate::Rate;
+use underload_disk::{self as disk, Access};
+use underload_line::{Place, Request as Measurement};
+use underload_probe::preset::{Knobs, LoadDirections, Preset};
+use underload_record::schema::{Direction, Finding};
+use underload_report::{load, write_report};
+use underload_shape::machine::{ApplyError, Session, Snapshot, ToolError};
+use underload_shape::permanent::Format;
+use underload_shape::request::{Overhead, Request};
+use underload_shape::suggest::{
+    Choice, Limit, Next, Outcome, PASSES, Reading, SHARES_PERCENT, Search, Trial, WAYS, Ways,
+};
+use underload_terminal::console::{self, note};
+use underload_terminal::exit::{OrBadInput as _, refuse};
+use underload_terminal::interrupt::Interrupt;
+use underload_terminal::quantity::{duration, size};
+
+use super::apply::{applied, command_line, format, known};
+use super::require_rights;
+use super::temporary::Temporary;
+use crate::measure::{self, ServerOptions};
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Measures the line as it is, idle and loaded down and up. Each direction whose load adds more than
+--limit (p99 above idle) is then shaped to 95, 90, 85 and 75 % of what it carried, until two
+measurements find a share good. Later queues are tried only where they could keep a larger share.
+Each trial is undone by itself, also after Ctrl-C or a kill. Nothing is shaped in the end: the
+command that does so is printed, and the file for each start of the machine.
+
+Examples:
+  sudo underload shape suggest example.net --dev eth0
+  sudo underload shape suggest example.net --dev wan --overhead docsis --format openwrt
+  sudo underload shape suggest example.net --dev eth0 --budget 300MB --save shape-eth0.service")]
+pub struct Arguments {
+    /// A host with `underload serve`: a name or an address, with :PORT unless it is 4862.
+    host: String,
+    /// The device that leads to the access line, such as eth0 or ppp0.
+    #[arg(long, value_name = "DEV")]
+    dev: String,
+    /// Bytes that all measurements together may move.
+    #[arg(long, value_name = "SIZE", default_value = "1GB", value_parser = size)]
+    budget: u64,
+    /// Latency that the load may add.
+    #[arg(long, value_name = "TIME", default_value = "10ms", value_parser = duration)]
+    limit: Duration,
+    /// A queue to try; several are tried in their order [default: cake, fq-codel, fq-pie].
+    #[arg(long = "queue", value_name = "SPEC")]
+    queues: Vec<String>,
+    /// What the line adds to each packet, as for `apply`.
+    #[arg(long, value_name = "KIND", default_value = "none", value_parser = Overhead::parse)]
+    overhead: Overhead,
+    /// Replaces a shaper that underload did not set up while it tries.
+    #[arg(long)]
+    #[arg(hide_short_help = true)]
+    replace: bool,
+    /// The kind of the file: systemd, networkd, openwrt or tc.
+    #[arg(long, value_name = "FORMAT", default_value = "systemd", value_parser = format)]
+    format: Format,
+    /// Writes the file here instead of printing it.
+    #[arg(long, value_name = "FILE")]
+    save: Option<PathBuf>,
+    /// Length of each load [default: 5s].
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    #[arg(hide_short_help = true)]
+    duration: Option<Duration>,
+    #[command(flatten)]
+    server: ServerOptions,
+    /// The directory of all measurements [default: runs/suggest-DEV-TIME].
+    #[arg(long, value_name = "DIR")]
+    #[arg(hide_short_help = true)]
+    out: Option<PathBuf>,
+}
+
+/// The queues that are tried, the one with the fewest commands first.
+const QUEUES: [&str; 3] = ["cake", "fq-codel", "fq-pie"];
+/// After this time a trial is undone whatever happens.
+const TRIAL_MAX: Duration = Duration::from_mins(5);
+/// The longest load of a measurement, which [`TRIAL_MAX`] has to contain twice.
+const LOAD_MAX: Duration = Duration::from_mins(1);
+/// Measurements of a direction while this machine is too busy for one.
+const ATTEMPTS: usize = 3;
+/// The rate at which a queue is tried for an instant, if that of the device is unknown.
+const FAST: Rate = Rate::from_megabits_per_second(10_000);
+
+impl Arguments {
+    pub fn run(&self) -> anyhow::Result<()> {
+        let queues = self.queues()?;
+        self.check(&queues)?;
+        require_rights("suggest")?;
+        let interrupt = Interrupt::watch()?;
+        let session = Session::open()?;
+        let snapshot = known(Snapshot::take(&self.dev))?;
+        let queues = self.usable(queues, &session, &snapshot)?;
+        let folder = self.folder();
+        let mut line = Line { arguments: self, interrupt: &interrupt, folder: &folder, moved: 0 };
+        note!(
+            "{}: measured as it is, then with shapers at up to {} rates; all measurements \
+             together move at most {} (--budget)",
+            self.dev,
+            SHARES_PERCENT.len(),
+            mb(self.budget)
+        );
+        let outcome = line.search(&session, &queues);
+        line.write_page();
+        let (before, outcome) = interrupt.explain(outcome)?;
+        if !matches!(outcome, Outcome::Shape(_)) {
+            console::print(&lines(before, None))?;
+        }
+        match outcome {
+            Outcome::NothingToMend => console::print(&format!(
+                "Nothing to mend: the load adds at most {:.0} ms.\n",
+                self.limit.as_secs_f64() * 1e3
+            )),
+            Outcome::Varies => bail!(
+                "no fixed rate mends this line, because it carried less during the trials than \
+                 before: try `underload shape auto`"
+            ),
+            Outcome::WaitsElsewhere => bail!(
+                "no rate on {} mends this line: the delay stays although less is sent than the \
+                 line carries, so packets wait somewhere else (Wi-Fi, or behind the line)",
+                self.dev
+            ),
+            Outcome::Shape(choice) => self.suggest(before, &choice, &queues, &snapshot),
+        }
+    }
+
+    /// Refuses what could not be used at the end.
+    fn check(&self, queues: &[Spec]) -> anyhow::Result<()> {
+        if let Some(path) = self.save.as_deref().filter(|path| path.exists()) {
+            refuse!("--save {}: the file exists", path.display());
+        }
+        if self.limit.is_zero() || self.limit > Duration::from_secs(1) {
+            refuse!("--limit: expected up to 1s, and more than 0");
+        }
+        if self.duration.is_some_and(|load| load > LOAD_MAX) {
+            refuse!("--duration: expected at most {} s", LOAD_MAX.as_secs());
+        }
+        for queue in queues {
+            self.request(queue, [Some(FAST); 2]).check(None).or_bad_input()?;
+        }
+        self.measurement([true, true], "", 0).check().or_bad_input()
+    }
+
+    fn queues(&self) -> anyhow::Result<Vec<Spec>> {
+        let given = self.queues.iter().map(String::as_str);
+        let texts: Vec<&str> =
+            if self.queues.is_empty() { QUEUES.to_vec() } else { given.collect() };
+        let parsed = texts.into_iter().map(|text| Spec::parse(text).context("--queue"));
+        parsed.collect::<anyhow::Result<_>>().or_bad_input()
+    }
+
+    fn request(&self, queue: &Spec, [up, down]: Ways<Option<Rate>>) -> Request {
+        let (device, overhead) = (self.dev.clone(), self.overhead);
+        Request { device, up, down, queue: queue.clone(), overhead }
+    }
+
+    /// Returns the queues that this kernel has: each is in use for an instant, before anything is
+    /// sent.
+    fn usable(
+        &self,
+        queues: Vec<Spec>,
+        session: &Session,
+        snapshot: &Snapshot,
+    ) -> anyhow::Result<Vec<Spec>> {
+        let rate = snapshot.port_rate().unwrap_or(FAST);
+        let mut usable = Vec::new();
+        for queue in queues {
+            let request = self.request(&queue, [Some(rate); 2]);
+            match Temporary::apply(session, &request, self.replace, TRIAL_MAX) {
+                Ok(change) => {
+                    change.end()?;
+                    usable.push(queue);
+                }
+                Err(ApplyError::Step {
+                    source: source @ (ToolError::NoQueue { .. } | ToolError::OldTool { .. }),
+                    ..
+                }) => note!("not tried: {source}"),
+                Err(error) => return applied(Err(error)).map(|()| usable),
+            }
+        }
+        ensure!(!usable.is_empty(), "this kernel has none of the queues to try");
+        Ok(usable)
+    }
+
+    fn folder(&self) -> PathBuf {
+        let time = jiff::Timestamp::now().strftime("%Y%m%dT%H%M%SZ");
+        let new = || PathBuf::from("runs").join(format!("suggest-{}-{time}", self.dev));
+        self.out.clone().unwrap_or_else(new)
+    }
+
+    fn measurement(&self, loads: Ways<bool>, label: &str, bytes_max: u64) -> Measurement {
+        let directions = match loads {
+            [true, false] => LoadDirections::Only(Direction::Up),
+            [false, true] => LoadDirections::Only(Direction::Down),
+            _ => LoadDirections::AsPreset,
+        };
+        let knobs = Knobs { directions, duration: self.duration, ..Knobs::default() };
+        Measurement {
+            interface: Some(self.dev.clone()),
+            bytes_max: Some(bytes_max),
+            label: label.to_owned(),
+            ..self.server.request(&self.host, Preset::Quick, knobs)
+        }
+    }
+
+    /// Prints before and after, and what makes the choice permanent.
+    fn suggest(
+        &self,
+        before: Ways<Option<Reading>>,
+        choice: &Choice,
+        queues: &[Spec],
+        snapshot: &Snapshot,
+    ) -> anyhow::Result<()> {
+        let request = self.request(&queues[choice.queue], choice.rates);
+        let names = queues.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+        let mut text = lines(before, Some(choice));
+        let _ = writeln!(
+            text,
+            "The rule: the largest of 95, 90, 85 and 75 % of the goodput whose p99 under load is \
+             at most {:.0} ms above idle in {PASSES} measurements; of the queues {names} the one \
+             with the larger share, else the first.\n\nNow, until the machine restarts:\n  {}\n",
+            self.limit.as_secs_f64() * 1e3,
+            command_line(&request)
+        );
+        let file = self.format.write(&request, &snapshot.device);
+        match (file, &self.save) {
+            // The measurements are worth more than the file.
+            (Err(error), _) => {
+                let _ = writeln!(text, "No file for each start: {error}");
+            }
+            (Ok(file), Some(path)) => {
+                let saved = disk::write_new(path, file.as_bytes(), Access::Usual);
+                console::print(&text)?;
+                saved.with_context(|| format!("--save {}", path.display()))?;
+                note!("written: {}; its first lines say where it belongs", path.display());
+                return Ok(());
+            }
+            (Ok(file), None) => {
+                let _ = writeln!(text, "At each start of the machine:\n\n{}", file.trim_end());
+            }
+        }
+        console::print(&text)
+    }
+}
+
+/// The line that is measured, and what its measurements moved.
+struct Line<'a> {
+    arguments: &'a Arguments,
+    interrupt: &'a Interrupt,
+    folder: &'a Path,
+    moved: u64,
+}
+
+/// A measurement's readings, and the bytes that each direction's load moved.
+struct Measured {
+    readings: Ways<Option<Reading>>,
+    moved: Ways<u64>,
+}
+
+impl Line<'_> {
+    /// Measures the line without and with shapers until the rule has its outcome.
+    fn search(
+        &mut self,
+        session: &Session,
+        queues: &[Spec],
+    ) -> anyhow::Result<(Ways<Option<Reading>>, Outcome)> {
+        let first = self.measure([true, true], "no shaper")?;
+        let before = first.readings;
+        let added_ms = self.arguments.limit.as_secs_f64() * 1e3;
+        let mut search = Search::new(before, Limit { added_ms }, queues.len());
+        loop {
+            let trial = match search.next() {
+                Next::Done(outcome) => return Ok((before, outcome)),
+                Next::Measure(trial) => trial,
+            };
+            self.check_budget(&trial, first.moved)?;
+            let queue = &queues[trial.queue];
+            let request = self.arguments.request(queue, trial.rates);
+            let change =
+                applied(Temporary::apply(session, &request, self.arguments.replace, TRIAL_MAX))?;
+            let label = label(queue, &trial);
+            note!("trying {label}");
+            let measured = self.measure(trial.loads, &label);
+            let ended = change.end();
+            let readings = measured?.readings;
+            ended?;
+            search.add(trial, readings);
+        }
+    }
+
+    /// Measures the loaded directions, and those again for which this machine was too busy.
+    fn measure(&mut self, loads: Ways<bool>, label: &str) -> anyhow::Result<Measured> {
+        let mut found = Measured { readings: [None; 2], moved: [0; 2] };
+        for _ in 0..ATTEMPTS {
+            let missing = [0, 1].map(|way| loads[way] && found.readings[way].is_none());
+            if missing == [false, false] {
+                break;
+            }
+            self.measure_once(missing, label, &mut found)?;
+        }
+        ensure!(
+            [0, 1].into_iter().all(|way| !loads[way] || found.readings[way].is_some()),
+            "this machine was too busy for a measurement, {ATTEMPTS} times: stop what else it does"
+        );
+        Ok(found)
+    }
+
+    /// Measures once, within what is left of the budget.
+    fn measure_once(
+        &mut self,
+        loads: Ways<bool>,
+        label: &str,
+        found: &mut Measured,
+    ) -> anyhow::Result<()> {
+        let left = self.arguments.budget.saturating_sub(self.moved);
+        let request = self.arguments.measurement(loads, label, left);
+        let measured = measure::line(&request, Place::In(self.folder), self.interrupt)?;
+        for finding in &measured.findings {
+            self.moved = self.moved.saturating_add(finding.moved_bytes);
+            let Some(way) = WAYS.iter().position(|name| *name == finding.step) else { continue };
+            found.moved[way] = finding.moved_bytes;
+            if !finding.uncertain {
+                found.readings[way] = Some(self.reading(finding)?);
+            }
+        }
+        measured.write_files()?;
+        measured.into_result(self.interrupt)
+    }
+
+    /// Returns what a step found about its direction, if it is about the line.
+    fn reading(&self, finding: &Finding) -> anyhow::Result<Reading> {
+        let step = &finding.step;
+        if !finding.valid {
+            bail!("step {step} is invalid: {}", finding.invalid_because.join("; "));
+        }
+        if finding.budget_spent {
+            bail!("--budget {}: spent; nothing was chosen", mb(self.arguments.budget));
+        }
+        if finding.is_held_back() {
+            bail!("the server, not the line, limited the load {step}: choose another server");
+        }
+        let goodput = finding.goodput_up_mbit_s.or(finding.goodput_down_mbit_s);
+        let goodput = goodput.filter(|mbit| *mbit > 0.0).zip(finding.added_beside_ms());
+        let Some((mbit, added_ms)) = goodput else {
+            bail!("step {step}: too few probes were answered to judge the line");
+        };
+        Ok(Reading { goodput: Rate::from_bits_per_second((mbit * 1e6) as u64), added_ms })
+    }
+
+    /// Refuses a trial that would probably exceed the budget.
+    fn check_budget(&self, trial: &Trial, first: Ways<u64>) -> anyhow::Result<()> {
+        let loaded = first.iter().zip(trial.loads).filter(|(_, is_loaded)| *is_loaded);
+        let needed: u64 = loaded.map(|(bytes, _)| *bytes).sum();
+        let left = self.arguments.budget.saturating_sub(self.moved);
+        ensure!(
+            needed <= left,
+            "--budget {}: the next measurement takes {}, and {} are left; nothing was chosen",
+            mb(self.arguments.budget),
+            mb(needed),
+            mb(left)
+        );
+        Ok(())
+    }
+
+    /// Writes a page with all measurements. A page that fails does not hide the outcome.
+    fn write_page(&self) {
+        let runs = std::fs::read_dir(self.folder).into_iter().flatten().flatten();
+        let mut paths: Vec<PathBuf> =
+            runs.map(|entry| entry.path()).filter(|path| path.join("run.json").is_file()).collect();
+        paths.sort();
+        let paths: Vec<&Path> = paths.iter().map(PathBuf::as_path).collect();
+        if paths.is_empty() {
+            return;
+        }
+        match load(&paths)
+            .map_err(anyhow::Error::from)
+            .and_then(|runs| write_report(self.folder, &runs).map_err(anyhow::Error::from))
+        {
+            Ok(page) => note!("all measurements: {}", page.display()),
+            Err(error) => note!("no page of all measurements: {error:#}"),
+        }
+    }
+}
+
+/// Returns a line for each direction: before, and with the choice.
+fn lines(before: Ways<Option<Reading>>, choice: Option<&Choice>) -> String {
+    let mut text = String::new();
+    for (way, name) in WAYS.iter().enumerate().rev() {
+        let Some(reading) = before[way] else { continue };
+        let _ = write!(text, "{name:<5} without a shaper {}", words(&reading));
+        let chosen = choice.and_then(|choice| choice.rates[way].zip(choice.after[way]));
+        if let Some((rate, after)) = chosen {
+            let _ = write!(text, "; shaped to {rate} {}", words(&after));
+        } else if choice.is_some() {
+            text += "; stays as it is";
+        }
+        text.push('\n');
+    }
+    text
+}
+
+fn words(reading: &Reading) -> String {
+    let mbit = reading.goodput.bits_per_second() as f64 / 1e6;
+    if reading.added_ms.is_finite() {
+        format!("{mbit:.1} Mbit/s, the load adds {:.0} ms", reading.added_ms.max(0.0))
+    } else {
+        format!("{mbit:.1} Mbit/s, the load loses more than 1 % of the probes")
+    }
+}
+
+/// Returns the queue and the rates of a trial, such as `cake, down 18mbit (95 %)`.
+fn label(queue: &Spec, trial: &Trial) -> String {
+    let mut text = queue.to_string();
+    for (way, name) in WAYS.iter().enumerate().rev() {
+        if let (Some(rate), Some(percent)) = (trial.rates[way], trial.percent[way]) {
+            let _ = write!(text, ", {name} {rate} ({percent} %)");
+        }
+    }
+    text
+}
+
+/// Formats bytes as MB.
+fn mb(bytes: u64) -> String {
+    format!("{:.0} MB", bytes as f64 / 1e6)
+}

@@ -1,0 +1,220 @@
+//! Chooses rates and a queue for a line from measurements: which trial comes next, and what follows
+//! from all of them.
+//!
+//! 1. A direction is good if the p99 of the probes under load is at most a limit above the idle
+//!    median; the time of two packets is added to the limit, because slow lines need it
+//!    ([`Limit`]). A direction that is good without a shaper is not shaped.
+//! 2. The others are shaped to shares of what they carried, the largest first ([`SHARES_PERCENT`]).
+//!    A share counts if two measurements find it good ([`PASSES`]), and is given up after one that
+//!    does not.
+//! 3. The queue with the largest share in its worse direction is chosen; of two with the same share
+//!    the first one in the list. So a later queue is tried only with larger shares.
+//! 4. If even the smallest share is not good, no rate is chosen. The reason is either that the line
+//!    carried less than before, or that packets wait on another line ([`Outcome`]).
+
+use underload_aqm::rate::Rate;
+
+/// The shares of the measured goodput that are tried, percent, largest first.
+pub const SHARES_PERCENT: [u64; 4] = [95, 90, 85, 75];
+/// Measurements that have to find a share good.
+pub const PASSES: usize = 2;
+/// A line that carries less than this share of the shaper's rate, percent, has become slower. TCP
+/// reaches about 93 % through CAKE.
+const CARRIED_PERCENT: u64 = 85;
+/// Size of the packets of which two always may wait, bytes.
+const PACKET_BYTES: u64 = 1_514;
+const PACKETS: u64 = 2;
+
+/// Values of direction up and of direction down.
+pub type Ways<T> = [T; 2];
+/// The names of the directions, in the order of [`Ways`].
+pub const WAYS: Ways<&str> = ["up", "down"];
+
+/// What a measurement found about a direction that it loaded.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Reading {
+    pub goodput: Rate,
+    /// The p99 of all probes sent under load minus the idle median, ms; infinite if the percentile
+    /// is a lost probe.
+    pub added_ms: f64,
+}
+
+/// The latency that a load may add, ms, besides the time of two packets.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Limit {
+    pub added_ms: f64,
+}
+
+impl Limit {
+    /// Whether a direction with this rate is good.
+    pub fn accepts(self, reading: &Reading, rate: Rate) -> bool {
+        let packets_ms =
+            rate.time_for(PACKETS * PACKET_BYTES).map_or(0.0, |time| time.as_nanos() as f64 / 1e6);
+        reading.added_ms <= self.added_ms + packets_ms
+    }
+}
+
+/// A measurement of the line behind a shaper.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Trial {
+    /// The position of the queue in the caller's list.
+    pub queue: usize,
+    /// The share of each direction, percent; `None` leaves the direction unshaped.
+    pub percent: Ways<Option<u64>>,
+    /// The rates of these shares.
+    pub rates: Ways<Option<Rate>>,
+    /// The directions to load, one after the other.
+    pub loads: Ways<bool>,
+}
+
+/// What to do next.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Next {
+    Measure(Trial),
+    Done(Outcome),
+}
+
+/// What follows from all measurements.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Outcome {
+    /// The line is good as it is.
+    NothingToMend,
+    Shape(Choice),
+    /// No fixed rate is good: the line carried less during the trials than before.
+    Varies,
+    /// The delay stays although the line is not full: packets wait somewhere else.
+    WaitsElsewhere,
+}
+
+/// A queue and rates that were found good.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Choice {
+    pub queue: usize,
+    pub percent: Ways<Option<u64>>,
+    pub rates: Ways<Option<Rate>>,
+    /// The last reading of each direction that is shaped.
+    pub after: Ways<Option<Reading>>,
+}
+
+/// The measurements so far, and the rule.
+#[derive(Debug, Clone)]
+pub struct Search {
+    limit: Limit,
+    queues: usize,
+    /// The line without a shaper; `None` for a direction that is not judged.
+    before: Ways<Option<Reading>>,
+    trials: Vec<(Trial, Ways<Option<Reading>>)>,
+}
+
+/// What the measurements say about one queue.
+enum OfQueue {
+    Try(Trial),
+    Good(Choice),
+    /// No share that could still win is good.
+    Fails,
+}
+
+impl Search {
+    /// Begins with the measurement of the line as it is, for a list of `queues` queues.
+    pub fn new(before: Ways<Option<Reading>>, limit: Limit, queues: usize) -> Self {
+        Self { limit, queues, before, trials: Vec::new() }
+    }
+
+    /// Adds the readings of a trial.
+    pub fn add(&mut self, trial: Trial, readings: Ways<Option<Reading>>) {
+        self.trials.push((trial, readings));
+    }
+
+    /// Returns the directions that are to be shaped.
+    pub fn needs(&self) -> Ways<bool> {
+        self.before.map(|reading| reading.is_some_and(|it| !self.limit.accepts(&it, it.goodput)))
+    }
+
+    /// Returns the next trial, or the outcome.
+    pub fn next(&self) -> Next {
+        if self.needs() == [false, false] {
+            return Next::Done(Outcome::NothingToMend);
+        }
+        if self.carried_less() {
+            return Next::Done(Outcome::Varies);
+        }
+        let mut best: Option<Choice> = None;
+        for queue in 0..self.queues {
+            let above = best.map_or(0, |choice| least(choice.percent));
+            match self.of_queue(queue, above) {
+                OfQueue::Try(trial) => return Next::Measure(trial),
+                OfQueue::Good(choice) => best = Some(choice),
+                OfQueue::Fails => {}
+            }
+        }
+        Next::Done(best.map_or(Outcome::WaitsElsewhere, Outcome::Shape))
+    }
+
+    /// Returns what is known of a queue whose shares have to be above `above` percent.
+    fn of_queue(&self, queue: usize, above: u64) -> OfQueue {
+        let needs = self.needs();
+        let (mut percent, mut loads) = ([None; 2], [false; 2]);
+        for way in [0, 1].into_iter().filter(|way| needs[*way]) {
+            let is_open = |share: &u64| {
+                *share > above
+                    && self.readings(queue, way, *share).all(|it| self.is_good(way, *share, it))
+            };
+            let Some(share) = SHARES_PERCENT.into_iter().find(is_open) else {
+                return OfQueue::Fails;
+            };
+            percent[way] = Some(share);
+            loads[way] = self.readings(queue, way, share).count() < PASSES;
+        }
+        let rates = [0, 1].map(|way| Some(self.rate(way, percent[way]?)));
+        if loads != [false, false] {
+            return OfQueue::Try(Trial { queue, percent, rates, loads });
+        }
+        let after = [0, 1].map(|way| self.readings(queue, way, percent[way]?).last().copied());
+        OfQueue::Good(Choice { queue, percent, rates, after })
+    }
+
+    /// Returns the readings of a direction behind a queue at a share.
+    fn readings(&self, queue: usize, way: usize, share: u64) -> impl Iterator<Item = &Reading> {
+        let is_of = move |trial: &Trial| trial.queue == queue && trial.percent[way] == Some(share);
+        self.trials
+            .iter()
+            .filter(move |(trial, _)| is_of(trial))
+            .filter_map(move |(_, readings)| readings[way].as_ref())
+    }
+
+    fn is_good(&self, way: usize, share: u64, reading: &Reading) -> bool {
+        self.limit.accepts(reading, self.rate(way, share))
+    }
+
+    /// Returns a share of what a direction carried, in three digits.
+    fn rate(&self, way: usize, share: u64) -> Rate {
+        let carried = self.before[way].map_or(0, |reading| reading.goodput.bits_per_second());
+        let bits = u128::from(carried) * u128::from(share) / 100;
+        let bits = u64::try_from(bits).unwrap_or(u64::MAX);
+        let unit = 10_u64.pow(bits.checked_ilog10().unwrap_or(0).saturating_sub(2));
+        Rate::from_bits_per_second(bits / unit * unit)
+    }
+
+    /// Whether the smallest share was not good because the line carried less than that.
+    fn carried_less(&self) -> bool {
+        let smallest = SHARES_PERCENT[SHARES_PERCENT.len() - 1];
+        let is_less = |(trial, readings): &(Trial, Ways<Option<Reading>>)| {
+            [0, 1].into_iter().any(|way| {
+                let (Some(reading), Some(rate)) = (readings[way], trial.rates[way]) else {
+                    return false;
+                };
+                let carried = reading.goodput.bits_per_second().saturating_mul(100);
+                let expected = rate.bits_per_second().saturating_mul(CARRIED_PERCENT);
+                trial.percent[way] == Some(smallest)
+                    && !self.is_good(way, smallest, &reading)
+                    && carried < expected
+            })
+        };
+        self.trials.iter().any(is_less)
+    }
+}
+
+/// Returns the smaller share of the directions that are shaped.
+fn least(percent: Ways<Option<u64>>) -> u64 {
+    percent.into_iter().flatten().min().unwrap_or(0)
+}
