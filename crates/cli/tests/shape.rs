@@ -459,6 +459,50 @@ fn what_cannot_be_followed_is_refused() {
     }
 }
 
+#[test]
+fn a_search_or_a_trial_that_cannot_begin_is_refused_and_changes_nothing() {
+    let Some(world) =
+        World::new("a_search_or_a_trial_that_cannot_begin_is_refused_and_changes_nothing")
+    else {
+        return;
+    };
+    let folder = tempfile::tempdir().expect("a directory");
+    let foreign = folder.path().join("foreign");
+    fs::create_dir(&foreign).expect("a directory");
+    fs::write(foreign.join("letter"), "dear").expect("a file");
+    let (path, file) = (|path: &Path| path.display().to_string(), foreign.join("letter"));
+    let before = world.state();
+    let queue = ["--queue", FIFO[1]];
+    let up = ["--up", "5mbit", "--queue", FIFO[1]];
+    for (words, status, expected) in [
+        (&[&["suggest", "127.0.0.1:1", "--dev", "vv"][..], &queue].concat(), 2, "vv"),
+        (&["suggest", "127.0.0.1:1", "--dev", "v0", "--limit", "0s"].to_vec(), 2, "--limit"),
+        (&["suggest", "a", "--dev", "v0", "--queue", "bode"].to_vec(), 2, "no Linux queue `bode`"),
+        (&["suggest", "a", "--dev", "v0", "--save", &path(&file)].to_vec(), 2, "the file exists"),
+        // Its queue was tried by then.
+        (&[&["suggest", "127.0.0.1:1", "--dev", "v0"][..], &queue].concat(), 1, "127.0.0.1:1"),
+        (&[&["trial", "a", "--dev", "v0", "--hours", "5"][..], &up].concat(), 2, "12 hours"),
+        (&["trial", "a", "--dev", "v0", "--days", "7"].to_vec(), 2, "--up RATE, --down RATE"),
+        (
+            &[&["trial", "a", "--dev", "v0", "--not", "0:00-24:00"][..], &up].concat(),
+            2,
+            "whole day",
+        ),
+        (
+            &[&["trial", "a", "--dev", "v0", "--out", &path(&foreign)][..], &up].concat(),
+            2,
+            "foreign",
+        ),
+    ] {
+        let mut command = Command::new(PROGRAM_PATH);
+        command.arg("shape").args(words).env("HOME", folder.path());
+        let output = world.output(&mut command);
+        assert_fails(&output, status, expected);
+        assert_eq!((world.state(), world.records()), (before.clone(), String::new()), "{words:?}");
+    }
+    assert_eq!(fs::read_to_string(file).expect("a file"), "dear");
+}
+
 /// Runs a script in a guest kernel, which has all queues, and returns what it prints.
 fn in_guest(kernel: &Path, script: &str) -> String {
     let folder = tempfile::tempdir().expect("a directory");

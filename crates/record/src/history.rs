@@ -6,11 +6,15 @@
 
 use serde::Serialize;
 
-use crate::stats::nearest_rank;
+use crate::schema::Estimate;
+use crate::stats::{hodges_lehmann_shift, nearest_rank};
 
 const DAY_S: i64 = 86_400;
 /// Minimum number of runs for a change.
 pub const RUNS_MIN: usize = 3;
+/// Confidence of the interval of a [`Contrast`]. One of a hundred trials of nothing shows an effect,
+/// because a line stays shaped for months after such an error.
+pub const CONTRAST_CONFIDENCE: f64 = 0.99;
 
 /// A number of a line that is compared from run to run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -146,6 +150,36 @@ fn change_percent(before: Option<Level>, after: Option<Level>) -> Option<f64> {
     let enough = |level: Option<Level>| level.filter(|level| level.runs >= RUNS_MIN);
     let (before, after) = enough(before).zip(enough(after))?;
     (before.p50 > 0.0).then(|| (after.p50 / before.p50 - 1.0) * 100.0)
+}
+
+/// The values of the runs with and without a treatment whose times were drawn by lot.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Contrast {
+    pub with: Level,
+    pub without: Level,
+    /// Values with the treatment minus values without it, with an interval of
+    /// [`CONTRAST_CONFIDENCE`].
+    pub shift: Estimate,
+}
+
+impl Contrast {
+    /// Returns `None` if either side has fewer than [`RUNS_MIN`] values, or one that is not finite.
+    pub fn new(with: &[f64], without: &[f64]) -> Option<Self> {
+        if with.len().min(without.len()) < RUNS_MIN {
+            return None;
+        }
+        let shift = hodges_lehmann_shift(with, without, CONTRAST_CONFIDENCE)?;
+        let level = |values: &[f64]| Level::new(values.iter().copied());
+        Some(Self { with: level(with)?, without: level(without)?, shift })
+    }
+
+    /// Returns whether the values with the treatment are above those without it; `None` if the
+    /// interval contains 0, so that no effect is shown.
+    pub fn is_more(&self) -> Option<bool> {
+        let is_above = self.shift.low.is_some_and(|low| low > 0.0);
+        let is_below = self.shift.high.is_some_and(|high| high < 0.0);
+        (is_above || is_below).then_some(is_above)
+    }
 }
 
 /// A number of a step over time.

@@ -10,6 +10,7 @@
 //! | [`judge`] | whether the queues of a device may be replaced, and could be restored |
 //! | [`auto`] | the rate of a direction of a line that varies |
 //! | [`suggest`] | rates and queue of a line, from measurements behind several of them |
+//! | [`trial`] | the hours with and without a shaper of a trial |
 //! | [`plan`] | the commands that shape a device, in an order that never cuts it off |
 //! | [`restore`] | the commands that bring back recorded queues |
 //! | [`record`] | what stood before, and when the change is undone |
@@ -29,6 +30,7 @@ pub mod request;
 pub mod restore;
 pub mod suggest;
 pub mod tree;
+pub mod trial;
 
 /// A program with its arguments.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -5,6 +5,8 @@
 mod course;
 #[path = "lines/suggest.rs"]
 mod suggest;
+#[path = "lines/trial.rs"]
+mod trial;
 
 use proptest::prelude::*;
 use underload_aqm::rate::Rate;

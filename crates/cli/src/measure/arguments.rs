@@ -13,9 +13,9 @@ use underload_probe::load::check_congestion_control;
 use underload_probe::preset::{Knobs, LoadDirections, Preset, UdpLoad};
 use underload_record::schema::{Direction, Marking};
 
-use super::courtesy::{Hours, check_hours, hours};
+use super::courtesy::CourtesyOptions;
 use super::keep::{Keep, keep};
-use underload_terminal::quantity::{duration, rate, size};
+use underload_terminal::quantity::{duration, rate};
 
 #[derive(Debug, Args)]
 #[expect(clippy::struct_excessive_bools, reason = "command-line switches")]
@@ -93,7 +93,8 @@ pub struct Arguments {
     pub server: ServerOptions,
     /// Repeats the measurement, with this time between two starts; --out is the directory of all
     /// runs [default: runs/history]. To M-Lab's servers, TIME is the mean of random pauses, as
-    /// M-Lab requires, and at least 6h.
+    /// M-Lab requires, and at least 6h. --not, --per-day, --per-month, --when-quiet and
+    /// --pause-file limit when it measures.
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub every: Option<Duration>,
     /// Shortens or lengthens each --every by up to a quarter, at random.
@@ -104,31 +105,8 @@ pub struct Arguments {
     #[arg(long, value_name = "N", requires = "every")]
     #[arg(hide_short_help = true)]
     pub times: Option<u64>,
-    /// With --every, starts no measurement in these hours of the local day, such as 18:00-23:00 or
-    /// 22:00-06:00; may be given several times.
-    #[arg(long = "not", value_name = "FROM-TO", requires = "every", value_parser = hours)]
-    #[arg(hide_short_help = true)]
-    pub not: Vec<Hours>,
-    /// With --every, moves at most this number of bytes per day, such as 2GB: a measurement starts
-    /// if one as large as the last fits, and its load ends when the bytes are spent. account.json
-    /// in --out has the bytes moved.
-    #[arg(long, value_name = "SIZE", requires = "every", value_parser = size)]
-    #[arg(hide_short_help = true)]
-    pub per_day: Option<u64>,
-    /// As --per-day, for the bytes of one month.
-    #[arg(long, value_name = "SIZE", requires = "every", value_parser = size)]
-    #[arg(hide_short_help = true)]
-    pub per_month: Option<u64>,
-    /// With --every, starts only while the interfaces of the default routes carry less than RATE in
-    /// each direction; looks again every minute [default: off; without RATE 250kbit].
-    #[arg(long, value_name = "RATE", requires = "every", num_args = 0..=1)]
-    #[arg(default_missing_value = "250kbit", require_equals = true, value_parser = rate)]
-    #[arg(hide_short_help = true)]
-    pub when_quiet: Option<u64>,
-    /// With --every, starts no measurement while this file exists: a pause, until it is removed.
-    #[arg(long, value_name = "FILE", requires = "every")]
-    #[arg(hide_short_help = true)]
-    pub pause_file: Option<PathBuf>,
+    #[command(flatten)]
+    pub courtesy: CourtesyOptions,
     /// With --every, removes old runs of the series except the newest N, the newest that fit into a
     /// size such as 500MiB, or those of the last days such as 90d. The newest run always stays, and
     /// `underload history` still has the numbers of all.
@@ -263,10 +241,13 @@ impl Arguments {
     }
 
     fn check_every(&self) -> anyhow::Result<()> {
+        if let Some(name) = self.courtesy.first_given().filter(|_| self.every.is_none()) {
+            bail!("{name}: only accepted with --every");
+        }
         if self.every.is_some_and(|every| every < SHORTEST_PAUSE) {
             bail!("--every: expected at least 1min");
         }
-        check_hours(&self.not)
+        self.courtesy.check()
     }
 
     /// Returns what to measure, and against which server.

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
+use clap::Args;
 use jiff::civil::{Date, Time};
 use jiff::tz::TimeZone;
 use jiff::{ToSpan as _, Zoned};
@@ -14,9 +15,58 @@ use underload_disk as disk;
 use underload_probe::network::{Line, busier_bit_per_s};
 use underload_terminal::console::{note, warning};
 use underload_terminal::interrupt::Interrupt;
+use underload_terminal::quantity::{rate, size};
 
 use super::account::Account;
-use super::arguments::Arguments;
+
+/// When measurements may start; the commands that measure again and again share these options.
+#[derive(Debug, Clone, Args)]
+pub struct CourtesyOptions {
+    /// Starts no measurement in these hours of the local day, such as 18:00-23:00 or 22:00-06:00;
+    /// may be given several times.
+    #[arg(long = "not", value_name = "FROM-TO", value_parser = hours)]
+    #[arg(hide_short_help = true)]
+    not: Vec<Hours>,
+    /// Moves at most this number of bytes per day, such as 2GB: a measurement starts if one as
+    /// large as the last fits, and its load ends when the bytes are spent. account.json in --out
+    /// has the bytes moved.
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    #[arg(hide_short_help = true)]
+    per_day: Option<u64>,
+    /// As --per-day, for the bytes of one month.
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    #[arg(hide_short_help = true)]
+    per_month: Option<u64>,
+    /// Starts only while the interfaces of the default routes, or that of --dev, carry less than
+    /// RATE in each direction; looks again every minute [default: off; without RATE 250kbit].
+    #[arg(long, value_name = "RATE", num_args = 0..=1)]
+    #[arg(default_missing_value = "250kbit", require_equals = true, value_parser = rate)]
+    #[arg(hide_short_help = true)]
+    when_quiet: Option<u64>,
+    /// Starts no measurement while this file exists: a pause, until it is removed.
+    #[arg(long, value_name = "FILE")]
+    #[arg(hide_short_help = true)]
+    pause_file: Option<PathBuf>,
+}
+
+impl CourtesyOptions {
+    /// Returns the name of the first option that was given.
+    pub fn first_given(&self) -> Option<&'static str> {
+        let given = [
+            ("--not", !self.not.is_empty()),
+            ("--per-day", self.per_day.is_some()),
+            ("--per-month", self.per_month.is_some()),
+            ("--when-quiet", self.when_quiet.is_some()),
+            ("--pause-file", self.pause_file.is_some()),
+        ];
+        given.into_iter().find_map(|(name, is_given)| is_given.then_some(name))
+    }
+
+    /// Refuses hours that leave no minute of the day.
+    pub fn check(&self) -> anyhow::Result<()> {
+        check_hours(&self.not)
+    }
+}
 
 /// Hours of the local day in which no measurement starts, `FROM` to `TO`; they may pass midnight.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,7 +85,7 @@ const BUSY_PAUSE: Duration = Duration::from_mins(1);
 const LOOK_PAUSE: Duration = Duration::from_secs(5);
 
 /// Parses `18:00-23:00` or `22:00-06:00`.
-pub fn hours(text: &str) -> Result<Hours, String> {
+fn hours(text: &str) -> Result<Hours, String> {
     let minutes = |text: &str| {
         let (hour, minute) = text.split_once(':')?;
         let is_short = |digits: &str| (1..=2).contains(&digits.len());
@@ -85,7 +135,7 @@ fn quiet_until(not: &[Hours], now: &Zoned) -> Option<Zoned> {
 }
 
 /// Refuses hours that leave no minute of the day.
-pub fn check_hours(not: &[Hours]) -> anyhow::Result<()> {
+fn check_hours(not: &[Hours]) -> anyhow::Result<()> {
     let is_free = |minute| !not.iter().any(|hours| hours.contains(minute));
     ensure!((0..DAY_MINUTES).any(is_free), "--not: the hours cover the whole day");
     Ok(())
@@ -106,7 +156,7 @@ pub struct Courtesy {
 /// budget of the series.
 pub struct Grant {
     /// Bytes that the measurement may move; `None` without a budget.
-    pub bytes_max: Option<u64>,
+    bytes_max: Option<u64>,
     _lock: Option<File>,
 }
 
@@ -117,15 +167,17 @@ enum Wait {
 }
 
 impl Courtesy {
-    pub fn new(arguments: &Arguments) -> Self {
+    /// Returns the limits of `options`, which watch the traffic of `device`, else that of the
+    /// default routes.
+    pub fn new(options: &CourtesyOptions, device: Option<&str>) -> Self {
         Self {
-            not: arguments.not.clone(),
-            per_day: arguments.per_day,
-            per_month: arguments.per_month,
-            quiet_below: arguments.when_quiet,
-            pause_file: arguments.pause_file.clone(),
-            line: match &arguments.dev {
-                Some(name) => Line::Named(vec![name.clone()]),
+            not: options.not.clone(),
+            per_day: options.per_day,
+            per_month: options.per_month,
+            quiet_below: options.when_quiet,
+            pause_file: options.pause_file.clone(),
+            line: match device {
+                Some(name) => Line::Named(vec![name.to_owned()]),
                 None => Line::OfDefaultRoutes,
             },
             zone: local_zone(),
@@ -136,17 +188,22 @@ impl Courtesy {
         jiff::Timestamp::now().to_zoned(self.zone.clone())
     }
 
-    pub fn today(&self) -> Date {
+    fn today(&self) -> Date {
         self.now().date()
     }
 
-    /// Waits until a measurement may start; `None` if interrupted.
+    /// Waits until a measurement may start; `None` if interrupted, or if `is_too_late`.
     ///
     /// # Errors
     /// Returns an error if the account cannot be read or the traffic of the line is unknown.
-    pub fn wait(&self, directory: &Path, interrupt: &Interrupt) -> anyhow::Result<Option<Grant>> {
+    pub fn wait(
+        &self,
+        directory: &Path,
+        interrupt: &Interrupt,
+        is_too_late: &dyn Fn() -> bool,
+    ) -> anyhow::Result<Option<Grant>> {
         let mut said = String::new();
-        while !interrupt.is_requested() {
+        while !interrupt.is_requested() && !is_too_late() {
             let wait = match self.ask(directory, interrupt)? {
                 Ok(grant) => return Ok(Some(grant)),
                 Err(wait) => wait,
@@ -162,11 +219,32 @@ impl Courtesy {
                 Wait::For(length, _) => waited >= *length,
             };
             let start = std::time::Instant::now();
-            while !is_over(start.elapsed()) && !interrupt.is_requested() {
+            while !is_over(start.elapsed()) && !interrupt.is_requested() && !is_too_late() {
                 std::thread::sleep(Duration::from_millis(200));
             }
         }
         Ok(None)
+    }
+
+    /// Runs a measurement within its permission, and charges the budget with the bytes that it
+    /// returns.
+    ///
+    /// # Errors
+    /// Returns the error of the measurement, or that of an account which cannot be written.
+    pub fn charge<T>(
+        &self,
+        directory: &Path,
+        grant: &Grant,
+        measure: impl FnOnce(Option<u64>) -> (anyhow::Result<T>, u64),
+    ) -> anyhow::Result<T> {
+        let Some(bytes_max) = grant.bytes_max else { return measure(None).0 };
+        let reserved = Account::reserve(directory, self.today(), bytes_max)?;
+        let (measured, moved) = measure(Some(bytes_max));
+        match Account::settle(directory, self.today(), reserved, moved) {
+            Ok(account) => self.show(&account),
+            Err(error) => warning!("the account of bytes: {error:#}"),
+        }
+        measured
     }
 
     /// Returns the permission for a measurement, or the wait before the next attempt.
@@ -258,7 +336,7 @@ impl Courtesy {
     }
 
     /// Prints what the series has used of its budget.
-    pub fn show(&self, account: &Account) {
+    fn show(&self, account: &Account) {
         let account = account.on(self.today());
         let part = |used: u64, limit: Option<u64>, when: &str| {
             let limit = limit.map_or(String::new(), |limit| format!(" of {}", mb(limit)));
@@ -268,7 +346,7 @@ impl Courtesy {
         note!("used: {day}, {}", part(account.month_bytes(), self.per_month, "this month"));
     }
 
-    pub fn has_budget(&self) -> bool {
+    fn has_budget(&self) -> bool {
         self.per_day.or(self.per_month).is_some()
     }
 }

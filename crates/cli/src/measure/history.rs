@@ -12,9 +12,8 @@ use underload_store::RunDir;
 use underload_terminal::console::{count, note, warning};
 use underload_terminal::interrupt::Interrupt;
 
-use super::account::Account;
 use super::arguments::Arguments;
-use super::courtesy::{Courtesy, Grant};
+use super::courtesy::Courtesy;
 use super::keep::Keeper;
 use super::rhythm::Rhythm;
 use super::{ndt7, once};
@@ -48,14 +47,17 @@ pub fn run(arguments: &Arguments, every: Duration, interrupt: &Interrupt) -> any
     }
     let (mut done, mut failed) = (0, 0);
     let mut unreadable = BTreeSet::new();
-    let courtesy = Courtesy::new(arguments);
+    let courtesy = Courtesy::new(&arguments.courtesy, arguments.dev.as_deref());
     loop {
-        let Some(grant) = courtesy.wait(&directory, interrupt)? else {
+        let Some(grant) = courtesy.wait(&directory, interrupt, &|| false)? else {
             return end_by_interrupt(arguments, interrupt, done, failed);
         };
         let start = Instant::now();
         let now = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
-        let measured = charged(arguments, &series, &courtesy, &grant, interrupt);
+        let measured = courtesy.charge(&directory, &grant, |bytes_max| {
+            let measured = once(arguments, Some(&series), bytes_max, interrupt);
+            (measured, series.take_moved())
+        });
         drop(grant);
         let was_interrupted = interrupt.is_requested() && measured.is_err();
         if let Err(error) = measured {
@@ -75,27 +77,6 @@ pub fn run(arguments: &Arguments, every: Duration, interrupt: &Interrupt) -> any
             return end_by_interrupt(arguments, interrupt, done, failed);
         }
     }
-}
-
-/// Measures once and charges the budget, if there is one.
-fn charged(
-    arguments: &Arguments,
-    series: &Keeper,
-    courtesy: &Courtesy,
-    grant: &Grant,
-    interrupt: &Interrupt,
-) -> anyhow::Result<()> {
-    let Some(bytes_max) = grant.bytes_max else {
-        return once(arguments, Some(series), None, interrupt);
-    };
-    let reserved = Account::reserve(series.path(), courtesy.today(), bytes_max)?;
-    let measured = once(arguments, Some(series), Some(bytes_max), interrupt);
-    let moved = series.take_moved();
-    match Account::settle(series.path(), courtesy.today(), reserved, moved) {
-        Ok(account) => courtesy.show(&account),
-        Err(error) => warning!("the account of bytes: {error:#}"),
-    }
-    measured
 }
 
 /// An interruption ends a series without `--times` as intended.
@@ -173,8 +154,8 @@ fn report(directory: &Path, unreadable: &mut BTreeSet<PathBuf>) -> anyhow::Resul
     Ok(())
 }
 
-/// Differs between processes. It decides only when to measure next.
-fn seed() -> u64 {
+/// Returns a number that differs between processes.
+pub fn seed() -> u64 {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     since.map_or(1, |since| since.as_nanos() as u64) ^ u64::from(std::process::id()) << 32
 }

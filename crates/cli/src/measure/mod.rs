@@ -30,6 +30,10 @@ use underload_terminal::interrupt::Interrupt;
 
 pub use arguments::{Arguments, FamilyOptions, ServerOptions};
 pub use courtesy::local_zone;
+#[cfg(shaping)]
+pub use courtesy::{Courtesy, CourtesyOptions};
+#[cfg(shaping)]
+pub use history::seed;
 
 use keep::Keeper;
 

@@ -5,6 +5,7 @@ mod auto;
 mod show;
 mod suggest;
 mod temporary;
+mod trial;
 
 use std::path::{Path, PathBuf};
 
@@ -34,6 +35,8 @@ enum Action {
     Apply(apply::Arguments),
     /// Tries rates and queues on the line, and prints what mends it.
     Suggest(suggest::Arguments),
+    /// Shapes a line in hours drawn by lot, and compares them with the others.
+    Trial(trial::Arguments),
     /// Follows a line whose rate varies: shapes a device, and changes the rates as it runs.
     Auto(auto::Arguments),
     /// Confirms a change, so that it is not undone.
@@ -72,6 +75,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     match &arguments.action {
         Action::Apply(arguments) => arguments.run(),
         Action::Suggest(arguments) => arguments.run(),
+        Action::Trial(arguments) => arguments.run(),
         Action::Auto(arguments) => arguments.run(),
         Action::Confirm(arguments) => confirm(arguments.device()),
         Action::Show(arguments) => arguments.run(),
