@@ -3,9 +3,11 @@
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use anyhow::Context as _;
 use indicatif::ProgressBar;
+use underload_disk::{self as disk, Access};
 use underload_store::StoreError;
-use underload_terminal::console::{note, warning};
+use underload_terminal::console::{self, note, warning};
 use underload_terminal::exit::OrBadInput;
 
 /// Prints a line above the bar, or as a note if the bar is hidden.
@@ -23,6 +25,16 @@ pub fn refuse_occupied<T>(made: Result<T, StoreError>) -> anyhow::Result<T> {
         Err(error) if error.is_occupied() => Err(error).or_bad_input(),
         made => Ok(made?),
     }
+}
+
+/// Writes numbers for a program that collects them; `-` is stdout.
+pub fn write_for_collector(path: &Path, text: &str) -> anyhow::Result<()> {
+    if path.as_os_str() == "-" {
+        return console::print(text);
+    }
+    // Atomically, because the collector may read the file at any time.
+    disk::write_whole(path, text.as_bytes(), Access::Usual)
+        .with_context(|| path.display().to_string())
 }
 
 /// How to show a result.

@@ -63,7 +63,8 @@ pub fn prometheus(collected: &Collected, trends: &[Trend]) -> String {
     text.replace("{}", "")
 }
 
-fn label(text: &str) -> String {
+/// Escapes the value of a label.
+pub fn label(text: &str) -> String {
     text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
 

@@ -3,9 +3,9 @@
 //! `underload_line::history` reads and compares them; [`export`] writes the numbers for Prometheus
 //! and InfluxDB.
 
-mod export;
+pub mod export;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -15,7 +15,6 @@ use jiff::Timestamp;
 use jiff::civil::DateTime;
 use serde_json::json;
 use underload_compat::https;
-use underload_disk::{self as disk, Access};
 use underload_line::history::{History, collect, followed, marks, sentence};
 use underload_line::label;
 use underload_record::history::{Followed, Trend, Windows};
@@ -25,6 +24,7 @@ use underload_terminal::exit::{OrBadInput, refuse};
 use underload_terminal::quantity::duration;
 
 use crate::measure::local_zone;
+use crate::present::write_for_collector;
 
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true)]
@@ -160,7 +160,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     ];
     for (path, text) in files {
         if let Some(path) = path {
-            written = written.and(write(path, &text));
+            written = written.and(write_for_collector(path, &text));
         }
     }
     let lines: String = history.sentences.iter().map(|line| plain_text(line) + "\n").collect();
@@ -192,16 +192,6 @@ fn draw(arguments: &Arguments, history: &History) -> anyhow::Result<()> {
     replace_page(&page, &html.context("drawing the page")?)?;
     eprintln!("page: {}", page.display());
     Ok(())
-}
-
-fn write(path: &Path, text: &str) -> anyhow::Result<()> {
-    if path.as_os_str() == "-" {
-        console::print(text)
-    } else {
-        // Atomically, because a collector may read the file at any time.
-        disk::write_whole(path, text.as_bytes(), Access::Usual)
-            .with_context(|| path.display().to_string())
-    }
 }
 
 fn alert(arguments: &Arguments, trends: &[Trend]) -> anyhow::Result<ExitCode> {

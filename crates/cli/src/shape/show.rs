@@ -1,6 +1,7 @@
 //! `underload shape show`: what the queues of shaped devices do.
 
 use std::fmt::Write as _;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use clap::Args;
@@ -11,6 +12,9 @@ use underload_terminal::console;
 use underload_terminal::interrupt::Interrupt;
 use underload_terminal::quantity;
 
+use crate::history::export::label;
+use crate::present::write_for_collector;
+
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Counts are those since the device is shaped. The delay is that which the queue measures of recent
@@ -19,11 +23,15 @@ packets (CAKE, CoDel, PIE).
 Examples:
   underload shape show
   underload shape show --every 1s
+  underload shape show --prometheus /var/lib/node_exporter/shape.prom
   underload shape show --json | jq '.devices[].up.counts.dropped'")]
 pub struct Arguments {
     /// Prints JSON; with --every, a document on each line.
     #[arg(long)]
     json: bool,
+    /// Writes the counts in Prometheus' text format; - is stdout.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["json", "every"])]
+    prometheus: Option<PathBuf>,
     /// Shows the present rates again and again, until Ctrl-C.
     #[arg(long, value_name = "TIME", value_parser = interval)]
     every: Option<Duration>,
@@ -61,6 +69,9 @@ struct Way {
 impl Arguments {
     pub fn run(&self) -> anyhow::Result<()> {
         let session = Session::open()?;
+        if let Some(path) = &self.prometheus {
+            return write_for_collector(path, &document(&session, None)?.to_prometheus());
+        }
         let Some(every) = self.every else {
             let document = document(&session, None)?;
             return if self.json {
@@ -148,6 +159,31 @@ fn way(
     Some(Way { limit_bit_per_s, rate_bit_per_s, counts, classes })
 }
 
+/// A number for Prometheus: its name, kind, help and value.
+type Family = (&'static str, &'static str, &'static str, fn(&Way) -> Option<f64>);
+
+const FAMILIES: [Family; 7] = [
+    ("limit_bits_per_second", "gauge", "Rate to which the direction is shaped.", |way| {
+        Some(way.limit_bit_per_s as f64)
+    }),
+    ("sent_bytes_total", "counter", "Bytes that the shaper sent.", |way| {
+        Some(way.counts.sent_bytes as f64)
+    }),
+    ("sent_packets_total", "counter", "Packets that the shaper sent.", |way| {
+        Some(way.counts.sent_packets as f64)
+    }),
+    ("dropped_packets_total", "counter", "Packets that the queue dropped.", |way| {
+        Some(way.counts.dropped as f64)
+    }),
+    ("marked_packets_total", "counter", "Packets that the queue marked CE.", |way| {
+        Some(way.counts.marked? as f64)
+    }),
+    ("backlog_bytes", "gauge", "Bytes that wait.", |way| Some(way.counts.backlog_bytes as f64)),
+    ("delay_seconds", "gauge", "Delay of recent packets.", |way| {
+        Some(way.counts.delay_us? as f64 / 1e6)
+    }),
+];
+
 impl Document {
     fn to_text(&self) -> String {
         if self.devices.is_empty() {
@@ -177,6 +213,27 @@ impl Document {
                 for class in used.filter(|_| way.classes.len() > 1) {
                     let _ = writeln!(text, "    {:<12} {}", class.name, class_totals(class));
                 }
+            }
+        }
+        text
+    }
+
+    /// Returns the counts of all directions in Prometheus' text format.
+    fn to_prometheus(&self) -> String {
+        let mut text = String::new();
+        for (name, kind, help, value) in FAMILIES {
+            let mut lines = String::new();
+            for view in &self.devices {
+                for (direction, way) in view.ways() {
+                    let Some(value) = value(way) else { continue };
+                    let device = label(&view.device);
+                    let labels = format!("device=\"{device}\",direction=\"{direction}\"");
+                    let _ = writeln!(lines, "underload_shaper_{name}{{{labels}}} {value}");
+                }
+            }
+            if !lines.is_empty() {
+                let _ = writeln!(text, "# HELP underload_shaper_{name} {help}");
+                let _ = write!(text, "# TYPE underload_shaper_{name} {kind}\n{lines}");
             }
         }
         text
