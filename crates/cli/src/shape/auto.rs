@@ -186,8 +186,7 @@ impl FollowedLine {
     }
 
     fn is_shaped(&self) -> bool {
-        let shaped = self.session.list().unwrap_or_default();
-        shaped.iter().any(|shaped| shaped.record.index == self.device.index)
+        self.session.is_shaped(&self.device)
     }
 
     /// Restores the queues after Ctrl-C. After another end the device is left as it is.

@@ -311,6 +311,12 @@ impl Session {
         self.folder.records()?.into_iter().map(|record| Ok(shaped(record)?)).collect()
     }
 
+    /// Whether underload shapes a device, once a command that changes it now has ended.
+    pub fn is_shaped(&self, device: &Device) -> bool {
+        let _lock = self.folder.lock();
+        matches!(folder::read(&self.folder.path(device.index)), Ok(Some(_)))
+    }
+
     /// Returns what became of a change.
     pub fn standing(&self, record: &Record) -> Standing {
         match folder::read(&self.folder.path(record.index)) {
