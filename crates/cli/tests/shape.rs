@@ -10,10 +10,11 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use underload_emu::guest::{Guest, Image, PROGRAM};
 use underload_emu::machine::{Namespace, privilege};
+use underload_shape::trial::{Plan, Settings};
 
 const PROGRAM_PATH: &str = env!("CARGO_BIN_EXE_underload");
 /// A queue that every kernel has, also one without AQM.
@@ -126,7 +127,7 @@ impl World {
     }
 
     fn records(&self) -> String {
-        self.shell("ls /run/underload")
+        self.shell("ls /run/underload 2> /dev/null || true")
     }
 }
 
@@ -506,6 +507,50 @@ fn a_search_or_a_trial_that_cannot_begin_is_refused_and_changes_nothing() {
         assert_eq!((world.state(), world.records()), (before.clone(), String::new()), "{words:?}");
     }
     assert_eq!(fs::read_to_string(file).expect("a file"), "dear");
+}
+
+/// Nothing is measured: that begins two minutes after the hour.
+#[test]
+fn a_trial_ends_with_its_process_and_is_continued_by_one() {
+    let Some(world) = World::new("a_trial_ends_with_its_process_and_is_continued_by_one") else {
+        return;
+    };
+    let folder = tempfile::tempdir().expect("a directory");
+    let (out, before) = (folder.path().display().to_string(), world.state());
+    let start_s = UNIX_EPOCH.elapsed().expect("a clock").as_secs() as i64;
+    let plan = |seed: u64| Plan { start_s, slots: 12, seed };
+    let plan = (0..).map(plan).find(|plan| plan.is_shaped(0)).expect("half of all seeds");
+    let shaping = "sudo underload shape apply --dev v0 --up 5mbit --down 20mbit --queue \
+                   fifo:limit=100p";
+    let settings = Settings::new(plan, "127.0.0.1:1".to_owned(), shaping.to_owned());
+    let line = serde_json::to_string(&settings).expect("a line") + "\n";
+    fs::write(folder.path().join("trial.jsonl"), line).expect("a file");
+    let words = [&["shape", "trial", "127.0.0.1:1", "--out", &out], &BOTH[..], &FIFO].concat();
+    let start = || {
+        let mut command = Command::new(PROGRAM_PATH);
+        command.args(&words).env("HOME", folder.path()).stdin(Stdio::null());
+        let process = world.namespace.spawn(command).expect("a program that starts");
+        let begin = Instant::now();
+        while !text(&world.shape(&["show"]).stdout).contains("or with the command that measures") {
+            assert!(begin.elapsed() < Duration::from_secs(20), "{}", world.state());
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        process
+    };
+    let mut trial = start();
+    let second = world.output(Command::new(PROGRAM_PATH).args(&words));
+    assert_fails(&second, 1, "another process runs this trial");
+    kill(trial.child().id() as i32);
+    trial.wait().expect("it ends");
+    world.wait_for(&before, "killed");
+    let mut trial = start();
+    trial.terminate();
+    assert_eq!(trial.wait().expect("it ends").code(), Some(143));
+    assert_eq!((world.state(), world.records()), (before.clone(), String::new()));
+    let other = [&words[..], &["--overhead", "docsis"]].concat();
+    let other = world.output(Command::new(PROGRAM_PATH).args(&other));
+    assert_fails(&other, 2, "choose another --out");
+    assert_eq!(world.state(), before);
 }
 
 /// Runs a script in a guest kernel, which has all queues, and returns what it prints.

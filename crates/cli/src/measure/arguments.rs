@@ -93,8 +93,7 @@ pub struct Arguments {
     pub server: ServerOptions,
     /// Repeats the measurement, with this time between two starts; --out is the directory of all
     /// runs [default: runs/history]. To M-Lab's servers, TIME is the mean of random pauses, as
-    /// M-Lab requires, and at least 6h. --not, --per-day, --per-month, --when-quiet and
-    /// --pause-file limit when it measures.
+    /// M-Lab requires, and at least 6h.
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub every: Option<Duration>,
     /// Shortens or lengthens each --every by up to a quarter, at random.

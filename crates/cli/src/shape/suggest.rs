@@ -84,7 +84,7 @@ pub struct Arguments {
 /// The queues that are tried, the one with the fewest commands first.
 const QUEUES: [&str; 3] = ["cake", "fq-codel", "fq-pie"];
 /// After this time a trial is undone whatever happens.
-const TRIAL_MAX: Duration = Duration::from_mins(5);
+const TRIAL_MAX: Duration = Duration::from_mins(30);
 /// The longest load of a measurement, which [`TRIAL_MAX`] has to contain twice.
 const LOAD_MAX: Duration = Duration::from_mins(1);
 /// Measurements of a direction while this machine is too busy for one.
@@ -432,4 +432,44 @@ fn label(queue: &Spec, trial: &Trial) -> String {
 /// Formats bytes as MB.
 fn mb(bytes: u64) -> String {
     format!("{:.0} MB", bytes as f64 / 1e6)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn before_and_after_are_shown_for_each_direction_with_the_command() {
+        let reading = |kbit: u64, added_ms: f64| {
+            Some(Reading { goodput: Rate::from_bits_per_second(kbit * 1_000), added_ms })
+        };
+        let rate = Some(Rate::from_bits_per_second(18_000_000));
+        let choice = Choice {
+            queue: 0,
+            percent: [None, Some(95)],
+            rates: [None, rate],
+            after: [None, reading(16_900, 1.2)],
+        };
+        let before = [reading(9_300, -0.4), reading(19_000, 197.7)];
+        assert_eq!(
+            lines(before, Some(&choice)),
+            "down  without a shaper 19.0 Mbit/s, the load adds 198 ms; shaped to 18mbit 16.9 \
+             Mbit/s, the load adds 1 ms\nup    without a shaper 9.3 Mbit/s, the load adds 0 ms; \
+             stays as it is\n"
+        );
+        assert_eq!(
+            lines([None, reading(19_000, f64::INFINITY)], None),
+            "down  without a shaper 19.0 Mbit/s, the load loses more than 1 % of the probes\n"
+        );
+        let queue = Spec::parse("cake:tins=diffserv4").expect("a queue");
+        let overhead = Overhead::parse("docsis").expect("a kind");
+        let request = Request { device: "eth0".to_owned(), up: None, down: rate, queue, overhead };
+        assert_eq!(
+            command_line(&request),
+            "sudo underload shape apply --dev eth0 --down 18mbit --queue cake:tins=diffserv4 \
+             --overhead docsis"
+        );
+        let odd = Overhead { bytes: 44, ..Overhead::NONE };
+        assert_eq!(Overhead::parse(&odd.name()), Ok(odd));
+    }
 }

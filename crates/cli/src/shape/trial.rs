@@ -149,12 +149,13 @@ fn open(directory: &Path, new: impl FnOnce() -> Settings) -> anyhow::Result<(Jou
     let created = disk::create_directory(directory, Access::Usual);
     created.with_context(|| directory.display().to_string())?;
     let (mut journal, lines) = Journal::open(&path, FILE_MAX, Access::Usual).with_context(name)?;
-    if let Some(log) = Log::parse(lines.iter()).with_context(name).or_bad_input()? {
-        return Ok((journal, log));
+    let old = Log::parse(lines.iter()).with_context(name).or_bad_input()?;
+    let is_new = old.is_none();
+    let log = old.unwrap_or_else(|| Log::new(new()));
+    if is_new {
+        let line = serde_json::to_string(&log.settings)? + "\n";
+        journal.append_synced(line.as_bytes()).with_context(name)?;
     }
-    let log = Log::new(new());
-    let line = serde_json::to_string(&log.settings)? + "\n";
-    journal.append_synced(line.as_bytes()).with_context(name)?;
     // Processes that share a budget lock a file of the series.
     Series::open(directory, &format!("{:016x}", log.settings.plan.seed))?;
     Ok((journal, log))
@@ -335,21 +336,21 @@ impl Trial<'_> {
         let (sentences, helps) = sentences(&self.log);
         let text: String = sentences.iter().map(|line| plain_text(line) + "\n").collect();
         console::print(&text)?;
-        match self.page(sentences) {
+        match self.page(&sentences) {
             Ok(page) => note!("page: {}", page.display()),
             Err(error) => warning!("no page: {error:#}"),
         }
         Ok(helps)
     }
 
-    fn page(&self, mut all: Vec<String>) -> anyhow::Result<PathBuf> {
+    /// Writes the page of `history`, with the sentences of the trial instead of those of a trend.
+    fn page(&self, sentences: &[String]) -> anyhow::Result<PathBuf> {
         let collected = collect(self.directory, now_s())?;
         let windows = Windows { baseline_s: 7 * 86_400, recent_s: 86_400 };
         let history = History::new(collected, Followed::LoadP99, windows);
-        let History { collected, trends, marks, labels, sentences } = &history;
-        all.extend(sentences.iter().cloned());
+        let History { collected, trends, marks, labels, .. } = &history;
         let skipped = &collected.skipped;
-        let content = HistoryPage { sentences: &all, trends, marks, labels, skipped };
+        let content = HistoryPage { sentences, trends, marks, labels, skipped };
         let title = format!("A trial of {} on {}", self.request.queue, self.request.device);
         let page = self.directory.join(PAGE);
         replace_page(&page, &history_page(&title, content).context("drawing the page")?)?;
@@ -379,7 +380,7 @@ fn sentences(log: &Log) -> (Vec<String>, bool) {
     for (way, name) in WAYS.iter().enumerate() {
         let [without, with] = log.values(|hour| hour.goodput_mbit_s[way]);
         if let Some(contrast) = Contrast::new(&with, &without) {
-            lines.push(difference(&format!("goodput {name}"), "Mbit/s", &contrast));
+            lines.push(difference(&format!("Goodput {name}"), "Mbit/s", &contrast));
         }
     }
     (lines, contrast.is_more() == Some(false))
@@ -441,12 +442,12 @@ mod tests {
         assert!(helps);
         assert!(
             lines[0].starts_with(
-                "The shaper helps: p99 of latency under load: median 26.4 ms in 24 hours with the \
+                "The shaper helps: p99 of latency under load: median 26.3 ms in 24 hours with the \
                  shaper, 222 ms in 24 without it; difference -196 ms (99 % interval -19"
             ),
             "{lines:?}"
         );
-        assert!(lines[1].starts_with("goodput down: median 17.9 Mbit/s"), "{lines:?}");
+        assert!(lines[1].starts_with("Goodput down: median 17.9 Mbit/s"), "{lines:?}");
         assert_eq!(lines.len(), 2, "goodput up is unknown");
         let (lines, helps) = sentences(&log(|slot, _| 20.0 + spread(slot)));
         assert!(!helps && lines[0].starts_with("No effect is shown: "), "{lines:?}");
