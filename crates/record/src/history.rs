@@ -12,8 +12,8 @@ use crate::stats::{hodges_lehmann_shift, nearest_rank};
 const DAY_S: i64 = 86_400;
 /// Minimum number of runs for a change.
 pub const RUNS_MIN: usize = 3;
-/// Confidence of the interval of a [`Contrast`]. One of a hundred trials of nothing shows an effect,
-/// because a line stays shaped for months after such an error.
+/// Confidence of the interval of a [`Contrast`]. At most one of a hundred trials of nothing shows
+/// an effect, because a line stays shaped for months after such an error.
 pub const CONTRAST_CONFIDENCE: f64 = 0.99;
 
 /// A number of a line that is compared from run to run.

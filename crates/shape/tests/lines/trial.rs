@@ -44,7 +44,7 @@ fn a_plan_has_a_measurement_in_each_hour_and_knows_a_clock_that_was_set_back() {
     }
 }
 
-/// A line's hours.
+/// How the delays of successive hours depend on each other.
 #[derive(Clone, Copy)]
 enum Hours {
     /// A daily course of threefold height, and noise whose hours resemble their neighbours.
