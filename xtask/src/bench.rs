@@ -58,6 +58,13 @@ const BENCHES: &[Bench] = &[
         task: Task::Example("underload-shape", "followed_lines", &[]),
     },
     Bench {
+        name: "where",
+        what: "in which segment of a path 500 simulated queues are, by `measure --where`",
+        task: Task::Cargo(
+            "test --package underload-measure --lib -- --nocapture --ignored five_hundred_places",
+        ),
+    },
+    Bench {
         name: "kernel",
         what: "the simulator beside the Linux kernel's own queue disciplines",
         task: Task::Example("underload-sim", "kernel_20mbit", &[]),

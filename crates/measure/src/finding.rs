@@ -6,12 +6,14 @@ use underload_probe::control::SessionNews;
 use underload_probe::load::{FlowLog, LoadFlow, Transport};
 use underload_probe::measure::{MeasurementConfig, MeasurementResult, Ramp};
 use underload_probe::preset::Step as PresetStep;
+use underload_probe::route::{HopProbes, PathProbe};
 use underload_probe::rpm::{Responsiveness, RoundTrips};
 use underload_record::schema::{
     ClassLatency, Direction, Finding, FlowDirection, FlowRecord, LatencyMeasure, LatencySummary,
     Marking, MarkingFate, Metric, Phase, PhaseWindow, Quantile, Rpm, Sample, TrialRecord,
 };
 
+use crate::location::{PathProbes, locate};
 use crate::outcome::{Outcome, goodput, trial};
 use crate::quality;
 
@@ -21,6 +23,10 @@ const WIRE_PER_PAYLOAD: f64 = 1500.0 / 1448.0;
 const ACKNOWLEDGED: f64 = 0.02;
 /// IPv6 and UDP headers of a probe.
 const PROBE_HEADER_BYTES: u64 = 48;
+/// Bytes of an ICMPv6 echo with its IP header.
+const ECHO_BYTES: u64 = 104;
+/// More frequent probes do not locate a delay better.
+const LOCATED_NS: u64 = 5_000_000;
 /// Below this added delay no buffer size is computed.
 const BUFFER_DELAY_MS: f64 = 5.0;
 /// A UDP load that loses at most this share did not fill the line: lines with capacity left lose
@@ -57,12 +63,48 @@ impl Step {
         Self { outcome, finding }
     }
 
+    /// Adds where on the path the load adds delay; nothing for a step without a load. `near` are
+    /// the hops before the far end and `far` is the far end, as echoes probed them.
+    #[must_use]
+    pub fn with_location(self, near: &[HopProbes], far: &HopProbes) -> Self {
+        let Self { mut outcome, mut finding } = self;
+        let window = |phase| outcome.trial.phases.iter().find(|it| it.phase == phase).copied();
+        if let (Some(idle), Some(load)) = (window(Phase::Idle), window(Phase::Load)) {
+            let far_end = HopProbes { probes: thinned(&outcome.samples), ..far.clone() };
+            let far_echoes = &far.probes;
+            let probes = PathProbes { near, far: &far_end, far_echoes, idle, load };
+            let mut location = locate(&probes);
+            if !finding.valid {
+                location.verdict = None;
+                location.not_known_because = Some("the step is not valid".to_owned());
+            }
+            finding.location = Some(Box::new(location));
+            let echoes = near.iter().chain([far]).flat_map(|hop| &hop.probes);
+            let packets = echoes.map(|it| 1 + u64::from(it.round_trip_ns.is_some()));
+            finding.moved_bytes += packets.sum::<u64>() * ECHO_BYTES;
+            outcome.trial.finding = Some(Box::new(finding.clone()));
+        }
+        Self { outcome, finding }
+    }
+
     /// Adds the finding to the trial's record.
     pub(crate) fn new(mut outcome: Outcome, finding: Finding) -> Self {
         outcome.trial.flows.push(line_record(&finding));
         outcome.trial.finding = Some(Box::new(finding.clone()));
         Self { outcome, finding }
     }
+}
+
+/// Returns the probes of the first class, at most one in each [`LOCATED_NS`].
+fn thinned(samples: &[Sample]) -> Vec<PathProbe> {
+    let mut next_ns = 0;
+    let beside_load = samples.iter().filter(|it| it.flow == 0 && !it.closed_loop);
+    let kept = beside_load.filter(|it| {
+        let is_due = it.sent_ns >= next_ns;
+        next_ns = if is_due { it.sent_ns.saturating_add(LOCATED_NS) } else { next_ns };
+        is_due
+    });
+    kept.map(|it| PathProbe { sent_ns: it.sent_ns, round_trip_ns: it.rtt_ns }).collect()
 }
 
 /// Returns the trial and the finding of a step of a preset.

@@ -3,6 +3,7 @@
 //! - [`trial`], [`validity`], [`goodput`] convert and judge a
 //!   [`MeasurementResult`](underload_probe::measure::MeasurementResult) of a real or emulated line.
 //! - [`step`] adds the findings of a step of `underload measure`.
+//! - [`locate`] names the segment of the path in which a load waits.
 //! - [`payload_within`] limits its load.
 //! - [`ForeignLoad`] converts an ndt7 or responsiveness test.
 //! - [`followed`] selects the numbers that are compared from run to run of one line.
@@ -10,10 +11,12 @@
 mod finding;
 mod followed;
 mod foreign;
+mod location;
 mod outcome;
 mod quality;
 
 pub use finding::{Step, Tier, payload_within, step};
 pub use followed::followed;
 pub use foreign::ForeignLoad;
+pub use location::{PathProbes, locate};
 pub use outcome::{Outcome, goodput, trial, validity};

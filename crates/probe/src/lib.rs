@@ -9,6 +9,7 @@
 //! - [`network`]: sockets, waiting, and connecting to the first address that answers.
 //! - [`path`]: what the path does to markings, and which queue is at its bottleneck.
 //! - [`preset`]: named measurements.
+//! - [`route`]: the first hops of a route, found and probed.
 //! - [`rpm`]: round trips per minute (responsiveness).
 //! - [`survey`]: round trips to many hosts, a few probes each.
 
@@ -21,6 +22,7 @@ pub mod measure;
 pub mod network;
 pub mod path;
 pub mod preset;
+pub mod route;
 pub mod rpm;
 pub mod session;
 pub mod survey;

@@ -118,9 +118,17 @@ impl EchoSocket {
     /// # Errors
     /// Returns the kernel's error.
     pub fn send(&self, payload: &EchoPayload) -> io::Result<()> {
+        self.send_numbered(payload, 1)
+    }
+
+    /// Sends an echo request with this payload and sequence number.
+    ///
+    /// # Errors
+    /// Returns the kernel's error.
+    pub fn send_numbered(&self, payload: &EchoPayload, number: u16) -> io::Result<()> {
         let mut packet = [0; 8 + ECHO_BYTES];
         packet[0] = if self.is_v4 { 8 } else { 128 };
-        packet[6..8].copy_from_slice(&1_u16.to_be_bytes());
+        packet[6..8].copy_from_slice(&number.to_be_bytes());
         packet[8..].copy_from_slice(payload);
         // The kernel writes identifier and checksum, except the IPv4 checksum of a raw packet.
         if self.is_raw {
@@ -144,6 +152,113 @@ impl EchoSocket {
         let is_answer = received.first() == Some(&answer);
         let payload = received.get(8..).and_then(|payload| payload.try_into().ok());
         Ok(payload.filter(|_| is_answer))
+    }
+}
+
+impl EchoSocket {
+    /// Limits the number of hops that the next echoes travel.
+    ///
+    /// # Errors
+    /// Returns the kernel's error.
+    pub fn set_ttl(&self, ttl: u8) -> io::Result<()> {
+        let ttl = u32::from(ttl);
+        if self.is_v4 { self.socket.set_ttl_v4(ttl) } else { self.socket.set_unicast_hops_v6(ttl) }
+    }
+
+    /// Lets the kernel queue the errors that routers report, for [`EchoSocket::expired_at`].
+    ///
+    /// # Errors
+    /// Returns the kernel's error, [`io::ErrorKind::Unsupported`] on systems other than Linux.
+    pub fn report_errors(&self) -> io::Result<()> {
+        errors::report(&self.socket, self.is_v4)
+    }
+
+    /// Returns the sequence number of an echo whose time to live expired, and the router that
+    /// reported it; `None` if no report is queued.
+    pub fn expired_at(&self) -> Option<(u16, SocketAddr)> {
+        errors::expired_at(&self.socket)
+    }
+}
+
+/// The queue of errors that routers report.
+#[cfg(target_os = "linux")]
+mod errors {
+    use std::io::{self, IoSliceMut};
+    use std::net::{SocketAddr, SocketAddrV4, SocketAddrV6};
+    use std::os::fd::AsRawFd as _;
+
+    use nix::sys::socket::{
+        ControlMessageOwned, MsgFlags, SockaddrStorage, recvmsg, setsockopt, sockopt,
+    };
+    use socket2::Socket;
+
+    /// "Time to live exceeded in transit" (RFC 792), "hop limit exceeded in transit" (RFC 4443).
+    const EXPIRED_V4: (u8, u8) = (11, 0);
+    const EXPIRED_V6: (u8, u8) = (3, 0);
+
+    pub fn report(socket: &Socket, is_v4: bool) -> io::Result<()> {
+        let outcome = if is_v4 {
+            setsockopt(socket, sockopt::Ipv4RecvErr, &true)
+        } else {
+            setsockopt(socket, sockopt::Ipv6RecvErr, &true)
+        };
+        Ok(outcome?)
+    }
+
+    pub fn expired_at(socket: &Socket) -> Option<(u16, SocketAddr)> {
+        loop {
+            let mut quoted = [0; 64];
+            let mut slices = [IoSliceMut::new(&mut quoted)];
+            let mut space = nix::cmsg_space!(libc::sock_extended_err, libc::sockaddr_in6);
+            let flags = MsgFlags::MSG_ERRQUEUE | MsgFlags::MSG_DONTWAIT;
+            let received = recvmsg::<SockaddrStorage>(
+                socket.as_raw_fd(),
+                &mut slices,
+                Some(&mut space),
+                flags,
+            );
+            let received = received.ok()?;
+            let bytes = received.bytes;
+            let router = received.cmsgs().ok()?.find_map(|it| router(&it));
+            // The queue holds the ICMP header of the echo, which ends with its number.
+            if let Some(router) = router.filter(|_| bytes >= 8) {
+                return Some((u16::from_be_bytes([quoted[6], quoted[7]]), router));
+            }
+        }
+    }
+
+    fn router(control: &ControlMessageOwned) -> Option<SocketAddr> {
+        match control {
+            ControlMessageOwned::Ipv4RecvErr(error, Some(from))
+                if (error.ee_type, error.ee_code) == EXPIRED_V4 =>
+            {
+                let ip = from.sin_addr.s_addr.to_ne_bytes().into();
+                Some(SocketAddrV4::new(ip, 0).into())
+            }
+            ControlMessageOwned::Ipv6RecvErr(error, Some(from))
+                if (error.ee_type, error.ee_code) == EXPIRED_V6 =>
+            {
+                let ip = from.sin6_addr.s6_addr.into();
+                Some(SocketAddrV6::new(ip, 0, 0, from.sin6_scope_id).into())
+            }
+            _ => None,
+        }
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+mod errors {
+    use std::io;
+    use std::net::SocketAddr;
+
+    use socket2::Socket;
+
+    pub fn report(_: &Socket, _: bool) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    pub fn expired_at(_: &Socket) -> Option<(u16, SocketAddr)> {
+        None
     }
 }
 
@@ -214,7 +329,7 @@ fn until(
     }
 }
 
-pub(super) fn fill(bytes: &mut [u8]) -> io::Result<()> {
+pub(crate) fn fill(bytes: &mut [u8]) -> io::Result<()> {
     let filled = SystemRandom::new().fill(bytes);
     filled.map_err(|_| io::Error::other("no random numbers"))
 }

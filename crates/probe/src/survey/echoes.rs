@@ -49,11 +49,11 @@ impl Echoes {
         Ok(Self { socket, secret, open: Vec::new(), next: 0, arrivals })
     }
 
-    /// Sends the next ICMP echo request.
+    /// Sends the next ICMP echo request, and returns when.
     ///
     /// # Errors
     /// Returns the kernel's error, for example that the network is unreachable.
-    pub fn send(&mut self) -> io::Result<()> {
+    pub fn send(&mut self) -> io::Result<Instant> {
         let number = self.next;
         self.next += 1;
         let mut payload = [0; ECHO_BYTES];
@@ -62,8 +62,9 @@ impl Echoes {
         if self.open.len() >= OPEN_MAX {
             self.open.remove(0);
         }
-        self.open.push((number, Instant::now()));
-        self.socket.send(&payload)
+        let sent = Instant::now();
+        self.open.push((number, sent));
+        self.socket.send(&payload).map(|()| sent)
     }
 
     /// Returns the echoes that were answered since the previous call, by the time of sending. A
@@ -124,7 +125,9 @@ mod tests {
             echoes => echoes.unwrap(),
         };
         let start = Instant::now();
-        (0..5).for_each(|_| echoes.send().unwrap());
+        for _ in 0..5 {
+            echoes.send().unwrap();
+        }
         let mut answered = Vec::new();
         while answered.len() < 5 {
             assert!(start.elapsed() < Duration::from_secs(20), "{answered:?}");

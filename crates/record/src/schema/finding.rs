@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Added, CeAlarm, InsideReadings, Phase, Quantile, Vantage};
+use super::{Added, CeAlarm, InsideReadings, Location, Phase, Quantile, Vantage};
 
 /// The results of one step of a measurement.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -29,6 +29,9 @@ pub struct Finding {
     /// Why [`Self::inside`] is empty although TCP loaded the line, as the end of a sentence.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub inside_unknown: Option<String>,
+    /// Segments of the path, with the delay that the load adds in each; `None` without `--where`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub location: Option<Box<Location>>,
     /// Payload up in the load phase; `None` without a load up.
     pub goodput_up_mbit_s: Option<f64>,
     /// Payload down in the load phase; `None` without a load down.

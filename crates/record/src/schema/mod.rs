@@ -23,6 +23,7 @@ mod expectation;
 mod finding;
 mod headline;
 mod inside;
+mod location;
 mod measure;
 mod packet;
 mod plot;
@@ -49,6 +50,7 @@ pub use finding::{
 };
 pub use headline::Headline;
 pub use inside::{Added, InsideLatency, InsideReadings, Vantage};
+pub use location::{HopReadings, Location, PathHop, PathSegment, SegmentDelay};
 pub use measure::{
     Direction, Distribution, LatencyHistogram, LatencyMeasure, PacketCount, Phase, PhaseWindow,
     Quantile, Sanction,

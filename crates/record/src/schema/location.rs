@@ -1,0 +1,108 @@
+//! The place on a path at which a load adds delay.
+
+use serde::{Deserialize, Serialize};
+
+use super::Distribution;
+
+/// A part of the path between this machine and the far end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum PathSegment {
+    /// From this machine to the router; only to the peer if a peer answers.
+    Local,
+    /// Between the peer and the router; exists only if a peer answers.
+    Router,
+    /// Between the router and the provider's first hop; includes the router's queue towards the
+    /// line.
+    Access,
+    /// From the provider's first hop to the far end.
+    Beyond,
+}
+
+/// A host at the end of a segment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum PathHop {
+    Peer,
+    Router,
+    Provider,
+    FarEnd,
+}
+
+/// The delay that a load adds in each segment of the path, and the segment that adds most of it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Location {
+    /// The probed hops, nearest first.
+    pub hops: Vec<HopReadings>,
+    /// The segments between usable hops, nearest first; empty if the delay is unknown.
+    pub segments: Vec<SegmentDelay>,
+    /// Delay that the load adds over the whole path; `None` if the far end answered too few probes.
+    pub total: Option<Distribution>,
+    /// The segment that adds the delay; `None` if it is not known.
+    pub verdict: Option<PathSegment>,
+    /// Reason of a missing verdict, as the end of a sentence; `None` with a verdict.
+    pub not_known_because: Option<String>,
+}
+
+/// The answers of one hop.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct HopReadings {
+    pub hop: PathHop,
+    /// Address of the hop; empty if unknown.
+    pub address: String,
+    /// Number of hops from this machine; `None` if unknown.
+    pub distance: Option<u8>,
+    /// Probes sent in the load phase.
+    pub sent: u64,
+    /// Probes of the load phase that were answered.
+    pub answered: u64,
+    /// Median round trip without load, ms.
+    pub idle_ms: Option<f64>,
+    /// Why the hop is not used, as the end of a sentence; `None` if it is used.
+    pub unused_because: Option<String>,
+}
+
+/// The delay that a load adds between two hops.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SegmentDelay {
+    /// The segments between the two hops: more than one if a hop between them is not used.
+    pub covers: Vec<PathSegment>,
+    /// Delay that the load adds between the two hops, ns.
+    pub added: Distribution,
+    /// Share of the mean of the delay that the load adds, percent.
+    pub share_percent: f64,
+}
+
+impl PathSegment {
+    /// Returns the name in tables and sentences.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Local => "local network",
+            Self::Router => "router",
+            Self::Access => "access line",
+            Self::Beyond => "beyond",
+        }
+    }
+}
+
+impl PathHop {
+    /// Returns the name in tables and sentences.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Peer => "peer",
+            Self::Router => "router",
+            Self::Provider => "provider's first hop",
+            Self::FarEnd => "far end",
+        }
+    }
+
+    /// Returns the segment that ends at this hop.
+    pub fn segment(self) -> PathSegment {
+        match self {
+            Self::Peer => PathSegment::Local,
+            Self::Router => PathSegment::Router,
+            Self::Provider => PathSegment::Access,
+            Self::FarEnd => PathSegment::Beyond,
+        }
+    }
+}
