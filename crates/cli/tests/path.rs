@@ -38,7 +38,8 @@ table inet rewrite {
 struct Chain {
     client: Namespace,
     server: Namespace,
-    _routers: [Namespace; 2],
+    /// The one at the client, and the one at the server.
+    routers: [Namespace; 2],
 }
 
 impl Chain {
@@ -66,7 +67,7 @@ impl Chain {
         let mut rules = Command::new("nft");
         rules.args(["-f", "-"]);
         second.run(rules, RULES)?;
-        Ok(Self { client, server, _routers: [first, second] })
+        Ok(Self { client, server, routers: [first, second] })
     }
 }
 
@@ -220,6 +221,63 @@ fn rewritten_markings_are_found_and_the_router_is_named() {
     let said = |findings: &Value, word: &str| findings["advice"].to_string().contains(word);
     assert!(said(&v4, "DSCP 45 does not survive up") && !said(&v4, "ECN"), "{}", v4["advice"]);
     assert!(said(&v6, "ECN does not survive up") && !said(&v6, "DSCP 45"), "{}", v6["advice"]);
+}
+
+/// The line between the two routers has a buffer of 200 ms on the way up. On a machine that is too
+/// busy the step is not valid, and then has no verdict.
+#[test]
+fn measure_finds_the_hops_and_where_the_delay_is() {
+    const NAME: &str = "measure_finds_the_hops_and_where_the_delay_is";
+    let missing = |program: &str, option: &str| {
+        let output = Command::new(program).arg(option).output();
+        !output.is_ok_and(|output| output.status.success())
+    };
+    if !can_create_namespaces() || missing("nft", "--version") || missing("tc", "-V") {
+        eprintln!("SKIPPED {NAME}: needs network namespaces (run as root), nft and tc");
+        return;
+    }
+    let chain = Chain::create().expect("a chain of routers");
+    let mut bloat = Command::new("tc");
+    bloat.args(["qdisc", "add", "dev", "second", "root"]);
+    bloat.args(["tbf", "rate", "8mbit", "burst", "4kb", "limit", "200kb"]);
+    chain.routers[0].run(bloat, "").expect("a queue");
+    let folder = tempfile::tempdir().expect("a folder");
+    let _server = serve(&chain.server, folder.path());
+    for (host, router, provider) in
+        [(CHAIN_V4, "10.77.1.2", "10.77.2.0/24"), (CHAIN_V6, "fd77:1::2", "fd77:2::/48")]
+    {
+        let options = "--where --up --flows 1 --idle 500ms --duration 2s --out run";
+        let mut arguments = vec!["measure", host];
+        arguments.extend(options.split(' '));
+        let home = folder.path().join(host.replace(':', "-"));
+        fs::create_dir(&home).expect("a folder");
+        let process = chain.client.spawn(underload(&arguments, &home)).expect("measure");
+        let printed = String::from_utf8(finish(process, host).stdout).expect("text");
+        let findings = fs::read(home.join("run/findings.json")).expect("findings");
+        let document: Value = serde_json::from_slice(&findings).expect("JSON");
+        let location = &document["findings"][0]["location"];
+        let hops = location["hops"].as_array().expect("hops");
+        let found: Vec<(&Value, &Value, &Value)> =
+            hops.iter().map(|it| (&it["hop"], &it["address"], &it["distance"])).collect();
+        let expected = [
+            ("router".into(), router.into(), 1.into()),
+            ("provider".into(), provider.into(), 2.into()),
+        ];
+        let expected: Vec<(&Value, &Value, &Value)> =
+            expected.iter().map(|(hop, address, distance)| (hop, address, distance)).collect();
+        assert_eq!(found[..2], expected, "{location}");
+        assert_eq!((found[2].0, found[2].2), (&"far-end".into(), &3.into()), "{location}");
+        assert!(hops.iter().all(|it| it["answered"].as_u64() > Some(0)), "{location}");
+        match location["verdict"].as_str() {
+            Some(segment) => assert_eq!(segment, "access", "{location}"),
+            None => assert!(location["not_known_because"].is_string(), "{location}"),
+        }
+        let said = document["verdict"].to_string();
+        assert!(said.contains("the delay is on the access line") || said.contains("is not known"));
+        assert!(printed.contains("up: delay that the load adds, ms"), "{printed}");
+        let page = fs::read_to_string(home.join("run/report.html")).expect("a page");
+        assert!(page.contains("Where the delay is") && page.contains(router));
+    }
 }
 
 /// Each profile of `remark=` on one way of an emulated link, on real packets of both IP versions.

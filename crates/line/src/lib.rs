@@ -10,12 +10,13 @@ pub mod history;
 mod place;
 mod record;
 mod request;
+mod route;
 pub mod session;
 pub mod target;
 mod test;
 
 pub use place::Place;
 pub use record::{Plan, new_record, store_step};
-pub use request::{Request, UDP_PACKET_BYTES, class, label, preset, tier};
+pub use request::{Locate, Request, UDP_PACKET_BYTES, class, label, preset, tier};
 pub use session::{Progress, Session};
 pub use test::{Measured, NO_VERDICT, Test, measure};

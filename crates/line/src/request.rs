@@ -38,10 +38,19 @@ pub struct Request {
     pub keep_address: bool,
     /// The only network interface that the measurement uses; `None` for those of the routes.
     pub interface: Option<String>,
+    /// Also finds where on the path the load adds delay.
+    pub locate: Option<Locate>,
     /// Bytes of IP packets that the measurement may move: its load ends when they are spent.
     pub bytes_max: Option<u64>,
     /// The user's words about the measurement, accepted by [`label`]; empty if there are none.
     pub label: String,
+}
+
+/// The settings of the search for the place where the load adds delay.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Locate {
+    /// Name or address of another machine on the local network that answers echoes.
+    pub peer: Option<String>,
 }
 
 /// Size of the IP packets of UDP load.
@@ -79,6 +88,9 @@ impl Request {
             && Line::Named(vec![name.clone()]).bytes().is_none()
         {
             bail!("--dev: this machine has no network interface {name:?}; `ip link` lists them");
+        }
+        if self.locate.is_some() && self.interface.is_some() {
+            bail!("--where: not accepted with --dev, because echoes follow the routes");
         }
         self.check_flows()?;
         if self.knobs.udp.is_none() {
@@ -136,12 +148,16 @@ impl Request {
         if let Some(name) = &self.interface {
             option("--dev", name.clone());
         }
+        if let Some(peer) = self.locate.as_ref().and_then(|it| it.peer.as_ref()) {
+            option("--peer", peer.clone());
+        }
         for class in &self.knobs.classes {
             option("--class", format!("{}/{}", class.dscp, class.ecn.name()));
         }
         if let Some(tier) = self.tier {
             option("--tier", format!("{}bit/{}bit", tier.down_bit_per_s, tier.up_bit_per_s));
         }
+        words.extend(self.locate.as_ref().map(|_| "--where".to_owned()));
         words.extend(match directions {
             LoadDirections::AsPreset => None,
             LoadDirections::Only(Direction::Up) => Some("--up".to_owned()),
@@ -154,7 +170,7 @@ impl Request {
 
 /// Cuts a literal address to its network; keeps names. Of a URL only scheme and host remain: what
 /// follows may be a secret.
-fn shortened(host: &str) -> String {
+pub(crate) fn shortened(host: &str) -> String {
     if let Some((scheme, rest)) = host.split_once("://") {
         let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
         let authority = authority.rsplit('@').next().unwrap_or_default();

@@ -19,6 +19,7 @@ use underload_terminal::exit::OrBadInput;
 use underload_terminal::home;
 use underload_terminal::interrupt::Interrupt;
 
+use crate::route::{FINDING_MAX, ProbedRoute, located, peer_address};
 use crate::target::{Target, resolve};
 use crate::{Plan, Request, Test, store_step};
 
@@ -41,6 +42,8 @@ pub struct Session<'a> {
     request: &'a Request,
     remote: Remote,
     steps: Vec<Step>,
+    /// Hops to probe beside the load; `None` without `--where`.
+    route: Option<ProbedRoute>,
     /// When the session's time is over.
     ends: Instant,
     /// Sentences about what differs from the request.
@@ -61,7 +64,10 @@ impl<'a> Session<'a> {
     ) -> anyhow::Result<Session<'a>> {
         let target = resolve(&request.host, request.family).or_bad_input()?;
         let steps = request.preset.steps(&request.knobs, Token([0; 16]));
-        let (least, again) = (session_duration(&steps), repetition_time(&steps));
+        let peer = request.locate.as_ref().and_then(|it| it.peer.as_deref());
+        let peer = peer.map(peer_address).transpose()?;
+        let finding = request.locate.as_ref().map_or(Duration::ZERO, |_| FINDING_MAX);
+        let (least, again) = (session_duration(&steps) + finding, repetition_time(&steps));
         let mut asked = options(request, least.saturating_add(again), interrupt)?;
         let asked_at = Instant::now();
         // Some servers and tokens give less time, or have none left; then no step is repeated.
@@ -82,8 +88,16 @@ impl<'a> Session<'a> {
         for note in &notes {
             progress.note(note);
         }
+        let route = match &request.locate {
+            Some(_) => {
+                progress.note("finding the hops on the path");
+                let reflector = remote.endpoints().reflector;
+                Some(ProbedRoute::find(request, peer, reflector)?)
+            }
+            None => None,
+        };
         let ends = asked_at + asked.ask.duration;
-        Ok(Self { request, remote, steps, ends, notes, progress })
+        Ok(Self { request, remote, steps, route, ends, notes, progress })
     }
 
     /// Returns the configuration of a step whose load ends with the bytes that earlier steps left.
@@ -134,11 +148,12 @@ impl<'a> Session<'a> {
         interrupt: &Interrupt,
     ) -> anyhow::Result<Option<underload_measure::Step>> {
         self.progress.begin_step(step);
-        let config = self.within_budget(step, findings);
+        let (config, clock) = (self.within_budget(step, findings), RunClock::start());
+        let echoes = self.route.as_ref().map(|route| route.start(clock)).transpose()?;
         let measured = Measurement::run(
             &config,
             self.remote.endpoints(),
-            RunClock::start(),
+            clock,
             &mut |progress| self.progress.update(&progress),
             interrupt.flag(),
         );
@@ -146,8 +161,14 @@ impl<'a> Session<'a> {
         let measured = measured.map_err(|error| {
             with_reason(&news, error.into()).context(format!("step {}", step.name))
         })?;
-        let found = |measured| underload_measure::step(step, measured, self.request.tier, &news);
-        Ok((!measured.cancelled).then(|| found(measured)))
+        if measured.cancelled {
+            return Ok(None);
+        }
+        let found = underload_measure::step(step, measured, self.request.tier, &news);
+        Ok(Some(match echoes {
+            Some(echoes) => located(found, &echoes.finish()),
+            None => found,
+        }))
     }
 
     /// Measures a step once more, with half the probes. Returns `first` if that fails.

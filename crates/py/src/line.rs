@@ -92,14 +92,10 @@ impl Arguments {
             trust: self.trust.clone(),
             token_file: self.token_file.clone(),
             wait: time("wait", &self.wait)?,
-            family: match self.family {
-                None => Family::Any,
-                Some(4) => Family::V4,
-                Some(6) => Family::V6,
-                Some(other) => return Err(format!("family: {other}; expected 4 or 6")),
-            },
+            family: family(self.family)?,
             keep_address: self.keep_address,
             interface: None,
+            locate: None,
             bytes_max: None,
             label: read("label", self.label.as_ref(), label)?.unwrap_or_default(),
         };
@@ -107,6 +103,15 @@ impl Arguments {
         let checked = request.check().map_err(|error| format!("{error:#}"));
         checked.map_err(|error| error.trim_start_matches("--").to_owned())?;
         Ok(request)
+    }
+}
+
+fn family(number: Option<u8>) -> Result<Family, String> {
+    match number {
+        None => Ok(Family::Any),
+        Some(4) => Ok(Family::V4),
+        Some(6) => Ok(Family::V6),
+        Some(other) => Err(format!("family: {other}; expected 4 or 6")),
     }
 }
 

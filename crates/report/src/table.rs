@@ -1,9 +1,11 @@
 //! The arm table for a terminal: plain text within 100 columns.
 
 use underload_record::schema::{
-    ArmBottleneck, ArmLatency, Direction, LatencyMeasure, LatencySummary, Phase, Quantile, Sanction,
+    ArmBottleneck, ArmLatency, Direction, Finding, LatencyMeasure, LatencySummary, Phase, Quantile,
+    Sanction,
 };
 
+use crate::measured::{LOCATION_HEADS, findings, location_rows};
 use crate::study::table_lines;
 use crate::subject::{Subject, subjects};
 use crate::words::{
@@ -47,7 +49,22 @@ pub fn table(runs: &[RunData]) -> String {
     }
     let mut text = String::from(if is_probed { "round-trip time, ms\n" } else { "" });
     text += &render(&rows);
+    text += &render(&locations(runs));
     plain_text(&text)
+}
+
+/// Returns where the load of each step of a measured line adds delay.
+fn locations(runs: &[RunData]) -> Vec<Row> {
+    let of_step = |finding: Finding| {
+        let rows = finding.location.as_deref().map(location_rows).unwrap_or_default();
+        let title = format!("{}: delay that the load adds, ms", one_line(&finding.step));
+        let cells = |cells: [String; 6]| Row::Cells(cells.map(|cell| one_line(&cell)).to_vec());
+        let heads = cells(LOCATION_HEADS.map(str::to_owned));
+        let is_empty = rows.is_empty();
+        let all = [Row::Title(title), heads].into_iter().chain(rows.into_iter().map(cells));
+        all.filter(|_| !is_empty).collect::<Vec<Row>>()
+    };
+    findings(runs).unwrap_or_default().into_iter().flat_map(of_step).collect()
 }
 
 /// A row of a table.

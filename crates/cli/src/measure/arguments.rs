@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use clap::Args;
 use underload_line::target::Family;
-use underload_line::{Request, UDP_PACKET_BYTES, class, label, preset, tier};
+use underload_line::{Locate, Request, UDP_PACKET_BYTES, class, label, preset, tier};
 use underload_measure::Tier;
 use underload_probe::load::check_congestion_control;
 use underload_probe::preset::{Knobs, LoadDirections, Preset, UdpLoad};
@@ -32,6 +32,7 @@ Examples:
   underload measure [2001:db8::1]:4862 --preset npms-lul --tier 40mbit/10mbit
   underload measure example.net --up --flows 1 --congestion-control bbr --duration 10s
   underload measure example.net --class 0 --class 45 --class 45/ect1 --json
+  underload measure example.net --where --peer nas.local
   underload measure example.net --every 4h --jitter --keep 90d --out runs/line
   underload measure example.net --every 2h --not 18:00-23:00 --per-day 2GB --when-quiet
   underload measure ndt7 --accept-terms")]
@@ -124,6 +125,15 @@ pub struct Arguments {
     /// watches this interface.
     #[arg(long, value_name = "NAME")]
     pub dev: Option<String>,
+    /// Also finds where the load adds delay: in the local network, on the access line, or beyond.
+    /// Sends ICMP echoes to the router, the provider's first hop and HOST meanwhile.
+    #[arg(long = "where")]
+    pub where_delayed: bool,
+    /// Another machine on the local network that answers echoes. It distinguishes the Wi-Fi from
+    /// the router.
+    #[arg(long, value_name = "HOST", requires = "where_delayed")]
+    #[arg(hide_short_help = true)]
+    pub peer: Option<String>,
     /// The run directory, which must not contain a run [default: runs/measure-PRESET-TIME].
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
@@ -229,6 +239,7 @@ impl Arguments {
             ("--token-file", self.server.token_file.is_some()),
             ("--wait", self.server.wait.is_some()),
             ("--dev", self.dev.is_some()),
+            ("--where", self.where_delayed),
             ("--ipv4", self.server.family.ipv4),
             ("--ipv6", self.server.family.ipv6),
         ];
@@ -276,6 +287,7 @@ impl Arguments {
             tier: self.tier,
             keep_address: self.keep_address,
             interface: self.dev.clone(),
+            locate: self.where_delayed.then(|| Locate { peer: self.peer.clone() }),
             label: self.label.clone().unwrap_or_default(),
             ..self.server.request(&self.host, self.preset.unwrap_or(Preset::Quick), knobs)
         }

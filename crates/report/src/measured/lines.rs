@@ -7,7 +7,7 @@ use underload_record::schema::{
 use underload_store::RunData;
 
 use super::grade::{ADVICE_FROM_MS, Grade, graded};
-use super::uses;
+use super::{location, uses};
 
 /// Least loss of probes under load that is mentioned, percent.
 const LOSS_PERCENT: f64 = 1.0;
@@ -141,6 +141,7 @@ fn of_step(finding: &Finding) -> Vec<String> {
         (None, None) => format!("{name}: no probe came back"),
     }];
     lines.extend(inside(finding));
+    lines.extend(location::lines(finding));
     lines.extend(budget(finding));
     lines.extend(held_back(finding));
     lines.extend(finding.buffer_kib.map(|kib| {
@@ -386,6 +387,16 @@ pub(crate) fn advice(findings: &[Finding]) -> Option<String> {
     let is_bloated =
         |finding: &&Finding| graded(finding).is_some_and(|added| added.ms >= ADVICE_FROM_MS);
     let bloated: Vec<&Finding> = findings.iter().filter(is_bloated).collect();
+    let cures = location::cures(&bloated);
+    let is_here = |finding: &&Finding| location::elsewhere(finding).is_none();
+    let on_line: Vec<&Finding> = bloated.into_iter().filter(is_here).collect();
+    let advice = shaping(&on_line).into_iter().chain(cures.into_iter().map(str::to_owned));
+    let advice: Vec<String> = advice.collect();
+    (!advice.is_empty()).then(|| format!("What to change: {}", advice.join(" ")))
+}
+
+/// Returns the cure of a queue on the access line.
+fn shaping(bloated: &[&Finding]) -> Option<String> {
     if bloated.is_empty() {
         return None;
     }
@@ -404,8 +415,8 @@ pub(crate) fn advice(findings: &[Finding]) -> Option<String> {
         format!("about {}", shape.join(" and "))
     };
     Some(format!(
-        "What to change: smart queue management (CAKE or FQ-CoDel) on the router, shaped to \
-         {shape}; or ask the provider for active queue management on the modem."
+        "smart queue management (CAKE or FQ-CoDel) on the router, shaped to {shape}; or ask the \
+         provider for active queue management on the modem."
     ))
 }
 

@@ -2,11 +2,13 @@
 
 mod grade;
 mod lines;
+mod location;
 mod uses;
 
 pub(crate) use grade::{Grade, graded};
 pub use lines::finding_lines;
 pub(crate) use lines::{advice, findings, opening, rates, worst};
+pub(crate) use location::{HEADS as LOCATION_HEADS, rows as location_rows};
 pub(crate) use uses::{Suits, of as uses_of};
 
 #[cfg(test)]

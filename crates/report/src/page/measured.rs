@@ -95,6 +95,7 @@ pub(super) fn section(runs: &[RunData]) -> Markup {
             }
             "\n"
         }
+        (where_delayed(&findings))
         ul.said {
             "\n"
             @for line in &said { li { (one_line(line)) } "\n" }
@@ -104,6 +105,43 @@ pub(super) fn section(runs: &[RunData]) -> Markup {
             (folded("What became of markings", changed, &table(&marking_heads, &marked)))
         }
     }
+}
+
+/// Renders where the load of each step adds delay; nothing if that was not measured.
+fn where_delayed(findings: &[Finding]) -> Markup {
+    let rows: Vec<Markup> = findings.iter().flat_map(location_rows).collect();
+    if rows.is_empty() {
+        return html! {};
+    }
+    let heads = measured::LOCATION_HEADS;
+    let heads = html! {
+        (words_head("step")) (words_head(heads[0])) (words_head(heads[1]))
+        @for name in &heads[2..5] { (unit_head(name, "ms")) }
+        (head(heads[5]))
+    };
+    html! {
+        h3 { "Where the delay is" } "\n"
+        p.note {
+            "Delay that the load adds between two hops that were probed at the same times, above "
+            "the idle median. A router that is slow to answer is not counted as a queue."
+        }
+        "\n"
+        (table(&heads, &rows))
+    }
+}
+
+fn location_rows(finding: &Finding) -> Vec<Markup> {
+    let rows = finding.location.as_deref().map(measured::location_rows).unwrap_or_default();
+    let row = |cells: [String; 6]| {
+        html! {
+            tr {
+                th.text { (one_line(&finding.step)) }
+                @for cell in &cells[..2] { td.text { (one_line(cell)) } }
+                @for cell in &cells[2..] { td { (cell) } }
+            }
+        }
+    };
+    rows.into_iter().map(row).collect()
 }
 
 fn step_heads() -> Markup {

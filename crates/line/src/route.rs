@@ -1,0 +1,86 @@
+//! The hops that are probed beside a measurement, to find where the load adds delay.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use anyhow::Context;
+use underload_probe::RunClock;
+use underload_probe::route::{EchoTarget, HopProbes, Route, RouteHop, RouteProber};
+use underload_record::schema::PathHop;
+use underload_terminal::exit::OrBadInput;
+
+use crate::Request;
+use crate::request::shortened;
+use crate::target::{Family, resolve};
+
+/// Longest time that it takes to find the hops.
+pub(crate) const FINDING_MAX: Duration = Duration::from_secs(3);
+
+/// The hops to probe, nearest first, and the far end at last.
+pub(crate) struct ProbedRoute(Vec<EchoTarget>);
+
+impl ProbedRoute {
+    /// Finds the hops towards the far end at `reflector`, within [`FINDING_MAX`].
+    ///
+    /// # Errors
+    /// Returns an error if this user may not send echoes, or there is no route.
+    pub(crate) fn find(
+        request: &Request,
+        peer: Option<SocketAddr>,
+        reflector: SocketAddr,
+    ) -> anyhow::Result<Self> {
+        let far_end = SocketAddr::new(reflector.ip(), 0);
+        let route = Route::discover(far_end).context("--where")?;
+        let peer = peer.map(|address| RouteHop {
+            hop: PathHop::Peer,
+            address: Some(address),
+            distance: None,
+        });
+        let near = peer.into_iter().chain(route.near);
+        let mut targets: Vec<EchoTarget> = near.map(|hop| target(request, hop)).collect();
+        targets.push(EchoTarget {
+            hop: PathHop::FarEnd,
+            address: Some(far_end),
+            shown: request.shown_host(),
+            distance: route.far_distance,
+        });
+        Ok(Self(targets))
+    }
+
+    pub(crate) fn start(&self, clock: RunClock) -> anyhow::Result<RouteProber> {
+        RouteProber::start(self.0.clone(), clock).context("--where: sending echoes to the hops")
+    }
+}
+
+/// Adds to a step where its load adds delay, from the echoes of all hops, the far end's at last.
+pub(crate) fn located(
+    step: underload_measure::Step,
+    echoes: &[HopProbes],
+) -> underload_measure::Step {
+    match echoes.split_last() {
+        Some((far, near)) => step.with_location(near, far),
+        None => step,
+    }
+}
+
+/// Resolves the name of a peer.
+///
+/// # Errors
+/// Returns an error if it has no address.
+pub(crate) fn peer_address(host: &str) -> anyhow::Result<SocketAddr> {
+    let target = resolve(host, Family::Any).context("--peer").or_bad_input()?;
+    // Targets have at least one address.
+    Ok(SocketAddr::new(target.addresses[0].ip(), 0))
+}
+
+/// The record shows a provider's address without its last part, as it does the server's.
+fn target(request: &Request, hop: RouteHop) -> EchoTarget {
+    let shown = hop.address.map(|address| address.ip().to_string()).unwrap_or_default();
+    let is_shortened = hop.hop == PathHop::Provider && !request.keep_address;
+    EchoTarget {
+        hop: hop.hop,
+        address: hop.address,
+        shown: if is_shortened { shortened(&shown) } else { shown },
+        distance: hop.distance,
+    }
+}
