@@ -403,7 +403,7 @@ mod tests {
     use underload_probe::load::Delivered;
     use underload_probe::measure::RampEnd;
     use underload_record::history::Followed;
-    use underload_record::schema::{Distribution, Timeliness};
+    use underload_record::schema::{Distribution, PathHop, PathSegment, Timeliness};
 
     use super::*;
     use crate::followed;
@@ -496,6 +496,32 @@ mod tests {
         let second = idle.instead_of(&busy.finding);
         assert_eq!(second.finding.moved_bytes, 2 * moved);
         assert_eq!(second.outcome.trial.finding.as_deref(), Some(&second.finding));
+    }
+
+    #[test]
+    fn a_location_is_of_valid_steps_and_its_echoes_are_charged() {
+        let hop = |hop, idle_ms: u64, loaded_ms: u64| {
+            let probe = |slot: u64| PathProbe {
+                sent_ns: slot * 20 * MS,
+                round_trip_ns: Some(MS * if slot < 50 { idle_ms } else { loaded_ms }),
+            };
+            let probes = (0..300).map(probe).collect();
+            HopProbes { hop, address: String::new(), distance: None, probes }
+        };
+        let near = [hop(PathHop::Router, 1, 1), hop(PathHop::Provider, 5, 105)];
+        let far = hop(PathHop::FarEnd, 12, 112);
+        let step = found(measured(|_| Some(112)));
+        let before_bytes = step.finding.moved_bytes;
+        let step = step.with_location(&near, &far);
+        let location = step.finding.location.as_deref().unwrap();
+        assert_eq!(location.verdict, Some(PathSegment::Access), "{location:?}");
+        assert_eq!(step.outcome.trial.finding.as_deref(), Some(&step.finding));
+        assert_eq!(step.finding.moved_bytes, before_bytes + 3 * 300 * 2 * ECHO_BYTES);
+        let mut late = measured(|_| Some(112));
+        late.timeliness.cpu_pressure_percent = Some(60.0);
+        let location = found(late).with_location(&near, &far).finding.location.unwrap();
+        assert_eq!(location.verdict, None);
+        assert_eq!(location.not_known_because.as_deref(), Some("the step is not valid"));
     }
 
     #[test]

@@ -124,9 +124,10 @@ pub struct Arguments {
     /// Measures through this network interface alone, such as a second line; --when-quiet then
     /// watches this interface.
     #[arg(long, value_name = "NAME")]
+    #[arg(hide_short_help = true)]
     pub dev: Option<String>,
     /// Also finds where the load adds delay: in the local network, on the access line, or beyond.
-    /// Sends ICMP echoes to the router, the provider's first hop and HOST meanwhile.
+    /// Sends ICMP echoes to the hops.
     #[arg(long = "where")]
     pub where_delayed: bool,
     /// Another machine on the local network that answers echoes. It distinguishes the Wi-Fi from
@@ -185,6 +186,7 @@ impl ServerOptions {
             family: self.family.family(),
             keep_address: false,
             interface: None,
+            locate: None,
             bytes_max: None,
             label: String::new(),
         }
@@ -319,6 +321,8 @@ mod tests {
             ("--flows 65", "65 is not in 1..=64"),
             ("--flows 33 --both", "step both would have 66 in all, and a session has 64 at most"),
             ("--flows 33 --preset rrul", "step rrul would have 66 in all"),
+            ("--where --dev lo", "--where: not accepted with --dev"),
+            ("--peer nas.local", "--where"),
             ("--flows 4 --preset buffer-sweep", "--flows: the numbers of flows are what"),
         ] {
             let error = checked(words).expect_err(words).to_string();
