@@ -49,7 +49,7 @@ pub struct Step {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LoadDirections {
-    /// The preset's own: usually one after the other, down first.
+    /// Loads as in the preset: most presets load down first, then up.
     AsPreset,
     Only(Direction),
     Both,

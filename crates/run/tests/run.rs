@@ -150,7 +150,7 @@ fn a_stopped_run_is_resumed_to_the_same_end() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("run");
     let mut scenario = two_queues();
-    // More than are handed out at first.
+    // More trials than the first batch has.
     scenario.repeats = 2 * std::thread::available_parallelism().map_or(1, usize::from) as u32 + 5;
     let whole = run(&scenario, &Settings::default(), &mut ()).expect("a run").record;
     let stop = Arc::new(AtomicBool::new(false));
