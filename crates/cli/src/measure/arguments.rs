@@ -319,6 +319,8 @@ mod tests {
             ("--class 0 --class 0", "--class: 0/not-ect is given twice"),
             ("--class ef --class 0 --class 46/not-ect", "--class: 46/not-ect is given twice"),
             ("--flows 65", "65 is not in 1..=64"),
+            ("--not 18:00-23:00", "--not: only accepted with --every"),
+            ("--when-quiet", "--when-quiet: only accepted with --every"),
             ("--flows 33 --both", "step both would have 66 in all, and a session has 64 at most"),
             ("--flows 33 --preset rrul", "step rrul would have 66 in all"),
             ("--where --dev lo", "--where: not accepted with --dev"),
