@@ -1,19 +1,16 @@
-//! A headless Chromium, controlled by its DevTools protocol over two pipes.
+//! A headless Chromium in a test: one page, with what people and axe-core would find wrong in it.
 
-use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::PathBuf;
-use std::process::{Child, ChildStdin, Command, Stdio};
-use std::sync::mpsc::{Receiver, channel};
+use std::process::Child;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
+use underload_browser::{Chromium, DevTools, MISSING, Profile};
 
 /// A tab in a browser process, which ends when this is dropped.
 pub struct Browser {
     child: Child,
-    input: ChildStdin,
-    said: Receiver<Value>,
-    asked: u64,
+    tools: DevTools,
     session: String,
     /// Errors of the console and the network since the last call of `faults`.
     pub complaints: Vec<String>,
@@ -40,128 +37,54 @@ pub fn axe(test: &str) -> Option<String> {
     found
 }
 
-/// The browser's program; `None` if it is missing.
-fn program() -> Option<String> {
-    let named = std::env::var("UNDERLOAD_CHROMIUM").ok();
-    let usual = ["chromium", "chromium-browser", "google-chrome"].map(str::to_owned);
-    let mut programs = named.into_iter().chain(usual);
-    programs.find(|program| {
-        let version = Command::new(program).arg("--version").stderr(Stdio::null()).output();
-        version.is_ok_and(|version| version.status.success())
-    })
-}
-
 impl Browser {
     /// Opens a browser for a test; `None`, with a report of the skip, if it is missing.
     pub fn launch(test: &str) -> Option<Self> {
-        let program = program();
-        if program.is_none() {
-            eprintln!("SKIPPED {test}: no Chromium (apt install chromium, or UNDERLOAD_CHROMIUM)");
+        let chromium = Chromium::find();
+        if chromium.is_none() {
+            eprintln!("SKIPPED {test}: {MISSING}");
         }
-        program.map(|program| Self::start(&program))
+        chromium.map(|chromium| Self::start(&chromium))
     }
 
-    fn start(program: &str) -> Self {
+    fn start(chromium: &Chromium) -> Self {
         let profile = tempfile::tempdir().expect("a folder for its profile");
-        // Chromium's protocol uses descriptors 3 and 4, each message ended by a zero byte.
-        let mut child = Command::new("sh")
-            .args(["-c", "exec \"$@\" 3<&0 4>&1 </dev/null >/dev/null 2>&1", "sh", program])
-            .args(["--headless", "--remote-debugging-pipe", "--no-sandbox", "--disable-gpu"])
-            .args(["--disable-quic", "--no-first-run", "--disable-background-networking"])
-            .args(["--disable-component-update", "--disable-sync", "--disable-dev-shm-usage"])
-            .args(["--hide-scrollbars", "--force-color-profile=srgb"])
-            .arg(format!("--user-data-dir={}", profile.path().display()))
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("it starts");
+        let mut command = chromium.command(Profile::Folder(profile.path()));
+        let mut child = command.spawn().expect("it starts");
         let (input, output) = (child.stdin.take(), child.stdout.take());
-        let (tell, said) = channel();
-        std::thread::spawn(move || {
-            for message in BufReader::new(output.expect("it is piped")).split(0) {
-                let message = message.ok().and_then(|text| serde_json::from_slice(&text).ok());
-                if message.is_none_or(|message: Value| tell.send(message).is_err()) {
-                    return;
-                }
-            }
-        });
-        let mut browser = Self {
-            child,
-            input: input.expect("it is piped"),
-            said,
-            asked: 0,
-            session: String::new(),
-            complaints: Vec::new(),
-            _profile: profile,
-        };
-        let target = browser.call("Target.createTarget", json!({ "url": "about:blank" }));
-        let attach = json!({ "targetId": target["targetId"], "flatten": true });
-        let attached = browser.call("Target.attachToTarget", attach);
-        attached["sessionId"].as_str().expect("a session").clone_into(&mut browser.session);
-        for part in ["Page", "Runtime", "Log"] {
-            browser.call(&format!("{part}.enable"), json!({}));
-        }
-        browser
+        let (input, output) = (input.expect("it is piped"), output.expect("it is piped"));
+        let mut tools = DevTools::new(input, output, PATIENCE).expect("a thread");
+        // Errors in a page's workers count, too, once its session sends `Target.setAutoAttach`.
+        tools.watch(&["Runtime", "Log"]);
+        let session = tools.open_page("").expect("a page");
+        Self { child, tools, session, complaints: Vec::new(), _profile: profile }
     }
 
     /// Sends a command, and returns the browser's answer.
+    #[expect(clippy::needless_pass_by_value, reason = "every caller writes it in place")]
     pub fn call(&mut self, method: &str, parameters: Value) -> Value {
-        self.asked += 1;
-        let id = self.asked;
-        let mut message = json!({ "id": id, "method": method });
-        message["params"] = parameters;
-        if !self.session.is_empty() {
-            message["sessionId"] = json!(self.session);
-        }
-        self.input.write_all(format!("{message}\0").as_bytes()).expect("it reads");
-        let mut answer = self.wait(method, |said| said["id"] == id);
-        assert!(answer.get("error").is_none(), "{method}: {answer}");
-        answer["result"].take()
+        let result = self.tools.call(&self.session, method, &parameters);
+        self.take_events();
+        result.unwrap_or_else(|error| panic!("{error}"))
     }
 
-    fn wait(&mut self, what: &str, is_it: impl Fn(&Value) -> bool) -> Value {
-        let ends = Instant::now() + PATIENCE;
-        loop {
-            let rest = ends.saturating_duration_since(Instant::now());
-            let said = self.said.recv_timeout(rest);
-            let said = said.unwrap_or_else(|error| panic!("{what}: {error}"));
-            self.complaints.extend(complaint(&said));
-            if said["method"] == "Target.attachedToTarget" {
-                self.listen(&said["params"]["sessionId"]);
-            }
-            if is_it(&said) {
-                return said;
-            }
-        }
-    }
-
-    /// Errors in a page's workers count, too, once the page's session sends `Target.setAutoAttach`.
-    fn listen(&mut self, session: &Value) {
-        for part in ["Runtime", "Log"] {
-            self.asked += 1;
-            let message = json!({
-                "id": self.asked, "method": format!("{part}.enable"), "sessionId": session,
-            });
-            // The answer is ignored; a worker that has already ended sends none.
-            self.input.write_all(format!("{message}\0").as_bytes()).expect("it reads");
-        }
+    fn take_events(&mut self) {
+        let events = self.tools.take_events();
+        self.complaints.extend(events.iter().filter_map(complaint));
     }
 
     /// Opens an address, and waits until the page is loaded.
     pub fn open(&mut self, address: &str) {
-        let gone = self.call("Page.navigate", json!({ "url": address }));
-        assert!(gone.get("errorText").is_none(), "{address}: {gone}");
-        self.wait(address, |said| said["method"] == "Page.loadEventFired");
+        let opened = self.tools.navigate(&self.session, address);
+        self.take_events();
+        opened.unwrap_or_else(|error| panic!("{error}"));
     }
 
     /// Returns the value of an expression; waits for a promise to resolve.
     pub fn value(&mut self, expression: &str) -> Value {
-        let ask = json!({
-            "expression": expression, "returnByValue": true, "awaitPromise": true,
-        });
-        let mut answer = self.call("Runtime.evaluate", ask);
-        assert!(answer.get("exceptionDetails").is_none(), "{expression}: {answer}");
-        answer["result"]["value"].take()
+        let value = self.tools.value(&self.session, expression);
+        self.take_events();
+        value.unwrap_or_else(|error| panic!("{error}"))
     }
 
     pub fn text(&mut self, expression: &str) -> String {
@@ -205,7 +128,9 @@ impl Browser {
     /// Evaluates `action`, which opens another page, and waits until that is loaded.
     pub fn follow(&mut self, action: &str) {
         self.value(action);
-        self.wait(action, |said| said["method"] == "Page.loadEventFired");
+        let loaded = self.tools.wait(action, |message| message["method"] == "Page.loadEventFired");
+        self.take_events();
+        loaded.unwrap_or_else(|error| panic!("{error}"));
     }
 
     pub fn mouse(&mut self, kind: &str, (x, y): (f64, f64), clicks: u32) {
@@ -275,8 +200,7 @@ impl Browser {
 impl Drop for Browser {
     fn drop(&mut self) {
         // Does not wait for the answer: the browser may end before it sends one.
-        let close = json!({ "id": u64::MAX >> 12, "method": "Browser.close" });
-        let _ = self.input.write_all(format!("{close}\0").as_bytes());
+        let _ = self.tools.send("", "Browser.close", &json!({}));
         let ends = Instant::now() + Duration::from_secs(10);
         while Instant::now() < ends {
             if matches!(self.child.try_wait(), Ok(Some(_)) | Err(_)) {
